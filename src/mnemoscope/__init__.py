@@ -1,0 +1,1 @@
+"""mnemoscope: see how transformers remember."""

@@ -1,0 +1,1 @@
+"""One analysis a file: from a model and a batch to labelled arrays."""

@@ -1,0 +1,140 @@
+r"""How well a model predicts, against every exact predictor of its task.
+
+For every scored position and subgroup: accuracy; loss, the cross-entropy :math:`-\log p(y)` in nats; and for every
+reference :math:`q` its own loss (`floor`), the accuracy of its best guess (`best_accuracy`), :math:`KL(q \| p)`,
+and the mean and the maximum over sequences and answer tokens of :math:`|p - q|`.
+
+It shows how close predictions are to a named predictor on a named distribution; it does not show how the model
+computes them. A reference that excludes what happens has an infinite floor, and one that is undefined has NaN; both
+are reported as such.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import torch
+import xarray as xr
+from jaxtyping import Float
+from torch import Tensor
+
+from mnemoscope.analyses.predictions import CHUNK, log_probs
+from mnemoscope.core import metrics
+from mnemoscope.core.batch import Batch
+from mnemoscope.core.protocols import HookedModel, Task
+from mnemoscope.core.seeding import generator
+
+ALL = "all"
+"""The subgroup of all sequences, each with its weight under the task."""
+
+
+def evaluate(model: HookedModel, task: Task, batch: Batch) -> xr.Dataset:
+    """Accuracy, loss and distances to the references of `task` on `batch`.
+
+    Args:
+        model: Any hooked model whose vocabulary and context are large enough.
+        task: Knows references and subgroups.
+        batch: Sampled or enumerated sequences. In an enumeration the weights decide the subgroup `all`; inside a
+            subgroup that weighs nothing the sequences count alike.
+
+    Returns:
+        Variables `accuracy`, `loss` over (subgroup, pos) and `floor`, `best_accuracy`, `kl`, `mean_abs_error`,
+        `max_abs_error` over (reference, subgroup, pos); `n` sequences a subgroup. `pos` holds the scored positions.
+
+    Raises:
+        InputError: The model is too small for the task.
+    """
+    groups = {ALL: torch.ones(len(batch), dtype=torch.bool), **task.subgroups(batch)}
+    positions = batch.scored.any(0).nonzero()[:, 0]
+    weights = torch.stack([_row_weights(batch, rows) for rows in groups.values()])
+    means: dict[str, Tensor] = {}
+    maxima: dict[str, Tensor] = {}
+    for rows in torch.arange(len(batch)).split(CHUNK):
+        chunk = batch.select(rows)
+        each = _each(model, task, chunk, positions)
+        share = weights[:, rows, None] * chunk.scored[:, positions]
+        for name, values in each.items():
+            part = torch.where(share[:, None] == 0, 0.0, share[:, None] * values[None]).sum(2)
+            means[name] = means.get(name, 0.0) + part
+        inside = torch.stack([mask[rows] for mask in groups.values()])[:, None, :, None]
+        largest = torch.where(inside, each["max_abs_error"][None], -torch.inf).amax(2)
+        maxima["max_abs_error"] = torch.maximum(maxima.get("max_abs_error", largest), largest)
+    maxima["max_abs_error"] = maxima["max_abs_error"].where(maxima["max_abs_error"] >= 0, torch.nan)
+    return _dataset({**means, **maxima}, weights, batch, positions, list(groups), task).assign(
+        n=("subgroup", [int(rows.sum()) for rows in groups.values()])
+    )
+
+
+def evaluate_splits(
+    model: HookedModel,
+    task: Task,
+    *,
+    splits: Sequence[str] = ("train", "test"),
+    n_samples: int | None = None,
+    seed: int = 0,
+) -> xr.Dataset:
+    """`evaluate` on training and test mappings, along `split`.
+
+    Args:
+        model: Any hooked model.
+        task: With a split chosen.
+        splits: Which mappings.
+        n_samples: Sequences to draw; none: enumerate all, exactly.
+        seed: The draw comes from this seed's stream `evaluation`.
+    """
+
+    def batch(split: str) -> Batch:
+        if n_samples is None:
+            return task.enumerate(split=split)
+        return task.sample(n_samples, split=split, generator=generator(seed, "evaluation", split))
+
+    results = [evaluate(model, task, batch(split)) for split in splits]
+    how = "enumerated" if n_samples is None else f"{n_samples} samples"
+    return xr.concat(results, xr.DataArray(list(splits), dims="split", name="split")).assign_attrs(sequences=how)
+
+
+def _row_weights(batch: Batch, rows: Tensor) -> Float[Tensor, " batch"]:
+    """Weights of the rows of a subgroup, adding up to one; all NaN where there are none."""
+    weights = rows.double()
+    if batch.weights is not None and (batch.weights * weights).sum() > 0:
+        weights = weights * batch.weights.double()
+    return weights / weights.sum()
+
+
+def _each(model: HookedModel, task: Task, batch: Batch, positions: Tensor) -> dict[str, Float[Tensor, "row batch pos"]]:
+    """Every measure for every sequence; the first axis holds the references (one row where there is none)."""
+    predicted = log_probs(model, task, batch)[:, positions]
+    targets = batch.targets[:, positions]
+    each = {
+        "accuracy": metrics.correct(predicted, targets).double()[None],
+        "loss": metrics.cross_entropy(predicted, targets)[None],
+    }
+    by_reference = []
+    for name in task.references:
+        reference = task.reference(batch, name)[:, positions]
+        errors = (predicted.exp() - reference).abs()[..., list(task.answers)]
+        by_reference.append(
+            {
+                "floor": -reference.gather(-1, targets[..., None])[..., 0].log(),
+                "best_accuracy": reference.amax(-1),
+                "kl": metrics.kl_divergence(reference, predicted),
+                "mean_abs_error": errors.mean(-1),
+                "max_abs_error": errors.amax(-1),
+            }
+        )
+    return each | {name: torch.stack([values[name] for values in by_reference]) for name in by_reference[0]}
+
+
+def _dataset(
+    means: dict[str, Tensor], weights: Tensor, batch: Batch, positions: Tensor, groups: list[str], task: Task
+) -> xr.Dataset:
+    scale = (weights[:, :, None] * batch.scored[:, positions]).sum(1)
+    variables = {}
+    for name, values in means.items():
+        mean = values if name == "max_abs_error" else values / scale[:, None]
+        array = mean.transpose(0, 1).numpy()
+        if name in ("accuracy", "loss"):
+            variables[name] = (("subgroup", "pos"), array[0])
+        else:
+            variables[name] = (("reference", "subgroup", "pos"), array)
+    coords = {"subgroup": groups, "pos": positions.tolist(), "reference": list(task.references)}
+    return xr.Dataset(variables, coords=coords, attrs={"loss_unit": "nats", "task": repr(replace(task))})  # pyright: ignore

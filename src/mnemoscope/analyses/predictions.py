@@ -1,0 +1,40 @@
+"""Predictions of any hooked model on a task's sequences, in chunks of bounded size."""
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from mnemoscope.core.batch import Batch
+from mnemoscope.core.errors import InputError
+from mnemoscope.core.protocols import HookedModel, Task
+
+CHUNK = 8192
+"""Sequences in one forward pass."""
+
+
+def check_fits(model: HookedModel, task: Task, batch: Batch) -> None:
+    """Refuse a model whose vocabulary or context is too small for the batch.
+
+    Raises:
+        InputError: Naming what is needed and what the model has.
+    """
+    n_pos = batch.inputs.shape[1]
+    if model.cfg.d_vocab < task.d_vocab:
+        raise InputError(
+            f"the model has {model.cfg.d_vocab} tokens and the task {task.d_vocab}; take a model with more"
+        )
+    if model.cfg.n_ctx < n_pos:
+        raise InputError(f"the model reads {model.cfg.n_ctx} tokens and the task has {n_pos}; take a model with more")
+
+
+@torch.no_grad()
+def log_probs(model: HookedModel, task: Task, batch: Batch) -> Float[Tensor, "batch pos d_vocab"]:
+    """Log-probabilities of the task's tokens, in float64; a larger vocabulary of the model shares in the
+    normalisation.
+
+    Raises:
+        InputError: The model is too small for the task.
+    """
+    check_fits(model, task, batch)
+    chunks = batch.inputs.split(CHUNK)
+    return torch.cat([model(chunk).double().log_softmax(-1)[..., : task.d_vocab] for chunk in chunks])

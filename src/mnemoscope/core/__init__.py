@@ -1,0 +1,1 @@
+"""Values and pure functions: no files, no TransformerLens, no plots."""

@@ -1,0 +1,58 @@
+"""A batch of sequences together with everything that its generator knows about them."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Self
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Batch:
+    """Inputs, targets and latents of a number of sequences.
+
+    Attributes:
+        inputs: Tokens that the model sees.
+        targets: The next token at every position.
+        scored: Where loss and metrics look.
+        weights: Probability of each row under the task's distribution (an enumeration); None: every row counts the
+            same.
+        known: Latents that only the generator knows, batch axis first.
+        derive: Latents that follow from the tokens; computed when first asked for.
+    """
+
+    inputs: Int[Tensor, "batch pos"]
+    targets: Int[Tensor, "batch pos"]
+    scored: Bool[Tensor, "batch pos"]
+    weights: Float[Tensor, " batch"] | None = None
+    known: Mapping[str, Tensor] = field(default_factory=dict)
+    derive: Callable[["Batch"], Mapping[str, Tensor]] | None = None
+
+    @cached_property
+    def latents(self) -> Mapping[str, Tensor]:
+        """What the generator knows about each sequence: tensors whose first axis is the batch."""
+        return {**self.known, **(self.derive(self) if self.derive else {})}
+
+    def __len__(self) -> int:
+        return self.inputs.shape[0]
+
+    def _map(self, change: Callable[[Tensor], Tensor]) -> Self:
+        return replace(
+            self,
+            inputs=change(self.inputs),
+            targets=change(self.targets),
+            scored=change(self.scored),
+            weights=None if self.weights is None else change(self.weights),
+            known={name: change(value) for name, value in self.known.items()},
+        )
+
+    def select(self, rows: Tensor | slice) -> Self:
+        """The rows that a boolean mask, an index tensor or a slice picks, in its order."""
+        return self._map(lambda value: value[rows])
+
+    def to(self, device: torch.device | str) -> Self:
+        """The same batch on another device."""
+        return self._map(lambda value: value.to(device))

@@ -1,0 +1,33 @@
+"""The one error that means "the input is wrong": it is shown as a single line and never as a traceback."""
+
+from collections.abc import Iterable
+
+
+class InputError(ValueError):
+    """Input that the caller can mend.
+
+    The message names the argument, what is allowed, what was given and the way out.
+    """
+
+
+def one_of(argument: str, given: object, allowed: Iterable[object]) -> None:
+    """Refuse a value that is not among the allowed ones.
+
+    Raises:
+        InputError: `given` is not in `allowed`.
+    """
+    allowed = list(allowed)
+    if given not in allowed:
+        names = ", ".join(str(a) for a in allowed)
+        raise InputError(f"{argument} must be one of: {names}; got {given!r}")
+
+
+def in_range(argument: str, given: float, low: float, high: float) -> None:
+    """Refuse a number outside the closed interval from `low` to `high` (NaN is outside every interval).
+
+    Raises:
+        InputError: `given` lies outside.
+    """
+    if not low <= given <= high:
+        bounds = f"at least {low:g}" if high == float("inf") else f"from {low:g} to {high:g}"
+        raise InputError(f"{argument} must be {bounds}; got {given!r}")

@@ -1,0 +1,95 @@
+"""What the rest of the package asks of a task and of a model."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, Protocol, Self
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from mnemoscope.core.batch import Batch
+
+
+class Task(Protocol):
+    """A generator of sequences whose latents, counterfactuals and exact predictors are known.
+
+    A task is a frozen dataclass: its fields are its configuration.
+    """
+
+    name: ClassVar[str]
+    """Name in run files and on the command line."""
+    references: ClassVar[tuple[str, ...]]
+    """Names of the exact predictors."""
+    __dataclass_fields__: ClassVar[dict[str, Any]]
+
+    @property
+    def d_vocab(self) -> int:
+        """Number of tokens."""
+        ...
+
+    @property
+    def answers(self) -> Sequence[int]:
+        """The tokens that can be an answer; distances between predictions are taken over these."""
+        ...
+
+    @property
+    def n_ctx(self) -> int:
+        """Length of the longest input."""
+        ...
+
+    def for_seed(self, seed: int) -> Self:
+        """The configuration that the replicate `seed` sees (its own split of the mappings, say)."""
+        ...
+
+    def sample(self, n: int, *, split: str, generator: torch.Generator) -> Batch:
+        """`n` sequences of the named split, on the generator's device."""
+        ...
+
+    def enumerate(self, *, split: str) -> Batch:
+        """Every sequence of the named split, with its probability as weight."""
+        ...
+
+    def monitor(self, n: int, *, split: str, generator: torch.Generator) -> Batch:
+        """`n` sequences of each subgroup, weighted as the task mixes them: what training progress is read from."""
+        ...
+
+    def corrupt(self, batch: Batch, *, kind: str, generator: torch.Generator) -> Batch:
+        """Minimal pairs: row i differs from row i of `batch` in the named respect only."""
+        ...
+
+    def reference(self, batch: Batch, name: str) -> Float[Tensor, "batch pos d_vocab"]:
+        """Probabilities of an exact predictor; NaN where it is undefined and at positions that are not scored."""
+        ...
+
+    def loss(self, outputs: Float[Tensor, "batch pos d_vocab"], batch: Batch) -> Float[Tensor, ""]:
+        """What training minimises."""
+        ...
+
+    def subgroups(self, batch: Batch) -> Mapping[str, Bool[Tensor, " batch"]]:
+        """Kinds of sequences that are reported apart."""
+        ...
+
+    def skills(self, batch: Batch) -> Mapping[str, Bool[Tensor, "batch pos"]]:
+        """Where a named skill, and nothing else, gives the answer."""
+        ...
+
+
+class HookedModel(Protocol):
+    """The part of TransformerLens's interface that analyses use.
+
+    A HookedTransformer has it, and so has a TransformerBridge.
+    """
+
+    cfg: Any
+
+    def __call__(self, input: Any, **kwargs: Any) -> Any:
+        """Logits `batch pos d_vocab` of tokens `batch pos`."""
+        ...
+
+    def run_with_hooks(self, *args: Any, **kwargs: Any) -> Any:
+        """A forward pass with temporary hooks."""
+        ...
+
+    def run_with_cache(self, *args: Any, **kwargs: Any) -> Any:
+        """A forward pass that returns its activations too."""
+        ...

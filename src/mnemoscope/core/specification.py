@@ -1,0 +1,250 @@
+"""What a training run is, as a value: a task, an architecture, a recipe and one seed."""
+
+import dataclasses
+import hashlib
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any, Literal
+
+from pydantic import TypeAdapter, ValidationError
+
+from mnemoscope.core.errors import InputError, in_range, one_of
+from mnemoscope.core.protocols import Task
+from mnemoscope.core.registry import Registry
+
+TASKS: Registry[type] = Registry("task", "mnemoscope.tasks")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelSpec:
+    """Architecture of a small decoder-only transformer; the task adds vocabulary and context length."""
+
+    d_model: int = 32
+    """Width of the residual stream."""
+    n_heads: int = 2
+    """Attention heads a layer; the head width is d_model / n_heads."""
+    n_layers: int = 1
+    """Number of blocks."""
+    d_mlp: int | None = None
+    """Width of the MLP; none: 2 * d_model."""
+    normalization: Literal["LN", "none"] = "LN"
+    """Layer normalisation before attention, MLP and unembedding (LN), or none."""
+    act_fn: Literal["relu", "gelu"] = "relu"
+    """Activation function of the MLP."""
+    attention: bool = True
+    """False: attention is held at exactly zero (a model of MLPs only)."""
+    mlp: bool = True
+    """False: an attention-only model."""
+    positions: bool = True
+    """False: the positional embedding is held at exactly zero."""
+    dtype: Literal["float32", "float64"] = "float32"
+    """Floating-point type of the parameters."""
+
+    def __post_init__(self) -> None:
+        for name in ("d_model", "n_heads", "n_layers"):
+            in_range(f"model.{name}", getattr(self, name), 1, math.inf)
+        in_range("model.d_mlp", self.mlp_width, 1, math.inf)
+        one_of("model.normalization", self.normalization, ("LN", "none"))
+        one_of("model.act_fn", self.act_fn, ("relu", "gelu"))
+        one_of("model.dtype", self.dtype, ("float32", "float64"))
+        if self.d_model % self.n_heads:
+            raise InputError(
+                f"model.n_heads must divide model.d_model = {self.d_model}; got {self.n_heads}; change one of the two"
+            )
+
+    @property
+    def mlp_width(self) -> int:
+        """Number of neurons a layer, 2 * d_model unless said otherwise."""
+        return 2 * self.d_model if self.d_mlp is None else self.d_mlp
+
+
+@dataclass(frozen=True, kw_only=True)
+class Freeze:
+    """Parameters that do not move from step `start` to before step `stop`."""
+
+    parameters: str
+    """Shell-style pattern over parameter names, such as `blocks.0.attn.*`."""
+    start: int = 0
+    stop: int | None = None
+    """None: to the end of training."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TaskChange:
+    """A field of the task that takes another value from step `step` on (a curriculum)."""
+
+    step: int
+    field: str
+    value: bool | int | float | tuple[int, ...] | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recipe:
+    """How a model is trained: Adam on fresh samples, with schedules."""
+
+    name: str = "custom"
+    """Name that results carry; recipes of different names are never pooled."""
+    n_steps: int = 3000
+    """Number of optimiser steps."""
+    batch_size: int = 256
+    """Sequences a step, all freshly sampled."""
+    learning_rate: float = 1e-3
+    """Peak learning rate of Adam."""
+    warmup_steps: int = 0
+    """Steps of linear warm-up."""
+    decay: Literal["constant", "cosine"] = "constant"
+    """Course of the learning rate after warm-up; cosine ends at zero."""
+    beta1: float = 0.9
+    """Adam's first-moment decay."""
+    beta2: float = 0.999
+    """Adam's second-moment decay."""
+    weight_decay: float = 0.0
+    """Decoupled weight decay (AdamW)."""
+    frozen: tuple[Freeze, ...] = ()
+    """Which parameters are held fixed, and when."""
+    task_changes: tuple[TaskChange, ...] = ()
+    """Changes of the data distribution during training."""
+    metrics_every: int = 50
+    """Steps between two lines of metrics.jsonl."""
+    checkpoint_steps: tuple[int, ...] | None = None
+    """Steps kept as checkpoints; none: log-spaced. Step 0 and the last step are always kept."""
+    save_every: int = 250
+    """Steps between two writes of the state that an interrupted run continues from."""
+
+    def __post_init__(self) -> None:
+        for name in ("n_steps", "batch_size", "metrics_every", "save_every"):
+            in_range(f"recipe.{name}", getattr(self, name), 1, math.inf)
+        in_range("recipe.warmup_steps", self.warmup_steps, 0, self.n_steps)
+        in_range("recipe.learning_rate", self.learning_rate, 0, math.inf)
+        in_range("recipe.weight_decay", self.weight_decay, 0, math.inf)
+        for name in ("beta1", "beta2"):
+            in_range(f"recipe.{name}", getattr(self, name), 0, 1 - 1e-12)
+        one_of("recipe.decay", self.decay, ("constant", "cosine"))
+        for step in self.checkpoint_steps or ():
+            in_range("recipe.checkpoint_steps", step, 0, self.n_steps)
+
+    @property
+    def checkpoints(self) -> tuple[int, ...]:
+        """Steps at which a checkpoint is kept, in ascending order."""
+        steps = self.checkpoint_steps
+        if steps is None:
+            steps = tuple(round(self.n_steps ** (i / 15)) for i in range(16))
+        return tuple(sorted({0, *steps, self.n_steps}))
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunSpec:
+    """One trained model: everything that decides its weights."""
+
+    task: Task
+    model: ModelSpec
+    recipe: Recipe
+    seed: int
+    preset: str = "custom"
+    """Name of the preset it came from; changed ones carry a digest of the changes."""
+
+    @property
+    def label(self) -> str:
+        """Preset and recipe, without the seed."""
+        return f"{self.preset}-{self.recipe.name}"
+
+    @property
+    def configuration(self) -> tuple[Task, ModelSpec, Recipe]:
+        """Everything but the seed (and a split that follows the seed)."""
+        task = self.task
+        if getattr(task, "split_seed", None) == self.seed:
+            task = dataclasses.replace(task, split_seed=None)  # pyright: ignore[reportArgumentType]
+        return task, self.model, self.recipe
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data for JSON; `from_dict` is its inverse."""
+        return {
+            "preset": self.preset,
+            "seed": self.seed,
+            "task": {"name": self.task.name, **dataclasses.asdict(self.task)},
+            "model": dataclasses.asdict(self.model),
+            "recipe": dataclasses.asdict(self.recipe),
+        }
+
+    @staticmethod
+    def from_dict(data: Mapping[str, Any]) -> "RunSpec":
+        """Read what `to_dict` wrote.
+
+        Raises:
+            InputError: A key is missing or unknown, a value has the wrong type, or the task is not registered.
+        """
+        try:
+            task = dict(data["task"])
+            return RunSpec(
+                preset=data["preset"],
+                seed=data["seed"],
+                task=structure(TASKS.get(task.pop("name")), task, "task"),
+                model=structure(ModelSpec, data["model"], "model"),
+                recipe=structure(Recipe, data["recipe"], "recipe"),
+            )
+        except (KeyError, TypeError) as error:
+            raise InputError(f"a run specification needs preset, seed, task, model and recipe: {error!r}") from error
+
+
+@dataclass(frozen=True, kw_only=True)
+class Preset:
+    """A named configuration with its recipes; with a seed it becomes a RunSpec."""
+
+    summary: str
+    task: Task
+    model: ModelSpec
+    recipes: Mapping[str, Recipe] = field(hash=False)
+
+    def spec(self, name: str, recipe: str, seed: int, changes: Mapping[str, Any] | None = None) -> RunSpec:
+        """The run of this preset under `recipe` and `seed`, with `changes` such as {"model.d_model": 64} applied.
+
+        Raises:
+            InputError: The recipe is not one of the preset's, or a change names no field.
+        """
+        one_of("recipe", recipe, self.recipes)
+        parts: dict[str, Any] = {"task": self.task, "model": self.model, "recipe": self.recipes[recipe]}
+        for key, value in (changes or {}).items():
+            part, _, name_of_field = key.partition(".")
+            one_of("the first word of a change", part, parts)
+            parts[part] = change(parts[part], {name_of_field: value}, part)
+        if changes:
+            name += "+" + hashlib.sha256(repr(parts).encode()).hexdigest()[:6]
+        return RunSpec(**{**parts, "task": parts["task"].for_seed(seed)}, seed=seed, preset=name)
+
+
+PRESETS: Registry[Preset] = Registry("preset", "mnemoscope.tasks")
+
+
+@lru_cache
+def _adapter(cls: type) -> TypeAdapter[Any]:
+    return TypeAdapter(cls)
+
+
+def structure(cls: type, data: Mapping[str, Any], where: str) -> Any:
+    """Build the dataclass `cls` from plain data; unknown keys are refused and values are checked against the
+    annotations.
+
+    Raises:
+        InputError: Naming the key under `where`, what is allowed and what was given.
+    """
+    allowed = [f.name for f in dataclasses.fields(cls)]
+    for key in data:
+        one_of(f"a key of {where}", key, allowed)
+    try:
+        return _adapter(cls).validate_python(dict(data))
+    except ValidationError as error:
+        first = error.errors()[0]
+        if isinstance(cause := first.get("ctx", {}).get("error"), InputError):
+            raise cause from None
+        place = ".".join([where, *(str(part) for part in first["loc"])])
+        raise InputError(f"{place}: {first['msg']}; got {first['input']!r}") from None
+
+
+def change(value: Any, changes: Mapping[str, Any], where: str) -> Any:
+    """A copy of the dataclass `value` with some fields changed, checked like `structure`."""
+    current = {f.name: getattr(value, f.name) for f in dataclasses.fields(value)}
+    for key in changes:
+        one_of(f"a key of {where}", key, current)
+    return structure(type(value), {**current, **changes}, where)

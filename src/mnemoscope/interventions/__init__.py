@@ -1,0 +1,1 @@
+"""From interventions as values to hooks on a model."""

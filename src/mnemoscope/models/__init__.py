@@ -1,0 +1,1 @@
+"""Architectures, checkpoints and runs; the only folder that imports TransformerLens."""

@@ -1,0 +1,81 @@
+"""From an architecture to a `HookedTransformer`."""
+
+import warnings
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from fnmatch import fnmatchcase
+from typing import Any
+
+import torch
+from torch import Tensor
+from transformer_lens import HookedTransformer, HookedTransformerConfig
+
+from mnemoscope.core.seeding import stream_seed
+from mnemoscope.core.specification import ModelSpec
+
+_ATTENTION = "blocks.*.attn.[Wb]_*"
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """TransformerLens 3.9 announces the end of HookedTransformer in 4.0 at every construction."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        yield
+
+
+def configuration(spec: ModelSpec, *, d_vocab: int, n_ctx: int) -> dict[str, Any]:
+    """Arguments of `HookedTransformerConfig` for an architecture on a task of that size."""
+    return {
+        "n_layers": spec.n_layers,
+        "d_model": spec.d_model,
+        "n_heads": spec.n_heads,
+        "d_head": spec.d_model // spec.n_heads,
+        "d_mlp": spec.mlp_width if spec.mlp else None,
+        "attn_only": not spec.mlp,
+        "act_fn": spec.act_fn,
+        "normalization_type": None if spec.normalization == "none" else spec.normalization,
+        "n_ctx": n_ctx,
+        "d_vocab": d_vocab,
+        "dtype": spec.dtype,
+    }
+
+
+def from_configuration(config: Mapping[str, Any], *, device: torch.device | str = "cpu") -> HookedTransformer:
+    """The model of those arguments, with TransformerLens's initialisation drawn from the global generator."""
+    arguments = {**config, "dtype": getattr(torch, config["dtype"]), "device": str(device)}
+    with _quiet():
+        return HookedTransformer(HookedTransformerConfig(**arguments), move_to_device=True)
+
+
+def build(
+    spec: ModelSpec, *, d_vocab: int, n_ctx: int, seed: int, device: torch.device | str = "cpu"
+) -> HookedTransformer:
+    """A freshly initialised model. The global generator is left as found.
+
+    Args:
+        spec: The architecture. Parts that it switches off exist as parameters and are exactly zero.
+        d_vocab: Number of tokens.
+        n_ctx: Longest input.
+        seed: The run's seed; the weights come from its stream `initialisation`, the same on every device.
+        device: Where the model goes.
+    """
+    with torch.random.fork_rng(devices=[]):
+        torch.default_generator.manual_seed(stream_seed(seed, "initialisation"))
+        model = from_configuration(configuration(spec, d_vocab=d_vocab, n_ctx=n_ctx))
+    off = zeroed(spec)
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            if any(fnmatchcase(name, pattern) for pattern in off):
+                parameter.zero_()
+    return model.to(device, print_details=False)
+
+
+def zeroed(spec: ModelSpec) -> tuple[str, ...]:
+    """Patterns of the parameters that the architecture holds at zero, in training too."""
+    return (*(() if spec.attention else (_ATTENTION,)), *(() if spec.positions else ("pos_embed.W_pos",)))
+
+
+def parameters(model: HookedTransformer) -> dict[str, Tensor]:
+    """Detached copies of the model's parameters, without its buffers."""
+    return {name: value.detach().clone() for name, value in model.named_parameters()}

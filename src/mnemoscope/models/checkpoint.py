@@ -1,0 +1,54 @@
+"""Checkpoints: the full state of a `HookedTransformer` with its configuration, as one safetensors file."""
+
+import dataclasses
+import json
+from pathlib import Path
+from typing import Any
+
+import torch
+from transformer_lens import HookedTransformer, HookedTransformerConfig
+
+from mnemoscope.core.errors import InputError
+from mnemoscope.models.build import from_configuration
+from mnemoscope.models.files import read_tensors, write_tensors
+
+_KIND = "checkpoint"
+_NOT_KEPT = {"device", "n_devices", "n_params", "seed"}
+
+
+def save_checkpoint(model: HookedTransformer, path: Path, *, step: int = 0) -> None:
+    """Write `model`, after `step` steps of training, to `path`. Any `HookedTransformer` will do."""
+    metadata = {"kind": _KIND, "step": str(step), "configuration": json.dumps(_configuration(model.cfg))}
+    write_tensors(path, model.state_dict(), metadata)
+
+
+def load_checkpoint(path: Path, *, device: torch.device | str = "cpu") -> HookedTransformer:
+    """The model that was saved, in evaluation mode: its logits are identical to those of the saved one.
+
+    Raises:
+        InputError: The file is missing, truncated, edited or foreign, or its weights do not fit its configuration.
+    """
+    tensors, metadata = read_tensors(Path(path), _KIND)
+    with torch.random.fork_rng(devices=[]):
+        model = from_configuration(json.loads(metadata["configuration"]), device=device)
+    try:
+        model.load_state_dict(tensors, strict=True)
+    except RuntimeError as error:
+        raise InputError(f"{path}: the weights do not fit the configuration: {error}") from None
+    return model.eval()
+
+
+def _configuration(cfg: HookedTransformerConfig) -> dict[str, Any]:
+    """The arguments of the configuration that differ from their defaults, as plain data."""
+    kept = {}
+    for field in dataclasses.fields(cfg):
+        value = getattr(cfg, field.name)
+        if field.name in _NOT_KEPT or value is None:
+            continue
+        if field.name == "dtype":
+            value = str(value).removeprefix("torch.")
+        elif hasattr(value, "item"):
+            value = value.item()
+        if value != field.default:
+            kept[field.name] = value
+    return kept

@@ -1,0 +1,68 @@
+"""Files that are whole or absent: moved into place when complete, tensors without pickle, damage noticed."""
+
+import hashlib
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save
+from torch import Tensor
+
+from mnemoscope.core.errors import InputError
+
+
+def write_atomically(path: Path, content: bytes) -> None:
+    """Replace `path` by `content` in one move: a reader, or a run continued after a kill, never sees a part."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    beside = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        beside.write_bytes(content)
+        beside.replace(path)
+    finally:
+        beside.unlink(missing_ok=True)
+
+
+def digest(tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> str:
+    """SHA-256 over names, types, shapes and bytes of the tensors and over the metadata."""
+    state = hashlib.sha256(json.dumps(dict(sorted(metadata.items()))).encode())
+    for name in sorted(tensors):
+        value = tensors[name].detach().cpu().contiguous()
+        state.update(f"{name} {value.dtype} {tuple(value.shape)}".encode())
+        state.update(value.reshape(-1).view(torch.uint8).numpy().tobytes())
+    return state.hexdigest()
+
+
+def write_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> None:
+    """Write a safetensors file whose metadata ends with a digest of everything in it."""
+    clean = {name: value.detach().cpu().contiguous() for name, value in tensors.items()}
+    write_atomically(path, save(clean, {**metadata, "digest": digest(clean, metadata)}))
+
+
+def read_tensors(path: Path, kind: str) -> tuple[dict[str, Tensor], dict[str, str]]:
+    """Read a file of `write_tensors` whose metadata say `kind`.
+
+    Returns:
+        The tensors, copied into memory of their own, and the metadata.
+
+    Raises:
+        InputError: The file is missing, truncated, of another program, of another kind, or was changed after it was
+            written.
+    """
+    try:
+        with safe_open(path, framework="pt") as file:
+            metadata = dict(file.metadata() or {})
+            if metadata.get("kind") != kind:
+                raise InputError(f"{path} is not a mnemoscope {kind}: its metadata do not say so")
+            tensors = {name: file.get_tensor(name).clone() for name in file.keys()}  # noqa: SIM118 (no mapping)
+    except FileNotFoundError:
+        raise InputError(f"{path} does not exist") from None
+    except SafetensorError as error:
+        raise InputError(f"{path} is truncated or no safetensors file ({error}); restore it or train again") from None
+    if metadata.pop("digest", None) != digest(tensors, metadata):
+        raise InputError(
+            f"{path} was changed after it was written (its digest does not match); restore it or train again"
+        )
+    return tensors, metadata

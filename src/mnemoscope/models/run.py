@@ -1,0 +1,161 @@
+"""Run directories: what one training run left behind, and how to read it.
+
+`run.json` holds specification, versions and command; `metrics.jsonl` one line of progress every so many steps;
+`checkpoints/00001500.safetensors` the model after that many steps; `last.safetensors` parameters and optimiser
+state for continuing; `done` says that training ended.
+"""
+
+import json
+import platform
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+
+import torch
+import xarray as xr
+from transformer_lens import HookedTransformer
+
+from mnemoscope.core.errors import InputError, one_of
+from mnemoscope.core.specification import RunSpec
+from mnemoscope.models.build import build
+from mnemoscope.models.checkpoint import load_checkpoint
+from mnemoscope.models.files import write_atomically
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run directory and the specification that it was made with."""
+
+    path: Path
+    spec: RunSpec
+
+    @property
+    def label(self) -> str:
+        """Preset and recipe: what runs that differ in the seed only have in common."""
+        return self.spec.label
+
+    @property
+    def finished(self) -> bool:
+        """Whether training reached its last step."""
+        return (self.path / "done").exists()
+
+    @property
+    def steps(self) -> tuple[int, ...]:
+        """Steps of which a checkpoint exists, ascending."""
+        return tuple(sorted(int(file.stem) for file in (self.path / "checkpoints").glob("[0-9]*.safetensors")))
+
+    def checkpoint_path(self, step: int) -> Path:
+        """Where the checkpoint after `step` steps lies."""
+        return self.path / "checkpoints" / f"{step:08d}.safetensors"
+
+    def model(self, step: int | None = None, *, device: torch.device | str = "cpu") -> HookedTransformer:
+        """The model after `step` steps; none: the last checkpoint.
+
+        Raises:
+            InputError: There is no such checkpoint.
+        """
+        if not self.steps:
+            raise InputError(f"{self.path} has no checkpoint yet; train it first")
+        step = self.steps[-1] if step is None else step
+        one_of(f"the step of {self.path}", step, self.steps)
+        return load_checkpoint(self.checkpoint_path(step), device=device)
+
+    def models(self) -> Iterator[tuple[int, HookedTransformer]]:
+        """All checkpoints, from the first step to the last."""
+        return ((step, self.model(step)) for step in self.steps)
+
+    def untrained(self) -> HookedTransformer:
+        """The same architecture and seed before training, built anew (a control)."""
+        task, spec = self.spec.task, self.spec
+        return build(spec.model, d_vocab=task.d_vocab, n_ctx=task.n_ctx, seed=spec.seed).eval()
+
+    def metrics(self) -> xr.Dataset:
+        """Training progress: one variable a metric, along `step`.
+
+        Raises:
+            InputError: Nothing was logged yet.
+        """
+        file = self.path / "metrics.jsonl"
+        lines = [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
+        if not lines:
+            raise InputError(f"{self.path} has no metrics yet; train it first")
+        names = [name for name in lines[0] if name != "step"]
+        return xr.Dataset(
+            {name: ("step", [line[name] for line in lines]) for name in names},
+            coords={"step": [line["step"] for line in lines]},
+            attrs={"loss_unit": "nats"},
+        )
+
+
+def create_run(path: Path, spec: RunSpec) -> Run:
+    """Make the run directory of `spec`, or open the one that exists.
+
+    Raises:
+        InputError: The directory holds a run with another specification.
+    """
+    if (path / "run.json").exists():
+        run = open_run(path)
+        if run.spec != spec:
+            raise InputError(f"{path} holds a run with another specification; choose another directory or delete it")
+        return run
+    packages = ("mnemoscope", "torch", "transformer-lens")
+    content = {
+        **spec.to_dict(),
+        "versions": {"python": platform.python_version(), **{name: version(name) for name in packages}},
+        "command": [Path(sys.argv[0]).name, *sys.argv[1:]],
+    }
+    write_atomically(path / "run.json", (json.dumps(content, indent=2) + "\n").encode())
+    return Run(path, spec)
+
+
+def open_run(path: Path) -> Run:
+    """The run in that directory.
+
+    Raises:
+        InputError: The directory is no run, or its run.json cannot be read.
+    """
+    path = Path(path)
+    try:
+        content = json.loads((path / "run.json").read_text())
+    except (FileNotFoundError, NotADirectoryError):
+        raise InputError(f"{path} is no run directory: it has no run.json; `mnemoscope train` makes one") from None
+    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+        raise InputError(f"{path / 'run.json'} cannot be read: {error}") from None
+    return Run(path, RunSpec.from_dict(content))
+
+
+def find_runs(paths: Path | Sequence[Path]) -> list[Run]:
+    """All runs at or below the given directories that have a checkpoint, by label and seed.
+
+    Raises:
+        InputError: One of the directories holds none.
+    """
+    runs = []
+    for path in [paths] if isinstance(paths, Path) else paths:
+        found = [open_run(file.parent) for file in Path(path).rglob("run.json")]
+        found = [run for run in found if run.steps]
+        if not found:
+            raise InputError(
+                f"{path} is no run directory and holds none with a checkpoint; `mnemoscope train` makes one"
+            )
+        runs += found
+    return sorted(runs, key=lambda run: (run.label, run.spec.seed))
+
+
+def by_label(runs: Sequence[Run]) -> dict[str, list[Run]]:
+    """Runs grouped by configuration; within a group they differ in the seed only.
+
+    Raises:
+        InputError: Runs of one label have different configurations, or a seed stands there twice.
+    """
+    groups: dict[str, list[Run]] = {}
+    for run in runs:
+        groups.setdefault(run.label, []).append(run)
+    for label, group in groups.items():
+        if any(run.spec.configuration != group[0].spec.configuration for run in group):
+            raise InputError(f"runs called {label} have different configurations; read them one directory at a time")
+        if len({run.spec.seed for run in group}) < len(group):
+            raise InputError(f"the same seed of {label} stands in two directories; name one of them")
+    return groups

@@ -1,0 +1,1 @@
+"""One task a file: generator, latents, counterfactuals, exact references, presets and recipes."""

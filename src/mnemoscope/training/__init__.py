@@ -1,0 +1,1 @@
+"""One flat training loop, its schedules and its data; training saves checkpoints and never analyses."""

@@ -1,0 +1,78 @@
+"""Parameters and optimiser of one run, or of many runs stacked along a seed axis and computed as one program.
+
+With one run the forward pass is called directly; with more it runs under `vmap`. The loop sees no difference.
+"""
+
+from collections.abc import Mapping, Sequence
+
+import torch
+from torch import Tensor
+
+from mnemoscope.core.specification import ModelSpec, Recipe
+from mnemoscope.models.forward import logits
+from mnemoscope.training.state import Moments
+
+
+class Learner:
+    """Adam on the parameters of one or more models of one architecture."""
+
+    def __init__(
+        self, model: ModelSpec, recipe: Recipe, params: Sequence[Mapping[str, Tensor]], moments: Sequence[Moments]
+    ):
+        """Start from one dictionary of parameters, and one of Adam's moments (empty: afresh), a run."""
+        self._model, self._n = model, len(params)
+        self._params = {name: self._join([p[name] for p in params]).requires_grad_() for name in params[0]}
+        self._adam = torch.optim.AdamW(
+            self._params.values(), betas=(recipe.beta1, recipe.beta2), weight_decay=recipe.weight_decay, fused=True
+        )
+        for name, first in moments[0].items():
+            joined = {kind: self._join([m[name][kind] for m in moments]) for kind in ("exp_avg", "exp_avg_sq")}
+            self._adam.state[self._params[name]] = {"step": first["step"], **joined}
+
+    def _join(self, values: Sequence[Tensor]) -> Tensor:
+        return values[0].clone() if self._n == 1 else torch.stack(list(values))
+
+    def _part(self, value: Tensor, run: int) -> Tensor:
+        return value.detach() if self._n == 1 else value.detach()[run]
+
+    @property
+    def names(self) -> list[str]:
+        """Names of the parameters."""
+        return list(self._params)
+
+    def outputs(self, inputs: Sequence[Tensor], positions: Tensor) -> Sequence[Tensor]:
+        """Logits `batch scored d_vocab` of every run on its own tokens `batch pos`."""
+        if self._n == 1:
+            return [logits(self._params, self._model, inputs[0], positions)]
+        forward = torch.func.vmap(lambda params, tokens: logits(params, self._model, tokens, positions))
+        return forward(self._params, torch.stack(list(inputs))).unbind()
+
+    @torch.no_grad()
+    def evaluate(self, run: int, inputs: Tensor, positions: Tensor) -> Tensor:
+        """Logits `batch scored d_vocab` of one run, without a gradient."""
+        return logits(self.parameters(run), self._model, inputs, positions)
+
+    def update(self, losses: Sequence[Tensor], *, learning_rate: float, held: frozenset[str]) -> None:
+        """One step down the gradient of every run's loss; parameters in `held` stay as they are."""
+        self._adam.zero_grad(set_to_none=True)
+        torch.stack(list(losses)).sum().backward()
+        for name in held:
+            self._params[name].grad = None
+        self._adam.param_groups[0]["lr"] = learning_rate
+        self._adam.step()
+
+    def parameters(self, run: int) -> dict[str, Tensor]:
+        """The parameters of one run."""
+        return {name: self._part(value, run) for name, value in self._params.items()}
+
+    def moments(self, run: int) -> Moments:
+        """Adam's moments of one run, for the parameters that have moved."""
+        return {
+            name: {
+                "step": state["step"],
+                "exp_avg": self._part(state["exp_avg"], run),
+                "exp_avg_sq": self._part(state["exp_avg_sq"], run),
+            }
+            for name, value in self._params.items()
+            if (state := self._adam.state.get(value))
+        }

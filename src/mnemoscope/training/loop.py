@@ -1,0 +1,170 @@
+"""The training loop: Adam on fresh samples, for one seed or for many seeds as one program.
+
+A run that was interrupted, however hard, continues from its last saved state and ends with the same bytes as one
+that never was: batches and schedules are functions of the step, and what was written after that state is written
+again.
+"""
+
+import fcntl
+import json
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from itertools import groupby
+from pathlib import Path
+
+import torch
+
+from mnemoscope.core.batch import Batch
+from mnemoscope.core.errors import InputError
+from mnemoscope.core.seeding import generator
+from mnemoscope.core.specification import RunSpec
+from mnemoscope.models.build import build, parameters, zeroed
+from mnemoscope.models.checkpoint import save_checkpoint
+from mnemoscope.models.files import write_atomically
+from mnemoscope.models.run import Run, create_run
+from mnemoscope.training.data import Blocks
+from mnemoscope.training.learner import Learner
+from mnemoscope.training.progress import Progress, measure
+from mnemoscope.training.schedule import check_schedules, frozen, learning_rate, matching
+from mnemoscope.training.state import last_step, read_state, write_state
+
+N_MONITOR = 512
+"""Sequences of each subgroup and split that training progress is read from."""
+
+Report = Callable[[Progress], None]
+
+
+def train(spec: RunSpec, path: Path, *, device: torch.device | str = "cpu", report: Report | None = None) -> Run:
+    """Train one run in the directory `path`, or continue it, or do nothing if it is finished.
+
+    Args:
+        spec: What to train.
+        path: The run directory; made if absent.
+        device: Where to train.
+        report: Called with every line of metrics.
+
+    Raises:
+        InputError: The directory holds another run, is being trained by another process, or its state is damaged.
+    """
+    return train_together([spec], [path], device=device, report=report)[0]
+
+
+def train_together(
+    specs: Sequence[RunSpec],
+    paths: Sequence[Path],
+    *,
+    device: torch.device | str = "cpu",
+    report: Report | None = None,
+) -> list[Run]:
+    """Train runs that differ in the seed only as one program; see `train` for arguments and errors.
+
+    Runs that were interrupted at different steps continue in groups of equal step.
+    """
+    if any(spec.configuration != specs[0].configuration for spec in specs):
+        raise InputError("runs that train together may differ in the seed only; train the others apart")
+    check_schedules(specs[0])
+    with ExitStack() as locks:
+        runs = [create_run(Path(path), spec) for spec, path in zip(specs, paths, strict=True)]
+        for run in runs:
+            locks.enter_context(_locked(run))
+        unfinished = sorted((run for run in runs if not run.finished), key=last_step)
+        for step, group in groupby(unfinished, key=last_step):
+            _continue(list(group), step, torch.device(device), report)
+    return runs
+
+
+@contextmanager
+def _locked(run: Run) -> Iterator[None]:
+    """Hold the run directory for this process; the kernel lets go of it however the process ends."""
+    with (run.path / ".lock").open("w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise InputError(f"{run.path} is being trained by another process; wait for it or choose another") from None
+        yield
+
+
+def _continue(runs: list[Run], start: int, device: torch.device, report: Report | None) -> None:
+    """Take runs that have made `start` updates to their end."""
+    model, recipe = runs[0].spec.model, runs[0].spec.recipe
+    recorders = [_Recorder(run, start, device, report) for run in runs]
+    learner = _learner(runs, recorders, start, device)
+    data = [Blocks(run.spec, device) for run in runs]
+    positions = recorders[0].positions
+    off = matching(zeroed(model), learner.names)
+    for step in range(start, recipe.n_steps + 1):
+        if step > start or start == 0:
+            for i, recorder in enumerate(recorders):
+                recorder.record(step, learner, i)
+        if step < recipe.n_steps:
+            batches = [blocks.batch(step) for blocks in data]
+            outputs = learner.outputs([batch.inputs for batch in batches], positions)
+            losses = [
+                run.spec.task.loss(output, _at(batch, positions))
+                for run, output, batch in zip(runs, outputs, batches, strict=True)
+            ]
+            held = off | frozen(recipe, learner.names, step)
+            learner.update(losses, learning_rate=learning_rate(recipe, step), held=held)
+    for run in runs:
+        write_atomically(run.path / "done", b"")
+
+
+def _learner(runs: list[Run], recorders: "list[_Recorder]", start: int, device: torch.device) -> Learner:
+    """The learner as it was after `start` updates."""
+    model, recipe = runs[0].spec.model, runs[0].spec.recipe
+    if start:
+        states = [read_state(run, device) for run in runs]
+        return Learner(model, recipe, [state.parameters for state in states], [state.moments for state in states])
+    initial = [{n: v.to(device) for n, v in parameters(recorder.model).items()} for recorder in recorders]
+    return Learner(model, recipe, initial, [{} for _ in runs])
+
+
+def _at(batch: Batch, positions: torch.Tensor) -> Batch:
+    """The batch as the loss sees it: the scored positions only."""
+    return Batch(
+        inputs=batch.inputs[:, positions], targets=batch.targets[:, positions], scored=batch.scored[:, positions]
+    )
+
+
+class _Recorder:
+    """Writes one run's checkpoints, metrics and state at the steps that the recipe names."""
+
+    def __init__(self, run: Run, start: int, device: torch.device, report: Report | None):
+        spec = run.spec
+        self._run, self._report = run, report
+        self.model = build(spec.model, d_vocab=spec.task.d_vocab, n_ctx=spec.task.n_ctx, seed=spec.seed)
+        self._monitors = {
+            split: spec.task.monitor(
+                N_MONITOR, split=split, generator=generator(spec.seed, "monitor", split, device=device)
+            )
+            for split in ("train", "test")
+        }
+        self.positions = self._monitors["test"].scored.any(0).nonzero()[:, 0]
+        file = run.path / "metrics.jsonl"
+        lines = file.read_text().splitlines(keepends=True) if start else []
+        self._lines = [line for line in lines if line.endswith("\n") and json.loads(line)["step"] <= start]
+
+    def record(self, step: int, learner: Learner, index: int) -> None:
+        """Write what is due after `step` updates; the state comes last, so that it never runs ahead of the rest."""
+        recipe = self._run.spec.recipe
+        if step in recipe.checkpoints:
+            self.model.load_state_dict({**self.model.state_dict(), **learner.parameters(index)})
+            save_checkpoint(self.model, self._run.checkpoint_path(step), step=step)
+        if step % recipe.metrics_every == 0 or step == recipe.n_steps:
+            line = {"step": step, **self._measure(learner, index)}
+            self._lines.append(json.dumps(line) + "\n")
+            if self._report:
+                self._report(Progress(self._run.path, step, recipe.n_steps, line))
+        if step == recipe.n_steps or (step and step % recipe.save_every == 0):
+            write_atomically(self._run.path / "metrics.jsonl", "".join(self._lines).encode())
+            write_state(self._run, step, learner.parameters(index), learner.moments(index))
+
+    def _measure(self, learner: Learner, index: int) -> dict[str, float]:
+        task = self._run.spec.task
+        return {
+            f"{split}_{name}": value
+            for split, batch in self._monitors.items()
+            for name, value in measure(
+                task, batch, learner.evaluate(index, batch.inputs, self.positions), self.positions
+            ).items()
+        }

@@ -1,0 +1,69 @@
+"""The rolling state of a run: what continuing it needs, and nothing else.
+
+Data and schedules are functions of the step, so parameters, Adam's moments and the step are enough.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from mnemoscope.core.errors import InputError
+from mnemoscope.models.files import read_tensors, write_tensors
+from mnemoscope.models.run import Run
+
+_KIND = "training-state"
+_MOMENTS = ("step", "exp_avg", "exp_avg_sq")
+
+Moments = Mapping[str, Mapping[str, Tensor]]
+
+
+def state_path(run: Run) -> Path:
+    """Where the rolling state of a run lies."""
+    return run.path / "last.safetensors"
+
+
+def write_state(run: Run, step: int, params: Mapping[str, Tensor], moments: Moments) -> None:
+    """Save parameters and Adam's moments after `step` updates."""
+    tensors = {f"parameter/{name}": value for name, value in params.items()}
+    tensors |= {f"{kind}/{name}": values[kind] for name, values in moments.items() for kind in _MOMENTS}
+    write_tensors(state_path(run), tensors, {"kind": _KIND, "step": str(step)})
+
+
+def last_step(run: Run) -> int:
+    """Number of updates in the saved state; 0 where there is none.
+
+    Raises:
+        InputError: The file is damaged.
+    """
+    return read_state(run).step if state_path(run).exists() else 0
+
+
+@dataclass(frozen=True)
+class State:
+    """What was saved: parameters and Adam's moments after `step` updates."""
+
+    step: int
+    parameters: Mapping[str, Tensor]
+    moments: Moments
+
+
+def read_state(run: Run, device: torch.device | str = "cpu") -> State:
+    """The saved state of a run.
+
+    Raises:
+        InputError: The file is damaged; deleting it starts the run afresh.
+    """
+    try:
+        tensors, metadata = read_tensors(state_path(run), _KIND)
+    except InputError as error:
+        raise InputError(f"{error}; without {state_path(run).name} the run starts afresh") from None
+    sorted_by_kind: dict[str, dict[str, Tensor]] = {kind: {} for kind in ("parameter", *_MOMENTS)}
+    for key, value in tensors.items():
+        kind, _, name = key.partition("/")
+        sorted_by_kind[kind][name] = value.to(device)
+    params = sorted_by_kind.pop("parameter")
+    moments = {name: {kind: values[name] for kind, values in sorted_by_kind.items()} for name in sorted_by_kind["step"]}
+    return State(int(metadata["step"]), params, moments)
