@@ -148,3 +148,12 @@ def ablate_by_role(model: HookedModel, task: Task, *, n: int = 2048, split: str 
     order = sorted(named, key=lambda name: ("H" not in name, named[name].startswith("other"), named[name]))
     result = result.sel(component=order).assign_coords(role=("component", [named[name] for name in order]))
     return result.swap_dims(component="role").assign_attrs(split=split, n=n)
+
+
+def role_order(by_head: xr.Dataset, by_role: xr.Dataset) -> xr.Dataset:
+    """A result over (layer, head) rearranged to the roles that `ablate_by_role` found in the same model."""
+    sites = [str(name) for name in by_role.component.values]
+    chosen = [(role, site) for role, site in zip(by_role.role.values, sites, strict=True) if "H" in site]
+    places = [tuple(int(n) for n in site[1:].split("H")) for _, site in chosen]
+    rows = [by_head.sel(layer=layer, head=head, drop=True) for layer, head in places]
+    return xr.concat(rows, xr.DataArray([str(role) for role, _ in chosen], dims="role", name="role"))

@@ -29,6 +29,27 @@ def patterns(model: HookedModel, batch: Batch) -> Float[Tensor, "batch layer hea
     return torch.stack([cache[f"blocks.{layer}.attn.hook_pattern"] for layer in range(model.cfg.n_layers)], 1)
 
 
+def attention_patterns(model: HookedModel, task: PermutationLookup, batch: Batch) -> xr.Dataset:
+    """The attention of every head on each sequence of a batch, for an interactive view.
+
+    Returns:
+        `pattern` over (example, layer, head, query, key) and `token`, such as `x2=4`, over (example, key).
+
+    Raises:
+        InputError: The model is too small for the task.
+    """
+    check_fits(model, task, batch)
+    names = [f"{'xy'[pos % 2]}{pos // 2 + 1}" for pos in range(batch.inputs.shape[1])]
+    tokens = [[f"{name}={token}" for name, token in zip(names, row, strict=True)] for row in batch.inputs.tolist()]
+    return xr.Dataset(
+        {
+            "pattern": (("example", "layer", "head", "query", "key"), patterns(model, batch).numpy()),
+            "token": (("example", "key"), tokens),
+        },
+        coords={"query": names, "key": names},
+    )
+
+
 def attention_shares(model: HookedModel, task: PermutationLookup, batch: Batch) -> xr.Dataset:
     """Mean shares of attention by subgroup, head, query and slot.
 

@@ -115,13 +115,19 @@ def _each(model: HookedModel, task: Task, batch: Batch, positions: Tensor) -> di
         by_reference.append(
             {
                 "floor": -reference.gather(-1, targets[..., None])[..., 0].log(),
-                "best_accuracy": reference.amax(-1),
+                "best_accuracy": _guessed(reference, targets),
                 "kl": metrics.kl_divergence(reference, predicted),
                 "mean_abs_error": errors.mean(-1),
                 "max_abs_error": errors.amax(-1),
             }
         )
     return each | {name: torch.stack([values[name] for values in by_reference]) for name in by_reference[0]}
+
+
+def _guessed(reference: Tensor, targets: Tensor) -> Float[Tensor, "batch pos"]:
+    """Probability that the reference's best guess is right, a random one where several are equally good."""
+    best = (reference == reference.amax(-1, keepdim=True)).double()
+    return best.gather(-1, targets[..., None])[..., 0] / best.sum(-1)
 
 
 def _dataset(

@@ -3,7 +3,6 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Self
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -39,7 +38,7 @@ class Batch:
     def __len__(self) -> int:
         return self.inputs.shape[0]
 
-    def _map(self, change: Callable[[Tensor], Tensor]) -> Self:
+    def _map(self, change: Callable[[Tensor], Tensor]) -> "Batch":
         return replace(
             self,
             inputs=change(self.inputs),
@@ -49,10 +48,10 @@ class Batch:
             known={name: change(value) for name, value in self.known.items()},
         )
 
-    def select(self, rows: Tensor | slice) -> Self:
+    def select(self, rows: Tensor | slice) -> "Batch":
         """The rows that a boolean mask, an index tensor or a slice picks, in its order."""
         return self._map(lambda value: value[rows])
 
-    def to(self, device: torch.device | str) -> Self:
+    def to(self, device: torch.device | str) -> "Batch":
         """The same batch on another device."""
         return self._map(lambda value: value.to(device))

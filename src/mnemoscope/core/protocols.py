@@ -1,7 +1,7 @@
 """What the rest of the package asks of a task and of a model."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, Protocol, Self
+from typing import Any, ClassVar, Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Bool, Float
@@ -10,6 +10,7 @@ from torch import Tensor
 from mnemoscope.core.batch import Batch
 
 
+@runtime_checkable
 class Task(Protocol):
     """A generator of sequences whose latents, counterfactuals and exact predictors are known.
 
@@ -37,7 +38,7 @@ class Task(Protocol):
         """Length of the longest input."""
         ...
 
-    def for_seed(self, seed: int) -> Self:
+    def for_seed(self, seed: int) -> "Task":
         """The configuration that the replicate `seed` sees (its own split of the mappings, say)."""
         ...
 
@@ -74,6 +75,7 @@ class Task(Protocol):
         ...
 
 
+@runtime_checkable
 class HookedModel(Protocol):
     """The part of TransformerLens's interface that analyses use.
 

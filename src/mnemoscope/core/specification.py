@@ -158,6 +158,11 @@ class RunSpec:
             task = dataclasses.replace(task, split_seed=None)  # pyright: ignore[reportArgumentType]
         return task, self.model, self.recipe
 
+    def replicates(self, other: "RunSpec") -> bool:
+        """Whether the two differ in the seed only: the split is the same in both or follows the seed in both."""
+        same_split = (self.task, self.model, self.recipe) == (other.task, other.model, other.recipe)
+        return same_split or self.configuration == other.configuration
+
     def to_dict(self) -> dict[str, Any]:
         """Plain data for JSON; `from_dict` is its inverse."""
         return {
@@ -205,10 +210,13 @@ class Preset:
         """
         one_of("recipe", recipe, self.recipes)
         parts: dict[str, Any] = {"task": self.task, "model": self.model, "recipe": self.recipes[recipe]}
+        by_part: dict[str, dict[str, Any]] = {}
         for key, value in (changes or {}).items():
             part, _, name_of_field = key.partition(".")
             one_of("the first word of a change", part, parts)
-            parts[part] = change(parts[part], {name_of_field: value}, part)
+            by_part.setdefault(part, {})[name_of_field] = value
+        for part, fields in by_part.items():  # together: on its own a change may contradict the others
+            parts[part] = change(parts[part], fields, part)
         if changes:
             name += "+" + hashlib.sha256(repr(parts).encode()).hexdigest()[:6]
         return RunSpec(**{**parts, "task": parts["task"].for_seed(seed)}, seed=seed, preset=name)
@@ -217,8 +225,29 @@ class Preset:
 PRESETS: Registry[Preset] = Registry("preset", "mnemoscope.tasks")
 
 
+@dataclass(frozen=True, kw_only=True)
+class Part:
+    """A share of a reproduction: presets under one recipe."""
+
+    recipe: str
+    presets: tuple[str, ...]
+    n_seeds: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class System:
+    """What `reproduce` trains for a published system."""
+
+    summary: str
+    quick: tuple[Part, ...]
+    full: tuple[Part, ...]
+
+
+SYSTEMS: Registry[System] = Registry("system", "mnemoscope.tasks")
+
+
 @lru_cache
-def _adapter(cls: type) -> TypeAdapter[Any]:
+def _adapter(cls: type) -> TypeAdapter:
     return TypeAdapter(cls)
 
 

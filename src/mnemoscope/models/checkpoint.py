@@ -13,7 +13,7 @@ from mnemoscope.models.build import from_configuration
 from mnemoscope.models.files import read_tensors, write_tensors
 
 _KIND = "checkpoint"
-_NOT_KEPT = {"device", "n_devices", "n_params", "seed"}
+_NOT_KEPT = {"device", "n_devices", "n_params", "seed", "tokenizer_name"}  # a tokenizer would be fetched
 
 
 def save_checkpoint(model: HookedTransformer, path: Path, *, step: int = 0) -> None:
@@ -43,7 +43,7 @@ def _configuration(cfg: HookedTransformerConfig) -> dict[str, Any]:
     kept = {}
     for field in dataclasses.fields(cfg):
         value = getattr(cfg, field.name)
-        if field.name in _NOT_KEPT or value is None:
+        if field.name in _NOT_KEPT:
             continue
         if field.name == "dtype":
             value = str(value).removeprefix("torch.")

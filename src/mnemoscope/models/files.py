@@ -59,6 +59,8 @@ def read_tensors(path: Path, kind: str) -> tuple[dict[str, Tensor], dict[str, st
             tensors = {name: file.get_tensor(name).clone() for name in file.keys()}  # noqa: SIM118 (no mapping)
     except FileNotFoundError:
         raise InputError(f"{path} does not exist") from None
+    except OSError as error:
+        raise InputError(f"{path} cannot be read: {error}") from None
     except SafetensorError as error:
         raise InputError(f"{path} is truncated or no safetensors file ({error}); restore it or train again") from None
     if metadata.pop("digest", None) != digest(tensors, metadata):

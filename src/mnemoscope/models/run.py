@@ -18,7 +18,7 @@ import xarray as xr
 from transformer_lens import HookedTransformer
 
 from mnemoscope.core.errors import InputError, one_of
-from mnemoscope.core.specification import RunSpec
+from mnemoscope.core.specification import PRESETS, RunSpec
 from mnemoscope.models.build import build
 from mnemoscope.models.checkpoint import load_checkpoint
 from mnemoscope.models.files import write_atomically
@@ -85,7 +85,7 @@ class Run:
         return xr.Dataset(
             {name: ("step", [line[name] for line in lines]) for name in names},
             coords={"step": [line["step"] for line in lines]},
-            attrs={"loss_unit": "nats"},
+            attrs={"loss_unit": "nats", "preset": self.spec.preset},
         )
 
 
@@ -127,7 +127,7 @@ def open_run(path: Path) -> Run:
 
 
 def find_runs(paths: Path | Sequence[Path]) -> list[Run]:
-    """All runs at or below the given directories that have a checkpoint, by label and seed.
+    """All runs at or below the given directories that have a checkpoint, in the order of the presets, then by seed.
 
     Raises:
         InputError: One of the directories holds none.
@@ -141,7 +141,9 @@ def find_runs(paths: Path | Sequence[Path]) -> list[Run]:
                 f"{path} is no run directory and holds none with a checkpoint; `mnemoscope train` makes one"
             )
         runs += found
-    return sorted(runs, key=lambda run: (run.label, run.spec.seed))
+    known = PRESETS.names()
+    rank = {name: place for place, name in enumerate(known)}
+    return sorted(runs, key=lambda run: (rank.get(run.spec.preset, len(known)), run.label, run.spec.seed))
 
 
 def by_label(runs: Sequence[Run]) -> dict[str, list[Run]]:
@@ -154,7 +156,7 @@ def by_label(runs: Sequence[Run]) -> dict[str, list[Run]]:
     for run in runs:
         groups.setdefault(run.label, []).append(run)
     for label, group in groups.items():
-        if any(run.spec.configuration != group[0].spec.configuration for run in group):
+        if not all(run.spec.replicates(group[0].spec) for run in group):
             raise InputError(f"runs called {label} have different configurations; read them one directory at a time")
         if len({run.spec.seed for run in group}) < len(group):
             raise InputError(f"the same seed of {label} stands in two directories; name one of them")

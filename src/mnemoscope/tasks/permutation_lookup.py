@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import permutations
-from typing import ClassVar, Self
+from typing import ClassVar
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -25,7 +25,7 @@ from mnemoscope.core import metrics
 from mnemoscope.core.batch import Batch
 from mnemoscope.core.errors import InputError, in_range, one_of
 from mnemoscope.core.seeding import generator as seeded
-from mnemoscope.core.specification import PRESETS, TASKS, ModelSpec, Preset, Recipe
+from mnemoscope.core.specification import PRESETS, SYSTEMS, TASKS, ModelSpec, Part, Preset, Recipe, System
 
 MAX_ENUMERATED = 6
 
@@ -46,7 +46,7 @@ def _split(n_values: int, train_fraction: float, seed: int) -> Mapping[str, Int[
 
 @dataclass(frozen=True, kw_only=True)
 class PermutationLookup:
-    """Configuration and generator of the task."""
+    """Read a fresh permutation from context, pair by pair, and answer queries about it."""
 
     name: ClassVar[str] = "permutation-lookup"
     references: ClassVar[tuple[str, ...]] = ("bayes", "bayes_train", "elimination", "recall")
@@ -81,6 +81,8 @@ class PermutationLookup:
             )
         for slot in self.slots_copied:
             in_range("task.copied_slots", slot, 1, self.n_values - 1)
+        if len(set(self.slots_copied)) < len(self.slots_copied):
+            raise InputError(f"task.copied_slots must name every slot once; got {self.copied_slots}")
         if not self.slots_copied:
             raise InputError("task.copied_slots must name at least one slot; for no repeats set task.repeat_ratio to 0")
 
@@ -104,7 +106,7 @@ class PermutationLookup:
         """Slots (from 1) whose x may stand again in the last slot."""
         return tuple(range(1, self.n_values)) if self.copied_slots is None else self.copied_slots
 
-    def for_seed(self, seed: int) -> Self:
+    def for_seed(self, seed: int) -> "PermutationLookup":
         """The same task with the split of the replicate `seed`, unless a split is fixed."""
         return self if self.split_seed is not None else replace(self, split_seed=seed)
 
@@ -216,6 +218,8 @@ class PermutationLookup:
         x, y = pairs(batch)
         if x.shape[1] != self.n_values:
             raise InputError(f"latents need complete sequences of {self.n_values} pairs; got {x.shape[1]}")
+        if (x[:, :-1].sort(1)[0].diff(dim=1) == 0).any():
+            raise InputError("latents need sequences in which no x but the last repeats an earlier one")
         same = x[:, :-1] == x[:, -1:]
         is_repeat = same.any(1)
         slot = torch.where(is_repeat, same.int().argmax(1) + 1, 0)
@@ -376,35 +380,52 @@ def _exchange(mapping: Tensor, a: Tensor, b: Tensor) -> Int[Tensor, "batch value
 # ---- presets and recipes
 
 _EPOCH = 391  # 100,000 fresh samples in batches of 256
-QUICK = Recipe(name="quick", n_steps=3000, learning_rate=1e-2, warmup_steps=100, decay="cosine", metrics_every=25)
+QUICK = Recipe(
+    name="quick", n_steps=3000, learning_rate=1e-2, beta2=0.98, warmup_steps=100, decay="cosine", metrics_every=25
+)
 
 
-def _preset(name: str, summary: str, *, repeats: float, epochs: int, **model: object) -> None:
-    PRESETS.add(
-        name,
-        Preset(
-            summary=summary,
-            task=PermutationLookup(repeat_ratio=repeats),
-            model=ModelSpec(**model),  # pyright: ignore[reportArgumentType]
-            recipes={
-                "quick": QUICK,
-                "published": Recipe(name="published", n_steps=epochs * _EPOCH, metrics_every=_EPOCH // 4),
-            },
-        ),
+def _preset(summary: str, *, repeats: float, epochs: int, **model: int | bool) -> Preset:
+    return Preset(
+        summary=summary,
+        task=PermutationLookup(repeat_ratio=repeats),
+        model=ModelSpec(**model),  # pyright: ignore[reportArgumentType]
+        recipes={
+            "quick": QUICK,
+            "published": Recipe(name="published", n_steps=epochs * _EPOCH, metrics_every=_EPOCH // 4),
+        },
     )
 
 
+_PUBLISHED = {
+    "v1": _preset("d 16, 1 head, no repeats", repeats=0.0, epochs=20, d_model=16, n_heads=1),
+    "v2": _preset("d 32, 1 head, repeats", repeats=0.3, epochs=50, d_model=32, n_heads=1),
+    "v3": _preset("d 32, 2 heads, repeats", repeats=0.3, epochs=50, d_model=32, n_heads=2),
+    "d16h1": _preset("d 16, 1 head, repeats: v1's size on v3's data", repeats=0.3, epochs=50, d_model=16, n_heads=1),
+}
+_COMPARISONS = {
+    "d16h2": _preset("d 16, 2 heads, repeats: a second head, no width", repeats=0.3, epochs=50, d_model=16, n_heads=2),
+    "d64h1": _preset("d 64, 1 head, repeats: width, no second head", repeats=0.3, epochs=50, d_model=64, n_heads=1),
+    "v3-fresh": _preset("v3's size without repeats", repeats=0.0, epochs=50, d_model=32, n_heads=2),
+    **{
+        f"d{width}": _preset(f"v1 with d {width}", repeats=0.0, epochs=20, d_model=width, n_heads=1)
+        for width in (4, 8, 12, 24)
+    },
+    "v3-no-mlp": _preset("v3 without the MLP", repeats=0.3, epochs=50, d_model=32, n_heads=2, mlp=False),
+    "v3-no-attention": _preset("v3 without attention", repeats=0.3, epochs=50, d_model=32, n_heads=2, attention=False),
+}
+
 TASKS.add(PermutationLookup.name, PermutationLookup)
-_preset("v1", "d 16, 1 head, no repeats (published)", repeats=0.0, epochs=20, d_model=16, n_heads=1)
-_preset("v2", "d 32, 1 head, repeats (published)", repeats=0.3, epochs=50, d_model=32, n_heads=1)
-_preset("v3", "d 32, 2 heads, repeats (published)", repeats=0.3, epochs=50, d_model=32, n_heads=2)
-_preset(
-    "d16h1", "d 16, 1 head, repeats (published): v1's size on v3's data", repeats=0.3, epochs=50, d_model=16, n_heads=1
+for _name, _value in (_PUBLISHED | _COMPARISONS).items():
+    PRESETS.add(_name, _value)
+SYSTEMS.add(
+    "tiny-recall",
+    System(
+        summary="elimination and recall in permutation lookup",
+        quick=(Part(recipe="quick", presets=("v1", "v3", "d16h2", "d64h1", "d16h1"), n_seeds=4),),
+        full=(
+            Part(recipe="published", presets=tuple(_PUBLISHED), n_seeds=16),
+            Part(recipe="quick", presets=tuple(_COMPARISONS), n_seeds=16),
+        ),
+    ),
 )
-_preset("d16h2", "d 16, 2 heads, repeats: a second head without width", repeats=0.3, epochs=50, d_model=16, n_heads=2)
-_preset("d64h1", "d 64, 1 head, repeats: width without a second head", repeats=0.3, epochs=50, d_model=64, n_heads=1)
-_preset("v3-fresh", "v3's size without repeats", repeats=0.0, epochs=50, d_model=32, n_heads=2)
-for _width in (4, 8, 12, 24):
-    _preset(f"d{_width}", f"v1 with d {_width}", repeats=0.0, epochs=20, d_model=_width, n_heads=1)
-_preset("v3-no-mlp", "v3 without the MLP", repeats=0.3, epochs=50, d_model=32, n_heads=2, mlp=False)
-_preset("v3-no-attention", "v3 without attention", repeats=0.3, epochs=50, d_model=32, n_heads=2, attention=False)

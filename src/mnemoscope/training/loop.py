@@ -60,7 +60,7 @@ def train_together(
 
     Runs that were interrupted at different steps continue in groups of equal step.
     """
-    if any(spec.configuration != specs[0].configuration for spec in specs):
+    if not all(spec.replicates(specs[0]) for spec in specs):
         raise InputError("runs that train together may differ in the seed only; train the others apart")
     check_schedules(specs[0])
     with ExitStack() as locks:

@@ -65,8 +65,9 @@ def check_schedules(spec: RunSpec) -> None:
         InputError: A pattern matches no parameter, or a change of the task is refused or changes vocabulary or
             length.
     """
-    final = task_at(spec.task, spec.recipe, spec.recipe.n_steps)
-    if (final.d_vocab, final.n_ctx) != (spec.task.d_vocab, spec.task.n_ctx):
-        raise InputError("recipe.task_changes must keep the vocabulary and the length of the task")
+    for item in spec.recipe.task_changes:
+        changed = task_at(spec.task, spec.recipe, item.step)
+        if (changed.d_vocab, changed.n_ctx) != (spec.task.d_vocab, spec.task.n_ctx):
+            raise InputError("recipe.task_changes must keep the vocabulary and the length of the task")
     model = build(spec.model, d_vocab=spec.task.d_vocab, n_ctx=spec.task.n_ctx, seed=spec.seed)
     frozen(spec.recipe, parameters(model), 0)

@@ -1,0 +1,6 @@
+"""`python -m mnemoscope.cli`."""
+
+from mnemoscope.cli import main
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,47 @@
+"""`mnemoscope evaluate`."""
+
+from functools import partial
+
+import xarray as xr
+
+from mnemoscope.analyses.conflict import conflict
+from mnemoscope.analyses.evaluation import evaluate_splits
+from mnemoscope.analyses.examine import lookup_task, over_seeds
+from mnemoscope.analyses.published import N_SAMPLES
+from mnemoscope.cli.options import Evaluate
+from mnemoscope.cli.output import show, write_arrays, write_table
+from mnemoscope.core.errors import in_range
+from mnemoscope.models.run import Run, by_label, find_runs
+from mnemoscope.sweeps.local import analyse_many
+from mnemoscope.tasks.permutation_lookup import MAX_ENUMERATED
+from mnemoscope.viz.tables import EVALUATION_HEADER, PUBLISHED_HEADER, evaluation_rows, published_rows
+
+
+def run(options: Evaluate) -> None:
+    """Print, for every configuration, the evaluation and the published figures beside it; write both if asked to."""
+    if options.n_samples is not None:
+        in_range("--n-samples", options.n_samples, 1, float("inf"))
+    for label, runs in by_label(find_runs(options.runs)).items():
+        analyse = partial(evaluate_run, n_samples=options.n_samples)
+        results = over_seeds(runs, list(analyse_many(runs, analyse, jobs=options.jobs)))
+        rows = evaluation_rows(results["evaluation"])
+        how = results["evaluation"].attrs["sequences"]
+        show(f"{label}, {len(runs)} seeds, {how}: mean [range] over seeds", EVALUATION_HEADER, rows)
+        published = published_rows(results, runs[0].spec.preset) if "conflict" in results else []
+        if published:
+            show(f"{label} beside the published figures ({N_SAMPLES} samples)", PUBLISHED_HEADER, published)
+        if options.out:
+            write_arrays(options.out / label, results)
+            write_table(options.out / label / "table.csv", EVALUATION_HEADER, rows)
+            if published:
+                write_table(options.out / label / "published.csv", PUBLISHED_HEADER, published)
+
+
+def evaluate_run(run: Run, n_samples: int | None) -> dict[str, xr.Dataset]:
+    """Everything that one run is evaluated on."""
+    model, task, seed = run.model(), lookup_task(run.spec.task), run.spec.seed
+    results = {"evaluation": evaluate_splits(model, task, n_samples=n_samples, seed=seed)}
+    if task.n_values <= MAX_ENUMERATED:
+        results["conflict"] = conflict(model, task)
+        results["sampled"] = evaluate_splits(model, task, n_samples=N_SAMPLES, seed=seed)
+    return results

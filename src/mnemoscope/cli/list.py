@@ -1,0 +1,38 @@
+"""`mnemoscope list`."""
+
+import math
+from pathlib import Path
+
+from mnemoscope.cli.options import List
+from mnemoscope.cli.output import show
+from mnemoscope.core.errors import InputError
+from mnemoscope.core.specification import PRESETS, SYSTEMS, TASKS
+from mnemoscope.models.run import find_runs
+
+
+def run(options: List) -> None:
+    """Print names with one line each, or the runs below a directory."""
+    if options.what == "tasks":
+        show("tasks", ("name", "what"), [[name, _summary(TASKS.get(name))] for name in TASKS.names()], n_text=2)
+    elif options.what == "presets":
+        rows = [[name, PRESETS.get(name).summary, ", ".join(PRESETS.get(name).recipes)] for name in PRESETS.names()]
+        show("presets", ("name", "what", "recipes"), rows, n_text=3)
+    elif options.what == "systems":
+        show("systems", ("name", "what"), [[name, SYSTEMS.get(name).summary] for name in SYSTEMS.names()], n_text=2)
+    elif Path(options.what).is_dir():
+        show(f"runs below {options.what}", ("run", "seed", "steps", "state", "loss"), _runs(Path(options.what)))
+    else:
+        raise InputError(f"list takes tasks, presets, systems or a directory with runs; got {options.what!r}")
+
+
+def _summary(task: type) -> str:
+    return (task.__doc__ or "").strip().splitlines()[0]
+
+
+def _runs(path: Path) -> list[list[str]]:
+    rows = []
+    for run in find_runs(path):
+        state = "finished" if run.finished else "unfinished"
+        loss = float(run.metrics().train_loss[-1]) if (run.path / "metrics.jsonl").exists() else math.nan
+        rows.append([run.label, str(run.spec.seed), str(run.steps[-1]), state, f"{loss:.4f}"])
+    return rows

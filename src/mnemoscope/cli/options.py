@@ -1,0 +1,164 @@
+"""The commands and their options; field docstrings are the help texts."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Literal
+
+from tyro.conf import Positional
+
+
+@dataclass(frozen=True, kw_only=True)
+class Train:
+    """Train presets over seeds; interrupted runs continue, finished ones are left alone."""
+
+    preset: tuple[str, ...] = ("v3",)
+    """Configurations; `mnemoscope list presets` shows them."""
+    recipe: str = "quick"
+    """Training recipe: quick or published."""
+    seeds: str = "0"
+    """Seeds, such as `3`, `0-15` or `0-3,7`."""
+    jobs: int = 1
+    """Worker processes, of one thread each."""
+    together: bool = False
+    """Train all seeds of a configuration as one program (worth it on a GPU)."""
+    out: Path = Path("runs")
+    """Runs go to OUT/<preset>-<recipe>/seed-<seed>."""
+    device: str = "cpu"
+    """Where to train, such as cpu or cuda."""
+    set: tuple[str, ...] = ()
+    """Changes such as `task.repeat_ratio=0.5 model.normalization=none recipe.n_steps=500`."""
+    config: Path | None = None
+    """YAML file: a section a command, a key an option; what is typed wins."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Evaluate:
+    """Accuracy, loss and distance to every exact predictor, and the conflict set; beside the published figures."""
+
+    runs: Positional[tuple[Path, ...]]
+    """Run directories, or directories that hold some."""
+    n_samples: int | None = None
+    """Sequences to draw; none: enumerate all of them, exactly."""
+    jobs: int = 1
+    """Worker processes, of one thread each."""
+    out: Path | None = None
+    """Directory for the arrays (netCDF) and tables (CSV)."""
+    config: Path | None = None
+    """YAML file: a section a command, a key an option; what is typed wins."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Predict:
+    """What a model says about one sequence, slot by slot, beside the exact predictor."""
+
+    run: Positional[Path]
+    """Run directory."""
+    sequence: Positional[str]
+    """Tokens "x1 y1 x2 ...", ending with an x or with its y."""
+    step: int | None = None
+    """Training step of the checkpoint; none: the last."""
+    config: Path | None = None
+    """YAML file: a section a command, a key an option; what is typed wins."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ablate:
+    """Skills with one head or MLP removed at a time, heads named by role."""
+
+    runs: Positional[tuple[Path, ...]]
+    """Run directories, or directories that hold some."""
+    n: int = 2048
+    """Sequences with, and as many without, a repeat; one half chooses the roles, the other is measured."""
+    split: Literal["train", "test"] = "test"
+    """Mappings that the sequences show."""
+    jobs: int = 1
+    """Worker processes, of one thread each."""
+    out: Path | None = None
+    """Directory for the arrays (netCDF) and tables (CSV)."""
+    config: Path | None = None
+    """YAML file: a section a command, a key an option; what is typed wins."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class View:
+    """An interactive page with the attention of every head, and the predictions, on one sequence."""
+
+    run: Positional[Path]
+    """Run directory."""
+    sequence: Positional[str]
+    """Tokens "x1 y1 x2 ...", ending with an x or with its y."""
+    step: int | None = None
+    """Training step of the checkpoint; none: the last."""
+    out: Path = Path("view.html")
+    """The page."""
+    config: Path | None = None
+    """YAML file: a section a command, a key an option; what is typed wins."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Report:
+    """One self-contained HTML page on all given runs."""
+
+    runs: Positional[tuple[Path, ...]]
+    """Run directories, or directories that hold some."""
+    jobs: int = 1
+    """Worker processes, of one thread each."""
+    out: Path = Path("report.html")
+    """The page."""
+    config: Path | None = None
+    """YAML file: a section a command, a key an option; what is typed wins."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reproduce:
+    """Train, evaluate and report a published system, end to end; a second call continues or only reports."""
+
+    system: Positional[str] = "tiny-recall"
+    """Which system."""
+    full: bool = False
+    """The published recipe over 16 seeds, quick for the comparisons (about two hours on two cores)."""
+    seeds: str | None = None
+    """Seeds in place of the plan's, such as `0-1`."""
+    jobs: int = 2
+    """Worker processes, of one thread each."""
+    out: Path = Path("reports/tiny-recall")
+    """Directory for runs, arrays, tables and report.html."""
+    config: Path | None = None
+    """YAML file: a section a command, a key an option; what is typed wins."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class List:
+    """What exists: tasks, presets, systems, or the runs below a directory."""
+
+    what: Positional[Annotated[str, "tasks, presets, systems or a directory"]] = "presets"
+    """tasks, presets, systems, or a directory with runs."""
+    config: Path | None = None
+    """YAML file: a section a command, a key an option; what is typed wins."""
+
+
+COMMANDS: dict[str, type] = {
+    "train": Train,
+    "evaluate": Evaluate,
+    "predict": Predict,
+    "ablate": Ablate,
+    "view": View,
+    "report": Report,
+    "reproduce": Reproduce,
+    "list": List,
+}
+
+
+def overview() -> str:
+    """The text of `mnemoscope --help`."""
+    lines = [f"  {name:<10} {(options.__doc__ or '').strip()}" for name, options in COMMANDS.items()]
+    return "\n".join(
+        [
+            "usage: mnemoscope COMMAND ... (mnemoscope COMMAND --help for its options)",
+            "",
+            "Train small transformers on memory tasks, take them apart, report what is found.",
+            "",
+            "commands:",
+            *lines,
+        ]
+    )

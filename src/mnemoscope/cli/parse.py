@@ -1,0 +1,118 @@
+"""From words to options: a configuration file gives defaults, what is typed wins, unknown keys are refused."""
+
+import dataclasses
+import importlib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, get_type_hints
+
+import tyro
+
+from mnemoscope.cli.options import COMMANDS
+from mnemoscope.core.errors import InputError, one_of
+
+
+def execute(command: str, words: Sequence[str]) -> None:
+    """Parse the options of `command` and run it.
+
+    Raises:
+        InputError: The configuration file or an option is refused.
+    """
+    options = parse(command, words)
+    importlib.import_module(f"mnemoscope.cli.{command}").run(options)
+
+
+def parse(command: str, words: Sequence[str]) -> Any:
+    """The options of `command`, with the defaults of the configuration file that the words name.
+
+    Raises:
+        InputError: The file cannot be read, or holds an unknown section, key or value.
+    """
+    cls = COMMANDS[command]
+    file = _config_file(words)
+    arguments = {"prog": f"mnemoscope {command}", "args": list(words), "description": (cls.__doc__ or "").strip()}
+    if file is None:
+        return tyro.cli(cls, **arguments)
+    given = read_config(file).get(command, {})
+    defaults = {
+        field.name: given.get(field.name, tyro.MISSING if field.default is dataclasses.MISSING else field.default)
+        for field in dataclasses.fields(cls)
+    }
+    return tyro.cli(cls, **arguments, default=cls(**defaults))
+
+
+def read_config(file: Path) -> dict[str, dict[str, Any]]:
+    """Sections and keys of a configuration file, values checked against the options' types.
+
+    Raises:
+        InputError: Naming the section or key that is unknown, or the value that does not fit.
+    """
+    import yaml
+    from pydantic import TypeAdapter, ValidationError
+
+    try:
+        content = yaml.safe_load(file.read_text()) or {}
+    except OSError as error:
+        raise InputError(f"--config {file} cannot be read: {error.strerror}") from None
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise InputError(f"--config {file} is no YAML: {' '.join(str(error).split())}") from None
+    if not isinstance(content, dict):
+        raise InputError(f"--config {file} must hold sections named after commands: {', '.join(COMMANDS)}")
+    result = {}
+    for command, section in content.items():
+        one_of(f"a section of {file}", command, COMMANDS)
+        if not isinstance(section, dict):
+            raise InputError(f"section {command} of {file} must hold options as keys; got {section!r}")
+        hints = get_type_hints(COMMANDS[command])
+        result[command] = {}
+        for key, value in section.items():
+            one_of(f"a key of {command} in {file}", key, hints)
+            try:
+                result[command][key] = TypeAdapter(hints[key]).validate_python(value)
+            except ValidationError as error:
+                message = error.errors()[0]["msg"]
+                raise InputError(f"{command}.{key} in {file}: {message}; got {value!r}") from None
+    return result
+
+
+def _config_file(words: Sequence[str]) -> Path | None:
+    for word, following in zip(words, [*words, ""][1:], strict=True):
+        if word == "--config":
+            return Path(following)
+        if word.startswith("--config="):
+            return Path(word.partition("=")[2])
+    return None
+
+
+def parse_seeds(text: str) -> list[int]:
+    """The seeds of `0-3,7`.
+
+    Raises:
+        InputError: The text says something else.
+    """
+    seeds: list[int] = []
+    for part in text.split(","):
+        low, dash, high = part.strip().partition("-")
+        if not low.isdecimal() or (dash and not high.isdecimal()):
+            raise InputError(f"--seeds must look like 3, 0-15 or 0-3,7; got {text!r}")
+        seeds += range(int(low), int(high or low) + 1)
+    if not seeds or len(set(seeds)) < len(seeds):
+        raise InputError(f"--seeds must name every seed once; got {text!r}")
+    return seeds
+
+
+def parse_changes(words: Sequence[str]) -> dict[str, Any]:
+    """The changes of `task.repeat_ratio=0.5 ...`; values are read as YAML.
+
+    Raises:
+        InputError: A word has no `=`.
+    """
+    import yaml
+
+    changes = {}
+    for word in words:
+        key, equals, value = word.partition("=")
+        if not equals or "." not in key:
+            raise InputError(f"--set takes words such as task.repeat_ratio=0.5; got {word!r}")
+        changes[key] = yaml.safe_load(value)
+    return changes

@@ -1,0 +1,180 @@
+"""Many training runs on one machine: one process of one thread a run, or all seeds of a configuration as one program.
+
+Workers are forked from a server that has imported everything once, so a run starts in milliseconds; a worker that
+dies is started again and continues from its run's last saved state.
+"""
+
+import contextlib
+import multiprocessing
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+from itertools import groupby
+from multiprocessing.connection import Connection, wait
+from multiprocessing.context import ForkServerContext, ForkServerProcess
+from pathlib import Path
+from typing import TypeVar
+
+import torch
+
+from mnemoscope.core.errors import InputError, in_range
+from mnemoscope.core.specification import RunSpec
+from mnemoscope.models.run import Run, create_run, open_run
+from mnemoscope.training.loop import Report, train, train_together
+from mnemoscope.training.progress import Progress
+from mnemoscope.training.schedule import check_schedules
+
+T = TypeVar("T")
+
+ATTEMPTS = 3
+"""How often a run is started before its crashes are reported."""
+
+
+def train_many(
+    specs: Sequence[RunSpec],
+    paths: Sequence[Path],
+    *,
+    jobs: int = 1,
+    device: str = "cpu",
+    report: Report | None = None,
+    together: bool = False,
+) -> list[Run]:
+    """Train runs in their directories; finished ones are left alone, interrupted ones continue.
+
+    Args:
+        specs: What to train.
+        paths: One run directory each.
+        jobs: Worker processes at a time, of one thread each; 1 trains in this process, on one thread.
+        device: Where to train.
+        report: Called in this process with every line of metrics of every run.
+        together: Train runs that differ in the seed only as one program (`vmap`) in this process.
+
+    Returns:
+        The finished runs, in the order given.
+
+    Raises:
+        InputError: A specification or a directory is refused; nothing was trained then.
+        RuntimeError: A worker died `ATTEMPTS` times; the other runs are finished.
+    """
+    in_range("jobs", jobs, 1, 1024)
+    for spec in specs:
+        check_schedules(spec)
+    runs = [create_run(Path(path), spec) for spec, path in zip(specs, paths, strict=True)]
+    unfinished = [run for run in runs if not run.finished]
+    if together:
+        for _, group in groupby(unfinished, key=lambda run: run.label):
+            members = list(group)
+            train_together([r.spec for r in members], [r.path for r in members], device=device, report=report)
+    elif jobs == 1 or len(unfinished) == 1:
+        with one_thread():
+            for run in unfinished:
+                train(run.spec, run.path, device=device, report=report)
+    else:
+        _Workers(unfinished, jobs, device, report).run()
+    return [open_run(run.path) for run in runs]
+
+
+def analyse_many(runs: Sequence[Run], analyse: Callable[[Run], T], *, jobs: int = 1) -> Iterator[T]:
+    """An analysis mapped over runs, in their order, by processes of one thread each.
+
+    Args:
+        runs: What to analyse.
+        analyse: A function of a module (it is sent to the workers by name).
+        jobs: Processes at a time; 1 stays in this process.
+    """
+    if jobs == 1 or len(runs) < 2:
+        with one_thread():
+            yield from map(analyse, runs)
+        return
+    with ProcessPoolExecutor(jobs, _server(), initializer=torch.set_num_threads, initargs=(1,)) as pool:
+        yield from pool.map(analyse, runs)
+
+
+@contextlib.contextmanager
+def one_thread() -> Iterator[None]:
+    """Torch on one thread: what a worker has, so that results do not depend on the number of jobs."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+def _server() -> ForkServerContext:
+    """The context that workers come from; its server imports the training loop once."""
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["mnemoscope.training.loop"])
+    return context
+
+
+@dataclass
+class _Worker:
+    run: Run
+    process: ForkServerProcess
+    messages: Connection
+    attempt: int
+
+
+class _Workers:
+    """A fixed number of worker processes at work on a list of runs."""
+
+    def __init__(self, runs: list[Run], jobs: int, device: str, report: Report | None):
+        self._waiting = [(run, 1) for run in reversed(runs)]
+        self._jobs, self._device, self._report = jobs, device, report
+        self._context = _server()
+        self._active: list[_Worker] = []
+        self._failed: list[Path] = []
+
+    def run(self) -> None:
+        try:
+            while self._waiting or self._active:
+                while self._waiting and len(self._active) < self._jobs:
+                    self._start(*self._waiting.pop())
+                ready = wait([worker.messages for worker in self._active])
+                for worker in [worker for worker in self._active if worker.messages in ready]:
+                    self._listen(worker)
+        finally:
+            for worker in self._active:
+                worker.process.terminate()
+        if self._failed:
+            names = ", ".join(str(path) for path in self._failed)
+            raise RuntimeError(f"training crashed {ATTEMPTS} times in {names}; the other runs are finished")
+
+    def _start(self, run: Run, attempt: int) -> None:
+        messages, theirs = self._context.Pipe(duplex=False)
+        process = self._context.Process(target=_work, args=(run, self._device, theirs), daemon=True)
+        process.start()
+        theirs.close()
+        self._active.append(_Worker(run, process, messages, attempt))
+
+    def _listen(self, worker: _Worker) -> None:
+        """Handle one message, or the end, of a worker."""
+        try:
+            message = worker.messages.recv()
+        except (EOFError, OSError):
+            self._end(worker)
+            return
+        if isinstance(message, InputError):
+            raise message
+        if self._report and isinstance(message, Progress):
+            self._report(message)
+
+    def _end(self, worker: _Worker) -> None:
+        worker.process.join()
+        self._active.remove(worker)
+        if worker.run.finished:
+            return
+        if worker.attempt < ATTEMPTS:
+            self._waiting.append((worker.run, worker.attempt + 1))
+        else:
+            self._failed.append(worker.run.path)
+
+
+def _work(run: Run, device: str, messages: Connection) -> None:
+    """What a worker process does: train one run and say how far it is."""
+    torch.set_num_threads(1)
+    try:
+        train(run.spec, run.path, device=device, report=messages.send)
+    except InputError as error:
+        messages.send(error)

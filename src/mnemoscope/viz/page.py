@@ -1,0 +1,98 @@
+"""Self-contained HTML: text, tables, plotly figures and CircuitsVis views in one file that asks nothing of the
+network.
+
+Each script library is included once, and only if something on the page uses it.
+"""
+
+import json
+import re
+from collections.abc import Sequence
+from html import escape
+from importlib.resources import files
+
+import circuitsvis
+import plotly.graph_objects as go
+from jaxtyping import Float
+from numpy import ndarray
+from plotly.offline import get_plotlyjs
+
+_PLOT = {"displaylogo": False, "responsive": True, "displayModeBar": False}
+
+
+class Page:
+    """An HTML page that is put together from top to bottom."""
+
+    def __init__(self, title: str, lead: str = ""):
+        self._title = title
+        self._body: list[str] = []
+        self._sections: list[tuple[str, str]] = []
+        self._lead = lead
+        self._n_views = 0
+        self._plots = False
+
+    def section(self, title: str) -> None:
+        """Start a section; it appears in the table of contents."""
+        anchor = re.sub(r"[^a-z0-9]+", "-", title.lower()).strip("-")
+        self._sections.append((anchor, title))
+        self._body.append(f'<h2 id="{anchor}">{escape(title)}</h2>')
+
+    def heading(self, title: str) -> None:
+        """A heading inside a section."""
+        self._body.append(f"<h3>{escape(title)}</h3>")
+
+    def text(self, text: str, kind: str = "") -> None:
+        """A paragraph of plain text; `kind` "warn" sets it apart."""
+        attribute = f' class="{kind}"' if kind else ""
+        self._body.append(f"<p{attribute}>{escape(text)}</p>")
+
+    def table(self, header: Sequence[str], rows: Sequence[Sequence[str]], caption: str = "") -> None:
+        """A table; the first column is text, the others are numbers already formatted."""
+        head = "".join(f"<th>{escape(cell)}</th>" for cell in header)
+        body = "".join("<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in rows)
+        self._body.append(
+            f'<div class="scroll"><table><caption>{escape(caption)}</caption>'
+            f"<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>"
+        )
+
+    def figure(self, figure: go.Figure, caption: str = "") -> None:
+        """A plotly figure."""
+        self._plots = True
+        plot = figure.to_html(full_html=False, include_plotlyjs=False, config=_PLOT)
+        self._body.append(f"<figure>{plot}<figcaption>{escape(caption)}</figcaption></figure>")
+
+    def attention(
+        self, tokens: Sequence[str], patterns: Float[ndarray, "head query key"], names: Sequence[str], caption: str = ""
+    ) -> None:
+        """An interactive CircuitsVis view of the attention of some heads on one sequence."""
+        self._n_views += 1
+        place = f"attention-{self._n_views}"
+        properties = {
+            "tokens": [escape(token) for token in tokens],
+            "attention": [[[round(float(w), 4) for w in row] for row in head] for head in patterns],
+            "attentionHeadNames": list(names),
+        }
+        data = json.dumps(properties).replace("</", "<\\/")
+        self._body.append(
+            f'<figure><figcaption>{escape(caption)}</figcaption><div class="view"><div id="{place}"></div></div>'
+            f'<script>CircuitsVis.render("{place}", CircuitsVis.AttentionHeads, {data});</script></figure>'
+        )
+
+    def html(self) -> str:
+        """The whole page."""
+        scripts = []
+        if self._plots:
+            scripts.append(get_plotlyjs())
+        if self._n_views:
+            scripts.append((files(circuitsvis) / "dist" / "cdn" / "iife.js").read_text())
+        head = "".join("<script>" + script.replace("</script", "<\\/script") + "</script>" for script in scripts)
+        style = (files("mnemoscope.viz") / "page.css").read_text()
+        contents = "".join(f'<a href="#{anchor}">{escape(title)}</a>' for anchor, title in self._sections)
+        navigation = f"<nav>{contents}</nav>" if len(self._sections) > 1 else ""
+        return (
+            '<!DOCTYPE html><html lang="en"><head><meta charset="utf-8">'
+            '<meta name="viewport" content="width=device-width, initial-scale=1">'
+            '<link rel="icon" href="data:,">'
+            f"<title>{escape(self._title)}</title><style>{style}</style>{head}</head><body>"
+            f'<h1>{escape(self._title)}</h1><p class="lead">{escape(self._lead)}</p>{navigation}'
+            f"{''.join(self._body)}</body></html>\n"
+        )

@@ -1,0 +1,145 @@
+"""The report on tiny-recall runs: one HTML page from the results of every configuration."""
+
+from collections.abc import Mapping
+
+import xarray as xr
+
+from mnemoscope.analyses.examine import LEARNED
+from mnemoscope.viz.figures import ablation_by_role, attention_by_role, training_curves
+from mnemoscope.viz.page import Page
+from mnemoscope.viz.tables import (
+    LEARNED_HEADER,
+    PUBLISHED_HEADER,
+    Results,
+    ablation_header,
+    ablation_rows,
+    learned_rows,
+    published_rows,
+)
+
+_FLOORS = {"bayes": "floor: all mappings", "bayes_train": "floor: training mappings"}
+
+
+def report(results: Mapping[str, Results]) -> str:
+    """The page.
+
+    Args:
+        results: For every label (preset and recipe), what `examine_run` returns for every seed, along `seed`.
+    """
+    n_runs = sum(result["metrics"].sizes["seed"] for result in results.values())
+    page = Page(
+        "tiny-recall", f"{len(results)} configurations, {n_runs} trained models. Mean and range are over seeds."
+    )
+    _what_was_learned(page, results)
+    _published(page, results)
+    _conflict(page, results)
+    _curves(page, results)
+    _ablations(page, results)
+    _attention(page, results)
+    _views(page, results)
+    return page.html()
+
+
+def _what_was_learned(page: Page, results: Mapping[str, Results]) -> None:
+    page.section("What was learned")
+    page.text(
+        "Accuracy of the last answer on unseen mappings: elimination on sequences whose last x is new, recall "
+        f"on sequences whose last x stood there before. A skill counts as learned from {LEARNED:.0%} on. "
+        "Losses are those of the configuration's own distribution, in nats a scored position; sequences are "
+        "enumerated, so these numbers are exact."
+    )
+    page.table(LEARNED_HEADER, learned_rows(results))
+
+
+def _published(page: Page, results: Mapping[str, Results]) -> None:
+    page.section("Beside the published figures")
+    page.text(
+        "5,000 samples on unseen mappings, as the source did. Absolute errors are distances to the uniform "
+        "posterior over the permutations consistent with the context, over the five values. The conflict set "
+        "is the mean over every sequence that repeats slot 1; the source shows one sequence. Quick and "
+        "published recipes are never pooled."
+    )
+    for label, result in results.items():
+        if rows := published_rows(result, result["metrics"].attrs["preset"]):
+            page.heading(label)
+            page.table(PUBLISHED_HEADER, rows)
+
+
+def _conflict(page: Page, results: Mapping[str, Results]) -> None:
+    page.section("The conflict set")
+    page.text(
+        "Four pairs, then an earlier x again: recall answers with that x's y, elimination with the one value "
+        "not used yet. Mean probability of either answer on every such sequence over unseen mappings, by the "
+        "slot that is repeated."
+    )
+    header = ("configuration", *(f"{kind}, slot {slot}" for kind in ("recalled", "unused") for slot in range(1, 5)))
+    rows = []
+    for label, result in results.items():
+        table = result["conflict"]
+        cells = [table[f"p_{k}"].sel(source_slot=s) for k in ("recalled", "unused") for s in table.source_slot.values]
+        rows.append([label, *(f"{float(cell.mean()):.3f}" for cell in cells)])
+    page.table(header, rows, "Means over seeds.")
+
+
+def floors(result: Results) -> dict[str, float]:
+    """The exact losses that the curves of a configuration are drawn with: floors of its own distribution."""
+    own = result["evaluation"].floor.sel(subgroup="all", split="train").mean(["pos", "seed"])
+    return {name: float(own.sel(reference=reference)) for reference, name in _FLOORS.items()}
+
+
+def _curves(page: Page, results: Mapping[str, Results]) -> None:
+    page.section("Training")
+    page.text(
+        "Floors are exact: the loss of the best predictor that knows nothing of the split (all mappings), and "
+        "of one that knows the training mappings. A loss on training mappings below the first can only come "
+        "from the training split itself, and it is paid for on unseen mappings."
+    )
+    for label, result in results.items():
+        page.heading(label)
+        page.figure(training_curves(result["metrics"], floors(result)), "One line a seed.")
+
+
+def _ablations(page: Page, results: Mapping[str, Results]) -> None:
+    page.section("Removing one component")
+    page.text(
+        "Heads are named by what they do, not by number: the recall head is the one whose mean ablation costs "
+        "most on recall, chosen on one half of the prompts; all numbers are from the other half. This shows "
+        "what a skill needs, with the rest of the model as it is; it does not show what the component "
+        "computes."
+    )
+    for label, result in results.items():
+        table = result["ablation"]
+        page.heading(label)
+        page.figure(ablation_by_role(table), "Dots are seeds, bars their mean; 'nothing' is the intact model.")
+        caption = "Accuracy, mean [range] over seeds."
+        page.table(ablation_header(table), ablation_rows(table), caption)
+
+
+def _attention(page: Page, results: Mapping[str, Results]) -> None:
+    page.section("Where x looks")
+    page.text(
+        "Mean share of attention from the x of every slot, over unseen mappings and seeds, by role. Shares "
+        "overlap: the y just before is one of the earlier y. 'Same x' is the earlier occurrence of the x that "
+        "repeats. Patterns are correlational."
+    )
+    for label, result in results.items():
+        for subgroup, words in (("fresh", "last x new"), ("repeat", "last x repeated")):
+            page.heading(f"{label}: {words}")
+            page.figure(attention_by_role(result["attention"], subgroup))
+
+
+def _views(page: Page, results: Mapping[str, Results]) -> None:
+    page.section("Single sequences")
+    page.text("Select a head to see it in full size; rows are queries, columns keys.")
+    for label, result in results.items():
+        first = result["examples"].isel(seed=0)
+        page.heading(f"{label}, seed {int(first.seed)}")
+        for index, words in enumerate(("The last x is new", "The last x stood there before")):
+            attention_view(page, first.isel(example=index), words)
+
+
+def attention_view(page: Page, example: xr.Dataset, caption: str) -> None:
+    """An interactive view of one sequence of `attention_patterns`."""
+    heads = [f"L{layer}H{head}" for layer in range(example.sizes["layer"]) for head in range(example.sizes["head"])]
+    patterns = example.pattern.values.reshape(len(heads), example.sizes["query"], example.sizes["key"])
+    page.attention([str(token) for token in example.token.values], patterns, heads, caption)

@@ -1,0 +1,104 @@
+"""Results to rows of text: what the terminal, CSV files and the report show alike."""
+
+from collections.abc import Mapping, Sequence
+
+import xarray as xr
+
+from mnemoscope.analyses.examine import skills
+from mnemoscope.analyses.published import compare
+from mnemoscope.core.statistics import summary_over
+
+Results = Mapping[str, xr.Dataset]
+
+
+def spread(values: xr.DataArray, form: str = ".4f") -> str:
+    """Mean over seeds with the range behind it."""
+    summary = summary_over(values)
+    mean, low, high = (float(summary.sel(summary=name)) for name in ("mean", "min", "max"))
+    return f"{mean:{form}} [{low:{form}}, {high:{form}}]" if mean == mean else "–"
+
+
+def learned_rows(results: Mapping[str, Results]) -> list[list[str]]:
+    """For every configuration: both skills, how many seeds learned them, loss on training and on unseen mappings."""
+    rows = []
+    for label, result in results.items():
+        each = skills(result)
+        loss = result["evaluation"].loss.sel(subgroup="all").mean("pos")
+        counts = [f"{int(each.learned.sel(skill=s).sum())}/{each.sizes['seed']}" for s in ("elimination", "recall")]
+        shares = [spread(each.accuracy.sel(skill=s)) for s in ("elimination", "recall")]
+        rows.append(
+            [label, shares[0], counts[0], shares[1], counts[1], *(spread(loss.sel(split=s)) for s in ("train", "test"))]
+        )
+    return rows
+
+
+LEARNED_HEADER = ("configuration", "elimination", "learned", "recall", "learned", "loss, training", "loss, unseen")
+
+
+def published_rows(result: Results, preset: str) -> list[list[str]]:
+    """Published, ours (mean and range over seeds) and the difference, a row a figure."""
+    table = compare(preset, result["sampled"], result["conflict"])
+    rows = []
+    for i in range(table.sizes["row"]):
+        row = table.isel(row=i)
+        slot = f"slot {int(row.slot)}" if int(row.slot) else "all slots"
+        rows.append(
+            [
+                f"{str(row.quantity.values).replace('_', ' ')}, {row.subgroup.values!s}, {slot}",
+                f"{float(row.published):.6g}",
+                f"{float(row['mean']):.6f}",
+                f"{float(row['min']):.6f} to {float(row['max']):.6f}",
+                f"{float(row.difference):+.6f}",
+            ]
+        )
+    return rows
+
+
+PUBLISHED_HEADER = ("quantity, sequences, slot", "published", "ours", "range over seeds", "difference")
+
+
+EVALUATION_HEADER = (
+    "mappings, sequences, slot",
+    "accuracy",
+    "loss",
+    "KL to Bayes",
+    "mean abs. error",
+    "max abs. error",
+    "Bayes accuracy",
+    "floor",
+)
+
+
+def evaluation_rows(evaluation: xr.Dataset) -> list[list[str]]:
+    """Accuracy and loss, and the distance to the uniform posterior, by split, subgroup and slot, over seeds.
+
+    Subgroups are told apart in the last slot only: before it they are the same.
+    """
+    rows = []
+    last = evaluation.sizes["pos"]
+    for split in evaluation.split.values:
+        for slot in range(1, last + 1):
+            groups = evaluation.subgroup.values.tolist()[1:] if slot == last else ["all"]
+            for group in groups:
+                at = evaluation.sel(split=split, subgroup=group).isel(pos=slot - 1)
+                bayes = at.sel(reference="bayes")
+                cells = [at.accuracy, at.loss, bayes.kl, bayes.mean_abs_error, bayes.max_abs_error]
+                cells += [bayes.best_accuracy, bayes.floor]
+                rows.append([f"{split}, {group}, slot {slot}", *(spread(cell) for cell in cells)])
+    return rows
+
+
+def ablation_header(ablation: xr.Dataset) -> Sequence[str]:
+    """Column names of `ablation_rows`."""
+    return ("removed", *(f"{skill}, {kind}" for kind in ablation.kind.values for skill in ablation.skill.values))
+
+
+def ablation_rows(ablation: xr.Dataset) -> list[list[str]]:
+    """Accuracy of each skill by kind of ablation: the intact model, then a row a role."""
+    cells = [(kind, skill) for kind in ablation.kind.values for skill in ablation.skill.values]
+    intact = [spread(ablation.clean_accuracy.sel(skill=skill), ".2f") for _, skill in cells]
+    rows = [["nothing", *intact]]
+    for role in ablation.role.values:
+        at = ablation.accuracy.sel(role=role)
+        rows.append([str(role), *(spread(at.sel(kind=kind, skill=skill), ".2f") for kind, skill in cells)])
+    return rows
