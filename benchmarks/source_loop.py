@@ -58,12 +58,12 @@ def loader(n: int, repeat_ratio: float = 0.3, n_values: int = 5, batch_size: int
     return DataLoader(OneByOne(mappings[: round(0.8 * len(mappings))], n, repeat_ratio), batch_size, shuffle=True)
 
 
-def train(n_steps: int, *, d_model: int, n_heads: int, batch_size: int = 256) -> None:
+def train(n_steps: int, *, d_model: int, n_heads: int, repeat_ratio: float, batch_size: int = 256) -> None:
     """Train for `n_steps` steps of `batch_size` fresh sequences."""
     model = PlainTransformer(5, d_model, n_heads)
     optimiser = torch.optim.Adam(model.parameters(), lr=1e-3)
     criterion = nn.CrossEntropyLoss(reduction="none")
-    for inputs, targets, mask in loader(n_steps * batch_size, batch_size=batch_size):
+    for inputs, targets, mask in loader(n_steps * batch_size, repeat_ratio, batch_size=batch_size):
         logits = model(inputs)
         losses = criterion(logits.view(-1, logits.shape[-1]), targets.view(-1))
         loss = (losses * mask.view(-1)).sum() / mask.sum()

@@ -106,7 +106,7 @@ def _each(model: HookedModel, task: Task, batch: Batch, positions: Tensor) -> di
     targets = batch.targets[:, positions]
     each = {
         "accuracy": metrics.correct(predicted, targets).double()[None],
-        "loss": metrics.cross_entropy(predicted, targets)[None],
+        "loss": -predicted.gather(-1, targets[..., None])[..., 0][None],  # all of the model's tokens share in p
     }
     by_reference = []
     for name in task.references:

@@ -19,7 +19,7 @@ def execute(command: str, words: Sequence[str]) -> None:
         InputError: The configuration file or an option is refused.
     """
     options = parse(command, words)
-    importlib.import_module(f"mnemoscope.cli.{command}").run(options)
+    importlib.import_module(f"mnemoscope.cli.commands.{command}").run(options)
 
 
 def parse(command: str, words: Sequence[str]) -> Any:

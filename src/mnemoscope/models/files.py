@@ -13,6 +13,8 @@ from torch import Tensor
 
 from mnemoscope.core.errors import InputError
 
+_ENTRY = "mnemoscope"  # the metadata as one JSON entry: safetensors writes several entries in random order
+
 
 def write_atomically(path: Path, content: bytes) -> None:
     """Replace `path` by `content` in one move: a reader, or a run continued after a kill, never sees a part."""
@@ -36,9 +38,10 @@ def digest(tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> str:
 
 
 def write_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> None:
-    """Write a safetensors file whose metadata ends with a digest of everything in it."""
+    """Write a safetensors file whose metadata hold a digest of everything in it; equal content gives equal bytes."""
     clean = {name: value.detach().cpu().contiguous() for name, value in tensors.items()}
-    write_atomically(path, save(clean, {**metadata, "digest": digest(clean, metadata)}))
+    entry = json.dumps({**metadata, "digest": digest(clean, metadata)}, sort_keys=True)
+    write_atomically(path, save(clean, {_ENTRY: entry}))
 
 
 def read_tensors(path: Path, kind: str) -> tuple[dict[str, Tensor], dict[str, str]]:
@@ -53,7 +56,7 @@ def read_tensors(path: Path, kind: str) -> tuple[dict[str, Tensor], dict[str, st
     """
     try:
         with safe_open(path, framework="pt") as file:
-            metadata = dict(file.metadata() or {})
+            metadata = json.loads((file.metadata() or {}).get(_ENTRY, "{}"))
             if metadata.get("kind") != kind:
                 raise InputError(f"{path} is not a mnemoscope {kind}: its metadata do not say so")
             tensors = {name: file.get_tensor(name).clone() for name in file.keys()}  # noqa: SIM118 (no mapping)
@@ -63,6 +66,8 @@ def read_tensors(path: Path, kind: str) -> tuple[dict[str, Tensor], dict[str, st
         raise InputError(f"{path} cannot be read: {error}") from None
     except SafetensorError as error:
         raise InputError(f"{path} is truncated or no safetensors file ({error}); restore it or train again") from None
+    except json.JSONDecodeError:
+        metadata, tensors = {}, {}
     if metadata.pop("digest", None) != digest(tensors, metadata):
         raise InputError(
             f"{path} was changed after it was written (its digest does not match); restore it or train again"

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Mapping
+from itertools import cycle
 
 import plotly.graph_objects as go
 import xarray as xr
@@ -43,12 +44,11 @@ def training_curves(metrics: xr.Dataset, floors: Mapping[str, float]) -> go.Figu
                 hovertemplate=f"{name}, seed {int(metrics.seed[i])}: %{{y:.4f}} at step %{{x}}<extra></extra>",
             )
             figure.add_trace(line, 1, column)
-    for name, value in floors.items():
-        line = {"dash": "dot", "color": "#333", "width": 1}
-        axis = {"row": 1, "col": 1, "line": line, "annotation_text": name, "annotation_font_size": 11}
-        figure.add_hline(y=value, **axis)
+    for (name, value), place in zip(floors.items(), cycle(("top left", "bottom left"))):
+        note = {"annotation_text": name, "annotation_font_size": 11, "annotation_position": place}
+        figure.add_hline(y=value, line={"dash": "dot", "color": "#333", "width": 1}, **{"row": 1, "col": 1}, **note)
     lowest = min(0.9, *(value for value in floors.values() if math.isfinite(value)))
-    figure.update_yaxes(range=[lowest - 0.02, 1.65], row=1, col=1)
+    figure.update_yaxes(range=[lowest - 0.04, 1.3], row=1, col=1)
     figure.update_yaxes(range=[-0.03, 1.03], row=1, col=2)
     figure.update_xaxes(title="training step")
     return figure.update_layout(**_LAYOUT, height=380)

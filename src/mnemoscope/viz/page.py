@@ -16,6 +16,11 @@ from jaxtyping import Float
 from numpy import ndarray
 from plotly.offline import get_plotlyjs
 
+_NO_NETWORK = (
+    "default-src 'none'; script-src 'unsafe-inline' 'unsafe-eval'; style-src 'unsafe-inline'; "
+    "img-src data: blob:; font-src data:; worker-src blob:"
+)
+"""The browser refuses, aloud, whatever the page would ask of another machine."""
 _PLOT = {"displaylogo": False, "responsive": True, "displayModeBar": False}
 
 
@@ -91,6 +96,7 @@ class Page:
         return (
             '<!DOCTYPE html><html lang="en"><head><meta charset="utf-8">'
             '<meta name="viewport" content="width=device-width, initial-scale=1">'
+            f'<meta http-equiv="Content-Security-Policy" content="{_NO_NETWORK}">'
             '<link rel="icon" href="data:,">'
             f"<title>{escape(self._title)}</title><style>{style}</style>{head}</head><body>"
             f'<h1>{escape(self._title)}</h1><p class="lead">{escape(self._lead)}</p>{navigation}'

@@ -15,6 +15,8 @@ from mnemoscope.viz.tables import (
     ablation_rows,
     learned_rows,
     published_rows,
+    reference_header,
+    reference_rows,
 )
 
 _FLOORS = {"bayes": "floor: all mappings", "bayes_train": "floor: training mappings"}
@@ -32,6 +34,7 @@ def report(results: Mapping[str, Results]) -> str:
     )
     _what_was_learned(page, results)
     _published(page, results)
+    _references(page, results)
     _conflict(page, results)
     _curves(page, results)
     _ablations(page, results)
@@ -63,6 +66,19 @@ def _published(page: Page, results: Mapping[str, Results]) -> None:
         if rows := published_rows(result, result["metrics"].attrs["preset"]):
             page.heading(label)
             page.table(PUBLISHED_HEADER, rows)
+
+
+def _references(page: Page, results: Mapping[str, Results]) -> None:
+    page.section("Distance to the exact predictors")
+    page.text(
+        "KL divergence from every exact predictor to the model, in nats, over all sequences: 'bayes' is the "
+        "uniform posterior over consistent permutations, 'bayes, train' the posterior of a predictor that "
+        "knows the training mappings. Infinite where the model excludes what the predictor allows; a dash "
+        "where the predictor is undefined: no training mapping is consistent."
+    )
+    for label, result in results.items():
+        page.heading(label)
+        page.table(reference_header(result["evaluation"]), reference_rows(result["evaluation"]))
 
 
 def _conflict(page: Page, results: Mapping[str, Results]) -> None:

@@ -1,6 +1,7 @@
 """Results to rows of text: what the terminal, CSV files and the report show alike."""
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Iterator, Mapping, Sequence
 
 import xarray as xr
 
@@ -12,10 +13,12 @@ Results = Mapping[str, xr.Dataset]
 
 
 def spread(values: xr.DataArray, form: str = ".4f") -> str:
-    """Mean over seeds with the range behind it."""
+    """Mean over seeds, with the range behind it where there are several; a dash where there is nothing."""
     summary = summary_over(values)
     mean, low, high = (float(summary.sel(summary=name)) for name in ("mean", "min", "max"))
-    return f"{mean:{form}} [{low:{form}}, {high:{form}}]" if mean == mean else "–"
+    if math.isnan(mean):
+        return "–"
+    return f"{mean:{form}} [{low:{form}}, {high:{form}}]" if values.size > 1 else f"{mean:{form}}"
 
 
 def learned_rows(results: Mapping[str, Results]) -> list[list[str]]:
@@ -70,22 +73,42 @@ EVALUATION_HEADER = (
 
 
 def evaluation_rows(evaluation: xr.Dataset) -> list[list[str]]:
-    """Accuracy and loss, and the distance to the uniform posterior, by split, subgroup and slot, over seeds.
-
-    Subgroups are told apart in the last slot only: before it they are the same.
-    """
+    """Accuracy and loss, and the distance to the uniform posterior, by split, subgroup and slot, over seeds."""
     rows = []
+    for name, at in _places(evaluation):
+        bayes = at.sel(reference="bayes")
+        cells = [at.accuracy, at.loss, bayes.kl, bayes.mean_abs_error, bayes.max_abs_error]
+        rows.append([name, *(spread(cell) for cell in (*cells, bayes.best_accuracy, bayes.floor))])
+    return rows
+
+
+def reference_header(evaluation: xr.Dataset) -> Sequence[str]:
+    """Column names of `reference_rows`."""
+    return ("mappings, sequences, slot", *(str(name).replace("_", ", ") for name in evaluation.reference.values))
+
+
+def reference_rows(evaluation: xr.Dataset) -> list[list[str]]:
+    """KL divergence (nats) from every exact predictor to the model, by split, subgroup and slot, over seeds.
+
+    Infinite where the model's answer is excluded by what the predictor allows, a dash where the predictor is undefined.
+    """
+    return [
+        [name, *(spread(at.kl.sel(reference=reference)) for reference in evaluation.reference.values)]
+        for name, at in _places(evaluation)
+    ]
+
+
+def _places(evaluation: xr.Dataset) -> Iterator[tuple[str, xr.Dataset]]:
+    """Every split and slot; subgroups are told apart in the last slot only, since before it they are the same."""
     last = evaluation.sizes["pos"]
     for split in evaluation.split.values:
         for slot in range(1, last + 1):
             groups = evaluation.subgroup.values.tolist()[1:] if slot == last else ["all"]
             for group in groups:
-                at = evaluation.sel(split=split, subgroup=group).isel(pos=slot - 1)
-                bayes = at.sel(reference="bayes")
-                cells = [at.accuracy, at.loss, bayes.kl, bayes.mean_abs_error, bayes.max_abs_error]
-                cells += [bayes.best_accuracy, bayes.floor]
-                rows.append([f"{split}, {group}, slot {slot}", *(spread(cell) for cell in cells)])
-    return rows
+                yield (
+                    f"{split}, {group}, slot {slot}",
+                    evaluation.sel(split=split, subgroup=group).isel(pos=slot - 1),
+                )
 
 
 def ablation_header(ablation: xr.Dataset) -> Sequence[str]:

@@ -14,7 +14,14 @@ from mnemoscope.core.errors import in_range
 from mnemoscope.models.run import Run, by_label, find_runs
 from mnemoscope.sweeps.local import analyse_many
 from mnemoscope.tasks.permutation_lookup import MAX_ENUMERATED
-from mnemoscope.viz.tables import EVALUATION_HEADER, PUBLISHED_HEADER, evaluation_rows, published_rows
+from mnemoscope.viz.tables import (
+    EVALUATION_HEADER,
+    PUBLISHED_HEADER,
+    evaluation_rows,
+    published_rows,
+    reference_header,
+    reference_rows,
+)
 
 
 def run(options: Evaluate) -> None:
@@ -27,12 +34,15 @@ def run(options: Evaluate) -> None:
         rows = evaluation_rows(results["evaluation"])
         how = results["evaluation"].attrs["sequences"]
         show(f"{label}, {len(runs)} seeds, {how}: mean [range] over seeds", EVALUATION_HEADER, rows)
+        distances = reference_header(results["evaluation"]), reference_rows(results["evaluation"])
+        show(f"{label}: KL divergence (nats) from every exact predictor", *distances)
         published = published_rows(results, runs[0].spec.preset) if "conflict" in results else []
         if published:
             show(f"{label} beside the published figures ({N_SAMPLES} samples)", PUBLISHED_HEADER, published)
         if options.out:
             write_arrays(options.out / label, results)
             write_table(options.out / label / "table.csv", EVALUATION_HEADER, rows)
+            write_table(options.out / label / "references.csv", *distances)
             if published:
                 write_table(options.out / label / "published.csv", PUBLISHED_HEADER, published)
 

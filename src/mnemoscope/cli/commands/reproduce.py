@@ -1,10 +1,10 @@
 """`mnemoscope reproduce`."""
 
+from mnemoscope.cli.commands.report import examine_all, write_report
+from mnemoscope.cli.commands.train import train_with_progress
 from mnemoscope.cli.options import Reproduce
 from mnemoscope.cli.output import show, write_arrays, write_table
 from mnemoscope.cli.parse import parse_seeds
-from mnemoscope.cli.report import examine_all, write_report
-from mnemoscope.cli.train import train_with_progress
 from mnemoscope.core.specification import PRESETS, SYSTEMS
 from mnemoscope.viz.tables import LEARNED_HEADER, PUBLISHED_HEADER, learned_rows, published_rows
 

@@ -1,0 +1,64 @@
+# Everything runs from .venv, which the first target that needs it makes. PYTHON chooses the interpreter.
+
+PYTHON ?= python3
+ARGS ?=
+BIN := .venv/bin
+PIP_INSTALL := $(BIN)/python -m pip install -qq --disable-pip-version-check -c constraints.txt
+PYTEST := OMP_NUM_THREADS=1 $(BIN)/pytest -n 2
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.NOTPARALLEL:
+.PHONY: help test test-all lint format reproduce docs bench clean
+
+help: ## show this list
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1|\2/p' Makefile | while IFS='|' read -r name text; do \
+	  printf '  make %-10s %s\n' "$$name" "$$text"; done
+
+test: lint ## lint, types, import contracts, and every test that is not slow
+	$(PYTEST) -m "not slow"
+
+test-all: lint ## the same, with the slow tests
+	$(PYTEST)
+
+lint: .venv/.installed-dev ## ruff, pyright and the import contracts
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/pyright
+	$(BIN)/lint-imports
+
+format: .venv/.installed-dev ## let ruff mend and format the code
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+reproduce: .venv/.installed ## train and report the tiny-recall models; ARGS="..." is passed on
+	$(BIN)/mnemoscope reproduce tiny-recall $(ARGS)
+
+docs: .venv/.installed-docs ## build the pages in docs/_build/html
+	$(BIN)/sphinx-build -W --keep-going -b html docs docs/_build/html
+
+bench: .venv/.installed ## speed and memory against the aims; ARGS="--quick" for a short version
+	$(BIN)/python benchmarks/bench.py $(ARGS)
+
+clean: ## remove caches and built pages; .venv, runs and reports stay
+	rm -rf build dist docs/_build docs/jupyter_execute .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+	find src tests benchmarks docs -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# A stamp says what is installed. The two with extras hold the package too, so they count as the first one.
+
+.venv/.installed: $(BIN)/python pyproject.toml constraints.txt
+	@echo "installing mnemoscope into .venv (once; it can take minutes) ..."
+	@$(PIP_INSTALL) -e .
+	@touch $@
+
+.venv/.installed-dev .venv/.installed-docs: .venv/.installed-%: $(BIN)/python pyproject.toml constraints.txt
+	@echo "installing mnemoscope[$*] into .venv (once; it can take minutes) ..."
+	@$(PIP_INSTALL) -e '.[$*]'
+	@touch .venv/.installed $@
+
+# What a failed attempt leaves behind would pass for an environment, so it is removed.
+$(BIN)/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+	  echo "mnemoscope needs Python 3.11 or newer as $(PYTHON); name another: make PYTHON=python3.12 ..." >&2; exit 1; }
+	@$(PYTHON) -m venv .venv || { rm -rf .venv; \
+	  echo "$(PYTHON) cannot make a virtual environment; on Debian and Ubuntu: apt-get install python3-venv" >&2; exit 1; }

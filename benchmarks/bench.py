@@ -1,0 +1,115 @@
+"""Speed and memory against the aims: `python benchmarks/bench.py [--quick] [--json FILE]`.
+
+Rivals run in one process, in turns, and the ratio is the median over repetitions. The exit status says nothing about
+the figures: a slow or busy machine is no error. Imports stay inside the functions, because worker processes import
+this file again.
+"""
+
+import argparse
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from timing import Figure
+
+ROWS = ("training", "sampling", "equality", "processes", "memory", "together")
+
+
+def main() -> None:
+    """Measure, print the table, write the figures."""
+    parser = argparse.ArgumentParser(description="Measure speed and memory against the aims.")
+    parser.add_argument("--quick", action="store_true", help="few repetitions and short runs")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures to FILE")
+    parser.add_argument("--only", nargs="+", choices=ROWS, default=ROWS, metavar="ROW", help=", ".join(ROWS))
+    options = parser.parse_args()
+
+    import torch
+    from rich.console import Console
+
+    torch.set_num_threads(1)
+    status = Console(stderr=True)
+    figures = []
+    for title, work in _measurements(options.only, options.quick):
+        with status.status(f"measuring {title} ..."):
+            figures += work()
+    console = Console()
+    console.width = console.width if console.is_terminal else 160
+    console.print(_table(figures))
+    if options.json:
+        content = {"machine": _machine(), "quick": options.quick, "figures": [_plain(figure) for figure in figures]}
+        options.json.write_text(json.dumps(content, indent=2) + "\n")
+
+
+def _measurements(only: tuple[str, ...], quick: bool) -> "Iterator[tuple[str, Callable[[], list[Figure]]]]":
+    import seeds
+    import steps
+
+    n_few, n_many = (3, 15) if quick else (9, 51)
+    n_apart = 4 if quick else seeds.N_SEEDS
+    devices = {"cpu": seeds.N_SEEDS, "cuda": 256}
+    everything: list[tuple[str, str, Callable[[], list[Figure]]]] = [
+        ("training", "training steps", lambda: steps.training(n_few)),
+        ("sampling", "sampling", lambda: steps.sampling(n_many)),
+        ("equality", "equality of logits", steps.equality),
+        ("processes", "worker processes", lambda: seeds.processes(1 if quick else 3, 100 if quick else 300)),
+        ("memory", "memory", lambda: seeds.memory(100 if quick else 500)),
+        *(
+            ("together", "seeds as one program", lambda d=d, n=n: seeds.together(n_few, d, n, 16 if quick else 64))
+            for d, n in devices.items()
+        ),
+        *(("together", "equality of parameters", lambda d=d: seeds.same_parameters(d, n_apart)) for d in devices),
+    ]
+    return ((title, work) for row, title, work in everything if row in only)
+
+
+def _table(figures: "list[Figure]") -> "Table":
+    from rich.table import Table
+
+    table = Table("measured", "rivals", "median", "quartiles", "aim", "reached", "note", title="mnemoscope benchmarks")
+    for column in table.columns[2:4]:
+        column.justify, column.no_wrap = "right", True
+    previous = None
+    for figure in figures:
+        if previous not in (None, figure.group):
+            table.add_section()
+        sign = "<=" if figure.at_most else ">="
+        table.add_row(
+            figure.group if figure.group != previous else "",
+            figure.name,
+            "-" if figure.value is None else f"{figure.value:.3g} {figure.unit}",
+            "" if figure.spread is None else f"{figure.spread[0]:.3g} - {figure.spread[1]:.3g}",
+            "" if figure.aim is None else f"{sign} {figure.aim:g} {figure.unit}",
+            {True: "yes", False: "no", None: ""}[figure.reached],
+            figure.note,
+        )
+        previous = figure.group
+    return table
+
+
+def _plain(figure: "Figure") -> dict[str, object]:
+    return {**asdict(figure), "reached": figure.reached}
+
+
+def _machine() -> dict[str, object]:
+    import os
+    import platform
+    from importlib.metadata import version
+
+    import torch
+
+    return {
+        "system": platform.platform(),
+        "cores": os.cpu_count(),
+        "gpu": torch.cuda.get_device_name() if torch.cuda.is_available() else None,
+        "python": platform.python_version(),
+        **{name: version(name) for name in ("torch", "transformer-lens", "mnemoscope")},
+    }
+
+
+if __name__ == "__main__":
+    main()

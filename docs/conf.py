@@ -1,0 +1,119 @@
+"""Sphinx configuration: pages in MyST, tutorials executed at every build, nothing fetched from the network."""
+
+import importlib
+import os
+import pkgutil
+import re
+from importlib.metadata import version as version_of
+
+from docutils import nodes
+from docutils.utils.math.latex2mathml import tex2mathml
+from sphinx.application import Sphinx
+from sphinx.util.docutils import SphinxDirective
+from sphinx.writers.html5 import HTML5Translator
+
+project = "mnemoscope"
+author = "the mnemoscope developers"
+copyright = author
+version = release = version_of("mnemoscope")
+
+extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
+exclude_patterns = ["_build", "jupyter_execute", "examples"]
+html_theme = "furo"
+html_title = "mnemoscope"
+html_copy_source = False
+html_show_copyright = False
+
+# Docstrings: single backticks are code, sections in Google style, shapes stay in the signatures.
+default_role = "code"
+napoleon_google_docstring = True
+napoleon_numpy_docstring = False
+napoleon_use_ivar = True
+autodoc_default_options = {"members": True, "member-order": "bysource"}
+maximum_signature_line_length = 88
+
+myst_enable_extensions = ["deflist", "dollarmath"]
+myst_heading_anchors = 3
+
+# Tutorials run whenever the pages are built, so that they cannot fall behind the program; an error ends the build.
+nb_execution_mode = "force"
+nb_execution_raise_on_error = True
+nb_execution_show_tb = True
+nb_execution_timeout = 300
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # one thread, as `mnemoscope train`
+os.environ.setdefault("PLOTLY_RENDERER", "notebook")  # the script goes into the page
+
+TUTORIALS = ["getting_started"]
+
+
+class Modules(SphinxDirective):
+    """`.. modules:: package`: a section with the documentation of every module of a package."""
+
+    required_arguments = 1
+
+    def run(self) -> list[nodes.Node]:
+        package = importlib.import_module(self.arguments[0])
+        lines = [f".. automodule:: {package.__name__}", "   :no-members:", ""]
+        for folder in package.__path__:
+            self.env.note_dependency(folder)
+            for name in sorted(module.name for module in pkgutil.iter_modules([folder])):
+                lines += [name, "-" * len(name), "", f".. automodule:: {package.__name__}.{name}", ""]
+        return self.parse_text_to_nodes("\n".join(lines), allow_section_headings=True)
+
+
+# Napoleon reads `2V - 1: all tokens but the last` in the docstring of an attribute as "type: description". The colons
+# are hidden from it there.
+_VALUES = ("attribute", "data", "property")
+
+
+def _hide_colons(app: Sphinx, what: str, name: str, obj: object, options: object, lines: list[str]) -> None:
+    if what in _VALUES:
+        lines[:] = [line.replace(":", "\0") for line in lines]
+
+
+def _show_colons(app: Sphinx, what: str, name: str, obj: object, options: object, lines: list[str]) -> None:
+    if what in _VALUES:
+        lines[:] = [line.replace("\0", ":") for line in lines]
+
+
+def _signature(
+    app: Sphinx, what: str, name: str, obj: object, options: object, signature: str | None, returns: str | None
+) -> tuple[str | None, str | None]:
+    """No arguments for a protocol, and `...` for a default that is no Python expression."""
+    if getattr(obj, "_is_protocol", False):
+        return "", returns
+    return signature and signature.replace("<factory>", "..."), returns
+
+
+def _inline_math(translator: HTML5Translator, node: nodes.math) -> None:
+    translator.body.append(tex2mathml(node.astext()))
+    raise nodes.SkipNode
+
+
+def _block_math(translator: HTML5Translator, node: nodes.math_block) -> None:
+    translator.body.append(f"<div>{tex2mathml(node.astext(), as_block=True)}</div>\n")
+    raise nodes.SkipNode
+
+
+html_math_renderer = "mathml"  # plain MathML: a page needs no script for it
+
+
+_REMOTE_SCRIPT = re.compile(r'<script[^>]* src="https?://[^"]*"[^>]*></script>')
+
+
+def _drop_remote_scripts(app: Sphinx, doctree: nodes.document) -> None:
+    """Plotly asks for MathJax beside every figure; no figure here has a formula."""
+    for node in doctree.findall(nodes.raw):
+        if "https://" in node.astext():
+            text = _REMOTE_SCRIPT.sub("", node.astext())
+            node.replace_self(nodes.raw(node.rawsource, text, **node.attributes))
+
+
+def setup(app: Sphinx) -> None:
+    app.add_directive("modules", Modules)
+    app.add_html_math_renderer("mathml", (_inline_math, None), (_block_math, None))
+    app.connect("env-get-outdated", lambda *_: TUTORIALS)
+    app.connect("autodoc-process-docstring", _hide_colons, priority=400)  # napoleon runs at 500
+    app.connect("autodoc-process-docstring", _show_colons, priority=600)
+    app.connect("autodoc-process-signature", _signature)
+    app.connect("doctree-read", _drop_remote_scripts)

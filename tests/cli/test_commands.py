@@ -1,0 +1,177 @@
+"""Every command as a user types it, and wrong input: one line, exit code 2, nothing written."""
+
+import csv
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import xarray as xr
+
+from mnemoscope.cli import main
+from mnemoscope.cli.options import COMMANDS, overview
+from mnemoscope.models.run import find_runs
+
+SMALL = ("recipe.n_steps=40", "recipe.warmup_steps=5", "recipe.batch_size=64", "recipe.metrics_every=20")
+SEQUENCE = "3 3 4 5 2 1 1 4 3"
+
+
+@pytest.fixture(autouse=True)
+def empty_directory(tmp_path, monkeypatch, as_installed):
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.fixture
+def runs(tiny, tmp_path) -> str:
+    shutil.copytree(tiny.path, tmp_path / "runs" / "run")
+    return "runs"
+
+
+def written(path: Path) -> set[str]:
+    return {str(file.relative_to(path)) for file in path.rglob("*")}
+
+
+def test_help_names_every_command_and_is_quick(capsys):
+    main(["--help"])
+    assert capsys.readouterr().out.strip() == overview()
+    assert all(name in overview() for name in COMMANDS)
+    times = []
+    for _ in range(3):
+        start = time.perf_counter()
+        subprocess.run([sys.executable, "-m", "mnemoscope.cli", "--help"], check=True, capture_output=True)
+        times.append(time.perf_counter() - start)
+    heavy = "import sys; from mnemoscope.cli import main; main(['--help']); sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", heavy], capture_output=True, check=False).returncode == 0
+    assert min(times) < 0.5
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_help_of_a_command_holds_its_docstrings(command, capsys):
+    with pytest.raises(SystemExit) as end:
+        main([command, "--help"])
+    assert end.value.code == 0
+    text = " ".join(capsys.readouterr().out.replace("│", " ").split())
+    assert (COMMANDS[command].__doc__ or "") in text
+
+
+def test_train_then_everything_else(tmp_path, capsys):
+    main(["train", "--preset", "v1", "--seeds", "0,1", "--out", "runs", "--set", *SMALL])
+    runs = find_runs(tmp_path / "runs")
+    assert [run.spec.seed for run in runs] == [0, 1]
+    assert runs[0].label.startswith("v1+")
+    before = {run.path: (run.path / "done").stat().st_mtime_ns for run in runs}
+    main(["train", "--preset", "v1", "--seeds", "0,1", "--out", "runs", "--set", *SMALL])
+    assert before == {run.path: (run.path / "done").stat().st_mtime_ns for run in runs}
+    main(["evaluate", "runs", "--out", "tables"])
+    main(["ablate", "runs", "--out", "tables", "--n", "64"])
+    main(["list", "runs"])
+    main(["report", "runs", "--out", "report.html"])
+    label = runs[0].label
+    assert xr.open_dataset(tmp_path / "tables" / label / "evaluation.nc").sizes["seed"] == 2
+    rows = list(csv.reader((tmp_path / "tables" / label / "table.csv").open()))
+    assert rows[0][0] == "removed"
+    assert "CircuitsVis.render" in (tmp_path / "report.html").read_text()
+    assert "finished" in capsys.readouterr().out
+
+
+def test_predict_prints_bars_with_marks(runs, capsys):
+    main(["predict", f"{runs}/run", SEQUENCE])
+    out = capsys.readouterr().out
+    assert out.count("slot ") == 5
+    assert "✓ target" in out
+    assert out.count("✕ used") == 0 + 1 + 2 + 3 + 4
+    assert "█" in out
+
+
+def test_view_writes_a_page(runs, tmp_path):
+    main(["view", f"{runs}/run", SEQUENCE, "--step", "30"])
+    assert "CircuitsVis.render" in (tmp_path / "view.html").read_text()
+
+
+def test_list(capsys):
+    for what, name in (("tasks", "permutation-lookup"), ("presets", "d64h1"), ("systems", "tiny-recall")):
+        main(["list", what])
+        assert name in capsys.readouterr().out
+
+
+def test_a_configuration_gives_defaults_and_words_win(tmp_path):
+    words = ", ".join(f'"{word}"' for word in SMALL)
+    (tmp_path / "config.yaml").write_text(f"train: {{preset: [v1], seeds: 0-1, out: here, set: [{words}]}}\n")
+    main(["train", "--config", "config.yaml", "--seeds", "3"])
+    assert [run.spec.seed for run in find_runs(tmp_path / "here")] == [3]
+
+
+def test_the_experiment_fits_the_commands():
+    from mnemoscope.cli.parse import parse
+
+    config = Path(__file__).parents[2] / "experiments" / "2026-tiny-recall" / "config.yaml"
+    for command in set(COMMANDS) - {"list"}:
+        parse(command, ["--config", str(config)])
+    assert parse("train", ["--config", str(config), "--seeds", "7"]).seeds == "7"
+    assert parse("train", ["--config", str(config)]).preset == ("v1", "v3", "d16h1", "d16h2", "d64h1")
+
+
+@pytest.mark.parametrize(
+    ("words", "named"),
+    [
+        (["train", "--preset", "v9"], "v1, v2, v3"),
+        (["train", "--recipe", "slow"], "quick, published"),
+        (["train", "--set", "task.n_values=1"], "from 3 to 8"),
+        (["train", "--set", "task.repeat_ratio=2"], "from 0 to 1"),
+        (["train", "--set", "task.repeat_ratio=often"], "valid number"),
+        (["train", "--set", "model.d_modell=3"], "d_model"),
+        (["train", "--set", "widths=3"], "task.repeat_ratio=0.5"),
+        (["train", "--set", "model.n_heads=3"], "divide"),
+        (["train", "--seeds", "a-b"], "0-15"),
+        (["train", "--jobs", "0"], "jobs"),
+        (["train", "--config", "absent.yaml"], "absent.yaml"),
+        (["train", "--config", "wrong_key.yaml"], "seeds"),
+        (["train", "--config", "wrong_section.yaml"], "evaluate"),
+        (["train", "--config", "wrong_value.yaml"], "jobs"),
+        (["train", "--config", "no.yaml"], "YAML"),
+        (["trian"], "train, evaluate"),
+        (["evaluate", "nowhere"], "mnemoscope train"),
+        (["evaluate", "runs", "--n-samples", "0"], "at least 1"),
+        (["predict", ".", SEQUENCE], "run.json"),
+        (["predict", "runs/run", "3 9"], "1, 2, 3, 4, 5"),
+        (["predict", "runs/run", "3 1 3 2"], "contradict"),
+        (["predict", "runs/run", SEQUENCE, "--step", "7"], "60"),
+        (["view", "runs/run", ""], "tokens"),
+        (["report", "nowhere"], "nowhere"),
+        (["reproduce", "big-recall"], "tiny-recall"),
+        (["list", "cats"], "presets"),
+    ],
+)
+def test_wrong_input_gets_one_line_and_writes_nothing(words, named, runs, tmp_path, capsys):
+    (tmp_path / "wrong_key.yaml").write_text("train: {sedes: 0}")
+    (tmp_path / "wrong_section.yaml").write_text("trian: {seeds: 0}")
+    (tmp_path / "wrong_value.yaml").write_text("train: {jobs: many}")
+    (tmp_path / "no.yaml").write_text("train: [}")
+    before = written(tmp_path)
+    with pytest.raises(SystemExit) as end:
+        main(words)
+    assert end.value.code == 2
+    error = capsys.readouterr().err
+    assert len(error.strip().splitlines()) == 1
+    assert error.startswith("mnemoscope: ")
+    assert named in error
+    assert written(tmp_path) == before
+
+
+@pytest.mark.slow
+def test_reproduce_ends_with_tables_and_report(tmp_path, capsys):
+    main(["reproduce", "tiny-recall", "--seeds", "0", "--out", "out"])
+    out = capsys.readouterr().out
+    assert "What was learned" in out
+    assert (tmp_path / "out" / "report.html").exists()
+    assert {run.label for run in find_runs(tmp_path / "out" / "runs")} == {
+        "v1-quick",
+        "v3-quick",
+        "d16h2-quick",
+        "d64h1-quick",
+        "d16h1-quick",
+    }
+    main(["reproduce", "tiny-recall", "--seeds", "0", "--out", "out"])
+    assert "100.0%" not in capsys.readouterr().out.split("beside")[0]  # nothing was trained again

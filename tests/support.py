@@ -1,0 +1,134 @@
+"""What several tests share: specifications, models set by hand, and the state of things to compare."""
+
+import json
+import random
+from contextlib import contextmanager
+from pathlib import Path
+from types import SimpleNamespace
+
+import jaxtyping
+import numpy as np
+import torch
+
+from mnemoscope.core.specification import PRESETS, ModelSpec, RunSpec
+from mnemoscope.models.build import build, from_configuration, zeroed
+from mnemoscope.training.schedule import matching
+
+SMALL = {
+    "recipe.n_steps": 60,
+    "recipe.warmup_steps": 10,
+    "recipe.batch_size": 512,  # 32 steps a block of data: 60 steps cross a border
+    "recipe.metrics_every": 20,
+    "recipe.save_every": 25,
+    "recipe.checkpoint_steps": (10, 30),
+}
+
+
+def small_spec(preset: str = "v3", *, seed: int = 0, changes: dict | None = None) -> RunSpec:
+    """A preset under a recipe of 60 steps, unless `changes` say otherwise."""
+    return PRESETS.get(preset).spec(preset, "quick", seed, {**SMALL, **(changes or {})})
+
+
+def seeded(seed: int = 0) -> torch.Generator:
+    return torch.Generator().manual_seed(seed)
+
+
+def perturbed(model, *, spec: ModelSpec | None = None, scale: float = 0.3):
+    """The model with noise on every parameter (biases start at zero), save those that `spec` switches off."""
+    off = matching(zeroed(spec), dict(model.named_parameters())) if spec else ()
+    generator = seeded(1)
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            noise = scale * torch.randn(parameter.shape, generator=generator, dtype=parameter.dtype)
+            parameter += torch.zeros_like(parameter) if name in off else noise
+    return model
+
+
+def random_model(*, d_vocab: int = 6, n_ctx: int = 9, seed: int = 0, **changes):
+    """A model of the package with all parameters away from zero."""
+    spec = ModelSpec(**{"d_model": 8, "n_heads": 2, **changes})
+    return perturbed(build(spec, d_vocab=d_vocab, n_ctx=n_ctx, seed=seed), spec=spec)
+
+
+def foreign_model(**changes):
+    """A HookedTransformer that was not made by the package."""
+    config = {"n_layers": 2, "d_model": 8, "n_heads": 2, "d_head": 3, "n_ctx": 20, "d_vocab": 50, "dtype": "float32"}
+    return perturbed(from_configuration({**config, "act_fn": "gelu_new", **changes}))
+
+
+def elimination_model():
+    """V = 5, hand-set: head 0 attends to all earlier y alike and writes -40 * share on each; head 1 does nothing.
+
+    In the last slot the logits of the four used values are -10 and that of the unused one is 0, so that its
+    probability is 1 / (1 + 4 exp(-10)). Dimensions: 0-5 token, 6-14 position, 15-20 answer.
+    """
+    spec = ModelSpec(d_model=24, n_heads=2, mlp=False, normalization="none")
+    model = build(spec, d_vocab=6, n_ctx=9, seed=0)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.zero_()
+        attention, token = model.blocks[0].attn, torch.eye(6)
+        model.embed.W_E[:, :6] = token
+        model.pos_embed.W_pos[:, 6:15] = torch.eye(9)
+        attention.b_Q[0, 0] = 1
+        attention.W_K[0, 7:15:2, 0] = 100 * spec.d_model**0.5
+        attention.W_V[0, :6, :6] = token
+        attention.W_O[0, :6, 15:21] = -40 * token
+        model.unembed.W_U[15:21] = token
+        model.unembed.b_U[0] = -100
+    return model
+
+
+class Predictor:
+    """A stand-in for a model that says exactly what a reference of the task says (or the same everywhere)."""
+
+    def __init__(self, task, name: str = "uniform"):
+        self.task, self.name = task, name
+        self.cfg = SimpleNamespace(d_vocab=task.d_vocab, n_ctx=task.n_ctx)
+
+    def __call__(self, tokens):
+        task = self.task
+        if self.name == "uniform":
+            probabilities = torch.full((*tokens.shape, task.d_vocab), 1 / task.n_values, dtype=torch.double)
+            probabilities[..., 0] = 0
+        else:
+            unknown = torch.cat((tokens[:, 1:], torch.zeros_like(tokens[:, :1])), 1)
+            probabilities = task.reference(task.from_tokens(tokens, unknown), self.name)
+        return probabilities.log().nan_to_num(nan=0.0, neginf=-torch.inf)
+
+    def run_with_hooks(self, *_, **__):
+        raise NotImplementedError
+
+    run_with_cache = run_with_hooks
+
+
+@contextmanager
+def global_generators_untouched():
+    """Fails if the block draws from a global generator, or seeds one."""
+
+    def state():
+        return torch.get_rng_state().tolist(), random.getstate(), np.random.get_state()[1].tolist()
+
+    before = state()
+    jaxtyping.config.update("jaxtyping_disable", True)  # beartype draws the items that it checks
+    try:
+        yield
+    finally:
+        jaxtyping.config.update("jaxtyping_disable", False)
+    assert state() == before, "a global generator was moved"
+
+
+def contents(path: Path) -> dict[str, object]:
+    """Every file of a run directory by name, without the lock, the command and what a kill may leave behind."""
+    files = {str(f.relative_to(path)): f.read_bytes() for f in sorted(path.rglob("*")) if f.is_file()}
+    files = {name: content for name, content in files.items() if not Path(name).name.startswith(".")}
+    run = json.loads(files.pop("run.json"))
+    del run["command"]
+    return {**files, "run.json": run}
+
+
+def flip(path: Path, offset: int, bit: int = 0) -> None:
+    """Flip one bit of a file."""
+    data = bytearray(path.read_bytes())
+    data[offset] ^= 1 << bit
+    path.write_bytes(bytes(data))

@@ -1,0 +1,83 @@
+import os
+import signal
+
+import pytest
+import torch
+
+from mnemoscope.core.errors import InputError
+from mnemoscope.models.run import Run
+from mnemoscope.sweeps import local
+from mnemoscope.sweeps.local import analyse_many, train_many
+from tests.support import small_spec
+
+
+def digests(run: Run) -> dict[str, bytes]:
+    return {str(f.relative_to(run.path)): f.read_bytes() for f in run.path.rglob("*") if f.suffix == ".safetensors"}
+
+
+def test_workers_train_what_one_process_trains(tmp_path):
+    specs = [small_spec(seed=seed) for seed in (0, 1)]
+    alone = train_many(specs, [tmp_path / "a0", tmp_path / "a1"])
+    seen = []
+    side_by_side = train_many(specs, [tmp_path / "b0", tmp_path / "b1"], jobs=2, report=seen.append)
+    for a, b in zip(alone, side_by_side, strict=True):
+        assert a.finished
+        assert digests(a) == digests(b)
+    assert {line.path.name for line in seen} == {"b0", "b1"}
+    assert max(line.step for line in seen) == 60
+
+
+def test_a_killed_worker_is_started_again(tmp_path):
+    """Every worker is killed once, at its first line of metrics after a saved state."""
+    killed = set()
+
+    def kill_once(line):
+        if line.step >= 40 and line.path not in killed:
+            killed.add(line.path)
+            os.kill(worker_of[line.path], signal.SIGKILL)
+
+    worker_of = {}
+    start = local._Workers._start
+
+    def remember(self, run, attempt):
+        start(self, run, attempt)
+        worker_of[run.path] = self._active[-1].process.pid
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(local._Workers, "_start", remember)
+        specs = [small_spec(seed=seed, changes={"recipe.n_steps": 400}) for seed in (0, 1)]
+        runs = train_many(specs, [tmp_path / "0", tmp_path / "1"], jobs=2, report=kill_once)
+    assert len(killed) == 2
+    assert all(run.finished for run in runs)
+    reference = train_many(specs[:1], [tmp_path / "reference"])[0]
+    assert digests(runs[0]) == digests(reference)
+
+
+def test_a_refused_directory_stops_before_training(tmp_path):
+    train_many([small_spec(seed=0)], [tmp_path / "run"])
+    with pytest.raises(InputError, match="another specification"):
+        train_many([small_spec(seed=2), small_spec(seed=1)], [tmp_path / "other", tmp_path / "run"], jobs=2)
+    assert not (tmp_path / "other" / "checkpoints").exists()
+
+
+def test_together_writes_the_same_directories(tmp_path):
+    specs = [small_spec(seed=seed) for seed in (0, 1)]
+    runs = train_many(specs, [tmp_path / "0", tmp_path / "1"], together=True)
+    assert [run.steps for run in runs] == [(0, 10, 30, 60)] * 2
+
+
+def test_threads_are_left_as_found(tmp_path):
+    torch.set_num_threads(2)
+    train_many([small_spec()], [tmp_path / "run"])
+    assert torch.get_num_threads() == 2
+    torch.set_num_threads(1)
+
+
+def seed_of(run: Run) -> int:
+    return run.spec.seed
+
+
+def test_results_come_in_the_order_of_the_runs(tiny):
+    runs = [tiny, tiny, tiny]
+    assert list(analyse_many(runs, seed_of)) == [0, 0, 0]
+    assert list(analyse_many(runs, seed_of, jobs=2)) == [0, 0, 0]

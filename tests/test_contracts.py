@@ -1,0 +1,239 @@
+"""What every registered task and every preset keeps to, whatever it is about."""
+
+import dataclasses
+import json
+import math
+
+import pytest
+import torch
+
+from mnemoscope.core.errors import InputError
+from mnemoscope.core.protocols import Task
+from mnemoscope.core.specification import PRESETS, TASKS, RunSpec
+from mnemoscope.models.build import build, parameters, zeroed
+from mnemoscope.models.forward import logits
+from mnemoscope.training.schedule import check_schedules, matching
+from tests.support import global_generators_untouched, seeded
+
+RECIPES = [(name, recipe) for name in PRESETS.names() for recipe in PRESETS.get(name).recipes]
+SPLITS = ("train", "test")
+
+
+TRAINED_ON = {PRESETS.get(name).task.for_seed(0): name for name in reversed(PRESETS.names())}  # first preset of each
+
+each_task = pytest.mark.parametrize("task", TRAINED_ON, ids=[f"{t.name}-{name}" for t, name in TRAINED_ON.items()])
+each_preset = pytest.mark.parametrize("name", PRESETS.names())
+each_recipe = pytest.mark.parametrize(("name", "recipe"), RECIPES)
+
+
+# ---- tasks
+
+
+def test_every_registered_task_has_a_preset():
+    assert {task.name for task in TRAINED_ON} == set(TASKS.names())
+
+
+@each_task
+def test_a_task_is_a_value_under_its_name(task):
+    cls = type(task)
+    assert TASKS.get(task.name) is cls
+    assert isinstance(task, Task)
+    assert dataclasses.replace(task) == task
+    assert hash(dataclasses.replace(task)) == hash(task)
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        setattr(task, dataclasses.fields(task)[0].name, 1)
+    assert task.for_seed(0) == task
+
+
+@each_task
+def test_every_named_thing_is_documented(task):
+    assert type(task).__doc__
+    for name in task.references:
+        assert f"`{name}`" in type(task).reference.__doc__, name
+    for name in task.corruptions:
+        assert f"`{name}`" in type(task).corrupt.__doc__, name
+
+
+@each_task
+@pytest.mark.parametrize("method", ["sample", "monitor"])
+def test_batches_follow_their_generator_and_no_other(task, method):
+    draw = getattr(task, method)
+    with global_generators_untouched():
+        first, again, other = (draw(64, split="train", generator=seeded(s)) for s in (3, 3, 4))
+    for name in ("inputs", "targets", "scored"):
+        assert torch.equal(getattr(first, name), getattr(again, name))
+    assert not torch.equal(first.inputs, other.inputs)
+
+
+@each_task
+@pytest.mark.parametrize("split", SPLITS)
+def test_batches_fit_the_sizes_that_the_task_states(task, split):
+    batch = task.sample(64, split=split, generator=seeded())
+    assert len(batch) == 64
+    assert batch.inputs.shape[1] <= task.n_ctx
+    for tokens in (batch.inputs, batch.targets):
+        assert 0 <= tokens.min() <= tokens.max() < task.d_vocab
+    assert batch.scored.any(1).all()
+    assert set(batch.targets[batch.scored].tolist()) <= set(task.answers) <= set(range(task.d_vocab))
+    assert all(len(value) == 64 for value in batch.latents.values())
+
+
+@each_task
+def test_what_moves_to_another_device_stays_what_it_was(task):
+    batch = task.sample(8, split="test", generator=seeded()).to("cpu")
+    assert torch.equal(batch.inputs, task.sample(8, split="test", generator=seeded()).inputs)
+    assert all(torch.equal(a, b) for a, b in zip(batch.latents.values(), batch.to("cpu").latents.values(), strict=True))
+
+
+@each_task
+@pytest.mark.parametrize("split", SPLITS)
+def test_references_are_probabilities_or_undefined(task, split):
+    batch = task.sample(200, split=split, generator=seeded())
+    for name in task.references:
+        probabilities = task.reference(batch, name)
+        assert probabilities.shape == (*batch.inputs.shape, task.d_vocab)
+        assert probabilities.dtype == torch.double
+        undefined = probabilities.isnan()
+        assert torch.equal(undefined.any(-1), undefined.all(-1))
+        assert undefined[~batch.scored].all()
+        defined = probabilities[~undefined.any(-1)]
+        assert len(defined), name
+        assert (defined >= 0).all()
+        assert defined.sum(-1).tolist() == pytest.approx([1] * len(defined), abs=1e-9)
+    with pytest.raises(InputError, match="reference must be one of"):
+        task.reference(batch, "no such reference")
+
+
+@each_task
+def test_a_reference_does_not_look_at_what_it_predicts(task):
+    batch = task.sample(200, split="train", generator=seeded())
+    last = batch.scored.nonzero()[:, 1].max()
+    hidden = batch.targets.clone()
+    hidden[:, last:] = torch.tensor(list(task.answers))[0]
+    blind = dataclasses.replace(batch, targets=hidden)
+    for name in task.references:
+        given, expected = (task.reference(b, name)[:, last] for b in (blind, batch))
+        torch.testing.assert_close(given, expected, equal_nan=True, atol=0, rtol=0)
+
+
+@each_task
+def test_the_loss_is_cross_entropy_in_nats(task):
+    batch = task.sample(32, split="test", generator=seeded())
+    uniform = torch.zeros(*batch.inputs.shape, task.d_vocab)
+    assert task.loss(uniform, batch).item() == pytest.approx(math.log(task.d_vocab))
+    right = torch.nn.functional.one_hot(batch.targets, task.d_vocab) * 50.0
+    assert task.loss(right, batch).item() == pytest.approx(0, abs=1e-6)
+
+
+@each_task
+def test_subgroups_and_skills_are_masks(task):
+    batch = task.monitor(32, split="test", generator=seeded())
+    groups = torch.stack(list(task.subgroups(batch).values()))
+    assert (groups.sum(0) == 1).all()
+    assert groups.any(1).all()
+    for name, mask in task.skills(batch).items():
+        assert mask.shape == batch.inputs.shape, name
+        assert mask.any(), name
+        assert not (mask & ~batch.scored).any(), name
+
+
+@each_task
+def test_a_monitoring_batch_has_every_subgroup_and_weights_that_add_to_one(task):
+    batch = task.monitor(32, split="test", generator=seeded())
+    assert batch.weights.sum().item() == pytest.approx(1, abs=1e-5)
+    assert [int(mask.sum()) for mask in task.subgroups(batch).values()] == [32] * len(task.subgroups(batch))
+
+
+@each_task
+@pytest.mark.parametrize("split", SPLITS)
+def test_an_enumeration_is_a_distribution_over_different_sequences(task, split):
+    batch = task.enumerate(split=split)
+    assert batch.weights.double().sum().item() == pytest.approx(1, abs=1e-4)
+    assert (batch.weights >= 0).all()
+    whole = torch.cat((batch.inputs, batch.targets), 1)
+    assert len(whole.unique(dim=0)) == len(batch)
+
+
+@each_task
+def test_counterfactuals_follow_their_generator_and_leave_the_clean_batch_alone(task):
+    clean = task.monitor(32, split="test", generator=seeded())
+    for kind in task.corruptions:
+        n_pairs = 0
+        for mask in task.subgroups(clean).values():
+            part = clean.select(mask)
+            try:
+                with global_generators_untouched():
+                    first, again = (task.corrupt(part, kind=kind, generator=seeded(1)) for _ in range(2))
+            except InputError:
+                continue  # the kind does not apply to this subgroup
+            n_pairs += len(first)
+            assert torch.equal(first.inputs, again.inputs)
+            whole = [torch.cat((batch.inputs, batch.targets[:, -1:]), 1) for batch in (part, first)]
+            assert (whole[0] != whole[1]).any(1).all(), kind
+            assert set(first.targets[first.scored].tolist()) <= set(task.answers)
+            report = task.pair_report(part, first)
+            assert all(0 <= value <= 1 for value in report.values())
+            assert report["answer_changed"] in (0, 1), "the answer provably changes, or provably does not"
+        assert n_pairs, kind
+    assert torch.equal(clean.inputs, task.monitor(32, split="test", generator=seeded()).inputs)
+    with pytest.raises(InputError, match="kind must be one of"):
+        task.corrupt(clean, kind="no such kind", generator=seeded())
+
+
+@each_task
+def test_an_unknown_split_is_refused(task):
+    with pytest.raises(InputError, match="split must be one of"):
+        task.sample(3, split="no such split", generator=seeded())
+
+
+# ---- presets
+
+
+@each_preset
+def test_a_preset_says_what_it_is(name):
+    preset = PRESETS.get(name)
+    assert preset.summary.strip()
+    assert TASKS.get(preset.task.name) is type(preset.task)
+    assert {"quick", "published"} <= set(preset.recipes)
+    assert all(recipe.name == key for key, recipe in preset.recipes.items())
+
+
+def test_no_two_presets_are_the_same():
+    kinds = [(PRESETS.get(name).task, PRESETS.get(name).model) for name in PRESETS.names()]
+    assert len(set(kinds)) == len(kinds)
+
+
+@each_recipe
+def test_a_specification_survives_json_under_its_label(name, recipe):
+    spec = PRESETS.get(name).spec(name, recipe, 3)
+    again = RunSpec.from_dict(json.loads(json.dumps(spec.to_dict())))
+    assert again == spec
+    assert again.to_dict() == spec.to_dict()
+    assert spec.label == again.label == f"{name}-{recipe}"
+    assert spec.seed == 3
+    assert spec.replicates(PRESETS.get(name).spec(name, recipe, 4))
+
+
+@each_recipe
+def test_schedules_and_checkpoints_are_in_order(name, recipe):
+    spec = PRESETS.get(name).spec(name, recipe, 0)
+    check_schedules(spec)
+    steps = spec.recipe.checkpoints
+    assert steps[0] == 0
+    assert steps[-1] == spec.recipe.n_steps
+    assert list(steps) == sorted(set(steps))
+
+
+@each_preset
+def test_the_model_can_be_built_and_both_forward_passes_agree(name):
+    spec = PRESETS.get(name).spec(name, "quick", 0)
+    with global_generators_untouched():
+        model = build(spec.model, d_vocab=spec.task.d_vocab, n_ctx=spec.task.n_ctx, seed=spec.seed)
+    batch = spec.task.sample(16, split="train", generator=seeded())
+    expected = model(batch.inputs)
+    assert expected.shape == (*batch.inputs.shape, spec.task.d_vocab)
+    positions = batch.scored.any(0).nonzero()[:, 0]
+    given = logits(parameters(model), spec.model, batch.inputs, positions)
+    torch.testing.assert_close(given, expected[:, positions], atol=1e-5, rtol=1e-5)
+    off = matching(zeroed(spec.model), dict(model.named_parameters()))
+    assert all(not model.state_dict()[key].any() for key in off)

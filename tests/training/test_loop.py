@@ -1,0 +1,342 @@
+import fcntl
+import multiprocessing
+import random
+import signal
+from pathlib import Path
+
+import pytest
+import torch
+
+from mnemoscope.core.errors import InputError
+from mnemoscope.core.specification import Freeze, TaskChange
+from mnemoscope.models.checkpoint import load_checkpoint
+from mnemoscope.models.run import open_run
+from mnemoscope.training import loop
+from mnemoscope.training.data import Blocks
+from mnemoscope.training.loop import train, train_together
+from mnemoscope.training.state import last_step, read_state
+from tests.support import contents, flip, global_generators_untouched, small_spec
+
+N_STEPS = 60
+STOPS = sorted(random.Random(0).sample(range(1, N_STEPS), 5))
+
+
+class Stopped(Exception):  # noqa: N818
+    pass
+
+
+@pytest.fixture(scope="module")
+def finished(tiny) -> dict:
+    """What the uninterrupted run left behind."""
+    return contents(tiny.path)
+
+
+@pytest.fixture
+def stop_at(monkeypatch):
+    """Makes training stop when it asks for the batch of a step; None: no more."""
+    original = Blocks.batch
+
+    def install(step: int | None) -> None:
+        def batch(self, wanted):
+            if wanted == step:
+                raise Stopped
+            return original(self, wanted)
+
+        monkeypatch.setattr(Blocks, "batch", batch)
+
+    return install
+
+
+# ---- interruption
+
+
+@pytest.mark.parametrize("step", STOPS)
+def test_a_run_that_was_interrupted_ends_with_the_same_bytes(tmp_path, finished, stop_at, step):
+    stop_at(step)
+    with pytest.raises(Stopped):
+        train(small_spec(), tmp_path)
+    stop_at(None)
+    assert last_step(open_run(tmp_path)) == step // 25 * 25
+    assert train(small_spec(), tmp_path).finished
+    assert contents(tmp_path) == finished
+
+
+def test_a_run_may_be_interrupted_again_and_again(tmp_path, finished, stop_at):
+    for step in (*STOPS, STOPS[-1]):
+        stop_at(step)
+        with pytest.raises(Stopped):
+            train(small_spec(), tmp_path)
+    stop_at(None)
+    train(small_spec(), tmp_path)
+    assert contents(tmp_path) == finished
+
+
+@pytest.mark.parametrize("step", [0, 20, 40, 60])
+def test_stopping_in_the_report_is_no_different(tmp_path, finished, step):
+    def report(progress):
+        if progress.step == step:
+            raise Stopped
+
+    with pytest.raises(Stopped):
+        train(small_spec(), tmp_path, report=report)
+    train(small_spec(), tmp_path)
+    assert contents(tmp_path) == finished
+
+
+@pytest.mark.parametrize("function", ["save_checkpoint", "write_state", "write_atomically"])
+@pytest.mark.parametrize("call", [1, 2])
+def test_stopping_before_a_write_is_no_different(tmp_path, finished, monkeypatch, function, call):
+    calls = iter(range(100))
+    original = getattr(loop, function)
+
+    def fail(*arguments, **options):
+        if next(calls) == call:
+            raise Stopped
+        return original(*arguments, **options)
+
+    monkeypatch.setattr(loop, function, fail)
+    with pytest.raises(Stopped):
+        train(small_spec(), tmp_path)
+    monkeypatch.setattr(loop, function, original)
+    train(small_spec(), tmp_path)
+    assert contents(tmp_path) == finished
+
+
+def train_and_tell(path: Path, pipe) -> None:
+    def report(progress):
+        pipe.send(progress.step)
+        if progress.step == 250:
+            signal.pause()  # never finish before the kill
+
+    train(small_spec(changes=LONG), path, report=report)
+
+
+LONG = {"recipe.n_steps": 300, "recipe.metrics_every": 10, "recipe.save_every": 20, "recipe.batch_size": 64}
+
+
+def test_a_killed_run_ends_with_the_same_bytes(tmp_path):
+    context = multiprocessing.get_context("fork")  # a spawned one would import everything again
+    listen, tell = context.Pipe(duplex=False)
+    process = context.Process(target=train_and_tell, args=(tmp_path / "killed", tell))
+    process.start()
+    tell.close()
+    while listen.recv() < 150:
+        pass
+    process.kill()
+    process.join(timeout=60)
+    assert process.exitcode == -signal.SIGKILL
+    run = train(small_spec(changes=LONG), tmp_path / "whole")
+    killed = open_run(tmp_path / "killed")
+    assert not killed.finished
+    assert 140 <= last_step(killed) <= 240
+    train(run.spec, killed.path)
+    assert contents(killed.path) == contents(run.path)
+
+
+def test_a_finished_run_is_not_touched(tmp_path):
+    spec = small_spec(changes={"recipe.n_steps": 30})
+    train(spec, tmp_path)
+    files = [f for f in tmp_path.rglob("*") if f.is_file() and f.name != ".lock"]
+    before = {f: f.stat().st_mtime_ns for f in files}
+    reports = []
+    train(spec, tmp_path, report=reports.append)
+    assert reports == []
+    assert {f: f.stat().st_mtime_ns for f in tmp_path.rglob("*") if f.is_file() and f.name != ".lock"} == before
+
+
+# ---- refused
+
+
+def test_another_specification_in_the_same_directory_is_refused(tmp_path, stop_at):
+    stop_at(5)
+    with pytest.raises(Stopped):
+        train(small_spec(), tmp_path)
+    before = contents(tmp_path)
+    with pytest.raises(InputError, match="holds a run with another specification"):
+        train(small_spec(seed=1), tmp_path)
+    assert contents(tmp_path) == before
+
+
+def test_a_directory_that_is_being_trained_is_refused(tmp_path):
+    with (tmp_path / ".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        with pytest.raises(InputError, match="is being trained by another process; wait for it or choose another"):
+            train(small_spec(), tmp_path)
+    assert train(small_spec(changes={"recipe.n_steps": 10, "recipe.checkpoint_steps": ()}), tmp_path / "b").finished
+
+
+def test_the_same_directory_twice_is_refused(tmp_path):
+    with pytest.raises(InputError, match="is being trained by another process"):
+        train_together([small_spec(), small_spec()], [tmp_path, tmp_path])
+
+
+def test_a_damaged_state_is_refused_with_the_way_out(tmp_path, finished, stop_at):
+    stop_at(40)
+    with pytest.raises(Stopped):
+        train(small_spec(), tmp_path)
+    stop_at(None)
+    state = tmp_path / "last.safetensors"
+    flip(state, -1)
+    with pytest.raises(InputError, match=r"was changed .*; without last.safetensors the run starts afresh"):
+        train(small_spec(), tmp_path)
+    state.unlink()
+    train(small_spec(), tmp_path)
+    assert contents(tmp_path) == finished
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"recipe.frozen": (Freeze(parameters="nothing"),)}, "matches no parameter"),
+        ({"recipe.task_changes": (TaskChange(step=1, field="n_values", value=4),)}, "must keep the vocabulary"),
+    ],
+)
+def test_a_recipe_that_cannot_work_writes_nothing(tmp_path, changes, message):
+    with pytest.raises(InputError, match=message):
+        train(small_spec(changes=changes), tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+def test_only_replicates_train_together(tmp_path):
+    specs = [small_spec(), small_spec(seed=1, changes={"model.d_model": 16})]
+    with pytest.raises(InputError, match="may differ in the seed only"):
+        train_together(specs, [tmp_path / "a", tmp_path / "b"])
+    assert not list(tmp_path.iterdir())
+
+
+# ---- what training does
+
+
+def test_training_leaves_the_global_generators_alone(tmp_path, finished):
+    with global_generators_untouched():
+        train(small_spec(), tmp_path)
+    assert contents(tmp_path) == finished
+
+
+def test_the_report_gets_every_line_of_metrics(tmp_path):
+    lines = []
+    run = train(small_spec(changes={"recipe.n_steps": 30}), tmp_path, report=lines.append)
+    assert [(line.path, line.step, line.n_steps) for line in lines] == [(tmp_path, s, 30) for s in (0, 20, 30)]
+    assert [line.metrics["test_loss"] for line in lines] == run.metrics().test_loss.values.tolist()
+
+
+def test_the_loss_falls(learned):
+    losses = learned.metrics().train_loss
+    assert losses[0] > 1.7
+    assert losses[-1] < 1.0
+    assert learned.metrics().test_elimination[-1] > 0.99
+
+
+def test_seeds_give_different_models(tmp_path, tiny):
+    other = train(small_spec(seed=1), tmp_path)
+    assert not torch.equal(other.model().W_E, tiny.model().W_E)
+
+
+def moved(path: Path, start: int, stop: int) -> dict[str, bool]:
+    first, second = (
+        dict(load_checkpoint(path / "checkpoints" / f"{step:08d}.safetensors").named_parameters())
+        for step in (start, stop)
+    )
+    return {name: not torch.equal(first[name], second[name]) for name in first}
+
+
+def test_frozen_parameters_do_not_move_while_they_are_frozen(tmp_path):
+    freeze = (Freeze(parameters="*.attn.*", stop=30), Freeze(parameters="unembed.*", start=30))
+    train(small_spec(changes={"recipe.frozen": freeze, "recipe.weight_decay": 0.1}), tmp_path)
+    early, late = moved(tmp_path, 0, 30), moved(tmp_path, 30, 60)
+    assert {name for name, yes in early.items() if not yes} == {name for name in early if ".attn." in name}
+    assert {name for name, yes in late.items() if not yes} == {"unembed.W_U", "unembed.b_U"}
+
+
+@pytest.mark.parametrize(("field", "part"), [("attention", ".attn."), ("positions", "pos_embed")])
+def test_what_the_architecture_switches_off_stays_zero(tmp_path, field, part):
+    run = train(small_spec(changes={f"model.{field}": False, "recipe.n_steps": 30}), tmp_path)
+    off = [value for name, value in run.model().named_parameters() if part in name]
+    assert off
+    assert not any(value.any() for value in off)
+
+
+# ---- data
+
+
+def test_a_batch_is_a_function_of_the_step():
+    spec = small_spec()
+    in_order = Blocks(spec)
+    batches = [in_order.batch(step).inputs for step in range(40)]
+    for step in (39, 0, 31, 32):  # 32 steps a block
+        assert torch.equal(Blocks(spec).batch(step).inputs, batches[step])
+    assert len({tuple(b.flatten().tolist()) for b in batches}) == 40
+    assert not torch.equal(Blocks(small_spec(seed=1)).batch(0).inputs, batches[0])
+
+
+def test_batches_show_training_mappings_only():
+    spec = small_spec()
+    train_mappings = set(map(tuple, spec.task.mappings("train").tolist()))
+    batch = Blocks(spec).batch(0)
+    assert len(batch) == 512
+    assert set(map(tuple, batch.latents["mapping"].tolist())) == train_mappings
+
+
+def test_task_changes_change_the_data():
+    changes = (
+        TaskChange(step=20, field="repeat_ratio", value=1.0),
+        TaskChange(step=40, field="copied_slots", value=(2,)),
+    )
+    blocks = Blocks(small_spec(changes={"task.repeat_ratio": 0.0, "recipe.task_changes": changes}))
+    slots = [set(blocks.batch(step).latents["source_slot"].tolist()) for step in (19, 20, 39, 40)]
+    assert slots == [{0}, {1, 2, 3, 4}, {1, 2, 3, 4}, {2}]
+
+
+# ---- many seeds as one program
+
+ENSEMBLE = {
+    "model.dtype": "float64",
+    "recipe.n_steps": 100,
+    "recipe.batch_size": 64,
+    "recipe.frozen": (Freeze(parameters="pos_embed.*", stop=10),),
+}
+
+
+@pytest.fixture(scope="module")
+def alone(tmp_path_factory) -> list:
+    """Three seeds, one at a time."""
+    path = tmp_path_factory.mktemp("alone")
+    return [train(small_spec(seed=seed, changes=ENSEMBLE), path / str(seed)) for seed in range(3)]
+
+
+def assert_same(runs, expected) -> None:
+    for run, other in zip(runs, expected, strict=True):
+        assert run.spec == other.spec
+        assert run.finished
+        assert run.steps == other.steps
+        for step in run.steps:
+            ours, theirs = dict(run.model(step).named_parameters()), dict(other.model(step).named_parameters())
+            for name in ours:
+                torch.testing.assert_close(ours[name], theirs[name], atol=1e-9, rtol=0)
+        moments, others = read_state(run).moments, read_state(other).moments
+        for name, values in moments.items():
+            assert values["step"] == others[name]["step"] == (90 if name == "pos_embed.W_pos" else 100)
+        for name, values in run.metrics().items():
+            assert values.values.tolist() == pytest.approx(other.metrics()[name].values.tolist(), abs=1e-8), name
+
+
+def test_seeds_that_train_together_equal_seeds_that_train_alone(tmp_path, alone):
+    runs = train_together([run.spec for run in alone], [tmp_path / str(i) for i in range(3)])
+    assert_same(runs, alone)
+
+
+def test_ensembles_continue_from_different_steps(tmp_path, alone, stop_at):
+    specs, paths = [run.spec for run in alone], [tmp_path / str(i) for i in range(3)]
+    train(specs[1], paths[1])
+    for stop, chosen in ((40, [0]), (70, [0, 2])):
+        stop_at(stop)
+        with pytest.raises(Stopped):
+            train_together([specs[i] for i in chosen], [paths[i] for i in chosen])
+    stop_at(None)
+    assert [last_step(open_run(path)) for path in paths] == [25, 100, 50]
+    assert_same(train_together(specs, paths), alone)
+
+
+def test_seeds_with_a_common_split_train_together(tmp_path):
+    specs = [small_spec(seed=s, changes={"task.split_seed": 0, "recipe.n_steps": 30}) for s in range(2)]
+    assert all(run.finished for run in train_together(specs, [tmp_path / "a", tmp_path / "b"]))

@@ -1,0 +1,49 @@
+"""The report in headless Chromium: nothing fails, nothing leaves the machine, every head is drawn."""
+
+import json
+import re
+import shutil
+import subprocess
+
+import pytest
+
+from mnemoscope.analyses.examine import examine_run, over_seeds
+from mnemoscope.viz.report import report
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+PROBE = """
+<script>
+const painted = (canvas) => canvas.width > 0 && canvas.getContext("2d") !== null &&
+  new Set(canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height).data).size > 2;
+window.addEventListener("load", () => setTimeout(() => {
+  const views = [...document.querySelectorAll('[id^="attention-"]')].map((view) => ({
+    heads: [...new Set([...view.innerText.matchAll(/L\\d+H\\d+/g)].map((match) => match[0]))],
+    painted: [...view.querySelectorAll("canvas")].filter(painted).length,
+  }));
+  const marks = (plot) => plot.querySelectorAll(".trace, .hm, .bars").length;
+  const plots = [...document.querySelectorAll(".js-plotly-plot")].map(marks);
+  const wide = document.documentElement.scrollWidth > document.documentElement.clientWidth;
+  document.body.insertAdjacentHTML("beforeend", `<pre id="probe">${JSON.stringify({ views, plots, wide })}</pre>`);
+}, 1500));
+</script>
+"""
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine: the report was not opened in a browser")
+def test_the_report_in_a_browser(tiny, tmp_path):
+    html = report({tiny.label: over_seeds([tiny], [examine_run(tiny)])})
+    page = tmp_path / "report.html"
+    page.write_text(html.replace("</body>", f"{PROBE}</body>"))
+    assert CHROMIUM is not None
+    flags = ("--headless", "--no-sandbox", "--disable-gpu", "--enable-logging=stderr", "--virtual-time-budget=15000")
+    command = [CHROMIUM, *flags, "--window-size=1200,2000", f"--user-data-dir={tmp_path / 'profile'}"]
+    result = subprocess.run([*command, "--dump-dom", page.as_uri()], capture_output=True, text=True, timeout=120)
+    assert "CONSOLE" not in result.stderr  # an error, or a request that the page's policy refused
+    seen = json.loads(re.findall(r'<pre id="probe">(.*?)</pre>', result.stdout)[-1])
+    assert len(seen["views"]) == 2
+    for view in seen["views"]:
+        assert view["heads"] == ["L0H0", "L0H1"]
+        assert view["painted"] >= 3  # both heads small, one of them in full size
+    assert len(seen["plots"]) == 4
+    assert all(count > 0 for count in seen["plots"])
+    assert not seen["wide"]

@@ -1,0 +1,46 @@
+import numpy as np
+import pytest
+
+from mnemoscope.analyses.examine import examine_run, over_seeds
+from mnemoscope.analyses.prediction import predict
+from mnemoscope.viz.figures import ablation_by_role, attention_by_role, prediction, training_curves
+from mnemoscope.viz.report import floors
+from tests.support import Predictor
+
+
+@pytest.fixture(scope="module")
+def results(tiny):
+    return over_seeds([tiny], [examine_run(tiny)])
+
+
+def test_curves_carry_the_metrics_and_the_exact_floors(results):
+    lines = floors(results)
+    assert list(lines.values()) == pytest.approx([0.9575, 0.913], abs=0.01)
+    figure = training_curves(results["metrics"], lines)
+    by_name = {trace.name: trace for trace in figure.data}
+    assert set(by_name) == {"train mappings", "test mappings", "elimination", "recall"}
+    np.testing.assert_array_equal(by_name["recall"].y, results["metrics"].test_recall.isel(seed=0))
+    assert [shape.y0 for shape in figure.layout.shapes] == pytest.approx(list(lines.values()))
+
+
+def test_bars_are_means_and_dots_are_seeds(results):
+    figure = ablation_by_role(results["ablation"])
+    bars = [trace for trace in figure.data if trace.type == "bar" and trace.name == "recall"]
+    assert len(bars) == results["ablation"].sizes["kind"]
+    at = results["ablation"].sel(skill="recall", kind="zero").isel(seed=0)
+    np.testing.assert_allclose(bars[0].y, [float(at.clean_accuracy), *at.accuracy.values])
+
+
+def test_heatmaps_show_every_role(results):
+    figure = attention_by_role(results["attention"], "repeat")
+    assert [note.text for note in figure.layout.annotations] == ["recall head", "other head"]
+    shares = results["attention"].share.sel(subgroup="repeat", query="x", role="recall head").isel(seed=0)
+    np.testing.assert_allclose(figure.data[0].z[:, 0], shares.sel(target="self"))
+
+
+def test_prediction_marks_used_values_and_frames_the_target(tiny):
+    task = tiny.spec.task
+    figure = prediction(predict(Predictor(task, "bayes"), task, "3 3 4 5 2"))
+    model = [trace for trace in figure.data if trace.name == "model"]
+    assert list(model[2].x) == ["1", "2", "3 ✕", "4", "5 ✕"]
+    assert list(model[1].marker.line.width) == [0, 0, 0, 0, 2.5]
