@@ -1,8 +1,8 @@
 """Speed and memory against the aims: `python benchmarks/bench.py [--quick] [--json FILE]`.
 
-Rivals run in one process, in turns, and the ratio is the median over repetitions. The exit status says nothing about
-the figures: a slow or busy machine is no error. Imports stay inside the functions, because worker processes import
-this file again.
+Rivals run in one process, in turns, and the ratio is the median over repetitions. On one core the clock is processor
+time. The exit status says nothing about the figures: a slow or busy machine is no error. Imports stay inside the
+functions, because worker processes import this file again.
 """
 
 import argparse

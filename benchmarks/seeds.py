@@ -25,10 +25,10 @@ QUICK_STEPS = 3000
 _MEMORY = """
 import resource, sys, tempfile
 from pathlib import Path
-from mnemoscope.core.specification import PRESETS
+from mnemoscope.core.presets import preset_spec
 from mnemoscope.training.loop import train
 with tempfile.TemporaryDirectory() as folder:
-    train(PRESETS.get("v3").spec("v3", "quick", 0, {"recipe.n_steps": int(sys.argv[1])}), Path(folder) / "run")
+    train(preset_spec("v3", "quick", 0, changes={"recipe.n_steps": int(sys.argv[1])}), Path(folder) / "run")
 unit = 1 if sys.platform == "darwin" else 1024
 print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit)
 """
@@ -118,7 +118,8 @@ def together(repetitions: int, device: str, n_seeds: int, n_steps: int) -> list[
         return [Figure(group=group, name=name, value=None, unit="x", note="no GPU here")]
     specs = [preset("v3", seed) for seed in range(n_seeds)]
     contenders = {"one": OurSteps(specs[:1], device), "all": OurSteps(specs, device, n_steps)}
-    seconds = interleave(contenders, repetitions)
+    clock = time.process_time if device == "cpu" else time.perf_counter
+    seconds = interleave(contenders, repetitions, clock)
     value, spread = ratio(seconds["one"], seconds["all"])
     rates = {key: 1 / median(values) for key, values in seconds.items()}
     note = f"{rates['all']:.0f} steps x seeds a second; one at a time {rates['one']:.0f}"

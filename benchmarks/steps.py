@@ -10,8 +10,9 @@ from transformer_lens import HookedTransformer
 
 import source_loop
 from mnemoscope.core.batch import Batch
+from mnemoscope.core.presets import preset_spec
 from mnemoscope.core.seeding import generator
-from mnemoscope.core.specification import PRESETS, RunSpec
+from mnemoscope.core.specification import RunSpec
 from mnemoscope.models.build import build, parameters, zeroed
 from mnemoscope.models.forward import logits
 from mnemoscope.training.data import Blocks
@@ -29,7 +30,7 @@ BLOCK = 2**14
 
 def preset(name: str, seed: int = 0, recipe: str = "published", changes: Mapping[str, object] | None = None) -> RunSpec:
     """A run of a preset, with changes such as {"model.dtype": "float64"}."""
-    return PRESETS.get(name).spec(name, recipe, seed, changes)
+    return preset_spec(name, recipe, seed, changes=changes)
 
 
 def fresh(spec: RunSpec, device: str = "cpu") -> HookedTransformer:

@@ -7,8 +7,10 @@ import re
 from importlib.metadata import version as version_of
 
 from docutils import nodes
+from docutils.utils.math import MathError
 from docutils.utils.math.latex2mathml import tex2mathml
 from sphinx.application import Sphinx
+from sphinx.util import logging
 from sphinx.util.docutils import SphinxDirective
 from sphinx.writers.html5 import HTML5Translator
 
@@ -21,6 +23,8 @@ extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
 exclude_patterns = ["_build", "jupyter_execute", "examples"]
 html_theme = "furo"
 html_title = "mnemoscope"
+html_static_path = ["_static"]
+html_css_files = ["pages.css"]
 html_copy_source = False
 html_show_copyright = False
 
@@ -29,6 +33,7 @@ default_role = "code"
 napoleon_google_docstring = True
 napoleon_numpy_docstring = False
 napoleon_use_ivar = True
+napoleon_attr_annotations = False  # the signature has them
 autodoc_default_options = {"members": True, "member-order": "bysource"}
 maximum_signature_line_length = 88
 
@@ -41,6 +46,7 @@ nb_execution_raise_on_error = True
 nb_execution_show_tb = True
 nb_execution_timeout = 300
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # one thread, as `mnemoscope train`
+os.environ.setdefault("PYTHONWARNINGS", "ignore:IProgress not found")  # no widgets in a page
 os.environ.setdefault("PLOTLY_RENDERER", "notebook")  # the script goes into the page
 
 TUTORIALS = ["getting_started"]
@@ -85,13 +91,21 @@ def _signature(
     return signature and signature.replace("<factory>", "..."), returns
 
 
+def _mathml(node: nodes.math | nodes.math_block, *, as_block: bool) -> str:
+    try:
+        return tex2mathml(node.astext(), as_block=as_block)
+    except MathError as error:
+        logging.getLogger(__name__).warning("formula: %s", error, location=node)
+        return ""
+
+
 def _inline_math(translator: HTML5Translator, node: nodes.math) -> None:
-    translator.body.append(tex2mathml(node.astext()))
+    translator.body.append(_mathml(node, as_block=False))
     raise nodes.SkipNode
 
 
 def _block_math(translator: HTML5Translator, node: nodes.math_block) -> None:
-    translator.body.append(f"<div>{tex2mathml(node.astext(), as_block=True)}</div>\n")
+    translator.body.append(f"<div>{_mathml(node, as_block=True)}</div>\n")
     raise nodes.SkipNode
 
 

@@ -10,7 +10,8 @@ import jaxtyping
 import numpy as np
 import torch
 
-from mnemoscope.core.specification import PRESETS, ModelSpec, RunSpec
+from mnemoscope.core.presets import preset_spec
+from mnemoscope.core.specification import ModelSpec, RunSpec
 from mnemoscope.models.build import build, from_configuration, zeroed
 from mnemoscope.training.schedule import matching
 
@@ -18,15 +19,15 @@ SMALL = {
     "recipe.n_steps": 60,
     "recipe.warmup_steps": 10,
     "recipe.batch_size": 512,  # 32 steps a block of data: 60 steps cross a border
-    "recipe.metrics_every": 20,
-    "recipe.save_every": 25,
+    "recipe.metrics_every": 10,
+    "recipe.save_every": 25,  # once together with a line of metrics, once not
     "recipe.checkpoint_steps": (10, 30),
 }
 
 
 def small_spec(preset: str = "v3", *, seed: int = 0, changes: dict | None = None) -> RunSpec:
     """A preset under a recipe of 60 steps, unless `changes` say otherwise."""
-    return PRESETS.get(preset).spec(preset, "quick", seed, {**SMALL, **(changes or {})})
+    return preset_spec(preset, "quick", seed, changes={**SMALL, **(changes or {})})
 
 
 def seeded(seed: int = 0) -> torch.Generator:

@@ -1,4 +1,5 @@
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -7,6 +8,7 @@ import torch
 from mnemoscope.analyses.ablation import ablate, ablate_by_role, roles, split_halves
 from mnemoscope.analyses.evaluation import evaluate
 from mnemoscope.core.errors import InputError
+from mnemoscope.core.seeding import generator
 from tests.support import random_model, seeded, small_spec
 
 TASK = small_spec("v3").task
@@ -17,15 +19,14 @@ def prompts(n: int = 300, seed: int = 0):
     return TASK.monitor(n, split="test", generator=seeded(seed))
 
 
-def everything(task=FRESH):
-    """Every sequence without a repeat."""
-    batch = task.enumerate(split="all")
-    return batch.select(~batch.latents["is_repeat"])
+def everything(copies: int = 1):
+    """Every mapping in the order x = 1 2 3 4 5, without a repeat: each value is the answer equally often."""
+    batch = replace(FRESH, shuffle_x=False).enumerate(split="all")
+    return batch.select(batch.weights.nonzero()[:, 0].repeat(copies))
 
 
 def test_the_hand_set_head_is_needed_for_elimination_and_the_other_is_not(planted):
-    whole = everything()
-    result = ablate(planted, FRESH, whole, reference=whole).sel(skill="elimination")
+    result = ablate(planted, FRESH, everything(20), reference=everything()).sel(skill="elimination")
     clean = -math.log(1 + 4 * math.exp(-10))
     assert (result.clean_accuracy, result.clean_log_prob) == (1, pytest.approx(clean, abs=1e-6))
     np.testing.assert_allclose(result.log_prob.sel(component="L0H1"), clean, atol=1e-6)
@@ -33,8 +34,8 @@ def test_the_hand_set_head_is_needed_for_elimination_and_the_other_is_not(plante
     without = result.sel(component="L0H0").log_prob
     np.testing.assert_allclose(without.sel(kind=["zero", "mean"]), -math.log(5), atol=1e-4)  # all answers alike
     # another sequence's unused value: right with probability 1/5, 10 nats short otherwise
-    assert float(without.sel(kind="resample")) == pytest.approx(clean - 4 / 5 * 10, abs=0.2)
-    assert float(result.accuracy.sel(component="L0H0", kind="resample")) == pytest.approx(1 / 5, abs=0.02)
+    assert float(without.sel(kind="resample")) == pytest.approx(clean - 4 / 5 * 10, abs=0.4)
+    assert float(result.accuracy.sel(component="L0H0", kind="resample")) == pytest.approx(1 / 5, abs=0.04)
 
 
 def test_a_skill_that_no_sequence_tests_is_undefined(planted):
@@ -137,7 +138,22 @@ def test_results_by_role_do_not_depend_on_the_numbers_of_heads():
     for name in ("accuracy", "log_prob"):
         both = [result[name].sel(kind=["zero", "mean"]).values for result in (first, second)]
         np.testing.assert_allclose(*both, atol=1e-5)
-    assert (first.attrs["split"], first.attrs["n"]) == ("test", 200)
+    assert first.attrs["split"] == "test"
+
+
+def test_roles_are_chosen_on_one_half_and_tested_on_the_other():
+    model = random_model()
+    batch = TASK.monitor(100, split="train", generator=generator(7, "prompts", "train"))
+    reference = TASK.sample(100, split="train", generator=generator(7, "reference", "train"))
+    selection, test = split_halves(batch)
+    result = ablate_by_role(model, TASK, n=100, split="train", seed=7)
+    named = roles(model, TASK, selection, reference=reference)
+    assert {str(result.component.sel(role=role).item()): role for role in result.role.values.tolist()} == named
+    expected = ablate(model, TASK, test, reference=reference, kinds=("mean",)).sel(kind="mean")
+    np.testing.assert_array_equal(result.clean_log_prob, expected.clean_log_prob)
+    np.testing.assert_array_equal(
+        result.log_prob.sel(kind="mean"), expected.log_prob.sel(component=result.component.values)
+    )
 
 
 def test_a_model_that_is_too_small_is_refused():
@@ -149,5 +165,5 @@ def test_a_model_that_is_too_small_is_refused():
 @pytest.mark.slow
 def test_recall_needs_a_head_in_v3(learned_v3):
     result = ablate_by_role(learned_v3.model(), learned_v3.spec.task).sel(kind="mean", skill="recall")
-    assert result.clean_accuracy > 0.99
-    assert result.accuracy.sel(role="recall head") < 0.7
+    assert result.clean_accuracy > 0.9
+    assert result.accuracy.sel(role="recall head") < 0.5

@@ -4,7 +4,8 @@ from dataclasses import replace
 import pytest
 
 from mnemoscope.core.errors import InputError
-from mnemoscope.core.specification import PRESETS, Freeze, ModelSpec, Recipe, RunSpec, TaskChange, change, structure
+from mnemoscope.core.presets import preset_spec
+from mnemoscope.core.specification import Freeze, ModelSpec, Recipe, RunSpec, TaskChange, change, structure
 from tests.support import small_spec
 
 RICH = {
@@ -45,6 +46,13 @@ def test_what_is_wrong_in_a_file_is_named(place, value, message):
     data[place[0]][place[1]] = value
     with pytest.raises(InputError, match=message):
         RunSpec.from_dict(data)
+
+
+@pytest.mark.usefixtures("as_installed")
+@pytest.mark.parametrize("seed", ["0", 1.5, None])
+def test_a_seed_is_a_whole_number(seed):
+    with pytest.raises(InputError, match="seed must be a whole number; got"):
+        RunSpec.from_dict({**small_spec().to_dict(), "seed": seed})
 
 
 @pytest.mark.parametrize("missing", ["preset", "seed", "task", "model", "recipe"])
@@ -92,15 +100,14 @@ def test_width_of_the_mlp_follows_the_model_unless_given():
 
 def test_changes_apply_together_in_any_order():
     changes = {"recipe.n_steps": 50, "recipe.warmup_steps": 5, "model.d_model": 24, "model.n_heads": 3}
-    preset = PRESETS.get("v3")
-    spec = preset.spec("v3", "quick", 0, changes)
+    spec = preset_spec("v3", "quick", 0, changes=changes)
     assert (spec.recipe.n_steps, spec.recipe.warmup_steps, spec.model.d_model, spec.model.n_heads) == (50, 5, 24, 3)
-    assert preset.spec("v3", "quick", 0, dict(reversed(changes.items()))) == spec
+    assert preset_spec("v3", "quick", 0, changes=dict(reversed(changes.items()))) == spec
 
 
 def test_a_changed_preset_carries_a_digest_of_the_changes():
     def label(seed: int, **changes) -> str:
-        return PRESETS.get("v1").spec("v1", "quick", seed, {f"model.{k}": v for k, v in changes.items()}).label
+        return preset_spec("v1", "quick", seed, changes={f"model.{k}": v for k, v in changes.items()}).label
 
     assert label(0) == "v1-quick"
     assert label(0, d_model=8) == label(1, d_model=8)
@@ -118,12 +125,12 @@ def test_a_changed_preset_carries_a_digest_of_the_changes():
 )
 def test_a_change_that_names_nothing_is_refused(changes, message):
     with pytest.raises(InputError, match=message):
-        PRESETS.get("v1").spec("v1", "quick", 0, changes)
+        preset_spec("v1", "quick", 0, changes=changes)
 
 
 def test_an_unknown_recipe_is_refused():
     with pytest.raises(InputError, match="recipe must be one of: quick, published; got 'slow'"):
-        PRESETS.get("v1").spec("v1", "slow", 0)
+        preset_spec("v1", "slow", 0)
 
 
 def test_replicates_differ_in_the_seed_only():

@@ -111,6 +111,14 @@ def test_a_site_that_does_not_exist_is_refused(site, message):
         run_ablated(model, TOKENS, [Ablation(site=Site(**site), kind="zero")], {}, seeded())
 
 
+def test_what_a_hook_of_the_user_has_kept_is_not_written_to():
+    model, kept = random_model(), []
+    model.add_hook("blocks.0.attn.hook_z", lambda z, hook: kept.append(z))
+    model(TOKENS)
+    run_ablated(model, TOKENS, [Ablation(site=Site(kind="z", layer=0, head=0), kind="zero")], {}, seeded())
+    assert torch.equal(kept[1], kept[0])
+
+
 def test_zero_ablation_of_all_heads_leaves_the_output_bias():
     model = random_model()
     block, resid = model.blocks[0], model.embed(TOKENS) + model.pos_embed(TOKENS)

@@ -2,13 +2,12 @@ import json
 
 import pytest
 import torch
-from transformer_lens import HookedTransformer
 
 from mnemoscope.core.errors import InputError
 from mnemoscope.models.checkpoint import load_checkpoint, save_checkpoint
 from mnemoscope.models.files import read_tensors, write_tensors
 from tests.models.test_forward import ARCHITECTURES, TOKENS
-from tests.support import flip, foreign_model, global_generators_untouched, perturbed, random_model
+from tests.support import flip, foreign_model, global_generators_untouched, random_model
 
 
 @pytest.fixture
@@ -46,23 +45,6 @@ def test_a_model_made_elsewhere_survives(path, config):
         again = load_checkpoint(path)
     assert torch.equal(again(TOKENS), model(TOKENS))
     assert again.cfg.to_dict() | {"seed": None} == model.cfg.to_dict() | {"seed": None}
-
-
-@pytest.fixture
-def pretrained(tmp_path, monkeypatch):
-    """What `HookedTransformer.from_pretrained("gpt2")` gives where `gpt2` is a small local model; no network."""
-    from tokenizers import Tokenizer
-    from tokenizers.models import WordLevel
-    from transformers import GPT2Config, GPT2LMHeadModel, PreTrainedTokenizerFast
-
-    monkeypatch.chdir(tmp_path)
-    words = Tokenizer(WordLevel({str(i): i for i in range(11)}, unk_token="0"))
-    PreTrainedTokenizerFast(tokenizer_object=words, bos_token="0", eos_token="0").save_pretrained("gpt2")
-    config = GPT2Config(vocab_size=11, n_positions=16, n_ctx=16, n_embd=8, n_layer=2, n_head=2)
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(0)
-        perturbed(GPT2LMHeadModel(config)).save_pretrained("gpt2")
-        return HookedTransformer.from_pretrained("gpt2", device="cpu")
 
 
 def test_a_pretrained_model_survives_away_from_its_files(path, pretrained, monkeypatch):

@@ -2,6 +2,7 @@ import pytest
 import torch
 
 from mnemoscope.core.specification import ModelSpec
+from mnemoscope.models import forward
 from mnemoscope.models.build import parameters
 from mnemoscope.models.forward import logits
 from tests.support import random_model, seeded
@@ -30,6 +31,13 @@ def both(tokens=TOKENS, at=SCORED, **fields):
     model = random_model(**fields)
     params = {name: value.requires_grad_() for name, value in parameters(model).items()}
     return model, params, model(tokens)[:, at], logits(params, spec, tokens, at)
+
+
+@pytest.fixture(params=[True, False], ids=["looked up", "not looked up"], autouse=True)
+def lookup(request, monkeypatch):
+    """Every test with the first attention layer from tables and without."""
+    if not request.param:
+        monkeypatch.setattr(forward, "MAX_CELLS", 0)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])

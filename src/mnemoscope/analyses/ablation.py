@@ -13,9 +13,10 @@ from collections.abc import Mapping, Sequence
 import xarray as xr
 from torch import Tensor
 
-from mnemoscope.analyses.predictions import check_fits
+from mnemoscope.analyses.predictions import check_fits, normalised
 from mnemoscope.core import metrics
 from mnemoscope.core.batch import Batch
+from mnemoscope.core.errors import InputError, one_of
 from mnemoscope.core.intervention import REPLACEMENTS, Ablation, Replacement
 from mnemoscope.core.protocols import HookedModel, Task
 from mnemoscope.core.seeding import generator
@@ -46,23 +47,23 @@ def ablate(
         NaN for a skill that no sequence of the batch tests.
 
     Raises:
-        InputError: The model is too small for the task.
+        InputError: The model is too small for the task, or the reference has another length.
     """
     check_fits(model, task, batch)
+    if reference.inputs.shape[1] != batch.inputs.shape[1]:
+        lengths = f"{reference.inputs.shape[1]} and {batch.inputs.shape[1]} tokens"
+        raise InputError(f"reference and batch must be of one length, since positions are compared; got {lengths}")
     components = sites(model)
     skills = task.skills(batch)
     activations = reference_activations(model, reference.inputs, components)
     stream = generator(seed, "resample", device=batch.inputs.device)
-    clean = _by_skill(run_ablated(model, batch.inputs, [], {}, stream), batch, skills)
-    ablated = [
-        [
-            _by_skill(
-                run_ablated(model, batch.inputs, [Ablation(site=site, kind=kind)], activations, stream), batch, skills
-            )
-            for site in components
-        ]
-        for kind in kinds
-    ]
+
+    def measured(ablations: Sequence[Ablation]) -> dict[str, list[float]]:
+        logits = run_ablated(model, batch.inputs, ablations, activations, stream)
+        return _by_skill(normalised(logits, task), batch, skills)
+
+    clean = measured([])
+    ablated = [[measured([Ablation(site=site, kind=kind)]) for site in components] for kind in kinds]
     names = ("accuracy", "log_prob")
     dims = ("kind", "component", "skill")
     return xr.Dataset(
@@ -80,9 +81,9 @@ def ablate(
     )
 
 
-def _by_skill(logits: Tensor, batch: Batch, skills: Mapping[str, Tensor]) -> dict[str, list[float]]:
-    correct = metrics.correct(logits, batch.targets).double()
-    log_prob = -metrics.cross_entropy(logits, batch.targets).double()
+def _by_skill(log_probs: Tensor, batch: Batch, skills: Mapping[str, Tensor]) -> dict[str, list[float]]:
+    correct = metrics.correct(log_probs, batch.targets).double()
+    log_prob = log_probs.gather(-1, batch.targets[..., None])[..., 0]
     return {
         name: [float(values[mask].mean()) for mask in skills.values()]
         for name, values in (("accuracy", correct), ("log_prob", log_prob))
@@ -112,7 +113,11 @@ def roles(
 
     Returns:
         Component (`L0H1`) to role.
+
+    Raises:
+        InputError: The task has no such skill.
     """
+    one_of("skill", skill, task.skills(selection))
     result = ablate(model, task, selection, reference=reference, kinds=("mean",))
     remaining = result.log_prob.sel(kind="mean", skill=skill)
     heads = [name for name in remaining.component.values.tolist() if "H" in name]
@@ -126,12 +131,15 @@ def roles(
     return {name: str(named.get(name, name)) for name in remaining.component.values.tolist()}
 
 
-def ablate_by_role(model: HookedModel, task: Task, *, n: int = 2048, split: str = "test", seed: int = 0) -> xr.Dataset:
+def ablate_by_role(
+    model: HookedModel, task: Task, *, skill: str = "recall", n: int = 2048, split: str = "test", seed: int = 0
+) -> xr.Dataset:
     """`ablate` with roles chosen on one half of the prompts and everything measured on the other.
 
     Args:
         model: Any hooked model.
         task: With a split chosen.
+        skill: The skill that names the role.
         n: Sequences of each subgroup, and of the reference set.
         split: Which mappings.
         seed: Prompts and reference set come from this seed's streams.
@@ -139,15 +147,18 @@ def ablate_by_role(model: HookedModel, task: Task, *, n: int = 2048, split: str 
     Returns:
         As `ablate`, with dimension `role` in place of `component`, which becomes a coordinate along it; `n` prompts
         a skill in attrs.
+
+    Raises:
+        InputError: The task has no such skill, or the model is too small for it.
     """
     batch = task.monitor(n, split=split, generator=generator(seed, "prompts", split))
     reference = task.sample(n, split=split, generator=generator(seed, "reference", split))
     selection, test = split_halves(batch)
-    named = roles(model, task, selection, reference=reference)
+    named = roles(model, task, selection, reference=reference, skill=skill)
     result = ablate(model, task, test, reference=reference, seed=seed)
     order = sorted(named, key=lambda name: ("H" not in name, named[name].startswith("other"), named[name]))
     result = result.sel(component=order).assign_coords(role=("component", [named[name] for name in order]))
-    return result.swap_dims(component="role").assign_attrs(split=split, n=n)
+    return result.swap_dims(component="role").assign_attrs(split=split, n=len(test) // len(task.skills(test)))
 
 
 def role_order(by_head: xr.Dataset, by_role: xr.Dataset) -> xr.Dataset:

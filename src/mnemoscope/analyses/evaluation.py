@@ -10,11 +10,11 @@ are reported as such.
 """
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 import torch
 import xarray as xr
 from jaxtyping import Float
+from numpy import ndarray
 from torch import Tensor
 
 from mnemoscope.analyses.predictions import CHUNK, log_probs
@@ -37,31 +37,66 @@ def evaluate(model: HookedModel, task: Task, batch: Batch) -> xr.Dataset:
             subgroup that weighs nothing the sequences count alike.
 
     Returns:
-        Variables `accuracy`, `loss` over (subgroup, pos) and `floor`, `best_accuracy`, `kl`, `mean_abs_error`,
-        `max_abs_error` over (reference, subgroup, pos); `n` sequences a subgroup. `pos` holds the scored positions.
+        Variables `accuracy`, `loss` over (subgroup, pos); over (reference, subgroup, pos): `defined`, the share of
+        the sequences on which the reference is defined, and on those `floor`, `best_accuracy`, `kl`,
+        `mean_abs_error` and `max_abs_error`; `n` sequences a subgroup. `pos` holds the scored positions.
 
     Raises:
-        InputError: The model is too small for the task.
+        InputError: The model is too small for the task, or predicts NaN.
     """
     groups = {ALL: torch.ones(len(batch), dtype=torch.bool), **task.subgroups(batch)}
     positions = batch.scored.any(0).nonzero()[:, 0]
     weights = torch.stack([_row_weights(batch, rows) for rows in groups.values()])
-    means: dict[str, Tensor] = {}
-    maxima: dict[str, Tensor] = {}
+    sums = _Sums()
     for rows in torch.arange(len(batch)).split(CHUNK):
         chunk = batch.select(rows)
-        each = _each(model, task, chunk, positions)
         share = weights[:, rows, None] * chunk.scored[:, positions]
-        for name, values in each.items():
-            part = torch.where(share[:, None] == 0, 0.0, share[:, None] * values[None]).sum(2)
-            means[name] = means.get(name, 0.0) + part
-        inside = torch.stack([mask[rows] for mask in groups.values()])[:, None, :, None]
-        largest = torch.where(inside, each["max_abs_error"][None], -torch.inf).amax(2)
-        maxima["max_abs_error"] = torch.maximum(maxima.get("max_abs_error", largest), largest)
-    maxima["max_abs_error"] = maxima["max_abs_error"].where(maxima["max_abs_error"] >= 0, torch.nan)
-    return _dataset({**means, **maxima}, weights, batch, positions, list(groups), task).assign(
-        n=("subgroup", [int(rows.sum()) for rows in groups.values()])
-    )
+        for name, values in _each(model, task, chunk, positions).items():
+            sums.add(name, share[:, None], values)
+    coords = {"subgroup": list(groups), "pos": positions.tolist(), "reference": list(task.references)}
+    attrs = {"loss_unit": "nats", "task": repr(task)}
+    counts = {"n": ("subgroup", [int(rows.sum()) for rows in groups.values()])}
+    return xr.Dataset({**sums.variables(), **counts}, coords=coords, attrs=attrs)
+
+
+class _Sums:
+    """Weighted means (of `max_abs_error` the maximum) of values that come in chunks; NaN stays out."""
+
+    def __init__(self) -> None:
+        self._sum: dict[str, Tensor] = {}
+        self._weight: dict[str, Tensor] = {}
+        self._total: dict[str, Tensor] = {}
+        self._max: Tensor | None = None
+
+    def add(
+        self,
+        name: str,
+        share: Float[Tensor, "subgroup 1 batch pos"],
+        values: Float[Tensor, "row batch pos"],
+    ) -> None:
+        """Count a chunk of sequences in."""
+        counts = (share > 0) & ~values.isnan()
+        for store, part in (
+            (self._sum, torch.where(counts, share * values, 0.0).sum(2)),
+            (self._weight, torch.where(counts, share, 0.0).sum(2)),
+            (self._total, share.sum(2).expand(-1, len(values), -1)),
+        ):
+            store[name] = store[name] + part if name in store else part
+        if name == "max_abs_error":
+            largest = torch.where(counts, values, -torch.inf).amax(2)
+            self._max = largest if self._max is None else torch.maximum(self._max, largest)
+
+    def variables(self) -> dict[str, tuple[tuple[str, ...], ndarray]]:
+        """Dimensions and values of every variable."""
+        by_reference = ("reference", "subgroup", "pos")
+        arrays = {name: self._sum[name] / self._weight[name] for name in self._sum}
+        assert self._max is not None
+        arrays["max_abs_error"] = self._max.where(self._max >= 0, torch.nan)
+        result: dict[str, tuple[tuple[str, ...], ndarray]] = {
+            name: (by_reference, array.transpose(0, 1).numpy())
+            for name, array in {**arrays, "defined": self._weight["kl"] / self._total["kl"]}.items()
+        }
+        return result | {name: (by_reference[1:], result[name][1][0]) for name in ("accuracy", "loss")}
 
 
 def evaluate_splits(
@@ -101,7 +136,7 @@ def _row_weights(batch: Batch, rows: Tensor) -> Float[Tensor, " batch"]:
 
 
 def _each(model: HookedModel, task: Task, batch: Batch, positions: Tensor) -> dict[str, Float[Tensor, "row batch pos"]]:
-    """Every measure for every sequence; the first axis holds the references (one row where there is none)."""
+    """Every measure for every sequence, NaN where a reference is undefined; the first axis holds the references."""
     predicted = log_probs(model, task, batch)[:, positions]
     targets = batch.targets[:, positions]
     each = {
@@ -128,19 +163,3 @@ def _guessed(reference: Tensor, targets: Tensor) -> Float[Tensor, "batch pos"]:
     """Probability that the reference's best guess is right, a random one where several are equally good."""
     best = (reference == reference.amax(-1, keepdim=True)).double()
     return best.gather(-1, targets[..., None])[..., 0] / best.sum(-1)
-
-
-def _dataset(
-    means: dict[str, Tensor], weights: Tensor, batch: Batch, positions: Tensor, groups: list[str], task: Task
-) -> xr.Dataset:
-    scale = (weights[:, :, None] * batch.scored[:, positions]).sum(1)
-    variables = {}
-    for name, values in means.items():
-        mean = values if name == "max_abs_error" else values / scale[:, None]
-        array = mean.transpose(0, 1).numpy()
-        if name in ("accuracy", "loss"):
-            variables[name] = (("subgroup", "pos"), array[0])
-        else:
-            variables[name] = (("reference", "subgroup", "pos"), array)
-    coords = {"subgroup": groups, "pos": positions.tolist(), "reference": list(task.references)}
-    return xr.Dataset(variables, coords=coords, attrs={"loss_unit": "nats", "task": repr(replace(task))})  # pyright: ignore

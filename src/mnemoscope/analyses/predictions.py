@@ -33,8 +33,21 @@ def log_probs(model: HookedModel, task: Task, batch: Batch) -> Float[Tensor, "ba
     normalisation.
 
     Raises:
-        InputError: The model is too small for the task.
+        InputError: The model is too small for the task, or its logits hold NaN.
     """
     check_fits(model, task, batch)
-    chunks = batch.inputs.split(CHUNK)
-    return torch.cat([model(chunk).double().log_softmax(-1)[..., : task.d_vocab] for chunk in chunks])
+    return torch.cat([normalised(model(chunk), task) for chunk in batch.inputs.split(CHUNK)])
+
+
+def normalised(logits: Float[Tensor, "batch pos d_vocab_model"], task: Task) -> Float[Tensor, "batch pos d_vocab"]:
+    """Log-probabilities of the task's tokens from a model's logits, as `log_probs`.
+
+    Raises:
+        InputError: The logits hold NaN.
+    """
+    result = logits.double().log_softmax(-1)[..., : task.d_vocab]
+    if result.isnan().any():
+        raise InputError(
+            "the model's logits hold NaN or no finite value; check its weights, or take an earlier checkpoint"
+        )
+    return result

@@ -21,6 +21,8 @@ class Task(Protocol):
     """Name in run files and on the command line."""
     references: ClassVar[tuple[str, ...]]
     """Names of the exact predictors."""
+    corruptions: ClassVar[tuple[str, ...]]
+    """Kinds of minimal pairs."""
     __dataclass_fields__: ClassVar[dict[str, Any]]
 
     @property
@@ -63,7 +65,7 @@ class Task(Protocol):
         ...
 
     def loss(self, outputs: Float[Tensor, "batch pos d_vocab"], batch: Batch) -> Float[Tensor, ""]:
-        """What training minimises."""
+        """What training minimises, at the positions of `outputs`; training passes inputs, targets and `scored` only."""
         ...
 
     def subgroups(self, batch: Batch) -> Mapping[str, Bool[Tensor, " batch"]]:

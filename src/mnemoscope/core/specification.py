@@ -1,10 +1,9 @@
 """What a training run is, as a value: a task, an architecture, a recipe and one seed."""
 
 import dataclasses
-import hashlib
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Literal
 
@@ -181,6 +180,8 @@ class RunSpec:
             InputError: A key is missing or unknown, a value has the wrong type, or the task is not registered.
         """
         try:
+            if type(data["seed"]) is not int:
+                raise InputError(f"seed must be a whole number; got {data['seed']!r}")
             task = dict(data["task"])
             return RunSpec(
                 preset=data["preset"],
@@ -191,59 +192,6 @@ class RunSpec:
             )
         except (KeyError, TypeError) as error:
             raise InputError(f"a run specification needs preset, seed, task, model and recipe: {error!r}") from error
-
-
-@dataclass(frozen=True, kw_only=True)
-class Preset:
-    """A named configuration with its recipes; with a seed it becomes a RunSpec."""
-
-    summary: str
-    task: Task
-    model: ModelSpec
-    recipes: Mapping[str, Recipe] = field(hash=False)
-
-    def spec(self, name: str, recipe: str, seed: int, changes: Mapping[str, Any] | None = None) -> RunSpec:
-        """The run of this preset under `recipe` and `seed`, with `changes` such as {"model.d_model": 64} applied.
-
-        Raises:
-            InputError: The recipe is not one of the preset's, or a change names no field.
-        """
-        one_of("recipe", recipe, self.recipes)
-        parts: dict[str, Any] = {"task": self.task, "model": self.model, "recipe": self.recipes[recipe]}
-        by_part: dict[str, dict[str, Any]] = {}
-        for key, value in (changes or {}).items():
-            part, _, name_of_field = key.partition(".")
-            one_of("the first word of a change", part, parts)
-            by_part.setdefault(part, {})[name_of_field] = value
-        for part, fields in by_part.items():  # together: on its own a change may contradict the others
-            parts[part] = change(parts[part], fields, part)
-        if changes:
-            name += "+" + hashlib.sha256(repr(parts).encode()).hexdigest()[:6]
-        return RunSpec(**{**parts, "task": parts["task"].for_seed(seed)}, seed=seed, preset=name)
-
-
-PRESETS: Registry[Preset] = Registry("preset", "mnemoscope.tasks")
-
-
-@dataclass(frozen=True, kw_only=True)
-class Part:
-    """A share of a reproduction: presets under one recipe."""
-
-    recipe: str
-    presets: tuple[str, ...]
-    n_seeds: int
-
-
-@dataclass(frozen=True, kw_only=True)
-class System:
-    """What `reproduce` trains for a published system."""
-
-    summary: str
-    quick: tuple[Part, ...]
-    full: tuple[Part, ...]
-
-
-SYSTEMS: Registry[System] = Registry("system", "mnemoscope.tasks")
 
 
 @lru_cache

@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-import os
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -19,7 +18,7 @@ _ENTRY = "mnemoscope"  # the metadata as one JSON entry: safetensors writes seve
 def write_atomically(path: Path, content: bytes) -> None:
     """Replace `path` by `content` in one move: a reader, or a run continued after a kill, never sees a part."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    beside = path.with_name(f".{path.name}.{os.getpid()}")
+    beside = path.with_name(f".{path.name}.part")
     try:
         beside.write_bytes(content)
         beside.replace(path)

@@ -1,10 +1,10 @@
 """A hook-free forward pass on a `HookedTransformer`'s parameters, for training only.
 
-It is a pure function of the parameters, so that gradients and `vmap` over seeds apply to it, and does less work
-than the hooked
-model: in layer 0, whose inputs are a token and a position, queries, keys and values are computed once per (token,
-position) and looked up; the last layer is computed at the scored positions only. Equal to `HookedTransformer` to
-1e-5 (tested).
+It is a pure function of the parameters, so that gradients and `vmap` over seeds apply to it, and does less work than
+the hooked model: the last layer is computed at the scored positions only, and where a task has few tokens and
+positions the first attention layer is looked up. Its inputs are then one of few *cells*, a token at a position; what
+a cell attends to another with, and what it writes when attended to, is computed once for all sequences. Equal to
+`HookedTransformer` to 1e-5 (tested).
 """
 
 import math
@@ -19,6 +19,8 @@ from mnemoscope.core.specification import ModelSpec
 
 _ACTIVATIONS = {"relu": F.relu, "gelu": F.gelu}
 _EPS = 1e-5
+MAX_CELLS = 128
+"""Tokens times positions up to which the first attention layer is looked up; larger tables do not pay."""
 
 Parameters = Mapping[str, Tensor]
 
@@ -34,31 +36,21 @@ def logits(
         inputs: Tokens.
         positions: Where logits are wanted.
     """
-    n_batch, n_pos = inputs.shape
-    everywhere = torch.arange(n_pos, device=inputs.device)
-    cell = inputs * n_pos + everywhere
-    table = (params["embed.W_E"][:, None] + params["pos_embed.W_pos"][:n_pos]).flatten(0, 1)
-    residual = table
+    everywhere = torch.arange(inputs.shape[1], device=inputs.device)
+    token, position = params["embed.W_E"], params["pos_embed.W_pos"][: len(everywhere)]
+    looked_up = spec.attention and len(token) * len(position) <= MAX_CELLS
+    residual = torch.empty(0) if looked_up else F.embedding(inputs, token) + position
     for layer in range(spec.n_layers):
         queries = positions if layer == spec.n_layers - 1 else everywhere
-        entering = residual
-        if spec.attention:
-            q, k, v = _qkv(params, layer, _norm(params, f"blocks.{layer}.ln1", entering, spec))
-            own, keys = torch.cat((entering, q), -1), torch.cat((k, v), -1)
-            if layer == 0:
-                own, keys = F.embedding(cell[:, queries], own), F.embedding(cell, keys)
-            else:
-                own, keys = own.view(n_batch, n_pos, -1)[:, queries], keys.view(n_batch, n_pos, -1)
-            residual, q = own.split(spec.d_model, -1)
-            residual = residual.flatten(0, 1) + _attend(params, layer, spec, q, keys, queries)
-        elif layer == 0:
-            residual = F.embedding(cell[:, queries], entering).flatten(0, 1)
+        if layer == 0 and looked_up:
+            residual = _looked_up(params, spec, inputs, queries)
+        elif spec.attention:
+            residual = residual[:, queries] + _attention(params, layer, spec, residual, queries)
         else:
-            residual = entering.view(n_batch, n_pos, -1)[:, queries].flatten(0, 1)
+            residual = residual[:, queries]
         if spec.mlp:
             residual = residual + _mlp(params, layer, spec, residual)
-    read = F.linear(_norm(params, "ln_final", residual, spec), params["unembed.W_U"].T, params["unembed.b_U"])
-    return read.view(n_batch, len(positions), -1)
+    return F.linear(_norm(params, "ln_final", residual, spec), params["unembed.W_U"].T, params["unembed.b_U"])
 
 
 def _norm(params: Parameters, name: str, x: Tensor, spec: ModelSpec) -> Tensor:
@@ -67,33 +59,52 @@ def _norm(params: Parameters, name: str, x: Tensor, spec: ModelSpec) -> Tensor:
     return F.layer_norm(x, x.shape[-1:], params[f"{name}.w"], params[f"{name}.b"], _EPS)
 
 
-def _qkv(params: Parameters, layer: int, source: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Queries, keys and values, heads side by side in the last axis."""
-    name = f"blocks.{layer}.attn"
-    q, k, v = (
-        F.linear(source, params[f"{name}.W_{kind}"].transpose(1, 2).flatten(0, 1), params[f"{name}.b_{kind}"].flatten())
-        for kind in "QKV"
+def _looked_up(
+    params: Parameters, spec: ModelSpec, inputs: Int[Tensor, "batch pos"], queries: Int[Tensor, " query"]
+) -> Float[Tensor, "batch query d_model"]:
+    """The residual stream after the first attention layer, from tables over cells (token, position)."""
+    name, n_heads, n_pos = "blocks.0.attn", spec.n_heads, inputs.shape[1]
+    everywhere = torch.arange(n_pos, device=inputs.device)
+    embedded = (params["embed.W_E"][:, None] + params["pos_embed.W_pos"][:n_pos]).flatten(0, 1)
+    n_cells, source = len(embedded), _norm(params, "blocks.0.ln1", embedded, spec)
+    weights = torch.cat([params[f"{name}.W_{kind}"] for kind in "QKV"])
+    biases = torch.cat([params[f"{name}.b_{kind}"] for kind in "QKV"])
+    q, k, v = torch.baddbmm(biases[:, None], source.expand(3 * n_heads, -1, -1), weights).split(n_heads)
+    place = everywhere.repeat(n_cells // n_pos)
+    future = torch.zeros(n_cells, n_cells, dtype=q.dtype, device=q.device).masked_fill(
+        place > place[:, None], -math.inf
     )
-    return q, k, v
+    scores = torch.baddbmm(future, q, k.transpose(1, 2), alpha=1 / math.sqrt(spec.d_model // n_heads))
+    written = torch.bmm(v, params[f"{name}.W_O"]).flatten(0, 1)
+
+    cell = inputs * n_pos + everywhere
+    absent = torch.full((len(inputs), n_cells), -math.inf, dtype=q.dtype, device=q.device).scatter(1, cell, 0.0)
+    cell = cell[:, queries]
+    own_scores = F.embedding(cell, scores.transpose(0, 1).flatten(1)).unflatten(-1, (n_heads, n_cells))
+    pattern = (own_scores + absent[:, None, None]).softmax(-1).flatten(2)
+    return F.embedding(cell, embedded) + F.linear(pattern, written.T, params[f"{name}.b_O"])
 
 
-def _attend(
+def _attention(
     params: Parameters,
     layer: int,
     spec: ModelSpec,
-    q: Float[Tensor, "batch query d_model"],
-    kv: Float[Tensor, "batch key both"],
+    residual: Float[Tensor, "batch pos d_model"],
     queries: Int[Tensor, " query"],
-) -> Float[Tensor, "batch_query d_model"]:
-    d_head = spec.d_model // spec.n_heads
-    heads = (spec.n_heads, d_head)
-    q = (q / math.sqrt(d_head)).unflatten(-1, heads).transpose(1, 2)
-    k, v = kv.unflatten(-1, (2, *heads)).permute(2, 0, 3, 1, 4)
-    future = torch.arange(kv.shape[1], device=kv.device)[:, None] > queries
-    bias = torch.zeros(future.shape, dtype=kv.dtype, device=kv.device).masked_fill(future, -math.inf)
-    pattern = (k @ q.transpose(-1, -2) + bias).softmax(-2)  # keys before queries: the softmax then runs along memory
-    z = (pattern.transpose(-1, -2) @ v).transpose(1, 2).flatten(2).flatten(0, 1)
-    return F.linear(z, params[f"blocks.{layer}.attn.W_O"].flatten(0, 1).T, params[f"blocks.{layer}.attn.b_O"])
+) -> Float[Tensor, "batch query d_model"]:
+    """What attention adds at `queries`."""
+    name, d_head = f"blocks.{layer}.attn", spec.d_model // spec.n_heads
+    source = _norm(params, f"blocks.{layer}.ln1", residual, spec)
+
+    def projected(kind: str, x: Tensor) -> Float[Tensor, "batch head_index pos d_head"]:
+        weight, bias = params[f"{name}.W_{kind}"].transpose(1, 2).flatten(0, 1), params[f"{name}.b_{kind}"].flatten()
+        return F.linear(x, weight, bias).unflatten(-1, (spec.n_heads, d_head)).transpose(1, 2)
+
+    q, k, v = projected("Q", source[:, queries]) / math.sqrt(d_head), projected("K", source), projected("V", source)
+    future = torch.arange(residual.shape[1], device=residual.device)[:, None] > queries
+    scores = (k @ q.transpose(-1, -2)).masked_fill(future, -math.inf)
+    z = scores.softmax(-2).transpose(-1, -2) @ v  # keys before queries: the softmax then runs along memory
+    return F.linear(z.transpose(1, 2).flatten(2), params[f"{name}.W_O"].flatten(0, 1).T, params[f"{name}.b_O"])
 
 
 def _mlp(params: Parameters, layer: int, spec: ModelSpec, residual: Tensor) -> Tensor:

@@ -18,7 +18,8 @@ import xarray as xr
 from transformer_lens import HookedTransformer
 
 from mnemoscope.core.errors import InputError, one_of
-from mnemoscope.core.specification import PRESETS, RunSpec
+from mnemoscope.core.presets import PRESETS
+from mnemoscope.core.specification import RunSpec
 from mnemoscope.models.build import build
 from mnemoscope.models.checkpoint import load_checkpoint
 from mnemoscope.models.files import write_atomically
@@ -126,14 +127,14 @@ def open_run(path: Path) -> Run:
     return Run(path, RunSpec.from_dict(content))
 
 
-def find_runs(paths: Path | Sequence[Path]) -> list[Run]:
+def find_runs(paths: str | Path | Sequence[Path]) -> list[Run]:
     """All runs at or below the given directories that have a checkpoint, in the order of the presets, then by seed.
 
     Raises:
         InputError: One of the directories holds none.
     """
     runs = []
-    for path in [paths] if isinstance(paths, Path) else paths:
+    for path in [paths] if isinstance(paths, str | Path) else paths:
         found = [open_run(file.parent) for file in Path(path).rglob("run.json")]
         found = [run for run in found if run.steps]
         if not found:

@@ -24,8 +24,9 @@ from torch import Tensor
 from mnemoscope.core import metrics
 from mnemoscope.core.batch import Batch
 from mnemoscope.core.errors import InputError, in_range, one_of
+from mnemoscope.core.presets import PRESETS, SYSTEMS, Part, Preset, System
 from mnemoscope.core.seeding import generator as seeded
-from mnemoscope.core.specification import PRESETS, SYSTEMS, TASKS, ModelSpec, Part, Preset, Recipe, System
+from mnemoscope.core.specification import TASKS, ModelSpec, Recipe
 
 MAX_ENUMERATED = 6
 
@@ -251,7 +252,8 @@ class PermutationLookup:
 
     def loss(self, outputs: Float[Tensor, "batch pos d_vocab"], batch: Batch) -> Float[Tensor, ""]:
         """Mean cross-entropy over the scored positions, in nats."""
-        return metrics.cross_entropy(outputs, batch.targets)[batch.scored].mean()
+        losses = metrics.cross_entropy(outputs, batch.targets)
+        return (losses * batch.scored).sum() / batch.scored.sum()
 
     # ---- exact predictors
 

@@ -60,6 +60,8 @@ def train_together(
 
     Runs that were interrupted at different steps continue in groups of equal step.
     """
+    if not specs:
+        raise InputError("there is nothing to train: name at least one run")
     if not all(spec.replicates(specs[0]) for spec in specs):
         raise InputError("runs that train together may differ in the seed only; train the others apart")
     check_schedules(specs[0])

@@ -123,7 +123,7 @@ def attention_by_role(attention: xr.Dataset, subgroup: str) -> go.Figure:
 
 
 def prediction(result: xr.Dataset) -> go.Figure:
-    """The distribution at every slot beside the Bayes reference; used values are marked, the target is framed.
+    """The distribution over y at every slot beside the Bayes reference; ✕ marks used values, a frame the target.
 
     Args:
         result: From `predict`.
@@ -148,5 +148,5 @@ def prediction(result: xr.Dataset) -> go.Figure:
             figure.add_trace(bars, 1, column)
     figure.update_yaxes(range=[0, 1.02])
     figure.update_yaxes(title="probability", row=1, col=1)
-    figure.update_xaxes(title="y (✕: used)", type="category")
+    figure.update_xaxes(type="category", tickangle=0)
     return figure.update_layout(**_LAYOUT, height=300, barmode="group")

@@ -8,11 +8,13 @@ from mnemoscope.analyses.examine import LEARNED
 from mnemoscope.viz.figures import ablation_by_role, attention_by_role, training_curves
 from mnemoscope.viz.page import Page
 from mnemoscope.viz.tables import (
+    CONFLICT_HEADER,
     LEARNED_HEADER,
     PUBLISHED_HEADER,
     Results,
     ablation_header,
     ablation_rows,
+    conflict_rows,
     learned_rows,
     published_rows,
     reference_header,
@@ -71,10 +73,11 @@ def _published(page: Page, results: Mapping[str, Results]) -> None:
 def _references(page: Page, results: Mapping[str, Results]) -> None:
     page.section("Distance to the exact predictors")
     page.text(
-        "KL divergence from every exact predictor to the model, in nats, over all sequences: 'bayes' is the "
-        "uniform posterior over consistent permutations, 'bayes, train' the posterior of a predictor that "
-        "knows the training mappings. Infinite where the model excludes what the predictor allows; a dash "
-        "where the predictor is undefined: no training mapping is consistent."
+        "KL divergence from every exact predictor to the model, in nats: 'bayes' is the uniform posterior over "
+        "consistent permutations, 'bayes, train' the posterior of a predictor that knows the training mappings. "
+        "Infinite where the model excludes what the predictor allows. A share behind a number: the predictor is "
+        "defined on that share of the sequences only, because elsewhere no training mapping is consistent; a dash: "
+        "on none."
     )
     for label, result in results.items():
         page.heading(label)
@@ -88,13 +91,9 @@ def _conflict(page: Page, results: Mapping[str, Results]) -> None:
         "not used yet. Mean probability of either answer on every such sequence over unseen mappings, by the "
         "slot that is repeated."
     )
-    header = ("configuration", *(f"{kind}, slot {slot}" for kind in ("recalled", "unused") for slot in range(1, 5)))
-    rows = []
     for label, result in results.items():
-        table = result["conflict"]
-        cells = [table[f"p_{k}"].sel(source_slot=s) for k in ("recalled", "unused") for s in table.source_slot.values]
-        rows.append([label, *(f"{float(cell.mean()):.3f}" for cell in cells)])
-    page.table(header, rows, "Means over seeds.")
+        page.heading(label)
+        page.table(CONFLICT_HEADER, conflict_rows(result["conflict"]))
 
 
 def floors(result: Results) -> dict[str, float]:

@@ -90,12 +90,18 @@ def reference_header(evaluation: xr.Dataset) -> Sequence[str]:
 def reference_rows(evaluation: xr.Dataset) -> list[list[str]]:
     """KL divergence (nats) from every exact predictor to the model, by split, subgroup and slot, over seeds.
 
-    Infinite where the model's answer is excluded by what the predictor allows, a dash where the predictor is undefined.
+    Infinite where the model excludes what the predictor allows. Where the predictor is undefined on some sequences
+    the others are compared, and their share stands behind; a dash where there are none.
     """
     return [
-        [name, *(spread(at.kl.sel(reference=reference)) for reference in evaluation.reference.values)]
+        [name, *(_distance(at.sel(reference=reference)) for reference in evaluation.reference.values)]
         for name, at in _places(evaluation)
     ]
+
+
+def _distance(at: xr.Dataset) -> str:
+    defined = float(at.defined.mean())
+    return spread(at.kl) + (f" on {defined:.0%}" if 0 < defined < 1 else "")
 
 
 def _places(evaluation: xr.Dataset) -> Iterator[tuple[str, xr.Dataset]]:
@@ -109,6 +115,25 @@ def _places(evaluation: xr.Dataset) -> Iterator[tuple[str, xr.Dataset]]:
                     f"{split}, {group}, slot {slot}",
                     evaluation.sel(split=split, subgroup=group).isel(pos=slot - 1),
                 )
+
+
+CONFLICT_HEADER = (
+    "slot that the last x repeats",
+    "p(recalled)",
+    "p(unused)",
+    "p(other)",
+    "chose recalled",
+    "chose unused",
+)
+
+
+def conflict_rows(conflict: xr.Dataset) -> list[list[str]]:
+    """Probability and choice of either answer on the conflict set, by the slot that is repeated, over seeds."""
+    names = ("p_recalled", "p_unused", "p_other", "chose_recalled", "chose_unused")
+    return [
+        [f"slot {int(slot)}", *(spread(conflict[name].sel(source_slot=slot)) for name in names)]
+        for slot in conflict.source_slot.values
+    ]
 
 
 def ablation_header(ablation: xr.Dataset) -> Sequence[str]:

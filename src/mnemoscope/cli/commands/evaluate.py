@@ -1,5 +1,6 @@
 """`mnemoscope evaluate`."""
 
+from collections.abc import Iterator, Sequence
 from functools import partial
 
 import xarray as xr
@@ -15,8 +16,11 @@ from mnemoscope.models.run import Run, by_label, find_runs
 from mnemoscope.sweeps.local import analyse_many
 from mnemoscope.tasks.permutation_lookup import MAX_ENUMERATED
 from mnemoscope.viz.tables import (
+    CONFLICT_HEADER,
     EVALUATION_HEADER,
     PUBLISHED_HEADER,
+    Results,
+    conflict_rows,
     evaluation_rows,
     published_rows,
     reference_header,
@@ -31,20 +35,26 @@ def run(options: Evaluate) -> None:
     for label, runs in by_label(find_runs(options.runs)).items():
         analyse = partial(evaluate_run, n_samples=options.n_samples)
         results = over_seeds(runs, list(analyse_many(runs, analyse, jobs=options.jobs)))
-        rows = evaluation_rows(results["evaluation"])
-        how = results["evaluation"].attrs["sequences"]
-        show(f"{label}, {len(runs)} seeds, {how}: mean [range] over seeds", EVALUATION_HEADER, rows)
-        distances = reference_header(results["evaluation"]), reference_rows(results["evaluation"])
-        show(f"{label}: KL divergence (nats) from every exact predictor", *distances)
-        published = published_rows(results, runs[0].spec.preset) if "conflict" in results else []
-        if published:
-            show(f"{label} beside the published figures ({N_SAMPLES} samples)", PUBLISHED_HEADER, published)
         if options.out:
             write_arrays(options.out / label, results)
-            write_table(options.out / label / "table.csv", EVALUATION_HEADER, rows)
-            write_table(options.out / label / "references.csv", *distances)
-            if published:
-                write_table(options.out / label / "published.csv", PUBLISHED_HEADER, published)
+        for name, title, header, rows in _tables(results, runs):
+            show(f"{label}, {len(runs)} seeds: {title}", header, rows)
+            if options.out:
+                write_table(options.out / label / f"{name}.csv", header, rows)
+
+
+def _tables(results: Results, runs: Sequence[Run]) -> Iterator[tuple[str, str, Sequence[str], list[list[str]]]]:
+    """File name, title, header and rows of every table that the results allow."""
+    evaluation = results["evaluation"]
+    title = f"mean [range] over seeds, {evaluation.attrs['sequences']}"
+    yield "table", title, EVALUATION_HEADER, evaluation_rows(evaluation)
+    title = "KL divergence (nats) from every exact predictor"
+    yield "references", title, reference_header(evaluation), reference_rows(evaluation)
+    if "conflict" in results:
+        title = "the conflict set, every sequence over unseen mappings"
+        yield "conflict-set", title, CONFLICT_HEADER, conflict_rows(results["conflict"])
+        if rows := published_rows(results, runs[0].spec.preset):
+            yield "published", f"beside the published figures, {N_SAMPLES} samples", PUBLISHED_HEADER, rows
 
 
 def evaluate_run(run: Run, n_samples: int | None) -> dict[str, xr.Dataset]:

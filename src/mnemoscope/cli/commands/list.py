@@ -6,7 +6,8 @@ from pathlib import Path
 from mnemoscope.cli.options import List
 from mnemoscope.cli.output import show
 from mnemoscope.core.errors import InputError
-from mnemoscope.core.specification import PRESETS, SYSTEMS, TASKS
+from mnemoscope.core.presets import PRESETS, SYSTEMS
+from mnemoscope.core.specification import TASKS
 from mnemoscope.models.run import find_runs
 
 

@@ -5,7 +5,7 @@ from mnemoscope.cli.commands.train import train_with_progress
 from mnemoscope.cli.options import Reproduce
 from mnemoscope.cli.output import show, write_arrays, write_table
 from mnemoscope.cli.parse import parse_seeds
-from mnemoscope.core.specification import PRESETS, SYSTEMS
+from mnemoscope.core.presets import SYSTEMS, preset_spec
 from mnemoscope.viz.tables import LEARNED_HEADER, PUBLISHED_HEADER, learned_rows, published_rows
 
 
@@ -14,7 +14,7 @@ def run(options: Reproduce) -> None:
     system = SYSTEMS.get(options.system)
     chosen = parse_seeds(options.seeds) if options.seeds is not None else None
     specs = [
-        PRESETS.get(preset).spec(preset, part.recipe, seed)
+        preset_spec(preset, part.recipe, seed)
         for part in (system.full if options.full else system.quick)
         for preset in part.presets
         for seed in (range(part.n_seeds) if chosen is None else chosen)

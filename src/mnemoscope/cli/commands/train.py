@@ -7,7 +7,8 @@ from mnemoscope.cli.options import Train
 from mnemoscope.cli.output import console
 from mnemoscope.cli.parse import parse_changes, parse_seeds
 from mnemoscope.cli.progress import live
-from mnemoscope.core.specification import PRESETS, RunSpec
+from mnemoscope.core.presets import preset_spec
+from mnemoscope.core.specification import RunSpec
 from mnemoscope.models.run import Run
 from mnemoscope.sweeps.local import train_many
 
@@ -16,7 +17,7 @@ def run(options: Train) -> None:
     """Train what the options name, and say where it lies."""
     changes = parse_changes(options.set)
     specs = [
-        PRESETS.get(preset).spec(preset, options.recipe, seed, changes)
+        preset_spec(preset, options.recipe, seed, changes=changes)
         for preset in options.preset
         for seed in parse_seeds(options.seeds)
     ]

@@ -1,0 +1,74 @@
+"""Named configurations, and which of them make up a published system."""
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from mnemoscope.core.errors import one_of
+from mnemoscope.core.protocols import Task
+from mnemoscope.core.registry import Registry
+from mnemoscope.core.specification import ModelSpec, Recipe, RunSpec, change
+
+
+@dataclass(frozen=True, kw_only=True)
+class Preset:
+    """A named configuration with its recipes; with a seed it becomes a RunSpec."""
+
+    summary: str
+    task: Task
+    model: ModelSpec
+    recipes: Mapping[str, Recipe] = field(hash=False)
+
+
+PRESETS: Registry[Preset] = Registry("preset", "mnemoscope.tasks")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Part:
+    """A share of a reproduction: presets under one recipe."""
+
+    recipe: str
+    presets: tuple[str, ...]
+    n_seeds: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class System:
+    """What `reproduce` trains for a published system."""
+
+    summary: str
+    quick: tuple[Part, ...]
+    full: tuple[Part, ...]
+
+
+SYSTEMS: Registry[System] = Registry("system", "mnemoscope.tasks")
+
+
+def preset_spec(
+    name: str, recipe: str = "quick", seed: int = 0, *, changes: Mapping[str, Any] | None = None
+) -> RunSpec:
+    """The run of a preset under one of its recipes and a seed.
+
+    Args:
+        name: Name of the preset.
+        recipe: Name of the recipe.
+        seed: The replicate.
+        changes: Fields to change, such as {"model.d_model": 64}; the label then carries a digest of the result.
+
+    Raises:
+        InputError: There is no such preset or recipe, a change names no field, or a value is refused.
+    """
+    preset = PRESETS.get(name)
+    one_of("recipe", recipe, preset.recipes)
+    parts: dict[str, Any] = {"task": preset.task, "model": preset.model, "recipe": preset.recipes[recipe]}
+    by_part: dict[str, dict[str, Any]] = {}
+    for key, value in (changes or {}).items():
+        part, _, name_of_field = key.partition(".")
+        one_of("the first word of a change", part, parts)
+        by_part.setdefault(part, {})[name_of_field] = value
+    for part, fields in by_part.items():  # together: on its own a change may contradict the others
+        parts[part] = change(parts[part], fields, part)
+    if changes:
+        name += "+" + hashlib.sha256(repr(parts).encode()).hexdigest()[:6]
+    return RunSpec(**{**parts, "task": parts["task"].for_seed(seed)}, seed=seed, preset=name)

@@ -1,0 +1,158 @@
+"""The examples that the pages show: a task, an analysis, a configuration file and the commands."""
+
+import importlib.util
+import math
+import re
+import shlex
+import sys
+from pathlib import Path
+from unittest import mock
+
+import pytest
+import torch
+
+from mnemoscope.analyses.ablation import ablate
+from mnemoscope.analyses.evaluation import evaluate_splits
+from mnemoscope.cli.options import COMMANDS
+from mnemoscope.cli.parse import parse, parse_changes, parse_seeds, read_config
+from mnemoscope.core.errors import InputError
+from mnemoscope.core.presets import PRESETS, SYSTEMS, preset_spec
+from mnemoscope.core.protocols import Task
+from mnemoscope.core.specification import TASKS
+from mnemoscope.models.run import open_run
+from mnemoscope.training.loop import train
+from tests.support import seeded
+
+DOCS = Path(__file__).parents[2] / "docs"
+EXAMPLES = DOCS / "examples"
+
+
+def load(name: str):
+    """The module of an example, imported by path."""
+    spec = importlib.util.spec_from_file_location(f"example_{name}", EXAMPLES / f"{name}.py")
+    module = importlib.util.module_from_spec(spec)
+    with mock.patch.dict(sys.modules, {spec.name: module}):
+        spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture(scope="module")
+def example():
+    """The task's module; what it registers is forgotten afterwards."""
+    TASKS.names()  # the built-in ones are there before
+    with mock.patch.dict(TASKS._items), mock.patch.dict(PRESETS._items), mock.patch.dict(SYSTEMS._items):
+        yield load("copy_task")
+
+
+@pytest.fixture(scope="module")
+def run(example, tmp_path_factory):
+    spec = preset_spec("copy-small", "quick", 3, changes={"recipe.n_steps": 30, "recipe.metrics_every": 10})
+    return train(spec, tmp_path_factory.mktemp("copy") / "run")
+
+
+def words(batch) -> set[tuple[int, ...]]:
+    return {tuple(word) for word in batch.latents["word"].tolist()}
+
+
+def test_the_task_satisfies_the_protocol_and_is_registered(example):
+    task = TASKS.get("copy")(n_letters=3, length=2)
+    assert isinstance(task, Task)
+    assert SYSTEMS.get("copying").quick[0].presets == ("copy-small",)
+    with pytest.raises(InputError, match="n_letters must be from 2 to 9"):
+        example.Copy(n_letters=1)
+
+
+def test_the_task_samples_words_and_their_copies(example):
+    task = example.Copy().for_seed(1)
+    batch = task.sample(200, split="train", generator=seeded())
+    word = batch.latents["word"]
+    assert batch.inputs.shape == (200, task.n_ctx)
+    assert (batch.inputs[:, 3] == 0).all()
+    assert torch.equal(batch.inputs[:, :3], word)
+    assert torch.equal(batch.targets[batch.scored].view(200, 3), word)
+    assert words(batch) <= words(task.enumerate(split="train"))
+
+
+def test_the_split_of_the_task_covers_all_words_without_overlap(example):
+    task = example.Copy().for_seed(1)
+    train_words, test_words = (words(task.enumerate(split=split)) for split in ("train", "test"))
+    assert len(train_words) == 51
+    assert len(test_words) == 13
+    assert not train_words & test_words
+    assert train_words != words(example.Copy().for_seed(2).enumerate(split="train"))
+
+
+def test_the_counterfactual_changes_the_first_answer_only(example):
+    task = example.Copy().for_seed(1)
+    clean = task.sample(200, split="test", generator=seeded())
+    changed = task.corrupt(clean, kind="change_first", generator=seeded(1))
+    differs = (clean.targets != changed.targets)[clean.scored].view(200, 3)
+    assert differs.all(0).tolist() == [True, False, False]
+    assert differs.any(0).tolist() == [True, False, False]
+
+
+def test_the_task_trains_and_the_run_opens_again(run):
+    assert open_run(run.path).spec == run.spec
+    assert run.steps[-1] == 30
+    metrics = run.metrics()
+    assert metrics.step.values.tolist() == [0, 10, 20, 30]
+    assert set(metrics) == {"train_loss", "test_loss", "train_copying", "test_copying"}
+    assert float(metrics.train_loss[-1]) < float(metrics.train_loss[0])
+
+
+def test_analyses_of_any_task_take_the_run(run):
+    model, task = run.model(), run.spec.task
+    result = evaluate_splits(model, task)
+    assert (result.floor == 0).all()
+    assert (result.loss > 0).all()
+    batch = task.sample(50, split="test", generator=seeded())
+    removed = ablate(model, task, batch, reference=batch, kinds=("mean",))
+    assert removed.component.values.tolist() == ["L0H0", "L0 MLP"]
+    assert removed.skill.values.tolist() == ["copying"]
+
+
+def test_the_entropy_of_known_models(example, run):
+    entropy = load("entropy").entropy
+    model, task = run.model(), run.spec.task
+    batch = task.sample(20, split="test", generator=seeded())
+    with torch.no_grad():
+        model.unembed.W_U.zero_()
+        model.unembed.b_U.zero_()
+    uniform = entropy(model, task, batch)
+    assert uniform.pos.values.tolist() == [3, 4, 5]
+    assert uniform.values == pytest.approx(math.log(task.d_vocab))
+    with torch.no_grad():
+        model.unembed.b_U[2] = 1000
+    assert entropy(model, task, batch).values == pytest.approx(0)
+
+
+@pytest.mark.parametrize("name", ["copy_task.py", "entropy.py", "config.yaml"])
+def test_the_pages_show_the_tested_files(name):
+    assert any(f"{{literalinclude}} examples/{name}" in page.read_text() for page in DOCS.glob("*.md"))
+
+
+def test_the_configuration_file_is_accepted():
+    sections = read_config(EXAMPLES / "config.yaml")
+    assert parse_seeds(sections["train"]["seeds"]) == [0, 1, 2, 3]
+    assert parse_changes(sections["train"]["set"]) == {"model.normalization": "none"}
+
+
+def commands() -> list[str]:
+    """Every command line in the bash blocks of the pages."""
+    blocks = [re.findall(r"```bash\n(.*?)```", page.read_text(), re.S) for page in sorted(DOCS.glob("*.md"))]
+    lines = [line for page in blocks for block in page for line in block.splitlines()]
+    return [line for line in lines if line.startswith("mnemoscope ")]
+
+
+@pytest.mark.parametrize("line", commands())
+def test_the_commands_on_the_pages_parse(line, monkeypatch):
+    monkeypatch.chdir(EXAMPLES)  # the configuration file lies there
+    _, command, *words = shlex.split(line)
+    options = parse(command, words)
+    for preset in getattr(options, "preset", ()):
+        PRESETS.get(preset)
+    parse_changes(getattr(options, "set", ()))
+
+
+def test_the_pages_show_every_command():
+    assert {line.split()[1] for line in commands()} == set(COMMANDS)
