@@ -12,6 +12,7 @@ from statistics import median
 
 import torch
 
+from mnemoscope.core.presets import PRESETS
 from mnemoscope.core.specification import RunSpec
 from mnemoscope.sweeps.local import train_many
 from mnemoscope.training.loop import train
@@ -19,8 +20,7 @@ from steps import OurSteps, preset
 from timing import Figure, duration, interleave, ratio
 
 N_SEEDS = 16
-QUICK_STEPS = 3000
-"""Length of the quick recipe."""
+QUICK_STEPS = PRESETS.get("v3").recipes["quick"].n_steps
 
 _MEMORY = """
 import resource, sys, tempfile

@@ -383,7 +383,7 @@ def _exchange(mapping: Tensor, a: Tensor, b: Tensor) -> Int[Tensor, "batch value
 
 _EPOCH = 391  # 100,000 fresh samples in batches of 256
 QUICK = Recipe(
-    name="quick", n_steps=3000, learning_rate=1e-2, beta2=0.98, warmup_steps=100, decay="cosine", metrics_every=25
+    name="quick", n_steps=4000, learning_rate=1e-2, beta2=0.98, warmup_steps=100, decay="cosine", metrics_every=25
 )
 
 
