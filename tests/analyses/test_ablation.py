@@ -114,15 +114,15 @@ def test_roles_do_not_depend_on_the_numbers_of_heads(fields):
     n_heads = (last + 1) * fields.get("n_layers", 1)
     others = ["other head"] if n_heads == 2 else [f"other head {i}" for i in range(1, n_heads)]
     mlps = [f"L{layer} MLP" for layer in range(fields.get("n_layers", 1))]
-    assert sorted(first.values()) == sorted(["recall head", *others, *mlps])
+    assert sorted(first.values()) == sorted(["elimination head", *others, *mlps])
 
 
 def test_roles_are_ordered_by_the_loss_of_log_probability():
     model, batch = random_model(n_heads=4), prompts()
     named = roles(model, TASK, batch, reference=batch)
-    cost = ablate(model, TASK, batch, reference=batch, kinds=("mean",)).log_prob.sel(kind="mean", skill="recall")
+    cost = ablate(model, TASK, batch, reference=batch, kinds=("mean",)).log_prob.sel(kind="mean", skill="elimination")
     by_role = {named[name]: float(cost.sel(component=name)) for name in named if "H" in name}
-    order = ["recall head", "other head 1", "other head 2", "other head 3"]
+    order = ["elimination head", "other head 1", "other head 2", "other head 3"]
     assert [by_role[role] for role in order] == sorted(by_role.values())
 
 
@@ -133,7 +133,7 @@ def test_a_single_head_is_the_head():
 
 def test_results_by_role_do_not_depend_on_the_numbers_of_heads():
     first, second = (ablate_by_role(m, TASK, n=200) for m in (random_model(), exchange_heads(random_model())))
-    assert first.role.values.tolist() == second.role.values.tolist() == ["recall head", "other head", "L0 MLP"]
+    assert first.role.values.tolist() == second.role.values.tolist() == ["elimination head", "other head", "L0 MLP"]
     assert first.component.values.tolist()[:2] == second.component.values.tolist()[1::-1]
     for name in ("accuracy", "log_prob"):
         both = [result[name].sel(kind=["zero", "mean"]).values for result in (first, second)]
@@ -163,7 +163,7 @@ def test_a_model_that_is_too_small_is_refused():
 
 
 @pytest.mark.slow
-def test_recall_needs_a_head_in_v3(learned_v3):
-    result = ablate_by_role(learned_v3.model(), learned_v3.spec.task).sel(kind="mean", skill="recall")
-    assert result.clean_accuracy > 0.9
-    assert result.accuracy.sel(role="recall head") < 0.5
+def test_elimination_needs_the_head_that_is_named_after_it_in_v3(learned_v3):
+    result = ablate_by_role(learned_v3.model(), learned_v3.spec.task).sel(kind="mean", skill="elimination")
+    assert result.clean_accuracy > 0.99
+    assert result.accuracy.sel(role="elimination head") < 0.5

@@ -33,8 +33,8 @@ def test_bars_are_means_and_dots_are_seeds(results):
 
 def test_heatmaps_show_every_role(results):
     figure = attention_by_role(results["attention"], "repeat")
-    assert [note.text for note in figure.layout.annotations] == ["recall head", "other head"]
-    shares = results["attention"].share.sel(subgroup="repeat", query="x", role="recall head").isel(seed=0)
+    assert [note.text for note in figure.layout.annotations] == ["elimination head", "other head"]
+    shares = results["attention"].share.sel(subgroup="repeat", query="x", role="elimination head").isel(seed=0)
     np.testing.assert_allclose(figure.data[0].z[:, 0], shares.sel(target="self"))
 
 

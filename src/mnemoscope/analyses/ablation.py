@@ -96,7 +96,7 @@ def split_halves(batch: Batch) -> tuple[Batch, Batch]:
 
 
 def roles(
-    model: HookedModel, task: Task, selection: Batch, *, reference: Batch, skill: str = "recall"
+    model: HookedModel, task: Task, selection: Batch, *, reference: Batch, skill: str | None = None
 ) -> dict[str, str]:
     """Names for the components that mean the same thing in every seed.
 
@@ -109,7 +109,8 @@ def roles(
         task: Knows the skills.
         selection: Half of the prompts; test on the other half (`split_halves`).
         reference: For the means.
-        skill: By which skill to choose.
+        skill: By which skill to choose; none: the first that the task names. Choose one that needs one head only:
+            where two heads are needed for a skill, which of them costs more is an accident.
 
     Returns:
         Component (`L0H1`) to role.
@@ -117,6 +118,7 @@ def roles(
     Raises:
         InputError: The task has no such skill.
     """
+    skill = next(iter(task.skills(selection))) if skill is None else skill
     one_of("skill", skill, task.skills(selection))
     result = ablate(model, task, selection, reference=reference, kinds=("mean",))
     remaining = result.log_prob.sel(kind="mean", skill=skill)
@@ -132,14 +134,14 @@ def roles(
 
 
 def ablate_by_role(
-    model: HookedModel, task: Task, *, skill: str = "recall", n: int = 2048, split: str = "test", seed: int = 0
+    model: HookedModel, task: Task, *, skill: str | None = None, n: int = 2048, split: str = "test", seed: int = 0
 ) -> xr.Dataset:
     """`ablate` with roles chosen on one half of the prompts and everything measured on the other.
 
     Args:
         model: Any hooked model.
         task: With a split chosen.
-        skill: The skill that names the role.
+        skill: As in `roles`.
         n: Sequences of each subgroup, and of the reference set.
         split: Which mappings.
         seed: Prompts and reference set come from this seed's streams.

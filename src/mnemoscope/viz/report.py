@@ -117,10 +117,9 @@ def _curves(page: Page, results: Mapping[str, Results]) -> None:
 def _ablations(page: Page, results: Mapping[str, Results]) -> None:
     page.section("Removing one component")
     page.text(
-        "Heads are named by what they do, not by number: the recall head is the one whose mean ablation costs "
-        "most on recall, chosen on one half of the prompts; all numbers are from the other half. This shows "
-        "what a skill needs, with the rest of the model as it is; it does not show what the component "
-        "computes."
+        "Heads are named by what they do, not by number: the elimination head is the one whose mean ablation costs "
+        "most on elimination, chosen on one half of the prompts; all numbers are from the other half. This shows what "
+        "a skill needs, with the rest of the model as it is; it does not show what the component computes."
     )
     for label, result in results.items():
         table = result["ablation"]
