@@ -116,7 +116,7 @@ class Reproduce:
     system: Positional[str] = "tiny-recall"
     """Which system."""
     full: bool = False
-    """The published recipe over 16 seeds, quick for the comparisons (about two hours on two cores)."""
+    """The published recipe over 16 seeds, quick for the comparisons (under an hour on two cores)."""
     seeds: str | None = None
     """Seeds in place of the plan's, such as `0-1`."""
     jobs: int = 2

@@ -5,13 +5,12 @@ dies is started again and continues from its run's last saved state.
 """
 
 import contextlib
-import multiprocessing
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from itertools import groupby
 from multiprocessing.connection import Connection, wait
-from multiprocessing.context import ForkServerContext, ForkServerProcess
+from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 from typing import TypeVar
 
@@ -20,6 +19,7 @@ import torch
 from mnemoscope.core.errors import InputError, in_range
 from mnemoscope.core.specification import RunSpec
 from mnemoscope.models.run import Run, create_run, open_run
+from mnemoscope.sweeps.server import worker_context
 from mnemoscope.training.loop import Report, train, train_together
 from mnemoscope.training.progress import Progress
 from mnemoscope.training.schedule import check_schedules
@@ -86,7 +86,7 @@ def analyse_many(runs: Sequence[Run], analyse: Callable[[Run], T], *, jobs: int 
         with one_thread():
             yield from map(analyse, runs)
         return
-    with ProcessPoolExecutor(jobs, _server(), initializer=torch.set_num_threads, initargs=(1,)) as pool:
+    with ProcessPoolExecutor(jobs, worker_context(), initializer=torch.set_num_threads, initargs=(1,)) as pool:
         yield from pool.map(analyse, runs)
 
 
@@ -99,13 +99,6 @@ def one_thread() -> Iterator[None]:
         yield
     finally:
         torch.set_num_threads(before)
-
-
-def _server() -> ForkServerContext:
-    """The context that workers come from; its server imports the training loop once."""
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["mnemoscope.training.loop"])
-    return context
 
 
 @dataclass
@@ -122,7 +115,7 @@ class _Workers:
     def __init__(self, runs: list[Run], jobs: int, device: str, report: Report | None):
         self._waiting = [(run, 1) for run in reversed(runs)]
         self._jobs, self._device, self._report = jobs, device, report
-        self._context = _server()
+        self._context = worker_context()
         self._active: list[_Worker] = []
         self._failed: list[Path] = []
 
