@@ -56,7 +56,7 @@ def _measurements(only: tuple[str, ...], quick: bool) -> "Iterator[tuple[str, Ca
         ("training", "training steps", lambda: steps.training(n_few)),
         ("sampling", "sampling", lambda: steps.sampling(n_many)),
         ("equality", "equality of logits", steps.equality),
-        ("processes", "worker processes", lambda: seeds.processes(1 if quick else 3, 100 if quick else 300)),
+        ("processes", "worker processes", lambda: seeds.processes(1, 500 if quick else seeds.QUICK_STEPS)),
         ("memory", "memory", lambda: seeds.memory(100 if quick else 500)),
         *(
             ("together", "seeds as one program", lambda d=d, n=n: seeds.together(n_few, d, n, 16 if quick else 64))

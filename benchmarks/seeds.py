@@ -14,7 +14,6 @@ import torch
 
 from mnemoscope.core.presets import PRESETS
 from mnemoscope.core.specification import RunSpec
-from mnemoscope.sweeps.local import train_many
 from mnemoscope.training.loop import train
 from steps import OurSteps, preset
 from timing import Figure, duration, interleave, ratio
@@ -35,39 +34,31 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit)
 
 
 def processes(repetitions: int, n_steps: int) -> list[Figure]:
-    """16 seeds of v3 on two cores against one, with and without the start of the worker server."""
+    """The command `train` for 16 seeds of v3 on two cores against one, start-up included."""
 
-    def seconds(jobs: int, n_seeds: int, n_steps: int) -> float:
-        changes = {"recipe.warmup_steps": 0, "recipe.n_steps": n_steps}
-        specs = [preset("v3", seed, "quick", changes) for seed in range(n_seeds)]
+    def seconds(jobs: int) -> float:
         with tempfile.TemporaryDirectory() as folder:
+            where = ["--preset", "v3", "--seeds", f"0-{N_SEEDS - 1}", "--jobs", str(jobs), "--out", folder]
+            command = [sys.executable, "-m", "mnemoscope.cli", "train", *where, "--set", f"recipe.n_steps={n_steps}"]
             start = time.perf_counter()
-            train_many(specs, [Path(folder) / str(spec.seed) for spec in specs], jobs=jobs)
+            subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
             return time.perf_counter() - start
 
     load = os.getloadavg()[0]
     busy = f"; other work on the machine (load {load:.1f}) makes this too low" if load > 1.5 else ""
-    # The server lives as long as this process: the first call starts it, the second finds it running.
-    cold, warm = seconds(2, 2, 1), min(seconds(2, 2, 1) for _ in range(3))
-    start_up = max(0.0, cold - warm)
-    turns = [(seconds(1, N_SEEDS, n_steps), seconds(2, N_SEEDS, n_steps)) for _ in range(repetitions)]
+    turns = [(seconds(1), seconds(2)) for _ in range(repetitions)]
     one, two = (list(times) for times in zip(*turns, strict=True))
-    longer = QUICK_STEPS / n_steps
-    rows = {
-        "two processes, start-up left out": (ratio(one, two), 1.8),
-        f"with start-up, quick recipe ({QUICK_STEPS} steps), extrapolated": (
-            ratio([a * longer for a in one], [b * longer + start_up for b in two]),
-            1.8,
-        ),
-        f"with start-up, as measured ({n_steps} steps)": (ratio(one, [b + start_up for b in two]), None),
-    }
-    note = f"one {duration(median(one))}, two {duration(median(two))}, start-up {duration(start_up)}{busy}"
-    group = f"{N_SEEDS} seeds"
-    figures = [
-        Figure(group=group, name=name, value=value, unit="x", spread=spread, aim=aim, note=note)
-        for name, ((value, spread), aim) in rows.items()
-    ]
-    return [*figures, _by_processor_time(group, 2 * repetitions, n_steps)]
+    value, spread = ratio(one, two)
+    figure = Figure(
+        group=f"{N_SEEDS} seeds",
+        name=f"the command `train`, {n_steps} steps, two processes against one",
+        value=value,
+        unit="x",
+        spread=spread if repetitions > 1 else None,
+        aim=1.8,
+        note=f"wall clock, start-up included: one {duration(median(one))}, two {duration(median(two))}{busy}",
+    )
+    return [figure, _by_processor_time(figure.group, 6, min(n_steps, 300))]
 
 
 def _by_processor_time(group: str, repetitions: int, n_steps: int) -> Figure:

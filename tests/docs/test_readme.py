@@ -18,7 +18,7 @@ def test_the_python_example_runs(tmp_path, monkeypatch):
     assert code is not None
     small = '{"recipe.n_steps": 20, "recipe.warmup_steps": 2, "recipe.batch_size": 64}'
     shown = []
-    monkeypatch.setattr(go.Figure, "show", shown.append)
+    monkeypatch.setattr(go.Figure, "show", lambda figure: shown.append(figure))
     exec(code[1].replace("seed=0)", f"seed=0, changes={small})"), {})
     assert len(shown) == 1
     assert (tmp_path / "runs" / "v3" / "done").exists()

@@ -11,7 +11,7 @@ from mnemoscope.core.errors import InputError
 from mnemoscope.core.specification import Freeze, TaskChange
 from mnemoscope.models.checkpoint import load_checkpoint
 from mnemoscope.models.run import open_run
-from mnemoscope.training import loop
+from mnemoscope.training import recorder
 from mnemoscope.training.data import Blocks
 from mnemoscope.training.loop import train, train_together
 from mnemoscope.training.state import last_step, read_state
@@ -87,17 +87,17 @@ def test_stopping_in_the_report_is_no_different(tmp_path, finished, step):
 @pytest.mark.parametrize("call", [1, 2])
 def test_stopping_before_a_write_is_no_different(tmp_path, finished, monkeypatch, function, call):
     calls = iter(range(100))
-    original = getattr(loop, function)
+    original = getattr(recorder, function)
 
     def fail(*arguments, **options):
         if next(calls) == call:
             raise Stopped
         return original(*arguments, **options)
 
-    monkeypatch.setattr(loop, function, fail)
+    monkeypatch.setattr(recorder, function, fail)
     with pytest.raises(Stopped):
         train(small_spec(), tmp_path)
-    monkeypatch.setattr(loop, function, original)
+    monkeypatch.setattr(recorder, function, original)
     train(small_spec(), tmp_path)
     assert contents(tmp_path) == finished
 

@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
 from mnemoscope.training import progress
-from mnemoscope.training.loop import Report
+from mnemoscope.training.recorder import Report
 
 
 @contextmanager

@@ -20,8 +20,9 @@ from mnemoscope.core.errors import InputError, in_range
 from mnemoscope.core.specification import RunSpec
 from mnemoscope.models.run import Run, create_run, open_run
 from mnemoscope.sweeps.server import worker_context
-from mnemoscope.training.loop import Report, train, train_together
+from mnemoscope.training.loop import train, train_together
 from mnemoscope.training.progress import Progress
+from mnemoscope.training.recorder import Report
 from mnemoscope.training.schedule import check_schedules
 
 T = TypeVar("T")

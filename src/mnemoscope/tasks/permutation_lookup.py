@@ -11,10 +11,7 @@ Inputs are all tokens but the last, targets all but the first; scored are the po
 """
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import lru_cache
-from itertools import permutations
 from typing import ClassVar
 
 import torch
@@ -24,25 +21,17 @@ from torch import Tensor
 from mnemoscope.core import metrics
 from mnemoscope.core.batch import Batch
 from mnemoscope.core.errors import InputError, in_range, one_of
+from mnemoscope.core.permutations import (
+    all_permutations,
+    exchange,
+    posterior,
+    read_from_context,
+    split_permutations,
+)
 from mnemoscope.core.presets import PRESETS, SYSTEMS, Part, Preset, System
-from mnemoscope.core.seeding import generator as seeded
 from mnemoscope.core.specification import TASKS, ModelSpec, Recipe
 
 MAX_ENUMERATED = 6
-
-
-@lru_cache(maxsize=16)
-def all_permutations(n_values: int) -> Int[Tensor, "permutation value"]:
-    """All permutations of 1..n_values in lexicographic order."""
-    return torch.tensor(list(permutations(range(1, n_values + 1))))
-
-
-@lru_cache(maxsize=256)
-def _split(n_values: int, train_fraction: float, seed: int) -> Mapping[str, Int[Tensor, "mapping value"]]:
-    table = all_permutations(n_values)
-    order = torch.randperm(len(table), generator=seeded(seed, "split"))
-    n_train = round(train_fraction * len(table))
-    return {"train": table[order[:n_train].sort()[0]], "test": table[order[n_train:].sort()[0]], "all": table}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -122,7 +111,7 @@ class PermutationLookup:
             return all_permutations(self.n_values)
         if self.split_seed is None:
             raise InputError("task.split_seed is not set: choose one, or take task.for_seed(seed)")
-        return _split(self.n_values, self.train_fraction, self.split_seed)[split]
+        return split_permutations(self.n_values, self.train_fraction, self.split_seed)[split]
 
     # ---- generation
 
@@ -270,38 +259,12 @@ class PermutationLookup:
         one_of("reference", name, (*self.references, "bayes_test"))
         x, y = pairs(batch)
         if name in ("bayes_train", "bayes_test"):
-            by_slot = self._posterior(x, y, self.mappings(name.removeprefix("bayes_")).to(x.device))
+            by_slot = posterior(x, y, self.mappings(name.removeprefix("bayes_")).to(x.device))
         else:
-            by_slot = self._closed_form(x, y, name)
+            by_slot = read_from_context(x, y, self.n_values, eliminate=name != "recall", recall=name != "elimination")
         result = by_slot.new_full((*batch.inputs.shape, self.d_vocab), math.nan)
         result[:, ::2] = by_slot
         return result
-
-    def _closed_form(self, x: Tensor, y: Tensor, name: str) -> Float[Tensor, "batch slot d_vocab"]:
-        values = torch.arange(self.d_vocab, device=x.device)
-        earlier = torch.ones(x.shape[1], x.shape[1], dtype=torch.bool, device=x.device).tril(-1)
-        used = ((y[:, None, :, None] == values) & earlier[:, :, None]).any(2)
-        same = (x[:, :, None] == x[:, None, :]) & earlier
-        recalled = ((y[:, None, :, None] == values) & same[..., None]).any(2).double()
-        free = (~used & (values > 0)).double()
-        if name == "recall":
-            free = (values > 0).double().expand_as(recalled)
-        free = free / free.sum(-1, keepdim=True)
-        return free if name == "elimination" else torch.where(same.any(2)[..., None], recalled, free)
-
-    def _posterior(self, x: Tensor, y: Tensor, prior: Tensor) -> Float[Tensor, "batch slot d_vocab"]:
-        images = torch.nn.functional.one_hot(prior, self.d_vocab).double()  # mapping value d_vocab
-        chunks = []
-        for rows in torch.arange(len(x), device=x.device).split(max(1, 2**24 // len(prior))):
-            consistent = torch.ones(len(rows), len(prior), dtype=torch.bool, device=x.device)
-            slots = []
-            for slot in range(x.shape[1]):
-                counts = torch.einsum("bm,mvd->bvd", consistent.double(), images)
-                slots.append(counts[torch.arange(len(rows)), x[rows, slot] - 1])
-                consistent = consistent & (y[rows, slot, None] == prior[:, x[rows, slot] - 1].T)
-            chunks.append(torch.stack(slots, 1))
-        counts = torch.cat(chunks)
-        return counts / counts.sum(-1, keepdim=True)
 
     # ---- counterfactuals
 
@@ -334,9 +297,9 @@ class PermutationLookup:
             return x.gather(1, slot[:, None])[:, 0]
 
         if kind == "exchange_answer":
-            return self.batch(x, _exchange(mapping, x_at(torch.where(repeat, source, chosen)), missing))
+            return self.batch(x, exchange(mapping, x_at(torch.where(repeat, source, chosen)), missing))
         if kind == "exchange_distractor":
-            return self.batch(x, _exchange(mapping, x_at(chosen), torch.where(repeat, missing, x_at(other))))
+            return self.batch(x, exchange(mapping, x_at(chosen), torch.where(repeat, missing, x_at(other))))
         if kind == "move_repeat":
             if not repeat.all():
                 raise InputError("move_repeat needs sequences with a repeat; select them by the latent is_repeat")
@@ -371,12 +334,6 @@ class PermutationLookup:
 def pairs(batch: Batch) -> tuple[Int[Tensor, "batch slot"], Int[Tensor, "batch slot"]]:
     """The x and the y of every slot of a batch of this task."""
     return batch.inputs[:, ::2], batch.targets[:, ::2]
-
-
-def _exchange(mapping: Tensor, a: Tensor, b: Tensor) -> Int[Tensor, "batch value"]:
-    """The mappings with the images of the values `a` and `b` exchanged, row by row."""
-    index = torch.stack((a, b), 1) - 1
-    return mapping.scatter(1, index, mapping.gather(1, index.flip(1)))
 
 
 # ---- presets and recipes

@@ -6,8 +6,7 @@ again.
 """
 
 import fcntl
-import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from itertools import groupby
 from pathlib import Path
@@ -16,22 +15,15 @@ import torch
 
 from mnemoscope.core.batch import Batch
 from mnemoscope.core.errors import InputError
-from mnemoscope.core.seeding import generator
 from mnemoscope.core.specification import RunSpec
-from mnemoscope.models.build import build, parameters, zeroed
-from mnemoscope.models.checkpoint import save_checkpoint
+from mnemoscope.models.build import parameters, zeroed
 from mnemoscope.models.files import write_atomically
 from mnemoscope.models.run import Run, create_run
 from mnemoscope.training.data import Blocks
 from mnemoscope.training.learner import Learner
-from mnemoscope.training.progress import Progress, measure
+from mnemoscope.training.recorder import Recorder, Report
 from mnemoscope.training.schedule import check_schedules, frozen, learning_rate, matching
-from mnemoscope.training.state import last_step, read_state, write_state
-
-N_MONITOR = 512
-"""Sequences of each subgroup and split that training progress is read from."""
-
-Report = Callable[[Progress], None]
+from mnemoscope.training.state import last_step, read_state
 
 
 def train(spec: RunSpec, path: Path, *, device: torch.device | str = "cpu", report: Report | None = None) -> Run:
@@ -89,7 +81,7 @@ def _locked(run: Run) -> Iterator[None]:
 def _continue(runs: list[Run], start: int, device: torch.device, report: Report | None) -> None:
     """Take runs that have made `start` updates to their end."""
     model, recipe = runs[0].spec.model, runs[0].spec.recipe
-    recorders = [_Recorder(run, start, device, report) for run in runs]
+    recorders = [Recorder(run, start, device, report) for run in runs]
     learner = _learner(runs, recorders, start, device)
     data = [Blocks(run.spec, device) for run in runs]
     positions = recorders[0].positions
@@ -111,7 +103,7 @@ def _continue(runs: list[Run], start: int, device: torch.device, report: Report 
         write_atomically(run.path / "done", b"")
 
 
-def _learner(runs: list[Run], recorders: "list[_Recorder]", start: int, device: torch.device) -> Learner:
+def _learner(runs: list[Run], recorders: list[Recorder], start: int, device: torch.device) -> Learner:
     """The learner as it was after `start` updates."""
     model, recipe = runs[0].spec.model, runs[0].spec.recipe
     if start:
@@ -126,47 +118,3 @@ def _at(batch: Batch, positions: torch.Tensor) -> Batch:
     return Batch(
         inputs=batch.inputs[:, positions], targets=batch.targets[:, positions], scored=batch.scored[:, positions]
     )
-
-
-class _Recorder:
-    """Writes one run's checkpoints, metrics and state at the steps that the recipe names."""
-
-    def __init__(self, run: Run, start: int, device: torch.device, report: Report | None):
-        spec = run.spec
-        self._run, self._report = run, report
-        self.model = build(spec.model, d_vocab=spec.task.d_vocab, n_ctx=spec.task.n_ctx, seed=spec.seed)
-        self._monitors = {
-            split: spec.task.monitor(
-                N_MONITOR, split=split, generator=generator(spec.seed, "monitor", split, device=device)
-            )
-            for split in ("train", "test")
-        }
-        self.positions = self._monitors["test"].scored.any(0).nonzero()[:, 0]
-        file = run.path / "metrics.jsonl"
-        lines = file.read_text().splitlines(keepends=True) if start else []
-        self._lines = [line for line in lines if line.endswith("\n") and json.loads(line)["step"] <= start]
-
-    def record(self, step: int, learner: Learner, index: int) -> None:
-        """Write what is due after `step` updates; the state comes last, so that it never runs ahead of the rest."""
-        recipe = self._run.spec.recipe
-        if step in recipe.checkpoints:
-            self.model.load_state_dict({**self.model.state_dict(), **learner.parameters(index)})
-            save_checkpoint(self.model, self._run.checkpoint_path(step), step=step)
-        if step % recipe.metrics_every == 0 or step == recipe.n_steps:
-            line = {"step": step, **self._measure(learner, index)}
-            self._lines.append(json.dumps(line) + "\n")
-            if self._report:
-                self._report(Progress(self._run.path, step, recipe.n_steps, line))
-        if step == recipe.n_steps or (step and step % recipe.save_every == 0):
-            write_atomically(self._run.path / "metrics.jsonl", "".join(self._lines).encode())
-            write_state(self._run, step, learner.parameters(index), learner.moments(index))
-
-    def _measure(self, learner: Learner, index: int) -> dict[str, float]:
-        task = self._run.spec.task
-        return {
-            f"{split}_{name}": value
-            for split, batch in self._monitors.items()
-            for name, value in measure(
-                task, batch, learner.evaluate(index, batch.inputs, self.positions), self.positions
-            ).items()
-        }
