@@ -19,7 +19,7 @@ def bayes(tiny):
 
 def test_the_perfect_predictor_beside_the_published_figures(bayes):
     table = compare("v3", bayes["sampled"], bayes["conflict"])
-    assert table.sizes["row"] == sum(figure.preset == "v3" for figure in FIGURES) == 20
+    assert table.sizes["row"] == sum(figure.preset == "v3" for figure in FIGURES) == 21
     by_quantity = table.groupby("quantity")
     assert float(by_quantity["mean_abs_error"]["max"].max()) < 1e-12
     assert float(by_quantity["conflict_p_recalled"]["mean"].item()) == pytest.approx(1)

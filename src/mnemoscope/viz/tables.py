@@ -45,9 +45,10 @@ def published_rows(result: Results, preset: str) -> list[list[str]]:
     for i in range(table.sizes["row"]):
         row = table.isel(row=i)
         slot = f"slot {int(row.slot)}" if int(row.slot) else "all slots"
+        place = f"{row.subgroup.values!s}, {slot}" + (", training mappings" if row.split == "train" else "")
         rows.append(
             [
-                f"{str(row.quantity.values).replace('_', ' ')}, {row.subgroup.values!s}, {slot}",
+                f"{str(row.quantity.values).replace('_', ' ')}, {place}",
                 f"{float(row.published):.6g}",
                 f"{float(row['mean']):.6f}",
                 f"{float(row['min']):.6f} to {float(row['max']):.6f}",
