@@ -7,6 +7,7 @@ from pathlib import Path
 import plotly.graph_objects as go
 import pytest
 
+from mnemoscope.cli.options import COMMANDS
 from mnemoscope.cli.parse import parse
 
 README = (Path(__file__).parents[2] / "README.md").read_text()
@@ -30,7 +31,7 @@ LINES = [line.split("#")[0].strip() for line in re.findall(r"^mnemoscope .*$", R
 @pytest.mark.parametrize("line", LINES)
 def test_the_commands_are_understood(line):
     _, command, *words = shlex.split(line)
-    parse(command, words)
+    assert isinstance(parse(command, words), COMMANDS[command])
 
 
 def test_there_are_commands_and_a_picture():
