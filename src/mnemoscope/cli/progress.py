@@ -5,7 +5,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
+from rich.table import Column
 
 from mnemoscope.training import progress
 from mnemoscope.training.recorder import Report
@@ -15,32 +16,33 @@ from mnemoscope.training.recorder import Report
 def live(n_runs: int, console: Console) -> Iterator[Report]:
     """A report function that shows loss, both accuracies and the time left; finished runs become a printed line."""
     bars = Progress(
-        TextColumn("{task.description}"),
-        BarColumn(bar_width=20),
-        MofNCompleteColumn(),
-        TextColumn("{task.fields[numbers]}"),
-        TimeRemainingColumn(),
+        TextColumn("{task.description}", table_column=Column(no_wrap=True)),
+        BarColumn(bar_width=None, table_column=Column(ratio=1)),
+        TextColumn("{task.fields[numbers]}", table_column=Column(no_wrap=True)),
+        TimeRemainingColumn(compact=True, table_column=Column(no_wrap=True, min_width=5)),
         console=console,
+        expand=True,
     )
     tasks: dict[Path, TaskID] = {}
     with bars:
-        overall = bars.add_task("runs", total=n_runs, numbers="")
+        overall = bars.add_task("runs", total=n_runs, numbers=f"0 of {n_runs}")
 
         def report(line: progress.Progress) -> None:
             name = "/".join(line.path.parts[-2:])
             if line.path not in tasks:
-                tasks[line.path] = bars.add_task(name, total=line.n_steps, numbers="")
-            bars.update(tasks[line.path], completed=line.step, numbers=_numbers(line))
+                tasks[line.path] = bars.add_task(name, total=line.n_steps, numbers=_numbers(line, digits=0))
+            bars.update(tasks[line.path], completed=line.step, numbers=_numbers(line, digits=0))
             if line.step == line.n_steps:
                 bars.remove_task(tasks.pop(line.path))
                 bars.advance(overall)
-                console.print(f"{name}  {_numbers(line)}", highlight=False)
+                bars.update(overall, numbers=f"{bars.tasks[0].completed:.0f} of {n_runs}")
+                console.print(f"{name}  {_numbers(line, digits=1)}", highlight=False)
 
         yield report
 
 
-def _numbers(line: progress.Progress) -> str:
+def _numbers(line: progress.Progress, *, digits: int) -> str:
     """Loss on training mappings, and every accuracy on unseen ones."""
     skills = [name for name in line.metrics if name.startswith("test_") and "loss" not in name]
-    accuracies = "  ".join(f"{name.removeprefix('test_')} {line.metrics[name]:6.1%}" for name in skills)
-    return f"loss {line.metrics['train_loss']:.4f}  {accuracies}"
+    accuracies = " ".join(f"{name.removeprefix('test_')} {line.metrics[name]:4.{digits}%}" for name in skills)
+    return f"loss {line.metrics['train_loss']:.{digits + 3}f} {accuracies}"
