@@ -119,7 +119,7 @@ def test_eight_values_can_be_sampled_but_not_enumerated():
     batch = task.sample(200, split="test", generator=seeded())
     check_latents(batch, 8)
     assert 30 < batch.latents["is_repeat"].sum() < 90  # 60 expected, sd 6.5
-    with pytest.raises(InputError, match="n_values <= 6; sample for 8"):
+    with pytest.raises(InputError, match="n_values <= 6; got 8; draw samples instead"):
         task.enumerate(split="test")
 
 

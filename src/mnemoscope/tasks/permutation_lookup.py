@@ -168,7 +168,9 @@ class PermutationLookup:
         is 0.
         """
         if self.n_values > MAX_ENUMERATED:
-            raise InputError(f"enumeration needs task.n_values <= {MAX_ENUMERATED}; sample for {self.n_values}")
+            raise InputError(
+                f"enumeration needs task.n_values <= {MAX_ENUMERATED}; got {self.n_values}; draw samples instead"
+            )
         table = self.mappings(split)
         orders = all_permutations(self.n_values) if self.shuffle_x else torch.arange(1, self.n_values + 1)[None]
         with_repeat = []
