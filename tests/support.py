@@ -12,8 +12,7 @@ import torch
 
 from mnemoscope.core.presets import preset_spec
 from mnemoscope.core.specification import ModelSpec, RunSpec
-from mnemoscope.models.build import build, from_configuration, zeroed
-from mnemoscope.training.schedule import matching
+from mnemoscope.models.build import build, from_configuration, matching, zeroed
 
 SMALL = {
     "recipe.n_steps": 60,

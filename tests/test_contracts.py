@@ -11,9 +11,9 @@ from mnemoscope.core.errors import InputError
 from mnemoscope.core.presets import PRESETS, preset_spec
 from mnemoscope.core.protocols import Task
 from mnemoscope.core.specification import TASKS, RunSpec
-from mnemoscope.models.build import build, parameters, zeroed
+from mnemoscope.models.build import build, matching, parameters, zeroed
 from mnemoscope.models.forward import logits
-from mnemoscope.training.schedule import check_schedules, matching
+from mnemoscope.training.schedule import check_schedules
 from tests.support import global_generators_untouched, seeded
 
 RECIPES = [(name, recipe) for name in PRESETS.names() for recipe in PRESETS.get(name).recipes]

@@ -44,11 +44,3 @@ def test_kl_divergence_by_hand(reference, probabilities, expected):
 
 def test_kl_divergence_from_an_undefined_reference_is_undefined():
     assert metrics.kl_divergence(torch.full((3,), torch.nan), torch.zeros(3)).isnan()
-
-
-def test_weighted_mean_ignores_rows_of_weight_zero_even_if_infinite():
-    values = torch.tensor([[1.0, math.inf, 2.0], [3.0, 5.0, 4.0]])
-    weights = torch.tensor([[1.0, 0.0, 0.0], [3.0, 2.0, 0.0]])
-    mean = metrics.weighted_mean(values, weights)
-    assert mean[:2].tolist() == [2.5, 5.0]
-    assert mean[2].isnan()

@@ -4,7 +4,8 @@ import pytest
 
 from mnemoscope.core.errors import InputError
 from mnemoscope.core.specification import Freeze, Recipe, TaskChange
-from mnemoscope.training.schedule import check_schedules, frozen, learning_rate, matching, task_at
+from mnemoscope.models.build import matching
+from mnemoscope.training.schedule import check_schedules, frozen, learning_rate, task_at
 from tests.support import small_spec
 
 NAMES = ["embed.W_E", "blocks.0.attn.W_Q", "blocks.0.attn.b_Q", "blocks.0.mlp.W_in", "blocks.1.attn.W_Q"]

@@ -83,7 +83,7 @@ def ablate(
 
 def _by_skill(log_probs: Tensor, batch: Batch, skills: Mapping[str, Tensor]) -> dict[str, list[float]]:
     correct = metrics.correct(log_probs, batch.targets).double()
-    log_prob = log_probs.gather(-1, batch.targets[..., None])[..., 0]
+    log_prob = metrics.at_target(log_probs, batch.targets)
     return {
         name: [float(values[mask].mean()) for mask in skills.values()]
         for name, values in (("accuracy", correct), ("log_prob", log_prob))
@@ -113,7 +113,7 @@ def roles(
             where two heads are needed for a skill, which of them costs more is an accident.
 
     Returns:
-        Component (`L0H1`) to role.
+        Component (`L0H1`) to role: heads from the most to the least needed, then MLPs.
 
     Raises:
         InputError: The task has no such skill.
@@ -130,7 +130,7 @@ def roles(
         named = {ordered[0]: f"{skill} head", ordered[1]: "other head"}
     else:
         named = {name: f"other head {i}" if i else f"{skill} head" for i, name in enumerate(ordered)}
-    return {name: str(named.get(name, name)) for name in remaining.component.values.tolist()}
+    return named | {name: name for name in remaining.component.values.tolist() if name not in named}
 
 
 def ablate_by_role(
@@ -158,8 +158,7 @@ def ablate_by_role(
     selection, test = split_halves(batch)
     named = roles(model, task, selection, reference=reference, skill=skill)
     result = ablate(model, task, test, reference=reference, seed=seed)
-    order = sorted(named, key=lambda name: ("H" not in name, named[name].startswith("other"), named[name]))
-    result = result.sel(component=order).assign_coords(role=("component", [named[name] for name in order]))
+    result = result.sel(component=list(named)).assign_coords(role=("component", list(named.values())))
     return result.swap_dims(component="role").assign_attrs(split=split, n=len(test) // len(task.skills(test)))
 
 

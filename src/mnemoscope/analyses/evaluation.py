@@ -5,8 +5,8 @@ reference :math:`q` its own loss (`floor`), the accuracy of its best guess (`bes
 and the mean and the maximum over sequences and answer tokens of :math:`|p - q|`.
 
 It shows how close predictions are to a named predictor on a named distribution; it does not show how the model
-computes them. A reference that excludes what happens has an infinite floor, and one that is undefined has NaN; both
-are reported as such.
+computes them. A reference that excludes what happens has an infinite floor; one that is undefined on some
+sequences is compared on the others, whose share is `defined`, and is NaN where there are none.
 """
 
 from collections.abc import Sequence
@@ -141,7 +141,7 @@ def _each(model: HookedModel, task: Task, batch: Batch, positions: Tensor) -> di
     targets = batch.targets[:, positions]
     each = {
         "accuracy": metrics.correct(predicted, targets).double()[None],
-        "loss": -predicted.gather(-1, targets[..., None])[..., 0][None],  # all of the model's tokens share in p
+        "loss": -metrics.at_target(predicted, targets)[None],  # all of the model's tokens share in p
     }
     by_reference = []
     for name in task.references:
@@ -149,7 +149,7 @@ def _each(model: HookedModel, task: Task, batch: Batch, positions: Tensor) -> di
         errors = (predicted.exp() - reference).abs()[..., list(task.answers)]
         by_reference.append(
             {
-                "floor": -reference.gather(-1, targets[..., None])[..., 0].log(),
+                "floor": -metrics.at_target(reference, targets).log(),
                 "best_accuracy": _guessed(reference, targets),
                 "kl": metrics.kl_divergence(reference, predicted),
                 "mean_abs_error": errors.mean(-1),
@@ -162,4 +162,4 @@ def _each(model: HookedModel, task: Task, batch: Batch, positions: Tensor) -> di
 def _guessed(reference: Tensor, targets: Tensor) -> Float[Tensor, "batch pos"]:
     """Probability that the reference's best guess is right, a random one where several are equally good."""
     best = (reference == reference.amax(-1, keepdim=True)).double()
-    return best.gather(-1, targets[..., None])[..., 0] / best.sum(-1)
+    return metrics.at_target(best, targets) / best.sum(-1)

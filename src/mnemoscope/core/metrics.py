@@ -10,7 +10,12 @@ from torch import Tensor
 
 def cross_entropy(logits: Float[Tensor, "*rows d_vocab"], targets: Int[Tensor, "*rows"]) -> Float[Tensor, "*rows"]:
     """-log p(target), in nats."""
-    return -logits.log_softmax(-1).gather(-1, targets.unsqueeze(-1)).squeeze(-1)
+    return -at_target(logits.log_softmax(-1), targets)
+
+
+def at_target(values: Float[Tensor, "*rows d_vocab"], targets: Int[Tensor, "*rows"]) -> Float[Tensor, "*rows"]:
+    """The value of the target token."""
+    return values.gather(-1, targets.unsqueeze(-1)).squeeze(-1)
 
 
 def correct(logits: Float[Tensor, "*rows d_vocab"], targets: Int[Tensor, "*rows"]) -> Bool[Tensor, "*rows"]:
@@ -31,8 +36,3 @@ def kl_divergence(
 def _product(weight: Tensor, log: Tensor) -> Tensor:
     """Weight * log with 0 * -inf = 0."""
     return torch.where(weight == 0, torch.zeros_like(weight), weight * log)
-
-
-def weighted_mean(values: Float[Tensor, "batch pos"], weights: Float[Tensor, "batch pos"]) -> Float[Tensor, " pos"]:
-    """Mean over the batch at every position; rows of weight zero do not count, NaN where all weights are zero."""
-    return _product(weights, values).sum(0) / weights.sum(0)

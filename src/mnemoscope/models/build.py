@@ -1,7 +1,7 @@
 """From an architecture to a `HookedTransformer`."""
 
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from fnmatch import fnmatchcase
 from typing import Any
@@ -63,17 +63,22 @@ def build(
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(stream_seed(seed, "initialisation"))
         model = from_configuration(configuration(spec, d_vocab=d_vocab, n_ctx=n_ctx))
-    off = zeroed(spec)
+    named = dict(model.named_parameters())
     with torch.no_grad():
-        for name, parameter in model.named_parameters():
-            if any(fnmatchcase(name, pattern) for pattern in off):
-                parameter.zero_()
+        for name in matching(zeroed(spec), named):
+            named[name].zero_()
     return model.to(device, print_details=False)
 
 
 def zeroed(spec: ModelSpec) -> tuple[str, ...]:
     """Patterns of the parameters that the architecture holds at zero, in training too."""
     return (*(() if spec.attention else (_ATTENTION,)), *(() if spec.positions else ("pos_embed.W_pos",)))
+
+
+def matching(patterns: Iterable[str], names: Iterable[str]) -> frozenset[str]:
+    """The names that match one of the shell-style patterns."""
+    patterns = list(patterns)
+    return frozenset(name for name in names if any(fnmatchcase(name, pattern) for pattern in patterns))
 
 
 def parameters(model: HookedTransformer) -> dict[str, Tensor]:

@@ -16,13 +16,13 @@ import torch
 from mnemoscope.core.batch import Batch
 from mnemoscope.core.errors import InputError
 from mnemoscope.core.specification import RunSpec
-from mnemoscope.models.build import parameters, zeroed
+from mnemoscope.models.build import matching, parameters, zeroed
 from mnemoscope.models.files import write_atomically
 from mnemoscope.models.run import Run, create_run
 from mnemoscope.training.data import Blocks
 from mnemoscope.training.learner import Learner
 from mnemoscope.training.recorder import Recorder, Report
-from mnemoscope.training.schedule import check_schedules, frozen, learning_rate, matching
+from mnemoscope.training.schedule import check_schedules, frozen, learning_rate
 from mnemoscope.training.state import last_step, read_state
 
 

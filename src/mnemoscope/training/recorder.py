@@ -33,6 +33,7 @@ class Recorder:
             )
             for split in ("train", "test")
         }
+        self._kept = frozenset(spec.recipe.checkpoints)
         self.positions = self._monitors["test"].scored.any(0).nonzero()[:, 0]
         file = run.path / "metrics.jsonl"
         lines = file.read_text().splitlines(keepends=True) if start else []
@@ -41,7 +42,7 @@ class Recorder:
     def record(self, step: int, learner: Learner, index: int) -> None:
         """Write what is due after `step` updates; the state comes last, so that it never runs ahead of the rest."""
         recipe = self._run.spec.recipe
-        if step in recipe.checkpoints:
+        if step in self._kept:
             self.model.load_state_dict({**self.model.state_dict(), **learner.parameters(index)})
             save_checkpoint(self.model, self._run.checkpoint_path(step), step=step)
         if step % recipe.metrics_every == 0 or step == recipe.n_steps:

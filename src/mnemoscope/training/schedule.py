@@ -5,12 +5,11 @@ Nothing has to be remembered to continue a run.
 
 import math
 from collections.abc import Iterable
-from fnmatch import fnmatchcase
 
 from mnemoscope.core.errors import InputError
 from mnemoscope.core.protocols import Task
 from mnemoscope.core.specification import Recipe, RunSpec, change
-from mnemoscope.models.build import build, parameters
+from mnemoscope.models.build import build, matching, parameters
 
 
 def learning_rate(recipe: Recipe, step: int) -> float:
@@ -38,12 +37,6 @@ def frozen(recipe: Recipe, names: Iterable[str], step: int) -> frozenset[str]:
         if freeze.start <= step and (freeze.stop is None or step < freeze.stop):
             held |= matched
     return held
-
-
-def matching(patterns: Iterable[str], names: Iterable[str]) -> frozenset[str]:
-    """The names that match one of the shell-style patterns."""
-    patterns = list(patterns)
-    return frozenset(name for name in names if any(fnmatchcase(name, pattern) for pattern in patterns))
 
 
 def task_at(task: Task, recipe: Recipe, step: int) -> Task:
