@@ -99,7 +99,8 @@ class Predictor:
     def run_with_hooks(self, *_, **__):
         raise NotImplementedError
 
-    run_with_cache = run_with_hooks
+    run_with_cache = hooks = named_parameters = run_with_hooks
+    blocks = ()
 
 
 @contextmanager

@@ -3,12 +3,16 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+import scipy.stats
 import torch
 
-from mnemoscope.analyses.ablation import ablate, ablate_by_role, roles, split_halves
+from mnemoscope.analyses.ablation import ablate
 from mnemoscope.analyses.evaluation import evaluate
+from mnemoscope.analyses.targets import paths
 from mnemoscope.core.errors import InputError
-from mnemoscope.core.seeding import generator
+from mnemoscope.core.intervention import Zero
+from mnemoscope.core.site import Site
+from mnemoscope.interventions.run import run
 from tests.support import random_model, seeded, small_spec
 
 TASK = small_spec("v3").task
@@ -26,7 +30,8 @@ def everything(copies: int = 1):
 
 
 def test_the_hand_set_head_is_needed_for_elimination_and_the_other_is_not(planted):
-    result = ablate(planted, FRESH, everything(20), reference=everything()).sel(skill="elimination")
+    batch = everything(20)
+    result = ablate(planted, batch, skills=FRESH.skills(batch), reference=everything()).sel(skill="elimination")
     clean = -math.log(1 + 4 * math.exp(-10))
     assert (result.clean_accuracy, result.clean_log_prob) == (1, pytest.approx(clean, abs=1e-6))
     np.testing.assert_allclose(result.log_prob.sel(component="L0H1"), clean, atol=1e-6)
@@ -40,14 +45,14 @@ def test_the_hand_set_head_is_needed_for_elimination_and_the_other_is_not(plante
 
 def test_a_skill_that_no_sequence_tests_is_undefined(planted):
     batch = FRESH.sample(20, split="test", generator=seeded())
-    result = ablate(planted, FRESH, batch, reference=batch, kinds=("zero",))
+    result = ablate(planted, batch, skills=FRESH.skills(batch), reference=batch, kinds=("zero",))
     assert result.sel(skill="recall").to_array().isnull().all()
     assert result.kind.values.tolist() == ["zero"]
 
 
 def test_clean_skills_are_those_of_the_evaluation():
     model, batch = random_model(), prompts()
-    result = ablate(model, TASK, batch, reference=batch, kinds=("mean",))
+    result = ablate(model, batch, skills=TASK.skills(batch), reference=batch, kinds=("mean",))
     expected = evaluate(model, TASK, batch).isel(pos=-1)
     for skill, subgroup in (("elimination", "fresh"), ("recall", "repeat")):
         by_skill, by_group = result.sel(skill=skill), expected.sel(subgroup=subgroup)
@@ -57,7 +62,8 @@ def test_clean_skills_are_those_of_the_evaluation():
 
 def test_an_ablated_skill_by_hand():
     model, batch = random_model(), prompts(50)
-    result = ablate(model, TASK, batch, reference=batch, kinds=("zero",)).sel(kind="zero", component="L0 MLP")
+    result = ablate(model, batch, skills=TASK.skills(batch), reference=batch, kinds=("zero",))
+    result = result.sel(kind="zero", component="L0 MLP")
     with torch.no_grad():
         model.blocks[0].mlp.W_out.zero_()
         model.blocks[0].mlp.b_out.zero_()
@@ -70,100 +76,78 @@ def test_an_ablated_skill_by_hand():
 
 def test_resampling_follows_its_seed():
     model, batch = random_model(), prompts(50)
+    skills = TASK.skills(batch)
     first, again, other = (
-        ablate(model, TASK, batch, reference=batch, kinds=("resample",), seed=seed).log_prob for seed in (0, 0, 1)
+        ablate(model, batch, skills=skills, reference=batch, kinds=("resample",), seed=seed).log_prob
+        for seed in (0, 0, 1)
     )
     assert first.equals(again)
     assert not first.equals(other)
 
 
-def test_the_halves_are_disjoint_and_hold_both_subgroups():
-    batch = prompts(50)
-    first, second = split_halves(batch)
-    assert torch.equal(torch.stack((first.inputs, second.inputs), 1).flatten(0, 1), batch.inputs)
-    for half in (first, second):
-        assert [int(mask.sum()) for mask in TASK.subgroups(half).values()] == [25, 25]
+def test_the_error_of_a_drop_is_that_of_the_paired_differences():
+    model, batch = random_model(), prompts(50)
+    result = ablate(model, batch, skills=TASK.skills(batch), reference=batch, kinds=("zero",)).sel(kind="zero")
+    answers = [run(model, batch, hooks)[:, -1].argmax(1) for hooks in ([], [Zero(site=Site(kind="mlp_out", layer=0))])]
+    right = [(answer == batch.targets[:, -1])[:50].double().numpy() for answer in answers]
+    expected = scipy.stats.sem(right[0] - right[1])
+    assert expected > 0
+    assert float(result.accuracy_error.sel(component="L0 MLP", skill="elimination")) == pytest.approx(expected)
 
 
-def test_roles_follow_what_the_heads_are_needed_for(planted):
+def test_targets_are_removed_together(planted):
     batch = everything()
-    assert roles(planted, FRESH, batch, reference=batch, skill="elimination") == {
-        "L0H0": "elimination head",
-        "L0H1": "other head",
-    }
-
-
-def exchange_heads(model):
-    """The same function with the heads of every layer in reverse order."""
-    with torch.no_grad():
-        for block in model.blocks:
-            for name, value in block.attn.named_parameters():
-                if name != "b_O":
-                    value.copy_(value.flip(0))
-    return model
-
-
-@pytest.mark.parametrize("fields", [{}, {"n_heads": 4}, {"n_layers": 2}])
-def test_roles_do_not_depend_on_the_numbers_of_heads(fields):
-    batch, reference = prompts(), prompts(seed=1)
-    first = roles(random_model(**fields), TASK, batch, reference=reference)
-    second = roles(exchange_heads(random_model(**fields)), TASK, batch, reference=reference)
-    last = random_model(**fields).cfg.n_heads - 1
-    turned = {f"{name[:3]}{last - int(name[3:])}" if "H" in name else name: role for name, role in second.items()}
-    assert turned == first
-    n_heads = (last + 1) * fields.get("n_layers", 1)
-    others = ["other head"] if n_heads == 2 else [f"other head {i}" for i in range(1, n_heads)]
-    mlps = [f"L{layer} MLP" for layer in range(fields.get("n_layers", 1))]
-    assert sorted(first.values()) == sorted(["elimination head", *others, *mlps])
-
-
-def test_roles_are_ordered_by_the_loss_of_log_probability():
-    model, batch = random_model(n_heads=4), prompts()
-    named = roles(model, TASK, batch, reference=batch)
-    cost = ablate(model, TASK, batch, reference=batch, kinds=("mean",)).log_prob.sel(kind="mean", skill="elimination")
-    by_role = {named[name]: float(cost.sel(component=name)) for name in named if "H" in name}
-    order = ["elimination head", "other head 1", "other head 2", "other head 3"]
-    assert [by_role[role] for role in order] == sorted(by_role.values())
-
-
-def test_a_single_head_is_the_head():
-    batch = prompts(20)
-    assert roles(random_model(n_heads=1), TASK, batch, reference=batch) == {"L0H0": "the head", "L0 MLP": "L0 MLP"}
-
-
-def test_results_by_role_do_not_depend_on_the_numbers_of_heads():
-    first, second = (ablate_by_role(m, TASK, n=200) for m in (random_model(), exchange_heads(random_model())))
-    assert first.role.values.tolist() == second.role.values.tolist() == ["elimination head", "other head", "L0 MLP"]
-    assert first.component.values.tolist()[:2] == second.component.values.tolist()[1::-1]
-    for name in ("accuracy", "log_prob"):
-        both = [result[name].sel(kind=["zero", "mean"]).values for result in (first, second)]
-        np.testing.assert_allclose(*both, atol=1e-5)
-    assert first.attrs["split"] == "test"
-
-
-def test_roles_are_chosen_on_one_half_and_tested_on_the_other():
-    model = random_model()
-    batch = TASK.monitor(100, split="train", generator=generator(7, "prompts", "train"))
-    reference = TASK.sample(100, split="train", generator=generator(7, "reference", "train"))
-    selection, test = split_halves(batch)
-    result = ablate_by_role(model, TASK, n=100, split="train", seed=7)
-    named = roles(model, TASK, selection, reference=reference)
-    assert {str(result.component.sel(role=role).item()): role for role in result.role.values.tolist()} == named
-    expected = ablate(model, TASK, test, reference=reference, kinds=("mean",)).sel(kind="mean")
-    np.testing.assert_array_equal(result.clean_log_prob, expected.clean_log_prob)
-    np.testing.assert_array_equal(
-        result.log_prob.sel(kind="mean"), expected.log_prob.sel(component=result.component.values)
+    head, idle = (Site(kind="z", layer=0, head=h) for h in range(2))
+    targets = {"both": [head, idle], "idle": [idle], "last only": [Site(kind="z", layer=0, head=0, pos=-1)]}
+    result = ablate(planted, batch, skills=FRESH.skills(batch), reference=batch, targets=targets, kinds=("zero",)).sel(
+        kind="zero", skill="elimination"
     )
+    assert result.accuracy.sel(component="idle") == 1
+    assert result.accuracy.sel(component=["both", "last only"]).values == pytest.approx([0.2, 0.2])
+
+
+def test_attention_paths_of_the_hand_set_head(planted):
+    """Without the path from one y the logit of its value is 0, or the others' share is 1/3 instead of 1/4."""
+    batch = everything()
+    skills, clean = FRESH.skills(batch), -math.log(1 + 4 * math.exp(-10))
+
+    def without(kind, removal):
+        targets = paths(planted, 9, kind=kind, queries=[8])
+        return ablate(planted, batch, skills=skills, reference=batch, targets=targets, kinds=(removal,))
+
+    lost, spread = without("pattern", "zero"), without("scores", "knockout")
+    for result, others in ((lost, 10), (spread, 40 / 3)):
+        by_path = result.log_prob.isel(kind=0).sel(skill="elimination")
+        needed = -math.log(2 + 3 * math.exp(-others))
+        for key in range(9):
+            expected = needed if key % 2 else clean
+            assert float(by_path.sel(component=f"L0H0 {key}→8")) == pytest.approx(expected, abs=1e-5)
+            assert float(by_path.sel(component=f"L0H1 {key}→8")) == pytest.approx(clean, abs=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (
+            {"kinds": ("remove",)},
+            "the kind of an ablation must be one of: .*, knockout; got 'remove'",
+        ),
+        ({"targets": {}}, "targets must name at least one set of sites"),
+        ({"kinds": ("knockout",)}, "Knockout needs a site of kind scores; got L0H0"),
+    ],
+)
+@pytest.mark.usefixtures("as_installed")
+def test_what_cannot_be_removed_is_refused(planted, change, message):
+    batch = everything()
+    with pytest.raises(InputError, match=message):
+        ablate(planted, batch, skills=FRESH.skills(batch), reference=batch, **change)
 
 
 def test_a_model_that_is_too_small_is_refused():
     batch = prompts(5)
-    with pytest.raises(InputError, match="the model has 5 tokens and the task 6"):
-        ablate(random_model(d_vocab=5), TASK, batch, reference=batch)
-
-
-@pytest.mark.slow
-def test_elimination_needs_the_head_that_is_named_after_it_in_v3(learned_v3):
-    result = ablate_by_role(learned_v3.model(), learned_v3.spec.task).sel(kind="mean", skill="elimination")
-    assert result.clean_accuracy > 0.99
-    assert result.accuracy.sel(role="elimination head") < 0.5
+    with pytest.raises(InputError, match="the model has 5 tokens and the batch uses token 5"):
+        ablate(random_model(d_vocab=5), batch, skills=TASK.skills(batch), reference=batch)
+    with pytest.raises(InputError, match="the model reads 8 tokens and the batch has 9"):
+        ablate(random_model(n_ctx=8), batch, skills=TASK.skills(batch), reference=batch)
+    with pytest.raises(InputError, match="the batch holds no sequence"):
+        ablate(random_model(), batch.select(slice(0, 0)), skills={}, reference=batch)

@@ -120,5 +120,5 @@ def test_the_hand_set_elimination_head_looks_at_earlier_y_only(planted):
 
 
 def test_a_model_that_is_too_small_is_refused():
-    with pytest.raises(InputError, match="the model reads 7 tokens and the task has 9"):
+    with pytest.raises(InputError, match="the model reads 7 tokens and the batch has 9"):
         attention_shares(random_model(n_ctx=7), TASK, prompts(2))

@@ -171,7 +171,7 @@ def test_a_model_that_is_too_small_is_refused():
     batch = V3.sample(3, split="test", generator=seeded())
     with pytest.raises(InputError, match="the model has 5 tokens and the task 6; take a model with more"):
         evaluate(random_model(d_vocab=5), V3, batch)
-    with pytest.raises(InputError, match="the model reads 7 tokens and the task has 9; take a model with more"):
+    with pytest.raises(InputError, match="the model reads 7 tokens and the batch has 9; take a model with more"):
         evaluate(random_model(n_ctx=7), V3, batch)
 
 

@@ -1,9 +1,7 @@
 import pytest
 
 from mnemoscope.core.errors import InputError, in_range, one_of
-from mnemoscope.core.intervention import Ablation
 from mnemoscope.core.registry import Registry
-from mnemoscope.core.site import Site
 
 
 def test_a_name_stands_for_one_item():
@@ -47,28 +45,3 @@ def test_in_range_and_one_of_accept_what_is_allowed():
     one_of("kind", "a", ("a", "b"))
     with pytest.raises(InputError, match="width must be at least 1; got 0"):
         in_range("width", 0, 1, float("inf"))
-
-
-@pytest.mark.usefixtures("as_installed")
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ({"kind": "v", "layer": 0}, "kind of a site must be one of: z, mlp_out"),
-        ({"kind": "z", "layer": 0}, "kind z names its head"),
-        ({"kind": "mlp_out", "layer": 0, "head": 1}, "no other kind does"),
-        ({"kind": "mlp_out", "layer": -1}, "at least 0"),
-    ],
-)
-def test_a_site_that_cannot_exist_cannot_be_built(arguments, message):
-    with pytest.raises(InputError, match=message):
-        Site(**arguments)
-
-
-@pytest.mark.usefixtures("as_installed")
-def test_interventions_are_values():
-    site = Site(kind="z", layer=0, head=1)
-    assert Ablation(site=site, kind="mean") == Ablation(site=Site(kind="z", layer=0, head=1), kind="mean")
-    assert str(Ablation(site=site, kind="mean")) == "mean-ablate L0H1"
-    assert str(Site(kind="mlp_out", layer=2)) == "L2 MLP"
-    with pytest.raises(InputError, match="one of: zero, mean, resample; got 'none'"):
-        Ablation(site=site, kind="none")

@@ -106,7 +106,7 @@ def test_analyses_of_any_task_take_the_run(run):
     assert (result.floor == 0).all()
     assert (result.loss > 0).all()
     batch = task.sample(50, split="test", generator=seeded())
-    removed = ablate(model, task, batch, reference=batch, kinds=("mean",))
+    removed = ablate(model, batch, skills=task.skills(batch), reference=batch, kinds=("mean",))
     assert removed.component.values.tolist() == ["L0H0", "L0 MLP"]
     assert removed.skill.values.tolist() == ["copying"]
 

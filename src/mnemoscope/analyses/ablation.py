@@ -1,171 +1,129 @@
-"""Which skill is lost when a head or an MLP is removed.
+"""Which skill is lost when part of a model is removed.
 
-Every head and every MLP is replaced, one at a time, by zeros, by its mean over a reference set, or by its
-activation in another sequence of that set. For each skill: accuracy and mean log-probability of the answer (nats),
-clean and ablated.
+Sets of sites (a head, an MLP, a neuron, a position, an attention path, any group of them) are replaced, one set at a
+time, by zeros, by their mean over a reference set, or by their activation in another sequence of that set. For each
+skill: accuracy and mean log-probability of the answer (nats), clean and ablated.
 
-It shows that a component is needed for a skill on this distribution, given the rest of the model as it is. It does
-not show what the component computes, and a component that another one can stand in for looks unneeded.
+It shows that a part is needed for a skill on this distribution, given the rest of the model as it is. It does not
+show what the part computes, and a part that another one can stand in for looks unneeded.
 """
 
 from collections.abc import Mapping, Sequence
+from typing import Literal, get_args
 
+import torch
 import xarray as xr
+from jaxtyping import Bool
 from torch import Tensor
 
 from mnemoscope.analyses.predictions import check_fits, normalised
 from mnemoscope.core import metrics
 from mnemoscope.core.batch import Batch
 from mnemoscope.core.errors import InputError, one_of
-from mnemoscope.core.intervention import REPLACEMENTS, Ablation, Replacement
-from mnemoscope.core.protocols import HookedModel, Task
-from mnemoscope.core.seeding import generator
-from mnemoscope.interventions.ablation import reference_activations, run_ablated, sites
+from mnemoscope.core.intervention import Intervention, Knockout, Mean, Resample, Zero
+from mnemoscope.core.named import Named
+from mnemoscope.core.protocols import HookedModel
+from mnemoscope.core.site import Site
+from mnemoscope.interventions.recordings import Recordings
+from mnemoscope.interventions.regions import components
+from mnemoscope.interventions.run import run
+
+Removal = Literal["zero", "mean", "resample", "knockout"]
+REMOVALS: tuple[Removal, ...] = get_args(Removal)
+REPLACEMENTS: tuple[Removal, ...] = ("zero", "mean", "resample")
+"""The removals that every site allows."""
+
+Skills = Mapping[str, Bool[Tensor, "batch pos"]]
 
 
 def ablate(
     model: HookedModel,
-    task: Task,
     batch: Batch,
     *,
+    skills: Skills,
     reference: Batch,
-    kinds: Sequence[Replacement] = REPLACEMENTS,
+    targets: Mapping[str, Sequence[Site]] | None = None,
+    kinds: Sequence[Removal] = REPLACEMENTS,
     seed: int = 0,
 ) -> xr.Dataset:
-    """Skills with one component removed at a time.
+    """Skills with one target removed at a time.
 
     Args:
         model: Any hooked model whose vocabulary and context are large enough.
-        task: Knows the skills.
         batch: Sequences that test the skills.
+        skills: For each skill the positions whose answer it alone gives (`task.skills(batch)`).
         reference: Sequences that means and resampled activations come from; as long as those of `batch`.
-        kinds: Which ablations.
+        targets: Name to the sites that are removed together; none: every head and every MLP for itself.
+        kinds: Which ablations; `knockout` is for sites of kind scores.
         seed: Resampling draws from this seed's stream `resample`.
 
     Returns:
-        `accuracy` and `log_prob` over (kind, component, skill), `clean_accuracy` and `clean_log_prob` over skill;
-        NaN for a skill that no sequence of the batch tests.
+        `accuracy`, `log_prob` and `accuracy_error` (the standard error, over sequences, of the drop in accuracy) over
+        (kind, component, skill), `clean_accuracy` and `clean_log_prob` over skill; NaN for a skill that no sequence
+        of the batch tests.
 
     Raises:
-        InputError: The model is too small for the task, or the reference has another length.
+        InputError: The model is too small for the batch, a site does not exist, or the reference has another length.
     """
-    check_fits(model, task, batch)
-    if reference.inputs.shape[1] != batch.inputs.shape[1]:
-        lengths = f"{reference.inputs.shape[1]} and {batch.inputs.shape[1]} tokens"
-        raise InputError(f"reference and batch must be of one length, since positions are compared; got {lengths}")
-    components = sites(model)
-    skills = task.skills(batch)
-    activations = reference_activations(model, reference.inputs, components)
-    stream = generator(seed, "resample", device=batch.inputs.device)
-
-    def measured(ablations: Sequence[Ablation]) -> dict[str, list[float]]:
-        logits = run_ablated(model, batch.inputs, ablations, activations, stream)
-        return _by_skill(normalised(logits, task), batch, skills)
-
-    clean = measured([])
-    ablated = [[measured([Ablation(site=site, kind=kind)]) for site in components] for kind in kinds]
-    names = ("accuracy", "log_prob")
+    check_fits(model, batch)
+    for kind in kinds:
+        one_of("the kind of an ablation", kind, REMOVALS)
+    if targets is None:
+        targets = {str(site): [site] for site in components(model)}
+    if not targets:
+        raise InputError("targets must name at least one set of sites; got none")
+    source, recordings = Named(name="reference", value=reference), Recordings(model)
+    clean = _scores(run(model, batch, []), batch)
+    cells = []
+    for kind in kinds:
+        for sites in targets.values():
+            interventions = [removal(kind, site, source) for site in sites]
+            logits = run(model, batch, interventions, seed=seed, recordings=recordings)
+            cells.append(_by_skill(_scores(logits, batch), clean, skills))
+    shape = (len(kinds), len(targets), len(skills))
     dims = ("kind", "component", "skill")
+    whole = _by_skill(clean, clean, skills)
     return xr.Dataset(
         {
-            **{name: (dims, [[cell[name] for cell in row] for row in ablated]) for name in names},
-            **{f"clean_{name}": ("skill", clean[name]) for name in names},
+            **{name: (dims, torch.stack([cell[name] for cell in cells]).view(shape).numpy()) for name in whole},
+            **{f"clean_{name}": ("skill", whole[name].numpy()) for name in ("accuracy", "log_prob")},
         },
-        coords={"kind": list(kinds), "component": [str(site) for site in components], "skill": list(skills)},
+        coords={"kind": list(kinds), "component": list(targets), "skill": list(skills)},
         attrs={
             "log_prob_unit": "nats",
+            "n": len(batch),
             "n_reference": len(reference),
-            "reference": repr(task),
+            "reference": str(source),
             "weights": "unprocessed",
         },
     )
 
 
-def _by_skill(log_probs: Tensor, batch: Batch, skills: Mapping[str, Tensor]) -> dict[str, list[float]]:
-    correct = metrics.correct(log_probs, batch.targets).double()
-    log_prob = metrics.at_target(log_probs, batch.targets)
+def removal(kind: Removal, site: Site, source: Named[Batch]) -> Intervention:
+    """The intervention that removes what a site says about the sequence at hand."""
+    match kind:
+        case "zero":
+            return Zero(site=site)
+        case "mean":
+            return Mean(site=site, source=source)
+        case "resample":
+            return Resample(site=site, source=source)
+        case "knockout":
+            return Knockout(site=site)
+
+
+def _scores(logits: Tensor, batch: Batch) -> dict[str, Tensor]:
+    """Whether the answer is right, and its log-probability: `batch pos`."""
+    log_probs = normalised(logits)
     return {
-        name: [float(values[mask].mean()) for mask in skills.values()]
-        for name, values in (("accuracy", correct), ("log_prob", log_prob))
+        "accuracy": metrics.correct(log_probs, batch.targets).double(),
+        "log_prob": metrics.at_target(log_probs, batch.targets),
     }
 
 
-def split_halves(batch: Batch) -> tuple[Batch, Batch]:
-    """Every other sequence for choosing heads, the rest for testing what was chosen."""
-    return batch.select(slice(0, None, 2)), batch.select(slice(1, None, 2))
-
-
-def roles(
-    model: HookedModel, task: Task, selection: Batch, *, reference: Batch, skill: str | None = None
-) -> dict[str, str]:
-    """Names for the components that mean the same thing in every seed.
-
-    The head whose mean ablation costs most log-probability on `skill` is the `<skill> head`; the others are `other
-    head` (numbered from the most to the least needed where there are several); a single head is `the head`. MLPs
-    keep their names.
-
-    Args:
-        model: Any hooked model.
-        task: Knows the skills.
-        selection: Half of the prompts; test on the other half (`split_halves`).
-        reference: For the means.
-        skill: By which skill to choose; none: the first that the task names. Choose one that needs one head only:
-            where two heads are needed for a skill, which of them costs more is an accident.
-
-    Returns:
-        Component (`L0H1`) to role: heads from the most to the least needed, then MLPs.
-
-    Raises:
-        InputError: The task has no such skill.
-    """
-    skill = next(iter(task.skills(selection))) if skill is None else skill
-    one_of("skill", skill, task.skills(selection))
-    result = ablate(model, task, selection, reference=reference, kinds=("mean",))
-    remaining = result.log_prob.sel(kind="mean", skill=skill)
-    heads = [name for name in remaining.component.values.tolist() if "H" in name]
-    ordered = sorted(heads, key=lambda name: float(remaining.sel(component=name)))
-    if len(ordered) == 1:
-        named = {ordered[0]: "the head"}
-    elif len(ordered) == 2:
-        named = {ordered[0]: f"{skill} head", ordered[1]: "other head"}
-    else:
-        named = {name: f"other head {i}" if i else f"{skill} head" for i, name in enumerate(ordered)}
-    return named | {name: name for name in remaining.component.values.tolist() if name not in named}
-
-
-def ablate_by_role(
-    model: HookedModel, task: Task, *, skill: str | None = None, n: int = 2048, split: str = "test", seed: int = 0
-) -> xr.Dataset:
-    """`ablate` with roles chosen on one half of the prompts and everything measured on the other.
-
-    Args:
-        model: Any hooked model.
-        task: With a split chosen.
-        skill: As in `roles`.
-        n: Sequences of each subgroup, and of the reference set.
-        split: Which mappings.
-        seed: Prompts and reference set come from this seed's streams.
-
-    Returns:
-        As `ablate`, with dimension `role` in place of `component`, which becomes a coordinate along it; `n` prompts
-        a skill in attrs.
-
-    Raises:
-        InputError: The task has no such skill, or the model is too small for it.
-    """
-    batch = task.monitor(n, split=split, generator=generator(seed, "prompts", split))
-    reference = task.sample(n, split=split, generator=generator(seed, "reference", split))
-    selection, test = split_halves(batch)
-    named = roles(model, task, selection, reference=reference, skill=skill)
-    result = ablate(model, task, test, reference=reference, seed=seed)
-    result = result.sel(component=list(named)).assign_coords(role=("component", list(named.values())))
-    return result.swap_dims(component="role").assign_attrs(split=split, n=len(test) // len(task.skills(test)))
-
-
-def role_order(by_head: xr.Dataset, by_role: xr.Dataset) -> xr.Dataset:
-    """A result over (layer, head) rearranged to the roles that `ablate_by_role` found in the same model."""
-    sites = [str(name) for name in by_role.component.values]
-    chosen = [(role, site) for role, site in zip(by_role.role.values, sites, strict=True) if "H" in site]
-    places = [tuple(int(n) for n in site[1:].split("H")) for _, site in chosen]
-    rows = [by_head.sel(layer=layer, head=head, drop=True) for layer, head in places]
-    return xr.concat(rows, xr.DataArray([str(role) for role, _ in chosen], dims="role", name="role"))
+def _by_skill(scores: Mapping[str, Tensor], clean: Mapping[str, Tensor], skills: Skills) -> dict[str, Tensor]:
+    masks = [mask.to(scores["accuracy"].device) for mask in skills.values()]
+    result = {name: torch.stack([values[mask].mean() for mask in masks]) for name, values in scores.items()}
+    drops = [(clean["accuracy"] - scores["accuracy"])[mask] for mask in masks]
+    errors = [(drop - drop.mean()).square().mean().sqrt() / max(len(drop) - 1, 1) ** 0.5 for drop in drops]
+    return {**result, "accuracy_error": torch.stack(errors)}

@@ -38,7 +38,7 @@ def attention_patterns(model: HookedModel, task: PermutationLookup, batch: Batch
     Raises:
         InputError: The model is too small for the task.
     """
-    check_fits(model, task, batch)
+    check_fits(model, batch)
     names = [f"{'xy'[pos % 2]}{pos // 2 + 1}" for pos in range(batch.inputs.shape[1])]
     tokens = [[f"{name}={token}" for name, token in zip(names, row, strict=True)] for row in batch.inputs.tolist()]
     return xr.Dataset(
@@ -60,7 +60,7 @@ def attention_shares(model: HookedModel, task: PermutationLookup, batch: Batch) 
     Raises:
         InputError: The model is too small for the task.
     """
-    check_fits(model, task, batch)
+    check_fits(model, batch)
     weights = patterns(model, batch).double()
     masks = _targets(batch)
     groups = task.subgroups(batch)

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 import torch
 import xarray as xr
 
-from mnemoscope.analyses.ablation import ablate_by_role, role_order
+from mnemoscope.analyses.head_roles import ablate_by_role, role_order
 from mnemoscope.analyses.attention import attention_patterns, attention_shares
 from mnemoscope.analyses.conflict import conflict
 from mnemoscope.analyses.evaluation import evaluate_splits

@@ -12,19 +12,21 @@ CHUNK = 8192
 """Sequences in one forward pass."""
 
 
-def check_fits(model: HookedModel, task: Task, batch: Batch) -> None:
+def check_fits(model: HookedModel, batch: Batch) -> None:
     """Refuse a model whose vocabulary or context is too small for the batch.
 
     Raises:
         InputError: Naming what is needed and what the model has.
     """
-    n_pos = batch.inputs.shape[1]
-    if model.cfg.d_vocab < task.d_vocab:
+    if len(batch) == 0:
+        raise InputError("the batch holds no sequence; give at least one")
+    n_pos, highest = batch.inputs.shape[1], int(max(batch.inputs.max(), batch.targets.max()))
+    if model.cfg.d_vocab <= highest:
         raise InputError(
-            f"the model has {model.cfg.d_vocab} tokens and the task {task.d_vocab}; take a model with more"
+            f"the model has {model.cfg.d_vocab} tokens and the batch uses token {highest}; take a model with more"
         )
     if model.cfg.n_ctx < n_pos:
-        raise InputError(f"the model reads {model.cfg.n_ctx} tokens and the task has {n_pos}; take a model with more")
+        raise InputError(f"the model reads {model.cfg.n_ctx} tokens and the batch has {n_pos}; take a model with more")
 
 
 @torch.no_grad()
@@ -35,17 +37,22 @@ def log_probs(model: HookedModel, task: Task, batch: Batch) -> Float[Tensor, "ba
     Raises:
         InputError: The model is too small for the task, or its logits hold NaN.
     """
-    check_fits(model, task, batch)
-    return torch.cat([normalised(model(chunk), task) for chunk in batch.inputs.split(CHUNK)])
+    if model.cfg.d_vocab < task.d_vocab:
+        raise InputError(
+            f"the model has {model.cfg.d_vocab} tokens and the task {task.d_vocab}; take a model with more"
+        )
+    check_fits(model, batch)
+    chunks = [normalised(model(chunk))[..., : task.d_vocab] for chunk in batch.inputs.split(CHUNK)]
+    return torch.cat(chunks)
 
 
-def normalised(logits: Float[Tensor, "batch pos d_vocab_model"], task: Task) -> Float[Tensor, "batch pos d_vocab"]:
-    """Log-probabilities of the task's tokens from a model's logits, as `log_probs`.
+def normalised(logits: Float[Tensor, "*rows d_vocab"]) -> Float[Tensor, "*rows d_vocab"]:
+    """Log-probabilities from logits, in float64.
 
     Raises:
         InputError: The logits hold NaN.
     """
-    result = logits.double().log_softmax(-1)[..., : task.d_vocab]
+    result = logits.double().log_softmax(-1)
     if result.isnan().any():
         raise InputError(
             "the model's logits hold NaN or no finite value; check its weights, or take an earlier checkpoint"

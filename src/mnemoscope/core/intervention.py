@@ -1,31 +1,207 @@
-"""What is done at a site, as values."""
+"""What is done at a site, as values: frozen, printable, comparable.
+
+They compose: a list of them is in force together, those at one place in the order of the list.
+"""
 
 from dataclasses import dataclass
 from typing import Literal
 
-from mnemoscope.core.errors import one_of
-from mnemoscope.core.site import Site
+from torch import Tensor
+
+from mnemoscope.core.batch import Batch
+from mnemoscope.core.errors import InputError, in_range, one_of
+from mnemoscope.core.mechanism import Mechanism
+from mnemoscope.core.named import Named
+from mnemoscope.core.site import ATTENTION, ParamSite, Site
 
 Replacement = Literal["zero", "mean", "resample"]
 REPLACEMENTS: tuple[Replacement, ...] = ("zero", "mean", "resample")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Ablation:
-    """The activation at `site` is replaced by one that says nothing about the sequence at hand.
+class Zero:
+    """Zeros. At `z` the effect depends on where biases are kept; at `pattern` the weight is lost, not spread."""
+
+    site: Site | ParamSite
+
+    def __str__(self) -> str:
+        return f"zero {self.site}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Mean:
+    """The mean over the sequences of a reference set, weighted by their probabilities where it has them.
 
     Attributes:
         site: Where.
-        kind: `zero`: zeros (for z it depends on how biases are folded); `mean`: the mean over a reference set,
-            position by position; `resample`: the activation in another sequence of the reference set, drawn at
-            random.
+        source: The reference set.
+        over: `batch`: over sequences, position by position; `position`: over sequences and positions; or the name of
+            a latent: over the sequences of the same class, position by position.
     """
 
     site: Site
-    kind: Replacement
+    source: Named[Batch]
+    over: str = "batch"
 
     def __post_init__(self) -> None:
-        one_of("the kind of an ablation", self.kind, REPLACEMENTS)
+        if self.over == "position" and self.site.kind in ATTENTION:
+            raise InputError(
+                f"{self.site} has other keys at every position: take its mean over='batch' or within a latent"
+            )
 
     def __str__(self) -> str:
-        return f"{self.kind}-ablate {self.site}"
+        return f"{self.site} := mean over {self.over} of {self.source}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Resample:
+    """The activation in another sequence of a reference set, drawn at random.
+
+    All sites that are resampled from one source in one run take the same sequence.
+
+    Attributes:
+        site: Where.
+        source: The reference set.
+        match: Name of a latent: draw among the sequences of the same class; none: among all.
+    """
+
+    site: Site
+    source: Named[Batch]
+    match: str | None = None
+
+    def __str__(self) -> str:
+        return f"{self.site} := resampled from {self.source}" + (f" of equal {self.match}" if self.match else "")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Patch:
+    """The activation in the same row of another batch: activation patching."""
+
+    site: Site
+    source: Named[Batch]
+
+    def __str__(self) -> str:
+        return f"{self.site} := {self.source}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class SetPattern:
+    """The attention that a mechanism says; rows about which it says nothing stay."""
+
+    site: Site
+    mechanism: Mechanism
+
+    def __post_init__(self) -> None:
+        if self.site.kind != "pattern":
+            raise InputError(f"SetPattern needs a site of kind pattern; got {self.site}")
+
+    def __str__(self) -> str:
+        return f"{self.site} := {self.mechanism.name}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Knockout:
+    """Attention scores of minus infinity: the softmax spreads the weight over the other keys.
+
+    The attention knockout of Geva et al. (2023). A query that is left without any key attends to nothing.
+    """
+
+    site: Site
+
+    def __post_init__(self) -> None:
+        if self.site.kind != "scores":
+            raise InputError(f"Knockout needs a site of kind scores; got {self.site}")
+
+    def __str__(self) -> str:
+        return f"knock out {self.site}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scale:
+    """Multiplied by a factor; 1 changes nothing."""
+
+    site: Site | ParamSite
+    factor: float
+
+    def __str__(self) -> str:
+        return f"{self.site} times {self.factor:g}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Add:
+    """A direction added: steering.
+
+    Attributes:
+        site: Where.
+        direction: A vector of the site's width: d_model, d_head, or as many as there are neurons.
+        coefficient: Its factor.
+    """
+
+    site: Site
+    direction: Named[Tensor]
+    coefficient: float = 1.0
+
+    def __post_init__(self) -> None:
+        _vectors(self.site, "Add")
+        if self.direction.value.ndim != 1:
+            raise InputError(f"direction must be a vector; got shape {tuple(self.direction.value.shape)}")
+
+    def __str__(self) -> str:
+        return f"{self.site} plus {self.coefficient:g} {self.direction}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Project:
+    """Only the part inside a subspace, or only the part outside it.
+
+    Attributes:
+        site: Where.
+        basis: Directions that span the subspace, a row each, of the site's width; they need not be orthogonal.
+        part: `keep` the part inside, or `remove` it.
+    """
+
+    site: Site
+    basis: Named[Tensor]
+    part: Literal["keep", "remove"]
+
+    def __post_init__(self) -> None:
+        _vectors(self.site, "Project")
+        one_of("part", self.part, ("keep", "remove"))
+        if self.basis.value.ndim != 2:
+            raise InputError(f"basis must be (direction, width); got shape {tuple(self.basis.value.shape)}")
+
+    def __str__(self) -> str:
+        return f"{self.part} {self.basis} in {self.site}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class LowRank:
+    """A weight matrix without part of its singular values.
+
+    Attributes:
+        site: The weight; without a head, the matrix of every head for itself.
+        rank: How many of the largest singular values the cut is after.
+        part: `top`: keep those; `rest`: keep the others.
+    """
+
+    site: ParamSite
+    rank: int
+    part: Literal["top", "rest"] = "top"
+
+    def __post_init__(self) -> None:
+        in_range("rank", self.rank, 0, float("inf"))
+        one_of("part", self.part, ("top", "rest"))
+        if not self.site.is_matrix:
+            raise InputError(f"LowRank needs a matrix; {self.site} is a bias")
+
+    def __str__(self) -> str:
+        return f"{self.site} := {self.part} of rank {self.rank}"
+
+
+def _vectors(site: Site, who: str) -> None:
+    if site.kind in ATTENTION:
+        raise InputError(f"{who} needs a site that holds vectors; {site} holds one number a query and key")
+
+
+AtSite = Zero | Mean | Resample | Patch | SetPattern | Knockout | Scale | Add | Project
+Intervention = AtSite | LowRank

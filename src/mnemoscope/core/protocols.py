@@ -85,6 +85,8 @@ class HookedModel(Protocol):
     """
 
     cfg: Any
+    blocks: Any
+    """Layers; analyses read weights from them under TransformerLens's names."""
 
     def __call__(self, input: Any, **kwargs: Any) -> Any:
         """Logits `batch pos d_vocab` of tokens `batch pos`."""
@@ -92,6 +94,14 @@ class HookedModel(Protocol):
 
     def run_with_hooks(self, *args: Any, **kwargs: Any) -> Any:
         """A forward pass with temporary hooks."""
+        ...
+
+    def hooks(self, *args: Any, **kwargs: Any) -> Any:
+        """A context in which hooks are in force."""
+        ...
+
+    def named_parameters(self, *args: Any, **kwargs: Any) -> Any:
+        """Names and parameters."""
         ...
 
     def run_with_cache(self, *args: Any, **kwargs: Any) -> Any:

@@ -1,38 +1,158 @@
 """Where in a model something is read or changed."""
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
 
 from mnemoscope.core.errors import InputError, in_range, one_of
 
-Kind = Literal["z", "mlp_out"]
-KINDS: tuple[str, ...] = ("z", "mlp_out")
+Kind = Literal[
+    "embed",
+    "pos_embed",
+    "resid_pre",
+    "resid_mid",
+    "resid_post",
+    "q",
+    "k",
+    "v",
+    "z",
+    "result",
+    "scores",
+    "pattern",
+    "attn_out",
+    "pre",
+    "post",
+    "mlp_out",
+]
+KINDS: tuple[Kind, ...] = get_args(Kind)
+ATTENTION: tuple[Kind, ...] = ("scores", "pattern")
+"""Kinds with a query and a key in place of a position."""
+BY_HEAD: tuple[Kind, ...] = ("q", "k", "v", "z", "result", *ATTENTION)
+BY_NEURON: tuple[Kind, ...] = ("pre", "post")
+MLP: tuple[Kind, ...] = (*BY_NEURON, "mlp_out")
+EMBEDDINGS: tuple[Kind, ...] = ("embed", "pos_embed")
+
+Position = int | tuple[int, ...] | str
+
+_HOOKS = {
+    "embed": "hook_embed",
+    "pos_embed": "hook_pos_embed",
+    "scores": "attn.hook_attn_scores",
+    "result": "hook_attn_out",
+    "pre": "mlp.hook_pre",
+    "post": "mlp.hook_post",
+    **{kind: f"attn.hook_{kind}" for kind in ("q", "k", "v", "z", "pattern")},
+    **{kind: f"hook_{kind}" for kind in ("resid_pre", "resid_mid", "resid_post", "attn_out", "mlp_out")},
+}
+
+Weight = Literal[
+    "W_E",
+    "W_pos",
+    "W_U",
+    "b_U",
+    "W_Q",
+    "W_K",
+    "W_V",
+    "W_O",
+    "b_Q",
+    "b_K",
+    "b_V",
+    "b_O",
+    "W_in",
+    "b_in",
+    "W_out",
+    "b_out",
+]
+WEIGHTS: tuple[Weight, ...] = get_args(Weight)
+_MODULES = {"W_E": "embed", "W_pos": "pos_embed", "W_U": "unembed", "b_U": "unembed"}
+_BY_HEAD_WEIGHTS = ("W_Q", "W_K", "W_V", "W_O", "b_Q", "b_K", "b_V")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Site:
-    """A place in the residual network, in TransformerLens's words.
+    """A place among the activations, in TransformerLens's words.
 
     Attributes:
-        kind: `z`: the output of an attention head before W_O; `mlp_out`: the output of a layer's MLP.
-        layer: Number of the block, from 0.
-        head: Number of the head, for `z`.
+        kind: Which activation. `result` is what one head adds to the residual stream; `scores` and `pattern` are
+            attention before and after the softmax; `pre` and `post` an MLP before and after its activation function.
+        layer: Number of the block, from 0; none for `embed` and `pos_embed` only.
+        head: Number of the head, for kinds that have heads; none: all of them.
+        neuron: One or several neurons, for `pre` and `post`; none: all of them.
+        pos: Positions, negative ones from the end; or the name of a latent of the batch that holds one position a
+            sequence (below 0: none, that sequence stays as it is) or a mask `batch pos`. None: all. For `scores` and
+            `pattern` the position of the query.
+        key: Likewise the position of the key, for `scores` and `pattern`.
     """
 
     kind: Kind
-    layer: int
+    layer: int | None = None
     head: int | None = None
+    neuron: int | tuple[int, ...] | None = None
+    pos: Position | None = None
+    key: Position | None = None
 
     def __post_init__(self) -> None:
         one_of("the kind of a site", self.kind, KINDS)
-        in_range("the layer of a site", self.layer, 0, float("inf"))
-        if (self.kind == "z") != (self.head is not None):
-            raise InputError(f"a site of kind z names its head and no other kind does; got {self}")
+        if (self.kind in EMBEDDINGS) != (self.layer is None):
+            raise InputError(f"a site names its layer, save {' and '.join(EMBEDDINGS)}; got {self!r}")
+        for axis, kinds in (("head", BY_HEAD), ("neuron", BY_NEURON), ("key", ATTENTION)):
+            if getattr(self, axis) is not None and self.kind not in kinds:
+                raise InputError(f"a site of kind {self.kind} has no {axis}; kinds that have one: {', '.join(kinds)}")
+        neurons = self.neuron if isinstance(self.neuron, tuple) else (self.neuron,)
+        for name, value in (("layer", self.layer), ("head", self.head), *(("neuron", n) for n in neurons)):
+            if value is not None:
+                in_range(f"the {name} of a site", value, 0, float("inf"))
 
     def __str__(self) -> str:
-        return f"L{self.layer}H{self.head}" if self.kind == "z" else f"L{self.layer} MLP"
+        layer = "" if self.layer is None else f"L{self.layer}"
+        head = "" if self.head is None else f"H{self.head}"
+        short = {"z": head, "mlp_out": " MLP"}.get(self.kind, "")
+        name = layer + (short or f"{head} {self.kind}")
+        parts = [("neuron", self.neuron), ("pos" if self.key is None else "query", self.pos), ("key", self.key)]
+        return " ".join([name.strip(), *(f"{axis} {value}" for axis, value in parts if value is not None)])
 
     @property
     def hook(self) -> str:
-        """Name of the hook point."""
-        return f"blocks.{self.layer}.attn.hook_z" if self.kind == "z" else f"blocks.{self.layer}.hook_mlp_out"
+        """Name of the hook point at which the site is changed; `result` is changed in the sum of the heads."""
+        return _HOOKS[self.kind] if self.layer is None else f"blocks.{self.layer}.{_HOOKS[self.kind]}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class ParamSite:
+    """A weight.
+
+    Attributes:
+        name: In TransformerLens's words.
+        layer: Number of the block; none for embeddings and unembedding.
+        head: Number of the head, for weights of attention; none: all of them, each for itself.
+    """
+
+    name: Weight
+    layer: int | None = None
+    head: int | None = None
+
+    def __post_init__(self) -> None:
+        one_of("the name of a weight", self.name, WEIGHTS)
+        if (self.name in _MODULES) != (self.layer is None):
+            raise InputError(f"a weight names its layer, save {', '.join(_MODULES)}; got {self!r}")
+        if self.head is not None and self.name not in _BY_HEAD_WEIGHTS:
+            raise InputError(f"{self.name} is not divided among heads; leave head out, got head {self.head}")
+        for axis in ("layer", "head"):
+            if getattr(self, axis) is not None:
+                in_range(f"the {axis} of a weight", getattr(self, axis), 0, float("inf"))
+
+    def __str__(self) -> str:
+        layer = "" if self.layer is None else f"L{self.layer}"
+        return f"{layer}{'' if self.head is None else f'H{self.head}'} {self.name}".strip()
+
+    @property
+    def is_matrix(self) -> bool:
+        """Whether it is one matrix, or one a head, and no bias."""
+        return self.name.startswith("W_")
+
+    @property
+    def parameter(self) -> str:
+        """Name of the parameter in the model."""
+        if self.layer is None:
+            return f"{_MODULES[self.name]}.{self.name}"
+        module = "mlp" if self.name.endswith(("_in", "_out")) else "attn"
+        return f"blocks.{self.layer}.{module}.{self.name}"

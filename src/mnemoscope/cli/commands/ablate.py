@@ -4,7 +4,7 @@ from functools import partial
 
 import xarray as xr
 
-from mnemoscope.analyses.ablation import ablate_by_role
+from mnemoscope.analyses.head_roles import ablate_by_role
 from mnemoscope.analyses.examine import over_seeds
 from mnemoscope.cli.options import Ablate
 from mnemoscope.cli.output import show, write_arrays, write_table

@@ -1,0 +1,81 @@
+"""Sets of sites to remove: what an ablation can be asked about.
+
+Every function returns names and the sites that are removed together under each, in the order of the model.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import combinations
+
+from mnemoscope.core.errors import InputError, in_range
+from mnemoscope.core.protocols import HookedModel
+from mnemoscope.core.site import Site
+from mnemoscope.interventions.regions import components
+
+MAX_IN_SUBSETS = 12
+
+Targets = dict[str, tuple[Site, ...]]
+
+
+def heads_and_mlps(model: HookedModel) -> Targets:
+    """Every head and every MLP."""
+    return {str(site): (site,) for site in components(model)}
+
+
+def neurons(model: HookedModel) -> Targets:
+    """Every neuron of every MLP, after its activation function."""
+    if model.cfg.attn_only:
+        raise InputError("the model has no MLP and so no neurons; ablate its heads")
+    return _named(
+        Site(kind="post", layer=layer, neuron=neuron)
+        for layer in range(model.cfg.n_layers)
+        for neuron in range(model.cfg.d_mlp)
+    )
+
+
+def positions(model: HookedModel, n_pos: int) -> Targets:
+    """The output of every head and every MLP at every one of `n_pos` positions, one at a time."""
+    sites = [
+        Site(kind=site.kind, layer=site.layer, head=site.head, pos=pos)
+        for site in components(model)
+        for pos in range(n_pos)
+    ]
+    return _named(sites)
+
+
+def paths(model: HookedModel, n_pos: int, *, kind: str = "scores", queries: Sequence[int] | None = None) -> Targets:
+    """Every attention path: from one key to one query through one head.
+
+    Args:
+        model: Says which heads there are.
+        n_pos: Length of the sequences.
+        kind: `scores` for the ablation `knockout` (the weight is spread over the other keys), `pattern` for `zero`
+            (the weight is lost).
+        queries: Only paths to these positions; none: to all.
+    """
+    if kind not in ("scores", "pattern"):
+        raise InputError(f"kind must be one of: scores, pattern; got {kind!r}")
+    for query in queries or ():
+        in_range("a query", query, 0, n_pos - 1)
+    sites = [
+        Site(kind=kind, layer=layer, head=head, pos=query, key=key)
+        for layer in range(model.cfg.n_layers)
+        for head in range(model.cfg.n_heads)
+        for query in (range(n_pos) if queries is None else queries)
+        for key in range(query + 1)
+    ]
+    return {f"L{s.layer}H{s.head} {s.key}→{s.pos}": (s,) for s in sites}
+
+
+def subsets(targets: Mapping[str, Sequence[Site]]) -> Targets:
+    """Every set of targets but the empty one, the smaller sets first.
+
+    Raises:
+        InputError: There are so many targets that their subsets are too many.
+    """
+    in_range("the number of targets whose subsets are formed", len(targets), 1, MAX_IN_SUBSETS)
+    chosen = [names for size in range(1, len(targets) + 1) for names in combinations(targets, size)]
+    return {" + ".join(names): tuple(site for name in names for site in targets[name]) for names in chosen}
+
+
+def _named(sites: Iterable[Site]) -> Targets:
+    return {str(site): (site,) for site in sites}

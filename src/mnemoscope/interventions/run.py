@@ -1,0 +1,95 @@
+"""Forward passes with interventions in force.
+
+Hooks that are on the model already stay and act before ours; after the block, also after an exception, the model is
+as it was. An intervention reads the activation, makes a changed copy and leaves every entry outside its site bit for
+bit as it is.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from mnemoscope.core.batch import Batch
+from mnemoscope.core.intervention import Intervention, LowRank, Mean, Patch, Resample
+from mnemoscope.core.protocols import HookedModel
+from mnemoscope.core.site import ParamSite, Site
+from mnemoscope.interventions.recordings import Recordings, results
+from mnemoscope.interventions.regions import check_exists, region
+from mnemoscope.interventions.replacements import Change, change
+from mnemoscope.interventions.weights import AtWeight, changed_weights
+
+Hook = tuple[str, Callable[..., Any]]
+
+
+@torch.no_grad()
+def run(
+    model: HookedModel,
+    batch: Batch,
+    interventions: Sequence[Intervention],
+    *,
+    seed: int = 0,
+    recordings: Recordings | None = None,
+) -> Float[Tensor, "batch pos d_vocab"]:
+    """Logits with the interventions in force; none at all gives the clean logits exactly.
+
+    Args:
+        model: Any hooked model.
+        batch: The sequences; interventions may name their latents.
+        interventions: What is done; those at one place in this order.
+        seed: Resampling draws from this seed's stream `resample`.
+        recordings: Of the same model, to be used again where several runs take values from the same batches.
+
+    Raises:
+        InputError: A site does not exist in the model, or a source does not fit the batch.
+    """
+    with intervened(model, batch, interventions, seed=seed, recordings=recordings):
+        return model(batch.inputs)
+
+
+@contextmanager
+def intervened(
+    model: HookedModel,
+    batch: Batch,
+    interventions: Sequence[Intervention],
+    *,
+    seed: int = 0,
+    recordings: Recordings | None = None,
+) -> Iterator[None]:
+    """Within the block the model runs intervened on the inputs of `batch`, with or without a cache.
+
+    Arguments and errors as for `run`.
+    """
+    at_weights = [i for i in interventions if isinstance(i, AtWeight) and isinstance(i.site, ParamSite)]
+    at_sites = [(i, i.site) for i in interventions if not isinstance(i, LowRank) and isinstance(i.site, Site)]
+    for _, site in at_sites:
+        check_exists(model, site)
+    recordings = Recordings(model) if recordings is None else recordings
+    recordings.prepare((i.source, site) for i, site in at_sites if isinstance(i, Mean | Resample | Patch))
+    hooks = [hook for i, site in at_sites for hook in _hooks(model, batch, site, change(i, batch, recordings, seed))]
+    with changed_weights(model, at_weights), model.hooks(fwd_hooks=hooks):
+        yield
+
+
+def _hooks(model: HookedModel, batch: Batch, site: Site, new: Change) -> list[Hook]:
+    """The hooks that change one site: one, or two for the result of a head, which no hook point holds by itself."""
+
+    def changed(activation: Tensor) -> Tensor:
+        activation = activation.expand(len(batch), *activation.shape[1:])
+        return torch.where(region(site, batch, activation), new(activation), activation)
+
+    if site.kind != "result" or site.layer is None:
+        return [(site.hook, lambda activation, hook: changed(activation))]
+    layer, seen = site.layer, []
+
+    def see(z: Tensor, hook: Any) -> None:
+        seen[:] = [results(model, layer, z)]
+
+    def add(attn_out: Tensor, hook: Any) -> Tensor:
+        difference = changed(seen[0]) - seen[0]
+        return attn_out + difference.sum(2)
+
+    return [(f"blocks.{layer}.attn.hook_z", see), (site.hook, add)]
