@@ -100,7 +100,7 @@ class Predictor:
         raise NotImplementedError
 
     run_with_cache = hooks = named_parameters = run_with_hooks
-    blocks = ()
+    blocks = hook_dict = ()
 
 
 @contextmanager

@@ -26,6 +26,7 @@ from mnemoscope.core.site import ATTENTION, BY_HEAD, KINDS, WEIGHTS, ParamSite, 
 from mnemoscope.interventions.recordings import Recordings
 from mnemoscope.interventions.regions import components
 from mnemoscope.interventions.run import intervened, run
+from tests.bridge import as_bridge
 from tests.support import Predictor, foreign_model, random_model, seeded, small_spec
 
 TASK = small_spec("v3").task
@@ -392,3 +393,23 @@ def test_sources_that_do_not_fit_are_refused():
 def test_a_stand_in_that_is_no_hooked_model_says_so():
     with pytest.raises(NotImplementedError):
         run(Predictor(TASK), BATCH, [])
+
+
+BRIDGED = [kind for kind in KINDS if kind not in ("resid_mid", *ATTENTION)]
+
+
+@pytest.mark.parametrize("kind", BRIDGED)
+def test_a_bridge_with_the_same_weights_gives_the_same(kind):
+    model = random_model(n_layers=2)
+    bridge = as_bridge(model)
+    torch.testing.assert_close(bridge(BATCH.inputs), model(BATCH.inputs), atol=1e-5, rtol=1e-5)
+    site = Site(kind=kind, layer=None if "embed" in kind else 1, head=1 if kind in BY_HEAD else None, pos="source_pos")
+    for intervention in (Zero(site=site), Mean(site=site, source=REFERENCE), Patch(site=site, source=OTHER)):
+        ours, theirs = (run(m, BATCH, [intervention]) for m in (model, bridge))
+        torch.testing.assert_close(theirs, ours, atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("kind", ["resid_mid", *ATTENTION])
+def test_what_a_bridge_does_not_go_on_with_is_refused(kind):
+    with pytest.raises(InputError, match="has no or another effect in a TransformerBridge"):
+        run(as_bridge(random_model()), BATCH, [Zero(site=Site(kind=kind, layer=0))])

@@ -87,6 +87,8 @@ class HookedModel(Protocol):
     cfg: Any
     blocks: Any
     """Layers; analyses read weights from them under TransformerLens's names."""
+    hook_dict: Any
+    """Hook points by name; a TransformerBridge has those of its own here, and the classic names as aliases."""
 
     def __call__(self, input: Any, **kwargs: Any) -> Any:
         """Logits `batch pos d_vocab` of tokens `batch pos`."""

@@ -1,0 +1,43 @@
+"""A `TransformerBridge` with the weights of a `HookedTransformer`: TransformerLens's line after 4.0."""
+
+import torch
+from transformer_lens.model_bridge import TransformerBridge
+
+_SIZES = ("n_layers", "d_model", "n_heads", "d_head", "d_mlp", "n_ctx", "d_vocab", "act_fn", "normalization_type")
+
+
+def as_bridge(model) -> TransformerBridge:
+    """The same function, for models with LayerNorm and an MLP."""
+    cfg = model.cfg
+    bridge = TransformerBridge.boot_native({**{name: getattr(cfg, name) for name in _SIZES}, "dtype": cfg.dtype})
+    own = dict(model.named_parameters())
+
+    def matrix(weight):  # head_index rows columns, to the weight of a linear layer
+        return weight.permute(0, 2, 1).flatten(0, 1)
+
+    state = {"tok_embed.weight": own["embed.W_E"], "pos.weight": own["pos_embed.W_pos"]}
+    state |= {"head.weight": own["unembed.W_U"].T, "head.bias": own["unembed.b_U"]}
+    state |= {"ln_out.weight": own["ln_final.w"], "ln_out.bias": own["ln_final.b"]}
+    for layer in range(cfg.n_layers):
+        ours, theirs = f"blocks.{layer}", f"layers.{layer}"
+        for kind in "QKV":
+            state[f"{theirs}.attn.{kind.lower()}.weight"] = matrix(own[f"{ours}.attn.W_{kind}"])
+            state[f"{theirs}.attn.{kind.lower()}.bias"] = own[f"{ours}.attn.b_{kind}"].flatten()
+        state[f"{theirs}.attn.o.weight"] = own[f"{ours}.attn.W_O"].flatten(0, 1).T
+        state[f"{theirs}.attn.o.bias"] = own[f"{ours}.attn.b_O"]
+        for kind in ("in", "out"):
+            state[f"{theirs}.mlp.fc_{kind}.weight"] = own[f"{ours}.mlp.W_{kind}"].T
+            state[f"{theirs}.mlp.fc_{kind}.bias"] = own[f"{ours}.mlp.b_{kind}"]
+        for norm in ("ln1", "ln2"):
+            state |= {
+                f"{theirs}.{norm}.weight": own[f"{ours}.{norm}.w"],
+                f"{theirs}.{norm}.bias": own[f"{ours}.{norm}.b"],
+            }
+    theirs = {
+        name.replace("._original_component", ""): value for name, value in bridge.original_model.named_parameters()
+    }
+    assert theirs.keys() == state.keys()
+    with torch.no_grad():
+        for name, value in state.items():
+            theirs[name].copy_(value)
+    return bridge.eval()
