@@ -3,7 +3,8 @@ import pytest
 
 from mnemoscope.analyses.examine import examine_run, over_seeds
 from mnemoscope.analyses.prediction import predict
-from mnemoscope.viz.figures import ablation_by_role, attention_by_role, prediction, training_curves
+from mnemoscope.viz.ablation import ablation_by_role
+from mnemoscope.viz.figures import attention_by_role, prediction, training_curves
 from mnemoscope.viz.report import floors
 from tests.support import Predictor
 

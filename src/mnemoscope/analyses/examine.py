@@ -5,10 +5,11 @@ from collections.abc import Mapping, Sequence
 import torch
 import xarray as xr
 
-from mnemoscope.analyses.head_roles import ablate_by_role, role_order
 from mnemoscope.analyses.attention import attention_patterns, attention_shares
+from mnemoscope.analyses.combination import along_seed
 from mnemoscope.analyses.conflict import conflict
 from mnemoscope.analyses.evaluation import evaluate_splits
+from mnemoscope.analyses.head_roles import ablate_by_role, role_order
 from mnemoscope.analyses.published import N_SAMPLES
 from mnemoscope.core.errors import InputError
 from mnemoscope.core.protocols import HookedModel, Task
@@ -68,11 +69,7 @@ def examine_run(run: Run) -> dict[str, xr.Dataset]:
 
 def over_seeds(runs: Sequence[Run], results: Sequence[Mapping[str, xr.Dataset]]) -> dict[str, xr.Dataset]:
     """Results of runs that differ in the seed only, concatenated along `seed`."""
-    seeds = xr.DataArray([run.spec.seed for run in runs], dims="seed", name="seed")
-    return {
-        name: xr.concat([result[name] for result in results], seeds, combine_attrs="drop_conflicts")
-        for name in results[0]
-    }
+    return {name: along_seed(runs, [result[name] for result in results]) for name in results[0]}
 
 
 def skills(results: Mapping[str, xr.Dataset]) -> xr.Dataset:

@@ -5,13 +5,23 @@ its effect has a flattering effect on the prompts that chose it. A role says wha
 works; in a model that has not learned a skill some head still gets its name.
 """
 
+from collections.abc import Callable, Mapping, Sequence
+
 import xarray as xr
 
-from mnemoscope.analyses.ablation import Skills, ablate
+from mnemoscope.analyses.ablation import REPLACEMENTS, Removal, Skills, ablate
+from mnemoscope.analyses.targets import Targets, by_role, heads_and_mlps
 from mnemoscope.core.batch import Batch
 from mnemoscope.core.errors import one_of
 from mnemoscope.core.protocols import HookedModel, Task
 from mnemoscope.core.seeding import generator
+
+Choose = Callable[[HookedModel, Mapping[str, str], int], Targets]
+
+
+def components_by_role(model: HookedModel, named: Mapping[str, str], n_pos: int) -> Targets:
+    """Heads by role, then MLPs."""
+    return by_role(heads_and_mlps(model), named)
 
 
 def split_halves(batch: Batch) -> tuple[Batch, Batch]:
@@ -58,21 +68,32 @@ def roles(
 
 
 def ablate_by_role(
-    model: HookedModel, task: Task, *, skill: str | None = None, n: int = 2048, split: str = "test", seed: int = 0
+    model: HookedModel,
+    task: Task,
+    *,
+    choose: Choose = components_by_role,
+    kinds: Sequence[Removal] = REPLACEMENTS,
+    skill: str | None = None,
+    n: int = 2048,
+    split: str = "test",
+    seed: int = 0,
 ) -> xr.Dataset:
     """`ablate` with roles chosen on one half of the prompts and everything measured on the other.
 
     Args:
         model: Any hooked model.
         task: With a split chosen.
+        choose: From the model, the roles and the length of the sequences to what is removed; heads and MLPs unless
+            said otherwise.
+        kinds: Which ablations.
         skill: As in `roles`.
         n: Sequences of each subgroup, and of the reference set.
         split: Which mappings.
         seed: Prompts and reference set come from this seed's streams.
 
     Returns:
-        As `ablate`, with dimension `role` in place of `component`, which becomes a coordinate along it; `n` prompts
-        a skill in attrs.
+        As `ablate`, with dimension `role` in place of `component`; for heads and MLPs their numbers are a coordinate
+        `component` along it. `n` prompts a skill in attrs.
 
     Raises:
         InputError: The task has no such skill, or the model is too small for it.
@@ -81,10 +102,14 @@ def ablate_by_role(
     reference = task.sample(n, split=split, generator=generator(seed, "reference", split))
     selection, test = split_halves(batch)
     named = roles(model, selection, skills=task.skills(selection), reference=reference, skill=skill)
+    targets = choose(model, named, batch.inputs.shape[1])
     skills = task.skills(test)
-    result = ablate(model, test, skills=skills, reference=reference, seed=seed)
-    result = result.sel(component=list(named)).assign_coords(role=("component", list(named.values())))
-    return result.swap_dims(component="role").assign_attrs(split=split, n=len(test) // len(skills))
+    result = ablate(model, test, skills=skills, reference=reference, targets=targets, kinds=kinds, seed=seed)
+    result = result.rename(component="role").assign_attrs(split=split, n=len(test) // len(skills))
+    if len(set(named.values()) & set(targets)) < len(targets):
+        return result
+    component = {role: name for name, role in named.items()}
+    return result.assign_coords(component=("role", [component[role] for role in targets]))
 
 
 def role_order(by_head: xr.Dataset, by_role: xr.Dataset) -> xr.Dataset:

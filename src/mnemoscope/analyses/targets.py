@@ -3,6 +3,7 @@
 Every function returns names and the sites that are removed together under each, in the order of the model.
 """
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import combinations
 
@@ -14,6 +15,8 @@ from mnemoscope.interventions.regions import components
 MAX_IN_SUBSETS = 12
 
 Targets = dict[str, tuple[Site, ...]]
+
+_HEAD = re.compile(r"L\d+H\d+")
 
 
 def heads_and_mlps(model: HookedModel) -> Targets:
@@ -75,6 +78,25 @@ def subsets(targets: Mapping[str, Sequence[Site]]) -> Targets:
     in_range("the number of targets whose subsets are formed", len(targets), 1, MAX_IN_SUBSETS)
     chosen = [names for size in range(1, len(targets) + 1) for names in combinations(targets, size)]
     return {" + ".join(names): tuple(site for name in names for site in targets[name]) for names in chosen}
+
+
+def by_role(targets: Mapping[str, Sequence[Site]], named: Mapping[str, str]) -> Targets:
+    """The same sets with heads called by their roles, in the order of the roles.
+
+    Args:
+        targets: Sets of one head, or part of one, each; others keep their names and their order.
+        named: Component (`L0H1`) to role.
+    """
+    rank = {name: place for place, name in enumerate(named)}
+
+    def place(target: str) -> int:
+        head = _HEAD.match(target)
+        return rank[head[0]] if head else len(rank)
+
+    def called(target: str) -> str:
+        return _HEAD.sub(lambda head: named[head[0]], target)
+
+    return {called(target): tuple(targets[target]) for target in sorted(targets, key=place)}
 
 
 def _named(sites: Iterable[Site]) -> Targets:

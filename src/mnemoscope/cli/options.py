@@ -63,18 +63,22 @@ class Predict:
 
 @dataclass(frozen=True, kw_only=True)
 class Ablate:
-    """Skills with one head or MLP removed at a time, heads named by role."""
+    """What is lost without each head and MLP, each set of them, position or attention path; heads by role."""
 
     runs: Positional[tuple[Path, ...]]
     """Run directories, or directories that hold some."""
+    what: Literal["components", "subsets", "positions", "paths"] = "components"
+    """What is removed: heads and MLPs, every set of those, their output at one position, or single attention paths."""
     n: int = 2048
-    """Sequences with, and as many without, a repeat; one half chooses the roles, the other is measured."""
+    """Sequences of each kind (with and without a repeat); one half chooses the roles, the other is measured."""
     split: Literal["train", "test"] = "test"
     """Mappings that the sequences show."""
+    step: int | None = None
+    """Training step of the checkpoint; none: the last."""
     jobs: int = 1
     """Worker processes, of one thread each."""
-    out: Path | None = None
-    """Directory for the arrays (netCDF) and tables (CSV)."""
+    out: Path = Path("results")
+    """Arrays (netCDF, CSV), tables (CSV) and a page with figures go to OUT/<configuration>."""
     config: Path | None = None
     """YAML file: a section a command, a key an option; what is typed wins."""
 

@@ -7,7 +7,7 @@ A pattern that holds the loss shows that the learned attention does no more than
 loss can tell. It does not show that the head finds its keys in the way the mechanism was written down.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 
@@ -96,3 +96,17 @@ def checked_pattern(mechanism: Mechanism, batch: Batch) -> Float[Tensor, "batch 
     if (off > TOLERANCE).any():
         raise InputError(f"{who} must have rows that add up to 1; got one that misses it by {float(off.max()):g}")
     return pattern
+
+
+def check_names(mechanisms: Sequence[Mechanism]) -> None:
+    """Refuse an empty list and names that occur twice.
+
+    Raises:
+        InputError: Saying which.
+    """
+    names = [mechanism.name for mechanism in mechanisms]
+    if not names:
+        raise InputError("mechanisms must name at least one; patterns.common() has those that fit every task")
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise InputError(f"mechanisms must have names of their own; got {twice[0]!r} twice")

@@ -9,7 +9,7 @@ import xarray as xr
 from plotly.subplots import make_subplots
 
 COLOURS = {"elimination": "#1f5fbf", "recall": "#c8501e", "train": "#5b6577", "test": "#1f5fbf", "bayes": "#b8bfca"}
-_LAYOUT = {
+LAYOUT = {
     "template": "plotly_white",
     "font": {"family": "system-ui, sans-serif", "size": 13},
     "margin": {"l": 60, "r": 20, "t": 30, "b": 50},
@@ -51,45 +51,7 @@ def training_curves(metrics: xr.Dataset, floors: Mapping[str, float]) -> go.Figu
     figure.update_yaxes(range=[lowest - 0.04, 1.3], row=1, col=1)
     figure.update_yaxes(range=[-0.03, 1.03], row=1, col=2)
     figure.update_xaxes(title="training step")
-    return figure.update_layout(**_LAYOUT, height=380)
-
-
-def ablation_by_role(ablation: xr.Dataset) -> go.Figure:
-    """Accuracy of each skill with one component removed; one dot a seed, a bar at the mean.
-
-    Args:
-        ablation: Over (seed, kind, role, skill), from `ablate_by_role`.
-    """
-    kinds = [str(kind) for kind in ablation.kind.values]
-    figure = make_subplots(1, len(kinds), subplot_titles=[f"{kind} ablation" for kind in kinds], shared_yaxes=True)
-    roles = [str(role) for role in ablation.role.values]
-    for column, kind in enumerate(kinds, 1):
-        for skill, shift in (("elimination", -0.17), ("recall", 0.17)):
-            cells = [ablation.clean_accuracy.sel(skill=skill)]
-            cells += [ablation.accuracy.sel(kind=kind, skill=skill, role=role) for role in roles]
-            style = {"name": skill, "legendgroup": skill, "marker_color": COLOURS[skill]}
-            places = [i + shift for i in range(len(cells))]
-            means = [float(cell.mean()) for cell in cells]
-            bars = go.Bar(x=places, y=means, width=0.3, opacity=0.35, showlegend=column == 1, **style)
-            dots = go.Scatter(
-                x=[place for place, cell in zip(places, cells, strict=True) for _ in cell],
-                y=[float(value) for cell in cells for value in cell],
-                mode="markers",
-                marker_size=5,
-                showlegend=False,
-                hovertemplate="%{y:.3f}<extra></extra>",
-                **style,
-            )
-            figure.add_traces([bars, dots], rows=1, cols=column)
-        figure.update_xaxes(
-            tickvals=list(range(len(roles) + 1)),
-            ticktext=["nothing", *(role.replace(" ", "<br>") for role in roles)],
-            row=1,
-            col=column,
-        )
-    figure.update_yaxes(range=[-0.03, 1.05])
-    figure.update_yaxes(title="accuracy", row=1, col=1)
-    return figure.update_layout(**_LAYOUT, height=380)
+    return figure.update_layout(**LAYOUT, height=380)
 
 
 def attention_by_role(attention: xr.Dataset, subgroup: str) -> go.Figure:
@@ -119,7 +81,7 @@ def attention_by_role(attention: xr.Dataset, subgroup: str) -> go.Figure:
         )
         figure.add_trace(heat, 1, column)
     figure.update_yaxes(autorange="reversed")
-    return figure.update_layout(**_LAYOUT, height=320)
+    return figure.update_layout(**LAYOUT, height=320)
 
 
 def prediction(result: xr.Dataset) -> go.Figure:
@@ -149,4 +111,4 @@ def prediction(result: xr.Dataset) -> go.Figure:
     figure.update_yaxes(range=[0, 1.02])
     figure.update_yaxes(title="probability", row=1, col=1)
     figure.update_xaxes(type="category", tickangle=0)
-    return figure.update_layout(**_LAYOUT, height=300, barmode="group")
+    return figure.update_layout(**LAYOUT, height=300, barmode="group")

@@ -5,15 +5,14 @@ from collections.abc import Mapping
 import xarray as xr
 
 from mnemoscope.analyses.examine import LEARNED
-from mnemoscope.viz.figures import ablation_by_role, attention_by_role, training_curves
+from mnemoscope.viz.ablation import ablation_by_role, ablation_header, ablation_rows
+from mnemoscope.viz.figures import attention_by_role, training_curves
 from mnemoscope.viz.page import Page
 from mnemoscope.viz.tables import (
     CONFLICT_HEADER,
     LEARNED_HEADER,
     PUBLISHED_HEADER,
     Results,
-    ablation_header,
-    ablation_rows,
     conflict_rows,
     learned_rows,
     published_rows,

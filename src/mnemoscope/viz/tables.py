@@ -135,19 +135,3 @@ def conflict_rows(conflict: xr.Dataset) -> list[list[str]]:
         [f"slot {int(slot)}", *(spread(conflict[name].sel(source_slot=slot)) for name in names)]
         for slot in conflict.source_slot.values
     ]
-
-
-def ablation_header(ablation: xr.Dataset) -> Sequence[str]:
-    """Column names of `ablation_rows`."""
-    return ("removed", *(f"{skill}, {kind}" for kind in ablation.kind.values for skill in ablation.skill.values))
-
-
-def ablation_rows(ablation: xr.Dataset) -> list[list[str]]:
-    """Accuracy of each skill by kind of ablation: the intact model, then a row a role."""
-    cells = [(kind, skill) for kind in ablation.kind.values for skill in ablation.skill.values]
-    intact = [spread(ablation.clean_accuracy.sel(skill=skill), ".2f") for _, skill in cells]
-    rows = [["nothing", *intact]]
-    for role in ablation.role.values:
-        at = ablation.accuracy.sel(role=role)
-        rows.append([str(role), *(spread(at.sel(kind=kind, skill=skill), ".2f") for kind, skill in cells)])
-    return rows

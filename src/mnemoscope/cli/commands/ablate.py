@@ -1,32 +1,91 @@
 """`mnemoscope ablate`."""
 
+from collections.abc import Mapping
 from functools import partial
 
 import xarray as xr
 
-from mnemoscope.analyses.head_roles import ablate_by_role
-from mnemoscope.analyses.examine import over_seeds
+from mnemoscope.analyses import targets
+from mnemoscope.analyses.ablation import REPLACEMENTS, Removal
+from mnemoscope.analyses.dissociation import dissociation
+from mnemoscope.analyses.head_roles import Choose, ablate_by_role, components_by_role
+from mnemoscope.cli.analysis import Results, Shown, Table, each_configuration, publish
 from mnemoscope.cli.options import Ablate
-from mnemoscope.cli.output import show, write_arrays, write_table
 from mnemoscope.core.errors import in_range
-from mnemoscope.models.run import Run, by_label, find_runs
-from mnemoscope.sweeps.local import analyse_many
-from mnemoscope.viz.tables import ablation_header, ablation_rows
+from mnemoscope.core.protocols import HookedModel
+from mnemoscope.models.run import Run
+from mnemoscope.viz.ablation import (
+    DISSOCIATION_HEADER,
+    ablation_by_role,
+    ablation_header,
+    ablation_rows,
+    dissociation_rows,
+    drops,
+)
+
+NOTES = (
+    "One part of the model at a time is replaced by zeros, by its mean over other sequences, or by its activation in "
+    "another sequence. This shows what a skill needs with the rest of the model as it is, not what the part computes; "
+    "a part that another one can stand in for looks unneeded.",
+    "Heads are named by what they are needed for, on one half of the prompts; all numbers are from the other half.",
+)
+
+LEAST = 0.01
+"""Loss of accuracy from which one of many parts is listed."""
 
 
 def run(options: Ablate) -> None:
-    """Print a table of roles by skills for every configuration, and write arrays if asked to."""
+    """Print what every configuration loses without each part, and write arrays, tables and figures."""
     in_range("--n", options.n, 2, float("inf"))
-    for label, runs in by_label(find_runs(options.runs)).items():
-        analyse = partial(ablate_run, n=options.n, split=options.split)
-        results = over_seeds(runs, list(analyse_many(runs, analyse, jobs=options.jobs)))
-        header, rows = ablation_header(results["ablation"]), ablation_rows(results["ablation"])
-        show(f"{label}, {len(runs)} seeds: accuracy, mean [range] over seeds", header, rows)
-        if options.out:
-            write_arrays(options.out / label, results)
-            write_table(options.out / label / "table.csv", header, rows)
+    analyse = partial(ablate_run, what=options.what, n=options.n, split=options.split, step=options.step)
+    for label, runs, results in each_configuration(options.runs, analyse, jobs=options.jobs):
+        publish("ablate", label, runs, results, _shown(results, options.what), options.out)
 
 
-def ablate_run(run: Run, n: int, split: str) -> dict[str, xr.Dataset]:
-    """The ablations of one run."""
-    return {"ablation": ablate_by_role(run.model(), run.spec.task, n=n, split=split, seed=run.spec.seed)}
+def ablate_run(run: Run, what: str, n: int, split: str, step: int | None) -> dict[str, xr.Dataset]:
+    """The ablations of one run, and the dissociation table where there are two skills."""
+    choose, kinds = _CHOICES[what]
+    model, task = run.model(step), run.spec.task
+    ablation = ablate_by_role(model, task, choose=choose, kinds=kinds, n=n, split=split, seed=run.spec.seed)
+    found = {"dissociation": dissociation(ablation)} if what == "components" and ablation.sizes["skill"] > 1 else {}
+    return {"ablation": ablation, **found}
+
+
+def _shown(results: Results, what: str) -> Shown:
+    ablation, title = results["ablation"], f"accuracy without one of the {what}"
+    if what in ("positions", "paths"):
+        lost = (ablation.clean_accuracy - ablation.accuracy).max(["seed", "kind", "skill"])
+        ablation = ablation.isel(role=(lost >= LEAST).values)
+        title += f", those that cost some seed at least {LEAST:g} (all of them: ablation.csv)"
+    header, rows = ablation_header(ablation), ablation_rows(ablation)
+    tables = [Table(name="ablate-table", title=title, header=header, rows=rows)]
+    if "dissociation" in results:
+        found = results["dissociation"]
+        title = f"dissociation under {found.attrs['kind']} ablation, margin {found.attrs['margin']:g}, in seeds"
+        rows = dissociation_rows(found)
+        tables.append(Table(name="dissociation", title=title, header=DISSOCIATION_HEADER, rows=rows, n_text=2))
+    if what == "components":
+        figure = ("Dots are seeds, bars their mean; 'nothing' is the intact model.", ablation_by_role(ablation))
+    else:
+        figure = ("Accuracy lost, mean over seeds.", drops(ablation))
+    return Shown(tables=tables, figures=[figure], notes=NOTES)
+
+
+def _subsets(model: HookedModel, named: Mapping[str, str], n_pos: int) -> targets.Targets:
+    return targets.subsets(components_by_role(model, named, n_pos))
+
+
+def _positions(model: HookedModel, named: Mapping[str, str], n_pos: int) -> targets.Targets:
+    return targets.by_role(targets.positions(model, n_pos), named)
+
+
+def _paths(model: HookedModel, named: Mapping[str, str], n_pos: int) -> targets.Targets:
+    return targets.by_role(targets.paths(model, n_pos), named)
+
+
+_CHOICES: dict[str, tuple[Choose, tuple[Removal, ...]]] = {
+    "components": (components_by_role, REPLACEMENTS),
+    "subsets": (_subsets, REPLACEMENTS),
+    "positions": (_positions, ("mean", "resample")),
+    "paths": (_paths, ("knockout",)),
+}

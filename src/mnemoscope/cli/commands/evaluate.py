@@ -7,13 +7,13 @@ import xarray as xr
 
 from mnemoscope.analyses.conflict import conflict
 from mnemoscope.analyses.evaluation import evaluate_splits
-from mnemoscope.analyses.examine import lookup_task, over_seeds
+from mnemoscope.analyses.examine import lookup_task
 from mnemoscope.analyses.published import N_SAMPLES
+from mnemoscope.cli.analysis import each_configuration
 from mnemoscope.cli.options import Evaluate
 from mnemoscope.cli.output import show, write_arrays, write_table
 from mnemoscope.core.errors import in_range
-from mnemoscope.models.run import Run, by_label, find_runs
-from mnemoscope.sweeps.local import analyse_many
+from mnemoscope.models.run import Run
 from mnemoscope.tasks.permutation_lookup import MAX_ENUMERATED
 from mnemoscope.viz.tables import (
     CONFLICT_HEADER,
@@ -32,9 +32,8 @@ def run(options: Evaluate) -> None:
     """Print, for every configuration, the evaluation and the published figures beside it; write both if asked to."""
     if options.n_samples is not None:
         in_range("--n-samples", options.n_samples, 1, float("inf"))
-    for label, runs in by_label(find_runs(options.runs)).items():
-        analyse = partial(evaluate_run, n_samples=options.n_samples)
-        results = over_seeds(runs, list(analyse_many(runs, analyse, jobs=options.jobs)))
+    analyse = partial(evaluate_run, n_samples=options.n_samples)
+    for label, runs, results in each_configuration(options.runs, analyse, jobs=options.jobs):
         if options.out:
             write_arrays(options.out / label, results)
         for name, title, header, rows in _tables(results, runs):

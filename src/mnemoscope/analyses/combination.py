@@ -1,0 +1,91 @@
+"""Results put together: like ones along a dimension, unlike ones side by side.
+
+Runs that differ in the seed only are concatenated along `seed`, checkpoints of one run along `step`. Runs of unlike
+configurations are never concatenated, since a mean over them would mean nothing: they stand beside each other in a
+tree. Nothing is padded, reordered or dropped: results that do not fit are refused.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+
+import numpy as np
+import xarray as xr
+
+from mnemoscope.analyses.roles import Result
+from mnemoscope.core.errors import InputError
+from mnemoscope.models.run import Run, by_label
+
+
+def along_seed(runs: Sequence[Run], results: Iterable[Result]) -> Result:
+    """Results of runs that differ in the seed only, one a run, along `seed`.
+
+    Raises:
+        InputError: The runs are of several configurations, a seed stands there twice, or the results differ in more
+            than their values.
+    """
+    labels = list(by_label(runs))
+    if len(labels) != 1:
+        given = f"those of {', '.join(labels)}; put them side_by_side" if labels else "none"
+        raise InputError(f"seeds are put together of runs of one configuration; got {given}")
+    return along("seed", dict(zip((run.spec.seed for run in runs), results, strict=True)))
+
+
+def along(dim: str, results: Mapping[int, Result]) -> Result:
+    """Results concatenated along a new dimension, whose coordinate is their key.
+
+    Attributes that all have in common stay. Coordinates that differ (the component behind a role) get the dimension.
+
+    Args:
+        dim: Name of the dimension.
+        results: At least one; datasets, or arrays of one name.
+
+    Raises:
+        InputError: There is none, one has the dimension already, or their variables or coordinates differ.
+    """
+    if not results:
+        raise InputError(f"results along {dim} need at least one; got none")
+    first = next(iter(results.items()))
+    for key, result in results.items():
+        if dim in result.dims or dim in result.coords:
+            raise InputError(
+                f"the result of {dim} {key} has a dimension or coordinate {dim} already; drop or rename it"
+            )
+        _check_alike(dim, first, (key, result))
+    return xr.concat(  # pyright: ignore[reportCallIssue]
+        list(results.values()),  # pyright: ignore[reportArgumentType]
+        xr.DataArray(np.array(list(results)), dims=dim, name=dim),
+        data_vars="all",
+        coords="different",
+        compat="equals",
+        join="exact",
+        combine_attrs="drop_conflicts",
+    )
+
+
+def side_by_side(results: Mapping[str, xr.Dataset]) -> xr.DataTree:
+    """Results of unlike configurations by label; nothing is aligned or averaged.
+
+    Raises:
+        InputError: A label has a slash in it, which would make it a path.
+    """
+    for label in results:
+        if "/" in label or not label:
+            raise InputError(f"a label of a tree must be a word without a slash; got {label!r}")
+    return xr.DataTree.from_dict(dict(results))
+
+
+def _check_alike(dim: str, first: tuple[int, Result], other: tuple[int, Result]) -> None:
+    """Refuse results whose variables, dimensions or coordinates differ."""
+    pair = f"the results of {dim} {first[0]} and {dim} {other[0]}"
+    for what, of in (("variables", _names), ("dimensions", lambda result: sorted(map(str, result.dims)))):
+        ours, theirs = of(first[1]), of(other[1])
+        if ours != theirs:
+            raise InputError(f"{pair} must have the same {what}; got {ours} and {theirs}")
+    for name in map(str, first[1].dims):
+        ours, theirs = (result[name].to_numpy().tolist() for result in (first[1], other[1]))
+        if ours != theirs:
+            way = "; choose steps that all runs have" if name == "step" else ""
+            raise InputError(f"{pair} must have the same coordinate {name}; got {ours} and {theirs}{way}")
+
+
+def _names(result: xr.Dataset | xr.DataArray) -> list[str]:
+    return sorted(map(str, result.data_vars if isinstance(result, xr.Dataset) else [result.name]))

@@ -1,0 +1,74 @@
+"""Results over heads rearranged to roles, so that seeds can be put together.
+
+The number of a head means nothing across seeds: a head of one seed is compared with the head of another that has the
+same role, never with the one that has the same number. Roles are chosen elsewhere (`analyses.head_roles.roles`), once
+a model or once a run, and on prompts that the result is not read from.
+
+It gives names only. A head that got a role because some head has to get it is rearranged like any other.
+"""
+
+import re
+from collections.abc import Mapping
+from typing import TypeVar
+
+import xarray as xr
+
+from mnemoscope.core.errors import InputError
+
+Result = TypeVar("Result", xr.Dataset, xr.DataArray)
+
+_HEAD = re.compile(r"L(\d+)H(\d+)")
+
+
+def by_role(result: Result, named: Mapping[str, str]) -> Result:
+    """A result over (layer, head), or over `component`, rearranged to roles.
+
+    Args:
+        result: Dimensions `layer` and `head` become `role`; so does `component`. Variables of a dataset that have
+            neither stay as they are.
+        named: Component (`L0H1`) to role. Heads that it does not name are left out; other components keep their
+            own name, after the named ones, unless it gives them another.
+
+    Returns:
+        The result with dimension `role`, in the order of `named`, and the components as coordinate `component`.
+
+    Raises:
+        InputError: The result has no heads or components, or both; a head does not exist; or two components of the
+            result have the same role.
+    """
+    arrays = result.data_vars.values() if isinstance(result, xr.Dataset) else [result]
+    kinds = {_kind(array) for array in arrays} - {""}
+    if len(kinds) != 1:
+        found = "variables of both kinds; rearrange them one at a time" if kinds else f"dimensions {tuple(result.dims)}"
+        raise InputError(f"a result by role needs dimensions (layer, head) or component; got {found}")
+    if "role" in result.dims:
+        raise InputError("the result has a dimension role already")
+    if isinstance(result, xr.DataArray):
+        return _array_by_role(result, named)
+    variables = {
+        name: _array_by_role(array, named) if _kind(array) else array for name, array in result.data_vars.items()
+    }
+    return xr.Dataset(variables, attrs=result.attrs)
+
+
+def _kind(array: xr.DataArray) -> str:
+    if "component" in array.dims:
+        return "component"
+    return "head" if {"layer", "head"} <= set(array.dims) else ""
+
+
+def _array_by_role(array: xr.DataArray, named: Mapping[str, str]) -> xr.DataArray:
+    if _kind(array) == "head":
+        array = array.stack(component=("layer", "head"))
+        names = [f"L{layer}H{head}" for layer, head in array.component.values]
+        array = array.drop_vars(["component", "layer", "head"]).assign_coords(component=names)
+    present = [str(name) for name in array.component.values]
+    missing = [name for name in named if _HEAD.fullmatch(name) and name not in present]
+    if missing:
+        raise InputError(f"roles are given to {', '.join(missing)}; the result has {', '.join(present)}")
+    chosen = [name for name in named if name in present]
+    chosen += [name for name in present if name not in named and not _HEAD.fullmatch(name)]
+    roles = [named.get(name, name) for name in chosen]
+    if len(set(roles)) < len(roles):
+        raise InputError(f"every component needs a role of its own; got {', '.join(roles)}")
+    return array.sel(component=chosen).assign_coords(role=("component", roles)).swap_dims(component="role")

@@ -1,0 +1,65 @@
+"""What the commands that take models apart have in common: runs in; arrays, tables and a page with figures out."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import plotly.graph_objects as go
+import xarray as xr
+
+from mnemoscope.analyses.examine import over_seeds
+from mnemoscope.cli.output import console, show, write_arrays, write_table
+from mnemoscope.models.files import write_atomically
+from mnemoscope.models.run import Run, by_label, find_runs
+from mnemoscope.sweeps.local import analyse_many
+from mnemoscope.viz.page import Page
+
+Results = Mapping[str, xr.Dataset]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Table:
+    """Rows of text; `name` is the file's, the first `n_text` columns are text."""
+
+    name: str
+    title: str
+    header: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    n_text: int = 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class Shown:
+    """What is shown of the results of one configuration."""
+
+    tables: Sequence[Table]
+    figures: Sequence[tuple[str, go.Figure]]
+    """Caption and figure."""
+    notes: Sequence[str] = field(default=())
+    """What the results show and what they do not; sentences for the page."""
+
+
+def each_configuration(
+    paths: Sequence[Path], analyse: Callable[[Run], Results], *, jobs: int
+) -> Iterator[tuple[str, list[Run], dict[str, xr.Dataset]]]:
+    """Label, runs and results along `seed` of every configuration among the runs."""
+    for label, runs in by_label(find_runs(paths)).items():
+        results = list(analyse_many(runs, analyse, jobs=jobs))
+        yield label, runs, over_seeds(runs, results)
+
+
+def publish(command: str, label: str, runs: Sequence[Run], results: Results, shown: Shown, out: Path) -> None:
+    """Print the tables; write arrays, tables and a page with the figures to OUT/<label>."""
+    seeds = f"{label}, {len(runs)} seed{'s' if len(runs) > 1 else ''}"
+    page = Page(f"{command}: {seeds}", "Mean and range are over seeds." if len(runs) > 1 else "")
+    for note in shown.notes:
+        page.text(note)
+    for caption, figure in shown.figures:
+        page.figure(figure, caption)
+    for table in shown.tables:
+        show(f"{seeds}: {table.title}", table.header, table.rows, n_text=table.n_text)
+        write_table(out / label / f"{table.name}.csv", table.header, table.rows)
+        page.table(table.header, table.rows, table.title)
+    write_arrays(out / label, results)
+    write_atomically(out / label / f"{command}.html", page.html().encode())
+    console.print(f"wrote {out / label / command}.html, with arrays and tables beside it", highlight=False)
