@@ -24,6 +24,7 @@ class Copy:
     """Read a word of random letters and write it again."""
 
     name: ClassVar[str] = "copy"
+    slot_size: ClassVar[int] = 1
     references: ClassVar[tuple[str, ...]] = ("copy",)
     corruptions: ClassVar[tuple[str, ...]] = ("change_first",)
 

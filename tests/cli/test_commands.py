@@ -63,7 +63,7 @@ def test_train_then_everything_else(tmp_path, capsys):
     main(["report", "runs", "--out", "report.html"])
     label = runs[0].label
     assert xr.open_dataset(tmp_path / "tables" / label / "evaluation.nc").sizes["seed"] == 2
-    rows = list(csv.reader((tmp_path / "tables" / label / "ablate-table.csv").open()))
+    rows = list(csv.reader((tmp_path / "tables" / label / "ablate" / "accuracy.csv").open()))
     assert rows[0][0] == "removed"
     assert "CircuitsVis.render" in (tmp_path / "report.html").read_text()
     assert "finished" in capsys.readouterr().out

@@ -11,7 +11,7 @@ from unittest import mock
 import pytest
 import torch
 
-from mnemoscope.analyses.ablation import ablate
+from mnemoscope.analyses.ablation.removal import ablate
 from mnemoscope.analyses.evaluation import evaluate_splits
 from mnemoscope.cli.options import COMMANDS
 from mnemoscope.cli.parse import parse, parse_changes, parse_seeds, read_config
@@ -19,6 +19,7 @@ from mnemoscope.core.errors import InputError
 from mnemoscope.core.presets import PRESETS, SYSTEMS, preset_spec
 from mnemoscope.core.protocols import Task
 from mnemoscope.core.specification import TASKS
+from mnemoscope.models.constructed import shared_store
 from mnemoscope.models.run import open_run
 from mnemoscope.training.loop import train
 from tests.support import seeded
@@ -156,3 +157,19 @@ def test_the_commands_on_the_pages_parse(line, monkeypatch):
 
 def test_the_pages_show_every_command():
     assert {line.split()[1] for line in commands()} == set(COMMANDS)
+
+
+def test_a_hook_based_analysis_of_one_s_own_in_thirty_lines():
+    source = (EXAMPLES / "knocked_out.py").read_text()
+    assert len(source.splitlines()) <= 30
+    task = preset_spec("v3", "quick", 0, changes={}).task
+    batch = task.sample(200, split="test", generator=seeded())
+    batch = batch.select(batch.latents["is_repeat"])
+    place = load("knocked_out").knocked_out
+    rise = place(shared_store(), batch, "source_pos")  # head 1 says where the same x stood
+    assert rise.dims == ("layer", "head", "prompt")
+    assert (rise.sel(layer=0, head=1) > 5).all()
+    assert (abs(rise.sel(layer=0, head=0)) < 1e-3).all()
+    fresh = task.sample(200, split="test", generator=seeded())
+    fresh = fresh.select(~fresh.latents["is_repeat"])
+    assert (place(shared_store(), fresh, "source_pos") == 0).all()  # no such place, nothing is knocked out

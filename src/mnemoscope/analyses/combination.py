@@ -39,12 +39,15 @@ def along(dim: str, results: Mapping[int, Result]) -> Result:
         results: At least one; datasets, or arrays of one name.
 
     Raises:
-        InputError: There is none, one has the dimension already, or their variables or coordinates differ.
+        InputError: There is none, one is no labelled result or has the dimension already, or their variables,
+            dimensions or coordinates differ.
     """
     if not results:
         raise InputError(f"results along {dim} need at least one; got none")
     first = next(iter(results.items()))
     for key, result in results.items():
+        if not isinstance(result, xr.Dataset | xr.DataArray):
+            raise InputError(f"the result of {dim} {key} must be a Dataset or DataArray; got {type(result).__name__}")
         if dim in result.dims or dim in result.coords:
             raise InputError(
                 f"the result of {dim} {key} has a dimension or coordinate {dim} already; drop or rename it"

@@ -5,12 +5,13 @@ from collections.abc import Mapping, Sequence
 import torch
 import xarray as xr
 
+from mnemoscope.analyses.ablation.head_roles import ablate_by_role
 from mnemoscope.analyses.attention import attention_patterns, attention_shares
 from mnemoscope.analyses.combination import along_seed
 from mnemoscope.analyses.conflict import conflict
 from mnemoscope.analyses.evaluation import evaluate_splits
-from mnemoscope.analyses.head_roles import ablate_by_role, role_order
 from mnemoscope.analyses.published import N_SAMPLES
+from mnemoscope.analyses.roles import by_role, named_in
 from mnemoscope.core.errors import InputError
 from mnemoscope.core.protocols import HookedModel, Task
 from mnemoscope.core.seeding import generator
@@ -57,7 +58,7 @@ def examine(model: HookedModel, task: PermutationLookup, *, seed: int) -> dict[s
         "sampled": evaluate_splits(model, task, n_samples=N_SAMPLES, seed=seed),
         "conflict": conflict(model, task),
         "ablation": ablation,
-        "attention": role_order(attention_shares(model, task, batch), ablation),
+        "attention": by_role(attention_shares(model, task, batch), named_in(ablation)),
         "examples": attention_patterns(model, task, batch.select(torch.tensor([0, 512]))),
     }
 

@@ -21,6 +21,8 @@ def check_fits(model: HookedModel, batch: Batch) -> None:
     if len(batch) == 0:
         raise InputError("the batch holds no sequence; give at least one")
     n_pos, highest = batch.inputs.shape[1], int(max(batch.inputs.max(), batch.targets.max()))
+    if int(batch.inputs.min()) < 0:
+        raise InputError("the batch holds a token below 0; tokens count from 0")
     if model.cfg.d_vocab <= highest:
         raise InputError(
             f"the model has {model.cfg.d_vocab} tokens and the batch uses token {highest}; take a model with more"

@@ -1,7 +1,7 @@
 """Results over heads rearranged to roles, so that seeds can be put together.
 
 The number of a head means nothing across seeds: a head of one seed is compared with the head of another that has the
-same role, never with the one that has the same number. Roles are chosen elsewhere (`analyses.head_roles.roles`), once
+same role, never with the one that has the same number. Roles are chosen elsewhere (`ablation.roles`), once
 a model or once a run, and on prompts that the result is not read from.
 
 It gives names only. A head that got a role because some head has to get it is rearranged like any other.
@@ -49,6 +49,11 @@ def by_role(result: Result, named: Mapping[str, str]) -> Result:
         name: _array_by_role(array, named) if _kind(array) else array for name, array in result.data_vars.items()
     }
     return xr.Dataset(variables, attrs=result.attrs)
+
+
+def named_in(result: xr.Dataset) -> dict[str, str]:
+    """The component-to-role mapping of a result by role, to bring other results of the same model into its order."""
+    return dict(zip(result.component.values.tolist(), result.role.values.tolist(), strict=True))
 
 
 def _kind(array: xr.DataArray) -> str:

@@ -3,10 +3,12 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import plotly.graph_objects as go
 import xarray as xr
 
+from mnemoscope.analyses.combination import side_by_side
 from mnemoscope.analyses.examine import over_seeds
 from mnemoscope.cli.output import console, show, write_arrays, write_table
 from mnemoscope.models.files import write_atomically
@@ -14,7 +16,8 @@ from mnemoscope.models.run import Run, by_label, find_runs
 from mnemoscope.sweeps.local import analyse_many
 from mnemoscope.viz.page import Page
 
-Results = Mapping[str, xr.Dataset]
+Results = Mapping[str, Any]
+"""By name a dataset along `seed`, or a tree with a dataset a seed where seeds differ in more than their values."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,17 +43,25 @@ class Shown:
 
 
 def each_configuration(
-    paths: Sequence[Path], analyse: Callable[[Run], Results], *, jobs: int
-) -> Iterator[tuple[str, list[Run], dict[str, xr.Dataset]]]:
-    """Label, runs and results along `seed` of every configuration among the runs."""
+    paths: Sequence[Path], analyse: Callable[[Run], Mapping[str, xr.Dataset]], *, jobs: int, apart: Sequence[str] = ()
+) -> Iterator[tuple[str, list[Run], Results]]:
+    """Label, runs and results along `seed` of every configuration among the runs.
+
+    Results named in `apart` differ between seeds in more than their values and become a tree, `seed-3` and so on.
+    """
     for label, runs in by_label(find_runs(paths)).items():
         results = list(analyse_many(runs, analyse, jobs=jobs))
-        yield label, runs, over_seeds(runs, results)
+        alike = [{name: each[name] for name in each if name not in apart} for each in results]
+        trees = {
+            name: side_by_side({f"seed-{run.spec.seed}": each[name] for run, each in zip(runs, results, strict=True)})
+            for name in apart
+        }
+        yield label, runs, {**over_seeds(runs, alike), **trees}
 
 
 def publish(command: str, label: str, runs: Sequence[Run], results: Results, shown: Shown, out: Path) -> None:
-    """Print the tables; write arrays, tables and a page with the figures to OUT/<label>."""
-    seeds = f"{label}, {len(runs)} seed{'s' if len(runs) > 1 else ''}"
+    """Print the tables; write arrays, tables and a page with the figures to OUT/<label>/<command>."""
+    seeds, place = f"{label}, {len(runs)} seed{'s' if len(runs) > 1 else ''}", out / label / command
     page = Page(f"{command}: {seeds}", "Mean and range are over seeds." if len(runs) > 1 else "")
     for note in shown.notes:
         page.text(note)
@@ -58,8 +69,8 @@ def publish(command: str, label: str, runs: Sequence[Run], results: Results, sho
         page.figure(figure, caption)
     for table in shown.tables:
         show(f"{seeds}: {table.title}", table.header, table.rows, n_text=table.n_text)
-        write_table(out / label / f"{table.name}.csv", table.header, table.rows)
+        write_table(place / f"{table.name}.csv", table.header, table.rows)
         page.table(table.header, table.rows, table.title)
-    write_arrays(out / label, results)
-    write_atomically(out / label / f"{command}.html", page.html().encode())
-    console.print(f"wrote {out / label / command}.html, with arrays and tables beside it", highlight=False)
+    write_arrays(place, results)
+    write_atomically(place / f"{command}.html", page.html().encode())
+    console.print(f"wrote {place / command}.html, with arrays and tables beside it", highlight=False)

@@ -6,6 +6,8 @@ from typing import Annotated, Literal
 
 from tyro.conf import Positional
 
+from mnemoscope.core.site import Kind
+
 
 @dataclass(frozen=True, kw_only=True)
 class Train:
@@ -78,7 +80,103 @@ class Ablate:
     jobs: int = 1
     """Worker processes, of one thread each."""
     out: Path = Path("results")
-    """Arrays (netCDF, CSV), tables (CSV) and a page with figures go to OUT/<configuration>."""
+    """Arrays (netCDF), tables (CSV) and a page with figures go to OUT/<configuration>/<command>."""
+    config: Path | None = None
+    """YAML file: a section a command, a key an option; what is typed wins."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Patch:
+    """Activation patching: which activations carry the difference between clean and corrupted sequences."""
+
+    runs: Positional[tuple[Path, ...]]
+    """Run directories, or directories that hold some."""
+    kind: Kind = "resid_pre"
+    """Activation, in TransformerLens's words."""
+    over: tuple[str, ...] = ("layer", "pos")
+    """Its axes to sweep, such as layer pos, layer head, layer pos head, layer head query key, layer neuron."""
+    corruption: str | None = None
+    """How clean and corrupted sequences differ; none: the first kind that the task names."""
+    metrics: tuple[str, ...] = ("logit_diff",)
+    """Among logit_diff, log_prob, prob, accuracy, kl."""
+    n: int = 512
+    """Sequences of each kind (with and without a repeat); one half names the heads, the other is measured."""
+    split: Literal["train", "test"] = "test"
+    """Mappings that the sequences show."""
+    step: int | None = None
+    """Training step of the checkpoint; none: the last."""
+    jobs: int = 1
+    """Worker processes, of one thread each."""
+    out: Path = Path("results")
+    """Arrays (netCDF), tables (CSV) and a page with figures go to OUT/<configuration>/<command>."""
+    config: Path | None = None
+    """YAML file: a section a command, a key an option; what is typed wins."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Circuits:
+    """OV and QK circuits read from the weights, copying and composition scores, and how well they predict causes."""
+
+    runs: Positional[tuple[Path, ...]]
+    """Run directories, or directories that hold some."""
+    n: int = 2048
+    """Sequences of each kind (with and without a repeat); one half names the heads, the other is predicted."""
+    split: Literal["train", "test"] = "test"
+    """Mappings that the sequences show."""
+    step: int | None = None
+    """Training step of the checkpoint; none: the last."""
+    jobs: int = 1
+    """Worker processes, of one thread each."""
+    out: Path = Path("results")
+    """Arrays (netCDF), tables (CSV) and a page with figures go to OUT/<configuration>/<command>."""
+    config: Path | None = None
+    """YAML file: a section a command, a key an option; what is typed wins."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Neurons:
+    """MLP neurons as key/value memories: what they read, what they write, what they are needed for."""
+
+    runs: Positional[tuple[Path, ...]]
+    """Run directories, or directories that hold some."""
+    layer: int = 0
+    """Whose neurons."""
+    top: int = 10
+    """Neurons of the first run that are listed, the most needed first."""
+    sampled: bool = False
+    """Read selectivity from samples; without it from every sequence, which tasks may refuse."""
+    n: int = 2048
+    """Sequences of each kind (with and without a repeat); one half ranks the neurons, the other is measured."""
+    split: Literal["train", "test"] = "test"
+    """Mappings that the sequences show."""
+    step: int | None = None
+    """Training step of the checkpoint; none: the last."""
+    jobs: int = 1
+    """Worker processes, of one thread each."""
+    out: Path = Path("results")
+    """Arrays (netCDF), tables (CSV) and a page with figures go to OUT/<configuration>/<command>."""
+    config: Path | None = None
+    """YAML file: a section a command, a key an option; what is typed wins."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Heads:
+    """Attention by mechanism: the simplest that can stand in for each head, for all together, and which paths count."""
+
+    runs: Positional[tuple[Path, ...]]
+    """Run directories, or directories that hold some."""
+    tolerance: float | None = None
+    """Loss (nats) that a mechanism may cost; none: the fixed default."""
+    n: int = 2048
+    """Sequences of each kind (with and without a repeat); one half searches the mechanisms, the other is measured."""
+    split: Literal["train", "test"] = "test"
+    """Mappings that the sequences show."""
+    step: int | None = None
+    """Training step of the checkpoint; none: the last."""
+    jobs: int = 1
+    """Worker processes, of one thread each."""
+    out: Path = Path("results")
+    """Arrays (netCDF), tables (CSV) and a page with figures go to OUT/<configuration>/<command>."""
     config: Path | None = None
     """YAML file: a section a command, a key an option; what is typed wins."""
 
@@ -145,7 +243,11 @@ COMMANDS: dict[str, type] = {
     "train": Train,
     "evaluate": Evaluate,
     "predict": Predict,
+    "patch": Patch,
     "ablate": Ablate,
+    "circuits": Circuits,
+    "neurons": Neurons,
+    "heads": Heads,
     "view": View,
     "report": Report,
     "reproduce": Reproduce,

@@ -33,9 +33,18 @@ def write_table(path: Path, header: Sequence[str], rows: Sequence[Sequence[str]]
     write_atomically(path, text.getvalue().encode())
 
 
-def write_arrays(directory: Path, results: Mapping[str, xr.Dataset]) -> None:
-    """Write every result as a netCDF file and as a long CSV table, `directory`/<name>.nc and .csv."""
-    directory.mkdir(parents=True, exist_ok=True)
+def write_arrays(directory: Path, results: Mapping[str, xr.Dataset | xr.DataTree]) -> None:
+    """Write every result as a netCDF file, `directory`/<name>.nc.
+
+    netCDF has no complex numbers: a variable of them becomes two, <variable>_real and <variable>_imag.
+    """
     for name, result in results.items():
-        write_atomically(directory / f"{name}.nc", bytes(result.to_netcdf(engine="h5netcdf")))
-        write_atomically(directory / f"{name}.csv", result.to_dataframe().to_csv().encode())
+        stored = _real(result) if isinstance(result, xr.Dataset) else result
+        write_atomically(directory / f"{name}.nc", bytes(stored.to_netcdf(engine="h5netcdf")))  # pyright: ignore[reportArgumentType]
+
+
+def _real(result: xr.Dataset) -> xr.Dataset:
+    complex_ones = [str(name) for name, values in result.data_vars.items() if values.dtype.kind == "c"]
+    parts = {f"{name}_real": result[name].real for name in complex_ones}
+    parts |= {f"{name}_imag": result[name].imag for name in complex_ones}
+    return result.drop_vars(complex_ones).assign(parts)

@@ -32,8 +32,8 @@ def check_exists(model: HookedModel, site: Site) -> None:
         raise InputError(f"site {site} does not exist: the model has no MLP; take a site of an attention layer")
     if site.kind in ("resid_mid", *ATTENTION) and not _classic(model):
         raise InputError(
-            f"what is written at {site} has no or another effect in a TransformerBridge (3.9 computes on with values of "
-            "its own); change z or attn_out, or take a HookedTransformer"
+            f"what is written at {site} has no or another effect in a TransformerBridge (3.9 goes on with its own "
+            "values); change z or attn_out, or take a HookedTransformer"
         )
     for neuron in _several(site.neuron):
         in_range(f"the neuron of site {site}", neuron, 0, cfg.d_mlp - 1)

@@ -39,6 +39,7 @@ class PermutationLookup:
     """Read a fresh permutation from context, pair by pair, and answer queries about it."""
 
     name: ClassVar[str] = "permutation-lookup"
+    slot_size: ClassVar[int] = 2
     references: ClassVar[tuple[str, ...]] = ("bayes", "bayes_train", "elimination", "recall")
     corruptions: ClassVar[tuple[str, ...]] = (
         "exchange_answer",

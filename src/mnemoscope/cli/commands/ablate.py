@@ -5,10 +5,10 @@ from functools import partial
 
 import xarray as xr
 
-from mnemoscope.analyses import targets
-from mnemoscope.analyses.ablation import REPLACEMENTS, Removal
-from mnemoscope.analyses.dissociation import dissociation
-from mnemoscope.analyses.head_roles import Choose, ablate_by_role, components_by_role
+from mnemoscope.analyses.ablation import targets
+from mnemoscope.analyses.ablation.dissociation import dissociation
+from mnemoscope.analyses.ablation.head_roles import Choose, ablate_by_role, components_by_role
+from mnemoscope.analyses.ablation.removal import REPLACEMENTS, Removal
 from mnemoscope.cli.analysis import Results, Shown, Table, each_configuration, publish
 from mnemoscope.cli.options import Ablate
 from mnemoscope.core.errors import in_range
@@ -56,9 +56,9 @@ def _shown(results: Results, what: str) -> Shown:
     if what in ("positions", "paths"):
         lost = (ablation.clean_accuracy - ablation.accuracy).max(["seed", "kind", "skill"])
         ablation = ablation.isel(role=(lost >= LEAST).values)
-        title += f", those that cost some seed at least {LEAST:g} (all of them: ablation.csv)"
+        title += f", those that cost some seed at least {LEAST:g} (all of them: ablation.nc)"
     header, rows = ablation_header(ablation), ablation_rows(ablation)
-    tables = [Table(name="ablate-table", title=title, header=header, rows=rows)]
+    tables = [Table(name="accuracy", title=title, header=header, rows=rows)]
     if "dissociation" in results:
         found = results["dissociation"]
         title = f"dissociation under {found.attrs['kind']} ablation, margin {found.attrs['margin']:g}, in seeds"

@@ -1,0 +1,112 @@
+"""Names for heads that mean the same thing in every seed, by what removing them costs.
+
+Roles are chosen on one half of the prompts and everything is measured on the other, since a head that was chosen for
+its effect has a flattering effect on the prompts that chose it. A role says what a head is needed for, not how it
+works; in a model that has not learned a skill some head still gets its name.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+
+import xarray as xr
+
+from mnemoscope.analyses.ablation.removal import REPLACEMENTS, Removal, Skills, ablate
+from mnemoscope.analyses.ablation.targets import Targets, by_role, heads_and_mlps
+from mnemoscope.core.batch import Batch
+from mnemoscope.core.errors import one_of
+from mnemoscope.core.protocols import HookedModel, Task
+from mnemoscope.core.seeding import generator
+
+Choose = Callable[[HookedModel, Mapping[str, str], int], Targets]
+
+
+def components_by_role(model: HookedModel, named: Mapping[str, str], n_pos: int) -> Targets:
+    """Heads by role, then MLPs."""
+    return by_role(heads_and_mlps(model), named)
+
+
+def split_halves(batch: Batch) -> tuple[Batch, Batch]:
+    """Every other sequence for choosing heads, the rest for testing what was chosen."""
+    return batch.select(slice(0, None, 2)), batch.select(slice(1, None, 2))
+
+
+def roles(
+    model: HookedModel, selection: Batch, *, skills: Skills, reference: Batch, skill: str | None = None
+) -> dict[str, str]:
+    """Names for the components that mean the same thing in every seed.
+
+    The head whose mean ablation costs most log-probability on `skill` is the `<skill> head`; the others are `other
+    head` (numbered from the most to the least needed where there are several); a single head is `the head`. MLPs
+    keep their names.
+
+    Args:
+        model: Any hooked model.
+        selection: Half of the prompts; test on the other half (`split_halves`).
+        skills: As for `ablate`, on the selection.
+        reference: For the means.
+        skill: By which skill to choose; none: the first. Choose one that needs one head only: where two heads are
+            needed for a skill, which of them costs more is an accident.
+
+    Returns:
+        Component (`L0H1`) to role: heads from the most to the least needed, then MLPs.
+
+    Raises:
+        InputError: There is no such skill.
+    """
+    skill = next(iter(skills)) if skill is None else skill
+    one_of("skill", skill, skills)
+    result = ablate(model, selection, skills=skills, reference=reference, kinds=("mean",))
+    remaining = result.log_prob.sel(kind="mean", skill=skill)
+    heads = [name for name in remaining.component.values.tolist() if "H" in name]
+    ordered = sorted(heads, key=lambda name: float(remaining.sel(component=name)))
+    if len(ordered) == 1:
+        named = {ordered[0]: "the head"}
+    elif len(ordered) == 2:
+        named = {ordered[0]: f"{skill} head", ordered[1]: "other head"}
+    else:
+        named = {name: f"other head {i}" if i else f"{skill} head" for i, name in enumerate(ordered)}
+    return named | {name: name for name in remaining.component.values.tolist() if name not in named}
+
+
+def ablate_by_role(
+    model: HookedModel,
+    task: Task,
+    *,
+    choose: Choose = components_by_role,
+    kinds: Sequence[Removal] = REPLACEMENTS,
+    skill: str | None = None,
+    n: int = 2048,
+    split: str = "test",
+    seed: int = 0,
+) -> xr.Dataset:
+    """`ablate` with roles chosen on one half of the prompts and everything measured on the other.
+
+    Args:
+        model: Any hooked model.
+        task: With a split chosen.
+        choose: From the model, the roles and the length of the sequences to what is removed; heads and MLPs unless
+            said otherwise.
+        kinds: Which ablations.
+        skill: As in `roles`.
+        n: Sequences of each subgroup, and of the reference set.
+        split: Which mappings.
+        seed: Prompts and reference set come from this seed's streams.
+
+    Returns:
+        As `ablate`, with dimension `role` in place of `component`; for heads and MLPs their numbers are a coordinate
+        `component` along it. `n` prompts a skill in attrs.
+
+    Raises:
+        InputError: The task has no such skill, or the model is too small for it.
+    """
+    batch = task.monitor(n, split=split, generator=generator(seed, "prompts", split))
+    reference = task.sample(n, split=split, generator=generator(seed, "reference", split))
+    selection, test = split_halves(batch)
+    named = roles(model, selection, skills=task.skills(selection), reference=reference, skill=skill)
+    targets = choose(model, named, batch.inputs.shape[1])
+    skills = task.skills(test)
+    result = ablate(model, test, skills=skills, reference=reference, targets=targets, kinds=kinds, seed=seed)
+    result = result.rename(component="role").assign_attrs(split=split, n=len(test) // len(skills))
+    if len(set(named.values()) & set(targets)) < len(targets):
+        return result
+    component = {role: name for name, role in named.items()}
+    return result.assign_coords(component=("role", [component[role] for role in targets]))

@@ -1,0 +1,204 @@
+"""Direct logit attribution: how much each part of the model adds to a difference of logits.
+
+The final residual stream is a sum of what the parts wrote, and a difference of logits is a linear reading of it once
+the scale of the final normalisation is held at its value in this run (`attribution.residual` has the formula,
+`attribution.parts` the parts). The terms add up to the difference that the model gave; this is asserted. Elhage et al.
+2021 (A Mathematical Framework for Transformer Circuits) read direct paths in this way, Wang et al. 2022
+(Interpretability in the Wild) the logit difference.
+
+It shows what a part writes in the direction of the answer, on these prompts. It does not show what the part is needed
+for: what later parts make of its output, what it does to the scale of the final normalisation, and what would stand in
+for it are in no term or in another part's. A term says nothing about why the part wrote it; that takes an intervention.
+"""
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import torch
+import xarray as xr
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from mnemoscope.analyses.attribution.contrast import Contrast, Foil, contrast
+from mnemoscope.analyses.attribution.parts import (
+    component_hooks,
+    component_terms,
+    head_labels,
+    head_terms,
+    hooks_term,
+    kind_of,
+    mlp_labels,
+    neuron_hooks,
+    neuron_terms,
+    source_hooks,
+    source_terms,
+)
+from mnemoscope.analyses.attribution.residual import FROZEN, MAX_BYTES, Reading, check_model, processing, readings
+from mnemoscope.analyses.attribution.selection import Selection, selection
+from mnemoscope.core.batch import Batch
+from mnemoscope.core.errors import InputError, in_range, one_of
+from mnemoscope.core.protocols import HookedModel
+
+By = Literal["component", "head", "neuron", "source"]
+MAX_RESULT_BYTES = 2**31
+"""How large a result may get; a larger one is refused before it is computed."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Split:
+    """One way to split the parts of a layer: the new axes, what is needed, the terms, and what they stand for."""
+
+    dims: tuple[str, ...]
+    hooks: Callable[[HookedModel, int], set[str]]
+    terms: Callable[[HookedModel, Reading, int], Float[Tensor, "batch pos *term"]]
+    covers: Callable[[HookedModel, int], list[str]]
+
+
+_SPLITS = {
+    "head": _Split(dims=("head",), hooks=lambda _, __: set(), terms=head_terms, covers=head_labels),
+    "neuron": _Split(dims=("neuron",), hooks=neuron_hooks, terms=neuron_terms, covers=mlp_labels),
+    "source": _Split(dims=("head", "key"), hooks=source_hooks, terms=source_terms, covers=head_labels),
+}
+
+
+@torch.no_grad()
+def attribute(
+    model: HookedModel,
+    batch: Batch,
+    *,
+    by: By = "component",
+    layers: Sequence[int] | None = None,
+    answer: Int[Tensor, "batch pos"] | None = None,
+    foil: Foil = "mean",
+    positions: Bool[Tensor, "batch pos"] | None = None,
+    skills: Mapping[str, Bool[Tensor, "batch pos"]] | None = None,
+    max_bytes: int = MAX_BYTES,
+) -> xr.Dataset:
+    """The terms that add up to the logit of the answer minus that of a foil, or minus a mean of logits.
+
+    Args:
+        model: Any hooked model in float32 or float64. Hooks that are on it stay and take part.
+        batch: The sequences. They are run in chunks, or all at once if hooks are on the model.
+        by: How fine: every part of the model, or heads, or neurons, or heads by the position that values come from.
+        layers: Which layers are split by head, neuron or source; none: all. The others go to `rest`.
+        answer: The token at every position; none: the batch's targets.
+        foil: A token for each position, or tokens whose mean logit is subtracted (a task's `answers`, say), or
+            `mean`: the mean over the whole vocabulary, tokens that never occur included.
+        positions: Where to look; none: the scored positions, or with `skills` wherever one of them is True.
+        skills: Masks; means over each are returned in place of the single values.
+        max_bytes: How much the activations of one chunk may take up.
+
+    Returns:
+        `attribution` over (component, prompt, pos), (layer, head, prompt, pos), (layer, neuron, prompt, pos) or
+        (layer, head, key, prompt, pos), with `skill` in place of (prompt, pos) if there are skills; `rest`, all the
+        other terms together (not by component); `logit_difference`, what they add up to. In nats, float64; `pos` has
+        the positions that are looked at, NaN in sequences where they are not; NaN for a skill without a position. By
+        component there is a coordinate `kind`: embedding, head, MLP, bias or hooks (see `attribution.parts`).
+
+    Raises:
+        InputError: The model is not supported, the sequences do not fit it, shapes differ, a token or a layer is out
+            of range, the foil is the answer everywhere or missing, there are no neurons, the result would be too
+            large, a hook changed what is to be split, or NaN.
+        AssertionError: The terms do not add up to the logit difference; with the size of the gap.
+    """
+    check_model(model)
+    one_of("by", by, ("component", *_SPLITS))
+    split = _SPLITS.get(by)
+    chosen = _layers(model, by, layers)
+    select = selection(batch, positions=positions, skills=skills)
+    what = contrast(model, batch, positions=select.positions, answer=answer, foil=foil)
+    coords = _coords(model, batch, by, chosen)
+    n_terms = math.prod(len(values) for values in coords.values())
+    if skills is None:
+        _check_size(8 * n_terms * len(batch) * len(select.columns))
+    hooks = component_hooks(model).union(*(split.hooks(model, layer) for layer in chosen) if split else ())
+    floats = _floats(model, batch) + 3 * n_terms * len(select.columns)
+    runs = readings(model, batch, what, select.columns, hooks, floats_per_prompt=floats, max_bytes=max_bytes)
+    values = select.gather(_terms(model, split, chosen, runs))
+    return _dataset(values, coords, select, attrs=_attrs(model, batch, what, select))
+
+
+def _terms(
+    model: HookedModel, split: _Split | None, layers: Sequence[int], runs: Iterator[tuple[slice, Reading]]
+) -> Iterator[tuple[slice, dict[str, Tensor]]]:
+    """By component: every term by its label; else `attribution` and `rest`. In both cases `logit_difference`."""
+    for rows, reading in runs:
+        terms = component_terms(model, reading)
+        terms |= hooks_term(model, terms, reading)
+        if split is not None:
+            covered = {label for layer in layers for label in split.covers(model, layer)}
+            rest = [term for label, term in terms.items() if label not in covered]
+            split_up = torch.stack([split.terms(model, reading, layer) for layer in layers], 2)
+            terms = {"attribution": split_up, "rest": torch.stack(rest).sum(0)}
+        yield rows, {**terms, "logit_difference": reading.truth}
+
+
+def _dataset(
+    values: dict[str, Tensor], coords: dict[str, Sequence[int]], select: Selection, *, attrs: dict[str, Any]
+) -> xr.Dataset:
+    difference = values.pop("logit_difference")
+    arrays = {"logit_difference": (select.dims, difference.numpy())}
+    if coords:
+        arrays["rest"] = (select.dims, values["rest"].numpy())
+        dims, attribution, own = tuple(coords), values["attribution"], dict(coords)
+    else:
+        dims, attribution = ("component",), torch.stack(list(values.values()), -1)
+        own = {"component": list(values), "kind": ("component", [kind_of(label) for label in values])}
+    arrays = {"attribution": ((*select.dims, *dims), attribution.numpy()), **arrays}
+    result = xr.Dataset(arrays, coords={**own, **select.coords}, attrs=attrs)
+    return result.transpose(*dims, *select.dims)
+
+
+def _coords(model: HookedModel, batch: Batch, by: By, layers: Sequence[int]) -> dict[str, Sequence[int]]:
+    """Coordinates of what is split, by axis; none by component."""
+    heads = range(model.cfg.n_heads)
+    return {
+        "component": {},
+        "head": {"layer": layers, "head": heads},
+        "neuron": {"layer": layers, "neuron": range(model.cfg.d_mlp or 0)},
+        "source": {"layer": layers, "head": heads, "key": range(batch.inputs.shape[1])},
+    }[by]
+
+
+def _layers(model: HookedModel, by: By, layers: Sequence[int] | None) -> list[int]:
+    n_layers = model.cfg.n_layers
+    if by == "component" and layers is not None:
+        raise InputError(f"layers chooses what is split by head, neuron or source; got {list(layers)} by component")
+    if by == "neuron" and model.cfg.attn_only:
+        raise InputError("by must be component, head or source for a model without MLPs; got 'neuron'")
+    chosen = list(range(n_layers) if layers is None else layers)
+    if not chosen or len(set(chosen)) < len(chosen):
+        raise InputError(f"layers must name one or more layers, each once (none: all); got {chosen}")
+    for layer in chosen:
+        in_range("layers", layer, 0, n_layers - 1)
+    return chosen
+
+
+def _check_size(n_bytes: int) -> None:
+    if n_bytes > MAX_RESULT_BYTES:
+        raise InputError(
+            f"the result must take up at most {MAX_RESULT_BYTES / 1e9:.1f} GB; it would take {n_bytes / 1e9:.1f}: "
+            "choose layers, positions or fewer sequences, or take means with skills"
+        )
+
+
+def _floats(model: HookedModel, batch: Batch) -> int:
+    """About how many numbers a forward pass and the terms by component need for one sequence."""
+    cfg, n_pos = model.cfg, batch.inputs.shape[1]
+    layer = cfg.n_heads * (2 * cfg.d_head + 2 * n_pos) + 4 * cfg.d_model + 2 * (cfg.d_mlp or 0)
+    return n_pos * (cfg.n_layers * layer + 2 * cfg.d_vocab)
+
+
+def _attrs(model: HookedModel, batch: Batch, what: Contrast, select: Selection) -> dict[str, Any]:
+    kind = model.cfg.normalization_type
+    return {
+        "unit": "nats, a difference of logits",
+        "contrast": what.name,
+        "final_normalisation": "none" if kind is None else f"{kind}: {FROZEN}",
+        "value_bias": "in the term of its head",
+        "n": len(batch),
+        "weights": processing(model),
+        **select.attrs,
+    }

@@ -1,0 +1,187 @@
+"""The logit lens: what the model would answer if it stopped after each layer.
+
+The residual stream after the embeddings, after every attention layer and after every MLP goes through the final
+normalisation and the unembedding, as if nothing followed (nostalgebraist 2020, "interpreting GPT: the logit lens").
+From these logits: the log-probability and the rank of the answer, the KL divergence from the model's own distribution
+to that of the lens, the entropy, and the logit difference that direct logit attribution splits up.
+
+With `scale="own"` the final normalisation divides the partial stream by its own scale; this is the lens. With
+`scale="final"` it divides by the scale of the whole stream. Then the logit difference is linear in the stream: between
+two depths it changes by the terms that `attribution.attribute` gives to what was written between them.
+
+It shows how far the answer can be read, with the model's own last layer, at each depth. It does not show that later
+layers read it in this way, and an answer that the lens does not see may be there in directions that the last layer does
+not read: early streams can be far from what it is used to. Nothing here is causal.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Literal
+
+import torch
+import xarray as xr
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from mnemoscope.analyses.attribution.contrast import Contrast, Foil, contrast
+from mnemoscope.analyses.attribution.residual import (
+    FROZEN,
+    MAX_BYTES,
+    ROUNDING,
+    check_finite,
+    check_model,
+    chunks,
+    final_norm,
+    forward,
+    is_hooked,
+    processing,
+)
+from mnemoscope.analyses.attribution.selection import Selection, selection
+from mnemoscope.analyses.predictions import normalised
+from mnemoscope.core import metrics
+from mnemoscope.core.batch import Batch
+from mnemoscope.core.errors import InputError, one_of
+from mnemoscope.core.protocols import HookedModel
+
+Scale = Literal["own", "final"]
+MEASURES = {"log_prob": "nats", "rank": "1: the most probable token", "kl": "nats", "entropy": "nats"}
+
+
+def depths(model: HookedModel) -> list[str]:
+    """Where the residual stream is read: `L0 resid_pre`, then after every attention layer and every MLP."""
+    cfg = model.cfg
+    stages = ["resid_post"] if cfg.attn_only or cfg.parallel_attn_mlp else ["resid_mid", "resid_post"]
+    return ["L0 resid_pre", *(f"L{layer} {stage}" for layer in range(cfg.n_layers) for stage in stages)]
+
+
+@torch.no_grad()
+def logit_lens(
+    model: HookedModel,
+    batch: Batch,
+    *,
+    scale: Scale = "own",
+    answer: Int[Tensor, "batch pos"] | None = None,
+    foil: Foil = "mean",
+    positions: Bool[Tensor, "batch pos"] | None = None,
+    skills: Mapping[str, Bool[Tensor, "batch pos"]] | None = None,
+    max_bytes: int = MAX_BYTES,
+) -> xr.Dataset:
+    """The answer as it can be read from the residual stream at every depth.
+
+    Args:
+        model: Any hooked model in float32 or float64. Hooks that are on it stay and take part.
+        batch: The sequences. They are run in chunks, or all at once if hooks are on the model.
+        scale: What the final normalisation divides by: the partial stream's own scale, or the final stream's.
+        answer: The token at every position; none: the batch's targets.
+        foil: What the answer's logit is compared with in `logit_difference`, as for `attribution.attribute`.
+        positions: Where to look; none: the scored positions, or with `skills` wherever one of them is True.
+        skills: Masks; means over each are returned in place of the single values.
+        max_bytes: How much one chunk may take up.
+
+    Returns:
+        Over (depth, prompt, pos), or (depth, skill) if there are skills: `log_prob` of the answer (nats); `rank` of the
+        answer, 1 for the most probable token, of equals the lowest first; `kl`, the divergence KL(model || lens) in
+        nats; `entropy` of the lens (nats); `logit_difference`, answer minus foil. The last depth is the model's own
+        output. `pos` has the positions that are looked at, NaN in sequences where they are not.
+
+    Raises:
+        InputError: As for `attribution.attribute`.
+        AssertionError: The last depth does not give the model's own logits; with the size of the gap.
+    """
+    check_model(model)
+    one_of("scale", scale, ("own", "final"))
+    select = selection(batch, positions=positions, skills=skills)
+    what = contrast(model, batch, positions=select.positions, answer=answer, foil=foil)
+    values = select.gather(_values(model, batch, what, select, scale, max_bytes))
+    dims = (*select.dims, "depth")
+    kind = model.cfg.normalization_type
+    return xr.Dataset(
+        {name: (dims, value.numpy()) for name, value in values.items()},
+        coords={"depth": depths(model), **select.coords},
+        attrs={
+            **{f"{name}_unit": unit for name, unit in MEASURES.items()},
+            "logit_difference_unit": "nats, a difference of logits",
+            "contrast": what.name,
+            "kl_of": "KL(model || lens)",
+            "final_normalisation": _normalisation(kind, scale),
+            "n": len(batch),
+            "weights": processing(model),
+            **select.attrs,
+        },
+    ).transpose("depth", *select.dims)
+
+
+def _normalisation(kind: str | None, scale: Scale) -> str:
+    if kind is None:
+        return "none"
+    return f"{kind}: {FROZEN}" if scale == "final" else f"{kind}: of each partial stream by itself"
+
+
+def _values(
+    model: HookedModel, batch: Batch, what: Contrast, select: Selection, scale: Scale, max_bytes: int
+) -> Iterator[tuple[slice, dict[str, Float[Tensor, "batch pos depth"]]]]:
+    hooks = [_hook(depth) for depth in depths(model)]
+    kept = {*hooks, "ln_final.hook_scale"} if model.cfg.normalization_type else set(hooks)
+    floats = batch.inputs.shape[1] * (len(hooks) * (model.cfg.d_model + len(MEASURES)) + 8 * model.cfg.d_vocab)
+    for rows in chunks(model, batch, floats, max_bytes):
+        logits, cache = forward(model, batch, rows, kept)
+        final, here = logits[:, select.columns], what.at(rows, select.columns)
+        own, by_depth = normalised(final), []
+        for hook in hooks:
+            read = _read(model, cache, hook, scale)[:, select.columns]
+            if hook == hooks[-1]:
+                _check_last(model, read, final)
+                read = final
+            by_depth.append(_measures(read, own, here))
+        yield rows, {name: torch.stack([each[name] for each in by_depth], -1) for name in by_depth[0]}
+
+
+def _hook(depth: str) -> str:
+    layer, stage = depth.removeprefix("L").split(" ")
+    return f"blocks.{layer}.hook_{stage}"
+
+
+def _read(model: Any, cache: Mapping[str, Tensor], hook: str, scale: Scale) -> Float[Tensor, "batch pos d_vocab"]:
+    """Logits of a residual stream. All positions are read, as the model does it, so that rounding is the model's."""
+    norm = final_norm(model)
+    if norm is None:
+        return model.unembed(cache[hook])
+    if scale == "own":
+        return model.unembed(model.ln_final(cache[hook]))
+    return model.unembed(norm.apply(cache[hook], cache["ln_final.hook_scale"]))
+
+
+def _check_last(model: HookedModel, read: Tensor, final: Tensor) -> None:
+    """Assert that what is read from the final stream is the model's output."""
+    gap = (read - final).abs().nan_to_num(nan=0.0)  # of infinite logits
+    size = final.abs().nan_to_num(posinf=0.0).amax(-1, keepdim=True)
+    rounding = ROUNDING * torch.finfo(final.dtype).eps * model.cfg.d_model**0.5  # of sums over the width
+    if bool((gap <= rounding * size).all()):
+        return
+    missed = f"by up to {float(gap.max()):.3g}"
+    assert is_hooked(model), f"what is read from the last depth misses the model's logits {missed}"
+    raise InputError(
+        f"the final stream must give the model's logits, and a hook on the model changed that {missed}: remove the "
+        "hooks after the last layer, or take scale='own'"
+    )
+
+
+def _measures(
+    logits: Float[Tensor, "batch pos d_vocab"], own: Float[Tensor, "batch pos d_vocab"], here: Contrast
+) -> dict[str, Float[Tensor, "batch pos"]]:
+    log_probs, difference = normalised(logits), here.of(logits.double())
+    check_finite(difference, here)
+    probs = log_probs.exp()
+    return {
+        "log_prob": metrics.at_target(log_probs, here.answer),
+        "rank": _rank(logits, here.answer).double(),
+        "kl": metrics.kl_divergence(own.exp(), log_probs),
+        "entropy": -torch.special.xlogy(probs, probs).sum(-1),
+        "logit_difference": difference,
+    }
+
+
+def _rank(logits: Float[Tensor, "batch pos d_vocab"], answer: Int[Tensor, "batch pos"]) -> Int[Tensor, "batch pos"]:
+    """1 for the most probable token; of equals the lowest token comes first, as in `metrics.correct`."""
+    value = metrics.at_target(logits, answer).unsqueeze(-1)
+    earlier = torch.arange(logits.shape[-1], device=logits.device) < answer.unsqueeze(-1)
+    return 1 + ((logits > value) | ((logits == value) & earlier)).sum(-1)

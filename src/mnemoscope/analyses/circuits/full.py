@@ -1,0 +1,182 @@
+"""Full QK and OV circuits of every head, tokens and positions apart.
+
+With x = W_E[token] + W_pos[pos] in place of the residual stream, the score of a query i and a key j falls into nine
+parts, (W_E[t_i] + W_pos[i] + bias) W_Q W_K^T (W_E[t_j] + W_pos[j] + bias)^T / attn_scale, and what a head writes
+into the logits into three, (W_E[t_j] + W_pos[j] + bias) W_V W_O W_U, times the attention to j. Here `bias` stands for
+b_Q, b_K and b_V themselves. Elhage et al. 2021, "A Mathematical Framework for Transformer Circuits".
+
+*Shows*, for the first layer, all there is: the parts add up to the score, exactly, and weighted with the pattern to
+the head's direct contribution to the logits (with normalisation: once divided by the sigmas, see `normalisation`).
+
+*Does not show*, for later layers, what earlier heads and MLPs contribute: there the parts are the direct path from
+the embeddings only. Nor does it show what the head is needed for: weights are correlational until an intervention
+agrees (`pattern_prediction`, `removal_prediction`). The parts `token_bias`, `pos_bias` and `bias_bias` are the same
+for all keys of a query, so that they change no pattern.
+"""
+
+from collections.abc import Sequence
+from itertools import product
+from typing import Literal
+
+import torch
+import xarray as xr
+from jaxtyping import Float
+from torch import Tensor
+
+from mnemoscope.analyses.circuits.normalisation import Frozen, described, frozen_sigmas
+from mnemoscope.analyses.circuits.weights import EffectiveWeights, chosen_indices, effective_weights
+from mnemoscope.core.batch import Batch
+from mnemoscope.core.errors import InputError, one_of
+from mnemoscope.core.protocols import HookedModel
+
+Part = Literal["token", "pos"]
+PARTS: tuple[Part, ...] = ("token", "pos")
+MAX_ENTRIES = 2**24
+"""Numbers in one result (128 MiB)."""
+
+_Sources = dict[str, tuple[list[int], Float[Tensor, "source d_model"]]]
+
+
+@torch.no_grad()
+def qk_circuits(
+    model: HookedModel,
+    *,
+    normalisation: Frozen = "folded",
+    at: Batch | None = None,
+    parts: Sequence[Part] = PARTS,
+    tokens: Sequence[int] | None = None,
+    positions: Sequence[int] | None = None,
+    layers: Sequence[int] | None = None,
+) -> xr.Dataset:
+    """What each part of a query and of a key adds to the attention score.
+
+    Args:
+        model: Any hooked model; its weights are folded, not changed.
+        normalisation: `folded` leaves sigma out; `linearised` freezes it at its mean over `at`.
+        at: Where sigma is frozen.
+        parts: Both, or `token` only where positions are not added to the residual stream.
+        tokens: Which tokens; none: all.
+        positions: Which positions; none: all.
+        layers: Which layers; none: all.
+
+    Returns:
+        Variables `<query part>_<key part>` for the parts token, pos and bias, over (layer, head) and, as they have
+        them, (query_token or query_pos, key_token or key_pos), in attention scores: divided by attn_scale, before
+        the softmax. `sigma` (layer) is what both sides were divided by. In a rotary model token_token is the score at
+        one and the same position.
+
+    Raises:
+        InputError: The model is not supported, its positions are asked for and are no matrix, an index is out of
+            range, or the result would have more than 2^24 numbers.
+    """
+    weights = effective_weights(model, layers)
+    sources = _sources(weights, model, parts, tokens, positions)
+    n_heads = weights.W_Q.shape[0] * weights.W_Q.shape[1]
+    _check_size(n_heads * sum(len(chosen) for chosen, _ in sources.values()) ** 2)
+    sigma = frozen_sigmas(model, weights, normalisation, at).layer[0, 0]
+    reads = {
+        side: {
+            **{part: embedding @ w / sigma[:, None, None, None] for part, (_, embedding) in sources.items()},
+            "bias": bias[:, :, None],
+        }
+        for side, w, bias in (("query", weights.W_Q, weights.b_Q), ("key", weights.W_K, weights.b_K))
+    }
+    variables = {}
+    for query, key in product((*sources, "bias"), repeat=2):
+        scores = reads["query"][query] @ reads["key"][key].mT / weights.attn_scale[:, None, None, None]
+        array = xr.DataArray(scores.cpu().numpy(), dims=("layer", "head", f"query_{query}", f"key_{key}"))
+        variables[f"{query}_{key}"] = array.squeeze([name for name in array.dims if str(name).endswith("bias")])
+    coords = {f"{side}_{part}": chosen for side in ("query", "key") for part, (chosen, _) in sources.items()}
+    return _dataset(weights, variables, coords, sigma).assign_attrs(
+        unit="attention score (divided by attn_scale, before the softmax)", **described(weights, normalisation, at)
+    )
+
+
+@torch.no_grad()
+def ov_circuits(
+    model: HookedModel,
+    *,
+    normalisation: Frozen = "folded",
+    at: Batch | None = None,
+    parts: Sequence[Part] = PARTS,
+    tokens: Sequence[int] | None = None,
+    positions: Sequence[int] | None = None,
+    logits: Sequence[int] | None = None,
+    layers: Sequence[int] | None = None,
+) -> xr.Dataset:
+    """What a head adds to the logits when it attends, with weight one, to a token, a position, and by its bias.
+
+    Arguments and errors as for `qk_circuits`; `logits` chooses among the outputs.
+
+    Returns:
+        `token_logit` (layer, head, source_token, logit), `pos_logit` (layer, head, source_pos, logit), `bias_logit`
+        (layer, head, logit): b_V through W_O and W_U, whatever the head attends to. In logits, up to a constant that
+        all logits of a source may share. `sigma` (layer) is what the source was divided by (the bias is not);
+        everything is divided by attribute `sigma_final`, too.
+    """
+    weights = effective_weights(model, layers)
+    sources = _sources(weights, model, parts, tokens, positions)
+    outputs = chosen_indices("logits", logits, weights.W_U.shape[1])
+    n_heads = weights.W_Q.shape[0] * weights.W_Q.shape[1]
+    _check_size(n_heads * len(outputs) * sum(len(chosen) for chosen, _ in sources.values()))
+    sigmas = frozen_sigmas(model, weights, normalisation, at)
+    sigma, final = sigmas.layer[0, 0], sigmas.final[0, 0]
+    written = weights.W_O @ weights.W_U[:, outputs] / final
+    variables = {}
+    for part, (_, embedding) in sources.items():
+        logit = embedding @ weights.W_V / sigma[:, None, None, None] @ written
+        variables[f"{part}_logit"] = xr.DataArray(
+            logit.cpu().numpy(), dims=("layer", "head", f"source_{part}", "logit")
+        )
+    bias = (weights.b_V[:, :, None] @ written)[:, :, 0]
+    variables["bias_logit"] = xr.DataArray(bias.cpu().numpy(), dims=("layer", "head", "logit"))
+    coords = {f"source_{part}": chosen for part, (chosen, _) in sources.items()} | {"logit": outputs}
+    return _dataset(weights, variables, coords, sigma).assign_attrs(
+        unit="logit, up to a constant", sigma_final=float(final), **described(weights, normalisation, at)
+    )
+
+
+def _sources(
+    weights: EffectiveWeights,
+    model: HookedModel,
+    parts: Sequence[Part],
+    tokens: Sequence[int] | None,
+    positions: Sequence[int] | None,
+) -> _Sources:
+    for part in parts:
+        one_of("an entry of parts", part, PARTS)
+    result: _Sources = {}
+    if "token" in parts:
+        chosen = chosen_indices("tokens", tokens, len(weights.W_E))
+        result["token"] = (chosen, weights.W_E[chosen])
+    if "pos" in parts:
+        if weights.W_pos is None:
+            kind = model.cfg.positional_embedding_type
+            raise InputError(
+                f"the model's positions are {kind}: not added to the residual stream, so that their circuits are no "
+                "matrices; pass parts=['token']"
+            )
+        chosen = chosen_indices("positions", positions, len(weights.W_pos))
+        result["pos"] = (chosen, weights.W_pos[chosen])
+    return result
+
+
+def _check_size(n_entries: int) -> None:
+    if n_entries > MAX_ENTRIES:
+        raise InputError(
+            f"full circuits must have at most {MAX_ENTRIES:,} entries; these have {n_entries:,}; choose tokens=, "
+            "positions= or layers=, or read them factored (spectra, singular_tokens)"
+        )
+
+
+def _dataset(
+    weights: EffectiveWeights,
+    variables: dict[str, xr.DataArray],
+    coords: dict[str, list[int]],
+    sigma: Float[Tensor, " layer"],
+) -> xr.Dataset:
+    return xr.Dataset(
+        {**variables, "sigma": ("layer", sigma.cpu().numpy())},
+        coords={"layer": list(weights.layers), "head": list(range(weights.W_Q.shape[1])), **coords},
+        attrs={"complete_for": "layer 0; in later layers the direct path from the embeddings only"},
+    )

@@ -1,0 +1,147 @@
+"""What normalisation divides by, at a stated point: LayerNorm linearised.
+
+After folding (`effective_weights`) a normalisation is x / sigma(x), where sigma is the root of the variance plus eps.
+A circuit is a matrix only if sigma is a constant.
+
+- `folded`: sigma is left out (1). Shapes and signs of circuits are right, their size is not.
+- `linearised`: sigma is frozen at its mean over the sequences and positions of a batch, one number a layer. Sizes
+  are those that are typical of the batch; what varies with sigma from place to place is lost.
+- `actual`: sigma of every position of every sequence. This is exact, and no longer one matrix: it is for predictions
+  on given sequences. In the first layer sigma depends on the token and the position only (`first_layer_sigma`).
+
+Freezing sigma drops its derivative. The circuits are a read of the values, not of the gradient.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+import xarray as xr
+from jaxtyping import Float
+from torch import Tensor
+
+from mnemoscope.analyses.circuits.agreement import row_weight
+from mnemoscope.analyses.circuits.weights import EffectiveWeights, effective_weights
+from mnemoscope.core.batch import Batch
+from mnemoscope.core.errors import InputError, one_of
+from mnemoscope.core.protocols import HookedModel
+
+Frozen = Literal["folded", "linearised"]
+Normalisation = Literal["folded", "linearised", "actual"]
+FROZEN: tuple[Frozen, ...] = ("folded", "linearised")
+NORMALISATIONS: tuple[Normalisation, ...] = (*FROZEN, "actual")
+MAX_CELLS = 2**24
+"""Tokens times positions up to which `first_layer_sigma` makes its table."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Sigmas:
+    """Sigma before attention of every chosen layer, and before the unembedding.
+
+    The first axes are `batch pos` for actual values; frozen ones have length one there.
+    """
+
+    layer: Float[Tensor, "batch pos layer"]
+    final: Float[Tensor, "batch pos"]
+
+
+@torch.no_grad()
+def recorded(
+    model: HookedModel, weights: EffectiveWeights, batch: Batch, kinds: Sequence[str] = ()
+) -> dict[str, Float[Tensor, "batch ..."]]:
+    """Activations on a batch, in float64: the residual streams that sigmas are read from, and those of attention.
+
+    Args:
+        model: Any hooked model.
+        weights: Its folded weights, which name the layers.
+        batch: The sequences.
+        kinds: Such as `q` or `pattern`.
+
+    Raises:
+        InputError: One of them is not finite.
+    """
+    names = {f"blocks.{layer}.attn.hook_{kind}" for layer in weights.layers for kind in kinds}
+    names |= set(_streams(model, weights.layers))
+    _, cache = model.run_with_cache(batch.inputs, names_filter=lambda name: name in names)
+    for name in names:
+        if not cache[name].isfinite().all():
+            raise InputError(f"the model's {name} holds NaN or infinity; check its weights and hooks")
+    return {name: cache[name].double() for name in names}
+
+
+def actual_sigmas(
+    model: HookedModel, weights: EffectiveWeights, activations: Mapping[str, Float[Tensor, "batch ..."]]
+) -> Sigmas:
+    """Sigma at every position of the sequences that `recorded` has run on."""
+    *before, final = (weights.sigma(activations[name]) for name in _streams(model, weights.layers))
+    return Sigmas(layer=torch.stack(before, -1), final=final)
+
+
+def _streams(model: HookedModel, layers: Sequence[int]) -> list[str]:
+    last = model.cfg.n_layers - 1
+    return [*(f"blocks.{layer}.hook_resid_pre" for layer in layers), f"blocks.{last}.hook_resid_post"]
+
+
+@torch.no_grad()
+def frozen_sigmas(
+    model: HookedModel, weights: EffectiveWeights, normalisation: Frozen, at: Batch | None = None
+) -> Sigmas:
+    """One sigma a layer.
+
+    Raises:
+        InputError: The way is unknown, or `linearised` without a batch.
+    """
+    one_of("normalisation", normalisation, FROZEN)
+    ones = torch.ones(1, 1, len(weights.layers), dtype=torch.double, device=weights.W_E.device)
+    if normalisation == "folded" or not weights.normalised:
+        return Sigmas(layer=ones, final=ones[..., 0])
+    if at is None:
+        raise InputError("normalisation='linearised' needs the batch at which sigma is frozen; pass at=batch")
+    actual = actual_sigmas(model, weights, recorded(model, weights, at))
+    share = (row_weight(at) / row_weight(at).sum()).to(actual.final)
+
+    def mean(sigma: Float[Tensor, "batch pos *layer"]) -> Float[Tensor, "1 1 *layer"]:
+        return torch.einsum("b,bp...->...", share, sigma)[None, None] / sigma.shape[1]
+
+    return Sigmas(layer=mean(actual.layer), final=mean(actual.final))
+
+
+def described(weights: EffectiveWeights, normalisation: Normalisation, at: Batch | None) -> dict[str, str | int]:
+    """Attributes of a result: what was done about normalisation."""
+    words = {
+        "folded": "sigma left out",
+        "linearised": "sigma frozen at its mean over a batch, one number a layer",
+        "actual": "sigma of every position of every sequence",
+    }
+    result: dict[str, str | int] = {"weights": weights.description}
+    result["normalisation"] = f"{normalisation}: {words[normalisation]}" if weights.normalised else "none"
+    if normalisation == "linearised" and weights.normalised and at is not None:
+        result["n_frozen_at"] = len(at)
+    return result
+
+
+def first_layer_sigma(model: HookedModel) -> xr.DataArray:
+    """Sigma before the first attention layer, exactly: it depends on the token and its position only.
+
+    Returns:
+        Over (token, pos); one everywhere without normalisation.
+
+    Raises:
+        InputError: The model has no positional embedding that is added, or tokens times positions exceed 2^24.
+    """
+    weights = effective_weights(model, [0])
+    if weights.W_pos is None:
+        raise InputError("the model does not add its positions to the residual stream: sigma depends on the token only")
+    n_cells = len(weights.W_E) * len(weights.W_pos)
+    if n_cells > MAX_CELLS:
+        raise InputError(
+            f"tokens times positions must be at most {MAX_CELLS:,}; got {n_cells:,}; read sigma on a batch"
+        )
+    sigma = weights.sigma(weights.W_E[:, None] + weights.W_pos)
+    return xr.DataArray(
+        sigma.cpu().numpy(),
+        dims=("token", "pos"),
+        coords={"token": range(len(weights.W_E)), "pos": range(len(weights.W_pos))},
+        attrs={"unit": "residual stream", "weights": weights.description},
+    )

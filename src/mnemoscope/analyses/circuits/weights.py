@@ -1,0 +1,184 @@
+"""The weights as attention and the unembedding see them: LayerNorm's gain, bias and centring folded in.
+
+LayerNorm gives w * (x - mean(x)) / sigma(x) + b. All of it except the division by sigma is linear, and can be moved
+into the matrices that read: W_Q becomes C diag(w) W_Q, where C subtracts the mean over the residual stream, and b_Q
+becomes b_Q + b W_Q; likewise for keys, values and the unembedding. The matrices that write (W_E, W_pos, W_O) are
+centred, since no reader sees their mean. What is left is x / sigma, see `normalisation`. Root-mean-square
+normalisation has no centring and no bias; without normalisation the weights stay as they are.
+
+The folding is the one of Elhage et al. 2021 and of TransformerLens (`fold_ln`, `center_writing_weights`); the model
+is not changed. Value biases stay with their heads, and the unembedding is not centred over the vocabulary.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from mnemoscope.core.errors import InputError, in_range, one_of
+from mnemoscope.core.protocols import HookedModel
+
+_NOT_LINEAR = {
+    "use_qk_norm": "normalises queries and keys",
+    "attn_scores_soft_cap": "caps its attention scores",
+    "clip_qkv": "clips queries, keys and values",
+    "use_logn_attn": "scales queries by the length of the input",
+    "use_attention_sinks": "has attention sinks",
+    "output_logits_soft_cap": "caps its logits",
+    "post_embedding_ln": "normalises its embeddings",
+    "use_normalization_before_and_after": "normalises what attention writes",
+    "final_rms": "normalises differently before the unembedding",
+    "per_layer_head_dim": "has heads of several widths",
+    "load_in_4bit": "keeps its weights in four bits",
+}
+_NORMALISATIONS = (None, "LN", "LNPre", "RMS", "RMSPre")
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class EffectiveWeights:
+    """Folded weights of some layers, in float64.
+
+    Attributes:
+        layers: Which layers the axis `layer` holds.
+        W_pos: None: the positions are not added to the residual stream (rotary, say).
+        attn_scale: What the products of queries and keys are divided by.
+        normalised: Whether the residual stream is divided by sigma before it is read.
+        centred: Whether sigma is that of the centred residual stream (LayerNorm).
+        eps: Added to the variance under the root.
+    """
+
+    layers: tuple[int, ...]
+    W_E: Float[Tensor, "d_vocab d_model"]
+    W_pos: Float[Tensor, "n_ctx d_model"] | None
+    W_Q: Float[Tensor, "layer head_index d_model d_head"]
+    W_K: Float[Tensor, "layer head_index d_model d_head"]
+    W_V: Float[Tensor, "layer head_index d_model d_head"]
+    W_O: Float[Tensor, "layer head_index d_head d_model"]
+    b_Q: Float[Tensor, "layer head_index d_head"]  # noqa: N815 (TransformerLens's name)
+    b_K: Float[Tensor, "layer head_index d_head"]  # noqa: N815 (TransformerLens's name)
+    b_V: Float[Tensor, "layer head_index d_head"]  # noqa: N815 (TransformerLens's name)
+    W_U: Float[Tensor, "d_model d_vocab_out"]
+    attn_scale: Float[Tensor, " layer"]
+    normalised: bool
+    centred: bool
+    eps: float
+
+    def sigma(self, residual: Float[Tensor, "*rows d_model"]) -> Float[Tensor, "*rows"]:
+        """What normalisation divides this residual stream by; one without normalisation."""
+        if not self.normalised:
+            return torch.ones_like(residual[..., 0])
+        if self.centred:
+            residual = residual - residual.mean(-1, keepdim=True)
+        return (residual.pow(2).mean(-1) + self.eps).sqrt()
+
+    @property
+    def description(self) -> str:
+        """For a result's attribute `weights`."""
+        if not self.normalised:
+            return "unprocessed"
+        return "LayerNorm folded" if self.centred else "gain of RMS normalisation folded"
+
+
+@torch.no_grad()
+def effective_weights(model: HookedModel, layers: Sequence[int] | None = None) -> EffectiveWeights:
+    """The folded weights of a model, whose own weights stay as they are.
+
+    Args:
+        model: Any hooked model whose attention scores and logits are products of weight matrices (up to sigma).
+        layers: Which layers; none: all.
+
+    Raises:
+        InputError: The model is not of that kind, a weight is not finite, or there is no such layer.
+    """
+    _check_supported(model.cfg)
+    chosen = tuple(chosen_indices("layers", layers, model.cfg.n_layers))
+    weights: Any = model
+    kind = model.cfg.normalization_type
+    centred = kind in ("LN", "LNPre")
+    standard = model.cfg.positional_embedding_type == "standard"
+    read = [_reading(weights.blocks[layer].attn, getattr(weights.blocks[layer], "ln1", None), kind) for layer in chosen]
+    output = _finite("W_U", weights.unembed.W_U), _finite("b_U", weights.unembed.b_U)
+    w_u, _ = _folded(*output, getattr(weights, "ln_final", None), kind)
+    return EffectiveWeights(
+        layers=chosen,
+        W_E=_centred(_finite("W_E", weights.embed.W_E), centred),
+        W_pos=_centred(_finite("W_pos", weights.pos_embed.W_pos), centred) if standard else None,
+        **{name: torch.stack([layer[name] for layer in read]) for name in ("W_Q", "W_K", "W_V", "b_Q", "b_K", "b_V")},
+        W_O=torch.stack([_centred(_finite("W_O", weights.blocks[layer].attn.W_O), centred) for layer in chosen]),
+        W_U=w_u,
+        attn_scale=torch.tensor([_attn_scale(model.cfg, n) for n in chosen], dtype=torch.double, device=w_u.device),
+        normalised=kind is not None,
+        centred=centred,
+        eps=model.cfg.eps,
+    )
+
+
+def chosen_indices(argument: str, given: Sequence[int] | None, size: int) -> list[int]:
+    """The chosen indices, or all of them.
+
+    Raises:
+        InputError: An index is out of range, or none is given.
+    """
+    if given is None:
+        return list(range(size))
+    for index in given:
+        in_range(f"an entry of {argument}", index, 0, size - 1)
+    if len(given) == 0 or len(set(given)) < len(given):
+        raise InputError(f"{argument} must name at least one index, and each once; got {list(given)}; None takes all")
+    return [int(index) for index in given]
+
+
+def _check_supported(cfg: Any) -> None:
+    one_of("the model's normalization_type", cfg.normalization_type, _NORMALISATIONS)
+    way_out = "so its circuits are not products of weight matrices; take a model that does not"
+    for name, words in _NOT_LINEAR.items():
+        value = getattr(cfg, name, None)
+        if value and value != -1:  # TransformerLens writes -1 for a cap that is off
+            raise InputError(f"the model {words} ({name}={value!r}), {way_out}")
+    if getattr(cfg, "n_key_value_heads", None) not in (None, cfg.n_heads):
+        raise InputError(
+            f"the model has grouped-query attention ({cfg.n_heads} heads share {cfg.n_key_value_heads} keys and "
+            "values), which is not supported; take a model with as many keys as heads"
+        )
+
+
+def _attn_scale(cfg: Any, layer: int) -> float:
+    scale = 1.0
+    if cfg.use_attn_scale:
+        scale = cfg.attn_scale if cfg.attn_scale > 0 else math.sqrt(cfg.d_head)  # -1: not yet filled in
+    return scale * (layer + 1) if getattr(cfg, "scale_attn_by_inverse_layer_idx", False) else scale
+
+
+def _reading(attention: Any, norm: Any, kind: str | None) -> dict[str, Tensor]:
+    """Folded W_Q, W_K, W_V, b_Q, b_K, b_V of a layer."""
+    result = {}
+    for letter in "QKV":
+        weight = _finite(f"W_{letter}", getattr(attention, f"W_{letter}"))
+        bias = _finite(f"b_{letter}", getattr(attention, f"b_{letter}"))
+        result[f"W_{letter}"], result[f"b_{letter}"] = _folded(weight, bias, norm, kind)
+    return result
+
+
+def _folded(
+    weight: Float[Tensor, "*head d_model width"], bias: Float[Tensor, "*head width"], norm: Any, kind: str | None
+) -> tuple[Float[Tensor, "*head d_model width"], Float[Tensor, "*head width"]]:
+    if kind in ("LN", "RMS"):
+        if kind == "LN":
+            bias = bias + _finite("a normalisation's bias", norm.b) @ weight
+        weight = _finite("a normalisation's gain", norm.w)[:, None] * weight
+    return _centred(weight, kind in ("LN", "LNPre"), axis=-2), bias
+
+
+def _centred(weight: Tensor, centred: bool, axis: int = -1) -> Tensor:
+    """Without the mean over the residual stream."""
+    return weight - weight.mean(axis, keepdim=True) if centred else weight
+
+
+def _finite(name: str, weight: Tensor) -> Tensor:
+    if not weight.isfinite().all():
+        raise InputError(f"the model's {name} holds NaN or infinity; check its weights, or take an earlier checkpoint")
+    return weight.detach().double()

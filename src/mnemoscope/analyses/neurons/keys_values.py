@@ -1,0 +1,148 @@
+r"""Keys and values of a layer's MLP neurons, read from the weights.
+
+A feed-forward layer is a key/value memory: neuron i compares what arrives with its key, column i of W_in, and writes
+its value, row i of W_out, as strongly as they agree (Geva et al., 2021, "Transformer Feed-Forward Layers Are Key-Value
+Memories"). Keys are read here in the model's own inputs. With :math:`k_i` the column of W_in, taken through the gain
+and the centring of ln2, and :math:`r_i^h` the direction :math:`W_V^h W_O^h k_i`, taken through those of ln1:
+
+- `key_token`: :math:`E_t \cdot k_i`, token t at the neuron's own position,
+- `key_pos`: :math:`P_q \cdot k_i`, that position itself,
+- `key_head_token`: :math:`E_t \cdot r_i^h`, token t where head h attends,
+- `key_head_pos`: :math:`P_j \cdot r_i^h`, the position where head h attends,
+- `key_bias`: all biases that reach the neuron through the residual stream; `bias`: what is added after ln2.
+
+In the first layer, and without normalisation, the pre-activation at position q is exactly `key_token` of its token +
+`key_pos` of q + the sum over heads h and positions j of the attention from q to j times (`key_head_token` of the token
+at j + `key_head_pos` of j) + `key_bias` + `bias`. With normalisation the terms of position j are divided by ln1's scale
+at j, and everything but `bias` by ln2's scale at q; these scales depend on the sequence and are left out here. In
+deeper layers, what earlier layers write is missing: the read covers the embeddings and this layer's own heads.
+
+A value is read as its direct effect on the logits: the row of W_out through the gain and the centring of ln_final and
+through W_U, less its mean over tokens, because a constant in the logits changes nothing.
+
+It shows what would excite a neuron and what it would write. It does not show that this input ever occurs (see
+`selectivity`), nor that anything depends on the neuron (see `neuron_effects`). A value read in an early layer misses
+what later layers make of it.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+
+import torch
+import xarray as xr
+from torch import Tensor
+
+from mnemoscope.analyses.circuits.weights import EffectiveWeights, effective_weights
+from mnemoscope.analyses.neurons.block import keys_before_norm, mlp_block
+from mnemoscope.core.errors import InputError, in_range
+from mnemoscope.core.protocols import HookedModel
+
+MAX_BYTES = 2**30
+"""Largest array that a read may make."""
+
+
+@torch.no_grad()
+def neuron_keys(
+    model: HookedModel, *, layer: int = 0, neurons: Sequence[int] | None = None, tokens: Sequence[int] | None = None
+) -> xr.Dataset:
+    """What each neuron's pre-activation gains from every input of the model, in units of the pre-activation.
+
+    Args:
+        model: With attention before the MLP.
+        layer: Whose MLP.
+        neurons: Which; none: all.
+        tokens: Which; none: the whole vocabulary.
+
+    Returns:
+        `key_token` over (neuron, token), `key_head_token` over (neuron, head, token), `key_bias` and `bias` over
+        neuron; if positional embeddings are added to the tokens' also `key_pos` over (neuron, pos) and `key_head_pos`
+        over (neuron, head, pos). float64. `attrs["exact"]` is 1 where these terms, weighted with the attention, make
+        up the whole pre-activation.
+
+    Raises:
+        InputError: The model has no MLP of this kind, an index does not exist, the weights hold NaN, or the result
+            would be larger than a gigabyte.
+    """
+    block, cfg = mlp_block(model, layer), model.cfg
+    chosen, words = _indices("neuron", neurons, cfg.d_mlp), _indices("token", tokens, cfg.d_vocab)
+    _bounded(len(chosen) * cfg.n_heads * max(len(words), cfg.n_ctx))
+    weights = effective_weights(model, [layer])
+    key, bias = (part[chosen] for part in keys_before_norm(block, cfg.normalization_type))
+    by_head = torch.einsum("nd,hed->nhe", key, weights.W_O[0])
+    source_key = torch.einsum("nhe,hde->nhd", by_head, weights.W_V[0])
+    head_bias = torch.einsum("nhe,he->n", by_head, weights.b_V[0])
+    inputs = {"token": weights.W_E[words]} | ({} if weights.W_pos is None else {"pos": weights.W_pos})
+    arrays = {
+        **{f"key_{name}": (("neuron", name), key @ embedding.T) for name, embedding in inputs.items()},
+        **{f"key_head_{name}": (("neuron", "head", name), source_key @ e.T) for name, e in inputs.items()},
+        "key_bias": (("neuron",), head_bias + key @ block.attn.b_O.double()),
+        "bias": (("neuron",), bias),
+    }
+    coords = {"neuron": chosen, "token": words, "head": list(range(cfg.n_heads))}
+    coords |= {"pos": list(range(len(inputs["pos"])))} if "pos" in inputs else {}
+    return _dataset(arrays, coords, layer, weights).assign_attrs(
+        unit="pre-activation",
+        exact=int(layer == 0 and not weights.normalised),
+        missing="nothing" if layer == 0 else "what earlier layers write",
+    )
+
+
+@torch.no_grad()
+def neuron_values(
+    model: HookedModel, *, layer: int = 0, neurons: Sequence[int] | None = None, n_top: int = 5
+) -> xr.Dataset:
+    """What each neuron's value adds to the logits directly, for an activation of one.
+
+    Args:
+        model: With an MLP of two matrices.
+        layer: Whose MLP.
+        neurons: Which; none: all.
+        n_top: How many tokens to name; all of them if the vocabulary is smaller.
+
+    Returns:
+        `value` over (neuron, token), float64, its mean over tokens zero; `promoted` and `suppressed` over (neuron,
+        rank): the tokens with the largest and with the smallest logits, the extreme one first.
+
+    Raises:
+        InputError: As `neuron_keys`, or `n_top` is less than one.
+    """
+    block, cfg = mlp_block(model, layer), model.cfg
+    in_range("n_top", n_top, 1, math.inf)
+    chosen, n_top = _indices("neuron", neurons, cfg.d_mlp), min(n_top, cfg.d_vocab)
+    _bounded(len(chosen) * cfg.d_vocab)
+    weights = effective_weights(model, [layer])
+    value = block.mlp.W_out.double()[chosen] @ weights.W_U
+    value = value - value.mean(-1, keepdim=True)
+    order = value.argsort(dim=-1, descending=True, stable=True)
+    arrays = {
+        "value": (("neuron", "token"), value),
+        "promoted": (("neuron", "rank"), order[:, :n_top]),
+        "suppressed": (("neuron", "rank"), order.flip(-1)[:, :n_top]),
+    }
+    coords = {"neuron": chosen, "token": list(range(cfg.d_vocab)), "rank": list(range(1, n_top + 1))}
+    result = _dataset(arrays, coords, layer, weights)
+    return result.assign_attrs(unit="logit for an activation of one, centred over tokens", path="direct")
+
+
+def _indices(name: str, given: Sequence[int] | None, n: int) -> list[int]:
+    """The chosen indices, all of them by default."""
+    for index in given or ():
+        in_range(f"a {name}", index, 0, n - 1)
+    return list(range(n)) if given is None else list(given)
+
+
+def _bounded(n_numbers: int) -> None:
+    if 8 * n_numbers > MAX_BYTES:
+        given = f"{8 * n_numbers / 2**30:.1f} GiB: name fewer neurons or tokens"
+        raise InputError(f"the largest array must have at most {MAX_BYTES / 2**30:g} GiB; got {given}")
+
+
+def _dataset(
+    arrays: Mapping[str, tuple[tuple[str, ...], Tensor]],
+    coords: Mapping[str, list[int]],
+    layer: int,
+    weights: EffectiveWeights,
+) -> xr.Dataset:
+    variables = {name: (dims, values.cpu().numpy()) for name, (dims, values) in arrays.items()}
+    scale = "; the normalisations' scale left out" if weights.normalised else ""
+    return xr.Dataset(variables, coords=coords, attrs={"layer": layer, "weights": weights.description + scale})

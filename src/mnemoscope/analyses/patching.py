@@ -1,0 +1,165 @@
+"""Activation patching: which activations carry the difference between two prompts.
+
+An activation of one run is replaced by the same one of another run, and the metric is read again. *Noising* puts
+corrupted activations into the clean run and asks what is needed; *denoising* puts clean ones into the corrupted run
+and asks what suffices. With c and x the values on the clean and the corrupted prompt and p that under the patch:
+
+    necessity = (c - p) / (c - x) for noising,    sufficiency = (p - x) / (c - x) for denoising,
+
+0 where the patch does nothing and 1 where it does all that exchanging the whole prompt does. Vig et al. 2020,
+"Investigating gender bias in language models using causal mediation analysis"; Meng et al. 2022, "Locating and editing
+factual associations in GPT"; on metrics and directions Zhang & Nanda 2023, "Towards best practices of activation
+patching in language models".
+
+It shows that an activation carries something in which the two prompts differ and that the answer depends on, given
+the rest of the model as it is. It does not show what the prompts have in common, which the patch leaves alone, nor
+how the activation is used. Parts that can stand in for each other look unneeded under noising though each suffices;
+parts that only work together look insufficient though each is needed. Effects of cells do not add up.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+
+import xarray as xr
+
+from mnemoscope.analyses.predictions import check_fits
+from mnemoscope.core.errors import InputError
+from mnemoscope.core.metrics import LOGIT_DIFF, Metric
+from mnemoscope.core.pairs import PromptPairs
+from mnemoscope.core.protocols import HookedModel
+from mnemoscope.core.site import Kind
+from mnemoscope.interventions.patching.grid import grid
+from mnemoscope.interventions.patching.plan import Way
+from mnemoscope.interventions.patching.sweep import DIRECTIONS, Direction, sweep
+
+MAX_BYTES = 2**28
+MIN_ERRORS = 2.0
+"""Standard errors that the mean difference between clean and corrupted must exceed to be more than noise."""
+MIN_DEVIATIONS = 1.0
+"""Standard deviations over prompts that it must exceed too: of 24 untrained models on 512 prompts 7 in 8 pass the
+first bound, because answer and foil stand in the prompts, and none the second."""
+MIN_DIFFERENCE = 1e-3
+"""Difference between clean and corrupted, in the metric's unit, at and below which nothing is divided by it."""
+
+
+def patch(
+    model: HookedModel,
+    pairs: PromptPairs,
+    *,
+    kind: Kind,
+    over: Sequence[str],
+    metrics: Sequence[Metric] = (LOGIT_DIFF,),
+    directions: Sequence[Direction] = DIRECTIONS,
+    only: Mapping[str, Sequence[int]] | None = None,
+    max_bytes: int = MAX_BYTES,
+    way: Way = "auto",
+    seed: int = 0,
+) -> xr.Dataset:
+    """Patch an activation cell by cell.
+
+    Args:
+        model: Any hooked model; hooks that are on it stay and act.
+        pairs: Clean and corrupted prompts; metrics read at their scored positions.
+        kind: The activation. `resid_pre`, `resid_mid`, `resid_post`, `attn_out`, `mlp_out`: axes layer, pos; `q`, `k`,
+            `v`, `z`: layer, pos, head; `pattern`, `scores`: layer, head, query, key; `pre`, `post` (of the MLP): layer,
+            pos, neuron; `embed`, `pos_embed`: pos.
+        over: Which of these axes to sweep. Along the others the whole activation is patched at once.
+        metrics: The value of a prompt is the mean over its scored positions.
+        directions: `noising`, `denoising`, or both.
+        only: Along a swept axis the numbers to visit; none: all.
+        max_bytes: Bound on what is allocated on the way, weights and result excepted. It does not change the result.
+        way: `stream` continues from the changed residual stream, much faster, for plain HookedTransformers without
+            hooks; `hooks` works for every model; `auto` takes the first where it can. The results are the same.
+        seed: For the check that metrics do not move with a constant added to the logits.
+
+    Returns:
+        `value` over (direction, metric, the axes of `over`, prompt), `clean` and `corrupted` over (metric, prompt).
+
+    Raises:
+        InputError: The kind has no such axis, a metric measures no prediction, the budget is too small, the model is
+            too small or has no such activation, or its logits hold NaN.
+    """
+    names = [metric.name for metric in metrics]
+    for argument, given in (("metrics", names), ("directions", list(directions))):
+        if not given or len(set(given)) < len(given):
+            raise InputError(f"{argument} must name at least one, each once; got {', '.join(given) or 'none'}")
+    for batch in (pairs.clean, pairs.corrupted):
+        check_fits(model, batch)
+    cells = grid(model, kind, over, n_pos=pairs.clean.inputs.shape[1], only=only or {})
+    swept = sweep(model, pairs, cells, metrics=metrics, directions=directions, max_bytes=max_bytes, way=way, seed=seed)
+    value = swept.value.unflatten(2, cells.shape) if cells.axes else swept.value[:, :, 0]
+    return xr.Dataset(
+        {
+            "value": (("direction", "metric", *cells.axes, "prompt"), value.numpy()),
+            "clean": (("metric", "prompt"), swept.clean.numpy()),
+            "corrupted": (("metric", "prompt"), swept.corrupted.numpy()),
+        },
+        coords={
+            "direction": list(directions),
+            "metric": names,
+            "unit": ("metric", [metric.unit for metric in metrics]),
+            "higher_is": ("metric", [metric.higher_is for metric in metrics]),
+            "prompt": range(len(pairs)),
+            **{axis: list(labels) for axis, labels in zip(cells.axes, cells.labels, strict=True)},
+        },
+        attrs={
+            "intervention": f"{kind} of one run in place of that of the other",
+            "pairs": pairs.name,
+            "n": len(pairs),
+            "way": swept.way,
+            "weights": "LayerNorm folded" if str(model.cfg.normalization_type).endswith("Pre") else "unprocessed",
+        },
+    )
+
+
+def effects(result: xr.Dataset) -> xr.Dataset:
+    """Necessity and sufficiency from what `patch` measured.
+
+    A metric counts as noise, and its effects are NaN, unless its mean difference between clean and corrupted prompts
+    exceeds `MIN_DIFFERENCE` and, where there are several prompts, `MIN_ERRORS` standard errors and `MIN_DEVIATIONS`
+    standard deviations over prompts. So does the effect on a single prompt whose own difference is at most
+    `MIN_DIFFERENCE`. A divergence is never negative, so that it tells any two predictions apart: look at another
+    metric for whether the model knows the answer.
+
+    Returns:
+        `effect` over (direction, metric, axes, prompt): necessity under `noising`, sufficiency under `denoising`.
+        `ratio` without prompt: the ratio of the means over prompts, which no single small difference can blow up.
+        `difference` over (metric, prompt): clean minus corrupted. `error` over metric: the standard error of its mean
+        (NaN for one prompt). Attribute `noise`: which metrics are noise, and why.
+
+    Raises:
+        InputError: Every metric is noise: there is no difference to be explained.
+    """
+    difference = result.clean - result.corrupted
+    mean, error, told, noise = _told(difference)
+    if not told.any():
+        raise InputError(
+            "no metric tells clean from corrupted prompts, so that there is no difference for a patch to carry "
+            f"({noise}); take pairs whose clean side the model answers"
+        )
+    moved = xr.where(result.direction == "noising", result.clean - result.value, result.value - result.corrupted)
+    dims = result.value.dims
+    ratio = moved.mean("prompt", skipna=False) / mean.where(told)
+    return xr.Dataset(
+        {
+            "effect": (moved / difference.where(told & (abs(difference) > MIN_DIFFERENCE))).transpose(*dims),
+            "ratio": ratio.transpose(*[dim for dim in dims if dim != "prompt"]),
+            "difference": difference,
+            "error": error,
+        },
+        attrs={**result.attrs, "noise": noise, "unit": "share of the difference between clean and corrupted"},
+    )
+
+
+def _told(difference: xr.DataArray) -> tuple[xr.DataArray, xr.DataArray, xr.DataArray, str]:
+    """By metric: the mean difference, its standard error, whether it is more than noise; and in words what is not."""
+    n = difference.sizes["prompt"]
+    mean = difference.mean("prompt", skipna=False)
+    deviation = difference.std("prompt", skipna=False, ddof=1) if n > 1 else xr.full_like(mean, math.nan)
+    bound = (max(MIN_ERRORS / math.sqrt(n), MIN_DEVIATIONS) * deviation).fillna(0).clip(min=MIN_DIFFERENCE)
+    told = abs(mean) > bound  # False where infinite values make the mean NaN
+    noise = "; ".join(
+        f"{name}: mean difference {float(mean.sel(metric=name)):.3g}, not above {float(bound.sel(metric=name)):.3g}"
+        for name in told.metric.values[~told.values]
+    )
+    return mean, deviation / math.sqrt(n), told, noise

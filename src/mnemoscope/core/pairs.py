@@ -1,0 +1,100 @@
+"""Pairs of prompts that differ in a known respect: what activation patching compares."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import torch
+from jaxtyping import Bool, Int
+from torch import Tensor
+
+from mnemoscope.core.batch import Batch
+from mnemoscope.core.errors import InputError
+from mnemoscope.core.protocols import Task
+from mnemoscope.core.seeding import generator
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class PromptPairs:
+    """Clean and corrupted prompts, row by row, of equal length and read at the same positions.
+
+    Attributes:
+        clean: The prompts as they are; their targets are the answers.
+        corrupted: Row i differs from row i of `clean` in one respect; its targets are the foils.
+        name: How the pairs differ; for results.
+    """
+
+    clean: Batch
+    corrupted: Batch
+    name: str
+
+    def __post_init__(self) -> None:
+        shapes = [tuple(batch.inputs.shape) for batch in (self.clean, self.corrupted)]
+        if shapes[0] != shapes[1]:
+            raise InputError(
+                f"pairs must be equal in number and length, since positions are exchanged; clean has {shapes[0][0]} "
+                f"prompts of {shapes[0][1]} tokens, corrupted {shapes[1][0]} of {shapes[1][1]}; pad or select"
+            )
+        if not len(self.clean):
+            raise InputError("pairs must hold at least one prompt; got none")
+        if not torch.equal(self.clean.scored, self.corrupted.scored):
+            raise InputError("both sides of pairs must be scored at the same positions; set them with read_at(mask)")
+        unread = ~self.clean.scored.any(1)
+        if unread.any():
+            raise InputError(
+                f"every prompt must be scored at one position at least; {int(unread.sum())} of {len(unread)} are at "
+                "none; leave them out with select(rows), or choose positions with read_at(mask)"
+            )
+
+    @staticmethod
+    def from_task(task: Task, clean: Batch, *, kind: str, seed: int = 0) -> "PromptPairs":
+        """The minimal pairs that a task makes; `kind` is one of `task.corruptions` and becomes the name.
+
+        Choices are drawn from the seed's stream `pairs`.
+
+        Raises:
+            InputError: The task has no such kind.
+        """
+        stream = generator(seed, "pairs", kind, device=clean.inputs.device)
+        return PromptPairs(clean=clean, corrupted=task.corrupt(clean, kind=kind, generator=stream), name=kind)
+
+    def __len__(self) -> int:
+        return len(self.clean)
+
+    @property
+    def answer(self) -> Int[Tensor, "batch pos"]:
+        """The right next token on the clean prompt."""
+        return self.clean.targets
+
+    @property
+    def foil(self) -> Int[Tensor, "batch pos"]:
+        """The right next token on the corrupted prompt."""
+        return self.corrupted.targets
+
+    @property
+    def scored(self) -> Bool[Tensor, "batch pos"]:
+        """Where metrics read."""
+        return self.clean.scored
+
+    def _map(self, change: Callable[[Batch], Batch]) -> "PromptPairs":
+        return replace(self, clean=change(self.clean), corrupted=change(self.corrupted))
+
+    def select(self, rows: Tensor | slice) -> "PromptPairs":
+        """The pairs that a boolean mask, an index tensor or a slice picks, in its order."""
+        return self._map(lambda batch: batch.select(rows))
+
+    def read_at(self, scored: Bool[Tensor, "batch pos"]) -> "PromptPairs":
+        """The same pairs, read at other positions.
+
+        Raises:
+            InputError: A prompt is read nowhere.
+        """
+        return self._map(lambda batch: replace(batch, scored=scored))
+
+    def read_last(self) -> "PromptPairs":
+        """The same pairs, read at the last scored position of each prompt only."""
+        later = self.scored.flip(1).cumsum(1).flip(1)
+        return self.read_at(self.scored & (later == 1))
+
+    def to(self, device: torch.device | str) -> "PromptPairs":
+        """The same pairs on another device."""
+        return self._map(lambda batch: batch.to(device))

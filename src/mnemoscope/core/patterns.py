@@ -1,0 +1,237 @@
+"""Attention mechanisms that come with the package; a user's own is any `Mechanism`.
+
+All spread a query's attention evenly over the keys that they name and say nothing where there is none. None has a
+number that was fitted, save `fixed`. Asked for twice, the same mechanism is returned, so that
+interventions with it are equal.
+
+A sequence may consist of slots of `period` tokens, of which the token at place `phase` (from 0) is meant: in
+`x1 y1 x2 y2 ...` the period is 2, x has phase 0 and y phase 1.
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import cache
+from typing import Literal
+
+import torch
+from einops import rearrange
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from mnemoscope.core.batch import Batch
+from mnemoscope.core.errors import InputError, in_range, one_of
+from mnemoscope.core.mechanism import Mechanism
+
+Keys = Callable[[Batch, Int[Tensor, "query 1"], Int[Tensor, "1 key"]], Bool[Tensor, "..."]]
+Occurrences = Literal["all", "first", "last"]
+
+
+def attends_to(name: str, keys: Keys) -> Mechanism:
+    """Attention spread evenly over the keys that a condition names.
+
+    Args:
+        name: What the mechanism is called.
+        keys: From the batch, the positions of queries and those of keys to whether a query attends to a key; it
+            broadcasts to (batch, query, key). Keys after the query are left out by themselves.
+    """
+
+    def pattern(batch: Batch) -> Float[Tensor, "batch query key"]:
+        pos = torch.arange(batch.inputs.shape[1], device=batch.inputs.device)
+        query, key = pos[:, None], pos[None]
+        named = (keys(batch, query, key) & (key <= query)).expand(len(batch), -1, -1)
+        return named.float() / named.sum(-1, keepdim=True)  # 0 / 0 = NaN: nothing is said
+
+    return Mechanism(name=name, pattern=pattern)
+
+
+@cache
+def uniform() -> Mechanism:
+    """All keys up to the query."""
+    return attends_to("uniform", lambda batch, query, key: key <= query)
+
+
+@cache
+def identity() -> Mechanism:
+    """The query itself."""
+    return attends_to("identity", lambda batch, query, key: key == query)
+
+
+@cache
+def first() -> Mechanism:
+    """The first token."""
+    return replace(fixed_key(0), name="first token")
+
+
+@cache
+def previous(offset: int = 1) -> Mechanism:
+    """The token `offset` positions before the query."""
+    in_range("offset", offset, 1, float("inf"))
+    name = "previous token" if offset == 1 else f"{offset} tokens before"
+    return attends_to(name, lambda batch, query, key: key == query - offset)
+
+
+@cache
+def earlier(*, period: int, phase: int, name: str = "") -> Mechanism:
+    """All keys before the query that stand at one place of their slots."""
+    _check_slots(period, phase)
+    name = name or f"earlier, place {phase} of {period}"
+    return attends_to(name, lambda batch, query, key: (key % period == phase) & (key < query))
+
+
+@cache
+def earlier_y() -> Mechanism:
+    """All earlier y of `x1 y1 x2 y2 ...`."""
+    return earlier(period=2, phase=1, name="earlier y")
+
+
+@cache
+def earlier_x() -> Mechanism:
+    """All earlier x of `x1 y1 x2 y2 ...`."""
+    return earlier(period=2, phase=0, name="earlier x")
+
+
+@cache
+def same_slot(*, period: int = 2) -> Mechanism:
+    """The keys before the query in its own slot: from y its x."""
+    _check_slots(period, 0)
+    return attends_to("same slot", lambda batch, query, key: (key // period == query // period) & (key < query))
+
+
+@cache
+def fixed_key(position: int) -> Mechanism:
+    """One and the same position, for every query from there on."""
+    in_range("position", position, 0, float("inf"))
+    return attends_to(f"position {position}", lambda batch, query, key: key == position)
+
+
+@cache
+def same_value(latent: str) -> Mechanism:
+    """Earlier positions at which a latent `batch pos` is what it is at the query: "same position", say."""
+
+    def keys(batch: Batch, query: Tensor, key: Tensor) -> Tensor:
+        values = _latent(batch, latent)
+        if values.shape[:2] != batch.inputs.shape[:2]:
+            raise InputError(f"latent {latent} must hold a value for every position; got shape {tuple(values.shape)}")
+        return _equal(values) & (key < query)
+
+    return attends_to(f"same {latent}", keys)
+
+
+@cache
+def earlier_same(occurrences: Occurrences = "all", *, period: int = 1) -> Mechanism:
+    """Earlier occurrences of the query's token: the pattern of a duplicate-token head.
+
+    Args:
+        occurrences: All of them, the first or the last.
+        period: Only those at the query's place of a slot of that length: with 2, an x is no occurrence of a y.
+    """
+    one_of("occurrences", occurrences, ("all", "first", "last"))
+    return attends_to(
+        _named("same token", occurrences, period),
+        lambda batch, query, key: _occurs(batch, query, key, occurrences, period),
+    )
+
+
+@cache
+def after_earlier_same(occurrences: Occurrences = "all", *, period: int = 1) -> Mechanism:
+    """Tokens that follow earlier occurrences of the query's token: the pattern of an induction head.
+
+    Args:
+        occurrences: After all of them, the first or the last.
+        period: As for `earlier_same`.
+    """
+    one_of("occurrences", occurrences, ("all", "first", "last"))
+    return attends_to(
+        _named("after same token", occurrences, period),
+        lambda batch, query, key: _occurs(batch, query, key, occurrences, period).roll(1, -1),
+    )
+
+
+@cache
+def one_hot(latent: str, *, query: int | None = None, shift: int = 0) -> Mechanism:
+    """The position that a latent holds; negative: none.
+
+    Args:
+        latent: One position a sequence, or one for every query of it.
+        query: The only query that it is about, negative from the end; none: every query from that position on.
+        shift: Added to the position: 1 for the token after it.
+    """
+
+    def keys(batch: Batch, queries: Tensor, key: Tensor) -> Tensor:
+        values, n_pos = _latent(batch, latent), batch.inputs.shape[1]
+        if values.dtype.is_floating_point or values.dtype == torch.bool or values.shape[:1] != (len(batch),):
+            raise InputError(f"latent {latent} must hold positions as whole numbers; got {values.dtype}")
+        if values.ndim == 1:
+            values = values[:, None].expand(-1, n_pos)
+        if values.shape != (len(batch), n_pos) or (values >= n_pos).any():
+            raise InputError(f"latent {latent} must hold positions below {n_pos}, one a sequence or one a query")
+        if query is not None:
+            in_range("query", query, -n_pos, n_pos - 1)
+        about = (queries == (queries if query is None else query % n_pos)) & (values >= 0)[..., None]
+        return about & (key == values[..., None] + shift)
+
+    name = latent + (f" {shift:+d}" if shift else "") + ("" if query is None else f" from query {query}")
+    return attends_to(name, keys)
+
+
+def fixed(name: str, weights: Float[Tensor, "query key"], *, n_parameters: int | None = None) -> Mechanism:
+    """The same weights for every sequence, query by query.
+
+    Args:
+        name: What the mechanism is called.
+        weights: One row a query; NaN in the rows of which nothing is said.
+        n_parameters: How many of the numbers were fitted; none: all that are free, which is one less than the
+            weights above zero of every row.
+    """
+    if n_parameters is None:
+        n_parameters = int(((weights > 0).sum(-1) - 1).clamp(min=0).sum())
+
+    def pattern(batch: Batch) -> Float[Tensor, "batch query key"]:
+        return weights.to(batch.inputs.device).expand(len(batch), -1, -1)
+
+    return Mechanism(name=name, pattern=pattern, n_parameters=n_parameters)
+
+
+def common() -> tuple[Mechanism, ...]:
+    """Those that need no knowledge of the task, from the simplest on."""
+    return (uniform(), identity(), first(), previous(), earlier_same(), after_earlier_same())
+
+
+def for_pairs() -> tuple[Mechanism, ...]:
+    """`common` and those of sequences `x1 y1 x2 y2 ...`."""
+    in_pairs = (same_slot(), earlier_y(), earlier_x(), earlier_same(period=2), after_earlier_same(period=2))
+    return (*common(), *in_pairs)
+
+
+def _check_slots(period: int, phase: int) -> None:
+    in_range("period", period, 1, float("inf"))
+    in_range("phase", phase, 0, period - 1)
+
+
+def _latent(batch: Batch, name: str) -> Tensor:
+    one_of("latent", name, batch.latents)
+    return batch.latents[name].to(batch.inputs.device)
+
+
+def _equal(values: Tensor) -> Bool[Tensor, "batch query key"]:
+    """Whether query and key hold the same value; vectors are the same in all their entries."""
+    rows = values[:, :, None] == values[:, None]
+    return rows if rows.ndim == 3 else rearrange(rows, "batch query key ... -> batch query key (...)").all(-1)
+
+
+def _occurs(
+    batch: Batch, query: Tensor, key: Tensor, occurrences: Occurrences, period: int
+) -> Bool[Tensor, "batch query key"]:
+    """Whether the key is an earlier occurrence of the query's token, of those that are asked for."""
+    _check_slots(period, 0)
+    occurs = _equal(batch.inputs) & (key < query) & (key % period == query % period)
+    if occurrences == "all":
+        return occurs
+    seen = occurs if occurrences == "first" else occurs.flip(-1)
+    only = seen & (seen.cumsum(-1) == 1)
+    return only if occurrences == "first" else only.flip(-1)
+
+
+def _named(name: str, occurrences: Occurrences, period: int) -> str:
+    name = name if occurrences == "all" else f"{occurrences} {name}"
+    return name if period == 1 else f"{name} at same place"

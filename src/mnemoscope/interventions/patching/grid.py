@@ -1,0 +1,120 @@
+"""Which activations a sweep patches, one cell at a time.
+
+A cell is one choice along every axis that is swept; along an axis that is not, all of the activation is patched at
+once. The grid knows where in an activation tensor a cell lies.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import product
+
+from mnemoscope.core.errors import InputError, one_of
+from mnemoscope.core.protocols import HookedModel
+from mnemoscope.core.site import ATTENTION, EMBEDDINGS, Kind, Site
+
+AXES: dict[Kind, tuple[str, ...]] = {
+    **dict.fromkeys((*EMBEDDINGS, "resid_pre", "resid_mid", "resid_post", "attn_out", "mlp_out"), ("pos",)),
+    **dict.fromkeys(("q", "k", "v", "z"), ("pos", "head")),
+    **dict.fromkeys(("pre", "post"), ("pos", "neuron")),
+    **dict.fromkeys(ATTENTION, ("head", "query", "key")),
+}
+"""After the layer: by what an activation can be divided."""
+KINDS: tuple[Kind, ...] = tuple(AXES)
+"""What can be patched; `result` is missing because patching z has the same effect."""
+
+Cell = tuple[int, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Grid:
+    """Cells of one kind of activation.
+
+    Attributes:
+        kind: The activation.
+        axes: What is swept, in this order.
+        labels: The numbers along each axis.
+    """
+
+    kind: Kind
+    axes: tuple[str, ...]
+    labels: tuple[tuple[int, ...], ...]
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Length of every axis."""
+        return tuple(map(len, self.labels))
+
+    @cached_property
+    def cells(self) -> list[Cell]:
+        """Every cell, the last axis running fastest."""
+        return list(product(*self.labels))
+
+    @property
+    def layers(self) -> tuple[int | None, ...]:
+        """The layers that are patched; one None for embeddings."""
+        return self.labels[self.axes.index("layer")] if "layer" in self.axes else (None,)
+
+    @property
+    def position_axis(self) -> str | None:
+        """The axis that says from where on a cell can change anything, if it is swept."""
+        return next((axis for axis in ("pos", "query") if axis in self.axes), None)
+
+    def of(self, cell: Cell, axis: str | None) -> int | None:
+        """Where a cell lies along an axis; None along one that is not swept."""
+        return cell[self.axes.index(axis)] if axis in self.axes else None
+
+    def hook(self, layer: int | None) -> str:
+        """The hook point of the activation in a layer."""
+        return Site(kind=self.kind, layer=layer).hook
+
+    def index(self, cell: Cell) -> tuple[int | slice, ...]:
+        """Of the part of an activation that a cell means, its axes after the batch."""
+        places = (self.of(cell, axis) for axis in AXES[self.kind])
+        return tuple(slice(None) if place is None else place for place in places)
+
+
+def grid(model: HookedModel, kind: Kind, over: Sequence[str], *, n_pos: int, only: Mapping[str, Sequence[int]]) -> Grid:
+    """The grid of a sweep.
+
+    Args:
+        model: Its sizes count.
+        kind: What is patched.
+        over: Axes to sweep. Every kind but the embeddings has `layer`, and it must be among them.
+        n_pos: Length of the prompts.
+        only: Numbers along an axis; an axis that is not named is swept completely.
+
+    Raises:
+        InputError: The kind has no such axis, or a number lies outside.
+    """
+    one_of("kind", kind, KINDS)
+    own = AXES[kind] if kind in EMBEDDINGS else ("layer", *AXES[kind])
+    wrong = [axis for axis in over if axis not in own]
+    if wrong or len(set(over)) < len(over):
+        raise InputError(f"over must name axes of {kind}, each once: {', '.join(own)}; got {', '.join(over)}")
+    if kind not in EMBEDDINGS and "layer" not in over:
+        raise InputError(f"over must name layer: every cell lies in one layer; got {', '.join(over) or 'nothing'}")
+    if "key" in over and "query" not in over:
+        raise InputError("over must name query where it names key: a key is swept for each query")
+    for axis in only:
+        one_of("an axis in only", axis, over)
+    sizes = _sizes(model, kind, n_pos)
+    labels = tuple(_labels(axis, sizes[axis], only.get(axis)) for axis in over)
+    return Grid(kind=kind, axes=tuple(over), labels=labels)
+
+
+def _sizes(model: HookedModel, kind: Kind, n_pos: int) -> dict[str, int]:
+    cfg = model.cfg
+    shared = getattr(cfg, "n_key_value_heads", None) if kind in ("k", "v") else None
+    n_heads = shared if shared and not getattr(cfg, "ungroup_grouped_query_attention", False) else cfg.n_heads
+    positions = dict.fromkeys(("pos", "query", "key"), n_pos)
+    return {"layer": cfg.n_layers, "head": n_heads, "neuron": cfg.d_mlp, **positions}
+
+
+def _labels(axis: str, size: int, wanted: Sequence[int] | None) -> tuple[int, ...]:
+    if wanted is None:
+        return tuple(range(size))
+    outside = [number for number in wanted if not 0 <= number < size]
+    if outside or not wanted or len(set(wanted)) < len(wanted):
+        raise InputError(f"only[{axis!r}] must list numbers from 0 to {size - 1}, each once; got {list(wanted)}")
+    return tuple(wanted)

@@ -1,0 +1,181 @@
+"""The weights of a `HookedTransformer`, laid out for a forward pass without hooks.
+
+What such a pass reproduces is said here once: `unsupported` names the first thing about a model that it does not.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+from torch.nn import functional as F
+
+from mnemoscope.core.protocols import HookedModel
+
+_ACTIVATIONS: Mapping[str, Callable[[Tensor], Tensor]] = {
+    "relu": torch.relu,
+    "gelu": F.gelu,
+    "gelu_new": lambda x: F.gelu(x, approximate="tanh"),
+    "gelu_fast": lambda x: F.gelu(x, approximate="tanh"),
+    "gelu_pytorch_tanh": lambda x: F.gelu(x, approximate="tanh"),
+    "silu": F.silu,
+}
+_ACCEPTED: Mapping[str, tuple[object, ...]] = {
+    "normalization_type": (None, "LN", "LNPre", "RMS", "RMSPre"),
+    "final_rms": (False,),
+    "positional_embedding_type": ("standard",),
+    "attention_dir": ("causal",),
+    "parallel_attn_mlp": (False,),
+    "use_local_attn": (False,),
+    "attn_scores_soft_cap": (-1.0, 0.0, None),
+    "output_logits_soft_cap": (-1.0, 0.0, None),
+    "clip_qkv": (None,),
+    "use_logn_attn": (False,),
+    "n_devices": (1,),
+    "dtype": (torch.float32, torch.float64),
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Norm:
+    """A normalisation: `LN` and `RMS` with weights, `LNPre` and `RMSPre` without, None for none."""
+
+    kind: str | None
+    eps: float
+    w: Float[Tensor, " d_model"] | None = None
+    b: Float[Tensor, " d_model"] | None = None
+
+    def __call__(self, x: Float[Tensor, "row d_model"]) -> Float[Tensor, "row d_model"]:
+        """Normalised rows."""
+        if self.kind is None:
+            return x
+        if self.kind.startswith("LN"):
+            return F.layer_norm(x, x.shape[-1:], self.w, self.b, self.eps)
+        return F.rms_norm(x, x.shape[-1:], self.w, self.eps)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Mlp:
+    """The MLP of a block, with the normalisation before it."""
+
+    ln2: Norm
+    w_in: Float[Tensor, "d_model d_mlp"]
+    b_in: Float[Tensor, " d_mlp"]
+    w_out: Float[Tensor, "d_mlp d_model"]
+    b_out: Float[Tensor, " d_model"]
+    activation: Callable[[Tensor], Tensor]
+
+    def __call__(self, x: Float[Tensor, "row d_model"]) -> Float[Tensor, "row d_model"]:
+        """What is added to the residual stream."""
+        hidden = self.activation(torch.addmm(self.b_in, self.ln2(x), self.w_in))
+        return torch.addmm(self.b_out, hidden, self.w_out)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Layer:
+    """One block. Queries are divided by the scale of attention; keys and values lie side by side.
+
+    The projections are named `d_model out`, with heads and their widths in one axis.
+    """
+
+    ln1: Norm
+    w_q: Float[Tensor, "d_model all_heads"]
+    b_q: Float[Tensor, " all_heads"]
+    w_kv: Float[Tensor, "d_model keys_and_values"]
+    b_kv: Float[Tensor, " keys_and_values"]
+    w_o: Float[Tensor, "head_index d_head d_model"]
+    b_o: Float[Tensor, " d_model"]
+    scale: float
+    mlp: Mlp | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Packed:
+    """The weights of a model from its first block on."""
+
+    layers: tuple[Layer, ...]
+    ln_final: Norm
+    w_u: Float[Tensor, "d_model d_vocab"]
+    b_u: Float[Tensor, " d_vocab"]
+
+    @property
+    def has_mlp(self) -> bool:
+        """Whether blocks have an MLP after attention."""
+        return self.layers[0].mlp is not None
+
+    @property
+    def copied_bytes(self) -> int:
+        """Memory of the weights that are laid out anew; the others are the model's own."""
+        return sum(w.nbytes for layer in self.layers for w in (layer.w_q, layer.b_q, layer.w_kv, layer.b_kv))
+
+
+def unsupported(model: HookedModel) -> str | None:
+    """Why a model has to be patched through its hooks; None if its forward pass is reproduced."""
+    cfg = model.cfg
+    for name, accepted in _ACCEPTED.items():
+        if getattr(cfg, name, accepted[0]) not in accepted:
+            return f"{name} is {getattr(cfg, name)}"
+    if not cfg.attn_only and cfg.act_fn not in _ACTIVATIONS:
+        return f"act_fn is {cfg.act_fn}"
+    if getattr(getattr(model, "tokenizer", None), "padding_side", None) == "left":
+        return "its tokenizer pads on the left"
+    if (names := {name for name, _ in model.named_parameters()}) != _parameters(cfg):
+        return f"its parameters are not those of a plain HookedTransformer: {min(names ^ _parameters(cfg))}"
+    modules: Any = model
+    if any(module._forward_hooks or module._forward_pre_hooks for module in modules.modules()):
+        return "it carries hooks"
+    return None
+
+
+def _parameters(cfg: Any) -> set[str]:
+    ends = {"LN": ("w", "b"), "RMS": ("w",)}.get(cfg.normalization_type, ())
+    norms = ("ln1",) if cfg.attn_only else ("ln1", "ln2")
+    mlp = () if cfg.attn_only else ("mlp.W_in", "mlp.b_in", "mlp.W_out", "mlp.b_out")
+    attention = tuple(f"attn.{weight}_{kind}" for kind in "QKVO" for weight in "Wb")
+    block = (*attention, *mlp, *(f"{norm}.{end}" for norm in norms for end in ends))
+    return {
+        *(f"blocks.{layer}.{name}" for layer in range(cfg.n_layers) for name in block),
+        *("embed.W_E", "pos_embed.W_pos", "unembed.W_U", "unembed.b_U"),
+        *(f"ln_final.{end}" for end in ends),
+    }
+
+
+def packed(model: HookedModel) -> Packed:
+    """The weights of a model for which `unsupported` is None; to be used while the model stays as it is."""
+    cfg = model.cfg
+    weights = {name: value.detach() for name, value in model.named_parameters()}
+
+    def norm(name: str) -> Norm:
+        ends = {end: weights.get(f"{name}.{end}") for end in "wb"}
+        return Norm(kind=cfg.normalization_type, eps=cfg.eps, **ends)
+
+    def mlp(block: str) -> Mlp:
+        ends = {end.lower(): weights[f"{block}.mlp.{end}"] for end in ("W_in", "b_in", "W_out", "b_out")}
+        return Mlp(ln2=norm(f"{block}.ln2"), activation=_ACTIVATIONS[cfg.act_fn], **ends)
+
+    def layer(index: int) -> Layer:
+        name = f"blocks.{index}"
+        attn = {end: weights[f"{name}.attn.{end}"] for end in (f"{w}_{k}" for w in "Wb" for k in "QKVO")}
+        # d_model comes first, so that one product gives all heads
+        flat = {kind: attn[f"W_{kind}"].transpose(0, 1).flatten(1) for kind in "QKV"}
+        scale = float(model.blocks[index].attn.attn_scale)
+        return Layer(
+            ln1=norm(f"{name}.ln1"),
+            w_q=flat["Q"] / scale,
+            b_q=attn["b_Q"].flatten() / scale,
+            w_kv=torch.cat((flat["K"], flat["V"]), 1),
+            b_kv=torch.cat((attn["b_K"].flatten(), attn["b_V"].flatten())),
+            w_o=attn["W_O"],
+            b_o=attn["b_O"],
+            scale=scale,
+            mlp=None if cfg.attn_only else mlp(name),
+        )
+
+    return Packed(
+        layers=tuple(layer(index) for index in range(cfg.n_layers)),
+        ln_final=norm("ln_final"),
+        w_u=weights["unembed.W_U"],
+        b_u=weights["unembed.b_U"],
+    )

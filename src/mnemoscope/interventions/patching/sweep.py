@@ -1,0 +1,109 @@
+"""Activation patching of every cell of a grid, in both directions, with several metrics per forward pass.
+
+Prompts and cells are cut into chunks that stay within a byte budget. The fast way (`through_stream`) serves plain
+HookedTransformers without hooks, the slow way (`through_hooks`) every other model; both give the same numbers.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from mnemoscope.core.errors import one_of
+from mnemoscope.core.metrics import Metric
+from mnemoscope.core.pairs import PromptPairs
+from mnemoscope.core.protocols import HookedModel
+from mnemoscope.core.seeding import generator
+from mnemoscope.interventions.patching.grid import Grid
+from mnemoscope.interventions.patching.plan import Plan, Way, plan
+from mnemoscope.interventions.patching.reading import Reader
+from mnemoscope.interventions.patching.runs import recorded
+
+Direction = Literal["noising", "denoising"]
+DIRECTIONS: tuple[Direction, ...] = get_args(Direction)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Swept:
+    """What a sweep measured, in float64 and on the CPU.
+
+    Attributes:
+        value: Under each patch.
+        clean: Of the clean prompts, unpatched.
+        corrupted: Of the corrupted prompts, unpatched.
+        way: `stream`, or `hooks` and why.
+    """
+
+    value: Float[Tensor, "direction metric cell prompt"]
+    clean: Float[Tensor, "metric prompt"]
+    corrupted: Float[Tensor, "metric prompt"]
+    way: str
+
+
+@torch.no_grad()
+def sweep(
+    model: HookedModel,
+    pairs: PromptPairs,
+    grid: Grid,
+    *,
+    metrics: Sequence[Metric],
+    directions: Sequence[Direction],
+    max_bytes: int,
+    way: Way = "auto",
+    seed: int = 0,
+) -> Swept:
+    """Patch every cell of a grid.
+
+    Args:
+        model: Any hooked model; hooks that are on it stay and act.
+        pairs: Where activations come from and go to.
+        grid: The cells.
+        metrics: Read at the scored positions; the value of a prompt is the mean over them.
+        directions: `noising` puts corrupted activations into the clean run, `denoising` clean ones into the corrupted.
+        max_bytes: Of everything that is allocated on the way, the result itself excepted.
+        way: `stream` or `hooks` to insist on one.
+        seed: The check of the metrics draws from this seed's stream `metrics`.
+
+    Raises:
+        InputError: A metric measures no prediction, the budget is too small, the model's logits hold NaN, or the
+            model cannot be patched that way.
+    """
+    for direction in directions:
+        one_of("a direction", direction, DIRECTIONS)
+    how = plan(model, pairs, grid, max_bytes=max_bytes, way=way)
+    value = torch.zeros(len(directions), len(metrics), len(grid.cells), len(pairs), dtype=torch.double)
+    unpatched = torch.zeros(2, len(metrics), len(pairs), dtype=torch.double)
+    for start in range(0, len(pairs), how.n_prompts):
+        rows = slice(start, start + how.n_prompts)
+        part = pairs.select(rows)
+        _measure(model, part, grid, metrics, directions, how, seed, value[..., rows], unpatched[..., rows])
+    return Swept(value=value, clean=unpatched[0], corrupted=unpatched[1], way=how.way)
+
+
+def _measure(
+    model: HookedModel,
+    pairs: PromptPairs,
+    grid: Grid,
+    metrics: Sequence[Metric],
+    directions: Sequence[Direction],
+    how: Plan,
+    seed: int,
+    value: Float[Tensor, "direction metric cell prompt"],
+    unpatched: Float[Tensor, "side metric prompt"],
+) -> None:
+    """Fill in the results of some prompts, those of the clean and the corrupted ones without a patch included."""
+    sides = pairs.clean.inputs, pairs.corrupted.inputs
+    runs = [recorded(model, tokens, how.places, how.read) for tokens in sides]
+    reader = Reader.of(pairs, how.read, metrics, runs[0].logits)
+    reader.check(generator(seed, "metrics"))
+    everywhere = [reader.values(run.logits[None])[:, 0] for run in runs]
+    for side, values in enumerate(everywhere):
+        unpatched[side] = reader.mean(values)
+    for number, direction in enumerate(directions):
+        into, out_of = (0, 1) if direction == "noising" else (1, 0)
+        value[number] = unpatched[into][:, None]
+        for patched in how.patched(model, sides[into], runs[into], runs[out_of], grid):
+            value[number][:, list(patched.cells)] = reader.patched(patched.logits, patched.first, everywhere[into])

@@ -1,0 +1,41 @@
+"""Transformers with weights set by hand, whose circuit is known: what analyses are tested on.
+
+Each model has a function that builds it, whose docstring states the circuit, and one of the same name with
+`_circuit` that names its residual dimensions, heads and neurons.
+"""
+
+from mnemoscope.models.constructed.circuit import Circuit
+from mnemoscope.models.constructed.dissociated import dissociated, dissociated_circuit
+from mnemoscope.models.constructed.elimination import elimination_only, elimination_only_circuit
+from mnemoscope.models.constructed.induction import induction, induction_batch, induction_circuit
+from mnemoscope.models.constructed.layer_norm import layer_normalised
+from mnemoscope.models.constructed.memory import (
+    associative_memory,
+    associative_memory_circuit,
+    attention_memory,
+    attention_memory_circuit,
+    memory_batch,
+)
+from mnemoscope.models.constructed.shared_store import shared_store, shared_store_circuit
+from mnemoscope.models.constructed.two_layer_recall import two_layer_recall, two_layer_recall_circuit
+
+__all__ = [
+    "Circuit",
+    "associative_memory",
+    "associative_memory_circuit",
+    "attention_memory",
+    "attention_memory_circuit",
+    "dissociated",
+    "dissociated_circuit",
+    "elimination_only",
+    "elimination_only_circuit",
+    "induction",
+    "induction_batch",
+    "induction_circuit",
+    "layer_normalised",
+    "memory_batch",
+    "shared_store",
+    "shared_store_circuit",
+    "two_layer_recall",
+    "two_layer_recall_circuit",
+]

@@ -1,0 +1,84 @@
+"""An MLP that recalls: it names the value whose weight equals that of the slot which is repeated."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+from transformer_lens import HookedTransformer
+
+from mnemoscope.models.constructed.circuit import Circuit, directions
+
+HALF_WIDTH = 0.5
+"""Of a tent, in units of the smallest weight: weights are whole numbers."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Readings:
+    """Linear readings of the residual stream for one pair of query token and value.
+
+    Attributes:
+        difference: The weight of the value minus that of the slot which is repeated.
+        unit: What the smallest weight reads as.
+        shut: At the last position zero where the heads report a repeat of this query token, else more than any
+            difference.
+    """
+
+    difference: Float[Tensor, " d_model"]
+    unit: Float[Tensor, " d_model"]
+    shut: Float[Tensor, " d_model"]
+
+
+def slot_weights(n_values: int) -> Float[Tensor, " slot"]:
+    """What the y of the slots 1 to V - 1 weigh: ..., 4, 2, 1."""
+    return 2.0 ** torch.arange(n_values - 2, -1, -1)
+
+
+def recall_neurons(n_values: int) -> dict[tuple[int, ...], tuple[int, ...]]:
+    """Three neurons for every (query token, value), then one for every (token,) at slot 1."""
+    values = range(1, n_values + 1)
+    pairs = [(query, value) for query in values for value in values]
+    tents = {pair: (3 * i, 3 * i + 1, 3 * i + 2) for i, pair in enumerate(pairs)}
+    return tents | {(value,): (3 * len(pairs) + value - 1,) for value in values}
+
+
+def set_recall(
+    model: HookedTransformer,
+    circuit: Circuit,
+    readings: Mapping[tuple[int, int], Readings],
+    *,
+    slope: float,
+    gate: float,
+    recall: float,
+) -> None:
+    """Set the neurons that recall.
+
+    A tent is relu(d + h) - 2 relu(d) + relu(d - h), d the difference and h the half width: h at d = 0 and zero
+    beyond h. It is open at the last position, on its query token, and where `shut` is zero.
+
+    Args:
+        model: Its weights are changed.
+        circuit: Names dimensions and neurons.
+        readings: What the neurons of each (query token, value) read.
+        slope: By which readings are multiplied.
+        gate: Holds a neuron shut at another position, and again on another token: more than any reading.
+        recall: Written on the value for every unit of the tent.
+    """
+    mlp = model.blocks[0].mlp
+    token, position, answer = (directions(model, circuit.dims[name]) for name in ("token", "position", "answer"))
+    for (query, value), read in readings.items():
+        elsewhere = gate * (2 * position.sum(1) - token[:, query] - position[:, -1])
+        for neuron, shift, weight in zip(circuit.neurons[query, value], (1, 0, -1), (1, -2, 1), strict=True):
+            mlp.W_in[:, neuron] = slope * (read.difference + shift * HALF_WIDTH * read.unit - read.shut - elsewhere)
+            mlp.W_out[neuron] = weight * recall * answer[:, value]
+
+
+def mend_first_slot(model: HookedTransformer, circuit: Circuit, amount: float) -> None:
+    """At position 0 a head has only x to attend to; one neuron for every token adds `amount` to its answer there."""
+    mlp = model.blocks[0].mlp
+    token, position, answer = (directions(model, circuit.dims[name]) for name in ("token", "position", "answer"))
+    for value in range(1, model.cfg.d_vocab):
+        (neuron,) = circuit.neurons[value,]
+        mlp.W_in[:, neuron] = token[:, value] + position[:, 0] - position.sum(1)
+        mlp.W_out[neuron] = amount * answer[:, value]

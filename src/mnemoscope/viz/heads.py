@@ -1,0 +1,87 @@
+"""Attention by mechanism: rows of text and figures."""
+
+from collections import Counter
+from collections.abc import Mapping
+
+import plotly.graph_objects as go
+import xarray as xr
+
+from mnemoscope.viz.heatmaps import heatmaps
+from mnemoscope.viz.tables import spread
+
+HEADER = ("head", "simplest mechanism", "verdict", "seeds", "numbers fitted", "loss rises by")
+
+
+def mechanism_rows(heads: xr.Dataset) -> list[list[str]]:
+    """For every role: the mechanisms found, in how many seeds each, and what putting them in costs (nats).
+
+    Args:
+        heads: By role and along `seed`, from `read_heads`.
+    """
+    rows = []
+    for role in heads.role.values:
+        at = heads.sel(role=role)
+        found = list(zip(at.best.values.tolist(), at.verdict.values.tolist(), strict=True))
+        for (best, verdict), count in Counter(found).most_common():
+            same = [i for i, each in enumerate(found) if each == (best, verdict)]
+            chosen = at.isel(seed=same)
+            numbers = spread(chosen.n_parameters, ".0f") if best != "none" else "–"
+            rise = spread(chosen.rise.sel(skill="all"), ".3f")
+            rows.append([str(role), best, verdict, str(count), numbers, rise])
+    return rows
+
+
+JOINT_HEADER = ("seed", "replaced", "loss", "with mechanisms", "holds")
+
+
+def joint_rows(joint: xr.Dataset) -> list[list[str]]:
+    """For every seed: the loss (nats) with all explained heads replaced together."""
+    rows = []
+    for seed in joint.seed.values:
+        at = joint.sel(seed=seed)
+        losses = [f"{float(at[name].sel(skill='all')):.4f}" for name in ("clean_loss", "loss")]
+        holds = "–" if int(at.n_replaced) == 0 else "yes" if bool(at.holds) else "no"
+        rows.append([str(int(seed)), str(int(at.n_replaced)), *losses, holds])
+    return rows
+
+
+PATHS_HEADER = ("path", "seeds", "needed in", "loss without it rises by")
+
+
+def path_rows(paths: Mapping[str, xr.Dataset]) -> list[list[str]]:
+    """For every path of the replaced attention: in how many seeds it occurs, and in how many it is needed.
+
+    Args:
+        paths: Seed to the paths of its run, with roles in their names.
+    """
+    some = [found for found in paths.values() if "path" in found.coords]
+    names = dict.fromkeys(str(name) for found in some for name in found["path"].values)
+    rows = []
+    for name in names:
+        cells = [found.sel(path=name) for found in some if name in found["path"].values]
+        rises = xr.DataArray([float(cell.rise.sel(skill="all").max()) for cell in cells], dims="seed")
+        needed = sum(bool(cell.needed) for cell in cells)
+        rows.append([name, str(len(cells)), str(needed), spread(rises, ".3f")])
+    return rows
+
+
+def share_figures(shares: xr.Dataset) -> dict[str, go.Figure]:
+    """Attention divided among mechanisms, by query and role, mean over seeds: a figure for each kind of sequence."""
+    mean = shares.exclusive.mean("seed")
+    used = [str(part) for part in mean.part.values if float(mean.sel(part=part).max()) >= 0.01]
+    labels = [_query(shares, i) for i in range(shares.sizes["query"])]
+    figures = {}
+    for subgroup in mean.subgroup.values:
+        at = mean.sel(subgroup=subgroup, part=used, drop=True).assign_coords(query=labels)
+        panels = {str(role): at.sel(role=role, drop=True).transpose("query", "part") for role in at.role.values}
+        figures[f"{subgroup}: shares of attention by mechanism, each key counted once"] = heatmaps(
+            panels, low=0, high=1, columns=1
+        )
+    return figures
+
+
+def _query(shares: xr.Dataset, i: int) -> str:
+    """Name of a query: `x3` in sequences of pairs, else its position."""
+    if shares.sizes["place"] != 2:
+        return str(i)
+    return f"{'xy'[int(shares.query_place[i])]}{int(shares.slot[i])}"

@@ -1,0 +1,59 @@
+"""Activation patching, as rows of text and as heatmaps."""
+
+from collections.abc import Iterator, Mapping
+
+import plotly.graph_objects as go
+import xarray as xr
+
+from mnemoscope.viz.heatmaps import heatmaps
+from mnemoscope.viz.tables import spread
+
+WORDS = {"noising": "necessity", "denoising": "sufficiency"}
+"""What an effect is called, by direction."""
+
+
+def patching_header(effects: Mapping[str, xr.Dataset]) -> list[str]:
+    """Column names of `patching_rows`: one for each skill and direction."""
+    return ["patched", *(f"{skill}, {WORDS[direction]}" for skill, direction, _ in _columns(effects))]
+
+
+def patching_rows(effects: Mapping[str, xr.Dataset], metric: str) -> list[list[str]]:
+    """Every cell of the sweep, mean [range] over seeds, for each skill and direction.
+
+    Args:
+        effects: Skill to the effects of a patch, along `seed`.
+        metric: Which metric.
+    """
+    columns = [ratio.sel(metric=metric).stack(cell=_axes(ratio)) for _, _, ratio in _columns(effects)]
+    names = [" ".join(f"{axis} {value}" for axis, value in _named(columns[0], i)) for i in range(columns[0].cell.size)]
+    return [[name, *(spread(column.isel(cell=i), ".2f") for column in columns)] for i, name in enumerate(names)]
+
+
+def patching_figure(effects: Mapping[str, xr.Dataset], metric: str) -> go.Figure:
+    """A heatmap of the mean over seeds for each skill and direction; the last axis of the sweep runs along x."""
+    panels = {
+        f"{skill}: {WORDS[direction]}": ratio.sel(metric=metric, drop=True).mean("seed").transpose(*_axes(ratio))
+        for skill, direction, ratio in _columns(effects)
+    }
+    return heatmaps(panels, low=-1, high=1)
+
+
+def _columns(effects: Mapping[str, xr.Dataset]) -> Iterator[tuple[str, str, xr.DataArray]]:
+    for skill, found in effects.items():
+        for direction in found.direction.values:
+            yield skill, str(direction), found.ratio.sel(direction=direction, drop=True)
+
+
+def _axes(ratio: xr.DataArray) -> list[str]:
+    """The axes of the sweep, positions last."""
+    axes = [str(dim) for dim in ratio.dims if dim not in ("seed", "metric", "direction")]
+    return sorted(axes, key=lambda axis: axis in ("pos", "key"))
+
+
+def _named(column: xr.DataArray, i: int) -> list[tuple[str, str]]:
+    values = column.cell.values[i]
+    return [("" if axis == "role" else axis, str(value)) for axis, value in zip(_axes_of(column), values, strict=True)]
+
+
+def _axes_of(column: xr.DataArray) -> list[str]:
+    return [str(name) for name in column.indexes["cell"].names]

@@ -1,0 +1,85 @@
+import pytest
+import xarray as xr
+
+from mnemoscope.analyses.ablation.dissociation import dissociation
+from mnemoscope.analyses.ablation.removal import ablate
+from mnemoscope.core.errors import InputError
+from tests.support import random_model, seeded, small_spec
+
+
+def table(accuracy: dict, error: float = 0.01, clean=(1.0, 1.0)) -> xr.Dataset:
+    """An ablation of components with the accuracy left of elimination and of recall."""
+    cells = [[list(row) for row in accuracy.values()]]
+    return xr.Dataset(
+        {
+            "accuracy": (("kind", "component", "skill"), cells),
+            "accuracy_error": (("kind", "component", "skill"), [[[error] * 2] * len(accuracy)]),
+            "clean_accuracy": ("skill", list(clean)),
+        },
+        coords={"kind": ["mean"], "component": list(accuracy), "skill": ["elimination", "recall"]},
+    )
+
+
+@pytest.mark.parametrize(
+    ("accuracy", "outcome"),
+    [
+        ({"a": (0.2, 1.0), "b": (0.99, 0.2)}, "double"),
+        ({"a": (0.2, 0.1), "b": (0.99, 0.2)}, "single"),
+        ({"a": (0.2, 0.1), "b": (0.2, 0.2)}, "none"),
+        ({"a": (0.9, 0.95), "b": (1.0, 1.0)}, "none"),
+        ({"a": (0.2, 1.0), "b": (0.76, 0.2)}, "undecided"),  # a drop of .24 +- .02: it may cost elimination too
+        ({"a": (0.2, 1.0), "b": (0.76, 0.2), "c": (1.0, 0.3)}, "double"),  # b does not matter then
+        ({"a": (0.2, 0.5), "b": (0.76, 0.76)}, "undecided"),
+    ],
+)
+def test_single_double_or_none(accuracy, outcome):
+    result = dissociation(table(accuracy))
+    assert result.outcome.sel(skill="elimination", other_skill="recall").item() == outcome
+    assert result.outcome.sel(skill="recall", other_skill="elimination").item() == outcome
+    assert result.outcome.sel(skill="recall", other_skill="recall").item() == ""
+
+
+def test_cells_are_judged_by_their_interval():
+    result = dissociation(table({"a": (0.7, 0.76), "b": (0.8, 1.0)}, error=0.02))
+    assert result.effect.sel(component="a").values.tolist() == ["costs", "undecided"]
+    assert result.effect.sel(component="b").values.tolist() == ["spares", "spares"]
+    assert result.lost.sel(component="a").values.tolist() == pytest.approx([0.3, 0.24])
+    everywhere = dissociation(table({"a": (0.7, 0.75)}, error=0.02), margin=0.2)
+    assert everywhere.effect.values.ravel().tolist() == ["costs", "costs"]
+
+
+def test_a_skill_that_was_not_learned_is_not_judged():
+    result = dissociation(table({"a": (0.2, 0.2), "b": (0.9, 0.1)}, clean=(1.0, 0.3)))
+    assert result.outcome.sel(skill="elimination", other_skill="recall").item() == "not learned"
+
+
+def test_an_untrained_model_is_not_read_as_anything():
+    task = small_spec().task
+    batch = task.monitor(100, split="test", generator=seeded())
+    result = ablate(random_model(), batch, skills=task.skills(batch), reference=batch)
+    for kind in result.kind.values:
+        outcome = dissociation(result, kind=str(kind)).outcome
+        assert outcome.sel(skill="elimination", other_skill="recall").item() == "not learned"
+
+
+def test_seeds_stay_apart():
+    both = xr.concat(
+        [table({"a": (0.2, 1.0), "b": (1.0, 0.2)}), table({"a": (0.2, 0.1), "b": (1.0, 0.2)})],
+        xr.DataArray([3, 7], dims="seed", name="seed"),
+    )
+    outcome = dissociation(both).outcome.sel(skill="elimination", other_skill="recall")
+    assert (outcome.sel(seed=3).item(), outcome.sel(seed=7).item()) == ("double", "single")
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"kind": "zero"}, "kind must be one of: mean; got 'zero'"),
+        ({"margin": 1.5}, "margin must be from 0 to 1; got 1.5"),
+    ],
+)
+def test_wrong_arguments_are_refused(change, message):
+    with pytest.raises(InputError, match=message):
+        dissociation(table({"a": (1.0, 1.0)}), **change)
+    with pytest.raises(InputError, match="needs two skills"):
+        dissociation(table({"a": (1.0, 1.0)}).sel(skill=["recall"]))

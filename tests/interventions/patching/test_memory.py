@@ -1,0 +1,85 @@
+"""The byte budget: chunks change nothing, what is allocated stays within it, and too little is refused."""
+
+import pytest
+import torch
+from torch.profiler import ProfilerActivity, profile
+
+from mnemoscope.analyses.patching import patch
+from mnemoscope.core.errors import InputError
+from mnemoscope.core.metrics import METRICS
+from mnemoscope.interventions.patching.grid import grid
+from mnemoscope.interventions.patching.plan import plan
+from tests.interventions.patching.prompts import prompt_pairs
+from tests.support import foreign_model
+
+MEGABYTE = 10**6
+
+
+def most_at_once(work) -> int:
+    """Bytes of tensors that were alive at the same time at most, those made before not counted."""
+    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as record:
+        work()
+    held = most = 0
+    for event in record.profiler.kineto_results.events():
+        if event.name() == "[memory]":
+            held += event.nbytes()
+            most = max(most, held)
+    return most
+
+
+WIDE = {"d_model": 32, "d_head": 8, "n_heads": 4, "d_mlp": 128, "n_ctx": 40}
+MANY_TOKENS = {**WIDE, "d_mlp": 32, "d_vocab": 300, "act_fn": "relu"}
+LONG = {"d_model": 16, "n_heads": 8, "n_ctx": 80}
+CELLS = {
+    "resid_pre": (("layer", "pos"), {"pos": [0, 7]}),
+    "k": (("layer", "pos", "head"), {"pos": [0, 7]}),
+    "scores": (("layer", "head", "query", "key"), {"query": [30], "layer": [0], "head": [0, 1]}),
+    "post": (("layer", "neuron"), {"neuron": range(12)}),
+}
+
+
+@pytest.mark.parametrize(
+    ("sizes", "scored"), [(WIDE, [-1]), (MANY_TOKENS, range(40)), (LONG, [-1])], ids=["wide", "many tokens", "long"]
+)
+@pytest.mark.parametrize(("way", "kind"), [*(("stream", kind) for kind in CELLS), ("hooks", "resid_pre")])
+def test_what_is_allocated_stays_within_the_budget(sizes, scored, way, kind):
+    subject = foreign_model(**sizes)
+    pairs = prompt_pairs(n=8, n_pos=sizes["n_ctx"], scored=scored)
+    over, only = CELLS[kind]
+    budget = 4 * MEGABYTE
+    results = []
+    most = most_at_once(
+        lambda: results.append(
+            patch(subject, pairs, kind=kind, over=over, only=only, metrics=METRICS, way=way, max_bytes=budget)
+        )
+    )
+    own = results[0].value.nbytes
+    assert most - own < budget
+    assert most - own > budget / 8  # an estimate that is far too high would make the chunks small
+
+
+@pytest.mark.parametrize("way", ["stream", "hooks"])
+def test_chunks_change_nothing(way):
+    subject, pairs = foreign_model(), prompt_pairs(n=7, scored=(2, 5))
+    small = 95_000
+    cells = grid(subject, "z", ("layer", "pos", "head"), n_pos=6, only={})
+    assert plan(subject, pairs, cells, max_bytes=small, way=way).n_prompts in (1, 2, 3)
+    whole, cut = (
+        patch(subject, pairs, kind="z", over=("layer", "pos", "head"), way=way, **more)
+        for more in ({}, {"max_bytes": small})
+    )
+    assert abs(whole.value - cut.value).max() < 1e-5
+    assert (whole.value != whole.clean).any()
+
+
+def test_too_small_a_budget_is_refused():
+    with pytest.raises(InputError, match=r"max_bytes leaves .* bytes for activations and one prompt needs .*; allow"):
+        patch(foreign_model(), prompt_pairs(), kind="z", over=("layer",), max_bytes=10_000)
+
+
+def test_no_gradient_is_kept():
+    subject = foreign_model()
+    assert all(parameter.requires_grad for parameter in subject.parameters())
+    result = patch(subject, prompt_pairs(), kind="z", over=("layer",))
+    assert torch.tensor(result.value.values).isfinite().all()
+    assert all(parameter.grad is None for parameter in subject.parameters())
