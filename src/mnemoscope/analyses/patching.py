@@ -112,7 +112,7 @@ def patch(
     )
 
 
-def effects(result: xr.Dataset) -> xr.Dataset:
+def effects(result: xr.Dataset, *, refuse: bool = True) -> xr.Dataset:
     """Necessity and sufficiency from what `patch` measured.
 
     A metric counts as noise, and its effects are NaN, unless its mean difference between clean and corrupted prompts
@@ -121,6 +121,11 @@ def effects(result: xr.Dataset) -> xr.Dataset:
     `MIN_DIFFERENCE`. A divergence is never negative, so that it tells any two predictions apart: look at another
     metric for whether the model knows the answer.
 
+    Args:
+        result: From `patch`.
+        refuse: Whether to raise where every metric is noise; otherwise all effects are NaN then, as it suits many
+            runs of which some have not learned the task.
+
     Returns:
         `effect` over (direction, metric, axes, prompt): necessity under `noising`, sufficiency under `denoising`.
         `ratio` without prompt: the ratio of the means over prompts, which no single small difference can blow up.
@@ -128,11 +133,11 @@ def effects(result: xr.Dataset) -> xr.Dataset:
         (NaN for one prompt). Attribute `noise`: which metrics are noise, and why.
 
     Raises:
-        InputError: Every metric is noise: there is no difference to be explained.
+        InputError: Every metric is noise, so that there is no difference to be explained, and `refuse` is set.
     """
     difference = result.clean - result.corrupted
     mean, error, told, noise = _told(difference)
-    if not told.any():
+    if refuse and not told.any():
         raise InputError(
             "no metric tells clean from corrupted prompts, so that there is no difference for a patch to carry "
             f"({noise}); take pairs whose clean side the model answers"

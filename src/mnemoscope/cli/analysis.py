@@ -70,7 +70,7 @@ def publish(command: str, label: str, runs: Sequence[Run], results: Results, sho
     for table in shown.tables:
         show(f"{seeds}: {table.title}", table.header, table.rows, n_text=table.n_text)
         write_table(place / f"{table.name}.csv", table.header, table.rows)
-        page.table(table.header, table.rows, table.title)
+        page.table(table.header, table.rows, table.title, n_text=table.n_text)
     write_arrays(place, results)
     write_atomically(place / f"{command}.html", page.html().encode())
     console.print(f"wrote {place / command}.html, with arrays and tables beside it", highlight=False)

@@ -11,6 +11,9 @@ from mnemoscope.viz.tables import spread
 
 HEADER = ("head", "simplest mechanism", "verdict", "seeds", "numbers fitted", "loss rises by")
 
+LEAST = 0.01
+"""Share of attention from which a mechanism is shown."""
+
 
 def mechanism_rows(heads: xr.Dataset) -> list[list[str]]:
     """For every role: the mechanisms found, in how many seeds each, and what putting them in costs (nats).
@@ -66,17 +69,20 @@ def path_rows(paths: Mapping[str, xr.Dataset]) -> list[list[str]]:
 
 
 def share_figures(shares: xr.Dataset) -> dict[str, go.Figure]:
-    """Attention divided among mechanisms, by query and role, mean over seeds: a figure for each kind of sequence."""
-    mean = shares.exclusive.mean("seed")
-    used = [str(part) for part in mean.part.values if float(mean.sel(part=part).max()) >= 0.01]
+    """Attention of every role, mean over seeds, by caption: divided among mechanisms, and key by key."""
+    mean = shares[["exclusive", "mean_pattern"]].mean("seed")
+    used = [str(part) for part in mean.part.values if float(mean.exclusive.sel(part=part).max()) >= LEAST]
     labels = [_query(shares, i) for i in range(shares.sizes["query"])]
+    mean = mean.assign_coords(query=labels, key=labels).sel(part=used)
     figures = {}
     for subgroup in mean.subgroup.values:
-        at = mean.sel(subgroup=subgroup, part=used, drop=True).assign_coords(query=labels)
-        panels = {str(role): at.sel(role=role, drop=True).transpose("query", "part") for role in at.role.values}
-        figures[f"{subgroup}: shares of attention by mechanism, each key counted once"] = heatmaps(
-            panels, low=0, high=1, columns=1
-        )
+        at = mean.sel(subgroup=subgroup, drop=True).rename(part="mechanism")
+        for name, what, last in (
+            ("exclusive", "shares of attention; a key that several mechanisms name counts for the first", "mechanism"),
+            ("mean_pattern", "mean attention", "key"),
+        ):
+            panels = {str(role): at[name].sel(role=role, drop=True).transpose("query", last) for role in at.role.values}
+            figures[f"{subgroup}: {what}."] = heatmaps(panels, low=0, high=1)
     return figures
 
 

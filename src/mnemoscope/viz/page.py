@@ -50,13 +50,20 @@ class Page:
         attribute = f' class="{kind}"' if kind else ""
         self._body.append(f"<p{attribute}>{escape(text)}</p>")
 
-    def table(self, header: Sequence[str], rows: Sequence[Sequence[str]], caption: str = "") -> None:
-        """A table; the first column is text, the others are numbers already formatted."""
-        head = "".join(f"<th>{escape(cell)}</th>" for cell in header)
-        body = "".join("<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in rows)
+    def table(
+        self, header: Sequence[str], rows: Sequence[Sequence[str]], caption: str = "", *, n_text: int = 1
+    ) -> None:
+        """A table; the first `n_text` columns are text, the others are numbers already formatted."""
+
+        def line(tag: str, cells: Sequence[str]) -> str:
+            kinds = [' class="text"' if i < n_text else "" for i in range(len(cells))]
+            inner = (f"<{tag}{k}>{escape(cell)}</{tag}>" for k, cell in zip(kinds, cells, strict=True))
+            return "<tr>" + "".join(inner) + "</tr>"
+
+        body = "".join(line("td", row) for row in rows)
         self._body.append(
             f'<div class="scroll"><table><caption>{escape(caption)}</caption>'
-            f"<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>"
+            f"<thead>{line('th', header)}</thead><tbody>{body}</tbody></table></div>"
         )
 
     def figure(self, figure: go.Figure, caption: str = "") -> None:

@@ -25,7 +25,7 @@ def patching_rows(effects: Mapping[str, xr.Dataset], metric: str) -> list[list[s
         metric: Which metric.
     """
     columns = [ratio.sel(metric=metric).stack(cell=_axes(ratio)) for _, _, ratio in _columns(effects)]
-    names = [" ".join(f"{axis} {value}" for axis, value in _named(columns[0], i)) for i in range(columns[0].cell.size)]
+    names = [_name(columns[0], i) for i in range(columns[0].cell.size)]
     return [[name, *(spread(column.isel(cell=i), ".2f") for column in columns)] for i, name in enumerate(names)]
 
 
@@ -50,10 +50,7 @@ def _axes(ratio: xr.DataArray) -> list[str]:
     return sorted(axes, key=lambda axis: axis in ("pos", "key"))
 
 
-def _named(column: xr.DataArray, i: int) -> list[tuple[str, str]]:
-    values = column.cell.values[i]
-    return [("" if axis == "role" else axis, str(value)) for axis, value in zip(_axes_of(column), values, strict=True)]
-
-
-def _axes_of(column: xr.DataArray) -> list[str]:
-    return [str(name) for name in column.indexes["cell"].names]
+def _name(column: xr.DataArray, i: int) -> str:
+    """What a cell is called: `elimination head pos 8`."""
+    labels = zip(column.indexes["cell"].names, column.cell.values[i], strict=True)
+    return " ".join(str(value) if axis == "role" else f"{axis} {value}" for axis, value in labels)

@@ -10,7 +10,7 @@ from mnemoscope.analyses.patching import effects, patch
 from mnemoscope.analyses.roles import by_role
 from mnemoscope.cli.analysis import Results, Shown, Table, each_configuration, publish
 from mnemoscope.cli.options import Patch
-from mnemoscope.core.errors import in_range, one_of
+from mnemoscope.core.errors import InputError, in_range, one_of
 from mnemoscope.core.metrics import METRICS
 from mnemoscope.core.pairs import PromptPairs
 from mnemoscope.core.seeding import generator
@@ -35,6 +35,11 @@ def run(options: Patch) -> None:
         one_of("--metrics", metric, _METRICS)
     analyse = partial(patch_run, options=options)
     for label, runs, results in each_configuration(options.runs, analyse, jobs=options.jobs):
+        if all(bool(result.ratio.isnull().all()) for result in results.values()):
+            raise InputError(
+                f"no run of {label} tells clean from corrupted sequences apart: there is nothing to be carried; take "
+                "another --corruption, --metrics, --step or other runs"
+            )
         publish("patch", label, runs, results, _shown(results, options), options.out)
 
 

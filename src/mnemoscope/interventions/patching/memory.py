@@ -15,7 +15,7 @@ from mnemoscope.core.site import ATTENTION, BY_HEAD, BY_NEURON
 from mnemoscope.interventions.patching.runs import Place
 
 CACHE_BYTES = 16 * 2**20
-"""Of one chunk on a CPU: larger chunks leave its caches, smaller ones spend the time between operations (measured)."""
+"""Of one chunk on a CPU: larger ones gain nothing, smaller ones lose time between operations (measured)."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -64,9 +64,10 @@ def recorded(
     names = {place: Site(kind=place[0], layer=place[1]).hook for place in places}
     wanted = set(names.values())
     logits, cache = model.run_with_cache(tokens, names_filter=lambda name: name in wanted)
-    for (kind, _), name in names.items():
-        if name not in cache:
-            raise InputError(f"the model has no {kind} (hook point {name}); choose another kind of activation")
+    missing = sorted((name, kind) for (kind, _), name in names.items() if name not in cache)
+    if missing:
+        name, kind = missing[0]
+        raise InputError(f"the model has no {kind} (hook point {name}); choose another kind of activation")
     check_numbers(logits)
     # A view would keep the logits of all positions in memory.
     found = {place: cache[name].expand(len(tokens), *cache[name].shape[1:]) for place, name in names.items()}

@@ -1,0 +1,134 @@
+"""The commands that take models apart: arrays, tables and a page for runs of any task, and what they refuse."""
+
+import csv
+import importlib.util
+import shutil
+import sys
+from pathlib import Path
+from unittest import mock
+
+import pytest
+import xarray as xr
+
+from mnemoscope.cli import main
+from mnemoscope.core.presets import PRESETS, SYSTEMS, preset_spec
+from mnemoscope.core.specification import TASKS
+from mnemoscope.training.loop import train
+from tests.support import small_spec
+
+EXAMPLE = Path(__file__).parents[2] / "docs" / "examples" / "copy_task.py"
+COMMANDS = {
+    "patch": ({"patch_elimination", "patch_recall"}, {"logit_diff"}),
+    "ablate": ({"ablation", "dissociation"}, {"accuracy", "dissociation"}),
+    "circuits": ({"qk", "ov", "heads", "patterns", "removal"}, {"summary"}),
+    "neurons": (
+        {"neurons", "selectivity", "roles", "agreement", "shares"},
+        {"by-role", "top-k", "most-needed"},
+    ),
+    "heads": (
+        {"heads", "joint", "shares", "scores", "paths", "selection"},
+        {"mechanisms", "together", "without-path"},
+    ),
+}
+WORDS = {
+    "patch": ["--n", "20", "--kind", "z", "--over", "layer", "head", "pos"],
+    "ablate": ["--n", "64"],
+    "circuits": ["--n", "64"],
+    "neurons": ["--n", "64", "--sampled"],
+    "heads": ["--n", "64"],
+}
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    """Two seeds of a v3 after 60 steps."""
+    path = tmp_path_factory.mktemp("runs")
+    for seed in (3, 4):
+        train(small_spec("v3", seed=seed), path / f"seed-{seed}")
+    return path
+
+
+@pytest.fixture(autouse=True)
+def empty_directory(tmp_path, monkeypatch, as_installed):
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_arrays_tables_and_a_page(command, trained, tmp_path, capsys):
+    main([command, str(trained), *WORDS[command]])
+    arrays, tables = COMMANDS[command]
+    (place,) = tmp_path.glob(f"results/v3+*-quick/{command}")
+    assert {file.stem for file in place.glob("*.nc")} == arrays
+    assert {file.stem for file in place.glob("*.csv")} == tables
+    assert "plotly" in (place / f"{command}.html").read_text()
+    out = capsys.readouterr().out
+    assert "2 seeds" in out
+    for name in arrays:
+        tree = xr.open_datatree(place / f"{name}.nc", engine="h5netcdf")
+        seeds = tree["seed"].values.tolist() if "seed" in tree.coords else sorted(tree.children)
+        assert seeds in ([3, 4], ["seed-3", "seed-4"])
+    for name in tables:
+        header, *rows = csv.reader((place / f"{name}.csv").open())
+        assert all(len(row) == len(header) for row in rows)
+    before = {file.name: file.read_bytes() for file in place.glob("*.nc")}
+    main([command, str(trained), *WORDS[command], "--jobs", "2"])
+    assert {file.name: file.read_bytes() for file in place.glob("*.nc")} == before  # the same, by two processes
+
+
+@pytest.mark.parametrize("what", ["subsets", "positions", "paths"])
+def test_what_else_can_be_ablated(what, trained, tmp_path):
+    main(["ablate", str(trained), "--n", "32", "--what", what, "--out", "out"])
+    (file,) = tmp_path.glob("out/*/ablate/ablation.nc")
+    names = xr.open_dataset(file).role.values.tolist()
+    expected = {
+        "subsets": ("elimination head + other head + L0 MLP", 7),
+        "positions": ("other head pos 8", 27),
+        "paths": ("elimination head 3→8", 90),
+    }
+    assert expected[what][0] in names
+    assert len(names) == expected[what][1]
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_runs_of_another_task(command, tmp_path):
+    """The example task of the pages: one skill, no slots, one head."""
+    TASKS.names()
+    with mock.patch.dict(TASKS._items), mock.patch.dict(PRESETS._items), mock.patch.dict(SYSTEMS._items):
+        spec = importlib.util.spec_from_file_location("example_copy", EXAMPLE)
+        module = importlib.util.module_from_spec(spec)
+        with mock.patch.dict(sys.modules, {spec.name: module}):
+            spec.loader.exec_module(module)
+            changes = {"recipe.n_steps": 300, "recipe.metrics_every": 100}
+            train(preset_spec("copy-small", "quick", 0, changes=changes), tmp_path / "run")
+            words = ["--n", "40", *(["--over", "layer", "pos"] if command == "patch" else [])]
+            main([command, "run", *words])
+    (place,) = tmp_path.glob(f"results/*/{command}")
+    assert (place / f"{command}.html").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "named"),
+    [
+        (["patch", "runs", "--over", "head"], "pos"),
+        (["patch", "runs", "--corruption", "scramble"], "exchange_answer"),
+        (["patch", "runs", "--corruption", "permute_pairs"], "another --corruption"),
+        (["patch", "runs", "--metrics", "logit"], "logit_diff"),
+        (["patch", "runs", "--n", "1"], "at least 2"),
+        (["patch", "nowhere"], "mnemoscope train"),
+        (["ablate", "runs", "--step", "7"], "60"),
+        (["circuits", "runs", "--n", "0"], "at least 2"),
+        (["neurons", "runs", "--layer", "1"], "from 0 to 0"),
+        (["neurons", "runs", "--top", "0"], "at least 1"),
+        (["heads", "runs", "--tolerance", "-1"], "at least 0"),
+    ],
+)
+def test_wrong_input_gets_one_line_and_writes_nothing(words, named, tiny, tmp_path, capsys):
+    shutil.copytree(tiny.path, tmp_path / "runs" / "run")
+    with pytest.raises(SystemExit) as end:
+        main(words)
+    assert end.value.code == 2
+    error = capsys.readouterr().err
+    assert len(error.strip().splitlines()) == 1
+    assert error.startswith("mnemoscope: ")
+    assert named in error
+    assert not (tmp_path / "results").exists()
