@@ -114,6 +114,8 @@ def test_runs_of_another_task(command, tmp_path):
         (["patch", "runs", "--corruption", "permute_pairs"], "another --corruption"),
         (["patch", "runs", "--metrics", "logit"], "logit_diff"),
         (["patch", "runs", "--n", "1"], "at least 2"),
+        (["patch", "runs", "--skills", "guessing"], "elimination, recall"),
+        (["patch", "runs", "--corruption", "move_repeat"], "sequences with a repeat"),
         (["patch", "nowhere"], "mnemoscope train"),
         (["ablate", "runs", "--step", "7"], "60"),
         (["circuits", "runs", "--n", "0"], "at least 2"),

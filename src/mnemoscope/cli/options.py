@@ -64,15 +64,11 @@ class Predict:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Ablate:
-    """What is lost without each head and MLP, each set of them, position or attention path; heads by role."""
+class Analysis:
+    """What all commands that take models apart are told."""
 
     runs: Positional[tuple[Path, ...]]
     """Run directories, or directories that hold some."""
-    what: Literal["components", "subsets", "positions", "paths"] = "components"
-    """What is removed: heads and MLPs, every set of those, their output at one position, or single attention paths."""
-    n: int = 2048
-    """Sequences of each kind (with and without a repeat); one half chooses the roles, the other is measured."""
     split: Literal["train", "test"] = "test"
     """Mappings that the sequences show."""
     step: int | None = None
@@ -86,59 +82,45 @@ class Ablate:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Patch:
+class Ablate(Analysis):
+    """What is lost without each head and MLP, each set of them, position or attention path; heads by role."""
+
+    what: Literal["components", "subsets", "positions", "paths"] = "components"
+    """What is removed: heads and MLPs, every set of those, their output at one position, or single attention paths."""
+    n: int = 2048
+    """Sequences of each kind (with and without a repeat); one half chooses the roles, the other is measured."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Patch(Analysis):
     """Activation patching: which activations carry the difference between clean and corrupted sequences."""
 
-    runs: Positional[tuple[Path, ...]]
-    """Run directories, or directories that hold some."""
     kind: Kind = "resid_pre"
     """Activation, in TransformerLens's words."""
     over: tuple[str, ...] = ("layer", "pos")
     """Its axes to sweep, such as layer pos, layer head, layer pos head, layer head query key, layer neuron."""
     corruption: str | None = None
     """How clean and corrupted sequences differ; none: the first kind that the task names."""
+    skills: tuple[str, ...] = ()
+    """Skills whose sequences are patched; none: all of the task."""
     metrics: tuple[str, ...] = ("logit_diff",)
     """Among logit_diff, log_prob, prob, accuracy, kl."""
     n: int = 512
     """Sequences of each kind (with and without a repeat); one half names the heads, the other is measured."""
-    split: Literal["train", "test"] = "test"
-    """Mappings that the sequences show."""
-    step: int | None = None
-    """Training step of the checkpoint; none: the last."""
-    jobs: int = 1
-    """Worker processes, of one thread each."""
-    out: Path = Path("results")
-    """Arrays (netCDF), tables (CSV) and a page with figures go to OUT/<configuration>/<command>."""
-    config: Path | None = None
-    """YAML file: a section a command, a key an option; what is typed wins."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Circuits:
+class Circuits(Analysis):
     """OV and QK circuits read from the weights, copying and composition scores, and how well they predict causes."""
 
-    runs: Positional[tuple[Path, ...]]
-    """Run directories, or directories that hold some."""
     n: int = 2048
     """Sequences of each kind (with and without a repeat); one half names the heads, the other is predicted."""
-    split: Literal["train", "test"] = "test"
-    """Mappings that the sequences show."""
-    step: int | None = None
-    """Training step of the checkpoint; none: the last."""
-    jobs: int = 1
-    """Worker processes, of one thread each."""
-    out: Path = Path("results")
-    """Arrays (netCDF), tables (CSV) and a page with figures go to OUT/<configuration>/<command>."""
-    config: Path | None = None
-    """YAML file: a section a command, a key an option; what is typed wins."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Neurons:
+class Neurons(Analysis):
     """MLP neurons as key/value memories: what they read, what they write, what they are needed for."""
 
-    runs: Positional[tuple[Path, ...]]
-    """Run directories, or directories that hold some."""
     layer: int = 0
     """Whose neurons."""
     top: int = 10
@@ -147,38 +129,16 @@ class Neurons:
     """Read selectivity from samples; without it from every sequence, which tasks may refuse."""
     n: int = 2048
     """Sequences of each kind (with and without a repeat); one half ranks the neurons, the other is measured."""
-    split: Literal["train", "test"] = "test"
-    """Mappings that the sequences show."""
-    step: int | None = None
-    """Training step of the checkpoint; none: the last."""
-    jobs: int = 1
-    """Worker processes, of one thread each."""
-    out: Path = Path("results")
-    """Arrays (netCDF), tables (CSV) and a page with figures go to OUT/<configuration>/<command>."""
-    config: Path | None = None
-    """YAML file: a section a command, a key an option; what is typed wins."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Heads:
+class Heads(Analysis):
     """Attention by mechanism: the simplest that can stand in for each head, for all together, and which paths count."""
 
-    runs: Positional[tuple[Path, ...]]
-    """Run directories, or directories that hold some."""
     tolerance: float | None = None
     """Loss (nats) that a mechanism may cost; none: the fixed default."""
     n: int = 2048
     """Sequences of each kind (with and without a repeat); one half searches the mechanisms, the other is measured."""
-    split: Literal["train", "test"] = "test"
-    """Mappings that the sequences show."""
-    step: int | None = None
-    """Training step of the checkpoint; none: the last."""
-    jobs: int = 1
-    """Worker processes, of one thread each."""
-    out: Path = Path("results")
-    """Arrays (netCDF), tables (CSV) and a page with figures go to OUT/<configuration>/<command>."""
-    config: Path | None = None
-    """YAML file: a section a command, a key an option; what is typed wins."""
 
 
 @dataclass(frozen=True, kw_only=True)

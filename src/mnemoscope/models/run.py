@@ -131,9 +131,11 @@ def find_runs(paths: str | Path | Sequence[Path]) -> list[Run]:
     """All runs at or below the given directories that have a checkpoint, in the order of the presets, then by seed.
 
     Raises:
-        InputError: One of the directories holds none.
+        InputError: One of the directories holds none, or none is given.
     """
     runs = []
+    if not isinstance(paths, str | Path) and not paths:
+        raise InputError("name at least one run directory, or a directory that holds some; got none")
     for path in [paths] if isinstance(paths, str | Path) else paths:
         found = [open_run(file.parent) for file in Path(path).rglob("run.json")]
         found = [run for run in found if run.steps]

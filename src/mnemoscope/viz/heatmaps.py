@@ -34,8 +34,15 @@ def heatmaps(
     low = (-high if negative else 0.0) if low is None else low
     columns = min(columns, len(flat))
     rows = math.ceil(len(flat) / columns)
-    apart = min(0.35, 90 / _height(flat, rows))
-    figure = make_subplots(rows, columns, subplot_titles=list(flat), vertical_spacing=apart, horizontal_spacing=0.12)
+    longest = max(len(name) for _, names in flat.values() for name in names)
+    apart = {"vertical": min(0.35, 90 / _height(flat, rows)), "horizontal": min(0.3, 0.04 + 0.009 * longest)}
+    figure = make_subplots(
+        rows,
+        columns,
+        subplot_titles=list(flat),
+        vertical_spacing=apart["vertical"],
+        horizontal_spacing=apart["horizontal"],
+    )
     for i, (array, names) in enumerate(flat.values()):
         x = str(array.dims[-1])
         heat = go.Heatmap(

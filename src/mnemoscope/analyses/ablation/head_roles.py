@@ -9,12 +9,13 @@ from collections.abc import Callable, Mapping, Sequence
 
 import xarray as xr
 
-from mnemoscope.analyses.ablation.removal import REPLACEMENTS, Removal, Skills, ablate
+from mnemoscope.analyses.ablation.removal import REPLACEMENTS, Removal, ablate
 from mnemoscope.analyses.ablation.targets import Targets, by_role, heads_and_mlps
 from mnemoscope.core.batch import Batch
 from mnemoscope.core.errors import one_of
 from mnemoscope.core.protocols import HookedModel, Task
 from mnemoscope.core.seeding import generator
+from mnemoscope.core.skills import Skills
 
 Choose = Callable[[HookedModel, Mapping[str, str], int], Targets]
 

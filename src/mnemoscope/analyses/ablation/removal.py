@@ -13,7 +13,6 @@ from typing import Literal, get_args
 
 import torch
 import xarray as xr
-from jaxtyping import Bool
 from torch import Tensor
 
 from mnemoscope.analyses.predictions import check_fits, normalised
@@ -24,6 +23,7 @@ from mnemoscope.core.intervention import Intervention, Knockout, Mean, Resample,
 from mnemoscope.core.named import Named
 from mnemoscope.core.protocols import HookedModel
 from mnemoscope.core.site import Site
+from mnemoscope.core.skills import Skills
 from mnemoscope.interventions.recordings import Recordings
 from mnemoscope.interventions.regions import components
 from mnemoscope.interventions.run import run
@@ -32,8 +32,6 @@ Removal = Literal["zero", "mean", "resample", "knockout"]
 REMOVALS: tuple[Removal, ...] = get_args(Removal)
 REPLACEMENTS: tuple[Removal, ...] = ("zero", "mean", "resample")
 """The removals that every site allows."""
-
-Skills = Mapping[str, Bool[Tensor, "batch pos"]]
 
 
 def ablate(

@@ -12,7 +12,6 @@ holds on other prompts too.
 The error says how much other prompts would change the result. It says nothing about other seeds.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 import torch
@@ -23,12 +22,11 @@ from mnemoscope.analyses.predictions import normalised
 from mnemoscope.core import metrics
 from mnemoscope.core.batch import Batch
 from mnemoscope.core.errors import InputError
+from mnemoscope.core.skills import Skills, check_skills
 
 ALL = "all"
 """Name of the skill that is every scored position."""
 N_ERRORS = 3
-
-Skills = Mapping[str, Bool[Tensor, "batch pos"]]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -88,12 +86,7 @@ def yardstick(batch: Batch, skills: Skills | None = None) -> Yardstick:
     if ALL in skills:
         raise InputError(f"a skill must not be called {ALL!r}, the name of all scored positions; rename it")
     masks = {ALL: batch.scored, **{name: mask.to(batch.scored.device) for name, mask in skills.items()}}
-    for name, mask in masks.items():
-        if mask.shape != batch.scored.shape:
-            shapes = f"{tuple(batch.scored.shape)}; got {tuple(mask.shape)}"
-            raise InputError(f"skill {name} must have the shape (batch, pos) of the batch, {shapes}")
-        if not mask.any():
-            raise InputError(f"skill {name} is tested at no position of the batch; take more prompts or leave it out")
+    check_skills(batch, masks)
     return Yardstick(batch=batch, masks=masks)
 
 

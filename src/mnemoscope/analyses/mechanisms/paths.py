@@ -20,12 +20,13 @@ from jaxtyping import Bool
 from torch import Tensor
 
 from mnemoscope.analyses.mechanisms.bench import TOLERANCE, Assignment, Bench, Head, bench, described
-from mnemoscope.analyses.mechanisms.losses import Skills, means, yardstick
+from mnemoscope.analyses.mechanisms.losses import means, yardstick
 from mnemoscope.core.batch import Batch
 from mnemoscope.core.errors import InputError, one_of
 from mnemoscope.core.mechanism import Mechanism, checked_pattern, silent
 from mnemoscope.core.patterns import identity, uniform
 from mnemoscope.core.protocols import HookedModel
+from mnemoscope.core.skills import Skills
 
 Grain = Literal["mechanism", "query", "cell"]
 FALLBACKS = (identity(), uniform())

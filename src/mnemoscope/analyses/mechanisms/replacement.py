@@ -23,10 +23,11 @@ import xarray as xr
 
 from mnemoscope.analyses.mechanisms.bench import TOLERANCE, Assignment, Bench, Head, bench, described, heads
 from mnemoscope.analyses.mechanisms.control import has_control, permuted_targets
-from mnemoscope.analyses.mechanisms.losses import Score, Skills, means, yardstick
+from mnemoscope.analyses.mechanisms.losses import Score, means, yardstick
 from mnemoscope.core.batch import Batch
 from mnemoscope.core.mechanism import Mechanism, check_names, silent
 from mnemoscope.core.protocols import HookedModel
+from mnemoscope.core.skills import Skills
 
 
 def replace_heads(

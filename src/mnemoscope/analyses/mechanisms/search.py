@@ -23,7 +23,7 @@ import xarray as xr
 
 from mnemoscope.analyses.mechanisms.bench import TOLERANCE, Assignment, Bench, Head, bench, described, heads
 from mnemoscope.analyses.mechanisms.learned import attention_of, learned_mean, learned_within
-from mnemoscope.analyses.mechanisms.losses import Skills, halves
+from mnemoscope.analyses.mechanisms.losses import halves
 from mnemoscope.analyses.mechanisms.paths import FALLBACKS, Grain, removed
 from mnemoscope.analyses.mechanisms.replacement import beats_control, by_layer, joint, removal, trial
 from mnemoscope.core.batch import Batch
@@ -31,6 +31,7 @@ from mnemoscope.core.errors import InputError
 from mnemoscope.core.mechanism import Mechanism, check_names, checked_pattern, otherwise, silent
 from mnemoscope.core.patterns import identity
 from mnemoscope.core.protocols import HookedModel
+from mnemoscope.core.skills import Skills
 
 NONE = "none"
 

@@ -16,11 +16,11 @@ import xarray as xr
 from mnemoscope.analyses.ablation.removal import REPLACEMENTS, Removal
 from mnemoscope.analyses.neurons.block import mlp_block
 from mnemoscope.analyses.neurons.carried import CRITERION, METRICS, measurable
-from mnemoscope.analyses.neurons.places import Skills
 from mnemoscope.analyses.neurons.removal import Cells, bench, without
 from mnemoscope.core.batch import Batch
 from mnemoscope.core.errors import InputError, in_range
 from mnemoscope.core.protocols import HookedModel
+from mnemoscope.core.skills import Skills
 
 
 def neuron_effects(

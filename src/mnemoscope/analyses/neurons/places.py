@@ -1,16 +1,14 @@
 """Where skills are tested, and means over those places with their standard errors."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from mnemoscope.core.batch import Batch
 from mnemoscope.core.errors import InputError
-
-Skills = Mapping[str, Bool[Tensor, "batch pos"]]
+from mnemoscope.core.skills import Skills, check_skills
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -56,12 +54,7 @@ def skill_places(batch: Batch, skills: Skills) -> Places:
     """
     if not skills:
         raise InputError("skills must name at least one; got none")
-    for name, mask in skills.items():
-        if mask.shape != batch.scored.shape:
-            shapes = f"{tuple(batch.scored.shape)}; got {tuple(mask.shape)}"
-            raise InputError(f"skill {name} must have the shape (batch, pos) of the batch, {shapes}")
-        if not mask.any():
-            raise InputError(f"skill {name} is tested at no position of the batch; take more prompts or leave it out")
+    check_skills(batch, skills)
     masks = torch.stack([mask.to(batch.inputs.device) for mask in skills.values()], -1)
     sequence, pos = masks.any(-1).nonzero(as_tuple=True)
     shares = torch.ones(len(batch)) if batch.weights is None else batch.weights

@@ -14,12 +14,12 @@ from mnemoscope.analyses.neurons.activity import family, neuron_activity
 from mnemoscope.analyses.neurons.agreement import neuron_agreement
 from mnemoscope.analyses.neurons.effects import group_effects, neuron_effects
 from mnemoscope.analyses.neurons.keys_values import neuron_keys, neuron_values
-from mnemoscope.analyses.neurons.places import Skills
 from mnemoscope.analyses.neurons.roles import neuron_roles, role_groups
 from mnemoscope.analyses.neurons.selectivity import selectivity
 from mnemoscope.analyses.neurons.shares import neuron_shares
 from mnemoscope.core.batch import Batch
 from mnemoscope.core.protocols import HookedModel
+from mnemoscope.core.skills import Skills
 
 WITHOUT_LATENT = ("none", "constant", "silent")
 

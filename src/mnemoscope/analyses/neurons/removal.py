@@ -16,7 +16,7 @@ from torch import Tensor
 
 from mnemoscope.analyses.ablation.removal import REPLACEMENTS, Removal, removal
 from mnemoscope.analyses.neurons.block import mlp_block
-from mnemoscope.analyses.neurons.places import Places, Skills, skill_places
+from mnemoscope.analyses.neurons.places import Places, skill_places
 from mnemoscope.analyses.predictions import CHUNK, check_fits, normalised
 from mnemoscope.core import metrics
 from mnemoscope.core.batch import Batch
@@ -25,6 +25,7 @@ from mnemoscope.core.intervention import LowRank
 from mnemoscope.core.named import Named
 from mnemoscope.core.protocols import HookedModel
 from mnemoscope.core.site import Site
+from mnemoscope.core.skills import Skills
 from mnemoscope.interventions.recordings import Recordings
 from mnemoscope.interventions.replacements import change
 

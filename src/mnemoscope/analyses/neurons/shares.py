@@ -28,12 +28,12 @@ from torch import Tensor
 from mnemoscope.analyses.ablation.removal import Removal
 from mnemoscope.analyses.neurons.block import mlp_block
 from mnemoscope.analyses.neurons.carried import CRITERION, METRICS, measurable
-from mnemoscope.analyses.neurons.places import Skills
 from mnemoscope.analyses.neurons.removal import Bench, bench, without
 from mnemoscope.core.batch import Batch
 from mnemoscope.core.errors import InputError, in_range
 from mnemoscope.core.protocols import HookedModel
 from mnemoscope.core.seeding import generator
+from mnemoscope.core.skills import Skills
 
 PARTS = ("kept", "removed")
 

@@ -50,9 +50,10 @@ def patch_run(run: Run, options: Patch) -> dict[str, xr.Dataset]:
     one_of("--corruption", kind, task.corruptions)
     _, batch = split_halves(task.monitor(options.n, split=options.split, generator=generator(seed, "prompts")))
     model, named = run.model(options.step), last_roles(run) if "head" in options.over else None
-    results = {}
-    for skill, mask in task.skills(batch).items():
-        rows = mask.any(1)
+    masks, results = task.skills(batch), {}
+    for skill in options.skills or masks:
+        one_of("--skills", skill, masks)
+        mask, rows = masks[skill], masks[skill].any(1)
         pairs = PromptPairs.from_task(task, batch.select(rows), kind=kind, seed=seed).read_at(mask[rows])
         metrics = [_METRICS[name] for name in options.metrics]
         values = patch(model, pairs, kind=options.kind, over=options.over, metrics=metrics)
