@@ -45,9 +45,9 @@ def learned_v3(tmp_path_factory):
 @pytest.fixture
 def planted():
     """The hand-set elimination model, anew for every test."""
-    from tests.support import elimination_model
+    from mnemoscope.models.constructed import elimination_only
 
-    return elimination_model()
+    return elimination_only()
 
 
 @pytest.fixture

@@ -29,7 +29,7 @@ def test_a_uniform_model_by_hand(split):
     assert result.source_slot.values.tolist() == [1, 2, 3, 4]
 
 
-def test_the_hand_set_elimination_model_never_recalls(planted):
+def test_the_hand_set_elimination_only_never_recalls(planted):
     result = conflict(planted, V1)
     unused = 1 / (1 + 4 * np.exp(-10))
     np.testing.assert_allclose(result.p_unused, unused, rtol=1e-5)

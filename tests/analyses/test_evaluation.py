@@ -238,3 +238,13 @@ def test_a_model_that_says_nothing_is_refused(tiny):
         model.unembed.b_U[0] = torch.nan
     with pytest.raises(InputError, match="NaN"):
         evaluate_splits(model, tiny.spec.task)
+
+
+def test_weights_that_hold_nan_are_refused_even_where_the_logits_do_not_tell():
+    model, task = random_model(), small_spec("v3").task
+    batch = task.sample(5, split="test", generator=seeded())
+    with torch.no_grad():
+        model.blocks[0].attn.W_Q[0, 0, 0] = torch.nan
+    assert not model(batch.inputs).isnan().any()
+    with pytest.raises(InputError, match=r"the model's weight blocks.0.attn.W_Q holds NaN; take an earlier checkpoint"):
+        evaluate(model, task, batch)

@@ -98,10 +98,9 @@ def test_runs_of_another_task(command, tmp_path):
         module = importlib.util.module_from_spec(spec)
         with mock.patch.dict(sys.modules, {spec.name: module}):
             spec.loader.exec_module(module)
-            changes = {"recipe.n_steps": 300, "recipe.metrics_every": 100}
-            train(preset_spec("copy-small", "quick", 0, changes=changes), tmp_path / "run")
-            words = ["--n", "40", *(["--over", "layer", "pos"] if command == "patch" else [])]
-            main([command, "run", *words])
+        changes = {"recipe.n_steps": 300, "recipe.metrics_every": 100}
+        train(preset_spec("copy-small", "quick", 0, changes=changes), tmp_path / "run")
+        main([command, "run", "--n", "40"])
     (place,) = tmp_path.glob(f"results/*/{command}")
     assert (place / f"{command}.html").exists()
 

@@ -13,11 +13,16 @@ CHUNK = 8192
 
 
 def check_fits(model: HookedModel, batch: Batch) -> None:
-    """Refuse a model whose vocabulary or context is too small for the batch.
+    """Refuse a model that cannot be run on the batch, or whose weights hold NaN.
+
+    TransformerLens turns NaN in attention into zeros, so that logits do not always tell.
 
     Raises:
         InputError: Naming what is needed and what the model has.
     """
+    for name, weight in model.named_parameters():
+        if weight.isnan().any():
+            raise InputError(f"the model's weight {name} holds NaN; take an earlier checkpoint")
     if len(batch) == 0:
         raise InputError("the batch holds no sequence; give at least one")
     n_pos, highest = batch.inputs.shape[1], int(max(batch.inputs.max(), batch.targets.max()))

@@ -12,9 +12,8 @@ from mnemoscope.core.batch import Batch
 from mnemoscope.core.errors import InputError
 from mnemoscope.core.specification import ModelSpec
 from mnemoscope.models.build import build
-from mnemoscope.models.constructed import associative_memory, induction, induction_batch, memory_batch
+from mnemoscope.models.constructed import associative_memory, elimination_only, induction, induction_batch, memory_batch
 from tests.support import (
-    elimination_model,
     foreign_model,
     global_generators_untouched,
     random_model,
@@ -197,7 +196,7 @@ def test_by_hand():
 
 @pytest.mark.parametrize("source", [0, 1, 2, 3])
 def test_the_elimination_head_takes_ten_from_every_used_value(source):
-    model, batch = elimination_model(), lookup()
+    model, batch = elimination_only(), lookup()
     used = batch.inputs[:, 2 * source + 1, None].expand_as(batch.inputs)
     unused = batch.latents["unused"][:, None].expand_as(batch.inputs)
     last = torch.zeros_like(batch.scored)
@@ -245,7 +244,7 @@ def test_no_part_of_an_untrained_model_dominates():
     found = [dominance(build(s, d_vocab=6, n_ctx=9, seed=seed), batch) for s in specs for seed in range(4)]
     assert max(mean for mean, _ in found) < 0.25
     assert max(share for _, share in found) < 2 / 3
-    mean, share = dominance(elimination_model(), batch)
+    mean, share = dominance(elimination_only(), batch)
     assert mean > 4
     assert share > 0.99
 
@@ -477,7 +476,7 @@ def test_nan_and_infinity_are_refused():
         attribute(model, batch, foil=foils(batch))
     with torch.no_grad():
         model.blocks[0].mlp.W_in[0, 0] = math.nan
-    with pytest.raises(InputError, match="the model's logits hold NaN"):
+    with pytest.raises(InputError, match="W_in holds NaN"):
         attribute(model, batch)
 
 

@@ -187,5 +187,5 @@ def test_refused():
         logit_lens(foreign_model(dtype="float16"), batch)
     with torch.no_grad():
         model.blocks[1].attn.W_O[0, 0, 0] = math.nan
-    with pytest.raises(InputError, match="the model's logits hold NaN"):
+    with pytest.raises(InputError, match="W_O holds NaN"):
         logit_lens(model, batch)

@@ -5,7 +5,8 @@ from mnemoscope.analyses.mechanisms.learned import attention_of, learned_mean, l
 from mnemoscope.core.errors import InputError
 from mnemoscope.core.mechanism import checked_pattern, silent
 from mnemoscope.core.patterns import earlier_same, earlier_y, identity, uniform
-from tests.support import elimination_model, random_model, seeded, small_spec
+from mnemoscope.models.constructed import elimination_only
+from tests.support import random_model, seeded, small_spec
 
 TASK = small_spec("v3").task
 BATCH = TASK.monitor(30, split="test", generator=seeded())
@@ -40,13 +41,13 @@ def test_the_mean_where_another_mechanism_says_nothing():
 
 
 def test_weights_on_the_keys_of_a_mechanism():
-    attention = attention_of(elimination_model(), (0, 1), BATCH)  # even over all keys
+    attention = attention_of(elimination_only(), (0, 1), BATCH)  # even over all keys
     mechanism = learned_within(attention, earlier_y(), BATCH)
     torch.testing.assert_close(
         checked_pattern(mechanism, BATCH), earlier_y().pattern(BATCH).double(), equal_nan=True, rtol=1e-5, atol=1e-6
     )
     assert mechanism.n_parameters == 1 + 1 + 2 + 2 + 3  # two, two, three, three and four y
-    on_y = attention_of(elimination_model(), (0, 0), BATCH)
+    on_y = attention_of(elimination_only(), (0, 0), BATCH)
     assert learned_within(on_y, earlier_y(), BATCH) is not None
 
 

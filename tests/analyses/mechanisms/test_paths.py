@@ -8,8 +8,8 @@ from mnemoscope.analyses.mechanisms.paths import Path, paths, remove_paths, with
 from mnemoscope.core.errors import InputError
 from mnemoscope.core.mechanism import checked_pattern, otherwise
 from mnemoscope.core.patterns import after_earlier_same, earlier_y, identity, previous, uniform
-from mnemoscope.models.constructed import induction, induction_batch
-from tests.support import elimination_model, seeded, small_spec
+from mnemoscope.models.constructed import elimination_only, induction, induction_batch
+from tests.support import seeded, small_spec
 
 TASK = small_spec("v3").task
 BATCH = TASK.monitor(40, split="test", generator=seeded())
@@ -55,7 +55,7 @@ def test_paths_are_the_rows_that_a_part_decides():
 
 
 def test_only_the_attention_to_earlier_y_is_needed():
-    result = remove_paths(elimination_model(), FRESH, {(0, 0): ON_Y, (0, 1): uniform()}, skills=ELIMINATION)
+    result = remove_paths(elimination_only(), FRESH, {(0, 0): ON_Y, (0, 1): uniform()}, skills=ELIMINATION)
     assert result.needed.to_series().to_dict() == {
         "L0H0 earlier y": True,
         "L0H0 identity": False,
@@ -65,7 +65,7 @@ def test_only_the_attention_to_earlier_y_is_needed():
 
 
 def test_every_slot_of_the_elimination_head_is_needed():
-    result = remove_paths(elimination_model(), FRESH, {(0, 0): ON_Y}, by="query", skills=ELIMINATION)
+    result = remove_paths(elimination_only(), FRESH, {(0, 0): ON_Y}, by="query", skills=ELIMINATION)
     needed = [str(name) for name in result.path[result.needed].values]
     assert needed == [f"L0H0 earlier y, query {query}" for query in (2, 4, 6, 8)], "y is not scored"
     last = result.sel(path="L0H0 earlier y, query 8", later="set", skill="elimination")
@@ -95,7 +95,7 @@ def test_a_path_that_only_later_attention_uses_is_needed_if_that_is_learned():
 
 
 def test_wrong_input_is_refused():
-    model = elimination_model()
+    model = elimination_only()
     with pytest.raises(InputError, match="a head whose paths"):
         remove_paths(model, BATCH, {(0, 0): ON_Y}, of=[(0, 1)])
     with pytest.raises(InputError, match="no path can be taken out"):

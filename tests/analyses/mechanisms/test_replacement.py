@@ -8,8 +8,8 @@ from mnemoscope.analyses.mechanisms.replacement import replace_each, replace_hea
 from mnemoscope.core.errors import InputError
 from mnemoscope.core.mechanism import Mechanism, otherwise
 from mnemoscope.core.patterns import earlier_x, earlier_y, identity, previous, uniform
+from mnemoscope.models.constructed import elimination_only
 from tests.support import (
-    elimination_model,
     foreign_model,
     global_generators_untouched,
     random_model,
@@ -29,7 +29,7 @@ THREE = (ON_Y, ON_X, uniform())
 
 
 def each(model=None, mechanisms=THREE, **options):
-    return replace_each(model or elimination_model(), BATCH, mechanisms, skills=SKILLS, **options)
+    return replace_each(model or elimination_only(), BATCH, mechanisms, skills=SKILLS, **options)
 
 
 def test_the_elimination_head_is_as_good_with_its_mechanism():
@@ -98,7 +98,7 @@ def test_the_learned_pattern_as_a_mechanism_changes_nothing():
 
 
 def test_clean_losses_are_those_of_the_model():
-    result = replace_heads(elimination_model(), BATCH, {}, skills=SKILLS)
+    result = replace_heads(elimination_only(), BATCH, {}, skills=SKILLS)
     np.testing.assert_array_equal(result.loss, result.clean_loss)
     unused = -math.log(1 / (1 + 4 * math.exp(-10)))
     assert result.clean_loss.sel(skill="elimination").item() == pytest.approx(unused, rel=1e-3)
@@ -106,8 +106,8 @@ def test_clean_losses_are_those_of_the_model():
 
 
 def test_heads_are_replaced_together():
-    one = replace_heads(elimination_model(), BATCH, {(0, 0): ON_X}, skills=SKILLS)
-    two = replace_heads(elimination_model(), BATCH, {(0, 0): ON_X, (0, 1): ON_Y}, skills=SKILLS)
+    one = replace_heads(elimination_only(), BATCH, {(0, 0): ON_X}, skills=SKILLS)
+    two = replace_heads(elimination_only(), BATCH, {(0, 0): ON_X, (0, 1): ON_Y}, skills=SKILLS)
     np.testing.assert_allclose(one.loss, two.loss)
     assert not bool(two.holds)
 
@@ -137,7 +137,7 @@ def test_wrong_input_is_refused():
         replace_heads(random_model(n_ctx=5), BATCH, {})
     broken = random_model()
     broken.blocks[0].attn.W_K.data[0, 0, 0] = torch.nan
-    with pytest.raises(InputError, match="attention of layer 0 is NaN"):
+    with pytest.raises(InputError, match="W_K holds NaN"):
         each(broken)
     future = Mechanism(name="future", pattern=lambda b: torch.ones(len(b), 9, 9) / 9)
     with pytest.raises(InputError, match="future must be causal"):

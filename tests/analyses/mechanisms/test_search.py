@@ -9,8 +9,8 @@ from mnemoscope.analyses.mechanisms.search import reverse_engineer
 from mnemoscope.core.errors import InputError
 from mnemoscope.core.mechanism import Mechanism
 from mnemoscope.core.patterns import common, earlier_y, for_pairs, identity, previous, uniform
-from mnemoscope.models.constructed import induction, induction_batch, shared_store
-from tests.support import elimination_model, global_generators_untouched, random_model, seeded, small_spec
+from mnemoscope.models.constructed import elimination_only, induction, induction_batch, shared_store
+from tests.support import global_generators_untouched, random_model, seeded, small_spec
 
 TASK = small_spec("v3").task
 BATCH = TASK.monitor(100, split="test", generator=seeded())
@@ -37,7 +37,7 @@ def repetition(n: int = 60):
 
 
 def test_the_elimination_head_is_found_and_the_idle_one_not_read_as_anything():
-    tree = reverse_engineer(elimination_model(), BATCH, for_pairs(), skills=SKILLS)
+    tree = reverse_engineer(elimination_only(), BATCH, for_pairs(), skills=SKILLS)
     assert best(tree) == {"L0H0": ("earlier y, else identity", "explained"), "L0H1": ("uniform", "not needed")}
     assert bool(tree["joint"].holds)
     assert set(tree["paths"]["path"].values) == {"L0H0 earlier y", "L0H0 identity"}, "nothing is left of the idle head"
@@ -80,7 +80,7 @@ def test_an_untrained_model_is_not_read_as_anything():
 def test_the_simplest_is_the_first_of_equals_and_fitted_numbers_come_last():
     costly = Mechanism(name="costly", pattern=uniform().pattern, n_parameters=1)
     also = Mechanism(name="also", pattern=uniform().pattern)
-    assert best(reverse_engineer(elimination_model(), BATCH, [costly, also, uniform()]))["L0H1"][0] == "also"
+    assert best(reverse_engineer(elimination_only(), BATCH, [costly, also, uniform()]))["L0H1"][0] == "also"
 
 
 def test_selection_and_test_are_different_sequences():
@@ -95,7 +95,7 @@ def test_selection_and_test_are_different_sequences():
         return torch.where(rows.sum(-1, keepdim=True) == 0, identity().pattern(batch), rows)
 
     tree = reverse_engineer(
-        elimination_model(), marked, [Mechanism(name="lucky", pattern=pattern)], skills=SKILLS, learned=False
+        elimination_only(), marked, [Mechanism(name="lucky", pattern=pattern)], skills=SKILLS, learned=False
     )
     assert best(tree)["L0H0"] == ("lucky", "unexplained")
     assert not bool(tree["joint"].holds)
@@ -103,7 +103,7 @@ def test_selection_and_test_are_different_sequences():
 
 
 def test_what_was_tried_is_told_and_saved(tmp_path):
-    tree = reverse_engineer(elimination_model(), BATCH, [previous()], skills=SKILLS)
+    tree = reverse_engineer(elimination_only(), BATCH, [previous()], skills=SKILLS)
     tried = tree["selection"].to_dataset()
     assert "previous token, else uniform" in tried.mechanism.values
     assert "learned mean" in tried.mechanism.values
@@ -116,12 +116,12 @@ def test_what_was_tried_is_told_and_saved(tmp_path):
 
 def test_it_is_a_function_of_its_arguments():
     with global_generators_untouched():
-        one, again = (reverse_engineer(elimination_model(), BATCH, [earlier_y()], learned=False) for _ in range(2))
+        one, again = (reverse_engineer(elimination_only(), BATCH, [earlier_y()], learned=False) for _ in range(2))
     np.testing.assert_array_equal(one["heads"].control_loss, again["heads"].control_loss)
 
 
 def test_wrong_input_is_refused():
-    model = elimination_model()
+    model = elimination_only()
     with pytest.raises(InputError, match="fallback earlier y says nothing about some queries"):
         reverse_engineer(model, BATCH, common(), fallbacks=[earlier_y()])
     with pytest.raises(InputError, match="twice"):

@@ -6,7 +6,8 @@ from mnemoscope.analyses.mechanisms.shares import attention_by_mechanism, slot_d
 from mnemoscope.core.errors import InputError
 from mnemoscope.core.mechanism import Mechanism
 from mnemoscope.core.patterns import earlier_same, earlier_x, earlier_y, fixed_key, identity, previous, uniform
-from tests.support import elimination_model, foreign_model, random_model, seeded, small_spec
+from mnemoscope.models.constructed import elimination_only
+from tests.support import foreign_model, random_model, seeded, small_spec
 
 TASK = small_spec("v3").task
 BATCH = TASK.monitor(30, split="test", generator=seeded())
@@ -24,7 +25,7 @@ def test_exclusive_shares_add_up_to_one():
 
 
 def test_a_key_counts_for_the_first_mechanism_that_attends_to_it():
-    result = shares(elimination_model()).sel(layer=0, head=1).isel(subgroup=0, query=4)  # even over five keys
+    result = shares(elimination_only()).sel(layer=0, head=1).isel(subgroup=0, query=4)  # even over five keys
     expected = {"identity": 1, "previous token": 1, "earlier y": 1, "earlier x": 2, "other": 0}
     for name, n_keys in expected.items():
         assert result.exclusive.sel(part=name).item() == pytest.approx(n_keys / 5)
@@ -32,7 +33,7 @@ def test_a_key_counts_for_the_first_mechanism_that_attends_to_it():
 
 
 def test_uniform_attention_gives_what_is_expected_of_it():
-    result = shares(elimination_model()).sel(head=1).isel(layer=0)
+    result = shares(elimination_only()).sel(head=1).isel(layer=0)
     given, expected = (result[name].transpose("subgroup", "query", "mechanism") for name in ("share", "even_share"))
     np.testing.assert_allclose(given, expected, rtol=1e-5)
     assert expected.sel(mechanism="earlier y").isel(subgroup=0, query=8).item() == pytest.approx(4 / 9)
@@ -54,7 +55,7 @@ def test_a_mean_over_the_sequences_about_which_something_is_said():
 
 
 def test_the_overlap_is_one_only_for_the_mechanism_itself():
-    result = shares(elimination_model(), (earlier_y(), uniform(), fixed_key(1))).isel(subgroup=0, layer=0, query=8)
+    result = shares(elimination_only(), (earlier_y(), uniform(), fixed_key(1))).isel(subgroup=0, layer=0, query=8)
     overlap, share = result.overlap, result.share
     assert overlap.sel(head=0, mechanism="earlier y").item() == pytest.approx(1)
     assert overlap.sel(head=0, mechanism="uniform").item() == pytest.approx(4 / 9)
@@ -73,11 +74,11 @@ def test_the_mean_pattern_is_that_of_the_subgroup():
 
 def test_dependence_on_the_slot_by_hand():
     # the elimination head gives all to earlier y from every x but the first; from y_k, (k - 1) of k
-    result = shares(elimination_model(), period=2).isel(subgroup=0, layer=0).sel(head=0, mechanism="earlier y")
+    result = shares(elimination_only(), period=2).isel(subgroup=0, layer=0).sel(head=0, mechanism="earlier y")
     assert result.slot_range.sel(place=0).item() == pytest.approx(0, abs=1e-6)
     assert result.slot_range.sel(place=1).item() == pytest.approx(3 / 4 - 1 / 2)
     assert result.slot_sd.sel(place=1).item() == pytest.approx(np.std([1 / 2, 2 / 3, 3 / 4]))
-    alone = shares(elimination_model(), period=2).isel(subgroup=0, layer=0).sel(head=0, mechanism="identity", place=0)
+    alone = shares(elimination_only(), period=2).isel(subgroup=0, layer=0).sel(head=0, mechanism="identity", place=0)
     assert alone.slot_range.item() == pytest.approx(0, abs=1e-6), "the first query has no choice and does not count"
     assert result.slot.values.tolist() == [1, 1, 2, 2, 3, 3, 4, 4, 5]
 
@@ -104,5 +105,5 @@ def test_wrong_input_is_refused():
         shares(period=10)
     broken = random_model()
     broken.blocks[0].attn.W_Q.data[0, 0, 0] = torch.nan
-    with pytest.raises(InputError, match="attention of layer 0 is NaN"):
+    with pytest.raises(InputError, match="W_Q holds NaN"):
         shares(broken)

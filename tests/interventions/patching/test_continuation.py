@@ -257,7 +257,7 @@ def test_nan_is_refused():
     subject = foreign_model()
     with torch.no_grad():
         subject.blocks[1].mlp.W_out[3, 2] = torch.nan
-    with pytest.raises(InputError, match="logits hold NaN"):
+    with pytest.raises(InputError, match="W_out holds NaN"):
         patch(subject, prompt_pairs(), kind="z", over=BY_LAYER)
 
 
