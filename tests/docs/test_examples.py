@@ -1,11 +1,7 @@
-"""What the pages show: a task, analyses, code with its output, a configuration file and the commands."""
+"""The files of examples: a task, two analyses and a configuration file."""
 
-import contextlib
 import importlib.util
-import io
 import math
-import re
-import shlex
 import sys
 from pathlib import Path
 from unittest import mock
@@ -15,25 +11,18 @@ import torch
 
 from mnemoscope.analyses.ablation.removal import ablate
 from mnemoscope.analyses.evaluation import evaluate_splits
-from mnemoscope.cli.options import COMMANDS
-from mnemoscope.cli.parse import parse, parse_changes, parse_seeds, read_config
+from mnemoscope.cli.parse import parse_changes, parse_seeds, read_config
 from mnemoscope.core.errors import InputError
 from mnemoscope.core.presets import PRESETS, SYSTEMS, preset_spec
 from mnemoscope.core.protocols import Task
-from mnemoscope.core.site import ATTENTION, BY_HEAD, BY_NEURON, EMBEDDINGS, KINDS, Site
 from mnemoscope.core.specification import TASKS
 from mnemoscope.models.constructed import shared_store
 from mnemoscope.models.run import open_run
 from mnemoscope.training.loop import train
-from tests.support import seeded, small_spec
+from tests.support import seeded
 
 DOCS = Path(__file__).parents[2] / "docs"
 EXAMPLES = DOCS / "examples"
-PAGES = sorted([*DOCS.glob("*.md"), *DOCS.glob("analyses/*.md")])
-CODE = re.compile(r"```python\n(.*?)```(?:\n+```text\n(.*?)```)?", re.S)
-"""A block of code and, where it follows at once, what it prints."""
-RUN = "runs/v3-quick/seed-00"
-"""A run that pages speak of."""
 
 
 def load(name: str):
@@ -45,22 +34,11 @@ def load(name: str):
     return module
 
 
-@contextlib.contextmanager
-def registered_for_a_while():
-    """What is registered meanwhile is forgotten afterwards."""
-    TASKS.names()  # the built-in ones are there before
-    with mock.patch.dict(TASKS._items), mock.patch.dict(PRESETS._items), mock.patch.dict(SYSTEMS._items):
-        try:
-            yield
-        finally:
-            for path in EXAMPLES.glob("*.py"):
-                sys.modules.pop(path.stem, None)
-
-
 @pytest.fixture(scope="module")
 def example():
-    """The task's module."""
-    with registered_for_a_while():
+    """The task's module; what it registers is forgotten afterwards."""
+    TASKS.names()  # the built-in ones are there before
+    with mock.patch.dict(TASKS._items), mock.patch.dict(PRESETS._items), mock.patch.dict(SYSTEMS._items):
         yield load("copy_task")
 
 
@@ -146,75 +124,10 @@ def test_the_entropy_of_known_models(example, run):
     assert entropy(model, task, batch).values == pytest.approx(0)
 
 
-@pytest.mark.parametrize("name", ["copy_task.py", "entropy.py", "knocked_out.py", "config.yaml"])
-def test_the_pages_show_the_tested_files(name):
-    assert any(f"{{literalinclude}} examples/{name}" in page.read_text() for page in PAGES)
-
-
-@pytest.mark.parametrize("page", [page for page in PAGES if CODE.search(page.read_text())], ids=lambda page: page.stem)
-def test_the_code_of_a_page_prints_what_stands_below_it(page, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.syspath_prepend(EXAMPLES)
-    blocks, names = CODE.findall(page.read_text()), {}
-    if RUN in blocks[0][0]:
-        train(small_spec("v3", seed=0), tmp_path / RUN)
-    with registered_for_a_while():
-        for code, expected in blocks:
-            printed = io.StringIO()
-            with contextlib.redirect_stdout(printed):
-                exec(code, names)
-            assert printed.getvalue().split() == expected.split(), code
-
-
-def test_every_page_of_an_analysis_has_code_that_is_run():
-    pages = list(DOCS.glob("analyses/*.md"))
-    assert len(pages) >= 8
-    for page in pages:
-        assert any(expected for _, expected in CODE.findall(page.read_text())), page
-
-
-def test_every_page_of_an_analysis_says_what_it_shows_and_what_not():
-    for page in DOCS.glob("analyses/*.md"):
-        text = page.read_text()
-        shows, shows_not = (re.findall(rf"^\*{words}\*", text, re.M) for words in ("Shows", "Does not show"))
-        assert len(shows) == len(shows_not) > 0, page
-
-
-def test_the_table_of_sites_is_that_of_the_code():
-    rows = re.findall(r"^\| `(\w+)` \| (batch .*?) \| `(.*?)` \|", (DOCS / "interventions.md").read_text(), re.M)
-    assert {kind: hook for kind, _, hook in rows} == {
-        kind: Site(kind=kind, layer=None if kind in EMBEDDINGS else 0).hook for kind in KINDS
-    }
-    assert {kind for kind, axes, _ in rows if "head" in axes} == set(BY_HEAD)
-    assert {kind for kind, axes, _ in rows if "key" in axes} == set(ATTENTION)
-    assert {kind for kind, axes, _ in rows if "d_mlp" in axes} == set(BY_NEURON)
-
-
 def test_the_configuration_file_is_accepted():
     sections = read_config(EXAMPLES / "config.yaml")
     assert parse_seeds(sections["train"]["seeds"]) == [0, 1, 2, 3]
     assert parse_changes(sections["train"]["set"]) == {"model.normalization": "none"}
-
-
-def commands() -> list[str]:
-    """Every command line in the bash blocks of the pages."""
-    blocks = [re.findall(r"```bash\n(.*?)```", page.read_text(), re.S) for page in PAGES]
-    lines = [line for page in blocks for block in page for line in block.splitlines()]
-    return [line for line in lines if line.startswith("mnemoscope ")]
-
-
-@pytest.mark.parametrize("line", commands())
-def test_the_commands_on_the_pages_parse(line, monkeypatch):
-    monkeypatch.chdir(EXAMPLES)  # the configuration file lies there
-    _, command, *words = shlex.split(line)
-    options = parse(command, words)
-    for preset in getattr(options, "preset", ()):
-        PRESETS.get(preset)
-    parse_changes(getattr(options, "set", ()))
-
-
-def test_the_pages_show_every_command():
-    assert {line.split()[1] for line in commands()} == set(COMMANDS)
 
 
 def test_a_hook_based_analysis_of_one_s_own_in_thirty_lines():

@@ -87,6 +87,8 @@ class Ablate(Analysis):
 
     what: Literal["components", "subsets", "positions", "paths"] = "components"
     """What is removed: heads and MLPs, every set of those, their output at one position, or single attention paths."""
+    within: str | None = None
+    """Latent, such as is_repeat: means and resampled activations come from sequences of the same class."""
     n: int = 2048
     """Sequences of each kind (with and without a repeat); one half chooses the roles, the other is measured."""
 

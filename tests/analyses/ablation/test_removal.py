@@ -13,6 +13,7 @@ from mnemoscope.core.errors import InputError
 from mnemoscope.core.intervention import Zero
 from mnemoscope.core.site import Site
 from mnemoscope.interventions.run import run
+from mnemoscope.models.constructed import dissociated
 from tests.support import random_model, seeded, small_spec
 
 TASK = small_spec("v3").task
@@ -151,3 +152,18 @@ def test_a_model_that_is_too_small_is_refused():
         ablate(random_model(n_ctx=8), batch, skills=TASK.skills(batch), reference=batch)
     with pytest.raises(InputError, match="the batch holds no sequence"):
         ablate(random_model(), batch.select(slice(0, 0)), skills={}, reference=batch)
+
+
+def test_within_a_class_the_class_itself_stays_known():
+    """Resampling what says whether something repeats disturbs elimination, unless it is drawn from fresh ones."""
+    model = dissociated()
+    batch = TASK.monitor(400, split="all", generator=seeded())
+    given = {"skills": TASK.skills(batch), "reference": batch, "kinds": ("mean", "resample")}
+    free, matched = (ablate(model, batch, **given, within=within) for within in (None, "is_repeat"))
+    head = {"component": "L0H1", "kind": "resample"}
+    assert free.accuracy.sel(**head, skill="elimination") < 0.98
+    assert matched.accuracy.sel(**head, skill="elimination") == 1
+    for result in (free, matched):
+        assert result.accuracy.sel(component="L0H1", kind="mean").values.tolist() == [1, 0]
+        assert result.accuracy.sel(**head, skill="recall") < 0.3
+    assert (free.attrs["within"], matched.attrs["within"]) == ("all sequences", "is_repeat")

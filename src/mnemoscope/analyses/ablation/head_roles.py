@@ -74,6 +74,7 @@ def ablate_by_role(
     *,
     choose: Choose = components_by_role,
     kinds: Sequence[Removal] = REPLACEMENTS,
+    within: str | None = None,
     skill: str | None = None,
     n: int = 2048,
     split: str = "test",
@@ -87,6 +88,7 @@ def ablate_by_role(
         choose: From the model, the roles and the length of the sequences to what is removed; heads and MLPs unless
             said otherwise.
         kinds: Which ablations.
+        within: As in `ablate`; roles are chosen without it.
         skill: As in `roles`.
         n: Sequences of each subgroup, and of the reference set.
         split: Which mappings.
@@ -105,7 +107,9 @@ def ablate_by_role(
     named = roles(model, selection, skills=task.skills(selection), reference=reference, skill=skill)
     targets = choose(model, named, batch.inputs.shape[1])
     skills = task.skills(test)
-    result = ablate(model, test, skills=skills, reference=reference, targets=targets, kinds=kinds, seed=seed)
+    result = ablate(
+        model, test, skills=skills, reference=reference, targets=targets, kinds=kinds, within=within, seed=seed
+    )
     result = result.rename(component="role").assign_attrs(split=split, n=len(test) // len(skills))
     if len(set(named.values()) & set(targets)) < len(targets):
         return result

@@ -42,6 +42,7 @@ def ablate(
     reference: Batch,
     targets: Mapping[str, Sequence[Site]] | None = None,
     kinds: Sequence[Removal] = REPLACEMENTS,
+    within: str | None = None,
     seed: int = 0,
 ) -> xr.Dataset:
     """Skills with one target removed at a time.
@@ -53,6 +54,8 @@ def ablate(
         reference: Sequences that means and resampled activations come from; as long as those of `batch`.
         targets: Name to the sites that are removed together; none: every head and every MLP for itself.
         kinds: Which ablations; `knockout` is for sites of kind scores.
+        within: Name of a latent: means and resampled activations come from sequences of the same class, so that what
+            the class itself is known by stays. None: from all.
         seed: Resampling draws from this seed's stream `resample`.
 
     Returns:
@@ -75,7 +78,7 @@ def ablate(
     cells = []
     for kind in kinds:
         for sites in targets.values():
-            interventions = [removal(kind, site, source) for site in sites]
+            interventions = [removal(kind, site, source, within) for site in sites]
             logits = run(model, batch, interventions, seed=seed, recordings=recordings)
             cells.append(_by_skill(_scores(logits, batch), clean, skills))
     shape = (len(kinds), len(targets), len(skills))
@@ -92,20 +95,21 @@ def ablate(
             "n": len(batch),
             "n_reference": len(reference),
             "reference": str(source),
+            "within": within or "all sequences",
             "weights": "unprocessed",
         },
     )
 
 
-def removal(kind: Removal, site: Site, source: Named[Batch]) -> Intervention:
-    """The intervention that removes what a site says about the sequence at hand."""
+def removal(kind: Removal, site: Site, source: Named[Batch], within: str | None = None) -> Intervention:
+    """The intervention that removes what a site says about the sequence at hand, `within` the class of a latent."""
     match kind:
         case "zero":
             return Zero(site=site)
         case "mean":
-            return Mean(site=site, source=source)
+            return Mean(site=site, source=source, over=within or "batch")
         case "resample":
-            return Resample(site=site, source=source)
+            return Resample(site=site, source=source, match=within)
         case "knockout":
             return Knockout(site=site)
 

@@ -37,18 +37,27 @@ LEAST = 0.01
 def run(options: Ablate) -> None:
     """Print what every configuration loses without each part, and write arrays, tables and figures."""
     in_range("--n", options.n, 2, float("inf"))
-    analyse = partial(ablate_run, what=options.what, n=options.n, split=options.split, step=options.step)
+    analyse = partial(ablate_run, options=options)
     for label, runs, results in each_configuration(options.runs, analyse, jobs=options.jobs):
         publish("ablate", label, runs, results, _shown(results, options.what), options.out)
 
 
-def ablate_run(run: Run, what: str, n: int, split: str, step: int | None) -> dict[str, xr.Dataset]:
+def ablate_run(run: Run, options: Ablate) -> dict[str, xr.Dataset]:
     """The ablations of one run, and the dissociation table where there are two skills."""
-    choose, kinds = _CHOICES[what]
-    model, task = run.model(step), run.spec.task
-    ablation = ablate_by_role(model, task, choose=choose, kinds=kinds, n=n, split=split, seed=run.spec.seed)
-    found = {"dissociation": dissociation(ablation)} if what == "components" and ablation.sizes["skill"] > 1 else {}
-    return {"ablation": ablation, **found}
+    choose, kinds = _CHOICES[options.what]
+    ablation = ablate_by_role(
+        run.model(options.step),
+        run.spec.task,
+        choose=choose,
+        kinds=kinds,
+        within=options.within,
+        n=options.n,
+        split=options.split,
+        seed=run.spec.seed,
+    )
+    if options.what != "components" or ablation.sizes["skill"] < 2:
+        return {"ablation": ablation}
+    return {"ablation": ablation, "dissociation": dissociation(ablation)}
 
 
 def _shown(results: Results, what: str) -> Shown:

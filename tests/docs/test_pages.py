@@ -1,0 +1,102 @@
+"""What stands on the pages is true: code prints what is shown, commands parse, tables are those of the program."""
+
+import contextlib
+import io
+import re
+import shlex
+import sys
+from pathlib import Path
+from unittest import mock
+
+import pytest
+
+from mnemoscope.cli.options import COMMANDS
+from mnemoscope.cli.parse import parse, parse_changes
+from mnemoscope.core.presets import PRESETS, SYSTEMS
+from mnemoscope.core.site import ATTENTION, BY_HEAD, BY_NEURON, EMBEDDINGS, KINDS, Site
+from mnemoscope.core.specification import TASKS
+from mnemoscope.training.loop import train
+from tests.support import small_spec
+
+DOCS = Path(__file__).parents[2] / "docs"
+EXAMPLES = DOCS / "examples"
+PAGES = sorted([*DOCS.glob("*.md"), *DOCS.glob("analyses/*.md")])
+CODE = re.compile(r"```python\n(.*?)```(?:\n+```text\n(.*?)```)?", re.S)
+"""A block of code and, where it follows at once, what it prints."""
+RUN = "runs/v3-quick/seed-00"
+"""A run that pages speak of."""
+
+
+@pytest.fixture
+def examples(monkeypatch):
+    """Examples can be imported; what they register is forgotten afterwards."""
+    monkeypatch.syspath_prepend(EXAMPLES)
+    TASKS.names()  # the built-in ones are there before
+    with mock.patch.dict(TASKS._items), mock.patch.dict(PRESETS._items), mock.patch.dict(SYSTEMS._items):
+        yield
+    for path in EXAMPLES.glob("*.py"):
+        sys.modules.pop(path.stem, None)
+
+
+@pytest.mark.parametrize("name", ["copy_task.py", "entropy.py", "knocked_out.py", "config.yaml"])
+def test_the_pages_show_the_tested_files(name):
+    assert any(f"{{literalinclude}} examples/{name}" in page.read_text() for page in PAGES)
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if CODE.search(page.read_text())], ids=lambda page: page.stem)
+@pytest.mark.usefixtures("examples")
+def test_the_code_of_a_page_prints_what_stands_below_it(page, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    blocks, names = CODE.findall(page.read_text()), {}
+    if RUN in blocks[0][0]:
+        train(small_spec("v3", seed=0), tmp_path / RUN)
+    for code, expected in blocks:
+        printed = io.StringIO()
+        with contextlib.redirect_stdout(printed):
+            exec(code, names)
+        assert printed.getvalue().split() == expected.split(), code
+
+
+def test_every_page_of_an_analysis_has_code_that_is_run():
+    pages = list(DOCS.glob("analyses/*.md"))
+    assert len(pages) >= 8
+    for page in pages:
+        assert any(expected for _, expected in CODE.findall(page.read_text())), page
+
+
+def test_every_page_of_an_analysis_says_what_it_shows_and_what_not():
+    for page in DOCS.glob("analyses/*.md"):
+        text = page.read_text()
+        shows, shows_not = (re.findall(rf"^\*{words}\*", text, re.M) for words in ("Shows", "Does not show"))
+        assert len(shows) == len(shows_not) > 0, page
+
+
+def test_the_table_of_sites_is_that_of_the_code():
+    rows = re.findall(r"^\| `(\w+)` \| (batch .*?) \| `(.*?)` \|", (DOCS / "interventions.md").read_text(), re.M)
+    assert {kind: hook for kind, _, hook in rows} == {
+        kind: Site(kind=kind, layer=None if kind in EMBEDDINGS else 0).hook for kind in KINDS
+    }
+    assert {kind for kind, axes, _ in rows if "head" in axes} == set(BY_HEAD)
+    assert {kind for kind, axes, _ in rows if "key" in axes} == set(ATTENTION)
+    assert {kind for kind, axes, _ in rows if "d_mlp" in axes} == set(BY_NEURON)
+
+
+def commands() -> list[str]:
+    """Every command line in the bash blocks of the pages."""
+    blocks = [re.findall(r"```bash\n(.*?)```", page.read_text(), re.S) for page in PAGES]
+    lines = [line for page in blocks for block in page for line in block.splitlines()]
+    return [line for line in lines if line.startswith("mnemoscope ")]
+
+
+@pytest.mark.parametrize("line", commands())
+def test_the_commands_on_the_pages_parse(line, monkeypatch):
+    monkeypatch.chdir(EXAMPLES)  # the configuration file lies there
+    _, command, *words = shlex.split(line)
+    options = parse(command, words)
+    for preset in getattr(options, "preset", ()):
+        PRESETS.get(preset)
+    parse_changes(getattr(options, "set", ()))
+
+
+def test_the_pages_show_every_command():
+    assert {line.split()[1] for line in commands()} == set(COMMANDS)
