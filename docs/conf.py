@@ -53,7 +53,7 @@ TUTORIALS = ["getting_started"]
 
 
 class Modules(SphinxDirective):
-    """`.. modules:: package`: a section with the documentation of every module of a package."""
+    """`.. modules:: package`: a section with the documentation of every module of a package; folders have own pages."""
 
     required_arguments = 1
 
@@ -62,24 +62,32 @@ class Modules(SphinxDirective):
         lines = [f".. automodule:: {package.__name__}", "   :no-members:", ""]
         for folder in package.__path__:
             self.env.note_dependency(folder)
-            for name in sorted(module.name for module in pkgutil.iter_modules([folder])):
+            for name in sorted(module.name for module in pkgutil.iter_modules([folder]) if not module.ispkg):
                 lines += [name, "-" * len(name), "", f".. automodule:: {package.__name__}.{name}", ""]
         return self.parse_text_to_nodes("\n".join(lines), allow_section_headings=True)
 
 
-# Napoleon reads `2V - 1: all tokens but the last` in the docstring of an attribute as "type: description". The colons
-# are hidden from it there.
+# Napoleon reads `2V - 1: all tokens but the last` in the docstring of an attribute as "type: description", and the
+# first line of what a function returns likewise. The colons are hidden from it there.
 _VALUES = ("attribute", "data", "property")
+_RESULTS = ("Returns:", "Yields:")
 
 
 def _hide_colons(app: Sphinx, what: str, name: str, obj: object, options: object, lines: list[str]) -> None:
-    if what in _VALUES:
-        lines[:] = [line.replace(":", "\0") for line in lines]
+    for i, line in enumerate(lines):
+        if what in _VALUES or (i and lines[i - 1].strip() in _RESULTS):
+            lines[i] = line.replace(":", "\0")
 
 
 def _show_colons(app: Sphinx, what: str, name: str, obj: object, options: object, lines: list[str]) -> None:
-    if what in _VALUES:
-        lines[:] = [line.replace("\0", ":") for line in lines]
+    lines[:] = [line.replace("\0", ":") for line in lines]
+
+
+def _keep_bars(app: Sphinx, what: str, name: str, obj: object, options: object, lines: list[str]) -> None:
+    """Bars around a formula are a norm, and no substitution; code is left alone."""
+    for i, line in enumerate(lines):
+        parts = line.split("`")
+        lines[i] = "`".join(part if inside % 2 else part.replace("|", r"\|") for inside, part in enumerate(parts))
 
 
 def _signature(
@@ -127,6 +135,7 @@ def setup(app: Sphinx) -> None:
     app.add_directive("modules", Modules)
     app.add_html_math_renderer("mathml", (_inline_math, None), (_block_math, None))
     app.connect("env-get-outdated", lambda *_: TUTORIALS)
+    app.connect("autodoc-process-docstring", _keep_bars)
     app.connect("autodoc-process-docstring", _hide_colons, priority=400)  # napoleon runs at 500
     app.connect("autodoc-process-docstring", _show_colons, priority=600)
     app.connect("autodoc-process-signature", _signature)
