@@ -227,3 +227,10 @@ class TestKnownCircuits:
             result = patch(model, lookup_pairs(group, n=128), kind="z", over=("layer", "head"), metrics=[LOGIT_DIFF])
             with pytest.raises(InputError, match="no metric tells clean from corrupted prompts"):
                 effects(result)
+
+
+def test_what_a_head_adds_is_patched_as_its_z():
+    pairs, over = lookup_pairs(), ("layer", "head")
+    result, z = (patch(random_model(), pairs, kind=kind, over=over) for kind in ("result", "z"))
+    assert result.value.equals(z.value)
+    assert result.attrs["intervention"].startswith("result of one run")

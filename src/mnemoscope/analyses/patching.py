@@ -61,8 +61,8 @@ def patch(
         model: Any hooked model; hooks that are on it stay and act.
         pairs: Clean and corrupted prompts; metrics read at their scored positions.
         kind: The activation. `resid_pre`, `resid_mid`, `resid_post`, `attn_out`, `mlp_out`: axes layer, pos; `q`, `k`,
-            `v`, `z`: layer, pos, head; `pattern`, `scores`: layer, head, query, key; `pre`, `post` (of the MLP): layer,
-            pos, neuron; `embed`, `pos_embed`: pos.
+            `v`, `z`, `result` (the same as `z`, from which it follows): layer, pos, head; `pattern`, `scores`: layer,
+            head, query, key; `pre`, `post` (of the MLP): layer, pos, neuron; `embed`, `pos_embed`: pos.
         over: Which of these axes to sweep. Along the others the whole activation is patched at once.
         metrics: The value of a prompt is the mean over its scored positions.
         directions: `noising`, `denoising`, or both.
@@ -85,7 +85,8 @@ def patch(
             raise InputError(f"{argument} must name at least one, each once; got {', '.join(given) or 'none'}")
     for batch in (pairs.clean, pairs.corrupted):
         check_fits(model, batch)
-    cells = grid(model, kind, over, n_pos=pairs.clean.inputs.shape[1], only=only or {})
+    swept_kind = "z" if kind == "result" else kind
+    cells = grid(model, swept_kind, over, n_pos=pairs.clean.inputs.shape[1], only=only or {})
     swept = sweep(model, pairs, cells, metrics=metrics, directions=directions, max_bytes=max_bytes, way=way, seed=seed)
     value = swept.value.unflatten(2, cells.shape) if cells.axes else swept.value[:, :, 0]
     return xr.Dataset(

@@ -60,8 +60,13 @@ def each_configuration(
 
 
 def publish(command: str, label: str, runs: Sequence[Run], results: Results, shown: Shown, out: Path) -> None:
-    """Print the tables; write arrays, tables and a page with the figures to OUT/<label>/<command>."""
+    """Print the tables; write arrays, tables and a page with the figures to OUT/<label>/<command>.
+
+    Arrays, tables and pages that an earlier call has left there are removed, since they may be of other options.
+    """
     seeds, place = f"{label}, {len(runs)} seed{'s' if len(runs) > 1 else ''}", out / label / command
+    for file in [file for kind in ("nc", "csv", "html") for file in place.glob(f"*.{kind}")]:
+        file.unlink()
     page = Page(f"{command}: {seeds}", "Mean and range are over seeds." if len(runs) > 1 else "")
     for note in shown.notes:
         page.text(note)

@@ -76,7 +76,7 @@ class Analysis:
     jobs: int = 1
     """Worker processes, of one thread each."""
     out: Path = Path("results")
-    """Arrays (netCDF), tables (CSV) and a page with figures go to OUT/<configuration>/<command>."""
+    """Arrays, tables and a page with figures go to OUT/<configuration>/<command> in place of earlier ones."""
     config: Path | None = None
     """YAML file: a section a command, a key an option; what is typed wins."""
 
@@ -90,7 +90,7 @@ class Ablate(Analysis):
     within: str | None = None
     """Latent, such as is_repeat: means and resampled activations come from sequences of the same class."""
     n: int = 2048
-    """Sequences of each kind (with and without a repeat); one half chooses the roles, the other is measured."""
+    """Sequences of each subgroup; one half chooses the roles, the other is measured."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -107,16 +107,16 @@ class Patch(Analysis):
     """Skills whose sequences are patched; none: all of the task."""
     metrics: tuple[str, ...] = ("logit_diff",)
     """Among logit_diff, log_prob, prob, accuracy, kl."""
-    n: int = 512
-    """Sequences of each kind (with and without a repeat); one half names the heads, the other is measured."""
+    n: int = 256
+    """Sequences of each subgroup; others name the heads."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Circuits(Analysis):
     """OV and QK circuits read from the weights, copying and composition scores, and how well they predict causes."""
 
-    n: int = 2048
-    """Sequences of each kind (with and without a repeat); one half names the heads, the other is predicted."""
+    n: int = 1024
+    """Sequences of each subgroup; others name the heads."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -130,7 +130,7 @@ class Neurons(Analysis):
     sampled: bool = False
     """Read selectivity from samples; without it from every sequence, which tasks may refuse."""
     n: int = 2048
-    """Sequences of each kind (with and without a repeat); one half ranks the neurons, the other is measured."""
+    """Sequences of each subgroup; one half ranks the neurons, the other is measured."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -140,7 +140,7 @@ class Heads(Analysis):
     tolerance: float | None = None
     """Loss (nats) that a mechanism may cost; none: the fixed default."""
     n: int = 2048
-    """Sequences of each kind (with and without a repeat); one half searches the mechanisms, the other is measured."""
+    """Sequences of each subgroup; one half searches the mechanisms, the other is measured."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -237,7 +237,6 @@ def test_axes_of_the_grid_and_their_order():
         ("z", ("layer",), {"head": [0]}, "an axis in only must be one of: layer; got 'head'"),
         ("z", ("layer", "head"), {"head": [2]}, r"only\['head'\] must list numbers from 0 to 1, each once; got \[2\]"),
         ("z", ("layer",), {"layer": []}, r"got \[\]"),
-        ("result", ("layer",), {}, "kind must be one of"),
     ],
 )
 def test_axes_that_a_kind_does_not_have_are_refused(kind, over, only, words):

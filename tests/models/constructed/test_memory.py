@@ -57,3 +57,9 @@ def test_random_embeddings_leave_the_global_generators_alone():
     with global_generators_untouched():
         one, two = (constructed.associative_memory(MAPPING, d_embed=8, seed=seed) for seed in (0, 1))
     assert (one.W_E != two.W_E).any()
+
+
+def test_a_context_that_a_head_cannot_tell_apart_is_refused():
+    with pytest.raises(InputError, match="n_ctx must be from 1 to 6; got 8"):
+        constructed.attention_memory([2, 0, 1])
+    assert constructed.attention_memory([2, 0, 1], n_ctx=6).cfg.n_ctx == 6

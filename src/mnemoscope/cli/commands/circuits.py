@@ -4,7 +4,6 @@ from functools import partial
 
 import xarray as xr
 
-from mnemoscope.analyses.ablation.head_roles import split_halves
 from mnemoscope.analyses.circuits.reading import read_circuits
 from mnemoscope.analyses.dynamics.trajectories import last_roles
 from mnemoscope.analyses.roles import by_role
@@ -35,7 +34,7 @@ def run(options: Circuits) -> None:
 def circuits_run(run: Run, options: Circuits) -> dict[str, xr.Dataset]:
     """The circuits of one run, heads by role; composition stays by number."""
     task, seed, split = run.spec.task, run.spec.seed, options.split
-    _, batch = split_halves(task.monitor(options.n, split=split, generator=generator(seed, "prompts", split)))
+    batch = task.monitor(options.n, split=split, generator=generator(seed, "circuits", split))
     reference = task.sample(options.n, split=split, generator=generator(seed, "reference", split))
     results, named = read_circuits(run.model(options.step), batch, reference=reference, seed=seed), last_roles(run)
     return {name: result if name == "composition" else by_role(result, named) for name, result in results.items()}

@@ -4,7 +4,6 @@ from functools import partial
 
 import xarray as xr
 
-from mnemoscope.analyses.ablation.head_roles import split_halves
 from mnemoscope.analyses.dynamics.trajectories import last_roles
 from mnemoscope.analyses.patching import effects, patch
 from mnemoscope.analyses.roles import by_role
@@ -48,7 +47,7 @@ def patch_run(run: Run, options: Patch) -> dict[str, xr.Dataset]:
     task, seed = run.spec.task, run.spec.seed
     kind = task.corruptions[0] if options.corruption is None else options.corruption
     one_of("--corruption", kind, task.corruptions)
-    _, batch = split_halves(task.monitor(options.n, split=options.split, generator=generator(seed, "prompts")))
+    batch = task.monitor(options.n, split=options.split, generator=generator(seed, "patch", options.split))
     model, named = run.model(options.step), last_roles(run) if "head" in options.over else None
     masks, results = task.skills(batch), {}
     for skill in options.skills or masks:

@@ -77,13 +77,14 @@ def attention_memory(mapping: Sequence[int], *, n_ctx: int = 8, margin: float = 
 
     Args:
         mapping: `mapping[i]` is the answer to token i; tokens are 0 to len(mapping) - 1.
-        n_ctx: Longest input.
+        n_ctx: Longest input, at most twice as long as the mapping: a head has half the width of the residual stream.
         margin: Logit of the answer above the others.
 
     Raises:
-        InputError: The mapping names a token that does not exist.
+        InputError: The mapping names a token that does not exist, or the context is too long for it.
     """
     _check(mapping)
+    in_range("n_ctx", n_ctx, 1, 2 * len(mapping))
     circuit = attention_memory_circuit(mapping, n_ctx=n_ctx)
     model = blank(circuit, d_vocab=len(mapping), n_ctx=n_ctx)
     embed(model, circuit)
