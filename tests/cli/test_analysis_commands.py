@@ -19,7 +19,7 @@ from tests.support import small_spec
 EXAMPLE = Path(__file__).parents[2] / "docs" / "examples" / "copy_task.py"
 COMMANDS = {
     "patch": ({"patch_elimination", "patch_recall"}, {"logit_diff"}),
-    "ablate": ({"ablation", "dissociation"}, {"accuracy", "dissociation"}),
+    "ablate": ({"ablation", "dissociation"}, {"accuracy", "costs", "dissociation"}),
     "circuits": ({"qk", "ov", "heads", "patterns", "removal"}, {"summary"}),
     "neurons": (
         {"neurons", "selectivity", "roles", "agreement", "shares"},

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Sequence
+from itertools import combinations
 
 import plotly.graph_objects as go
 import xarray as xr
@@ -27,25 +28,46 @@ def ablation_rows(ablation: xr.Dataset) -> list[list[str]]:
     return rows
 
 
-DISSOCIATION_HEADER = ("removed, or pair of skills", "skill", "accuracy lost", "costs", "spares", "undecided", "")
+DISSOCIATION_HEADER = (
+    "ablation",
+    "removed, or pair of skills",
+    "skill",
+    "accuracy lost",
+    "costs",
+    "spares",
+    "undecided",
+)
 
 
 def dissociation_rows(found: xr.Dataset) -> list[list[str]]:
-    """Every cell with the number of seeds in which removal costs or spares the skill, then what pairs of skills say."""
-    found = found if "seed" in found.dims else found.expand_dims("seed")
+    """In how many seeds removal costs or spares each skill, for every kind of ablation.
+
+    Args:
+        found: Over (seed, kind, role, skill), from `dissociation`.
+    """
     rows = []
-    for role in found.role.values:
-        for skill in found.skill.values:
-            cell = found.sel(role=role, skill=skill)
-            counts = Counter(cell.effect.values.tolist())
-            states = [str(counts[state]) for state in ("costs", "spares", "undecided")]
-            rows.append([str(role), str(skill), spread(cell.lost, ".2f"), *states, ""])
+    for kind in found.kind.values:
+        for role in found.role.values:
+            for skill in found.skill.values:
+                cell = found.sel(kind=kind, role=role, skill=skill)
+                counts = Counter(cell.effect.values.tolist())
+                states = [str(counts[state]) for state in ("costs", "spares", "undecided")]
+                rows.append([str(kind), str(role), str(skill), spread(cell.lost, ".2f"), *states])
+    return rows
+
+
+OUTCOME_HEADER = ("ablation", "skills", "dissociation: seeds")
+
+
+def outcome_rows(found: xr.Dataset) -> list[list[str]]:
+    """For every kind of ablation and pair of skills: in how many seeds they are dissociated singly, doubly, not."""
     skills = found.skill.values.tolist()
-    for i, skill in enumerate(skills):
-        for other in skills[i + 1 :]:
-            counts = Counter(found.outcome.sel(skill=skill, other_skill=other).values.tolist())
+    rows = []
+    for kind in found.kind.values:
+        for skill, other in combinations(skills, 2):
+            counts = Counter(found.outcome.sel(kind=kind, skill=skill, other_skill=other).values.tolist())
             outcome = ", ".join(f"{state}: {n}" for state, n in counts.most_common())
-            rows.append([f"{skill} and {other}", "", "", "", "", "", outcome])
+            rows.append([str(kind), f"{skill} and {other}", outcome])
     return rows
 
 

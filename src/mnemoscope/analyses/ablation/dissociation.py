@@ -30,14 +30,14 @@ _OUTCOMES = np.array([["none", "undecided", "single"], ["undecided"] * 3, ["sing
 
 
 def dissociation(
-    ablation: xr.Dataset, *, kind: str = "mean", margin: float = MARGIN, learned: float = LEARNED
+    ablation: xr.Dataset, *, kind: str | None = None, margin: float = MARGIN, learned: float = LEARNED
 ) -> xr.Dataset:
     """The dissociation table of an ablation.
 
     Args:
         ablation: From `ablation.ablate`: over (kind, component, skill) or (kind, role, skill); further
             dimensions, such as seed, are kept.
-        kind: Which ablation.
+        kind: Which ablation; none: each of them, along `kind`.
         margin: Drop in accuracy above which removal costs a skill, in (0, 1).
         learned: Accuracy of the intact model from which a skill counts as learned.
 
@@ -49,11 +49,12 @@ def dissociation(
     Raises:
         InputError: There is one skill only, or no such kind.
     """
-    one_of("kind", kind, ablation.kind.values.tolist())
+    if kind is not None:
+        one_of("kind", kind, ablation.kind.values.tolist())
     in_range("margin", margin, 0, 1)
     if ablation.sizes["skill"] < 2:
         raise InputError(f"a dissociation needs two skills; the ablation has {ablation.skill.values.tolist()}")
-    at = ablation.sel(kind=kind, drop=True)
+    at = ablation if kind is None else ablation.sel(kind=kind, drop=True)
     lost = at.clean_accuracy - at.accuracy
     costs, spares = lost - Z * at.accuracy_error > margin, lost + Z * at.accuracy_error < margin
     effect = xr.where(costs, "costs", xr.where(spares, "spares", "undecided"))
@@ -69,5 +70,5 @@ def dissociation(
     outcome = xr.where(outcome.skill == outcome.other_skill, "", outcome)
     return xr.Dataset(
         {"lost": lost, "effect": effect, "outcome": outcome},
-        attrs={"kind": kind, "margin": margin, "learned": learned, "unit": "accuracy"},
+        attrs={"margin": margin, "learned": learned, "unit": "accuracy"},
     )

@@ -16,11 +16,13 @@ from mnemoscope.core.protocols import HookedModel
 from mnemoscope.models.run import Run
 from mnemoscope.viz.ablation import (
     DISSOCIATION_HEADER,
+    OUTCOME_HEADER,
     ablation_by_role,
     ablation_header,
     ablation_rows,
     dissociation_rows,
     drops,
+    outcome_rows,
 )
 
 NOTES = (
@@ -70,9 +72,11 @@ def _shown(results: Results, what: str) -> Shown:
     tables = [Table(name="accuracy", title=title, header=header, rows=rows)]
     if "dissociation" in results:
         found = results["dissociation"]
-        title = f"dissociation under {found.attrs['kind']} ablation, margin {found.attrs['margin']:g}, in seeds"
+        title = f"what removal costs, margin {found.attrs['margin']:g}, in seeds"
         rows = dissociation_rows(found)
-        tables.append(Table(name="dissociation", title=title, header=DISSOCIATION_HEADER, rows=rows, n_text=2))
+        tables.append(Table(name="costs", title=title, header=DISSOCIATION_HEADER, rows=rows, n_text=3))
+        rows, title = outcome_rows(found), "dissociation of skills"
+        tables.append(Table(name="dissociation", title=title, header=OUTCOME_HEADER, rows=rows, n_text=3))
     if what == "components":
         figure = ("Dots are seeds, bars their mean; 'nothing' is the intact model.", ablation_by_role(ablation))
     else:
