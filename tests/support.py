@@ -9,6 +9,7 @@ from types import SimpleNamespace
 import jaxtyping
 import numpy as np
 import torch
+import xarray as xr
 
 from mnemoscope.core.presets import preset_spec
 from mnemoscope.core.specification import ModelSpec, RunSpec
@@ -113,3 +114,9 @@ def flip(path: Path, offset: int, bit: int = 0) -> None:
     data = bytearray(path.read_bytes())
     data[offset] ^= 1 << bit
     path.write_bytes(bytes(data))
+
+
+def reads_back(result: xr.Dataset, path: Path) -> bool:
+    """Whether a result comes back from a netCDF file as it was written."""
+    result.to_netcdf(path, engine="h5netcdf")
+    return xr.load_dataset(path, engine="h5netcdf").equals(result)

@@ -17,7 +17,8 @@ from mnemoscope.core.errors import InputError
 
 Result = TypeVar("Result", xr.Dataset, xr.DataArray)
 
-_HEAD = re.compile(r"L(\d+)H(\d+)")
+HEAD = re.compile(r"L\d+H\d+")
+"""The name of a head."""
 
 
 def by_role(result: Result, named: Mapping[str, str]) -> Result:
@@ -51,6 +52,11 @@ def by_role(result: Result, named: Mapping[str, str]) -> Result:
     return xr.Dataset(variables, attrs=result.attrs)
 
 
+def called(text: str, named: Mapping[str, str]) -> str:
+    """A text in which heads are called by their roles."""
+    return HEAD.sub(lambda head: named[head[0]], text)
+
+
 def named_in(result: xr.Dataset) -> dict[str, str]:
     """The component-to-role mapping of a result by role, to bring other results of the same model into its order."""
     return dict(zip(result.component.values.tolist(), result.role.values.tolist(), strict=True))
@@ -68,11 +74,11 @@ def _array_by_role(array: xr.DataArray, named: Mapping[str, str]) -> xr.DataArra
         names = [f"L{layer}H{head}" for layer, head in array.component.values]
         array = array.drop_vars(["component", "layer", "head"]).assign_coords(component=names)
     present = [str(name) for name in array.component.values]
-    missing = [name for name in named if _HEAD.fullmatch(name) and name not in present]
+    missing = [name for name in named if HEAD.fullmatch(name) and name not in present]
     if missing:
         raise InputError(f"roles are given to {', '.join(missing)}; the result has {', '.join(present)}")
     chosen = [name for name in named if name in present]
-    chosen += [name for name in present if name not in named and not _HEAD.fullmatch(name)]
+    chosen += [name for name in present if name not in named and not HEAD.fullmatch(name)]
     roles = [named.get(name, name) for name in chosen]
     if len(set(roles)) < len(roles):
         raise InputError(f"every component needs a role of its own; got {', '.join(roles)}")

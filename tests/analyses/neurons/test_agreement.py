@@ -11,7 +11,7 @@ from mnemoscope.core.presets import preset_spec
 from mnemoscope.models.build import build
 from mnemoscope.models.constructed import associative_memory
 from mnemoscope.tasks.permutation_lookup import PermutationLookup
-from tests.support import global_generators_untouched, random_model, seeded
+from tests.support import global_generators_untouched, random_model, reads_back, seeded
 
 TASK = PermutationLookup(repeat_ratio=0.3, split_seed=0)
 MAPPING = (2, 0, 3, 1, 5, 4)
@@ -109,7 +109,7 @@ def test_draws_follow_the_seed_and_nothing_else():
 
 
 def test_results_can_be_saved(tmp_path):
-    agreement_of(associative_memory(MAPPING), tokens_once(MAPPING)).to_netcdf(tmp_path / "result.nc", engine="h5netcdf")
+    assert reads_back(agreement_of(associative_memory(MAPPING), tokens_once(MAPPING)), tmp_path / "result.nc")
 
 
 def test_wrong_input_is_refused():

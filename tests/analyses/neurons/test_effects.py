@@ -15,7 +15,7 @@ from mnemoscope.interventions.run import run
 from mnemoscope.models.constructed import associative_memory, dissociated, dissociated_circuit
 from mnemoscope.tasks.permutation_lookup import PermutationLookup
 from tests.bridge import as_bridge
-from tests.support import foreign_model, global_generators_untouched, random_model, seeded
+from tests.support import foreign_model, global_generators_untouched, random_model, reads_back, seeded
 
 TASK = PermutationLookup(repeat_ratio=0.3, split_seed=0)
 SMALL = PermutationLookup(n_values=4, repeat_ratio=0.3, split_seed=0)
@@ -170,7 +170,7 @@ def test_a_deep_model_fits():
 def test_results_can_be_saved(tmp_path):
     batch = prompts()
     found = neuron_effects(random_model(), batch, skills=TASK.skills(batch), reference=batch)
-    found.to_netcdf(tmp_path / "result.nc", engine="h5netcdf")
+    assert reads_back(found, tmp_path / "result.nc")
 
 
 def test_wrong_input_is_refused():

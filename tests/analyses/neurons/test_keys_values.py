@@ -6,7 +6,7 @@ import xarray as xr
 from mnemoscope.analyses.neurons import keys_values as module
 from mnemoscope.analyses.neurons.keys_values import neuron_keys, neuron_values
 from mnemoscope.core.errors import InputError
-from tests.support import foreign_model, random_model, seeded
+from tests.support import foreign_model, random_model, reads_back, seeded
 
 NORMALISATIONS = ["none", "LN"]
 
@@ -128,7 +128,7 @@ def test_some_neurons_and_tokens_are_read_as_among_all():
 
 def test_results_can_be_saved(tmp_path):
     for result in (neuron_keys(random_model()), neuron_values(random_model())):
-        result.to_netcdf(tmp_path / "result.nc", engine="h5netcdf")
+        assert reads_back(result, tmp_path / "result.nc")
 
 
 def test_a_result_that_would_not_fit_is_refused(monkeypatch):

@@ -12,7 +12,7 @@ from mnemoscope.core.presets import preset_spec
 from mnemoscope.models.build import build
 from mnemoscope.models.constructed import dissociated, dissociated_circuit
 from mnemoscope.tasks.permutation_lookup import PermutationLookup
-from tests.support import random_model, seeded
+from tests.support import random_model, reads_back, seeded
 
 TASK = PermutationLookup(repeat_ratio=0.3, split_seed=0)
 SMALL = PermutationLookup(n_values=4, repeat_ratio=0.3, split_seed=0)
@@ -123,7 +123,7 @@ def test_signs_are_those_of_the_effect():
 
 
 def test_results_can_be_saved(tmp_path):
-    neuron_roles(planted()[0]).to_netcdf(tmp_path / "result.nc", engine="h5netcdf")
+    assert reads_back(neuron_roles(planted()[0]), tmp_path / "result.nc")
 
 
 def test_wrong_input_is_refused():

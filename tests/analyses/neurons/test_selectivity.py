@@ -10,7 +10,7 @@ from mnemoscope.core.batch import Batch
 from mnemoscope.core.errors import InputError
 from mnemoscope.models.constructed import associative_memory
 from mnemoscope.tasks.permutation_lookup import PermutationLookup
-from tests.support import foreign_model, global_generators_untouched, random_model, seeded
+from tests.support import foreign_model, global_generators_untouched, random_model, reads_back, seeded
 
 TASK = PermutationLookup(repeat_ratio=0.3, split_seed=0)
 MAPPING = (2, 0, 3, 1)
@@ -184,7 +184,7 @@ def test_sequences_of_weight_zero_are_no_triggers():
 def test_results_can_be_saved(tmp_path):
     activity = neuron_activity(random_model(), TASK.sample(30, split="all", generator=seeded()))
     for result in (selectivity(activity, n_draws=1), triggers(activity)):
-        result.to_netcdf(tmp_path / "result.nc", engine="h5netcdf")
+        assert reads_back(result, tmp_path / "result.nc")
 
 
 def test_a_deep_model_is_read_at_any_layer():

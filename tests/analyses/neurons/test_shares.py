@@ -10,7 +10,7 @@ from mnemoscope.core.presets import preset_spec
 from mnemoscope.models.build import build
 from mnemoscope.models.constructed import associative_memory, dissociated
 from mnemoscope.tasks.permutation_lookup import PermutationLookup
-from tests.support import foreign_model, global_generators_untouched, random_model, seeded
+from tests.support import foreign_model, global_generators_untouched, random_model, reads_back, seeded
 
 TASK = PermutationLookup(repeat_ratio=0.3, split_seed=0)
 SMALL = PermutationLookup(n_values=4, repeat_ratio=0.3, split_seed=0)
@@ -141,7 +141,7 @@ def test_any_layer_of_a_deep_model(tmp_path):
     model, batch = foreign_model(n_layers=3, normalization_type="LN", n_ctx=9), prompts(30)
     given = {"skills": TASK.skills(batch), "reference": batch, "n_random": 2, "ks": [0, 5, 32]}
     for layer in range(3):
-        neuron_shares(model, batch, layer=layer, **given).to_netcdf(tmp_path / f"{layer}.nc", engine="h5netcdf")
+        assert reads_back(neuron_shares(model, batch, layer=layer, **given), tmp_path / f"{layer}.nc")
 
 
 def test_wrong_input_is_refused():

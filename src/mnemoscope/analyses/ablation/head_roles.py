@@ -30,6 +30,20 @@ def split_halves(batch: Batch) -> tuple[Batch, Batch]:
     return batch.select(slice(0, None, 2)), batch.select(slice(1, None, 2))
 
 
+def role_prompts(task: Task, *, n: int, split: str, seed: int) -> tuple[Batch, Batch, Batch]:
+    """Prompts to choose roles by, prompts to test on, and a reference set, from the seed's streams.
+
+    Args:
+        task: With a split chosen.
+        n: Sequences of each subgroup in both halves together, and of the reference set.
+        split: Which split of the task.
+        seed: Its streams `prompts` and `reference` are drawn from.
+    """
+    batch = task.monitor(n, split=split, generator=generator(seed, "prompts", split))
+    reference = task.sample(n, split=split, generator=generator(seed, "reference", split))
+    return (*split_halves(batch), reference)
+
+
 def roles(
     model: HookedModel, selection: Batch, *, skills: Skills, reference: Batch, skill: str | None = None
 ) -> dict[str, str]:
@@ -101,11 +115,9 @@ def ablate_by_role(
     Raises:
         InputError: The task has no such skill, or the model is too small for it.
     """
-    batch = task.monitor(n, split=split, generator=generator(seed, "prompts", split))
-    reference = task.sample(n, split=split, generator=generator(seed, "reference", split))
-    selection, test = split_halves(batch)
+    selection, test, reference = role_prompts(task, n=n, split=split, seed=seed)
     named = roles(model, selection, skills=task.skills(selection), reference=reference, skill=skill)
-    targets = choose(model, named, batch.inputs.shape[1])
+    targets = choose(model, named, test.inputs.shape[1])
     skills = task.skills(test)
     result = ablate(
         model, test, skills=skills, reference=reference, targets=targets, kinds=kinds, within=within, seed=seed

@@ -15,6 +15,7 @@ import torch
 import xarray as xr
 from torch import Tensor
 
+from mnemoscope.analyses.ablation.targets import heads_and_mlps
 from mnemoscope.analyses.predictions import check_fits, normalised
 from mnemoscope.core import metrics
 from mnemoscope.core.batch import Batch
@@ -25,7 +26,6 @@ from mnemoscope.core.protocols import HookedModel
 from mnemoscope.core.site import Site
 from mnemoscope.core.skills import Skills
 from mnemoscope.interventions.recordings import Recordings
-from mnemoscope.interventions.regions import components
 from mnemoscope.interventions.run import run
 
 Removal = Literal["zero", "mean", "resample", "knockout"]
@@ -70,7 +70,7 @@ def ablate(
     for kind in kinds:
         one_of("the kind of an ablation", kind, REMOVALS)
     if targets is None:
-        targets = {str(site): [site] for site in components(model)}
+        targets = heads_and_mlps(model)
     if not targets:
         raise InputError("targets must name at least one set of sites; got none")
     source, recordings = Named(name="reference", value=reference), Recordings(model)

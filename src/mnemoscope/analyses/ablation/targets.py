@@ -3,20 +3,18 @@
 Every function returns names and the sites that are removed together under each, in the order of the model.
 """
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import combinations
 
-from mnemoscope.core.errors import InputError, in_range
+from mnemoscope.analyses.roles import HEAD, called
+from mnemoscope.core.errors import InputError, in_range, one_of
 from mnemoscope.core.protocols import HookedModel
-from mnemoscope.core.site import Site
+from mnemoscope.core.site import Kind, Site
 from mnemoscope.interventions.regions import components
 
 MAX_IN_SUBSETS = 12
 
 Targets = dict[str, tuple[Site, ...]]
-
-_HEAD = re.compile(r"L\d+H\d+")
 
 
 def heads_and_mlps(model: HookedModel) -> Targets:
@@ -45,7 +43,7 @@ def positions(model: HookedModel, n_pos: int) -> Targets:
     return _named(sites)
 
 
-def paths(model: HookedModel, n_pos: int, *, kind: str = "scores", queries: Sequence[int] | None = None) -> Targets:
+def paths(model: HookedModel, n_pos: int, *, kind: Kind = "scores", queries: Sequence[int] | None = None) -> Targets:
     """Every attention path: from one key to one query through one head.
 
     Args:
@@ -55,8 +53,7 @@ def paths(model: HookedModel, n_pos: int, *, kind: str = "scores", queries: Sequ
             (the weight is lost).
         queries: Only paths to these positions; none: to all.
     """
-    if kind not in ("scores", "pattern"):
-        raise InputError(f"kind must be one of: scores, pattern; got {kind!r}")
+    one_of("kind", kind, ("scores", "pattern"))
     for query in queries or ():
         in_range("a query", query, 0, n_pos - 1)
     sites = [
@@ -90,13 +87,10 @@ def by_role(targets: Mapping[str, Sequence[Site]], named: Mapping[str, str]) -> 
     rank = {name: place for place, name in enumerate(named)}
 
     def place(target: str) -> int:
-        head = _HEAD.match(target)
+        head = HEAD.match(target)
         return rank[head[0]] if head else len(rank)
 
-    def called(target: str) -> str:
-        return _HEAD.sub(lambda head: named[head[0]], target)
-
-    return {called(target): tuple(targets[target]) for target in sorted(targets, key=place)}
+    return {called(target, named): tuple(targets[target]) for target in sorted(targets, key=place)}
 
 
 def _named(sites: Iterable[Site]) -> Targets:

@@ -14,12 +14,11 @@ from collections.abc import Callable, Mapping, Sequence
 
 import torch
 
-from mnemoscope.analyses.ablation.head_roles import roles, split_halves
+from mnemoscope.analyses.ablation.head_roles import role_prompts, roles
 from mnemoscope.analyses.combination import along, along_seed
 from mnemoscope.analyses.roles import Result, by_role
 from mnemoscope.core.errors import InputError, one_of
 from mnemoscope.core.protocols import HookedModel
-from mnemoscope.core.seeding import generator
 from mnemoscope.models.run import Run
 
 
@@ -78,9 +77,7 @@ def last_roles(run: Run, *, skill: str | None = None, n: int = 2048, split: str 
         InputError: There is no checkpoint, or the task has no such skill.
     """
     task, seed = run.spec.task, run.spec.seed
-    batch = task.monitor(n, split=split, generator=generator(seed, "prompts", split))
-    reference = task.sample(n, split=split, generator=generator(seed, "reference", split))
-    selection, _ = split_halves(batch)
+    selection, _, reference = role_prompts(task, n=n, split=split, seed=seed)
     return roles(run.model(), selection, skills=task.skills(selection), reference=reference, skill=skill)
 
 

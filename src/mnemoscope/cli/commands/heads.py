@@ -1,6 +1,5 @@
 """`mnemoscope heads`."""
 
-import re
 from functools import partial
 
 import xarray as xr
@@ -8,7 +7,7 @@ import xarray as xr
 from mnemoscope.analyses.dynamics.trajectories import last_roles
 from mnemoscope.analyses.mechanisms.reading import read_heads
 from mnemoscope.analyses.mechanisms.search import TOLERANCE
-from mnemoscope.analyses.roles import by_role
+from mnemoscope.analyses.roles import by_role, called
 from mnemoscope.cli.analysis import Results, Shown, Table, each_configuration, publish
 from mnemoscope.cli.options import Heads
 from mnemoscope.core.errors import in_range
@@ -34,7 +33,6 @@ NOTES = (
 )
 APART = ("paths", "selection")
 """What differs between seeds in more than its values: each seed has mechanisms of its own."""
-_HEAD = re.compile(r"L\d+H\d+")
 
 
 def run(options: Heads) -> None:
@@ -54,7 +52,7 @@ def heads_run(run: Run, options: Heads) -> dict[str, xr.Dataset]:
     tolerance = TOLERANCE if options.tolerance is None else options.tolerance
     results, named = read_heads(run.model(options.step), task, batch, tolerance=tolerance, seed=seed), last_roles(run)
     joint, paths = results.pop("joint"), results.pop("paths")
-    names = [_HEAD.sub(lambda head: named[head[0]], str(name)) for name in paths.get("path", xr.DataArray([])).values]
+    names = [called(str(name), named) for name in paths.get("path", xr.DataArray([])).values]
     return {
         "joint": joint.assign(n_replaced=joint.attrs["n_replaced"]),
         "paths": paths.assign_coords(path=names) if names else paths,
