@@ -119,7 +119,7 @@ PRESET = Preset(
     model=ModelSpec(d_model=16, n_heads=1),
     recipes={"quick": Recipe(name="quick", n_steps=500, batch_size=128, learning_rate=1e-2, decay="cosine")},
 )
-PLAN = (Part(recipe="quick", presets=("copy-small",), n_seeds=4),)
+PLAN = (Part(recipe="quick", presets=("copy-small",), seeds=(0, 1, 2, 3)),)
 
 TASKS.add(Copy.name, Copy)
 PRESETS.add("copy-small", PRESET)

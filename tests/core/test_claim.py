@@ -4,6 +4,7 @@ import pytest
 from mnemoscope.core.claim import Claim
 from mnemoscope.core.criteria import Control, Gate, Part
 from mnemoscope.core.errors import InputError
+from mnemoscope.core.presets import Configuration
 from tests.core.trials import make_claim
 
 
@@ -19,7 +20,8 @@ def test_a_claim_without_parts_has_one_criterion_and_one_with_parts_has_them():
 
 def test_claims_are_values():
     assert make_claim() == make_claim()
-    assert hash(make_claim(units={"v3": "large"})) == hash(make_claim(units={"v3": "large"}))
+    units = {"v3": Configuration(preset="v3")}
+    assert hash(make_claim(units=units)) == hash(make_claim(units=dict(units)))
     assert make_claim() != make_claim(id="T1")
 
 

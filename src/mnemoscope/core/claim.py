@@ -9,8 +9,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from mnemoscope.core.criteria import Control, Direction, Gate, Part, Quantifier
+from mnemoscope.core.criteria import Control, Direction, Gate, Measured, Part, Quantifier
 from mnemoscope.core.errors import InputError, one_of
+from mnemoscope.core.presets import Configuration
+from mnemoscope.core.registry import Registry
+from mnemoscope.core.sample import Prompts
 
 MIN_REPLICATES = 16
 """Fewer judged replicates give effects and no verdict."""
@@ -18,6 +21,8 @@ MIN_HEADLINE = 32
 """The same for a claim on which a headline hangs."""
 EFFECT = "effect"
 """Name of the only effect of a claim without parts."""
+GATE = "gate"
+"""Name under which a measure returns what the gate looks at."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,7 +45,14 @@ class Claim:
         units: Configurations that it is about, by name.
         rivals: Other explanations, as claims.
         controls: Tests of the instrument, all of which the evidence must have.
-        measure: Gives the evidence.
+        measure: From one model (or, for a claim without units, the number of a draw) and the factors, as keywords, to
+            its effects by name. `GATE` is what the gate looks at; other names than those of the parts are kept beside.
+        compare: From what was measured on every unit to the effects of one replicate; None where there is one unit.
+        factors: What the sensitivity table varies, one at a time: a keyword of `measure`, `recipe`, or a field of the
+            configurations such as `model.normalization`, and the other values to try.
+        prompts: As in `Evidence`.
+        develops: Whether the measure makes sense at every step of training, so that one can see the effect emerge.
+        system: The published system that it belongs to.
 
     Raises:
         InputError: A combination that cannot be judged.
@@ -58,10 +70,15 @@ class Claim:
     replicate: Literal["seed", "draw", "question"] = "seed"
     n_replicates: int = MIN_REPLICATES
     headline: bool = False
-    units: Mapping[str, Any] = field(default_factory=dict, hash=False)
+    units: Mapping[str, Configuration] = field(default_factory=dict, hash=False)
     rivals: "tuple[Claim, ...]" = ()
     controls: tuple[Control, ...] = ()
-    measure: Callable[..., Any] | None = None
+    measure: Callable[..., Measured] | None = None
+    compare: Callable[[Mapping[str, Measured]], Measured] | None = None
+    factors: Mapping[str, tuple[Any, ...]] = field(default_factory=dict, hash=False)
+    prompts: Prompts | None = None
+    develops: bool = True
+    system: str = ""
 
     def __post_init__(self) -> None:
         for name in ("id", "statement", "source"):
@@ -81,6 +98,10 @@ class Claim:
         ):
             if len(set(names)) < len(names):
                 raise InputError(f"{what} of claim {self.id} must have different names; got {', '.join(names)}")
+        if len(recipes := {unit.recipe for unit in self.units.values()}) > 1:
+            raise InputError(f"units of claim {self.id} must have one recipe; got {', '.join(sorted(recipes))}")
+        if len(self.units) > 1 and self.measure is not None and self.compare is None:
+            raise InputError(f"claim {self.id} is about {len(self.units)} units and must say how to compare them")
 
     def _check_criteria(self) -> None:
         given = [name for name in ("quantifier", "margin") if getattr(self, name) is not None]
@@ -98,3 +119,6 @@ class Claim:
         assert self.quantifier is not None
         assert self.margin is not None
         return (Part(name=EFFECT, quantifier=self.quantifier, margin=self.margin, direction=self.direction),)
+
+
+CLAIMS: Registry[Claim] = Registry("claim", "mnemoscope.claims")

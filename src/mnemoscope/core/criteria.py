@@ -5,6 +5,7 @@ exactly at the margin clears nothing and fails nothing. Differences that float32
 """
 
 import math
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
@@ -12,9 +13,13 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 from mnemoscope.core.errors import InputError, in_range, one_of
+from mnemoscope.core.subject import Subject
 
 Quantifier = Literal["most", "every", "exists", "mean", "equivalence"]
 Direction = Literal["above", "below", "within"]
+
+Measured = Mapping[str, float | Float[np.ndarray, " prompt"]]
+"""What a measure says of one replicate, by name: a number, or one number a prompt."""
 
 _TIE = 1e-6
 
@@ -114,15 +119,22 @@ class Control:
         kind: `positive`: something is planted, and its effects must meet the claim's criteria; `negative`: nothing is
             there, and they must not.
         tolerated: Share of the control's replicates that may do otherwise.
+        plant: From the number of a case to what stands in the place of the claim's configurations, by their names:
+            models to be measured like all others, or, for a comparison of configurations, what was measured on each.
+            None: the effects are measured by whoever gives the evidence.
+        n: How many cases are planted.
 
     Raises:
-        InputError: Another kind, or half of the replicates or more may do otherwise.
+        InputError: Another kind, no case, or half of the replicates or more may do otherwise.
     """
 
     name: str
     kind: Literal["positive", "negative"]
     tolerated: float = 0.0
+    plant: Callable[[int], Mapping[str, Subject] | Mapping[str, Measured]] | None = None
+    n: int = 4
 
     def __post_init__(self) -> None:
+        in_range(f"n of control {self.name}", self.n, 1, math.inf)
         one_of(f"kind of control {self.name}", self.kind, ("positive", "negative"))
         in_range(f"tolerated of control {self.name}", self.tolerated, 0, 0.49)

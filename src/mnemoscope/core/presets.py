@@ -2,7 +2,7 @@
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from mnemoscope.core.errors import one_of
@@ -25,12 +25,38 @@ PRESETS: Registry[Preset] = Registry("preset", "mnemoscope.tasks")
 
 
 @dataclass(frozen=True, kw_only=True)
+class Configuration:
+    """What replicates have in common: a preset under one of its recipes, with fields changed."""
+
+    preset: str
+    recipe: str = "quick"
+    changes: tuple[tuple[str, Any], ...] = ()
+    """Fields and their values, such as ("model.d_model", 64)."""
+
+    def spec(self, seed: int) -> RunSpec:
+        """The run of one seed.
+
+        Raises:
+            InputError: As `preset_spec`.
+        """
+        return preset_spec(self.preset, self.recipe, seed, changes=dict(self.changes))
+
+    def changed(self, field: str, value: Any) -> "Configuration":
+        """The same with another recipe (`recipe`), or another value of a field such as `model.normalization`."""
+        if field == "recipe":
+            return replace(self, recipe=value)
+        return replace(self, changes=tuple(sorted({**dict(self.changes), field: value}.items())))
+
+
+@dataclass(frozen=True, kw_only=True)
 class Part:
-    """A share of a reproduction: presets under one recipe."""
+    """A share of a reproduction: presets under one recipe, over some seeds."""
 
     recipe: str
     presets: tuple[str, ...]
-    n_seeds: int
+    seeds: tuple[int, ...]
+    changes: tuple[tuple[str, Any], ...] = ()
+    """Fields that differ from the presets, as in `Configuration`."""
 
 
 @dataclass(frozen=True, kw_only=True)

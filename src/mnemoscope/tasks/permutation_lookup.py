@@ -347,10 +347,12 @@ QUICK = Recipe(
 )
 
 
-def _preset(summary: str, *, repeats: float, epochs: int, **model: int | bool) -> Preset:
+def _preset(
+    summary: str, *, repeats: float, epochs: int, n_values: int = 5, shuffle_x: bool = True, **model: int | bool
+) -> Preset:
     return Preset(
         summary=summary,
-        task=PermutationLookup(repeat_ratio=repeats),
+        task=PermutationLookup(repeat_ratio=repeats, n_values=n_values, shuffle_x=shuffle_x),
         model=ModelSpec(**model),  # pyright: ignore[reportArgumentType]
         recipes={
             "quick": QUICK,
@@ -375,7 +377,15 @@ _COMPARISONS = {
     },
     "v3-no-mlp": _preset("v3 without the MLP", repeats=0.3, epochs=50, d_model=32, n_heads=2, mlp=False),
     "v3-no-attention": _preset("v3 without attention", repeats=0.3, epochs=50, d_model=32, n_heads=2, attention=False),
+    "v3-no-positions": _preset(
+        "v3 without positional embeddings", repeats=0.3, epochs=50, d_model=32, n_heads=2, positions=False
+    ),
+    "v3-4-values": _preset("v3's size without repeats, V = 4", repeats=0, epochs=50, d_model=32, n_heads=2, n_values=4),
+    "v1-ordered": _preset("v1 with x in one order", repeats=0.0, epochs=20, d_model=16, n_heads=1, shuffle_x=False),
 }
+_SEEDS = tuple(range(16, 32))
+_HEADLINE_SEEDS = tuple(range(16, 48))
+_NO_NORM = (("model.normalization", "none"),)
 
 TASKS.add(PermutationLookup.name, PermutationLookup)
 for _name, _value in (_PUBLISHED | _COMPARISONS).items():
@@ -384,10 +394,15 @@ SYSTEMS.add(
     "tiny-recall",
     System(
         summary="elimination and recall in permutation lookup",
-        quick=(Part(recipe="quick", presets=("v1", "v3", "d16h2", "d64h1", "d16h1"), n_seeds=4),),
+        quick=(
+            Part(recipe="quick", presets=("v1", "v3"), seeds=tuple(range(48, 64))),
+            Part(recipe="quick", presets=("d16h2", "d64h1", "d16h1"), seeds=tuple(range(48, 52))),
+        ),
         full=(
-            Part(recipe="published", presets=tuple(_PUBLISHED), n_seeds=16),
-            Part(recipe="quick", presets=tuple(_COMPARISONS), n_seeds=16),
+            Part(recipe="published", presets=("v1", "v3"), seeds=_HEADLINE_SEEDS),
+            Part(recipe="published", presets=("v2", "d16h1"), seeds=_SEEDS),
+            Part(recipe="quick", presets=(*_PUBLISHED, *_COMPARISONS), seeds=_SEEDS),
+            Part(recipe="published", presets=("v1", "v3"), seeds=_SEEDS, changes=_NO_NORM),
         ),
     ),
 )

@@ -14,10 +14,10 @@ def run(options: Reproduce) -> None:
     system = SYSTEMS.get(options.system)
     chosen = parse_seeds(options.seeds) if options.seeds is not None else None
     specs = [
-        preset_spec(preset, part.recipe, seed)
+        preset_spec(preset, part.recipe, seed, changes=dict(part.changes))
         for part in (system.full if options.full else system.quick)
         for preset in part.presets
-        for seed in (range(part.n_seeds) if chosen is None else chosen)
+        for seed in (part.seeds if chosen is None else chosen)
     ]
     runs = train_with_progress(specs, options.out / "runs", options.jobs)
     results = examine_all(runs, options.jobs)

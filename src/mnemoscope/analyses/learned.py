@@ -1,0 +1,43 @@
+"""Which skills a model has learned: its accuracy where a skill alone gives the answer.
+
+On every sequence over the mappings of a split, so that the numbers are exact. It shows that a model has learned a
+skill; it does not show how it does it.
+"""
+
+from collections.abc import Sequence
+from functools import lru_cache
+
+import torch
+
+from mnemoscope.analyses.predictions import log_probs
+from mnemoscope.core import metrics
+from mnemoscope.core.batch import Batch
+from mnemoscope.core.protocols import Task
+from mnemoscope.core.subject import Subject
+
+
+@lru_cache(maxsize=4)
+def every_sequence(task: Task, split: str = "test") -> Batch:
+    """All sequences over the mappings of a split, kept for the next time."""
+    return task.enumerate(split=split)
+
+
+def accuracy_by_skill(subject: Subject, *, split: str = "test") -> dict[str, float]:
+    """Share of right answers among all sequences of the split, by skill; NaN for a skill that none of them tests.
+
+    Raises:
+        InputError: The model is too small for the task, or the task cannot enumerate its sequences.
+    """
+    batch = every_sequence(subject.task, split)
+    right = metrics.correct(log_probs(subject.model, subject.task, batch), batch.targets)
+    return {name: float(right[mask].double().mean()) for name, mask in subject.task.skills(batch).items()}
+
+
+def learned(subject: Subject, skills: Sequence[str] | None = None) -> float:
+    """The smallest accuracy among some skills on unseen mappings, what a gate looks at; none given: among all.
+
+    Raises:
+        InputError: As `accuracy_by_skill`.
+    """
+    found = accuracy_by_skill(subject)
+    return float(torch.tensor([found[name] for name in (found if skills is None else skills)]).min())

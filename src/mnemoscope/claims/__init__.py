@@ -1,0 +1,1 @@
+"""Published claims, one or one tight family a file; each registers itself."""

@@ -1,0 +1,58 @@
+"""Models on trial: read from a run, untrained, or with weights set by hand."""
+
+from collections.abc import Callable, Mapping
+from functools import partial
+
+from mnemoscope.core.presets import Configuration
+from mnemoscope.core.protocols import HookedModel, Task
+from mnemoscope.core.subject import Subject
+from mnemoscope.models.build import build
+from mnemoscope.models.run import Run
+
+Plant = Callable[[int], dict[str, Subject]]
+
+_FIRST_UNTRAINED = 1_000_000
+"""Seeds of untrained models start here, where no run's are."""
+
+
+def subject(run: Run, step: int | None = None) -> Subject:
+    """A run's model after `step` steps; none: the last checkpoint.
+
+    Raises:
+        InputError: There is no such checkpoint.
+    """
+    progress = run.metrics() if (run.path / "metrics.jsonl").exists() else None
+    return Subject(model=run.model(step), task=run.spec.task, seed=run.spec.seed, progress=progress)
+
+
+def untrained(units: Mapping[str, Configuration]) -> Plant:
+    """A control: the claim's configurations with fresh weights, another seed a case."""
+    return partial(_untrained, dict(units))
+
+
+def _untrained(units: Mapping[str, Configuration], case: int) -> dict[str, Subject]:
+    specs = {name: unit.spec(_FIRST_UNTRAINED + case) for name, unit in units.items()}
+    return {
+        name: Subject(
+            model=build(spec.model, d_vocab=spec.task.d_vocab, n_ctx=spec.task.n_ctx, seed=spec.seed).eval(),
+            task=spec.task,
+            seed=spec.seed,
+        )
+        for name, spec in specs.items()
+    }
+
+
+def planted(name: str, make: Callable[..., HookedModel], task: Task) -> Plant:
+    """A control: a model with weights set by hand in the place of the configuration `name`.
+
+    Args:
+        name: Of the configuration.
+        make: A function of a module that builds the model; it is given no arguments.
+        task: Its task; the split of each case differs.
+    """
+    return partial(_planted, name, make, task)
+
+
+def _planted(name: str, make: Callable[..., HookedModel], task: Task, case: int) -> dict[str, Subject]:
+    seed = _FIRST_UNTRAINED + case
+    return {name: Subject(model=make(), task=task.for_seed(seed), seed=seed)}
