@@ -36,6 +36,7 @@ class Claim:
         quantifier: Of a claim without parts, as in `Part`; so are `margin` and `direction`.
         margin: In the unit of the effect.
         direction: Which side of the margin.
+        unit: Of the effect of a claim without parts; shown.
         parts: Of a claim with several effects, instead of the three above.
         joined: Whether `all` parts must hold or `any` one.
         gate: Which replicates it speaks of; None: all.
@@ -64,6 +65,7 @@ class Claim:
     quantifier: Quantifier | None = None
     margin: float | None = None
     direction: Direction = "above"
+    unit: str = ""
     parts: tuple[Part, ...] = ()
     joined: Literal["all", "any"] = "all"
     gate: Gate | None = None
@@ -118,7 +120,10 @@ class Claim:
             return self.parts
         assert self.quantifier is not None
         assert self.margin is not None
-        return (Part(name=EFFECT, quantifier=self.quantifier, margin=self.margin, direction=self.direction),)
+        only = Part(
+            name=EFFECT, quantifier=self.quantifier, margin=self.margin, direction=self.direction, unit=self.unit
+        )
+        return (only,)
 
 
 CLAIMS: Registry[Claim] = Registry("claim", "mnemoscope.claims")

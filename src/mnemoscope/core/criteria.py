@@ -41,6 +41,7 @@ class Part:
         margin: In the unit of the effect.
         direction: Where an effect that clears the margin lies: `above` it, `below` it, or `within` the margin on
             either side of 0.
+        unit: Of the effect; shown.
 
     Raises:
         InputError: The margin is not finite, or not positive where the direction is `within`; `mean` and
@@ -51,6 +52,7 @@ class Part:
     quantifier: Quantifier
     margin: float
     direction: Direction = "above"
+    unit: str = ""
 
     def __post_init__(self) -> None:
         one_of(f"quantifier of {self.name}", self.quantifier, get_args(Quantifier))

@@ -25,6 +25,7 @@ from mnemoscope.training.progress import Progress
 from mnemoscope.training.recorder import Report
 from mnemoscope.training.schedule import check_schedules
 
+S = TypeVar("S")
 T = TypeVar("T")
 
 ATTEMPTS = 3
@@ -75,8 +76,8 @@ def train_many(
     return [open_run(run.path) for run in runs]
 
 
-def analyse_many(runs: Sequence[Run], analyse: Callable[[Run], T], *, jobs: int = 1) -> Iterator[T]:
-    """An analysis mapped over runs, in their order, by processes of one thread each.
+def analyse_many(runs: Sequence[S], analyse: Callable[[S], T], *, jobs: int = 1) -> Iterator[T]:
+    """An analysis mapped over runs (or other work), in their order, by processes of one thread each.
 
     Args:
         runs: What to analyse.

@@ -1,0 +1,204 @@
+"""Measures taken of many models: planned once, shared between claims, kept on disk, spread over processes.
+
+What one model is asked by all claims and cells is one piece of work, so that a model is read once. A piece that was
+finished is kept in a file of its own and found again, as long as neither the model nor the code has changed.
+"""
+
+import hashlib
+import json
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import dataclass
+from functools import cache, lru_cache, partial
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from mnemoscope.core.criteria import Measured
+from mnemoscope.core.subject import Subject
+from mnemoscope.models.files import write_atomically
+from mnemoscope.models.run import Run
+from mnemoscope.models.subjects import subject
+from mnemoscope.sweeps.local import ATTEMPTS, analyse_many
+
+MEASURED_BY = ("core", "tasks", "models", "interventions", "analyses", "claims")
+"""Packages whose code decides what is measured."""
+
+Factors = tuple[tuple[str, Any], ...]
+
+
+@dataclass(frozen=True)
+class Call:
+    """One call of a measure: on a model after some step (none: the last), or on whatever the work is about."""
+
+    measure: Callable[..., Measured]
+    factors: Factors = ()
+    step: int | None = None
+
+    @property
+    def key(self) -> str:
+        """What the result is kept under."""
+        factors = ", ".join(f"{name}={value!r}" for name, value in self.factors)
+        return f"{name_of(self.measure)}({factors})" + ("" if self.step is None else f" at step {self.step}")
+
+
+def name_of(function: Callable[..., Any]) -> str:
+    """A function's full name, with the arguments that are bound to it."""
+    if isinstance(function, partial):
+        bound = [*map(repr, function.args), *(f"{k}={v!r}" for k, v in function.keywords.items())]
+        return f"{name_of(function.func)}[{', '.join(bound)}]"
+    return f"{function.__module__}.{function.__qualname__}"
+
+
+@dataclass(frozen=True)
+class OfRun:
+    """Calls on the models of one run."""
+
+    run: Run
+    calls: tuple[Call, ...]
+
+    @property
+    def name(self) -> str:
+        """Of the file that keeps the results."""
+        return f"{self.run.label}/seed-{self.run.spec.seed:02d}"
+
+    @property
+    def fingerprint(self) -> str:
+        """Changes with the model."""
+        return hashlib.sha256(self.run.checkpoint_path(self.run.steps[-1]).read_bytes()).hexdigest()
+
+    def take(self, call: Call) -> Measured:
+        """The result of one call."""
+        return call.measure(_subject(self.run, call.step), **dict(call.factors))
+
+
+@dataclass(frozen=True)
+class OfPlant:
+    """Calls on one case of a control: what is planted is measured, or is what was measured, and is compared."""
+
+    claim: str
+    control: str
+    plant: Callable[[int], Mapping[str, Subject] | Mapping[str, Measured]]
+    case: int
+    compare: Callable[[Mapping[str, Measured]], Measured] | None
+    calls: tuple[Call, ...]
+
+    @property
+    def name(self) -> str:
+        """Of the file that keeps the results."""
+        return f"controls/{self.claim}-{self.control}-{self.case}".replace(" ", "-")
+
+    @property
+    def fingerprint(self) -> str:
+        """The same for all: only the code decides."""
+        return name_of(self.plant)
+
+    def take(self, call: Call) -> Measured:
+        """The result of one call."""
+        units: dict[str, Measured] = {}
+        for name, thing in self.plant(self.case).items():
+            units[name] = call.measure(thing, **dict(call.factors)) if isinstance(thing, Subject) else thing
+        return next(iter(units.values())) if self.compare is None else self.compare(units)
+
+
+@dataclass(frozen=True)
+class OfDraw:
+    """Calls on one draw, of a claim that is about no model."""
+
+    claim: str
+    draw: int
+    calls: tuple[Call, ...]
+
+    @property
+    def name(self) -> str:
+        """Of the file that keeps the results."""
+        return f"draws/{self.claim}-{self.draw}"
+
+    fingerprint = ""
+
+    def take(self, call: Call) -> Measured:
+        """The result of one call."""
+        return call.measure(self.draw, **dict(call.factors))
+
+
+Work = OfRun | OfPlant | OfDraw
+Results = dict[str, dict[str, Measured]]
+"""By the name of the work and the key of the call."""
+
+
+def measure_all(
+    work: Sequence[Work], *, jobs: int, store: Path | None, report: Callable[[Work], None] | None = None
+) -> Results:
+    """Do all work that is not done yet; a worker that dies is replaced.
+
+    Args:
+        work: With different names.
+        jobs: Processes at a time.
+        store: Directory for what was measured; none: nothing is kept, nothing is found.
+        report: Called after each piece.
+
+    Raises:
+        InputError: A measure refuses its model.
+        RuntimeError: Workers died again and again; what was finished is kept.
+    """
+    results: Results = {}
+    for _ in range(ATTEMPTS):
+        left = [piece for piece in work if piece.name not in results]
+        try:
+            for piece, found in zip(left, analyse_many(left, partial(do, store=store), jobs=jobs), strict=True):
+                results[piece.name] = found
+                if report:
+                    report(piece)
+        except BrokenProcessPool:
+            continue
+        return results
+    raise RuntimeError(f"workers died {ATTEMPTS} times; what was measured is kept, the same command continues")
+
+
+def do(piece: Work, *, store: Path | None) -> dict[str, Measured]:
+    """One piece of work: what is kept is read, the rest measured and kept."""
+    fingerprint = f"{code_digest()} {piece.fingerprint}"
+    file = None if store is None else store / f"{piece.name}.json"
+    found = {} if file is None else _read(file, fingerprint)
+    missing = [call for call in piece.calls if call.key not in found]
+    if missing:
+        found |= {call.key: _plain(piece.take(call)) for call in missing}
+        if file is not None:
+            write_atomically(file, json.dumps({"fingerprint": fingerprint, "measured": found}).encode())
+    return {
+        call.key: {
+            name: np.array(value, dtype=float) if isinstance(value, list) else float(value)
+            for name, value in found[call.key].items()
+        }
+        for call in piece.calls
+    }
+
+
+@cache
+def code_digest() -> str:
+    """Of everything that decides what is measured."""
+    digest = hashlib.sha256()
+    for package in MEASURED_BY:
+        for file in sorted(Path(str(files("mnemoscope"))).joinpath(package).rglob("*.py")):
+            digest.update(file.read_bytes())
+    return digest.hexdigest()[:16]
+
+
+@lru_cache(maxsize=4)
+def _subject(run: Run, step: int | None) -> Subject:
+    return subject(run, step)
+
+
+def _read(file: Path, fingerprint: str) -> dict[str, dict[str, Any]]:
+    """What the file keeps, nothing if it is of another model or other code, or cannot be read."""
+    try:
+        content = json.loads(file.read_text())
+    except (FileNotFoundError, json.JSONDecodeError):
+        return {}
+    return content["measured"] if content["fingerprint"] == fingerprint else {}
+
+
+def _plain(measured: Measured) -> dict[str, float | list[float]]:
+    return {name: np.asarray(value, dtype=float).tolist() for name, value in measured.items()}

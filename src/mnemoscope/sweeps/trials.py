@@ -1,0 +1,188 @@
+"""Claims put on trial over runs: evidence from what was measured, rulings from evidence.
+
+The headline claims of a system are corrected for each other also where only some of them are on trial.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import xarray as xr
+
+from mnemoscope.core.claim import CLAIMS, GATE, Claim
+from mnemoscope.core.criteria import Measured
+from mnemoscope.core.errors import InputError
+from mnemoscope.core.evidence import Evidence
+from mnemoscope.core.judge import judge, judge_family
+from mnemoscope.core.ruling import Cell, Ruling
+from mnemoscope.models.run import Run
+from mnemoscope.sweeps.measuring import OfDraw, OfPlant, OfRun, Results, Work, measure_all
+from mnemoscope.sweeps.questions import Bench, Question, developing, find_bench, plan, questions_about, seeds_of, under
+
+Progress = Mapping[str, tuple[int, int]]
+"""By claim: pieces of work that are done, and how many there are."""
+
+
+def put_on_trial(
+    claims: Sequence[Claim],
+    runs: Sequence[Run],
+    *,
+    recipe: str | None = None,
+    sensitivity: bool = True,
+    jobs: int = 1,
+    store: Path | None = None,
+    report: Callable[[Progress], None] | None = None,
+) -> list[Ruling]:
+    """Measure and judge.
+
+    Args:
+        claims: With measures; rivals come with them.
+        runs: Of any configurations; those that no claim is about are left alone.
+        recipe: Ask of models of this recipe in place of the claims' own.
+        sensitivity: Whether to ask with one factor changed too.
+        jobs: Processes at a time.
+        store: Directory that keeps what was measured, so that the same call continues; none: nothing is kept.
+        report: Called in this process as work gets done.
+
+    Raises:
+        InputError: A claim has no measure, runs contradict each other, or a measure refuses its model.
+    """
+    claims = [claim if recipe is None else under(claim, "recipe", recipe) for claim in claims]
+    for claim in claims:
+        if claim.measure is None:
+            raise InputError(f"claim {claim.id} has no measure, so nothing can be measured for it")
+    asked = {claim.id: questions_about(claim, sensitivity) for claim in claims}
+    bench = find_bench(runs, [question.claim for questions in asked.values() for question in questions])
+    plans = {claim.id: plan(claim, asked[claim.id], bench) for claim in claims}
+    work = _merged([piece for plan in plans.values() for piece in plan])
+    results = measure_all(work, jobs=jobs, store=store, report=_progress(plans, report))
+    return _rulings(claims, asked, bench, results)
+
+
+def _merged(work: Sequence[Work]) -> list[Work]:
+    """One piece a name, with the calls of all: a model is read once."""
+    merged: dict[str, Work] = {}
+    for piece in work:
+        before = merged.get(piece.name)
+        calls = piece.calls if before is None else (*before.calls, *piece.calls)
+        merged[piece.name] = replace(piece, calls=tuple(dict.fromkeys(calls)))
+    return list(merged.values())
+
+
+def _progress(
+    plans: Mapping[str, Sequence[Work]], report: Callable[[Progress], None] | None
+) -> Callable[[Work], None] | None:
+    """Counts finished work by claim."""
+    if report is None:
+        return None
+    names = {id: {piece.name for piece in plan} for id, plan in plans.items()}
+    done: set[str] = set()
+
+    def finished(piece: Work) -> None:
+        done.add(piece.name)
+        report({id: (len(done & of), len(of)) for id, of in names.items()})
+
+    return finished
+
+
+def _rulings(
+    claims: Sequence[Claim], asked: Mapping[str, Sequence[Question]], bench: Bench, results: Results
+) -> list[Ruling]:
+    evidence = {id: [_evidence(question, bench, results) for question in qs] for id, qs in asked.items()}
+    verdicts = {}
+    for system in dict.fromkeys(claim.system for claim in claims):
+        of_system = [claim for claim in claims if claim.system == system]
+        cases = [(claim, evidence[claim.id][0]) for claim in of_system]
+        verdicts |= judge_family([*cases, *_absent(system, of_system)])
+    rulings = []
+    for claim in claims:
+        others = list(zip(asked[claim.id], evidence[claim.id], strict=True))[1:]
+        judged = [(question, judge(question.claim, found)) for question, found in others]
+        rulings.append(
+            Ruling(
+                claim=claim,
+                evidence=evidence[claim.id][0],
+                verdict=verdicts[claim.id],
+                rivals={q.claim.id: verdict for q, verdict in judged if not q.factor},
+                sensitivity=tuple(
+                    Cell(factor=q.factor, value=q.value, verdict=verdict) for q, verdict in judged if q.factor
+                ),
+                emergence=_emergence(claim, bench, results),
+            )
+        )
+    return rulings
+
+
+def _absent(system: str, claims: Sequence[Claim]) -> list[tuple[Claim, Evidence]]:
+    """The headline claims of a system that are not on trial, without evidence: Holm's procedure counts them."""
+    there = {claim.id for claim in claims}
+    registered = [CLAIMS.get(name) for name in CLAIMS.names()] if system else []
+    absent = [c for c in registered if c.system == system and c.headline and c.id not in there]
+    return [(replace(claim, controls=()), _collected(claim, [], {}, "")) for claim in absent]
+
+
+def _evidence(question: Question, bench: Bench, results: Results) -> Evidence:
+    """Effects of one question, replicate by replicate, with its controls."""
+    claim, key = question.claim, question.call.key
+    seeds = seeds_of(claim, bench)
+    each = [_of_seed(claim, seed, key, bench, results) for seed in seeds]
+    controls = {}
+    for control in claim.controls:
+        if control.plant is not None:
+            pieces = [OfPlant(claim.id, control.name, control.plant, i, None, ()) for i in range(control.n)]
+            controls[control.name] = _dataset(claim, [results[piece.name][key] for piece in pieces], "case")
+    recipe = next(iter(claim.units.values())).recipe if claim.units else ""
+    return _collected(claim, each, controls, recipe)
+
+
+def _of_seed(claim: Claim, seed: int, key: str, bench: Bench, results: Results) -> tuple[int, Measured]:
+    """The effects of one replicate."""
+    if not claim.units:
+        return seed, results[OfDraw(claim.id, seed, ()).name][key]
+    units = {name: results[OfRun(bench[unit][seed], ()).name][key] for name, unit in claim.units.items()}
+    return seed, next(iter(units.values())) if claim.compare is None else claim.compare(units)
+
+
+def _collected(
+    claim: Claim, each: Sequence[tuple[int, Measured]], controls: Mapping[str, xr.Dataset], recipe: str
+) -> Evidence:
+    """Evidence of replicates that were measured."""
+    labels = {claim.replicate: [label for label, _ in each]}
+    effects = _dataset(claim, [measured for _, measured in each], claim.replicate).assign_coords(labels)
+    gate = effects.get(GATE)
+    effects = effects.drop_vars(GATE, errors="ignore")
+    if claim.gate is None:
+        gate = None
+    elif gate is None and each:
+        raise InputError(f"the measure of claim {claim.id} gives no {GATE!r}, which its gate looks at")
+    elif gate is None:
+        gate = xr.DataArray(np.zeros(0), dims=claim.replicate, coords=labels)
+    if recipe:
+        effects = effects.assign_coords(recipe=recipe)
+    return Evidence(effects=effects, gate=gate, controls=controls, prompts=claim.prompts, replicate=claim.replicate)
+
+
+def _dataset(claim: Claim, each: Sequence[Measured], dim: str) -> xr.Dataset:
+    """What was measured, along `dim`; the effects that count even where nothing was."""
+    units = {part.name: part.unit for part in claim.criteria}
+    names = dict.fromkeys([*units, *(name for measured in each for name in measured)])
+    arrays = {}
+    for name in names:
+        if missing := [measured for measured in each if name not in measured]:
+            raise InputError(f"the measure of claim {claim.id} gives no {name!r}; it gives {', '.join(missing[0])}")
+        values = np.array([measured[name] for measured in each], dtype=float)
+        arrays[name] = ((dim, "prompt")[: max(values.ndim, 1)], values, {"unit": units.get(name, "")})
+    return xr.Dataset(arrays)
+
+
+def _emergence(claim: Claim, bench: Bench, results: Results) -> xr.Dataset | None:
+    """The effects over training of one seed."""
+    along = developing(claim, bench)
+    if along is None:
+        return None
+    seed, steps = along
+    calls = [replace(Question(claim=claim).call, step=step) for step in steps]
+    each = [_of_seed(claim, seed, call.key, bench, results)[1] for call in calls]
+    found = _dataset(claim, each, "step").assign_coords(step=list(steps)).drop_vars(GATE, errors="ignore")
+    return found.mean("prompt").assign_attrs(seed=seed) if "prompt" in found.dims else found.assign_attrs(seed=seed)

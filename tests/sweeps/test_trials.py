@@ -1,0 +1,257 @@
+"""Claims about random models with one weight set: what is measured is known."""
+
+import os
+import signal
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+
+from mnemoscope.core.claim import Claim
+from mnemoscope.core.criteria import Control, Gate, Part
+from mnemoscope.core.errors import InputError
+from mnemoscope.core.presets import Configuration
+from mnemoscope.core.subject import Subject
+from mnemoscope.models.build import build
+from mnemoscope.models.checkpoint import save_checkpoint
+from mnemoscope.models.run import create_run
+from mnemoscope.models.subjects import untrained
+from mnemoscope.sweeps import measuring
+from mnemoscope.sweeps.trials import put_on_trial
+
+D4, D8 = Configuration(preset="d4"), Configuration(preset="d8")
+
+
+def fake_run(root: Path, unit: Configuration, seed: int, bias: float, steps=(0,)):
+    """A run whose unembedding bias of token 1 is `bias` at the last step, and half of it before."""
+    spec = unit.spec(seed)
+    run = create_run(root / spec.label / f"seed-{seed:02d}", spec)
+    model = build(spec.model, d_vocab=spec.task.d_vocab, n_ctx=spec.task.n_ctx, seed=seed)
+    for step in steps:
+        with torch.no_grad():
+            model.unembed.b_U[1] = bias if step == steps[-1] else bias / 2
+        save_checkpoint(model, run.checkpoint_path(step), step=step)
+    (run.path / "done").touch()
+    return run
+
+
+def bias_of(subject: Subject, *, token: int = 1) -> dict[str, float]:
+    return {"effect": subject.model.unembed.b_U[token].item(), "gate": 1.0 - (subject.seed == 3)}
+
+
+def counted(subject: Subject) -> dict[str, float]:
+    with (Path(os.environ["COUNTED"])).open("a") as file:
+        file.write(f"{subject.seed}\n")
+    return bias_of(subject)
+
+
+def killed_once(subject: Subject) -> dict[str, float]:
+    flag = Path(os.environ["COUNTED"])
+    if subject.seed == 5 and not flag.exists():
+        flag.touch()
+        os.kill(os.getpid(), signal.SIGKILL)
+    return bias_of(subject)
+
+
+def difference(measured):
+    return {"effect": measured["wide"]["effect"] - measured["narrow"]["effect"]}
+
+
+def ones(case: int) -> dict[str, dict[str, float]]:
+    return {"wide": {"effect": 3.0}, "narrow": {"effect": 1.0}}
+
+
+def parity(draw: int) -> dict[str, float]:
+    return {"effect": float(draw % 2)}
+
+
+def make(**changes) -> Claim:
+    common = {"id": "X", "statement": "token 1 is favoured", "source": "made up", "quantifier": "most", "margin": 0.5}
+    return Claim(**{**common, "units": {"narrow": D4}, "measure": bias_of, "prompts": "enumerated", **changes})
+
+
+@pytest.fixture
+def runs(tmp_path):
+    return [fake_run(tmp_path, D4, seed, 2.0, steps=(0, 1, 2) if seed == 0 else (2,)) for seed in range(18)]
+
+
+def only(rulings):
+    (ruling,) = rulings
+    return ruling
+
+
+def test_a_claim_is_measured_on_every_seed_and_judged(runs):
+    claim = make(gate=Gate(statement="is not seed 3", at_least=1), unit="logits")
+    ruling = only(put_on_trial([claim], runs))
+    assert ruling.verdict.outcome == "SUPPORTED"
+    assert (ruling.verdict.n, ruling.verdict.n_failed) == (17, 1)
+    assert ruling.verdict.effect == pytest.approx(2.0)
+    assert "17 of 18 seeds pass the gate (is not seed 3)" in ruling.verdict.reason
+    assert "above 0.5 logits" in ruling.verdict.reason
+    assert ruling.favoured == ("X",)
+
+
+def test_emergence_follows_the_first_seed_with_checkpoints_along_training(runs):
+    emergence = only(put_on_trial([make()], runs)).emergence
+    assert emergence.attrs["seed"] == 0
+    assert emergence.step.values.tolist() == [0, 1, 2]
+    assert emergence.effect.values.tolist() == pytest.approx([1.0, 1.0, 2.0])
+    assert only(put_on_trial([make(develops=False)], runs)).emergence is None
+    assert only(put_on_trial([make()], runs[1:])).emergence is None
+
+
+def test_unfinished_and_other_runs_do_not_count(runs, tmp_path):
+    (runs[4].path / "done").unlink()
+    other = fake_run(tmp_path, D8, 4, 2.0)
+    ruling = only(put_on_trial([make()], [*runs, other]))
+    assert ruling.evidence.labels.tolist() == [seed for seed in range(18) if seed != 4]
+
+
+def test_without_runs_there_is_no_verdict():
+    claim = make(
+        gate=Gate(statement="g", at_least=1), factors={"token": (2,)}, rivals=(make(id="X-not", direction="below"),)
+    )
+    ruling = only(put_on_trial([claim], []))
+    assert ruling.verdict.outcome == "NOT_APPLICABLE"
+    assert ruling.sensitivity[0].verdict.outcome == "NOT_APPLICABLE"
+    assert ruling.rivals["X-not"].outcome == "NOT_APPLICABLE"
+    assert ruling.typical() is None
+    assert ruling.deviating() is None
+
+
+def test_configurations_are_compared_seed_by_seed(runs, tmp_path):
+    wide = [fake_run(tmp_path, D8, seed, 3.0) for seed in range(17)]
+    control = Control(name="planted", kind="positive", plant=ones, n=2)
+    claim = make(units={"narrow": D4, "wide": D8}, compare=difference, controls=(control,))
+    ruling = only(put_on_trial([claim], [*runs, *wide]))
+    assert ruling.evidence.labels.tolist() == list(range(17))
+    assert ruling.verdict.effect == pytest.approx(1.0)
+    assert ruling.evidence.controls["planted"].effect.values.tolist() == [2.0, 2.0]
+
+
+def test_a_control_that_misbehaves_spoils_the_verdict(runs):
+    control = Control(name="untrained", kind="negative", plant=untrained({"narrow": D4}), n=3)
+    good = only(put_on_trial([make(controls=(control,))], runs))
+    assert good.verdict.outcome == "SUPPORTED"
+    assert good.evidence.controls["untrained"].effect.values.tolist() == [0.0, 0.0, 0.0]
+    bad = only(put_on_trial([make(controls=(control,), margin=-1.0)], runs))
+    assert bad.verdict.outcome == "INCONCLUSIVE"
+    assert "untrained misbehaves" in bad.verdict.reason
+
+
+def test_the_sensitivity_table_changes_one_factor_at_a_time(runs, tmp_path):
+    plain = D4.changed("model.normalization", "none")
+    also = [fake_run(tmp_path, plain, seed, 0.1) for seed in range(16)]
+    claim = make(factors={"token": (1, 2), "model.normalization": ("none",), "recipe": ("published",)})
+    ruling = only(put_on_trial([claim], [*runs, *also]))
+    found = {(cell.factor, cell.value): cell.verdict.outcome for cell in ruling.sensitivity}
+    assert found == {
+        ("token", "1"): "SUPPORTED",
+        ("token", "2"): "REFUTED",
+        ("model.normalization", "none"): "REFUTED",
+        ("recipe", "published"): "NOT_APPLICABLE",
+    }
+    assert [(cell.factor, cell.value) for cell in ruling.flips] == [("token", "2"), ("model.normalization", "none")]
+    assert only(put_on_trial([claim], runs, sensitivity=False)).sensitivity == ()
+
+
+def test_another_recipe_can_be_asked_for(runs, tmp_path):
+    published = [fake_run(tmp_path, D4.changed("recipe", "published"), seed, -2.0) for seed in range(20, 36)]
+    claim = make(factors={"recipe": ("published",)}, rivals=(make(id="X-not", direction="below"),))
+    ruling = only(put_on_trial([claim], [*runs, *published], recipe="published"))
+    assert ruling.verdict.outcome == "REFUTED"
+    assert ruling.rivals["X-not"].outcome == "SUPPORTED"
+    assert ruling.favoured == ("X-not",)
+    assert ruling.sensitivity == ()
+
+
+def test_draws_need_no_runs():
+    claim = make(units={}, measure=parity, replicate="draw", n_replicates=20, develops=False)
+    ruling = only(put_on_trial([claim], []))
+    assert ruling.verdict.outcome == "MIXED"
+    assert ruling.evidence.replicate == "draw"
+
+
+def test_typical_and_deviating_replicates(tmp_path):
+    values = [1.0] * 15 + [2.0, 0.1, 3.0]
+    runs = [fake_run(tmp_path, D4, seed, value) for seed, value in enumerate(values)]
+    ruling = only(put_on_trial([make()], runs))
+    assert ruling.slack().values.tolist() == pytest.approx([value - 0.5 for value in values])
+    assert values[ruling.typical()] == 1.0
+    assert ruling.deviating() == 16
+    against = only(put_on_trial([make(margin=2.5)], runs))
+    assert against.deviating() == 17
+    assert only(put_on_trial([make(margin=0.0)], runs)).deviating() is None
+
+
+def test_the_headlines_that_are_not_on_trial_count_in_the_correction(runs, monkeypatch, tmp_path):
+    more = [fake_run(tmp_path, D4, seed, 2.0 if seed < 24 else 0.0) for seed in range(18, 32)]
+    claim = make(system="made-up", headline=True, n_replicates=32)
+    alone = only(put_on_trial([claim], [*runs, *more])).verdict
+    assert alone.outcome == "SUPPORTED"
+    others = {f"Y{i}": replace(claim, id=f"Y{i}") for i in range(10)}
+    registry = SimpleNamespace(names=lambda: list(others), get=others.get)
+    monkeypatch.setattr("mnemoscope.sweeps.trials.CLAIMS", registry)
+    corrected = only(put_on_trial([claim], [*runs, *more])).verdict
+    assert corrected.p == pytest.approx(11 * alone.p)
+
+
+def test_what_was_measured_is_found_again_until_model_or_code_changes(runs, tmp_path, monkeypatch):
+    monkeypatch.setenv("COUNTED", str(tmp_path / "counted"))
+    store, claim = tmp_path / "kept", make(measure=counted, develops=False)
+
+    def n_calls() -> int:
+        before = len((tmp_path / "counted").read_text().splitlines()) if (tmp_path / "counted").exists() else 0
+        only(put_on_trial([claim], runs, store=store))
+        return len((tmp_path / "counted").read_text().splitlines()) - before
+
+    assert n_calls() == 18
+    assert n_calls() == 0
+    (store / runs[2].label / "seed-02.json").write_text('{"finger')
+    assert n_calls() == 1
+    fake_run(tmp_path, D4, 6, 1.0, steps=(2,))
+    assert n_calls() == 1
+    monkeypatch.setattr(measuring, "code_digest", lambda: "changed")
+    assert n_calls() == 18
+
+
+def test_processes_give_the_same_and_a_killed_one_is_replaced(runs, tmp_path, monkeypatch):
+    monkeypatch.setenv("COUNTED", str(tmp_path / "killed"))
+    claim = make(measure=killed_once, develops=False)
+    ruling = only(put_on_trial([claim], runs, jobs=2))
+    assert (tmp_path / "killed").exists()
+    assert ruling.evidence.effects.effect.values.tolist() == [2.0] * 18
+
+
+def test_progress_counts_pieces_by_claim(runs):
+    seen = []
+    put_on_trial([make(develops=False), make(id="Z", margin=0.1, develops=False)], runs, report=seen.append)
+    assert seen[0] == {"X": (1, 18), "Z": (1, 18)}
+    assert seen[-1] == {"X": (18, 18), "Z": (18, 18)}
+
+
+def test_what_cannot_be_tried_is_refused(runs):
+    with pytest.raises(InputError, match="claim X has no measure"):
+        put_on_trial([make(measure=None)], runs)
+    other = make(quantifier=None, margin=None, parts=(Part(name="other", quantifier="most", margin=0.0),))
+    with pytest.raises(InputError, match="gives no 'other'; it gives effect, gate"):
+        put_on_trial([other], runs)
+    without = make(units={}, measure=parity, gate=Gate(statement="g", at_least=0))
+    with pytest.raises(InputError, match="gives no 'gate'"):
+        put_on_trial([without], [])
+    with pytest.raises(InputError, match="two directories"):
+        put_on_trial([make()], [*runs, runs[0]])
+
+
+def test_effects_a_prompt_keep_their_prompts(runs):
+    ruling = only(put_on_trial([make(measure=by_prompt, prompts="own", quantifier="every")], runs))
+    assert ruling.evidence.effects.effect.dims == ("seed", "prompt")
+    assert ruling.emergence.effect.dims == ("step",)
+    assert ruling.verdict.outcome == "SUPPORTED"
+
+
+def by_prompt(subject: Subject) -> dict[str, np.ndarray]:
+    return {"effect": np.array([2.0, 2.1, 1.9])}
