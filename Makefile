@@ -9,7 +9,7 @@ PYTEST := OMP_NUM_THREADS=1 $(BIN)/pytest -n 2
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help test test-all lint format reproduce docs bench clean
+.PHONY: help test test-all lint format reproduce zoo docs bench clean
 
 help: ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1|\2/p' Makefile | while IFS='|' read -r name text; do \
@@ -33,6 +33,10 @@ format: .venv/.installed-dev ## let ruff mend and format the code
 
 reproduce: .venv/.installed ## train and report the tiny-recall models; ARGS="..." is passed on
 	$(BIN)/mnemoscope reproduce tiny-recall $(ARGS)
+
+zoo: .venv/.installed ## train the runs that come with the package and pack them (hours); ARGS="..." is passed on
+	$(BIN)/mnemoscope reproduce tiny-recall --full --out reports/zoo $(ARGS)
+	$(BIN)/mnemoscope zoo tiny-recall --runs reports/zoo/runs
 
 docs: .venv/.installed-docs ## build the pages in docs/_build/html
 	$(BIN)/sphinx-build -W --keep-going -b html docs docs/_build/html

@@ -4,7 +4,6 @@ import json
 import random
 from contextlib import contextmanager
 from pathlib import Path
-from types import SimpleNamespace
 
 import jaxtyping
 import numpy as np
@@ -14,6 +13,7 @@ import xarray as xr
 from mnemoscope.core.presets import preset_spec
 from mnemoscope.core.specification import ModelSpec, RunSpec
 from mnemoscope.models.build import build, from_configuration, matching, zeroed
+from mnemoscope.models.constructed.predictor import Predictor as Predictor
 
 SMALL = {
     "recipe.n_steps": 60,
@@ -55,33 +55,6 @@ def foreign_model(**changes):
     """A HookedTransformer that was not made by the package."""
     config = {"n_layers": 2, "d_model": 8, "n_heads": 2, "d_head": 3, "n_ctx": 20, "d_vocab": 50, "dtype": "float32"}
     return perturbed(from_configuration({**config, "act_fn": "gelu_new", **changes}))
-
-
-class Predictor:
-    """A stand-in for a model that says exactly what a reference of the task says (or the same everywhere)."""
-
-    def __init__(self, task, name: str = "uniform"):
-        self.task, self.name = task, name
-        self.cfg = SimpleNamespace(d_vocab=task.d_vocab, n_ctx=task.n_ctx)
-
-    def __call__(self, tokens):
-        task = self.task
-        if self.name == "uniform":
-            probabilities = torch.full((*tokens.shape, task.d_vocab), 1 / task.n_values, dtype=torch.double)
-            probabilities[..., 0] = 0
-        else:
-            unknown = torch.cat((tokens[:, 1:], torch.zeros_like(tokens[:, :1])), 1)
-            probabilities = task.reference(task.from_tokens(tokens, unknown), self.name)
-        return probabilities.log().nan_to_num(nan=0.0, neginf=-torch.inf)
-
-    def named_parameters(self):
-        return ()
-
-    def run_with_hooks(self, *_, **__):
-        raise NotImplementedError
-
-    run_with_cache = hooks = run_with_hooks
-    blocks = hook_dict = ()
 
 
 @contextmanager

@@ -43,7 +43,7 @@ def test_help_names_every_command_and_loads_nothing_heavy(capsys):
 @pytest.mark.parametrize("command", COMMANDS)
 def test_help_of_a_command_holds_its_docstrings(command, capsys):
     with pytest.raises(SystemExit) as end:
-        main([command, "--help"])
+        main([*command.split(), "--help"])
     assert end.value.code == 0
     text = " ".join(capsys.readouterr().out.replace("│", " ").split())
     assert (COMMANDS[command].__doc__ or "") in text
@@ -100,7 +100,7 @@ def test_the_experiment_fits_the_commands():
     from mnemoscope.cli.parse import parse
 
     config = Path(__file__).parents[2] / "experiments" / "2026-tiny-recall" / "config.yaml"
-    for command in set(COMMANDS) - {"list"}:
+    for command in set(COMMANDS) - {"list", "zoo"}:
         parse(command, ["--config", str(config)])
     assert parse("train", ["--config", str(config), "--seeds", "7"]).seeds == "7"
     assert parse("train", ["--config", str(config)]).preset == ("v1", "v3", "d16h1", "d16h2", "d64h1")

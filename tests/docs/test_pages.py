@@ -10,7 +10,7 @@ from unittest import mock
 
 import pytest
 
-from mnemoscope.cli.options import COMMANDS
+from mnemoscope.cli.options import COMMANDS, split_command
 from mnemoscope.cli.parse import parse, parse_changes
 from mnemoscope.core.presets import PRESETS, SYSTEMS
 from mnemoscope.core.site import ATTENTION, BY_HEAD, BY_NEURON, EMBEDDINGS, KINDS, Site
@@ -91,12 +91,13 @@ def commands() -> list[str]:
 @pytest.mark.parametrize("line", commands())
 def test_the_commands_on_the_pages_parse(line, monkeypatch):
     monkeypatch.chdir(EXAMPLES)  # the configuration file lies there
-    _, command, *words = shlex.split(line)
-    options = parse(command, words)
+    found = split_command(shlex.split(line)[1:])
+    assert found is not None
+    options = parse(*found)
     for preset in getattr(options, "preset", ()):
         PRESETS.get(preset)
     parse_changes(getattr(options, "set", ()))
 
 
 def test_the_pages_show_every_command():
-    assert {line.split()[1] for line in commands()} == set(COMMANDS)
+    assert {split_command(line.split()[1:])[0] for line in commands()} == set(COMMANDS)

@@ -7,7 +7,7 @@ from pathlib import Path
 import plotly.graph_objects as go
 import pytest
 
-from mnemoscope.cli.options import COMMANDS
+from mnemoscope.cli.options import COMMANDS, split_command
 from mnemoscope.cli.parse import parse
 
 README = (Path(__file__).parents[2] / "README.md").read_text()
@@ -30,7 +30,7 @@ LINES = [line.split("#")[0].strip() for line in re.findall(r"^mnemoscope .*$", R
 
 @pytest.mark.parametrize("line", LINES)
 def test_the_commands_are_understood(line):
-    _, command, *words = shlex.split(line)
+    command, words = split_command(shlex.split(line)[1:])
     assert isinstance(parse(command, words), COMMANDS[command])
 
 

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 import torch
 import xarray as xr
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from numpy import ndarray
 from torch import Tensor
 
@@ -150,7 +150,7 @@ def _each(model: HookedModel, task: Task, batch: Batch, positions: Tensor) -> di
         by_reference.append(
             {
                 "floor": -metrics.at_target(reference, targets).log(),
-                "best_accuracy": _guessed(reference, targets),
+                "best_accuracy": expected_accuracy(reference, targets),
                 "kl": metrics.kl_divergence(reference, predicted),
                 "mean_abs_error": errors.mean(-1),
                 "max_abs_error": errors.amax(-1),
@@ -159,7 +159,14 @@ def _each(model: HookedModel, task: Task, batch: Batch, positions: Tensor) -> di
     return each | {name: torch.stack([values[name] for values in by_reference]) for name in by_reference[0]}
 
 
-def _guessed(reference: Tensor, targets: Tensor) -> Float[Tensor, "batch pos"]:
-    """Probability that the reference's best guess is right, a random one where several are equally good."""
-    best = (reference == reference.amax(-1, keepdim=True)).double()
+def expected_accuracy(
+    predicted: Float[Tensor, "*rows d_vocab"], targets: Int[Tensor, "*rows"]
+) -> Float[Tensor, "*rows"]:
+    """Probability that the best guess is right, a random one where several are equally good.
+
+    Args:
+        predicted: Probabilities, or anything that grows with them.
+        targets: The right tokens.
+    """
+    best = (predicted == predicted.amax(-1, keepdim=True)).double()
     return metrics.at_target(best, targets) / best.sum(-1)

@@ -56,6 +56,14 @@ FIGURES: tuple[Figure, ...] = (
 )
 
 
+def published(preset: str, quantity: str) -> dict[tuple[str, int | None], float]:
+    """What was published of one quantity on unseen mappings, by subgroup and slot (none: mean over slots)."""
+    rows = [
+        figure for figure in FIGURES if (figure.preset, figure.quantity, figure.split) == (preset, quantity, "test")
+    ]
+    return {(figure.subgroup, figure.slot): figure.value for figure in rows}
+
+
 def compare(preset: str, evaluation: xr.Dataset, conflict: xr.Dataset) -> xr.Dataset:
     """Every published figure of `preset` with ours, over seeds.
 

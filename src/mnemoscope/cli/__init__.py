@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run one command; wrong input gives one line on standard error and exit code 2."""
-    from mnemoscope.cli.options import COMMANDS, overview
+    from mnemoscope.cli.options import COMMANDS, overview, split_command
     from mnemoscope.core.errors import InputError
 
     words = list(sys.argv[1:] if arguments is None else arguments)
@@ -18,12 +18,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
             from importlib.metadata import version
 
             print(version("mnemoscope"))
-        elif words[0] not in COMMANDS:
-            raise InputError(f"the command must be one of: {', '.join(COMMANDS)}; got {words[0]!r}")
+        elif (found := split_command(words)) is None:
+            raise InputError(f"the command must be one of: {', '.join(COMMANDS)}; got {' '.join(words[:2])!r}")
         else:
             from mnemoscope.cli.parse import execute
 
-            execute(words[0], words[1:])
+            execute(*found)
     except (InputError, OSError) as error:
         print(f"mnemoscope: {error}", file=sys.stderr)
         sys.exit(2)

@@ -1,5 +1,6 @@
 """The commands and their options; field docstrings are the help texts."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
@@ -38,7 +39,7 @@ class Evaluate:
     """Accuracy, loss and distance to every exact predictor, and the conflict set; beside the published figures."""
 
     runs: Positional[tuple[Path, ...]]
-    """Run directories, or directories that hold some."""
+    """Run directories, directories that hold some, or words such as `zoo:v3-published`."""
     n_samples: int | None = None
     """Sequences to draw; none: enumerate all of them, exactly."""
     jobs: int = 1
@@ -54,7 +55,7 @@ class Predict:
     """What a model says about one sequence, slot by slot, beside the exact predictor."""
 
     run: Positional[Path]
-    """Run directory."""
+    """Run directory, or a word such as `zoo:v3-published/seed-16`."""
     sequence: Positional[str]
     """Tokens "x1 y1 x2 ...", ending with an x or with its y."""
     step: int | None = None
@@ -68,7 +69,7 @@ class Analysis:
     """What all commands that take models apart are told."""
 
     runs: Positional[tuple[Path, ...]]
-    """Run directories, or directories that hold some."""
+    """Run directories, directories that hold some, or words such as `zoo:v3-published`."""
     split: Literal["train", "test"] = "test"
     """Mappings that the sequences show."""
     step: int | None = None
@@ -148,7 +149,7 @@ class View:
     """An interactive page with the attention of every head, and the predictions, on one sequence."""
 
     run: Positional[Path]
-    """Run directory."""
+    """Run directory, or a word such as `zoo:v3-published/seed-16`."""
     sequence: Positional[str]
     """Tokens "x1 y1 x2 ...", ending with an x or with its y."""
     step: int | None = None
@@ -164,7 +165,7 @@ class Report:
     """One self-contained HTML page on all given runs."""
 
     runs: Positional[tuple[Path, ...]]
-    """Run directories, or directories that hold some."""
+    """Run directories, directories that hold some, or words such as `zoo:v3-published`."""
     jobs: int = 1
     """Worker processes, of one thread each."""
     out: Path = Path("report.html")
@@ -193,10 +194,80 @@ class Reproduce:
 
 @dataclass(frozen=True, kw_only=True)
 class List:
-    """What exists: tasks, presets, systems, or the runs below a directory."""
+    """What exists: tasks, presets, systems, the runs that came with the package, or those below a directory."""
 
-    what: Positional[Annotated[str, "tasks, presets, systems or a directory"]] = "presets"
-    """tasks, presets, systems, or a directory with runs."""
+    what: Positional[Annotated[str, "tasks, presets, systems, zoo or a directory"]] = "presets"
+    """tasks, presets, systems, zoo, a word such as `zoo:v3-published`, or a directory with runs."""
+    config: Path | None = None
+    """YAML file: a section a command, a key an option; what is typed wins."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Zoo:
+    """For maintainers: pack trained runs of a system's full plan into the archives that come with the package."""
+
+    system: Positional[str] = "tiny-recall"
+    """Whose plan."""
+    runs: Path = Path("reports/zoo/runs")
+    """Directory with the finished runs, as `mnemoscope reproduce --full --out reports/zoo` leaves it."""
+    only: tuple[str, ...] = ()
+    """Configurations to pack, such as v3-published; none: all of the plan."""
+    out: Path | None = None
+    """Directory for the archives; none: that of the package."""
+    config: Path | None = None
+    """YAML file: a section a command, a key an option; what is typed wins."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClaimsList:
+    """The claims that can be put on trial, with their rivals."""
+
+    what: Positional[tuple[str, ...]] = ()
+    """Systems or claims, such as tiny-recall or T14; none: all."""
+    config: Path | None = None
+    """YAML file: a section a command, a key an option; what is typed wins."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClaimsShow:
+    """All that is fixed about claims before they are tried: criteria, gate, models, controls, rivals, factors."""
+
+    what: Positional[tuple[str, ...]]
+    """Claims, such as T14, or systems."""
+    config: Path | None = None
+    """YAML file: a section a command, a key an option; what is typed wins."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClaimsRun:
+    """Put claims on trial over trained models: a verdict each, with controls, rivals and sensitivity; resumes."""
+
+    what: Positional[tuple[str, ...]] = ("tiny-recall",)
+    """Systems or claims, such as tiny-recall or T14."""
+    runs: tuple[Path, ...] = ()
+    """Run directories, directories that hold some, or words such as `zoo:v3-published`."""
+    zoo: bool = False
+    """Take the trained runs that come with the package too."""
+    recipe: str | None = None
+    """Ask of models of this recipe, quick or published, in place of the claims' own."""
+    sensitivity: bool = True
+    """Ask again with one factor changed at a time."""
+    jobs: int = 0
+    """Worker processes, of one thread each; 0: one a core."""
+    out: Path = Path("verdicts")
+    """Directory for verdicts.json, report.html, the evidence, and what was measured so far."""
+    config: Path | None = None
+    """YAML file: a section a command, a key an option; what is typed wins."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClaimsDiff:
+    """What differs between two trials: verdicts, shares and effects, with those of rivals and sensitivity tables."""
+
+    old: Positional[Path]
+    """verdicts.json, or the directory that holds it."""
+    new: Positional[Path]
+    """verdicts.json, or the directory that holds it."""
     config: Path | None = None
     """YAML file: a section a command, a key an option; what is typed wins."""
 
@@ -212,19 +283,33 @@ COMMANDS: dict[str, type] = {
     "heads": Heads,
     "view": View,
     "report": Report,
+    "claims list": ClaimsList,
+    "claims show": ClaimsShow,
+    "claims run": ClaimsRun,
+    "claims diff": ClaimsDiff,
     "reproduce": Reproduce,
     "list": List,
+    "zoo": Zoo,
 }
+
+
+def split_command(words: Sequence[str]) -> tuple[str, list[str]] | None:
+    """The command that a line begins with, which may be two words, and the words after it."""
+    for command in COMMANDS:
+        n = len(command.split())
+        if list(words[:n]) == command.split():
+            return command, list(words[n:])
+    return None
 
 
 def overview() -> str:
     """The text of `mnemoscope --help`."""
-    lines = [f"  {name:<10} {(options.__doc__ or '').strip()}" for name, options in COMMANDS.items()]
+    lines = [f"  {name:<12} {(options.__doc__ or '').strip()}" for name, options in COMMANDS.items()]
     return "\n".join(
         [
             "usage: mnemoscope COMMAND ... (mnemoscope COMMAND --help for its options)",
             "",
-            "Train small transformers on memory tasks, take them apart, report what is found.",
+            "Train small transformers on memory tasks, take them apart, put claims about them on trial.",
             "",
             "commands:",
             *lines,

@@ -19,11 +19,11 @@ def execute(command: str, words: Sequence[str]) -> None:
         InputError: The configuration file or an option is refused.
     """
     options = parse(command, words)
-    if getattr(options, "jobs", 1) > 1:
+    if getattr(options, "jobs", 1) != 1:
         from mnemoscope.sweeps.server import start_early
 
         start_early()
-    importlib.import_module(f"mnemoscope.cli.commands.{command}").run(options)
+    importlib.import_module(f"mnemoscope.cli.commands.{command.replace(' ', '_')}").run(options)
 
 
 def parse(command: str, words: Sequence[str]) -> Any:

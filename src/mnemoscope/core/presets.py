@@ -1,7 +1,7 @@
 """Named configurations, and which of them make up a published system."""
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -57,6 +57,11 @@ class Part:
     seeds: tuple[int, ...]
     changes: tuple[tuple[str, Any], ...] = ()
     """Fields that differ from the presets, as in `Configuration`."""
+
+    def specs(self, seeds: Sequence[int] | None = None) -> list[RunSpec]:
+        """The runs of all its presets; `seeds` take the place of its own."""
+        units = [Configuration(preset=name, recipe=self.recipe, changes=self.changes) for name in self.presets]
+        return [unit.spec(seed) for unit in units for seed in (self.seeds if seeds is None else seeds)]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -23,6 +23,7 @@ from mnemoscope.core.specification import RunSpec
 from mnemoscope.models.build import build
 from mnemoscope.models.checkpoint import load_checkpoint
 from mnemoscope.models.files import write_atomically
+from mnemoscope.models.zoo import shipped
 
 
 @dataclass(frozen=True)
@@ -97,7 +98,7 @@ def create_run(path: Path, spec: RunSpec) -> Run:
         InputError: The directory holds a run with another specification.
     """
     if (path / "run.json").exists():
-        run = open_run(path)
+        run = _read(path)
         if run.spec != spec:
             raise InputError(f"{path} holds a run with another specification; choose another directory or delete it")
         return run
@@ -111,13 +112,21 @@ def create_run(path: Path, spec: RunSpec) -> Run:
     return Run(path, spec)
 
 
-def open_run(path: Path) -> Run:
-    """The run in that directory.
+def open_run(path: str | Path) -> Run:
+    """The run in that directory, or one that came with the package, such as `zoo:v3-published/seed-16`.
 
     Raises:
-        InputError: The directory is no run, or its run.json cannot be read.
+        InputError: The directory is no run, its run.json cannot be read, or the word names no run or several.
     """
-    path = Path(path)
+    found = shipped(path)
+    if found is None:
+        return _read(Path(path))
+    if len(found) > 1:
+        raise InputError(f"{path} names {len(found)} runs; choose one, such as zoo:{'/'.join(found[0].parts[-2:])}")
+    return _read(found[0])
+
+
+def _read(path: Path) -> Run:
     try:
         content = json.loads((path / "run.json").read_text())
     except (FileNotFoundError, NotADirectoryError):
@@ -130,14 +139,20 @@ def open_run(path: Path) -> Run:
 def find_runs(paths: str | Path | Sequence[Path]) -> list[Run]:
     """All runs at or below the given directories that have a checkpoint, in the order of the presets, then by seed.
 
+    Args:
+        paths: Directories; `zoo` and words such as `zoo:v3-published` stand for the runs that came with the package.
+
     Raises:
-        InputError: One of the directories holds none, or none is given.
+        InputError: One of the directories holds none, or none is given; there are no such runs in the zoo.
     """
     runs = []
     if not isinstance(paths, str | Path) and not paths:
         raise InputError("name at least one run directory, or a directory that holds some; got none")
     for path in [paths] if isinstance(paths, str | Path) else paths:
-        found = [open_run(file.parent) for file in Path(path).rglob("run.json")]
+        folders = shipped(path)
+        if folders is None:
+            folders = [file.parent for file in Path(path).rglob("run.json")]
+        found = [_read(folder) for folder in folders]
         found = [run for run in found if run.steps]
         if not found:
             raise InputError(

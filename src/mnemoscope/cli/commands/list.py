@@ -8,11 +8,14 @@ from mnemoscope.cli.output import show
 from mnemoscope.core.errors import InputError
 from mnemoscope.core.presets import PRESETS, SYSTEMS
 from mnemoscope.core.specification import TASKS
+from mnemoscope.models import zoo
 from mnemoscope.models.run import find_runs
+
+_ZOO_HEADER = ("configuration", "seeds", "steps", "checkpoints", "kB")
 
 
 def run(options: List) -> None:
-    """Print names with one line each, or the runs below a directory."""
+    """Print names with one line each, what the zoo holds, or the runs below a directory."""
     if options.what == "tasks":
         show("tasks", ("name", "what"), [[name, _summary(TASKS.get(name))] for name in TASKS.names()], n_text=2)
     elif options.what == "presets":
@@ -20,10 +23,31 @@ def run(options: List) -> None:
         show("presets", ("name", "what", "recipes"), rows, n_text=3)
     elif options.what == "systems":
         show("systems", ("name", "what"), [[name, SYSTEMS.get(name).summary] for name in SYSTEMS.names()], n_text=2)
-    elif Path(options.what).is_dir():
-        show(f"runs below {options.what}", ("run", "seed", "steps", "state", "loss"), _runs(Path(options.what)))
+    elif options.what == zoo.WORD:
+        show("runs that came with the package", _ZOO_HEADER, _zoo())
+    elif options.what.startswith(f"{zoo.WORD}:") or Path(options.what).is_dir():
+        show(f"runs of {options.what}", ("run", "seed", "steps", "state", "loss"), _runs(Path(options.what)))
     else:
-        raise InputError(f"list takes tasks, presets, systems or a directory with runs; got {options.what!r}")
+        raise InputError(f"list takes tasks, presets, systems, zoo or a directory with runs; got {options.what!r}")
+
+
+def _zoo() -> list[list[str]]:
+    """One line a configuration, read from the archives without unpacking them."""
+    rows = []
+    for archive in zoo.archives():
+        seeds = [int(run.removeprefix("seed-")) for run in archive.steps]
+        first, *_ = steps = list(archive.steps.values())
+        kept = [f"{len(first)} of seed {seeds[0]}", f"{len(steps[-1])} of the others"]
+        rows.append(
+            [
+                archive.label,
+                f"{len(seeds)}: {seeds[0]} to {seeds[-1]}",
+                str(first[-1]),
+                ", ".join(kept if len(steps) > 1 else kept[:1]),
+                f"{len(archive.content) / 1000:.0f}",
+            ]
+        )
+    return rows
 
 
 def _summary(task: type) -> str:

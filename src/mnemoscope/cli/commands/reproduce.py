@@ -1,25 +1,36 @@
 """`mnemoscope reproduce`."""
 
+from collections.abc import Sequence
+from pathlib import Path
+
+from mnemoscope.cli.claims import claims_called, try_claims
 from mnemoscope.cli.commands.report import examine_all, write_report
 from mnemoscope.cli.commands.train import train_with_progress
 from mnemoscope.cli.options import Reproduce
 from mnemoscope.cli.output import show, write_arrays, write_table
 from mnemoscope.cli.parse import parse_seeds
-from mnemoscope.core.presets import SYSTEMS, preset_spec
+from mnemoscope.core.presets import SYSTEMS
+from mnemoscope.models.run import Run, find_runs
+from mnemoscope.sweeps.questions import find_bench, seeds_of, under
 from mnemoscope.viz.tables import LEARNED_HEADER, PUBLISHED_HEADER, learned_rows, published_rows
 
 
 def run(options: Reproduce) -> None:
-    """Train the system's plan, print the tables, write arrays and the report."""
+    """Train the system's plan, print the tables, write arrays and the report, and put the claims on trial."""
     system = SYSTEMS.get(options.system)
     chosen = parse_seeds(options.seeds) if options.seeds is not None else None
-    specs = [
-        preset_spec(preset, part.recipe, seed, changes=dict(part.changes))
-        for part in (system.full if options.full else system.quick)
-        for preset in part.presets
-        for seed in (part.seeds if chosen is None else chosen)
-    ]
+    parts = system.full if options.full else system.quick
+    specs = [spec for part in parts for spec in part.specs(chosen)]
     runs = train_with_progress(specs, options.out / "runs", options.jobs)
+    _tables(runs, options)
+    if options.full:
+        try_claims(claims_called([options.system]), runs, options.out / "verdicts", title="verdicts", jobs=options.jobs)
+    else:
+        _try_zoo_and_fresh(runs, options)
+
+
+def _tables(runs: Sequence[Run], options: Reproduce) -> None:
+    """What was learned, beside the published figures."""
     results = examine_all(runs, options.jobs)
     for label, result in results.items():
         write_arrays(options.out / "arrays" / label, result)
@@ -30,3 +41,23 @@ def run(options: Reproduce) -> None:
     show("What was learned: mean [range] over seeds, unseen mappings", LEARNED_HEADER, rows)
     write_table(options.out / "tables" / "learned.csv", LEARNED_HEADER, rows)
     write_report(options.out / "report.html", results)
+
+
+def _try_zoo_and_fresh(fresh: Sequence[Run], options: Reproduce) -> None:
+    """All claims over the runs that came with the package; those that the new runs can answer, over these too."""
+    recipe = fresh[0].spec.recipe.name
+    claims = claims_called([options.system])
+    bench = find_bench(fresh, [under(claim, "recipe", recipe) for claim in claims])
+    answerable = [claim for claim in claims if claim.units and seeds_of(under(claim, "recipe", recipe), bench)]
+    title = f"the same asked of the runs just trained, {recipe} recipe"
+    try_claims(
+        answerable,
+        fresh,
+        options.out / "verdicts-fresh",
+        title=title,
+        recipe=recipe,
+        sensitivity=False,
+        jobs=options.jobs,
+    )
+    zoo = find_runs([Path("zoo")])
+    try_claims(claims, zoo, options.out / "verdicts", title="verdicts over the zoo", jobs=options.jobs)

@@ -9,6 +9,7 @@ from mnemoscope.models.constructed.dissociated import dissociated, dissociated_c
 from mnemoscope.models.constructed.elimination import elimination_only, elimination_only_circuit
 from mnemoscope.models.constructed.induction import induction, induction_batch, induction_circuit
 from mnemoscope.models.constructed.layer_norm import layer_normalised
+from mnemoscope.models.constructed.local_binding import local_binding, local_binding_circuit
 from mnemoscope.models.constructed.memory import (
     associative_memory,
     associative_memory_circuit,
@@ -16,7 +17,10 @@ from mnemoscope.models.constructed.memory import (
     attention_memory_circuit,
     memory_batch,
 )
+from mnemoscope.models.constructed.partial_recall import partial_recall
 from mnemoscope.models.constructed.shared_store import shared_store, shared_store_circuit
+from mnemoscope.models.constructed.store_and_match import store_and_match, store_and_match_circuit
+from mnemoscope.models.constructed.twin_elimination import twin_elimination, twin_elimination_circuit
 from mnemoscope.models.constructed.two_layer_recall import two_layer_recall, two_layer_recall_circuit
 
 __all__ = [
@@ -33,9 +37,16 @@ __all__ = [
     "induction_batch",
     "induction_circuit",
     "layer_normalised",
+    "local_binding",
+    "local_binding_circuit",
     "memory_batch",
+    "partial_recall",
     "shared_store",
     "shared_store_circuit",
+    "store_and_match",
+    "store_and_match_circuit",
+    "twin_elimination",
+    "twin_elimination_circuit",
     "two_layer_recall",
     "two_layer_recall_circuit",
 ]

@@ -1,0 +1,110 @@
+"""Where heads look on unseen mappings, by role: what claims about attention patterns are measured by.
+
+Sequences over unseen mappings are halved by mapping. On the fresh sequences of one half roles are chosen
+(`ablation.roles`): the elimination head is the one whose mean ablation costs most log-probability of the eliminated
+value; means are over sequences drawn from the task's own distribution. On all sequences of the other half, each
+counting the same, shares of attention are taken (`mechanisms.attention_by_mechanism`). Only the means are drawn.
+
+Two summaries, each a mean over sequences and over slots:
+
+- `on_earlier_y`: sum over the earlier y of the attention from x, for the slots 2 to V;
+- `local_binding`: the attention from y on itself (slots 1 to V - 1), and from x on the y just before (slots 2 to V).
+
+*Shows* where the head looks that elimination needs most, and where the others do.
+
+*Does not show* what a head contributes: patterns are correlational. In a model that has not learned, or in which no
+head is needed more than another, some head still gets the name.
+"""
+
+from collections.abc import Sequence
+from functools import lru_cache
+
+import torch
+import xarray as xr
+
+from mnemoscope.analyses.ablation import roles
+from mnemoscope.analyses.learned import every_sequence
+from mnemoscope.analyses.mechanisms import attention_by_mechanism
+from mnemoscope.analyses.roles import by_role
+from mnemoscope.core.batch import Batch
+from mnemoscope.core.mechanism import Mechanism
+from mnemoscope.core.patterns import after_earlier_same, earlier_same, earlier_y, identity, previous
+from mnemoscope.core.protocols import Task
+from mnemoscope.core.seeding import generator
+from mnemoscope.core.subject import Subject
+
+SKILL = "elimination"
+N_REFERENCE = 2048
+EARLIER_Y, ITSELF, JUST_BEFORE = earlier_y(), identity(), previous()
+SAME_X, AFTER_SAME_X = earlier_same(period=2), after_earlier_same(period=2)
+MECHANISMS = (EARLIER_Y, ITSELF, JUST_BEFORE, SAME_X, AFTER_SAME_X)
+
+
+@lru_cache(maxsize=4)
+def unseen_halves(task: Task) -> tuple[Batch, Batch]:
+    """Every sequence over every other unseen mapping, and those over the remaining ones."""
+    batch = every_sequence(task)
+    number = batch.latents["mapping"].unique(dim=0, return_inverse=True)[1]
+    return batch.select(number % 2 == 0), batch.select(number % 2 == 1)
+
+
+def heads_by_need(subject: Subject) -> dict[str, str]:
+    """Heads (`L0H1`) and their roles, from the one that elimination needs most on.
+
+    Raises:
+        InputError: The model is too small for the task, its weights hold NaN, or the task has no elimination.
+    """
+    selection, _ = unseen_halves(subject.task)
+    selection = selection.select(subject.task.skills(selection)[SKILL].any(1))
+    reference = subject.task.sample(N_REFERENCE, split="test", generator=generator(subject.seed, "reference", "test"))
+    skills = {SKILL: subject.task.skills(selection)[SKILL]}
+    named = roles(subject.model, selection, skills=skills, reference=reference)
+    return {name: role for name, role in named.items() if name != role}
+
+
+def attention_by_role(subject: Subject, *, mechanisms: Sequence[Mechanism] = MECHANISMS) -> xr.Dataset:
+    """`attention_by_mechanism` on unseen mappings with heads called by their roles.
+
+    Args:
+        subject: A model of permutation lookup, with its task.
+        mechanisms: Of which the shares are taken; the summaries need those that they name.
+
+    Returns:
+        As `attention_by_mechanism`, for the subgroups `all`, `fresh` and `repeat`, with dimension `role` in place of
+        (layer, head), the elimination head first.
+
+    Raises:
+        InputError: As `heads_by_need`.
+    """
+    _, test = unseen_halves(subject.task)
+    groups = {"all": torch.ones(len(test), dtype=torch.bool), **subject.task.subgroups(test)}
+    found = attention_by_mechanism(subject.model, test, mechanisms, subgroups=groups, period=2)
+    return by_role(found, heads_by_need(subject))
+
+
+def on_earlier_y(heads: xr.Dataset, *, role: int = 0, subgroup: str = "all") -> xr.DataArray:
+    """The share of a head's attention from x on all earlier y together, over slots 2 to V (`slot`).
+
+    Args:
+        heads: From `attention_by_role`.
+        role: Place in the order of the roles; 0 is the elimination head.
+        subgroup: `all`, `fresh` or `repeat`.
+    """
+    return _from_x(heads.share, subgroup).isel(role=role).sel(mechanism=EARLIER_Y.name)
+
+
+def evenness(heads: xr.Dataset, *, role: int = 0, subgroup: str = "all") -> xr.DataArray:
+    """Sum over the earlier y of min(attention, 1 / their number), over slots 2 to V; 1 only if all get the same."""
+    return _from_x(heads.overlap, subgroup).isel(role=role).sel(mechanism=EARLIER_Y.name)
+
+
+def local_binding(heads: xr.Dataset, *, role: int = 1) -> tuple[float, float]:
+    """The mean share of a head's attention from y on itself, and from x of slots 2 to V on the y just before."""
+    y = heads.share.sel(subgroup="all").isel(role=role, query=slice(1, None, 2)).sel(mechanism=ITSELF.name)
+    x = _from_x(heads.share, "all").isel(role=role).sel(mechanism=JUST_BEFORE.name)
+    return float(y.mean()), float(x.mean())
+
+
+def _from_x(values: xr.DataArray, subgroup: str) -> xr.DataArray:
+    """Of the queries x of slots 2 to V."""
+    return values.sel(subgroup=subgroup).isel(query=slice(2, None, 2))

@@ -1,0 +1,114 @@
+"""Which head carries what two prompts differ in: the share of the answer that comes across with a head's output.
+
+For minimal pairs of one kind, with c and x the difference of two logits (the right answer of the clean prompt minus
+that of the corrupted one) on either prompt and p the same with z of one head exchanged,
+
+    carried[head] = mean(p - x) / mean(c - x) when z of the clean run is put into the corrupted one (denoising),
+                    mean(c - p) / mean(c - x) when that of the corrupted run is put into the clean one (noising),
+
+means over pairs, read in the last slot; the mean of that over the skills. `divided` asks of two kinds of pairs whether
+one head carries most of the first difference and little of the second, and another head the other way round.
+
+It shows that a head's output holds something in which the prompts differ and that the answer depends on. It does not
+show how that is used, nor what both prompts have in common; shares of heads need not add up to one (see `patching`).
+Where a model does not tell clean from corrupted prompts there is nothing to carry, and the share counts as 0.
+"""
+
+from collections.abc import Sequence
+from itertools import permutations
+
+import numpy as np
+import torch
+from jaxtyping import Float
+
+from mnemoscope.analyses.learned import every_sequence
+from mnemoscope.analyses.patching import effects, patch
+from mnemoscope.core.batch import Batch
+from mnemoscope.core.errors import InputError, in_range, one_of
+from mnemoscope.core.metrics import LOGIT_DIFF
+from mnemoscope.core.pairs import PromptPairs
+from mnemoscope.core.seeding import generator
+from mnemoscope.core.subject import Subject
+from mnemoscope.interventions.patching.sweep import Direction
+
+HALF = 0.5
+"""Share of a difference above which a head carries it, for `divided`."""
+_ONLY_ON_REPEATS = "move_repeat"
+
+
+def carried(
+    subject: Subject,
+    *,
+    kind: str,
+    skills: Sequence[str] | None = None,
+    direction: Direction = "denoising",
+    n: int = 512,
+) -> Float[np.ndarray, " head"]:
+    """Share of the difference between minimal pairs that comes across with z of each head of layer 0.
+
+    Args:
+        subject: Its seed draws the prompts, among all sequences over unseen mappings, and the pairs.
+        kind: One of `task.corruptions` that changes the answer.
+        skills: Whose sequences are clean prompts; none: those of every skill of the task, for `move_repeat` of recall.
+        direction: Sufficiency (`denoising`) or necessity (`noising`).
+        n: Pairs a skill; all sequences where there are fewer.
+
+    Returns:
+        A share a head, the mean over the skills; 0 for a skill of which the model knows nothing.
+
+    Raises:
+        InputError: There is no such kind or skill, no sequence tests a skill, or the model is too small for the task.
+    """
+    in_range("n", n, 1, float("inf"))
+    batch = every_sequence(subject.task)
+    tested = subject.task.skills(batch)
+    if skills is None:
+        skills = ["recall"] if kind == _ONLY_ON_REPEATS else list(tested)
+    shares = []
+    for skill in skills:
+        one_of("a skill", skill, tested)
+        rows = tested[skill].any(1).nonzero()[:, 0]
+        shares.append(_shares(subject, batch.select(_drawn(rows, n, subject.seed, kind, skill)), kind, direction))
+    return np.mean(shares, axis=0)
+
+
+def divided(first: Float[np.ndarray, " head"], second: Float[np.ndarray, " head"]) -> float:
+    """How clearly two differences are carried by two heads, one each.
+
+    The largest, over ordered pairs (a, b) of different heads, of min(first[a] - 1/2, 1/2 - first[b], second[b] - 1/2,
+    1/2 - second[a]): above 0 where head a carries more than half of the first difference and less than half of the
+    second, and b the other way round.
+
+    Args:
+        first: From `carried`.
+        second: Of the same model, for another kind of pairs.
+
+    Raises:
+        InputError: There are fewer than two heads, or another number of them in `second`.
+    """
+    if len(first) < 2 or len(first) != len(second):
+        raise InputError(f"first and second must have a share for each of two heads or more; got {first} and {second}")
+    return max(
+        float(min(first[a] - HALF, HALF - first[b], second[b] - HALF, HALF - second[a]))
+        for a, b in permutations(range(len(first)), 2)
+    )
+
+
+def _drawn(rows: torch.Tensor, n: int, seed: int, kind: str, skill: str) -> torch.Tensor:
+    """At most `n` different rows, in a random order."""
+    return rows[torch.randperm(len(rows), generator=generator(seed, "carried", kind, skill))[:n]]
+
+
+def _shares(subject: Subject, clean: Batch, kind: str, direction: Direction) -> Float[np.ndarray, " head"]:
+    pairs = PromptPairs.from_task(subject.task, clean, kind=kind, seed=subject.seed).read_last()
+    result = patch(
+        subject.model,
+        pairs,
+        kind="z",
+        over=("layer", "head"),
+        only={"layer": [0]},
+        metrics=(LOGIT_DIFF,),
+        directions=(direction,),
+    )
+    ratio = effects(result, refuse=False).ratio
+    return ratio.sel(direction=direction, metric=LOGIT_DIFF.name, layer=0).fillna(0.0).to_numpy()

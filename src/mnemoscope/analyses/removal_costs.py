@@ -1,0 +1,118 @@
+"""What removing parts of a model costs each skill, on sequences over unseen mappings.
+
+`ablation.ablate` with each skill measured on the sequences that test it, so that a mean within a class of `is_repeat`
+is a mean over sequences of one kind, and fast enough for many models.
+
+It shows that a part is needed for a skill, given the rest of the model as it is. It does not show what the part
+computes, and a part that another one can stand in for looks unneeded.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Literal, get_args
+
+import numpy as np
+import torch
+import xarray as xr
+from jaxtyping import Int
+from torch import Tensor
+
+from mnemoscope.analyses.ablation.removal import Removal, ablate
+from mnemoscope.analyses.learned import every_sequence
+from mnemoscope.core.errors import in_range, one_of
+from mnemoscope.core.protocols import HookedModel
+from mnemoscope.core.seeding import generator
+from mnemoscope.core.site import Site
+from mnemoscope.core.subject import Subject
+
+Within = Literal["is_repeat", "all sequences"]
+Loss = Literal["accuracy", "log_prob"]
+
+
+def all_heads(model: HookedModel) -> tuple[Site, ...]:
+    """The output z of every head, to be removed together."""
+    return tuple(Site(kind="z", layer=n, head=h) for n in range(model.cfg.n_layers) for h in range(model.cfg.n_heads))
+
+
+def all_mlps(model: HookedModel) -> tuple[Site, ...]:
+    """The output of every MLP, to be removed together; nothing for a model without."""
+    return () if model.cfg.attn_only else tuple(Site(kind="mlp_out", layer=n) for n in range(model.cfg.n_layers))
+
+
+def skills_without(
+    subject: Subject,
+    targets: Mapping[str, Sequence[Site]],
+    *,
+    kind: Removal = "mean",
+    within: Within = "is_repeat",
+    skills: Sequence[str] | None = None,
+    n: int = 2880,
+) -> xr.Dataset:
+    """Skills with one target removed at a time.
+
+    Args:
+        subject: Its seed draws sequences, where some are left out, and what is resampled.
+        targets: Name to the sites that are removed together; none of them: nothing is removed.
+        kind: `mean`, `resample` or `zero`.
+        within: Where means and resampled activations come from: sequences that do, or do not, repeat an x, as the one
+            at hand does (those that test the same skill); or `all sequences`, each with its probability under the task
+            for a mean, alike for a resampling.
+        skills: Which; none: all of the task.
+        n: Sequences a skill, drawn among all over unseen mappings; all where there are fewer, as there are with five
+            values for elimination.
+
+    Returns:
+        As `ablate`, over (component, skill).
+
+    Raises:
+        InputError: There is no such kind, class or skill, a site does not exist, or the model is too small.
+    """
+    one_of("within", within, get_args(Within))
+    in_range("n", n, 1, float("inf"))
+    batch = every_sequence(subject.task)
+    tested = subject.task.skills(batch)
+    results = []
+    for skill in tested if skills is None else skills:
+        one_of("a skill", skill, tested)
+        rows = _drawn(tested[skill].any(1).nonzero()[:, 0], n, subject.seed, skill)
+        kept = replace(batch.select(rows), weights=None)
+        result = ablate(
+            subject.model,
+            kept,
+            skills={skill: tested[skill][rows]},
+            reference=kept if within == "is_repeat" else batch,
+            targets=targets,
+            kinds=(kind,),
+            seed=subject.seed,
+        )
+        results.append(result.sel(kind=kind, drop=True))
+    whole = xr.concat(results, "skill", combine_attrs="drop_conflicts")
+    return whole.transpose("component", "skill").assign_attrs(within=within, n=n)
+
+
+def _drawn(rows: Int[Tensor, " all"], n: int, seed: int, skill: str) -> Int[Tensor, " chosen"]:
+    """At most `n` different rows."""
+    if len(rows) <= n:
+        return rows
+    return rows[torch.randperm(len(rows), generator=generator(seed, "removal costs", skill))[:n]]
+
+
+def lost(without: xr.Dataset, *, metric: Loss = "accuracy") -> xr.DataArray:
+    """What a removal costs: accuracy, or the geometric mean of the answer's probability, before minus after.
+
+    Args:
+        without: From `skills_without`.
+        metric: `accuracy`, or `log_prob` for the probability.
+
+    Returns:
+        Over (component, skill), between -1 and 1.
+
+    Raises:
+        InputError: There is no such metric.
+    """
+    one_of("metric", metric, get_args(Loss))
+    if metric == "accuracy":
+        cost = without.clean_accuracy - without.accuracy
+    else:
+        cost = np.exp(without.clean_log_prob) - np.exp(without.log_prob)
+    return cost.transpose("component", "skill")

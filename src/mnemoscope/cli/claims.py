@@ -1,0 +1,140 @@
+"""What the commands about claims have in common: claims by name, trials with a live table, and what they leave."""
+
+import json
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from mnemoscope.analyses.attention import attention_patterns
+from mnemoscope.analyses.learned import every_sequence
+from mnemoscope.cli.output import console, show, write_arrays, write_table
+from mnemoscope.core.claim import CLAIMS, Claim
+from mnemoscope.core.errors import InputError, one_of
+from mnemoscope.core.evidence import as_dataset
+from mnemoscope.core.ruling import Ruling, record
+from mnemoscope.models.files import write_atomically
+from mnemoscope.models.run import Run
+from mnemoscope.sweeps.questions import find_bench
+from mnemoscope.sweeps.trials import Progress, put_on_trial
+from mnemoscope.tasks.permutation_lookup import PermutationLookup
+from mnemoscope.viz.rulings import VERDICT_HEADER, Example, rulings_page, verdict_rows
+
+
+def claims_called(words: Sequence[str]) -> list[Claim]:
+    """The claims that are called by their ids or by their systems, each once; all if there are no words.
+
+    Raises:
+        InputError: A word is neither.
+    """
+    claims = [CLAIMS.get(name) for name in CLAIMS.names()]
+    claims.sort(key=lambda claim: (claim.system, len(claim.id), claim.id))
+    known = dict.fromkeys([*(claim.system for claim in claims), *(claim.id for claim in claims)])
+    for word in words:
+        one_of("a claim or a system", word, known)
+    return [claim for claim in claims if not words or claim.id in words or claim.system in words]
+
+
+def try_claims(
+    claims: Sequence[Claim],
+    runs: Sequence[Run],
+    out: Path,
+    *,
+    title: str,
+    recipe: str | None = None,
+    sensitivity: bool = True,
+    jobs: int = 0,
+) -> list[Ruling]:
+    """Put claims on trial with a live table; write verdicts.json, report.html, evidence and tables to `out`."""
+    out.mkdir(parents=True, exist_ok=True)  # before hours of work, not after them
+    with _live(claims) as report:
+        rulings = put_on_trial(
+            claims,
+            runs,
+            recipe=recipe,
+            sensitivity=sensitivity,
+            jobs=jobs or len(os.sched_getaffinity(0)),
+            store=out / "measured",
+            report=report,
+        )
+    rows = verdict_rows(rulings)
+    show(title, VERDICT_HEADER, rows, n_text=3)
+    write_table(out / "verdicts.csv", VERDICT_HEADER, rows)
+    write_arrays(out / "evidence", {ruling.claim.id: as_dataset(ruling.evidence.effects) for ruling in rulings})
+    verdicts = json.dumps([record(ruling) for ruling in rulings], indent=2, allow_nan=False)
+    write_atomically(out / "verdicts.json", (verdicts + "\n").encode())
+    page = rulings_page(rulings, title=title, lead=_lead(runs, recipe), examples=examples(rulings, runs))
+    write_atomically(out / "report.html", page.encode())
+    console.print(f"wrote {out / 'verdicts.json'} and {out / 'report.html'}", highlight=False)
+    return rulings
+
+
+def read_verdicts(path: Path) -> list[dict[str, Any]]:
+    """What `try_claims` has written, by its file or directory.
+
+    Raises:
+        InputError: There is none, or it is something else.
+    """
+    file = path / "verdicts.json" if path.is_dir() else path
+    try:
+        content = json.loads(file.read_text())
+    except (FileNotFoundError, NotADirectoryError):
+        raise InputError(f"{file} does not exist; `mnemoscope claims run` writes one") from None
+    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+        raise InputError(f"{file} holds no verdicts: {error}") from None
+    if not isinstance(content, list) or not all(isinstance(entry, dict) and "outcome" in entry for entry in content):
+        raise InputError(f"{file} holds no verdicts; `mnemoscope claims run` writes such a file")
+    return content
+
+
+def examples(rulings: Sequence[Ruling], runs: Sequence[Run]) -> dict[str, list[Example]]:
+    """The attention of a typical and of a deviating seed on one sequence, for claims about one configuration."""
+    bench = find_bench(runs, [ruling.claim for ruling in rulings])
+    found: dict[str, list[Example]] = {}
+    for ruling in rulings:
+        for kind, seed in (("typical", ruling.typical()), ("deviating", ruling.deviating())):
+            if len(ruling.claim.units) == 1 and seed is not None:
+                (unit,) = ruling.claim.units.values()
+                found.setdefault(ruling.claim.id, []).append(_example(bench[unit][seed], kind))
+    return found
+
+
+def _example(run: Run, kind: str) -> Example:
+    """An unseen sequence, with a repeat if the task has any."""
+    task = run.spec.task
+    assert isinstance(task, PermutationLookup)
+    batch = every_sequence(task)
+    rows = (batch.latents["is_repeat"] == (task.repeat_ratio > 0)).nonzero()[:, 0]
+    batch = batch.select(rows[len(rows) // 2, None])
+    attention = attention_patterns(run.model(), task, batch).isel(example=0)
+    tokens = " ".join(map(str, batch.inputs[0].tolist()))
+    return Example(caption=f"A {kind} seed: {run.label}, seed {run.spec.seed}, on {tokens}", attention=attention)
+
+
+def _lead(runs: Sequence[Run], recipe: str | None) -> str:
+    asked = f" All claims are asked of models of the {recipe} recipe." if recipe else ""
+    return f"{len(runs)} trained models; a seed is the unit of replication.{asked}"
+
+
+@contextmanager
+def _live(claims: Sequence[Claim]) -> Iterator[Any]:
+    """A table of what is measured so far, one line a claim."""
+
+    def table(done: Mapping[str, tuple[int, int]]) -> Table:
+        rows = Table("claim", "statement", "measured", title="on trial", title_justify="left", title_style="bold")
+        for claim in claims:
+            n, of = done.get(claim.id, (0, 0))
+            rows.add_row(claim.id, Text(claim.statement, overflow="ellipsis", no_wrap=True), f"{n} of {of or '?'}")
+        return rows
+
+    with Live(table({}), console=console, transient=True, auto_refresh=False) as shown:
+
+        def report(progress: Progress) -> None:
+            shown.update(table(progress), refresh=console.is_terminal)
+
+        yield report

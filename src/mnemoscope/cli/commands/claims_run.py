@@ -1,0 +1,30 @@
+"""`mnemoscope claims run`."""
+
+from pathlib import Path
+
+from mnemoscope.cli.claims import claims_called, try_claims
+from mnemoscope.cli.options import ClaimsRun
+from mnemoscope.core.errors import InputError, in_range, one_of
+from mnemoscope.models.run import find_runs
+
+RECIPES = ("quick", "published")
+
+
+def run(options: ClaimsRun) -> None:
+    """Measure, judge, print and write."""
+    claims = claims_called(options.what)
+    in_range("--jobs", options.jobs, 0, 1024)
+    if options.recipe is not None:
+        one_of("--recipe", options.recipe, RECIPES)
+    paths = [*options.runs, *([Path("zoo")] if options.zoo else [])]
+    if not paths:
+        raise InputError("claims run needs models: --zoo takes those that came with the package, --runs DIR your own")
+    try_claims(
+        claims,
+        find_runs(paths),
+        options.out,
+        title="verdicts",
+        recipe=options.recipe,
+        sensitivity=options.sensitivity,
+        jobs=options.jobs,
+    )

@@ -1,0 +1,83 @@
+"""An exact predictor of a task in the place of a model.
+
+For what looks at predictions only: there is nothing inside, so whatever hooks it or reads its weights refuses it or
+finds none.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from types import SimpleNamespace
+from typing import Any, ClassVar, NoReturn
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from mnemoscope.core.batch import Batch
+from mnemoscope.core.presets import Configuration
+from mnemoscope.core.protocols import Task
+from mnemoscope.core.subject import Subject
+from mnemoscope.models.subjects import untrained
+
+UNIFORM = "uniform"
+"""All answers of the task alike, at every position."""
+
+
+@dataclass(frozen=True)
+class Predictor:
+    """A stand-in for a model that says what a reference of the task says.
+
+    Attributes:
+        task: With a split chosen, if the reference depends on it.
+        reference: One of the task's references, or `UNIFORM`.
+    """
+
+    task: Task
+    reference: str = UNIFORM
+    blocks: ClassVar[tuple[()]] = ()
+    hook_dict: ClassVar[tuple[()]] = ()
+
+    @property
+    def cfg(self) -> Any:
+        """The sizes of the task."""
+        return SimpleNamespace(d_vocab=self.task.d_vocab, n_ctx=self.task.n_ctx)
+
+    def __call__(self, input: Int[Tensor, "batch pos"], **_: Any) -> Float[Tensor, "batch pos d_vocab"]:
+        """Log-probabilities in float64; all alike, token by token, where the reference is undefined.
+
+        Raises:
+            InputError: The task has no such reference.
+        """
+        if self.reference == UNIFORM:
+            probabilities = torch.zeros(*input.shape, self.task.d_vocab, dtype=torch.double, device=input.device)
+            probabilities[..., list(self.task.answers)] = 1 / len(self.task.answers)
+        else:
+            unknown = torch.cat((input[:, 1:], torch.zeros_like(input[:, :1])), 1)
+            batch = Batch(inputs=input, targets=unknown, scored=torch.ones_like(input, dtype=torch.bool))
+            probabilities = self.task.reference(batch, self.reference)
+        return probabilities.log().nan_to_num(nan=0.0, neginf=-torch.inf)
+
+    def named_parameters(self, *_: Any, **__: Any) -> tuple[()]:
+        """It has no parameters."""
+        return ()
+
+    def run_with_hooks(self, *_: Any, **__: Any) -> NoReturn:
+        """It has no activations; nor do `run_with_cache` and `hooks` have any.
+
+        Raises:
+            NotImplementedError: Always.
+        """
+        raise NotImplementedError(f"the predictor {self.reference} has no activations; take a model")
+
+    run_with_cache = hooks = run_with_hooks
+
+
+def predicting(units: Mapping[str, Configuration], reference: str) -> Callable[[int], dict[str, Subject]]:
+    """A control: a predictor in the place of all of the claim's configurations, another split a case."""
+    return partial(_predicting, dict(units), reference)
+
+
+def _predicting(units: Mapping[str, Configuration], reference: str, case: int) -> dict[str, Subject]:
+    subjects = untrained(units)(case)
+    return {name: replace(each, model=Predictor(each.task, reference)) for name, each in subjects.items()}

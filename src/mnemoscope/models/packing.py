@@ -1,0 +1,77 @@
+"""Packing runs for the zoo: what an archive holds of each, and what is refused.
+
+Of every run: specification, metrics and the last checkpoint. Of the first seed all checkpoints, for what is read along
+training. The state that training continues from is left out. Equal runs give equal bytes, with the same version of the
+compression library.
+"""
+
+import io
+import json
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from zipfile import ZIP_LZMA, ZipFile, ZipInfo
+
+from mnemoscope.core.errors import InputError
+from mnemoscope.models.files import write_atomically
+from mnemoscope.models.run import Run, by_label
+from mnemoscope.models.zoo import SEAL, seal
+
+_EPOCH = (1980, 1, 1, 0, 0, 0)
+"""The time that every file of an archive carries: the earliest that a zip file can."""
+
+
+def pack(runs: Sequence[Run], directory: Path) -> Path:
+    """Write the archive of one configuration.
+
+    Args:
+        runs: Finished runs that differ in the seed only. Paths in their commands are cut to the last name.
+        directory: Where `<label>.zip` goes, in place of an earlier one.
+
+    Raises:
+        InputError: The runs are not of one configuration, one is not finished, or a file of it is missing or damaged.
+    """
+    groups = by_label(runs)
+    if len(groups) != 1:
+        raise InputError(f"an archive holds one configuration; got {', '.join(groups) or 'no runs'}")
+    ((label, group),) = groups.items()
+    group = sorted(group, key=lambda run: run.spec.seed)
+    content = io.BytesIO()
+    with ZipFile(content, "w") as archive:
+        for run in group:
+            for name, data in _files(run, all_steps=run is group[0]):
+                entry = ZipInfo(f"seed-{run.spec.seed:02d}/{name}", _EPOCH)
+                entry.create_system, entry.external_attr = 3, 0o644 << 16
+                archive.writestr(entry, data, ZIP_LZMA)
+        archive.comment = b"0" * SEAL
+    body = content.getvalue()[:-SEAL]
+    write_atomically(directory / f"{label}.zip", body + seal(body))
+    return directory / f"{label}.zip"
+
+
+def _files(run: Run, *, all_steps: bool) -> Iterator[tuple[str, bytes]]:
+    """Name and content of the files of a run that are kept, each of them read once to see that it is whole."""
+    if not run.finished:
+        raise InputError(f"{run.path} is not finished; the command that trained it continues it")
+    last = run.spec.recipe.n_steps
+    if int(run.metrics().step[-1]) != last:
+        raise InputError(f"{run.path / 'metrics.jsonl'} does not reach step {last}; restore it or train again")
+    yield "run.json", _portable((run.path / "run.json").read_text())
+    yield "metrics.jsonl", (run.path / "metrics.jsonl").read_bytes()
+    yield "done", b""
+    for step in run.spec.recipe.checkpoints if all_steps else (last,):
+        run.model(step)
+        yield f"checkpoints/{step:08d}.safetensors", run.checkpoint_path(step).read_bytes()
+
+
+def _portable(text: str) -> bytes:
+    """The content of run.json with no path of the machine in its command."""
+    content = json.loads(text)
+    content["command"] = [_local(word) for word in content["command"]]
+    return (json.dumps(content, indent=2) + "\n").encode()
+
+
+def _local(word: str) -> str:
+    if Path(word).is_absolute():
+        return Path(word).name
+    option, equals, value = word.partition("=")
+    return option + equals + Path(value).name if Path(value).is_absolute() else word

@@ -1,0 +1,179 @@
+"""The zoo: trained runs that come with the package, one archive a configuration, unpacked on first use.
+
+`zoo` names all of them, `zoo:v3-published` those of one configuration and `zoo:v3-published/seed-16` one run. They are
+unpacked into a directory of the user, so that they are read like any other run directory.
+
+An archive is a zip file whose comment is the SHA-256 of all bytes before it: a damaged one is refused before anything
+in it is read. Files are moved into place when complete, and one that is missing or cut short is written again. So it
+does no harm when two processes unpack at once, when one of them is killed, or when somebody tidies up the directory.
+"""
+
+import hashlib
+import io
+import os
+import re
+import sys
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from uuid import uuid4
+from zipfile import ZipFile
+
+from mnemoscope.core.errors import InputError, one_of
+
+WORD = "zoo"
+"""What stands for the zoo where a run directory is expected."""
+ARCHIVES = Path(__file__).parents[1] / "zoo"
+"""Where the archives lie."""
+SEAL = 64
+"""Length of the digest at the end of an archive."""
+
+_NAME = re.compile(r"(seed-\d{2,})/(?:run\.json|metrics\.jsonl|done|checkpoints/(\d{8})\.safetensors)")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Archive:
+    """The runs of one configuration, packed."""
+
+    label: str
+    digest: str
+    content: bytes = field(repr=False)
+
+    @property
+    def steps(self) -> dict[str, tuple[int, ...]]:
+        """By run (such as `seed-16`) the steps of its checkpoints, ascending."""
+        steps: dict[str, list[int]] = {}
+        for name in self.open().namelist():
+            if (parts := _NAME.fullmatch(name)) and parts[2]:
+                steps.setdefault(parts[1], []).append(int(parts[2]))
+        return {run: tuple(sorted(found)) for run, found in steps.items()}
+
+    def open(self) -> ZipFile:
+        """The archive, to be read from."""
+        return ZipFile(io.BytesIO(self.content))
+
+
+def seal(content: bytes) -> bytes:
+    """What stands at the end of an archive: the SHA-256 of what comes before, in hexadecimal digits."""
+    return hashlib.sha256(content).hexdigest().encode()
+
+
+def labels() -> list[str]:
+    """The configurations in the zoo.
+
+    Raises:
+        InputError: There are none.
+    """
+    names = sorted(file.name.removesuffix(".zip") for file in ARCHIVES.glob("*.zip"))
+    if not names:
+        raise InputError(f"no runs came with this installation: {ARCHIVES} holds none; `mnemoscope train` makes some")
+    return names
+
+
+def archive(label: str) -> Archive:
+    """The archive of a configuration.
+
+    Raises:
+        InputError: There is none, it was changed after it was packed, or it holds more than runs.
+    """
+    one_of("a configuration of the zoo", label, labels())
+    file = ARCHIVES / f"{label}.zip"
+    content = file.read_bytes()
+    if seal(content[:-SEAL]) != content[-SEAL:]:
+        raise InputError(f"{file} is damaged (its digest does not match); install mnemoscope again")
+    found = Archive(label=label, digest=content[-SEAL:].decode(), content=content)
+    for name in found.open().namelist():
+        if not _NAME.fullmatch(name):
+            raise InputError(f"{file} is no archive of runs: {name!r} is none of their files; install mnemoscope again")
+    return found
+
+
+def shipped(path: str | Path) -> list[Path] | None:
+    """The run directories that a word such as `zoo:v3-published` names, unpacked; none: the path is no such word.
+
+    Raises:
+        InputError: There are no such runs, their archive is damaged, there is no place to unpack them, or `zoo` is
+            also a directory here.
+    """
+    word, colon, rest = str(path).partition(":")
+    if word != WORD:
+        return None
+    if not colon and Path(word).is_dir():
+        raise InputError(f"{word} is a directory here; write {word}: for the zoo, or {Path(word).absolute()} for that")
+    label, _, run = rest.partition("/")
+    found = [archive(name) for name in ([label] if label else labels())]
+    if not run:
+        return [place / name for each in found for place in [unpack(each)] for name in each.steps]
+    one_of(f"a run of {word}:{label}", run, found[0].steps)
+    return [unpack(found[0]) / run]
+
+
+def unpack(packed: Archive) -> Path:
+    """Unpack what is not there yet.
+
+    Returns:
+        The directory that holds a run directory a seed; its path has a digest of the archive in it.
+
+    Raises:
+        InputError: Neither the user's cache nor the directory for temporary files can be written.
+    """
+    problems = []
+    for parent in (_user_cache, _temporary):
+        try:
+            place = parent() / WORD / packed.digest[:16] / packed.label
+            _complete(place, packed)
+        except (OSError, RuntimeError) as error:  # Path.home() raises the latter where there is none
+            problems.append(str(error))
+            continue
+        return place
+    raise InputError(f"the zoo cannot be unpacked: {'; '.join(problems)}; set MNEMOSCOPE_CACHE to another directory")
+
+
+def _user_cache() -> Path:
+    """MNEMOSCOPE_CACHE, or what the platform keeps for caches."""
+    if given := os.environ.get("MNEMOSCOPE_CACHE"):
+        return Path(given).absolute()
+    if sys.platform == "darwin":
+        return Path.home() / "Library" / "Caches" / "mnemoscope"
+    base = Path(os.environ.get("XDG_CACHE_HOME", ""))
+    return (base if base.is_absolute() else Path.home() / ".cache") / "mnemoscope"
+
+
+def _temporary() -> Path:
+    """A directory for temporary files that nobody else can write: its name can be guessed."""
+    place = Path(tempfile.gettempdir()) / f"mnemoscope-{os.getuid()}"
+    place.mkdir(mode=0o700, exist_ok=True)
+    state = place.lstat()
+    if state.st_uid != os.getuid() or state.st_mode & 0o022:
+        raise PermissionError(f"{place} can be written by others")
+    return place
+
+
+def _complete(place: Path, packed: Archive) -> None:
+    """Write the files of the archive that `place` lacks."""
+    with packed.open() as file:
+        for info in file.infolist():
+            target = place / info.filename
+            if not target.is_file() or target.stat().st_size != info.file_size:
+                _write(target, file.read(info))
+
+
+def _write(path: Path, content: bytes) -> None:
+    """Move a file into place when it is complete, under a name of its own until then: others may be writing it too."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    beside = path.with_name(f".{path.name}.{uuid4().hex}")
+    try:
+        beside.write_bytes(content)
+        beside.replace(path)
+    finally:
+        beside.unlink(missing_ok=True)
+
+
+def archives() -> Iterator[Archive]:
+    """Every archive of the zoo, by label.
+
+    Raises:
+        InputError: There are none, or one is damaged.
+    """
+    return (archive(label) for label in labels())

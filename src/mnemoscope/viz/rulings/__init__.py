@@ -1,0 +1,13 @@
+"""Rulings on claims: a self-contained page, and rows for the terminal and for CSV files.
+
+*Shows* every verdict with all that it hangs on: what was asked, each replicate, controls, rivals, other choices.
+
+*Does not show* that a margin is sensible, or that a measure measures what the sentence says.
+"""
+
+from mnemoscope.viz.rulings.differences import DIFF_HEADER, diff_rows
+from mnemoscope.viz.rulings.page import rulings_page
+from mnemoscope.viz.rulings.rows import VERDICT_HEADER, verdict_rows
+from mnemoscope.viz.rulings.section import Example
+
+__all__ = ["DIFF_HEADER", "VERDICT_HEADER", "Example", "diff_rows", "rulings_page", "verdict_rows"]

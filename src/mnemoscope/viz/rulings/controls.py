@@ -1,0 +1,42 @@
+"""What each control gave, and whether it behaved."""
+
+from dataclasses import replace
+
+import numpy as np
+
+from mnemoscope.core.controls import misbehaviour
+from mnemoscope.core.criteria import Control
+from mnemoscope.core.evidence import named
+from mnemoscope.core.ruling import Ruling
+from mnemoscope.viz.rulings.columns import by_case
+from mnemoscope.viz.rulings.words import number
+
+CONTROLS_HEADER = ("control", "kind", "what it gave", "behaved")
+_MUST = {"positive": "positive: must meet the claim", "negative": "negative: must not meet the claim"}
+
+
+def control_rows(ruling: Ruling) -> list[list[str]]:
+    """For every control: name, kind, mean and range of its effects over its cases, and whether it behaved."""
+    return [
+        [control.name, _MUST[control.kind], _gave(ruling, control), _behaved(ruling, control)]
+        for control in ruling.claim.controls
+    ]
+
+
+def _gave(ruling: Ruling, control: Control) -> str:
+    effects = ruling.evidence.controls.get(control.name)
+    if effects is None:
+        return "not measured"
+    texts = []
+    for part in ruling.claim.criteria:
+        values = by_case(named(effects, part.name))
+        spread = f" [{number(values.min())}, {number(values.max())}] in {values.size} cases" if values.size > 1 else ""
+        texts.append(f"{part.name} {number(float(np.mean(values)))}{spread}")
+    return "; ".join(texts)
+
+
+def _behaved(ruling: Ruling, control: Control) -> str:
+    """Judged on its own: the first that misbehaves would hide the others."""
+    effects = {name: each for name, each in ruling.evidence.controls.items() if name == control.name}
+    wrong = misbehaviour(replace(ruling.claim, controls=(control,)), replace(ruling.evidence, controls=effects))
+    return f"✗ no: {wrong}" if wrong else "✓ yes"

@@ -1,0 +1,140 @@
+"""Verdicts, criteria and numbers in words."""
+
+import math
+
+from mnemoscope.core.claim import EFFECT, Claim
+from mnemoscope.core.criteria import Part
+from mnemoscope.core.evidence import named
+from mnemoscope.core.ruling import Ruling
+from mnemoscope.core.verdict import Outcome, PartResult, Verdict
+
+MEANINGS: dict[Outcome, str] = {
+    "SUPPORTED": "the evidence decides for the claim",
+    "REFUTED": "the evidence decides against it",
+    "MIXED": "replicates differ: about half of them meet the criterion",
+    "INCONCLUSIVE": "the evidence does not decide, or is not to be trusted",
+    "NOT_APPLICABLE": "too few replicates for a verdict, or none passes the gate",
+}
+"""Every outcome and what it says."""
+
+_ASKED = {
+    "most": "in more than half of the {what}s {name} is {wording}",
+    "every": "in every {what} {name} is {wording}",
+    "exists": "in at least one {what} {name} is {wording}",
+    "mean": "on average over the {what}s {name} is {wording}",
+    "equivalence": "on average over the {what}s {name} is {wording}, which counts as no effect",
+}
+_PROMPTS = {
+    "own": "every {what} has prompts of its own",
+    "shared": "all {what}s share the prompts that were drawn",
+    "enumerated": "every possible prompt is measured, so that effects have no sampling error",
+}
+
+
+def number(value: float | None, form: str = ".4g") -> str:
+    """A number; a dash where there is none."""
+    if value is None or math.isnan(value):
+        return "–"
+    return f"{value:{form}}".replace("inf", "∞")
+
+
+def share_text(verdict: Verdict | PartResult) -> str:
+    """Share of the judged replicates that clear the margins, with its interval."""
+    bounds = verdict.share_interval
+    return with_interval(verdict.share, bounds.low, bounds.high, form=".2f")
+
+
+def effect_text(verdict: Verdict | PartResult) -> str:
+    """Mean effect with its interval and unit."""
+    bounds = verdict.effect_interval
+    return with_interval(verdict.effect, bounds.low, bounds.high, verdict.unit)
+
+
+def with_interval(value: float | None, low: float | None, high: float | None, unit: str = "", form: str = ".4g") -> str:
+    """A number, its interval and its unit; None for a bound is infinity, None or NaN for the number a dash."""
+    if value is None or math.isnan(value):
+        return "–"
+    bounds = (-math.inf if low is None else low, math.inf if high is None else high)
+    return f"{number(value, form)} [{', '.join(number(bound, form) for bound in bounds)}] {unit}".strip()
+
+
+def outcome_text(outcome: str) -> str:
+    """As readers see it: without the underscore."""
+    return outcome.replace("_", " ")
+
+
+def effect_name(name: str) -> str:
+    """What an effect is called in a sentence."""
+    return "the effect" if name == EFFECT else name
+
+
+def unit_of(ruling: Ruling, name: str) -> str:
+    """Unit of an effect; empty where none is named."""
+    return str(named(ruling.evidence.effects, name).attrs.get("unit", ""))
+
+
+def criterion(ruling: Ruling, part: Part) -> str:
+    """What an effect must do, with quantifier, margin and unit."""
+    wording = f"{part.wording} {unit_of(ruling, part.name)}".strip()
+    return _ASKED[part.quantifier].format(what=ruling.claim.replicate, name=effect_name(part.name), wording=wording)
+
+
+def asked(ruling: Ruling) -> list[str]:
+    """What was fixed before the first run, a sentence each: criteria, gate, number of replicates, units, prompts."""
+    claim, verdict = ruling.claim, ruling.verdict
+    parts = [criterion(ruling, part) for part in claim.criteria]
+    opening = "The claim holds if"
+    if len(parts) > 1:
+        opening += " all of this is so:" if claim.joined == "all" else " any of this is so:"
+    n_run = verdict.n + verdict.n_failed
+    what = claim.replicate
+    sentences = [f"{opening} {'; '.join(parts)}.", _gate(claim)]
+    sentences.append(f"It needs {claim.n_replicates} {what}s. Run: {n_run}; of these judged: {verdict.n}.")
+    if claim.headline:
+        sentences.append("It is a headline claim, which shares one error rate with the others of its system.")
+    if claim.units:
+        units = (f"{name} ({unit.preset}, {unit.recipe} recipe)" for name, unit in claim.units.items())
+        sentences.append(f"Measured on {', '.join(units)}.")
+    if ruling.evidence.prompts is not None:
+        prompts = _PROMPTS[ruling.evidence.prompts].format(what=what)
+        sentences.append(prompts[0].upper() + prompts[1:] + ".")
+    return sentences
+
+
+def _gate(claim: Claim) -> str:
+    if claim.gate is None:
+        return f"There is no gate: every {claim.replicate} is judged."
+    return f"The gate: only a {claim.replicate} which {claim.gate.statement} is judged."
+
+
+def favoured(ruling: Ruling) -> str:
+    """The explanations that the evidence supports."""
+    rivals = [_quoted(rival) for rival in ruling.claim.rivals if rival.id in ruling.favoured]
+    return ", ".join([*(["the claim"] if ruling.claim.id in ruling.favoured else []), *rivals]) or "none"
+
+
+def favours(ruling: Ruling) -> str:
+    """A sentence on which explanation the evidence favours."""
+    claim, favoured = ruling.claim, ruling.favoured
+    rivals = [_quoted(rival) for rival in claim.rivals if rival.id in favoured]
+    if not claim.rivals:
+        return f"The evidence {'favours' if favoured else 'does not support'} the claim; no rival was tried."
+    if not favoured:
+        return "The evidence supports neither the claim nor a rival."
+    if not rivals:
+        return "The evidence favours the claim over its rivals."
+    if claim.id in favoured:
+        return f"The evidence does not tell the claim apart from {' and '.join(rivals)}: it supports them alike."
+    return f"The evidence favours {' and '.join(rivals)} over the claim."
+
+
+def _quoted(rival: Claim) -> str:
+    return f"{rival.id} (“{rival.statement}”)"
+
+
+def flips(ruling: Ruling) -> str:
+    """Which changes flip the verdict, and to what."""
+    if not ruling.sensitivity:
+        return "nothing was varied"
+    flipped = [f"⚑ {cell.factor} = {cell.value} ({outcome_text(cell.verdict.outcome)})" for cell in ruling.flips]
+    return ", ".join(flipped) or f"under none of {len(ruling.sensitivity)} changes"

@@ -1,0 +1,111 @@
+"""The commands about claims as a user types them."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from mnemoscope.cli import main
+from mnemoscope.core.claim import CLAIMS
+from mnemoscope.core.presets import Configuration
+from mnemoscope.models.build import build
+from mnemoscope.models.checkpoint import save_checkpoint
+from mnemoscope.models.run import create_run
+
+KEYS = {"id", "outcome", "share", "effect", "p", "reason"}
+
+
+@pytest.fixture(autouse=True)
+def empty_directory(tmp_path, monkeypatch, as_installed):
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.fixture
+def untrained_runs() -> str:
+    """Runs called v1-published that learned nothing."""
+    for seed in (0, 1):
+        spec = Configuration(preset="v1", recipe="published").spec(seed)
+        run = create_run(Path(f"runs/v1-published/seed-{seed:02d}"), spec)
+        model = build(spec.model, d_vocab=spec.task.d_vocab, n_ctx=spec.task.n_ctx, seed=seed)
+        save_checkpoint(model, run.checkpoint_path(0), step=0)
+        (run.path / "done").touch()
+    return "runs"
+
+
+def test_list_names_every_claim_and_its_rivals(capsys):
+    main(["claims", "list"])
+    text = capsys.readouterr().out
+    assert all(name in text for name in CLAIMS.names())
+    assert "T14-single" in text
+    main(["claims", "list", "T14"])
+    assert "T13" not in capsys.readouterr().out
+
+
+def test_show_tells_all_that_is_fixed(capsys):
+    main(["claims", "show", "T14"])
+    text = capsys.readouterr().out
+    claim = CLAIMS.get("T14")
+    assert claim.gate is not None
+    words = ["32 seeds or more, a headline", "most, above 0", *(control.name for control in claim.controls)]
+    assert all(word in text for word in [*words, *(rival.id for rival in claim.rivals), "resample"])
+
+
+def test_run_writes_verdicts_evidence_and_a_report(untrained_runs, capsys):
+    main(["claims", "run", "T1", "--runs", untrained_runs, "--jobs", "1", "--out", "first"])
+    assert "not applicable" in capsys.readouterr().out.lower()
+    (verdict,) = json.loads(Path("first/verdicts.json").read_text())
+    assert set(verdict) >= KEYS
+    assert verdict["outcome"] == "NOT_APPLICABLE"
+    assert verdict["n"] == 2
+    assert 0 < verdict["effect"] < 1
+    assert "T1" in Path("first/report.html").read_text()
+    assert Path("first/evidence/T1.nc").exists()
+    kept = {file: file.stat().st_mtime_ns for file in Path("first/measured").rglob("*.json")}
+    assert kept
+    main(["claims", "run", "T1", "--runs", untrained_runs, "--jobs", "1", "--out", "first"])
+    assert kept == {file: file.stat().st_mtime_ns for file in Path("first/measured").rglob("*.json")}
+
+
+def test_diff_shows_what_differs(untrained_runs, capsys):
+    for out in ("first", "second"):
+        main(["claims", "run", "T1", "--runs", untrained_runs, "--jobs", "1", "--no-sensitivity", "--out", out])
+    capsys.readouterr()
+    main(["claims", "diff", "first", "second/verdicts.json"])
+    assert "agree" in capsys.readouterr().out
+    changed = json.loads(Path("second/verdicts.json").read_text())
+    changed[0]["outcome"] = "SUPPORTED"
+    Path("second/verdicts.json").write_text(json.dumps(changed))
+    main(["claims", "diff", "first", "second"])
+    text = capsys.readouterr().out.lower()
+    assert "not applicable → supported" in " ".join(text.split())
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["claims"], "the command must be one of"),
+        (["claims", "prove"], "the command must be one of"),
+        (["claims", "show", "T99"], "a claim or a system must be one of: tiny-recall, T1"),
+        (["claims", "run", "T1"], "claims run needs models: --zoo"),
+        (["claims", "run", "T1", "--runs", "nowhere"], "nowhere is no run directory"),
+        (["claims", "run", "T1", "--runs", "nowhere", "--recipe", "slow"], "--recipe must be one of: quick, published"),
+        (["claims", "run", "T1", "--runs", "nowhere", "--jobs", "-1"], "--jobs must be"),
+        (["claims", "diff", "a", "b"], "a does not exist; `mnemoscope claims run` writes one"),
+    ],
+)
+def test_wrong_input_is_one_line_and_leaves_nothing(words, message, capsys):
+    with pytest.raises(SystemExit) as end:
+        main(words)
+    assert end.value.code == 2
+    error = capsys.readouterr().err
+    assert message in error
+    assert error.count("\n") == 1
+    assert not list(Path().iterdir())
+
+
+def test_files_that_hold_no_verdicts_are_refused(tmp_path, capsys):
+    for content, message in (("{", "holds no verdicts"), ('{"a": 1}', "holds no verdicts; `mnemoscope claims run`")):
+        Path("old.json").write_text(content)
+        with pytest.raises(SystemExit):
+            main(["claims", "diff", "old.json", "old.json"])
+        assert message in capsys.readouterr().err

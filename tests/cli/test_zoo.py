@@ -1,0 +1,117 @@
+"""The runs that come with the package at the command line: packed, listed, and named in the place of a directory."""
+
+import shutil
+from unittest import mock
+
+import pytest
+
+from mnemoscope.cli import main
+from mnemoscope.core.presets import SYSTEMS, Part, System
+from mnemoscope.models import zoo
+from mnemoscope.models.packing import pack
+from mnemoscope.models.run import find_runs
+from mnemoscope.training.loop import train
+from tests.support import SMALL, small_spec
+
+SEQUENCE = "3 3 4 5 2 1 1 4 3"
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    """A directory with two seeds of one configuration, 60 steps each."""
+    directory = tmp_path_factory.mktemp("trained")
+    for seed in (1, 2):
+        train(small_spec("d4", seed=seed), directory / f"seed-0{seed}")
+    return directory
+
+
+@pytest.fixture
+def system():
+    """A system whose full plan those two seeds are."""
+    part = Part(recipe="quick", presets=("d4",), seeds=(1, 2), changes=tuple(SMALL.items()))
+    with mock.patch.dict(SYSTEMS._items):
+        SYSTEMS.add("small", System(summary="two small runs", quick=(), full=(part,)))
+        yield
+
+
+@pytest.fixture(autouse=True)
+def elsewhere(tmp_path, monkeypatch, as_installed):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("MNEMOSCOPE_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(zoo, "ARCHIVES", tmp_path / "archives")
+
+
+@pytest.fixture
+def label(trained, tmp_path) -> str:
+    """The configuration in the zoo."""
+    return pack(find_runs(trained), tmp_path / "archives").stem
+
+
+def refused(words: list[str], capsys) -> str:
+    with pytest.raises(SystemExit) as end:
+        main(words)
+    assert end.value.code == 2
+    error = capsys.readouterr().err
+    assert len(error.strip().splitlines()) == 1
+    return error
+
+
+def test_what_is_packed_is_listed(trained, system, tmp_path, capsys):
+    main(["zoo", "small", "--runs", str(trained)])
+    out = capsys.readouterr().out
+    assert "d4+" in out
+    assert "MB in" in out
+    main(["list", "zoo"])
+    out = capsys.readouterr().out
+    assert "2: 1 to 2" in out
+    assert "4 of seed 1, 1 of the others" in out
+    assert not (tmp_path / "cache").exists()
+    main(["list", "zoo:"])
+    assert capsys.readouterr().out.count("finished") == 2
+
+
+@pytest.mark.usefixtures("system")
+def test_only_the_runs_of_the_plan_are_packed(trained, tmp_path, capsys, monkeypatch):
+    runs = shutil.copytree(trained, tmp_path / "runs")
+    words = ["zoo", "small", "--runs", "runs", "--out", "packed"]
+    assert "--only must be one of: d4+" in refused([*words, "--only", "v3"], capsys)
+    assert "tiny-recall, small" in refused(["zoo", "large", *words[2:]], capsys)
+    train(small_spec("d4", seed=3), runs / "seed-03")
+    main(words)
+    (packed,) = (tmp_path / "packed").iterdir()
+    monkeypatch.setattr(zoo, "ARCHIVES", packed.parent)
+    assert list(zoo.archive(packed.stem).steps) == ["seed-01", "seed-02"]
+    packed.unlink()
+    shutil.rmtree(runs / "seed-02")
+    error = refused(words, capsys)
+    assert "no d4+" in error
+    assert "of seed 2;" in error
+    shutil.copytree(trained / "seed-02", runs / "seed-02")
+    for file in runs.glob("*/run.json"):
+        file.write_text(file.read_text().replace('"batch_size": 512', '"batch_size": 256'))
+    assert "has another specification than d4+" in refused(words, capsys)
+    assert not packed.exists()
+
+
+def test_runs_of_the_zoo_stand_in_for_directories(label, tmp_path, capsys):
+    main(["view", f"zoo:{label}/seed-01", SEQUENCE, "--step", "30"])
+    assert (tmp_path / "view.html").exists()
+    main(["predict", f"zoo:{label}/seed-02", SEQUENCE])
+    capsys.readouterr()
+    main(["neurons", "zoo", "--n", "64", "--sampled"])
+    assert "2 seeds" in capsys.readouterr().out
+    assert (tmp_path / "results" / label / "neurons").is_dir()
+
+
+@pytest.mark.parametrize(
+    ("words", "named"),
+    [
+        (["evaluate", "zoo:v9"], "a configuration of the zoo must be one of: d4+"),
+        (["list", "zoo:v9"], "a configuration of the zoo must be one of: d4+"),
+        (["view", "zoo:{}/seed-77", SEQUENCE], "must be one of: seed-01, seed-02; got 'seed-77'"),
+        (["predict", "zoo", SEQUENCE], "zoo names 2 runs; choose one, such as zoo:d4+"),
+        (["predict", "zoo:{}/seed-02", SEQUENCE, "--step", "30"], "must be one of: 60; got 30"),
+    ],
+)
+def test_a_word_that_names_nothing_says_what_exists(words, named, label, capsys):
+    assert named in refused([word.format(label) for word in words], capsys)

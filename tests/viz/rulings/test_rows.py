@@ -1,0 +1,63 @@
+import copy
+import json
+
+from mnemoscope.core.ruling import record
+from mnemoscope.viz.rulings import DIFF_HEADER, VERDICT_HEADER, diff_rows, verdict_rows
+from tests.viz.rulings.made_up import all_kinds, lone, nobody_passes, simple, two_heads
+
+
+def recorded(*rulings):
+    """As read from a file."""
+    return json.loads(json.dumps([record(ruling) for ruling in rulings], allow_nan=False))
+
+
+def test_rows_for_the_terminal():
+    rows = verdict_rows(all_kinds())
+    assert all(len(row) == len(VERDICT_HEADER) for row in rows)
+    by_id = {row[0]: row for row in rows}
+    assert by_id["T14"][1] == "Removing one head costs elimination & not recall, removing the other …"
+    assert by_id["T2"][2:5] == ["MIXED", "0.50 [0.25, 0.75]", "0.375 [0.1686, 0.5915] logits"]
+    assert by_id["T4"][2:] == [
+        "NOT APPLICABLE",
+        "1.00 [0.03, 1.00]",
+        "0.75 [-∞, ∞] logits",
+        "the effect is above 0.25 logits in 1 of 1 seeds; a verdict needs 16 seeds.",
+    ]
+    assert by_id["T6"][3:5] == ["–", "–"]
+
+
+def test_the_same_list_has_no_differences():
+    records = recorded(*all_kinds())
+    assert diff_rows(records, copy.deepcopy(records)) == []
+
+
+def test_differences_are_named():
+    old = recorded(simple("T1", 16), simple("T2", 16), simple("T3", 16), lone())
+    new = recorded(simple("T1", 16), simple("T2", 8), simple("T3", 15), nobody_passes())
+    rows = {row[0]: dict(zip(DIFF_HEADER, row, strict=True)) for row in diff_rows(old, new)}
+    assert set(rows) == {"T2", "T3", "T4", "T6"}
+    assert rows["T2"]["what"] == "another verdict"
+    assert rows["T2"]["verdict"] == "SUPPORTED → MIXED"
+    assert rows["T2"]["share"] == "1.00 [0.79, 1.00] → 0.50 [0.25, 0.75]"
+    assert rows["T2"]["effect"].startswith("0.75 [0.75, 0.75] logits → 0.375 [")
+    assert rows["T3"]["what"] == "other numbers"
+    assert rows["T3"]["verdict"] == "SUPPORTED"
+    assert rows["T4"] == {
+        "id": "T4",
+        "what": "only in the old",
+        "verdict": "NOT APPLICABLE",
+        "share": "1.00 [0.03, 1.00]",
+        "effect": "0.75 [-∞, ∞] logits",
+    }
+    assert rows["T6"]["what"] == "only in the new"
+
+
+def test_rivals_and_cells_are_compared_too():
+    old = recorded(two_heads())
+    new = copy.deepcopy(old)
+    new[0]["rivals"][0]["outcome"] = "REFUTED"
+    new[0]["sensitivity"][1]["effect"] = 0.5
+    rows = {row[0]: row[1:] for row in diff_rows(old, new)}
+    assert set(rows) == {"T14-both", "T14, kind = resample"}
+    assert rows["T14-both"][:2] == ["another verdict", "SUPPORTED → REFUTED"]
+    assert rows["T14, kind = resample"][0] == "other numbers"
