@@ -11,6 +11,7 @@ import torch
 
 import tests.typecheck  # noqa: F401 (the hook names it)
 
+pytest_plugins = ["pytester"]
 jaxtyping.install_import_hook("mnemoscope", "tests.typecheck.check")
 torch.set_num_threads(1)
 hypothesis.settings.register_profile("fixed", derandomize=True, deadline=None, max_examples=30, database=None)

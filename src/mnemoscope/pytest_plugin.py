@@ -1,0 +1,236 @@
+"""Claims about models as unit tests: `pytest --mnemoscope-runs DIR`.
+
+A test marked with `pytest.mark.claim` becomes one item a seed of the runs found there. An item whose model does not do
+what is claimed *deviates* and does not fail; all of them together give a verdict, which stands at the end of the
+session. What an item measures travels in its `user_properties`, so that it arrives from other processes and in JUnit
+XML.
+
+The plugin is loaded in every session of everybody who has the package, so it imports nothing heavy unless it is used,
+and without its options it does nothing but to skip tests that are marked.
+"""
+
+from collections.abc import Generator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from mnemoscope.core.protocols import HookedModel
+    from mnemoscope.core.subject import Subject
+    from mnemoscope.models.run import Run
+    from mnemoscope.testing.cases import Case
+    from mnemoscope.testing.verdicts import Decided
+
+MARKER = (
+    "claim(statement, *, quantifier='most', gate=None, at_least=0.99, preset=None, expect=None): the test states a "
+    "claim about every model of --mnemoscope-runs; together they give a verdict (mnemoscope)"
+)
+NEEDS_RUNS = "a claim about trained models: give their runs with --mnemoscope-runs DIR"
+LETTERS = {"deviates": "d", "not learned": "n"}
+COLOURS = {"SUPPORTED": "green", "REFUTED": "yellow"}
+
+_GROUPS = pytest.StashKey["dict[str, list[Run]]"]()
+_CASE = pytest.StashKey["Case"]()
+_PARAMETER = "_claim_case"
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """`--mnemoscope-runs` and `--mnemoscope-json`."""
+    group = parser.getgroup("mnemoscope", "claims about trained models (mnemoscope)")
+    group.addoption(
+        "--mnemoscope-runs",
+        action="append",
+        default=[],
+        metavar="DIR",
+        help="run directory, or a directory that holds some; may be given several times",
+    )
+    group.addoption("--mnemoscope-json", metavar="FILE", help="write the verdicts on the claims to this file")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Check what can be checked without reading a run."""
+    config.addinivalue_line("markers", MARKER)
+    places, out = config.getoption("mnemoscope_runs") or [], config.getoption("mnemoscope_json")
+    for place in places:
+        _check_place(place)
+    if out and not Path(out).absolute().parent.is_dir():
+        raise pytest.UsageError(f"--mnemoscope-json: the directory of {out} does not exist; make it first")
+    if (places or out) and not hasattr(config, "workerinput"):
+        config.pluginmanager.register(Verdicts(out), "mnemoscope-verdicts")
+
+
+def _check_place(place: str) -> None:
+    if place.partition(":")[0] == "zoo":
+        return
+    if not Path(place).is_dir():
+        raise pytest.UsageError(f"--mnemoscope-runs: there is no directory {place}")
+    if next(Path(place).rglob("run.json"), None) is None:
+        raise pytest.UsageError(f"--mnemoscope-runs: {place} is no run directory and holds none; train some first")
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """One item a seed for tests of claims."""
+    marker = metafunc.definition.get_closest_marker("claim")
+    places = metafunc.config.getoption("mnemoscope_runs")
+    if marker is None or not places:
+        return
+    from mnemoscope.core.errors import InputError
+    from mnemoscope.testing.cases import Case, choose, find
+    from mnemoscope.testing.terms import read_terms
+
+    function = metafunc.function
+    try:
+        terms = read_terms(marker.args, marker.kwargs, name=function.__name__, doc=function.__doc__)
+        if _GROUPS not in metafunc.config.stash:
+            metafunc.config.stash[_GROUPS] = find(places)
+        runs = choose(metafunc.config.stash[_GROUPS], terms.preset)
+    except InputError as error:
+        raise pytest.Collector.CollectError(f"{metafunc.definition.nodeid}: {error}") from None
+    cases = [Case(terms=terms, run=run, runs=runs) for run in runs]
+    if _PARAMETER not in metafunc.fixturenames:
+        metafunc.fixturenames.append(_PARAMETER)
+    metafunc.parametrize(_PARAMETER, cases, indirect=True, ids=[case.name for case in cases], scope="function")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Claims without runs are skipped."""
+    if config.getoption("mnemoscope_runs"):
+        return
+    for item in items:
+        if item.get_closest_marker("claim"):
+            item.add_marker(pytest.mark.skip(reason=NEEDS_RUNS))
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Say of which claim the item is a seed, before anything can go wrong."""
+    call = getattr(item, "callspec", None)
+    if call is not None and _PARAMETER in call.params:
+        case = item.stash[_CASE] = call.params[_PARAMETER].anew()
+        item.user_properties += case.claim_properties(item.nodeid)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    """A model that the claim does not speak of is left alone."""
+    case = pyfuncitem.stash.get(_CASE, None)
+    return None if case is None or case.learned else True
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
+    """Put the item's model on trial, and keep what was measured if nothing went wrong."""
+    case = item.stash.get(_CASE, None)
+    if case is None:
+        return (yield)
+    from mnemoscope.testing.effect import on_trial
+
+    with on_trial(lambda: case.subject) as effects:
+        result = yield
+    item.user_properties += case.measured_properties(effects)
+    return result
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Bad input to a claim is one line; the model is let go at the end."""
+    report = yield
+    if _CASE in item.stash:
+        from mnemoscope.core.errors import InputError
+
+        if call.excinfo is not None and isinstance(call.excinfo.value, InputError):
+            report.longrepr = str(call.excinfo.value)
+        if call.when == "teardown":
+            del item.stash[_CASE]
+    return report
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_report_teststatus(report: Any) -> tuple[str, str, tuple[str, dict[str, bool]]] | None:
+    """Seeds that deviate, and models that the claim does not speak of, are outcomes of their own."""
+    if report.when != "call" or not report.passed:
+        return None
+    outcome = _properties(report).get("claim_outcome")
+    return (outcome, LETTERS[outcome], (outcome.upper(), {"yellow": True})) if outcome in LETTERS else None
+
+
+def _properties(report: pytest.TestReport) -> dict[str, Any]:
+    """What the report says of a claim."""
+    return {name: value for name, value in report.user_properties if str(name).startswith("claim")}
+
+
+class Verdicts:
+    """Collects what items measured, where the reports of all processes arrive, and judges when all have come."""
+
+    def __init__(self, out: str | None):
+        self.out = out
+        self.seeds: dict[str, dict[int, dict[str, Any]]] = {}
+        self.decided: list[Decided] = []
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Keep an item's properties, which are complete at its end."""
+        found = _properties(report)
+        if report.when == "teardown" and "claim" in found:
+            self.seeds.setdefault(found["claim"], {})[found["claim_seed"]] = found
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        """Judge; before JUnit XML is written."""
+        from mnemoscope.testing.verdicts import decide, write_verdicts
+
+        self.decided = [decide(list(seeds.values())) for _, seeds in sorted(self.seeds.items())]
+        if self.out:
+            write_verdicts(self.decided, Path(self.out))
+        for plugin in session.config.pluginmanager.get_plugins():
+            if hasattr(plugin, "add_global_property"):  # the writer of JUnit XML
+                for one in self.decided:
+                    plugin.add_global_property(one.verdict.id, f"{one.verdict.outcome}: {one.verdict.reason}")
+        if any(one.unexpected for one in self.decided) and session.exitstatus == pytest.ExitCode.OK:
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+    def pytest_terminal_summary(self, terminalreporter: Any) -> None:
+        """One line a claim."""
+        if self.decided:
+            terminalreporter.section("claims")
+        for one in self.decided:
+            outcome = one.verdict.outcome
+            colour = "red" if one.unexpected else COLOURS.get(outcome)
+            terminalreporter.write(f"{outcome:<14} ", **({colour: True} if colour else {}))
+            terminalreporter.write(f"{one.line}\n")
+
+
+@pytest.fixture
+def _claim_case(request: pytest.FixtureRequest) -> "Case":
+    if _CASE not in request.node.stash:
+        pytest.fail(
+            "the fixtures run, runs, model and subject of mnemoscope are for tests marked with @pytest.mark.claim",
+            pytrace=False,
+        )
+    return request.node.stash[_CASE]
+
+
+@pytest.fixture
+def run(_claim_case: "Case") -> "Run":
+    """The run of the seed on trial (mnemoscope)."""
+    return _claim_case.run
+
+
+@pytest.fixture
+def runs(_claim_case: "Case") -> "list[Run]":
+    """The runs of all seeds of the configuration on trial (mnemoscope)."""
+    return _claim_case.runs
+
+
+@pytest.fixture
+def subject(_claim_case: "Case") -> "Subject":
+    """The model on trial with its task and its seed (mnemoscope)."""
+    return _claim_case.subject
+
+
+@pytest.fixture
+def model(_claim_case: "Case") -> "HookedModel":
+    """The model on trial, after its last step (mnemoscope)."""
+    return _claim_case.subject.model

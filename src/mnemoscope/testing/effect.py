@@ -1,0 +1,139 @@
+"""A number that is claimed to lie beyond a margin, and the model of which it is claimed.
+
+While a model is on trial, effects are kept and nothing is raised: a seed that does not do what is claimed deviates, and
+what the seeds say together is for the judge. Otherwise an effect that does not clear its margin is an AssertionError.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+
+import numpy as np
+
+from mnemoscope.core.criteria import Direction, Part
+from mnemoscope.core.errors import InputError
+from mnemoscope.core.subject import Subject
+
+
+@dataclass(frozen=True, kw_only=True)
+class Effect:
+    """What was measured and what was claimed of it.
+
+    Attributes:
+        what: In words.
+        value: The number.
+        margin: In its unit.
+        direction: On which side of the margin it should lie; exactly at the margin is on neither.
+        unit: Empty if it has none.
+    """
+
+    what: str
+    value: float
+    margin: float
+    direction: Direction = "above"
+    unit: str = ""
+
+    @property
+    def _part(self) -> Part:
+        return Part(name=self.what, quantifier="most", margin=self.margin, direction=self.direction)
+
+    @property
+    def slack(self) -> float:
+        """By how much it clears the margin."""
+        return float(self._part.slack(np.array([self.value]))[0])
+
+    def __str__(self) -> str:
+        return f"{self.what} is {self.value:.3g}, not {self._part.wording} {self.unit}".rstrip()
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Trial:
+    """The model on trial, read when it is first asked for, and what was measured on it."""
+
+    read: Callable[[], Subject]
+    effects: list[Effect]
+
+
+_CURRENT: ContextVar[_Trial | None] = ContextVar("on_trial", default=None)
+
+
+@contextmanager
+def on_trial(read: Callable[[], Subject]) -> Iterator[list[Effect]]:
+    """Within it assertions speak of this model, add to the list what they measure, and raise nothing about it.
+
+    Args:
+        read: Gives the model; called by assertions that are not given another.
+    """
+    trial = _Trial(read=read, effects=[])
+    token = _CURRENT.set(trial)
+    try:
+        yield trial.effects
+    finally:
+        _CURRENT.reset(token)
+
+
+def subject_or_current(subject: Subject | None) -> Subject:
+    """The subject that is given, else the one on trial.
+
+    Raises:
+        InputError: There is neither.
+    """
+    if subject is not None:
+        return subject
+    trial = _CURRENT.get()
+    if trial is None:
+        raise InputError(
+            "subject must be given outside a test marked with @pytest.mark.claim: Subject(model=..., task=..., seed=0)"
+        )
+    return trial.read()
+
+
+def claim_effect(
+    value: float,
+    *,
+    above: float | None = None,
+    below: float | None = None,
+    within: float | None = None,
+    unit: str = "",
+    what: str = "the effect",
+) -> None:
+    """Claim that a number of one's own lies beyond a margin that was fixed before.
+
+    Args:
+        value: The effect in the model on trial.
+        above: The margin; so are the next two, of which one is given.
+        below: The number should lie below it.
+        within: The number should lie within it on either side of 0.
+        unit: Of value and margin.
+        what: The number in words.
+
+    Raises:
+        InputError: Not exactly one margin is given, or the number is NaN.
+        AssertionError: No model is on trial, and the number does not clear the margin.
+    """
+    __tracebackhide__ = True
+    margins: tuple[tuple[Direction, float | None], ...] = (("above", above), ("below", below), ("within", within))
+    given: list[tuple[Direction, float]] = [(direction, margin) for direction, margin in margins if margin is not None]
+    if len(given) != 1:
+        names = ", ".join(direction for direction, _ in given) or "none"
+        raise InputError(f"one of above, below and within must be given; got {names}")
+    [(direction, margin)] = given
+    submit(Effect(what=what, value=float(value), margin=float(margin), direction=direction, unit=unit))
+
+
+def submit(effect: Effect) -> None:
+    """Keep an effect of the model on trial; if there is none, insist on it.
+
+    Raises:
+        InputError: It is not finite.
+        AssertionError: No model is on trial, and it does not clear its margin.
+    """
+    __tracebackhide__ = True
+    if not np.isfinite(effect.value):
+        raise InputError(f"{effect.what} must be a finite number; got {effect.value}")
+    slack, trial = effect.slack, _CURRENT.get()
+    if trial is not None:
+        trial.effects.append(effect)
+    elif slack <= 0:
+        raise AssertionError(str(effect))

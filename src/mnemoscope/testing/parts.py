@@ -1,0 +1,119 @@
+"""Parts of a model by the names that a claim gives them."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from mnemoscope.analyses.ablation.head_roles import roles
+from mnemoscope.analyses.roles import HEAD
+from mnemoscope.core.batch import Batch
+from mnemoscope.core.errors import InputError, one_of
+from mnemoscope.core.protocols import HookedModel
+from mnemoscope.core.site import Site
+from mnemoscope.core.skills import Skills
+from mnemoscope.interventions.regions import components
+
+_ROLE = " head"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Part:
+    """A head or an MLP of any model of a kind.
+
+    Attributes:
+        name: A role (`elimination head`), a head (`L0H1`) or an MLP (`L0 MLP`).
+        by: The skill that roles are given by; None: the one that the name begins with, else the task's first.
+    """
+
+    name: str
+    by: str | None = None
+
+    def __str__(self) -> str:
+        return self.name
+
+
+def head(name: str, *, by: str | None = None) -> Part:
+    """A head by role, or by its place.
+
+    A role means the same thing in every seed, a place does not. The head whose mean ablation costs most
+    log-probability on a skill is the `<skill> head`; the others are `other head`, or `other head 1`, `other head 2`,
+    ... from the more to the less needed. The only head of a model is `the head`. Roles are chosen on other prompts
+    than those that the assertions measure on.
+
+    Args:
+        name: The role, or a place such as `L0H1`.
+        by: The skill; none: the one in the name, else the task's first.
+    """
+    return Part(name=name, by=by)
+
+
+def mlp(layer: int = 0) -> Part:
+    """The MLP of a layer."""
+    return Part(name=f"L{layer} MLP")
+
+
+def find(
+    parts: Part | Sequence[Part], model: HookedModel, selection: Batch, *, skills: Skills, reference: Batch
+) -> dict[str, Site]:
+    """Where some parts are in one model.
+
+    Args:
+        parts: One or more.
+        model: The model.
+        selection: Prompts to choose roles by.
+        skills: On the selection.
+        reference: For the means.
+
+    Returns:
+        The sites by component (`L0H1`, `L0 MLP`).
+
+    Raises:
+        InputError: No part is given, one is given twice, or the model has none of that name; the message says which it
+            has.
+    """
+    parts = [parts] if isinstance(parts, Part) else parts
+    if not parts:
+        raise InputError("parts must name at least one: head('other head'), mlp(); got none")
+    sites = {str(site): site for site in components(model)}
+    found: dict[str, Site] = {}
+    for part in parts:
+        name = part.name
+        if name not in sites:
+            skill = _skill(part, skills)
+            named = roles(model, selection, skills=skills, reference=reference, skill=skill)
+            name = _component(part, {role: component for component, role in named.items()})
+        if name in found:
+            raise InputError(f"{part} is {name}, which is named twice; name every part once")
+        found[name] = sites[name]
+    return found
+
+
+def find_head(part: Part, model: HookedModel, selection: Batch, *, skills: Skills, reference: Batch) -> dict[str, Site]:
+    """Where one head is; as `find`.
+
+    Raises:
+        InputError: As `find`, or it is an MLP.
+    """
+    found = find(part, model, selection, skills=skills, reference=reference)
+    if not all(HEAD.fullmatch(name) for name in found):
+        raise InputError(f"an attention pattern is that of a head; got {part}")
+    return found
+
+
+def described(parts: Part | Sequence[Part], found: Mapping[str, Site]) -> str:
+    """The parts as they were asked for and, where that is another name, where they are."""
+    asked = [str(part) for part in ([parts] if isinstance(parts, Part) else parts)]
+    words = [name if name == place else f"{name} ({place})" for name, place in zip(asked, found, strict=True)]
+    return " and ".join(words)
+
+
+def _skill(part: Part, skills: Skills) -> str | None:
+    if part.by is not None:
+        one_of(f"the skill by which {part} is chosen", part.by, skills)
+        return part.by
+    named = part.name.removesuffix(_ROLE)
+    return named if named in skills else None
+
+
+def _component(part: Part, by_role: Mapping[str, str]) -> str:
+    one_of("a part of the model", part.name, by_role)
+    return by_role[part.name]

@@ -1,0 +1,205 @@
+"""What a skill needs, and what it can do without: assertions on what is left when parts are removed.
+
+    cost = accuracy on the skill - accuracy with the parts removed,
+
+on unseen prompts where the skill alone gives the answer. To remove is to replace by the mean over a reference set (or
+by another ablation of `analyses.ablation`).
+
+It shows what is needed given the rest of the model as it is. It does not show what a part computes, and a part that
+another one can stand in for looks unneeded. A model that has not learned a skill has nothing to lose: give the claim a
+gate.
+"""
+
+from collections.abc import Mapping, Sequence
+from itertools import permutations
+
+import xarray as xr
+
+from mnemoscope.analyses.ablation.removal import Removal, ablate
+from mnemoscope.core.errors import InputError
+from mnemoscope.core.site import Site
+from mnemoscope.core.subject import Subject
+from mnemoscope.interventions.regions import components
+from mnemoscope.testing.effect import Effect, subject_or_current, submit
+from mnemoscope.testing.parts import Part, described, find
+from mnemoscope.testing.prompts import N_PROMPTS, Prompts, check_skill, prompts
+
+COST = 0.25
+"""Accuracy that a needed part costs, unless said otherwise."""
+SUFFICES = 0.9
+"""Accuracy that parts keep which are enough, unless said otherwise."""
+UNIT = "accuracy"
+
+
+def assert_necessary(
+    parts: Part | Sequence[Part],
+    *,
+    for_: str,
+    at_least: float = COST,
+    kind: Removal = "mean",
+    within: str | None = None,
+    subject: Subject | None = None,
+    n: int = N_PROMPTS,
+) -> None:
+    """Claim that removing the parts together costs a skill more accuracy than `at_least`.
+
+    Args:
+        parts: `head("elimination head")`, `mlp()`, or several.
+        for_: The skill.
+        at_least: The margin; a cost of exactly this is not enough.
+        kind: As in `ablate`.
+        within: As in `ablate`.
+        subject: The model; none: the one on trial.
+        n: Sequences of each subgroup; half of them are measured on.
+
+    Raises:
+        InputError: There is no such part or skill, or no model.
+        AssertionError: No model is on trial, and it is not so.
+    """
+    __tracebackhide__ = True
+    what, cost = _cost(parts, for_, kind, within, subject_or_current(subject), n)
+    submit(Effect(what=what, value=cost, margin=at_least, direction="above", unit=UNIT))
+
+
+def assert_not_necessary(
+    parts: Part | Sequence[Part],
+    *,
+    for_: str,
+    at_most: float = COST,
+    kind: Removal = "mean",
+    within: str | None = None,
+    subject: Subject | None = None,
+    n: int = N_PROMPTS,
+) -> None:
+    """Claim that removing the parts together costs a skill less accuracy than `at_most`.
+
+    Args and errors are those of `assert_necessary`.
+    """
+    __tracebackhide__ = True
+    what, cost = _cost(parts, for_, kind, within, subject_or_current(subject), n)
+    submit(Effect(what=what, value=cost, margin=at_most, direction="below", unit=UNIT))
+
+
+def assert_sufficient(
+    parts: Part | Sequence[Part],
+    *,
+    for_: str,
+    at_least: float = SUFFICES,
+    kind: Removal = "mean",
+    within: str | None = None,
+    subject: Subject | None = None,
+    n: int = N_PROMPTS,
+) -> None:
+    """Claim that a skill keeps an accuracy above `at_least` with all heads and MLPs but these removed together.
+
+    Args and errors are those of `assert_necessary`; `at_least` is an accuracy here.
+    """
+    __tracebackhide__ = True
+    on = subject_or_current(subject)
+    at = _prompts(on, n, for_)
+    kept = find(parts, on.model, at.selection, skills=at.selection_skills, reference=at.reference)
+    others = {str(site): site for site in components(on.model) if str(site) not in kept}
+    if not others:
+        raise InputError(f"{described(parts, kept)} is the whole model; name fewer parts")
+    table = _ablated(on, at, {"others": tuple(others.values())}, kind, within)
+    left = float(table.accuracy.sel(skill=for_).squeeze())
+    what = f"accuracy in {for_} with {described(parts, kept)} alone"
+    submit(Effect(what=what, value=left, margin=at_least, direction="above", unit=UNIT))
+
+
+def assert_dissociated(
+    first: str,
+    second: str,
+    *,
+    margin: float = COST,
+    kind: Removal = "mean",
+    within: str | None = None,
+    subject: Subject | None = None,
+    n: int = N_PROMPTS,
+) -> None:
+    """Claim a double dissociation: one head is needed for the first skill only, another for the second only.
+
+    The effect is the smallest distance of the four costs to the margin, on the right side of it. The two heads are
+    chosen on other prompts than those that it is measured on.
+
+    Args:
+        first: A skill.
+        second: Another one.
+        margin: A cost above it is one, a cost below it none.
+        kind: As in `ablate`.
+        within: As in `ablate`.
+        subject: The model; none: the one on trial.
+        n: Sequences of each subgroup; half of them are measured on.
+
+    Raises:
+        InputError: There is no such skill, no model, or it has one head only.
+        AssertionError: No model is on trial, and it is not so.
+    """
+    __tracebackhide__ = True
+    on = subject_or_current(subject)
+    if first == second:
+        raise InputError(f"a dissociation is one of two skills; got {first!r} twice")
+    at = _prompts(on, n, first, second)
+    heads = {str(site): (site,) for site in components(on.model) if site.kind == "z"}
+    if len(heads) < 2:
+        raise InputError("a dissociation needs two heads; the model has one")
+    chosen = _ablated(on, at, heads, kind, within, choosing=True)
+    pair = max(permutations(heads, 2), key=lambda pair: _dissociation(chosen, pair, (first, second), margin))
+    tested = _ablated(on, at, {name: heads[name] for name in pair}, kind, within)
+    effect = _dissociation(tested, pair, (first, second), margin)
+    what = f"the double dissociation of {first} ({pair[0]}) and {second} ({pair[1]})"
+    submit(Effect(what=what, value=effect, margin=0.0, direction="above", unit=UNIT))
+
+
+def _cost(
+    parts: Part | Sequence[Part], skill: str, kind: Removal, within: str | None, on: Subject, n: int
+) -> tuple[str, float]:
+    """What removing parts costs a skill, in words and as a number."""
+    at = _prompts(on, n, skill)
+    found = find(parts, on.model, at.selection, skills=at.selection_skills, reference=at.reference)
+    table = _ablated(on, at, {"parts": tuple(found.values())}, kind, within)
+    what = f"what {skill} loses without {described(parts, found)}"
+    return what, float(_lost(table).sel(skill=skill).squeeze())
+
+
+def _dissociation(table: xr.Dataset, heads: tuple[str, str], skills: tuple[str, str], margin: float) -> float:
+    """By how much all four costs lie on the side of the margin where they should."""
+    lost = _lost(table)
+
+    def cost(i: int, j: int) -> float:
+        return float(lost.sel(component=heads[i], skill=skills[j]).squeeze())
+
+    return min(cost(0, 0) - margin, margin - cost(0, 1), cost(1, 1) - margin, margin - cost(1, 0))
+
+
+def _lost(table: xr.Dataset) -> xr.DataArray:
+    return table.clean_accuracy - table.accuracy
+
+
+def _ablated(
+    on: Subject,
+    at: Prompts,
+    targets: Mapping[str, Sequence[Site]],
+    kind: Removal,
+    within: str | None,
+    *,
+    choosing: bool = False,
+) -> xr.Dataset:
+    batch, skills = (at.selection, at.selection_skills) if choosing else (at.test, at.skills)
+    return ablate(
+        on.model,
+        batch,
+        skills=skills,
+        reference=at.reference,
+        targets=targets,
+        kinds=(kind,),
+        within=within,
+        seed=on.seed,
+    )
+
+
+def _prompts(on: Subject, n: int, *skills: str) -> Prompts:
+    at = prompts(on.task, on.seed, n)
+    for skill in skills:
+        check_skill("a skill", skill, at)
+    return at

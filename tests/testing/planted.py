@@ -1,0 +1,27 @@
+"""Runs whose models have weights set by hand, so that it is known what claims should say of every seed."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from mnemoscope.core.specification import ModelSpec, Recipe, RunSpec
+from mnemoscope.core.subject import Subject
+from mnemoscope.models.checkpoint import save_checkpoint
+from mnemoscope.models.run import create_run
+from mnemoscope.tasks.permutation_lookup import PermutationLookup
+
+N_VALUES = 4
+TASK = PermutationLookup(n_values=N_VALUES, repeat_ratio=0.3)
+
+
+def subject_of(model, seed: int = 0) -> Subject:
+    return Subject(model=model, task=TASK.for_seed(seed), seed=seed)
+
+
+def plant(directory: Path, models: Mapping[int, object], preset: str = "planted") -> Path:
+    """A directory with one run a seed."""
+    for seed, model in models.items():
+        recipe = Recipe(name="by-hand", n_steps=1)
+        spec = RunSpec(task=TASK.for_seed(seed), model=ModelSpec(), recipe=recipe, seed=seed, preset=preset)
+        run = create_run(directory / preset / f"seed-{seed:02d}", spec)
+        save_checkpoint(model, run.checkpoint_path(1), step=1)
+    return directory
