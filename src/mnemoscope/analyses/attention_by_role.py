@@ -16,8 +16,9 @@ Two summaries, each a mean over sequences and over slots:
 head is needed more than another, some head still gets the name.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
+from types import MappingProxyType
 
 import torch
 import xarray as xr
@@ -48,7 +49,8 @@ def unseen_halves(task: Task) -> tuple[Batch, Batch]:
     return batch.select(number % 2 == 0), batch.select(number % 2 == 1)
 
 
-def heads_by_need(subject: Subject) -> dict[str, str]:
+@lru_cache(maxsize=4)
+def heads_by_need(subject: Subject) -> Mapping[str, str]:
     """Heads (`L0H1`) and their roles, from the one that elimination needs most on.
 
     Raises:
@@ -59,7 +61,7 @@ def heads_by_need(subject: Subject) -> dict[str, str]:
     reference = subject.task.sample(N_REFERENCE, split="test", generator=generator(subject.seed, "reference", "test"))
     skills = {SKILL: subject.task.skills(selection)[SKILL]}
     named = roles(subject.model, selection, skills=skills, reference=reference)
-    return {name: role for name, role in named.items() if name != role}
+    return MappingProxyType({name: role for name, role in named.items() if name != role})
 
 
 def attention_by_role(subject: Subject, *, mechanisms: Sequence[Mechanism] = MECHANISMS) -> xr.Dataset:

@@ -3,6 +3,8 @@
 It shows how well a model predicts; it does not show how.
 """
 
+from functools import lru_cache
+
 import xarray as xr
 
 from mnemoscope.analyses.evaluation import ALL, evaluate
@@ -25,6 +27,7 @@ def sequences(task: Task, *, split: str = "test", subgroup: str = ALL) -> Batch:
     return batch if subgroup == ALL else batch.select(groups[subgroup])
 
 
+@lru_cache(maxsize=4)
 def evaluated(subject: Subject, *, split: str = "test", subgroup: str = ALL) -> xr.Dataset:
     """What `evaluate` says of a model on `sequences`.
 

@@ -4,8 +4,9 @@ On every sequence over the mappings of a split, so that the numbers are exact. I
 skill; it does not show how it does it.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
+from types import MappingProxyType
 
 import torch
 
@@ -22,7 +23,8 @@ def every_sequence(task: Task, split: str = "test") -> Batch:
     return task.enumerate(split=split)
 
 
-def accuracy_by_skill(subject: Subject, *, split: str = "test") -> dict[str, float]:
+@lru_cache(maxsize=8)  # every measure of a gated claim asks for it again
+def accuracy_by_skill(subject: Subject, *, split: str = "test") -> Mapping[str, float]:
     """Share of right answers among all sequences of the split, by skill; NaN for a skill that none of them tests.
 
     Raises:
@@ -30,7 +32,8 @@ def accuracy_by_skill(subject: Subject, *, split: str = "test") -> dict[str, flo
     """
     batch = every_sequence(subject.task, split)
     right = metrics.correct(log_probs(subject.model, subject.task, batch), batch.targets)
-    return {name: float(right[mask].double().mean()) for name, mask in subject.task.skills(batch).items()}
+    shares = {name: float(right[mask].double().mean()) for name, mask in subject.task.skills(batch).items()}
+    return MappingProxyType(shares)
 
 
 def learned(subject: Subject, skills: Sequence[str] | None = None) -> float:

@@ -23,6 +23,7 @@ weights, so the claimed mechanism cannot be built by hand, and the instrument is
 effects beyond the margins and at them. A knockout spreads the attention over the other keys, which may do harm itself.
 """
 
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import lru_cache, partial
 
@@ -103,12 +104,19 @@ def combines(subject: Subject, *, kind: Replacement = "mean", direction: Directi
 
 def without_mlp(subject: Subject, *, kind: Replacement = "mean") -> float:
     """Recall accuracy lost without the output of the MLP; 0 for a model that has none."""
-    targets = {"mlp": all_mlps(subject.model)}
-    without = skills_without(subject, targets, kind=kind, within="all sequences", skills=("recall",))
+    without = skills_without(
+        subject,
+        {"mlp": all_mlps(subject.model)},
+        kind=kind,
+        within="all sequences",
+        skills=("recall",),
+        n=len(repeats(subject.task)),
+    )
     return float(costs(without).sel(component="mlp", skill="recall"))
 
 
-def without_paths(subject: Subject) -> dict[str, float]:
+@lru_cache(maxsize=4)
+def without_paths(subject: Subject) -> Mapping[str, float]:
     """Recall accuracy lost without attention from the last x to the source pair, its x alone, its y alone."""
     batch = repeats(subject.task)
     layers = range(subject.model.cfg.n_layers)

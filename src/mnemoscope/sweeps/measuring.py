@@ -27,6 +27,8 @@ MEASURED_BY = ("core", "tasks", "models", "interventions", "analyses", "claims")
 """Packages whose code decides what is measured."""
 
 Factors = tuple[tuple[str, Any], ...]
+Planted = Mapping[str, Subject] | Mapping[str, Measured]
+Plant = Callable[[int], Planted]
 
 
 @dataclass(frozen=True)
@@ -80,7 +82,7 @@ class OfPlant:
 
     claim: str
     control: str
-    plant: Callable[[int], Mapping[str, Subject] | Mapping[str, Measured]]
+    plant: Plant
     case: int
     compare: Callable[[Mapping[str, Measured]], Measured] | None
     calls: tuple[Call, ...]
@@ -98,7 +100,7 @@ class OfPlant:
     def take(self, call: Call) -> Measured:
         """The result of one call."""
         units: dict[str, Measured] = {}
-        for name, thing in self.plant(self.case).items():
+        for name, thing in _planted(self.plant, self.case).items():
             units[name] = call.measure(thing, **dict(call.factors)) if isinstance(thing, Subject) else thing
         return next(iter(units.values())) if self.compare is None else self.compare(units)
 
@@ -163,6 +165,7 @@ def do(piece: Work, *, store: Path | None) -> dict[str, Measured]:
     file = None if store is None else store / f"{piece.name}.json"
     found = {} if file is None else _read(file, fingerprint)
     missing = [call for call in piece.calls if call.key not in found]
+    missing.sort(key=lambda call: -1 if call.step is None else call.step)  # what is cached of a model serves all calls
     if missing:
         found |= {call.key: _plain(piece.take(call)) for call in missing}
         if file is not None:
@@ -186,9 +189,14 @@ def code_digest() -> str:
     return digest.hexdigest()[:16]
 
 
-@lru_cache(maxsize=4)
+@lru_cache(maxsize=2)
 def _subject(run: Run, step: int | None) -> Subject:
     return subject(run, step)
+
+
+@lru_cache(maxsize=2)
+def _planted(plant: Plant, case: int) -> Planted:
+    return plant(case)
 
 
 def _read(file: Path, fingerprint: str) -> dict[str, dict[str, Any]]:
