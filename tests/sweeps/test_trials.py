@@ -3,6 +3,7 @@
 import os
 import signal
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -255,3 +256,11 @@ def test_effects_a_prompt_keep_their_prompts(runs):
 
 def by_prompt(subject: Subject) -> dict[str, np.ndarray]:
     return {"effect": np.array([2.0, 2.1, 1.9])}
+
+
+def test_the_name_of_a_bound_function_is_the_same_in_every_process():
+    bound = partial(fake_run, Path("a"), unit=D4, other=bias_of)
+    name = measuring.name_of(bound)
+    assert "0x" not in name
+    assert name.startswith(f"{__name__}.fake_run[")
+    assert f"other={__name__}.bias_of" in name

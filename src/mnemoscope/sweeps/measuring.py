@@ -49,9 +49,13 @@ class Call:
 def name_of(function: Callable[..., Any]) -> str:
     """A function's full name, with the arguments that are bound to it."""
     if isinstance(function, partial):
-        bound = [*map(repr, function.args), *(f"{k}={v!r}" for k, v in function.keywords.items())]
+        bound = [*map(_text, function.args), *(f"{k}={_text(v)}" for k, v in function.keywords.items())]
         return f"{name_of(function.func)}[{', '.join(bound)}]"
     return f"{function.__module__}.{function.__qualname__}"
+
+
+def _text(value: Any) -> str:
+    return name_of(value) if callable(value) else repr(value)  # the repr of a function holds its address
 
 
 @dataclass(frozen=True)
