@@ -18,7 +18,7 @@ def test_a_cell_flips_where_another_outcome_comes_up():
     ruling = rule(claim, make_evidence(clearing(16, 16)))
     for n_clear, n, flips in ((16, 16, False), (0, 16, True), (8, 16, True), (4, 4, False)):
         verdict = judge(claim, make_evidence(clearing(n_clear, n)))
-        assert Cell(factor="kind", value="zero", verdict=verdict).flips(ruling.verdict) == flips
+        assert Cell(factor="kind", value="zero", verdict=verdict, before=ruling.verdict.outcome).flips == flips
 
 
 def test_slack_is_that_of_the_weakest_part_or_of_the_strongest():
@@ -52,7 +52,7 @@ def test_a_record_is_strict_json():
         evidence=few,
         verdict=judge(claim, few),
         rivals={"T0-other": judge(claim.rivals[0], few)},
-        sensitivity=(Cell(factor="kind", value="zero", verdict=judge(claim, few)),),
+        sensitivity=(Cell(factor="kind", value="zero", verdict=judge(claim, few), before="REFUTED"),),
     )
     content = json.loads(json.dumps(record(ruling), allow_nan=False))
     assert content["p"] is None

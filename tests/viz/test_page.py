@@ -38,3 +38,13 @@ def test_tokens_cannot_end_the_script():
     assert data is not None
     assert "</script" not in data[1]
     assert json.loads(data[1].replace("<\\/", "</"))["attention"] == [[[1.0]]]
+
+
+def test_blocks_and_styles_stand_there_as_they_are():
+    page = Page("title", style=".claim { color: red }")
+    page.text("before")
+    page.block('<ul class="claim"><li>a &lt; b</li></ul>')
+    page.text("after")
+    html = page.html()
+    assert '<p>before</p><ul class="claim"><li>a &lt; b</li></ul><p>after</p>' in html
+    assert ".claim { color: red }</style>" in html

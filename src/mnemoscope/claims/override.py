@@ -30,7 +30,7 @@ from torch import Tensor
 from mnemoscope.analyses.ablation.removal import removal
 from mnemoscope.analyses.attention_by_role import heads_by_need
 from mnemoscope.analyses.learned import every_sequence, learned
-from mnemoscope.analyses.predictions import normalised
+from mnemoscope.analyses.predictions import CHUNK, normalised
 from mnemoscope.analyses.removal_costs import all_heads
 from mnemoscope.core.batch import Batch
 from mnemoscope.core.claim import CLAIMS, GATE, Claim
@@ -52,8 +52,6 @@ from mnemoscope.tasks.permutation_lookup import PermutationLookup
 PRESENT = 1.0
 OVERRIDDEN = 0.5
 GONE = 0.5
-CHUNK = 1024
-"""Sequences at a time: few enough to stay in the processor's cache."""
 UNITS = {"v3": Configuration(preset="v3", recipe="published")}
 LEARNED = Gate(
     statement="answers every skill it is trained for in 99 % of unseen sequences or more",

@@ -11,26 +11,29 @@ import xarray as xr
 from mnemoscope.core.claim import Claim
 from mnemoscope.core.evidence import Evidence, named
 from mnemoscope.core.intervals import Interval
-from mnemoscope.core.verdict import Verdict
+from mnemoscope.core.verdict import Outcome, Verdict
 
 
 @dataclass(frozen=True, kw_only=True)
 class Cell:
-    """The claim with one factor changed.
+    """The claim, or one of its rivals, with one factor changed.
 
     Attributes:
         factor: Which one: a keyword of the measure, `recipe`, or a field of the configurations.
         value: Its value here, in words.
         verdict: As if it stood alone, asking for 16 replicates; a headline claim asks for no more here.
+        before: Outcome of the same claim without the change.
     """
 
     factor: str
     value: str
     verdict: Verdict
+    before: Outcome
 
-    def flips(self, verdict: Verdict) -> bool:
-        """Whether the change makes another outcome of a verdict; too few replicates make none."""
-        return self.verdict.outcome not in (verdict.outcome, "NOT_APPLICABLE")
+    @property
+    def flips(self) -> bool:
+        """Whether the change makes another outcome; too few replicates make none."""
+        return self.verdict.outcome not in (self.before, "NOT_APPLICABLE")
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -42,7 +45,7 @@ class Ruling:
         evidence: What was measured.
         verdict: On the claim.
         rivals: Verdicts on its rivals, by id.
-        sensitivity: One factor changed at a time.
+        sensitivity: One factor changed at a time, of the claim and of rivals that name factors of their own.
         emergence: The effects along `step`, of the one seed that the attribute `seed` names; None where no seed has
             checkpoints along training, or the measure makes no sense there.
     """
@@ -62,7 +65,7 @@ class Ruling:
     @property
     def flips(self) -> tuple[Cell, ...]:
         """Cells of the sensitivity table with another outcome."""
-        return tuple(cell for cell in self.sensitivity if cell.flips(self.verdict))
+        return tuple(cell for cell in self.sensitivity if cell.flips)
 
     def slack(self) -> xr.DataArray:
         """By how much each judged replicate clears the margins; empty without a replicate.
@@ -111,7 +114,7 @@ def record(ruling: Ruling) -> dict[str, Any]:
             {
                 "factor": cell.factor,
                 "value": cell.value,
-                "flips": cell.flips(ruling.verdict),
+                "flips": cell.flips,
                 **verdict_record(cell.verdict),
             }
             for cell in ruling.sensitivity

@@ -43,16 +43,22 @@ def under(claim: Claim, field: str, value: Any) -> Claim:
 
 
 def questions_about(claim: Claim, sensitivity: bool) -> list[Question]:
-    """The claim, its rivals, its cells."""
+    """The claim, its rivals, and the cells of all of them."""
+    asked = [claim, *claim.rivals]
+    cells = [cell for one in asked for cell in _cells(one)] if sensitivity else []
+    return [*(Question(claim=one) for one in asked), *cells]
+
+
+def _cells(claim: Claim) -> list[Question]:
+    """The claim with one factor changed at a time; it stands alone, and no headline hangs on it."""
     alone = replace(claim, n_replicates=MIN_REPLICATES, headline=False, rivals=(), factors={})
-    cells = [
+    return [
         Question(claim=under(alone, factor, value), factor=factor, value=str(value))
         if factor == "recipe" or "." in factor
         else Question(claim=alone, factors=((factor, value),), factor=factor, value=str(value))
-        for factor, values in (claim.factors.items() if sensitivity else ())
+        for factor, values in claim.factors.items()
         for value in values
     ]
-    return [Question(claim=claim), *(Question(claim=rival) for rival in claim.rivals), *cells]
 
 
 def find_bench(runs: Sequence[Run], claims: Sequence[Claim]) -> Bench:

@@ -99,6 +99,7 @@ def _rulings(
     for claim in claims:
         others = list(zip(asked[claim.id], evidence[claim.id], strict=True))[1:]
         judged = [(question, judge(question.claim, found)) for question, found in others]
+        before = {claim.id: verdicts[claim.id], **{q.claim.id: verdict for q, verdict in judged if not q.factor}}
         rulings.append(
             Ruling(
                 claim=claim,
@@ -106,7 +107,9 @@ def _rulings(
                 verdict=verdicts[claim.id],
                 rivals={q.claim.id: verdict for q, verdict in judged if not q.factor},
                 sensitivity=tuple(
-                    Cell(factor=q.factor, value=q.value, verdict=verdict) for q, verdict in judged if q.factor
+                    Cell(factor=q.factor, value=q.value, verdict=verdict, before=before[q.claim.id].outcome)
+                    for q, verdict in judged
+                    if q.factor
                 ),
                 emergence=_emergence(claim, bench, results),
             )

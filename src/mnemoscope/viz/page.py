@@ -25,10 +25,17 @@ _PLOT = {"displaylogo": False, "responsive": True, "displayModeBar": False}
 
 
 class Page:
-    """An HTML page that is put together from top to bottom."""
+    """An HTML page that is put together from top to bottom.
 
-    def __init__(self, title: str, lead: str = ""):
+    Args:
+        title: Of the page.
+        lead: A sentence under the title.
+        style: Rules that follow those of all pages.
+    """
+
+    def __init__(self, title: str, lead: str = "", *, style: str = ""):
         self._title = title
+        self._style = style
         self._body: list[str] = []
         self._sections: list[tuple[str, str]] = []
         self._lead = lead
@@ -49,6 +56,10 @@ class Page:
         """A paragraph of plain text; `kind` "warn" sets it apart."""
         attribute = f' class="{kind}"' if kind else ""
         self._body.append(f"<p{attribute}>{escape(text)}</p>")
+
+    def block(self, html: str) -> None:
+        """A piece of HTML as it is; what comes from outside must have been escaped."""
+        self._body.append(html)
 
     def table(
         self, header: Sequence[str], rows: Sequence[Sequence[str]], caption: str = "", *, n_text: int = 1
@@ -97,7 +108,7 @@ class Page:
         if self._n_views:
             scripts.append((files(circuitsvis) / "dist" / "cdn" / "iife.js").read_text())
         head = "".join("<script>" + script.replace("</script", "<\\/script") + "</script>" for script in scripts)
-        style = (files("mnemoscope.viz") / "page.css").read_text()
+        style = (files("mnemoscope.viz") / "page.css").read_text() + self._style
         contents = "".join(f'<a href="#{anchor}">{escape(title)}</a>' for anchor, title in self._sections)
         navigation = f"<nav>{contents}</nav>" if len(self._sections) > 1 else ""
         return (

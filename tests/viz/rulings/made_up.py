@@ -87,7 +87,12 @@ def two_heads() -> Ruling:
         **shared,
     )
     cells = tuple(
-        Cell(factor=factor, value=value, verdict=judge(make_claim(id="T14"), make_evidence(clearing(*counts))))
+        Cell(
+            factor=factor,
+            value=value,
+            verdict=judge(make_claim(id="T14"), make_evidence(clearing(*counts))),
+            before="SUPPORTED",
+        )
         for factor, value, counts in (
             ("kind", "zero", (16, 16)),
             ("kind", "resample", (1, 16)),

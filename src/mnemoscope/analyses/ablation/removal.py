@@ -16,7 +16,7 @@ import xarray as xr
 from torch import Tensor
 
 from mnemoscope.analyses.ablation.targets import heads_and_mlps
-from mnemoscope.analyses.predictions import check_fits, normalised
+from mnemoscope.analyses.predictions import CHUNK, check_fits, normalised
 from mnemoscope.core import metrics
 from mnemoscope.core.batch import Batch
 from mnemoscope.core.errors import InputError, one_of
@@ -74,13 +74,14 @@ def ablate(
     if not targets:
         raise InputError("targets must name at least one set of sites; got none")
     source, recordings = Named(name="reference", value=reference), Recordings(model)
-    clean = _scores(run(model, batch, []), batch)
+    clean = _scores(torch.cat([run(model, part, []) for part in _parts(batch, CHUNK)]), batch)
     cells = []
     for kind in kinds:
         for sites in targets.values():
             interventions = [removal(kind, site, source, within) for site in sites]
-            logits = run(model, batch, interventions, seed=seed, recordings=recordings)
-            cells.append(_by_skill(_scores(logits, batch), clean, skills))
+            size = len(batch) if kind == "resample" else CHUNK  # what is resampled is drawn for all at once
+            logits = [run(model, part, interventions, seed=seed, recordings=recordings) for part in _parts(batch, size)]
+            cells.append(_by_skill(_scores(torch.cat(logits), batch), clean, skills))
     shape = (len(kinds), len(targets), len(skills))
     dims = ("kind", "component", "skill")
     whole = _by_skill(clean, clean, skills)
@@ -112,6 +113,11 @@ def removal(kind: Removal, site: Site, source: Named[Batch], within: str | None 
             return Resample(site=site, source=source, match=within)
         case "knockout":
             return Knockout(site=site)
+
+
+def _parts(batch: Batch, size: int) -> list[Batch]:
+    """The batch in pieces of at most `size` sequences."""
+    return [batch.select(rows) for rows in torch.arange(len(batch)).split(size)]
 
 
 def _scores(logits: Tensor, batch: Batch) -> dict[str, Tensor]:

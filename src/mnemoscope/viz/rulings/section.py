@@ -116,9 +116,9 @@ def _sensitivity(sheet: Sheet, ruling: Ruling) -> None:
 
 
 def _cell(ruling: Ruling, cell: Cell) -> Entry:
-    flips = cell.flips(ruling.verdict)
-    below = [escape(cell.verdict.reason)] if flips else []
-    cells = [escape(cell.factor), escape(cell.value), *_results(cell.verdict), "⚑ flips" if flips else "no"]
+    below = [escape(cell.verdict.reason)] if cell.flips else []
+    of = "" if cell.verdict.id == ruling.claim.id else f"{cell.verdict.id}: "
+    cells = [escape(of + cell.factor), escape(cell.value), *_results(cell.verdict), "⚑ flips" if cell.flips else "no"]
     return Entry(cells=cells, below=below)
 
 

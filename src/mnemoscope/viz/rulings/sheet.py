@@ -1,4 +1,4 @@
-"""A `Page` that also takes pieces of HTML, has a style sheet of its own, and draws its plots and views in turn.
+"""A `Page` in the style of verdict reports that draws its plots and views in turn.
 
 A page that draws a hundred plots while it loads answers to nothing for seconds. Here each waits for the one before it
 and lets the browser breathe between; printing draws what is left at once.
@@ -9,7 +9,6 @@ from importlib.resources import files
 
 from mnemoscope.viz.page import Page
 
-_PLACE = re.compile(r'<p class="piece">(\d+)</p>')
 _DRAWING = re.compile(r'\b(Plotly|CircuitsVis)\.(newPlot|render)\((?=\s*")')
 _IN_TURN = """<script>
 const waiting = [];
@@ -25,18 +24,13 @@ class Sheet:
     """A page put together from top to bottom; text, tables, figures and views go to `page`, pieces of HTML here."""
 
     def __init__(self, title: str, lead: str = ""):
-        self.page = Page(title, lead)
-        self._pieces: list[str] = []
+        self.page = Page(title, lead, style=(files("mnemoscope.viz") / "rulings.css").read_text())
         self.add(_IN_TURN)
 
     def add(self, piece: str) -> None:
         """A piece of HTML; what comes from outside must have been escaped."""
-        self.page.text(str(len(self._pieces)), "piece")
-        self._pieces.append(piece)
+        self.page.block(piece)
 
     def html(self) -> str:
         """The whole page."""
-        style = (files("mnemoscope.viz") / "rulings.css").read_text()
-        page = self.page.html().replace("</style>", f"{style}</style>", 1)
-        page = _DRAWING.sub(r'later(\1, "\2", ', page)
-        return _PLACE.sub(lambda found: self._pieces[int(found[1])], page)
+        return _DRAWING.sub(r'later(\1, "\2", ', self.page.html())
