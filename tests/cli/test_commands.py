@@ -1,6 +1,7 @@
 """Every command as a user types it, and wrong input: one line, exit code 2, nothing written."""
 
 import csv
+import json
 import shutil
 import subprocess
 import sys
@@ -10,10 +11,13 @@ import pytest
 import xarray as xr
 
 from mnemoscope.cli import main
+from mnemoscope.cli.commands import reproduce
 from mnemoscope.cli.options import COMMANDS, overview
+from mnemoscope.core.claim import CLAIMS
 from mnemoscope.models.run import find_runs
 
 SMALL = ("recipe.n_steps=40", "recipe.warmup_steps=5", "recipe.batch_size=64", "recipe.metrics_every=20")
+VERDICTS = ("verdicts", "verdicts-fresh")
 SEQUENCE = "3 3 4 5 2 1 1 4 3"
 
 
@@ -155,17 +159,18 @@ def test_wrong_input_gets_one_line_and_writes_nothing(words, named, runs, tmp_pa
 
 
 @pytest.mark.slow
-def test_reproduce_ends_with_tables_and_report(tmp_path, capsys):
+def test_reproduce_ends_with_verdicts_over_the_zoo_and_over_the_new_runs(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(reproduce, "claims_called", lambda _: [CLAIMS.get(name) for name in ("T1", "T18")])
     main(["reproduce", "tiny-recall", "--seeds", "0", "--out", "out"])
     out = capsys.readouterr().out
     assert "What was learned" in out
+    assert out.index("of the runs just trained") < out.index("over the zoo")
     assert (tmp_path / "out" / "report.html").exists()
-    assert {run.label for run in find_runs(tmp_path / "out" / "runs")} == {
-        "v1-quick",
-        "v3-quick",
-        "d16h2-quick",
-        "d64h1-quick",
-        "d16h1-quick",
-    }
+    assert {run.label for run in find_runs(tmp_path / "out" / "runs")} == {"v1-quick", "v3-quick"}
+    zoo, fresh = (json.loads((tmp_path / f"out/{name}/verdicts.json").read_text()) for name in VERDICTS)
+    assert [verdict["id"] for verdict in zoo] == ["T1", "T18"]
+    assert zoo[0]["n"] == 32
+    assert zoo[0]["outcome"] != "NOT_APPLICABLE"
+    assert [(verdict["id"], verdict["outcome"]) for verdict in fresh] == [("T1", "NOT_APPLICABLE")]
     main(["reproduce", "tiny-recall", "--seeds", "0", "--out", "out"])
     assert "100.0%" not in capsys.readouterr().out.split("beside")[0]  # nothing was trained again

@@ -176,18 +176,18 @@ class Report:
 
 @dataclass(frozen=True, kw_only=True)
 class Reproduce:
-    """Train, evaluate and report a published system, end to end; a second call continues or only reports."""
+    """Train and report a published system and put its claims on trial; a second call continues or only reports."""
 
     system: Positional[str] = "tiny-recall"
     """Which system."""
     full: bool = False
-    """The published recipe over 16 seeds, quick for the comparisons (under an hour on two cores)."""
+    """Train all models behind the verdicts anew, in place of taking them from the zoo (over an hour on two cores)."""
     seeds: str | None = None
     """Seeds in place of the plan's, such as `0-1`."""
     jobs: int = 2
     """Worker processes, of one thread each."""
     out: Path = Path("reports/tiny-recall")
-    """Directory for runs, arrays, tables and report.html."""
+    """Directory for runs, arrays, tables, report.html and verdicts."""
     config: Path | None = None
     """YAML file: a section a command, a key an option; what is typed wins."""
 

@@ -394,10 +394,7 @@ SYSTEMS.add(
     "tiny-recall",
     System(
         summary="elimination and recall in permutation lookup",
-        quick=(
-            Part(recipe="quick", presets=("v1", "v3"), seeds=tuple(range(48, 64))),
-            Part(recipe="quick", presets=("d16h2", "d64h1", "d16h1"), seeds=tuple(range(48, 52))),
-        ),
+        quick=(Part(recipe="quick", presets=("v1", "v3"), seeds=tuple(range(48, 64))),),
         full=(
             Part(recipe="published", presets=("v1", "v3"), seeds=_HEADLINE_SEEDS),
             Part(recipe="published", presets=("v2", "d16h1"), seeds=_SEEDS),

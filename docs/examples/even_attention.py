@@ -1,0 +1,72 @@
+"""Does elimination need to know where the used values stand, or only which they are?
+
+Claimed: attending to all earlier y alike is enough. Refuted if in most seeds one answer in ten, or more, is wrong when
+every head attends from the last x to each earlier y with the same weight, whatever it has learned. The rival says that
+the head need not even tell y from x.
+
+    effect      = accuracy of the last y with that attention, on 1,000 sequences over unseen mappings
+    over_tokens = the same with even attention over all tokens so far
+
+It shows what attention could stand in for the learned one. It does not show what the learned attention looks like.
+"""
+
+from mnemoscope.core.claim import CLAIMS, EFFECT, GATE, Claim
+from mnemoscope.core.criteria import Control, Gate, Part
+from mnemoscope.core.intervention import SetPattern
+from mnemoscope.core.mechanism import Mechanism
+from mnemoscope.core.patterns import earlier_y, uniform
+from mnemoscope.core.presets import Configuration
+from mnemoscope.core.seeding import generator
+from mnemoscope.core.site import Site
+from mnemoscope.core.subject import Subject
+from mnemoscope.interventions.run import run
+from mnemoscope.models.constructed import elimination_only
+from mnemoscope.models.subjects import planted, untrained
+
+UNITS = {"v1": Configuration(preset="v1", recipe="published")}
+
+
+def measure(subject: Subject, *, split: str = "test") -> dict[str, float]:
+    """Accuracy of the last y as it is (`GATE`), and with the attention from the last x replaced."""
+    stream = generator(subject.seed, "even attention", split)
+    batch = subject.task.sample(1000, split=split, generator=stream)
+    sites = [Site(kind="pattern", layer=layer, pos=-1) for layer in range(subject.model.cfg.n_layers)]
+
+    def accuracy(*mechanisms: Mechanism) -> float:
+        changes = [SetPattern(site=site, mechanism=mechanism) for mechanism in mechanisms for site in sites]
+        answers = run(subject.model, batch, changes)[:, -1].argmax(-1)
+        return float((answers == batch.targets[:, -1]).double().mean())
+
+    return {GATE: accuracy(), EFFECT: accuracy(earlier_y()), "over_tokens": accuracy(uniform())}
+
+
+LEARNED = Gate(statement="eliminates in 99 % of unseen sequences or more", at_least=0.99)
+CONTROLS = (
+    Control(name="even by hand", kind="positive", plant=planted("v1", elimination_only, UNITS["v1"].spec(0).task)),
+    Control(name="untrained", kind="negative", plant=untrained(UNITS)),
+)
+RIVAL = Claim(
+    id="even-attention-tokens",
+    statement="Attending to all tokens alike is enough for elimination.",
+    source="rival of even-attention",
+    parts=(Part(name="over_tokens", quantifier="most", margin=0.9, unit="accuracy"),),
+    gate=LEARNED,
+    units=UNITS,
+    controls=CONTROLS,
+    measure=measure,
+)
+CLAIM = Claim(
+    id="even-attention",
+    statement="Attending to all earlier y alike is enough for elimination.",
+    source="a question of ours",
+    quantifier="most",
+    margin=0.9,
+    unit="accuracy",
+    gate=LEARNED,
+    units=UNITS,
+    rivals=(RIVAL,),
+    controls=CONTROLS,
+    measure=measure,
+    factors={"split": ("train",), "recipe": ("quick",)},
+)
+CLAIMS.add(CLAIM.id, CLAIM)
