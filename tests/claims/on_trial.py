@@ -16,7 +16,7 @@ from mnemoscope.sweeps.measuring import Call, OfPlant
 
 @lru_cache(maxsize=64)
 def _taken(plant, case, compare, call):
-    return OfPlant("", "", plant, case, compare, ()).take(call)
+    return OfPlant(plant, case, compare, ()).take(call)
 
 
 def controls_of(claim: Claim, *, most: int = 1, **factors) -> dict[str, xr.Dataset]:

@@ -11,7 +11,7 @@ def effects_of(claim, plant, case=0, **factors):
     key = repr((claim.measure, claim.compare, plant, case, factors))
     if key not in _FOUND:
         call = Call(claim.measure, tuple(factors.items()))
-        _FOUND[key] = OfPlant(claim.id, "", plant, case, claim.compare, ()).take(call)
+        _FOUND[key] = OfPlant(plant, case, claim.compare, ()).take(call)
     return _FOUND[key]
 
 

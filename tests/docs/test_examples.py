@@ -1,4 +1,4 @@
-"""The files of examples: a task, two analyses and a configuration file."""
+"""The files of examples: a task, two analyses, a claim with its test and a configuration file."""
 
 import importlib.util
 import math
@@ -12,6 +12,7 @@ import torch
 from mnemoscope.analyses.ablation.removal import ablate
 from mnemoscope.analyses.evaluation import evaluate_splits
 from mnemoscope.cli.parse import parse_changes, parse_seeds, read_config
+from mnemoscope.core.claim import CLAIMS
 from mnemoscope.core.errors import InputError
 from mnemoscope.core.presets import PRESETS, SYSTEMS, preset_spec
 from mnemoscope.core.protocols import Task
@@ -29,8 +30,11 @@ def load(name: str):
     """The module of an example, imported by path."""
     spec = importlib.util.spec_from_file_location(f"example_{name}", EXAMPLES / f"{name}.py")
     module = importlib.util.module_from_spec(spec)
-    with mock.patch.dict(sys.modules, {spec.name: module}):
+    sys.modules[spec.name] = module
+    try:
         spec.loader.exec_module(module)
+    finally:
+        del sys.modules[spec.name]  # and nothing else: what the example imported stays
     return module
 
 
@@ -144,3 +148,16 @@ def test_a_hook_based_analysis_of_one_s_own_in_thirty_lines():
     fresh = task.sample(200, split="test", generator=seeded())
     fresh = fresh.select(~fresh.latents["is_repeat"])
     assert (place(shared_store(), fresh, "source_pos") == 0).all()  # no such place, nothing is knocked out
+
+
+def test_the_test_of_the_example_claim_passes(monkeypatch):
+    monkeypatch.syspath_prepend(EXAMPLES)
+    CLAIMS.names()  # the built-in ones are there before
+    with mock.patch.dict(CLAIMS._items):
+        example = load("test_even_attention")
+        assert CLAIMS.get("even-attention") is example.CLAIM
+    sys.modules.pop("even_attention")
+    for claim in (example.CLAIM, example.RIVAL):
+        example.test_controls_behave(claim)
+        example.test_planted_replicates_decide(claim)
+    example.test_an_effect_at_the_margin_decides_nothing()

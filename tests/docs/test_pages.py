@@ -12,6 +12,7 @@ import pytest
 
 from mnemoscope.cli.options import COMMANDS, split_command
 from mnemoscope.cli.parse import parse, parse_changes
+from mnemoscope.core.claim import CLAIMS
 from mnemoscope.core.presets import PRESETS, SYSTEMS
 from mnemoscope.core.site import ATTENTION, BY_HEAD, BY_NEURON, EMBEDDINGS, KINDS, Site
 from mnemoscope.core.specification import TASKS
@@ -31,14 +32,16 @@ RUN = "runs/v3-quick/seed-00"
 def examples(monkeypatch):
     """Examples can be imported; what they register is forgotten afterwards."""
     monkeypatch.syspath_prepend(EXAMPLES)
-    TASKS.names()  # the built-in ones are there before
-    with mock.patch.dict(TASKS._items), mock.patch.dict(PRESETS._items), mock.patch.dict(SYSTEMS._items):
+    with contextlib.ExitStack() as forgotten:
+        for registry in (TASKS, PRESETS, SYSTEMS, CLAIMS):
+            registry.names()  # the built-in ones are there before
+            forgotten.enter_context(mock.patch.dict(registry._items))
         yield
     for path in EXAMPLES.glob("*.py"):
         sys.modules.pop(path.stem, None)
 
 
-@pytest.mark.parametrize("name", ["copy_task.py", "entropy.py", "knocked_out.py", "config.yaml"])
+@pytest.mark.parametrize("name", sorted(path.name for path in EXAMPLES.glob("*.*")))
 def test_the_pages_show_the_tested_files(name):
     assert any(f"{{literalinclude}} examples/{name}" in page.read_text() for page in PAGES)
 

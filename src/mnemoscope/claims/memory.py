@@ -170,8 +170,8 @@ CLAIM = Claim(
     ),
     source="tiny-recall, article on the model with repeats",
     parts=(
-        Part(name="pair", quantifier="most", margin=MARGIN, direction="below"),
-        Part(name="mlp", quantifier="most", margin=MARGIN),
+        Part(name="pair", quantifier="most", margin=MARGIN, direction="below", unit="accuracy"),
+        Part(name="mlp", quantifier="most", margin=MARGIN, unit="accuracy"),
     ),
     gate=LEARNED,
     units=UNITS,
@@ -181,7 +181,7 @@ CLAIM = Claim(
         _rival(
             "attention",
             "Attention carries the answer itself: recall does not need the MLP.",
-            Part(name="mlp", quantifier="most", margin=MARGIN, direction="below"),
+            Part(name="mlp", quantifier="most", margin=MARGIN, direction="below", unit="accuracy"),
             Control(name="recall by attention alone", kind="positive", plant=_WITHOUT_MLP, n=1),
             Control(name="recall by the MLP", kind="negative", plant=_SEPARATE, n=1),
         ),
@@ -206,7 +206,7 @@ CLAIM = Claim(
         _rival(
             "stored",
             "The pair is stored at an earlier position, its y: recall needs attention to that y and not to its x.",
-            Part(name="stored", quantifier="most", margin=0.0),
+            Part(name="stored", quantifier="most", margin=0.0, unit="accuracy"),
             Control(name="read at the source y", kind="positive", plant=_SEPARATE, n=1),
             Control(name="x and y are read", kind="negative", plant=_SHARED, n=1),
             _UNTRAINED,

@@ -48,6 +48,7 @@ def try_claims(
     title: str,
     recipe: str | None = None,
     sensitivity: bool = True,
+    emergence: bool = True,
     jobs: int = 0,
 ) -> list[Ruling]:
     """Put claims on trial with a live table; write verdicts.json, report.html, evidence and tables to `out`."""
@@ -58,6 +59,7 @@ def try_claims(
             runs,
             recipe=recipe,
             sensitivity=sensitivity,
+            emergence=emergence,
             jobs=jobs or len(os.sched_getaffinity(0)),
             store=out / "measured",
             report=report,

@@ -252,6 +252,8 @@ class ClaimsRun:
     """Ask of models of this recipe, quick or published, in place of the claims' own."""
     sensitivity: bool = True
     """Ask again with one factor changed at a time."""
+    emergence: bool = True
+    """Follow the effects of the first seed that has checkpoints over its training."""
     jobs: int = 0
     """Worker processes, of one thread each; 0: one a core."""
     out: Path = Path("verdicts")

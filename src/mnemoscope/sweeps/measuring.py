@@ -84,8 +84,6 @@ class OfRun:
 class OfPlant:
     """Calls on one case of a control: what is planted is measured, or is what was measured, and is compared."""
 
-    claim: str
-    control: str
     plant: Plant
     case: int
     compare: Callable[[Mapping[str, Measured]], Measured] | None
@@ -93,13 +91,11 @@ class OfPlant:
 
     @property
     def name(self) -> str:
-        """Of the file that keeps the results."""
-        return f"controls/{self.claim}-{self.control}-{self.case}".replace(" ", "-")
+        """Of the file that keeps the results; claims that plant and compare the same share it."""
+        what = name_of(self.plant) + ("" if self.compare is None else name_of(self.compare))
+        return f"controls/{hashlib.sha256(what.encode()).hexdigest()[:16]}-{self.case}"
 
-    @property
-    def fingerprint(self) -> str:
-        """The same for all: only the code decides."""
-        return name_of(self.plant)
+    fingerprint = ""
 
     def take(self, call: Call) -> Measured:
         """The result of one call."""

@@ -94,7 +94,7 @@ def developing(claim: Claim, bench: Bench) -> tuple[int, tuple[int, ...]] | None
     return None
 
 
-def plan(claim: Claim, questions: Sequence[Question], bench: Bench) -> list[Work]:
+def plan(claim: Claim, questions: Sequence[Question], bench: Bench, *, emergence: bool) -> list[Work]:
     """All that is measured for one claim."""
     work: list[Work] = []
     for question in questions:
@@ -106,11 +106,8 @@ def plan(claim: Claim, questions: Sequence[Question], bench: Bench) -> list[Work
                 work.append(OfDraw(asked.id, seed, calls))
         for control in asked.controls:
             if control.plant is not None:
-                work += [
-                    OfPlant(asked.id, control.name, control.plant, case, asked.compare, calls)
-                    for case in range(control.n)
-                ]
-    if along := developing(claim, bench):
+                work += [OfPlant(control.plant, case, asked.compare, calls) for case in range(control.n)]
+    if emergence and (along := developing(claim, bench)):
         seed, steps = along
         calls = tuple(replace(questions[0].call, step=step) for step in steps)
         work += [OfRun(bench[unit][seed], calls) for unit in claim.units.values()]

@@ -30,6 +30,7 @@ def put_on_trial(
     *,
     recipe: str | None = None,
     sensitivity: bool = True,
+    emergence: bool = True,
     jobs: int = 1,
     store: Path | None = None,
     report: Callable[[Progress], None] | None = None,
@@ -41,6 +42,7 @@ def put_on_trial(
         runs: Of any configurations; those that no claim is about are left alone.
         recipe: Ask of models of this recipe in place of the claims' own.
         sensitivity: Whether to ask with one factor changed too.
+        emergence: Whether to follow the effects of one seed over its training.
         jobs: Processes at a time.
         store: Directory that keeps what was measured, so that the same call continues; none: nothing is kept.
         report: Called in this process as work gets done.
@@ -54,10 +56,10 @@ def put_on_trial(
             raise InputError(f"claim {claim.id} has no measure, so nothing can be measured for it")
     asked = {claim.id: questions_about(claim, sensitivity) for claim in claims}
     bench = find_bench(runs, [question.claim for questions in asked.values() for question in questions])
-    plans = {claim.id: plan(claim, asked[claim.id], bench) for claim in claims}
+    plans = {claim.id: plan(claim, asked[claim.id], bench, emergence=emergence) for claim in claims}
     work = _merged([piece for plan in plans.values() for piece in plan])
     results = measure_all(work, jobs=jobs, store=store, report=_progress(plans, report))
-    return _rulings(claims, asked, bench, results)
+    return _rulings(claims, asked, bench, results, emergence=emergence)
 
 
 def _merged(work: Sequence[Work]) -> list[Work]:
@@ -87,7 +89,12 @@ def _progress(
 
 
 def _rulings(
-    claims: Sequence[Claim], asked: Mapping[str, Sequence[Question]], bench: Bench, results: Results
+    claims: Sequence[Claim],
+    asked: Mapping[str, Sequence[Question]],
+    bench: Bench,
+    results: Results,
+    *,
+    emergence: bool,
 ) -> list[Ruling]:
     evidence = {id: [_evidence(question, bench, results) for question in qs] for id, qs in asked.items()}
     verdicts = {}
@@ -111,7 +118,7 @@ def _rulings(
                     for q, verdict in judged
                     if q.factor
                 ),
-                emergence=_emergence(claim, bench, results),
+                emergence=_emergence(claim, bench, results) if emergence else None,
             )
         )
     return rulings
@@ -133,7 +140,7 @@ def _evidence(question: Question, bench: Bench, results: Results) -> Evidence:
     controls = {}
     for control in claim.controls:
         if control.plant is not None:
-            pieces = [OfPlant(claim.id, control.name, control.plant, i, None, ()) for i in range(control.n)]
+            pieces = [OfPlant(control.plant, i, claim.compare, ()) for i in range(control.n)]
             controls[control.name] = _dataset(claim, [results[piece.name][key] for piece in pieces], "case")
     recipe = next(iter(claim.units.values())).recipe if claim.units else ""
     return _collected(claim, each, controls, recipe)

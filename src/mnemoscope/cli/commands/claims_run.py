@@ -26,5 +26,6 @@ def run(options: ClaimsRun) -> None:
         title="verdicts",
         recipe=options.recipe,
         sensitivity=options.sensitivity,
+        emergence=options.emergence,
         jobs=options.jobs,
     )

@@ -57,6 +57,7 @@ def _try_zoo_and_fresh(fresh: Sequence[Run], options: Reproduce) -> None:
         title=title,
         recipe=recipe,
         sensitivity=False,
+        emergence=False,
         jobs=options.jobs,
     )
     zoo = find_runs([Path("zoo")])
