@@ -51,7 +51,7 @@ def test_roles_follow_the_head_and_not_its_number(exchanged):
     subject = Subject(model=with_heads_exchanged(model) if exchanged else model, task=SMALL, seed=0)
     order = ["L0H1", "L0H0"] if exchanged else ["L0H0", "L0H1"]
     assert heads_by_need(subject) == dict(zip(order, ("elimination head", "other head"), strict=True))
-    heads = attention_by_role(subject, mechanisms=MECHANISMS)
+    heads = attention_by_role(subject)
     assert heads.component.values.tolist() == order
     np.testing.assert_allclose(on_earlier_y(heads), 1)
     np.testing.assert_allclose(evenness(heads), 1)
@@ -67,7 +67,7 @@ def test_even_attention_by_hand(subgroup):
     with torch.no_grad():
         model.blocks[0].attn.W_Q.zero_()
         model.blocks[0].attn.b_Q.zero_()
-    heads = attention_by_role(Subject(model=model, task=TASK, seed=0), mechanisms=MECHANISMS)
+    heads = attention_by_role(Subject(model=model, task=TASK, seed=0))
     share = [1 / 3, 2 / 5, 3 / 7, 4 / 9]  # from x of slot s on s - 1 earlier y among 2s - 1 keys
     np.testing.assert_allclose(on_earlier_y(heads, subgroup=subgroup), share, rtol=1e-6)
     np.testing.assert_allclose(evenness(heads, subgroup=subgroup), share, rtol=1e-6)
@@ -77,7 +77,7 @@ def test_even_attention_by_hand(subgroup):
 
 
 def test_subgroups_are_told_apart():
-    heads = attention_by_role(Subject(model=dissociated(), task=TASK, seed=0), mechanisms=MECHANISMS)
+    heads = attention_by_role(Subject(model=dissociated(), task=TASK, seed=0))
     fresh, repeat = (on_earlier_y(heads, role=1, subgroup=name) for name in ("fresh", "repeat"))
     np.testing.assert_allclose(fresh[:-1], repeat[:-1], rtol=1e-6)  # until the last x they are the same sequences
     assert abs(float(fresh[-1] - repeat[-1])) > 1e-3

@@ -16,7 +16,7 @@ Two summaries, each a mean over sequences and over slots:
 head is needed more than another, some head still gets the name.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import lru_cache
 from types import MappingProxyType
 
@@ -28,7 +28,6 @@ from mnemoscope.analyses.learned import every_sequence
 from mnemoscope.analyses.mechanisms import attention_by_mechanism
 from mnemoscope.analyses.roles import by_role
 from mnemoscope.core.batch import Batch
-from mnemoscope.core.mechanism import Mechanism
 from mnemoscope.core.patterns import after_earlier_same, earlier_same, earlier_y, identity, previous
 from mnemoscope.core.protocols import Task
 from mnemoscope.core.seeding import generator
@@ -64,12 +63,12 @@ def heads_by_need(subject: Subject) -> Mapping[str, str]:
     return MappingProxyType({name: role for name, role in named.items() if name != role})
 
 
-def attention_by_role(subject: Subject, *, mechanisms: Sequence[Mechanism] = MECHANISMS) -> xr.Dataset:
+@lru_cache(maxsize=4)
+def attention_by_role(subject: Subject) -> xr.Dataset:
     """`attention_by_mechanism` on unseen mappings with heads called by their roles.
 
     Args:
         subject: A model of permutation lookup, with its task.
-        mechanisms: Of which the shares are taken; the summaries need those that they name.
 
     Returns:
         As `attention_by_mechanism`, for the subgroups `all`, `fresh` and `repeat`, with dimension `role` in place of
@@ -80,7 +79,7 @@ def attention_by_role(subject: Subject, *, mechanisms: Sequence[Mechanism] = MEC
     """
     _, test = unseen_halves(subject.task)
     groups = {"all": torch.ones(len(test), dtype=torch.bool), **subject.task.subgroups(test)}
-    found = attention_by_mechanism(subject.model, test, mechanisms, subgroups=groups, period=2)
+    found = attention_by_mechanism(subject.model, test, MECHANISMS, subgroups=groups, period=2)
     return by_role(found, heads_by_need(subject))
 
 

@@ -17,9 +17,9 @@ from jaxtyping import Float, Int
 from numpy import ndarray
 from torch import Tensor
 
-from mnemoscope.analyses.predictions import CHUNK, log_probs
+from mnemoscope.analyses.predictions import log_probs
 from mnemoscope.core import metrics
-from mnemoscope.core.batch import Batch
+from mnemoscope.core.batch import CHUNK, Batch
 from mnemoscope.core.protocols import HookedModel, Task
 from mnemoscope.core.seeding import generator
 

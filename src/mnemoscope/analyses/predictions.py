@@ -4,12 +4,9 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from mnemoscope.core.batch import Batch
+from mnemoscope.core.batch import CHUNK, Batch
 from mnemoscope.core.errors import InputError
 from mnemoscope.core.protocols import HookedModel, Task
-
-CHUNK = 1024
-"""Sequences in one forward pass; on a CPU larger ones leave the cache and take more than twice as long."""
 
 
 def check_fits(model: HookedModel, batch: Batch) -> None:

@@ -23,9 +23,6 @@ of the same models by removal. A head has its place by what elimination needs; w
 
 from mnemoscope.analyses.attention_by_role import (
     AFTER_SAME_X,
-    EARLIER_Y,
-    ITSELF,
-    JUST_BEFORE,
     SAME_X,
     attention_by_role,
     evenness,
@@ -64,7 +61,7 @@ def scanning(subject: Subject, *, sequences: str = "all") -> dict[str, float]:
         InputError: There is no such subgroup, or the model is too small for the task.
     """
     one_of("sequences", sequences, SEQUENCES)
-    heads = attention_by_role(subject, mechanisms=(EARLIER_Y,))
+    heads = attention_by_role(subject)
     share = on_earlier_y(heads, subgroup=sequences)
     return {
         GATE: learned(subject),
@@ -83,7 +80,7 @@ def binding(subject: Subject) -> dict[str, float]:
     Raises:
         InputError: The model is too small for the task.
     """
-    heads = attention_by_role(subject, mechanisms=(ITSELF, JUST_BEFORE, SAME_X, AFTER_SAME_X))
+    heads = attention_by_role(subject)
     itself, previous = local_binding(heads, role=_OTHER)
     last = heads.isel(role=_OTHER, query=-1)
     on_repeats = last.share.sel(subgroup="repeat")

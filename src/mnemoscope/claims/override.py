@@ -30,9 +30,9 @@ from torch import Tensor
 from mnemoscope.analyses.ablation.removal import removal
 from mnemoscope.analyses.attention_by_role import heads_by_need
 from mnemoscope.analyses.learned import every_sequence, learned
-from mnemoscope.analyses.predictions import CHUNK, normalised
+from mnemoscope.analyses.predictions import normalised
 from mnemoscope.analyses.removal_costs import all_heads
-from mnemoscope.core.batch import Batch
+from mnemoscope.core.batch import CHUNK, Batch
 from mnemoscope.core.claim import CLAIMS, GATE, Claim
 from mnemoscope.core.criteria import Control, Gate, Part
 from mnemoscope.core.errors import InputError

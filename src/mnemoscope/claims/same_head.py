@@ -18,7 +18,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from mnemoscope.analyses.attention_by_role import EARLIER_Y, attention_by_role, on_earlier_y
+from mnemoscope.analyses.attention_by_role import attention_by_role, on_earlier_y
 from mnemoscope.analyses.circuits import copying
 from mnemoscope.analyses.learned import learned
 from mnemoscope.core.claim import CLAIMS, GATE, Claim
@@ -43,7 +43,7 @@ def elimination_head(subject: Subject) -> dict[str, float]:
     Raises:
         InputError: The model is not supported, or too small for the task.
     """
-    heads = attention_by_role(subject, mechanisms=(EARLIER_Y,))
+    heads = attention_by_role(subject)
     layer, head = (int(number) for number in str(heads.component.values[0])[1:].split("H"))
     score = copying(subject.model, tokens=subject.task.answers).copying_score.sel(layer=layer, head=head)
     return {

@@ -18,9 +18,6 @@ exception, and seeds may agree in a description that misses what the heads are f
 """
 
 from mnemoscope.analyses.attention_by_role import (
-    EARLIER_Y,
-    ITSELF,
-    JUST_BEFORE,
     attention_by_role,
     local_binding,
     on_earlier_y,
@@ -55,7 +52,7 @@ def roles_by_attention(subject: Subject) -> dict[str, float]:
     Raises:
         InputError: The model is too small for the task.
     """
-    heads = attention_by_role(subject, mechanisms=(EARLIER_Y, ITSELF, JUST_BEFORE))
+    heads = attention_by_role(subject)
     scanning, binding = float(on_earlier_y(heads).mean()), min(local_binding(heads))
     return {
         GATE: learned(subject),

@@ -8,6 +8,9 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+CHUNK = 1024
+"""Sequences in one forward pass; on a CPU larger ones leave the cache and take more than twice as long."""
+
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Batch:

@@ -32,8 +32,8 @@ class Cell:
 
     @property
     def flips(self) -> bool:
-        """Whether the change makes another outcome; too few replicates make none."""
-        return self.verdict.outcome not in (self.before, "NOT_APPLICABLE")
+        """Whether the change makes another outcome; a cell that decides nothing makes none."""
+        return self.verdict.outcome not in (self.before, "INCONCLUSIVE", "NOT_APPLICABLE")
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

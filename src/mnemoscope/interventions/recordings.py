@@ -1,11 +1,11 @@
 """Activations of the batches that interventions take their values from, recorded when first needed."""
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 import torch
 from torch import Tensor
 
-from mnemoscope.core.batch import Batch
+from mnemoscope.core.batch import CHUNK, Batch
 from mnemoscope.core.named import Named
 from mnemoscope.core.protocols import HookedModel
 from mnemoscope.core.site import Site
@@ -19,6 +19,17 @@ def read(site: Site) -> str:
 def results(model: HookedModel, layer: int, z: Tensor) -> Tensor:
     """What each head adds to the residual stream, `batch pos head_index d_model`, from `z`."""
     return torch.einsum("bphd,hdm->bphm", z, model.blocks[layer].attn.W_O)
+
+
+@torch.no_grad()
+def recorded(model: HookedModel, batch: Batch, names: Collection[str]) -> dict[str, Tensor]:
+    """The activations at hook points on a batch, in forward passes of bounded size; hooks on the model take part."""
+    parts = []
+    for inputs in batch.inputs.split(CHUNK):
+        _, cache = model.run_with_cache(inputs, names_filter=lambda name: name in names)
+        # one row may stand for all
+        parts.append({name: cache[name].expand(len(inputs), *cache[name].shape[1:]) for name in names})
+    return {name: torch.cat([part[name] for part in parts]) for name in names}
 
 
 class Recordings:
@@ -39,8 +50,8 @@ class Recordings:
             if (source, read(site)) not in self._kept:
                 missing.setdefault(source, set()).add(read(site))
         for source, names in missing.items():
-            _, cache = self._model.run_with_cache(source.value.inputs, names_filter=lambda name, n=names: name in n)
-            self._kept.update({(source, name): cache[name] for name in names})
+            found = recorded(self._model, source.value, names)
+            self._kept.update({(source, name): activation for name, activation in found.items()})
 
     def of(self, source: Named[Batch], site: Site) -> Tensor:
         """The activation at a site on a batch, all heads and positions of it."""

@@ -16,9 +16,9 @@ import xarray as xr
 from torch import Tensor
 
 from mnemoscope.analyses.ablation.targets import heads_and_mlps
-from mnemoscope.analyses.predictions import CHUNK, check_fits, normalised
+from mnemoscope.analyses.predictions import check_fits, normalised
 from mnemoscope.core import metrics
-from mnemoscope.core.batch import Batch
+from mnemoscope.core.batch import CHUNK, Batch
 from mnemoscope.core.errors import InputError, one_of
 from mnemoscope.core.intervention import Intervention, Knockout, Mean, Resample, Zero
 from mnemoscope.core.named import Named

@@ -9,6 +9,7 @@ from mnemoscope.core.batch import Batch
 from mnemoscope.core.errors import InputError, in_range
 from mnemoscope.core.protocols import HookedModel
 from mnemoscope.core.site import Site
+from mnemoscope.interventions.recordings import recorded
 
 
 @torch.no_grad()
@@ -21,9 +22,8 @@ def layer_attention(model: HookedModel, layer: int, batch: Batch) -> Float[Tenso
     in_range("layer", layer, 0, model.cfg.n_layers - 1)
     check_fits(model, batch)
     hook = Site(kind="pattern", layer=layer).hook
-    _, cache = model.run_with_cache(batch.inputs, names_filter=lambda name: name == hook)
-    attention = cache[hook].double()
+    attention = recorded(model, batch, [hook])[hook].double()
     # TransformerLens turns a row of NaN into zeros, so that the logits do not show it
     if not (attention.sum(-1) > 0.5).all():
         raise InputError(f"the attention of layer {layer} is NaN; check the weights, or take an earlier checkpoint")
-    return attention.expand(len(batch), -1, -1, -1)
+    return attention

@@ -19,8 +19,8 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from mnemoscope.analyses.neurons.block import mlp_block
-from mnemoscope.analyses.predictions import CHUNK, check_fits
-from mnemoscope.core.batch import Batch
+from mnemoscope.analyses.predictions import check_fits
+from mnemoscope.core.batch import CHUNK, Batch
 from mnemoscope.core.errors import InputError, in_range
 from mnemoscope.core.protocols import HookedModel
 

@@ -17,9 +17,9 @@ from torch import Tensor
 from mnemoscope.analyses.ablation.removal import REPLACEMENTS, Removal, removal
 from mnemoscope.analyses.neurons.block import mlp_block
 from mnemoscope.analyses.neurons.places import Places, skill_places
-from mnemoscope.analyses.predictions import CHUNK, check_fits, normalised
+from mnemoscope.analyses.predictions import check_fits, normalised
 from mnemoscope.core import metrics
-from mnemoscope.core.batch import Batch
+from mnemoscope.core.batch import CHUNK, Batch
 from mnemoscope.core.errors import one_of
 from mnemoscope.core.intervention import LowRank
 from mnemoscope.core.named import Named
