@@ -5,9 +5,6 @@ import pytest
 import torch
 
 from mnemoscope.analyses.attention_by_role import (
-    EARLIER_Y,
-    ITSELF,
-    JUST_BEFORE,
     attention_by_role,
     evenness,
     heads_by_need,
@@ -24,7 +21,6 @@ from tests.support import random_model
 
 TASK = PermutationLookup(repeat_ratio=0.3).for_seed(0)
 SMALL = PermutationLookup(n_values=4, repeat_ratio=0.3).for_seed(0)
-MECHANISMS = (EARLIER_Y, ITSELF, JUST_BEFORE)
 
 
 def with_heads_exchanged(model):

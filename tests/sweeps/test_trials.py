@@ -49,8 +49,7 @@ def counted(subject: Subject) -> dict[str, float]:
     return bias_of(subject)
 
 
-def killed_once(subject: Subject) -> dict[str, float]:
-    flag = Path(os.environ["COUNTED"])
+def killed_once(subject: Subject, *, flag: Path) -> dict[str, float]:
     if subject.seed == 5 and not flag.exists():
         flag.touch()
         os.kill(os.getpid(), signal.SIGKILL)
@@ -219,9 +218,8 @@ def test_what_was_measured_is_found_again_until_model_or_code_changes(runs, tmp_
     assert n_calls() == 18
 
 
-def test_processes_give_the_same_and_a_killed_one_is_replaced(runs, tmp_path, monkeypatch):
-    monkeypatch.setenv("COUNTED", str(tmp_path / "killed"))
-    claim = make(measure=killed_once, develops=False)
+def test_processes_give_the_same_and_a_killed_one_is_replaced(runs, tmp_path):
+    claim = make(measure=partial(killed_once, flag=tmp_path / "killed"), develops=False)
     ruling = only(put_on_trial([claim], runs, jobs=2))
     assert (tmp_path / "killed").exists()
     assert ruling.evidence.effects.effect.values.tolist() == [2.0] * 18
