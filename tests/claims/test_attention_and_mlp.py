@@ -9,7 +9,9 @@ from mnemoscope.models.subjects import untrained
 from tests.claims.planting import effects_of, misbehaving, outcomes
 
 
-@pytest.mark.parametrize("kind", ["mean", "zero", "resample"])
+@pytest.mark.parametrize(
+    "kind", ["mean", pytest.param("zero", marks=pytest.mark.slow), pytest.param("resample", marks=pytest.mark.slow)]
+)
 def test_controls_behave(kind):
     assert misbehaving(CLAIM, kind=kind) == {}
 

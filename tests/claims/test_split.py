@@ -39,7 +39,14 @@ def test_the_number_of_a_head_does_not_matter():
 
 
 @pytest.mark.parametrize(
-    "factors", [{}, {"kind": "zero"}, {"kind": "resample"}, {"within": "all sequences"}, {"metric": "log_prob"}]
+    "factors",
+    [
+        {},
+        {"kind": "zero"},
+        pytest.param({"kind": "resample"}, marks=pytest.mark.slow),
+        pytest.param({"within": "all sequences"}, marks=pytest.mark.slow),
+        pytest.param({"metric": "log_prob"}, marks=pytest.mark.slow),
+    ],
 )
 def test_controls_behave(factors):
     assert misbehaving(COSTS, **factors) == {}

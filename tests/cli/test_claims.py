@@ -1,6 +1,7 @@
 """The commands about claims as a user types them."""
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -67,8 +68,9 @@ def test_run_writes_verdicts_evidence_and_a_report(untrained_runs, capsys):
 
 
 def test_diff_shows_what_differs(untrained_runs, capsys):
-    for out in ("first", "second"):
-        main(["claims", "run", "T1", "--runs", untrained_runs, "--jobs", "1", "--no-sensitivity", "--out", out])
+    words = ["claims", "run", "T18", "--runs", untrained_runs, "--jobs", "1", "--no-sensitivity", "--out", "first"]
+    main(words)
+    shutil.copytree("first", "second")
     capsys.readouterr()
     main(["claims", "diff", "first", "second/verdicts.json"])
     assert "agree" in capsys.readouterr().out
@@ -90,6 +92,7 @@ def test_diff_shows_what_differs(untrained_runs, capsys):
         (["claims", "run", "T1", "--runs", "nowhere"], "nowhere is no run directory"),
         (["claims", "run", "T1", "--runs", "nowhere", "--recipe", "slow"], "--recipe must be one of: quick, published"),
         (["claims", "run", "T1", "--runs", "nowhere", "--jobs", "-1"], "--jobs must be"),
+        (["claims", "run", "T10", "--runs", "nowhere", "--recipe", "quick"], "T10 says nothing of the quick recipe"),
         (["claims", "diff", "a", "b"], "a does not exist; `mnemoscope claims run` writes one"),
     ],
 )

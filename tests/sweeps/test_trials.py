@@ -103,6 +103,11 @@ def test_emergence_follows_the_first_seed_with_checkpoints_along_training(runs):
     assert only(put_on_trial([make()], runs[1:])).emergence is None
 
 
+def test_of_many_checkpoints_every_other_is_measured(tmp_path):
+    run = fake_run(tmp_path, D4, 0, 2.0, steps=tuple(range(14)))
+    assert only(put_on_trial([make()], [run])).emergence.step.values.tolist() == [1, 3, 5, 7, 9, 11, 13]
+
+
 def test_unfinished_and_other_runs_do_not_count(runs, tmp_path):
     (runs[4].path / "done").unlink()
     other = fake_run(tmp_path, D8, 4, 2.0)
@@ -166,6 +171,16 @@ def test_another_recipe_can_be_asked_for(runs, tmp_path):
     assert ruling.rivals["X-not"].outcome == "SUPPORTED"
     assert ruling.favoured == ("X-not",)
     assert ruling.sensitivity == ()
+
+
+def test_under_another_recipe_a_claim_stands_alone_or_means_nothing(tmp_path):
+    published = [fake_run(tmp_path, D4.changed("recipe", "published"), seed, 2.0) for seed in range(16)]
+    headline = make(factors={"recipe": ("published",)}, headline=True, n_replicates=32)
+    moved = only(put_on_trial([headline], published, recipe="published"))
+    assert moved.verdict.outcome == "SUPPORTED"
+    assert not moved.claim.headline
+    assert put_on_trial([make()], published, recipe="published") == []
+    assert only(put_on_trial([make()], [], recipe="quick")).claim == make()
 
 
 def test_draws_need_no_runs():

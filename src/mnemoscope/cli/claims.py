@@ -50,8 +50,12 @@ def try_claims(
     sensitivity: bool = True,
     emergence: bool = True,
     jobs: int = 0,
+    store: Path | None = None,
 ) -> list[Ruling]:
-    """Put claims on trial with a live table; write verdicts.json, report.html, evidence and tables to `out`."""
+    """Put claims on trial with a live table; write verdicts.json, report.html, evidence and tables to `out`.
+
+    What was measured is kept in `store`, or in `out` if none is given.
+    """
     out.mkdir(parents=True, exist_ok=True)  # before hours of work, not after them
     with _live(claims) as report:
         rulings = put_on_trial(
@@ -60,8 +64,8 @@ def try_claims(
             recipe=recipe,
             sensitivity=sensitivity,
             emergence=emergence,
-            jobs=jobs or len(os.sched_getaffinity(0)),
-            store=out / "measured",
+            jobs=jobs or _n_cores(),
+            store=store or out / "measured",
             report=report,
         )
     rows = verdict_rows(rulings)
@@ -118,9 +122,14 @@ def _example(run: Run, kind: str) -> Example:
     return Example(caption=f"A {kind} seed: {run.label}, seed {run.spec.seed}, on {tokens}", attention=attention)
 
 
+def _n_cores() -> int:
+    """Cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
 def _lead(runs: Sequence[Run], recipe: str | None) -> str:
     asked = f" All claims are asked of models of the {recipe} recipe." if recipe else ""
-    return f"{len(runs)} trained models; a seed is the unit of replication.{asked}"
+    return f"{sum(run.finished for run in runs)} trained models; a seed is the unit of replication.{asked}"
 
 
 @contextmanager

@@ -15,6 +15,9 @@ from mnemoscope.core.specification import RunSpec
 from mnemoscope.models.run import Run, by_label
 from mnemoscope.sweeps.measuring import Call, Factors, OfDraw, OfPlant, OfRun, Work
 
+MANY_STEPS = 12
+"""More checkpoints than this are not all measured."""
+
 Bench = Mapping[Configuration, Mapping[int, Run]]
 """Finished runs by configuration and seed."""
 
@@ -40,6 +43,20 @@ def under(claim: Claim, field: str, value: Any) -> Claim:
     units = {name: unit.changed(field, value) for name, unit in claim.units.items()}
     factors = {name: values for name, values in claim.factors.items() if name != field}
     return replace(claim, units=units, factors=factors, rivals=tuple(under(r, field, value) for r in claim.rivals))
+
+
+def asked_of(claim: Claim, recipe: str) -> Claim | None:
+    """The claim about models of a recipe; None if it means nothing there, as it does not vary the recipe itself.
+
+    Under another recipe than its own it stands alone, and no headline hangs on it.
+    """
+    if all(unit.recipe == recipe for unit in claim.units.values()):
+        return claim
+    if recipe not in claim.factors.get("recipe", ()):
+        return None
+    moved = under(claim, "recipe", recipe)
+    alone = {"n_replicates": MIN_REPLICATES, "headline": False}
+    return replace(moved, rivals=tuple(replace(rival, **alone) for rival in moved.rivals), **alone)
 
 
 def questions_about(claim: Claim, sensitivity: bool) -> list[Question]:
@@ -86,11 +103,14 @@ def seeds_of(claim: Claim, bench: Bench) -> list[int]:
 
 
 def developing(claim: Claim, bench: Bench) -> tuple[int, tuple[int, ...]] | None:
-    """The first seed whose runs have checkpoints along training, and the steps that all of them have."""
+    """The first seed whose runs have checkpoints along training, and steps that all of them have: every other one if
+    there are many.
+    """
     for seed in seeds_of(claim, bench) if claim.units and claim.develops else ():
         steps = set.intersection(*(set(bench[unit][seed].steps) for unit in claim.units.values()))
         if len(steps) > 2:
-            return seed, tuple(sorted(steps))
+            every = 2 if len(steps) > MANY_STEPS else 1
+            return seed, tuple(sorted(sorted(steps, reverse=True)[::every]))
     return None
 
 

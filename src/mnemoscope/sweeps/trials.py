@@ -18,7 +18,16 @@ from mnemoscope.core.judge import judge, judge_family
 from mnemoscope.core.ruling import Cell, Ruling
 from mnemoscope.models.run import Run
 from mnemoscope.sweeps.measuring import OfDraw, OfPlant, OfRun, Results, Work, measure_all
-from mnemoscope.sweeps.questions import Bench, Question, developing, find_bench, plan, questions_about, seeds_of, under
+from mnemoscope.sweeps.questions import (
+    Bench,
+    Question,
+    asked_of,
+    developing,
+    find_bench,
+    plan,
+    questions_about,
+    seeds_of,
+)
 
 Progress = Mapping[str, tuple[int, int]]
 """By claim: pieces of work that are done, and how many there are."""
@@ -40,7 +49,8 @@ def put_on_trial(
     Args:
         claims: With measures; rivals come with them.
         runs: Of any configurations; those that no claim is about are left alone.
-        recipe: Ask of models of this recipe in place of the claims' own.
+        recipe: Ask of models of this recipe in place of the claims' own; claims that do not vary the recipe themselves
+            mean nothing there and are left out.
         sensitivity: Whether to ask with one factor changed too.
         emergence: Whether to follow the effects of one seed over its training.
         jobs: Processes at a time.
@@ -50,7 +60,8 @@ def put_on_trial(
     Raises:
         InputError: A claim has no measure, runs contradict each other, or a measure refuses its model.
     """
-    claims = [claim if recipe is None else under(claim, "recipe", recipe) for claim in claims]
+    if recipe is not None:
+        claims = [moved for claim in claims if (moved := asked_of(claim, recipe))]
     for claim in claims:
         if claim.measure is None:
             raise InputError(f"claim {claim.id} has no measure, so nothing can be measured for it")

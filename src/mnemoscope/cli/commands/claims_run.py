@@ -6,6 +6,7 @@ from mnemoscope.cli.claims import claims_called, try_claims
 from mnemoscope.cli.options import ClaimsRun
 from mnemoscope.core.errors import InputError, in_range, one_of
 from mnemoscope.models.run import find_runs
+from mnemoscope.sweeps.questions import asked_of
 
 RECIPES = ("quick", "published")
 
@@ -16,6 +17,11 @@ def run(options: ClaimsRun) -> None:
     in_range("--jobs", options.jobs, 0, 1024)
     if options.recipe is not None:
         one_of("--recipe", options.recipe, RECIPES)
+        claims = [claim for claim in claims if asked_of(claim, options.recipe)]
+        if not claims:
+            raise InputError(
+                f"{' '.join(options.what)} says nothing of the {options.recipe} recipe; leave out --recipe"
+            )
     paths = [*options.runs, *([Path("zoo")] if options.zoo else [])]
     if not paths:
         raise InputError("claims run needs models: --zoo takes those that came with the package, --runs DIR your own")

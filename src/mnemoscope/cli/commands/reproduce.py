@@ -11,7 +11,7 @@ from mnemoscope.cli.output import show, write_arrays, write_table
 from mnemoscope.cli.parse import parse_seeds
 from mnemoscope.core.presets import SYSTEMS
 from mnemoscope.models.run import Run, find_runs
-from mnemoscope.sweeps.questions import find_bench, seeds_of, under
+from mnemoscope.sweeps.questions import asked_of, find_bench, seeds_of
 from mnemoscope.viz.tables import LEARNED_HEADER, PUBLISHED_HEADER, learned_rows, published_rows
 
 
@@ -47,8 +47,10 @@ def _try_zoo_and_fresh(fresh: Sequence[Run], options: Reproduce) -> None:
     """All claims over the runs that came with the package; those that the new runs can answer, over these too."""
     recipe = fresh[0].spec.recipe.name
     claims = claims_called([options.system])
-    bench = find_bench(fresh, [under(claim, "recipe", recipe) for claim in claims])
-    answerable = [claim for claim in claims if claim.units and seeds_of(under(claim, "recipe", recipe), bench)]
+    asked = {claim.id: moved for claim in claims if claim.units and (moved := asked_of(claim, recipe))}
+    bench = find_bench(fresh, list(asked.values()))
+    answerable = [claim for claim in claims if claim.id in asked and seeds_of(asked[claim.id], bench)]
+    store = options.out / "measured"  # the controls are the same
     title = f"the same asked of the runs just trained, {recipe} recipe"
     try_claims(
         answerable,
@@ -59,6 +61,7 @@ def _try_zoo_and_fresh(fresh: Sequence[Run], options: Reproduce) -> None:
         sensitivity=False,
         emergence=False,
         jobs=options.jobs,
+        store=store,
     )
     zoo = find_runs([Path("zoo")])
-    try_claims(claims, zoo, options.out / "verdicts", title="verdicts over the zoo", jobs=options.jobs)
+    try_claims(claims, zoo, options.out / "verdicts", title="verdicts over the zoo", jobs=options.jobs, store=store)
