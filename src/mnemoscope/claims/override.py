@@ -3,7 +3,7 @@
 Refuted if in most seeds the unused value stands no higher than wrong values do, or if taking the repeat away from the
 other head's output does not bring the unused value forth.
 
-On every sequence over unseen mappings whose last x repeats an earlier one, at the last position,
+On every sequence over unseen mappings whose last x repeats an earlier one, at the last position::
 
     present  = mean of logit(unused) - mean logit of the values that are neither unused nor recalled      [nats]
     override = share answered with the unused value when z of the other head is replaced by its mean over all fresh

@@ -3,7 +3,7 @@
 Refuted if in most seeds heads share eliminating with repeats in the data, or one head does it alone without repeats.
 
 How unequally two heads share in elimination, from 0 (equally) to 1 (one does it alone), is asked on fresh sequences
-over unseen mappings:
+over unseen mappings::
 
     index = |carried[0] - carried[1]|      by what they carry: the share of the difference in logits between sequences
                                            in which one y and the answer are exchanged, with z of that head (denoising,
