@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 from mnemoscope.cli.options import Zoo
 from mnemoscope.cli.output import console, show
 from mnemoscope.core.errors import InputError, one_of
-from mnemoscope.core.presets import SYSTEMS, Configuration
+from mnemoscope.core.presets import SYSTEMS
 from mnemoscope.core.specification import RunSpec
 from mnemoscope.models import zoo
 from mnemoscope.models.packing import pack
@@ -34,10 +34,8 @@ def planned(system: str) -> Mapping[str, Mapping[int, RunSpec]]:
     """The runs of a system's full plan, by label and seed."""
     plan: dict[str, dict[int, RunSpec]] = {}
     for part in SYSTEMS.get(system).full:
-        for preset in part.presets:
-            configuration = Configuration(preset=preset, recipe=part.recipe, changes=part.changes)
-            for spec in map(configuration.spec, part.seeds):
-                plan.setdefault(spec.label, {})[spec.seed] = spec
+        for spec in part.specs():
+            plan.setdefault(spec.label, {})[spec.seed] = spec
     return plan
 
 
