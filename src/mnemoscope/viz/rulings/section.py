@@ -108,7 +108,7 @@ def _sensitivity(sheet: Sheet, ruling: Ruling) -> None:
     n, n_flips = len(ruling.sensitivity), len(ruling.flips)
     sheet.page.text(
         f"One factor is changed at a time; {n_flips} of {n} changes {'flips' if n_flips == 1 else 'flip'} the verdict. "
-        "Changes with too few replicates flip nothing."
+        "Changes that leave it undecided flip nothing."
     )
     rows = [Entry(cells=["as claimed", "", *_results(ruling.verdict), ""])]
     rows += [_cell(ruling, cell) for cell in ruling.sensitivity]
