@@ -131,7 +131,8 @@ def swapped(model):
 
 
 SIZES = {constructed.dissociated: (1e-6, 1e-5), constructed.shared_store: (1e-5, 5e-5), store_and_match: (1e-5, 1e-4)}
-"""Of the noise on every weight; the neurons that recall subtract large numbers from each other and bear no more."""
+"""Of the noise on every weight at V = 4, ten times that at V = 5. The neurons that recall subtract large numbers from
+each other and bear no more."""
 
 
 @cache
@@ -139,7 +140,7 @@ def variant(make, seed, n_values=4):
     """A planted model with noise on all weights, another size, other logits and another order of heads a seed."""
     rng = np.random.default_rng(seed)
     model = make(n_values, margin=rng.uniform(8, 14), recall=rng.uniform(20, 40))
-    generator, size = seeded(seed), rng.uniform(*SIZES[make])
+    generator, size = seeded(seed), rng.uniform(*SIZES[make]) / (10 if n_values > 4 else 1)
     with torch.no_grad():
         for parameter in model.parameters():
             parameter += size * torch.randn(parameter.shape, generator=generator)
