@@ -29,9 +29,9 @@ from mnemoscope.analyses.attention_by_role import (
     local_binding,
     on_earlier_y,
 )
-from mnemoscope.analyses.learned import learned
+from mnemoscope.analyses.learned import LEARNED, learned
 from mnemoscope.core.claim import CLAIMS, EFFECT, GATE, Claim
-from mnemoscope.core.criteria import Control, Gate, Part
+from mnemoscope.core.criteria import Control, Part
 from mnemoscope.core.errors import one_of
 from mnemoscope.core.presets import Configuration
 from mnemoscope.core.subject import Subject
@@ -42,10 +42,6 @@ from mnemoscope.tasks.permutation_lookup import PermutationLookup
 
 SEQUENCES = ("all", "fresh", "repeat")
 UNITS = {"v3": Configuration(preset="v3", recipe="published")}
-LEARNED = Gate(
-    statement="answers every skill it is trained for in 99 % of unseen sequences or more",
-    at_least=0.99,
-)
 _UNIT = "share of attention"
 _OTHER = 1
 

@@ -15,10 +15,10 @@ Without attention the last position sees nothing of the context, so that those p
 from collections.abc import Mapping, Sequence
 from functools import partial
 
-from mnemoscope.analyses.learned import accuracy_by_skill
+from mnemoscope.analyses.learned import LEARNED, accuracy_by_skill
 from mnemoscope.analyses.removal_costs import all_heads, all_mlps, skills_without
 from mnemoscope.core.claim import CLAIMS, GATE, Claim
-from mnemoscope.core.criteria import Control, Gate, Measured, Part
+from mnemoscope.core.criteria import Control, Measured, Part
 from mnemoscope.core.intervention import Replacement
 from mnemoscope.core.presets import Configuration
 from mnemoscope.core.subject import Subject
@@ -29,10 +29,6 @@ from mnemoscope.tasks.permutation_lookup import PermutationLookup
 HALF = 0.5
 RECALLS = 0.9
 UNITS = {name: Configuration(preset=name) for name in ("v3", "v3-no-mlp", "v3-no-attention")}
-LEARNED = Gate(
-    statement="answers every skill it is trained for in 99 % of unseen sequences or more",
-    at_least=0.99,
-)
 _PARTS = ("without_mlp", "without_attention", "trained_without_mlp", "trained_without_attention")
 
 

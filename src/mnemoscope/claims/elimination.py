@@ -21,10 +21,10 @@ from typing import Literal
 from mnemoscope.analyses.conflict import conflict
 from mnemoscope.analyses.evaluation import ALL
 from mnemoscope.analyses.exact import evaluated, mean_loss
-from mnemoscope.analyses.learned import learned
+from mnemoscope.analyses.learned import LEARNED, learned
 from mnemoscope.analyses.published import published
 from mnemoscope.core.claim import CLAIMS, EFFECT, GATE, Claim
-from mnemoscope.core.criteria import Control, Gate, Part
+from mnemoscope.core.criteria import Control, Part
 from mnemoscope.core.errors import one_of
 from mnemoscope.core.presets import Configuration
 from mnemoscope.core.subject import Subject
@@ -110,7 +110,7 @@ T2 = _claim(
     quantifier="most",
     margin=0.99,
     unit="probability",
-    gate=Gate(statement="answers every skill it is trained for in 99 % of unseen sequences or more", at_least=0.99),
+    gate=LEARNED,
     measure=measure_conflict,
     factors={"slots": ("first",), **FACTORS},
     controls=(

@@ -29,12 +29,12 @@ from functools import lru_cache, partial
 
 from mnemoscope.analyses.ablation import ablate
 from mnemoscope.analyses.carriers import carried, divided
-from mnemoscope.analyses.learned import every_sequence, learned
+from mnemoscope.analyses.learned import LEARNED, every_sequence, learned
 from mnemoscope.analyses.removal_costs import all_mlps, skills_without
 from mnemoscope.analyses.removal_costs import lost as costs
 from mnemoscope.core.batch import Batch
 from mnemoscope.core.claim import CLAIMS, EFFECT, GATE, Claim
-from mnemoscope.core.criteria import Control, Gate, Part
+from mnemoscope.core.criteria import Control, Part
 from mnemoscope.core.intervention import Replacement
 from mnemoscope.core.presets import Configuration
 from mnemoscope.core.protocols import Task
@@ -50,10 +50,6 @@ MARGIN = 0.25
 """Recall accuracy that a model must lose for a removal to count."""
 UNITS = {"v3": Configuration(preset="v3", recipe="published")}
 TASK = PermutationLookup(repeat_ratio=0.3)
-LEARNED = Gate(
-    statement="answers every skill it is trained for in 99 % of unseen sequences or more",
-    at_least=0.99,
-)
 
 
 @lru_cache(maxsize=4)

@@ -29,12 +29,12 @@ from torch import Tensor
 
 from mnemoscope.analyses.ablation.removal import removal
 from mnemoscope.analyses.attention_by_role import heads_by_need
-from mnemoscope.analyses.learned import every_sequence, learned
+from mnemoscope.analyses.learned import LEARNED, every_sequence, learned
 from mnemoscope.analyses.predictions import normalised
 from mnemoscope.analyses.removal_costs import all_heads
 from mnemoscope.core.batch import CHUNK, Batch
 from mnemoscope.core.claim import CLAIMS, GATE, Claim
-from mnemoscope.core.criteria import Control, Gate, Part
+from mnemoscope.core.criteria import Control, Part
 from mnemoscope.core.errors import InputError
 from mnemoscope.core.intervention import Intervention
 from mnemoscope.core.metrics import at_target
@@ -53,10 +53,6 @@ PRESENT = 1.0
 OVERRIDDEN = 0.5
 GONE = 0.5
 UNITS = {"v3": Configuration(preset="v3", recipe="published")}
-LEARNED = Gate(
-    statement="answers every skill it is trained for in 99 % of unseen sequences or more",
-    at_least=0.99,
-)
 
 
 def measure(subject: Subject, *, kind: Literal["mean", "resample"] = "mean") -> dict[str, float]:

@@ -27,11 +27,11 @@ from jaxtyping import Float
 
 from mnemoscope.analyses.evaluation import expected_accuracy
 from mnemoscope.analyses.exact import evaluated, sequences
-from mnemoscope.analyses.learned import learned
+from mnemoscope.analyses.learned import LEARNED, learned
 from mnemoscope.analyses.predictions import log_probs
 from mnemoscope.analyses.published import published
 from mnemoscope.core.claim import CLAIMS, EFFECT, GATE, Claim
-from mnemoscope.core.criteria import Control, Gate, Measured, Part
+from mnemoscope.core.criteria import Control, Measured, Part
 from mnemoscope.core.presets import Configuration
 from mnemoscope.core.subject import Subject
 from mnemoscope.models.constructed.predictor import predicting
@@ -128,7 +128,7 @@ _t4 = partial(
     _claim,
     units=V1,
     measure=measure_shortfall,
-    gate=Gate(statement="answers every skill it is trained for in 99 % of unseen sequences or more", at_least=0.99),
+    gate=LEARNED,
 )
 T4 = _t4(
     id="T4",

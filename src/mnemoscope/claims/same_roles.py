@@ -23,9 +23,9 @@ from mnemoscope.analyses.attention_by_role import (
     on_earlier_y,
 )
 from mnemoscope.analyses.carriers import carried, divided
-from mnemoscope.analyses.learned import learned
+from mnemoscope.analyses.learned import LEARNED, learned
 from mnemoscope.core.claim import CLAIMS, EFFECT, GATE, Claim
-from mnemoscope.core.criteria import Control, Gate, Quantifier
+from mnemoscope.core.criteria import Control, Quantifier
 from mnemoscope.core.presets import Configuration
 from mnemoscope.core.subject import Subject
 from mnemoscope.models.constructed import dissociated
@@ -37,10 +37,6 @@ from mnemoscope.tasks.permutation_lookup import PermutationLookup
 SCANNING, BINDING = 0.9, 0.5
 """Shares of attention above which a head has the role."""
 UNITS = {"v3": Configuration(preset="v3", recipe="published")}
-LEARNED = Gate(
-    statement="answers every skill it is trained for in 99 % of unseen sequences or more",
-    at_least=0.99,
-)
 
 
 def roles_by_attention(subject: Subject) -> dict[str, float]:

@@ -22,10 +22,10 @@ from functools import partial
 from typing import Literal
 
 from mnemoscope.analyses.carriers import carried
-from mnemoscope.analyses.learned import accuracy_by_skill
+from mnemoscope.analyses.learned import LEARNED, accuracy_by_skill
 from mnemoscope.analyses.removal_costs import all_heads, lost, skills_without
 from mnemoscope.core.claim import CLAIMS, GATE, Claim
-from mnemoscope.core.criteria import Control, Gate, Measured, Part
+from mnemoscope.core.criteria import Control, Measured, Part
 from mnemoscope.core.errors import InputError, one_of
 from mnemoscope.core.presets import Configuration
 from mnemoscope.core.protocols import HookedModel
@@ -37,10 +37,6 @@ from mnemoscope.tasks.permutation_lookup import PermutationLookup
 
 HALF = 0.5
 UNITS = {name: Configuration(preset=name) for name in ("v3", "v3-fresh")}
-LEARNED = Gate(
-    statement="answers every skill it is trained for in 99 % of unseen sequences or more",
-    at_least=0.99,
-)
 _SKILL = "elimination"
 _TRAINED = {"v3": (_SKILL, "recall"), "v3-fresh": (_SKILL,)}
 

@@ -27,10 +27,10 @@ import xarray as xr
 
 from mnemoscope.analyses.carriers import carried, divided
 from mnemoscope.analyses.division import division
-from mnemoscope.analyses.learned import learned
+from mnemoscope.analyses.learned import LEARNED, learned
 from mnemoscope.analyses.removal_costs import Loss, Within, all_heads, lost, skills_without
 from mnemoscope.core.claim import CLAIMS, EFFECT, GATE, Claim
-from mnemoscope.core.criteria import Control, Gate, Part
+from mnemoscope.core.criteria import Control, Part
 from mnemoscope.core.errors import InputError
 from mnemoscope.core.intervention import Replacement
 from mnemoscope.core.presets import Configuration
@@ -43,10 +43,6 @@ from mnemoscope.tasks.permutation_lookup import PermutationLookup
 
 MARGIN = 0.25
 UNITS = {"v3": Configuration(preset="v3", recipe="published")}
-LEARNED = Gate(
-    statement="answers every skill it is trained for in 99 % of unseen sequences or more",
-    at_least=0.99,
-)
 _SKILLS = ("elimination", "recall")
 _JOINT = "both heads"
 
