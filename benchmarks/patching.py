@@ -7,11 +7,12 @@ import torch
 from torch.profiler import ProfilerActivity, profile
 from transformer_lens import HookedTransformer, patching
 
-from mnemoscope.analyses.patching import MAX_BYTES, patch
+from mnemoscope.analyses.patching import patch
 from mnemoscope.core.batch import Batch
 from mnemoscope.core.metrics import LOGIT_DIFF, at_target
 from mnemoscope.core.pairs import PromptPairs
 from mnemoscope.core.seeding import generator
+from mnemoscope.interventions.patching.memory import MAX_BYTES
 from mnemoscope.models.build import from_configuration
 from timing import Contender, Figure, duration, interleave, ratio
 

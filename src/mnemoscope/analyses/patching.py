@@ -29,10 +29,10 @@ from mnemoscope.core.pairs import PromptPairs
 from mnemoscope.core.protocols import HookedModel
 from mnemoscope.core.site import Kind
 from mnemoscope.interventions.patching.grid import grid
+from mnemoscope.interventions.patching.memory import MAX_BYTES
 from mnemoscope.interventions.patching.plan import Way
-from mnemoscope.interventions.patching.sweep import DIRECTIONS, Direction, sweep
+from mnemoscope.interventions.patching.sweep import DIRECTIONS, Direction, Swept, sweep
 
-MAX_BYTES = 2**28
 MIN_ERRORS = 2.0
 """Standard errors that the mean difference between clean and corrupted must exceed to be more than noise."""
 MIN_DEVIATIONS = 1.0
@@ -79,32 +79,68 @@ def patch(
         InputError: The kind has no such axis, a metric measures no prediction, the budget is too small, the model is
             too small or has no such activation, or its logits hold NaN.
     """
-    names = [metric.name for metric in metrics]
-    for argument, given in (("metrics", names), ("directions", list(directions))):
+    check_asked(model, pairs, metrics, directions)
+    swept_kind = "z" if kind == "result" else kind
+    cells = grid(model, swept_kind, over, n_pos=pairs.clean.inputs.shape[1], only=only or {})
+    swept = sweep(model, pairs, cells, metrics=metrics, directions=directions, max_bytes=max_bytes, way=way, seed=seed)
+    axes = dict(zip(cells.axes, cells.labels, strict=True))
+    done = f"{kind} of one run in place of that of the other"
+    return labelled(model, pairs, swept, axes, metrics=metrics, directions=directions, intervention=done)
+
+
+def check_asked(
+    model: HookedModel, pairs: PromptPairs, metrics: Sequence[Metric], directions: Sequence[Direction]
+) -> None:
+    """Refuse what no sweep over pairs can measure.
+
+    Raises:
+        InputError: A name is missing or occurs twice, or the model is too small for the prompts.
+    """
+    for argument, given in (("metrics", [metric.name for metric in metrics]), ("directions", list(directions))):
         if not given or len(set(given)) < len(given):
             raise InputError(f"{argument} must name at least one, each once; got {', '.join(given) or 'none'}")
     for batch in (pairs.clean, pairs.corrupted):
         check_fits(model, batch)
-    swept_kind = "z" if kind == "result" else kind
-    cells = grid(model, swept_kind, over, n_pos=pairs.clean.inputs.shape[1], only=only or {})
-    swept = sweep(model, pairs, cells, metrics=metrics, directions=directions, max_bytes=max_bytes, way=way, seed=seed)
-    value = swept.value.unflatten(2, cells.shape) if cells.axes else swept.value[:, :, 0]
+
+
+def labelled(
+    model: HookedModel,
+    pairs: PromptPairs,
+    swept: Swept,
+    axes: Mapping[str, Sequence[int] | Sequence[str]],
+    *,
+    metrics: Sequence[Metric],
+    directions: Sequence[Direction],
+    intervention: str,
+) -> xr.Dataset:
+    """What a sweep measured, as `patch` returns it.
+
+    Args:
+        model: That was patched.
+        pairs: The prompts.
+        swept: The sweep, its cells in the order of the axes, the last one running fastest.
+        axes: The labels along each; none: one cell.
+        metrics: That were read.
+        directions: Of the sweep.
+        intervention: What was done, in words.
+    """
+    value = swept.value.unflatten(2, [len(labels) for labels in axes.values()]) if axes else swept.value[:, :, 0]
     return xr.Dataset(
         {
-            "value": (("direction", "metric", *cells.axes, "prompt"), value.numpy()),
+            "value": (("direction", "metric", *axes, "prompt"), value.numpy()),
             "clean": (("metric", "prompt"), swept.clean.numpy()),
             "corrupted": (("metric", "prompt"), swept.corrupted.numpy()),
         },
         coords={
             "direction": list(directions),
-            "metric": names,
+            "metric": [metric.name for metric in metrics],
             "unit": ("metric", [metric.unit for metric in metrics]),
             "higher_is": ("metric", [metric.higher_is for metric in metrics]),
             "prompt": range(len(pairs)),
-            **{axis: list(labels) for axis, labels in zip(cells.axes, cells.labels, strict=True)},
+            **{axis: list(labels) for axis, labels in axes.items()},
         },
         attrs={
-            "intervention": f"{kind} of one run in place of that of the other",
+            "intervention": intervention,
             "pairs": pairs.name,
             "n": len(pairs),
             "way": swept.way,

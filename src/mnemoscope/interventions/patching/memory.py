@@ -14,6 +14,8 @@ from mnemoscope.core.errors import InputError
 from mnemoscope.core.site import ATTENTION, BY_HEAD, BY_NEURON
 from mnemoscope.interventions.patching.runs import Place
 
+MAX_BYTES = 2**28
+"""What a sweep allocates at most, unless told otherwise."""
 CACHE_BYTES = 16 * 2**20
 """Of one chunk on a CPU: larger ones gain nothing, smaller ones lose time between operations (measured)."""
 

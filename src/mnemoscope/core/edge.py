@@ -1,0 +1,88 @@
+"""From one part of a model to another along the residual stream: what path patching changes.
+
+Every part adds its output to the residual stream, and every later part reads the sum. An edge is one summand of one
+reader's input. In a model without edges of its own this makes a graph: its nodes are the embeddings, the heads, the
+MLPs and the logits (Wang et al. 2022, "Interpretability in the wild"; Goldowsky-Dill et al. 2023, "Localizing model
+behavior with path patching").
+"""
+
+from dataclasses import dataclass, replace
+from typing import Literal, get_args
+
+from mnemoscope.core.errors import InputError, one_of
+from mnemoscope.core.site import EMBEDDINGS, Position, Site
+
+Through = Literal["q", "k", "v"]
+THROUGH: tuple[Through, ...] = get_args(Through)
+LOGITS = "logits"
+
+_WRITERS = (*EMBEDDINGS, "resid_pre", "z", "mlp_out")
+_READERS = ("z", "mlp_out")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Edge:
+    """What one part adds to the input of a later one.
+
+    Attributes:
+        writer: `embed`, `pos_embed`, a head (a site of kind z), an MLP (kind mlp_out), or `resid_pre` of layer 0 for
+            all embeddings together. Without head, pos and key of its own otherwise.
+        reader: A head, an MLP, or the logits.
+        through: By which input a head reads; none: by all three. None for other readers.
+        pos: Where along the sequence; as for a site. None: everywhere.
+    """
+
+    writer: Site
+    reader: Site | Literal["logits"] = LOGITS
+    through: Through | None = None
+    pos: Position | None = None
+
+    def __post_init__(self) -> None:
+        one_of("the kind of an edge's writer", self.writer.kind, _WRITERS)
+        if self.writer.kind == "resid_pre" and self.writer.layer != 0:
+            raise InputError(f"an edge starts at resid_pre of layer 0 only (all embeddings); got {self.writer}")
+        _check_part("writer", self.writer)
+        if isinstance(self.reader, Site):
+            one_of("the kind of an edge's reader", self.reader.kind, _READERS)
+            _check_part("reader", self.reader)
+            if _depth(self.writer) >= _depth(self.reader):
+                raise InputError(f"an edge leads to a later part; {self.writer} writes after {self.reader} has read")
+        else:
+            one_of("the reader of an edge that is no site", self.reader, (LOGITS,))
+        if self.through is not None:
+            one_of("through", self.through, THROUGH)
+            if self.reader == LOGITS or (isinstance(self.reader, Site) and self.reader.kind != "z"):
+                raise InputError(f"only a head reads through q, k or v; {self.reader} has one input: leave through out")
+
+    @property
+    def input(self) -> str:
+        """The reader and its input: `L1H0 q`, `L0 MLP`, `logits`."""
+        return str(self.reader) if self.through is None else f"{self.reader} {self.through}"
+
+    def __str__(self) -> str:
+        at = "" if self.pos is None else f" pos {self.pos}"
+        return f"{part_name(self.writer)} → {self.input}{at}"
+
+    def at(self, pos: Position | None) -> "Edge":
+        """The same edge at some positions only."""
+        return replace(self, pos=pos)
+
+
+def part_name(site: Site) -> str:
+    """What a writer is called: `L0H1`, `L0 MLP`, `embed`, and `input` for all embeddings together."""
+    return "input" if site.kind == "resid_pre" else str(site)
+
+
+def _check_part(end: str, site: Site) -> None:
+    if site.pos is not None or site.neuron is not None or (site.kind == "z") != (site.head is not None):
+        raise InputError(
+            f"the {end} of an edge is one head (kind z with a head), an MLP or embeddings, at every position; got "
+            f"{site!r}; say positions in the edge"
+        )
+
+
+def _depth(site: Site) -> int:
+    """Parts in the order in which they read; those of equal depth do not read each other."""
+    if site.layer is None or site.kind == "resid_pre":
+        return -1
+    return 2 * site.layer + (site.kind == "mlp_out")

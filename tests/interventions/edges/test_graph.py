@@ -1,0 +1,124 @@
+"""Edges as values, the graph of a model, and what states say about it."""
+
+import pytest
+import torch
+
+from mnemoscope.core.batch import Batch
+from mnemoscope.core.edge import LOGITS, Edge
+from mnemoscope.core.errors import InputError
+from mnemoscope.core.site import Site
+from mnemoscope.interventions.edges.graph import edges, inputs, single, writers
+from mnemoscope.interventions.edges.states import State, carried, layout
+from tests.support import foreign_model
+
+EMBED, POS, INPUT = Site(kind="embed"), Site(kind="pos_embed"), Site(kind="resid_pre", layer=0)
+H00, H10, H11 = (Site(kind="z", layer=layer, head=head) for layer, head in ((0, 0), (1, 0), (1, 1)))
+MLP0, MLP1 = (Site(kind="mlp_out", layer=layer) for layer in (0, 1))
+
+
+class TestEdge:
+    def test_is_called_by_its_ends(self):
+        assert str(Edge(writer=H00, reader=H10, through="q")) == "L0H0 → L1H0 q"
+        assert str(Edge(writer=H00, reader=H10)) == "L0H0 → L1H0"
+        assert str(Edge(writer=MLP0)) == "L0 MLP → logits"
+        assert str(Edge(writer=INPUT, reader=MLP1)) == "input → L1 MLP"
+        assert str(Edge(writer=EMBED).at("source_pos")) == "embed → logits pos source_pos"
+
+    def test_is_compared_by_value(self):
+        assert Edge(writer=H00, reader=MLP0) == Edge(writer=Site(kind="z", layer=0, head=0), reader=MLP0)
+        assert len({Edge(writer=H00), Edge(writer=H00), Edge(writer=H10)}) == 2
+
+    @pytest.mark.parametrize(
+        ("ends", "message"),
+        [
+            ({"writer": Site(kind="v", layer=0, head=0)}, "kind of an edge's writer must be one of"),
+            ({"writer": Site(kind="z", layer=0)}, "one head .kind z with a head."),
+            ({"writer": Site(kind="resid_pre", layer=1)}, "starts at resid_pre of layer 0 only"),
+            ({"writer": Site(kind="mlp_out", layer=0, pos=3)}, "say positions in the edge"),
+            ({"writer": MLP0, "reader": H00}, "L0 MLP writes after L0H0 has read"),
+            ({"writer": H10, "reader": H11}, "L1H0 writes after L1H1 has read"),
+            ({"writer": MLP0, "reader": MLP1, "through": "q"}, "only a head reads through q, k or v; L1 MLP"),
+            ({"writer": MLP0, "through": "v"}, "only a head reads through q, k or v; logits"),
+            ({"writer": H00, "reader": H10, "through": "z"}, "through must be one of: q, k, v"),
+            ({"writer": H00, "reader": "resid_post"}, "must be one of: logits"),
+        ],
+    )
+    @pytest.mark.usefixtures("as_installed")
+    def test_that_cannot_be_is_not_built(self, ends, message):
+        with pytest.raises(InputError, match=message):
+            Edge(**ends)
+
+
+class TestGraph:
+    @pytest.mark.parametrize(
+        ("changes", "n_together", "n_apart"),
+        [
+            ({}, 46, 61),  # 7 + 2 + 4 * 6 + 6 + 7 with one writer before the blocks, 15 readers
+            ({"attn_only": True}, 6 + 3 * 6 + 5, 6 + 3 * 6 + 5 + 13),
+            ({"n_layers": 1, "n_heads": 1, "attn_only": True}, 3 + 2, 3 + 2 + 4),
+            ({"parallel_attn_mlp": True}, 46 - 4, 61 - 4),
+            ({"positional_embedding_type": "rotary", "rotary_dim": 2, "d_head": 4}, 46, 46),
+        ],
+    )
+    def test_has_as_many_edges_as_counted_by_hand(self, changes, n_together, n_apart):
+        model = foreign_model(**changes)
+        assert len(edges(model)) == len(set(edges(model))) == n_together
+        assert len(edges(model, embeddings="apart")) == n_apart
+
+    def test_of_four_layers_of_four_heads(self):
+        model = foreign_model(n_layers=4, n_heads=4)
+        before = [1, 6, 11, 16]  # writers before a layer
+        assert len(edges(model)) == sum(12 * n + n + 4 for n in before) + 21
+
+    def test_is_in_the_order_of_reading_and_writing(self):
+        model = foreign_model()
+        assert [str(site) for site in writers(model, embeddings="apart")][:4] == ["embed", "pos_embed", "L0H0", "L0H1"]
+        assert inputs(model)[:4] == [(H00, "q"), (H00, "k"), (H00, "v"), (Site(kind="z", layer=0, head=1), "q")]
+        assert inputs(model)[-2:] == [(MLP1, None), (LOGITS, None)]
+
+    def test_every_edge_is_made_of_single_ones(self):
+        model = foreign_model()
+        apart = set(edges(model, embeddings="apart"))
+        parts = [part for edge in edges(model) for part in single(model, edge)]
+        assert len(parts) == len(set(parts)) == len(apart)
+        assert set(parts) == apart
+        assert len(single(model, Edge(writer=INPUT, reader=H10))) == 6
+
+
+class TestStates:
+    def told(self, chosen, states, n_pos=5, **latents):
+        model = foreign_model()
+        tokens = torch.zeros(3, n_pos, dtype=torch.long)
+        batch = Batch(inputs=tokens, targets=tokens, scored=tokens == 0, known=latents)
+        found = carried(layout(model, chosen), batch, torch.tensor(states))
+        sources, readers = writers(model, embeddings="apart"), inputs(model)
+        return found, lambda reader, writer: (..., readers.index(reader), sources.index(writer))
+
+    def test_edges_that_are_not_named_are_live(self):
+        found, at = self.told([Edge(writer=H00, reader=H10, through="q")], [[State.PATCHED], [State.FROZEN]])
+        assert found.uniform
+        assert found.patched.sum() == 1
+        assert found.patched[at((H10, "q"), H00)].flatten().tolist() == [True, False]
+        assert found.live.sum() == 2 * (len(edges(foreign_model(), embeddings="apart")) - 1)
+        assert found.told.nonzero().flatten().tolist() == [inputs(foreign_model()).index((H10, "q"))]
+
+    def test_the_later_of_two_that_overlap_prevails_unless_it_says_nothing(self):
+        chosen = [Edge(writer=INPUT, reader=MLP0), Edge(writer=POS, reader=MLP0)]
+        found, at = self.told(chosen, [[State.PATCHED, State.LIVE], [State.PATCHED, State.UNSAID]])
+        assert found.patched[at((MLP0, None), EMBED)].flatten().tolist() == [True, True]
+        assert found.patched[at((MLP0, None), POS)].flatten().tolist() == [False, True]
+        assert found.live[at((MLP0, None), POS)].flatten().tolist() == [True, False]
+
+    def test_positions_may_differ_between_prompts(self):
+        edge = Edge(writer=EMBED, reader=LOGITS, pos="source")
+        found, at = self.told([edge], [[State.PATCHED]], source=torch.tensor([0, 4, -1]))
+        assert not found.uniform
+        assert found.patched[at((LOGITS, None), EMBED)][0].nonzero().tolist() == [[0, 0], [1, 4]]
+        assert found.live[at((LOGITS, None), EMBED)][0].sum() == 13
+
+    def test_an_edge_that_the_model_has_not_is_refused(self):
+        with pytest.raises(InputError, match="the model has no edge L5H0 → logits"):
+            layout(foreign_model(), [Edge(writer=Site(kind="z", layer=5, head=0))])
+        parallel = foreign_model(parallel_attn_mlp=True)
+        with pytest.raises(InputError, match="the model has no edge L0H0 → L0 MLP"):
+            layout(parallel, [Edge(writer=H00, reader=MLP0)])
