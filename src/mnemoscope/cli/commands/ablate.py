@@ -10,7 +10,7 @@ from mnemoscope.analyses.ablation.dissociation import dissociation
 from mnemoscope.analyses.ablation.head_roles import Choose, ablate_by_role, components_by_role
 from mnemoscope.analyses.ablation.removal import REPLACEMENTS, Removal
 from mnemoscope.cli.analysis import Results, Shown, Table, each_configuration, publish
-from mnemoscope.cli.options import Ablate
+from mnemoscope.cli.analysis_options import Ablate
 from mnemoscope.core.errors import in_range
 from mnemoscope.core.protocols import HookedModel
 from mnemoscope.models.run import Run

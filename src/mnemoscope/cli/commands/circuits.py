@@ -8,7 +8,7 @@ from mnemoscope.analyses.circuits.reading import read_circuits
 from mnemoscope.analyses.dynamics.trajectories import last_roles
 from mnemoscope.analyses.roles import by_role
 from mnemoscope.cli.analysis import Results, Shown, Table, each_configuration, publish
-from mnemoscope.cli.options import Circuits
+from mnemoscope.cli.analysis_options import Circuits
 from mnemoscope.core.errors import in_range
 from mnemoscope.core.seeding import generator
 from mnemoscope.models.run import Run

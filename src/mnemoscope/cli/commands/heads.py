@@ -9,7 +9,7 @@ from mnemoscope.analyses.mechanisms.reading import read_heads
 from mnemoscope.analyses.mechanisms.search import TOLERANCE
 from mnemoscope.analyses.roles import by_role, called
 from mnemoscope.cli.analysis import Results, Shown, Table, each_configuration, publish
-from mnemoscope.cli.options import Heads
+from mnemoscope.cli.analysis_options import Heads
 from mnemoscope.core.errors import in_range
 from mnemoscope.core.seeding import generator
 from mnemoscope.models.run import Run

@@ -6,7 +6,7 @@ import xarray as xr
 
 from mnemoscope.analyses.neurons.reading import read_neurons
 from mnemoscope.cli.analysis import Results, Shown, Table, each_configuration, publish
-from mnemoscope.cli.options import Neurons
+from mnemoscope.cli.analysis_options import Neurons
 from mnemoscope.core.errors import in_range
 from mnemoscope.core.seeding import generator
 from mnemoscope.models.run import Run

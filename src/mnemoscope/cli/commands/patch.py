@@ -8,7 +8,7 @@ from mnemoscope.analyses.dynamics.trajectories import last_roles
 from mnemoscope.analyses.patching import effects, patch
 from mnemoscope.analyses.roles import by_role
 from mnemoscope.cli.analysis import Results, Shown, Table, each_configuration, publish
-from mnemoscope.cli.options import Patch
+from mnemoscope.cli.analysis_options import Patch
 from mnemoscope.core.errors import InputError, in_range, one_of
 from mnemoscope.core.metrics import METRICS
 from mnemoscope.core.pairs import PromptPairs

@@ -1,0 +1,89 @@
+"""The commands that take models apart, and their options; field docstrings are the help texts."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from tyro.conf import Positional
+
+from mnemoscope.core.site import Kind
+
+
+@dataclass(frozen=True, kw_only=True)
+class Analysis:
+    """What all commands that take models apart are told."""
+
+    runs: Positional[tuple[Path, ...]]
+    """Run directories, directories that hold some, or words such as `zoo:v3-published`."""
+    split: Literal["train", "test"] = "test"
+    """Mappings that the sequences show."""
+    step: int | None = None
+    """Training step of the checkpoint; none: the last."""
+    jobs: int = 1
+    """Worker processes, of one thread each."""
+    out: Path = Path("results")
+    """Arrays, tables and a page with figures go to OUT/<configuration>/<command> in place of earlier ones."""
+    config: Path | None = None
+    """YAML file: a section a command, a key an option; what is typed wins."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ablate(Analysis):
+    """What is lost without each head and MLP, each set of them, position or attention path; heads by role."""
+
+    what: Literal["components", "subsets", "positions", "paths"] = "components"
+    """What is removed: heads and MLPs, every set of those, their output at one position, or single attention paths."""
+    within: str | None = None
+    """Latent, such as is_repeat: means and resampled activations come from sequences of the same class."""
+    n: int = 2048
+    """Sequences of each subgroup; one half chooses the roles, the other is measured."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Patch(Analysis):
+    """Activation patching: which activations carry the difference between clean and corrupted sequences."""
+
+    kind: Kind = "resid_pre"
+    """Activation, in TransformerLens's words."""
+    over: tuple[str, ...] = ("layer", "pos")
+    """Its axes to sweep, such as layer pos, layer head, layer pos head, layer head query key, layer neuron."""
+    corruption: str | None = None
+    """How clean and corrupted sequences differ; none: the first kind that the task names."""
+    skills: tuple[str, ...] = ()
+    """Skills whose sequences are patched; none: all of the task."""
+    metrics: tuple[str, ...] = ("logit_diff",)
+    """Among logit_diff, log_prob, prob, accuracy, kl."""
+    n: int = 256
+    """Sequences of each subgroup; others name the heads."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Circuits(Analysis):
+    """OV and QK circuits read from the weights, copying and composition scores, and how well they predict causes."""
+
+    n: int = 1024
+    """Sequences of each subgroup; others name the heads."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Neurons(Analysis):
+    """MLP neurons as key/value memories: what they read, what they write, what they are needed for."""
+
+    layer: int = 0
+    """Whose neurons."""
+    top: int = 10
+    """Neurons of the first run that are listed, the most needed first."""
+    sampled: bool = False
+    """Read selectivity from samples; without it from every sequence, which tasks may refuse."""
+    n: int = 2048
+    """Sequences of each subgroup; one half ranks the neurons, the other is measured."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Heads(Analysis):
+    """Attention by mechanism: the simplest that can stand in for each head, for all together, and which paths count."""
+
+    tolerance: float | None = None
+    """Loss (nats) that a mechanism may cost; none: the fixed default."""
+    n: int = 2048
+    """Sequences of each subgroup; one half searches the mechanisms, the other is measured."""
