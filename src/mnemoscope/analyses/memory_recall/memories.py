@@ -1,0 +1,204 @@
+"""The three memories of an induction head, in any head of any model.
+
+With one head a layer, W_Q the identity and the other matrices random and frozen, two layers learn an induction head as
+three associative memories (Bietti et al. 2023, "Birth of a Transformer: A Memory Viewpoint"):
+
+| memory | in the paper | matrix read here | from | to |
+| --- | --- | --- | --- | --- |
+| previous token | W_K of layer 1 | W_Q W_K^T | position t | position t - 1 |
+| remapped copy | W_K of layer 2 | W_Q W_K^T | token | its copy through W_V W_O of layer 1 |
+| copied token | W_O of layer 2 | W_V W_O | token | its unembedding |
+
+With W_Q the identity, W_Q W_K^T is the paper's matrix. For the first two the paper's formula and its public code
+differ: the code asks whether the right key scores highest for a query (`over="keys"`, as the softmax does), the formula
+whether the right query scores highest for a key (`over="queries"`). Neither leaves out keys after the query, which
+causal attention does not see; so a head may look one place back always and still not recall every position.
+
+LayerNorm is folded; sigma and biases are left out, which may change the order of the first two (`matrices`).
+
+*Shows* which of the three links a model has learned, and, along training steps, in which order.
+
+*Does not show* that the model works by induction, or that it does not. A link may be there and unused. The behaviour
+may be there without the links, over several heads or from what MLPs write. See also `score`.
+"""
+
+from collections.abc import Sequence
+from typing import Any, Literal, get_args
+
+import torch
+import xarray as xr
+from jaxtyping import Float
+from torch import Tensor
+
+from mnemoscope.analyses.circuits.weights import EffectiveWeights, chosen_indices, effective_weights
+from mnemoscope.analyses.memory_recall.matrices import ov, positions, qk
+from mnemoscope.analyses.memory_recall.score import Association, recall
+from mnemoscope.core.errors import InputError, in_range, one_of
+from mnemoscope.core.protocols import HookedModel
+
+Head = tuple[int, int]
+Over = Literal["keys", "queries"]
+LEAST = 3
+"""Positions between which there are two associations."""
+
+
+@torch.no_grad()
+def previous_token(
+    model: HookedModel, *, head: Head = (0, 0), n_pos: int | None = None, over: Over = "keys", **options: Any
+) -> xr.Dataset:
+    """Whether a head's scores lead from every position to the one before it.
+
+    Args:
+        model: Any hooked model whose positions are added to the residual stream.
+        head: Layer and head.
+        n_pos: How many positions, from the first; none: the whole context. Others are no candidates.
+        over: Whether keys compete for a query, or queries for a key.
+        options: `k`, `weights`, `n_draws` and `seed` of `recall`.
+
+    Returns:
+        As `recall`, over association labelled by the query's position; scores are attention scores.
+
+    Raises:
+        InputError: There is no such head, there are fewer than three positions, or the model is not supported.
+    """
+    weights = _weights(model, head)
+    position = positions(weights)
+    n_pos = len(position) if n_pos is None else n_pos
+    in_range("n_pos", n_pos, LEAST, len(position))
+    position = position[:n_pos]
+    labels = tuple(range(1, n_pos))
+    scores = qk(weights, (0, head[1]))
+    return _attention("previous token", weights, scores, position[1:], position[:-1], labels, over, options)
+
+
+@torch.no_grad()
+def remapped_copy(
+    model: HookedModel,
+    *,
+    writer: Head = (0, 0),
+    head: Head = (1, 0),
+    tokens: Sequence[int] | None = None,
+    over: Over = "keys",
+    **options: Any,
+) -> xr.Dataset:
+    """Whether a head's scores lead from every token to what a head of an earlier layer makes of that token.
+
+    Args:
+        model: Any hooked model of at least two layers.
+        writer: Layer and head through whose W_V W_O the keys have gone.
+        head: Layer and head whose scores are read.
+        tokens: Which, as queries and as keys (in the paper the triggers, where they are fixed); none: all.
+        over: Whether keys compete for a query, or queries for a key.
+        options: As for `previous_token`.
+
+    Returns:
+        As `recall`, over association labelled by the token; scores are attention scores.
+
+    Raises:
+        InputError: There is no such head or token, the writer is not in an earlier layer, fewer than two tokens are
+            chosen, or the model is not supported.
+    """
+    weights = _weights(model, writer, head)
+    if writer[0] >= head[0]:
+        raise InputError(f"writer must be in an earlier layer than the head's, {head[0]}; got {writer[0]}")
+    chosen = chosen_indices("tokens", tokens, len(weights.W_E))
+    token = weights.W_E[chosen]
+    remapped = token @ ov(weights, (0, writer[1]))
+    scores = qk(weights, (1, head[1]))
+    return _attention("remapped copy", weights, scores, token, remapped, tuple(chosen), over, options)
+
+
+@torch.no_grad()
+def copied_token(
+    model: HookedModel, *, head: Head = (1, 0), tokens: Sequence[int] | None = None, **options: Any
+) -> xr.Dataset:
+    """Whether a head that attends to a token raises the logit of that token most.
+
+    Args:
+        model: Any hooked model with the same input and output vocabulary.
+        head: Layer and head.
+        tokens: Whose; every logit is a candidate. None: all.
+        options: As for `previous_token`.
+
+    Returns:
+        As `recall`, over association labelled by the token; scores are logits at full attention.
+
+    Raises:
+        InputError: There is no such head or token, the vocabularies differ, or the model is not supported.
+    """
+    weights = _weights(model, head)
+    if len(weights.W_E) != weights.W_U.shape[1]:
+        sizes = f"{len(weights.W_E)} and {weights.W_U.shape[1]}"
+        raise InputError(f"the input and output vocabularies must be the same; they have {sizes} tokens: use recall")
+    chosen = chosen_indices("tokens", tokens, len(weights.W_E))
+    target = Association(
+        name="copied token",
+        inputs=weights.W_E[chosen],
+        outputs=weights.W_U.T,
+        targets=torch.tensor(chosen),
+        labels=tuple(chosen),
+    )
+    found = recall(ov(weights, (0, head[1])), target, **options)
+    return found.assign_attrs(unit="share; score and margin: logits", **_read(weights, "OV"))
+
+
+def induction_memories(
+    model: HookedModel, *, previous: Head = (0, 0), induction: Head = (1, 0), over: Over = "keys", **options: Any
+) -> xr.Dataset:
+    """How far the three memories are in place, in numbers that can be followed along training steps.
+
+    Args:
+        model: Any hooked model of at least two layers, with added positions and one vocabulary.
+        previous: Layer and head that should attend to the previous token.
+        induction: Layer and head that should match what the former writes, and copy.
+        over: As for `previous_token`.
+        options: As for `previous_token`, without `weights`.
+
+    Returns:
+        What `recall` gives without dimensions, over memory: `previous token`; `previous token, early`, over the first
+        quarter of the context (at least three positions); `remapped copy`; `copied token`.
+
+    Raises:
+        InputError: As the three functions.
+    """
+    early = max(LEAST, model.cfg.n_ctx // 4)
+    found = {
+        "previous token": previous_token(model, head=previous, over=over, **options),
+        "previous token, early": previous_token(model, head=previous, n_pos=early, over=over, **options),
+        "remapped copy": remapped_copy(model, writer=previous, head=induction, over=over, **options),
+        "copied token": copied_token(model, head=induction, **options),
+    }
+    whole = [result.drop_dims("association").expand_dims(memory=[name]) for name, result in found.items()]
+    joined = xr.concat(whole, "memory", combine_attrs="drop_conflicts")
+    return joined.assign_attrs(unit="share; mean_margin: attention scores or logits", n_early=early, over=over)
+
+
+def _weights(model: HookedModel, *heads: Head) -> EffectiveWeights:
+    for layer, head in heads:
+        in_range("the layer of a head", layer, 0, model.cfg.n_layers - 1)
+        in_range("the number of a head", head, 0, model.cfg.n_heads - 1)
+    return effective_weights(model, sorted({layer for layer, _ in heads}))
+
+
+def _attention(
+    name: str,
+    weights: EffectiveWeights,
+    scores: Float[Tensor, "d_model d_model"],
+    queries: Float[Tensor, "association d_model"],
+    keys: Float[Tensor, "association d_model"],
+    labels: tuple[int, ...],
+    over: Over,
+    options: dict[str, Any],
+) -> xr.Dataset:
+    """Recall of pairs of a query and a key, either of them the one that has rivals."""
+    one_of("over", over, get_args(Over))
+    inputs, outputs, matrix = (queries, keys, scores) if over == "keys" else (keys, queries, scores.T)
+    order = torch.arange(len(labels))
+    target = Association(name=name, inputs=inputs, outputs=outputs, targets=order, labels=labels)
+    found = recall(matrix, target, **options)
+    return found.assign_attrs(unit="share; score and margin: attention scores", over=over, **_read(weights, "QK"))
+
+
+def _read(weights: EffectiveWeights, matrix: str) -> dict[str, str]:
+    left_out = "; sigma and biases left out" if weights.normalised else "; biases left out"
+    return {"matrix": matrix, "weights": weights.description + left_out}

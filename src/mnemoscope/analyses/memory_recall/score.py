@@ -1,0 +1,200 @@
+r"""The memory-recall score of a matrix for a list of associations.
+
+A matrix W that should map each input :math:`e_i` to its output :math:`u_i` is an associative memory of the pairs. It
+recalls pair i if the right output scores highest: :math:`e_i W u_i^T > e_i W u_j^T` for every other candidate j. The
+score R(W) is the share of pairs that it recalls. Vectors are rows here, as in TransformerLens; the paper's matrix is
+the transpose. Bietti et al. 2023, "Birth of a Transformer: A Memory Viewpoint".
+
+Two baselines stand beside it: chance, k in the number of candidates, and the score of the same matrix for permuted
+targets, which is higher where a matrix prefers frequent outputs whatever the input.
+
+*Shows* that the associations can be read off the matrix by taking the best candidate. A positive factor changes
+nothing, so a matrix may recall everything long before it is large enough to matter: the margin is the graded measure.
+
+*Does not show* that the input ever arrives at the matrix as this vector, that what else is in the residual stream
+leaves the order as it is, or that the model makes use of it. That takes an intervention.
+"""
+
+from dataclasses import dataclass
+
+import torch
+import xarray as xr
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from mnemoscope.core.errors import InputError, in_range
+from mnemoscope.core.seeding import generator
+
+CHUNK = 2**24
+"""Scores that are held at a time (128 MiB)."""
+ROUNDING = 1e-12
+"""In the product of the norms of input, matrix and output: scores that differ by no more tie."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Association:
+    """Which output belongs to which input.
+
+    Attributes:
+        name: In results.
+        inputs: One vector a pair.
+        outputs: The candidates: the right outputs, and what else should score lower. Equal ones tie, and a tie is not
+            recalled; an output that several inputs share is given once.
+        targets: For each input, which of `outputs` is right; none: output i belongs to input i.
+        labels: What each pair is called (a token, a position); none: its number.
+    """
+
+    name: str
+    inputs: Float[Tensor, "association d_in"]
+    outputs: Float[Tensor, "candidate d_out"]
+    targets: Int[Tensor, " association"] | None = None
+    labels: tuple[int | str, ...] | None = None
+
+    def __post_init__(self) -> None:
+        n, n_candidates = len(self.inputs), len(self.outputs)
+        in_range(f"the number of inputs of {self.name}", n, 1, float("inf"))
+        in_range(f"the number of outputs of {self.name}", n_candidates, 2, float("inf"))
+        for side in ("inputs", "outputs"):
+            if not getattr(self, side).isfinite().all():
+                raise InputError(f"{side} of {self.name} must be finite; they hold NaN or infinity: check the weights")
+        if self.labels is not None and len(self.labels) != n:
+            raise InputError(f"labels of {self.name} must be one an input, {n}; got {len(self.labels)}")
+        if self.targets is None:
+            self._check_in_order()
+        elif len(self.targets) != n:
+            raise InputError(f"targets of {self.name} must be one an input, {n}; got {len(self.targets)}")
+        else:
+            for extreme in (self.targets.min(), self.targets.max()):
+                in_range(f"a target of {self.name}", int(extreme), 0, n_candidates - 1)
+
+    def _check_in_order(self) -> None:
+        if len(self.inputs) != len(self.outputs):
+            raise InputError(
+                f"{self.name} has {len(self.inputs)} inputs and {len(self.outputs)} outputs; say with targets= which "
+                "output belongs to each input"
+            )
+        if len(torch.unique(self.outputs, dim=0)) < len(self.outputs):
+            raise InputError(
+                f"outputs of {self.name} must differ, since equal ones tie; give each once and say with targets= which "
+                "inputs it belongs to"
+            )
+
+
+@torch.no_grad()
+def recall(
+    matrix: Float[Tensor, "d_in d_out"],
+    association: Association,
+    *,
+    k: int = 1,
+    weights: Float[Tensor, " association"] | None = None,
+    n_draws: int = 200,
+    seed: int = 0,
+) -> xr.Dataset:
+    """How many of the associations a matrix recalls.
+
+    Args:
+        matrix: Acts on rows: inputs @ matrix is compared with the outputs.
+        association: What it should map to what.
+        k: Among how many of the best candidates the right one must be. A candidate that scores the same as the right
+            one counts as better.
+        weights: How much each association counts (how often it occurs, say); none: all the same.
+        n_draws: How many permutations of the targets the control's interval is taken over.
+        seed: They come from this seed's stream `permutations`.
+
+    Returns:
+        Over association, float64: `score` of the right output; `margin`, that less the best other candidate; `rank`,
+        the number of candidates that score at least as high, itself included; `recalled`, rank of at most k. Without
+        dimensions: `recall`, the weighted share; `mean_margin`; `chance`, k in the number of candidates; `permuted`,
+        the expected recall for targets permuted among the inputs (exact), and `permuted_low`, `permuted_high`, between
+        which 95 % of such permutations lie.
+
+    Raises:
+        InputError: Widths do not fit, the matrix is not finite, `k` does not leave a candidate out, or weights are no
+            weights.
+    """
+    _check(matrix, association)
+    n, n_candidates = len(association.inputs), len(association.outputs)
+    in_range("k", k, 1, n_candidates - 1)
+    in_range("n_draws", n_draws, 2, float("inf"))
+    targets = torch.arange(n) if association.targets is None else association.targets
+    draws = generator(seed, "permutations")
+    orders = torch.stack([torch.randperm(n, generator=draws) for _ in range(n_draws)], 1)
+    counts = _counts(weights, n).to(matrix.device)
+    columns, hits = [], matrix.new_zeros(1 + n_draws, dtype=torch.double)
+    step = max(1, CHUNK // n_candidates)
+    for rows in (slice(start, start + step) for start in range(0, n, step)):
+        own_rival_rank, permuted = _rows(matrix, association, targets.to(matrix.device), orders, rows, k)
+        columns.append(own_rival_rank)
+        hits += counts[rows] @ permuted
+    own, rival, rank = torch.cat(columns, 1)
+    hits /= counts.sum()
+    low, high = hits[1:].quantile(hits.new_tensor([0.025, 0.975]))
+    each = {"score": own, "margin": own - rival, "rank": rank.long(), "recalled": rank <= k}
+    whole = {
+        "recall": float(counts @ (rank <= k).double() / counts.sum()),
+        "mean_margin": float(counts @ (own - rival) / counts.sum()),
+        "chance": k / n_candidates,
+        "permuted": float(hits[0]),
+        "permuted_low": float(low),
+        "permuted_high": float(high),
+    }
+    return xr.Dataset(
+        {**{name: ("association", values.cpu().numpy()) for name, values in each.items()}, **whole},
+        coords={"association": list(range(n) if association.labels is None else association.labels)},
+        attrs={
+            "unit": "share; score and margin in that of the matrix's products",
+            "target": association.name,
+            "n": n,
+            "n_candidates": n_candidates,
+            "k": k,
+            "n_draws": n_draws,
+            "ties": "not recalled",
+        },
+    )
+
+
+def _rows(
+    matrix: Float[Tensor, "d_in d_out"],
+    association: Association,
+    targets: Int[Tensor, " association"],
+    orders: Int[Tensor, "association draw"],
+    rows: slice,
+    k: int,
+) -> tuple[Float[Tensor, "3 row"], Float[Tensor, "row expected_and_draw"]]:
+    """Some of the associations.
+
+    Returns:
+        Score of the right candidate, score of the best other one, and rank; and whether the target that a permutation
+        gives is recalled: the mean over all permutations, then each draw.
+    """
+    matrix = matrix.double()
+    inputs, outputs = association.inputs[rows].to(matrix), association.outputs.to(matrix)
+    scores = inputs @ matrix @ outputs.T
+    slack = (ROUNDING * inputs.norm(dim=1) * matrix.norm() * outputs.norm(dim=1).max())[:, None]
+    right = targets[rows, None]
+    own = scores.gather(1, right)
+    rival = scores.scatter(1, right, -torch.inf).amax(1)
+    best = (scores - slack > scores.topk(k + 1).values[:, -1:]).double()
+    frequency = targets.bincount(minlength=len(outputs)).double() / len(targets)
+    permuted = torch.cat([(best @ frequency)[:, None], best.gather(1, targets[orders[rows].to(targets.device)])], 1)
+    return torch.stack([own[:, 0], rival, (scores >= own - slack).sum(1).double()]), permuted
+
+
+def _check(matrix: Float[Tensor, "d_in d_out"], association: Association) -> None:
+    given = (association.inputs.shape[1], association.outputs.shape[1])
+    if matrix.shape != given:
+        raise InputError(
+            f"matrix must lead from the width of the inputs to that of the outputs, {given[0]} by {given[1]}; got "
+            f"{tuple(matrix.shape)}; transpose it if it acts on columns"
+        )
+    if not matrix.isfinite().all():
+        raise InputError("matrix must be finite; it holds NaN or infinity: check the weights")
+
+
+def _counts(weights: Float[Tensor, " association"] | None, n: int) -> Float[Tensor, " association"]:
+    if weights is None:
+        return torch.ones(n, dtype=torch.double)
+    weights = weights.double()
+    if len(weights) != n or not weights.isfinite().all() or weights.min() < 0 or weights.sum() == 0:
+        raise InputError(f"weights must be one an association, {n}, finite, none negative, not all zero; got {weights}")
+    return weights
