@@ -1,0 +1,145 @@
+"""A model as a game: its parts are the players, and who is not there is removed.
+
+A part that is not there is replaced, at its sites, by zeros, by its mean over a reference set or by its activation in
+another sequence of that set, as in `ablation.removal`. What replaces it is recorded once and is the same in every
+coalition. Coalitions are folded into the batch: a pass takes as many of them as fit into `CHUNK` rows.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from mnemoscope.analyses.ablation.removal import Removal, removal
+from mnemoscope.analyses.neurons.places import Places
+from mnemoscope.analyses.predictions import normalised
+from mnemoscope.analyses.shapley.game import Play
+from mnemoscope.core import metrics
+from mnemoscope.core.batch import CHUNK, Batch
+from mnemoscope.core.errors import InputError
+from mnemoscope.core.intervention import LowRank
+from mnemoscope.core.named import Named
+from mnemoscope.core.protocols import HookedModel
+from mnemoscope.core.site import Site
+from mnemoscope.interventions.recordings import Recordings, recorded
+from mnemoscope.interventions.regions import check_exists, region
+from mnemoscope.interventions.replacements import change
+
+METRICS = ("accuracy", "log_prob")
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Point:
+    """What is removed at one hook point.
+
+    Attributes:
+        new: What replaces the activation; one row may stand for all.
+        parts: 1 at the entries of each player that has some here, 0 elsewhere; one row may stand for all.
+        players: Their numbers.
+    """
+
+    new: Float[Tensor, "new_row ..."]
+    parts: Float[Tensor, "part part_row ..."]
+    players: Int[Tensor, " part"]
+
+    def removed(
+        self, activation: Float[Tensor, "_ ..."], rows: Int[Tensor, " some"], absent: Float[Tensor, "coalition player"]
+    ) -> Float[Tensor, "rows ..."]:
+        """The activation without those who are absent, in each coalition's copy of the rows."""
+        cells = activation.expand(len(absent) * len(rows), *activation.shape[1:]).unflatten(0, (len(absent), -1))
+        parts = self.parts if self.parts.shape[1] == 1 else self.parts[:, rows]
+        new = self.new if len(self.new) == 1 else self.new[rows]
+        gone = torch.tensordot(absent[:, self.players], parts, dims=1) > 0
+        return torch.where(gone, new.to(cells), cells).flatten(0, 1)
+
+
+@torch.no_grad()
+def play_of(
+    model: HookedModel,
+    batch: Batch,
+    *,
+    players: Mapping[str, Sequence[Site]],
+    places: Places,
+    kind: Removal,
+    source: Named[Batch],
+    within: str | None = None,
+    seed: int = 0,
+) -> Play:
+    """The game in which a coalition's outcome is whether the answer is right, and its log-probability, at each place.
+
+    Args:
+        model: Any hooked model that fits the batch.
+        batch: Sequences that test skills.
+        players: Name to the sites that come and go together.
+        places: Of the batch, where outcomes are read.
+        kind: `zero`, `mean` or `resample`.
+        source: Sequences that means and resampled activations come from.
+        within: Name of a latent: these come from sequences of the same class.
+        seed: Resampling draws from this seed's stream `resample`.
+
+    Returns:
+        Outcomes `metric place` in one row: right or wrong at all places, then log-probabilities (nats).
+
+    Raises:
+        InputError: A site does not exist or is no player, or a source does not fit the batch. When it is played: the
+            logits hold NaN.
+    """
+    points = _points(model, batch, players, kind, source, within, seed)
+
+    def chunk(rows: Tensor, there: Tensor) -> Tensor:
+        absent = (~there).to(places.weights.device, torch.float32)
+
+        def hook_for(point: _Point) -> Any:
+            return lambda activation, hook: point.removed(activation, rows, absent)
+
+        here = (places.sequence >= rows[0]) & (places.sequence <= rows[-1])
+        with model.hooks(fwd_hooks=[(name, hook_for(point)) for name, point in points.items()]):
+            logits = model(batch.inputs[rows].repeat(len(there), 1)).unflatten(0, (len(there), -1))
+        log_probs = normalised(logits[:, places.sequence[here] - rows[0], places.pos[here]])
+        target = places.target[here].expand(len(there), -1)
+        right = metrics.correct(log_probs, target).double()
+        return torch.stack((right, metrics.at_target(log_probs, target)), 1).cpu()
+
+    @torch.no_grad()
+    def play(coalitions: Bool[Tensor, "coalition player"]) -> Float[Tensor, "coalition outcome"]:
+        passes = []
+        for rows in torch.arange(len(batch), device=batch.inputs.device).split(CHUNK):
+            parts = coalitions.split(max(1, CHUNK // len(rows)))
+            passes.append(torch.cat([chunk(rows, part) for part in parts]))
+        return torch.cat(passes, -1).flatten(1)
+
+    return play
+
+
+def _points(
+    model: HookedModel,
+    batch: Batch,
+    players: Mapping[str, Sequence[Site]],
+    kind: Removal,
+    source: Named[Batch],
+    within: str | None,
+    seed: int,
+) -> dict[str, _Point]:
+    at: dict[str, list[tuple[int, Site]]] = {}
+    for number, sites in enumerate(players.values()):
+        for site in sites:
+            check_exists(model, site)
+            if site.kind == "result":
+                raise InputError(f"{site} is held by no hook point and cannot be a player; take z instead")
+            at.setdefault(site.hook, []).append((number, site))
+    shapes, recordings, points = recorded(model, batch.select(slice(0, 1)), at), Recordings(model), {}
+    recordings.prepare((source, sites[0][1]) for sites in at.values() if kind != "zero")
+    for name, sites in at.items():
+        intervention = removal(kind, sites[0][1], source, within)
+        assert not isinstance(intervention, LowRank)
+        new = change(intervention, batch, recordings, seed)(shapes[name])
+        parts = torch.broadcast_tensors(*(region(site, batch, shapes[name]) for _, site in sites))
+        points[name] = _Point(
+            new=new if new.ndim == shapes[name].ndim else new[None],
+            parts=torch.stack(parts).float(),
+            players=torch.tensor([number for number, _ in sites], device=new.device),
+        )
+    return points

@@ -1,0 +1,145 @@
+"""What each component of a model is worth for each skill: Shapley values and interactions by skill.
+
+The players are components (or any sets of sites: heads, neurons, positions, parts called by their roles). A coalition
+is worth the model's accuracy, and its mean log-probability of the answer, on a skill when every other player is
+removed. `game` has the formulas. Up to 12 players every coalition is played; beyond that, orders are sampled.
+
+It shows how the difference between the whole model and the model without all of them is shared out, so that parts that
+can stand in for each other both get their share, where removing one at a time says that neither is needed. It does not
+show what a part computes; the values are of this kind of removal, on these sequences, among these players: what no
+player holds is in every coalition. Most coalitions are far from anything the model was trained as. Accuracy jumps where
+the log-probability slides, so that their values can differ.
+
+Intervals are of 95 % and hold both errors there are: over sequences, as if they were drawn (1.96 standard errors), and
+over sampled orders (Student's t), none where every coalition is played.
+"""
+
+from collections.abc import Mapping, Sequence
+
+import torch
+import xarray as xr
+from torch import Tensor
+
+from mnemoscope.analyses.ablation.removal import REPLACEMENTS, Removal
+from mnemoscope.analyses.ablation.targets import heads_and_mlps
+from mnemoscope.analyses.neurons.places import skill_places
+from mnemoscope.analyses.predictions import check_fits
+from mnemoscope.analyses.shapley.figures import by_player, ends, shares
+from mnemoscope.analyses.shapley.game import MAX_EXACT, exact
+from mnemoscope.analyses.shapley.play import METRICS, play_of
+from mnemoscope.analyses.shapley.sampled import n_played, samples
+from mnemoscope.core.batch import Batch
+from mnemoscope.core.errors import InputError, in_range, one_of
+from mnemoscope.core.named import Named
+from mnemoscope.core.protocols import HookedModel
+from mnemoscope.core.site import Site
+from mnemoscope.core.skills import Skills
+
+MAX_PLAYERS = 128
+N_SAMPLES = 16
+"""Sampled squares of orders, where the caller does not say."""
+MIN_SAMPLES = 8
+"""Fewer give no interval to be trusted."""
+
+
+def shapley(
+    model: HookedModel,
+    batch: Batch,
+    *,
+    skills: Skills,
+    reference: Batch,
+    targets: Mapping[str, Sequence[Site]] | None = None,
+    kinds: Sequence[Removal] = ("mean",),
+    within: str | None = None,
+    interactions: bool = True,
+    n_samples: int | None = None,
+    seed: int = 0,
+) -> xr.Dataset:
+    """Shapley values and pairwise interactions of components by skill.
+
+    Args:
+        model: Any hooked model whose vocabulary and context are large enough.
+        batch: Sequences that test the skills; its weights, if it has them, count within a skill.
+        skills: For each skill the positions whose answer it alone gives (`task.skills(batch)`).
+        reference: Sequences that means and resampled activations come from; as long as those of `batch`.
+        targets: The players: name to the sites that are removed together (`ablation.targets`); none: every head and
+            every MLP for itself.
+        kinds: How players are removed: `zero`, `mean`, `resample` (one draw a sequence, the same in every coalition).
+        within: Name of a latent: means and resampled activations come from sequences of the same class.
+        interactions: Whether to give these too; where orders are sampled, they double the work.
+        n_samples: Sample so many squares of orders; none: play every coalition of up to 12 players, and sample 16
+            squares of more. n players have n² coalitions in a square, 2 n² with interactions.
+        seed: Orders and resampling come from this seed's streams `orders` and `resample`.
+
+    Returns:
+        Over (kind, component, skill, metric), for accuracy and log-probability (nats): `value`; `error` over
+        sequences and `sampling_error` over orders (standard errors); the interval `low` to `high`; `lost`, what
+        removing this one alone costs, with `lost_error` over sequences. Over (kind, skill, metric): `full` and
+        `empty`, the model with all players and with none, and `carried`, their difference, which the values add up
+        to, with `carried_error`. With interactions, over (kind, component, other, skill, metric), NaN for a
+        component with itself: `interaction` and the same four with that prefix.
+
+    Raises:
+        InputError: There are too few or too many players, two share a site, one cannot be removed that way, the
+            model is too small for the batch, a skill is tested nowhere, the reference has another length, or the
+            logits hold NaN.
+    """
+    players = heads_and_mlps(model) if targets is None else targets
+    _check(players, kinds, n_samples)
+    check_fits(model, batch)
+    places, source = skill_places(batch, skills), Named(name="reference", value=reference)
+    n, sampled = len(players), n_samples is not None or len(players) > MAX_EXACT
+    n_samples = (n_samples or N_SAMPLES) if sampled else 1
+    cells = []
+    for kind in kinds:
+        play = play_of(model, batch, players=players, places=places, kind=kind, source=source, within=within, seed=seed)
+        if sampled:
+            parts = samples(play, n, n_samples=n_samples, seed=seed, interactions=interactions)
+        else:
+            parts = [exact(play, n, interactions=interactions)]
+        cells.append(ends(play, places, n) | by_player(shares(parts, places), n))
+    return xr.Dataset(
+        {name: _array(name, [cell[name] for cell in cells]) for name in cells[0]},
+        coords={
+            "kind": list(kinds),
+            "component": list(players),
+            "skill": list(skills),
+            "metric": list(METRICS),
+            **({"other": list(players)} if interactions else {}),
+        },
+        attrs={
+            "log_prob_unit": "nats",
+            "method": "sampled orders" if sampled else "every coalition",
+            "n_samples": n_samples if sampled else 0,
+            "n_coalitions": n_samples * n_played(n, interactions) if sampled else 2**n,
+            "interval": "95 %, over sequences" + (" and over orders" if sampled else ""),
+            "n": len(batch),
+            "n_reference": len(reference),
+            "reference": str(source),
+            "within": within or "all sequences",
+            "weights": "unprocessed",
+        },
+    )
+
+
+def _check(players: Mapping[str, Sequence[Site]], kinds: Sequence[Removal], n_samples: int | None) -> None:
+    for kind in kinds:
+        one_of("the kind of a removal", kind, REPLACEMENTS)
+    if not kinds:
+        raise InputError(f"kinds must name at least one of: {', '.join(REPLACEMENTS)}; got none")
+    in_range("the number of players (group some of them)", len(players), 2, MAX_PLAYERS)
+    if n_samples is not None:
+        in_range("n_samples", n_samples, MIN_SAMPLES, float("inf"))
+    owner: dict[Site, str] = {}
+    for name, sites in players.items():
+        if not sites:
+            raise InputError(f"player {name} has no site; name at least one, or leave it out")
+        for site in sites:
+            if owner.setdefault(site, name) != name:
+                raise InputError(f"{site} belongs to {owner[site]} and to {name}; give every site to one player")
+
+
+def _array(name: str, cells: Sequence[Tensor]) -> tuple[tuple[str, ...], object]:
+    values = torch.stack(list(cells)).numpy()
+    between = {3: (), 4: ("component",), 5: ("component", "other")}[values.ndim]
+    return ("kind", *between, "skill", "metric"), values
