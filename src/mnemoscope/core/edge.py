@@ -59,6 +59,12 @@ class Edge:
         """The reader and its input: `L1H0 q`, `L0 MLP`, `logits`."""
         return str(self.reader) if self.through is None else f"{self.reader} {self.through}"
 
+    @property
+    def written(self) -> Site:
+        """What the writer adds to the residual stream, at the positions of the edge."""
+        kind = "result" if self.writer.kind == "z" else self.writer.kind
+        return Site(kind=kind, layer=self.writer.layer, head=self.writer.head, pos=self.pos)
+
     def __str__(self) -> str:
         at = "" if self.pos is None else f" pos {self.pos}"
         return f"{part_name(self.writer)} → {self.input}{at}"

@@ -1,6 +1,7 @@
-"""What is done at a site, as values: frozen, printable, comparable.
+"""What is done at a site, an edge or a weight, as values: frozen, printable, comparable.
 
-They compose: a list of them is in force together, those at one place in the order of the list.
+They compose: a list of them is in force together, those at one place in the order of the list. On an edge the output of
+the writer is changed for the reader alone.
 """
 
 from dataclasses import dataclass
@@ -9,6 +10,7 @@ from typing import Literal
 from torch import Tensor
 
 from mnemoscope.core.batch import Batch
+from mnemoscope.core.edge import Edge
 from mnemoscope.core.errors import InputError, in_range, one_of
 from mnemoscope.core.mechanism import Mechanism
 from mnemoscope.core.named import Named
@@ -22,7 +24,7 @@ REPLACEMENTS: tuple[Replacement, ...] = ("zero", "mean", "resample")
 class Zero:
     """Zeros. At `z` the effect depends on where biases are kept; at `pattern` the weight is lost, not spread."""
 
-    site: Site | ParamSite
+    site: Site | Edge | ParamSite
 
     def __str__(self) -> str:
         return f"zero {self.site}"
@@ -39,12 +41,12 @@ class Mean:
             a latent: over the sequences of the same class, position by position.
     """
 
-    site: Site
+    site: Site | Edge
     source: Named[Batch]
     over: str = "batch"
 
     def __post_init__(self) -> None:
-        if self.over == "position" and self.site.kind in ATTENTION:
+        if self.over == "position" and isinstance(self.site, Site) and self.site.kind in ATTENTION:
             raise InputError(
                 f"{self.site} has other keys at every position: take its mean over='batch' or within a latent"
             )
@@ -65,7 +67,7 @@ class Resample:
         match: Name of a latent: draw among the sequences of the same class; none: among all.
     """
 
-    site: Site
+    site: Site | Edge
     source: Named[Batch]
     match: str | None = None
 
@@ -75,13 +77,34 @@ class Resample:
 
 @dataclass(frozen=True, kw_only=True)
 class Patch:
-    """The activation in the same row of another batch: activation patching."""
+    """The activation in the same row of another batch: activation patching, or an interchange intervention.
 
-    site: Site
+    Attributes:
+        site: Where.
+        source: The other batch.
+        at: Where in the source: a position, or the name of a latent of the source that holds one a sequence (below
+            0: that sequence stays as it is). None: the positions of the site itself.
+        basis: Directions that span a subspace, a row each, of the site's width: only the part inside it is taken from
+            the source, the part outside stays. None: all of it.
+    """
+
+    site: Site | Edge
     source: Named[Batch]
+    at: int | str | None = None
+    basis: Named[Tensor] | None = None
+
+    def __post_init__(self) -> None:
+        if self.at is not None and isinstance(self.site, Site) and self.site.kind in ATTENTION:
+            raise InputError(f"at is a position; {self.site} has a query and a key in its place")
+        if self.basis is not None:
+            _vectors(self.site, "a Patch inside a subspace")
+            _rows(self.basis)
+            if isinstance(self.site, Site) and self.site.neuron is not None:
+                raise InputError(f"a subspace is of all neurons; leave neuron out of {self.site}")
 
     def __str__(self) -> str:
-        return f"{self.site} := {self.source}"
+        inside = f" inside {self.basis}" if self.basis else ""
+        return f"{self.site}{inside} := {self.source}" + (f" at pos {self.at}" if self.at is not None else "")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -120,7 +143,7 @@ class Knockout:
 class Scale:
     """Multiplied by a factor; 1 changes nothing."""
 
-    site: Site | ParamSite
+    site: Site | Edge | ParamSite
     factor: float
 
     def __str__(self) -> str:
@@ -137,7 +160,7 @@ class Add:
         coefficient: Its factor.
     """
 
-    site: Site
+    site: Site | Edge
     direction: Named[Tensor]
     coefficient: float = 1.0
 
@@ -160,15 +183,14 @@ class Project:
         part: `keep` the part inside, or `remove` it.
     """
 
-    site: Site
+    site: Site | Edge
     basis: Named[Tensor]
     part: Literal["keep", "remove"]
 
     def __post_init__(self) -> None:
         _vectors(self.site, "Project")
         one_of("part", self.part, ("keep", "remove"))
-        if self.basis.value.ndim != 2:
-            raise InputError(f"basis must be (direction, width); got shape {tuple(self.basis.value.shape)}")
+        _rows(self.basis)
 
     def __str__(self) -> str:
         return f"{self.part} {self.basis} in {self.site}"
@@ -198,8 +220,13 @@ class LowRank:
         return f"{self.site} := {self.part} of rank {self.rank}"
 
 
-def _vectors(site: Site, who: str) -> None:
-    if site.kind in ATTENTION:
+def _rows(basis: Named[Tensor]) -> None:
+    if basis.value.ndim != 2:
+        raise InputError(f"basis must be (direction, width); got shape {tuple(basis.value.shape)}")
+
+
+def _vectors(site: Site | Edge, who: str) -> None:
+    if isinstance(site, Site) and site.kind in ATTENTION:
         raise InputError(f"{who} needs a site that holds vectors; {site} holds one number a query and key")
 
 

@@ -3,15 +3,16 @@
 from collections.abc import Callable
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from mnemoscope.core.batch import Batch
-from mnemoscope.core.errors import InputError, one_of
+from mnemoscope.core.errors import InputError, in_range, one_of
 from mnemoscope.core.intervention import Add, AtSite, Knockout, Mean, Patch, Project, Resample, Scale, SetPattern, Zero
 from mnemoscope.core.mechanism import checked_pattern
 from mnemoscope.core.named import Named
 from mnemoscope.core.seeding import generator
+from mnemoscope.core.site import Site
 from mnemoscope.interventions.recordings import Recordings
 
 Change = Callable[[Tensor], Tensor]
@@ -44,7 +45,10 @@ def change(intervention: AtSite, batch: Batch, recordings: Recordings, seed: int
         case SetPattern(mechanism=mechanism):
             pattern = checked_pattern(mechanism, batch)[:, None]
             return lambda old: torch.where(pattern.isnan(), old, pattern.to(old))
-        case Mean() | Resample() | Patch():
+        case Patch():
+            new, stays = _from_source(intervention, _recorded(intervention, batch, recordings, seed))
+            return lambda old: _exchanged(intervention.basis, old, torch.where(stays.to(old.device), old, new.to(old)))
+        case Mean() | Resample():
             new = _recorded(intervention, batch, recordings, seed)
             return lambda old: new.to(old)
 
@@ -62,6 +66,7 @@ def _recorded(intervention: Mean | Resample | Patch, batch: Batch, recordings: R
         )
     if len(source.value) == 0:
         raise InputError(f"{source.name} holds no sequence; {intervention} needs some")
+    assert isinstance(intervention.site, Site)  # of an edge what its writer writes
     activation = recordings.of(source, intervention.site)
     match intervention:
         case Patch():
@@ -114,8 +119,37 @@ def _width(direction: Named[Tensor], old: Tensor) -> Float[Tensor, "... width"]:
 
 
 def _projected(intervention: Project, old: Tensor) -> Tensor:
-    basis = _width(intervention.basis, old)
-    left, size, _ = torch.linalg.svd(basis.double().T, full_matrices=False)
-    span = left[:, size > size.max() * 1e-9].to(old)
-    inside = old @ span @ span.T
+    inside = _inside(intervention.basis, old)
     return inside if intervention.part == "keep" else old - inside
+
+
+def _exchanged(basis: Named[Tensor] | None, old: Tensor, new: Tensor) -> Tensor:
+    return new if basis is None else old + _inside(basis, new - old)
+
+
+def _inside(basis: Named[Tensor], vectors: Float[Tensor, "... width"]) -> Float[Tensor, "... width"]:
+    """The part inside the span of the basis; it has a gradient with respect to directions that are independent."""
+    rows = _width(basis, vectors)
+    back = torch.linalg.pinv(rows.double(), rtol=1e-9).to(vectors)
+    return vectors @ back @ rows
+
+
+def _from_source(patch: Patch, activation: Tensor) -> tuple[Tensor, Bool[Tensor, "rows ..."]]:
+    """What a patch writes, from the activation on its source, and where nothing is written after all."""
+    if patch.at is None:
+        return activation, torch.zeros((1,) * activation.ndim, dtype=torch.bool)
+    n_pos = activation.shape[1]
+    pos = _place(patch.at, patch.source, n_pos).to(activation.device)
+    rows = torch.arange(len(pos), device=pos.device)
+    at_place = activation[rows, pos.clamp(min=0)][:, None]
+    return at_place, (pos < 0).view(-1, *(1,) * (activation.ndim - 1))
+
+
+def _place(at: int | str, source: Named[Batch], n_pos: int) -> Int[Tensor, " batch"]:
+    """A position for every row of the source, below 0 for none."""
+    if isinstance(at, int):
+        in_range(f"at, a position in {source.name}", at, -n_pos, n_pos - 1)
+        return torch.full((len(source.value),), at % n_pos)
+    pos = _class(source.value, at)
+    in_range(f"latent {at} as a position", int(pos.max()), -n_pos, n_pos - 1)
+    return pos

@@ -6,7 +6,8 @@ bit as it is.
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -14,9 +15,11 @@ from jaxtyping import Float
 from torch import Tensor
 
 from mnemoscope.core.batch import Batch
-from mnemoscope.core.intervention import Intervention, LowRank, Mean, Patch, Resample
+from mnemoscope.core.edge import Edge
+from mnemoscope.core.intervention import Intervention, Knockout, LowRank, Mean, Patch, Resample, SetPattern
 from mnemoscope.core.protocols import HookedModel
 from mnemoscope.core.site import ParamSite, Site
+from mnemoscope.interventions.edges.hooks import edges_changed
 from mnemoscope.interventions.recordings import Recordings, results
 from mnemoscope.interventions.regions import check_exists, region
 from mnemoscope.interventions.replacements import Change, change
@@ -65,22 +68,42 @@ def intervened(
     """
     at_weights = [i for i in interventions if isinstance(i, AtWeight) and isinstance(i.site, ParamSite)]
     at_sites = [(i, i.site) for i in interventions if not isinstance(i, LowRank) and isinstance(i.site, Site)]
-    for _, site in at_sites:
+    on_edges = [
+        (replace(i, site=i.site.written), i.site)
+        for i in interventions
+        if not isinstance(i, LowRank | SetPattern | Knockout) and isinstance(i.site, Edge)
+    ]
+    placed = [*at_sites, *((i, edge.written) for i, edge in on_edges)]
+    for _, site in placed:
         check_exists(model, site)
     recordings = Recordings(model) if recordings is None else recordings
-    recordings.prepare((i.source, site) for i, site in at_sites if isinstance(i, Mean | Resample | Patch))
+    recordings.prepare((i.source, site) for i, site in placed if isinstance(i, Mean | Resample | Patch))
     hooks = [hook for i, site in at_sites for hook in _hooks(model, batch, site, change(i, batch, recordings, seed))]
-    with changed_weights(model, at_weights), model.hooks(fwd_hooks=hooks):
+    with ExitStack() as stack:
+        stack.enter_context(changed_weights(model, at_weights))
+        if on_edges:
+            changes = [
+                (edge, _changed(edge.written, batch, change(i, batch, recordings, seed))) for i, edge in on_edges
+            ]
+            before, after = stack.enter_context(edges_changed(model, changes))
+            hooks = [*before, *hooks, *after]
+        stack.enter_context(model.hooks(fwd_hooks=hooks))
         yield
 
 
-def _hooks(model: HookedModel, batch: Batch, site: Site, new: Change) -> list[Hook]:
-    """The hooks that change one site: one, or two for the result of a head, which no hook point holds by itself."""
+def _changed(site: Site, batch: Batch, new: Change) -> Callable[[Tensor], Tensor]:
+    """A function that changes an activation at a site only."""
 
     def changed(activation: Tensor) -> Tensor:
         activation = activation.expand(len(batch), *activation.shape[1:])
         return torch.where(region(site, batch, activation), new(activation), activation)
 
+    return changed
+
+
+def _hooks(model: HookedModel, batch: Batch, site: Site, new: Change) -> list[Hook]:
+    """The hooks that change one site: one, or two for the result of a head, which no hook point holds by itself."""
+    changed = _changed(site, batch, new)
     if site.kind != "result" or site.layer is None:
         return [(site.hook, lambda activation, hook: changed(activation))]
     layer, seen = site.layer, []

@@ -26,7 +26,7 @@ def changed_weights(model: HookedModel, interventions: Sequence[AtWeight]) -> It
             assert isinstance(intervention.site, ParamSite)
             parameter = _parameter(model, intervention.site)
             stack.callback(setattr, parameter, "data", parameter.data)
-            parameter.data = _changed(intervention, parameter.data)
+            parameter.data = _changed(intervention, intervention.site.head, parameter.data)
         yield
 
 
@@ -42,8 +42,7 @@ def _parameter(model: HookedModel, site: ParamSite) -> torch.nn.Parameter:
 
 
 @torch.no_grad()
-def _changed(intervention: AtWeight, weight: Tensor) -> Tensor:
-    head = intervention.site.head
+def _changed(intervention: AtWeight, head: int | None, weight: Tensor) -> Tensor:
     part = weight if head is None else weight[head]
     match intervention:
         case Zero():
