@@ -1,0 +1,178 @@
+"""What can be read from activations by a linear map: probes at sites and positions, beside their controls.
+
+A linear probe is fitted on some sequences and scored on others (Alain & Bengio 2016, "Understanding intermediate
+layers using linear classifier probes"). Its score alone says little, for two reasons, and each has a control.
+
+- A flexible probe can learn rows by heart. `shuffled`: the same probe on labels that are permuted among sequences. The
+  difference is a selectivity in the sense of Hewitt & Liang 2019, "Designing and interpreting probes with control
+  tasks"; their control gives labels to word types, here a sequence is the unit.
+- Random weights make random functions of the input, from which tokens, and much that follows from them, can be read. A
+  score above chance on an untrained model is expected. The same probe on control models of the same architecture shows
+  how much training has added, and that selectivity is the one that counts.
+
+`information` is the usable information of Xu et al. 2020, "A theory of usable information under computational
+constraints", for linear maps with this penalty.
+
+It shows that a value can be read linearly from an activation, on sequences that the probe has not seen. It does not
+show that the model reads it: see `erasing` and `editing`. Nor does it show that what is not read linearly is not there.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from itertools import product
+from typing import Any
+
+import numpy as np
+import xarray as xr
+from torch import Tensor
+
+from mnemoscope.analyses.predictions import check_fits
+from mnemoscope.analyses.probes.activations import check_site, positions, vectors, weights_of
+from mnemoscope.analyses.probes.latents import (
+    check_apart,
+    check_numbers,
+    latent_mask,
+    latent_values,
+    permuted,
+    split_sequences,
+)
+from mnemoscope.analyses.probes.linear import PENALTY, fitted, is_number, scores
+from mnemoscope.core.batch import Batch
+from mnemoscope.core.errors import InputError, in_range
+from mnemoscope.core.protocols import HookedModel
+from mnemoscope.core.seeding import generator
+from mnemoscope.core.site import Site
+
+
+def probe(
+    model: HookedModel,
+    fit: Batch,
+    latent: str,
+    *,
+    sites: Sequence[Site],
+    test: Batch | None = None,
+    where: str | None = None,
+    pooled: bool = False,
+    controls: Mapping[str, HookedModel] | None = None,
+    n_shuffles: int = 10,
+    penalty: float = PENALTY,
+    seed: int = 0,
+) -> xr.Dataset:
+    """Probes for a latent at sites, one for every position or one for all.
+
+    Args:
+        model: Any hooked model; one recorded forward pass serves all sites.
+        fit: Sequences to fit on. Every one counts alike, whatever its weight.
+        latent: Its name: one value a sequence or a position, `y[2]` for a column, `token` or `target`. Boolean and
+            whole values are classes, floating ones numbers. Values of your own: `with_latent`.
+        sites: Where to read; a site's `pos` restricts the positions.
+        test: Sequences to score on, of another split, say; none: half of the different sequences of `fit`, and only
+            the other half is fitted on.
+        where: A Boolean latent: only rows where it holds count; none: all, a value -1 for "none" being a class.
+        pooled: One probe for the rows of all positions in place of one a position.
+        controls: Models by name, such as untrained ones, that are probed in the same way.
+        n_shuffles: How often labels are permuted.
+        penalty: Of the probe, see `linear.fitted`. Choose it without a look at the result.
+        seed: Halves and permutations are drawn from streams of it.
+
+    Returns:
+        Over (site, pos), or over site if pooled: `accuracy`, `chance`, `balanced_accuracy` and `information` (bits),
+        or `r2` for numbers; `n_fit` and `n_test`, the numbers of rows. `shuffled` (draw, ...) and `control_score`
+        (control, ...): the accuracy (or R²) of the controls. `selectivity` (against, ...): the accuracy minus the mean
+        of `shuffled`, and minus that of each control. NaN where there are no rows, or the latent takes a single value
+        in the rows to fit. Positions of no site are left out.
+
+    Raises:
+        InputError: A site or latent is not to be probed, fit and test share a sequence, a latent or activation is NaN,
+            or a model does not fit.
+    """
+    in_range("n_shuffles", n_shuffles, 1, math.inf)
+    if not sites or len(set(sites)) < len(sites):
+        raise InputError(f"sites must name at least one, each once; got {', '.join(map(str, sites)) or 'none'}")
+    models = [model, *(controls or {}).values()]
+    sides = split_sequences(fit, seed=seed) if test is None else (fit, test)
+    check_apart(*sides)
+    for one, side in product(models, sides):
+        check_fits(one, side)
+    for one, site in product(models, sites):
+        check_site(one, site)
+    activations = [[vectors(one, side, sites) for side in sides] for one in models]
+    values = [latent_values(side, latent) for side in sides]
+    counting = [latent_mask(side, where) for side in sides]
+    masks = [[mask & positions(site, side) for mask, side in zip(counting, sides, strict=True)] for site in sites]
+    for of_side, mask in zip(values, counting, strict=True):
+        check_numbers(latent, of_side, mask)
+    all_pos = range(values[0].shape[1])
+    columns = [slice(None)] if pooled else [slice(p, p + 1) for p in all_pos if any(m[:, p].any() for m, _ in masks)]
+    cells = []
+    for i, mask in enumerate(masks):
+        streams = [generator(seed, "shuffled labels", draw) for draw in range(n_shuffles)]
+        shuffles = [[permuted(v, m, stream) for v, m in zip(values, mask, strict=True)] for stream in streams]
+        x = [[side[i] for side in sides_of_one] for sides_of_one in activations]
+        cells += [_cell(x, values, shuffles, mask, column, penalty) for column in columns]
+    result = _dataset(cells, sites, None if pooled else [column.start for column in columns], list(controls or {}))
+    return result.assign_attrs(
+        latent=latent,
+        where=where or "everywhere",
+        penalty=penalty,
+        n_fit=len(sides[0]),
+        n_test=len(sides[1]),
+        unit="R²" if "r2" in result else "share of rows; information in bits",
+        weights=weights_of(model),
+    )
+
+
+def _rows(values: Sequence[Tensor], mask: Sequence[Tensor], column: slice) -> list[np.ndarray]:
+    """The rows that count, of the sequences to fit and of those to test."""
+    return [v[:, column][m[:, column]].cpu().numpy() for v, m in zip(values, mask, strict=True)]
+
+
+def _scored(x: Sequence[np.ndarray], y: Sequence[np.ndarray], penalty: float) -> dict[str, float]:
+    if len(y[1]) == 0 or len(np.unique(y[0])) < 2:
+        return {}
+    return scores(fitted(x[0], y[0], penalty), x[1], y[1], y[0])
+
+
+def _cell(
+    activations: Sequence[Sequence[Tensor]],
+    values: Sequence[Tensor],
+    shuffles: Sequence[Sequence[Tensor]],
+    mask: Sequence[Tensor],
+    column: slice,
+    penalty: float,
+) -> dict[str, Any]:
+    """The scores of one site and position; the first of the models is the one that is asked about."""
+    x = [_rows(one, mask, column) for one in activations]
+    y = _rows(values, mask, column)
+    main = "r2" if is_number(y[0]) else "accuracy"
+    names = ("r2",) if is_number(y[0]) else ("accuracy", "chance", "balanced_accuracy", "information")
+    found = _scored(x[0], y, penalty)
+    shuffled = [_scored(x[0], _rows(labels, mask, column), penalty).get(main, math.nan) for labels in shuffles]
+    return {
+        **{name: found.get(name, math.nan) for name in names},
+        "n_fit": len(y[0]),
+        "n_test": len(y[1]),
+        "shuffled": shuffled,
+        "control_score": [_scored(other, y, penalty).get(main, math.nan) for other in x[1:]],
+    }
+
+
+def _dataset(
+    cells: Sequence[Mapping[str, Any]], sites: Sequence[Site], pos: Sequence[int] | None, controls: Sequence[str]
+) -> xr.Dataset:
+    dims, shape = (("site",), (len(sites),)) if pos is None else (("site", "pos"), (len(sites), len(pos)))
+    arrays = {}
+    for name in cells[0]:
+        values = np.array([cell[name] for cell in cells])
+        extra = {"shuffled": ("draw",), "control_score": ("control",)}.get(name, ())
+        values = np.moveaxis(values.reshape(*shape, *values.shape[1:]), -1, 0) if extra else values.reshape(shape)
+        arrays[name] = ((*extra, *dims), values)
+    against = np.concatenate((arrays["shuffled"][1].mean(0, keepdims=True), arrays["control_score"][1]))
+    score = arrays["r2" if "r2" in arrays else "accuracy"][1]
+    coords = {
+        "site": [str(site) for site in sites],
+        "control": np.array(controls, dtype=str),
+        "against": ["shuffled", *controls],
+        **({} if pos is None else {"pos": list(pos)}),
+    }
+    return xr.Dataset({**arrays, "selectivity": (("against", *dims), score - against)}, coords=coords)
