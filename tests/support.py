@@ -52,9 +52,11 @@ def random_model(*, d_vocab: int = 6, n_ctx: int = 9, seed: int = 0, **changes):
 
 
 def foreign_model(**changes):
-    """A HookedTransformer that was not made by the package."""
+    """A HookedTransformer that was not made by the package; the same at every call."""
     config = {"n_layers": 2, "d_model": 8, "n_heads": 2, "d_head": 3, "n_ctx": 20, "d_vocab": 50, "dtype": "float32"}
-    return perturbed(from_configuration({**config, "act_fn": "gelu_new", **changes}))
+    with torch.random.fork_rng(devices=[]):
+        torch.default_generator.manual_seed(0)
+        return perturbed(from_configuration({**config, "act_fn": "gelu_new", **changes}))
 
 
 @contextmanager

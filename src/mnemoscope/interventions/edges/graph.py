@@ -22,16 +22,16 @@ def writers(model: HookedModel, *, embeddings: Embeddings = "together") -> list[
     """
     one_of("embeddings", embeddings, get_args(Embeddings))
     cfg = model.cfg
-    if embeddings == "together":
-        found = [Site(kind="resid_pre", layer=0)]
-    elif cfg.positional_embedding_type == "standard":
-        found = [Site(kind="embed"), Site(kind="pos_embed")]
-    else:
-        found = [Site(kind="embed")]
+    found = [Site(kind="resid_pre", layer=0)] if embeddings == "together" else _embeddings(model)
     for layer in range(cfg.n_layers):
         found += [Site(kind="z", layer=layer, head=head) for head in range(cfg.n_heads)]
         found += [] if cfg.attn_only else [Site(kind="mlp_out", layer=layer)]
     return found
+
+
+def _embeddings(model: HookedModel) -> list[Site]:
+    added = model.cfg.positional_embedding_type == "standard"
+    return [Site(kind=kind) for kind in (EMBEDDINGS if added else EMBEDDINGS[:1])]
 
 
 def inputs(model: HookedModel) -> list[Input]:
@@ -74,8 +74,7 @@ def reads(model: HookedModel, reader: Site | Literal["logits"], writer: Site) ->
 
 def single(model: HookedModel, edge: Edge) -> list[Edge]:
     """The edges that one stands for: of each embedding by itself, and through each of q, k and v."""
-    apart = [site for site in writers(model, embeddings="apart") if site.kind in EMBEDDINGS]
-    from_ = apart if edge.writer.kind == "resid_pre" else [edge.writer]
+    from_ = _embeddings(model) if edge.writer.kind == "resid_pre" else [edge.writer]
     is_head = isinstance(edge.reader, Site) and edge.reader.kind == "z"
     ways = THROUGH if is_head and edge.through is None else (edge.through,)
     return [replace(edge, writer=site, through=way) for way in ways for site in from_]
