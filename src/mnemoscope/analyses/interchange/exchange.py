@@ -1,0 +1,181 @@
+"""Interchange interventions: what the network answers when activations come from another sequence.
+
+The activation at some sites on the base is replaced by that on the source, whole or inside a subspace, and the answer
+is compared with what the causal model says when a variable is exchanged in the same way. Per pair:
+
+    iia   1 where the network's most probable token is among the best answers of the causal model, else 0
+    mass  the network's probability of those best answers
+    kl    KL(answer of the causal model || network), in nats
+
+The mean of the first is the interchange intervention accuracy of Geiger et al. (2021), "Causal abstractions of neural
+networks". Each comes over all pairs, over those where the causal model says that the answer changes, and over those
+where it says that nothing does (see `counterfactuals`), and `before_…` with nothing exchanged.
+
+A high accuracy over both kinds of pairs shows that these sites carry the variable and that the network uses it as the
+causal model says, on this distribution. It does not show that they carry nothing else, that no other causal model
+says the same on these pairs, or that a variable is nowhere else besides. Compare with other sites, with random
+subspaces and with an untrained network.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+import torch
+import xarray as xr
+from jaxtyping import Float
+from torch import Tensor
+
+from mnemoscope.analyses.ablation.targets import heads_and_mlps
+from mnemoscope.analyses.interchange.counterfactuals import OVER, Counterfactuals, arbitrary, counterfactuals
+from mnemoscope.analyses.predictions import check_fits, normalised
+from mnemoscope.core.batch import CHUNK, Batch
+from mnemoscope.core.causal import CausalModel, best
+from mnemoscope.core.errors import InputError, one_of
+from mnemoscope.core.intervention import Patch
+from mnemoscope.core.metrics import kl_divergence
+from mnemoscope.core.named import Named
+from mnemoscope.core.pairs import PromptPairs
+from mnemoscope.core.protocols import HookedModel
+from mnemoscope.core.site import Site
+from mnemoscope.interventions.recordings import Recordings
+from mnemoscope.interventions.run import run
+
+Answers = Literal["causal model", "arbitrary"]
+MEASURES = ("iia", "mass", "kl")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Subspace:
+    """Part of a site.
+
+    Attributes:
+        site: Where.
+        basis: Directions that span the part, a row each, of the site's width.
+    """
+
+    site: Site
+    basis: Named[Tensor]
+
+
+Places = Mapping[str, Sequence[Site | Subspace]]
+"""Name to what is exchanged together."""
+
+
+def interchange(
+    model: HookedModel,
+    causal: CausalModel,
+    pairs: PromptPairs,
+    *,
+    places: Places | None = None,
+    variables: Sequence[str] | None = None,
+    answers: Answers = "causal model",
+    seed: int = 0,
+) -> xr.Dataset:
+    """How far a network answers as the causal model says, for every variable and every place.
+
+    A site at a latent that holds one position a sequence is read in the source where the latent lies there.
+
+    Args:
+        model: Any hooked model; hooks that are on it stay and act.
+        causal: The causal model.
+        pairs: `clean` are the bases, `corrupted` the sources (`random_pairs`).
+        places: Name to the sites or subspaces that are exchanged together; none: each head and each MLP.
+        variables: Which ones; none: all.
+        answers: What counts as right: those of the causal model, or, as a control, arbitrary ones on changing pairs.
+        seed: Arbitrary answers come from this seed's stream.
+
+    Returns:
+        `iia`, `mass` and `kl` over (variable, place, over); `before_iia`, `before_mass`, `before_kl` and `n`, the
+        number of pairs, over (variable, over); NaN where there are no such pairs. In attrs `agreement` (how often the
+        targets are the answers of the causal model) and `follows` (how often the network's answer on the bases is).
+
+    Raises:
+        InputError: The model is too small for the sequences, a site does not exist, there is no such variable, the
+            causal model does not fit the sequences, there are too few answers for arbitrary ones, or logits hold NaN.
+    """
+    places = heads_and_mlps(model) if places is None else places
+    if not places or not all(places.values()):
+        raise InputError("places must name at least one set of sites, and none may be empty; see heads_and_mlps(model)")
+    for batch in (pairs.clean, pairs.corrupted):
+        check_fits(model, batch)
+    d_vocab, chosen = model.cfg.d_vocab, list(causal.variables if variables is None else variables)
+    if not chosen:
+        raise InputError(f"variables must name at least one of {', '.join(causal.variables)}")
+    one_of("answers", answers, get_args(Answers))
+    wanted = [counterfactuals(causal, pairs, variable, d_vocab) for variable in chosen]
+    if answers == "arbitrary":
+        wanted = [arbitrary([one], seed=seed)[0] for one in wanted]
+    parts, recordings = in_parts(pairs, CHUNK), Recordings(model)
+
+    def answered(place: Sequence[Site | Subspace]) -> Float[Tensor, "pair d_vocab"]:
+        return torch.cat([exchanged(model, causal, part, place, recordings=recordings) for part in parts])
+
+    def summary(logits: Float[Tensor, "pair d_vocab"]) -> Float[Tensor, "variable measure over"]:
+        return torch.stack([over_pairs(scores(logits, one), one) for one in wanted])
+
+    clean = answered(())
+    follows = best(wanted[0].before).gather(1, clean.argmax(1, keepdim=True)).double().mean()
+    alone, cells = summary(clean), torch.stack([summary(answered(place)) for place in places.values()], 1)
+    counts = torch.stack([torch.stack([one.over[name].sum() for name in OVER]) for one in wanted])
+    return xr.Dataset(
+        {
+            **{name: (("variable", "place", "over"), cells[:, :, i].numpy()) for i, name in enumerate(MEASURES)},
+            **{f"before_{name}": (("variable", "over"), alone[:, i].numpy()) for i, name in enumerate(MEASURES)},
+            "n": (("variable", "over"), counts.cpu().numpy()),
+        },
+        coords={"variable": chosen, "place": list(places), "over": list(OVER)},
+        attrs={
+            "causal": causal.name,
+            "answers": answers,
+            "pairs": pairs.name,
+            "n_pairs": len(pairs),
+            "agreement": causal.agreement(pairs.clean, d_vocab),
+            "follows": float(follows),
+            "kl_unit": "nats",
+            "weights": "LayerNorm folded" if str(model.cfg.normalization_type).endswith("Pre") else "unprocessed",
+        },
+    )
+
+
+Part = tuple[Batch, Named[Batch]]
+"""Some bases and their sources."""
+
+
+def in_parts(pairs: PromptPairs, size: int) -> list[Part]:
+    """The pairs in pieces of at most `size`."""
+    pieces = [pairs.select(rows) for rows in torch.arange(len(pairs), device=pairs.clean.inputs.device).split(size)]
+    return [(piece.clean, Named(name="source", value=piece.corrupted)) for piece in pieces]
+
+
+def patch(place: Site | Subspace, source: Named[Batch]) -> Patch:
+    """The exchange at one place, as a value."""
+    site, basis = (place.site, place.basis) if isinstance(place, Subspace) else (place, None)
+    own = isinstance(site.pos, str) and site.pos in source.value.latents and source.value.latents[site.pos].ndim == 1
+    return Patch(site=site, source=source, at=str(site.pos) if own else None, basis=basis)
+
+
+def exchanged(
+    model: HookedModel,
+    causal: CausalModel,
+    part: Part,
+    place: Sequence[Site | Subspace],
+    *,
+    recordings: Recordings,
+) -> Float[Tensor, "pair d_vocab"]:
+    """The network's logits where the answer is due, with a place as in the source."""
+    base, source = part
+    logits = run(model, base, [patch(at, source) for at in place], recordings=recordings)
+    return causal.due(logits, base)
+
+
+def scores(logits: Float[Tensor, "pair d_vocab"], wanted: Counterfactuals) -> Float[Tensor, "measure pair"]:
+    """`iia`, `mass` and `kl` of every pair; of equally probable tokens the lowest is the network's answer."""
+    log_probs, right = normalised(logits), best(wanted.after)
+    hit = right.gather(1, log_probs.argmax(1, keepdim=True))[:, 0].double()
+    return torch.stack([hit, (log_probs.exp() * right).sum(1), kl_divergence(wanted.after, log_probs)])
+
+
+def over_pairs(values: Float[Tensor, "measure pair"], wanted: Counterfactuals) -> Float[Tensor, "measure over"]:
+    """Means over the pairs that count, on the CPU; NaN where there are none."""
+    return torch.stack([values[:, wanted.over[name]].mean(1) for name in OVER], 1).cpu()
