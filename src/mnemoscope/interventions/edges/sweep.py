@@ -11,7 +11,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from mnemoscope.core.edge import Edge
-from mnemoscope.core.errors import one_of
+from mnemoscope.core.errors import in_range, one_of
 from mnemoscope.core.metrics import Metric
 from mnemoscope.core.pairs import PromptPairs
 from mnemoscope.core.protocols import HookedModel
@@ -69,6 +69,7 @@ def sweep_states(
     for part in freeze:
         one_of("freeze", part, FREEZES)
     one_of("replacement", replacement, get_args(Replacement))
+    in_range("the number of cells", len(states), 1, float("inf"))
     at = layout(model, edges)
     read = pairs.scored.any(0).nonzero()[:, 0]
     n_prompts, at_work = _sizes(model, pairs, len(read), max_bytes)

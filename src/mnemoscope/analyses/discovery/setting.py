@@ -1,0 +1,158 @@
+"""What circuits are measured on: a model, pairs of prompts, a metric, and what edges outside a circuit carry.
+
+The clean prompts are run with the edges of the circuit live; all others carry what their writer wrote in the corrupted
+run, its mean there, or nothing. With m(C) the mean over prompts of the metric, m(all) that of the model and m(none)
+that of the empty circuit,
+
+    faithfulness(C) = (m(C) - m(none)) / (m(all) - m(none)),
+
+0 for the empty circuit and 1 for the whole model. It can lie above 1, where what is left out works against the
+answer, and below 0. With KL as metric it is 1 - KL(C) / KL(none), never above 1.
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import xarray as xr
+from jaxtyping import Bool, Float
+
+from mnemoscope.analyses.discovery.circuit import members, pruned
+from mnemoscope.analyses.discovery.runs import measured
+from mnemoscope.analyses.patching import effects
+from mnemoscope.analyses.predictions import check_fits
+from mnemoscope.core.edge import Edge
+from mnemoscope.core.metrics import LOGIT_DIFF, Metric
+from mnemoscope.core.pairs import PromptPairs
+from mnemoscope.core.protocols import HookedModel
+from mnemoscope.interventions.edges.graph import Embeddings
+from mnemoscope.interventions.edges.graph import edges as all_edges
+from mnemoscope.interventions.edges.sweep import Replacement
+from mnemoscope.interventions.patching.memory import MAX_BYTES
+
+TARGET = 0.9
+"""Faithfulness that searches aim at unless told otherwise."""
+ROUNDING = 1e-6
+"""By how much faithfulness may fall short of a target."""
+_AT_ONCE = 2048
+"""Circuits whose values of single prompts are kept at the same time."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Setting:
+    """What circuits of one model are measured on, so that all measures and searches speak of the same.
+
+    Attributes:
+        model: A HookedTransformer whose parts add up in the residual stream.
+        pairs: Clean and corrupted prompts; the metric is read at their scored positions.
+        metric: The value of a prompt is the mean over its scored positions.
+        replacement: What edges outside a circuit carry: `patch`, what the writer wrote on the corrupted prompt;
+            `mean`, the mean of that over prompts, position by position; `zero`, nothing.
+        embeddings: Whether token and positional embedding are one writer or two.
+        refuse: Whether to raise where the metric does not tell the model from the empty circuit by more than noise
+            (as `patching.effects` has it); otherwise every faithfulness is NaN there. A divergence tells any two
+            predictions apart: look at another metric for whether the model knows the answer.
+        max_bytes: Bound on what a run of circuits allocates on the way.
+    """
+
+    model: HookedModel
+    pairs: PromptPairs
+    metric: Metric = LOGIT_DIFF
+    replacement: Replacement = "patch"
+    embeddings: Embeddings = "together"
+    refuse: bool = True
+    max_bytes: int = MAX_BYTES
+
+    @cached_property
+    def edges(self) -> tuple[Edge, ...]:
+        """Every edge of the model, in the order of the readers."""
+        return all_edges(self.model, embeddings=self.embeddings)
+
+    @cached_property
+    def ends(self) -> tuple[Float[np.ndarray, " prompt"], Float[np.ndarray, " prompt"]]:
+        """The metric of the whole model and of the empty circuit.
+
+        Raises:
+            InputError: The model does not fit the prompts or has no such graph, or its logits hold NaN.
+        """
+        for batch in (self.pairs.clean, self.pairs.corrupted):
+            check_fits(self.model, batch)
+        whole, empty = self._run(np.array([[True], [False]]).repeat(len(self.edges), 1))
+        return whole, empty
+
+    @cached_property
+    def span(self) -> float:
+        """What faithfulness is a share of: m(all) - m(none); NaN where that is noise.
+
+        Raises:
+            InputError: It is noise, and `refuse` is set; or as `ends`.
+        """
+        names = ("metric", "prompt")
+        whole, empty = ((names, values[None]) for values in self.ends)
+        value = (("direction", *names), self.ends[1][None, None])
+        coords = {"direction": ["noising"], "metric": [self.metric.name]}
+        result = xr.Dataset({"value": value, "clean": whole, "corrupted": empty}, coords=coords)
+        told = bool(effects(result, refuse=self.refuse).ratio.notnull().all())
+        return float(self.ends[0].mean() - self.ends[1].mean()) if told else np.nan
+
+    def prune(self, masks: Bool[np.ndarray, "*circuits edge"]) -> Bool[np.ndarray, "*circuits edge"]:
+        """Circuits without the edges that cannot matter."""
+        return pruned(self.edges, masks, from_embeddings=self.replacement == "patch")
+
+    def values(self, masks: Bool[np.ndarray, "circuit edge"]) -> Float[np.ndarray, "circuit prompt"]:
+        """The metric of circuits on every prompt; those with the same pruned form are run once."""
+        distinct, which = self._distinct(masks)
+        return self._run(distinct)[which]
+
+    def faithfulness(self, masks: Bool[np.ndarray, "circuit edge"]) -> Float[np.ndarray, " circuit"]:
+        """The faithfulness of circuits; those with the same pruned form are run once.
+
+        Raises:
+            InputError: As `span`.
+        """
+        _ = self.span
+        distinct, which = self._distinct(masks)
+        chunks = (distinct[start : start + _AT_ONCE] for start in range(0, len(distinct), _AT_ONCE))
+        return np.concatenate([self.share(self._run(chunk)) for chunk in chunks])[which]
+
+    def share(self, values: Float[np.ndarray, "circuit prompt"]) -> Float[np.ndarray, " circuit"]:
+        """Faithfulness from the metric on every prompt."""
+        return (values.mean(1) - self.ends[1].mean()) / self.span
+
+    def error(self, values: Float[np.ndarray, "circuit prompt"]) -> Float[np.ndarray, " circuit"]:
+        """Standard error of faithfulness over prompts (of a ratio of means, to first order); NaN for one prompt."""
+        if len(self.pairs) == 1:
+            return np.full(len(values), np.nan)
+        whole, empty = self.ends
+        rest = values - empty - self.share(values)[:, None] * (whole - empty)
+        return rest.std(1, ddof=1) / np.sqrt(len(self.pairs)) / abs(self.span)
+
+    def members(self, circuits: xr.DataArray) -> Bool[np.ndarray, "*circuits edge"]:
+        """Circuits as truth values in the order of `edges`.
+
+        Raises:
+            InputError: They are not truth values, one an edge of the model.
+        """
+        return members(self.edges, circuits)
+
+    @property
+    def attrs(self) -> dict[str, Any]:
+        """What a result says of where it comes from."""
+        return {
+            "metric": self.metric.name,
+            "replacement": self.replacement,
+            "pairs": self.pairs.name,
+            "n": len(self.pairs),
+            "weights": "LayerNorm folded" if str(self.model.cfg.normalization_type).endswith("Pre") else "unprocessed",
+        }
+
+    def _distinct(self, masks: Bool[np.ndarray, "circuit edge"]) -> tuple[np.ndarray, np.ndarray]:
+        """Pruned forms, and which of them each circuit has."""
+        packed = np.packbits(self.prune(masks), axis=1)
+        _, first, which = np.unique(packed, axis=0, return_index=True, return_inverse=True)
+        return self.prune(masks[first]), which.ravel()
+
+    def _run(self, masks: Bool[np.ndarray, "circuit edge"]) -> Float[np.ndarray, "circuit prompt"]:
+        what = {"metric": self.metric, "replacement": self.replacement, "max_bytes": self.max_bytes}
+        return measured(self.model, self.pairs, self.edges, masks, **what)

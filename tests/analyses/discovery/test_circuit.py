@@ -1,0 +1,63 @@
+"""Circuits as values, and which of their edges can matter."""
+
+import networkx as nx
+import numpy as np
+import pytest
+
+from mnemoscope.analyses.discovery import circuit, nodes
+from mnemoscope.analyses.discovery.circuit import along, members, pruned
+from mnemoscope.core.edge import part_name
+from mnemoscope.core.errors import InputError
+from mnemoscope.interventions.edges.graph import edges
+from tests.support import foreign_model, random_model
+
+EDGES = edges(random_model())
+
+
+def test_a_circuit_names_its_edges_and_parts():
+    found = circuit(EDGES, ["L0H1 → L0 MLP", "input → L0H1 k", "L0 MLP → logits"])
+    assert found.sum() == 3
+    assert found.sel(edge="input → L0H1 k").writer.item() == "input"
+    assert found.sel(edge="input → L0H1 k").reader.item() == "L0H1"
+    assert found.sel(edge="input → L0H1 k").through.item() == "k"
+    assert found.sel(edge="L0 MLP → logits").through.item() == ""
+    assert nodes(found) == ["input", "L0H1", "L0 MLP", "logits"]
+    assert nodes(circuit(EDGES, [])) == []
+
+
+@pytest.mark.parametrize("from_embeddings", [True, False])
+@pytest.mark.parametrize("embeddings", ["together", "apart"])
+def test_pruned_edges_lie_on_no_path(from_embeddings, embeddings):
+    parts = edges(foreign_model(), embeddings=embeddings)
+    masks = np.random.default_rng(0).random((30, len(parts))) < 0.2
+    found = pruned(parts, masks, from_embeddings=from_embeddings)
+    assert not (found & ~masks).any()
+    starts = [part_name(edge.writer) for edge in parts if part_name(edge.writer) in ("input", "embed", "pos_embed")]
+    for mask, kept in zip(masks, found, strict=True):
+        graph = nx.DiGraph(
+            [(part_name(e.writer), str(e.reader)) for e, inside in zip(parts, mask, strict=True) if inside]
+        )
+        graph.add_nodes_from([*starts, "logits"])
+        on = nx.ancestors(graph, "logits") | {"logits"}
+        if from_embeddings:
+            on &= set(starts).union(*(nx.descendants(graph, start) for start in starts))
+        expected = [m and part_name(e.writer) in on and str(e.reader) in on for e, m in zip(parts, mask, strict=True)]
+        assert kept.tolist() == expected
+    assert (pruned(parts, found, from_embeddings=from_embeddings) == found).all()
+    assert found.any()
+    assert (found != masks).any()
+
+
+def test_what_is_no_circuit_of_the_model_is_refused():
+    with pytest.raises(InputError, match="has no 'L0H0 → L9 MLP'"):
+        circuit(EDGES, ["L0H0 → L9 MLP"])
+    found = circuit(EDGES, [])
+    with pytest.raises(InputError, match="13 edges of the model, labelled along edge; got 12"):
+        members(EDGES, found[1:])
+    with pytest.raises(InputError, match="got 0"):
+        along(EDGES, found.drop_vars("edge"))
+    with pytest.raises(InputError, match="how often"):
+        along(EDGES, found.isel(edge=[0, *range(13)]))
+    with pytest.raises(InputError, match="truth values; got float64"):
+        members(EDGES, found.astype(float))
+    assert members(EDGES, found[::-1]).shape == (13,)
