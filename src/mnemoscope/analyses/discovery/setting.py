@@ -19,13 +19,13 @@ import xarray as xr
 from jaxtyping import Bool, Float
 
 from mnemoscope.analyses.discovery.circuit import members, pruned
-from mnemoscope.analyses.discovery.runs import measured
 from mnemoscope.analyses.patching import effects
 from mnemoscope.analyses.predictions import check_fits
 from mnemoscope.core.edge import Edge
 from mnemoscope.core.metrics import LOGIT_DIFF, Metric
 from mnemoscope.core.pairs import PromptPairs
 from mnemoscope.core.protocols import HookedModel
+from mnemoscope.interventions.edges.circuits import measured
 from mnemoscope.interventions.edges.graph import Embeddings
 from mnemoscope.interventions.edges.graph import edges as all_edges
 from mnemoscope.interventions.edges.sweep import Replacement

@@ -10,6 +10,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from mnemoscope.core.batch import Batch
 from mnemoscope.core.edge import Edge
 from mnemoscope.core.errors import in_range, one_of
 from mnemoscope.core.metrics import Metric
@@ -74,13 +75,15 @@ def sweep_states(
     read = pairs.scored.any(0).nonzero()[:, 0]
     n_prompts, at_work = _sizes(model, pairs, len(read), max_bytes)
     chunks = [slice(start, start + n_prompts) for start in range(0, len(pairs), n_prompts)]
-    means = _means(model, pairs, read, chunks) if replacement == "mean" else None
+    whole = (pairs.clean, pairs.corrupted)
+    means = [mean_outputs(model, side, chunks) for side in whole] if replacement == "mean" else None
     value = torch.zeros(len(directions), len(metrics), len(states), len(pairs), dtype=torch.double)
     unpatched = torch.zeros(2, len(metrics), len(pairs), dtype=torch.double)
     for rows in chunks:
-        sides = (pairs.clean.select(rows), pairs.corrupted.select(rows))
+        part = pairs.select(rows)
+        sides = (part.clean, part.corrupted)
         runs = [written(model, side.inputs, read, frozenset(freeze)) for side in sides]
-        reader = Reader.of(pairs.select(rows), read, metrics, runs[0].logits)
+        reader = Reader.of(part, read, metrics, runs[0].logits)
         reader.check(generator(seed, "metrics"))
         everywhere = [reader.values(run.logits[None])[:, 0] for run in runs]
         for side, values in enumerate(everywhere):
@@ -97,15 +100,14 @@ def sweep_states(
     return Swept(value=value, clean=unpatched[0], corrupted=unpatched[1], way="hooks")
 
 
-def _means(
-    model: HookedModel, pairs: PromptPairs, read: Int[Tensor, " read"], chunks: Sequence[slice]
-) -> list[Float[Tensor, "1 pos writer d_model"]]:
-    """What every part writes on the clean and on the corrupted prompts, position by position."""
-    return [
-        sum(written(model, side.inputs[rows], read, frozenset()).outputs.sum(0, keepdim=True) for rows in chunks)
-        / torch.tensor(len(pairs))
-        for side in (pairs.clean, pairs.corrupted)
-    ]
+@torch.no_grad()
+def mean_outputs(
+    model: HookedModel, batch: Batch, chunks: Sequence[slice | Tensor]
+) -> Float[Tensor, "1 pos writer d_model"]:
+    """What every part writes in the mean over some prompts, position by position; run in chunks of rows."""
+    nowhere = torch.empty(0, dtype=torch.long)
+    runs = (written(model, batch.inputs[rows], nowhere, frozenset()).outputs for rows in chunks)
+    return torch.stack([outputs.sum(0, keepdim=True) for outputs in runs]).sum(0) / len(batch)
 
 
 def _sizes(model: HookedModel, pairs: PromptPairs, n_read: int, max_bytes: int) -> tuple[int, int]:

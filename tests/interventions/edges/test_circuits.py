@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 import torch
 
-from mnemoscope.analyses.discovery import shared
-from mnemoscope.analyses.discovery.runs import measured
 from mnemoscope.core.errors import InputError
 from mnemoscope.core.metrics import LOGIT_DIFF
+from mnemoscope.interventions.edges import shared
+from mnemoscope.interventions.edges.circuits import measured
 from mnemoscope.interventions.edges.graph import edges
 from mnemoscope.interventions.edges.states import State
 from mnemoscope.interventions.edges.sweep import sweep_states

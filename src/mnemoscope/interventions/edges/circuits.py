@@ -1,7 +1,7 @@
 """The metric of circuits on pairs of prompts.
 
 Plain HookedTransformers are run as `shared` does, which computes once what circuits have in common; all others cell by
-cell through hooks (`interventions.edges.sweep`). The numbers are the same.
+cell through hooks (`sweep`). The numbers are the same.
 """
 
 from collections.abc import Sequence
@@ -11,23 +11,20 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from mnemoscope.analyses.discovery import shared
 from mnemoscope.core.edge import Edge
 from mnemoscope.core.metrics import Metric
 from mnemoscope.core.pairs import PromptPairs
 from mnemoscope.core.protocols import HookedModel
 from mnemoscope.core.seeding import generator
 from mnemoscope.core.site import Site
+from mnemoscope.interventions.edges import shared
 from mnemoscope.interventions.edges.graph import writers
 from mnemoscope.interventions.edges.states import State
-from mnemoscope.interventions.edges.sweep import Replacement, sweep_states
+from mnemoscope.interventions.edges.sweep import CHUNK_BYTES, Replacement, mean_outputs, sweep_states
 from mnemoscope.interventions.edges.written import written
 from mnemoscope.interventions.patching.memory import prompts_at_once
 from mnemoscope.interventions.patching.packed import packed, unsupported
 from mnemoscope.interventions.patching.reading import Reader
-
-CHUNK_BYTES = 2**25
-"""Of one run of several circuits and prompts on a CPU: larger ones gain little."""
 
 
 @torch.no_grad()
@@ -82,7 +79,9 @@ def _shared(
     kept = 4 * len({edge.writer for edge in edges}) * n_pos * weights.w_u.nbytes // weights.w_u.shape[1]
     n_prompts = prompts_at_once(len(pairs), at_work=need, kept=kept, room=max_bytes, target=CHUNK_BYTES)
     rows = torch.arange(len(pairs)).split(n_prompts)
-    of_all = None if replacement == "patch" else _constant(model, pairs, rows, replacement)
+    of_all = None if replacement == "patch" else mean_outputs(model, pairs.corrupted, rows)
+    if of_all is not None and replacement == "zero":
+        of_all = torch.zeros_like(of_all)
     values = []
     for some in rows:
         part = pairs.select(some)
@@ -107,15 +106,3 @@ def _by_site(
     found = dict(zip(writers(model, embeddings="apart"), outputs.unbind(2), strict=True))
     together = torch.stack([value for site, value in found.items() if site.kind not in _PARTS]).sum(0)
     return {site: together if site.kind == "resid_pre" else found[site] for site in sites}
-
-
-def _constant(
-    model: HookedModel, pairs: PromptPairs, rows: Sequence[Tensor], replacement: Replacement
-) -> Float[Tensor, "1 pos writer d_model"]:
-    """What edges outside carry on every prompt: nothing, or the mean over all corrupted prompts."""
-
-    def total(some: Tensor) -> Tensor:
-        return written(model, pairs.corrupted.inputs[some], some[:0], frozenset()).outputs.sum(0, keepdim=True)
-
-    mean = torch.stack([total(some) for some in rows]).sum(0) / len(pairs)
-    return torch.zeros_like(mean) if replacement == "zero" else mean
