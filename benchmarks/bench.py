@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from timing import Figure
 
-ROWS = ("training", "sampling", "equality", "processes", "memory", "together", "patching")
+ROWS = ("training", "sampling", "equality", "processes", "memory", "together", "patching", "edges")
 
 
 def main() -> None:
@@ -46,6 +46,7 @@ def main() -> None:
 
 
 def _measurements(only: tuple[str, ...], quick: bool) -> "Iterator[tuple[str, Callable[[], list[Figure]]]]":
+    import edges
     import patching
     import seeds
     import steps
@@ -65,6 +66,7 @@ def _measurements(only: tuple[str, ...], quick: bool) -> "Iterator[tuple[str, Ca
         ),
         *(("together", "equality of parameters", lambda d=d: seeds.same_parameters(d, n_apart)) for d in devices),
         ("patching", "activation patching", lambda: patching.sweeps(quick)),
+        ("edges", "path patching", lambda: edges.sweeps(quick)),
     ]
     return ((title, work) for row, title, work in everything if row in only)
 

@@ -74,6 +74,12 @@ def region(site: Site, batch: Batch, activation: Tensor) -> Bool[Tensor, "..."]:
     return mask & along.view(-1, *(1,) * (activation.ndim - axis - 1))
 
 
+def positions(wanted: Position, batch: Batch) -> Bool[Tensor, "rows pos"]:
+    """A mask of positions, of one row where it is the same for all sequences; errors as for `region`."""
+    site = Site(kind="resid_pre", layer=0, pos=wanted)
+    return region(site, batch, batch.inputs[..., None])[..., 0]
+
+
 def _several(numbers: int | tuple[int, ...] | None) -> tuple[int, ...]:
     return numbers if isinstance(numbers, tuple) else () if numbers is None else (numbers,)
 

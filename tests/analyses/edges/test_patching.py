@@ -189,3 +189,25 @@ class TestResult:
             patch_edges(self.model, self.pairs, metrics=[])
         with pytest.raises(InputError, match="the model has no edge L1H0 → logits"):
             patch_edges(foreign_model(n_layers=1), self.pairs, chosen=[Edge(writer=H10)])
+
+
+class TestWays:
+    model, pairs = foreign_model(normalization_type="LN", dtype="float64"), random_pairs(n=4, seed=4)
+
+    @pytest.mark.parametrize("effect", ["total", "direct"])
+    @pytest.mark.parametrize("pos", [None, 1, (0, 4)])
+    def test_the_fast_way_and_hooks_give_the_same(self, effect, pos):
+        chosen = [edge.at(pos) for edge in edges(self.model, embeddings="apart")]
+        fast, slow = (
+            patch_edges(self.model, self.pairs, chosen=chosen, effect=effect, way=way) for way in ("stream", "hooks")
+        )
+        assert np.allclose(fast.value, slow.value, atol=1e-9)
+        assert (fast.attrs["way"], slow.attrs["way"]) == ("stream", "hooks (asked for)")
+
+    def test_says_why_it_is_not_fast(self):
+        frozen = patch_edges(self.model, self.pairs, freeze=["layer_norm"])
+        assert frozen.attrs["way"] == "hooks (parts are frozen)"
+        with pytest.raises(InputError, match="way must be 'auto' or 'hooks' here, because parts are frozen"):
+            patch_edges(self.model, self.pairs, freeze=["layer_norm"], way="stream")
+        rotary = foreign_model(positional_embedding_type="rotary", rotary_dim=2, d_head=4)
+        assert "positional_embedding_type is rotary" in patch_edges(rotary, self.pairs).attrs["way"]

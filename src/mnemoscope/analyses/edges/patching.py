@@ -18,7 +18,8 @@ question: what the edge would do if it could not move patterns, or the scale of 
 """
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import Literal
+from dataclasses import replace
+from typing import Literal, get_args
 
 import torch
 import xarray as xr
@@ -33,11 +34,13 @@ from mnemoscope.core.pairs import PromptPairs
 from mnemoscope.core.protocols import HookedModel
 from mnemoscope.core.site import Site
 from mnemoscope.interventions.edges.graph import Embeddings, edges
+from mnemoscope.interventions.edges.plan import plan_edges
 from mnemoscope.interventions.edges.states import State
 from mnemoscope.interventions.edges.sweep import sweep_states
 from mnemoscope.interventions.edges.written import Freeze
 from mnemoscope.interventions.patching.memory import MAX_BYTES
-from mnemoscope.interventions.patching.sweep import DIRECTIONS, Direction
+from mnemoscope.interventions.patching.plan import Plan, Way
+from mnemoscope.interventions.patching.sweep import DIRECTIONS, Direction, measured
 
 Effect = Literal["total", "direct"]
 
@@ -53,6 +56,7 @@ def patch_edges(
     effect: Effect = "total",
     freeze: Collection[Freeze] = (),
     max_bytes: int = MAX_BYTES,
+    way: Way = "auto",
     seed: int = 0,
 ) -> xr.Dataset:
     """Patch edges one at a time.
@@ -67,6 +71,9 @@ def patch_edges(
         effect: `total`: all that follows from the reader's change; `direct`: what it does to the logits by itself.
         freeze: `attention` keeps all patterns of the unchanged run, `layer_norm` the scales of all normalisations.
         max_bytes: Bound on what is allocated on the way, weights and result excepted. It does not change the result.
+        way: `stream` continues from the changed residual stream, much faster, for plain HookedTransformers without
+            hooks and nothing frozen; `hooks` works for all; `auto` takes the first where it can. The results are the
+            same.
         seed: For the check that metrics do not move with a constant added to the logits.
 
     Returns:
@@ -82,9 +89,18 @@ def patch_edges(
     cells = {str(edge): (edge, *_onward(edge)) for edge in chosen}
     if len(cells) < len(chosen) or not chosen:
         raise InputError(f"chosen must name at least one edge, each once; got {len(chosen)}")
-    rest = State.LIVE if effect == "total" else State.FROZEN
-    result = _patch(model, pairs, cells, rest, "edge", metrics, directions, freeze, max_bytes, seed)
-    return result.assign_coords(ends(chosen)).assign_attrs(effect=effect)
+    check_asked(model, pairs, metrics, directions)
+    options = {"metrics": metrics, "directions": directions}
+    how = _plan(model, pairs, chosen, effect, freeze, max_bytes, way)
+    if isinstance(how, Plan):
+        swept = measured(model, pairs, how, len(chosen), **options, seed=seed)
+    else:
+        every, states = _states(model, cells, State.LIVE if effect == "total" else State.FROZEN)
+        swept = sweep_states(model, pairs, every, states, **options, freeze=freeze, max_bytes=max_bytes, seed=seed)
+        swept = replace(swept, way=f"hooks ({how})")
+    done = "an edge carries what its writer wrote in the other run"
+    result = labelled(model, pairs, swept, {"edge": list(cells)}, **options, intervention=done)
+    return result.assign_coords(ends(chosen)).assign_attrs(effect=effect, frozen=" and ".join(freeze) or "nothing")
 
 
 def patch_paths(
@@ -125,7 +141,13 @@ def patch_paths(
                 f"every edge of a path starts where the one before has ended, and the last one leads to the logits; "
                 f"path {name} is {', '.join(map(str, path)) or 'empty'}"
             )
-    return _patch(model, pairs, paths, State.FROZEN, "path", metrics, directions, freeze, max_bytes, seed)
+    check_asked(model, pairs, metrics, directions)
+    options = {"metrics": metrics, "directions": directions}
+    every, states = _states(model, paths, State.FROZEN)
+    swept = sweep_states(model, pairs, every, states, **options, freeze=freeze, max_bytes=max_bytes, seed=seed)
+    done = "the first edge of a path carries what its writer wrote in the other run"
+    result = labelled(model, pairs, swept, {"path": list(paths)}, **options, intervention=done)
+    return result.assign_attrs(frozen=" and ".join(freeze) or "nothing")
 
 
 def ends(chosen: Sequence[Edge]) -> dict[str, tuple[str, list[str]]]:
@@ -142,30 +164,24 @@ def _onward(edge: Edge) -> tuple[Edge, ...]:
     return (Edge(writer=edge.reader),) if isinstance(edge.reader, Site) else ()
 
 
-def _patch(
+def _plan(
     model: HookedModel,
     pairs: PromptPairs,
-    cells: Mapping[str, Sequence[Edge]],
-    rest: State,
-    axis: str,
-    metrics: Sequence[Metric],
-    directions: Sequence[Direction],
+    chosen: Sequence[Edge],
+    effect: Effect,
     freeze: Collection[Freeze],
     max_bytes: int,
-    seed: int,
-) -> xr.Dataset:
-    """Cells whose first edge is patched and whose others are live, while all other edges are as `rest` says."""
-    check_asked(model, pairs, metrics, directions)
-    every, states = _states(model, cells, rest)
-    options = {"metrics": metrics, "directions": directions}
-    swept = sweep_states(model, pairs, every, states, **options, freeze=freeze, max_bytes=max_bytes, seed=seed)
-    done = (
-        f"the first edge of a {axis} carries what its writer wrote in the other run"
-        if axis == "path"
-        else ("an edge carries what its writer wrote in the other run")
-    )
-    result = labelled(model, pairs, swept, {axis: list(cells)}, **options, intervention=done)
-    return result.assign_attrs(frozen=" and ".join(freeze) or "nothing")
+    way: Way,
+) -> Plan | str:
+    """How to take the fast way, or why not."""
+    one_of("way", way, get_args(Way))
+    if way == "hooks":
+        return "asked for"
+    direct = effect == "direct"
+    how = "parts are frozen" if freeze else plan_edges(model, pairs, chosen, direct=direct, max_bytes=max_bytes)
+    if isinstance(how, str) and way == "stream":
+        raise InputError(f"way must be 'auto' or 'hooks' here, because {how}; got 'stream'")
+    return how
 
 
 def _states(

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 
 import torch
 from einops import einsum
-from jaxtyping import Bool, Float
+from jaxtyping import Float
 from torch import Tensor
 
 from mnemoscope.core.batch import Batch
@@ -21,7 +21,6 @@ from mnemoscope.core.metrics import Metric
 from mnemoscope.core.pairs import PromptPairs
 from mnemoscope.core.protocols import HookedModel
 from mnemoscope.core.seeding import generator
-from mnemoscope.core.site import Site
 from mnemoscope.interventions.edges.gradients import (
     check_gradient,
     input_gradients,
@@ -36,7 +35,7 @@ from mnemoscope.interventions.edges.written import Written, check_graph, written
 from mnemoscope.interventions.patching.reading import Reader
 from mnemoscope.interventions.patching.sweep import DIRECTIONS, Direction, Swept
 from mnemoscope.interventions.recordings import recorded
-from mnemoscope.interventions.regions import region
+from mnemoscope.interventions.regions import positions
 
 Point = Mapping[str, float]
 """By hook point, the share of the clean run in the activation with which a run goes on from there. `START` is always
@@ -183,10 +182,5 @@ def _at_positions(
     total = moved.sum(-1)
     for number, edge in enumerate(edges):
         if edge.pos is not None:
-            total[:, number] = (moved[:, number] * _where(edge, batch).to(moved.device)).sum(-1)
+            total[:, number] = (moved[:, number] * positions(edge.pos, batch).to(moved.device)).sum(-1)
     return total
-
-
-def _where(edge: Edge, batch: Batch) -> Bool[Tensor, "rows pos"]:
-    site = Site(kind="resid_pre", layer=0, pos=edge.pos)
-    return region(site, batch, batch.inputs[..., None])[..., 0]

@@ -12,9 +12,8 @@ from mnemoscope.core.batch import Batch
 from mnemoscope.core.edge import Edge
 from mnemoscope.core.errors import InputError
 from mnemoscope.core.protocols import HookedModel
-from mnemoscope.core.site import Site
 from mnemoscope.interventions.edges.graph import inputs, reads, single, writers
-from mnemoscope.interventions.regions import region
+from mnemoscope.interventions.regions import positions
 
 
 class State(IntEnum):
@@ -117,14 +116,8 @@ def carried(at: Layout, batch: Batch, states: Int[Tensor, "cell edge"]) -> Carri
         edge, state = at.edges[int(number[0])], states[:, None, None, number]
         said = state != State.UNSAID
         if edge.pos is not None:
-            said = said & _where(edge, batch, n_pos)[:, :, None]
+            said = said & positions(edge.pos, batch)[:, :, None]
         live[..., row, column] = torch.where(said, state == State.LIVE, live[..., row, column])
         patched[..., row, column] = torch.where(said, state == State.PATCHED, patched[..., row, column])
     told = (patched | (live != exists)).flatten(0, 2).any(0).any(-1)
     return Carried(live=live, patched=patched, told=told)
-
-
-def _where(edge: Edge, batch: Batch, n_pos: int) -> Bool[Tensor, "rows pos"]:
-    """A mask of the positions that an edge names."""
-    site = Site(kind="resid_pre", layer=0, pos=edge.pos)
-    return region(site, batch, torch.empty(len(batch), n_pos, 1, device=batch.inputs.device))[..., 0]

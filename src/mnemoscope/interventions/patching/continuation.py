@@ -55,11 +55,30 @@ def continued(
             residual = residual[:, :, queries]
         if added is not None:
             residual[: len(added)] += added
-        changed = residual[: entered[2 * index + 1]]
-        if layer.mlp is not None and len(changed):
-            changed += layer.mlp(changed.flatten(0, 2)).view_as(changed)
+        if index < last:
+            _add_mlp(layer, residual[: entered[2 * index + 1]])
+    return ended(weights, residual, entered[2 * last + 1])
+
+
+def ended(
+    weights: Packed, residual: Float[Tensor, "cell prompt read d_model"], through_mlp: int
+) -> Float[Tensor, "cell prompt read d_vocab"]:
+    """Logits after changes of the stream in or after the last block.
+
+    Args:
+        weights: The model.
+        residual: The changed stream after the last attention, at the positions that are read. It is overwritten.
+        through_mlp: How many cells the last MLP still has to act on, the first ones.
+    """
+    _add_mlp(weights.layers[-1], residual[:through_mlp])
     rows = weights.ln_final(residual.flatten(0, 2))
     return torch.addmm(weights.b_u, rows, weights.w_u).unflatten(0, residual.shape[:3])
+
+
+def _add_mlp(layer: Layer, residual: Float[Tensor, "cell prompt some d_model"]) -> None:
+    """Change the stream in place as the MLP of a block does."""
+    if layer.mlp is not None and len(residual):
+        residual += layer.mlp(residual.flatten(0, 2)).view_as(residual)
 
 
 def _attention(

@@ -57,6 +57,13 @@ class Sizes:
         logits = self.n_read * 2 * d + self._read()
         return self.float_bytes * (2 * n * d + max(attention, mlp, logits))
 
+    def edge(self, start: int) -> int:
+        """Bytes of one edge on one prompt that changes something from position `start` on."""
+        n, d = self.n_pos - start, self.cfg.d_model
+        kept = n * (2 * d + self._heads)
+        attention = n * (6 * self._heads + 2 * self.cfg.n_heads * self.n_pos) + 4 * self.n_pos * self._heads
+        return self.float_bytes * kept + max(self.float_bytes * attention, self.continued(start))
+
     def hooked(self) -> int:
         """Bytes of one prompt in a forward pass of the model itself."""
         d = self.cfg.d_model

@@ -1,6 +1,6 @@
 """In which way and in chunks of what size a sweep runs."""
 
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from typing import Literal, get_args
 
@@ -8,6 +8,7 @@ import torch
 from jaxtyping import Int
 from torch import Tensor
 
+from mnemoscope.core.batch import Batch
 from mnemoscope.core.errors import InputError, one_of
 from mnemoscope.core.pairs import PromptPairs
 from mnemoscope.core.protocols import HookedModel
@@ -25,39 +26,21 @@ Way = Literal["auto", "stream", "hooks"]
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """How a sweep runs.
+    """How a sweep runs, whatever its cells are.
 
     Attributes:
-        weights: For the fast way; None: through hooks.
         way: In words, for results.
         places: What to record of both runs.
         read: Positions whose logits are read.
         n_prompts: Prompts of a chunk.
-        sizes: What memory depends on.
-        room: Bytes for all the cells of a chunk.
-        target: Bytes that they should not exceed, for speed.
+        patched: From some prompts, their run and the other run: their logits in every cell that may matter.
     """
 
-    weights: Packed | None
     way: str
     places: Collection[Place]
     read: Int[Tensor, " read"]
     n_prompts: int
-    sizes: Sizes
-    room: int
-    target: int
-
-    def patched(
-        self, model: HookedModel, tokens: Int[Tensor, "prompt pos"], base: Run, source: Run, grid: Grid
-    ) -> Iterator[Patched]:
-        """Logits of the prompts `tokens` (whose run is `base`) under every patch from `source` that may matter."""
-        n = len(tokens)
-        if self.weights is None:
-            n_cells = max(1, self.room // (n * self.sizes.hooked()))
-            return by_hooks(model, tokens, source, grid, self.read, n_cells=n_cells)
-        run = stream(self.weights, base, self.read)
-        room = min(self.room, self.target)
-        return by_stream(run, source, grid, n_cells=lambda start: max(1, room // (n * self.sizes.continued(start))))
+    patched: Callable[[Batch, Run, Run], Iterator[Patched]]
 
 
 @torch.no_grad()
@@ -68,12 +51,9 @@ def plan(model: HookedModel, pairs: PromptPairs, grid: Grid, *, max_bytes: int, 
         InputError: The model cannot be patched the way that is insisted on, or the budget is too small.
     """
     one_of("way", way, get_args(Way))
-    reason = "asked for" if way == "hooks" else unsupported(model)
     read = pairs.scored.any(0).nonzero()[:, 0]
     n_pos = pairs.clean.inputs.shape[1]
-    weights = None if reason else packed(model)
-    if weights is not None and not reproduces(weights, model, pairs.clean.inputs[:1], read):
-        weights, reason = None, "its forward pass is a different one"
+    weights, reason = (None, "asked for") if way == "hooks" else reproduced(model, pairs.clean.inputs[:1], read)
     if weights is None and way == "stream":
         raise InputError(f"way must be 'auto' or 'hooks' for this model, because {reason}; got 'stream'")
     if weights is None and grid.kind in ATTENTION and "blocks.0.attn.W_Q" not in dict(model.named_parameters()):
@@ -83,16 +63,38 @@ def plan(model: HookedModel, pairs: PromptPairs, grid: Grid, *, max_bytes: int, 
     room = max_bytes - sizes.weights() - (weights.copied_bytes if weights else 0)
     kept = sizes.recorded(wanted)
     at_work = max(sizes.hooked(), sizes.continued(0) if weights else 0)
-    on_cpu = next(parameter for _, parameter in model.named_parameters()).device.type == "cpu"
-    target = CACHE_BYTES if on_cpu else max_bytes
+    target = best_bytes(model, max_bytes)
     n_prompts = prompts_at_once(len(pairs), at_work=at_work, kept=kept, room=room, target=target)
+    room -= n_prompts * kept
+
+    def patched(batch: Batch, base: Run, source: Run) -> Iterator[Patched]:
+        n = len(batch)
+        if weights is None:
+            return by_hooks(model, batch.inputs, source, grid, read, n_cells=max(1, room // (n * sizes.hooked())))
+        at_once = min(room, target) // n
+        run = stream(weights, base, read)
+        return by_stream(run, source, grid, n_cells=lambda start: max(1, at_once // sizes.continued(start)))
+
     return Plan(
-        weights=weights,
         way="stream" if weights else f"hooks ({reason})",
         places=wanted,
         read=read,
         n_prompts=n_prompts,
-        sizes=sizes,
-        room=room - n_prompts * kept,
-        target=target,
+        patched=patched,
     )
+
+
+def reproduced(
+    model: HookedModel, tokens: Int[Tensor, "prompt pos"], read: Int[Tensor, " read"]
+) -> tuple[Packed | None, str]:
+    """The weights for the fast way, tried on some prompts; or None and why it is not open."""
+    if reason := unsupported(model):
+        return None, reason
+    weights = packed(model)
+    return (weights, "") if reproduces(weights, model, tokens, read) else (None, "its forward pass is a different one")
+
+
+def best_bytes(model: HookedModel, max_bytes: int) -> int:
+    """What a forward pass should not exceed, for speed."""
+    on_cpu = next(parameter for _, parameter in model.named_parameters()).device.type == "cpu"
+    return CACHE_BYTES if on_cpu else max_bytes

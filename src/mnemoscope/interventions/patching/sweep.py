@@ -71,22 +71,36 @@ def sweep(
         InputError: A metric measures no prediction, the budget is too small, the model's logits hold NaN, or the
             model cannot be patched that way.
     """
+    how = plan(model, pairs, grid, max_bytes=max_bytes, way=way)
+    return measured(model, pairs, how, len(grid.cells), metrics=metrics, directions=directions, seed=seed)
+
+
+@torch.no_grad()
+def measured(
+    model: HookedModel,
+    pairs: PromptPairs,
+    how: Plan,
+    n_cells: int,
+    *,
+    metrics: Sequence[Metric],
+    directions: Sequence[Direction],
+    seed: int,
+) -> Swept:
+    """Measure `n_cells` cells of whatever kind as planned; the other arguments and errors as for `sweep`."""
     for direction in directions:
         one_of("a direction", direction, DIRECTIONS)
-    how = plan(model, pairs, grid, max_bytes=max_bytes, way=way)
-    value = torch.zeros(len(directions), len(metrics), len(grid.cells), len(pairs), dtype=torch.double)
+    value = torch.zeros(len(directions), len(metrics), n_cells, len(pairs), dtype=torch.double)
     unpatched = torch.zeros(2, len(metrics), len(pairs), dtype=torch.double)
     for start in range(0, len(pairs), how.n_prompts):
         rows = slice(start, start + how.n_prompts)
         part = pairs.select(rows)
-        _measure(model, part, grid, metrics, directions, how, seed, value[..., rows], unpatched[..., rows])
+        _measure(model, part, metrics, directions, how, seed, value[..., rows], unpatched[..., rows])
     return Swept(value=value, clean=unpatched[0], corrupted=unpatched[1], way=how.way)
 
 
 def _measure(
     model: HookedModel,
     pairs: PromptPairs,
-    grid: Grid,
     metrics: Sequence[Metric],
     directions: Sequence[Direction],
     how: Plan,
@@ -95,8 +109,8 @@ def _measure(
     unpatched: Float[Tensor, "side metric prompt"],
 ) -> None:
     """Fill in the results of some prompts, those of the clean and the corrupted ones without a patch included."""
-    sides = pairs.clean.inputs, pairs.corrupted.inputs
-    runs = [recorded(model, tokens, how.places, how.read) for tokens in sides]
+    sides = pairs.clean, pairs.corrupted
+    runs = [recorded(model, side.inputs, how.places, how.read) for side in sides]
     reader = Reader.of(pairs, how.read, metrics, runs[0].logits)
     reader.check(generator(seed, "metrics"))
     everywhere = [reader.values(run.logits[None])[:, 0] for run in runs]
@@ -105,5 +119,5 @@ def _measure(
     for number, direction in enumerate(directions):
         into, out_of = (0, 1) if direction == "noising" else (1, 0)
         value[number] = unpatched[into][:, None]
-        for patched in how.patched(model, sides[into], runs[into], runs[out_of], grid):
+        for patched in how.patched(sides[into], runs[into], runs[out_of]):
             value[number][:, list(patched.cells)] = reader.patched(patched.logits, patched.first, everywhere[into])
