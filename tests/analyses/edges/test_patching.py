@@ -5,7 +5,8 @@ import pytest
 import torch
 import xarray as xr
 
-from mnemoscope.analyses.edges.patching import patch_edges, patch_paths
+from mnemoscope.analyses.edges.patching import patch_edges
+from mnemoscope.analyses.edges.paths import patch_paths
 from mnemoscope.analyses.patching import effects, patch
 from mnemoscope.core.edge import Edge
 from mnemoscope.core.errors import InputError
@@ -211,3 +212,50 @@ class TestWays:
             patch_edges(self.model, self.pairs, freeze=["layer_norm"], way="stream")
         rotary = foreign_model(positional_embedding_type="rotary", rotary_dim=2, d_head=4)
         assert "positional_embedding_type is rotary" in patch_edges(rotary, self.pairs).attrs["way"]
+
+
+class TestBetween:
+    """Against the procedure of Wang et al., in runs of its own: heads frozen, then the receiver's input put back."""
+
+    model, pairs = foreign_model(normalization_type="LN", n_layers=3, dtype="float64"), random_pairs(n=3, seed=6)
+    sender = Site(kind="z", layer=0, head=1)
+
+    def published(self, receiver, way):
+        clean, other = (self.model.run_with_cache(side.inputs)[1] for side in (self.pairs.clean, self.pairs.corrupted))
+
+        def frozen(z, hook):
+            z = clean[hook.name].clone()
+            if hook.name == self.sender.hook:
+                z[:, :, self.sender.head] = other[hook.name][:, :, self.sender.head]
+            return z
+
+        hooks = [(f"blocks.{layer}.attn.hook_z", frozen) for layer in range(3)]
+        with self.model.hooks(fwd_hooks=hooks):
+            logits, cache = self.model.run_with_cache(self.pairs.clean.inputs)
+        if receiver is None:
+            return logits
+        name = f"blocks.{receiver.layer}.attn.hook_{way}"
+
+        def put(x, hook):
+            x = x.clone()
+            x[:, :, receiver.head] = cache[name][:, :, receiver.head]
+            return x
+
+        return self.model.run_with_hooks(self.pairs.clean.inputs, fwd_hooks=[(name, put)])
+
+    @pytest.mark.parametrize(("receiver", "way"), [(None, None), (H10, "q"), (Site(kind="z", layer=2, head=0), "v")])
+    def test_gives_the_published_numbers(self, receiver, way):
+        edge = Edge(writer=self.sender, reader=receiver or "logits", through=way)
+        result = patch_edges(self.model, self.pairs, chosen=[edge], between="mlps", directions=["noising"])
+        with torch.no_grad():
+            expected = mean_logit_difference(self.pairs, self.published(receiver, way))
+        assert np.allclose(result.value[0, 0, 0], expected, atol=1e-9)
+        alone = patch_edges(self.model, self.pairs, chosen=[edge], directions=["noising"])
+        assert abs(alone.value - result.value).max() > 1e-3
+        assert result.attrs["way"] == "hooks (MLPs pass the patch on)"
+
+    def test_is_the_edge_where_there_is_no_mlp(self):
+        model = foreign_model(attn_only=True, dtype="float64")
+        chosen = [Edge(writer=H00, reader=H10, through="k")]
+        one, other = (patch_edges(model, self.pairs, chosen=chosen, between=b) for b in ("nothing", "mlps"))
+        assert np.allclose(one.value, other.value, atol=1e-9)

@@ -8,8 +8,11 @@ metric on the clean and the corrupted prompt and p that under the patch, `analys
 
 The *total* effect of an edge is what the reader's changed output does by every way to the logits; the *direct* effect
 what it does to the logits by itself, while every other part still reads what it wrote before. Wang et al. 2022,
-"Interpretability in the wild"; Goldowsky-Dill et al. 2023, "Localizing model behavior with path patching". The total
-effect under noising, with one edge at a time, is what ACDC's first step and EAP estimate (Conmy et al. 2023).
+"Interpretability in the wild"; Goldowsky-Dill et al. 2023, "Localizing model behavior with path patching".
+
+Published definitions. With one edge at a time the total effect under noising is what EAP estimates, and what ACDC and
+auto-circuit measure. Wang et al. also let MLPs between writer and reader pass the change on: `between="mlps"` gives
+their numbers. TransformerLens has no path patching of its own.
 
 It shows that the reader's answer depends on what the writer tells it about that in which the prompts differ, given
 the rest of the model as it is. It does not show what is told, nor what the prompts have in common. Edges that can
@@ -17,22 +20,19 @@ stand in for each other look unneeded; effects do not add up. Frozen attention o
 question: what the edge would do if it could not move patterns, or the scale of the stream.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
-from typing import Literal, get_args
+from typing import get_args
 
-import torch
 import xarray as xr
-from jaxtyping import Int
-from torch import Tensor
 
+from mnemoscope.analyses.edges.cells import Between, Effect, of_edge, states
 from mnemoscope.analyses.patching import check_asked, labelled
-from mnemoscope.core.edge import LOGITS, Edge, part_name
+from mnemoscope.core.edge import Edge, part_name
 from mnemoscope.core.errors import InputError, one_of
 from mnemoscope.core.metrics import LOGIT_DIFF, Metric
 from mnemoscope.core.pairs import PromptPairs
 from mnemoscope.core.protocols import HookedModel
-from mnemoscope.core.site import Site
 from mnemoscope.interventions.edges.graph import Embeddings, edges
 from mnemoscope.interventions.edges.plan import plan_edges
 from mnemoscope.interventions.edges.states import State
@@ -41,8 +41,6 @@ from mnemoscope.interventions.edges.written import Freeze
 from mnemoscope.interventions.patching.memory import MAX_BYTES
 from mnemoscope.interventions.patching.plan import Plan, Way
 from mnemoscope.interventions.patching.sweep import DIRECTIONS, Direction, measured
-
-Effect = Literal["total", "direct"]
 
 
 def patch_edges(
@@ -54,6 +52,7 @@ def patch_edges(
     metrics: Sequence[Metric] = (LOGIT_DIFF,),
     directions: Sequence[Direction] = DIRECTIONS,
     effect: Effect = "total",
+    between: Between = "nothing",
     freeze: Collection[Freeze] = (),
     max_bytes: int = MAX_BYTES,
     way: Way = "auto",
@@ -69,6 +68,8 @@ def patch_edges(
         metrics: The value of a prompt is the mean over its scored positions.
         directions: `noising`, `denoising`, or both.
         effect: `total`: all that follows from the reader's change; `direct`: what it does to the logits by itself.
+        between: `mlps`: MLPs between writer and reader see the other output too, and what they then write goes to the
+            reader alone; `nothing`: the edge by itself.
         freeze: `attention` keeps all patterns of the unchanged run, `layer_norm` the scales of all normalisations.
         max_bytes: Bound on what is allocated on the way, weights and result excepted. It does not change the result.
         way: `stream` continues from the changed residual stream, much faster, for plain HookedTransformers without
@@ -84,70 +85,26 @@ def patch_edges(
         InputError: The model has no such edge or no edges that can be told apart, a metric measures no prediction, or
             the budget is too small.
     """
-    one_of("effect", effect, ("total", "direct"))
+    one_of("effect", effect, get_args(Effect))
+    one_of("between", between, get_args(Between))
     chosen = edges(model, embeddings=embeddings) if chosen is None else chosen
-    cells = {str(edge): (edge, *_onward(edge)) for edge in chosen}
-    if len(cells) < len(chosen) or not chosen:
+    names = [str(edge) for edge in chosen]
+    if len(set(names)) < len(names) or not names:
         raise InputError(f"chosen must name at least one edge, each once; got {len(chosen)}")
     check_asked(model, pairs, metrics, directions)
     options = {"metrics": metrics, "directions": directions}
-    how = _plan(model, pairs, chosen, effect, freeze, max_bytes, way)
+    how = _plan(model, pairs, chosen, effect, between, freeze, max_bytes, way)
     if isinstance(how, Plan):
         swept = measured(model, pairs, how, len(chosen), **options, seed=seed)
     else:
-        every, states = _states(model, cells, State.LIVE if effect == "total" else State.FROZEN)
-        swept = sweep_states(model, pairs, every, states, **options, freeze=freeze, max_bytes=max_bytes, seed=seed)
+        cells = [of_edge(model, edge, effect=effect, between=between) for edge in chosen]
+        every, told = states(model, cells, State.LIVE if effect == "total" else State.FROZEN)
+        swept = sweep_states(model, pairs, every, told, **options, freeze=freeze, max_bytes=max_bytes, seed=seed)
         swept = replace(swept, way=f"hooks ({how})")
     done = "an edge carries what its writer wrote in the other run"
-    result = labelled(model, pairs, swept, {"edge": list(cells)}, **options, intervention=done)
-    return result.assign_coords(ends(chosen)).assign_attrs(effect=effect, frozen=" and ".join(freeze) or "nothing")
-
-
-def patch_paths(
-    model: HookedModel,
-    pairs: PromptPairs,
-    paths: Mapping[str, Sequence[Edge]],
-    *,
-    metrics: Sequence[Metric] = (LOGIT_DIFF,),
-    directions: Sequence[Direction] = DIRECTIONS,
-    freeze: Collection[Freeze] = (),
-    max_bytes: int = MAX_BYTES,
-    seed: int = 0,
-) -> xr.Dataset:
-    """Patch the first edge of a path, and let the change travel along the path only.
-
-    Args:
-        model: As for `patch_edges`, and so are the other arguments.
-        pairs: Clean and corrupted prompts.
-        paths: By name edges of which each starts where the one before has ended; the last one leads to the logits.
-        metrics: What is read.
-        directions: `noising`, `denoising`, or both.
-        freeze: What stays as in the unchanged run.
-        max_bytes: Bound on what is allocated on the way.
-        seed: For the check of the metrics.
-
-    Returns:
-        As `patch_edges`, along `path`.
-
-    Raises:
-        InputError: As `patch_edges`; or a path has a gap or does not end at the logits.
-    """
-    if not paths:
-        raise InputError("paths must name at least one; got none")
-    for name, path in paths.items():
-        ends_ = [edge.reader for edge in path]
-        if not path or ends_[-1] != LOGITS or ends_[:-1] != [edge.writer for edge in path[1:]]:
-            raise InputError(
-                f"every edge of a path starts where the one before has ended, and the last one leads to the logits; "
-                f"path {name} is {', '.join(map(str, path)) or 'empty'}"
-            )
-    check_asked(model, pairs, metrics, directions)
-    options = {"metrics": metrics, "directions": directions}
-    every, states = _states(model, paths, State.FROZEN)
-    swept = sweep_states(model, pairs, every, states, **options, freeze=freeze, max_bytes=max_bytes, seed=seed)
-    done = "the first edge of a path carries what its writer wrote in the other run"
-    result = labelled(model, pairs, swept, {"path": list(paths)}, **options, intervention=done)
-    return result.assign_attrs(frozen=" and ".join(freeze) or "nothing")
+    result = labelled(model, pairs, swept, {"edge": names}, **options, intervention=done)
+    what = {"effect": effect, "between": between, "frozen": " and ".join(freeze) or "nothing"}
+    return result.assign_coords(ends(chosen)).assign_attrs(what)
 
 
 def ends(chosen: Sequence[Edge]) -> dict[str, tuple[str, list[str]]]:
@@ -159,16 +116,12 @@ def ends(chosen: Sequence[Edge]) -> dict[str, tuple[str, list[str]]]:
     }
 
 
-def _onward(edge: Edge) -> tuple[Edge, ...]:
-    """The edge from the reader to the logits."""
-    return (Edge(writer=edge.reader),) if isinstance(edge.reader, Site) else ()
-
-
 def _plan(
     model: HookedModel,
     pairs: PromptPairs,
     chosen: Sequence[Edge],
     effect: Effect,
+    between: Between,
     freeze: Collection[Freeze],
     max_bytes: int,
     way: Way,
@@ -177,23 +130,13 @@ def _plan(
     one_of("way", way, get_args(Way))
     if way == "hooks":
         return "asked for"
-    direct = effect == "direct"
-    how = "parts are frozen" if freeze else plan_edges(model, pairs, chosen, direct=direct, max_bytes=max_bytes)
+    how: Plan | str
+    if freeze:
+        how = "parts are frozen"
+    elif between == "mlps":
+        how = "MLPs pass the patch on"
+    else:
+        how = plan_edges(model, pairs, chosen, direct=effect == "direct", max_bytes=max_bytes)
     if isinstance(how, str) and way == "stream":
         raise InputError(f"way must be 'auto' or 'hooks' here, because {how}; got 'stream'")
     return how
-
-
-def _states(
-    model: HookedModel, cells: Mapping[str, Sequence[Edge]], rest: State
-) -> tuple[list[Edge], Int[Tensor, "cell edge"]]:
-    """All edges, those of the cells last, and what they carry in each cell."""
-    every = edges(model, embeddings="apart")
-    own = list(dict.fromkeys(edge for cell in cells.values() for edge in cell))
-    number = {edge: len(every) + i for i, edge in enumerate(own)}
-    states = torch.full((len(cells), len(every) + len(own)), int(State.UNSAID))
-    states[:, : len(every)] = rest
-    for row, (first, *later) in enumerate(cells.values()):
-        states[row, [number[edge] for edge in later]] = int(State.LIVE)
-        states[row, number[first]] = int(State.PATCHED)
-    return [*every, *own], states
