@@ -42,6 +42,20 @@ def test_components_keep_their_name_where_they_have_no_role():
     assert by_role(BY_COMPONENT, {"L0 MLP": "memory"}).role.values.tolist() == ["memory", "embed"]
 
 
+def test_both_parts_of_a_pair_are_rearranged():
+    names = BY_COMPONENT.component.values
+    pairs = (BY_COMPONENT + 10 * BY_COMPONENT.rename(component="other")).rename("interaction")
+    result = by_role(
+        xr.Dataset({"cost": BY_COMPONENT, "interaction": pairs}), {"L0H1": "one head", "L0H0": "other head"}
+    )
+    roles = ["one head", "other head", "embed", "L0 MLP"]
+    assert result.role.values.tolist() == result.other.values.tolist() == roles
+    for role, name in zip(roles, ["L0H1", "L0H0", "embed", "L0 MLP"], strict=True):
+        for other, second in zip(roles, ["L0H1", "L0H0", "embed", "L0 MLP"], strict=True):
+            assert result.interaction.sel(role=role, other=other) == pairs.sel(component=name, other=second)
+    assert pairs.other.values.tolist() == names.tolist()
+
+
 def test_dimensions_without_coordinates_count_from_zero():
     bare = BY_HEAD.drop_vars(["layer", "head"])
     found = by_role(bare, {"L1H0": "recall head"}).sel(role="recall head")

@@ -134,6 +134,15 @@ def test_names_of_heads_stand_in_their_boxes():
     assert {"q", "k", "v", "<b>L1H1</b>", "<b>input</b>", "<b>logits</b>"} <= set(texts)
 
 
+def test_over_several_models_roles_take_the_place_of_numbers():
+    figure = drawing(FOUR, of(FOUR, [1.0] * 4), names={"L0H0": "previous token head"}, numbered=False)
+    texts = written(figure)
+    assert "<b>previous</b><br><b>token head</b>" in texts
+    assert "<b>L1H1</b>" in texts  # nothing is said of it
+    assert not any("L0H0" in text for text in texts)
+    assert "previous token head → L1H1 v" in lines(figure)
+
+
 def test_weights_are_found_by_their_labels_and_the_same_edges_give_the_same_figure():
     weights = of(FOUR, [1.0, -2.0, 0.5, -0.5])
     figure = drawing(FOUR, weights)

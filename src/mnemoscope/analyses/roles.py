@@ -25,8 +25,9 @@ def by_role(result: Result, named: Mapping[str, str]) -> Result:
     """A result over (layer, head), or over `component`, rearranged to roles.
 
     Args:
-        result: Dimensions `layer` and `head` become `role`; so does `component`. Variables of a dataset that have
-            neither stay as they are.
+        result: Dimensions `layer` and `head` become `role`; so does `component`. The second component of a pair,
+            `other`, is rearranged likewise under its own name. Variables of a dataset that have neither stay as they
+            are.
         named: Component (`L0H1`) to role. Heads that it does not name are left out; other components keep their
             own name, after the named ones, unless it gives them another.
 
@@ -82,4 +83,6 @@ def _array_by_role(array: xr.DataArray, named: Mapping[str, str]) -> xr.DataArra
     roles = [named.get(name, name) for name in chosen]
     if len(set(roles)) < len(roles):
         raise InputError(f"every component needs a role of its own; got {', '.join(roles)}")
+    if "other" in array.dims:
+        array = array.sel(other=chosen).assign_coords(other=roles)
     return array.sel(component=chosen).assign_coords(role=("component", roles)).swap_dims(component="role")

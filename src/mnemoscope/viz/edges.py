@@ -10,6 +10,7 @@ import xarray as xr
 from jaxtyping import Bool
 from plotly.colors import sample_colorscale
 
+from mnemoscope.analyses.roles import HEAD
 from mnemoscope.core.edge import LOGITS, Edge, part_name
 from mnemoscope.core.errors import InputError, one_of
 from mnemoscope.viz.edge_routes import HALF_HEIGHT, HALF_WIDTH, PORTS, Box, Curve, Part, is_bar, places, routes
@@ -49,6 +50,7 @@ def circuit_figure(
     included: xr.DataArray | None = None,
     *,
     names: Mapping[str, str] | None = None,
+    numbered: bool = True,
     isolated: Literal["grey", "left out"] = "grey",
 ) -> go.Figure:
     """Parts of a model by layer, embeddings at the bottom, and the edges that lead from one to another.
@@ -62,6 +64,8 @@ def circuit_figure(
         weights: Over edge (with labels `str(edge)`, or in the order of `edges`); attribute `unit` names the scale.
         included: Likewise, truth values; none: all.
         names: What parts do, by their names (`L0H1`); written below these.
+        numbered: Whether the names stay where something is said in `names`. False where weights are of several
+            models, in which the number of a head means nothing: what it does takes their place, on edges too.
         isolated: What becomes of parts without an edge in the circuit.
 
     Raises:
@@ -81,14 +85,16 @@ def circuit_figure(
     signed = min(drawn.values(), default=0.0) < 0
     curves = dict(zip(drawn, routes(list(drawn), boxes), strict=True))
     smallest_first = sorted(drawn, key=lambda edge: abs(drawn[edge]))
-    figure = go.Figure([_line(edge, curves[edge], drawn[edge], scale) for edge in smallest_first])
-    _draw_parts(figure, edges, drawn, boxes, names or {})
+    unnumbered = {} if numbered else names or {}
+    labels = {edge: HEAD.sub(lambda head: unnumbered.get(head[0], head[0]), str(edge)) for edge in drawn}
+    figure = go.Figure([_line(labels[edge], curves[edge], drawn[edge], scale) for edge in smallest_first])
+    _draw_parts(figure, edges, drawn, boxes, {part: _title(part, names or {}, numbered) for part in boxes})
     return _laid_out(figure, boxes, scale, signed, bool(names)).update_coloraxes(
         colorbar_title_text=str(weights.attrs.get("unit", "weight"))
     )
 
 
-def _line(edge: Edge, curve: Curve, weight: float, scale: float) -> go.Scatter:
+def _line(label: str, curve: Curve, weight: float, scale: float) -> go.Scatter:
     share = weight / scale
     width = 1 + 4 * abs(share)
     (colour,) = sample_colorscale(NEGATIVE if share < 0 else POSITIVE, [abs(share)])
@@ -106,9 +112,9 @@ def _line(edge: Edge, curve: Curve, weight: float, scale: float) -> go.Scatter:
             "opacity": 1,
             "line": {"width": 0},
         },
-        name=str(edge),
+        name=label,
         showlegend=False,
-        hovertemplate=f"{edge}: {weight:+.3f}<extra></extra>",
+        hovertemplate=f"{label}: {weight:+.3f}<extra></extra>",
     )
 
 
@@ -117,9 +123,9 @@ def _draw_parts(
     edges: Sequence[Edge],
     drawn: Mapping[Edge, float],
     boxes: Mapping[Part, Box],
-    names: Mapping[str, str],
+    titles: Mapping[Part, str],
 ) -> None:
-    """Boxes with their names, and the letters of the inputs of heads."""
+    """Boxes with their titles, and the letters of the inputs of heads."""
     used = {part for edge in drawn for part in (edge.writer, edge.reader)}
     lettered = {edge.reader for edge in edges if edge.through} & set(boxes)
     for part, box in boxes.items():
@@ -136,7 +142,7 @@ def _draw_parts(
     figure.add_scatter(
         x=[box.x for box in boxes.values()],
         y=[box.y + (0.06 if part in lettered else 0) for part, box in boxes.items()],
-        text=[_title(part, names) for part in boxes],
+        text=[titles[part] for part in boxes],
         mode="text",
         textfont={"color": [INK if part in used else FAINT for part in boxes], "size": 12},
         hoverinfo="skip",
@@ -154,9 +160,11 @@ def _draw_parts(
     )
 
 
-def _title(part: Part, names: Mapping[str, str]) -> str:
+def _title(part: Part, names: Mapping[str, str], numbered: bool) -> str:
     name = "logits" if part == LOGITS else part_name(part)
     lines = textwrap.wrap(names.get(name, ""), 12)
+    if lines and not numbered:
+        return "<br>".join(f"<b>{line}</b>" for line in lines)
     return "<br>".join([f"<b>{name}</b>", *(f'<span style="font-size:10px">{line}</span>' for line in lines)])
 
 

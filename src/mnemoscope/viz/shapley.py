@@ -1,0 +1,194 @@
+"""Shapley values, interactions, and their agreement with single removals: rows of text and figures."""
+
+from collections import Counter
+from collections.abc import Iterable
+from itertools import combinations
+
+import numpy as np
+import plotly.graph_objects as go
+import xarray as xr
+from plotly.subplots import make_subplots
+
+from mnemoscope.viz.figures import LAYOUT
+from mnemoscope.viz.heatmaps import heatmaps
+from mnemoscope.viz.tables import spread
+
+MOST = 40
+"""Pairs of a table."""
+MOST_UPRIGHT = 4
+"""Names below a narrow heatmap that do not have to be turned."""
+_BARS = {"value": ("value", "#1f5fbf"), "lost": ("lost without it alone", "#c8501e")}
+
+
+def value_header(values: xr.Dataset) -> list[str]:
+    """Column names of `value_rows`."""
+    return [
+        "missing parts",
+        "part",
+        *(f"{skill}, {what}" for skill in values.skill.values for what in ("value", "alone")),
+    ]
+
+
+def value_rows(values: xr.Dataset, metric: str) -> list[list[str]]:
+    """By skill the value of every part, and what is lost without it alone; below what all of them carry.
+
+    Args:
+        values: Over (seed, kind, role, skill, metric), from `shapley` by role.
+        metric: Which metric.
+
+    Returns:
+        Cells are mean [range] over seeds; of one seed the value and its interval.
+    """
+    at, rows = values.sel(metric=metric), []
+    for kind in values.kind.values:
+        for role in values.role.values:
+            of = at.sel(kind=kind, role=role)
+            cells = [
+                text
+                for skill in values.skill.values
+                for text in (_cell(of.sel(skill=skill), "value"), spread(of.lost.sel(skill=skill), ".2f"))
+            ]
+            rows.append([str(kind), str(role), *cells])
+        carried = [spread(at.carried.sel(kind=kind, skill=skill), ".2f") for skill in values.skill.values]
+        rows.append([str(kind), "all together", *(text for cell in carried for text in (cell, cell))])
+    return rows
+
+
+def interaction_header(values: xr.Dataset) -> list[str]:
+    """Column names of `interaction_rows`."""
+    return ["missing parts", "pair", *(str(skill) for skill in values.skill.values)]
+
+
+def interaction_rows(values: xr.Dataset, metric: str) -> list[list[str]]:
+    """The interaction of every pair of parts by skill, the largest first; arguments and cells as for `value_rows`."""
+    rows = []
+    for kind in values.kind.values:
+        at = values.sel(metric=metric, kind=kind)
+        pairs = list(combinations(values.role.values.tolist(), 2))
+        of_pairs = [at.sel(role=one, other=other) for one, other in pairs]
+        sizes = [-float(abs(of.interaction.mean("seed")).max()) for of in of_pairs]
+        for i in np.argsort(sizes, kind="stable")[:MOST]:
+            cells = [_cell(of_pairs[i].sel(skill=skill), "interaction") for skill in values.skill.values]
+            rows.append([str(kind), " and ".join(pairs[i]), *cells])
+    return rows
+
+
+AGREEMENT_HEADER = (
+    "missing parts",
+    "part",
+    "skill",
+    "lost alone",
+    "value",
+    "agree",
+    "disagree",
+    "undecided",
+    "why they disagree: seeds",
+)
+
+
+def agreement_rows(found: xr.Dataset) -> list[list[str]]:
+    """In how many seeds removal and value tell the same of a part and a skill, and why not.
+
+    Args:
+        found: Over (seed, kind, role, skill), from `agreement`.
+    """
+    rows = []
+    for kind in found.kind.values:
+        for role in found.role.values:
+            for skill in found.skill.values:
+                at = found.sel(kind=kind, role=role, skill=skill)
+                counts = Counter(at.agreement.values.tolist())
+                states = [str(counts[state]) for state in ("agrees", "disagrees", "undecided")]
+                shares = [spread(at[name], ".2f") for name in ("lost_share", "value_share")]
+                rows.append([str(kind), str(role), str(skill), *shares, *states, _reasons(at)])
+    return rows
+
+
+OUTCOME_HEADER = ("missing parts", "skills", "by removal: seeds", "by value: seeds")
+
+
+def outcome_rows(found: xr.Dataset) -> list[list[str]]:
+    """For every pair of skills, in how many seeds they are dissociated by removal, and by value."""
+    rows = []
+    for kind in found.kind.values:
+        for skill, other in combinations(found.skill.values.tolist(), 2):
+            at = found.sel(kind=kind, skill=skill, other_skill=other)
+            outcomes = [_counted(at[f"{table}_outcome"].values.tolist()) for table in ("removal", "value")]
+            rows.append([str(kind), f"{skill} and {other}", *outcomes])
+    return rows
+
+
+def value_figure(values: xr.Dataset, metric: str) -> go.Figure:
+    """Values, and what is lost without each part alone: bars are means, dots are seeds; a panel a skill and kind.
+
+    Args:
+        values: As for `value_rows`.
+        metric: Which metric.
+    """
+    kinds, skills, roles = ([str(name) for name in values[dim].values] for dim in ("kind", "skill", "role"))
+    titles = [skill if len(kinds) == 1 else f"{skill}, {kind}" for kind in kinds for skill in skills]
+    figure = make_subplots(len(kinds), len(skills), subplot_titles=titles, shared_yaxes=True)
+    for place, (kind, skill) in enumerate((kind, skill) for kind in kinds for skill in skills):
+        row, column = divmod(place, len(skills))
+        for side, (name, (words, colour)) in zip((-1, 1), _BARS.items(), strict=True):
+            cells = values[name].sel(metric=metric, kind=kind, skill=skill).transpose("role", "seed")
+            places = [i + 0.2 * side for i in range(len(roles))]
+            style = {"name": words, "legendgroup": name, "marker_color": colour}
+            means = cells.mean("seed").values
+            bars = go.Bar(x=means, y=places, width=0.36, opacity=0.35, orientation="h", showlegend=not place, **style)
+            dots = go.Scatter(
+                x=cells.values.ravel(),
+                y=[at for at in places for _ in cells.seed],
+                text=[f"{role}, seed {seed}" for role in roles for seed in cells.seed.values],
+                mode="markers",
+                marker_size=5,
+                showlegend=False,
+                hovertemplate="%{text}: %{x:.3f}<extra></extra>",
+                **style,
+            )
+            figure.add_traces([bars, dots], rows=row + 1, cols=column + 1)
+    figure.update_yaxes(tickvals=list(range(len(roles))), ticktext=_broken(roles), range=[len(roles) - 0.5, -0.5])
+    unit = f"log-probability ({values.attrs['log_prob_unit']})" if metric == "log_prob" else metric
+    figure.update_xaxes(matches="x").update_xaxes(title=unit, row=len(kinds))
+    figure.update_layout(**LAYOUT, height=120 + len(kinds) * (60 + 44 * len(roles)), barmode="overlay")
+    figure.update_layout(margin={"l": 90, "r": 20, "t": 30, "b": 90})
+    return figure.update_layout(legend={"orientation": "h", "yref": "container", "y": 0.01, "yanchor": "bottom"})
+
+
+def interaction_figure(values: xr.Dataset, metric: str) -> go.Figure:
+    """A heatmap of interactions, mean over seeds, for each skill and kind; arguments as for `value_figure`."""
+    mean = values.interaction.sel(metric=metric, drop=True).mean("seed")
+    several = mean.sizes["kind"] > 1
+    panels = {
+        f"{skill}, {kind}" if several else str(skill): mean.sel(kind=kind, skill=skill, drop=True)
+        for kind in mean.kind.values
+        for skill in mean.skill.values
+    }
+    high = float(abs(mean).max()) or 1.0
+    figure = heatmaps(panels, low=-high, high=high, columns=1)
+    names = mean.other.values.tolist()
+    shown = _broken(names) if len(names) <= MOST_UPRIGHT else names
+    figure.update_xaxes(title="", showticklabels=False, tickvals=names, ticktext=shown)
+    return figure.update_xaxes(showticklabels=True, row=len(panels))
+
+
+def _cell(at: xr.Dataset, name: str) -> str:
+    """Mean [range] over seeds; of one seed its interval."""
+    if at.sizes["seed"] > 1 or bool(at[name].isnull().all()):
+        return spread(at[name], ".2f")
+    before = "" if name == "value" else f"{name}_"
+    value, low, high = (float(at[column].isel(seed=0)) for column in (name, f"{before}low", f"{before}high"))
+    return f"{value:.2f} [{low:.2f}, {high:.2f}]"
+
+
+def _broken(names: Iterable[str]) -> list[str]:
+    return [name.replace(" ", "<br>", 1) for name in names]
+
+
+def _reasons(at: xr.Dataset) -> str:
+    pairs = zip(at.reason.values.tolist(), at.partner.values.tolist(), strict=True)
+    return _counted(f"{reason} with {partner}" if partner else reason for reason, partner in pairs if reason)
+
+
+def _counted(words: Iterable[str]) -> str:
+    return ", ".join(f"{word}: {n}" for word, n in Counter(words).most_common())
