@@ -49,7 +49,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")  # one thread, as `mnemoscope trai
 os.environ.setdefault("PYTHONWARNINGS", "ignore:IProgress not found")  # no widgets in a page
 os.environ.setdefault("PLOTLY_RENDERER", "notebook")  # the script goes into the page
 
-TUTORIALS = ["getting_started"]
+TUTORIALS = ["getting_started", "take_apart"]
 
 
 class Modules(SphinxDirective):
