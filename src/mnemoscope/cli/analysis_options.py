@@ -87,3 +87,89 @@ class Heads(Analysis):
     """Loss (nats) that a mechanism may cost; none: the fixed default."""
     n: int = 2048
     """Sequences of each subgroup; one half searches the mechanisms, the other is measured."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Edges(Analysis):
+    """Path patching: which connections between parts carry the difference between clean and corrupted sequences."""
+
+    corruption: str | None = None
+    """How clean and corrupted sequences differ; none: the first kind that the task names."""
+    skills: tuple[str, ...] = ()
+    """Skills whose sequences are patched; none: all of the task."""
+    metrics: tuple[str, ...] = ("logit_diff",)
+    """Among logit_diff, log_prob, prob, accuracy, kl."""
+    embeddings: Literal["together", "apart"] = "together"
+    """Token and positional embeddings as one writer or as two."""
+    effect: Literal["total", "direct"] = "total"
+    """All that follows from the reader's change, or what its own output does to the logits."""
+    freeze: tuple[Literal["attention", "layer_norm"], ...] = ()
+    """What keeps its values of the unchanged run: attention, layer_norm."""
+    approximate: bool = True
+    """Estimate by gradients too (EAP, EAP-IG): total effects with nothing frozen, of logit_diff, log_prob, prob."""
+    n: int = 256
+    """Sequences of each subgroup; others name the heads."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Shapley(Analysis):
+    """What each head and MLP is worth for each skill when any of the others may be missing too; heads by role."""
+
+    kinds: tuple[Literal["zero", "mean", "resample"], ...] = ("mean",)
+    """What stands in for a part that is missing: zeros, means, activations of another sequence."""
+    within: str | None = None
+    """Latent, such as is_repeat: means and resampled activations come from sequences of the same class."""
+    samples: int | None = None
+    """Sampled squares of orders, at least 8; none: every set of up to 12 parts, 16 squares of more."""
+    n: int = 1024
+    """Sequences of each subgroup; one half chooses the roles, the other is measured."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Discover(Analysis):
+    """Circuit discovery: which connections suffice for the difference between clean and corrupted sequences."""
+
+    corruption: str | None = None
+    """How clean and corrupted sequences differ; none: the first kind that the task names."""
+    skills: tuple[str, ...] = ()
+    """Skills whose circuits are searched; none: all of the task."""
+    metric: str = "logit_diff"
+    """One of logit_diff, log_prob, prob, accuracy, kl."""
+    replacement: Literal["patch", "mean", "zero"] = "patch"
+    """What edges outside a circuit carry: what was written on the corrupted sequence, its mean, nothing."""
+    target: float = 0.9
+    """Faithfulness that circuits are to reach, above 0 and at most 1."""
+    embeddings: Literal["together", "apart"] = "together"
+    """Token and positional embeddings as one writer or as two."""
+    n_random: int = 200
+    """Random circuits of the same size to compare with."""
+    n: int = 256
+    """Sequences of each subgroup; one half finds the circuits, the other judges them."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Probe(Analysis):
+    """Linear probes: what can be read from activations, beside controls, and what is lost when it is erased."""
+
+    latents: tuple[str, ...] = ()
+    """Such as is_repeat, y[2] or target; none: the answer, and every latent with one value a sequence or position."""
+    sites: tuple[Kind, ...] = ()
+    """Activations, in TransformerLens's words; none: z, resid_mid, post, mlp_out, resid_post."""
+    pos: int | None = None
+    """Where they are read, negative from the end; none: the last position with an answer."""
+    erase: bool = True
+    """Erase what was read, and measure the skills: most of the time goes there."""
+    n: int = 512
+    """Sequences of each subgroup to fit probes on, from training mappings; as many to test them."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Interchange(Analysis):
+    """Interchange interventions: which of two causal models of elimination and recall the heads can be read as."""
+
+    n: int = 1024
+    """Sequences of each subgroup; one half chooses which heads carry which variable, the other tests it."""
+    n_pairs: int = 2048
+    """Pairs of sequences between which activations are exchanged, from either half."""
+    n_random: int = 20
+    """Random subspaces to compare with."""

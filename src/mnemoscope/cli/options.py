@@ -7,7 +7,18 @@ from typing import Annotated
 
 from tyro.conf import Positional
 
-from mnemoscope.cli.analysis_options import Ablate, Circuits, Heads, Neurons, Patch
+from mnemoscope.cli.analysis_options import (
+    Ablate,
+    Circuits,
+    Discover,
+    Edges,
+    Heads,
+    Interchange,
+    Neurons,
+    Patch,
+    Probe,
+    Shapley,
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -199,7 +210,12 @@ COMMANDS: dict[str, type] = {
     "evaluate": Evaluate,
     "predict": Predict,
     "patch": Patch,
+    "edges": Edges,
+    "discover": Discover,
     "ablate": Ablate,
+    "shapley": Shapley,
+    "probe": Probe,
+    "interchange": Interchange,
     "circuits": Circuits,
     "neurons": Neurons,
     "heads": Heads,

@@ -1,0 +1,84 @@
+"""`mnemoscope interchange`."""
+
+from functools import partial
+
+import xarray as xr
+
+from mnemoscope.analyses.dynamics.trajectories import last_roles
+from mnemoscope.analyses.examine import lookup_task
+from mnemoscope.analyses.interchange.tiny_recall import compare
+from mnemoscope.analyses.roles import called
+from mnemoscope.cli.analysis import Results, Shown, Table, each_configuration, publish
+from mnemoscope.cli.analysis_options import Interchange
+from mnemoscope.core.errors import InputError, in_range
+from mnemoscope.core.subject import Subject
+from mnemoscope.models.run import Run
+from mnemoscope.viz.interchange import (
+    PLACE_HEADER,
+    SCORE_HEADER,
+    VARIABLE_HEADER,
+    place_rows,
+    score_figure,
+    score_rows,
+    seed_header,
+    seed_rows,
+    variable_rows,
+)
+
+NOTES = (
+    "Two causal models give the same answers and differ when a variable is taken from another sequence. 'Elimination "
+    "and recall': the set of values that stood as y, and the y that stood with this x before. 'Values and match': the "
+    "y of every slot, and the slot where x stood before. Every variable gets a head of its own, with the MLP or "
+    "without, chosen on one half of the prompts; its output where the answer is due is exchanged between two sequences "
+    "of the other half. Interchange intervention accuracy is how often the network then answers as the causal model.",
+    "'Changing' pairs are those where the causal model's answer becomes another one, so that a network left alone "
+    "cannot score; on 'kept' pairs it stays, so that a head that carries more than the variable fails. The score of a "
+    "causal model is the smallest accuracy over its variables, changing and kept. Controls: the place of the model's "
+    "other variable, random subspaces as wide as a head, arbitrary answers to the same pairs, and an untrained network "
+    "with the best places that it has.",
+    "A score near 1 shows that the heads can be read as these variables on this distribution. It does not show that no "
+    "other causal model can be read as well, nor that a variable is nowhere else besides; and a low one does not show "
+    "that the variables are nowhere: two heads may write one together.",
+)
+
+
+def run(options: Interchange) -> None:
+    """Print how well both causal models describe each network, by variable and seed; write arrays and figures."""
+    in_range("--n", options.n, 2, float("inf"))
+    for name, given in (("--n-pairs", options.n_pairs), ("--n-random", options.n_random)):
+        in_range(name, given, 1, float("inf"))
+    analyse = partial(interchange_run, options=options)
+    for label, runs, results in each_configuration(options.runs, analyse, jobs=options.jobs):
+        publish("interchange", label, runs, results, _shown(results), options.out)
+
+
+def interchange_run(run: Run, options: Interchange) -> dict[str, xr.Dataset]:
+    """Both causal models on one run, places by role, and on the same network before training, places by number."""
+    task, model, seed = lookup_task(run.spec.task), run.model(options.step), run.spec.seed
+    if model.cfg.n_layers * model.cfg.n_heads < 2:
+        raise InputError(
+            f"{run.path} has one head; both causal models have two variables, and each needs a head of its own: take "
+            "runs with two heads or more"
+        )
+    found = {}
+    for name, network in (("interchange", model), ("untrained", run.untrained())):
+        subject = Subject(model=network, task=task, seed=seed)
+        result = compare(subject, n=options.n, n_pairs=options.n_pairs, n_random=options.n_random, split=options.split)
+        found[name] = result.assign(follows=result.attrs.pop("follows"))
+    named = last_roles(run)
+    places = [called(str(place), named) for place in found["interchange"]["place"].values]
+    found["interchange"] = found["interchange"].assign_coords(place=("variable", places))
+    return found
+
+
+def _shown(results: Results) -> Shown:
+    trained, untrained = results["interchange"], results["untrained"]
+    contents = (
+        ("scores", "score of both causal models", SCORE_HEADER, score_rows(trained, untrained), 2),
+        ("variables", "exchanged at the place of each variable", VARIABLE_HEADER, variable_rows(trained, untrained), 3),
+        ("places", "places of the variables", PLACE_HEADER, place_rows(trained), 3),
+        ("seeds", "scores by seed", seed_header(trained), seed_rows(trained, untrained), 1),
+    )
+    tables = [Table(name=name, title=title, header=h, rows=r, n_text=n) for name, title, h, r, n in contents]
+    caption = "Score of both causal models; dots are seeds, a line joins those of one network."
+    return Shown(tables=tables, figures=[(caption, score_figure(trained, untrained))], notes=NOTES)

@@ -1,0 +1,168 @@
+"""`mnemoscope probe`."""
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from itertools import product
+
+import numpy as np
+import torch
+import xarray as xr
+
+from mnemoscope.analyses.dynamics.trajectories import last_roles
+from mnemoscope.analyses.probes import erase, probe, subspace
+from mnemoscope.analyses.probes.latents import latent_values
+from mnemoscope.analyses.roles import HEAD, called
+from mnemoscope.cli.analysis import Results, Shown, Table, each_configuration, publish
+from mnemoscope.cli.analysis_options import Probe
+from mnemoscope.core.batch import Batch
+from mnemoscope.core.errors import InputError, in_range
+from mnemoscope.core.protocols import HookedModel
+from mnemoscope.core.seeding import generator
+from mnemoscope.core.site import BY_HEAD, EMBEDDINGS, MLP, Kind, Site
+from mnemoscope.models.run import Run
+from mnemoscope.viz.probes import (
+    erase_figure,
+    erase_header,
+    erase_rows,
+    reading_figure,
+    reading_header,
+    reading_rows,
+)
+
+NOTES = (
+    "A linear probe is fitted for every latent at every site, on sequences of training mappings, and scored on others. "
+    "Chance is the accuracy of the most frequent class. Two controls: the same with labels that are shuffled among "
+    "sequences, and on a model of this architecture before training, from which much can be read too. What training "
+    "has added is the difference to that one.",
+    "This shows that a value can be read linearly at a place. It does not show that the model reads it there, nor that "
+    "what is not read linearly is not there.",
+    "Heads are named by what they are needed for, on other prompts; before training the names mean nothing.",
+)
+ERASED = (
+    "Whether it does: the directions of a latent are erased (LEACE), so that no linear probe finds it, and the skills "
+    "are measured. Two controls: vectors as long in random directions, and the same procedure with shuffled labels. "
+    "Where both spare a skill, it depends on what lies in these directions at this site. That need not be the latent "
+    "alone, since latents that go together share directions; and where nothing is lost, another site may carry it. "
+    "Latents are erased where the probe tells something of them; 'seeds' says in how many."
+)
+
+KINDS: tuple[Kind, ...] = ("z", "resid_mid", "post", "mlp_out", "resid_post")
+"""Activations that are probed unless others are asked for."""
+N_READ, N_ERASED = 5, 10
+"""Draws of the controls of reading and of erasing."""
+N_LATENTS = 512
+"""Sequences that tell which latents there are, the same number whatever is measured."""
+LEAST = 0.01
+"""Bits, or R², that a probe has to tell of a latent that is to be erased."""
+_MEASURES = ("accuracy", "log_prob")
+
+
+def run(options: Probe) -> None:
+    """Print what can be read where, and what is lost when it is erased; write arrays, tables and figures."""
+    in_range("--n", options.n, 2, float("inf"))
+    analyse = partial(probe_run, options=options)
+    for label, runs, results in each_configuration(options.runs, analyse, jobs=options.jobs):
+        publish("probe", label, runs, results, _shown(results), options.out)
+
+
+def probe_run(run: Run, options: Probe) -> dict[str, xr.Dataset]:
+    """Probes of one run, and what is lost without what they read; sites by role."""
+    model, seed = run.model(options.step), run.spec.seed
+    fit, test = _prompts(run, options)
+    pos = int(test.scored.any(0).nonzero().max()) if options.pos is None else options.pos
+    in_range("--pos", pos, -test.inputs.shape[1], test.inputs.shape[1] - 1)
+    sites = _sites(model, last_roles(run), options.sites, pos)
+    latents = list(options.latents or _latents(run, pos))
+    common = {"sites": list(sites.values()), "test": test, "controls": {"untrained": run.untrained()}, "seed": seed}
+    read = [_scores(probe(model, fit, latent, n_shuffles=N_READ, **common)) for latent in latents]
+    found = xr.concat(read, xr.DataArray(latents, dims="latent", name="latent"), combine_attrs="drop_conflicts")
+    found = found.assign_coords(site=list(sites)).assign_attrs(pos=pos, split=options.split)
+    if not options.erase:
+        return {"probes": found}
+    skills = {name: mask for name, mask in run.spec.task.skills(test).items() if mask.any()}
+    cells = {}
+    for latent, site in product(latents, sites):
+        if found.told.sel(latent=latent, site=site) > LEAST:
+            directions = subspace(model, fit, latent, site=sites[site], n_shuffles=N_ERASED, seed=seed)
+            cells[latent, site] = erase(model, test, directions, skills=skills, n_random=N_ERASED, seed=seed)
+    erased = _together(cells, latents, list(sites), list(skills))
+    return {"probes": found, "erased": erased.assign_attrs(pos=pos, split=options.split, n=len(test))}
+
+
+def _prompts(run: Run, options: Probe) -> tuple[Batch, Batch]:
+    """Sequences to fit on and others to test on."""
+    task, seed = run.spec.task, run.spec.seed
+    fit = task.monitor(options.n, split="train", generator=generator(seed, "probe", "fit"))
+    test = task.monitor(options.n, split=options.split, generator=generator(seed, "probe", "test", options.split))
+    same = torch.cat((fit.inputs, test.inputs)).unique(dim=0, return_inverse=True)[1]
+    fit = fit.select(~torch.isin(same[: len(fit)], same[len(fit) :]))
+    if not len(fit):
+        raise InputError(f"all sequences of {task.name} to fit on are among those to test on; take a smaller --n")
+    return fit, test
+
+
+def _sites(model: HookedModel, named: Mapping[str, str], kinds: Sequence[Kind], pos: int) -> dict[str, Site]:
+    """Sites by name: of every kind those of all heads, by role, or of all layers."""
+    heads = [tuple(int(number) for number in name[1:].split("H")) for name in named if HEAD.fullmatch(name)]
+    found = []
+    for kind in kinds or [kind for kind in KINDS if not (model.cfg.attn_only and kind in (*MLP, "resid_mid"))]:
+        if kind in EMBEDDINGS:
+            found.append(Site(kind=kind))
+        elif kind in BY_HEAD:
+            found += [Site(kind=kind, layer=layer, head=head) for layer, head in heads]
+        else:
+            found += [Site(kind=kind, layer=layer) for layer in range(model.cfg.n_layers)]
+    places = {called(str(site), named): site for site in found}
+    return {name: Site(kind=site.kind, layer=site.layer, head=site.head, pos=pos) for name, site in places.items()}
+
+
+def _latents(run: Run, pos: int) -> list[str]:
+    """The answer, and all latents that have one value there; of those that name the same classes the first."""
+    batch = run.spec.task.monitor(N_LATENTS, split="train", generator=generator(run.spec.seed, "probe", "latents"))
+    shapes = (batch.inputs.shape[:1], batch.inputs.shape)
+    names = ["target", *(name for name, values in batch.latents.items() if values.shape in shapes)]
+    classes = {}
+    for name in names:
+        classes.setdefault(tuple(latent_values(batch, name)[:, pos].unique(return_inverse=True)[1].tolist()), name)
+    return list(classes.values())
+
+
+def _scores(found: xr.Dataset) -> xr.Dataset:
+    """Accuracy of classes and R² of numbers as `score`; what a probe tells, in bits or as R², as `told`."""
+    found = found.isel(pos=0, drop=True)
+    if "r2" in found:
+        return found.rename(r2="score").assign(told=found.r2, chance=xr.zeros_like(found.r2), unit="R²")
+    return found.rename(accuracy="score").assign(told=found.information, unit="accuracy")
+
+
+def _together(
+    cells: Mapping[tuple[str, str], xr.Dataset], latents: Sequence[str], sites: Sequence[str], skills: Sequence[str]
+) -> xr.Dataset:
+    """What `erase` says of some latents at some sites, NaN at the others."""
+    shape, axes = (len(latents), len(sites), len(skills)), ("latent", "site", "skill")
+    arrays = {}
+    for kind in ("", "clean_", "random_", "shuffled_"):
+        draws = ("draw",) if kind in ("random_", "shuffled_") else ()
+        for name in (kind + measure for measure in _MEASURES):
+            arrays[name] = ((*axes, *draws), np.full((*shape, *(N_ERASED,) * len(draws)), np.nan))
+            for (latent, site), cell in cells.items():
+                arrays[name][1][latents.index(latent), sites.index(site)] = cell[name].transpose("skill", ...)
+    return xr.Dataset(arrays, coords={"latent": list(latents), "site": list(sites), "skill": list(skills)})
+
+
+def _shown(results: Results) -> Shown:
+    found = results["probes"]
+    over = ", mean over seeds" if found.sizes["seed"] > 1 else ""
+    at = f"position {found.attrs['pos']}"
+    title = f"what a linear probe reads at {at}"
+    tables = [Table(name="read", title=title, header=reading_header(found), rows=reading_rows(found), n_text=2)]
+    figures = [(f"What a linear probe reads at {at}, and from a model before training{over}.", reading_figure(found))]
+    if "erased" not in results:
+        return Shown(tables=tables, figures=figures, notes=NOTES)
+    lost = results["erased"]
+    title = f"accuracy with a latent erased at {at}"
+    tables.append(Table(name="erased", title=title, header=erase_header(lost), rows=erase_rows(lost), n_text=2))
+    over = ", mean over the seeds in which it is erased" if over else ""
+    caption = f"Accuracy lost by erasing a latent at {at}, beyond what the dearer of both controls costs{over}."
+    figures.append((caption, erase_figure(lost)))
+    return Shown(tables=tables, figures=figures, notes=[NOTES[0], NOTES[1], ERASED, NOTES[2]])

@@ -1,0 +1,92 @@
+"""What probes read, and what is lost without it: rows of text and heatmaps."""
+
+from collections.abc import Mapping
+
+import plotly.graph_objects as go
+import xarray as xr
+
+from mnemoscope.viz.heatmaps import heatmaps
+from mnemoscope.viz.tables import spread
+
+
+def reading_header(found: xr.Dataset) -> list[str]:
+    """Column names of `reading_rows`."""
+    score = " or ".join(dict.fromkeys(found.unit.values.ravel().tolist()))
+    words = ["latent", "site", score, "chance", "shuffled labels", "before training", "added by training"]
+    return [*words, "bits" if score == "accuracy" else "bits or R²"]
+
+
+def reading_rows(found: xr.Dataset) -> list[list[str]]:
+    """Every latent at every site: score, chance and controls, mean [range] over seeds.
+
+    Args:
+        found: Probes over (seed, latent, site), with the control `untrained`.
+    """
+    rows = []
+    for latent in found.latent.values:
+        for site in found.site.values:
+            at = found.sel(latent=latent, site=site)
+            cells = [at.score, at.chance, at.shuffled.mean("draw"), at.control_score.sel(control="untrained")]
+            cells += [at.selectivity.sel(against="untrained"), at.told]
+            rows.append([str(latent), str(site), *(spread(cell, ".2f") for cell in cells)])
+    return rows
+
+
+def reading_figure(found: xr.Dataset) -> go.Figure:
+    """Scores of the trained and of the untrained model, sites by latents, mean over seeds; arguments as above."""
+    panels = {"trained": found.score, "before training": found.control_score.sel(control="untrained", drop=True)}
+    return _below(panels, low=0)
+
+
+def erase_header(erased: xr.Dataset) -> list[str]:
+    """Column names of `erase_rows`."""
+    words = [f"{skill}, {what}" for skill in erased.skill.values for what in ("erased", "random", "shuffled")]
+    return ["latent", "site", "seeds", *words]
+
+
+def erase_rows(erased: xr.Dataset) -> list[list[str]]:
+    """Accuracy of each skill: the intact model, then with every latent erased at every site, beside both controls.
+
+    Args:
+        erased: Over (seed, latent, site, skill); NaN where nothing is erased.
+
+    Returns:
+        Cells are mean [range] over the seeds in which it is erased. Latents are left out at sites where it never is.
+    """
+    intact = erased.clean_accuracy.max(["latent", "site"])
+    first = [text for skill in erased.skill.values for text in (spread(intact.sel(skill=skill), ".2f"), "–", "–")]
+    rows = [["nothing", "", str(erased.sizes["seed"]), *first]]
+    for latent in erased.latent.values:
+        for site in erased.site.values:
+            at = erased.sel(latent=latent, site=site)
+            n = int(at.accuracy.notnull().any("skill").sum())
+            cells = [cell for skill in erased.skill.values for cell in _beside(at.sel(skill=skill))]
+            if n:
+                rows.append([str(latent), str(site), str(n), *(spread(cell, ".2f") for cell in cells)])
+    return rows
+
+
+def erase_figure(erased: xr.Dataset) -> go.Figure:
+    """Accuracy lost beyond the dearer control, sites by latents, mean over seeds; a panel a skill.
+
+    Args:
+        erased: As for `erase_rows`.
+    """
+    without, random, shuffled = _beside(erased)
+    lost = xr.where(random < shuffled, random, shuffled) - without
+    return _below({str(skill): lost.sel(skill=skill, drop=True) for skill in lost.skill.values}, low=-1)
+
+
+def _beside(erased: xr.Dataset) -> list[xr.DataArray]:
+    return [erased.accuracy, erased.random_accuracy.mean("draw"), erased.shuffled_accuracy.mean("draw")]
+
+
+def _below(panels: Mapping[str, xr.DataArray], *, low: float) -> go.Figure:
+    """Panels below each other, with the latents named below the last one."""
+    means = {
+        title: panel.mean("seed").rename(site="component").transpose("component", "latent")
+        for title, panel in panels.items()
+    }
+    figure = heatmaps(means, low=low, high=1, columns=1)
+    figure.update_xaxes(title="", showticklabels=False)
+    return figure.update_xaxes(showticklabels=True, row=len(panels))

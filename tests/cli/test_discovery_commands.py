@@ -1,0 +1,284 @@
+"""`discover`, `probe` and `interchange`: what they write, what they find in trained models, and what they refuse."""
+
+import csv
+import importlib.util
+import shutil
+import sys
+from dataclasses import replace
+from pathlib import Path
+from unittest import mock
+
+import numpy as np
+import pytest
+import torch
+import xarray as xr
+
+from mnemoscope.analyses.edges.patching import patch_edges
+from mnemoscope.analyses.patching import effects
+from mnemoscope.analyses.probes.latents import with_latent
+from mnemoscope.cli import main
+from mnemoscope.cli.analysis_options import Discover, Interchange, Probe
+from mnemoscope.cli.commands.discover import _settings, discover_run
+from mnemoscope.cli.commands.interchange import interchange_run
+from mnemoscope.cli.commands.probe import _prompts, probe_run
+from mnemoscope.core.presets import PRESETS, SYSTEMS, preset_spec
+from mnemoscope.core.specification import TASKS
+from mnemoscope.models.run import open_run
+from mnemoscope.tasks.permutation_lookup import PermutationLookup
+from mnemoscope.training.loop import train
+from tests.support import small_spec
+
+EXAMPLE = Path(__file__).parents[2] / "docs" / "examples" / "copy_task.py"
+COMMANDS = {
+    "discover": (
+        ["--n", "20", "--n-random", "5"],
+        {"roles", "discovery_elimination", "discovery_recall"},
+        {"circuits", "edges", "random"},
+    ),
+    "probe": (
+        ["--n", "40", "--latents", "is_repeat", "unused", "--sites", "z", "post"],
+        {"probes", "erased"},
+        {"read", "erased"},
+    ),
+    "interchange": (
+        ["--n", "40", "--n-pairs", "60", "--n-random", "2"],
+        {"interchange", "untrained"},
+        {"scores", "variables", "places", "seeds"},
+    ),
+}
+
+
+def train_seeds(path, seeds, **changes):
+    for seed in seeds:
+        train(small_spec("v3", seed=seed, changes=changes), path / f"seed-{seed}")
+    return path
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    """Two seeds of a v3 after 60 steps."""
+    return train_seeds(tmp_path_factory.mktemp("runs"), (3, 4))
+
+
+@pytest.fixture(scope="module")
+def published():
+    """A v3 that has learned both skills."""
+    return open_run("zoo:v3-published/seed-16")
+
+
+@pytest.fixture(autouse=True)
+def empty_directory(tmp_path, monkeypatch, as_installed):
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_arrays_tables_and_a_page(command, trained, tmp_path, capsys):
+    words, arrays, tables = COMMANDS[command]
+    main([command, str(trained), *words])
+    (place,) = tmp_path.glob(f"results/v3+*-quick/{command}")
+    assert {file.stem for file in place.glob("*.nc")} == arrays
+    assert {file.stem for file in place.glob("*.csv")} == tables
+    page = (place / f"{command}.html").read_text()
+    assert "plotly" in page
+    assert "does not show" in page
+    assert "2 seeds" in capsys.readouterr().out
+    for name in arrays:
+        assert xr.load_dataset(place / f"{name}.nc", engine="h5netcdf").seed.values.tolist() == [3, 4]
+    for name in tables:
+        header, *rows = csv.reader((place / f"{name}.csv").open())
+        assert rows
+        assert all(len(row) == len(header) for row in rows)
+    before = {file.name: file.read_bytes() for file in place.glob("*.nc")}
+    main([command, str(trained), *words, "--jobs", "2"])
+    assert {file.name: file.read_bytes() for file in place.glob("*.nc")} == before  # the same, by two processes
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_runs_of_another_task(command, tmp_path, capsys):
+    """The example task of the pages: one skill, one head, no latents with one value a sequence."""
+    TASKS.names()
+    with mock.patch.dict(TASKS._items), mock.patch.dict(PRESETS._items), mock.patch.dict(SYSTEMS._items):
+        spec = importlib.util.spec_from_file_location("example_copy", EXAMPLE)
+        module = importlib.util.module_from_spec(spec)
+        with mock.patch.dict(sys.modules, {spec.name: module}):
+            spec.loader.exec_module(module)
+        changes = {"recipe.n_steps": 300, "recipe.metrics_every": 100}
+        train(preset_spec("copy-small", "quick", 0, changes=changes), tmp_path / "run")
+        if command == "interchange":
+            with pytest.raises(SystemExit, match="2"):
+                main([command, "run", "--n", "40"])
+            assert "reads runs of permutation-lookup; got a run of copy" in capsys.readouterr().err
+            return
+        main([command, "run", "--n", "40"])
+    (place,) = tmp_path.glob(f"results/*/{command}")
+    assert (place / f"{command}.html").exists()
+
+
+# ---- discover
+
+
+def test_the_values_reach_the_answer_through_one_head_and_the_mlp(published):
+    """Exchanged values: the same three edges by every search, each as large as the patch of that edge alone."""
+    options = Discover(runs=(), n=64, n_random=20)
+    found = discover_run(published, options)
+    for skill, selection, _ in _settings(published, options):
+        result = found[f"discovery_{skill}"]
+        assert result.search.values.tolist() == ["smallest minimal", "greedy", "top n by effect", "top n by EAP-IG"]
+        members = {tuple(result.edge.values[inside > 0]) for inside in result.circuit.values}
+        (head,) = found["roles"].component.sel(role=["elimination head"]).values
+        assert members == {(f"input → {head} v", f"{head} → L0 MLP", "L0 MLP → logits")}
+        assert (result.faithfulness >= 0.85).all()
+        assert (result.jaccard == 1).all()
+        assert (result.sel(measure="faithfulness")["rank"] == 1).all()
+        patched = effects(patch_edges(selection.model, selection.pairs, directions=("noising",)))
+        np.testing.assert_allclose(result.effect, patched.ratio.squeeze().sel(edge=result.edge), atol=1e-5)
+
+
+def test_circuits_are_chosen_and_judged_on_different_prompts(published):
+    for _, selection, test in _settings(published, Discover(runs=(), n=10)):
+        sides = [{tuple(row) for row in setting.pairs.clean.inputs.tolist()} for setting in (selection, test)]
+        assert [len(setting.pairs) for setting in (selection, test)] == [5, 5]
+        assert sides[0] != sides[1]
+
+
+def test_searches_that_cannot_be_made_are_left_out(published):
+    options = Discover(runs=(), n=100, n_random=2, skills=("recall",), metric="accuracy", replacement="mean")
+    result = discover_run(published, replace(options, embeddings="apart"))["discovery_recall"]
+    assert result.search.values.tolist() == ["greedy", "top n by effect"]  # 21 edges, and no gradient
+    assert result.size_ratio.isnull().all()
+    assert result.n_edges.notnull().all()
+
+
+def test_a_run_that_tells_nothing_apart_counts_in_no_table(tmp_path):
+    """Before training one seed has no circuit, and takes part in nothing."""
+    runs = train_seeds(tmp_path / "runs", (0,), **{"recipe.batch_size": 32})
+    result = discover_run(open_run(runs / "seed-0"), Discover(runs=(), step=0, n=16, n_random=2))["discovery_recall"]
+    assert all(values.isnull().all() for values in result.data_vars.values())
+    assert result.circuit.shape == (4, 13)
+
+
+def test_deeper_models_have_no_truth_to_compare_with(tmp_path):
+    runs = train_seeds(tmp_path / "runs", (0, 1), **{"model.n_layers": 2, "recipe.batch_size": 32})
+    main(["discover", str(runs), "--n", "16", "--n-random", "2", "--target", "0.5", "--metric", "kl"])
+    (place,) = tmp_path.glob("results/*/discover")
+    assert "more than 16 edges" in (place / "discover.html").read_text()
+    header, *rows = csv.reader((place / "circuits.csv").open())
+    assert "overlap" not in header
+    assert {row[1] for row in rows} == {"greedy", "top n by effect", "top n by EAP-IG"}
+
+
+# ---- probe
+
+
+def test_one_head_carries_the_slot_and_the_other_the_values(published):
+    """And the skills need it there: both controls spare what erasing destroys."""
+    options = Probe(runs=(), n=150, latents=("source_slot", "unused"), sites=("z",))
+    found = probe_run(published, options)
+    score, chance = found["probes"].score, found["probes"].chance
+    assert score.site.values.tolist() == ["elimination head", "other head"]
+    for latent, head, other in (
+        ("source_slot", "other head", "elimination head"),
+        ("unused", "elimination head", "other head"),
+    ):
+        assert score.sel(latent=latent, site=head) > 0.95
+        assert score.sel(latent=latent, site=other) < chance.sel(latent=latent, site=other) + 0.1
+    assert (found["probes"].control_score < 0.7).all()
+    lost = found["erased"].sel(latent="unused", site="elimination head", skill="elimination")
+    assert lost.clean_accuracy == 1
+    assert lost.accuracy < 0.4
+    assert min(lost.random_accuracy.mean(), lost.shuffled_accuracy.mean()) > 0.6
+    assert found["erased"].accuracy.sel(latent="source_slot", site="elimination head").isnull().all()
+
+
+def test_latents_unless_asked_for_are_the_answer_and_those_with_one_value(published):
+    found = probe_run(published, Probe(runs=(), n=20, sites=("resid_mid",), erase=False))
+    assert set(found) == {"probes"}
+    names = found["probes"].latent.values.tolist()
+    assert names == [
+        "target",
+        "is_repeat",
+        "source_slot",
+        "recalled",
+        "unused",
+    ]  # source_pos says what source_slot says
+    assert found["probes"].attrs["pos"] == 8
+
+
+def test_a_number_is_read_by_regression_beside_a_class(published, monkeypatch):
+    monitor = PermutationLookup.monitor
+
+    def with_number(self, n, **options):
+        batch = monitor(self, n, **options)
+        return with_latent(batch, "half", batch.latents["unused"] / 2)
+
+    monkeypatch.setattr(PermutationLookup, "monitor", with_number)
+    found = probe_run(published, Probe(runs=(), n=100, latents=("half", "unused"), sites=("resid_mid",)))
+    assert found["probes"].unit.values.tolist() == ["R²", "accuracy"]
+    assert (found["probes"].score > 0.5).all()
+    assert found["probes"].chance.sel(latent="half") == 0
+    assert found["erased"].accuracy.notnull().all()
+
+
+def test_no_sequence_is_fitted_and_tested_on(published):
+    fit, test = _prompts(published, Probe(runs=(), n=4000, split="train"))
+    rows = torch.cat((fit.inputs.unique(dim=0), test.inputs.unique(dim=0)))
+    assert 0 < len(fit) < 8000
+    assert len(rows.unique(dim=0)) == len(rows)
+
+
+def test_nothing_is_erased_where_nothing_can_be_read(tmp_path):
+    """Heads whose weights are held at zero say the same of every sequence; without an MLP there are fewer sites."""
+    runs = train_seeds(
+        tmp_path / "runs", (0,), **{"model.attention": False, "model.mlp": False, "recipe.batch_size": 32}
+    )
+    found = probe_run(open_run(runs / "seed-0"), Probe(runs=(), n=20, latents=("unused",)))
+    assert found["probes"].site.values.tolist() == ["elimination head", "other head", "L0 resid_post"]
+    heads = {"latent": "unused", "site": ["elimination head", "other head"]}
+    assert (found["probes"].score == found["probes"].chance).sel(heads).all()
+    assert found["erased"].accuracy.sel(heads).isnull().all()
+
+
+# ---- interchange
+
+
+def test_the_heads_are_values_and_match_by_role(published):
+    found = interchange_run(published, Interchange(runs=(), n=200, n_pairs=400, n_random=2))
+    scores = found["interchange"].score.to_series()
+    assert scores["values and match"] > 0.85 > 0.5 > scores["elimination and recall"]
+    places = dict(zip(found["interchange"].variable.values, found["interchange"]["place"].values, strict=True))
+    assert (places["values"], places["match"]) == ("elimination head", "other head")
+    assert (found["untrained"].score < 0.4).all()
+    assert found["interchange"].follows > 0.99
+
+
+@pytest.mark.parametrize(
+    ("words", "named"),
+    [
+        (["discover", "runs", "--metric", "logit"], "logit_diff"),
+        (["discover", "runs", "--corruption", "scramble"], "exchange_answer"),
+        (["discover", "runs", "--corruption", "permute_pairs"], "another --corruption"),
+        (["discover", "runs", "--skills", "guessing"], "elimination, recall"),
+        (["discover", "runs", "--target", "0"], "--target must be from 0.01 to 1"),
+        (["discover", "runs", "--n-random", "0"], "--n-random must be at least 1"),
+        (["discover", "runs", "--n", "3"], "--n must be at least 4"),
+        (["probe", "runs", "--latents", "mood"], "is_repeat"),
+        (["probe", "runs", "--latents", "y"], "y[1] to y[5]"),
+        (["probe", "runs", "--sites", "pattern"], "take q, k or z"),
+        (["probe", "runs", "--pos", "9"], "--pos must be from -9 to 8"),
+        (["probe", "runs", "--n", "1"], "at least 2"),
+        (["interchange", "runs", "--n-pairs", "0"], "--n-pairs must be at least 1"),
+        (["interchange", "runs", "--n-random", "0"], "--n-random must be at least 1"),
+        (["interchange", "zoo:v1-quick/seed-16"], "has one head"),
+        (["interchange", "runs", "--step", "7"], "60"),
+    ],
+)
+def test_wrong_input_gets_one_line_and_writes_nothing(words, named, tiny, tmp_path, capsys):
+    shutil.copytree(tiny.path, tmp_path / "runs" / "run")
+    with pytest.raises(SystemExit) as end:
+        main(words)
+    assert end.value.code == 2
+    error = capsys.readouterr().err
+    assert len(error.strip().splitlines()) == 1
+    assert error.startswith("mnemoscope: ")
+    assert named in error
+    assert not (tmp_path / "results").exists()

@@ -1,0 +1,124 @@
+from typing import Any
+
+import numpy as np
+import xarray as xr
+
+from mnemoscope.interventions.edges.graph import edges
+from mnemoscope.viz.discovery import (
+    BY_EFFECT,
+    GREEDY,
+    SMALLEST,
+    circuit_by_role,
+    circuit_header,
+    circuit_rows,
+    control_rows,
+    curve_figure,
+    member_header,
+    member_rows,
+)
+from tests.support import random_model
+
+MODEL = random_model(n_heads=1)
+EDGES = edges(MODEL)  # 8: into the head's q, k and v, the MLP and the logits
+NAMES = [str(edge) for edge in EDGES]
+COMPONENT = xr.DataArray(
+    [["L0H0", "L0 MLP"]] * 3, dims=("seed", "role"), coords={"seed": [0, 1, 2], "role": ["the head", "L0 MLP"]}
+)
+
+
+def found(searches=(SMALLEST, GREEDY, BY_EFFECT), seeds=(0, 1, 2)) -> xr.Dataset:
+    """Three seeds, of which the last tells nothing apart; the second has two edges more, and another third search."""
+    circuit = np.zeros((3, len(searches), 8))
+    circuit[:, :, NAMES.index("L0 MLP → logits")] = circuit[1, :, :2] = 1
+    circuit[1, 2:, :1] = 0
+    circuit[2] = np.nan
+    alive = np.array([1, 1, np.nan])[:, None] * np.ones(len(searches))
+    measures = {"value": [0.9, 0.1, 0.5], "p": [0.05, 0.2, 0.1], "rank": [1, 2, 1]}
+    return xr.Dataset(
+        {
+            "circuit": (("seed", "search", "edge"), circuit),
+            "n_edges": (("seed", "search"), circuit.sum(-1)),
+            "curve": (("seed", "search", "taken"), alive[..., None] * np.linspace(0, 1, 9)),
+            **dict.fromkeys(("faithfulness", "size_ratio", "jaccard", "gap"), (("seed", "search"), alive)),
+            **{name: (("seed", "search", "measure"), alive[..., None] * v) for name, v in measures.items()},
+            "random": (("seed", "search", "measure", "draw"), alive[..., None, None] * np.full((3, 4), 0.25)),
+            "effect": (("seed", "edge"), alive[:, :1] * np.linspace(0.3, 1, 8)),
+            "n_minimal": ("seed", [1, 2, np.nan]),
+        },
+        coords={
+            "seed": [0, 1, 2],
+            "edge": [name.replace("L0H0", "the head") for name in NAMES],
+            "search": list(searches),
+            "measure": ["faithfulness", "incompleteness", "minimality"],
+        },
+        attrs={"target": 0.9},
+    ).sel(seed=list(seeds))
+
+
+def drawn(trace) -> bool:
+    return trace.mode == "lines+markers"
+
+
+def test_every_search_has_a_row_over_the_seeds_that_have_a_circuit():
+    result = {"recall": found()}
+    rows = circuit_rows(result)
+    assert all(len(row) == len(circuit_header(result)) for row in rows)
+    assert rows[0][:4] == ["recall", SMALLEST, "2", "2.0 [1.0, 3.0]"]
+    assert rows[2][:4] == ["recall", BY_EFFECT, "2", "1.5 [1.0, 2.0]"]
+    assert rows[0][-1] == "1.5 [1.0, 2.0]"
+    without = {"recall": found((GREEDY, BY_EFFECT))}
+    assert len(circuit_rows(without)[0]) == len(circuit_header(without)) == 5
+
+
+def test_edges_are_counted_among_the_seeds_that_have_a_circuit():
+    result = {"elimination": found(), "recall": found()}
+    assert member_header(result) == ["skill", "edge", SMALLEST, GREEDY, BY_EFFECT]
+    rows = [row[1:] for row in member_rows(result) if row[0] == "recall"]
+    assert rows == [
+        ["input → the head q", "1/2", "1/2", "0/2"],
+        ["input → the head k", "1/2", "1/2", "1/2"],
+        ["L0 MLP → logits", "2/2", "2/2", "2/2"],
+    ]
+
+
+def test_searches_with_the_same_circuits_stand_among_random_ones_once():
+    rows = control_rows({"recall": found()})
+    assert [row[:3] for row in rows[::3]] == [
+        ["recall", SMALLEST, "faithfulness"],
+        ["recall", BY_EFFECT, "faithfulness"],
+    ]
+    assert rows[1][2:] == [
+        "incompleteness",
+        "0.100 [0.100, 0.100]",
+        "0.250 [0.250, 0.250]",
+        "0.200 [0.200, 0.200]",
+        "0/2",
+    ]
+    assert rows[0][-1] == "2/2"
+
+
+def test_the_circuit_is_as_wide_as_the_share_of_seeds():
+    words, figure = circuit_by_role(EDGES, found(), COMPONENT)
+    lines: dict[str, Any] = {trace.name: trace for trace in figure.data if drawn(trace)}
+    assert words == "mean over 3 seeds"
+    assert set(lines) == {"input → the head q", "input → the head k", "L0 MLP → logits"}
+    assert lines["L0 MLP → logits"].hovertemplate.startswith("L0 MLP → logits: +1.000")
+    assert lines["input → the head q"].hovertemplate.startswith("input → the head q: +0.500")
+    assert figure.layout.coloraxis.colorbar.title.text == "share of seeds"
+
+
+def test_of_one_seed_it_is_as_wide_as_what_is_lost_and_of_none_there_is_no_picture():
+    words, figure = circuit_by_role(EDGES, found(seeds=[0]), COMPONENT.sel(seed=[0]))
+    (line,) = [trace for trace in figure.data if drawn(trace)]
+    assert words == "seed 0"
+    assert line.hovertemplate.startswith("L0 MLP → logits: +1.000")
+    assert figure.layout.coloraxis.colorbar.title.text == "faithfulness lost without it"
+    assert circuit_by_role(EDGES, found(seeds=[2]), COMPONENT.sel(seed=[2])) is None
+
+
+def test_curves_of_all_circuits_and_of_rankings():
+    figure = curve_figure({"elimination": found(), "recall": found((GREEDY, BY_EFFECT))})
+    names = [trace.name for trace in figure.data]
+    assert names == ["best of all circuits", BY_EFFECT, BY_EFFECT]
+    np.testing.assert_allclose(figure.data[0].y, np.linspace(0, 1, 9))
+    assert {shape.y0 for shape in figure.layout.shapes} == {0.9}
