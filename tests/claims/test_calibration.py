@@ -23,6 +23,8 @@ from tests.claims.on_trial import on
 from tests.core.trials import MARGIN, make_claim
 from tests.support import seeded
 
+pytestmark = pytest.mark.slow  # proofs about the rules of judging: `make calibration`
+
 QUANTIFIERS = ("most", "every", "exists", "mean", "equivalence")
 LEARNED = Gate(statement="learned it", at_least=0.99)
 
@@ -77,7 +79,7 @@ def nulls(claim: Claim, prompts, *, n_trials=200, true_parts=0) -> Counter:
     return count
 
 
-@pytest.mark.parametrize("prompts", [pytest.param("own", marks=pytest.mark.slow), None])
+@pytest.mark.parametrize("prompts", ["own", None])
 @pytest.mark.parametrize("joined", ["all", "any"])
 @pytest.mark.parametrize("quantifier", QUANTIFIERS)
 def test_of_200_claims_of_several_parts_at_the_margin_at_most_4_are_supported_or_refuted(quantifier, joined, prompts):
@@ -85,7 +87,6 @@ def test_of_200_claims_of_several_parts_at_the_margin_at_most_4_are_supported_or
     assert max(count["SUPPORTED"], count["REFUTED"]) <= 4, count
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("prompts", ["own", None])
 @pytest.mark.parametrize("quantifier", QUANTIFIERS)
 def test_one_part_at_the_margin_keeps_the_others_from_supporting(quantifier, prompts):
@@ -111,7 +112,6 @@ def test_registered_claims_at_their_margins_are_not_supported():
         assert nulls(claim, None, n_trials=25, true_parts=len(claim.criteria) - 1)["SUPPORTED"] <= 1, claim.id
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("prompts", ["own", None])
 def test_of_200_registered_claims_at_their_margins_at_most_4_are_supported(prompts):
     for claim in shapes():
@@ -192,20 +192,12 @@ PLANTED = [
 ALL = {"T14": split.CLAIM, "T17": memory.CLAIM, **CARRIERS}
 
 
-@pytest.mark.parametrize(("name", "make", "expected"), PLANTED[:2])
-def test_planted_circuits_are_supported_and_wrong_ones_refuted(name, make, expected):
-    cases = [measured(ALL[name].measure, make, seed) for seed in range(20)]
-    assert drawn(ALL[name], cases)[expected] >= 95
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize(("name", "make", "expected"), PLANTED)
-def test_many_planted_circuits_are_supported_and_wrong_ones_refuted(name, make, expected):
+def test_planted_circuits_are_supported_and_wrong_ones_refuted(name, make, expected):
     cases = [measured(ALL[name].measure, make, seed) for seed in range(64)]
     assert drawn(ALL[name], cases, 200)[expected] >= 190
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("name", "make", "expected"), PLANTED[:2])
 def test_planted_circuits_of_the_published_size(name, make, expected):
     cases = [measured(ALL[name].measure, make, seed, 5) for seed in range(20)]
@@ -229,13 +221,7 @@ def without_training():
     return [on(plant(case)["v3"].model, task, case) for case in range(16)]
 
 
-DRAW_PAIRS = ("T14-carriers", "T17-combines")
-
-
-@pytest.mark.parametrize(
-    "name",
-    [pytest.param(name, marks=pytest.mark.slow) if name in DRAW_PAIRS else name for name in ALL if name != ATTENTION],
-)
+@pytest.mark.parametrize("name", [name for name in ALL if name != ATTENTION])
 def test_untrained_models_support_nothing(name):
     cases = [measured_once(ALL[name].measure, case) for case in range(16)]
     gated = verdict(lighter(ALL[name]), cases)
@@ -256,9 +242,7 @@ def measured_once(measure, case):
     return measure(without_training()[case])
 
 
-@pytest.mark.parametrize(
-    "name", ["T14", *(pytest.param(f"T14-{w}", marks=pytest.mark.slow) for w in ("single", "both"))]
-)
+@pytest.mark.parametrize("name", ["T14", "T14-single", "T14-both"])
 def test_skills_shuffled_among_prompts_support_nothing(name, monkeypatch):
     subgroups = PermutationLookup.subgroups
 

@@ -103,6 +103,7 @@ def test_a_planted_circuit_beats_random_ones():
     assert found.random.sel(measure="incompleteness").mean() > 0.2
 
 
+@pytest.mark.slow
 def test_p_of_a_random_circuit_is_uniform():
     setting = arbitrary(n_layers=2)
     tried = labelled(setting.edges, random_circuits(setting, 12, n=40, seed=1), "draw")

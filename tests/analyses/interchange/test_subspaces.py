@@ -68,7 +68,7 @@ def test_a_search_beside_its_controls(tmp_path):
     model, _ = planted()
     with global_generators_untouched():
         found = alignment_search(
-            model, ELIMINATE, "used", site=SITE, k=4, fit=FIT, test=TEST, n_starts=2, n_random=20, **FAST
+            model, ELIMINATE, "used", site=SITE, k=4, fit=FIT, test=TEST, n_starts=2, n_random=10, **FAST
         )
     learned = found.iia.sel(answers="causal model")
     assert dict(found.iia.sizes) == {"answers": 2, "start": 2, "prompts": 2, "over": 3}
@@ -77,7 +77,7 @@ def test_a_search_beside_its_controls(tmp_path):
     assert (found.kl.sel(answers="causal model") < 0.01).all()
     assert (found.iia.sel(answers="arbitrary", over="changing") < 0.2).all()
     assert found.random_iia.sel(over="changing").mean() < 0.3
-    assert found.random_iia.sizes["draw"] == 20
+    assert found.random_iia.sizes["draw"] == 10
     assert (found.whole_iia == 1).all()
     assert (found.before_iia.sel(over="changing") == 0).all()
     assert found.basis.shape == (2, 2, 4, 22)
