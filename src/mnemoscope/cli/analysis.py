@@ -11,6 +11,8 @@ import xarray as xr
 from mnemoscope.analyses.combination import side_by_side
 from mnemoscope.analyses.examine import over_seeds
 from mnemoscope.cli.output import console, show, write_arrays, write_table
+from mnemoscope.core.errors import one_of
+from mnemoscope.core.protocols import Task
 from mnemoscope.models.files import write_atomically
 from mnemoscope.models.run import Run, by_label, find_runs
 from mnemoscope.sweeps.local import analyse_many
@@ -57,6 +59,17 @@ def each_configuration(
             for name in apart
         }
         yield label, runs, {**over_seeds(runs, alike), **trees}
+
+
+def corruption(task: Task, asked: str | None) -> str:
+    """The kind of minimal pairs that is asked for, or the first that the task names.
+
+    Raises:
+        InputError: The task has no such kind.
+    """
+    kind = task.corruptions[0] if asked is None else asked
+    one_of("--corruption", kind, task.corruptions)
+    return kind
 
 
 def publish(command: str, label: str, runs: Sequence[Run], results: Results, shown: Shown, out: Path) -> None:

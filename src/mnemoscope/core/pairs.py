@@ -8,7 +8,7 @@ from jaxtyping import Bool, Int
 from torch import Tensor
 
 from mnemoscope.core.batch import Batch
-from mnemoscope.core.errors import InputError
+from mnemoscope.core.errors import InputError, one_of
 from mnemoscope.core.protocols import Task
 from mnemoscope.core.seeding import generator
 
@@ -46,14 +46,26 @@ class PromptPairs:
             )
 
     @staticmethod
-    def from_task(task: Task, clean: Batch, *, kind: str, seed: int = 0) -> "PromptPairs":
-        """The minimal pairs that a task makes; `kind` is one of `task.corruptions` and becomes the name.
+    def from_task(task: Task, clean: Batch, *, kind: str, skill: str | None = None, seed: int = 0) -> "PromptPairs":
+        """The minimal pairs that a task makes.
 
-        Choices are drawn from the seed's stream `pairs`.
+        Args:
+            task: The task.
+            clean: Its sequences.
+            kind: One of `task.corruptions`; becomes the name.
+            skill: One of `task.skills`: only sequences that test it, read where it alone gives the answer. None: all,
+                read where they are scored.
+            seed: Choices are drawn from its stream `pairs`.
 
         Raises:
-            InputError: The task has no such kind.
+            InputError: The task has no such kind or skill, or no sequence tests it.
         """
+        if skill is not None:
+            masks = task.skills(clean)
+            one_of("skill", skill, masks)
+            rows = masks[skill].any(1)
+            pairs = PromptPairs.from_task(task, clean.select(rows), kind=kind, seed=seed)
+            return pairs.read_at(masks[skill][rows])
         stream = generator(seed, "pairs", kind, device=clean.inputs.device)
         return PromptPairs(clean=clean, corrupted=task.corrupt(clean, kind=kind, generator=stream), name=kind)
 

@@ -11,7 +11,7 @@ from mnemoscope.analyses.roles import HEAD, called
 from mnemoscope.core.edge import Edge
 from mnemoscope.viz.edges import circuit_figure
 from mnemoscope.viz.figures import LAYOUT
-from mnemoscope.viz.patching import WORDS
+from mnemoscope.viz.patching import WORDS, difference
 from mnemoscope.viz.tables import spread
 
 MOST = 40
@@ -38,8 +38,8 @@ def effect_rows(effects: Mapping[str, xr.Dataset], metric: str) -> list[list[str
     """
     found = {skill: each.ratio.sel(metric=metric) for skill, each in effects.items()}
     first = next(iter(effects.values()))
-    whole = [each.difference.sel(metric=metric).mean("prompt") for each in effects.values() for _ in each.direction]
-    there = {f"clean less corrupted, {first.unit.sel(metric=metric).item()}": (whole, first.sizes["seed"])}
+    label, whole = difference(effects, metric)
+    there = {label: (whole, first.sizes["seed"])}
     for edge in _largest(found):
         cells = [each.sel(edge=edge, direction=d) for each in found.values() for d in each.direction.values]
         there[edge] = (cells, int((first.component.sel(edge=edge) != "").sum()))

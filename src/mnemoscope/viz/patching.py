@@ -18,7 +18,9 @@ def patching_header(effects: Mapping[str, xr.Dataset]) -> list[str]:
 
 
 def patching_rows(effects: Mapping[str, xr.Dataset], metric: str) -> list[list[str]]:
-    """Every cell of the sweep, mean [range] over seeds, for each skill and direction.
+    """The difference that is carried, then every cell of the sweep, for each skill and direction.
+
+    All are mean [range] over seeds. Below 0 the difference is one of a model that answers the other way round.
 
     Args:
         effects: Skill to the effects of a patch, along `seed`.
@@ -26,7 +28,16 @@ def patching_rows(effects: Mapping[str, xr.Dataset], metric: str) -> list[list[s
     """
     columns = [ratio.sel(metric=metric).stack(cell=_axes(ratio)) for _, _, ratio in _columns(effects)]
     names = [_name(columns[0], i) for i in range(columns[0].cell.size)]
-    return [[name, *(spread(column.isel(cell=i), ".2f") for column in columns)] for i, name in enumerate(names)]
+    rows = [[name, *(spread(column.isel(cell=i), ".2f") for column in columns)] for i, name in enumerate(names)]
+    label, whole = difference(effects, metric)
+    return [[label, *(spread(value, ".2f") for value in whole)], *rows]
+
+
+def difference(effects: Mapping[str, xr.Dataset], metric: str) -> tuple[str, list[xr.DataArray]]:
+    """Clean less corrupted, the mean over prompts: its label, and a value for each skill and direction."""
+    unit = next(iter(effects.values())).unit.sel(metric=metric).item()
+    whole = [each.difference.sel(metric=metric).mean("prompt") for each in effects.values() for _ in each.direction]
+    return f"clean less corrupted, {unit}", whole
 
 
 def patching_figure(effects: Mapping[str, xr.Dataset], metric: str) -> go.Figure:

@@ -99,5 +99,5 @@ def _rank_correlation(first: np.ndarray, second: np.ndarray) -> float:
     """Spearman's; NaN where one of the two is constant, or missing. Equals are not told apart by rounding."""
     first, second = first.round(_DECIMALS), second.round(_DECIMALS)
     if np.ptp(first) > 0 and np.ptp(second) > 0:
-        return float(stats.pearsonr(stats.rankdata(first), stats.rankdata(second)).statistic)
+        return float(np.corrcoef(stats.rankdata(first), stats.rankdata(second))[0, 1])
     return float("nan")

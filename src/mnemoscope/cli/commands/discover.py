@@ -14,7 +14,7 @@ from mnemoscope.analyses.discovery.exact import MAX_EDGES
 from mnemoscope.analyses.dynamics.trajectories import last_roles
 from mnemoscope.analyses.edges.integrated import integrate_edges
 from mnemoscope.analyses.edges.seeds import edges_of_seeds
-from mnemoscope.cli.analysis import Results, Shown, Table, each_configuration, publish
+from mnemoscope.cli.analysis import Results, Shown, Table, corruption, each_configuration, publish
 from mnemoscope.cli.analysis_options import Discover
 from mnemoscope.core.edge import Edge
 from mnemoscope.core.errors import InputError, in_range, one_of
@@ -110,19 +110,15 @@ def discover_run(run: Run, options: Discover) -> dict[str, xr.Dataset]:
 def _settings(run: Run, options: Discover) -> Iterator[tuple[str, Setting, Setting]]:
     """Every skill, with what its circuits are chosen on and what they are judged on."""
     task, seed, model = run.spec.task, run.spec.seed, run.model(options.step)
-    kind = task.corruptions[0] if options.corruption is None else options.corruption
-    one_of("--corruption", kind, task.corruptions)
+    kind = corruption(task, options.corruption)
     batch = task.monitor(options.n, split=options.split, generator=generator(seed, "discover", options.split))
     halves = split_halves(batch)
 
     def setting(skill: str, half: int) -> Setting:
-        masks = task.skills(halves[half])
-        one_of("--skills", skill, masks)
-        rows = masks[skill].any(1)
-        pairs = PromptPairs.from_task(task, halves[half].select(rows), kind=kind, seed=seed)
+        one_of("--skills", skill, task.skills(halves[half]))
         return Setting(
             model=model,
-            pairs=pairs.read_at(masks[skill][rows]),
+            pairs=PromptPairs.from_task(task, halves[half], kind=kind, skill=skill, seed=seed),
             metric=_METRICS[options.metric],
             replacement=options.replacement,
             embeddings=options.embeddings,

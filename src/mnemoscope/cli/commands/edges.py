@@ -12,7 +12,7 @@ from mnemoscope.analyses.edges.integrated import integrate_edges
 from mnemoscope.analyses.edges.patching import patch_edges
 from mnemoscope.analyses.edges.seeds import edges_of_seeds
 from mnemoscope.analyses.patching import effects
-from mnemoscope.cli.analysis import Results, Shown, Table, each_configuration, publish
+from mnemoscope.cli.analysis import Results, Shown, Table, corruption, each_configuration, publish
 from mnemoscope.cli.analysis_options import Edges
 from mnemoscope.core.edge import Edge
 from mnemoscope.core.errors import InputError, in_range, one_of
@@ -103,16 +103,13 @@ def edges_run(run: Run, options: Edges) -> dict[str, xr.Dataset]:
 def _pairs(run: Run, options: Edges) -> dict[str, PromptPairs]:
     """Clean and corrupted prompts of every skill."""
     task, seed = run.spec.task, run.spec.seed
-    kind = task.corruptions[0] if options.corruption is None else options.corruption
-    one_of("--corruption", kind, task.corruptions)
+    kind = corruption(task, options.corruption)
     batch = task.monitor(options.n, split=options.split, generator=generator(seed, "edges", options.split))
-    masks, found = task.skills(batch), {}
-    for skill in options.skills or masks:
+    masks = task.skills(batch)
+    for skill in options.skills:
         one_of("--skills", skill, masks)
-        rows = masks[skill].any(1)
-        pairs = PromptPairs.from_task(task, batch.select(rows), kind=kind, seed=seed)
-        found[skill] = pairs.read_at(masks[skill][rows])
-    return found
+    chosen = options.skills or tuple(masks)
+    return {skill: PromptPairs.from_task(task, batch, kind=kind, skill=skill, seed=seed) for skill in chosen}
 
 
 def _estimated(model: HookedModel, pairs: PromptPairs, values: xr.Dataset, options: Edges) -> dict[str, xr.Dataset]:

@@ -7,7 +7,7 @@ import xarray as xr
 from mnemoscope.analyses.dynamics.trajectories import last_roles
 from mnemoscope.analyses.patching import effects, patch
 from mnemoscope.analyses.roles import by_role
-from mnemoscope.cli.analysis import Results, Shown, Table, each_configuration, publish
+from mnemoscope.cli.analysis import Results, Shown, Table, corruption, each_configuration, publish
 from mnemoscope.cli.analysis_options import Patch
 from mnemoscope.core.errors import InputError, in_range, one_of
 from mnemoscope.core.metrics import METRICS
@@ -19,7 +19,8 @@ from mnemoscope.viz.patching import patching_figure, patching_header, patching_r
 NOTES = (
     "An activation of one run in place of that of the other. Noising puts corrupted activations into the clean run: "
     "necessity is the share of the difference between clean and corrupted prompts that is lost. Denoising puts clean "
-    "ones into the corrupted run: sufficiency is the share that comes back. Each is a ratio of means over prompts.",
+    "ones into the corrupted run: sufficiency is the share that comes back. Each is a ratio of means over prompts. The "
+    "first row is the difference itself: below 0 the model prefers the other answer, and shares are of that.",
     "This shows which activations carry what the two prompts differ in. What both have in common is left alone, and "
     "parts that can stand in for each other look unneeded. A dash: clean and corrupted are not told apart.",
 )
@@ -45,15 +46,13 @@ def run(options: Patch) -> None:
 def patch_run(run: Run, options: Patch) -> dict[str, xr.Dataset]:
     """Values and effects of the sweep on one run, a dataset a skill; heads by role."""
     task, seed = run.spec.task, run.spec.seed
-    kind = task.corruptions[0] if options.corruption is None else options.corruption
-    one_of("--corruption", kind, task.corruptions)
+    kind = corruption(task, options.corruption)
     batch = task.monitor(options.n, split=options.split, generator=generator(seed, "patch", options.split))
     model, named = run.model(options.step), last_roles(run) if "head" in options.over else None
     masks, results = task.skills(batch), {}
     for skill in options.skills or masks:
         one_of("--skills", skill, masks)
-        mask, rows = masks[skill], masks[skill].any(1)
-        pairs = PromptPairs.from_task(task, batch.select(rows), kind=kind, seed=seed).read_at(mask[rows])
+        pairs = PromptPairs.from_task(task, batch, kind=kind, skill=skill, seed=seed)
         metrics = [_METRICS[name] for name in options.metrics]
         values = patch(model, pairs, kind=options.kind, over=options.over, metrics=metrics)
         result = xr.merge([values, effects(values, refuse=False)], combine_attrs="override")
