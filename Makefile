@@ -9,7 +9,7 @@ PYTEST := OMP_NUM_THREADS=1 $(BIN)/pytest -n 2
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help test test-all calibration lint format reproduce zoo docs bench clean
+.PHONY: help test test-all test-claims lint format reproduce zoo docs bench clean
 
 help: ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1|\2/p' Makefile | while IFS='|' read -r name text; do \
@@ -21,8 +21,8 @@ test: lint ## lint, types, import contracts, and every test that is not slow
 test-all: lint ## the same, with the slow tests
 	$(PYTEST)
 
-calibration: .venv/.installed-dev ## how often verdicts err: the slow proofs about the rules of judging
-	$(PYTEST) tests/claims/test_calibration.py
+test-claims: .venv/.installed-dev ## the slow tests of claims: planted models, and how often verdicts err
+	$(PYTEST) -m slow tests/claims
 
 lint: .venv/.installed-dev ## ruff, pyright and the import contracts
 	$(BIN)/ruff check .

@@ -9,9 +9,7 @@ from mnemoscope.models.subjects import untrained
 from tests.claims.planting import effects_of, misbehaving, outcomes
 
 
-@pytest.mark.parametrize(
-    "kind", ["mean", pytest.param("zero", marks=pytest.mark.slow), pytest.param("resample", marks=pytest.mark.slow)]
-)
+@pytest.mark.parametrize("kind", ["mean", "zero", "resample"])
 def test_controls_behave(kind):
     assert misbehaving(CLAIM, kind=kind) == {}
 

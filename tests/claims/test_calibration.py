@@ -23,8 +23,6 @@ from tests.claims.on_trial import on
 from tests.core.trials import MARGIN, make_claim
 from tests.support import seeded
 
-pytestmark = pytest.mark.slow  # proofs about the rules of judging: `make calibration`
-
 QUANTIFIERS = ("most", "every", "exists", "mean", "equivalence")
 LEARNED = Gate(statement="learned it", at_least=0.99)
 

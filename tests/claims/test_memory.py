@@ -69,7 +69,6 @@ def test_nothing_is_lost_without_training():
     assert found["gate"] < 0.9
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["mean", "zero", "resample"])
 def test_controls_behave(kind):
     for claim in (CLAIM, *CLAIM.rivals):

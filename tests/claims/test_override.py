@@ -19,7 +19,7 @@ def plant(make):
     return planted("v3", make, TASK)
 
 
-@pytest.mark.parametrize("kind", ["mean", pytest.param("resample", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("kind", ["mean", "resample"])
 def test_controls_behave(kind):
     assert misbehaving(CLAIM, kind=kind) == {}
 

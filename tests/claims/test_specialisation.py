@@ -13,7 +13,7 @@ from mnemoscope.tasks.permutation_lookup import PermutationLookup
 from tests.claims.planting import misbehaving, outcomes
 
 
-@pytest.mark.parametrize("by", ["carried", pytest.param("removal", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("by", ["carried", "removal"])
 def test_controls_behave(by):
     assert misbehaving(CLAIM, by=by) == {}
 

@@ -43,9 +43,9 @@ def test_the_number_of_a_head_does_not_matter():
     [
         {},
         {"kind": "zero"},
-        pytest.param({"kind": "resample"}, marks=pytest.mark.slow),
-        pytest.param({"within": "all sequences"}, marks=pytest.mark.slow),
-        pytest.param({"metric": "log_prob"}, marks=pytest.mark.slow),
+        {"kind": "resample"},
+        {"within": "all sequences"},
+        {"metric": "log_prob"},
     ],
 )
 def test_controls_behave(factors):
