@@ -1,22 +1,15 @@
 """The commands that take models apart: arrays, tables and a page for runs of any task, and what they refuse."""
 
 import csv
-import importlib.util
 import shutil
-import sys
-from pathlib import Path
-from unittest import mock
 
 import pytest
 import xarray as xr
 
 from mnemoscope.cli import main
-from mnemoscope.core.presets import PRESETS, SYSTEMS, preset_spec
-from mnemoscope.core.specification import TASKS
 from mnemoscope.training.loop import train
 from tests.support import small_spec
 
-EXAMPLE = Path(__file__).parents[2] / "docs" / "examples" / "copy_task.py"
 COMMANDS = {
     "patch": ({"patch_elimination", "patch_recall"}, {"logit_diff"}),
     "ablate": ({"ablation", "dissociation"}, {"accuracy", "costs", "dissociation"}),
@@ -90,17 +83,9 @@ def test_what_else_can_be_ablated(what, trained, tmp_path):
 
 
 @pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.usefixtures("copy_run")
 def test_runs_of_another_task(command, tmp_path):
-    """The example task of the pages: one skill, no slots, one head."""
-    TASKS.names()
-    with mock.patch.dict(TASKS._items), mock.patch.dict(PRESETS._items), mock.patch.dict(SYSTEMS._items):
-        spec = importlib.util.spec_from_file_location("example_copy", EXAMPLE)
-        module = importlib.util.module_from_spec(spec)
-        with mock.patch.dict(sys.modules, {spec.name: module}):
-            spec.loader.exec_module(module)
-        changes = {"recipe.n_steps": 300, "recipe.metrics_every": 100}
-        train(preset_spec("copy-small", "quick", 0, changes=changes), tmp_path / "run")
-        main([command, "run", "--n", "40"])
+    main([command, "run", "--n", "40"])
     (place,) = tmp_path.glob(f"results/*/{command}")
     assert (place / f"{command}.html").exists()
 

@@ -1,12 +1,8 @@
 """`discover`, `probe` and `interchange`: what they write, what they find in trained models, and what they refuse."""
 
 import csv
-import importlib.util
 import shutil
-import sys
 from dataclasses import replace
-from pathlib import Path
-from unittest import mock
 
 import numpy as np
 import pytest
@@ -21,14 +17,11 @@ from mnemoscope.cli.analysis_options import Discover, Interchange, Probe
 from mnemoscope.cli.commands.discover import _settings, discover_run
 from mnemoscope.cli.commands.interchange import interchange_run
 from mnemoscope.cli.commands.probe import _prompts, probe_run
-from mnemoscope.core.presets import PRESETS, SYSTEMS, preset_spec
-from mnemoscope.core.specification import TASKS
 from mnemoscope.models.run import open_run
 from mnemoscope.tasks.permutation_lookup import PermutationLookup
 from mnemoscope.training.loop import train
 from tests.support import small_spec
 
-EXAMPLE = Path(__file__).parents[2] / "docs" / "examples" / "copy_task.py"
 COMMANDS = {
     "discover": (
         ["--n", "20", "--n-random", "5"],
@@ -94,22 +87,14 @@ def test_arrays_tables_and_a_page(command, trained, tmp_path, capsys):
 
 
 @pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.usefixtures("copy_run")
 def test_runs_of_another_task(command, tmp_path, capsys):
-    """The example task of the pages: one skill, one head, no latents with one value a sequence."""
-    TASKS.names()
-    with mock.patch.dict(TASKS._items), mock.patch.dict(PRESETS._items), mock.patch.dict(SYSTEMS._items):
-        spec = importlib.util.spec_from_file_location("example_copy", EXAMPLE)
-        module = importlib.util.module_from_spec(spec)
-        with mock.patch.dict(sys.modules, {spec.name: module}):
-            spec.loader.exec_module(module)
-        changes = {"recipe.n_steps": 300, "recipe.metrics_every": 100}
-        train(preset_spec("copy-small", "quick", 0, changes=changes), tmp_path / "run")
-        if command == "interchange":
-            with pytest.raises(SystemExit, match="2"):
-                main([command, "run", "--n", "40"])
-            assert "reads runs of permutation-lookup; got a run of copy" in capsys.readouterr().err
-            return
-        main([command, "run", "--n", "40"])
+    if command == "interchange":
+        with pytest.raises(SystemExit, match="2"):
+            main([command, "run", "--n", "40"])
+        assert "reads runs of permutation-lookup; got a run of copy" in capsys.readouterr().err
+        return
+    main([command, "run", "--n", "40"])
     (place,) = tmp_path.glob(f"results/*/{command}")
     assert (place / f"{command}.html").exists()
 

@@ -1,9 +1,7 @@
 """`mnemoscope edges` and `mnemoscope shapley`: arrays, tables and a page for runs of any task, and what they refuse."""
 
 import csv
-import importlib.util
 import shutil
-import sys
 from pathlib import Path
 from unittest import mock
 
@@ -18,15 +16,12 @@ from mnemoscope.analyses.shapley import agreement
 from mnemoscope.cli import main
 from mnemoscope.cli.commands import edges as command
 from mnemoscope.core.pairs import PromptPairs
-from mnemoscope.core.presets import PRESETS, SYSTEMS, preset_spec
 from mnemoscope.core.seeding import generator
-from mnemoscope.core.specification import TASKS
 from mnemoscope.models.run import find_runs
 from mnemoscope.training.loop import train
 from mnemoscope.viz import edge_patching
 from tests.support import small_spec
 
-EXAMPLE = Path(__file__).parents[2] / "docs" / "examples" / "copy_task.py"
 ARRAYS = {
     "edges": {f"{what}_{skill}" for what in ("edges", "estimates", "errors") for skill in ("elimination", "recall")},
     "shapley": {"shapley", "agreement"},
@@ -188,17 +183,9 @@ def test_orders_can_be_sampled(trained, tmp_path):
 
 
 @pytest.mark.parametrize("name", ["edges", "shapley"])
+@pytest.mark.usefixtures("copy_run")
 def test_runs_of_another_task(name, tmp_path):
-    """The example task of the pages: one skill, no slots, one head."""
-    TASKS.names()
-    with mock.patch.dict(TASKS._items), mock.patch.dict(PRESETS._items), mock.patch.dict(SYSTEMS._items):
-        spec = importlib.util.spec_from_file_location("example_copy", EXAMPLE)
-        module = importlib.util.module_from_spec(spec)
-        with mock.patch.dict(sys.modules, {spec.name: module}):
-            spec.loader.exec_module(module)
-        changes = {"recipe.n_steps": 300, "recipe.metrics_every": 100}
-        train(preset_spec("copy-small", "quick", 0, changes=changes), tmp_path / "run")
-        main([name, "run", "--n", "40"])
+    main([name, "run", "--n", "40"])
     (place,) = tmp_path.glob(f"results/*/{name}")
     assert (place / f"{name}.html").exists()
     assert not (place / "agreement.nc").exists()  # it needs two skills

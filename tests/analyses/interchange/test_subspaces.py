@@ -164,4 +164,5 @@ def test_a_token_without_any_probability_does_no_harm():
     with torch.no_grad():
         model.unembed.b_U[0] = -torch.inf
     never = replace(ELIMINATE, answer=lambda known: ELIMINATE.answer(known) * (torch.arange(6) > 0))
-    learn_subspace(model, counterfactuals(never, FIT, "used", 6), SITE, 2, n_steps=2)
+    basis = learn_subspace(model, counterfactuals(never, FIT, "used", 6), SITE, 2, n_steps=2)
+    assert basis.isfinite().all()
