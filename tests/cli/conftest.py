@@ -1,12 +1,14 @@
-"""A run of another task than that of the package."""
+"""A run of another task than that of the package, and commands that are refused."""
 
 import importlib.util
+import shutil
 import sys
 from pathlib import Path
 from unittest import mock
 
 import pytest
 
+from mnemoscope.cli import main
 from mnemoscope.core.presets import PRESETS, SYSTEMS, preset_spec
 from mnemoscope.core.specification import TASKS
 from mnemoscope.training.loop import train
@@ -25,3 +27,21 @@ def copy_run(tmp_path):
             spec.loader.exec_module(module)
         changes = {"recipe.n_steps": 300, "recipe.metrics_every": 100}
         yield train(preset_spec("copy-small", "quick", 0, changes=changes), tmp_path / "run")
+
+
+@pytest.fixture
+def refused(tiny, tmp_path, capsys):
+    """A function that has a command refused beside a run in `runs`, with one line and no results: that line."""
+    shutil.copytree(tiny.path, tmp_path / "runs" / "run")
+
+    def line(words):
+        with pytest.raises(SystemExit) as end:
+            main(words)
+        assert end.value.code == 2
+        error = capsys.readouterr().err
+        assert len(error.strip().splitlines()) == 1
+        assert error.startswith("mnemoscope: ")
+        assert not (tmp_path / "results").exists()
+        return error
+
+    return line

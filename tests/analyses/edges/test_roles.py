@@ -4,10 +4,13 @@ from copy import deepcopy
 
 import numpy as np
 import pytest
+import xarray as xr
 
-from mnemoscope.analyses.edges.patching import patch_edges
+from mnemoscope.analyses.edges.patching import ends, patch_edges
 from mnemoscope.analyses.edges.roles import edges_by_role
+from mnemoscope.core.edge import Edge
 from mnemoscope.core.errors import InputError
+from mnemoscope.core.site import Site
 from tests.split_hooks import random_pairs
 from tests.support import foreign_model
 
@@ -48,3 +51,11 @@ def test_is_refused_without_edges_or_with_a_role_twice():
         edges_by_role(result.isel(edge=0), {})
     with pytest.raises(InputError, match="every head needs a role of its own"):
         edges_by_role(result, {"L0H0": "a", "L0H1": "a"})
+
+
+def test_mlps_are_in_the_order_of_their_layers():
+    chosen = [Edge(writer=Site(kind="mlp_out", layer=layer)) for layer in (10, 2)]
+    into = [Edge(writer=Site(kind="resid_pre", layer=0), reader=edge.writer) for edge in chosen]
+    result = xr.Dataset(coords={"edge": [str(edge) for edge in chosen + into], **ends(chosen + into)})
+    expected = ["input → L2 MLP", "input → L10 MLP", "L2 MLP → logits", "L10 MLP → logits"]
+    assert edges_by_role(result, {}).edge.values.tolist() == expected

@@ -1,5 +1,7 @@
 """Results over edges with heads called by their roles, so that seeds can be put together."""
 
+import math
+import re
 from collections.abc import Mapping
 
 import xarray as xr
@@ -34,9 +36,13 @@ def edges_by_role(result: xr.Dataset, named: Mapping[str, str]) -> xr.Dataset:
     pairs = list(zip(ends["reader"], ends["writer"], strict=True))
     known = [i for i, pair in enumerate(pairs) if all(name in named or not HEAD.fullmatch(name) for name in pair)]
 
+    def order(name: str) -> tuple[float, float]:
+        numbers = re.findall(r"\d+", name)
+        return rank.get(name, len(rank)), int(numbers[0]) if numbers else math.inf  # MLPs by layer, then the logits
+
     def place(i: int) -> tuple[object, ...]:
-        reader, writer = (rank.get(name, len(rank)) for name in pairs[i])
-        return (reader, pairs[i][0], "qkv".find(str(result.through.values[i])), writer, pairs[i][1])
+        reader, writer = pairs[i]
+        return (order(reader), "qkv".find(str(result.through.values[i])), order(writer))
 
     result = result.isel(edge=sorted(known, key=place))
     labels = result.edge.values.tolist()
