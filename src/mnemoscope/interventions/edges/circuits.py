@@ -79,9 +79,7 @@ def _shared(
     kept = 4 * len({edge.writer for edge in edges}) * n_pos * weights.w_u.nbytes // weights.w_u.shape[1]
     n_prompts = prompts_at_once(len(pairs), at_work=need, kept=kept, room=max_bytes, target=CHUNK_BYTES)
     rows = torch.arange(len(pairs)).split(n_prompts)
-    of_all = None if replacement == "patch" else mean_outputs(model, pairs.corrupted, rows)
-    if of_all is not None and replacement == "zero":
-        of_all = torch.zeros_like(of_all)
+    mean = mean_outputs(model, pairs.corrupted, rows) if replacement == "mean" else None
     values = []
     for some in rows:
         part = pairs.select(some)
@@ -90,7 +88,8 @@ def _shared(
         reader.check(generator(0, "metrics"))
         sites = {edge.writer for edge in edges}
         here = {site: value for site, value in _by_site(model, clean.outputs, sites).items() if site.kind not in _PARTS}
-        there = _by_site(model, corrupted.outputs if of_all is None else of_all, sites)
+        outside = corrupted.outputs if mean is None else mean
+        there = _by_site(model, torch.zeros_like(outside) if replacement == "zero" else outside, sites)
         logits = shared.logits(weights, found, here, there, read)
         values.append(reader.patched(logits, 0, reader.values(clean.logits[None])[:, 0])[0])
     return torch.cat(values, 1).numpy()[variant]
