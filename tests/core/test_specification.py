@@ -71,7 +71,7 @@ def test_a_missing_part_is_named(missing):
         (ModelSpec, "n_heads", 3, "model.n_heads must divide model.d_model = 32; got 3"),
         (ModelSpec, "d_mlp", 0, "model.d_mlp must be at least 1"),
         (ModelSpec, "normalization", "RMS", "one of: LN, none; got 'RMS'"),
-        (ModelSpec, "act_fn", "tanh", "one of: relu, gelu; got 'tanh'"),
+        (ModelSpec, "act_fn", "tanh", "one of: relu, gelu, identity; got 'tanh'"),
         (ModelSpec, "dtype", "float16", "one of: float32, float64; got 'float16'"),
         (Recipe, "batch_size", 0, "recipe.batch_size must be at least 1"),
         (Recipe, "learning_rate", float("nan"), "recipe.learning_rate must be at least 0; got nan"),

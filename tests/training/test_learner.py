@@ -8,7 +8,6 @@ from tests.support import seeded
 
 SPEC = ModelSpec(d_model=8, n_heads=2, dtype="float64")
 SCORED = torch.tensor([0, 2, 4, 6, 8])
-NOTHING: frozenset[str] = frozenset()
 
 
 def learner(n: int = 1, moments=None, **recipe) -> Learner:
@@ -35,7 +34,7 @@ def test_updates_are_those_of_adam_on_the_hooked_model(weight_decay):
     model = build(SPEC, d_vocab=6, n_ctx=9, seed=0)
     adam = torch.optim.AdamW(model.parameters(), lr=0.1, betas=(0.8, 0.95), weight_decay=weight_decay)
     for step, rate in enumerate((0.01, 0.02, 0.005)):
-        ours.update(losses(ours, [step]), learning_rate=rate, held=NOTHING)
+        ours.update(losses(ours, [step]), learning_rate=rate)
         inputs, targets = batch(step)
         adam.zero_grad()
         torch.nn.functional.cross_entropy(model(inputs)[:, SCORED].flatten(0, 1), targets.flatten()).backward()
@@ -48,20 +47,21 @@ def test_updates_are_those_of_adam_on_the_hooked_model(weight_decay):
 def test_the_first_update_has_the_size_of_the_rate():
     ours = learner()
     before = {name: value.clone() for name, value in ours.parameters(0).items()}
-    ours.update(losses(ours, [0]), learning_rate=0.01, held=NOTHING)
+    ours.update(losses(ours, [0]), learning_rate=0.01)
     moved = (ours.parameters(0)["unembed.W_U"] - before["unembed.W_U"]).abs()
     assert moved.flatten().tolist() == pytest.approx([0.01] * 48, rel=1e-4)
-    ours.update(losses(ours, [0]), learning_rate=0.0, held=NOTHING)
+    ours.update(losses(ours, [0]), learning_rate=0.0)
     moved = (ours.parameters(0)["unembed.W_U"] - before["unembed.W_U"]).abs()
     assert moved.flatten().tolist() == pytest.approx([0.01] * 48, rel=1e-4)
 
 
 def test_what_is_held_keeps_value_and_moments():
     ours = learner(weight_decay=0.1)
-    ours.update(losses(ours, [0]), learning_rate=0.01, held=NOTHING)
+    ours.update(losses(ours, [0]), learning_rate=0.01)
     before = {name: value.clone() for name, value in ours.parameters(0).items()}
     moments = {name: {k: v.clone() for k, v in m.items()} for name, m in ours.moments(0).items()}
-    ours.update(losses(ours, [1]), learning_rate=0.01, held=frozenset({"unembed.W_U"}))
+    ours.hold(frozenset({"unembed.W_U"}))
+    ours.update(losses(ours, [1]), learning_rate=0.01)
     for name, value in ours.parameters(0).items():
         assert torch.equal(value, before[name]) == (name == "unembed.W_U"), name
     assert all(torch.equal(v, moments["unembed.W_U"][k]) for k, v in ours.moments(0)["unembed.W_U"].items())
@@ -73,9 +73,9 @@ def test_many_seeds_are_computed_as_one_by_one():
     for i, output in enumerate(together.outputs([batch(i)[0] for i in range(3)], SCORED)):
         torch.testing.assert_close(output, alone[i].outputs([batch(i)[0]], SCORED)[0], atol=1e-12, rtol=0)
         assert torch.equal(together.evaluate(i, batch(i)[0], SCORED), alone[i].evaluate(0, batch(i)[0], SCORED))
-    together.update(losses(together, range(3)), learning_rate=0.01, held=NOTHING)
+    together.update(losses(together, range(3)), learning_rate=0.01)
     for i, one in enumerate(alone):
-        one.update(losses(one, [i]), learning_rate=0.01, held=NOTHING)
+        one.update(losses(one, [i]), learning_rate=0.01)
         for name, value in one.parameters(0).items():
             torch.testing.assert_close(together.parameters(i)[name], value, atol=1e-9, rtol=0)
 
@@ -83,14 +83,16 @@ def test_many_seeds_are_computed_as_one_by_one():
 @pytest.mark.parametrize("n", [1, 3])
 def test_parameters_and_moments_are_all_that_continuing_needs(n):
     first = learner(n)
-    first.update(losses(first, range(n)), learning_rate=0.01, held=frozenset({"embed.W_E"}))
+    first.hold(frozenset({"embed.W_E"}))
+    first.update(losses(first, range(n)), learning_rate=0.01)
     moments = [first.moments(i) for i in range(n)]
     assert "embed.W_E" not in moments[0]
     copies = [{name: value.clone() for name, value in first.parameters(i).items()} for i in range(n)]
     kept = [{name: {k: v.clone() for k, v in m.items()} for name, m in part.items()} for part in moments]
     second = Learner(SPEC, Recipe(), copies, kept)
+    first.hold(frozenset())
     for one in (first, second):
-        one.update(losses(one, range(n)), learning_rate=0.01, held=NOTHING)
+        one.update(losses(one, range(n)), learning_rate=0.01)
     for i in range(n):
         for name, value in first.parameters(i).items():
             assert torch.equal(second.parameters(i)[name], value), name
@@ -100,5 +102,5 @@ def test_the_given_parameters_are_not_changed():
     params = parameters(build(SPEC, d_vocab=6, n_ctx=9, seed=0))
     before = {name: value.clone() for name, value in params.items()}
     ours = Learner(SPEC, Recipe(), [params], [{}])
-    ours.update(losses(ours, [0]), learning_rate=0.01, held=NOTHING)
+    ours.update(losses(ours, [0]), learning_rate=0.01)
     assert all(torch.equal(params[name], before[name]) for name in params)

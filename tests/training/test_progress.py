@@ -21,7 +21,9 @@ def test_the_exact_predictor_reaches_its_floor_and_has_every_skill():
         "loss": floor,
         "loss_fresh": floor,
         "loss_repeat": floor,
+        "loss_elimination": 0.0,
         "elimination": 1.0,
+        "loss_recall": 0.0,
         "recall": 1.0,
     }
 

@@ -85,7 +85,7 @@ def preset_spec(
         name: Name of the preset.
         recipe: Name of the recipe.
         seed: The replicate.
-        changes: Fields to change, such as {"model.d_model": 64}; the label then carries a digest of the result.
+        changes: Fields to change, such as {"model.d_model": 64}; the label then carries a digest of them.
 
     Raises:
         InputError: There is no such preset or recipe, a change names no field, or a value is refused.
@@ -101,5 +101,5 @@ def preset_spec(
     for part, fields in by_part.items():  # together: on its own a change may contradict the others
         parts[part] = change(parts[part], fields, part)
     if changes:
-        name += "+" + hashlib.sha256(repr(parts).encode()).hexdigest()[:6]
+        name += "+" + hashlib.sha256(repr(sorted((changes or {}).items())).encode()).hexdigest()[:6]
     return RunSpec(**{**parts, "task": parts["task"].for_seed(seed)}, seed=seed, preset=name)

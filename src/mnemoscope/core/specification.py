@@ -30,14 +30,19 @@ class ModelSpec:
     """Width of the MLP; none: 2 * d_model."""
     normalization: Literal["LN", "none"] = "LN"
     """Layer normalisation before attention, MLP and unembedding (LN), or none."""
-    act_fn: Literal["relu", "gelu"] = "relu"
-    """Activation function of the MLP."""
+    act_fn: Literal["relu", "gelu", "identity"] = "relu"
+    """Activation function of the MLP; with identity it is linear."""
     attention: bool = True
     """False: attention is held at exactly zero (a model of MLPs only)."""
     mlp: bool = True
     """False: an attention-only model."""
+    first_mlp: int = 0
+    """First layer that has an MLP; those before it are held at exactly zero."""
     positions: bool = True
     """False: the positional embedding is held at exactly zero."""
+    initialisation: Literal["gpt2", "memories"] = "gpt2"
+    """TransformerLens's own (gpt2), or that of associative memories: W_Q the identity, embeddings standard normal,
+    other weights uniform within 1/sqrt of their input width, biases held at zero."""
     dtype: Literal["float32", "float64"] = "float32"
     """Floating-point type of the parameters."""
 
@@ -46,8 +51,15 @@ class ModelSpec:
             in_range(f"model.{name}", getattr(self, name), 1, math.inf)
         in_range("model.d_mlp", self.mlp_width, 1, math.inf)
         one_of("model.normalization", self.normalization, ("LN", "none"))
-        one_of("model.act_fn", self.act_fn, ("relu", "gelu"))
+        in_range("model.first_mlp", self.first_mlp, 0, self.n_layers - 1)
+        one_of("model.act_fn", self.act_fn, ("relu", "gelu", "identity"))
         one_of("model.dtype", self.dtype, ("float32", "float64"))
+        one_of("model.initialisation", self.initialisation, ("gpt2", "memories"))
+        if self.initialisation == "memories" and (self.n_heads > 1 or self.normalization != "none"):
+            raise InputError(
+                "model.initialisation memories needs model.n_heads 1 and model.normalization none; got "
+                f"{self.n_heads} and {self.normalization}"
+            )
         if self.d_model % self.n_heads:
             raise InputError(
                 f"model.n_heads must divide model.d_model = {self.d_model}; got {self.n_heads}; change one of the two"
@@ -81,7 +93,7 @@ class TaskChange:
 
 @dataclass(frozen=True, kw_only=True)
 class Recipe:
-    """How a model is trained: Adam on fresh samples, with schedules."""
+    """How a model is trained: Adam, or SGD with momentum, on fresh samples, with schedules."""
 
     name: str = "custom"
     """Name that results carry; recipes of different names are never pooled."""
@@ -89,8 +101,12 @@ class Recipe:
     """Number of optimiser steps."""
     batch_size: int = 256
     """Sequences a step, all freshly sampled."""
+    optimizer: Literal["adam", "sgd"] = "adam"
+    """adam (with decoupled weight decay), or sgd (with momentum; weight decay is added to the gradient)."""
     learning_rate: float = 1e-3
-    """Peak learning rate of Adam."""
+    """Peak learning rate."""
+    momentum: float = 0.9
+    """Momentum of SGD."""
     warmup_steps: int = 0
     """Steps of linear warm-up."""
     decay: Literal["constant", "cosine"] = "constant"
@@ -100,7 +116,7 @@ class Recipe:
     beta2: float = 0.999
     """Adam's second-moment decay."""
     weight_decay: float = 0.0
-    """Decoupled weight decay (AdamW)."""
+    """Weight decay."""
     frozen: tuple[Freeze, ...] = ()
     """Which parameters are held fixed, and when."""
     task_changes: tuple[TaskChange, ...] = ()
@@ -118,7 +134,8 @@ class Recipe:
         in_range("recipe.warmup_steps", self.warmup_steps, 0, self.n_steps)
         in_range("recipe.learning_rate", self.learning_rate, 0, math.inf)
         in_range("recipe.weight_decay", self.weight_decay, 0, math.inf)
-        for name in ("beta1", "beta2"):
+        one_of("recipe.optimizer", self.optimizer, ("adam", "sgd"))
+        for name in ("beta1", "beta2", "momentum"):
             in_range(f"recipe.{name}", getattr(self, name), 0, 1 - 1e-12)
         one_of("recipe.decay", self.decay, ("constant", "cosine"))
         for step in self.checkpoint_steps or ():

@@ -1,5 +1,6 @@
 """From an architecture to a `HookedTransformer`."""
 
+import math
 import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -9,11 +10,13 @@ from typing import Any
 import torch
 from torch import Tensor
 from transformer_lens import HookedTransformer, HookedTransformerConfig
+from transformer_lens.utilities.activation_functions import SUPPORTED_ACTIVATIONS
 
 from mnemoscope.core.seeding import stream_seed
 from mnemoscope.core.specification import ModelSpec
 
 _ATTENTION = "blocks.*.attn.[Wb]_*"
+SUPPORTED_ACTIVATIONS.setdefault("identity", lambda x: x)  # TransformerLens has none
 
 
 @contextmanager
@@ -65,14 +68,33 @@ def build(
         model = from_configuration(configuration(spec, d_vocab=d_vocab, n_ctx=n_ctx))
     named = dict(model.named_parameters())
     with torch.no_grad():
+        if spec.initialisation == "memories":
+            draws = torch.Generator().manual_seed(stream_seed(seed, "memories"))
+            for name, value in named.items():
+                _as_memory(name, value, draws)
         for name in matching(zeroed(spec), named):
             named[name].zero_()
     return model.to(device, print_details=False)
 
 
+def _as_memory(name: str, value: Tensor, draws: torch.Generator) -> None:
+    """Set a parameter as the simplified transformer of Bietti et al. 2023 starts with it."""
+    if name.endswith("W_Q"):
+        value.copy_(torch.eye(value.shape[-1]))
+    elif name in ("embed.W_E", "pos_embed.W_pos"):
+        value.normal_(generator=draws)
+    else:
+        value.uniform_(-1, 1, generator=draws).div_(math.sqrt(value.shape[-2] if value.ndim > 1 else 1))
+
+
 def zeroed(spec: ModelSpec) -> tuple[str, ...]:
     """Patterns of the parameters that the architecture holds at zero, in training too."""
-    return (*(() if spec.attention else (_ATTENTION,)), *(() if spec.positions else ("pos_embed.W_pos",)))
+    return (
+        *(() if spec.attention else (_ATTENTION,)),
+        *(() if spec.positions else ("pos_embed.W_pos",)),
+        *(f"blocks.{layer}.mlp.*" for layer in range(spec.first_mlp if spec.mlp else 0)),
+        *(("*.b_*",) if spec.initialisation == "memories" else ()),
+    )
 
 
 def matching(patterns: Iterable[str], names: Iterable[str]) -> frozenset[str]:

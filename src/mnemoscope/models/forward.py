@@ -17,7 +17,7 @@ from torch.nn import functional as F
 
 from mnemoscope.core.specification import ModelSpec
 
-_ACTIVATIONS = {"relu": F.relu, "gelu": F.gelu}
+_ACTIVATIONS = {"relu": F.relu, "gelu": F.gelu, "identity": lambda x: x}
 _EPS = 1e-5
 MAX_CELLS = 128
 """Tokens times positions up to which the first attention layer is looked up; larger tables do not pay."""
@@ -48,7 +48,7 @@ def logits(
             residual = residual[:, queries] + _attention(params, layer, spec, residual, queries)
         else:
             residual = residual[:, queries]
-        if spec.mlp:
+        if spec.mlp and layer >= spec.first_mlp:
             residual = residual + _mlp(params, layer, spec, residual)
     return F.linear(_norm(params, "ln_final", residual, spec), params["unembed.W_U"].T, params["unembed.b_U"])
 

@@ -1,9 +1,9 @@
 """Parameters and optimiser of one run, or of many runs stacked along a seed axis and computed as one program.
 
-With one run the forward pass is called directly; with more it runs under `vmap`. The loop sees no difference.
+Parameters that are held get no gradient, which saves its computation. With one run the forward pass is called directly; with more it runs under `vmap`. The loop sees no difference.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import torch
 from torch import Tensor
@@ -12,22 +12,24 @@ from mnemoscope.core.specification import ModelSpec, Recipe
 from mnemoscope.models.forward import logits
 from mnemoscope.training.state import Moments
 
+_SHARED = "step"
+"""The moment that all runs have in common: how many updates were made."""
+
 
 class Learner:
-    """Adam on the parameters of one or more models of one architecture."""
+    """The optimiser on the parameters of one or more models of one architecture."""
 
     def __init__(
         self, model: ModelSpec, recipe: Recipe, params: Sequence[Mapping[str, Tensor]], moments: Sequence[Moments]
     ):
-        """Start from one dictionary of parameters, and one of Adam's moments (empty: afresh), a run."""
+        """Start from one dictionary of parameters, and one of the optimiser's moments (empty: afresh), a run."""
         self._model, self._n = model, len(params)
         self._params = {name: self._join([p[name] for p in params]).requires_grad_() for name in params[0]}
-        self._adam = torch.optim.AdamW(
-            self._params.values(), betas=(recipe.beta1, recipe.beta2), weight_decay=recipe.weight_decay, fused=True
-        )
+        self._optimizer = _optimizer(self._params.values(), recipe)
         for name, first in moments[0].items():
-            joined = {kind: self._join([m[name][kind] for m in moments]) for kind in ("exp_avg", "exp_avg_sq")}
-            self._adam.state[self._params[name]] = {"step": first["step"], **joined}
+            joined = {kind: self._join([m[name][kind] for m in moments]) for kind in first if kind != _SHARED}
+            shared = {_SHARED: first[_SHARED]} if _SHARED in first else {}
+            self._optimizer.state[self._params[name]] = {**shared, **joined}
 
     def _join(self, values: Sequence[Tensor]) -> Tensor:
         return values[0].clone() if self._n == 1 else torch.stack(list(values))
@@ -39,6 +41,11 @@ class Learner:
     def names(self) -> list[str]:
         """Names of the parameters."""
         return list(self._params)
+
+    def hold(self, names: frozenset[str]) -> None:
+        """Let the parameters of these names stay as they are until the next call; the others move."""
+        for name, value in self._params.items():
+            value.requires_grad_(name not in names)
 
     def outputs(self, inputs: Sequence[Tensor], positions: Tensor) -> Sequence[Tensor]:
         """Logits `batch scored d_vocab` of every run on its own tokens `batch pos`."""
@@ -52,27 +59,28 @@ class Learner:
         """Logits `batch scored d_vocab` of one run, without a gradient."""
         return logits(self.parameters(run), self._model, inputs, positions)
 
-    def update(self, losses: Sequence[Tensor], *, learning_rate: float, held: frozenset[str]) -> None:
-        """One step down the gradient of every run's loss; parameters in `held` stay as they are."""
-        self._adam.zero_grad(set_to_none=True)
+    def update(self, losses: Sequence[Tensor], *, learning_rate: float) -> None:
+        """One step down the gradient of every run's loss."""
+        self._optimizer.zero_grad(set_to_none=True)
         torch.stack(list(losses)).sum().backward()
-        for name in held:
-            self._params[name].grad = None
-        self._adam.param_groups[0]["lr"] = learning_rate
-        self._adam.step()
+        self._optimizer.param_groups[0]["lr"] = learning_rate
+        self._optimizer.step()
 
     def parameters(self, run: int) -> dict[str, Tensor]:
         """The parameters of one run."""
         return {name: self._part(value, run) for name, value in self._params.items()}
 
     def moments(self, run: int) -> Moments:
-        """Adam's moments of one run, for the parameters that have moved."""
+        """The optimiser's moments of one run, for the parameters that have moved."""
         return {
-            name: {
-                "step": state["step"],
-                "exp_avg": self._part(state["exp_avg"], run),
-                "exp_avg_sq": self._part(state["exp_avg_sq"], run),
-            }
+            name: {kind: entry if kind == _SHARED else self._part(entry, run) for kind, entry in state.items()}
             for name, value in self._params.items()
-            if (state := self._adam.state.get(value))
+            if (state := self._optimizer.state.get(value))
         }
+
+
+def _optimizer(params: Iterable[Tensor], recipe: Recipe) -> torch.optim.Optimizer:
+    if recipe.optimizer == "sgd":
+        return torch.optim.SGD(params, momentum=recipe.momentum, weight_decay=recipe.weight_decay, fused=True)
+    betas = (recipe.beta1, recipe.beta2)
+    return torch.optim.AdamW(params, betas=betas, weight_decay=recipe.weight_decay, fused=True)

@@ -91,14 +91,14 @@ def _continue(runs: list[Run], start: int, device: torch.device, report: Report 
             for i, recorder in enumerate(recorders):
                 recorder.record(step, learner, i)
         if step < recipe.n_steps:
+            learner.hold(off | frozen(recipe, learner.names, step))
             batches = [blocks.batch(step) for blocks in data]
             outputs = learner.outputs([batch.inputs for batch in batches], positions)
             losses = [
                 run.spec.task.loss(output, _at(batch, positions))
                 for run, output, batch in zip(runs, outputs, batches, strict=True)
             ]
-            held = off | frozen(recipe, learner.names, step)
-            learner.update(losses, learning_rate=learning_rate(recipe, step), held=held)
+            learner.update(losses, learning_rate=learning_rate(recipe, step))
     for run in runs:
         write_atomically(run.path / "done", b"")
 

@@ -27,7 +27,7 @@ class Progress:
 def measure(
     task: Task, batch: Batch, outputs: Float[Tensor, "batch scored d_vocab"], positions: Int[Tensor, " scored"]
 ) -> dict[str, float]:
-    """Loss on the task's own mixture, loss of every subgroup (nats a scored position) and accuracy of every skill.
+    """Loss on the task's own mixture and of every subgroup, loss and accuracy of every skill; losses in nats a position.
 
     Args:
         task: Knows subgroups and skills.
@@ -38,9 +38,12 @@ def measure(
     scored = batch.scored[:, positions]
     losses = metrics.cross_entropy(outputs, batch.targets[:, positions]) * scored
     correct = metrics.correct(outputs, batch.targets[:, positions])
-    each = losses.sum(1) / scored.sum(1)
-    weights = torch.ones_like(each) if batch.weights is None else batch.weights.to(each.dtype)
-    line = {"loss": float((weights * each).sum() / weights.sum())}
-    line |= {f"loss_{name}": float(each[rows].mean()) for name, rows in task.subgroups(batch).items()}
-    line |= {name: float(correct[mask[:, positions]].double().mean()) for name, mask in task.skills(batch).items()}
+    total, count = losses.sum(1), scored.sum(1)
+    weights = torch.ones_like(total) if batch.weights is None else batch.weights.to(total.dtype)
+    line = {"loss": float(weights @ total / (weights @ count.to(total.dtype)))}
+    line |= {f"loss_{n}": float(total[rows].sum() / count[rows].sum()) for n, rows in task.subgroups(batch).items()}
+    for name, mask in task.skills(batch).items():
+        here = mask[:, positions]
+        line[f"loss_{name}"] = float(losses[here].mean())
+        line[name] = float(correct[here].double().mean())
     return line

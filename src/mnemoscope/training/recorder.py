@@ -15,7 +15,9 @@ from mnemoscope.training.progress import Progress, measure
 from mnemoscope.training.state import write_state
 
 N_MONITOR = 512
-"""Sequences of each subgroup and split that training progress is read from."""
+"""Sequences of each subgroup and split that training progress is read from, where they are short."""
+MAX_TOKENS = 2**13
+"""Where they are longer, there are only so many that this is the number of their tokens."""
 
 Report = Callable[[Progress], None]
 
@@ -27,14 +29,13 @@ class Recorder:
         spec = run.spec
         self._run, self._report = run, report
         self.model = build(spec.model, d_vocab=spec.task.d_vocab, n_ctx=spec.task.n_ctx, seed=spec.seed)
+        n = min(N_MONITOR, MAX_TOKENS // spec.task.n_ctx)
         self._monitors = {
-            split: spec.task.monitor(
-                N_MONITOR, split=split, generator=generator(spec.seed, "monitor", split, device=device)
-            )
+            split: spec.task.monitor(n, split=split, generator=generator(spec.seed, "monitor", split, device=device))
             for split in ("train", "test")
         }
         self._kept = frozenset(spec.recipe.checkpoints)
-        self.positions = self._monitors["test"].scored.any(0).nonzero()[:, 0]
+        self.positions = torch.stack([m.scored.any(0) for m in self._monitors.values()]).any(0).nonzero()[:, 0]
         file = run.path / "metrics.jsonl"
         lines = file.read_text().splitlines(keepends=True) if start else []
         self._lines = [line for line in lines if line.endswith("\n") and json.loads(line)["step"] <= start]

@@ -1,6 +1,6 @@
 """The rolling state of a run: what continuing it needs, and nothing else.
 
-Data and schedules are functions of the step, so parameters, Adam's moments and the step are enough.
+Data and schedules are functions of the step, so parameters, the optimiser's moments and the step are enough.
 """
 
 from collections.abc import Mapping
@@ -15,8 +15,6 @@ from mnemoscope.models.files import read_tensors, write_tensors
 from mnemoscope.models.run import Run
 
 _KIND = "training-state"
-_MOMENTS = ("step", "exp_avg", "exp_avg_sq")
-
 Moments = Mapping[str, Mapping[str, Tensor]]
 
 
@@ -26,9 +24,9 @@ def state_path(run: Run) -> Path:
 
 
 def write_state(run: Run, step: int, params: Mapping[str, Tensor], moments: Moments) -> None:
-    """Save parameters and Adam's moments after `step` updates."""
+    """Save parameters and the optimiser's moments after `step` updates."""
     tensors = {f"parameter/{name}": value for name, value in params.items()}
-    tensors |= {f"{kind}/{name}": values[kind] for name, values in moments.items() for kind in _MOMENTS}
+    tensors |= {f"{kind}/{name}": values[kind] for name, values in moments.items() for kind in values}
     write_tensors(state_path(run), tensors, {"kind": _KIND, "step": str(step)})
 
 
@@ -43,7 +41,7 @@ def last_step(run: Run) -> int:
 
 @dataclass(frozen=True)
 class State:
-    """What was saved: parameters and Adam's moments after `step` updates."""
+    """What was saved: parameters and the optimiser's moments after `step` updates."""
 
     step: int
     parameters: Mapping[str, Tensor]
@@ -60,10 +58,12 @@ def read_state(run: Run, device: torch.device | str = "cpu") -> State:
         tensors, metadata = read_tensors(state_path(run), _KIND)
     except InputError as error:
         raise InputError(f"{error}; without {state_path(run).name} the run starts afresh") from None
-    sorted_by_kind: dict[str, dict[str, Tensor]] = {kind: {} for kind in ("parameter", *_MOMENTS)}
+    params: dict[str, Tensor] = {}
+    moments: dict[str, dict[str, Tensor]] = {}
     for key, value in tensors.items():
         kind, _, name = key.partition("/")
-        sorted_by_kind[kind][name] = value.to(device)
-    params = sorted_by_kind.pop("parameter")
-    moments = {name: {kind: values[name] for kind, values in sorted_by_kind.items()} for name in sorted_by_kind["step"]}
+        if kind == "parameter":
+            params[name] = value.to(device)
+        else:
+            moments.setdefault(name, {})[kind] = value.to(device)
     return State(int(metadata["step"]), params, moments)

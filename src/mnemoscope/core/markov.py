@@ -1,0 +1,94 @@
+"""Many Markov chains at once, with successors that single sequences prescribe.
+
+The next token is drawn by the alias method (Walker 1977): a distribution over n tokens becomes n equally likely columns
+of at most two tokens each, so that a draw takes one column and one comparison, whatever n is. All random numbers are
+drawn beforehand; a step then is a look-up for all sequences together.
+"""
+
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from mnemoscope.core.errors import InputError
+
+
+@dataclass(frozen=True, eq=False)
+class AliasTable:
+    """Distributions over tokens, one a state, in a form to draw from.
+
+    Attributes:
+        threshold: Share of a column that belongs to its own token.
+        alias: The token that has the rest.
+    """
+
+    threshold: Float[Tensor, "state token"]
+    alias: Int[Tensor, "state token"]
+
+    def to(self, device: torch.device | str) -> "AliasTable":
+        """The same on another device."""
+        return AliasTable(self.threshold.to(device), self.alias.to(device))
+
+
+def alias_table(probabilities: Float[Tensor, "state token"]) -> AliasTable:
+    """The table of given distributions.
+
+    Args:
+        probabilities: Rows that add up to one.
+
+    Raises:
+        InputError: A row is no distribution.
+    """
+    rows = probabilities.double()
+    if (rows < 0).any() or not torch.allclose(rows.sum(1), torch.ones(len(rows), dtype=torch.double)):
+        raise InputError("probabilities must be rows of numbers from 0 that add up to 1")
+    threshold, alias = torch.ones_like(rows), torch.arange(rows.shape[1]).repeat(len(rows), 1)
+    for state, row in enumerate((rows * rows.shape[1]).tolist()):
+        small = [token for token, share in enumerate(row) if share < 1]
+        large = [token for token, share in enumerate(row) if share >= 1]
+        while small and large:
+            token, giver = small.pop(), large[-1]
+            threshold[state, token], alias[state, token] = row[token], giver
+            row[giver] -= 1 - row[token]
+            if row[giver] < 1:
+                small.append(large.pop())
+    return AliasTable(threshold.float(), alias)
+
+
+def walk(
+    first: Int[Tensor, " batch"],
+    table: AliasTable,
+    length: int,
+    *,
+    prescribed: Int[Tensor, "batch token"],
+    generator: torch.Generator,
+    noise: float = 0.0,
+    noise_token: int = 0,
+) -> Int[Tensor, "batch pos"]:
+    """Sequences of a Markov chain in which some tokens have a successor that the sequence prescribes.
+
+    Args:
+        first: First tokens.
+        table: The chain's transitions; on the generator's device.
+        length: Tokens a sequence, the first included.
+        prescribed: The successor of every token, one row a sequence; -1: the chain decides.
+        generator: Draws everything.
+        noise: Probability with which `noise_token` stands in the place of a prescribed successor.
+        noise_token: See there.
+    """
+    n, n_tokens = prescribed.shape
+    shape, device = (length - 1, n), generator.device
+    column = torch.randint(n_tokens, shape, generator=generator, device=device)
+    level = torch.rand(shape, generator=generator, device=device)
+    replaced = torch.rand(shape, generator=generator, device=device) < noise if noise else None
+    threshold, alias, successor = table.threshold.flatten(), table.alias.flatten(), prescribed.flatten()
+    row = torch.arange(n, device=device) * n_tokens
+    tokens = [first]
+    for step in range(length - 1):
+        cell = tokens[-1] * n_tokens + column[step]
+        drawn = torch.where(level[step] < threshold[cell], column[step], alias[cell])
+        fixed = successor[row + tokens[-1]]
+        given = fixed if replaced is None else torch.where(replaced[step], noise_token, fixed)
+        tokens.append(torch.where(fixed >= 0, given, drawn))
+    return torch.stack(tokens, 1)

@@ -1,0 +1,219 @@
+"""In-context bigrams: a Markov chain over characters in which some tokens get a successor of the sequence's own.
+
+A sequence has K *trigger* tokens q and one *output* token o for each. From the unigram distribution on it follows the
+global bigrams of a text, but a trigger is always followed by its output. At the first occurrence of a trigger its
+output cannot be known; from the second on it can be read from the context, which takes an induction head. Everywhere
+else the global bigrams are all there is to know.
+
+Inputs are all tokens but the last, targets all but the first. System S3, "birth" (Bietti et al. 2023, "Birth of a
+Transformer: A Memory Viewpoint"); the bigrams are those of tiny Shakespeare unless another table is given.
+"""
+
+import math
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import ClassVar, Literal
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from mnemoscope.core import metrics
+from mnemoscope.core.batch import Batch
+from mnemoscope.core.bigrams import Bigrams, Counts, bigrams
+from mnemoscope.core.errors import InputError, in_range, one_of
+from mnemoscope.core.markov import AliasTable, alias_table, walk
+from mnemoscope.core.seeding import generator as stream
+from mnemoscope.core.specification import TASKS
+
+
+@dataclass(frozen=True, kw_only=True)
+class InContextBigrams:
+    """Global bigrams, and K triggers whose successor differs from sequence to sequence."""
+
+    name: ClassVar[str] = "in-context-bigrams"
+    slot_size: ClassVar[int] = 1
+    references: ClassVar[tuple[str, ...]] = ("unigram", "global_bigram", "in_context")
+    corruptions: ClassVar[tuple[str, ...]] = ("exchange_output",)
+
+    length: int = 256
+    """Tokens that the model sees; 3 or more."""
+    n_triggers: int = 5
+    """K, the number of triggers a sequence."""
+    triggers: Literal["random", "fixed"] = "random"
+    """random: drawn for every sequence from the unigram distribution, without replacement; fixed: always the same."""
+    first_rank: int = 0
+    """Where fixed triggers start in the order of frequency; 0: the K most frequent tokens."""
+    outputs: Literal["uniform", "bigram"] = "uniform"
+    """Distribution of a trigger's output: uniform over the tokens, or the global bigrams' of that trigger."""
+    loops: bool = True
+    """Whether a trigger may be its own output; the rest of the sequence is then that token."""
+    held_out: float = 0.0
+    """Share of the tokens that are never outputs in training, and the only outputs of the split `test`."""
+    loss_on: Literal["all", "predictable"] = "all"
+    """Where loss and metrics look: at every position, or where a trigger stands that has occurred before."""
+    counts: Counts | None = None
+    """Bigram counts of another text (`core.bigrams.count_bigrams`); none: tiny Shakespeare."""
+    split_seed: int | None = None
+    """Seed of the choice of held-out tokens; none: the seed of the run."""
+
+    def __post_init__(self) -> None:
+        in_range("task.length", self.length, 3, math.inf)
+        in_range("task.n_triggers", self.n_triggers, 1, self.d_vocab - 1)
+        in_range("task.first_rank", self.first_rank, 0, self.d_vocab - self.n_triggers)
+        in_range("task.held_out", self.held_out, 0, 1)
+        if self.held_out and self.outputs == "bigram":
+            raise InputError("task.held_out needs uniform outputs; set task.outputs to uniform")
+        if self.held_out and not 2 <= self.n_held_out <= self.d_vocab - 2:
+            raise InputError(
+                f"task.held_out must leave two tokens or more on either side; {self.held_out} of {self.d_vocab} does not"
+            )
+
+    @property
+    def bigrams(self) -> Bigrams:
+        """The global table."""
+        return bigrams(self.counts)
+
+    @property
+    def d_vocab(self) -> int:
+        """Symbols of the text."""
+        return len(self.bigrams.symbols)
+
+    @property
+    def answers(self) -> range:
+        """Every token."""
+        return range(self.d_vocab)
+
+    @property
+    def n_ctx(self) -> int:
+        """The length."""
+        return self.length
+
+    @property
+    def n_held_out(self) -> int:
+        """Tokens that are never outputs in training."""
+        return round(self.held_out * self.d_vocab)
+
+    @property
+    def fixed_triggers(self) -> tuple[int, ...]:
+        """The triggers, where they are fixed, from the most frequent on."""
+        order = self.bigrams.unigram.argsort(descending=True, stable=True).tolist()
+        return tuple(order[self.first_rank : self.first_rank + self.n_triggers])
+
+    def for_seed(self, seed: int) -> "InContextBigrams":
+        """The same task with the held-out tokens of the replicate `seed`, unless there are none or they are fixed."""
+        return self if not self.held_out or self.split_seed is not None else replace(self, split_seed=seed)
+
+    def may_be_output(self, split: str) -> Bool[Tensor, " token"]:
+        """Which tokens can be the output of a trigger in a split.
+
+        Raises:
+            InputError: Another split is asked for, or tokens are held out and none is chosen yet.
+        """
+        one_of("split", split, ("train", "test", "all"))
+        if not self.held_out or split == "all":
+            return torch.ones(self.d_vocab, dtype=torch.bool)
+        if self.split_seed is None:
+            raise InputError("task.split_seed is not set: choose one, or take task.for_seed(seed)")
+        held = torch.zeros(self.d_vocab, dtype=torch.bool)
+        held[torch.randperm(self.d_vocab, generator=stream(self.split_seed, "held out"))[: self.n_held_out]] = True
+        return held if split == "test" else ~held
+
+    def output_probabilities(self, split: str) -> Float[Tensor, "trigger token"]:
+        """Distribution of the output of every token, should it be a trigger, float64."""
+        shape = (self.d_vocab, self.d_vocab)
+        table = torch.ones(shape, dtype=torch.double) if self.outputs == "uniform" else self.bigrams.transitions.clone()
+        table = table * self.may_be_output(split)
+        if not self.loops:
+            table.fill_diagonal_(0)
+        return table / table.sum(1, keepdim=True)
+
+    # ---- generation
+
+    def sample(self, n: int, *, split: str, generator: torch.Generator) -> Batch:
+        """`n` independent sequences whose outputs are those of `split`."""
+        device = generator.device
+        table, unigram, probabilities = _tables(self, split, str(device))
+        if self.triggers == "fixed":
+            triggers = torch.tensor(self.fixed_triggers, device=device).expand(n, -1)
+        else:
+            triggers = torch.multinomial(unigram.expand(n, -1), self.n_triggers, generator=generator)
+        outputs = torch.multinomial(probabilities[triggers].flatten(0, 1), 1, generator=generator).view_as(triggers)
+        first = torch.multinomial(unigram, n, replacement=True, generator=generator)
+        prescribed = torch.full((n, self.d_vocab), -1, device=device).scatter(1, triggers, outputs)
+        tokens = walk(first, table, self.length + 1, prescribed=prescribed, generator=generator)
+        return self.batch(tokens, triggers, outputs)
+
+    def batch(
+        self,
+        tokens: Int[Tensor, "batch token"],
+        triggers: Int[Tensor, "batch trigger"],
+        outputs: Int[Tensor, "batch trigger"],
+    ) -> Batch:
+        """Given sequences, one token longer than what the model sees, with their triggers and outputs."""
+        everywhere = torch.ones_like(tokens[:, 1:], dtype=torch.bool)
+        known = {"triggers": triggers, "outputs": outputs}
+        batch = Batch(inputs=tokens[:, :-1], targets=tokens[:, 1:], scored=everywhere, known=known, derive=_latents)
+        return batch if self.loss_on == "all" else replace(batch, scored=batch.latents["occurrence"] > 1)
+
+    def monitor(self, n: int, *, split: str, generator: torch.Generator) -> Batch:
+        """A sample: there is one kind of sequences."""
+        batch = self.sample(n, split=split, generator=generator)
+        return replace(batch, weights=torch.full((n,), 1 / n, device=generator.device))
+
+    def enumerate(self, *, split: str) -> Batch:
+        """Refused: there are too many sequences.
+
+        Raises:
+            InputError: Always.
+        """
+        one_of("split", split, ("train", "test", "all"))
+        raise InputError(f"the sequences of {self.name} cannot be enumerated; draw samples")
+
+    # ---- latents, skills
+
+    def subgroups(self, batch: Batch) -> dict[str, Bool[Tensor, " batch"]]:
+        """None: there is one kind of sequences."""
+        return {}
+
+    def skills(self, batch: Batch) -> dict[str, Bool[Tensor, "batch pos"]]:
+        """`in_context`: a trigger that occurred before; `global`: no trigger, where that is scored."""
+        occurrence = batch.latents["occurrence"]
+        return {"in_context": occurrence > 1, **({"global": occurrence == 0} if self.loss_on == "all" else {})}
+
+    def loss(self, outputs: Float[Tensor, "batch pos d_vocab"], batch: Batch) -> Float[Tensor, ""]:
+        """Mean cross-entropy over the scored positions, in nats."""
+        losses = metrics.cross_entropy(outputs, batch.targets)
+        return (losses * batch.scored).sum() / batch.scored.sum().clamp(min=1)
+
+
+@lru_cache
+def _tables(
+    task: InContextBigrams, split: str, device: str
+) -> tuple[AliasTable, Float[Tensor, " token"], Float[Tensor, "trigger token"]]:
+    """The chain in a form to draw from, the unigram distribution, and that of the outputs, on a device."""
+    table = alias_table(task.bigrams.transitions).to(device)
+    return table, task.bigrams.unigram.to(device), task.output_probabilities(split).to(device)
+
+
+def _latents(batch: Batch) -> dict[str, Tensor]:
+    """Where triggers stand.
+
+    `trigger`: the place of the current token among the triggers, -1: it is none. `occurrence`: how often the trigger
+    has occurred, this time included; 0: no trigger. `attended`: the position after the last earlier occurrence of the
+    trigger; -1: there is none.
+    """
+    is_trigger = batch.inputs[:, :, None] == batch.known["triggers"][:, None]
+    count = is_trigger.cumsum(1)
+    place = torch.arange(1, batch.inputs.shape[1] + 1, device=batch.inputs.device)[:, None]
+    last = torch.where(is_trigger, place, 0).cummax(1).values
+    before = torch.cat((torch.zeros_like(last[:, :1]), last[:, :-1]), 1)
+    attended = (before * is_trigger).sum(-1)
+    return {
+        "trigger": torch.where(is_trigger.any(-1), is_trigger.int().argmax(-1), -1),
+        "occurrence": (count * is_trigger).sum(-1),
+        "attended": torch.where(attended > 0, attended, -1),
+    }
+
+
+TASKS.add(InContextBigrams.name, InContextBigrams)
