@@ -19,6 +19,8 @@ class Preset:
     task: Task
     model: ModelSpec
     recipes: Mapping[str, Recipe] = field(hash=False)
+    sizes: Mapping[str, Mapping[str, Any]] = field(default_factory=dict, hash=False)
+    """By recipe, fields that differ under it, such as {"published": {"task.length": 256}}."""
 
 
 PRESETS: Registry[Preset] = Registry("preset", "mnemoscope.tasks")
@@ -71,6 +73,14 @@ class System:
     summary: str
     quick: tuple[Part, ...]
     full: tuple[Part, ...]
+    """With `--full`."""
+    shipped: tuple[Part, ...] = ()
+    """What the zoo holds, behind the verdicts; none: what `full` names."""
+
+    @property
+    def judged(self) -> tuple[Part, ...]:
+        """The runs behind the verdicts."""
+        return self.shipped or self.full
 
 
 SYSTEMS: Registry[System] = Registry("system", "mnemoscope.tasks")
@@ -94,7 +104,7 @@ def preset_spec(
     one_of("recipe", recipe, preset.recipes)
     parts: dict[str, Any] = {"task": preset.task, "model": preset.model, "recipe": preset.recipes[recipe]}
     by_part: dict[str, dict[str, Any]] = {}
-    for key, value in (changes or {}).items():
+    for key, value in {**preset.sizes.get(recipe, {}), **(changes or {})}.items():
         part, _, name_of_field = key.partition(".")
         one_of("the first word of a change", part, parts)
         by_part.setdefault(part, {})[name_of_field] = value

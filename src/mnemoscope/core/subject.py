@@ -16,9 +16,11 @@ class Subject:
         task: With a split chosen.
         seed: Of the replicate; a measure that draws prompts draws them from this seed's streams.
         progress: Metrics along `step`, as training logged them; None where nothing was logged.
+        trajectory: Measures of every checkpoint along `step`, taken after training; None where none were.
     """
 
     model: HookedModel
     task: Task
     seed: int
     progress: xr.Dataset | None = None
+    trajectory: xr.Dataset | None = None

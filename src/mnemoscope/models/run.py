@@ -1,11 +1,13 @@
 """Run directories: what one training run left behind, and how to read it.
 
 `run.json` holds specification, versions and command; `metrics.jsonl` one line of progress every so many steps;
-`checkpoints/00001500.safetensors` the model after that many steps; `last.safetensors` parameters and optimiser
+`checkpoints/00001500.safetensors` the model after that many steps; `trajectory.json` what was measured of every
+checkpoint after training; `last.safetensors` parameters and optimiser
 state for continuing; `done` says that training ended.
 """
 
 import json
+import math
 import platform
 import sys
 from collections.abc import Iterator, Sequence
@@ -89,6 +91,52 @@ class Run:
             coords={"step": [line["step"] for line in lines]},
             attrs={"loss_unit": "nats", "preset": self.spec.preset},
         )
+
+    @property
+    def trajectory_path(self) -> Path:
+        """Where what was measured of every checkpoint lies."""
+        return self.path / "trajectory.json"
+
+    def trajectory(self) -> xr.Dataset | None:
+        """Measures of every checkpoint along `step`; None where none were taken.
+
+        Raises:
+            InputError: The file cannot be read.
+        """
+        if not self.trajectory_path.exists():
+            return None
+        try:
+            return read_trajectory(self.trajectory_path.read_text())
+        except (ValueError, KeyError) as error:
+            raise InputError(f"{self.trajectory_path} cannot be read: {error}; `mnemoscope follow` makes it") from None
+
+    def write_trajectory(self, measures: xr.Dataset) -> None:
+        """Keep measures of every checkpoint, variables along `step`."""
+        write_atomically(self.trajectory_path, trajectory_text(measures).encode())
+
+
+def trajectory_text(measures: xr.Dataset) -> str:
+    """Variables along `step` as JSON; `read_trajectory` is its inverse. Seven digits are kept."""
+    columns = {
+        str(name): [None if math.isnan(value) else float(f"{value:.7g}") for value in column.values.tolist()]
+        for name, column in measures.data_vars.items()
+    }
+    attrs = {str(name): value for name, value in measures.attrs.items()}
+    return json.dumps({"step": measures.step.values.tolist(), "measures": columns, "attrs": attrs}) + "\n"
+
+
+def read_trajectory(text: str) -> xr.Dataset:
+    """What `trajectory_text` wrote.
+
+    Raises:
+        ValueError, KeyError: It is something else.
+    """
+    content = json.loads(text)
+    columns = {
+        name: ("step", [math.nan if value is None else value for value in column])
+        for name, column in content["measures"].items()
+    }
+    return xr.Dataset(columns, coords={"step": content["step"]}, attrs=content["attrs"])
 
 
 def create_run(path: Path, spec: RunSpec) -> Run:

@@ -22,7 +22,13 @@ def subject(run: Run, step: int | None = None) -> Subject:
         InputError: There is no such checkpoint.
     """
     progress = run.metrics() if (run.path / "metrics.jsonl").exists() else None
-    return Subject(model=run.model(step), task=run.spec.task, seed=run.spec.seed, progress=progress)
+    return Subject(
+        model=run.model(step),
+        task=run.spec.task,
+        seed=run.spec.seed,
+        progress=progress,
+        trajectory=run.trajectory(),
+    )
 
 
 def untrained(units: Mapping[str, Configuration]) -> Plant:

@@ -72,8 +72,9 @@ class OfRun:
 
     @property
     def fingerprint(self) -> str:
-        """Changes with the model."""
-        return hashlib.sha256(self.run.checkpoint_path(self.run.steps[-1]).read_bytes()).hexdigest()
+        """Changes with the model, and with what was measured along its training."""
+        files = (self.run.checkpoint_path(self.run.steps[-1]), self.run.trajectory_path)
+        return hashlib.sha256(b"".join(file.read_bytes() for file in files if file.exists())).hexdigest()
 
     def take(self, call: Call) -> Measured:
         """The result of one call."""

@@ -31,9 +31,9 @@ def run(options: Zoo) -> None:
 
 
 def planned(system: str) -> Mapping[str, Mapping[int, RunSpec]]:
-    """The runs of a system's full plan, by label and seed."""
+    """The runs behind the verdicts on a system, by label and seed."""
     plan: dict[str, dict[int, RunSpec]] = {}
-    for part in SYSTEMS.get(system).full:
+    for part in SYSTEMS.get(system).judged:
         for spec in part.specs():
             plan.setdefault(spec.label, {})[spec.seed] = spec
     return plan
