@@ -98,8 +98,7 @@ class InContextBigrams:
     @property
     def fixed_triggers(self) -> tuple[int, ...]:
         """The triggers, where they are fixed, from the most frequent on."""
-        order = self.bigrams.unigram.argsort(descending=True, stable=True).tolist()
-        return tuple(order[self.first_rank : self.first_rank + self.n_triggers])
+        return by_frequency(self.bigrams.unigram, self.first_rank, self.n_triggers)
 
     def for_seed(self, seed: int) -> "InContextBigrams":
         """The same task with the held-out tokens of the replicate `seed`, unless there are none or they are fixed."""
@@ -141,8 +140,8 @@ class InContextBigrams:
             triggers = torch.multinomial(unigram.expand(n, -1), self.n_triggers, generator=generator)
         outputs = torch.multinomial(probabilities[triggers].flatten(0, 1), 1, generator=generator).view_as(triggers)
         first = torch.multinomial(unigram, n, replacement=True, generator=generator)
-        prescribed = torch.full((n, self.d_vocab), -1, device=device).scatter(1, triggers, outputs)
-        tokens = walk(first, table, self.length + 1, prescribed=prescribed, generator=generator)
+        successors = prescribed(triggers, outputs, self.d_vocab)
+        tokens = walk(first, table, self.length + 1, prescribed=successors, generator=generator)
         return self.batch(tokens, triggers, outputs)
 
     def batch(
@@ -154,7 +153,7 @@ class InContextBigrams:
         """Given sequences, one token longer than what the model sees, with their triggers and outputs."""
         everywhere = torch.ones_like(tokens[:, 1:], dtype=torch.bool)
         known = {"triggers": triggers, "outputs": outputs}
-        batch = Batch(inputs=tokens[:, :-1], targets=tokens[:, 1:], scored=everywhere, known=known, derive=_latents)
+        batch = Batch(inputs=tokens[:, :-1], targets=tokens[:, 1:], scored=everywhere, known=known, derive=latents)
         return batch if self.loss_on == "all" else replace(batch, scored=batch.latents["occurrence"] > 1)
 
     def monitor(self, n: int, *, split: str, generator: torch.Generator) -> Batch:
@@ -196,93 +195,6 @@ def _tables(
     table = alias_table(task.bigrams.transitions).to(device)
     return table, task.bigrams.unigram.to(device), task.output_probabilities(split).to(device)
 
-
-def _latents(batch: Batch) -> dict[str, Tensor]:
-    """Where triggers stand.
-
-    `trigger`: the place of the current token among the triggers, -1: it is none. `occurrence`: how often the trigger
-    has occurred, this time included; 0: no trigger. `attended`: the position after the last earlier occurrence of the
-    trigger; -1: there is none.
-    """
-    is_trigger = batch.inputs[:, :, None] == batch.known["triggers"][:, None]
-    count = is_trigger.cumsum(1)
-    place = torch.arange(1, batch.inputs.shape[1] + 1, device=batch.inputs.device)[:, None]
-    last = torch.where(is_trigger, place, 0).cummax(1).values
-    before = torch.cat((torch.zeros_like(last[:, :1]), last[:, :-1]), 1)
-    attended = (before * is_trigger).sum(-1)
-    return {
-        "trigger": torch.where(is_trigger.any(-1), is_trigger.int().argmax(-1), -1),
-        "occurrence": (count * is_trigger).sum(-1),
-        "attended": torch.where(attended > 0, attended, -1),
-    }
-
-
-# ---- presets and recipes
-
-_FREE_AT = 150
-"""Step from which parameters that are held back move, of the quick recipe; published: 300."""
-_FROZEN = ("embed.W_E", "pos_embed.W_pos", "unembed.W_U", "blocks.*.attn.W_[QV]", "blocks.0.attn.W_O", "*.mlp.W_in")
-_MEMORY_STEPS = (*range(0, 300, 10), *range(300, 600, 20))
-
-
-def _generic(summary: str, *, n_steps: int = 800, n_layers: int = 2, **task: Any) -> Preset:
-    """A transformer of which everything is learned, on all tokens."""
-    quick = Recipe(
-        name="quick", n_steps=n_steps, batch_size=32, learning_rate=6e-3, beta2=0.98, metrics_every=25,
-        checkpoint_steps=tuple(range(0, n_steps, 25)),
-    )  # fmt: skip
-    published = Recipe(name="published", n_steps=4000, batch_size=512, learning_rate=1e-3, metrics_every=25)
-    return Preset(
-        summary=summary,
-        task=InContextBigrams(**{"length": 128, **task}),
-        model=ModelSpec(d_model=64, n_heads=1, n_layers=n_layers, d_mlp=64, normalization="none"),
-        recipes={"quick": quick, "published": published},
-        sizes={"published": {"task.length": 256, "model.d_model": 128, "model.d_mlp": 512}},
-    )
-
-
-def _memories(summary: str, *, late: tuple[str, ...] = (), feed_forward: bool = False, **task: Any) -> Preset:
-    """The simplified transformer: random frozen embeddings, one head a layer, three matrices learned (and W_F)."""
-    width = 96
-    model = ModelSpec(
-        d_model=width, n_heads=1, n_layers=2, d_mlp=width, mlp=feed_forward, first_mlp=int(feed_forward),
-        act_fn="identity", normalization="none", initialisation="memories",
-    )  # fmt: skip
-    frozen = tuple(Freeze(parameters=name) for name in _FROZEN if feed_forward or "mlp" not in name)
-    quick = Recipe(
-        name="quick", n_steps=600, batch_size=32, learning_rate=3e-3, metrics_every=10, checkpoint_steps=_MEMORY_STEPS,
-        frozen=(*frozen, *(Freeze(parameters=name, stop=_FREE_AT) for name in late)),
-    )  # fmt: skip
-    published = Recipe(
-        name="published", optimizer="sgd", n_steps=1000, batch_size=512, learning_rate=0.2 if feed_forward else 0.03,
-        weight_decay=1e-4, metrics_every=10, checkpoint_steps=tuple(range(0, 1000, 10)),
-        frozen=(*frozen, *(Freeze(parameters=name, stop=300) for name in late)),
-    )  # fmt: skip
-    return Preset(
-        summary=summary,
-        task=InContextBigrams(**{"length": 128, **task}),
-        model=model,
-        recipes={"quick": quick, "published": published},
-        sizes={"published": {"task.length": 256, "model.d_model": 256, "model.d_mlp": 256}},
-    )
-
-
-_KEYS = "blocks.*.attn.W_K"
-_OUTPUT = "blocks.1.attn.W_O"
-_ALONE: dict[str, Any] = {"triggers": "fixed", "loss_on": "predictable"}
-_BIRTH = {
-    "birth-1-layer": _generic("1 layer, fixed triggers", n_layers=1, triggers="fixed"),
-    "birth-fixed": _generic("2 layers, fixed triggers, the most frequent tokens", triggers="fixed"),
-    "birth-rare": _generic("2 layers, fixed triggers, less frequent tokens", triggers="fixed", first_rank=10),
-    "birth-2-layers": _generic("2 layers, random triggers", n_steps=1200),
-    "memories": _memories("associative memories, predictable tokens: all learned together", **_ALONE),
-    "memories-keys-late": _memories("the same; W_K of both layers held back", late=(_KEYS,), **_ALONE),
-    "memories-output-late": _memories("the same; W_O of layer 2 held back", late=(_OUTPUT,), **_ALONE),
-    "memories-all": _memories("associative memories and a linear W_F, all tokens", feed_forward=True, triggers="fixed"),
-    "memories-all-bigram": _memories(
-        "the same; outputs drawn from the bigrams", feed_forward=True, triggers="fixed", outputs="bigram"
-    ),
-}
 
 TASKS.add(InContextBigrams.name, InContextBigrams)
 for _name, _preset in _BIRTH.items():
