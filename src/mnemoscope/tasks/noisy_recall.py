@@ -24,7 +24,8 @@ from mnemoscope.core.batch import Batch
 from mnemoscope.core.bigrams import MAX_SYMBOLS, Counts, bigrams
 from mnemoscope.core.errors import InputError, in_range, one_of
 from mnemoscope.core.markov import AliasTable, alias_table, walk
-from mnemoscope.core.specification import TASKS
+from mnemoscope.core.presets import PRESETS, SYSTEMS, Part, Preset, System
+from mnemoscope.core.specification import TASKS, ModelSpec, Recipe
 from mnemoscope.core.triggers import by_frequency, latents, prescribed
 
 
@@ -196,4 +197,39 @@ def _tables(
     return alias_table(chain).to(device), task.unigram.to(device), outputs.to(device)
 
 
+# ---- preset and recipes
+
+_PRESET = Preset(
+    summary="2 layers, fixed triggers, half of the outputs replaced by noise",
+    task=NoisyRecall(length=128),
+    model=ModelSpec(d_model=64, n_heads=1, n_layers=2, d_mlp=64, normalization="none"),
+    recipes={
+        "quick": Recipe(
+            name="quick",
+            n_steps=1000,
+            batch_size=32,
+            learning_rate=6e-3,
+            beta2=0.98,
+            metrics_every=25,
+            checkpoint_steps=tuple(range(0, 1000, 25)),
+        ),
+        "published": Recipe(name="published", n_steps=4000, batch_size=512, learning_rate=1e-3, metrics_every=25),
+    },
+    sizes={"published": {"task.length": 256, "model.d_model": 256, "model.d_mlp": 1024}},
+)
+
 TASKS.add(NoisyRecall.name, NoisyRecall)
+PRESETS.add("noisy-recall", _PRESET)
+
+
+def _part(recipe: str, first: int, n: int) -> tuple[Part, ...]:
+    return (Part(recipe=recipe, presets=("noisy-recall",), seeds=tuple(range(first, first + n))),)
+
+
+_SYSTEM = System(
+    summary="in-context recall against a noise token that always may follow",
+    quick=_part("quick", 48, 4),
+    full=_part("published", 16, 16),
+    shipped=_part("quick", 16, 16),
+)
+SYSTEMS.add("noisy-recall", _SYSTEM)

@@ -22,9 +22,7 @@ from mnemoscope.core.errors import InputError, one_of
 HALF = 0.5
 
 
-def onset(
-    trajectory: xr.Dataset | None, name: str, threshold: float = HALF, *, direction: Direction = "rise"
-) -> float:
+def onset(trajectory: xr.Dataset | None, name: str, threshold: float = HALF, *, direction: Direction = "rise") -> float:
     """The first kept step from which a measure stays past the threshold; the last step + 1 if there is none.
 
     Args:
