@@ -150,3 +150,16 @@ def test_change_checks_like_a_file():
     with pytest.raises(InputError, match=r"task\.n_values: .* got 'five'"):
         change(task, {"n_values": "five"}, "task")
     assert structure(ModelSpec, {"d_model": 8}, "model") == ModelSpec(d_model=8)
+
+
+def test_a_recipe_may_come_with_sizes_of_its_own_and_changes_win():
+    spec, quick = preset_spec("memories", "published", 0), preset_spec("memories", "quick", 0)
+    assert (spec.task.n_ctx, spec.model.d_model) == (256, 256)
+    assert (quick.task.n_ctx, quick.model.d_model) == (128, 96)
+    assert spec.label == "memories-published"
+    assert preset_spec("memories", "published", 0, changes={"model.d_model": 64}).model.d_model == 64
+
+
+def test_associative_memories_need_one_head_and_no_normalisation():
+    with pytest.raises(InputError, match=r"needs model\.n_heads 1 and model\.normalization none; got 1 and LN"):
+        ModelSpec(n_heads=1, initialisation="memories")

@@ -70,3 +70,31 @@ def test_the_configuration_is_plain_data():
         "d_vocab": 6,
         "dtype": "float32",
     }
+
+
+def memory(*, seed: int = 0, **fields):
+    spec = ModelSpec(d_model=64, n_heads=1, n_layers=2, normalization="none", initialisation="memories", **fields)
+    return build(spec, d_vocab=50, n_ctx=40, seed=seed)
+
+
+def test_associative_memories_start_as_the_paper_says():
+    model = memory(act_fn="identity", first_mlp=1, d_mlp=64)
+    assert torch.equal(model.W_Q[:, 0], torch.eye(64).expand(2, -1, -1))
+    for embedding in (model.W_E, model.W_pos):
+        assert embedding.mean().item() == pytest.approx(0, abs=0.05)
+        assert embedding.std().item() == pytest.approx(1, abs=0.05)
+    for weight in (model.W_K, model.W_V, model.W_O, model.W_in[1], model.W_U):
+        assert weight.abs().max() <= 1 / 8
+        assert weight.std().item() == pytest.approx(1 / 8 / 3**0.5, rel=0.05)
+    biases = [value for name, value in parameters(model).items() if ".b_" in name]
+    assert biases
+    assert not any(value.any() for value in biases)
+    assert not torch.equal(model.W_K, memory(seed=1, act_fn="identity").W_K)
+
+
+def test_layers_before_the_first_mlp_have_none_and_the_identity_makes_it_linear():
+    model = memory(act_fn="identity", first_mlp=1, d_mlp=64)
+    assert not model.W_in[0].any()
+    assert not model.W_out[0].any()
+    x = torch.randn(2, 3, 64)
+    torch.testing.assert_close(model.blocks[1].mlp(x), x @ model.W_in[1] @ model.W_out[1], atol=1e-4, rtol=1e-4)

@@ -1,8 +1,10 @@
 import json
+import math
 from pathlib import Path
 
 import pytest
 import torch
+import xarray as xr
 
 from mnemoscope.core.errors import InputError
 from mnemoscope.models.checkpoint import save_checkpoint
@@ -124,3 +126,18 @@ def test_groups_hold_replicates_only(tmp_path):
         by_label([run, renamed])
     assert len(by_label([run, other])) == 2
     assert list(by_label(fixed).values()) == [fixed]
+
+
+def test_a_trajectory_comes_back_as_it_was_written(tiny, tmp_path):
+    run = make(tmp_path)
+    assert run.trajectory() is None
+    measures = xr.Dataset(
+        {"loss": ("step", [1.25, 0.5]), "recall": ("step", [math.nan, 0.1])},
+        coords={"step": [0, 10]},
+        attrs={"unit": "nats"},
+    )
+    run.write_trajectory(measures)
+    assert run.trajectory().identical(measures)
+    run.trajectory_path.write_text("{}")
+    with pytest.raises(InputError, match=r"trajectory\.json cannot be read: .*; `mnemoscope follow` makes it"):
+        run.trajectory()

@@ -10,18 +10,20 @@ from pathlib import Path
 
 import pytest
 import torch
+import xarray as xr
 
 from mnemoscope.cli.commands.zoo import planned
 from mnemoscope.core.errors import InputError
 from mnemoscope.core.presets import SYSTEMS
 from mnemoscope.models import zoo
+from mnemoscope.models.checkpoint import compact_checkpoint
 from mnemoscope.models.packing import pack
-from mnemoscope.models.run import find_runs, open_run
+from mnemoscope.models.run import COMPACT, find_runs, open_run
 from mnemoscope.training.loop import train
-from tests.support import contents, flip, small_spec
+from tests.support import contents, flip, random_model, small_spec
 
 SHIPPED = Path(zoo.__file__).parents[1] / "zoo"
-LIMIT = 25_000_000
+LIMIT = 40_000_000
 """Bytes that the archives may take together."""
 UNPACK = """
 import sys; from pathlib import Path; from mnemoscope.models import zoo
@@ -317,11 +319,50 @@ def test_a_directory_of_that_name_is_not_taken_for_it(archives, trained, tmp_pat
     assert {run.path for run in find_runs(".")} >= {Path("zoo/mine")}
 
 
+# ---- compact archives
+
+
+def test_a_compact_archive_keeps_what_was_learned_and_what_was_measured(trained, tmp_path, monkeypatch):
+    runs = []
+    for run in trained:
+        shutil.copytree(run.path, tmp_path / "runs" / run.path.name)
+        runs.append(open_run(tmp_path / "runs" / run.path.name))
+    with pytest.raises(InputError, match="has no trajectory over all its checkpoints; `mnemoscope follow` makes it"):
+        pack(runs, tmp_path / "archives", compact=True)
+    steps = list(runs[0].steps)
+    for run in runs:
+        run.write_trajectory(xr.Dataset({"loss": ("step", [0.5] * len(steps))}, coords={"step": steps}))
+    small = pack(runs, tmp_path / "archives", compact=True)
+    assert small.stat().st_size < 0.7 * pack(runs, tmp_path / "whole").stat().st_size
+    monkeypatch.setattr(zoo, "ARCHIVES", tmp_path / "archives")
+    monkeypatch.setenv("MNEMOSCOPE_CACHE", str(tmp_path / "cache"))
+    for run, original in zip(find_runs("zoo"), runs, strict=True):
+        assert (run.steps, run.finished) == ((60,), True)
+        assert run.trajectory().identical(original.trajectory())
+        state, expected = run.model().state_dict(), original.model().state_dict()
+        assert all(value.dtype == expected[name].dtype for name, value in state.items())
+        for name, value in expected.items():
+            torch.testing.assert_close(state[name], value, atol=1e-4, rtol=1e-3, equal_nan=True)
+        assert not torch.equal(state["embed.W_E"], expected["embed.W_E"])
+
+
+def test_a_compact_checkpoint_of_another_model_is_refused(trained, tmp_path):
+    run = open_run(shutil.copytree(trained[0].path, tmp_path / "run"))
+    other = random_model(d_model=8)
+    content = compact_checkpoint(other, random_model(d_model=8, seed=1), step=60)
+    run.checkpoint_path(60).unlink()
+    run.checkpoint_path(60).with_suffix(COMPACT).write_bytes(content)
+    assert run.steps == (0, 10, 30, 60)
+    with pytest.raises(InputError, match="the weights do not fit the specification"):
+        run.model(60)
+
+
 # ---- what is shipped
 
 
 def test_what_is_shipped_is_planned():
     plan = {label: runs for system in SYSTEMS.names() for label, runs in planned(system).items()}
+    compact = {label for name in SYSTEMS.names() if SYSTEMS.get(name).compact for label in planned(name)}
     files = list(SHIPPED.glob("*.zip"))
     assert zoo.labels() == sorted(plan)
     assert {file.name for file in SHIPPED.iterdir()} == {file.name for file in files}
@@ -329,6 +370,9 @@ def test_what_is_shipped_is_planned():
         specs = plan[archive.label]
         first, *others = archive.steps.items()
         recipe = specs[min(specs)].recipe
+        if archive.label in compact:
+            assert archive.steps == {f"seed-{seed:02d}": (recipe.n_steps,) for seed in sorted(specs)}
+            continue
         assert first == (f"seed-{min(specs):02d}", recipe.checkpoints)
         assert dict(others) == {f"seed-{seed:02d}": (recipe.n_steps,) for seed in sorted(specs)[1:]}
 

@@ -80,16 +80,17 @@ def test_many_seeds_are_computed_as_one_by_one():
             torch.testing.assert_close(together.parameters(i)[name], value, atol=1e-9, rtol=0)
 
 
+@pytest.mark.parametrize("optimizer", ["adam", "sgd"])
 @pytest.mark.parametrize("n", [1, 3])
-def test_parameters_and_moments_are_all_that_continuing_needs(n):
-    first = learner(n)
+def test_parameters_and_moments_are_all_that_continuing_needs(n, optimizer):
+    first = learner(n, optimizer=optimizer)
     first.hold(frozenset({"embed.W_E"}))
     first.update(losses(first, range(n)), learning_rate=0.01)
     moments = [first.moments(i) for i in range(n)]
     assert "embed.W_E" not in moments[0]
     copies = [{name: value.clone() for name, value in first.parameters(i).items()} for i in range(n)]
     kept = [{name: {k: v.clone() for k, v in m.items()} for name, m in part.items()} for part in moments]
-    second = Learner(SPEC, Recipe(), copies, kept)
+    second = Learner(SPEC, Recipe(optimizer=optimizer), copies, kept)
     first.hold(frozenset())
     for one in (first, second):
         one.update(losses(one, range(n)), learning_rate=0.01)
@@ -104,3 +105,27 @@ def test_the_given_parameters_are_not_changed():
     ours = Learner(SPEC, Recipe(), [params], [{}])
     ours.update(losses(ours, [0]), learning_rate=0.01)
     assert all(torch.equal(params[name], before[name]) for name in params)
+
+
+def test_updates_are_those_of_sgd_with_momentum_on_the_hooked_model():
+    ours = learner(optimizer="sgd", momentum=0.8, weight_decay=0.01)
+    model = build(SPEC, d_vocab=6, n_ctx=9, seed=0)
+    sgd = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.8, weight_decay=0.01)
+    for step, rate in enumerate((0.5, 0.2, 0.1)):
+        ours.update(losses(ours, [step]), learning_rate=rate)
+        inputs, targets = batch(step)
+        sgd.zero_grad()
+        torch.nn.functional.cross_entropy(model(inputs)[:, SCORED].flatten(0, 1), targets.flatten()).backward()
+        sgd.param_groups[0]["lr"] = rate
+        sgd.step()
+    for name, value in model.named_parameters():
+        torch.testing.assert_close(ours.parameters(0)[name], value.detach(), atol=1e-9, rtol=0)
+
+
+def test_what_is_held_gets_no_gradient_until_it_is_let_go():
+    ours = learner()
+    for held in (frozenset({"unembed.W_U"}), frozenset()):
+        ours.hold(held)
+        before = ours.parameters(0)["unembed.W_U"].clone()
+        ours.update(losses(ours, [0]), learning_rate=0.01)
+        assert torch.equal(ours.parameters(0)["unembed.W_U"], before) == bool(held)

@@ -340,3 +340,14 @@ def test_ensembles_continue_from_different_steps(tmp_path, alone, stop_at):
 def test_seeds_with_a_common_split_train_together(tmp_path):
     specs = [small_spec(seed=s, changes={"task.split_seed": 0, "recipe.n_steps": 30}) for s in range(2)]
     assert all(run.finished for run in train_together(specs, [tmp_path / "a", tmp_path / "b"]))
+
+
+@pytest.mark.parametrize("step", [STOPS[2]])
+def test_a_run_by_sgd_that_was_interrupted_ends_with_the_same_bytes(tmp_path, stop_at, step):
+    spec = small_spec(changes={"recipe.optimizer": "sgd", "recipe.learning_rate": 0.1})
+    expected = contents(train(spec, tmp_path / "whole").path)
+    stop_at(step)
+    with pytest.raises(Stopped):
+        train(spec, tmp_path / "cut")
+    stop_at(None)
+    assert contents(train(spec, tmp_path / "cut").path) == expected

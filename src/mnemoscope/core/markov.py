@@ -92,3 +92,11 @@ def walk(
         given = fixed if replaced is None else torch.where(replaced[step], noise_token, fixed)
         tokens.append(torch.where(fixed >= 0, given, drawn))
     return torch.stack(tokens, 1)
+
+
+def stationary(transitions: Float[Tensor, "token next_token"]) -> Float[Tensor, " token"]:
+    """How often every token occurs in the long run in a chain that forgets where it began."""
+    n = len(transitions)
+    system = torch.cat((transitions.T - torch.eye(n).to(transitions), transitions.new_ones(1, n)))
+    right = torch.nn.functional.one_hot(torch.tensor(n), n + 1).to(transitions)
+    return torch.linalg.lstsq(system, right[:, None]).solution[:, 0].clamp(min=0)

@@ -76,6 +76,8 @@ class System:
     """With `--full`."""
     shipped: tuple[Part, ...] = ()
     """What the zoo holds, behind the verdicts; none: what `full` names."""
+    compact: bool = False
+    """Whether the zoo keeps compact checkpoints and trajectories (`models.packing`)."""
 
     @property
     def judged(self) -> tuple[Part, ...]:

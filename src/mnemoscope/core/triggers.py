@@ -38,3 +38,13 @@ def latents(batch: Batch) -> dict[str, Tensor]:
         "occurrence": (count * is_trigger).sum(-1),
         "attended": torch.where(attended > 0, attended, -1),
     }
+
+
+def first_outputs(
+    inputs: Int[Tensor, "batch pos"], triggers: Int[Tensor, "batch trigger"], noise_token: int = -1
+) -> Int[Tensor, "batch trigger"]:
+    """What other than noise first follows every trigger; -1: nothing does."""
+    follows = (inputs[:, None, :-1] == triggers[..., None]) & (inputs[:, None, 1:] != noise_token)
+    after = inputs[:, None, 1:].expand_as(follows)
+    first = follows & (follows.cumsum(-1) == 1)
+    return torch.where(first, after, -1).amax(-1) if inputs.shape[1] > 1 else torch.full_like(triggers, -1)

@@ -1,4 +1,7 @@
-"""Checkpoints: the full state of a `HookedTransformer` with its configuration, as one safetensors file."""
+"""Checkpoints: the full state of a `HookedTransformer` with its configuration, as one safetensors file.
+
+A compact checkpoint holds what training changed, in half precision; the rest is built anew from the specification.
+"""
 
 import dataclasses
 import json
@@ -10,9 +13,10 @@ from transformer_lens import HookedTransformer, HookedTransformerConfig
 
 from mnemoscope.core.errors import InputError
 from mnemoscope.models.build import from_configuration
-from mnemoscope.models.files import read_tensors, write_tensors
+from mnemoscope.models.files import read_tensors, tensor_bytes, write_tensors
 
 _KIND = "checkpoint"
+_COMPACT = "compact-checkpoint"
 _NOT_KEPT = {"device", "n_devices", "n_params", "seed", "tokenizer_name"}  # a tokenizer would be fetched
 
 
@@ -36,6 +40,27 @@ def load_checkpoint(path: Path, *, device: torch.device | str = "cpu") -> Hooked
     except RuntimeError as error:
         raise InputError(f"{path}: the weights do not fit the configuration: {error}") from None
     return model.eval()
+
+
+def compact_checkpoint(model: HookedTransformer, untrained: HookedTransformer, *, step: int) -> bytes:
+    """A checkpoint of the tensors that differ from those before training, float16."""
+    before = untrained.state_dict()
+    learned = {name: value.half() for name, value in model.state_dict().items() if not value.equal(before[name])}
+    return tensor_bytes(learned, {"kind": _COMPACT, "step": str(step)})
+
+
+def load_compact(path: Path, untrained: HookedTransformer) -> HookedTransformer:
+    """The model of a compact checkpoint, in the precision of `untrained`, whose other tensors it takes over.
+
+    Raises:
+        InputError: As `load_checkpoint`.
+    """
+    tensors, _ = read_tensors(path, _COMPACT)
+    try:
+        untrained.load_state_dict({**untrained.state_dict(), **tensors}, strict=True)
+    except RuntimeError as error:
+        raise InputError(f"{path}: the weights do not fit the specification: {error}") from None
+    return untrained.eval()
 
 
 def _configuration(cfg: HookedTransformerConfig) -> dict[str, Any]:

@@ -36,15 +36,20 @@ def digest(tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> str:
     return state.hexdigest()
 
 
-def write_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> None:
-    """Write a safetensors file whose metadata hold a digest of everything in it; equal content gives equal bytes."""
+def tensor_bytes(tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> bytes:
+    """A safetensors file whose metadata hold a digest of everything in it; equal content gives equal bytes."""
     clean = {name: value.detach().cpu().contiguous() for name, value in tensors.items()}
     entry = json.dumps({**metadata, "digest": digest(clean, metadata)}, sort_keys=True)
-    write_atomically(path, save(clean, {_ENTRY: entry}))
+    return save(clean, {_ENTRY: entry})
+
+
+def write_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> None:
+    """Write the file of `tensor_bytes`."""
+    write_atomically(path, tensor_bytes(tensors, metadata))
 
 
 def read_tensors(path: Path, kind: str) -> tuple[dict[str, Tensor], dict[str, str]]:
-    """Read a file of `write_tensors` whose metadata say `kind`.
+    """Read a file of `tensor_bytes` whose metadata say `kind`.
 
     Returns:
         The tensors, copied into memory of their own, and the metadata.

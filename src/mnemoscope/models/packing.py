@@ -1,8 +1,9 @@
 """Packing runs for the zoo: what an archive holds of each, and what is refused.
 
 Of every run: specification, metrics and the last checkpoint. Of the first seed all checkpoints, for what is read along
-training. The state that training continues from is left out. Equal runs give equal bytes, with the same version of the
-compression library.
+training. A compact archive has compact checkpoints, the last of every run, and what was measured of all the others
+after training. The state that training continues from is left out. Equal runs give equal bytes, with the same version
+of the compression library.
 """
 
 import io
@@ -12,20 +13,22 @@ from pathlib import Path
 from zipfile import ZIP_LZMA, ZipFile, ZipInfo
 
 from mnemoscope.core.errors import InputError
+from mnemoscope.models.checkpoint import compact_checkpoint
 from mnemoscope.models.files import write_atomically
-from mnemoscope.models.run import Run, by_label
+from mnemoscope.models.run import COMPACT, Run, by_label
 from mnemoscope.models.zoo import SEAL, seal
 
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 """The time that every file of an archive carries: the earliest that a zip file can."""
 
 
-def pack(runs: Sequence[Run], directory: Path) -> Path:
+def pack(runs: Sequence[Run], directory: Path, *, compact: bool = False) -> Path:
     """Write the archive of one configuration.
 
     Args:
         runs: Finished runs that differ in the seed only. Paths in their commands are cut to the last name.
         directory: Where `<label>.zip` goes, in place of an earlier one.
+        compact: Whether checkpoints are compact and trajectories take the place of all but the last.
 
     Raises:
         InputError: The runs are not of one configuration, one is not finished, or a file of it is missing or damaged.
@@ -38,7 +41,7 @@ def pack(runs: Sequence[Run], directory: Path) -> Path:
     content = io.BytesIO()
     with ZipFile(content, "w") as archive:
         for run in group:
-            for name, data in _files(run, all_steps=run is group[0]):
+            for name, data in _compact(run) if compact else _files(run, all_steps=run is group[0]):
                 entry = ZipInfo(f"seed-{run.spec.seed:02d}/{name}", _EPOCH)
                 entry.create_system, entry.external_attr = 3, 0o644 << 16
                 archive.writestr(entry, data, ZIP_LZMA)
@@ -50,6 +53,25 @@ def pack(runs: Sequence[Run], directory: Path) -> Path:
 
 def _files(run: Run, *, all_steps: bool) -> Iterator[tuple[str, bytes]]:
     """Name and content of the files of a run that are kept, each of them read once to see that it is whole."""
+    yield from _record(run)
+    for step in run.spec.recipe.checkpoints if all_steps else (run.spec.recipe.n_steps,):
+        run.model(step)
+        yield f"checkpoints/{step:08d}.safetensors", run.checkpoint_path(step).read_bytes()
+
+
+def _compact(run: Run) -> Iterator[tuple[str, bytes]]:
+    """The same of a compact archive."""
+    yield from _record(run)
+    measured, steps = run.trajectory(), run.spec.recipe.checkpoints
+    if measured is None or tuple(measured.step.values.tolist()) != steps:
+        raise InputError(f"{run.path} has no trajectory over all its checkpoints; `mnemoscope follow` makes it")
+    yield "trajectory.json", run.trajectory_path.read_bytes()
+    content = compact_checkpoint(run.model(steps[-1]), run.untrained(), step=steps[-1])
+    yield f"checkpoints/{steps[-1]:08d}{COMPACT}", content
+
+
+def _record(run: Run) -> Iterator[tuple[str, bytes]]:
+    """Specification, metrics and the mark of the end of a finished run."""
     if not run.finished:
         raise InputError(f"{run.path} is not finished; the command that trained it continues it")
     last = run.spec.recipe.n_steps
@@ -58,9 +80,6 @@ def _files(run: Run, *, all_steps: bool) -> Iterator[tuple[str, bytes]]:
     yield "run.json", _portable((run.path / "run.json").read_text())
     yield "metrics.jsonl", (run.path / "metrics.jsonl").read_bytes()
     yield "done", b""
-    for step in run.spec.recipe.checkpoints if all_steps else (last,):
-        run.model(step)
-        yield f"checkpoints/{step:08d}.safetensors", run.checkpoint_path(step).read_bytes()
 
 
 def _portable(text: str) -> bytes:

@@ -23,9 +23,12 @@ from mnemoscope.core.errors import InputError, one_of
 from mnemoscope.core.presets import PRESETS
 from mnemoscope.core.specification import RunSpec
 from mnemoscope.models.build import build
-from mnemoscope.models.checkpoint import load_checkpoint
+from mnemoscope.models.checkpoint import load_checkpoint, load_compact
 from mnemoscope.models.files import write_atomically
 from mnemoscope.models.zoo import shipped
+
+COMPACT = ".compact.safetensors"
+"""How the name of a compact checkpoint ends."""
 
 
 @dataclass(frozen=True)
@@ -48,11 +51,14 @@ class Run:
     @property
     def steps(self) -> tuple[int, ...]:
         """Steps of which a checkpoint exists, ascending."""
-        return tuple(sorted(int(file.stem) for file in (self.path / "checkpoints").glob("[0-9]*.safetensors")))
+        files = (self.path / "checkpoints").glob("[0-9]*.safetensors")
+        return tuple(sorted({int(file.name.partition(".")[0]) for file in files}))
 
     def checkpoint_path(self, step: int) -> Path:
-        """Where the checkpoint after `step` steps lies."""
-        return self.path / "checkpoints" / f"{step:08d}.safetensors"
+        """Where the checkpoint after `step` steps lies, or where it goes; a compact one only where no other is."""
+        whole = self.path / "checkpoints" / f"{step:08d}.safetensors"
+        compact = whole.with_suffix(COMPACT)
+        return compact if compact.exists() and not whole.exists() else whole
 
     def model(self, step: int | None = None, *, device: torch.device | str = "cpu") -> HookedTransformer:
         """The model after `step` steps; none: the last checkpoint.
@@ -64,7 +70,10 @@ class Run:
             raise InputError(f"{self.path} has no checkpoint yet; train it first")
         step = self.steps[-1] if step is None else step
         one_of(f"the step of {self.path}", step, self.steps)
-        return load_checkpoint(self.checkpoint_path(step), device=device)
+        path = self.checkpoint_path(step)
+        if path.name.endswith(COMPACT):
+            return load_compact(path, self.untrained()).to(device, print_details=False)
+        return load_checkpoint(path, device=device)
 
     def models(self) -> Iterator[tuple[int, HookedTransformer]]:
         """All checkpoints, from the first step to the last."""

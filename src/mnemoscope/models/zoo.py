@@ -29,7 +29,9 @@ ARCHIVES = Path(__file__).parents[1] / "zoo"
 SEAL = 64
 """Length of the digest at the end of an archive."""
 
-_NAME = re.compile(r"(seed-\d{2,})/(?:run\.json|metrics\.jsonl|done|checkpoints/(\d{8})\.safetensors)")
+_NAME = re.compile(
+    r"(seed-\d{2,})/(?:(?:run|trajectory)\.json|metrics\.jsonl|done|checkpoints/(\d{8})(?:\.compact)?\.safetensors)"
+)
 
 
 @dataclass(frozen=True, kw_only=True)

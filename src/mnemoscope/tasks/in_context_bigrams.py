@@ -22,11 +22,14 @@ from mnemoscope.core import metrics
 from mnemoscope.core.batch import Batch
 from mnemoscope.core.bigrams import Bigrams, Counts, bigrams
 from mnemoscope.core.errors import InputError, in_range, one_of
+from mnemoscope.core.ideal_learner import HiddenTriggers, predict
 from mnemoscope.core.markov import AliasTable, alias_table, walk
+from mnemoscope.core.output_exchange import changes, exchange, report
 from mnemoscope.core.presets import PRESETS, SYSTEMS, Part, Preset, System
 from mnemoscope.core.seeding import generator as stream
 from mnemoscope.core.specification import TASKS, Freeze, ModelSpec, Recipe
-from mnemoscope.core.triggers import by_frequency, latents, prescribed
+from mnemoscope.core.successive_sampling import Draws
+from mnemoscope.core.triggers import by_frequency, first_outputs, latents, prescribed
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -157,6 +160,22 @@ class InContextBigrams:
         batch = Batch(inputs=tokens[:, :-1], targets=tokens[:, 1:], scored=everywhere, known=known, derive=latents)
         return batch if self.loss_on == "all" else replace(batch, scored=batch.latents["occurrence"] > 1)
 
+    def parse(self, text: str) -> Batch:
+        """One sequence of symbols as typed, all of them inputs.
+
+        What follows the last is not known: its target is 0 and its position is not scored. Fixed triggers
+        are known, with what first follows them as their output. Random ones are not: no position counts as one
+        (trigger and output -1).
+
+        Raises:
+            InputError: A symbol is not in the table, or there are none, or more than `length`.
+        """
+        inputs = torch.tensor([self.bigrams.encode(text)], dtype=torch.long)
+        in_range("the number of symbols", inputs.shape[1], 1, self.length)
+        triggers = torch.tensor([self.fixed_triggers if self.triggers == "fixed" else (-1,) * self.n_triggers])
+        batch = self.batch(torch.nn.functional.pad(inputs, (0, 1)), triggers, first_outputs(inputs, triggers))
+        return replace(batch, scored=batch.scored & (torch.arange(len(text)) < len(text) - 1))
+
     def monitor(self, n: int, *, split: str, generator: torch.Generator) -> Batch:
         """A sample: there is one kind of sequences."""
         batch = self.sample(n, split=split, generator=generator)
@@ -187,6 +206,62 @@ class InContextBigrams:
         losses = metrics.cross_entropy(outputs, batch.targets)
         return (losses * batch.scored).sum() / batch.scored.sum().clamp(min=1)
 
+    # ---- exact predictors
+
+    def reference(self, batch: Batch, name: str) -> Float[Tensor, "batch pos d_vocab"]:
+        """An exact predictor of the next token, in float64; NaN at positions that are not scored.
+
+        - `unigram`: how often the symbols occur in the text, whatever stands before.
+        - `global_bigram`: what follows the token in the text, as if there were no triggers.
+        - `in_context`: the best prediction of one who knows the generator (outputs as in the split `all`) and sees the
+          tokens so far. Random triggers are hidden from it: it weighs what followed each token earlier
+          (`core.ideal_learner`). NaN where no triggers agree with the earlier tokens.
+        """
+        one_of("reference", name, self.references)
+        known = _generator(self, str(batch.inputs.device))
+        if name == "in_context":
+            result = predict(batch.inputs, known)
+        elif name == "global_bigram":
+            result = known.chain[batch.inputs]
+        else:
+            result = self.bigrams.unigram.to(batch.inputs.device).expand(*batch.inputs.shape, -1)
+        return torch.where(batch.scored[..., None], result, math.nan)
+
+    # ---- counterfactuals
+
+    def corrupt(self, batch: Batch, *, kind: str, generator: torch.Generator) -> Batch:
+        """Minimal pairs; "the answer" is the last one of the exchanged trigger that the context gives.
+
+        - `exchange_output`: one trigger of the sequence gets another output that the task allows, on the same side of
+          the split, wherever the old one followed it; nothing else moves (`core.output_exchange`). The answer changes.
+
+        The pairs are scored where the clean sequences are.
+
+        Raises:
+            InputError: Another kind, or a sequence in which no trigger's answer can change (see `exchangeable`).
+        """
+        one_of("kind", kind, self.corruptions)
+        device, triggers, outputs = batch.inputs.device, batch.known["triggers"], batch.known["outputs"]
+        known = _generator(self, str(device))
+        allowed = known.outputs[triggers] > 0
+        if self.held_out and self.split_seed is not None:
+            held = self.may_be_output("test").to(device)
+            allowed = allowed & (held == held[outputs][..., None])
+        tokens, outputs = exchange(batch, allowed=allowed, chain=known.chain, generator=generator)
+        return replace(self.batch(tokens, triggers, outputs), scored=batch.scored)
+
+    def exchangeable(self, batch: Batch) -> Bool[Tensor, " batch"]:
+        """Sequences in which the answer of some trigger changes with its output; nearly all."""
+        return changes(batch).any(1)
+
+    def pair_report(self, clean: Batch, corrupted: Batch) -> dict[str, float]:
+        """How good the pairs of `exchange_output` are: shares of pairs, and of tokens.
+
+        `answer_changed`; `impossible`: the corrupted sequence has a transition that the chain never makes;
+        `tokens_changed`: how many tokens differ.
+        """
+        return report(clean, corrupted, chain=_generator(self, str(clean.inputs.device)).chain)
+
 
 @lru_cache
 def _tables(
@@ -195,6 +270,17 @@ def _tables(
     """The chain in a form to draw from, the unigram distribution, and that of the outputs, on a device."""
     table = alias_table(task.bigrams.transitions).to(device)
     return table, task.bigrams.unigram.to(device), task.output_probabilities(split).to(device)
+
+
+@lru_cache
+def _generator(task: InContextBigrams, device: str) -> HiddenTriggers:
+    """What the ideal learner knows of a task."""
+    table = task.bigrams
+    return HiddenTriggers(
+        chain=table.transitions.to(device),
+        outputs=task.output_probabilities("all").to(device),
+        triggers=Draws(table.unigram.to(device), task.n_triggers) if task.triggers == "random" else task.fixed_triggers,
+    )
 
 
 # ---- presets and recipes
@@ -278,5 +364,6 @@ _SYSTEM = System(
     quick=_part("quick", 48, 4),
     full=_part("published", 16, 16),
     shipped=_part("quick", 16, 16),
+    compact=True,
 )
 SYSTEMS.add("birth", _SYSTEM)

@@ -23,10 +23,15 @@ from mnemoscope.core import metrics
 from mnemoscope.core.batch import Batch
 from mnemoscope.core.bigrams import MAX_SYMBOLS, Counts, bigrams
 from mnemoscope.core.errors import InputError, in_range, one_of
-from mnemoscope.core.markov import AliasTable, alias_table, walk
+from mnemoscope.core.ideal_learner import HiddenTriggers, global_bigram, predict
+from mnemoscope.core.markov import AliasTable, alias_table, stationary, walk
+from mnemoscope.core.output_exchange import changes, exchange, report
 from mnemoscope.core.presets import PRESETS, SYSTEMS, Part, Preset, System
 from mnemoscope.core.specification import TASKS, ModelSpec, Recipe
-from mnemoscope.core.triggers import by_frequency, latents, prescribed
+from mnemoscope.core.successive_sampling import Draws
+from mnemoscope.core.triggers import by_frequency, first_outputs, latents, prescribed
+
+NOISE_SYMBOL = "¤"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,6 +86,12 @@ class NoisyRecall:
     def noise_token(self) -> int:
         """The last token; as many as there are symbols."""
         return len(bigrams(self.counts).symbols) if self.n_tokens is None else self.n_tokens
+
+    @property
+    def symbols(self) -> tuple[str, ...]:
+        """What every token is called: the symbols of the text, or numbers, and a sign for the noise token."""
+        text = bigrams(self.counts).symbols if self.n_tokens is None else map(str, range(self.n_tokens))
+        return (*text, NOISE_SYMBOL)
 
     @property
     def d_vocab(self) -> int:
@@ -141,6 +152,27 @@ class NoisyRecall:
         known = {"triggers": triggers, "outputs": outputs}
         return Batch(inputs=tokens[:, :-1], targets=tokens[:, 1:], scored=everywhere, known=known, derive=self._latents)
 
+    def parse(self, text: str) -> Batch:
+        """One sequence of symbols as typed, all of them inputs; `¤` is the noise token, numbers stand apart.
+
+        What follows the last is not known: its target is 0 and its position is not scored. Fixed triggers are known,
+        with what else than noise first follows them as their output. Random ones are not: no position counts as one
+        (trigger and output -1).
+
+        Raises:
+            InputError: There is no such symbol, or there are none, or more than `length`.
+        """
+        tokens = {symbol: token for token, symbol in enumerate(self.symbols)}
+        words = list(text) if self.n_tokens is None else text.split()
+        for word in words:
+            one_of("a symbol", word, tokens)
+        in_range("the number of symbols", len(words), 1, self.length)
+        inputs = torch.tensor([[tokens[word] for word in words]])
+        triggers = torch.tensor([self.fixed_triggers if self.triggers == "fixed" else (-1,) * self.n_triggers])
+        outputs = first_outputs(inputs, triggers, self.noise_token)
+        batch = self.batch(torch.nn.functional.pad(inputs, (0, 1)), triggers, outputs)
+        return replace(batch, scored=batch.scored & (torch.arange(len(words)) < len(words) - 1))
+
     def monitor(self, n: int, *, split: str, generator: torch.Generator) -> Batch:
         """A sample: there is one kind of sequences."""
         batch = self.sample(n, split=split, generator=generator)
@@ -158,10 +190,18 @@ class NoisyRecall:
     # ---- latents, skills
 
     def _latents(self, batch: Batch) -> dict[str, Tensor]:
-        """Those of `core.triggers`, and `is_noise`: a trigger stands here whose target is the noise token."""
+        """Those of `core.triggers` and two more.
+
+        `is_noise`: a trigger stands here whose target is the noise token. `shown`: how often the trigger that stands
+        here has been followed by its output before; 0: never, or there is no trigger.
+        """
         found = latents(batch)
-        is_noise = (found["occurrence"] > 0) & (batch.targets == self.noise_token)
-        return {**found, "is_noise": is_noise}
+        place, here = found["trigger"].clamp(min=0)[..., None], found["occurrence"] > 0
+        is_noise = here & (batch.targets == self.noise_token)
+        shows = torch.zeros(*here.shape, self.n_triggers, dtype=torch.long, device=here.device)
+        shows.scatter_(2, place, (here & ~is_noise).long()[..., None])
+        before = (shows.cumsum(1) - shows).gather(2, place)[..., 0]
+        return {**found, "is_noise": is_noise, "shown": before * here}
 
     def subgroups(self, batch: Batch) -> dict[str, Bool[Tensor, " batch"]]:
         """None: there is one kind of sequences."""
@@ -181,20 +221,93 @@ class NoisyRecall:
         losses = metrics.cross_entropy(outputs, batch.targets)
         return (losses * batch.scored).sum() / batch.scored.sum().clamp(min=1)
 
+    # ---- exact predictors
+
+    def reference(self, batch: Batch, name: str) -> Float[Tensor, "batch pos d_vocab"]:
+        """An exact predictor of the next token, in float64; NaN at positions that are not scored.
+
+        - `global_bigram`: what follows the token on average over sequences. Where it is a trigger for certain: the
+          noise token with probability alpha, else any output.
+        - `unigram`: how often each token occurs in the long run in the chain of these averages, whatever stands before.
+        - `in_context`: the best prediction of one who knows the generator and sees the tokens so far; random triggers
+          are hidden from it (`core.ideal_learner`). NaN where no triggers agree with the earlier tokens.
+        """
+        one_of("reference", name, self.references)
+        known = _generator(self, str(batch.inputs.device))
+        if name == "in_context":
+            result = predict(batch.inputs, known)
+        elif name == "global_bigram":
+            result = global_bigram(known)[batch.inputs]
+        else:
+            result = _unigram(self, str(batch.inputs.device)).expand(*batch.inputs.shape, -1)
+        return torch.where(batch.scored[..., None], result, math.nan)
+
+    # ---- counterfactuals
+
+    def corrupt(self, batch: Batch, *, kind: str, generator: torch.Generator) -> Batch:
+        """Minimal pairs; "the answer" is the last one of the exchanged trigger that the context gives.
+
+        - `exchange_output`: one trigger of the sequence gets another output wherever the old one followed it; the noise
+          tokens and everything else stay (`core.output_exchange`). The answer changes.
+
+        Raises:
+            InputError: Another kind, or a sequence in which no trigger's answer can change (see `exchangeable`).
+        """
+        one_of("kind", kind, self.corruptions)
+        known = _generator(self, str(batch.inputs.device))
+        allowed = known.outputs[batch.known["triggers"]] > 0
+        tokens, outputs = exchange(
+            batch, allowed=allowed, chain=known.chain, generator=generator, noise_token=self.noise_token
+        )
+        return self.batch(tokens, batch.known["triggers"], outputs)
+
+    def exchangeable(self, batch: Batch) -> Bool[Tensor, " batch"]:
+        """Sequences in which the answer of some trigger changes with its output; nearly all."""
+        return changes(batch, noise_token=self.noise_token).any(1)
+
+    def pair_report(self, clean: Batch, corrupted: Batch) -> dict[str, float]:
+        """How good the pairs of `exchange_output` are: shares of pairs, and of tokens.
+
+        `answer_changed`; `impossible`: the corrupted sequence has a transition that the chain never makes;
+        `tokens_changed`: how many tokens differ.
+        """
+        chain = _generator(self, str(clean.inputs.device)).chain
+        return report(clean, corrupted, chain=chain, noise_token=self.noise_token)
+
 
 @lru_cache
 def _tables(
     task: NoisyRecall, device: str
 ) -> tuple[AliasTable, Float[Tensor, " symbol"], Float[Tensor, "trigger symbol"]]:
     """The chain with the noise token in a form to draw from, the unigram distribution, and that of the outputs."""
+    known, n = _generator(task, device), task.noise_token
+    return alias_table(known.chain.cpu()).to(device), task.unigram.to(device), known.outputs[:n, :n]
+
+
+@lru_cache
+def _generator(task: NoisyRecall, device: str) -> HiddenTriggers:
+    """The chain with the noise token, and what else the ideal learner knows of a task."""
     n = task.noise_token
-    chain = torch.zeros(n + 1, n + 1, dtype=torch.double)
+    chain, outputs = torch.zeros(2, n + 1, n + 1, dtype=torch.double)
     chain[:n, :n], chain[n, :n] = task.transitions, task.unigram
-    outputs = torch.ones(n, n, dtype=torch.double)
+    outputs[:n, :n] = 1
     if not task.loops:
         outputs.fill_diagonal_(0)
-    outputs /= outputs.sum(1, keepdim=True)
-    return alias_table(chain).to(device), task.unigram.to(device), outputs.to(device)
+    outputs[:n] /= outputs[:n].sum(1, keepdim=True)
+    weights = torch.nn.functional.pad(task.unigram, (0, 1)).to(device)
+    return HiddenTriggers(
+        chain=chain.to(device),
+        outputs=outputs.to(device),
+        triggers=Draws(weights, task.n_triggers) if task.triggers == "random" else task.fixed_triggers,
+        noise=task.noise,
+        noise_token=n,
+    )
+
+
+@lru_cache
+def _unigram(task: NoisyRecall, device: str) -> Float[Tensor, " token"]:
+    """How often every token occurs in the long run."""
+    return stationary(global_bigram(_generator(task, device)))
 
 
 # ---- preset and recipes
@@ -231,5 +344,6 @@ _SYSTEM = System(
     quick=_part("quick", 48, 4),
     full=_part("published", 16, 16),
     shipped=_part("quick", 16, 16),
+    compact=True,
 )
 SYSTEMS.add("noisy-recall", _SYSTEM)

@@ -23,7 +23,7 @@ def run(options: Zoo) -> None:
     rows = []
     with console.status(f"packing {len(groups)} configurations"):
         for group in groups:
-            file = pack(group, out)
+            file = pack(group, out, compact=SYSTEMS.get(options.system).compact)
             rows.append([group[0].label, str(len(group)), f"{file.stat().st_size / 1000:.0f}"])
     show(f"packed into {out}", ("configuration", "seeds", "kB"), rows)
     total = sum(file.stat().st_size for file in out.glob("*.zip"))

@@ -50,11 +50,11 @@ def blocks(**widths: int) -> dict[str, slice]:
     return result
 
 
-def blank(circuit: Circuit, *, d_vocab: int, n_ctx: int, n_layers: int = 1) -> HookedTransformer:
-    """A model with two heads a layer, without normalisation, that is large enough; all its weights are zero."""
+def blank(circuit: Circuit, *, d_vocab: int, n_ctx: int, n_layers: int = 1, n_heads: int = 2) -> HookedTransformer:
+    """A model without normalisation that is large enough; all its weights are zero."""
     spec = ModelSpec(
-        d_model=circuit.width + circuit.width % 2,
-        n_heads=2,
+        d_model=circuit.width + -circuit.width % n_heads,
+        n_heads=n_heads,
         n_layers=n_layers,
         mlp=bool(circuit.neurons),
         d_mlp=circuit.n_neurons or None,
