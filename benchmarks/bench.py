@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from timing import Figure
 
-ROWS = ("training", "sampling", "equality", "processes", "memory", "together", "patching", "edges")
+ROWS = ("training", "sampling", "sequences", "equality", "processes", "memory", "together", "patching", "edges")
 
 
 def main() -> None:
@@ -49,6 +49,7 @@ def _measurements(only: tuple[str, ...], quick: bool) -> "Iterator[tuple[str, Ca
     import edges
     import patching
     import seeds
+    import sequences
     import steps
 
     n_few, n_many = (3, 15) if quick else (9, 51)
@@ -57,6 +58,7 @@ def _measurements(only: tuple[str, ...], quick: bool) -> "Iterator[tuple[str, Ca
     everything: list[tuple[str, str, Callable[[], list[Figure]]]] = [
         ("training", "training steps", lambda: steps.training(n_few)),
         ("sampling", "sampling", lambda: steps.sampling(n_many)),
+        ("sequences", "sequences of a chain", lambda: sequences.generation(n_few)),
         ("equality", "equality of logits", steps.equality),
         ("processes", "worker processes", lambda: seeds.processes(1, 500 if quick else seeds.QUICK_STEPS)),
         ("memory", "memory", lambda: seeds.memory(100 if quick else 500)),

@@ -30,8 +30,28 @@ each_recipe = pytest.mark.parametrize(("name", "recipe"), RECIPES)
 # ---- tasks
 
 
+def groups_of(task, batch) -> dict[str, torch.Tensor]:
+    """The subgroups; of a task that has none the whole batch."""
+    return task.subgroups(batch) or {"all": torch.ones(len(batch), dtype=torch.bool)}
+
+
 def test_every_registered_task_has_a_preset():
     assert {task.name for task in TRAINED_ON} == set(TASKS.names())
+
+
+def enumerated(task, split: str):
+    """Every sequence; none of a task that says of all its sequences that there are too many."""
+    try:
+        return task.enumerate(split=split)
+    except InputError as refusal:
+        if f"the sequences of {task.name} cannot be enumerated; draw samples" not in str(refusal):
+            raise
+        return None
+
+
+def n_for(task) -> int:
+    """So many sequences that they have about 2000 positions."""
+    return 2000 // task.n_ctx
 
 
 @each_task
@@ -89,7 +109,7 @@ def test_what_moves_to_another_device_stays_what_it_was(task):
 @each_task
 @pytest.mark.parametrize("split", SPLITS)
 def test_references_are_probabilities_or_undefined(task, split):
-    batch = task.sample(200, split=split, generator=seeded())
+    batch = task.sample(n_for(task), split=split, generator=seeded())
     for name in task.references:
         probabilities = task.reference(batch, name)
         assert probabilities.shape == (*batch.inputs.shape, task.d_vocab)
@@ -107,7 +127,7 @@ def test_references_are_probabilities_or_undefined(task, split):
 
 @each_task
 def test_a_reference_does_not_look_at_what_it_predicts(task):
-    batch = task.sample(200, split="train", generator=seeded())
+    batch = task.sample(n_for(task), split="train", generator=seeded())
     last = batch.scored.nonzero()[:, 1].max()
     hidden = batch.targets.clone()
     hidden[:, last:] = torch.tensor(list(task.answers))[0]
@@ -129,7 +149,7 @@ def test_the_loss_is_cross_entropy_in_nats(task):
 @each_task
 def test_subgroups_and_skills_are_masks(task):
     batch = task.monitor(32, split="test", generator=seeded())
-    groups = torch.stack(list(task.subgroups(batch).values()))
+    groups = torch.stack(list(groups_of(task, batch).values()))
     assert (groups.sum(0) == 1).all()
     assert groups.any(1).all()
     for name, mask in task.skills(batch).items():
@@ -142,13 +162,15 @@ def test_subgroups_and_skills_are_masks(task):
 def test_a_monitoring_batch_has_every_subgroup_and_weights_that_add_to_one(task):
     batch = task.monitor(32, split="test", generator=seeded())
     assert batch.weights.sum().item() == pytest.approx(1, abs=1e-5)
-    assert [int(mask.sum()) for mask in task.subgroups(batch).values()] == [32] * len(task.subgroups(batch))
+    assert {int(mask.sum()) for mask in groups_of(task, batch).values()} == {32}
 
 
 @each_task
 @pytest.mark.parametrize("split", SPLITS)
 def test_an_enumeration_is_a_distribution_over_different_sequences(task, split):
-    batch = task.enumerate(split=split)
+    batch = enumerated(task, split)
+    if batch is None:
+        return
     assert batch.weights.double().sum().item() == pytest.approx(1, abs=1e-4)
     assert (batch.weights >= 0).all()
     whole = torch.cat((batch.inputs, batch.targets), 1)
@@ -160,7 +182,7 @@ def test_counterfactuals_follow_their_generator_and_leave_the_clean_batch_alone(
     clean = task.monitor(32, split="test", generator=seeded())
     for kind in task.corruptions:
         n_pairs = 0
-        for mask in task.subgroups(clean).values():
+        for mask in groups_of(task, clean).values():
             part = clean.select(mask)
             try:
                 with global_generators_untouched():
@@ -200,7 +222,8 @@ def test_a_preset_says_what_it_is(name):
 
 
 def test_no_two_presets_are_the_same():
-    kinds = [(PRESETS.get(name).task, PRESETS.get(name).model) for name in PRESETS.names()]
+    presets = [PRESETS.get(name) for name in PRESETS.names()]
+    kinds = [(preset.task, preset.model, tuple(preset.recipes.values())) for preset in presets]
     assert len(set(kinds)) == len(kinds)
 
 

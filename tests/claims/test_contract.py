@@ -30,8 +30,16 @@ each_registered = pytest.mark.parametrize("claim", REGISTERED, ids=lambda claim:
 each_rival = pytest.mark.parametrize(("claim", "rival"), RIVALS, ids=lambda claim: claim.id)
 
 
-def test_all_published_claims_are_there():
-    assert {f"T{i}" for i in range(1, 26)} <= {claim.id for claim in REGISTERED}
+@pytest.mark.parametrize(
+    ("system", "names"),
+    [
+        ("tiny-recall", {f"T{i}" for i in range(1, 26)}),
+        ("birth", {*(f"B{i}" for i in range(1, 14)), *(f"M{i}" for i in range(1, 4))}),
+        ("noisy-recall", {"N1", "N2"}),
+    ],
+)
+def test_all_published_claims_are_there(system, names):
+    assert names <= {claim.id for claim in REGISTERED if claim.system == system}
 
 
 def test_ids_are_unique():
@@ -70,18 +78,18 @@ def test_units_are_configurations_that_exist(claim):
 
 
 @cache
-def planned(system: str) -> dict[tuple, set[int]]:
-    """Seeds of the full plan, by configuration."""
+def judged(system: str) -> dict[tuple, set[int]]:
+    """Seeds behind the verdicts, by configuration."""
     seeds: dict[tuple, set[int]] = {}
-    for part in SYSTEMS.get(system).full:
+    for part in SYSTEMS.get(system).judged:
         for spec in part.specs():
             seeds.setdefault(spec.configuration, set()).add(spec.seed)
     return seeds
 
 
 @each
-def test_the_full_plan_of_the_system_trains_enough_seeds(claim):
-    plan = planned(claim.system)
+def test_enough_seeds_of_the_system_are_judged(claim):
+    plan = judged(claim.system)
     seeds = [plan.get(unit.spec(0).configuration, set()) for unit in claim.units.values()]
     assert not seeds or len(set.intersection(*seeds)) >= claim.n_replicates
 

@@ -17,6 +17,7 @@ COMMANDS = {
         {"neurons", "selectivity", "roles", "agreement", "shares"},
         {"by-role", "top-k", "most-needed"},
     ),
+    "truncate": ({"truncation"}, {"probability", "accuracy"}),
     "heads": (
         {"heads", "joint", "shares", "scores", "paths", "selection"},
         {"mechanisms", "together", "without-path"},
@@ -27,6 +28,7 @@ WORDS = {
     "ablate": ["--n", "64"],
     "circuits": ["--n", "64"],
     "neurons": ["--n", "64", "--sampled"],
+    "truncate": ["--n", "64", "--ranks", "0", "8"],
     "heads": ["--n", "64"],
 }
 
@@ -105,6 +107,10 @@ def test_runs_of_another_task(command, tmp_path):
         (["neurons", "runs", "--layer", "1"], "from 0 to 0"),
         (["neurons", "runs", "--top", "0"], "at least 1"),
         (["heads", "runs", "--tolerance", "-1"], "at least 0"),
+        (["truncate", "runs", "--n", "1"], "at least 2"),
+        (["truncate", "runs", "--weights", "L0 W_out + W_gate"], "b_out; got 'W_gate'"),
+        (["truncate", "runs", "--weights", "blocks.1.mlp.W_out"], "no parameter blocks.1.mlp.W_out"),
+        (["truncate", "runs", "--ranks", "99"], "from 0 to 32; got 99"),
     ],
 )
 def test_wrong_input_gets_one_line_and_writes_nothing(words, named, refused):

@@ -8,7 +8,7 @@ import subprocess
 import pytest
 
 from mnemoscope.analyses.examine import examine_run, over_seeds
-from mnemoscope.viz.report import report
+from mnemoscope.viz.report import report, report_of
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 PROBE = """
@@ -31,7 +31,7 @@ window.addEventListener("load", () => setTimeout(() => {
 
 @pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine: the report was not opened in a browser")
 def test_the_report_in_a_browser(tiny, tmp_path):
-    html = report({tiny.label: over_seeds([tiny], [examine_run(tiny)])})
+    html = report([(report_of(tiny.spec.task), {tiny.label: over_seeds([tiny], [examine_run(tiny)])})])
     page = tmp_path / "report.html"
     page.write_text(html.replace("</body>", f"{PROBE}</body>"))
     assert CHROMIUM is not None

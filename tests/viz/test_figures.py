@@ -5,7 +5,7 @@ from mnemoscope.analyses.examine import examine_run, over_seeds
 from mnemoscope.analyses.prediction import predict
 from mnemoscope.viz.ablation import ablation_by_role
 from mnemoscope.viz.figures import attention_by_role, prediction, training_curves
-from mnemoscope.viz.report import floors
+from mnemoscope.viz.reports.permutation_lookup import floors
 from tests.support import Predictor
 
 

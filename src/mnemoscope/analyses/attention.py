@@ -9,6 +9,8 @@ part of `earlier_y`.
 Patterns are correlational: where a head looks is not yet what it contributes; that takes an intervention.
 """
 
+from collections.abc import Sequence
+
 import torch
 import xarray as xr
 from jaxtyping import Bool, Float
@@ -27,6 +29,30 @@ def patterns(model: HookedModel, batch: Batch) -> Float[Tensor, "batch layer hea
     """Attention patterns of every layer; rows add up to one."""
     _, cache = model.run_with_cache(batch.inputs, names_filter=lambda name: name.endswith("attn.hook_pattern"))
     return torch.stack([cache[f"blocks.{layer}.attn.hook_pattern"] for layer in range(model.cfg.n_layers)], 1)
+
+
+def patterns_of_sequences(model: HookedModel, batch: Batch, symbols: Sequence[str]) -> xr.Dataset:
+    """The attention of every head on each sequence of a batch, of any task.
+
+    Args:
+        model: Any hooked model.
+        batch: Sequences of one length.
+        symbols: What every token is called.
+
+    Returns:
+        As `attention_patterns`; queries and keys are numbered.
+
+    Raises:
+        InputError: The model is too small for the batch.
+    """
+    check_fits(model, batch)
+    return xr.Dataset(
+        {
+            "pattern": (("example", "layer", "head", "query", "key"), patterns(model, batch).numpy()),
+            "token": (("example", "key"), [[symbols[token] for token in row] for row in batch.inputs.tolist()]),
+        },
+        coords={name: list(range(batch.inputs.shape[1])) for name in ("query", "key")},
+    )
 
 
 def attention_patterns(model: HookedModel, task: PermutationLookup, batch: Batch) -> xr.Dataset:

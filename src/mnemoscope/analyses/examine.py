@@ -69,8 +69,9 @@ def examine_run(run: Run) -> dict[str, xr.Dataset]:
 
 
 def over_seeds(runs: Sequence[Run], results: Sequence[Mapping[str, xr.Dataset]]) -> dict[str, xr.Dataset]:
-    """Results of runs that differ in the seed only, concatenated along `seed`."""
-    return {name: along_seed(runs, [result[name] for result in results]) for name in results[0]}
+    """Results of runs that differ in the seed only, concatenated along `seed`; what some runs lack is left out."""
+    names = [name for name in results[0] if all(name in result for result in results)]
+    return {name: along_seed(runs, [result[name] for result in results]) for name in names}
 
 
 def skills(results: Mapping[str, xr.Dataset]) -> xr.Dataset:

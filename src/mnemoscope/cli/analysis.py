@@ -17,20 +17,10 @@ from mnemoscope.models.files import write_atomically
 from mnemoscope.models.run import Run, by_label, find_runs
 from mnemoscope.sweeps.local import analyse_many
 from mnemoscope.viz.page import Page
+from mnemoscope.viz.tables import Table
 
 Results = Mapping[str, Any]
 """By name a dataset along `seed`, or a tree with a dataset a seed where seeds differ in more than their values."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Table:
-    """Rows of text; `name` is the file's, the first `n_text` columns are text."""
-
-    name: str
-    title: str
-    header: Sequence[str]
-    rows: Sequence[Sequence[str]]
-    n_text: int = 1
 
 
 @dataclass(frozen=True, kw_only=True)

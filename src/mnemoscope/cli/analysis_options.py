@@ -164,6 +164,20 @@ class Probe(Analysis):
 
 
 @dataclass(frozen=True, kw_only=True)
+class Truncate(Analysis):
+    """Weights replaced by low-rank parts of themselves: what the model says at every rank, skill by skill."""
+
+    weights: tuple[str, ...] = ()
+    """Such as "L1 W_out", "L1H0 W_O", W_E or blocks.1.mlp.W_out; joined by + to be cut together; none: the last MLP."""
+    parts: tuple[Literal["top", "rest"], ...] = ("top", "rest")
+    """top: the largest components up to the rank are kept; rest: they are removed."""
+    ranks: tuple[int, ...] = ()
+    """Where weights are cut; none: 0, 1, 2, 4 and so on to the full rank."""
+    n: int = 512
+    """Sequences of each subgroup."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Interchange(Analysis):
     """Interchange interventions: which of two causal models of elimination and recall the heads can be read as."""
 

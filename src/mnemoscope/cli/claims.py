@@ -11,8 +11,6 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from mnemoscope.analyses.attention import attention_patterns
-from mnemoscope.analyses.learned import every_sequence
 from mnemoscope.cli.output import console, show, write_arrays, write_table
 from mnemoscope.core.claim import CLAIMS, Claim
 from mnemoscope.core.errors import InputError, one_of
@@ -20,10 +18,13 @@ from mnemoscope.core.evidence import as_dataset
 from mnemoscope.core.ruling import Ruling, record
 from mnemoscope.models.files import write_atomically
 from mnemoscope.models.run import Run
-from mnemoscope.sweeps.questions import find_bench
+from mnemoscope.sweeps.questions import find_bench, seeds_of
 from mnemoscope.sweeps.trials import Progress, put_on_trial
-from mnemoscope.tasks.permutation_lookup import PermutationLookup
+from mnemoscope.viz.report import report_of
 from mnemoscope.viz.rulings import VERDICT_HEADER, Example, rulings_page, verdict_rows
+
+MANY_TOKENS = 16
+"""More tokens than this are seen in the view only."""
 
 
 def claims_called(words: Sequence[str]) -> list[Claim]:
@@ -38,6 +39,28 @@ def claims_called(words: Sequence[str]) -> list[Claim]:
     for word in words:
         one_of("a claim or a system", word, known)
     return [claim for claim in claims if not words or claim.id in words or claim.system in words]
+
+
+def answered_by_zoo(claims: Sequence[Claim], runs: Sequence[Run]) -> list[Claim]:
+    """The claims without those on systems of which the zoo holds nothing, which is said.
+
+    Raises:
+        InputError: None is left.
+    """
+    bench = find_bench(runs, claims)
+    of_models = [claim for claim in claims if claim.units]
+    there = {claim.system for claim in of_models if seeds_of(claim, bench)}
+    absent = list(dict.fromkeys(claim.system for claim in of_models if claim.system not in there))
+    left = [claim for claim in claims if not claim.units or claim.system in there]
+    sentences = [
+        f"the zoo holds no models that the claims on {system} are about; train some, and name them with --runs"
+        for system in absent
+    ]
+    if not left:
+        raise InputError("; ".join(sentences))
+    for sentence in sentences:
+        console.print(f"{sentence}; claims that need none are tried", highlight=False)
+    return left
 
 
 def try_claims(
@@ -111,15 +134,14 @@ def examples(rulings: Sequence[Ruling], runs: Sequence[Run]) -> dict[str, list[E
 
 
 def _example(run: Run, kind: str) -> Example:
-    """An unseen sequence, with a repeat if the task has any."""
+    """An unseen sequence; a short one stands in the caption."""
     task = run.spec.task
-    assert isinstance(task, PermutationLookup)
-    batch = every_sequence(task)
-    rows = (batch.latents["is_repeat"] == (task.repeat_ratio > 0)).nonzero()[:, 0]
-    batch = batch.select(rows[len(rows) // 2, None])
-    attention = attention_patterns(run.model(), task, batch).isel(example=0)
-    tokens = " ".join(map(str, batch.inputs[0].tolist()))
-    return Example(caption=f"A {kind} seed: {run.label}, seed {run.spec.seed}, on {tokens}", attention=attention)
+    entry = report_of(task)
+    batch = entry.example(task)
+    attention = entry.patterns(run.model(), task, batch).isel(example=0)
+    tokens = batch.inputs[0].tolist()
+    shown = f", on {' '.join(map(str, tokens))}" if len(tokens) <= MANY_TOKENS else ""
+    return Example(caption=f"A {kind} seed: {run.label}, seed {run.spec.seed}{shown}", attention=attention)
 
 
 def _n_cores() -> int:

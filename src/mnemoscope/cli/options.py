@@ -18,6 +18,7 @@ from mnemoscope.cli.analysis_options import (
     Patch,
     Probe,
     Shapley,
+    Truncate,
 )
 
 
@@ -39,6 +40,8 @@ class Train:
     """Runs go to OUT/<preset>-<recipe>/seed-<seed>."""
     device: str = "cpu"
     """Where to train, such as cpu or cuda."""
+    corpus: Path | None = None
+    """Text file in place of tiny Shakespeare, for tasks that are made of a text's bigrams."""
     set: tuple[str, ...] = ()
     """Changes such as `task.repeat_ratio=0.5 model.normalization=none recipe.n_steps=500`."""
     config: Path | None = None
@@ -47,12 +50,12 @@ class Train:
 
 @dataclass(frozen=True, kw_only=True)
 class Evaluate:
-    """Accuracy, loss and distance to every exact predictor, and the conflict set; beside the published figures."""
+    """Accuracy and loss beside the exact predictors, by what the task tells apart, and beside published figures."""
 
     runs: Positional[tuple[Path, ...]]
     """Run directories, directories that hold some, or words such as `zoo:v3-published`."""
     n_samples: int | None = None
-    """Sequences to draw; none: enumerate all of them, exactly."""
+    """Sequences to draw; none: enumerate all of them, exactly, or draw a few hundred where there are too many."""
     jobs: int = 1
     """Worker processes, of one thread each."""
     out: Path | None = None
@@ -63,12 +66,12 @@ class Evaluate:
 
 @dataclass(frozen=True, kw_only=True)
 class Predict:
-    """What a model says about one sequence, slot by slot, beside the exact predictor."""
+    """What a model says about one sequence, token by token, beside the exact predictor."""
 
     run: Positional[Path]
     """Run directory, or a word such as `zoo:v3-published/seed-16`."""
     sequence: Positional[str]
-    """Tokens "x1 y1 x2 ...", ending with an x or with its y."""
+    """As the task reads it: "x1 y1 x2 ...", ending with an x or with its y; a text; numbers of tokens."""
     step: int | None = None
     """Training step of the checkpoint; none: the last."""
     config: Path | None = None
@@ -82,7 +85,7 @@ class View:
     run: Positional[Path]
     """Run directory, or a word such as `zoo:v3-published/seed-16`."""
     sequence: Positional[str]
-    """Tokens "x1 y1 x2 ...", ending with an x or with its y."""
+    """As the task reads it: "x1 y1 x2 ...", ending with an x or with its y; a text; numbers of tokens."""
     step: int | None = None
     """Training step of the checkpoint; none: the last."""
     out: Path = Path("view.html")
@@ -106,19 +109,33 @@ class Report:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Follow:
+    """Measure every checkpoint of finished runs, keep that in their directories, and say when what sets in."""
+
+    runs: Positional[tuple[Path, ...]]
+    """Run directories, directories that hold some, or words such as `zoo:memories-quick`."""
+    jobs: int = 1
+    """Worker processes, of one thread each."""
+    config: Path | None = None
+    """YAML file: a section a command, a key an option; what is typed wins."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Reproduce:
     """Train and report a published system and put its claims on trial; a second call continues or only reports."""
 
     system: Positional[str] = "tiny-recall"
-    """Which system."""
+    """Which system; `mnemoscope list systems` shows them."""
     full: bool = False
-    """Train all models behind the verdicts anew, in place of taking them from the zoo (over an hour on two cores)."""
+    """Train the models of the published recipe anew, at the paper's sizes, and judge those (hours on two cores)."""
+    corpus: Path | None = None
+    """Text file in place of tiny Shakespeare, for tasks that are made of a text's bigrams."""
     seeds: str | None = None
     """Seeds in place of the plan's, such as `0-1`."""
     jobs: int = 2
     """Worker processes, of one thread each."""
-    out: Path = Path("reports/tiny-recall")
-    """Directory for runs, arrays, tables, report.html and verdicts."""
+    out: Path | None = None
+    """Directory for runs, arrays, tables, report.html and verdicts; none: reports/<system>."""
     config: Path | None = None
     """YAML file: a section a command, a key an option; what is typed wins."""
 
@@ -216,11 +233,13 @@ COMMANDS: dict[str, type] = {
     "shapley": Shapley,
     "probe": Probe,
     "interchange": Interchange,
+    "truncate": Truncate,
     "circuits": Circuits,
     "neurons": Neurons,
     "heads": Heads,
     "view": View,
     "report": Report,
+    "follow": Follow,
     "claims list": ClaimsList,
     "claims show": ClaimsShow,
     "claims run": ClaimsRun,

@@ -21,6 +21,8 @@ Counts = tuple[tuple[int, int, int], ...]
 """Code points of a symbol and of its successor, and how often that pair occurs; ascending."""
 
 MAX_SYMBOLS = 1024
+NEWLINE = "⏎"
+"""How a newline can be typed and shown."""
 
 
 @dataclass(frozen=True)
@@ -67,11 +69,12 @@ class Bigrams:
         return torch.where(rows > 0, self.matrix / rows.clamp(min=1), self.unigram)
 
     def encode(self, text: str) -> list[int]:
-        """The tokens of a text.
+        """The tokens of a text; ⏎ is a newline, unless the table has it as a symbol.
 
         Raises:
             InputError: A symbol is not in the table.
         """
+        text = text if NEWLINE in self.symbols else text.replace(NEWLINE, "\n")
         if unknown := sorted(set(text) - set(self.symbols)):
             raise InputError(f"the table of bigrams has no symbol {unknown[0]!r}; it has {self.symbols!r}")
         return [self.symbols.index(symbol) for symbol in text]

@@ -84,14 +84,16 @@ def walk(
     replaced = torch.rand(shape, generator=generator, device=device) < noise if noise else None
     threshold, alias, successor = table.threshold.flatten(), table.alias.flatten(), prescribed.flatten()
     row = torch.arange(n, device=device) * n_tokens
-    tokens = [first]
+    tokens = first.new_empty(length, n)
+    tokens[0] = first
     for step in range(length - 1):
-        cell = tokens[-1] * n_tokens + column[step]
-        drawn = torch.where(level[step] < threshold[cell], column[step], alias[cell])
-        fixed = successor[row + tokens[-1]]
+        cell = torch.add(column[step], tokens[step], alpha=n_tokens)
+        own = level[step] < threshold.index_select(0, cell)
+        drawn = torch.where(own, column[step], alias.index_select(0, cell))
+        fixed = successor.index_select(0, row + tokens[step])
         given = fixed if replaced is None else torch.where(replaced[step], noise_token, fixed)
-        tokens.append(torch.where(fixed >= 0, given, drawn))
-    return torch.stack(tokens, 1)
+        torch.where(fixed >= 0, given, drawn, out=tokens[step + 1])
+    return tokens.T.contiguous()
 
 
 def stationary(transitions: Float[Tensor, "token next_token"]) -> Float[Tensor, " token"]:

@@ -26,7 +26,7 @@ def exchange(
     chain: Float[Tensor, "state token"],
     generator: torch.Generator,
     noise_token: int = -1,
-) -> tuple[Int[Tensor, "batch token"], Int[Tensor, "batch trigger"]]:
+) -> tuple[Int[Tensor, "batch place"], Int[Tensor, "batch trigger"]]:
     """Sequences, targets included, in which one trigger has another output, and the outputs.
 
     The trigger is a random one of those whose answer changes (see `changes`); one whose output is a trigger, itself
@@ -72,7 +72,7 @@ def changes(batch: Batch, *, noise_token: int = -1) -> Bool[Tensor, "batch trigg
     return _answers(batch, _marked(batch, noise_token)).any(-1)
 
 
-def _marked(batch: Batch, noise_token: int) -> Int[Tensor, "batch trigger token"]:
+def _marked(batch: Batch, noise_token: int) -> Int[Tensor, "batch trigger place"]:
     """The sequences with a mark in the place of the output of every trigger in turn."""
     tokens = torch.cat((batch.inputs, batch.targets[:, -1:]), 1)
     triggers = batch.known["triggers"]
@@ -83,14 +83,16 @@ def _marked(batch: Batch, noise_token: int) -> Int[Tensor, "batch trigger token"
     return torch.stack(marked, -1)
 
 
-def _answers(batch: Batch, marked: Int[Tensor, "batch trigger token"]) -> Bool[Tensor, "batch trigger pos"]:
+def _answers(batch: Batch, marked: Int[Tensor, "batch trigger place"]) -> Bool[Tensor, "batch trigger pos"]:
     """Where the trigger stands in both and its output follows, which has been shown in both."""
     stands = (marked[..., :-1] == batch.inputs[:, None]) & (batch.inputs[:, None] == batch.known["triggers"][..., None])
     follows = marked[..., 1:] == _NEW
     return stands & follows & (follows.cumsum(-1) > 1)
 
 
-def _n_impossible(tokens: Int[Tensor, "batch token"], chain: Float[Tensor, "state token"]) -> Int[Tensor, "batch new"]:
+def _n_impossible(
+    tokens: Int[Tensor, "batch place"], chain: Float[Tensor, "state token"]
+) -> Int[Tensor, "batch state"]:
     """How many transitions from the marked places the chain would never make, for every token in their place."""
     after = torch.nn.functional.one_hot(tokens[:, 1:].clamp(min=0), len(chain)) * (tokens[:, :-1, None] == _NEW)
     return (after.sum(1).double() @ (chain == 0).double().T).long()

@@ -1,7 +1,8 @@
 """Where in a model something is read or changed."""
 
+import re
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Literal, cast, get_args
 
 from mnemoscope.core.errors import InputError, in_range, one_of
 
@@ -64,6 +65,8 @@ Weight = Literal[
 ]
 WEIGHTS: tuple[Weight, ...] = get_args(Weight)
 _MODULES = {"W_E": "embed", "W_pos": "pos_embed", "W_U": "unembed", "b_U": "unembed"}
+_TEXT = re.compile(r"(L(?P<layer>\d+)(H(?P<head>\d+))? )?(?P<name>\w+)")
+_PARAMETER = re.compile(r"(blocks\.(?P<layer>\d+)\.)?\w+\.(?P<name>\w+)")
 _BY_HEAD_WEIGHTS = ("W_Q", "W_K", "W_V", "W_O", "b_Q", "b_K", "b_V")
 
 
@@ -143,6 +146,23 @@ class ParamSite:
     def __str__(self) -> str:
         layer = "" if self.layer is None else f"L{self.layer}"
         return f"{layer}{'' if self.head is None else f'H{self.head}'} {self.name}".strip()
+
+    @classmethod
+    def read(cls, text: str) -> "ParamSite":
+        """The weight of a text such as `L1H0 W_O`, `L1 W_out`, `W_E`, or its parameter's name, `blocks.1.mlp.W_out`.
+
+        Raises:
+            InputError: The text is no weight.
+        """
+        found = _TEXT.fullmatch(text) or _PARAMETER.fullmatch(text)
+        if found is None:
+            raise InputError(f"a weight must look like L1 W_out, L1H0 W_O, W_E or blocks.1.mlp.W_out; got {text!r}")
+        named = found.groupdict()
+        layer, head = (None if named.get(axis) is None else int(named[axis]) for axis in ("layer", "head"))
+        site = cls(name=cast("Weight", named["name"]), layer=layer, head=head)
+        if "." in text and site.parameter != text:
+            raise InputError(f"there is no parameter {text}; perhaps {site.parameter}")
+        return site
 
     @property
     def is_matrix(self) -> bool:

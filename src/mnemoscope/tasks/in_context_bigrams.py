@@ -80,6 +80,11 @@ class InContextBigrams:
         return bigrams(self.counts)
 
     @property
+    def symbols(self) -> str:
+        """What every token is called."""
+        return self.bigrams.symbols
+
+    @property
     def d_vocab(self) -> int:
         """Symbols of the text."""
         return len(self.bigrams.symbols)
@@ -161,7 +166,7 @@ class InContextBigrams:
         return batch if self.loss_on == "all" else replace(batch, scored=batch.latents["occurrence"] > 1)
 
     def parse(self, text: str) -> Batch:
-        """One sequence of symbols as typed, all of them inputs.
+        """One sequence of symbols as typed (⏎: a newline), all of them inputs.
 
         What follows the last is not known: its target is 0 and its position is not scored. Fixed triggers
         are known, with what first follows them as their output. Random ones are not: no position counts as one
@@ -171,7 +176,7 @@ class InContextBigrams:
             InputError: A symbol is not in the table, or there are none, or more than `length`.
         """
         inputs = torch.tensor([self.bigrams.encode(text)], dtype=torch.long)
-        in_range("the number of symbols", inputs.shape[1], 1, self.length)
+        in_range("the number of symbols", len(text), 1, self.length)
         triggers = torch.tensor([self.fixed_triggers if self.triggers == "fixed" else (-1,) * self.n_triggers])
         batch = self.batch(torch.nn.functional.pad(inputs, (0, 1)), triggers, first_outputs(inputs, triggers))
         return replace(batch, scored=batch.scored & (torch.arange(len(text)) < len(text) - 1))

@@ -21,7 +21,7 @@ from torch import Tensor
 
 from mnemoscope.core import metrics
 from mnemoscope.core.batch import Batch
-from mnemoscope.core.bigrams import MAX_SYMBOLS, Counts, bigrams
+from mnemoscope.core.bigrams import MAX_SYMBOLS, NEWLINE, Counts, bigrams
 from mnemoscope.core.errors import InputError, in_range, one_of
 from mnemoscope.core.ideal_learner import HiddenTriggers, global_bigram, predict
 from mnemoscope.core.markov import AliasTable, alias_table, stationary, walk
@@ -32,6 +32,7 @@ from mnemoscope.core.successive_sampling import Draws
 from mnemoscope.core.triggers import by_frequency, first_outputs, latents, prescribed
 
 NOISE_SYMBOL = "¤"
+"""How the noise token is typed and shown."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -153,7 +154,9 @@ class NoisyRecall:
         return Batch(inputs=tokens[:, :-1], targets=tokens[:, 1:], scored=everywhere, known=known, derive=self._latents)
 
     def parse(self, text: str) -> Batch:
-        """One sequence of symbols as typed, all of them inputs; `¤` is the noise token, numbers stand apart.
+        """One sequence of symbols as typed, all of them inputs.
+
+        ¤ is the noise token and ⏎ a newline; numbers, where tokens are numbers, are separated by spaces.
 
         What follows the last is not known: its target is 0 and its position is not scored. Fixed triggers are known,
         with what else than noise first follows them as their output. Random ones are not: no position counts as one
@@ -163,9 +166,10 @@ class NoisyRecall:
             InputError: There is no such symbol, or there are none, or more than `length`.
         """
         tokens = {symbol: token for token, symbol in enumerate(self.symbols)}
+        tokens = {NEWLINE: tokens["\n"], **tokens} if "\n" in tokens else tokens
         words = list(text) if self.n_tokens is None else text.split()
-        for word in words:
-            one_of("a symbol", word, tokens)
+        if unknown := [word for word in words if word not in tokens]:
+            raise InputError(f"{self.name} has no symbol {unknown[0]!r}; it has {' '.join(self.symbols)!r}")
         in_range("the number of symbols", len(words), 1, self.length)
         inputs = torch.tensor([[tokens[word] for word in words]])
         triggers = torch.tensor([self.fixed_triggers if self.triggers == "fixed" else (-1,) * self.n_triggers])
@@ -210,11 +214,12 @@ class NoisyRecall:
     def skills(self, batch: Batch) -> dict[str, Bool[Tensor, "batch pos"]]:
         """By what stands at a position and what follows it.
 
-        `in_context`: a trigger that occurred before, followed by its output. `noise`: a trigger, followed by the noise
-        token. `global`: no trigger.
+        `in_context`: a trigger, followed by its output, which has followed it before. `noise`: a trigger, followed by
+        the noise token. `global`: no trigger.
         """
-        occurrence, is_noise = batch.latents["occurrence"], batch.latents["is_noise"]
-        return {"in_context": (occurrence > 1) & ~is_noise, "noise": is_noise, "global": occurrence == 0}
+        known = batch.latents
+        in_context = (known["shown"] > 0) & ~known["is_noise"]
+        return {"in_context": in_context, "noise": known["is_noise"], "global": known["occurrence"] == 0}
 
     def loss(self, outputs: Float[Tensor, "batch pos d_vocab"], batch: Batch) -> Float[Tensor, ""]:
         """Mean cross-entropy over the scored positions, in nats."""

@@ -9,6 +9,7 @@ import re
 from collections.abc import Sequence
 from html import escape
 from importlib.resources import files
+from itertools import chain, count
 
 import circuitsvis
 import plotly.graph_objects as go
@@ -42,9 +43,20 @@ class Page:
         self._n_views = 0
         self._plots = False
 
+    def part(self, title: str) -> None:
+        """Start a part: sections that follow belong to it, and their titles may have stood there before."""
+        self._sections.append((self._anchor(title), title))
+        self._body.append(f'<h1 class="part" id="{self._sections[-1][0]}">{escape(title)}</h1>')
+
+    def _anchor(self, title: str) -> str:
+        """A name for a link that no other has."""
+        words = re.sub(r"[^a-z0-9]+", "-", title.lower()).strip("-")
+        taken = {anchor for anchor, _ in self._sections}
+        return next(name for name in chain([words], (f"{words}-{i}" for i in count(2))) if name not in taken)
+
     def section(self, title: str) -> None:
         """Start a section; it appears in the table of contents."""
-        anchor = re.sub(r"[^a-z0-9]+", "-", title.lower()).strip("-")
+        anchor = self._anchor(title)
         self._sections.append((anchor, title))
         self._body.append(f'<h2 id="{anchor}">{escape(title)}</h2>')
 
@@ -90,7 +102,7 @@ class Page:
         self._n_views += 1
         place = f"attention-{self._n_views}"
         properties = {
-            "tokens": [escape(token) for token in tokens],
+            "tokens": [escape(token, quote=False) for token in tokens],
             "attention": [[[round(float(w), 4) for w in row] for row in head] for head in patterns],
             "attentionHeadNames": list(names),
         }

@@ -1,158 +1,101 @@
-"""The report on tiny-recall runs: one HTML page from the results of every configuration."""
+"""What the commands that look at runs show of each task, and the report: one HTML page on any runs.
 
-from collections.abc import Mapping
+A task's entry is registered under its name by a module of `viz.reports`. It says what is examined of a run and how
+that, an evaluation and a single sequence are shown. A task without an entry gets the plain one.
+"""
 
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import plotly.graph_objects as go
 import xarray as xr
 
-from mnemoscope.analyses.examine import LEARNED
-from mnemoscope.viz.ablation import ablation_by_role, ablation_header, ablation_rows
-from mnemoscope.viz.figures import attention_by_role, training_curves
+from mnemoscope.core.batch import Batch
+from mnemoscope.core.protocols import HookedModel, Task
+from mnemoscope.core.registry import Registry
+from mnemoscope.models.run import Run, by_label
 from mnemoscope.viz.page import Page
-from mnemoscope.viz.tables import (
-    CONFLICT_HEADER,
-    LEARNED_HEADER,
-    PUBLISHED_HEADER,
-    Results,
-    conflict_rows,
-    learned_rows,
-    published_rows,
-    reference_header,
-    reference_rows,
-)
+from mnemoscope.viz.tables import Results, Table
 
-_FLOORS = {"bayes": "floor: all mappings", "bayes_train": "floor: training mappings"}
+ANY = "any task"
+"""The entry for tasks without one of their own."""
 
 
-def report(results: Mapping[str, Results]) -> str:
+@dataclass(frozen=True, kw_only=True)
+class TaskReport:
+    """What commands show of runs of one task; functions of modules, since workers are sent them by name."""
+
+    title: str
+    """Of the page."""
+    examine: Callable[[Run], dict[str, xr.Dataset]]
+    """All that the page and the tables show of a run; `metrics` among it."""
+    page: Callable[[Page, Mapping[str, Results]], None]
+    """Sections of the page, from what `examine` gives along `seed`, by label."""
+    tables: Callable[[Mapping[str, Results]], list[Table]]
+    """What was learned, from the same."""
+    evaluate: Callable[[Run, int | None], dict[str, xr.Dataset]]
+    """What a run is evaluated on, with a number of sequences to draw; none: the task's own choice."""
+    evaluation_tables: Callable[[Results], list[Table]]
+    """Of one configuration, along `seed`."""
+    parse: Callable[[Any, str], Batch]
+    """The one sequence of a task that a text says."""
+    predict: Callable[[HookedModel, Any, Batch], xr.Dataset]
+    """What a model says about one sequence."""
+    prediction_tables: Callable[[xr.Dataset], list[Table]]
+    prediction_figure: Callable[[xr.Dataset], go.Figure]
+    prediction_caption: str
+    """Under the figure."""
+    patterns: Callable[[HookedModel, Any, Batch], xr.Dataset]
+    """The attention of every head on sequences: `pattern` and `token`, as `attention_view` takes them."""
+    example: Callable[[Any], Batch]
+    """One unseen sequence, for a view."""
+    trajectory: Callable[..., xr.Dataset] | None = None
+    """Measures of one checkpoint, scalars by name, from a model, its task and `seed`; none: there are none."""
+
+
+REPORTS: Registry[TaskReport] = Registry("report", "mnemoscope.viz.reports")
+
+
+def report_of(task: Task) -> TaskReport:
+    """The entry of a task, or the plain one."""
+    return REPORTS.get(task.name if task.name in REPORTS.names() else ANY)
+
+
+def examine_run(run: Run) -> dict[str, xr.Dataset]:
+    """All that the report shows of a run."""
+    return report_of(run.spec.task).examine(run)
+
+
+def by_report(runs: Sequence[Run]) -> list[tuple[TaskReport, dict[str, list[Run]]]]:
+    """Runs by the entry of their task, and within one by label.
+
+    Raises:
+        InputError: As `by_label`.
+    """
+    groups: dict[int, tuple[TaskReport, dict[str, list[Run]]]] = {}
+    for label, members in by_label(runs).items():
+        found = report_of(members[0].spec.task)
+        groups.setdefault(id(found), (found, {}))[1][label] = members
+    return list(groups.values())
+
+
+def report(parts: Sequence[tuple[TaskReport, Mapping[str, Results]]]) -> str:
     """The page.
 
     Args:
-        results: For every label (preset and recipe), what `examine_run` returns for every seed, along `seed`.
+        parts: Entries, and for every label (preset and recipe) of their tasks what `examine` returns for every seed,
+            along `seed`.
     """
-    n_runs = sum(result["metrics"].sizes["seed"] for result in results.values())
+    results = [result for _, each in parts for result in each.values()]
+    n_runs = sum(result["metrics"].sizes["seed"] for result in results)
+    several = len(parts) > 1
     page = Page(
-        "tiny-recall", f"{len(results)} configurations, {n_runs} trained models. Mean and range are over seeds."
+        "Trained models" if several else parts[0][0].title,
+        f"{len(results)} configurations, {n_runs} trained models. Mean and range are over seeds.",
     )
-    _what_was_learned(page, results)
-    _published(page, results)
-    _references(page, results)
-    _conflict(page, results)
-    _curves(page, results)
-    _ablations(page, results)
-    _attention(page, results)
-    _views(page, results)
+    for entry, each in parts:
+        if several:
+            page.part(entry.title)
+        entry.page(page, each)
     return page.html()
-
-
-def _what_was_learned(page: Page, results: Mapping[str, Results]) -> None:
-    page.section("What was learned")
-    page.text(
-        "Accuracy of the last answer on unseen mappings: elimination on sequences whose last x is new, recall "
-        f"on sequences whose last x stood there before. A skill counts as learned from {LEARNED:.0%} on. "
-        "Losses are those of the configuration's own distribution, in nats a scored position; sequences are "
-        "enumerated, so these numbers are exact."
-    )
-    page.table(LEARNED_HEADER, learned_rows(results))
-
-
-def _published(page: Page, results: Mapping[str, Results]) -> None:
-    page.section("Beside the published figures")
-    page.text(
-        "5,000 samples on unseen mappings, as the source did; its one loss stands beside ours on training and on "
-        "unseen mappings. Absolute errors are distances to the uniform posterior over the permutations consistent "
-        "with the context, over the five values. The conflict set is the mean over every sequence that repeats "
-        "slot 1; the source shows one sequence. Quick and published recipes are never pooled."
-    )
-    for label, result in results.items():
-        if rows := published_rows(result, result["metrics"].attrs["preset"]):
-            page.heading(label)
-            page.table(PUBLISHED_HEADER, rows)
-
-
-def _references(page: Page, results: Mapping[str, Results]) -> None:
-    page.section("Distance to the exact predictors")
-    page.text(
-        "KL divergence from every exact predictor to the model, in nats: 'bayes' is the uniform posterior over "
-        "consistent permutations, 'bayes, train' the posterior of a predictor that knows the training mappings. "
-        "Infinite where the model excludes what the predictor allows. A share behind a number: the predictor is "
-        "defined on that share of the sequences only, because elsewhere no training mapping is consistent; a dash: "
-        "on none."
-    )
-    for label, result in results.items():
-        page.heading(label)
-        page.table(reference_header(result["evaluation"]), reference_rows(result["evaluation"]))
-
-
-def _conflict(page: Page, results: Mapping[str, Results]) -> None:
-    page.section("The conflict set")
-    page.text(
-        "Four pairs, then an earlier x again: recall answers with that x's y, elimination with the one value "
-        "not used yet. Mean probability of either answer on every such sequence over unseen mappings, by the "
-        "slot that is repeated."
-    )
-    for label, result in results.items():
-        page.heading(label)
-        page.table(CONFLICT_HEADER, conflict_rows(result["conflict"]))
-
-
-def floors(result: Results) -> dict[str, float]:
-    """The exact losses that the curves of a configuration are drawn with: floors of its own distribution."""
-    own = result["evaluation"].floor.sel(subgroup="all", split="train").mean(["pos", "seed"])
-    return {name: float(own.sel(reference=reference)) for reference, name in _FLOORS.items()}
-
-
-def _curves(page: Page, results: Mapping[str, Results]) -> None:
-    page.section("Training")
-    page.text(
-        "Floors are exact: the loss of the best predictor that knows nothing of the split (all mappings), and "
-        "of one that knows the training mappings. A loss on training mappings below the first can only come "
-        "from the training split itself, and it is paid for on unseen mappings."
-    )
-    for label, result in results.items():
-        page.heading(label)
-        page.figure(training_curves(result["metrics"], floors(result)), "One line a seed.")
-
-
-def _ablations(page: Page, results: Mapping[str, Results]) -> None:
-    page.section("Removing one component")
-    page.text(
-        "Heads are named by what they do, not by number: the elimination head is the one whose mean ablation costs "
-        "most on elimination, chosen on one half of the prompts; all numbers are from the other half. This shows what "
-        "a skill needs, with the rest of the model as it is; it does not show what the component computes."
-    )
-    for label, result in results.items():
-        table = result["ablation"]
-        page.heading(label)
-        page.figure(ablation_by_role(table), "Dots are seeds, bars their mean; 'nothing' is the intact model.")
-        caption = "Accuracy, mean [range] over seeds."
-        page.table(ablation_header(table), ablation_rows(table), caption)
-
-
-def _attention(page: Page, results: Mapping[str, Results]) -> None:
-    page.section("Where x looks")
-    page.text(
-        "Mean share of attention from the x of every slot, over unseen mappings and seeds, by role. Shares "
-        "overlap: the y just before is one of the earlier y. 'Same x' is the earlier occurrence of the x that "
-        "repeats. Patterns are correlational."
-    )
-    for label, result in results.items():
-        for subgroup, words in (("fresh", "last x new"), ("repeat", "last x repeated")):
-            page.heading(f"{label}: {words}")
-            page.figure(attention_by_role(result["attention"], subgroup))
-
-
-def _views(page: Page, results: Mapping[str, Results]) -> None:
-    page.section("Single sequences")
-    page.text("Select a head to see it in full size; rows are queries, columns keys.")
-    for label, result in results.items():
-        first = result["examples"].isel(seed=0)
-        page.heading(f"{label}, seed {int(first.seed)}")
-        for index, words in enumerate(("The last x is new", "The last x stood there before")):
-            attention_view(page, first.isel(example=index), words)
-
-
-def attention_view(page: Page, example: xr.Dataset, caption: str) -> None:
-    """An interactive view of one sequence of `attention_patterns`."""
-    heads = [f"L{layer}H{head}" for layer in range(example.sizes["layer"]) for head in range(example.sizes["head"])]
-    patterns = example.pattern.values.reshape(len(heads), example.sizes["query"], example.sizes["key"])
-    page.attention([str(token) for token in example.token.values], patterns, heads, caption)

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 import xarray as xr
 
@@ -10,6 +11,27 @@ from mnemoscope.analyses.published import compare
 from mnemoscope.core.statistics import summary_over
 
 Results = Mapping[str, xr.Dataset]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Table:
+    """Rows of text; `name` is the file's, the first `n_text` columns are text."""
+
+    name: str
+    title: str
+    header: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    n_text: int = 1
+
+
+BAR = 24
+"""Characters of a full bar."""
+
+
+def bar(share: float) -> str:
+    """A share as a bar of text."""
+    filled = round(share * BAR)
+    return "█" * filled + "·" * (BAR - filled)
 
 
 def spread(values: xr.DataArray, form: str = ".4f") -> str:

@@ -143,7 +143,13 @@ def copied_token(
 
 
 def induction_memories(
-    model: HookedModel, *, previous: Head = (0, 0), induction: Head = (1, 0), over: Over = "keys", **options: Any
+    model: HookedModel,
+    *,
+    previous: Head = (0, 0),
+    induction: Head = (1, 0),
+    tokens: Sequence[int] | None = None,
+    over: Over = "keys",
+    **options: Any,
 ) -> xr.Dataset:
     """How far the three memories are in place, in numbers that can be followed along training steps.
 
@@ -151,6 +157,7 @@ def induction_memories(
         model: Any hooked model of at least two layers, with added positions and one vocabulary.
         previous: Layer and head that should attend to the previous token.
         induction: Layer and head that should match what the former writes, and copy.
+        tokens: Of the remapped copy (the triggers, where they are fixed); none: all.
         over: As for `previous_token`.
         options: As for `previous_token`, without `weights`.
 
@@ -165,7 +172,7 @@ def induction_memories(
     found = {
         "previous token": previous_token(model, head=previous, over=over, **options),
         "previous token, early": previous_token(model, head=previous, n_pos=early, over=over, **options),
-        "remapped copy": remapped_copy(model, writer=previous, head=induction, over=over, **options),
+        "remapped copy": remapped_copy(model, writer=previous, head=induction, tokens=tokens, over=over, **options),
         "copied token": copied_token(model, head=induction, **options),
     }
     whole = [result.drop_dims("association").expand_dims(memory=[name]) for name, result in found.items()]

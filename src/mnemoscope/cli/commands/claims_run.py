@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from mnemoscope.cli.claims import claims_called, try_claims
+from mnemoscope.cli.claims import answered_by_zoo, claims_called, try_claims
 from mnemoscope.cli.options import ClaimsRun
 from mnemoscope.core.errors import InputError, in_range, one_of
 from mnemoscope.models.run import find_runs
@@ -25,9 +25,10 @@ def run(options: ClaimsRun) -> None:
     paths = [*options.runs, *([Path("zoo")] if options.zoo else [])]
     if not paths:
         raise InputError("claims run needs models: --zoo takes those that came with the package, --runs DIR your own")
+    runs = find_runs(paths)
     try_claims(
-        claims,
-        find_runs(paths),
+        claims if options.runs else answered_by_zoo(claims, runs),
+        runs,
         options.out,
         title="verdicts",
         recipe=options.recipe,

@@ -1,43 +1,36 @@
 """`mnemoscope predict`."""
 
-import xarray as xr
-from rich.table import Table
+from rich.table import Table as RichTable
+from rich.text import Text
 
-from mnemoscope.analyses.examine import lookup_task
-from mnemoscope.analyses.prediction import predict
 from mnemoscope.cli.options import Predict
 from mnemoscope.cli.output import console
 from mnemoscope.models.run import open_run
-
-_WIDTH = 24
+from mnemoscope.viz.report import report_of
+from mnemoscope.viz.symbols import on_one_line
+from mnemoscope.viz.tables import Table
 
 
 def run(options: Predict) -> None:
-    """Print the distribution at every slot as bars beside the Bayes reference."""
+    """Print what the model says about the sequence, beside the exact predictor where the task has one."""
     opened = open_run(options.run)
-    task = lookup_task(opened.spec.task)
-    batch = task.parse(options.sequence)
-    result = predict(opened.model(options.step), task, batch)
-    console.print(f"[bold]{opened.label}, seed {opened.spec.seed}[/]: {options.sequence}", highlight=False)
-    for slot in result.slot.values:
-        console.print(_slot(result.sel(slot=slot)))
+    task = opened.spec.task
+    entry = report_of(task)
+    batch = entry.parse(task, options.sequence)
+    result = entry.predict(opened.model(options.step), task, batch)
+    console.print(
+        Text.assemble((f"{opened.label}, seed {opened.spec.seed}", "bold"), f": {on_one_line(options.sequence)}")
+    )
+    for table in entry.prediction_tables(result):
+        console.print(_plain(table))
 
 
-def _slot(at: xr.Dataset) -> Table:
-    used = [int(v) for v in at.value.values if bool(at.used.sel(value=v))]
-    title = f"slot {int(at.slot)}: x = {int(at.x)}, used y: {used or 'none'}"
-    table = Table(title=title, title_justify="left", box=None, padding=(0, 1))
-    for name in ("y", "model", "", "Bayes", "", ""):
-        table.add_column(name, justify="right" if name in ("model", "Bayes") else "left")
-    for value in at.value.values:
-        cell = at.sel(value=value)
-        marks = ["✓ target"] if int(value) == int(at.target) else []
-        marks += ["✕ used"] if bool(cell.used) else []
-        model, bayes = float(cell.probability), float(cell.bayes)
-        table.add_row(str(value), f"{model:.4f}", _bar(model, "blue"), f"{bayes:.4f}", _bar(bayes), " ".join(marks))
-    return table
-
-
-def _bar(share: float, colour: str = "white") -> str:
-    filled = round(share * _WIDTH)
-    return f"[{colour}]{'█' * filled}[/][dim]{'·' * (_WIDTH - filled)}[/]"
+def _plain(table: Table) -> RichTable:
+    """A table without rules; bars are set apart by colour."""
+    shown = RichTable(title=Text(table.title), title_justify="left", box=None, padding=(0, 1))
+    for i, name in enumerate(table.header):
+        shown.add_column(name, justify="left" if i < table.n_text else "right")
+    for row in table.rows:
+        cells = [Text(cell, style="blue" if "█" in cell or "·" in cell else "") for cell in row]
+        shown.add_row(*cells)
+    return shown

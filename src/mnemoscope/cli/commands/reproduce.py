@@ -1,67 +1,103 @@
 """`mnemoscope reproduce`."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
-from mnemoscope.cli.claims import claims_called, try_claims
+from mnemoscope.cli.claims import answered_by_zoo, claims_called, try_claims
+from mnemoscope.cli.commands.follow import follow_all
 from mnemoscope.cli.commands.report import examine_all, write_report
 from mnemoscope.cli.commands.train import train_with_progress
+from mnemoscope.cli.corpus import read_corpus, with_corpus
 from mnemoscope.cli.options import Reproduce
-from mnemoscope.cli.output import show, write_arrays, write_table
+from mnemoscope.cli.output import console, show, write_arrays, write_table
 from mnemoscope.cli.parse import parse_seeds
-from mnemoscope.core.presets import SYSTEMS
+from mnemoscope.core.claim import Claim
+from mnemoscope.core.presets import SYSTEMS, System
 from mnemoscope.models.run import Run, find_runs
-from mnemoscope.sweeps.questions import asked_of, find_bench, seeds_of
-from mnemoscope.viz.tables import LEARNED_HEADER, PUBLISHED_HEADER, learned_rows, published_rows
+from mnemoscope.sweeps.questions import asked_of, find_bench, seeds_of, under
+from mnemoscope.viz.report import report_of
 
 
 def run(options: Reproduce) -> None:
     """Train the system's plan, print the tables, write arrays and the report, and put the claims on trial."""
     system = SYSTEMS.get(options.system)
+    out = options.out or Path("reports") / options.system
     chosen = parse_seeds(options.seeds) if options.seeds is not None else None
-    parts = system.full if options.full else system.quick
+    changes = _changes(system, options.corpus)
+    parts = [
+        replace(part, changes=(*part.changes, *changes)) for part in (system.full if options.full else system.quick)
+    ]
     specs = [spec for part in parts for spec in part.specs(chosen)]
-    runs = train_with_progress(specs, options.out / "runs", options.jobs)
-    _tables(runs, options)
-    if options.full:
-        try_claims(claims_called([options.system]), runs, options.out / "verdicts", title="verdicts", jobs=options.jobs)
+    runs = train_with_progress(specs, out / "runs", options.jobs)
+    if followed := [run for run in runs if report_of(run.spec.task).trajectory is not None]:
+        follow_all(followed, options.jobs)
+    _tables(runs, out, options.jobs)
+    claims = [claim for claim in claims_called(()) if claim.system == options.system]
+    if not claims:
+        console.print(f"there are no claims on {options.system}", highlight=False)
+        return
+    for field, value in changes:
+        claims = [under(claim, field, value) for claim in claims]
+    if options.full and _answerable(claims, runs):
+        try_claims(claims, runs, out / "verdicts", title="verdicts", jobs=options.jobs)
+        return
+    _try_fresh(claims, runs, out, options.jobs)
+    if changes:
+        console.print("the zoo holds models of the system's own text only; its verdicts are left out", highlight=False)
     else:
-        _try_zoo_and_fresh(runs, options)
+        _try_zoo(claims, out, options.jobs)
 
 
-def _tables(runs: Sequence[Run], options: Reproduce) -> None:
-    """What was learned, beside the published figures."""
-    results = examine_all(runs, options.jobs)
-    for label, result in results.items():
-        write_arrays(options.out / "arrays" / label, result)
-        if rows := published_rows(result, result["metrics"].attrs["preset"]):
-            show(f"{label} beside the published figures", PUBLISHED_HEADER, rows)
-            write_table(options.out / "tables" / f"{label}-published.csv", PUBLISHED_HEADER, rows)
-    rows = learned_rows(results)
-    show("What was learned: mean [range] over seeds, unseen mappings", LEARNED_HEADER, rows)
-    write_table(options.out / "tables" / "learned.csv", LEARNED_HEADER, rows)
-    write_report(options.out / "report.html", results)
+def _changes(system: System, corpus: Path | None) -> tuple[tuple[str, object], ...]:
+    """What differs from the plan."""
+    if corpus is None:
+        return ()
+    presets = [preset for part in (*system.quick, *system.full) for preset in part.presets]
+    return tuple(with_corpus(presets, read_corpus(corpus)).items())
 
 
-def _try_zoo_and_fresh(fresh: Sequence[Run], options: Reproduce) -> None:
-    """All claims over the runs that came with the package; those that the new runs can answer, over these too."""
+def _tables(runs: Sequence[Run], out: Path, jobs: int) -> None:
+    """What was learned, and the report."""
+    parts = examine_all(runs, jobs)
+    for entry, results in parts:
+        for label, result in results.items():
+            write_arrays(out / "arrays" / label, result)
+        for table in entry.tables(results):
+            show(table.title, table.header, table.rows, n_text=table.n_text)
+            write_table(out / "tables" / f"{table.name}.csv", table.header, table.rows)
+    write_report(out / "report.html", parts)
+
+
+def _answerable(claims: Sequence[Claim], runs: Sequence[Run]) -> list[Claim]:
+    """The claims about models that some seed of the runs can answer."""
+    bench = find_bench(runs, claims)
+    return [claim for claim in claims if claim.units and seeds_of(claim, bench)]
+
+
+def _try_fresh(claims: Sequence[Claim], fresh: Sequence[Run], out: Path, jobs: int) -> None:
+    """The claims that the new runs can answer, over these."""
     recipe = fresh[0].spec.recipe.name
-    claims = claims_called([options.system])
-    asked = {claim.id: moved for claim in claims if claim.units and (moved := asked_of(claim, recipe))}
-    bench = find_bench(fresh, list(asked.values()))
-    answerable = [claim for claim in claims if claim.id in asked and seeds_of(asked[claim.id], bench)]
-    store = options.out / "measured"  # the controls are the same
-    title = f"the same asked of the runs just trained, {recipe} recipe"
+    moved = {claim.id: moved for claim in claims if claim.units and (moved := asked_of(claim, recipe))}
+    ids = {claim.id for claim in _answerable(list(moved.values()), fresh)}
+    if not ids:
+        console.print(f"no claim is made of such models, {recipe} recipe; they are not tried", highlight=False)
+        return
     try_claims(
-        answerable,
+        [claim for claim in claims if claim.id in ids],
         fresh,
-        options.out / "verdicts-fresh",
-        title=title,
+        out / "verdicts-fresh",
+        title=f"the same asked of the runs just trained, {recipe} recipe",
         recipe=recipe,
         sensitivity=False,
         emergence=False,
-        jobs=options.jobs,
-        store=store,
+        jobs=jobs,
+        store=out / "measured",
     )
+
+
+def _try_zoo(claims: Sequence[Claim], out: Path, jobs: int) -> None:
+    """All claims over the runs that came with the package; the controls are those of the new runs."""
     zoo = find_runs([Path("zoo")])
-    try_claims(claims, zoo, options.out / "verdicts", title="verdicts over the zoo", jobs=options.jobs, store=store)
+    there = answered_by_zoo(claims, zoo)
+    try_claims(there, zoo, out / "verdicts", title="verdicts over the zoo", jobs=jobs, store=out / "measured")

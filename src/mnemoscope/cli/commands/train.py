@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 
+from mnemoscope.cli.corpus import read_corpus, with_corpus
 from mnemoscope.cli.options import Train
 from mnemoscope.cli.output import console
 from mnemoscope.cli.parse import parse_changes, parse_seeds
@@ -16,6 +17,8 @@ from mnemoscope.sweeps.local import train_many
 def run(options: Train) -> None:
     """Train what the options name, and say where it lies."""
     changes = parse_changes(options.set)
+    if options.corpus is not None:
+        changes |= with_corpus(options.preset, read_corpus(options.corpus))
     specs = [
         preset_spec(preset, options.recipe, seed, changes=changes)
         for preset in options.preset

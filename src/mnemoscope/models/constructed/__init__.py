@@ -19,6 +19,7 @@ from mnemoscope.models.constructed.memory import (
     attention_memory_circuit,
     memory_batch,
 )
+from mnemoscope.models.constructed.noisy_induction import noisy_induction, noisy_induction_circuit
 from mnemoscope.models.constructed.partial_recall import partial_recall
 from mnemoscope.models.constructed.shared_store import shared_store, shared_store_circuit
 from mnemoscope.models.constructed.store_and_match import store_and_match, store_and_match_circuit
@@ -45,6 +46,8 @@ __all__ = [
     "local_binding",
     "local_binding_circuit",
     "memory_batch",
+    "noisy_induction",
+    "noisy_induction_circuit",
     "partial_recall",
     "shared_store",
     "shared_store_circuit",

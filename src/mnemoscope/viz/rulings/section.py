@@ -10,7 +10,6 @@ import xarray as xr
 from mnemoscope.core.evidence import as_dataset
 from mnemoscope.core.ruling import Cell, Ruling
 from mnemoscope.core.verdict import Verdict
-from mnemoscope.viz.report import attention_view
 from mnemoscope.viz.rulings.columns import LOOKS, by_case
 from mnemoscope.viz.rulings.controls import CONTROLS_HEADER, control_rows
 from mnemoscope.viz.rulings.emergence import emergence_plots
@@ -18,6 +17,7 @@ from mnemoscope.viz.rulings.fragments import Entry, badge, figures, table
 from mnemoscope.viz.rulings.sheet import Sheet
 from mnemoscope.viz.rulings.strips import strip_plots
 from mnemoscope.viz.rulings.words import asked, criterion, effect_text, favours, number, share_text
+from mnemoscope.viz.views import attention_view
 
 _PARTS = ("part", "must be", "share", "effect")
 _CELLS = ("factor", "value", "verdict", "share", "effect", "flips")

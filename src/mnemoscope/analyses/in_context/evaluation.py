@@ -1,0 +1,135 @@
+r"""How well a model predicts in-context bigrams, by what stands at a position.
+
+Classes of positions, by how often the trigger that stands there has occurred (this time included): `global`, no
+trigger; `first`; `second`; `later`, three times or more; `in_context`, twice or more: there the output can be read from
+the context. Where a noise token may follow a trigger, positions that it follows are the class `noise` and in none of
+the others. Loss is :math:`-\log p(y)` in nats. Accuracy is the probability that the best guess is right, a random one
+where several are equally good.
+
+Beside exact predictors of the task one sees how far a model is from the floor: `floor` is the reference's own loss,
+`best_accuracy` that of its best guess, `kl` its divergence from the model.
+
+*Shows* what the model knows, not how. The first token after a trigger's first occurrence cannot be known; a model that
+has fixed triggers can still know there that anything may follow. With loops a trigger that is its own output fills the
+rest of its sequence with positions of the class `later` that are easy.
+"""
+
+from collections.abc import Mapping, Sequence
+
+import torch
+import xarray as xr
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from mnemoscope.analyses.evaluation import expected_accuracy
+from mnemoscope.analyses.predictions import check_fits, normalised
+from mnemoscope.core import metrics
+from mnemoscope.core.batch import Batch
+from mnemoscope.core.errors import one_of
+from mnemoscope.core.protocols import HookedModel, Task
+
+CHUNK = 64
+"""Sequences in one forward pass: attention over a few hundred tokens leaves the cache with more."""
+Classes = Mapping[str, Bool[Tensor, "batch pos"]]
+
+
+def position_classes(batch: Batch) -> dict[str, Bool[Tensor, "batch pos"]]:
+    """Which positions are of which class; they must have the latent `occurrence`.
+
+    Raises:
+        InputError: The batch is not one of in-context bigrams.
+    """
+    one_of("the latent that classes are of", "occurrence", batch.latents)
+    occurrence = batch.latents["occurrence"]
+    noise = {"noise": batch.latents["is_noise"]} if "is_noise" in batch.latents else {}
+    free = ~noise["noise"] if noise else torch.ones_like(occurrence, dtype=torch.bool)
+    return {
+        "in_context": (occurrence > 1) & free,
+        "first": (occurrence == 1) & free,
+        "second": (occurrence == 2) & free,
+        "later": (occurrence > 2) & free,
+        "global": occurrence == 0,
+        **noise,
+    }
+
+
+def evaluate_by_class(
+    model: HookedModel, batch: Batch, *, task: Task | None = None, references: Sequence[str] | None = None
+) -> xr.Dataset:
+    """Loss and accuracy by class of position, beside exact predictors.
+
+    Args:
+        model: Any hooked model whose vocabulary and context are large enough.
+        batch: Sequences of in-context bigrams or noisy recall.
+        task: Knows the exact predictors; none: there are none beside.
+        references: Their names; none: all that the task has.
+
+    Returns:
+        Over position_class `loss`, `accuracy` and `n` (positions); over (reference, position_class) `floor`,
+        `best_accuracy` and `kl`, of the positions where the reference is defined. NaN where there is no position.
+
+    Raises:
+        InputError: The batch is another task's, the model is too small for it or predicts NaN, or there is no such
+            reference.
+    """
+    names = [] if task is None else list(task.references if references is None else references)
+    for name in names:
+        assert task is not None
+        one_of("a reference", name, task.references)
+    check_fits(model, batch)
+    parts = [_chunk(model, batch.select(rows), task, names) for rows in torch.arange(len(batch)).split(CHUNK)]
+    rows = {name: torch.cat([part[name] for part in parts]) for name in parts[0]}
+    classes = position_classes(batch)
+    each = {name: [mean_over(values, mask) for mask in classes.values()] for name, values in rows.items()}
+    found = {name: ("position_class", each[name]) for name in ("loss", "accuracy")}
+    beside = {
+        name: (("reference", "position_class"), [each[f"{name} {reference}"] for reference in names])
+        for name in ("floor", "best_accuracy", "kl")
+        if names
+    }
+    return xr.Dataset(
+        {**found, **beside, "n": ("position_class", [int(mask.sum()) for mask in classes.values()])},
+        coords={"position_class": list(classes), **({"reference": names} if names else {})},
+        attrs={"unit": "loss, floor and kl: nats; accuracy: share", "n_sequences": len(batch)},
+    )
+
+
+def accuracy_by_class(model: HookedModel, batch: Batch) -> dict[str, float]:
+    """Share of right answers by class of position; NaN where there is no position of that class.
+
+    Raises:
+        InputError: As `evaluate_by_class`.
+    """
+    accuracy = evaluate_by_class(model, batch).accuracy
+    return {str(name): float(accuracy.sel(position_class=name)) for name in accuracy.position_class.values}
+
+
+def at_every_position(
+    predicted: Float[Tensor, "batch pos d_vocab"], batch: Batch
+) -> dict[str, Float[Tensor, "batch pos"]]:
+    """`loss` and `accuracy` of log-probabilities."""
+    loss = -metrics.at_target(predicted, batch.targets)
+    return {"loss": loss, "accuracy": expected_accuracy(predicted, batch.targets)}
+
+
+def mean_over(values: Float[Tensor, "batch pos"], mask: Bool[Tensor, "batch pos"]) -> float:
+    """Mean over some positions, NaN left out; NaN where there is none."""
+    return float(values[mask & ~values.isnan()].mean())
+
+
+@torch.no_grad()
+def _chunk(
+    model: HookedModel, batch: Batch, task: Task | None, references: Sequence[str]
+) -> dict[str, Float[Tensor, "batch pos"]]:
+    """Every measure at every position, NaN where a reference is undefined."""
+    predicted = normalised(model(batch.inputs))
+    found = at_every_position(predicted, batch)
+    for name in references:
+        assert task is not None
+        reference = task.reference(batch, name)
+        undefined = reference.isnan().any(-1)
+        best = expected_accuracy(reference, batch.targets).masked_fill(undefined, torch.nan)
+        found[f"floor {name}"] = -metrics.at_target(reference, batch.targets).log()
+        found[f"best_accuracy {name}"] = best
+        found[f"kl {name}"] = metrics.kl_divergence(reference, predicted[..., : reference.shape[-1]])
+    return found

@@ -1,0 +1,174 @@
+"""What a model says when weight matrices are cut at a rank.
+
+A matrix W = sum_i s_i u_i v_i^T, s_1 >= s_2 >= ..., is replaced at run time by its first r terms (part `top`) or by
+all but these (part `rest`), r from 0 to full. `top` at full rank and `rest` at rank 0 leave the model exactly as it is;
+`top` at rank 0 and `rest` at full rank are the weight zero. Keeping the first terms is the best approximation of that
+rank, and as a way to better answers is LASER (Sharma, Ash & Misra 2023); Chen, Bruna & Bietti 2024 cut the MLP of the
+last layer. Several matrices are cut at the same rank together; of a weight that has heads each head's matrix is.
+
+*Shows* which predictions need the large, and which the small singular directions of a weight, given the rest of the
+model as it is.
+
+*Does not show* what a direction means. Singular values belong to the matrix, not to the data: a large one may never be
+read. Biases stay, so a weight of zero is not the absence of the part. Where LayerNorm follows or precedes, its gain is
+not folded in.
+"""
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from itertools import product
+from typing import Literal, get_args
+
+import numpy as np
+import torch
+import xarray as xr
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from mnemoscope.analyses.predictions import check_fits
+from mnemoscope.analyses.token_scores import SCORES, Targets, check_targets, counts, score_sums
+from mnemoscope.core.batch import CHUNK, Batch
+from mnemoscope.core.errors import InputError, in_range, one_of
+from mnemoscope.core.intervention import LowRank
+from mnemoscope.core.protocols import HookedModel
+from mnemoscope.core.site import ParamSite
+from mnemoscope.interventions.weights import Decompositions, changed_weights, weight_at
+
+Part = Literal["top", "rest"]
+PARTS: tuple[Part, ...] = get_args(Part)
+
+Weights = Mapping[str, Sequence[ParamSite]]
+"""Name to the matrices that are cut together."""
+
+
+@torch.no_grad()
+def truncate(
+    model: HookedModel,
+    batch: Batch,
+    *,
+    weights: Weights,
+    targets: Targets,
+    ranks: Sequence[int] | None = None,
+    parts: Sequence[Part] = PARTS,
+) -> xr.Dataset:
+    """Predictions with weights cut at one rank after the other; one decomposition a weight, and no copy of the model.
+
+    Args:
+        model: Any hooked model with TransformerLens's parameters; it is left as found, also after an exception.
+        batch: Sequences.
+        weights: What is cut; `last_mlp`, or any choice.
+        targets: The tokens whose probability is followed (`skill_targets` has those of skills).
+        ranks: Where; none: every rank from 0 to the largest full one. A matrix of smaller rank is whole (`top`) or
+            gone (`rest`) beyond its own.
+        parts: Whether the terms before the cut are kept, or those after it.
+
+    Returns:
+        `probability`, `log_prob` (nats) and `accuracy` over (weight, part, rank, target), and with `clean_` before
+        them over target; `n`, positions a target. `singular_value` over (matrix, index), largest first, and
+        `full_rank` over weight; NaN beyond the rank of a matrix.
+
+    Raises:
+        InputError: The model is too small for the batch or has no such weight, or an argument is not as described.
+    """
+    check_fits(model, batch)
+    check_targets(batch, targets)
+    for part in parts:
+        one_of("part", part, PARTS)
+    kept = Decompositions()
+    values, full = _spectra(model, weights, kept), _full_ranks(model, weights)
+    ranks = range(max(full.values()) + 1) if ranks is None else ranks
+    if not ranks or not parts:
+        raise InputError("ranks and parts must not be empty; leave them out for all")
+    for rank in ranks:
+        in_range("rank", rank, 0, max(full.values()))
+    cuts = [
+        [LowRank(site=site, rank=rank, part=part) for site in sites]
+        for sites, part, rank in product(weights.values(), parts, ranks)
+    ]
+    scores = _scores(model, batch, targets, [[], *cuts], kept)
+    shape = (len(weights), len(parts), len(ranks), len(targets))
+    dims = ("weight", "part", "rank", "target")
+    return xr.Dataset(
+        {
+            **{name: (dims, scores[1:, :, i].reshape(shape)) for i, name in enumerate(SCORES)},
+            **{f"clean_{name}": ("target", scores[0, :, i]) for i, name in enumerate(SCORES)},
+            "n": ("target", counts(targets).numpy()),
+            "full_rank": ("weight", list(full.values())),
+            "singular_value": values,
+        },
+        coords={"weight": list(weights), "part": list(parts), "rank": list(ranks), "target": list(targets)},
+        attrs={"log_prob_unit": "nats", "n": len(batch), "weights": "unprocessed"},
+    )
+
+
+def last_mlp(model: HookedModel) -> dict[str, tuple[ParamSite, ...]]:
+    """W_in and W_out of the last layer's MLP, each by itself and both together.
+
+    Raises:
+        InputError: The model has no MLP.
+    """
+    if model.cfg.attn_only:
+        raise InputError("the model has no MLP; name the weights to cut, such as L0H0 W_O")
+    sites = [ParamSite(name=name, layer=model.cfg.n_layers - 1) for name in ("W_in", "W_out")]
+    return {str(site): (site,) for site in sites} | {" + ".join(map(str, sites)): tuple(sites)}
+
+
+def _spectra(model: HookedModel, weights: Weights, kept: Decompositions) -> xr.DataArray:
+    """Singular values of every matrix, NaN beyond its rank."""
+    if not weights or not all(weights.values()):
+        raise InputError("weights must name at least one weight, and each at least one matrix; got none")
+    values: dict[str, np.ndarray] = {}
+    for site in dict.fromkeys(site for sites in weights.values() for site in sites):
+        LowRank(site=site, rank=0)  # refuses a bias
+        found = kept.of(site, weight_at(model, site))[1].cpu().numpy()
+        heads = [None] if found.ndim == 1 else range(len(found))
+        names = [str(site) if head is None else str(replace(site, head=head)) for head in heads]
+        values |= dict(zip(names, np.atleast_2d(found), strict=True))
+    table = np.full((len(values), max(map(len, values.values()))), np.nan)
+    for row, found in zip(table, values.values(), strict=True):
+        row[: len(found)] = found
+    return xr.DataArray(
+        table, dims=("matrix", "index"), coords={"matrix": list(values), "index": np.arange(table.shape[1])}
+    )
+
+
+def _full_ranks(model: HookedModel, weights: Weights) -> dict[str, int]:
+    """The largest full rank among the matrices of each weight."""
+    return {name: max(min(weight_at(model, site).shape[-2:]) for site in sites) for name, sites in weights.items()}
+
+
+def _scores(
+    model: HookedModel, batch: Batch, targets: Targets, cells: Sequence[Sequence[LowRank]], kept: Decompositions
+) -> Float[np.ndarray, "cell target score"]:
+    """Mean scores of the targets under every set of cuts."""
+    starts = [min((_layer(model, cut.site) for cut in cuts), default=0) for cuts in cells]
+    sums = torch.zeros(len(cells), len(targets), len(SCORES), dtype=torch.double)
+    for rows in torch.arange(len(batch)).split(CHUNK):
+        runs = _runs(model, batch.inputs[rows], set(starts))
+        for i, (start, cuts) in enumerate(zip(starts, cells, strict=True)):
+            with changed_weights(model, cuts, decompositions=kept):
+                logits = runs[start]()
+            sums[i] += score_sums(logits, targets, rows).cpu()
+    return (sums / counts(targets)[:, None]).numpy()
+
+
+def _layer(model: HookedModel, site: ParamSite) -> int:
+    """The first layer that a weight takes part in, 0 for embeddings; that of the unembedding is behind the last."""
+    return site.layer if site.layer is not None else model.cfg.n_layers if site.name == "W_U" else 0
+
+
+def _runs(
+    model: HookedModel, inputs: Int[Tensor, "batch pos"], layers: Collection[int]
+) -> dict[int, Callable[[], Tensor]]:
+    """For each layer a function that gives the logits from there on: what comes before is computed once.
+
+    Where a model does not go on from there exactly (if it adds positions in every layer, say), from the tokens on.
+    """
+    names = {f"blocks.{layer - 1}.hook_resid_post": layer for layer in layers if layer}
+    whole, cache = model.run_with_cache(inputs, names_filter=lambda name: name in names)
+    runs: dict[int, Callable[[], Tensor]] = {0: partial(model, inputs)}
+    for name, layer in names.items():
+        onwards = partial(model, cache[name], start_at_layer=layer)
+        runs[layer] = onwards if torch.equal(onwards(), whole) else runs[0]
+    return runs

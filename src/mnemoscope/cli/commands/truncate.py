@@ -1,0 +1,109 @@
+"""`mnemoscope truncate`."""
+
+from collections.abc import Sequence
+from functools import partial
+
+import xarray as xr
+
+from mnemoscope.analyses.noise_or_context import removed, truncated
+from mnemoscope.analyses.token_scores import skill_targets
+from mnemoscope.analyses.truncation import Weights, last_mlp, truncate
+from mnemoscope.cli.analysis import Results, Shown, Table, each_configuration, publish
+from mnemoscope.cli.analysis_options import Truncate
+from mnemoscope.core.errors import in_range
+from mnemoscope.core.protocols import HookedModel
+from mnemoscope.core.seeding import generator
+from mnemoscope.core.site import ParamSite
+from mnemoscope.interventions.weights import weight_at
+from mnemoscope.models.run import Run
+from mnemoscope.tasks.noisy_recall import NoisyRecall
+from mnemoscope.viz.truncation import (
+    REMOVED_HEADER,
+    Score,
+    removed_rows,
+    spectrum_figure,
+    truncation_figure,
+    truncation_header,
+    truncation_rows,
+)
+
+SHOWN: tuple[Score, ...] = ("probability", "accuracy")
+NOTES = (
+    "A weight is replaced by part of its singular value decomposition: only its largest components up to a rank, or "
+    "all but these. At full rank, or with none removed, the model is as it was; with none kept the weight is zero, but "
+    "not its bias.",
+    "This shows which predictions need the large and which the small singular directions, given the rest of the model "
+    "as it is. It does not show what a direction means, nor that one with a large singular value is ever read.",
+)
+NOISE_NOTE = (
+    "Noise token and output are looked for at every trigger that has occurred before, whichever of the two follows. "
+    "The context share is the output's probability among the two. It also rises where both fall and the noise token "
+    "falls further: read the probabilities beside it."
+)
+
+
+def run(options: Truncate) -> None:
+    """Print what is left of every target at each rank, and write arrays, tables and figures."""
+    in_range("--n", options.n, 2, float("inf"))
+    analyse = partial(truncate_run, options=options)
+    for label, runs, results in each_configuration(options.runs, analyse, jobs=options.jobs):
+        publish("truncate", label, runs, results, _shown(results), options.out)
+
+
+def truncate_run(run: Run, options: Truncate) -> dict[str, xr.Dataset]:
+    """The cuts of one run; of noisy recall also noise token and output, and both without the last layer's parts."""
+    model, task, seed = run.model(options.step), run.spec.task, run.spec.seed
+    batch = task.monitor(options.n, split=options.split, generator=generator(seed, "truncation", options.split))
+    weights = _weights(model, options.weights)
+    common = {"weights": weights, "ranks": options.ranks or _ranks(model, weights), "parts": options.parts}
+    targets = skill_targets(batch, {name: mask for name, mask in task.skills(batch).items() if mask.any()})
+    if not isinstance(task, NoisyRecall):
+        return {"truncation": truncate(model, batch, targets=targets, **common)}
+    reference = task.monitor(options.n, split=options.split, generator=generator(seed, "reference", options.split))
+    found = {"truncation": truncated(model, task, batch, besides=targets, **common)}
+    return found if model.cfg.attn_only else {**found, "removed": removed(model, task, batch, reference=reference)}
+
+
+def _weights(model: HookedModel, names: Sequence[str]) -> Weights:
+    """Those that are named, several joined by + together; none: those of the last MLP, or of the last heads."""
+    if names:
+        return {name: tuple(ParamSite.read(word.strip()) for word in name.split("+")) for name in names}
+    if not model.cfg.attn_only:
+        return last_mlp(model)
+    sites = [ParamSite(name=name, layer=model.cfg.n_layers - 1) for name in ("W_V", "W_O")]
+    return {str(site): (site,) for site in sites}
+
+
+def _ranks(model: HookedModel, weights: Weights) -> list[int]:
+    """None, powers of two, and the largest full rank."""
+    full = max(min(weight_at(model, site).shape[-2:]) for sites in weights.values() for site in sites)
+    return [0, *(2**i for i in range(full.bit_length()) if 2**i < full), full]
+
+
+def _shown(results: Results) -> Shown:
+    found = results["truncation"]
+    tables = [
+        Table(
+            name=score,
+            title=f"{score} of every target with a weight cut at a rank",
+            header=truncation_header(found, score),
+            rows=truncation_rows(found, score),
+            n_text=2,
+        )
+        for score in SHOWN
+    ]
+    over = ", mean and range over seeds" if found.sizes["seed"] > 1 else ""
+    figures = [
+        (
+            f"Probability of every target over the rank of the cut{over}; dotted: the intact model.",
+            truncation_figure(found),
+        ),
+        ("Singular values, largest first; one line a seed.", spectrum_figure(found)),
+    ]
+    if "context_share" not in found:
+        return Shown(tables=tables, figures=figures, notes=NOTES)
+    if "removed" in results:
+        title = "noise token and output without a part of the last layer"
+        rows = removed_rows(results["removed"])
+        tables.append(Table(name="removed", title=title, header=REMOVED_HEADER, rows=rows, n_text=2))
+    return Shown(tables=tables, figures=figures, notes=(*NOTES, NOISE_NOTE))

@@ -1,0 +1,77 @@
+"""What a model says after every token of a sequence, as a table and as a figure."""
+
+import math
+from html import escape
+
+import plotly.graph_objects as go
+import xarray as xr
+
+from mnemoscope.viz.figures import COLOURS, LAYOUT
+from mnemoscope.viz.tables import Table
+
+CAPTION = "Probability of what follows, by the token that it follows; point at a bar for the likeliest tokens."
+
+
+def guess_table(result: xr.Dataset) -> Table:
+    """A row a position: the token, what follows, its probability, and the likeliest tokens; model and exact predictor.
+
+    Args:
+        result: From `likeliest`, with the names of the tokens as coordinate `symbol`.
+    """
+    columns = [("", "model")]
+    if "ideal_guess" in result:
+        columns.append(("ideal_", result.attrs["reference"].replace("_", " ")))
+    header = ["token", "next", *(f"{name}: likeliest" for _, name in columns), *(f"{name}: p" for _, name in columns)]
+    header += ["KL"] if "kl" in result else []
+    rows = []
+    for pos in range(result.sizes["pos"]):
+        at = result.isel(pos=pos)
+        row = [_symbol(result, at.token), _symbol(result, at.following)]
+        row += [_guesses(result, at, prefix) for prefix, _ in columns]
+        row += [_number(at[f"{prefix}p_following"], ".3f") for prefix, _ in columns]
+        rows.append([*row, *([_number(at.kl, ".4f")] if "kl" in result else [])])
+    title = "what follows each token: p, its probability" + (", and KL to the model in nats" if "kl" in result else "")
+    return Table(name="predictions", title=title, header=header, rows=rows, n_text=2 + len(columns))
+
+
+def guess_figure(result: xr.Dataset) -> go.Figure:
+    """Probability of what follows at every position: bars of the model, dots of the exact predictor.
+
+    Args:
+        result: As for `guess_table`.
+    """
+    tokens = [escape(_symbol(result, token)) for token in result.token]
+    positions = result.pos.values
+    hover = [
+        f"after {token}: {escape(_symbol(result, at.following)) or '?'} · {escape(_guesses(result, at, ''))}"
+        for token, at in zip(tokens, (result.isel(pos=pos) for pos in positions), strict=True)
+    ]
+    bars = go.Bar(
+        x=positions,
+        y=result.p_following.values,
+        name="model",
+        marker_color=COLOURS["test"],
+        customdata=hover,
+        hovertemplate="%{customdata}<extra></extra>",
+    )
+    figure = go.Figure(bars)
+    if "ideal_p_following" in result:
+        dots = {"mode": "markers", "marker": {"color": "#1d2433", "size": 5}}
+        name = result.attrs["reference"].replace("_", " ")
+        figure.add_trace(go.Scatter(x=positions, y=result.ideal_p_following.values, name=name, **dots))
+    figure.update_yaxes(range=[0, 1.02], title="probability")
+    figure.update_xaxes(tickvals=positions, ticktext=tokens, tickangle=0, tickfont_size=10)
+    return figure.update_layout(**LAYOUT, height=320)
+
+
+def _symbol(result: xr.Dataset, token: xr.DataArray) -> str:
+    return str(result.symbol.values[int(token)]) if int(token) >= 0 else ""
+
+
+def _guesses(result: xr.Dataset, at: xr.Dataset, prefix: str) -> str:
+    pairs = zip(at[f"{prefix}guess"], at[f"{prefix}p_guess"], strict=True)
+    return "  ".join(f"{_symbol(result, token)} {float(p):.2f}" for token, p in pairs if int(token) >= 0)
+
+
+def _number(value: xr.DataArray, form: str) -> str:
+    return "" if math.isnan(float(value)) else f"{float(value):{form}}"
