@@ -75,7 +75,7 @@ def test_only_the_runs_of_the_plan_are_packed(trained, tmp_path, capsys, monkeyp
     runs = shutil.copytree(trained, tmp_path / "runs")
     words = ["zoo", "small", "--runs", "runs", "--out", "packed"]
     assert "--only must be one of: d4+" in refused([*words, "--only", "v3"], capsys)
-    assert "tiny-recall, small" in refused(["zoo", "large", *words[2:]], capsys)
+    assert ", small; got 'large'" in refused(["zoo", "large", *words[2:]], capsys)
     train(small_spec("d4", seed=3), runs / "seed-03")
     main(words)
     (packed,) = (tmp_path / "packed").iterdir()

@@ -6,8 +6,9 @@ The three matrices of the induction head learn together (`memories`), or both W_
 B6, "joint learning is faster", is refuted if in most seeds in-context accuracy of a model in which something was held
 back reaches one half no later than where all is learned together. Effect: T(held back) - T(together), with T the first
 kept step from which accuracy stays at .5 or above, and the last step + 1 where there is none. Anything that waits is
-likely to be later, so a rival asks for more: later even if the 150 steps of waiting are not counted. Checkpoints are 10 steps apart up to step 300 and 20 from there
-on, so what sets in after it is read up to 10 steps later than the rest, which favours that rival a little.
+likely to be later, so a rival asks for more: later even if the 150 steps of waiting are not counted. Checkpoints are 10
+steps apart up to step 300 and 20 from there on, so what sets in after it is read up to 10 steps later than the rest,
+which favours that rival a little.
 
 B11, "W_O^2 can and must be learned before the key-query matrices, but does not suffice", looks at the last moment at
 which something is held, step 150, and is refuted if in most seeds one of these fails:

@@ -1,10 +1,10 @@
 """B7 and B9: what is learned first, and how much that depends on which tokens are triggers.
 
 B7, "global bigrams are learned before in-context ones", is refuted if in most seeds the loss on triggers that have
-occurred before falls earlier than the loss where no trigger stands; the same kept step counts for neither. The onset of a loss is the first kept step from which it stays at
-or below the middle between its first and its smallest value. A loss that is smallest at the first step, or that ends
-above the middle, has its onset one step after the last. The associative memories and the generic model of two layers
-must both do so.
+occurred before falls earlier than the loss where no trigger stands; the same kept step counts for neither. The onset
+of a loss is the first kept step from which it stays at or below the middle between its first and its smallest value. A
+loss that is smallest at the first step, or that ends above the middle, has its onset one step after the last. The
+associative memories and the generic model of two layers must both do so.
 
 B9, "frequent and rare fixed triggers differ in speed", is refuted if in-context accuracy reaches one half, and stays
 there, at about the same step for both. The effect is |log2(onset with rare triggers / onset with frequent ones)|; the

@@ -1,0 +1,43 @@
+"""The commands that look at runs, on a task that the package knows nothing of."""
+
+from pathlib import Path
+
+import pytest
+
+from mnemoscope.cli import main
+
+
+@pytest.fixture(autouse=True)
+def empty_directory(tmp_path, monkeypatch, as_installed):
+    monkeypatch.chdir(tmp_path)
+
+
+def test_a_task_without_an_entry_gets_the_plain_one(copy_run, capsys):
+    main(["evaluate", "run", "--n-samples", "50", "--out", "tables"])
+    out = capsys.readouterr().out
+    assert "copying" in out
+    assert (Path("tables") / copy_run.label / "evaluation.nc").exists()
+    main(["predict", "run", "1 2 3 0 1"])
+    lines = [line.split() for line in capsys.readouterr().out.splitlines() if line.strip()]
+    assert [line[0] for line in lines[-5:]] == ["1", "2", "3", "0", "1"]
+    main(["view", "run", "1 2 3 0 1"])
+    assert "CircuitsVis.render" in Path("view.html").read_text()
+    main(["report", "run"])
+    page = Path("report.html").read_text()
+    for section in ("what-was-learned", "training", "single-sequences"):
+        assert f'<h2 id="{section}"' in page
+
+
+@pytest.mark.parametrize(
+    ("words", "named"),
+    [
+        (["predict", "run", "9"], "a token must be one of: 0, 1, 2"),
+        (["predict", "run", ""], "the number of tokens must be from 1"),
+        (["follow", "run"], "nothing is followed along the training of copy"),
+    ],
+)
+def test_what_the_plain_entry_cannot_do_is_said(words, named, copy_run, capsys):
+    with pytest.raises(SystemExit) as end:
+        main(words)
+    assert end.value.code == 2
+    assert named in capsys.readouterr().err
