@@ -27,17 +27,12 @@ def test_a_task_without_an_entry_gets_the_plain_one(copy_run, capsys):
     for section in ("what-was-learned", "training", "single-sequences"):
         assert f'<h2 id="{section}"' in page
 
-
-@pytest.mark.parametrize(
-    ("words", "named"),
-    [
+    for words, named in (
         (["predict", "run", "9"], "a token must be one of: 0, 1, 2"),
         (["predict", "run", ""], "the number of tokens must be from 1"),
         (["follow", "run"], "nothing is followed along the training of copy"),
-    ],
-)
-def test_what_the_plain_entry_cannot_do_is_said(words, named, copy_run, capsys):
-    with pytest.raises(SystemExit) as end:
-        main(words)
-    assert end.value.code == 2
-    assert named in capsys.readouterr().err
+    ):
+        with pytest.raises(SystemExit) as end:
+            main(words)
+        assert end.value.code == 2
+        assert named in capsys.readouterr().err

@@ -37,7 +37,7 @@ from mnemoscope.analyses.in_context.heads import (
     logits_and_patterns,
     on_keys,
 )
-from mnemoscope.analyses.in_context.prompts import N_SEQUENCES, fixed_triggers, global_bigrams, prompts
+from mnemoscope.analyses.in_context.prompts import fixed_triggers, global_bigrams, prompts
 from mnemoscope.analyses.memory_recall import copied_token, feed_forward_bigrams, previous_token, remapped_copy
 from mnemoscope.analyses.memory_recall.memories import LEAST
 from mnemoscope.analyses.predictions import check_fits, normalised
@@ -56,12 +56,14 @@ VARIANTS: Mapping[str, Mapping[str, Any]] = {
 }
 """What differs in the task."""
 RECALLS = ("recall_previous_token", "recall_previous_token_early", "recall_remapped_copy", "recall_copied_token")
+N_FOLLOWED = 32
+"""Sequences: there are many checkpoints."""
 N_DRAWS = 2
 """Permutations: their interval is not read."""
 
 
 @torch.no_grad()
-def trajectory(model: HookedModel, task: Task, *, seed: int, n: int = N_SEQUENCES) -> xr.Dataset:
+def trajectory(model: HookedModel, task: Task, *, seed: int, n: int = N_FOLLOWED) -> xr.Dataset:
     """Everything that is followed, of one checkpoint.
 
     Args:

@@ -1,0 +1,49 @@
+"""When measures set in, from curves whose onset is known."""
+
+import numpy as np
+import xarray as xr
+
+from mnemoscope.viz.curves import followed_curves, skill_curves, skills_in
+from mnemoscope.viz.followed import onset_rows
+
+STEPS = [0, 10, 20, 30]
+
+
+def curves(**measures):
+    return xr.Dataset(
+        {name: (("seed", "step"), np.array(values)) for name, values in measures.items()},
+        coords={"seed": [3, 4], "step": STEPS},
+    )
+
+
+def test_onsets_are_means_over_the_seeds_that_get_there():
+    rows = onset_rows(
+        curves(
+            accuracy_in_context=[[0, 0.4, 0.6, 0.9], [0, 0.1, 0.2, 0.5]],
+            induction_score=[[0, 0.8, 0.2, 0.3], [0, 0.1, 0.7, 0.7]],  # of the first it does not stay
+            loss_global=[[4.0, 3.1, 2.5, 2.0], [4.0, 2.9, 2.5, 2.0]],
+            recall_copied_token=[[np.nan] * 4] * 2,
+            accuracy_first=[[0.0] * 4] * 2,
+        )
+    )
+    assert {row[0]: row[2:4] for row in rows} == {
+        "accuracy in context": ["25 [20, 30]", "2/2"],
+        "induction score": ["20", "1/2"],
+        "loss global": ["15 [10, 20]", "2/2"],
+        "accuracy first": ["never", "0/2"],
+    }
+    assert rows[0][4] == "0.700 [0.500, 0.900]"
+
+
+def test_curves_have_a_line_a_seed_and_measure():
+    measures = curves(
+        train_loss=[[1, 2, 3, 4]] * 2, test_loss=[[1] * 4] * 2, test_a=[[0.5] * 4] * 2, test_loss_a=[[1] * 4] * 2
+    )
+    assert skills_in(measures) == ["a"]
+    assert [trace.name for trace in skill_curves(measures).data] == ["training"] * 2 + ["unseen"] * 2 + ["a"] * 2
+    figure = followed_curves(measures, {"one": ("test_a",), "two": ("test_a", "train_loss")})
+    assert [(trace.name, trace.xaxis) for trace in figure.data[::2]] == [
+        ("test a", "x"),
+        ("test a", "x2"),
+        ("train loss", "x2"),
+    ]
