@@ -29,6 +29,7 @@ def trained(tmp_path_factory):
 def system():
     """A system whose full plan those two seeds are."""
     part = Part(recipe="quick", presets=("d4",), seeds=(1, 2), changes=tuple(SMALL.items()))
+    SYSTEMS.names()  # the built-in ones are there before
     with mock.patch.dict(SYSTEMS._items):
         SYSTEMS.add("small", System(summary="two small runs", quick=(), full=(part,)))
         yield

@@ -41,26 +41,17 @@ def claims_called(words: Sequence[str]) -> list[Claim]:
     return [claim for claim in claims if not words or claim.id in words or claim.system in words]
 
 
-def answered_by_zoo(claims: Sequence[Claim], runs: Sequence[Run]) -> list[Claim]:
-    """The claims without those on systems of which the zoo holds nothing, which is said.
-
-    Raises:
-        InputError: None is left.
-    """
+def answered_by_zoo(claims: Sequence[Claim], runs: Sequence[Run]) -> tuple[list[Claim], list[str]]:
+    """The claims without those about models of systems of which the zoo holds nothing, and a sentence for each such."""
     bench = find_bench(runs, claims)
     of_models = [claim for claim in claims if claim.units]
     there = {claim.system for claim in of_models if seeds_of(claim, bench)}
     absent = list(dict.fromkeys(claim.system for claim in of_models if claim.system not in there))
-    left = [claim for claim in claims if not claim.units or claim.system in there]
     sentences = [
         f"the zoo holds no models that the claims on {system} are about; train some, and name them with --runs"
         for system in absent
     ]
-    if not left:
-        raise InputError("; ".join(sentences))
-    for sentence in sentences:
-        console.print(f"{sentence}; claims that need none are tried", highlight=False)
-    return left
+    return [claim for claim in claims if not claim.units or claim.system in there], sentences
 
 
 def try_claims(

@@ -20,6 +20,7 @@ from mnemoscope.cli.analysis_options import (
     Shapley,
     Truncate,
 )
+from mnemoscope.cli.run_options import Evaluate, Follow, Predict, Report, View
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,78 +45,6 @@ class Train:
     """Text file in place of tiny Shakespeare, for tasks that are made of a text's bigrams."""
     set: tuple[str, ...] = ()
     """Changes such as `task.repeat_ratio=0.5 model.normalization=none recipe.n_steps=500`."""
-    config: Path | None = None
-    """YAML file: a section a command, a key an option; what is typed wins."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Evaluate:
-    """Accuracy and loss beside the exact predictors, by what the task tells apart, and beside published figures."""
-
-    runs: Positional[tuple[Path, ...]]
-    """Run directories, directories that hold some, or words such as `zoo:v3-published`."""
-    n_samples: int | None = None
-    """Sequences to draw; none: enumerate all of them, exactly, or draw a few hundred where there are too many."""
-    jobs: int = 1
-    """Worker processes, of one thread each."""
-    out: Path | None = None
-    """Directory for the arrays (netCDF) and tables (CSV)."""
-    config: Path | None = None
-    """YAML file: a section a command, a key an option; what is typed wins."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Predict:
-    """What a model says about one sequence, token by token, beside the exact predictor."""
-
-    run: Positional[Path]
-    """Run directory, or a word such as `zoo:v3-published/seed-16`."""
-    sequence: Positional[str]
-    """As the task reads it: "x1 y1 x2 ...", ending with an x or with its y; a text; numbers of tokens."""
-    step: int | None = None
-    """Training step of the checkpoint; none: the last."""
-    config: Path | None = None
-    """YAML file: a section a command, a key an option; what is typed wins."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class View:
-    """An interactive page with the attention of every head, and the predictions, on one sequence."""
-
-    run: Positional[Path]
-    """Run directory, or a word such as `zoo:v3-published/seed-16`."""
-    sequence: Positional[str]
-    """As the task reads it: "x1 y1 x2 ...", ending with an x or with its y; a text; numbers of tokens."""
-    step: int | None = None
-    """Training step of the checkpoint; none: the last."""
-    out: Path = Path("view.html")
-    """The page."""
-    config: Path | None = None
-    """YAML file: a section a command, a key an option; what is typed wins."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Report:
-    """One self-contained HTML page on all given runs."""
-
-    runs: Positional[tuple[Path, ...]]
-    """Run directories, directories that hold some, or words such as `zoo:v3-published`."""
-    jobs: int = 1
-    """Worker processes, of one thread each."""
-    out: Path = Path("report.html")
-    """The page."""
-    config: Path | None = None
-    """YAML file: a section a command, a key an option; what is typed wins."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Follow:
-    """Measure every checkpoint of finished runs, keep that in their directories, and say when what sets in."""
-
-    runs: Positional[tuple[Path, ...]]
-    """Run directories, directories that hold some, or words such as `zoo:memories-quick`."""
-    jobs: int = 1
-    """Worker processes, of one thread each."""
     config: Path | None = None
     """YAML file: a section a command, a key an option; what is typed wins."""
 

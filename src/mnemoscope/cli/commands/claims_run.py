@@ -4,6 +4,7 @@ from pathlib import Path
 
 from mnemoscope.cli.claims import answered_by_zoo, claims_called, try_claims
 from mnemoscope.cli.options import ClaimsRun
+from mnemoscope.cli.output import console
 from mnemoscope.core.errors import InputError, in_range, one_of
 from mnemoscope.models.run import find_runs
 from mnemoscope.sweeps.questions import asked_of
@@ -26,8 +27,14 @@ def run(options: ClaimsRun) -> None:
     if not paths:
         raise InputError("claims run needs models: --zoo takes those that came with the package, --runs DIR your own")
     runs = find_runs(paths)
+    if not options.runs:
+        claims, sentences = answered_by_zoo(claims, runs)
+        if not claims:
+            raise InputError("; ".join(sentences))
+        for sentence in sentences:
+            console.print(sentence, highlight=False)
     try_claims(
-        claims if options.runs else answered_by_zoo(claims, runs),
+        claims,
         runs,
         options.out,
         title="verdicts",

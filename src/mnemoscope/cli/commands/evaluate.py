@@ -5,8 +5,8 @@ from functools import partial
 import xarray as xr
 
 from mnemoscope.cli.analysis import each_configuration
-from mnemoscope.cli.options import Evaluate
 from mnemoscope.cli.output import show, write_arrays, write_table
+from mnemoscope.cli.run_options import Evaluate
 from mnemoscope.core.errors import in_range
 from mnemoscope.models.run import Run
 from mnemoscope.viz.report import report_of

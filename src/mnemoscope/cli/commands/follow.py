@@ -7,8 +7,8 @@ import xarray as xr
 
 from mnemoscope.analyses.combination import along_seed
 from mnemoscope.analyses.dynamics.trajectories import over_steps
-from mnemoscope.cli.options import Follow
 from mnemoscope.cli.output import console, show
+from mnemoscope.cli.run_options import Follow
 from mnemoscope.core.errors import InputError, in_range
 from mnemoscope.models.run import Run, by_label, find_runs
 from mnemoscope.sweeps.local import analyse_many

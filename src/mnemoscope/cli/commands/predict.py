@@ -3,8 +3,8 @@
 from rich.table import Table as RichTable
 from rich.text import Text
 
-from mnemoscope.cli.options import Predict
 from mnemoscope.cli.output import console
+from mnemoscope.cli.run_options import Predict
 from mnemoscope.models.run import open_run
 from mnemoscope.viz.report import report_of
 from mnemoscope.viz.symbols import on_one_line

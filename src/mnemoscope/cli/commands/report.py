@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from mnemoscope.analyses.examine import over_seeds
-from mnemoscope.cli.options import Report
 from mnemoscope.cli.output import console
+from mnemoscope.cli.run_options import Report
 from mnemoscope.models.files import write_atomically
 from mnemoscope.models.run import Run, find_runs
 from mnemoscope.sweeps.local import analyse_many

@@ -99,5 +99,8 @@ def _try_fresh(claims: Sequence[Claim], fresh: Sequence[Run], out: Path, jobs: i
 def _try_zoo(claims: Sequence[Claim], out: Path, jobs: int) -> None:
     """All claims over the runs that came with the package; the controls are those of the new runs."""
     zoo = find_runs([Path("zoo")])
-    there = answered_by_zoo(claims, zoo)
-    try_claims(there, zoo, out / "verdicts", title="verdicts over the zoo", jobs=jobs, store=out / "measured")
+    there, sentences = answered_by_zoo(claims, zoo)
+    for sentence in sentences:
+        console.print(sentence, highlight=False)
+    if there:
+        try_claims(there, zoo, out / "verdicts", title="verdicts over the zoo", jobs=jobs, store=out / "measured")

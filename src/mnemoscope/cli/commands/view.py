@@ -1,7 +1,7 @@
 """`mnemoscope view`."""
 
-from mnemoscope.cli.options import View
 from mnemoscope.cli.output import console
+from mnemoscope.cli.run_options import View
 from mnemoscope.models.files import write_atomically
 from mnemoscope.models.run import open_run
 from mnemoscope.viz.page import Page
