@@ -101,8 +101,9 @@ def three_steps(
         setting: Sizes; none: those of `SETTINGS`.
 
     Returns:
-        `recall` over memory: of all tokens, and of the first positions; keys compete; `accuracy`, the share of right predictions
-        of the model at repeated triggers; `loss` there, in nats; `loss_at_start`, with all three matrices at zero.
+        `recall` over memory: of all tokens, and of the first positions; keys compete. `accuracy`, the share of right
+        predictions of the model at repeated triggers; `loss` there, in nats; `loss_at_start`, with all three matrices
+        at zero.
 
     Raises:
         InputError: Embeddings are of another kind, the order names other matrices, or the width is too small for
