@@ -1,6 +1,7 @@
 """Parameters and optimiser of one run, or of many runs stacked along a seed axis and computed as one program.
 
-Parameters that are held get no gradient, which saves its computation. With one run the forward pass is called directly; with more it runs under `vmap`. The loop sees no difference.
+Parameters that are held get no gradient, which saves its computation. With one run the forward pass is called directly;
+with more it runs under `vmap`. The loop sees no difference.
 """
 
 from collections.abc import Iterable, Mapping, Sequence

@@ -27,7 +27,7 @@ class Progress:
 def measure(
     task: Task, batch: Batch, outputs: Float[Tensor, "batch scored d_vocab"], positions: Int[Tensor, " scored"]
 ) -> dict[str, float]:
-    """Loss on the task's own mixture and of every subgroup, loss and accuracy of every skill; losses in nats a position.
+    """Loss on the task's own mixture and of every subgroup, loss and accuracy of every skill; losses in nats.
 
     Args:
         task: Knows subgroups and skills.

@@ -51,7 +51,7 @@ def test_a_frozen_rest_changes_no_gradient():
 
 
 def test_keys_learn_nothing_before_the_output_matrix():
-    found = three_steps(seed=100, order=ORDER[::-1], setting=TINY)
+    found = three_steps(seed=100, order=ORDER[::-1], setting=replace(TINY, width=64, n_samples=2048))
     assert found.recall.sel(memory=["match", "previous"]).values.tolist() == [0, 0]  # all scores tie at zero
     assert found.recall.sel(memory="output") > 0.5
 
@@ -66,7 +66,7 @@ def test_a_result_is_labelled_and_the_same_again(tmp_path):
 
 
 def test_orthonormal_embeddings_have_images_of_their_own():
-    setting = replace(TINY, width=34)
+    setting = replace(TINY, width=34, n_samples=2048)
     found = three_steps(seed=100, embeddings="orthonormal", setting=setting)
     assert found.recall.sel(memory="output") == 1
     assert found.loss_at_start == pytest.approx(torch.tensor(6.0).log().item())  # no token is preferred

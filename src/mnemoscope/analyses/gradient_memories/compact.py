@@ -10,6 +10,7 @@ biases or more heads, which are refused.
 """
 
 import math
+from collections.abc import Sequence
 
 import torch
 from jaxtyping import Float, Int
@@ -23,7 +24,7 @@ CHUNK = 512
 """Sequences at once; the tables of more do not stay in the cache."""
 
 
-def tables(model: HookedModel, n_pos: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+def tables(model: HookedModel, n_pos: int) -> tuple[Tensor, ...]:
     """Scores of the first and of the second layer, direct logits, and logits through the second layer.
 
     Args:
@@ -40,19 +41,21 @@ def tables(model: HookedModel, n_pos: int) -> tuple[Tensor, Tensor, Tensor, Tens
     if not (config.n_layers == 2 and config.n_heads == 1 and config.attn_only and config.normalization_type is None):
         raise InputError("the model must have two attention-only layers of one head and no normalisation")
     first, second = (block.attn for block in model.blocks)
-    basis = torch.cat([model.W_E, model.W_pos[:n_pos]])
+    named = dict(model.named_parameters())
+    unembedding = named["unembed.W_U"]
+    basis = torch.cat([named["embed.W_E"], named["pos_embed.W_pos"][:n_pos]])
     both = torch.cat([basis, basis @ first.W_V[0] @ first.W_O[0]])
     scale = math.sqrt(config.d_head)
     return (
         basis @ first.W_Q[0] @ first.W_K[0].T @ basis.T / scale,
         both @ second.W_Q[0] @ second.W_K[0].T @ both.T / scale,
-        both @ model.W_U,
-        both @ second.W_V[0] @ second.W_O[0] @ model.W_U,
+        both @ unembedding,
+        both @ second.W_V[0] @ second.W_O[0] @ unembedding,
     )
 
 
 def logits(
-    found: tuple[Tensor, Tensor, Tensor, Tensor],
+    found: Sequence[Tensor],
     tokens: Int[Tensor, "batch pos"],
     rows: Int[Tensor, " asked"],
     positions: Int[Tensor, " asked"],

@@ -20,7 +20,7 @@ the identity.
 therefore given beside it.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import torch
@@ -150,7 +150,7 @@ def _at_zero(setting: Setting, seed: int, embeddings: str) -> HookedModel:
     return model
 
 
-def _orthonormal(named: dict[str, Tensor], setting: Setting) -> None:
+def _orthonormal(named: Mapping[str, Tensor], setting: Setting) -> None:
     """Embeddings, their images and unembeddings along axes of their own; embeddings as long as random ones."""
     n, last = setting.n_tokens, setting.n_tokens + setting.length
     in_range("width of orthonormal embeddings", setting.width, 2 * last + n, float("inf"))
