@@ -126,6 +126,7 @@ M1 = Claim(
         Control(name="other problems", kind="positive", plant=formula),
         Control(name="predictions left out", kind="negative", plant=without_predictions),
     ),
+    prompts="enumerated",
     measure=measure_gradient,
     develops=False,
 )

@@ -82,6 +82,6 @@ class Learner:
 
 def _optimizer(params: Iterable[Tensor], recipe: Recipe) -> torch.optim.Optimizer:
     if recipe.optimizer == "sgd":
-        return torch.optim.SGD(params, momentum=recipe.momentum, weight_decay=recipe.weight_decay, fused=True)
+        return torch.optim.SGD(params, momentum=recipe.momentum, weight_decay=recipe.weight_decay)
     betas = (recipe.beta1, recipe.beta2)
     return torch.optim.AdamW(params, betas=betas, weight_decay=recipe.weight_decay, fused=True)
