@@ -98,7 +98,9 @@ def test_the_task_trains_and_the_run_opens_again(run):
     assert run.steps[-1] == 30
     metrics = run.metrics()
     assert metrics.step.values.tolist() == [0, 10, 20, 30]
-    assert set(metrics) == {"train_loss", "test_loss", "train_copying", "test_copying"}
+    assert set(metrics) == {
+        f"{split}_{name}" for split in ("train", "test") for name in ("loss", "loss_copying", "copying")
+    }
     assert float(metrics.train_loss[-1]) < float(metrics.train_loss[0])
 
 

@@ -44,9 +44,9 @@ def test_of_the_planted_circuit():
 
 def test_numbers_are_those_of_the_analyses():
     model = random_model(d_vocab=6, n_ctx=12, n_layers=2, n_heads=1, d_model=6)
-    found, batch = trajectory(model, TASK, seed=5), prompts(TASK, 5)
+    found, batch = trajectory(model, TASK, seed=5), prompts(TASK, 5, 32)
     assert found.accuracy_later == accuracy_by_class(model, batch)["later"]
-    changed = accuracy_by_class(model, prompts(TASK, 5, outputs="bigram", held_out=0.0))["in_context"]
+    changed = accuracy_by_class(model, prompts(TASK, 5, 32, outputs="bigram", held_out=0.0))["in_context"]
     assert found.accuracy_in_context_bigram_outputs == changed
     assert found.accuracy_in_context_uniform_outputs == found.accuracy_in_context
     costs = pattern_costs(model, batch).accuracy_cost.sel(position_class="in_context")
