@@ -2,7 +2,7 @@
 
 "Layer 1 always attends to the previous token; layer 2 is an induction head, and with fixed triggers attends mainly to
 what follows those", is refuted if in most seeds one of these parts fails. Mean attention A of a head, and in-context
-accuracy acc, over 64 fresh sequences of the split `test`; layers are numbered from 1 as in the source:
+accuracy acc, over 64 fresh sequences of the split `test`; layers are numbered from 1 as in the source::
 
     previous        A from every token to the one before it, best head of layer 1, above .5
     induction       A from triggers that occurred before to the tokens after all their earlier occurrences, best head

@@ -6,12 +6,12 @@ in before an earlier one. Rivals: the same order holds for what W_K^1 knows of e
 B10, "W_K^1 stores early positions much faster than late ones", is refuted if in most seeds, of either model, the
 memory of all positions takes less than a quarter longer than that of the first quarter of them.
 
-Each matrix is asked for its memory recall, the share of associations that it retrieves (`analyses.memory_recall`):
+Each matrix is asked for its memory recall, the share of associations that it retrieves (`analyses.memory_recall`)::
 
     W_O^2    token -> itself                        W_K^1         position -> the one before it, all positions
     W_K^2    trigger -> its remapped copy           W_K^1, early  the same among the first quarter of positions
 
-With T(W) the first kept step from which recall stays at .5 or above, and the last step + 1 where there is none:
+With T(W) the first kept step from which recall stays at .5 or above, and the last step + 1 where there is none::
 
     B5    output_before_match = T(W_K^2) - T(W_O^2)            match_before_previous = T(W_K^1) - T(W_K^2)
           match_before_previous_early = T(W_K^1, early) - T(W_K^2), and previous_early_before_match the other way round
