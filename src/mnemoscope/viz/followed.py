@@ -7,11 +7,11 @@ smallest value and stays there; of any other measure the first from which it sta
 import numpy as np
 import xarray as xr
 
-from mnemoscope.analyses.dynamics.onsets import threshold_onset
+from mnemoscope.analyses.in_context.onsets import HALF
+from mnemoscope.analyses.in_context.order import falls, first_step
 from mnemoscope.viz.tables import spread
 
 ONSET_HEADER = ("measure", "sets in at", "onset, step", "in seeds", "at the end")
-HALF = 0.5
 
 
 def onset_rows(trajectory: xr.Dataset) -> list[list[str]]:
@@ -25,23 +25,15 @@ def onset_rows(trajectory: xr.Dataset) -> list[list[str]]:
     for name, values in trajectory.data_vars.items():
         if not np.isfinite(values).any():
             continue  # models without such a layer
-        falls = str(name).startswith("loss") or str(name).endswith("kl")
-        onsets = np.array([_onset(values.isel(seed=i), falls) for i in range(values.sizes["seed"])])
+        onsets = first_step(values).values
         reached = xr.DataArray(onsets[np.isfinite(onsets)], dims="seed")
         rows.append(
             [
                 str(name).replace("_", " "),
-                "half-way down" if falls else f"{HALF:g}",
+                "half-way down" if falls(str(name)) else f"{HALF:g}",
                 spread(reached, ".0f") if reached.size else "never",
                 f"{reached.size}/{len(onsets)}",
                 spread(values.isel(step=-1), ".3f"),
             ]
         )
     return rows
-
-
-def _onset(values: xr.DataArray, falls: bool) -> float:
-    threshold = float(values[0] + values.min()) / 2 if falls else HALF
-    if not np.isfinite(threshold):
-        return np.nan
-    return float(threshold_onset(values, threshold, direction="fall" if falls else "rise").by)

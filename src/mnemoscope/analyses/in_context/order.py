@@ -33,8 +33,11 @@ EVENTS: Mapping[str, str] = {
     "global loss": "loss_global",
 }
 """Event to the measure of a trajectory."""
-LOSS = "loss_"
-"""How measures begin that fall when something is learned."""
+
+
+def falls(name: str) -> bool:
+    """Whether a measure of a trajectory falls when something is learned: a loss or a divergence."""
+    return name.startswith("loss_") or name.endswith("kl")
 
 
 def learning_order(trajectories: xr.Dataset, *, events: Mapping[str, str] = EVENTS, within: float = 0.0) -> xr.Dataset:
@@ -67,9 +70,9 @@ def first_step(values: xr.DataArray) -> xr.DataArray:
     """The onset of one measure in every seed; NaN: never.
 
     Args:
-        values: Over (seed, step); a measure whose name begins with `loss_` sets in by falling half of its way.
+        values: Over (seed, step); a measure that `falls` sets in by falling half of its way.
     """
-    if not str(values.name).startswith(LOSS):
+    if not falls(str(values.name)):
         return threshold_onset(values, HALF).by
     middle = (values.isel(step=0) + values.min("step")) / 2
     return threshold_onset(values - middle, 0.0, direction="fall").by
