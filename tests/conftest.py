@@ -46,7 +46,7 @@ def learned_v3(tmp_path_factory):
 @pytest.fixture
 def planted():
     """The hand-set elimination model, anew for every test."""
-    from mnemoscope.models.constructed import elimination_only
+    from mnemoscope.systems.tiny_recall.constructed import elimination_only
 
     return elimination_only()
 

@@ -10,8 +10,8 @@ from typing import get_args
 import pytest
 
 import mnemoscope.testing.verdicts  # noqa: F401 (pytester forgets what its sessions import)
-from mnemoscope.core.verdict import Outcome
-from mnemoscope.models.constructed import dissociated, elimination_only, shared_store
+from mnemoscope.judging.verdict import Outcome
+from mnemoscope.systems.tiny_recall.constructed import dissociated, elimination_only, shared_store
 from tests.testing.planted import N_VALUES, plant
 
 RUNS = "--mnemoscope-runs"

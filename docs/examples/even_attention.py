@@ -10,8 +10,6 @@ the head need not even tell y from x.
 It shows what attention could stand in for the learned one. It does not show what the learned attention looks like.
 """
 
-from mnemoscope.core.claim import CLAIMS, EFFECT, GATE, Claim
-from mnemoscope.core.criteria import Control, Gate, Part
 from mnemoscope.core.intervention import SetPattern
 from mnemoscope.core.mechanism import Mechanism
 from mnemoscope.core.patterns import earlier_y, uniform
@@ -20,8 +18,10 @@ from mnemoscope.core.seeding import generator
 from mnemoscope.core.site import Site
 from mnemoscope.core.subject import Subject
 from mnemoscope.interventions.run import run
-from mnemoscope.models.constructed import elimination_only
+from mnemoscope.judging.claim import CLAIMS, EFFECT, GATE, Claim
+from mnemoscope.judging.criteria import Control, Gate, Part
 from mnemoscope.models.subjects import planted, untrained
+from mnemoscope.systems.tiny_recall.constructed import elimination_only
 
 UNITS = {"v1": Configuration(preset="v1", recipe="published")}
 

@@ -2,7 +2,7 @@
 
 import pytest
 from even_attention import CLAIM, RIVAL, measure
-from tests.claims.on_trial import trouble, verdict
+from tests.systems.on_trial import trouble, verdict
 
 BY_HAND, UNTRAINED = (control.plant(0)["v1"] for control in CLAIM.controls)
 

@@ -13,8 +13,8 @@ from mnemoscope.core.pairs import PromptPairs
 from mnemoscope.core.site import Site
 from mnemoscope.core.specification import ModelSpec
 from mnemoscope.models.build import build
-from mnemoscope.models.constructed import elimination_only, two_layer_recall
-from mnemoscope.tasks.permutation_lookup import PermutationLookup
+from mnemoscope.systems.tiny_recall.constructed import elimination_only, two_layer_recall
+from mnemoscope.systems.tiny_recall.tasks import PermutationLookup
 from tests.bridge import as_bridge
 from tests.split_hooks import mean_logit_difference, random_pairs
 from tests.support import foreign_model, global_generators_untouched, reads_back, seeded

@@ -9,7 +9,7 @@ import xarray as xr
 from mnemoscope.analyses.evaluation import evaluate, evaluate_splits
 from mnemoscope.analyses.predictions import log_probs
 from mnemoscope.core.errors import InputError
-from mnemoscope.tasks.permutation_lookup import PermutationLookup
+from mnemoscope.systems.tiny_recall.tasks import PermutationLookup
 from tests import plain
 from tests.support import Predictor, foreign_model, random_model, seeded, small_spec
 

@@ -6,8 +6,8 @@ import pytest
 
 from mnemoscope.analyses.likeliest import likeliest
 from mnemoscope.core.errors import InputError
-from mnemoscope.tasks.in_context_bigrams import InContextBigrams
-from mnemoscope.tasks.permutation_lookup import PermutationLookup
+from mnemoscope.systems.in_context_bigrams.tasks.in_context_bigrams import InContextBigrams
+from mnemoscope.systems.tiny_recall.tasks import PermutationLookup
 from tests.support import Predictor, random_model, seeded
 
 LOOKUP = PermutationLookup(repeat_ratio=0.0).for_seed(0)

@@ -13,8 +13,8 @@ from mnemoscope.core.metrics import ACCURACY, KL, LOG_PROB, LOGIT_DIFF, METRICS,
 from mnemoscope.core.pairs import PromptPairs
 from mnemoscope.core.specification import ModelSpec
 from mnemoscope.models.build import build
-from mnemoscope.models.constructed import dissociated, elimination_only
-from mnemoscope.tasks.permutation_lookup import PermutationLookup
+from mnemoscope.systems.tiny_recall.constructed import dissociated, elimination_only
+from mnemoscope.systems.tiny_recall.tasks import PermutationLookup
 from tests.support import foreign_model, global_generators_untouched, random_model, seeded
 
 TASK = PermutationLookup(split_seed=0)

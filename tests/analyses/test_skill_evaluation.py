@@ -8,7 +8,7 @@ import torch
 
 from mnemoscope.analyses.evaluation import evaluate
 from mnemoscope.analyses.skill_evaluation import evaluate_skills, evaluate_skills_of_splits
-from mnemoscope.tasks.permutation_lookup import PermutationLookup
+from mnemoscope.systems.tiny_recall.tasks import PermutationLookup
 from tests.support import Predictor, global_generators_untouched, random_model, reads_back, seeded
 
 TASK = PermutationLookup(repeat_ratio=0.5).for_seed(0)

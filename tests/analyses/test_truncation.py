@@ -9,7 +9,7 @@ from mnemoscope.core.intervention import Zero
 from mnemoscope.core.site import WEIGHTS, ParamSite
 from mnemoscope.interventions.run import run
 from mnemoscope.models import constructed
-from mnemoscope.models.constructed.noisy_induction import noisy_induction
+from mnemoscope.systems.in_context_bigrams.constructed import noisy_induction
 from tests.support import foreign_model, random_model, reads_back, seeded
 
 TOKENS = torch.randint(6, (7, 10), generator=seeded())

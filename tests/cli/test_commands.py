@@ -13,7 +13,7 @@ import xarray as xr
 from mnemoscope.cli import main
 from mnemoscope.cli.commands import reproduce
 from mnemoscope.cli.options import COMMANDS, overview
-from mnemoscope.core.claim import CLAIMS
+from mnemoscope.judging.claim import CLAIMS
 from mnemoscope.models.run import find_runs
 
 SMALL = ("recipe.n_steps=40", "recipe.warmup_steps=5", "recipe.batch_size=64", "recipe.metrics_every=20")

@@ -17,7 +17,7 @@ from mnemoscope.cli.commands.discover import _settings, discover_run
 from mnemoscope.cli.commands.interchange import interchange_run
 from mnemoscope.cli.commands.probe import _prompts, probe_run
 from mnemoscope.models.run import open_run
-from mnemoscope.tasks.permutation_lookup import PermutationLookup
+from mnemoscope.systems.tiny_recall.tasks import PermutationLookup
 from mnemoscope.training.loop import train
 from tests.support import small_spec
 

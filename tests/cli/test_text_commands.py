@@ -10,11 +10,11 @@ import xarray as xr
 
 from mnemoscope.cli import main
 from mnemoscope.cli.commands import reproduce
-from mnemoscope.core.bigrams import count_bigrams
-from mnemoscope.core.claim import CLAIMS
 from mnemoscope.core.presets import SYSTEMS, Part, System
+from mnemoscope.judging.claim import CLAIMS
 from mnemoscope.models import zoo
 from mnemoscope.models.run import find_runs
+from mnemoscope.systems.in_context_bigrams.bigrams import count_bigrams
 
 TEXT = "she sells sea shells\nby the sea shore\n" * 3
 SMALL = {
@@ -181,7 +181,7 @@ def test_the_zoo_without_a_system_is_said_in_a_sentence(place, monkeypatch, tiny
     from mnemoscope.models.packing import pack
 
     monkeypatch.setenv("MNEMOSCOPE_CACHE", str(place / "cache"))
-    monkeypatch.setattr(zoo, "ARCHIVES", place / "archives")
+    monkeypatch.setattr(zoo, "folders", lambda: [place / "archives"])
     assert "no runs came with this installation" in refused(["claims", "run", "B1", "--zoo"], capsys)
     pack([tiny], place / "archives")
     error = refused(["claims", "run", "B1", "--zoo"], capsys)

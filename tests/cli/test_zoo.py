@@ -39,7 +39,7 @@ def system():
 def elsewhere(tmp_path, monkeypatch, as_installed):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("MNEMOSCOPE_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(zoo, "ARCHIVES", tmp_path / "archives")
+    monkeypatch.setattr(zoo, "folders", lambda: [tmp_path / "archives"])
 
 
 @pytest.fixture
@@ -80,7 +80,7 @@ def test_only_the_runs_of_the_plan_are_packed(trained, tmp_path, capsys, monkeyp
     train(small_spec("d4", seed=3), runs / "seed-03")
     main(words)
     (packed,) = (tmp_path / "packed").iterdir()
-    monkeypatch.setattr(zoo, "ARCHIVES", packed.parent)
+    monkeypatch.setattr(zoo, "folders", lambda: [packed.parent])
     assert list(zoo.archive(packed.stem).steps) == ["seed-01", "seed-02"]
     packed.unlink()
     shutil.rmtree(runs / "seed-02")

@@ -4,7 +4,7 @@ import torch
 from mnemoscope.core.batch import Batch
 from mnemoscope.core.errors import InputError
 from mnemoscope.core.pairs import PromptPairs
-from mnemoscope.tasks.permutation_lookup import PermutationLookup
+from mnemoscope.systems.tiny_recall.tasks import PermutationLookup
 from tests.support import global_generators_untouched, seeded
 
 TASK = PermutationLookup(split_seed=0, repeat_ratio=0.5)

@@ -1,11 +1,15 @@
+import sys
+from importlib.metadata import entry_points
+
 import pytest
 
+from mnemoscope.core import guests
 from mnemoscope.core.errors import InputError, in_range, one_of
 from mnemoscope.core.registry import Registry
 
 
 def test_a_name_stands_for_one_item():
-    registry = Registry("thing", "mnemoscope.core")
+    registry = Registry("thing", "things")
     assert registry.add("a", 1) == 1
     assert registry.add("a", 1) == 1
     with pytest.raises(InputError, match="thing name 'a' is taken"):
@@ -14,23 +18,73 @@ def test_a_name_stands_for_one_item():
 
 
 def test_an_unknown_name_is_answered_with_the_known_ones():
-    registry = Registry("thing", "mnemoscope.core")
+    registry = Registry("thing", "things")
     registry.add("b", 1)
     registry.add("a", 2)
     with pytest.raises(InputError, match="thing must be one of: b, a; got 'c'"):
         registry.get("c")
 
 
-def test_modules_of_the_package_register_themselves(tmp_path, monkeypatch):
+@pytest.fixture
+def guest(tmp_path, monkeypatch) -> str:
+    """A package that registers things in two modules of its part `things`."""
     package = tmp_path / "made_for_registry_test"
-    package.mkdir()
-    (package / "__init__.py").write_text("from mnemoscope.core.registry import Registry\nR = Registry('x', __name__)\n")
+    (package / "things").mkdir(parents=True)
+    (package / "__init__.py").write_text("from mnemoscope.core.registry import Registry\nR = Registry('x', 'things')\n")
+    (package / "things" / "__init__.py").write_text("")
     for name in ("two", "one"):
-        (package / f"{name}.py").write_text(f"from made_for_registry_test import R\nR.add('{name}', 0)\n")
+        (package / "things" / f"{name}.py").write_text(f"from made_for_registry_test import R\nR.add('{name}', 0)\n")
     monkeypatch.syspath_prepend(tmp_path)
-    from made_for_registry_test import R
+    monkeypatch.setattr(guests, "_invited", {})
+    return package.name
 
-    assert R.names() == ["one", "two"]
+
+def test_parts_of_a_guest_register_themselves_when_somebody_asks(guest):
+    registry = guests.invite(guest).R
+    assert "made_for_registry_test.things" not in sys.modules
+    assert registry.names() == ["one", "two"]
+    assert guests.owner("made_for_registry_test.things.one") == guest
+    assert [file.name for file in guests.sources("made_for_registry_test.things.one")] == [
+        "__init__.py",
+        "__init__.py",
+        "one.py",
+        "two.py",
+    ]
+
+
+def test_the_built_in_systems_are_found_like_any_other():
+    assert {"mnemoscope.systems.in_context_bigrams", "mnemoscope.systems.tiny_recall"} <= set(guests.guests())
+    assert {point.value for point in entry_points(group=guests.GROUP)} <= set(guests.guests())
+
+
+def test_a_file_is_a_guest(tmp_path, monkeypatch):
+    monkeypatch.setattr(guests, "_invited", {})
+    file = tmp_path / "file_made_for_registry_test.py"
+    file.write_text("VALUE = 3\n")
+    assert guests.invite(str(file)).VALUE == 3
+    assert guests.invited() == (str(file),)
+    assert guests.sources("file_made_for_registry_test") == [file]
+    assert guests.invite(str(file)) is sys.modules["file_made_for_registry_test"]
+    del sys.modules["file_made_for_registry_test"]
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        (None, "", "there is no such file"),
+        ("broken_for_registry_test", "1 / 0", "cannot be imported: ZeroDivisionError"),
+        ("json", "", "a module json exists already; rename the file"),
+    ],
+)
+def test_a_file_that_is_no_guest_is_refused(tmp_path, monkeypatch, name, content, message):
+    monkeypatch.setattr(guests, "_invited", {})
+    file = tmp_path / f"{name}.py"
+    if name is not None:
+        file.write_text(content)
+    with pytest.raises(InputError, match=message):
+        guests.invite(str(file))
+    assert guests.invited() == ()
+    assert "broken_for_registry_test" not in sys.modules
 
 
 @pytest.mark.parametrize("given", [0.0, 3.1, float("nan")])

@@ -12,10 +12,10 @@ import pytest
 
 from mnemoscope.cli.options import COMMANDS, split_command
 from mnemoscope.cli.parse import parse, parse_changes
-from mnemoscope.core.claim import CLAIMS
 from mnemoscope.core.presets import PRESETS, SYSTEMS
 from mnemoscope.core.site import ATTENTION, BY_HEAD, BY_NEURON, EMBEDDINGS, KINDS, Site
 from mnemoscope.core.specification import TASKS
+from mnemoscope.judging.claim import CLAIMS
 from mnemoscope.training.loop import train
 from tests.support import small_spec
 

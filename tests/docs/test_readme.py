@@ -10,7 +10,7 @@ import pytest
 import mnemoscope.testing.verdicts  # noqa: F401 (pytester forgets what its sessions import)
 from mnemoscope.cli.options import COMMANDS, split_command
 from mnemoscope.cli.parse import parse
-from mnemoscope.models.constructed import dissociated
+from mnemoscope.systems.tiny_recall.constructed import dissociated
 from tests.testing.planted import N_VALUES, plant
 
 README = (Path(__file__).parents[2] / "README.md").read_text()

@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 import torch
 
-from mnemoscope.core.claim import Claim
-from mnemoscope.core.criteria import Control, Gate, Part
 from mnemoscope.core.errors import InputError
 from mnemoscope.core.presets import Configuration
 from mnemoscope.core.subject import Subject
+from mnemoscope.judging.claim import Claim
+from mnemoscope.judging.criteria import Control, Gate, Part
 from mnemoscope.models.build import build
 from mnemoscope.models.checkpoint import save_checkpoint
 from mnemoscope.models.run import create_run

@@ -7,7 +7,7 @@ from mnemoscope.core.specification import ModelSpec, Recipe, RunSpec
 from mnemoscope.core.subject import Subject
 from mnemoscope.models.checkpoint import save_checkpoint
 from mnemoscope.models.run import create_run
-from mnemoscope.tasks.permutation_lookup import PermutationLookup
+from mnemoscope.systems.tiny_recall.tasks import PermutationLookup
 
 N_VALUES = 4
 TASK = PermutationLookup(n_values=N_VALUES, repeat_ratio=0.3)

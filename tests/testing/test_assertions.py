@@ -4,7 +4,7 @@ import pytest
 
 from mnemoscope.core.errors import InputError
 from mnemoscope.core.patterns import earlier_y, identity, previous, same_slot
-from mnemoscope.models.constructed import dissociated, shared_store
+from mnemoscope.systems.tiny_recall.constructed import dissociated, shared_store
 from mnemoscope.testing import (
     assert_dissociated,
     assert_necessary,

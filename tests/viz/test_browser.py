@@ -7,7 +7,7 @@ import subprocess
 
 import pytest
 
-from mnemoscope.analyses.examine import examine_run, over_seeds
+from mnemoscope.systems.tiny_recall.analyses.examination import examine_run, over_seeds
 from mnemoscope.viz.report import report, report_of
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")

@@ -13,7 +13,7 @@ from mnemoscope.analyses.edges.seeds import edges_of_seeds
 from mnemoscope.analyses.patching import effects
 from mnemoscope.core.pairs import PromptPairs
 from mnemoscope.interventions.edges.graph import edges
-from mnemoscope.models.constructed import store_and_match
+from mnemoscope.systems.tiny_recall.constructed import store_and_match
 from mnemoscope.viz import edge_patching
 from mnemoscope.viz.edge_patching import (
     ERROR_HEADER,

@@ -1,11 +1,11 @@
 import numpy as np
 import pytest
 
-from mnemoscope.analyses.examine import examine_run, over_seeds
-from mnemoscope.analyses.prediction import predict
+from mnemoscope.systems.tiny_recall.analyses.examination import examine_run, over_seeds
+from mnemoscope.systems.tiny_recall.analyses.prediction import predict
+from mnemoscope.systems.tiny_recall.figures import attention_by_role, prediction, training_curves
+from mnemoscope.systems.tiny_recall.report import floors
 from mnemoscope.viz.ablation import ablation_by_role
-from mnemoscope.viz.figures import attention_by_role, prediction, training_curves
-from mnemoscope.viz.reports.permutation_lookup import floors
 from tests.support import Predictor
 
 

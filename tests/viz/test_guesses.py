@@ -2,10 +2,10 @@
 
 import pytest
 
-from mnemoscope.tasks.in_context_bigrams import InContextBigrams
-from mnemoscope.tasks.permutation_lookup import PermutationLookup
+from mnemoscope.systems.in_context_bigrams.tasks.in_context_bigrams import InContextBigrams
+from mnemoscope.systems.tiny_recall.tasks import PermutationLookup
 from mnemoscope.viz.guesses import guess_figure, guess_table
-from mnemoscope.viz.reports.plain import predict
+from mnemoscope.viz.plain_report import predict
 from mnemoscope.viz.symbols import on_one_line, symbols_of
 from tests.support import Predictor
 

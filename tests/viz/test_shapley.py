@@ -5,7 +5,7 @@ import xarray as xr
 from mnemoscope.analyses.combination import along
 from mnemoscope.analyses.roles import by_role
 from mnemoscope.analyses.shapley import agreement, shapley
-from mnemoscope.models.constructed import dissociated, shared_store, twin_elimination
+from mnemoscope.systems.tiny_recall.constructed import dissociated, shared_store, twin_elimination
 from mnemoscope.viz.page import Page
 from mnemoscope.viz.shapley import (
     agreement_rows,

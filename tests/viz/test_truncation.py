@@ -1,9 +1,9 @@
 import pytest
 import xarray as xr
 
-from mnemoscope.analyses.noise_or_context import removed, truncated
-from mnemoscope.models.constructed.noisy_induction import noisy_induction
-from mnemoscope.tasks.noisy_recall import NoisyRecall
+from mnemoscope.systems.in_context_bigrams.analyses.noise_or_context import removed, truncated
+from mnemoscope.systems.in_context_bigrams.constructed.noisy_induction import noisy_induction
+from mnemoscope.systems.in_context_bigrams.tasks.noisy_recall import NoisyRecall
 from mnemoscope.viz.truncation import (
     REMOVED_HEADER,
     removed_rows,

@@ -29,6 +29,12 @@ def along_seed(runs: Sequence[Run], results: Iterable[Result]) -> Result:
     return along("seed", dict(zip((run.spec.seed for run in runs), results, strict=True)))
 
 
+def over_seeds(runs: Sequence[Run], results: Sequence[Mapping[str, xr.Dataset]]) -> dict[str, xr.Dataset]:
+    """Results of runs that differ in the seed only, concatenated along `seed`; what some runs lack is left out."""
+    names = [name for name in results[0] if all(name in result for result in results)]
+    return {name: along_seed(runs, [result[name] for result in results]) for name in names}
+
+
 def along(dim: str, results: Mapping[int, Result]) -> Result:
     """Results concatenated along a new dimension, whose coordinate is their key.
 

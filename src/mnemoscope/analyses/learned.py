@@ -13,9 +13,9 @@ import torch
 from mnemoscope.analyses.predictions import log_probs
 from mnemoscope.core import metrics
 from mnemoscope.core.batch import Batch
-from mnemoscope.core.criteria import Gate
 from mnemoscope.core.protocols import Task
 from mnemoscope.core.subject import Subject
+from mnemoscope.judging.criteria import Gate
 
 LEARNED = Gate(statement="answers every skill it is trained for in 99 % of unseen sequences or more", at_least=0.99)
 """Which models a claim about a mechanism speaks of; the gate looks at `learned`."""

@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from dataclasses import fields
 from pathlib import Path
 
-from mnemoscope.core.bigrams import Counts, count_bigrams
 from mnemoscope.core.errors import InputError
 from mnemoscope.core.presets import PRESETS
+from mnemoscope.systems.in_context_bigrams.bigrams import Counts, count_bigrams
 
 FIELD = "counts"
 """The field of a task that a table of bigrams goes to."""

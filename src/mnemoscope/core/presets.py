@@ -23,7 +23,7 @@ class Preset:
     """By recipe, fields that differ under it, such as {"published": {"task.length": 256}}."""
 
 
-PRESETS: Registry[Preset] = Registry("preset", "mnemoscope.tasks")
+PRESETS: Registry[Preset] = Registry("preset", "presets")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,7 +85,7 @@ class System:
         return self.shipped or self.full
 
 
-SYSTEMS: Registry[System] = Registry("system", "mnemoscope.tasks")
+SYSTEMS: Registry[System] = Registry("system", "presets")
 
 
 def preset_spec(

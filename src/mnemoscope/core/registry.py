@@ -1,14 +1,13 @@
-"""Names of tasks and presets, filled by the modules themselves.
+"""Names of tasks, presets, claims and the like, filled by the guests themselves (`core.guests`).
 
-A registry imports every module of its package when it is first asked, so a new file is found without an entry in a
-central list. A module outside the package registers the same way once it is imported.
+A registry asks every guest when it is first asked for a name that it does not know, so that a new system is found
+without an entry in a central list.
 """
 
-import importlib
-import pkgutil
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
+from mnemoscope.core import guests
 from mnemoscope.core.errors import InputError, one_of
 
 T = TypeVar("T")
@@ -16,10 +15,10 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Registry(Generic[T]):
-    """Items of one `kind` by name; built-in ones live in the modules of `package`."""
+    """Items of one `kind` by name; packages of guests register them in their part of the name `part`."""
 
     kind: str
-    package: str
+    part: str
     _items: dict[str, T] = field(default_factory=dict)
 
     def add(self, name: str, item: T) -> T:
@@ -44,8 +43,6 @@ class Registry(Generic[T]):
         return self._items[name]
 
     def names(self) -> list[str]:
-        """All names, in the order of registration within alphabetically imported modules."""
-        package = importlib.import_module(self.package)
-        for module in pkgutil.iter_modules(package.__path__):
-            importlib.import_module(f"{self.package}.{module.name}")
+        """All names, guest by guest in the order of registration."""
+        guests.load(self.part)
         return list(self._items)

@@ -13,7 +13,7 @@ from mnemoscope.core.errors import InputError, in_range, one_of
 from mnemoscope.core.protocols import Task
 from mnemoscope.core.registry import Registry
 
-TASKS: Registry[type] = Registry("task", "mnemoscope.tasks")
+TASKS: Registry[type] = Registry("task", "tasks")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -21,11 +21,12 @@ from uuid import uuid4
 from zipfile import ZipFile
 
 from mnemoscope.core.errors import InputError, one_of
+from mnemoscope.core.guests import directory, guests, owner
 
 WORD = "zoo"
 """What stands for the zoo where a run directory is expected."""
-ARCHIVES = Path(__file__).parents[1] / "zoo"
-"""Where the archives lie."""
+FOLDER = "zoo"
+"""Of a system's package, where its archives lie."""
 SEAL = 64
 """Length of the digest at the end of an archive."""
 
@@ -67,10 +68,37 @@ def labels() -> list[str]:
     Raises:
         InputError: There are none.
     """
-    names = sorted(file.name.removesuffix(".zip") for file in ARCHIVES.glob("*.zip"))
+    names = sorted(_files())
     if not names:
-        raise InputError(f"no runs came with this installation: {ARCHIVES} holds none; `mnemoscope train` makes some")
+        raise InputError("no trained runs come with the installed systems; `mnemoscope train` makes some")
     return names
+
+
+def folder(module: str) -> Path:
+    """Where the archives of the system lie that a module belongs to.
+
+    Args:
+        module: Dotted name.
+
+    Raises:
+        InputError: The module belongs to no system that is a package: there is no room for archives.
+    """
+    guest = owner(module)
+    package = None if guest is None else directory(guest)
+    if package is None:
+        raise InputError(f"{module} is part of no system that is a package, where archives could lie; give --out")
+    return package / FOLDER
+
+
+def folders() -> list[Path]:
+    """Where archives may lie: a folder of every system that is a package."""
+    return [package / FOLDER for guest in guests() if (package := directory(guest)) is not None]
+
+
+def _files() -> dict[str, Path]:
+    """The archives of all systems by configuration."""
+    files = [file for place in folders() for file in sorted(place.glob("*.zip"))]
+    return {file.name.removesuffix(".zip"): file for file in files}
 
 
 def archive(label: str) -> Archive:
@@ -80,7 +108,7 @@ def archive(label: str) -> Archive:
         InputError: There is none, it was changed after it was packed, or it holds more than runs.
     """
     one_of("a configuration of the zoo", label, labels())
-    file = ARCHIVES / f"{label}.zip"
+    file = _files()[label]
     content = file.read_bytes()
     if seal(content[:-SEAL]) != content[-SEAL:]:
         raise InputError(f"{file} is damaged (its digest does not match); install mnemoscope again")

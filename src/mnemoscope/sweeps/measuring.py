@@ -6,25 +6,27 @@ finished is kept in a file of its own and found again, as long as neither the mo
 
 import hashlib
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from functools import cache, lru_cache, partial
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import numpy as np
 
-from mnemoscope.core.criteria import Measured
+from mnemoscope.core import guests
 from mnemoscope.core.subject import Subject
+from mnemoscope.judging.criteria import Measured
 from mnemoscope.models.files import write_atomically
 from mnemoscope.models.run import Run
 from mnemoscope.models.subjects import subject
 from mnemoscope.sweeps.local import ATTEMPTS, analyse_many
 
-MEASURED_BY = ("core", "tasks", "models", "interventions", "analyses", "claims")
-"""Packages whose code decides what is measured."""
+MEASURED_BY = ("core", "models", "interventions", "analyses")
+"""Packages of the library whose code decides what is measured, whatever the measure."""
 
 Factors = tuple[tuple[str, Any], ...]
 Planted = Mapping[str, Subject] | Mapping[str, Measured]
@@ -41,9 +43,10 @@ class Call:
 
     @property
     def key(self) -> str:
-        """What the result is kept under."""
+        """What the result is kept under; it changes with the source of the measure."""
         factors = ", ".join(f"{name}={value!r}" for name, value in self.factors)
-        return f"{name_of(self.measure)}({factors})" + ("" if self.step is None else f" at step {self.step}")
+        at = "" if self.step is None else f" at step {self.step}"
+        return f"{name_of(self.measure)}({factors}){at} {source_digest(self.measure)}"
 
 
 def name_of(function: Callable[..., Any]) -> str:
@@ -56,6 +59,30 @@ def name_of(function: Callable[..., Any]) -> str:
 
 def _text(value: Any) -> str:
     return name_of(value) if callable(value) else repr(value)  # the repr of a function holds its address
+
+
+def source_digest(function: Callable[..., Any]) -> str:
+    """Of the source of a function and of the functions that are bound to it, wherever they lie.
+
+    That of a function of a system is the source of the whole system; one that was typed at a prompt has none, and gets
+    another digest in every process, so that nothing kept is taken for its result.
+    """
+    return _digest_of(tuple(sorted(_modules(function))))
+
+
+def _modules(function: Callable[..., Any]) -> set[str]:
+    if not isinstance(function, partial):
+        return {function.__module__}
+    bound = [value for value in (*function.args, *function.keywords.values()) if callable(value)]
+    return set().union(*(_modules(each) for each in (function.func, *bound)))
+
+
+@cache
+def _digest_of(modules: tuple[str, ...]) -> str:
+    found = {module: guests.sources(module) for module in modules}
+    if not all(found.values()):
+        return uuid4().hex[:16]
+    return _digest(file for sources in found.values() for file in sources)
 
 
 @dataclass(frozen=True)
@@ -96,7 +123,10 @@ class OfPlant:
         what = name_of(self.plant) + ("" if self.compare is None else name_of(self.compare))
         return f"controls/{hashlib.sha256(what.encode()).hexdigest()[:16]}-{self.case}"
 
-    fingerprint = ""
+    @property
+    def fingerprint(self) -> str:
+        """Changes with the source of what is planted, and of how it is compared."""
+        return " ".join(source_digest(each) for each in (self.plant, self.compare) if each is not None)
 
     def take(self, call: Call) -> Measured:
         """The result of one call."""
@@ -182,11 +212,15 @@ def do(piece: Work, *, store: Path | None) -> dict[str, Measured]:
 
 @cache
 def code_digest() -> str:
-    """Of everything that decides what is measured."""
+    """Of the code of the library that decides what is measured, whatever the measure."""
+    library = Path(str(files("mnemoscope")))
+    return _digest(file for package in MEASURED_BY for file in sorted((library / package).rglob("*.py")))
+
+
+def _digest(sources: Iterable[Path]) -> str:
     digest = hashlib.sha256()
-    for package in MEASURED_BY:
-        for file in sorted(Path(str(files("mnemoscope"))).joinpath(package).rglob("*.py")):
-            digest.update(file.read_bytes())
+    for file in sources:
+        digest.update(file.read_bytes())
     return digest.hexdigest()[:16]
 
 

@@ -9,9 +9,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from mnemoscope.core.claim import MIN_REPLICATES, Claim
 from mnemoscope.core.presets import Configuration
 from mnemoscope.core.specification import RunSpec
+from mnemoscope.judging.claim import MIN_REPLICATES, Claim
 from mnemoscope.models.run import Run, by_label
 from mnemoscope.sweeps.measuring import Call, Factors, OfDraw, OfPlant, OfRun, Work
 

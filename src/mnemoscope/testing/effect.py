@@ -11,9 +11,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mnemoscope.core.criteria import Direction, Part
 from mnemoscope.core.errors import InputError
 from mnemoscope.core.subject import Subject
+from mnemoscope.judging.criteria import Direction, Part
 
 
 @dataclass(frozen=True, kw_only=True)

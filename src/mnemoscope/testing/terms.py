@@ -8,7 +8,7 @@ from typing import Any, Literal, get_args
 from mnemoscope.analyses.learned import accuracy_by_skill
 from mnemoscope.core.errors import InputError, in_range, one_of
 from mnemoscope.core.subject import Subject
-from mnemoscope.core.verdict import Outcome
+from mnemoscope.judging.verdict import Outcome
 
 Over = Literal["most", "every", "exists", "mean"]
 Gate = str | Sequence[str] | Callable[[Subject], float]

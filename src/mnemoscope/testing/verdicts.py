@@ -15,12 +15,12 @@ from typing import Any
 
 import xarray as xr
 
-from mnemoscope.core.claim import Claim
-from mnemoscope.core.criteria import Gate
-from mnemoscope.core.evidence import Evidence
-from mnemoscope.core.judge import judge
-from mnemoscope.core.ruling import verdict_record
-from mnemoscope.core.verdict import Verdict
+from mnemoscope.judging.claim import Claim
+from mnemoscope.judging.criteria import Gate
+from mnemoscope.judging.evidence import Evidence
+from mnemoscope.judging.judge import judge
+from mnemoscope.judging.ruling import verdict_record
+from mnemoscope.judging.verdict import Verdict
 from mnemoscope.models.files import write_atomically
 
 Properties = Mapping[str, Any]

@@ -7,8 +7,7 @@ smallest value and stays there; of any other measure the first from which it sta
 import numpy as np
 import xarray as xr
 
-from mnemoscope.analyses.in_context.onsets import HALF
-from mnemoscope.analyses.in_context.order import falls, first_step
+from mnemoscope.analyses.dynamics.onsets import HALF, falls, first_step
 from mnemoscope.viz.tables import spread
 
 ONSET_HEADER = ("measure", "sets in at", "onset, step", "in seeds", "at the end")

@@ -1,65 +1,20 @@
-"""What the commands that look at runs show of each task, and the report: one HTML page on any runs.
+"""The report: one HTML page on any runs, made of the entries of their tasks; a task without one gets the plain one."""
 
-A task's entry is registered under its name by a module of `viz.reports`. It says what is examined of a run and how
-that, an evaluation and a single sequence are shown. A task without an entry gets the plain one.
-"""
+from collections.abc import Mapping, Sequence
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
-
-import plotly.graph_objects as go
 import xarray as xr
 
-from mnemoscope.core.batch import Batch
-from mnemoscope.core.protocols import HookedModel, Task
-from mnemoscope.core.registry import Registry
+from mnemoscope.core.protocols import Task
 from mnemoscope.models.run import Run, by_label
 from mnemoscope.viz.page import Page
-from mnemoscope.viz.tables import Results, Table
-
-ANY = "any task"
-"""The entry for tasks without one of their own."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class TaskReport:
-    """What commands show of runs of one task; functions of modules, since workers are sent them by name."""
-
-    title: str
-    """Of the page."""
-    examine: Callable[[Run], dict[str, xr.Dataset]]
-    """All that the page and the tables show of a run; `metrics` among it."""
-    page: Callable[[Page, Mapping[str, Results]], None]
-    """Sections of the page, from what `examine` gives along `seed`, by label."""
-    tables: Callable[[Mapping[str, Results]], list[Table]]
-    """What was learned, from the same."""
-    evaluate: Callable[[Run, int | None], dict[str, xr.Dataset]]
-    """What a run is evaluated on, with a number of sequences to draw; none: the task's own choice."""
-    evaluation_tables: Callable[[Results], list[Table]]
-    """Of one configuration, along `seed`."""
-    parse: Callable[[Any, str], Batch]
-    """The one sequence of a task that a text says."""
-    predict: Callable[[HookedModel, Any, Batch], xr.Dataset]
-    """What a model says about one sequence."""
-    prediction_tables: Callable[[xr.Dataset], list[Table]]
-    prediction_figure: Callable[[xr.Dataset], go.Figure]
-    prediction_caption: str
-    """Under the figure."""
-    patterns: Callable[[HookedModel, Any, Batch], xr.Dataset]
-    """The attention of every head on sequences: `pattern` and `token`, as `attention_view` takes them."""
-    example: Callable[[Any], Batch]
-    """One unseen sequence, for a view."""
-    trajectory: Callable[..., xr.Dataset] | None = None
-    """Measures of one checkpoint, scalars by name, from a model, its task and `seed`; none: there are none."""
-
-
-REPORTS: Registry[TaskReport] = Registry("report", "mnemoscope.viz.reports")
+from mnemoscope.viz.plain_report import PLAIN
+from mnemoscope.viz.tables import Results
+from mnemoscope.viz.task_report import REPORTS, TaskReport
 
 
 def report_of(task: Task) -> TaskReport:
     """The entry of a task, or the plain one."""
-    return REPORTS.get(task.name if task.name in REPORTS.names() else ANY)
+    return REPORTS.get(task.name) if task.name in REPORTS.names() else PLAIN
 
 
 def examine_run(run: Run) -> dict[str, xr.Dataset]:

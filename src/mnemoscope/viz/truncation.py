@@ -7,8 +7,8 @@ import plotly.graph_objects as go
 import xarray as xr
 from plotly.subplots import make_subplots
 
-from mnemoscope.analyses.noise_or_context import NOISE, OUTPUT
 from mnemoscope.core.statistics import summary_over
+from mnemoscope.systems.in_context_bigrams.analyses.noise_or_context import NOISE, OUTPUT
 from mnemoscope.viz.figures import LAYOUT
 from mnemoscope.viz.tables import spread
 

@@ -13,7 +13,7 @@ from mnemoscope.core.errors import InputError
 from mnemoscope.core.intervention import Zero
 from mnemoscope.core.site import Site
 from mnemoscope.interventions.run import run
-from mnemoscope.models.constructed import dissociated
+from mnemoscope.systems.tiny_recall.constructed import dissociated
 from tests.support import random_model, seeded, small_spec
 
 TASK = small_spec("v3").task

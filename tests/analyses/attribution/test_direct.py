@@ -12,7 +12,8 @@ from mnemoscope.core.batch import Batch
 from mnemoscope.core.errors import InputError
 from mnemoscope.core.specification import ModelSpec
 from mnemoscope.models.build import build
-from mnemoscope.models.constructed import associative_memory, elimination_only, induction, induction_batch, memory_batch
+from mnemoscope.models.constructed import associative_memory, induction, induction_batch, memory_batch
+from mnemoscope.systems.tiny_recall.constructed import elimination_only
 from tests.support import (
     foreign_model,
     global_generators_untouched,

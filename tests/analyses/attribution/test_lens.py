@@ -11,7 +11,8 @@ from mnemoscope.analyses.attribution.lens import depths, logit_lens
 from mnemoscope.core import metrics
 from mnemoscope.core.batch import Batch
 from mnemoscope.core.errors import InputError
-from mnemoscope.models.constructed import associative_memory, elimination_only, memory_batch
+from mnemoscope.models.constructed import associative_memory, memory_batch
+from mnemoscope.systems.tiny_recall.constructed import elimination_only
 from tests.support import foreign_model, global_generators_untouched, seeded, small_spec
 
 TASK = small_spec("v3").task

@@ -12,7 +12,8 @@ from mnemoscope.analyses.circuits.pattern_prediction import predict_patterns
 from mnemoscope.analyses.circuits.removal_prediction import predict_removal
 from mnemoscope.core.batch import Batch
 from mnemoscope.core.errors import InputError
-from mnemoscope.models.constructed import elimination_only, induction, induction_batch
+from mnemoscope.models.constructed import induction, induction_batch
+from mnemoscope.systems.tiny_recall.constructed import elimination_only
 from tests.support import foreign_model, perturbed, random_model, seeded, small_spec
 
 PLAIN = {"normalization": "none", "mlp": False}

@@ -9,8 +9,9 @@ from mnemoscope.analyses.circuits.summaries import copying, offset_affinity, sam
 from mnemoscope.core.errors import InputError
 from mnemoscope.core.specification import ModelSpec
 from mnemoscope.models.build import build
-from mnemoscope.models.constructed import attention_memory, elimination_only, induction
+from mnemoscope.models.constructed import attention_memory, induction
 from mnemoscope.models.processing import folded
+from mnemoscope.systems.tiny_recall.constructed import elimination_only
 from tests.support import foreign_model, random_model
 
 

@@ -11,7 +11,7 @@ from mnemoscope.core.batch import Batch
 from mnemoscope.core.pairs import PromptPairs
 from mnemoscope.core.seeding import generator
 from mnemoscope.models.constructed import induction, induction_batch
-from mnemoscope.tasks.permutation_lookup import PermutationLookup
+from mnemoscope.systems.tiny_recall.tasks import PermutationLookup
 from tests.support import random_model, seeded
 
 TASK = PermutationLookup(repeat_ratio=0.3).for_seed(0)

@@ -10,7 +10,7 @@ from mnemoscope.analyses.discovery import against_random, circuit, completeness,
 from mnemoscope.analyses.discovery.circuit import labelled
 from mnemoscope.analyses.discovery.controls import random_circuits
 from mnemoscope.core.errors import InputError
-from mnemoscope.models.constructed import elimination_only, store_and_match, twin_elimination
+from mnemoscope.systems.tiny_recall.constructed import elimination_only, store_and_match, twin_elimination
 from tests.analyses.discovery.settings import arbitrary, lookup, shuffled
 from tests.support import global_generators_untouched, reads_back
 

@@ -12,7 +12,7 @@ from mnemoscope.analyses.discovery.exact import minimal
 from mnemoscope.analyses.discovery.top_n import order
 from mnemoscope.core.errors import InputError
 from mnemoscope.core.metrics import KL, LOGIT_DIFF
-from mnemoscope.models.constructed import dissociated, elimination_only, store_and_match
+from mnemoscope.systems.tiny_recall.constructed import dissociated, elimination_only, store_and_match
 from tests.analyses.discovery.settings import arbitrary, every_mask, lookup, published, shuffled
 from tests.support import reads_back
 

@@ -11,8 +11,8 @@ from mnemoscope.analyses.discovery.circuit import labelled
 from mnemoscope.core.errors import InputError
 from mnemoscope.core.metrics import KL, LOGIT_DIFF
 from mnemoscope.core.pairs import PromptPairs
-from mnemoscope.models.constructed import elimination_only
-from mnemoscope.tasks.permutation_lookup import PermutationLookup
+from mnemoscope.systems.tiny_recall.constructed import elimination_only
+from mnemoscope.systems.tiny_recall.tasks import PermutationLookup
 from tests.analyses.discovery.settings import arbitrary, lookup, prompts, published
 from tests.support import global_generators_untouched, perturbed, random_model
 

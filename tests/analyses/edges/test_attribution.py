@@ -15,8 +15,8 @@ from mnemoscope.core.site import Site
 from mnemoscope.core.specification import ModelSpec
 from mnemoscope.interventions.edges.graph import edges
 from mnemoscope.models.build import build
-from mnemoscope.models.constructed import dissociated, two_layer_recall
-from mnemoscope.tasks.permutation_lookup import PermutationLookup
+from mnemoscope.systems.tiny_recall.constructed import dissociated, two_layer_recall
+from mnemoscope.systems.tiny_recall.tasks import PermutationLookup
 from tests.published_eap import scores
 from tests.split_hooks import added, mean_logit_difference, output, random_pairs, split
 from tests.support import foreign_model, global_generators_untouched, reads_back, seeded

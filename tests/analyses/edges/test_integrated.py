@@ -11,7 +11,7 @@ from mnemoscope.core.errors import InputError
 from mnemoscope.core.metrics import KL
 from mnemoscope.core.site import Site
 from mnemoscope.interventions.edges.graph import edges
-from mnemoscope.models.constructed import two_layer_recall
+from mnemoscope.systems.tiny_recall.constructed import two_layer_recall
 from tests.analyses.edges.test_attribution import DOUBLE, MODELS, linear_model, lookup_pairs, moved
 from tests.published_eap import blended, scores
 from tests.split_hooks import random_pairs

@@ -16,8 +16,9 @@ from mnemoscope.core.site import Site
 from mnemoscope.core.specification import ModelSpec
 from mnemoscope.interventions.edges.graph import edges
 from mnemoscope.models.build import build
-from mnemoscope.models.constructed import dissociated, induction, induction_batch, store_and_match
-from mnemoscope.tasks.permutation_lookup import PermutationLookup
+from mnemoscope.models.constructed import induction, induction_batch
+from mnemoscope.systems.tiny_recall.constructed import dissociated, store_and_match
+from mnemoscope.systems.tiny_recall.tasks import PermutationLookup
 from tests.split_hooks import mean_logit_difference, random_pairs, split
 from tests.support import foreign_model, global_generators_untouched, reads_back, seeded
 

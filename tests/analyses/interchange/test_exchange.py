@@ -8,13 +8,14 @@ import torch
 
 from mnemoscope.analyses.interchange.counterfactuals import random_pairs
 from mnemoscope.analyses.interchange.exchange import Subspace, interchange
-from mnemoscope.analyses.interchange.tiny_recall import SPLIT, VALUES_AND_MATCH
 from mnemoscope.core.causal import CausalModel
 from mnemoscope.core.errors import InputError
 from mnemoscope.core.named import Named
 from mnemoscope.core.site import Site
-from mnemoscope.models.constructed import dissociated, induction, induction_batch, store_and_match, two_layer_recall
-from mnemoscope.tasks.permutation_lookup import PermutationLookup
+from mnemoscope.models.constructed import induction, induction_batch
+from mnemoscope.systems.tiny_recall.analyses.causal_models import SPLIT, VALUES_AND_MATCH
+from mnemoscope.systems.tiny_recall.constructed import dissociated, store_and_match, two_layer_recall
+from mnemoscope.systems.tiny_recall.tasks import PermutationLookup
 from tests.bridge import as_bridge
 from tests.support import global_generators_untouched, random_model, reads_back, seeded
 

@@ -16,8 +16,8 @@ from mnemoscope.core.errors import InputError
 from mnemoscope.core.named import Named
 from mnemoscope.core.site import Site
 from mnemoscope.interventions.recordings import Recordings
-from mnemoscope.models.constructed import elimination_only, elimination_only_circuit
-from mnemoscope.tasks.permutation_lookup import PermutationLookup
+from mnemoscope.systems.tiny_recall.constructed import elimination_only, elimination_only_circuit
+from mnemoscope.systems.tiny_recall.tasks import PermutationLookup
 from tests.support import foreign_model, global_generators_untouched, random_model, reads_back, seeded
 
 TASK = PermutationLookup(repeat_ratio=0.3).for_seed(0)

@@ -5,7 +5,7 @@ from mnemoscope.analyses.mechanisms.learned import attention_of, learned_mean, l
 from mnemoscope.core.errors import InputError
 from mnemoscope.core.mechanism import checked_pattern, silent
 from mnemoscope.core.patterns import earlier_same, earlier_y, identity, uniform
-from mnemoscope.models.constructed import elimination_only
+from mnemoscope.systems.tiny_recall.constructed import elimination_only
 from tests.support import random_model, seeded, small_spec
 
 TASK = small_spec("v3").task

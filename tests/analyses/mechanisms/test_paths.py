@@ -8,7 +8,8 @@ from mnemoscope.analyses.mechanisms.paths import Path, paths, remove_paths, with
 from mnemoscope.core.errors import InputError
 from mnemoscope.core.mechanism import checked_pattern, otherwise
 from mnemoscope.core.patterns import after_earlier_same, earlier_y, identity, previous, uniform
-from mnemoscope.models.constructed import elimination_only, induction, induction_batch
+from mnemoscope.models.constructed import induction, induction_batch
+from mnemoscope.systems.tiny_recall.constructed import elimination_only
 from tests.support import seeded, small_spec
 
 TASK = small_spec("v3").task

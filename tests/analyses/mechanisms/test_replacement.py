@@ -8,7 +8,7 @@ from mnemoscope.analyses.mechanisms.replacement import replace_each, replace_hea
 from mnemoscope.core.errors import InputError
 from mnemoscope.core.mechanism import Mechanism, otherwise
 from mnemoscope.core.patterns import earlier_x, earlier_y, identity, previous, uniform
-from mnemoscope.models.constructed import elimination_only
+from mnemoscope.systems.tiny_recall.constructed import elimination_only
 from tests.support import (
     foreign_model,
     global_generators_untouched,

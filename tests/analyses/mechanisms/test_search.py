@@ -9,7 +9,8 @@ from mnemoscope.analyses.mechanisms.search import reverse_engineer
 from mnemoscope.core.errors import InputError
 from mnemoscope.core.mechanism import Mechanism
 from mnemoscope.core.patterns import common, earlier_y, for_pairs, identity, previous, uniform
-from mnemoscope.models.constructed import elimination_only, induction, induction_batch, shared_store
+from mnemoscope.models.constructed import induction, induction_batch
+from mnemoscope.systems.tiny_recall.constructed import elimination_only, shared_store
 from tests.support import global_generators_untouched, random_model, seeded, small_spec
 
 TASK = small_spec("v3").task

@@ -6,7 +6,7 @@ from mnemoscope.analyses.mechanisms.shares import attention_by_mechanism, slot_d
 from mnemoscope.core.errors import InputError
 from mnemoscope.core.mechanism import Mechanism
 from mnemoscope.core.patterns import earlier_same, earlier_x, earlier_y, fixed_key, identity, previous, uniform
-from mnemoscope.models.constructed import elimination_only
+from mnemoscope.systems.tiny_recall.constructed import elimination_only
 from tests.support import foreign_model, random_model, seeded, small_spec
 
 TASK = small_spec("v3").task

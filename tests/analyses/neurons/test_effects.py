@@ -12,8 +12,9 @@ from mnemoscope.core.metrics import at_target
 from mnemoscope.core.named import Named
 from mnemoscope.core.site import Site
 from mnemoscope.interventions.run import run
-from mnemoscope.models.constructed import associative_memory, dissociated, dissociated_circuit
-from mnemoscope.tasks.permutation_lookup import PermutationLookup
+from mnemoscope.models.constructed import associative_memory
+from mnemoscope.systems.tiny_recall.constructed import dissociated, dissociated_circuit
+from mnemoscope.systems.tiny_recall.tasks import PermutationLookup
 from tests.bridge import as_bridge
 from tests.support import foreign_model, global_generators_untouched, random_model, reads_back, seeded
 

@@ -10,8 +10,8 @@ from mnemoscope.analyses.neurons.selectivity import selectivity
 from mnemoscope.core.errors import InputError
 from mnemoscope.core.presets import preset_spec
 from mnemoscope.models.build import build
-from mnemoscope.models.constructed import dissociated, dissociated_circuit
-from mnemoscope.tasks.permutation_lookup import PermutationLookup
+from mnemoscope.systems.tiny_recall.constructed import dissociated, dissociated_circuit
+from mnemoscope.systems.tiny_recall.tasks import PermutationLookup
 from tests.support import random_model, reads_back, seeded
 
 TASK = PermutationLookup(repeat_ratio=0.3, split_seed=0)

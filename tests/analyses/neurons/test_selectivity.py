@@ -9,7 +9,7 @@ from mnemoscope.analyses.neurons.selectivity import selectivity, triggers
 from mnemoscope.core.batch import Batch
 from mnemoscope.core.errors import InputError
 from mnemoscope.models.constructed import associative_memory
-from mnemoscope.tasks.permutation_lookup import PermutationLookup
+from mnemoscope.systems.tiny_recall.tasks import PermutationLookup
 from tests.support import foreign_model, global_generators_untouched, random_model, reads_back, seeded
 
 TASK = PermutationLookup(repeat_ratio=0.3, split_seed=0)

@@ -8,8 +8,9 @@ from mnemoscope.core.batch import Batch
 from mnemoscope.core.errors import InputError
 from mnemoscope.core.presets import preset_spec
 from mnemoscope.models.build import build
-from mnemoscope.models.constructed import associative_memory, dissociated
-from mnemoscope.tasks.permutation_lookup import PermutationLookup
+from mnemoscope.models.constructed import associative_memory
+from mnemoscope.systems.tiny_recall.constructed import dissociated
+from mnemoscope.systems.tiny_recall.tasks import PermutationLookup
 from tests.support import foreign_model, global_generators_untouched, random_model, reads_back, seeded
 
 TASK = PermutationLookup(repeat_ratio=0.3, split_seed=0)

@@ -14,8 +14,8 @@ from mnemoscope.core.named import Named
 from mnemoscope.core.pairs import PromptPairs
 from mnemoscope.core.site import Site
 from mnemoscope.interventions.run import run
-from mnemoscope.models.constructed import store_and_match, two_layer_recall
-from mnemoscope.tasks.permutation_lookup import PermutationLookup
+from mnemoscope.systems.tiny_recall.constructed import store_and_match, two_layer_recall
+from mnemoscope.systems.tiny_recall.tasks import PermutationLookup
 from tests.bridge import as_bridge
 from tests.support import foreign_model, global_generators_untouched, random_model, reads_back, seeded
 

@@ -9,8 +9,9 @@ from mnemoscope.core.metrics import cross_entropy
 from mnemoscope.core.named import Named
 from mnemoscope.core.site import Site
 from mnemoscope.interventions.run import run
-from mnemoscope.models.constructed import dissociated, induction, induction_batch, two_layer_recall
-from mnemoscope.tasks.permutation_lookup import PermutationLookup
+from mnemoscope.models.constructed import induction, induction_batch
+from mnemoscope.systems.tiny_recall.constructed import dissociated, two_layer_recall
+from mnemoscope.systems.tiny_recall.tasks import PermutationLookup
 from tests.support import foreign_model, global_generators_untouched, random_model, reads_back, seeded
 
 TASK = PermutationLookup(repeat_ratio=0.5, split_seed=0)

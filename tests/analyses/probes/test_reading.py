@@ -13,8 +13,9 @@ from mnemoscope.core.errors import InputError
 from mnemoscope.core.site import Site
 from mnemoscope.core.specification import ModelSpec
 from mnemoscope.models.build import build
-from mnemoscope.models.constructed import dissociated, induction, induction_batch, store_and_match, two_layer_recall
-from mnemoscope.tasks.permutation_lookup import PermutationLookup
+from mnemoscope.models.constructed import induction, induction_batch
+from mnemoscope.systems.tiny_recall.constructed import dissociated, store_and_match, two_layer_recall
+from mnemoscope.systems.tiny_recall.tasks import PermutationLookup
 from tests.support import foreign_model, global_generators_untouched, random_model, reads_back, seeded
 
 TASK = PermutationLookup(repeat_ratio=0.5, split_seed=0)

@@ -7,8 +7,9 @@ from sklearn.linear_model import LogisticRegression
 from mnemoscope.analyses.probes import subspace, with_latent
 from mnemoscope.core.errors import InputError
 from mnemoscope.core.site import Site
-from mnemoscope.models.constructed import induction, induction_batch, store_and_match, store_and_match_circuit
-from mnemoscope.tasks.permutation_lookup import PermutationLookup
+from mnemoscope.models.constructed import induction, induction_batch
+from mnemoscope.systems.tiny_recall.constructed import store_and_match, store_and_match_circuit
+from mnemoscope.systems.tiny_recall.tasks import PermutationLookup
 from tests.support import global_generators_untouched, random_model, seeded
 
 TASK = PermutationLookup(repeat_ratio=0.5, split_seed=0)

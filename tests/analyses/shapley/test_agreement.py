@@ -7,7 +7,7 @@ from mnemoscope.analyses.roles import by_role
 from mnemoscope.analyses.shapley import agreement, shapley
 from mnemoscope.analyses.shapley.game import coalitions, pairs, shapley_interactions, shapley_values
 from mnemoscope.core.errors import InputError
-from mnemoscope.models.constructed import dissociated, shared_store, twin_elimination
+from mnemoscope.systems.tiny_recall.constructed import dissociated, shared_store, twin_elimination
 from tests.support import random_model, reads_back, seeded, small_spec
 
 TASK = small_spec("v3").task

@@ -16,7 +16,7 @@ from mnemoscope.core.errors import InputError
 from mnemoscope.core.named import Named
 from mnemoscope.core.site import Site
 from mnemoscope.interventions.run import run
-from mnemoscope.models.constructed import dissociated, store_and_match, twin_elimination
+from mnemoscope.systems.tiny_recall.constructed import dissociated, store_and_match, twin_elimination
 from tests.bridge import as_bridge
 from tests.support import global_generators_untouched, random_model, reads_back, seeded, small_spec
 

@@ -5,14 +5,14 @@ from dataclasses import replace
 import numpy as np
 import xarray as xr
 
-from mnemoscope.core.claim import GATE
-from mnemoscope.core.criteria import Control, Gate, Part
-from mnemoscope.core.evidence import Evidence
-from mnemoscope.core.judge import judge
 from mnemoscope.core.presets import Configuration
-from mnemoscope.core.ruling import Cell, Ruling
+from mnemoscope.judging.claim import GATE
+from mnemoscope.judging.criteria import Control, Gate, Part
+from mnemoscope.judging.evidence import Evidence
+from mnemoscope.judging.judge import judge
+from mnemoscope.judging.ruling import Cell, Ruling
 from mnemoscope.viz.rulings import Example
-from tests.core.trials import along_seeds, clearing, make_claim, make_evidence
+from tests.judging.trials import along_seeds, clearing, make_claim, make_evidence
 
 UNITS = {"v3": Configuration(preset="v3", recipe="published")}
 LEARNED = Gate(statement="answers recall on unseen mappings in 99 % of prompts", at_least=0.99)

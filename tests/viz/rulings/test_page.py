@@ -4,10 +4,10 @@ from html import unescape
 import pytest
 import xarray as xr
 
-from mnemoscope.core.criteria import Part
+from mnemoscope.judging.criteria import Part
 from mnemoscope.viz.rulings import rulings_page
 from mnemoscope.viz.rulings.words import favours
-from tests.core.trials import along_seeds, clearing, make_claim, make_evidence
+from tests.judging.trials import along_seeds, clearing, make_claim, make_evidence
 from tests.viz.rulings.made_up import all_kinds, example, lone, misbehaving, nobody_passes, ruling, simple, two_heads
 
 

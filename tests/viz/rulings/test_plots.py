@@ -5,11 +5,11 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from mnemoscope.core.criteria import Control, Part
+from mnemoscope.judging.criteria import Control, Part
 from mnemoscope.viz.rulings.emergence import emergence_plots
 from mnemoscope.viz.rulings.margins import window
 from mnemoscope.viz.rulings.strips import strip_plots
-from tests.core.trials import clearing, make_claim, make_evidence
+from tests.judging.trials import clearing, make_claim, make_evidence
 from tests.viz.rulings.made_up import nobody_passes, ruling, simple, two_heads
 
 

@@ -22,6 +22,9 @@ from mnemoscope.core.errors import in_range, one_of
 Axis = Literal["linear", "log"]
 Direction = Literal["rise", "fall"]
 
+HALF = 0.5
+"""Where a measure between 0 and 1 sets in."""
+
 
 def threshold_onset(
     values: xr.DataArray,
@@ -96,3 +99,20 @@ def _stays(past: Bool[np.ndarray, " step"], hold: int | None) -> Bool[np.ndarray
         return np.logical_and.accumulate(past[::-1])[::-1]
     long_enough = np.lib.stride_tricks.sliding_window_view(past, hold).all(1)
     return np.append(long_enough, np.zeros(hold - 1, bool))
+
+
+def falls(name: str) -> bool:
+    """Whether a measure of a trajectory falls when something is learned: a loss or a divergence."""
+    return name.startswith("loss_") or name.endswith("kl")
+
+
+def first_step(values: xr.DataArray) -> xr.DataArray:
+    """The onset of one measure in every seed; NaN: never.
+
+    Args:
+        values: Over (seed, step); a measure that `falls` sets in by falling half of its way.
+    """
+    if not falls(str(values.name)):
+        return threshold_onset(values, HALF).by
+    middle = (values.isel(step=0) + values.min("step")) / 2
+    return threshold_onset(values - middle, 0.0, direction="fall").by

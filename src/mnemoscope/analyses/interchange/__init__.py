@@ -5,5 +5,4 @@
 - `subspaces`: in which subspace does a variable lie (distributed alignment search)? Random subspaces to compare with.
 - `search`: a learned subspace with all its controls.
 - `alignment`: which head carries which variable, chosen on some pairs and tested on others?
-- `tiny_recall`: two causal models of elimination and recall, compared head by head.
 """

@@ -2,10 +2,9 @@
 
 `score`: how many associations does a matrix recall, beside chance and permuted targets? `matrices`: which matrices and
 vectors of a model can be asked, by name. `memories`: the three memories of an induction head. `maps`: the scores
-behind them. `feed_forward`: does the MLP hold the global bigrams?
+behind them.
 """
 
-from mnemoscope.analyses.memory_recall.feed_forward import feed_forward_bigrams as feed_forward_bigrams
 from mnemoscope.analyses.memory_recall.maps import memory_maps as memory_maps
 from mnemoscope.analyses.memory_recall.matrices import embeddings as embeddings
 from mnemoscope.analyses.memory_recall.matrices import product as product

@@ -3,8 +3,8 @@
 from mnemoscope.cli.claims import claims_called
 from mnemoscope.cli.options import ClaimsShow
 from mnemoscope.cli.output import show
-from mnemoscope.core.claim import Claim
 from mnemoscope.core.presets import Configuration
+from mnemoscope.judging.claim import Claim
 from mnemoscope.sweeps.measuring import name_of
 
 

@@ -5,14 +5,14 @@ from functools import partial
 import xarray as xr
 
 from mnemoscope.analyses.dynamics.trajectories import last_roles
-from mnemoscope.analyses.examine import lookup_task
-from mnemoscope.analyses.interchange.tiny_recall import compare
 from mnemoscope.analyses.roles import called
 from mnemoscope.cli.analysis import Results, Shown, Table, each_configuration, publish
 from mnemoscope.cli.analysis_options import Interchange
 from mnemoscope.core.errors import InputError, in_range
 from mnemoscope.core.subject import Subject
 from mnemoscope.models.run import Run
+from mnemoscope.systems.tiny_recall.analyses.causal_models import compare
+from mnemoscope.systems.tiny_recall.analyses.examination import lookup_task
 from mnemoscope.viz.interchange import (
     PLACE_HEADER,
     SCORE_HEADER,

@@ -3,14 +3,15 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from mnemoscope.analyses.examine import over_seeds
+from mnemoscope.analyses.combination import over_seeds
 from mnemoscope.cli.output import console
 from mnemoscope.cli.run_options import Report
 from mnemoscope.models.files import write_atomically
 from mnemoscope.models.run import Run, find_runs
 from mnemoscope.sweeps.local import analyse_many
-from mnemoscope.viz.report import TaskReport, by_report, examine_run, report
+from mnemoscope.viz.report import by_report, examine_run, report
 from mnemoscope.viz.tables import Results
+from mnemoscope.viz.task_report import TaskReport
 
 Parts = Sequence[tuple[TaskReport, dict[str, Results]]]
 

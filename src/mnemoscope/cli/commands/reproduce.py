@@ -12,8 +12,8 @@ from mnemoscope.cli.corpus import read_corpus, with_corpus
 from mnemoscope.cli.options import Reproduce
 from mnemoscope.cli.output import console, show, write_arrays, write_table
 from mnemoscope.cli.parse import parse_seeds
-from mnemoscope.core.claim import Claim
 from mnemoscope.core.presets import SYSTEMS, System
+from mnemoscope.judging.claim import Claim
 from mnemoscope.models.run import Run, find_runs
 from mnemoscope.sweeps.questions import asked_of, find_bench, seeds_of, under
 from mnemoscope.viz.report import report_of

@@ -5,7 +5,6 @@ from functools import partial
 
 import xarray as xr
 
-from mnemoscope.analyses.noise_or_context import removed, truncated
 from mnemoscope.analyses.token_scores import skill_targets
 from mnemoscope.analyses.truncation import Weights, last_mlp, truncate
 from mnemoscope.cli.analysis import Results, Shown, Table, each_configuration, publish
@@ -16,7 +15,8 @@ from mnemoscope.core.seeding import generator
 from mnemoscope.core.site import ParamSite
 from mnemoscope.interventions.weights import weight_at
 from mnemoscope.models.run import Run
-from mnemoscope.tasks.noisy_recall import NoisyRecall
+from mnemoscope.systems.in_context_bigrams.analyses.noise_or_context import removed, truncated
+from mnemoscope.systems.in_context_bigrams.tasks.noisy_recall import NoisyRecall
 from mnemoscope.viz.truncation import (
     REMOVED_HEADER,
     Score,

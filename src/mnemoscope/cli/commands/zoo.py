@@ -19,7 +19,7 @@ def run(options: Zoo) -> None:
         one_of("--only", label, plan)
     found = by_label(find_runs(options.runs))
     groups = [_of_plan(label, plan[label], found.get(label, ())) for label in options.only or plan]
-    out = options.out or zoo.ARCHIVES
+    out = options.out or zoo.folder(type(groups[0][0].spec.task).__module__)
     rows = []
     with console.status(f"packing {len(groups)} configurations"):
         for group in groups:

@@ -6,8 +6,8 @@ import numpy as np
 import xarray as xr
 from jaxtyping import Float
 
-from mnemoscope.core.evidence import named
-from mnemoscope.core.ruling import Ruling
+from mnemoscope.judging.evidence import named
+from mnemoscope.judging.ruling import Ruling
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
 
-from mnemoscope.core.ruling import Ruling
-from mnemoscope.core.verdict import Outcome
+from mnemoscope.judging.ruling import Ruling
+from mnemoscope.judging.verdict import Outcome
 from mnemoscope.viz.rulings.words import outcome_text
 
 SIGNS: dict[Outcome, str] = {

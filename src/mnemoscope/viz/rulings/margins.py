@@ -4,7 +4,7 @@ import numpy as np
 import plotly.graph_objects as go
 from jaxtyping import Float
 
-from mnemoscope.core.criteria import Part
+from mnemoscope.judging.criteria import Part
 
 _HEIGHT = 235
 _BEYOND = 1.0

@@ -7,9 +7,9 @@ from html import escape
 import numpy as np
 import xarray as xr
 
-from mnemoscope.core.evidence import as_dataset
-from mnemoscope.core.ruling import Cell, Ruling
-from mnemoscope.core.verdict import Verdict
+from mnemoscope.judging.evidence import as_dataset
+from mnemoscope.judging.ruling import Cell, Ruling
+from mnemoscope.judging.verdict import Verdict
 from mnemoscope.viz.rulings.columns import LOOKS, by_case
 from mnemoscope.viz.rulings.controls import CONTROLS_HEADER, control_rows
 from mnemoscope.viz.rulings.emergence import emergence_plots

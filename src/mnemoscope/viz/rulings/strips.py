@@ -9,9 +9,9 @@ import textwrap
 import numpy as np
 import plotly.graph_objects as go
 
-from mnemoscope.core.criteria import Part
-from mnemoscope.core.ruling import Ruling
-from mnemoscope.core.verdict import PartResult
+from mnemoscope.judging.criteria import Part
+from mnemoscope.judging.ruling import Ruling
+from mnemoscope.judging.verdict import PartResult
 from mnemoscope.viz.rulings.columns import LOOKS, Points, points_of
 from mnemoscope.viz.rulings.margins import frame, show_margin, window
 from mnemoscope.viz.rulings.words import number, unit_of

@@ -2,11 +2,11 @@
 
 import math
 
-from mnemoscope.core.claim import EFFECT, Claim
-from mnemoscope.core.criteria import Part
-from mnemoscope.core.evidence import named
-from mnemoscope.core.ruling import Ruling
-from mnemoscope.core.verdict import Outcome, PartResult, Verdict
+from mnemoscope.judging.claim import EFFECT, Claim
+from mnemoscope.judging.criteria import Part
+from mnemoscope.judging.evidence import named
+from mnemoscope.judging.ruling import Ruling
+from mnemoscope.judging.verdict import Outcome, PartResult, Verdict
 
 MEANINGS: dict[Outcome, str] = {
     "SUPPORTED": "the evidence decides for the claim",

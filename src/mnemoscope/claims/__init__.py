@@ -1,1 +1,0 @@
-"""Published claims, one or one tight family a file; each registers itself."""

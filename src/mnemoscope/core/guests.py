@@ -1,0 +1,135 @@
+"""Systems as guests: packages that register tasks, presets, claims, reports and commands, wherever they lie.
+
+A guest is a module or a package that an installed distribution names under the entry point group `mnemoscope.systems`,
+or one that was imported by `invite`. A module registers everything when it is imported. A package may hold the parts
+`tasks`, `presets`, `claims`, `report` and `commands`, each a module or a package of modules, which are imported when
+somebody first asks for what they register, so that a list of commands does not wait for the claims.
+"""
+
+import importlib
+import importlib.util
+import pkgutil
+import sys
+from functools import cache
+from importlib.metadata import entry_points
+from pathlib import Path
+from types import ModuleType
+
+from mnemoscope.core.errors import InputError
+
+GROUP = "mnemoscope.systems"
+"""Entry points of this group name the guests of an installed distribution."""
+
+_invited: dict[str, str] = {}
+"""Module name to what `invite` was given, in that order."""
+
+
+def guests() -> tuple[str, ...]:
+    """Names of the modules of all guests: installed ones by name, then those that were invited."""
+    return tuple(dict.fromkeys((*_installed(), *_invited)))
+
+
+def invited() -> tuple[str, ...]:
+    """What `invite` was given so far, for a worker process to do the same."""
+    return tuple(_invited.values())
+
+
+def invite(source: str) -> ModuleType:
+    """Import a guest that is not installed; its modules are found by name from then on.
+
+    Args:
+        source: A Python file, or the dotted name of a module or package on the path.
+
+    Raises:
+        InputError: There is no such file or module, it fails when it is imported, or a file has the name of a module
+            that is there already.
+    """
+    path = Path(source)
+    is_file = path.suffix == ".py"
+    if is_file and not path.is_file():
+        raise InputError(f"--import {source}: there is no such file")
+    name = path.stem if is_file else source
+    try:
+        module = _from_file(path.resolve()) if is_file else importlib.import_module(name)
+    except InputError:
+        raise
+    except Exception as error:
+        raise InputError(f"--import {source} cannot be imported: {type(error).__name__}: {error}") from error
+    _invited[name] = str(path.resolve()) if is_file else source
+    return module
+
+
+def load(part: str) -> None:
+    """Import every guest and its part of that name, so that what they register is there.
+
+    Raises:
+        InputError: A guest cannot be imported.
+    """
+    for guest in guests():
+        _load(guest, part)
+
+
+def directory(guest: str) -> Path | None:
+    """The directory of a guest that is a package; None for a single module."""
+    spec = importlib.util.find_spec(guest)
+    places = list(spec.submodule_search_locations or ()) if spec else []
+    return Path(places[0]) if places else None
+
+
+def sources(module: str) -> list[Path]:
+    """Python files that decide what a function of a module does: of the guest that it belongs to, or its own.
+
+    Args:
+        module: Dotted name of a module that was imported.
+    """
+    guest = owner(module)
+    package = None if guest is None else directory(guest)
+    if package is not None:
+        return sorted(package.rglob("*.py"))
+    file = getattr(sys.modules.get(module), "__file__", None)
+    return [Path(file)] if file else []
+
+
+def owner(module: str) -> str | None:
+    """The guest that a module belongs to, by its dotted name; None: it belongs to none."""
+    owners = [guest for guest in guests() if module == guest or module.startswith(f"{guest}.")]
+    return max(owners, key=len, default=None)
+
+
+@cache
+def _installed() -> tuple[str, ...]:
+    return tuple(dict.fromkeys(point.value for point in sorted(entry_points(group=GROUP), key=lambda p: p.name)))
+
+
+@cache
+def _load(guest: str, part: str) -> None:
+    try:
+        module = importlib.import_module(guest)
+        if not hasattr(module, "__path__") or importlib.util.find_spec(f"{guest}.{part}") is None:
+            return
+        found = importlib.import_module(f"{guest}.{part}")
+        for each in pkgutil.iter_modules(getattr(found, "__path__", ())):
+            importlib.import_module(f"{found.__name__}.{each.name}")
+    except ImportError as error:
+        raise InputError(f"the system {guest} cannot be imported: {error}; mend or uninstall it") from error
+
+
+def _from_file(path: Path) -> ModuleType:
+    """The module of a file, under the name of the file, also for those who unpickle its classes later."""
+    name = path.stem
+    there = sys.modules.get(name)
+    if there is not None and Path(getattr(there, "__file__", None) or "").resolve() == path:
+        return there
+    if there is not None or importlib.util.find_spec(name) is not None:
+        raise InputError(f"--import {path}: a module {name} exists already; rename the file")
+    spec = importlib.util.spec_from_file_location(name, path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    try:
+        spec.loader.exec_module(module)
+    except BaseException:
+        del sys.modules[name]
+        raise
+    return module

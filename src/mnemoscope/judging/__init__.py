@@ -1,0 +1,1 @@
+"""From numbers per seed to a verdict: claims, evidence, controls, quantifiers."""

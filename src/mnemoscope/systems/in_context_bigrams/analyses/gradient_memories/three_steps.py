@@ -1,0 +1,188 @@
+r"""Whether three gradient steps, one a matrix, build an induction head.
+
+Bietti et al. 2023, "Birth of a Transformer: A Memory Viewpoint": in the simplified transformer, whose W_O of layer 2
+(copied token), W_K of layer 2 (remapped copy) and W_K of layer 1 (previous token) start at zero, one gradient step on
+each, in this order, recovers the three memories of in-context bigrams, if embeddings are nearly orthonormal. Each step
+is taken on a large fresh sample in the place of the population, from all others as they then are.
+
+The sequences are the ones that the argument is made for: tokens are uniform, one trigger a sequence is drawn at random
+and followed by an output that differs from it, and the loss is taken where the trigger stands again, late in the
+sequence. Step sizes are constants (`SETTINGS`): the first is small, so that predictions stay near uniform; the other
+two are as large as attention needs to turn away from uniform and no larger.
+
+Embeddings are `random`, as in the paper's model and in its experiments, or `orthonormal`, the limit of infinite width:
+tokens, positions, their images through W_V W_O of layer 1 and unembeddings are then orthogonal, and W_V of layer 2 is
+the identity.
+
+*Shows* whether the gradients hold the memories, by argmax (`memory_recall`), and what the model does with them.
+
+*Does not show* how training with many joint steps gets there. Recall does not say that attention is sharp: accuracy is
+therefore given beside it.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import torch
+import xarray as xr
+from torch import Tensor
+
+from mnemoscope.analyses.memory_recall import copied_token, previous_token, remapped_copy
+from mnemoscope.core import metrics
+from mnemoscope.core.batch import Batch
+from mnemoscope.core.errors import InputError, in_range, one_of
+from mnemoscope.core.protocols import HookedModel
+from mnemoscope.core.seeding import generator
+from mnemoscope.core.specification import ModelSpec
+from mnemoscope.models.build import build
+from mnemoscope.systems.in_context_bigrams.analyses.gradient_memories.compact import gradient, logits, tables
+from mnemoscope.systems.in_context_bigrams.tasks.in_context_bigrams import InContextBigrams
+
+MATRICES = {"output": "blocks.1.attn.W_O", "match": "blocks.1.attn.W_K", "previous": "blocks.0.attn.W_K"}
+"""The learned matrices in the order of the theorem: copied token, remapped copy, previous token."""
+ORDER = tuple(MATRICES)
+N_EVALUATED = 2048
+"""Sequences on which the model is tried."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Setting:
+    """Sizes and step sizes.
+
+    Attributes:
+        n_tokens: Alphabet; every token is equally likely to follow every other one.
+        length: Positions.
+        width: Of the residual stream.
+        n_samples: Sequences a step.
+        first_scored: Position from which on the loss is taken.
+        n_recalled: Positions, from the first, of which W_K of layer 1 is asked. The last ones hardly ever hold an
+            output that a later trigger asks for, and the very last one never does.
+        rates: Step size of each matrix.
+    """
+
+    n_tokens: int = 16
+    length: int = 32
+    width: int
+    n_samples: int = 8192
+    first_scored: int = 12
+    n_recalled: int = 24
+    rates: tuple[float, float, float]
+
+    @property
+    def task(self) -> InContextBigrams:
+        """Uniform bigrams with one trigger a sequence."""
+        symbols = range(ord("A"), ord("A") + self.n_tokens)
+        counts = tuple((first, second, 1) for first in symbols for second in symbols)
+        return InContextBigrams(length=self.length, n_triggers=1, loss_on="predictable", counts=counts, loops=False)
+
+
+SETTINGS = {
+    "random": Setting(width=1024, rates=(1.0, 30.0, 100.0)),
+    "orthonormal": Setting(width=112, rates=(1.0, 100.0, 10_000.0)),
+}
+"""By embeddings. Chosen on draws from 100 on."""
+
+
+def three_steps(
+    *,
+    seed: int,
+    embeddings: str = "random",
+    order: Sequence[str] = ORDER,
+    permuted: bool = False,
+    setting: Setting | None = None,
+) -> xr.Dataset:
+    """One gradient step on each matrix, and what the matrices recall afterwards.
+
+    Args:
+        seed: Of the model and of all samples.
+        embeddings: `random` or `orthonormal`.
+        order: In which the matrices move.
+        permuted: Train on targets that are exchanged among sequences: there is nothing to be learned from the context.
+        setting: Sizes; none: those of `SETTINGS`.
+
+    Returns:
+        `recall` over memory: of all tokens, and of the first positions; keys compete. `accuracy`, the share of right
+        predictions of the model at repeated triggers; `loss` there, in nats; `loss_at_start`, with all three matrices
+        at zero.
+
+    Raises:
+        InputError: Embeddings are of another kind, the order names other matrices, or the width is too small for
+            orthonormal ones.
+    """
+    one_of("embeddings", embeddings, SETTINGS)
+    if sorted(order) != sorted(ORDER):
+        raise InputError(f"order must name each of {', '.join(ORDER)} once; got {', '.join(order)}")
+    setting = SETTINGS[embeddings] if setting is None else setting
+    model = _at_zero(setting, seed, embeddings)
+    named, rates = dict(model.named_parameters()), dict(zip(ORDER, setting.rates, strict=True))
+    at_start = _behaviour(model, setting, seed)["loss"]
+    for name in order:
+        parameter = named[MATRICES[name]].requires_grad_()
+        found = gradient(model, parameter, _sample(setting, seed, name, permuted))
+        parameter.requires_grad_(False).sub_(rates[name] * found)
+    memories = {
+        "output": copied_token(model, n_draws=2),
+        "match": remapped_copy(model, n_draws=2),
+        "previous": previous_token(model, n_pos=setting.n_recalled, n_draws=2),
+    }
+    shares = ("memory", [float(memories[name].recall) for name in ORDER])
+    data = {"recall": shares, **_behaviour(model, setting, seed), "loss_at_start": at_start}
+    attrs = {
+        "unit": "share; losses: nats", "embeddings": embeddings, "order": ", ".join(order), "n": setting.n_samples,
+        "n_tokens": setting.n_tokens, "length": setting.length, "width": setting.width, "rates": str(setting.rates),
+    }  # fmt: skip
+    return xr.Dataset(data, coords={"memory": list(ORDER)}, attrs=attrs)
+
+
+def _at_zero(setting: Setting, seed: int, embeddings: str) -> HookedModel:
+    """The simplified transformer before the first step; nothing requires a gradient."""
+    spec = ModelSpec(
+        n_layers=2, n_heads=1, d_model=setting.width, mlp=False, normalization="none", initialisation="memories"
+    )
+    model = build(spec, d_vocab=setting.n_tokens, n_ctx=setting.length, seed=seed)
+    named = dict(model.named_parameters())
+    for parameter in named.values():
+        parameter.requires_grad_(False)
+    for name in MATRICES.values():
+        named[name].zero_()
+    if embeddings == "orthonormal":
+        _orthonormal(named, setting)
+    return model
+
+
+def _orthonormal(named: Mapping[str, Tensor], setting: Setting) -> None:
+    """Embeddings, their images and unembeddings along axes of their own; embeddings as long as random ones."""
+    n, last = setting.n_tokens, setting.n_tokens + setting.length
+    in_range("width of orthonormal embeddings", setting.width, 2 * last + n, float("inf"))
+    axes = torch.eye(setting.width)
+    named["embed.W_E"].copy_(setting.width**0.5 * axes[:n])
+    named["pos_embed.W_pos"].copy_(setting.width**0.5 * axes[n:last])
+    named["unembed.W_U"].copy_(axes[:, 2 * last : 2 * last + n])
+    shift = torch.zeros_like(axes)
+    shift[:last, last : 2 * last] = torch.eye(last)
+    for name, value in (("0.attn.W_V", axes), ("0.attn.W_O", shift), ("1.attn.W_V", axes)):
+        named[f"blocks.{name}"][0] = value
+
+
+def _sample(setting: Setting, seed: int, stream: str, permuted: bool = False) -> Batch:
+    """Sequences with the loss at their late predictable positions."""
+    draws = generator(seed, "three steps", stream)
+    batch = setting.task.sample(setting.n_samples, split="train", generator=draws)
+    scored = batch.scored.clone()
+    scored[:, : setting.first_scored] = False
+    targets = batch.targets.clone()
+    if permuted:
+        answers = targets[scored]
+        targets[scored] = answers[torch.randperm(len(answers), generator=draws)]
+    return replace(batch, scored=scored, targets=targets)
+
+
+def _behaviour(model: HookedModel, setting: Setting, seed: int) -> dict[str, float]:
+    """Accuracy and loss at the late repeated triggers of fresh sequences."""
+    batch = _sample(replace(setting, n_samples=N_EVALUATED), seed, "evaluation")
+    rows, positions = batch.scored.nonzero().T
+    with torch.no_grad():
+        outputs = logits(tables(model, setting.length), batch.inputs, rows, positions)
+    targets = batch.targets[rows, positions]
+    right = metrics.correct(outputs, targets)
+    return {"accuracy": float(right.double().mean()), "loss": float(metrics.cross_entropy(outputs, targets).mean())}

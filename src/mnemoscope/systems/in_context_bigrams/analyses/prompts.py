@@ -1,0 +1,66 @@
+"""Sequences on which models of in-context bigrams, or of noisy recall, are measured; kept for the next time."""
+
+from dataclasses import fields, replace
+from functools import lru_cache
+from typing import Any
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from mnemoscope.core.batch import Batch
+from mnemoscope.core.errors import InputError
+from mnemoscope.core.protocols import Task
+from mnemoscope.core.seeding import generator
+from mnemoscope.systems.in_context_bigrams.tasks.in_context_bigrams import InContextBigrams
+from mnemoscope.systems.in_context_bigrams.tasks.noisy_recall import NoisyRecall
+
+N_SEQUENCES = 64
+"""With 128 tokens, 5 frequent triggers and uniform outputs, some 1500 positions that can be predicted."""
+
+
+@lru_cache(maxsize=16)
+def prompts(task: Task, seed: int, n: int = N_SEQUENCES, **changes: Any) -> Batch:
+    """Fresh sequences of the split `test`, scored everywhere.
+
+    Args:
+        task: With a split chosen.
+        seed: They come from this seed's stream `in-context prompts`.
+        n: How many.
+        changes: Fields of the task that differ, such as loops=False.
+
+    Raises:
+        InputError: The task refuses a change.
+    """
+    everywhere = {"loss_on": "all"} if "loss_on" in {field.name for field in fields(task)} else {}
+    changed = replace(task, **{**everywhere, **changes})
+    return changed.sample(n, split="test", generator=generator(seed, "in-context prompts"))
+
+
+def global_bigrams(task: Task) -> Float[Tensor, "token token"]:
+    """How likely each token is to follow each other one, triggers apart, float64.
+
+    A noise token is never expected, and is followed as the unigrams say.
+
+    Raises:
+        InputError: The task has no bigrams.
+    """
+    if isinstance(task, InContextBigrams):
+        return task.bigrams.transitions
+    if not isinstance(task, NoisyRecall):
+        raise InputError(f"task must be {InContextBigrams.name} or {NoisyRecall.name}; got {task.name}")
+    table = torch.zeros(task.d_vocab, task.d_vocab, dtype=torch.double)
+    table[: task.noise_token, : task.noise_token] = task.transitions
+    table[task.noise_token, : task.noise_token] = task.unigram
+    return table
+
+
+def fixed_triggers(task: Task) -> tuple[int, ...]:
+    """The tokens that are triggers in every sequence; none where they are drawn.
+
+    Raises:
+        InputError: The task has no triggers.
+    """
+    if not isinstance(task, InContextBigrams | NoisyRecall):
+        raise InputError(f"task must be {InContextBigrams.name} or {NoisyRecall.name}; got {task.name}")
+    return task.fixed_triggers if task.triggers == "fixed" else ()

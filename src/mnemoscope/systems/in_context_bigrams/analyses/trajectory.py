@@ -1,0 +1,164 @@
+"""What is followed along training: one number each for predictions, memories, attention and its worth.
+
+| measure | what it is |
+| --- | --- |
+| `loss_*`, `accuracy_*` | by class of position (`in_context.evaluation`) |
+| `accuracy_in_context_no_loops`, `..._uniform_outputs`, `..._bigram_outputs` | the same task with one field changed |
+| `recall_*` | whether the matrices hold the memories of an induction head (`memory_recall`) |
+| `feed_forward_kl` | divergence of the last MLP alone from the global bigrams, in nats |
+| `previous_token_score` | attention to the previous token, the best head of the first layer |
+| `induction_score`, `attends_after_triggers` | as in `in_context.heads`, the best head of the last layer |
+| `cost_uniform_layer0`, `..._layer1` | in-context accuracy lost when a layer attends evenly |
+| `cost_exact_previous` | the same when layer 0 attends to the previous token |
+
+Memories are read from the head of the first and the head of the last of two layers with the best scores here. NaN
+stands where a model has no such layer, or the task no such field. All checkpoints of a run see the same sequences, so
+that what differs along steps is the model.
+
+*Shows* one checkpoint; what happened between two of them stays unseen. What each number does not show is said where it
+comes from.
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import fields
+from typing import Any
+
+import torch
+import xarray as xr
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from mnemoscope.analyses.memory_recall import copied_token, previous_token, remapped_copy
+from mnemoscope.analyses.memory_recall.memories import LEAST
+from mnemoscope.analyses.predictions import check_fits, normalised
+from mnemoscope.core.batch import Batch
+from mnemoscope.core.intervention import SetPattern
+from mnemoscope.core.mechanism import Mechanism
+from mnemoscope.core.protocols import HookedModel, Task
+from mnemoscope.core.site import Site
+from mnemoscope.interventions.run import run
+from mnemoscope.systems.in_context_bigrams.analyses.evaluation import at_every_position, mean_over, position_classes
+from mnemoscope.systems.in_context_bigrams.analyses.feed_forward import feed_forward_bigrams
+from mnemoscope.systems.in_context_bigrams.analyses.heads import (
+    EXACT_PREVIOUS,
+    UNIFORM,
+    labelled_scores,
+    logits_and_patterns,
+    on_keys,
+)
+from mnemoscope.systems.in_context_bigrams.analyses.prompts import fixed_triggers, global_bigrams, prompts
+
+CLASSES = ("in_context", "first", "second", "later", "global")
+VARIANTS: Mapping[str, Mapping[str, Any]] = {
+    "no_loops": {"loops": False},
+    "bigram_outputs": {"outputs": "bigram", "held_out": 0.0},
+    "uniform_outputs": {"outputs": "uniform"},
+}
+"""What differs in the task."""
+RECALLS = ("recall_previous_token", "recall_previous_token_early", "recall_remapped_copy", "recall_copied_token")
+N_FOLLOWED = 32
+"""Sequences: there are many checkpoints."""
+N_DRAWS = 2
+"""Permutations: their interval is not read."""
+
+
+@torch.no_grad()
+def trajectory(model: HookedModel, task: Task, *, seed: int, n: int = N_FOLLOWED) -> xr.Dataset:
+    """Everything that is followed, of one checkpoint.
+
+    Args:
+        model: One or more layers; trained on in-context bigrams or noisy recall.
+        task: What it was trained on, with a split chosen.
+        seed: Of the run; sequences come from its stream `in-context prompts`.
+        n: How many sequences.
+
+    Returns:
+        Scalars, float64.
+
+    Raises:
+        InputError: The task is another one, the model is too small for it, or predicts NaN.
+    """
+    batch = prompts(task, seed, n)
+    check_fits(model, batch)
+    logits, patterns = logits_and_patterns(model, batch)
+    at = at_every_position(normalised(logits), batch)
+    classes = position_classes(batch)
+    found = {
+        f"{name}_{group}": mean_over(at[name], classes[group]) for name in ("loss", "accuracy") for group in CLASSES
+    }
+    accuracy = found["accuracy_in_context"]
+    found |= _variants(model, task, seed, n, accuracy)
+    scores = labelled_scores(on_keys(patterns, batch), batch).score
+    found |= _attention(scores) | _recall(model, task, scores) | {"feed_forward_kl": _feed_forward(model, task)}
+    found |= _costs(model, batch, classes["in_context"], accuracy)
+    attrs = {"unit": "loss, feed_forward_kl: nats; the rest: share", "n_sequences": n, "weights": "unprocessed"}
+    return xr.Dataset(found, attrs=attrs)
+
+
+def _variants(model: HookedModel, task: Task, seed: int, n: int, own: float) -> dict[str, float]:
+    """In-context accuracy on sequences of the task with fields changed; NaN where it has none such."""
+    known = {field.name for field in fields(task)}
+    found = {}
+    for name, changes in VARIANTS.items():
+        if not changes.keys() <= known:
+            value = math.nan
+        elif all(getattr(task, field) == new for field, new in changes.items()):
+            value = own
+        else:
+            batch = prompts(task, seed, n, **changes)
+            value = _in_context(model(batch.inputs), batch, position_classes(batch)["in_context"])
+        found[f"accuracy_in_context_{name}"] = value
+    return found
+
+
+def _in_context(logits: Float[Tensor, "batch pos d_vocab"], batch: Batch, where: Bool[Tensor, "batch pos"]) -> float:
+    return mean_over(at_every_position(normalised(logits), batch)["accuracy"], where)
+
+
+def _attention(scores: xr.DataArray) -> dict[str, float]:
+    """Of the best head."""
+    of = {"previous_token_score": ("previous_token", 0), "induction_score": ("induction", -1)}
+    of["attends_after_triggers"] = ("after_triggers", -1)
+    return {name: float(scores.sel(measure=measure)[layer].max()) for name, (measure, layer) in of.items()}
+
+
+def _recall(model: HookedModel, task: Task, scores: xr.DataArray) -> dict[str, float]:
+    if model.cfg.n_layers != 2:
+        return dict.fromkeys(RECALLS, math.nan)
+    previous, induction = (
+        (layer, int(scores.sel(measure=name)[layer].argmax("head")))
+        for layer, name in enumerate(("previous_token", "induction"))
+    )
+    early = max(LEAST, task.n_ctx // 4)
+    found = (
+        previous_token(model, head=previous, n_pos=task.n_ctx, n_draws=N_DRAWS),
+        previous_token(model, head=previous, n_pos=early, n_draws=N_DRAWS),
+        remapped_copy(model, writer=previous, head=induction, tokens=fixed_triggers(task) or None, n_draws=N_DRAWS),
+        copied_token(model, head=induction, n_draws=N_DRAWS),
+    )
+    return {name: float(result.recall) for name, result in zip(RECALLS, found, strict=True)}
+
+
+def _feed_forward(model: HookedModel, task: Task) -> float:
+    if model.cfg.attn_only:
+        return math.nan
+    apart = set(fixed_triggers(task))
+    tokens = [token for token in range(task.d_vocab) if token not in apart]
+    return float(feed_forward_bigrams(model, global_bigrams(task), tokens=tokens).mean_kl)
+
+
+def _costs(model: HookedModel, batch: Batch, where: Bool[Tensor, "batch pos"], clean: float) -> dict[str, float]:
+    changes: dict[str, tuple[int, Mechanism]] = {
+        "cost_uniform_layer0": (0, UNIFORM),
+        "cost_uniform_layer1": (1, UNIFORM),
+        "cost_exact_previous": (0, EXACT_PREVIOUS),
+    }
+    found = {}
+    for name, (layer, mechanism) in changes.items():
+        if layer >= model.cfg.n_layers:
+            found[name] = math.nan
+            continue
+        done = SetPattern(site=Site(kind="pattern", layer=layer), mechanism=mechanism)
+        found[name] = clean - _in_context(run(model, batch, [done]), batch, where)
+    return found

@@ -1,0 +1,160 @@
+"""B12: whether the induction head works for any repeated token, or for triggers only.
+
+"With random triggers the induction head is active for any repeated token, with fixed triggers only after those" is
+refuted if a model of random triggers does not continue random tokens that it sees a second time, if its head does not
+look where it should, or if a model of fixed triggers continues them as well. Rival: with random triggers too, what is
+no trigger is not continued.
+
+The prompts come from no chain: up to 50 random tokens, none of them twice, and then the same ones again in the same
+order (`mechanisms.repeated_tokens`). Five in 65 of them would be triggers.
+
+- `any`: accuracy of the model with random triggers in the second half; of equally likely tokens each gets its share.
+- `attends`: mean attention of its best head in the last layer, from the second half, to the token after the earlier
+  occurrence of the query's token.
+- `not_fixed`: accuracy of the model with fixed triggers in the second half.
+
+It shows that copying and attention carry over to sequences unlike those of training. It does not show that the head is
+needed (B3 does); some symbols are so rare in the text that they hardly were a trigger in training, so not all tokens
+have been learned alike: a factor keeps to the frequent ones.
+"""
+
+from collections.abc import Callable, Mapping
+from functools import partial
+
+import torch
+
+from mnemoscope.analyses.evaluation import expected_accuracy
+from mnemoscope.analyses.mechanisms.scores import head_scores, repeated_tokens
+from mnemoscope.core.batch import Batch
+from mnemoscope.core.errors import one_of
+from mnemoscope.core.presets import Configuration
+from mnemoscope.core.protocols import HookedModel
+from mnemoscope.core.subject import Subject
+from mnemoscope.judging.claim import CLAIMS, GATE, Claim
+from mnemoscope.judging.criteria import Control, Measured, Part
+from mnemoscope.models.constructed import induction
+from mnemoscope.models.subjects import planted, untrained
+from mnemoscope.systems.in_context_bigrams.analyses.learned import LEARNED, learned
+from mnemoscope.systems.in_context_bigrams.constructed import induction_memories
+from mnemoscope.systems.in_context_bigrams.tasks.in_context_bigrams import InContextBigrams
+from mnemoscope.systems.in_context_bigrams.triggers import by_frequency
+
+SOURCE = "Bietti et al. 2023, Birth of a Transformer, attention maps for fixed and random triggers"
+HALF = 0.5
+N_FREQUENT = 32
+RANDOM, FIXED = "birth-2-layers", "birth-fixed"
+UNITS = {name: Configuration(preset=name) for name in (RANDOM, FIXED)}
+TASKS = {RANDOM: InContextBigrams(length=64), FIXED: InContextBigrams(length=64, triggers="fixed")}
+"""Of planted models: shorter, which is faster."""
+
+
+def measure(subject: Subject, *, tokens: str = "all", length: int | None = None) -> dict[str, float]:
+    """On random tokens shown twice: accuracy (0 to 1) in the second half (`repeated`), and the best last-layer head's
+    share of attention on the token after the earlier occurrence (`attention`).
+
+    Args:
+        subject: The model and its task.
+        tokens: Which are drawn from: `all`, or the 32 most `frequent` of the text.
+        length: Of the part that is repeated; none: as long as the model allows, up to 50 or the tokens there are.
+
+    Raises:
+        InputError: `tokens` or `length` is none of these, or the task is another one.
+    """
+    batch = _prompts(subject, tokens, length)
+    with torch.no_grad():
+        right = expected_accuracy(subject.model(batch.inputs), batch.targets)[batch.scored]
+    induction_scores = head_scores(subject.model, batch).score.sel(score_name="induction")
+    return {
+        "repeated": float(right.mean()),
+        "attention": float(induction_scores.isel(layer=-1).max()),
+        GATE: learned(subject),
+    }
+
+
+def _prompts(subject: Subject, tokens: str, length: int | None) -> Batch:
+    one_of("tokens", tokens, ("all", "frequent"))
+    task = subject.task
+    assert isinstance(task, InContextBigrams)
+    pool = None if tokens == "all" else by_frequency(task.bigrams.unigram, 0, N_FREQUENT)
+    return repeated_tokens(subject.model, length=length, tokens=pool, seed=subject.seed)
+
+
+def by_triggers(measured: Mapping[str, Measured]) -> Measured:
+    """The effects of one seed; it passes the gate where both models do."""
+    random, fixed = measured[RANDOM], measured[FIXED]
+    return {
+        "any": random["repeated"],
+        "attends": random["attention"],
+        "not_fixed": fixed["repeated"],
+        "attends_fixed": fixed["attention"],
+        GATE: min(float(random[GATE]), float(fixed[GATE])),
+    }
+
+
+def any_token() -> HookedModel:
+    """The induction circuit, for every token."""
+    return induction(TASKS[RANDOM].d_vocab, TASKS[RANDOM].n_ctx)
+
+
+def triggers_only() -> HookedModel:
+    """The induction circuit, whose last layer matches the fixed triggers only."""
+    task = TASKS[FIXED]
+    return induction_memories(task.d_vocab, task.n_ctx, tokens=task.fixed_triggers)
+
+
+def _models(case: int, *, random: Callable[[], HookedModel], fixed: Callable[[], HookedModel]) -> dict[str, Subject]:
+    """Planted models, by what they would have been trained on."""
+    return planted(RANDOM, random, TASKS[RANDOM])(case) | planted(FIXED, fixed, TASKS[FIXED])(case)
+
+
+def _table(case: int, *, random: float, attention: float, fixed: float) -> dict[str, dict[str, float]]:
+    """A planted outcome of models that have learned their task."""
+    return {
+        RANDOM: {"repeated": random, "attention": attention, GATE: 1.0},
+        FIXED: {"repeated": fixed, "attention": 0.1, GATE: 1.0},
+    }
+
+
+_part = partial(Part, quantifier="most", margin=HALF)
+_claim = partial(Claim, system="birth", units=UNITS, gate=LEARNED, measure=measure, compare=by_triggers)
+_ANY = Control(
+    name="any token, triggers only", kind="positive", plant=partial(_models, random=any_token, fixed=triggers_only)
+)
+_ALWAYS = partial(_models, random=any_token, fixed=any_token)
+_NEVER = partial(_models, random=triggers_only, fixed=triggers_only)
+_at = partial(Control, n=1, kind="negative")
+
+B12 = _claim(
+    id="B12",
+    statement="With random triggers the induction head works for any repeated token, with fixed ones it does not.",
+    source=SOURCE,
+    parts=(
+        _part(name="any", unit="accuracy"),
+        _part(name="attends", unit="share of attention"),
+        _part(name="not_fixed", direction="below", unit="accuracy"),
+    ),
+    factors={"tokens": ("frequent",), "length": (20,)},
+    controls=(
+        _ANY,
+        Control(name="any token, with fixed triggers too", kind="negative", plant=_ALWAYS),
+        Control(name="triggers only", kind="negative", plant=_NEVER),
+        _at(name="accuracy at the margin", plant=partial(_table, random=HALF, attention=0.9, fixed=0.1)),
+        _at(name="attention at the margin", plant=partial(_table, random=0.9, attention=HALF, fixed=0.1)),
+        _at(name="fixed at the margin", plant=partial(_table, random=0.9, attention=0.9, fixed=HALF)),
+        Control(name="untrained", kind="negative", plant=untrained(UNITS)),
+    ),
+    rivals=(
+        _claim(
+            id="B12-triggers-only",
+            statement="With random triggers too, what is no trigger is not continued.",
+            source=f"against {SOURCE}",
+            parts=(_part(name="any", direction="below", unit="accuracy"),),
+            controls=(
+                Control(name="triggers only", kind="positive", plant=_NEVER),
+                Control(name="any token", kind="negative", plant=_ALWAYS),
+                _at(name="accuracy at the margin", plant=partial(_table, random=HALF, attention=0.9, fixed=0.1)),
+            ),
+        ),
+    ),
+)
+CLAIMS.add(B12.id, B12)

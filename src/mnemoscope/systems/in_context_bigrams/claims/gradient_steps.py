@@ -1,0 +1,195 @@
+"""M1, M2 and M3: what gradient steps from zero store in associative memories.
+
+M1, "the gradient of a linear memory is the sum over z and k of (p_W(k|z) - p(k|z)) u_k e_z^T", is refuted if the
+formula and automatic differentiation differ in any draw by 1e-9 of the largest entry, in float64. The effect is the
+decimal logarithm of that difference, since criteria take differences below 1e-6 for rounding.
+
+M2, "one gradient step from zero stores a function for nearly orthonormal embeddings", is refuted if argmax recalls .99
+of 64 inputs or less with random unit embeddings in 128 dimensions. Rival M2-capacity: with 32 dimensions, half of the
+number of inputs, it recalls less than .9.
+
+M3, "three steps, on W_O of layer 2, W_K of layer 2 and W_K of layer 1, recover the memories of in-context bigrams", is
+refuted if one of the three recalls .9 or less. The model has random embeddings of width 1024, for 16 tokens and 32
+positions; the factor `embeddings` takes orthonormal ones, the limit of infinite width. Rival M3-order: the same steps
+in the reverse order recover them too. Sizes and step sizes (`analyses.gradient_memories.three_steps.SETTINGS`) were
+chosen on draws from 100 on.
+
+They show what single steps store on the distributions that the argument is about. They are not about training with
+many small joint steps, and recall is not accuracy: the model's accuracy is kept beside.
+"""
+
+import math
+from functools import partial
+from typing import Any
+
+from mnemoscope.judging.claim import CLAIMS, EFFECT, Claim
+from mnemoscope.judging.criteria import Control, Measured, Part
+from mnemoscope.systems.in_context_bigrams.analyses.gradient_memories.gradient import against_autograd
+from mnemoscope.systems.in_context_bigrams.analyses.gradient_memories.one_step import recalled_after_one_step
+from mnemoscope.systems.in_context_bigrams.analyses.gradient_memories.three_steps import ORDER, three_steps
+
+N_INPUTS, WIDTH, NARROW = 64, 128, 32
+RECALLED = 0.9
+_FIRST_PLANTED = 1_000_000
+"""Draws of controls start here, where no replicate's are."""
+_RECALL = "share recalled"
+_SOURCE = "Bietti et al. 2023"
+
+
+def measure_gradient(draw: int) -> dict[str, float]:
+    """Logarithm of the largest relative difference between the formula and autograd over eight random problems."""
+    return {EFFECT: _digits(float(against_autograd(seed=draw).difference.max()))}
+
+
+def _digits(difference: float) -> float:
+    """Decimal logarithm; of nothing, that of less than float64 can tell."""
+    return math.log10(max(difference, 1e-18))
+
+
+def measure_step(draw: int, *, d: int = WIDTH) -> dict[str, float]:
+    """Recall after one step with embeddings of width d (`effect`), and with narrow ones (`narrow`).
+
+    Args:
+        draw: Number of the draw.
+        d: Width of the embeddings.
+
+    Raises:
+        InputError: There is no such width.
+    """
+    widths = {EFFECT: d, "narrow": NARROW}
+    return {name: recalled_after_one_step(N_INPUTS, width, seed=draw) for name, width in widths.items()}
+
+
+def measure_steps(draw: int, *, embeddings: str = "random") -> dict[str, float]:
+    """Recall of the three matrices after one step each, and the model's accuracy at repeated triggers.
+
+    Args:
+        draw: Number of the draw.
+        embeddings: As for `three_steps`.
+
+    Raises:
+        InputError: There are no such embeddings.
+    """
+    return _recalls(draw, embeddings=embeddings)
+
+
+def measure_reversed(draw: int, *, embeddings: str = "random") -> dict[str, float]:
+    """The same after the same steps in the reverse order; arguments and errors as for `measure_steps`."""
+    return _recalls(draw, embeddings=embeddings, order=ORDER[::-1])
+
+
+def _recalls(draw: int, **options: Any) -> dict[str, float]:
+    found = three_steps(seed=draw, **options)
+    return {**{name: float(found.recall.sel(memory=name)) for name in ORDER}, "accuracy": float(found.accuracy)}
+
+
+def formula(case: int) -> dict[str, Measured]:
+    """A control: the right formula on other problems."""
+    return {"draw": measure_gradient(_FIRST_PLANTED + case)}
+
+
+def without_predictions(case: int) -> dict[str, Measured]:
+    """A control: a wrong formula, which leaves out what the model predicts."""
+    found = against_autograd(seed=_FIRST_PLANTED + case)
+    return {"draw": {EFFECT: _digits(float(found.difference_without_predictions.max()))}}
+
+
+def stored(case: int, *, d: int, permuted: bool = False) -> dict[str, Measured]:
+    """A control: one step in d dimensions, asked for what it stores or for permuted answers."""
+    share = recalled_after_one_step(N_INPUTS, d, seed=_FIRST_PLANTED + case, permuted=permuted)
+    return {"draw": {EFFECT: share, "narrow": share}}
+
+
+def planted_steps(case: int, *, permuted: bool = False, backwards: bool = False) -> dict[str, Measured]:
+    """A control: three steps with orthonormal embeddings, with true or permuted targets, in either order."""
+    order = ORDER[::-1] if backwards else ORDER
+    draw = _FIRST_PLANTED + case
+    return {"draw": _recalls(draw, embeddings="orthonormal", permuted=permuted, order=order)}
+
+
+_ALL_THREE = tuple(Part(name=name, quantifier="most", margin=RECALLED, unit=_RECALL) for name in ORDER)
+_THREE_STEPS = Control(name="orthonormal embeddings", kind="positive", plant=planted_steps, n=1)
+_PERMUTED = Control(
+    name="targets of other sequences", kind="negative", plant=partial(planted_steps, permuted=True), n=1
+)
+M1 = Claim(
+    id="M1",
+    system="birth",
+    statement="The gradient of a linear associative memory is the sum of (p_W(k|z) - p(k|z)) u_k e_z^T over z and k.",
+    source=_SOURCE,
+    quantifier="every",
+    margin=-9,
+    direction="below",
+    unit="log10 of the share of the largest entry",
+    replicate="draw",
+    controls=(
+        Control(name="other problems", kind="positive", plant=formula),
+        Control(name="predictions left out", kind="negative", plant=without_predictions),
+    ),
+    prompts="enumerated",
+    measure=measure_gradient,
+    develops=False,
+)
+M2 = Claim(
+    id="M2",
+    system="birth",
+    statement="One gradient step from zero stores a function of a token for nearly orthonormal embeddings.",
+    source=_SOURCE,
+    quantifier="most",
+    margin=0.99,
+    unit=_RECALL,
+    replicate="draw",
+    rivals=(
+        Claim(
+            id="M2-capacity",
+            system="birth",
+            statement="With half as many dimensions as inputs one step does not store the function.",
+            source="rival of M2",
+            parts=(Part(name="narrow", quantifier="most", margin=RECALLED, direction="below", unit=_RECALL),),
+            replicate="draw",
+            controls=(
+                Control(name="16 dimensions", kind="positive", plant=partial(stored, d=16)),
+                Control(name="1024 dimensions", kind="negative", plant=partial(stored, d=1024)),
+            ),
+            measure=measure_step,
+            develops=False,
+        ),
+    ),
+    controls=(
+        Control(name="1024 dimensions", kind="positive", plant=partial(stored, d=1024)),
+        Control(name="permuted answers", kind="negative", plant=partial(stored, d=1024, permuted=True)),
+    ),
+    measure=measure_step,
+    factors={"d": (32, 64, 256)},
+    develops=False,
+)
+M3 = Claim(
+    id="M3",
+    system="birth",
+    statement="Three gradient steps, on W_O and W_K of layer 2 and on W_K of layer 1, recover the three memories.",
+    source=_SOURCE,
+    parts=_ALL_THREE,
+    replicate="draw",
+    rivals=(
+        Claim(
+            id="M3-order",
+            system="birth",
+            statement="The same three steps in the reverse order recover the three memories.",
+            source="rival of M3",
+            parts=_ALL_THREE,
+            replicate="draw",
+            controls=(
+                _THREE_STEPS,
+                Control(name="reversed", kind="negative", plant=partial(planted_steps, backwards=True), n=1),
+            ),
+            measure=measure_reversed,
+            develops=False,
+        ),
+    ),
+    controls=(_THREE_STEPS, _PERMUTED),
+    measure=measure_steps,
+    factors={"embeddings": ("orthonormal",)},
+    develops=False,
+)
+for _claim in (M1, M2, M3):
+    CLAIMS.add(_claim.id, _claim)

@@ -1,0 +1,169 @@
+"""B7 and B9: what is learned first, and how much that depends on which tokens are triggers.
+
+B7, "global bigrams are learned before in-context ones", is refuted if in most seeds the loss on triggers that have
+occurred before falls earlier than the loss where no trigger stands; the same kept step counts for neither. The onset
+of a loss is the first kept step from which it stays at or below the middle between its first and its smallest value. A
+loss that is smallest at the first step, or that ends above the middle, has its onset one step after the last. The
+associative memories and the generic model of two layers must both do so.
+
+B9, "frequent and rare fixed triggers differ in speed", is refuted if in-context accuracy reaches one half, and stays
+there, at about the same step for both. The effect is |log2(onset with rare triggers / onset with frequent ones)|; the
+rivals ask for a sign. An onset at step 0 counts as 1. Where accuracy never gets there the onset is one step after the
+last, so two models that both fail differ by nothing.
+
+Read from the trajectory: measures of every kept checkpoint, taken after training. Steps between two checkpoints cannot
+be told apart.
+
+They show which measure moves first. They do not show that the one is needed for the other; and that half of a fall is
+passed first says nothing about which is finished first: the two losses end at different values.
+"""
+
+import math
+from collections.abc import Mapping
+from functools import partial
+
+from mnemoscope.core.presets import Configuration
+from mnemoscope.core.subject import Subject
+from mnemoscope.judging.claim import CLAIMS, Claim
+from mnemoscope.judging.criteria import Control, Measured, Part
+from mnemoscope.models.constructed.trajectory import Course, following, jump
+from mnemoscope.systems.in_context_bigrams.analyses.onsets import followed, onset
+
+SOURCE = "Bietti et al. 2023, Birth of a Transformer"
+CLASSES = ("in_context", "global")
+RATIO = 0.25
+"""In powers of two: a factor of about 1.19."""
+NEVER = 10_000
+"""A step after the last."""
+GLOBAL_FIRST = {name: Configuration(preset=name) for name in ("memories-all", "birth-2-layers")}
+FREQUENCIES = {name: Configuration(preset=name) for name in ("birth-fixed", "birth-rare")}
+
+
+def falls(subject: Subject, *, fallen: float = 0.5) -> dict[str, float]:
+    """When the losses have fallen by a share of their fall (`in_context`, `global`), and how much `later` the former
+    has, in steps.
+
+    Raises:
+        InputError: There is no trajectory, or it does not have these losses.
+    """
+    steps = {name: _fall(subject, f"loss_{name}", fallen) for name in CLASSES}
+    return {**steps, "later": steps["in_context"] - steps["global"]}
+
+
+def _fall(subject: Subject, name: str, fallen: float) -> float:
+    """The first step from which a loss stays below what is left after that share of its fall."""
+    values = followed(subject.trajectory, name)
+    first, smallest = float(values[0]), float(values.min())
+    if smallest == first:
+        return float(values.step[-1]) + 1
+    return onset(subject.trajectory, name, first - fallen * (first - smallest), direction="fall")
+
+
+def reached(subject: Subject, *, threshold: float = 0.5) -> dict[str, float]:
+    """From which step on in-context accuracy stays at the threshold or above (`onset`).
+
+    Raises:
+        InputError: As `falls`.
+    """
+    return {"onset": onset(subject.trajectory, "accuracy_in_context", threshold)}
+
+
+def by_unit(measured: Mapping[str, Measured]) -> Measured:
+    """B7: how much later in-context loss falls, in steps, by configuration; beside it the steps themselves."""
+    steps = {f"{name} {of}": found[of] for name, found in measured.items() for of in CLASSES}
+    return {name: found["later"] for name, found in measured.items()} | steps
+
+
+def ratio(measured: Mapping[str, Measured]) -> Measured:
+    """B9: log2 of how many times as late rare triggers are (`rare_later`), its absolute value, and both onsets."""
+    frequent, rare = (float(measured[name]["onset"]) for name in FREQUENCIES)
+    later = math.log2(max(rare, 1) / max(frequent, 1))
+    return {"difference": abs(later), "rare_later": later, "frequent": frequent, "rare": rare}
+
+
+def losses(in_context: float, elsewhere: float) -> dict[str, Course]:
+    """A planted training: loss falls from 4 to 1 nats in context, and from 3 to 2 elsewhere, at these steps."""
+    return {
+        "loss_in_context": jump(in_context, low=4.0, high=1.0),
+        "loss_global": jump(elsewhere, low=3.0, high=2.0),
+    }
+
+
+def accuracy(step: float) -> dict[str, Course]:
+    """A planted training: in-context accuracy rises from .1 to .9 at a step."""
+    return {"accuracy_in_context": jump(step, low=0.1, high=0.9)}
+
+
+def _onsets(case: int, *, frequent: float, rare: float) -> dict[str, dict[str, float]]:
+    """A planted outcome for B9: both onsets."""
+    return {name: {"onset": at} for name, at in zip(FREQUENCIES, (frequent, rare), strict=True)}
+
+
+def _falling(name: str, *, memories: tuple[float, float], generic: tuple[float, float]) -> partial[Control]:
+    """A control of B7: the steps of both losses, in associative memories and in the generic model."""
+    trained = dict(zip(GLOBAL_FIRST, (losses(*memories), losses(*generic)), strict=True))
+    return partial(Control, name=name, plant=following(GLOBAL_FIRST, trained), n=1)
+
+
+def _rising(name: str, *, frequent: float, rare: float) -> partial[Control]:
+    """A control of B9: the steps of accuracy."""
+    trained = dict(zip(FREQUENCIES, (accuracy(frequent), accuracy(rare)), strict=True))
+    return partial(Control, name=name, plant=following(FREQUENCIES, trained), n=1)
+
+
+_claim = partial(Claim, system="birth", develops=False)
+_b9 = partial(_claim, units=FREQUENCIES, measure=reached, compare=ratio)
+_ratio = partial(Part, quantifier="most", unit="log2 of a ratio of steps")
+_equal = _rising("equally fast", frequent=300, rare=300)
+_frequent_first = _rising("frequent ones twice as fast", frequent=200, rare=400)
+_rare_first = _rising("rare ones twice as fast", frequent=400, rare=200)
+_a_margin = partial(Control, n=1, kind="negative")
+
+B7 = _claim(
+    id="B7",
+    statement="Global bigrams are learned before in-context ones, by associative memories and by two generic layers.",
+    source=f"{SOURCE}, loss on both along training",
+    parts=tuple(Part(name=name, quantifier="most", margin=0.0, unit="steps") for name in GLOBAL_FIRST),
+    units=GLOBAL_FIRST,
+    measure=falls,
+    compare=by_unit,
+    factors={"fallen": (0.25, 0.75)},
+    controls=(
+        _falling("200 steps earlier", memories=(300, 100), generic=(600, 400))(kind="positive"),
+        _falling("at the same time", memories=(100, 100), generic=(400, 400))(kind="negative"),
+        _falling("later", memories=(100, 200), generic=(400, 600))(kind="negative"),
+        _falling("earlier in the memories only", memories=(300, 100), generic=(400, 400))(kind="negative"),
+        _falling("none falls", memories=(NEVER, NEVER), generic=(NEVER, NEVER))(kind="negative"),
+    ),
+)
+B9 = _b9(
+    id="B9",
+    statement="Models whose fixed triggers are the most frequent tokens, and less frequent ones, differ in speed.",
+    source=f"{SOURCE}, loss along training for two sets of triggers",
+    parts=(_ratio(name="difference", margin=RATIO),),
+    factors={"threshold": (0.25, 0.75)},
+    controls=(
+        _frequent_first(kind="positive"),
+        _rare_first(kind="positive"),
+        _equal(kind="negative"),
+        _a_margin(name="a margin apart", plant=partial(_onsets, frequent=400.0, rare=400 * 2**RATIO)),
+    ),
+    rivals=(
+        _b9(
+            id="B9-frequent-first",
+            statement="Frequent triggers are learned faster.",
+            source=SOURCE,
+            parts=(_ratio(name="rare_later", margin=RATIO),),
+            controls=(_frequent_first(kind="positive"), _equal(kind="negative"), _rare_first(kind="negative")),
+        ),
+        _b9(
+            id="B9-rare-first",
+            statement="Rare triggers are learned faster.",
+            source=SOURCE,
+            parts=(_ratio(name="rare_later", margin=-RATIO, direction="below"),),
+            controls=(_rare_first(kind="positive"), _equal(kind="negative"), _frequent_first(kind="negative")),
+        ),
+    ),
+)
+CLAIMS.add(B7.id, B7)
+CLAIMS.add(B9.id, B9)

@@ -1,0 +1,91 @@
+"""N1: the feed-forward layer learns the noise token from O(1) samples, attention from O(N).
+
+Refuted if, over N from 8 to 256, the samples that the feed-forward layer needs grow faster than N^.25 in most draws, or
+those that attention needs slower than N^.75. No model is asked: it is the toy model of `analyses.noise_samples`, one
+gradient step from zero, contexts of 8 tokens whatever N is.
+
+    feed_forward, attention = slope of log samples over log N
+    attention_large = the same from N = 64 on, where a context holds few of the tokens; kept beside, decides nothing
+
+Learned means that the noise token leads for nine tenths of the inputs: the trigger, or the tokens that attention
+averages over. That, and that the length stays while N grows, is our reading of an informal theorem; the other reading,
+fresh contexts, and longer contexts are factors.
+
+It shows how the need of one step grows in this range of N. It does not show what holds as N goes to infinity, nor
+anything of a trained model.
+"""
+
+from functools import partial
+
+from mnemoscope.judging.claim import CLAIMS, Claim
+from mnemoscope.judging.criteria import Control, Measured, Part
+from mnemoscope.systems.in_context_bigrams.analyses.noise_samples import LENGTH, NOISE, SIZES, On, exponent, scaling
+
+_LARGE = 64
+_FIRST_PLANTED = 1_000_000
+"""Draws of controls start here, where no replicate's are."""
+_UNIT = "exponent of N"
+CONSTANT, LINEAR = 0.25, 0.75
+"""Nearer to 0 than to 1, and the reverse, by half the distance to the middle."""
+
+
+def measure(draw: int, *, length: int = LENGTH, noise: float = NOISE, on: On = "tokens") -> dict[str, float]:
+    """The exponents of both parts.
+
+    Args:
+        draw: Number of the draw.
+        length: Tokens a context, the same for all N.
+        noise: Share of noise after the trigger.
+        on: Which inputs of attention count.
+
+    Raises:
+        InputError: As `scaling`.
+    """
+    found = scaling(draw, length=length, noise=noise, on=on)
+    large = found.samples.sel(part="attention", n_tokens=slice(_LARGE, None))
+    return {
+        **{str(part): float(found.exponent.sel(part=part)) for part in found.part.values},
+        "attention_large": exponent(large.n_tokens.values.tolist(), large.values.tolist()),
+    }
+
+
+def _growing(case: int, *, feed_forward: float, attention: float) -> dict[str, Measured]:
+    """A planted outcome: ten samples at N = 1, and powers of N."""
+    powers = {"feed_forward": feed_forward, "attention": attention}
+    return {"draw": {part: exponent(SIZES, [10 * n**power for n in SIZES]) for part, power in powers.items()}}
+
+
+def long_contexts(case: int) -> dict[str, Measured]:
+    """A control: contexts as long as the largest N, so that a sample has most of the tokens."""
+    return {"draw": measure(_FIRST_PLANTED + case, length=max(SIZES))}
+
+
+def _table(name: str, feed_forward: float, attention: float) -> partial[Control]:
+    plant = partial(_growing, feed_forward=feed_forward, attention=attention)
+    return partial(Control, name=name, plant=plant, n=1)
+
+
+_part = partial(Part, quantifier="most", unit=_UNIT)
+CLAIM = Claim(
+    id="N1",
+    system="noisy-recall",
+    statement="The feed-forward layer learns the noise token from O(1) samples, attention from O(N).",
+    source="Chen, Bruna & Bietti 2024, How Truncating Weights Improves Reasoning in Language Models",
+    parts=(
+        _part(name="feed_forward", margin=CONSTANT, direction="below"),
+        _part(name="attention", margin=LINEAR),
+    ),
+    replicate="draw",
+    controls=(
+        _table("constant and linear", 0.0, 1.0)(kind="positive"),
+        _table("both linear", 1.0, 1.0)(kind="negative"),
+        _table("both constant", 0.0, 0.0)(kind="negative"),
+        _table("the other way round", 1.0, 0.0)(kind="negative"),
+        _table("by the margins", CONSTANT, LINEAR)(kind="negative"),
+        Control(name="long contexts", kind="negative", plant=long_contexts, n=1),
+    ),
+    measure=measure,
+    factors={"noise": (0.3, 0.7), "length": (16, 64), "on": ("contexts",)},
+    develops=False,
+)
+CLAIMS.add(CLAIM.id, CLAIM)

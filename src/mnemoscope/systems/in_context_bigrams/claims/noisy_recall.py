@@ -1,0 +1,178 @@
+"""N2: without the late MLP, or with its low-rank part cut away, the prediction turns from the noise to the context.
+
+Refuted if in most seeds the share of the in-context token among the two hardly changes, by either way.
+
+At triggers that have occurred before, p_noise and p_correct are the mean probabilities of the noise token and of the
+trigger's output, and s = p_correct / (p_correct + p_noise). In the data the noise token follows a trigger every other
+time, so that a good model makes the two about equal and no majority can turn over; the effects are changes of s.
+
+- `removal`: s after the output of the last layer's MLP is replaced by its mean over positions (`kind`: by zeros), minus
+  s before.
+- `truncation`: the largest such gain over all ranks when the largest components of a weight of that MLP are removed,
+  from none to all (`weight`: W_out, W_in, or both at the same rank).
+
+Besides, for a rival: `attention`, the same gain when the output of the last attention layer is replaced instead.
+
+It shows whether what speaks for the noise token passes the late MLP. It does not show that the MLP stores it: it may
+only pass on what came before. s can rise because the noise token falls, and not because the output gets likelier; so
+both probabilities are kept beside. The largest gain over 65 ranks is not below 0, and a little above by chance.
+"""
+
+from functools import lru_cache, partial
+from typing import Literal
+
+from mnemoscope.analyses.truncation import last_mlp
+from mnemoscope.core.batch import Batch
+from mnemoscope.core.errors import one_of
+from mnemoscope.core.presets import Configuration
+from mnemoscope.core.protocols import Task
+from mnemoscope.core.seeding import generator
+from mnemoscope.core.subject import Subject
+from mnemoscope.judging.claim import CLAIMS, GATE, Claim
+from mnemoscope.judging.criteria import Control, Gate, Part
+from mnemoscope.models.subjects import planted, untrained
+from mnemoscope.systems.in_context_bigrams.analyses.noise_or_context import (
+    NOISE,
+    OUTPUT,
+    Replacement,
+    removed,
+    truncated,
+)
+from mnemoscope.systems.in_context_bigrams.constructed.noisy_induction import noisy_induction
+from mnemoscope.systems.in_context_bigrams.tasks.noisy_recall import NoisyRecall
+
+GAIN = 0.25
+"""Share that must move to the in-context token for a change to count."""
+NONE = 0.05
+N_SEQUENCES = 128
+UNITS = {"noisy-recall": Configuration(preset="noisy-recall", recipe="quick")}
+CERTAIN = Gate(
+    statement="puts .8 or more on the noise token and the trigger's output, at triggers that have occurred before",
+    at_least=0.8,
+)
+
+Weight = Literal["W_out", "W_in", "both"]
+_PLACE: dict[str, int] = {"W_in": 0, "W_out": 1, "both": 2}
+
+
+def prompts(task: Task, seed: int, use: str) -> Batch:
+    """Sequences to measure on (`prompts`), or those that means come from (`reference`)."""
+    return task.sample(N_SEQUENCES, split="test", generator=generator(seed, "noise or context", use))
+
+
+@lru_cache(maxsize=4)
+def removals(subject: Subject, kind: Replacement) -> dict[str, float]:
+    """Gains without the last MLP and without the last attention, what the gate looks at, and s before.
+
+    Raises:
+        InputError: The model is too small for the task, or has no MLP.
+    """
+    batch, reference = (prompts(subject.task, subject.seed, use) for use in ("prompts", "reference"))
+    found = removed(subject.model, subject.task, batch, reference=reference, kinds=(kind,)).sel(kind=kind)
+    gains = found.context_share - found.clean_context_share
+    clean, without = found.clean_probability, found.probability.sel(component="MLP")
+    return {
+        "removal": float(gains.sel(component="MLP")),
+        "attention": float(gains.sel(component="attention")),
+        GATE: float(clean.sel(target=[NOISE, OUTPUT]).sum()),
+        "share before": float(found.clean_context_share),
+        "p(noise) before": float(clean.sel(target=NOISE)),
+        "p(output) before": float(clean.sel(target=OUTPUT)),
+        "p(noise) without the MLP": float(without.sel(target=NOISE)),
+        "p(output) without the MLP": float(without.sel(target=OUTPUT)),
+    }
+
+
+@lru_cache(maxsize=4)
+def truncations(subject: Subject, weight: Weight) -> dict[str, float]:
+    """The largest gain over ranks, and how many components are removed for it.
+
+    Raises:
+        InputError: As `removals`.
+    """
+    one_of("weight", weight, _PLACE)
+    name, sites = list(last_mlp(subject.model).items())[_PLACE[weight]]
+    batch = prompts(subject.task, subject.seed, "prompts")
+    found = truncated(subject.model, subject.task, batch, weights={name: sites}, parts=("rest",))
+    gains = (found.context_share - found.clean_context_share).isel(weight=0, part=0)
+    return {"truncation": float(gains.max()), "components removed": float(gains.idxmax("rank"))}
+
+
+def measure(subject: Subject, *, kind: Replacement = "mean", weight: Weight = "W_out") -> dict[str, float]:
+    """Gains of the in-context token by name, the probabilities behind them, and `GATE`.
+
+    Args:
+        subject: A model of noisy recall with an MLP in its last layer.
+        kind: What stands in for the output that is removed.
+        weight: Of the last MLP: what is cut.
+
+    Raises:
+        InputError: As `removals`.
+    """
+    return {**removals(subject, kind), **truncations(subject, weight)}
+
+
+TASK = NoisyRecall(length=64, n_tokens=8, n_triggers=3)
+"""Of the planted models."""
+IN_MLP, IN_HEAD, IN_INDUCTION = (
+    planted("noisy-recall", partial(noisy_induction, noise_in=place), TASK) for place in ("mlp", "head", "induction")
+)
+_UNTRAINED = Control(name="untrained", kind="negative", plant=untrained(UNITS), n=2)
+
+
+def _rival(word: str, statement: str, part: Part, *controls: Control) -> Claim:
+    return Claim(
+        id=f"N2-{word}",
+        system="noisy-recall",
+        statement=statement,
+        source="rival of N2",
+        parts=(part,),
+        gate=CERTAIN,
+        units=UNITS,
+        controls=controls,
+        measure=measure,
+    )
+
+
+CLAIM = Claim(
+    id="N2",
+    system="noisy-recall",
+    statement=(
+        "Removing the late MLP, or truncating its low-rank part, turns the prediction from the global to the "
+        "in-context token."
+    ),
+    source="Chen, Bruna & Bietti 2024, How Truncating Weights Improves Reasoning in Language Models, as presented",
+    parts=(
+        Part(name="removal", quantifier="most", margin=GAIN, unit="share"),
+        Part(name="truncation", quantifier="most", margin=GAIN, unit="share"),
+    ),
+    gate=CERTAIN,
+    units=UNITS,
+    measure=measure,
+    factors={"kind": ("zero",), "weight": ("W_in", "both")},
+    rivals=(
+        _rival(
+            "attention",
+            "Removing the last attention layer turns the prediction to the in-context token.",
+            Part(name="attention", quantifier="most", margin=GAIN, unit="share"),
+            Control(name="noise by a late head", kind="positive", plant=IN_HEAD, n=1),
+            Control(name="noise by the MLP", kind="negative", plant=IN_MLP, n=1),
+            Control(name="noise by the induction head", kind="negative", plant=IN_INDUCTION, n=1),
+            _UNTRAINED,
+        ),
+        _rival(
+            "none",
+            "Removing the late MLP changes nothing.",
+            Part(name="removal", quantifier="most", margin=NONE, direction="within", unit="share"),
+            Control(name="noise by the induction head", kind="positive", plant=IN_INDUCTION, n=1),
+            Control(name="noise by the MLP", kind="negative", plant=IN_MLP, n=1),
+        ),
+    ),
+    controls=(
+        Control(name="noise by the MLP", kind="positive", plant=IN_MLP, n=1),
+        Control(name="noise by a late head", kind="negative", plant=IN_HEAD, n=1),
+        Control(name="noise by the induction head", kind="negative", plant=IN_INDUCTION, n=1),
+        _UNTRAINED,
+    ),
+)
+CLAIMS.add(CLAIM.id, CLAIM)

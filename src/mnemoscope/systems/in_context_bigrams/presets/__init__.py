@@ -1,0 +1,1 @@
+"""Configurations of both systems and what `reproduce` trains for them."""

@@ -1,0 +1,121 @@
+"""The reports on runs of in-context bigrams and of noisy recall: by class of position, and along checkpoints."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import partial
+
+import xarray as xr
+
+from mnemoscope.analyses.memory_recall import induction_memories, memory_maps
+from mnemoscope.core.protocols import HookedModel, Task
+from mnemoscope.core.seeding import generator
+from mnemoscope.models.run import Run
+from mnemoscope.systems.in_context_bigrams.analyses.evaluation import evaluate_by_class
+from mnemoscope.systems.in_context_bigrams.analyses.example import marked_patterns
+from mnemoscope.systems.in_context_bigrams.analyses.heads import head_attention
+from mnemoscope.systems.in_context_bigrams.analyses.prompts import fixed_triggers, prompts
+from mnemoscope.systems.in_context_bigrams.analyses.trajectory import trajectory
+from mnemoscope.systems.in_context_bigrams.report_sections import (
+    ALONE,
+    CLASS,
+    attention_section,
+    comparison_section,
+    followed_section,
+    memory_section,
+    view_section,
+)
+from mnemoscope.systems.in_context_bigrams.tasks.in_context_bigrams import InContextBigrams
+from mnemoscope.systems.in_context_bigrams.tasks.noisy_recall import NoisyRecall
+from mnemoscope.viz import plain_report as plain
+from mnemoscope.viz.page import Page
+from mnemoscope.viz.symbols import symbols_of
+from mnemoscope.viz.tables import Results
+from mnemoscope.viz.task_report import REPORTS
+
+N_SEQUENCES = 256
+"""Sequences that a run is evaluated on unless another number is asked for."""
+IDEAL = "in_context"
+"""The exact predictor that reads outputs from the context."""
+
+
+def examine(run: Run) -> dict[str, xr.Dataset]:
+    """Evaluation, attention, memories where there are two layers, and what was followed, if it was."""
+    task, model = run.spec.task, run.model()
+    batch, names = plain.example(task), symbols_of(task)
+    heads = head_attention(model, prompts(task, run.spec.seed))
+    return {
+        "metrics": run.metrics(),
+        **evaluate(run, None),
+        "heads": heads,
+        "examples": marked_patterns(model, batch, names),
+        "untrained": marked_patterns(run.untrained(), batch, names),
+        **(_memories(model, task, heads.score) if model.cfg.n_layers == 2 else {}),
+        **_followed(run),
+    }
+
+
+def _memories(model: HookedModel, task: Task, scores: xr.DataArray) -> dict[str, xr.Dataset]:
+    """Of the head of the first layer that looks back one token most, and the one of the second most like induction."""
+    previous, induction = (
+        (layer, int(scores.sel(measure=name, layer=layer).argmax("head")))
+        for layer, name in enumerate(("previous_token", "induction"))
+    )
+    first = list(fixed_triggers(task))
+    order = [*first, *(token for token in range(task.d_vocab) if token not in first)]
+    return {
+        "memories": induction_memories(model, previous=previous, induction=induction, tokens=first or None, n_draws=2),
+        "maps": memory_maps(model, previous=previous, induction=induction, tokens=order),
+    }
+
+
+def _followed(run: Run) -> dict[str, xr.Dataset]:
+    """The trajectory, and from which step nothing that is learned is held back any more."""
+    followed = run.trajectory()
+    if followed is None:
+        return {}
+    freed = max((freeze.stop for freeze in run.spec.recipe.frozen if freeze.stop is not None), default=0)
+    return {"trajectory": followed.assign_attrs(freed=freed)}
+
+
+def evaluate(run: Run, n_samples: int | None) -> dict[str, xr.Dataset]:
+    """Accuracy and loss by class of position, on sampled sequences; on both splits where they differ."""
+    task, model, seed, n = run.spec.task, run.model(), run.spec.seed, n_samples or N_SEQUENCES
+    splits = ("train", "test") if getattr(task, "held_out", 0) else ("test",)
+    batches = [task.sample(n, split=split, generator=generator(seed, "evaluation", split)) for split in splits]
+    results = [evaluate_by_class(model, batch, task=task) for batch in batches]
+    found = xr.concat(results, xr.DataArray(list(splits), dims="split", name="split"))
+    return {"evaluation": found.assign_attrs(sequences=f"{n} samples")}
+
+
+def birth_page(page: Page, results: Mapping[str, Results]) -> None:
+    """The sections of the page on in-context bigrams."""
+    plain.learned_section(page, results, CLASS)
+    comparison_section(page, results)
+    _common(page, results)
+
+
+def noisy_page(page: Page, results: Mapping[str, Results]) -> None:
+    """The sections of the page on noisy recall."""
+    plain.learned_section(page, results, CLASS)
+    page.text(ALONE)
+    _common(page, results)
+
+
+def _common(page: Page, results: Mapping[str, Results]) -> None:
+    for section in (followed_section, memory_section, attention_section, plain.training_section, view_section):
+        section(page, results)
+
+
+_BIRTH = replace(
+    plain.PLAIN,
+    title="In-context bigrams: the birth of an induction head",
+    examine=examine,
+    page=birth_page,
+    tables=partial(plain.tables, dim=CLASS),
+    evaluate=evaluate,
+    evaluation_tables=partial(plain.evaluation_tables, dim=CLASS),
+    predict=partial(plain.predict, reference=IDEAL),
+    trajectory=trajectory,
+)
+REPORTS.add(InContextBigrams.name, _BIRTH)
+REPORTS.add(NoisyRecall.name, replace(_BIRTH, title="Noisy recall", page=noisy_page))

@@ -1,0 +1,1 @@
+"""In-context bigrams and noisy recall."""

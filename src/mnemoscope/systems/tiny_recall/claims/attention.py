@@ -1,0 +1,178 @@
+"""T11 and T12: where the two heads look. One attends from x only to earlier y; the other binds locally.
+
+T11 is refuted if in most seeds the head that elimination needs most gives a tenth of its attention from x, or more, to
+other tokens than earlier y. T12 is refuted if in most seeds the other head gives half of its attention, or less, to
+the place that the sentence names: from y to itself, or from x to the y just before.
+
+With A[q, k] the mean attention of a head from query q to key k, heads by role (`analyses.attention_by_role`), over
+sequences over unseen mappings:
+
+    T11        effect = mean over x of slots 2 to 5 of the sum of A[x, earlier y];  `last`: of x5 only
+               evenness = mean over x of slots 2 to 5 of the sum over earlier y of min(attention, 1 / their number)
+    T12        effect = min(self, previous), self = mean over y1 to y4 of A[y, y],
+               previous = mean over x of slots 2 to 5 of A[x, the y just before]
+    its rivals same_x, after_same_x = attention on repeats from the last x to its earlier occurrence, and to the y after
+               slot = largest A[last x, k] on repeats, over all positions k, those that T12 names and x5 itself too
+               conditional = 1/2 sum over k of |A[last x, k] on fresh sequences - A[last x, k] on repeats|
+
+Where a head looks may depend on the sequence: T11 can be asked of fresh sequences and of repeats apart.
+
+It shows where the heads look. It does not show what they contribute, nor that a head is needed for it: that is asked
+of the same models by removal. A head has its place by what elimination needs; what recall needs is not looked at.
+"""
+
+from mnemoscope.analyses.learned import LEARNED, learned
+from mnemoscope.core.errors import one_of
+from mnemoscope.core.presets import Configuration
+from mnemoscope.core.subject import Subject
+from mnemoscope.judging.claim import CLAIMS, EFFECT, GATE, Claim
+from mnemoscope.judging.criteria import Control, Part
+from mnemoscope.models.subjects import planted, untrained
+from mnemoscope.systems.tiny_recall.analyses.attention_by_role import (
+    AFTER_SAME_X,
+    SAME_X,
+    attention_by_role,
+    evenness,
+    local_binding,
+    on_earlier_y,
+)
+from mnemoscope.systems.tiny_recall.constructed import elimination_only, shared_store
+from mnemoscope.systems.tiny_recall.constructed.local_binding import local_binding as binding_model
+from mnemoscope.systems.tiny_recall.tasks import PermutationLookup
+
+SEQUENCES = ("all", "fresh", "repeat")
+UNITS = {"v3": Configuration(preset="v3", recipe="published")}
+_UNIT = "share of attention"
+_OTHER = 1
+
+
+def scanning(subject: Subject, *, sequences: str = "all") -> dict[str, float]:
+    """What the elimination head's attention from x is on, in shares.
+
+    Args:
+        subject: A model with heads.
+        sequences: All of them, each counting the same; or only those of one subgroup.
+
+    Raises:
+        InputError: There is no such subgroup, or the model is too small for the task.
+    """
+    one_of("sequences", sequences, SEQUENCES)
+    heads = attention_by_role(subject)
+    share = on_earlier_y(heads, subgroup=sequences)
+    return {
+        GATE: learned(subject),
+        EFFECT: float(share.mean()),
+        "last": float(share[-1]),
+        "evenness": float(evenness(heads, subgroup=sequences).mean()),
+    }
+
+
+def binding(subject: Subject) -> dict[str, float]:
+    """What the attention of the head that elimination needs less is on, in shares.
+
+    Args:
+        subject: A model of two heads or more; of several the second in the order of need.
+
+    Raises:
+        InputError: The model is too small for the task.
+    """
+    heads = attention_by_role(subject)
+    itself, previous = local_binding(heads, role=_OTHER)
+    last = heads.isel(role=_OTHER, query=-1)
+    on_repeats = last.share.sel(subgroup="repeat")
+    rows = last.mean_pattern
+    return {
+        GATE: learned(subject),
+        EFFECT: min(itself, previous),
+        "self": itself,
+        "previous": previous,
+        "same_x": float(on_repeats.sel(mechanism=SAME_X.name)),
+        "after_same_x": float(on_repeats.sel(mechanism=AFTER_SAME_X.name)),
+        "slot": float(rows.sel(subgroup="repeat").max()),
+        "conditional": 0.5 * float(abs(rows.sel(subgroup="fresh") - rows.sel(subgroup="repeat")).sum()),
+    }
+
+
+_TASK = PermutationLookup(repeat_ratio=0.3)
+_NEGATIVE = Control(name="untrained", kind="negative", plant=untrained(UNITS))
+_ELIMINATES = Control(name="elimination only", kind="positive", plant=planted("v3", elimination_only, _TASK))
+_BINDS, _MATCHES = planted("v3", binding_model, _TASK), planted("v3", shared_store, _TASK)
+
+
+def _rival(name: str, statement: str, margin: float, *controls: Control) -> Claim:
+    """A rival of T12, which reads another effect of the same measure."""
+    return Claim(
+        id=f"T12-{name.replace('_', '-')}",
+        system="tiny-recall",
+        statement=statement,
+        source="rival of T12",
+        parts=(Part(name=name, quantifier="most", margin=margin, unit=_UNIT),),
+        gate=LEARNED,
+        units=UNITS,
+        n_replicates=32,
+        controls=(_NEGATIVE, *controls),
+        measure=binding,
+        prompts="enumerated",
+    )
+
+
+_NOT_WHERE_BOUND = Control(name="local binding", kind="negative", plant=_BINDS)
+_BY_MATCH = Control(name="a head that finds the same x", kind="positive", plant=_MATCHES)
+_NOT_BY_MATCH = Control(name="a head that finds the same x", kind="negative", plant=_MATCHES)
+_SLOT = Control(name="local binding", kind="positive", plant=_BINDS)
+T11 = Claim(
+    id="T11",
+    system="tiny-recall",
+    statement="One head, the elimination head, attends from x only to earlier y.",
+    source="tiny-recall, article",
+    quantifier="most",
+    margin=0.9,
+    unit=_UNIT,
+    gate=LEARNED,
+    units=UNITS,
+    n_replicates=32,
+    rivals=(
+        Claim(
+            id="T11-last",
+            system="tiny-recall",
+            statement="That head attends only to earlier y from the last x.",
+            source="rival of T11",
+            parts=(Part(name="last", quantifier="most", margin=0.9, unit=_UNIT),),
+            gate=LEARNED,
+            units=UNITS,
+            n_replicates=32,
+            controls=(_NEGATIVE, _ELIMINATES),
+            measure=scanning,
+            prompts="enumerated",
+        ),
+    ),
+    controls=(_NEGATIVE, _ELIMINATES),
+    measure=scanning,
+    factors={"sequences": ("fresh", "repeat"), "recipe": ("quick",), "model.normalization": ("none",)},
+    prompts="enumerated",
+)
+T12 = Claim(
+    id="T12",
+    system="tiny-recall",
+    statement="The other head binds locally: y attends to itself, x to the y just before it.",
+    source="tiny-recall, article",
+    quantifier="most",
+    margin=0.5,
+    unit=_UNIT,
+    gate=LEARNED,
+    units=UNITS,
+    n_replicates=32,
+    headline=True,
+    rivals=(
+        _rival("same_x", "It attends from a repeated x to its earlier occurrence.", 0.5, _BY_MATCH, _NOT_WHERE_BOUND),
+        _rival("after_same_x", "It attends from a repeated x to the y after it.", 0.5, _NOT_BY_MATCH, _NOT_WHERE_BOUND),
+        _rival("slot", "It attends from a repeated x to one fixed position.", 0.5, _SLOT, _NOT_BY_MATCH),
+        _rival("conditional", "What it attends to depends on a repeat.", 0.25, _BY_MATCH, _NOT_WHERE_BOUND),
+    ),
+    controls=(_NEGATIVE, Control(name="local binding", kind="positive", plant=_BINDS), _NOT_BY_MATCH),
+    measure=binding,
+    factors={"recipe": ("quick",), "model.normalization": ("none",)},
+    prompts="enumerated",
+)
+for _claim in (T11, T12):
+    CLAIMS.add(_claim.id, _claim)

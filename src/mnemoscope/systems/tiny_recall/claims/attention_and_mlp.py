@@ -1,0 +1,137 @@
+"""T16: recall needs attention and the MLP; neither suffices alone.
+
+Refuted if in most seeds recall survives the removal of the MLP, or of all heads, or is learned without one of them.
+
+Measured is the accuracy of recall on repeats over unseen mappings: of v3 with the outputs of its MLP, or z of all its
+heads, replaced by their mean over the repeats (`without_mlp`, `without_attention`; 2,880 sequences, drawn by the seed),
+and of models trained without either (`trained_without_mlp`, `trained_without_attention`; every sequence). The mean is
+over repeats, so that what is known of every one of them stays: the mildest removal, the hardest on the claim. All four
+must be below one half. Rivals: attention alone recalls, or the MLP alone, if trained so, in 90 % and more.
+
+It shows what this model cannot do without, and what training finds without it. It does not show what either part does.
+Without attention the last position sees nothing of the context, so that those parts can only fail by an error.
+"""
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+
+from mnemoscope.analyses.learned import LEARNED, accuracy_by_skill
+from mnemoscope.core.intervention import Replacement
+from mnemoscope.core.presets import Configuration
+from mnemoscope.core.subject import Subject
+from mnemoscope.judging.claim import CLAIMS, GATE, Claim
+from mnemoscope.judging.criteria import Control, Measured, Part
+from mnemoscope.models.subjects import planted, untrained
+from mnemoscope.systems.tiny_recall.analyses.removal_costs import all_heads, all_mlps, skills_without
+from mnemoscope.systems.tiny_recall.constructed import dissociated, two_layer_recall
+from mnemoscope.systems.tiny_recall.tasks import PermutationLookup
+
+HALF = 0.5
+RECALLS = 0.9
+UNITS = {name: Configuration(preset=name) for name in ("v3", "v3-no-mlp", "v3-no-attention")}
+_PARTS = ("without_mlp", "without_attention", "trained_without_mlp", "trained_without_attention")
+
+
+def measure(subject: Subject, *, kind: Replacement = "mean") -> dict[str, float]:
+    """Accuracy of `recall` on unseen mappings, and what is left of it without all MLPs or all heads, from 0 to 1.
+
+    A model that has no MLP loses nothing with it.
+
+    Args:
+        subject: Its seed draws the repeats on which parts are removed.
+        kind: How they are removed.
+
+    Raises:
+        InputError: The model is too small for the task.
+    """
+    intact = accuracy_by_skill(subject)
+    targets = {"without_mlp": all_mlps(subject.model), "without_attention": all_heads(subject.model)}
+    left = skills_without(subject, targets, kind=kind, skills=("recall",)).accuracy.sel(skill="recall")
+    return {
+        GATE: min(intact.values()),
+        "recall": intact["recall"],
+        **{name: float(left.sel(component=name)) for name in targets},
+    }
+
+
+def compare(measured: Mapping[str, Measured]) -> dict[str, float]:
+    """What v3 recalls after removals, and what models recall that were trained without a part."""
+    return {
+        GATE: float(measured["v3"][GATE]),
+        "without_mlp": float(measured["v3"]["without_mlp"]),
+        "without_attention": float(measured["v3"]["without_attention"]),
+        "trained_without_mlp": float(measured["v3-no-mlp"]["recall"]),
+        "trained_without_attention": float(measured["v3-no-attention"]["recall"]),
+    }
+
+
+def table(values: Sequence[float], case: int) -> dict[str, dict[str, float]]:
+    """A planted outcome: the four accuracies in the order of the parts."""
+    without_mlp, without_attention, no_mlp, no_attention = values
+    v3 = {GATE: 1.0, "without_mlp": without_mlp, "without_attention": without_attention}
+    return {"v3": v3, "v3-no-mlp": {"recall": no_mlp}, "v3-no-attention": {"recall": no_attention}}
+
+
+_TASK = PermutationLookup(repeat_ratio=0.3)
+
+
+def both_needed(case: int) -> dict[str, Subject]:
+    """A model that recalls by a head and the MLP; models without either have learned nothing."""
+    return untrained(UNITS)(case) | planted("v3", dissociated, _TASK)(case)
+
+
+def attention_recalls(case: int) -> dict[str, Subject]:
+    """Models that recall by attention alone, in two layers; the one without attention has learned nothing."""
+    recalling = {name: planted(name, two_layer_recall, _TASK)(case)[name] for name in ("v3", "v3-no-mlp")}
+    return untrained(UNITS)(case) | recalling
+
+
+def _rival(word: str, statement: str, part: str, *controls: Control) -> Claim:
+    return Claim(
+        id=f"T16-{word}",
+        system="tiny-recall",
+        statement=statement,
+        source="rival of T16",
+        parts=(Part(name=part, quantifier="most", margin=RECALLS, unit="accuracy"),),
+        gate=LEARNED,
+        units=UNITS,
+        controls=(*controls, Control(name="both are needed", kind="negative", plant=both_needed, n=1)),
+        measure=measure,
+        compare=compare,
+        prompts="enumerated",
+    )
+
+
+CLAIM = Claim(
+    id="T16",
+    system="tiny-recall",
+    statement="Recall needs attention and the MLP: without either it is lost, and it is not learned.",
+    source="tiny-recall, article on the model with repeats",
+    parts=tuple(Part(name=name, quantifier="most", margin=HALF, direction="below", unit="accuracy") for name in _PARTS),
+    gate=LEARNED,
+    units=UNITS,
+    rivals=(
+        _rival(
+            "attention",
+            "Attention suffices: a model trained without the MLP recalls.",
+            "trained_without_mlp",
+            Control(name="attention recalls", kind="positive", plant=attention_recalls, n=1),
+        ),
+        _rival(
+            "mlp",
+            "The MLP suffices: a model trained without attention recalls.",
+            "trained_without_attention",
+            Control(name="learned without attention", kind="positive", plant=partial(table, (0.2, 0.2, 0.2, 1.0)), n=1),
+        ),
+    ),
+    controls=(
+        Control(name="both are needed", kind="positive", plant=both_needed, n=1),
+        Control(name="attention recalls", kind="negative", plant=attention_recalls, n=1),
+        Control(name="learned without the MLP", kind="negative", plant=partial(table, (0.2, 0.2, 1.0, 0.2)), n=1),
+        Control(name="half is left", kind="negative", plant=partial(table, (HALF, 0.2, 0.2, 0.2)), n=1),
+    ),
+    measure=measure,
+    compare=compare,
+    factors={"kind": ("zero", "resample")},
+)
+CLAIMS.add(CLAIM.id, CLAIM)

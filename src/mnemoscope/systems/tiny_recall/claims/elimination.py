@@ -1,0 +1,122 @@
+"""T1 and T2: what the model without repeats learns.
+
+T1, "v1 reaches elimination 100 % on unseen mappings, at a loss of about .959", is refuted if it answers the last slot
+less often, or if its loss lies .01 nats or more from the published one. The source says of one loss only on which
+mappings it was measured; the rival T1-train takes that of the training mappings.
+
+T2, "where an x repeats, v1 still answers with the unused value", is refuted if that value gets .99 or less of the
+probability on the conflict set. The source tried one sequence, which repeats the x of slot 1; here are all, over all
+slots.
+
+Measured on every sequence over unseen (T1-train: training) mappings: share of right last answers; cross-entropy, mean
+over the five slots; mean probability of the unused value.
+
+T1 and T2 show what the model answers, not how it comes to it; a loss near the floor of ln(5!) / 5 = .9575 nats does
+not show that a model is free of its training mappings.
+"""
+
+from functools import partial
+from typing import Literal
+
+from mnemoscope.analyses.evaluation import ALL
+from mnemoscope.analyses.exact import evaluated, mean_loss
+from mnemoscope.analyses.learned import LEARNED, learned
+from mnemoscope.core.errors import one_of
+from mnemoscope.core.presets import Configuration
+from mnemoscope.core.subject import Subject
+from mnemoscope.judging.claim import CLAIMS, EFFECT, GATE, Claim
+from mnemoscope.judging.criteria import Control, Part
+from mnemoscope.models.constructed.predictor import predicting
+from mnemoscope.models.subjects import planted, untrained
+from mnemoscope.systems.tiny_recall.analyses.conflict import conflict
+from mnemoscope.systems.tiny_recall.analyses.published import published
+from mnemoscope.systems.tiny_recall.constructed import elimination_only
+from mnemoscope.systems.tiny_recall.tasks import PermutationLookup
+
+UNITS = {"v1": Configuration(preset="v1", recipe="published")}
+FACTORS = {"recipe": ("quick",), "model.normalization": ("none",)}
+PUBLISHED_LOSS = published("v1", "loss")[ALL, None]
+
+
+def measure(subject: Subject) -> dict[str, float]:
+    """How well elimination is learned, on sequences without a repeat.
+
+    Returns:
+        `elimination`, the share of right last answers; `loss` on unseen mappings and `training_loss`, in nats a slot;
+        `loss_distance` and `training_loss_distance`, of either from the published loss.
+    """
+    unseen, training = (evaluated(subject, split=split, subgroup="fresh") for split in ("test", "train"))
+    losses = {"loss": mean_loss(unseen), "training_loss": mean_loss(training)}
+    return {
+        "elimination": float(unseen.accuracy.sel(subgroup="fresh").isel(pos=-1)),
+        **losses,
+        **{f"{name}_distance": abs(loss - PUBLISHED_LOSS) for name, loss in losses.items()},
+    }
+
+
+def measure_conflict(subject: Subject, *, slots: Literal["all", "first"] = "all") -> dict[str, float]:
+    """Mean probability of the unused value (the effect) and of the recalled one, over the conflict set.
+
+    Args:
+        subject: The model.
+        slots: Whether the repeated x stood in `all` earlier slots, or in the `first` as in the source.
+
+    Raises:
+        InputError: `slots` is neither.
+    """
+    one_of("slots", slots, ("all", "first"))
+    assert isinstance(subject.task, PermutationLookup)
+    found = conflict(subject.model, subject.task)
+    found = found.sel(source_slot=[1]) if slots == "first" else found
+    return {
+        EFFECT: float(found.p_unused.mean()),
+        "p_recalled": float(found.p_recalled.mean()),
+        GATE: learned(subject, ["elimination"]),
+    }
+
+
+_claim = partial(Claim, system="tiny-recall", units=UNITS, n_replicates=32, prompts="enumerated")
+_ELIMINATION = Part(name="elimination", quantifier="most", margin=0.999, unit="accuracy")
+_LOSS = partial(Part, quantifier="most", margin=0.01, direction="below", unit="nats")
+_CONTROLS = (
+    Control(name="exact predictor", kind="positive", plant=predicting(UNITS, "bayes")),
+    Control(name="untrained", kind="negative", plant=untrained(UNITS)),
+)
+
+T1 = _claim(
+    id="T1",
+    statement="Without repeats the small model answers all last slots on unseen mappings, at the published loss.",
+    source="tiny-recall, presentation and article, results of the first model",
+    parts=(_ELIMINATION, _LOSS(name="loss_distance")),
+    headline=True,
+    measure=measure,
+    factors=FACTORS,
+    controls=_CONTROLS,
+    rivals=(
+        _claim(
+            id="T1-train",
+            statement="The published loss is that of the training mappings.",
+            source="tiny-recall: which mappings the loss was measured on is not said everywhere",
+            parts=(_ELIMINATION, _LOSS(name="training_loss_distance")),
+            measure=measure,
+            controls=_CONTROLS,
+        ),
+    ),
+)
+T2 = _claim(
+    id="T2",
+    statement="Without repeats in training the model puts 99 % on the unused value where an x repeats.",
+    source="tiny-recall, presentation and article, the memorisation probe of the first model",
+    quantifier="most",
+    margin=0.99,
+    unit="probability",
+    gate=LEARNED,
+    measure=measure_conflict,
+    factors={"slots": ("first",), **FACTORS},
+    controls=(
+        Control(name="eliminates", kind="positive", plant=planted("v1", elimination_only, UNITS["v1"].spec(0).task)),
+        Control(name="untrained", kind="negative", plant=untrained(UNITS)),
+    ),
+)
+CLAIMS.add(T1.id, T1)
+CLAIMS.add(T2.id, T2)

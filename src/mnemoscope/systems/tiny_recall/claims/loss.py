@@ -1,0 +1,167 @@
+"""T5 and T8: what the loss tells about recall.
+
+T5, "16 dimensions and one head, trained on repeats, reach elimination 100 %, recall near 0 % and almost the loss of
+v3", is refuted if elimination is at .99 or less, recall at .01 or more, or the losses are .01 nats or more apart,
+each on the mixture that both are trained on. Its rival: on repeats the model guesses among the values used before,
+and is right in a quarter.
+
+T8, "the loss cannot tell a model that recalls from one that does not", is refuted if the loss of v1 or of d16h1 is
+.01 nats or more from that of v3, on sequences without repeats or on the mixture with 30 % repeats. Within one
+distribution: the source sets v1 on its own distribution beside v3 on another, which is the rival T8-own. The rival
+T8-mixed is that the loss tells on the mixture.
+
+The loss is the cross-entropy in nats, mean over the five slots and over every sequence over unseen mappings; on a
+mixture (1 - r) * fresh + r * repeats.
+
+They show what a loss curve can be read for. They do not show how a model answers, and a model that gives a wrong
+answer with little confidence loses less than one that is sure of it.
+"""
+
+from collections.abc import Mapping
+from functools import partial
+
+from mnemoscope.analyses.exact import evaluated, mean_loss
+from mnemoscope.core.presets import Configuration
+from mnemoscope.core.subject import Subject
+from mnemoscope.judging.claim import CLAIMS, Claim
+from mnemoscope.judging.criteria import Control, Measured, Part
+
+REPEATS = 0.3
+"""Share of repeats in the mixture: what v3 and d16h1 are trained on."""
+MARGIN = 0.01
+UNITS = {name: Configuration(preset=name, recipe="published") for name in ("v1", "d16h1", "v3")}
+ON_REPEATS = {name: UNITS[name] for name in ("d16h1", "v3")}
+GUESS = 0.25
+"""Recall of a guess among the four values used before."""
+FLOOR = 0.9575
+"""Of the loss without knowledge of the mappings, in the planted tables."""
+
+
+def measure(subject: Subject) -> dict[str, float]:
+    """Loss on sequences without a repeat (`fresh`), with one (`repeat`) and on the mixture (`mixed`), in nats a slot,
+    and accuracy of `elimination` and of `recall`, 0 to 1.
+    """
+    found = evaluated(subject)
+    fresh, repeat = mean_loss(found, "fresh"), mean_loss(found, "repeat")
+    last = found.accuracy.isel(pos=-1)
+    return {
+        "fresh": fresh,
+        "repeat": repeat,
+        "mixed": (1 - REPEATS) * fresh + REPEATS * repeat,
+        "elimination": float(last.sel(subgroup="fresh")),
+        "recall": float(last.sel(subgroup="repeat")),
+    }
+
+
+def small_on_repeats(measured: Mapping[str, Measured]) -> Measured:
+    """T5: skills of d16h1, how far its loss is from v3's, and how far its recall is from a guess."""
+    small, large = measured["d16h1"], measured["v3"]
+    return {
+        "elimination": small["elimination"],
+        "recall": small["recall"],
+        "loss_distance": abs(small["mixed"] - large["mixed"]),
+        "guess": abs(small["recall"] - GUESS),
+        "loss_d16h1": small["mixed"],
+        "loss_v3": large["mixed"],
+    }
+
+
+def distances(measured: Mapping[str, Measured]) -> Measured:
+    """T8: how far losses are from v3's on one and the same distribution, and `own`, each on what it is trained on."""
+    large = measured["v3"]
+    return {
+        **{
+            f"{name}_{distribution}": abs(measured[name][distribution] - large[distribution])
+            for name in ("v1", "d16h1")
+            for distribution in ("fresh", "mixed")
+        },
+        "own": abs(measured["v1"]["fresh"] - large["mixed"]),
+    }
+
+
+def _skills(case: int, *, recall: float, distance: float) -> dict[str, dict[str, float]]:
+    """A table of outcomes for T5: d16h1 eliminates; its recall, and its loss above v3's."""
+    return {
+        "d16h1": {"elimination": 1.0, "recall": recall, "mixed": FLOOR + distance},
+        "v3": {"elimination": 1.0, "recall": 1.0, "mixed": FLOOR},
+    }
+
+
+def _losses(case: int, *, fresh: float, mixed: float) -> dict[str, dict[str, float]]:
+    """A table of outcomes for T8: how much more v1 and d16h1 lose than v3."""
+    small = {"fresh": FLOOR + fresh, "mixed": FLOOR + mixed}
+    return {"v1": small, "d16h1": small, "v3": {"fresh": FLOOR, "mixed": FLOOR}}
+
+
+_claim = partial(Claim, system="tiny-recall", measure=measure, prompts="enumerated")
+_control = partial(Control, n=1)
+_t5 = partial(_claim, units=ON_REPEATS, compare=small_on_repeats)
+_t8 = partial(_claim, units=UNITS, compare=distances)
+_NEAR = partial(Part, quantifier="most", margin=MARGIN, direction="below", unit="nats")
+_FAR = partial(Part, quantifier="most", margin=MARGIN, unit="nats")
+
+T5 = _t5(
+    id="T5",
+    statement="With 16 dimensions and one head repeats teach elimination and no recall, at almost the loss of v3.",
+    source="tiny-recall, article, table of configurations",
+    parts=(
+        Part(name="elimination", quantifier="most", margin=0.99, unit="accuracy"),
+        Part(name="recall", quantifier="most", margin=0.01, direction="below", unit="accuracy"),
+        _NEAR(name="loss_distance"),
+    ),
+    factors={"recipe": ("quick",)},
+    controls=(
+        _control(name="no recall", kind="positive", plant=partial(_skills, recall=0.0, distance=0.002)),
+        _control(name="guesses", kind="negative", plant=partial(_skills, recall=GUESS, distance=0.002)),
+        _control(name="losses a margin apart", kind="negative", plant=partial(_skills, recall=0.0, distance=MARGIN)),
+    ),
+    rivals=(
+        _t5(
+            id="T5-guess",
+            statement="On repeats the small model guesses among the values used before.",
+            source="against tiny-recall",
+            parts=(Part(name="guess", quantifier="most", margin=0.1, direction="below", unit="accuracy"),),
+            controls=(
+                _control(name="guesses", kind="positive", plant=partial(_skills, recall=GUESS, distance=0.002)),
+                _control(name="no recall", kind="negative", plant=partial(_skills, recall=0.0, distance=0.002)),
+            ),
+        ),
+    ),
+)
+T8 = _t8(
+    id="T8",
+    statement="On one and the same distribution the loss does not tell a model that recalls from one that does not.",
+    source="tiny-recall, presentation and article: loss alone is misleading",
+    parts=tuple(_NEAR(name=name) for name in ("v1_fresh", "v1_mixed", "d16h1_fresh", "d16h1_mixed")),
+    factors={"recipe": ("quick",)},
+    controls=(
+        _control(name="equal losses", kind="positive", plant=partial(_losses, fresh=0.002, mixed=0.002)),
+        _control(name="a margin apart on repeats", kind="negative", plant=partial(_losses, fresh=0.002, mixed=MARGIN)),
+    ),
+    rivals=(
+        _t8(
+            id="T8-mixed",
+            statement="On sequences with repeats the loss tells them apart.",
+            source="against tiny-recall",
+            parts=tuple(_FAR(name=name) for name in ("v1_mixed", "d16h1_mixed")),
+            controls=(
+                _control(name="far apart on repeats", kind="positive", plant=partial(_losses, fresh=0.0, mixed=0.1)),
+                _control(
+                    name="a margin apart on repeats", kind="negative", plant=partial(_losses, fresh=0.0, mixed=MARGIN)
+                ),
+            ),
+        ),
+        _t8(
+            id="T8-own",
+            statement="Each on what it is trained on, the losses of v1 and v3 are equal.",
+            source="tiny-recall: the two losses stand side by side",
+            parts=(_NEAR(name="own"),),
+            controls=(
+                _control(name="equal losses", kind="positive", plant=partial(_losses, fresh=0.002, mixed=0.1)),
+                _control(name="a margin apart", kind="negative", plant=partial(_losses, fresh=MARGIN, mixed=0.0)),
+            ),
+        ),
+    ),
+)
+CLAIMS.add(T5.id, T5)
+CLAIMS.add(T8.id, T8)

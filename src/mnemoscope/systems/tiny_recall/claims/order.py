@@ -1,0 +1,140 @@
+"""T20 and T24: what order is good for. Positions are needed to see it, and a fixed order is a shortcut.
+
+T20: without positional embeddings the model is blind to order. Refuted by one seed that gives another answer when x
+and y inside an earlier pair are exchanged and the last x stays: the largest difference of the probability of any
+answer in the last slot, over every sequence over unseen mappings and each of the four pairs, must be below 1e-4.
+
+T24: if x always comes in the same order, the model takes a positional shortcut and does not read the context. Refuted
+if in most seeds it is right in half of the last slots or more where that takes reading: on unseen mappings, without a
+repeat, in its own order of x. T24-reads says that it does read, T24-ignores-x that it reads y and cares for no x: it is
+as right when x comes in other orders, which it has never seen (all 120 orders, of which its own is one).
+
+It shows what the answers depend on. It does not show by which weights, and an accuracy below one half does not show
+that a shortcut is taken: a model that has learned nothing does not read either.
+"""
+
+from dataclasses import replace
+
+import torch
+
+from mnemoscope.analyses.learned import accuracy_by_skill, every_sequence
+from mnemoscope.analyses.predictions import log_probs
+from mnemoscope.core import metrics
+from mnemoscope.core.errors import InputError
+from mnemoscope.core.presets import Configuration
+from mnemoscope.core.subject import Subject
+from mnemoscope.judging.claim import CLAIMS, EFFECT, Claim
+from mnemoscope.judging.criteria import Control, Part
+from mnemoscope.models.subjects import planted, untrained
+from mnemoscope.systems.tiny_recall.constructed import elimination_only
+from mnemoscope.systems.tiny_recall.tasks import PermutationLookup
+
+BLIND = {"v3-no-positions": Configuration(preset="v3-no-positions", recipe="quick")}
+_SEEING = {"v3-no-positions": Configuration(preset="v3", recipe="quick")}
+ORDERED = {"v1-ordered": Configuration(preset="v1-ordered", recipe="quick")}
+
+
+@torch.no_grad()
+def blindness(subject: Subject) -> dict[str, float]:
+    """The largest change of a probability when x and y of an earlier pair change places, and the accuracies.
+
+    Args:
+        subject: A model of permutation lookup.
+
+    Raises:
+        InputError: The model is too small for the task.
+    """
+    batch, task = every_sequence(subject.task), subject.task
+    before = log_probs(subject.model, task, batch)
+    right = metrics.correct(before, batch.targets)
+    answers = before[:, -1, list(task.answers)].exp()
+    largest = 0.0
+    for x in range(0, batch.inputs.shape[1] - 1, 2):
+        order = list(range(batch.inputs.shape[1]))
+        order[x], order[x + 1] = x + 1, x
+        after = log_probs(subject.model, task, replace(batch, inputs=batch.inputs[:, order]))
+        largest = max(largest, float((after[:, -1, list(task.answers)].exp() - answers).abs().max()))
+    skills = {name: float(right[mask].double().mean()) for name, mask in task.skills(batch).items()}
+    return {EFFECT: largest, **skills}
+
+
+def reading(subject: Subject) -> dict[str, float]:
+    """Accuracy of elimination on unseen mappings in the model's own order of x, and in all orders.
+
+    Args:
+        subject: A model of permutation lookup.
+
+    Raises:
+        InputError: The task is another one, or the model is too small for it.
+    """
+    if not isinstance(subject.task, PermutationLookup):
+        raise InputError(f"the task must be permutation lookup, whose x can be shuffled; got {subject.task!r}")
+    shuffled = replace(subject, task=replace(subject.task, shuffle_x=True))
+    own, other = (accuracy_by_skill(of)["elimination"] for of in (subject, shuffled))
+    return {EFFECT: own, "own_order": own, "shuffled": other}
+
+
+def _rival(id: str, statement: str, *parts: Part) -> Claim:
+    return Claim(
+        id=id,
+        system="tiny-recall",
+        statement=statement,
+        source="rival of T24",
+        parts=parts,
+        units=ORDERED,
+        controls=(
+            Control(name="untrained", kind="negative", plant=untrained(ORDERED)),
+            Control(name="elimination only", kind="positive", plant=_READS),
+        ),
+        measure=reading,
+        prompts="enumerated",
+    )
+
+
+_READS = planted("v1-ordered", elimination_only, PermutationLookup(shuffle_x=False))
+_OWN = Part(name="own_order", quantifier="most", margin=0.99, unit="accuracy")
+T20 = Claim(
+    id="T20",
+    system="tiny-recall",
+    statement="Without positional embeddings the model is blind to the order of tokens.",
+    source="tiny-recall, article",
+    quantifier="every",
+    margin=1e-4,
+    direction="below",
+    unit="probability",
+    units=BLIND,
+    controls=(
+        Control(name="untrained without positions", kind="positive", plant=untrained(BLIND)),
+        Control(name="untrained with positions", kind="negative", plant=untrained(_SEEING)),
+    ),
+    measure=blindness,
+    prompts="enumerated",
+)
+T24 = Claim(
+    id="T24",
+    system="tiny-recall",
+    statement="Without shuffling the order of x the model does not read the context.",
+    source="tiny-recall, article",
+    quantifier="most",
+    margin=0.5,
+    direction="below",
+    unit="accuracy",
+    units=ORDERED,
+    rivals=(
+        _rival("T24-reads", "It reads the context: it eliminates on unseen mappings.", _OWN),
+        _rival(
+            "T24-ignores-x",
+            "It reads y and ignores x: it eliminates in any order of x.",
+            _OWN,
+            Part(name="shuffled", quantifier="most", margin=0.9, unit="accuracy"),
+        ),
+    ),
+    controls=(
+        Control(name="untrained", kind="positive", plant=untrained(ORDERED)),
+        Control(name="elimination only", kind="negative", plant=_READS),
+    ),
+    measure=reading,
+    prompts="enumerated",
+)
+for _claim in (T20, T24):
+    CLAIMS.add(_claim.id, _claim)

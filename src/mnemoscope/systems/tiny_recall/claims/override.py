@@ -1,0 +1,163 @@
+"""T22: on the conflict set recall overrides an elimination signal that is still there.
+
+Refuted if in most seeds the unused value stands no higher than wrong values do, or if taking the repeat away from the
+other head's output does not bring the unused value forth.
+
+On every sequence over unseen mappings whose last x repeats an earlier one, at the last position::
+
+    present  = mean of logit(unused) - mean logit of the values that are neither unused nor recalled      [nats]
+    override = share answered with the unused value when z of the other head is replaced by its mean over all fresh
+               sequences over unseen mappings
+
+The elimination head is the one whose mean ablation costs most log-probability on fresh sequences over one half of the
+unseen mappings (`attention_by_role.heads_by_need`); the other head is the other one. Repeats play no part in that
+choice. Rival: the signal is gone, |present| below one half.
+
+It shows that the unused value is favoured although recall wins, and that recall wins by what the other head says. It
+does not show where the signal comes from: an MLP could favour the unused value too. In a model that does not recall
+there is nothing to override, and both are true of it; the gate sets it aside.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Literal
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from mnemoscope.analyses.ablation.removal import removal
+from mnemoscope.analyses.learned import LEARNED, every_sequence, learned
+from mnemoscope.analyses.predictions import normalised
+from mnemoscope.core.batch import CHUNK, Batch
+from mnemoscope.core.errors import InputError
+from mnemoscope.core.intervention import Intervention
+from mnemoscope.core.metrics import at_target
+from mnemoscope.core.named import Named
+from mnemoscope.core.presets import Configuration
+from mnemoscope.core.seeding import stream_seed
+from mnemoscope.core.site import Site
+from mnemoscope.core.subject import Subject
+from mnemoscope.interventions.recordings import Recordings
+from mnemoscope.interventions.run import run
+from mnemoscope.judging.claim import CLAIMS, GATE, Claim
+from mnemoscope.judging.criteria import Control, Part
+from mnemoscope.models.subjects import planted, untrained
+from mnemoscope.systems.tiny_recall.analyses.attention_by_role import heads_by_need
+from mnemoscope.systems.tiny_recall.analyses.removal_costs import all_heads
+from mnemoscope.systems.tiny_recall.constructed import dissociated
+from mnemoscope.systems.tiny_recall.tasks import PermutationLookup
+
+PRESENT = 1.0
+OVERRIDDEN = 0.5
+GONE = 0.5
+UNITS = {"v3": Configuration(preset="v3", recipe="published")}
+
+
+def measure(subject: Subject, *, kind: Literal["mean", "resample"] = "mean") -> dict[str, float]:
+    """Whether the unused value is favoured on the conflict set, and whether it wins without the other head.
+
+    Args:
+        subject: A model of two heads; its seed draws what is resampled.
+        kind: What z of the other head is replaced by: its mean over all fresh sequences, or that of a random one.
+
+    Returns:
+        `present` in nats and `override`, a share; beside them `intact`, the share answered with the unused value when
+        nothing is replaced.
+
+    Raises:
+        InputError: The model has another number of heads, or is too small for the task.
+    """
+    batch = every_sequence(subject.task)
+    groups = subject.task.subgroups(batch)
+    conflict, fresh = batch.select(groups["repeat"]), replace(batch.select(groups["fresh"]), weights=None)
+    without = removal(kind, _other_head(subject), Named(name="fresh sequences", value=fresh))
+    intact, removed = (_answers(subject, conflict, interventions) for interventions in ([], [without]))
+    unused = conflict.latents["unused"]
+    return {
+        GATE: learned(subject),
+        "present": float(unused_above_wrong(intact, unused, conflict.latents["recalled"], subject.task.answers).mean()),
+        "override": float((removed.argmax(-1) == unused).double().mean()),
+        "intact": float((intact.argmax(-1) == unused).double().mean()),
+    }
+
+
+def unused_above_wrong(
+    log_probs: Float[Tensor, "batch d_vocab"],
+    unused: Int[Tensor, " batch"],
+    recalled: Int[Tensor, " batch"],
+    answers: Sequence[int],
+) -> Float[Tensor, " batch"]:
+    """The unused value's log-probability minus the mean of those that are neither unused nor recalled, in nats."""
+    wrong = torch.zeros_like(log_probs, dtype=torch.bool)
+    wrong[:, list(answers)] = True
+    wrong.scatter_(1, torch.stack((unused, recalled), 1), False)
+    mean = torch.where(wrong, log_probs, 0.0).sum(1) / wrong.sum(1)
+    return at_target(log_probs, unused) - mean
+
+
+def _other_head(subject: Subject) -> Site:
+    """The head that elimination needs less."""
+    heads = {str(site): site for site in all_heads(subject.model)}
+    if len(heads) != 2:
+        raise InputError(f"the model must have two heads in all, since one is the other; got {len(heads)}")
+    return heads[list(heads_by_need(subject))[1]]
+
+
+@torch.no_grad()
+def _answers(subject: Subject, batch: Batch, interventions: Sequence[Intervention]) -> Float[Tensor, "batch d_vocab"]:
+    """Log-probabilities at the last position."""
+    recordings = Recordings(subject.model)
+    found = []
+    for i, rows in enumerate(torch.arange(len(batch)).split(CHUNK)):
+        seed = stream_seed(subject.seed, "override", i)
+        logits = run(subject.model, batch.select(rows), interventions, seed=seed, recordings=recordings)
+        found.append(normalised(logits[:, -1]))
+    return torch.cat(found)
+
+
+_TASK = PermutationLookup(repeat_ratio=0.3)
+_OVERRIDES = planted("v3", dissociated, _TASK)
+_FAINT = planted("v3", partial(dissociated, margin=0.4), _TASK)
+_UNTRAINED = untrained(UNITS)
+CLAIM = Claim(
+    id="T22",
+    system="tiny-recall",
+    statement="On the conflict set the unused value is still favoured, and wins once the other head sees no repeat.",
+    source="tiny-recall, article on the model with repeats",
+    parts=(
+        Part(name="present", quantifier="most", margin=PRESENT, unit="nats"),
+        Part(name="override", quantifier="most", margin=OVERRIDDEN, unit="share"),
+    ),
+    gate=LEARNED,
+    units=UNITS,
+    n_replicates=32,
+    rivals=(
+        Claim(
+            id="T22-gone",
+            system="tiny-recall",
+            statement="Nothing is left of elimination on the conflict set.",
+            source="rival of T22",
+            parts=(Part(name="present", quantifier="most", margin=GONE, direction="within", unit="nats"),),
+            gate=LEARNED,
+            units=UNITS,
+            n_replicates=32,
+            controls=(
+                Control(name="a faint signal", kind="positive", plant=_FAINT, n=1),
+                Control(name="recall overrides", kind="negative", plant=_OVERRIDES, n=1),
+            ),
+            measure=measure,
+            prompts="enumerated",
+        ),
+    ),
+    controls=(
+        Control(name="recall overrides", kind="positive", plant=_OVERRIDES, n=1),
+        Control(name="a faint signal", kind="negative", plant=_FAINT, n=1),
+        Control(name="untrained", kind="negative", plant=_UNTRAINED),
+    ),
+    measure=measure,
+    factors={"kind": ("resample",), "recipe": ("quick",), "model.normalization": ("none",)},
+    prompts="enumerated",
+)
+CLAIMS.add(CLAIM.id, CLAIM)

@@ -1,0 +1,130 @@
+"""T23: the heads specialise only if the data requires it; v3's size trained without repeats does not.
+
+Refuted if in most seeds heads share eliminating with repeats in the data, or one head does it alone without repeats.
+
+How unequally two heads share in elimination, from 0 (equally) to 1 (one does it alone), is asked on fresh sequences
+over unseen mappings::
+
+    index = |carried[0] - carried[1]|      by what they carry: the share of the difference in logits between sequences
+                                           in which one y and the answer are exchanged, with z of that head (denoising,
+                                           512 pairs, drawn by the seed; see `analyses.carriers`)
+    index = |cost[0] - cost[1]|            by removal: accuracy lost when z is replaced by its mean over fresh sequences
+
+`with_repeats` is that of v3, `without` that of the same model trained on fresh sequences only. The gate asks either
+model for the skills that it is trained for. Rival: one head eliminates alone whatever the data.
+
+It shows how elimination is shared out. It does not show what the other head does, and by removal two heads that can
+stand in for each other look alike, as do two that are both needed.
+"""
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Literal
+
+from mnemoscope.analyses.learned import LEARNED, accuracy_by_skill
+from mnemoscope.core.errors import InputError, one_of
+from mnemoscope.core.presets import Configuration
+from mnemoscope.core.protocols import HookedModel
+from mnemoscope.core.subject import Subject
+from mnemoscope.judging.claim import CLAIMS, GATE, Claim
+from mnemoscope.judging.criteria import Control, Measured, Part
+from mnemoscope.models.subjects import planted, untrained
+from mnemoscope.systems.tiny_recall.analyses.carriers import carried
+from mnemoscope.systems.tiny_recall.analyses.removal_costs import all_heads, lost, skills_without
+from mnemoscope.systems.tiny_recall.constructed import dissociated, elimination_only
+from mnemoscope.systems.tiny_recall.constructed.twin_elimination import twin_elimination
+from mnemoscope.systems.tiny_recall.tasks import PermutationLookup
+
+HALF = 0.5
+UNITS = {name: Configuration(preset=name) for name in ("v3", "v3-fresh")}
+_SKILL = "elimination"
+_TRAINED = {"v3": (_SKILL, "recall"), "v3-fresh": (_SKILL,)}
+
+
+def measure(subject: Subject, *, by: Literal["carried", "removal"] = "carried") -> dict[str, float]:
+    """How unequally two heads share in elimination (`index`), and the accuracy of every skill.
+
+    Args:
+        subject: A model of two heads; its seed draws pairs.
+        by: What they carry, or what their removal costs.
+
+    Raises:
+        InputError: The model has another number of heads, or is too small for the task.
+    """
+    one_of("by", by, ("carried", "removal"))
+    heads = all_heads(subject.model)
+    if len(heads) != 2:
+        raise InputError(f"the model must have two heads in all, to compare them; got {len(heads)}; take v3's size")
+    if by == "carried":
+        first, second = carried(subject, kind="exchange_answer", skills=(_SKILL,))
+    else:
+        without = skills_without(subject, {str(head): (head,) for head in heads}, skills=(_SKILL,))
+        first, second = lost(without).sel(skill=_SKILL).to_numpy()
+    return {"index": abs(float(first - second)), **accuracy_by_skill(subject)}
+
+
+def compare(measured: Mapping[str, Measured]) -> dict[str, float]:
+    """The index with and without repeats in training, and the worst accuracy of what either is trained for."""
+    learned = [float(measured[unit][skill]) for unit, skills in _TRAINED.items() for skill in skills]
+    return {
+        GATE: min(learned),
+        "with_repeats": float(measured["v3"]["index"]),
+        "without": float(measured["v3-fresh"]["index"]),
+    }
+
+
+def table(with_repeats: float, without: float, case: int) -> dict[str, dict[str, float]]:
+    """A planted outcome: two indices, of models that have learned everything."""
+    learned = {_SKILL: 1.0, "recall": 1.0}
+    return {"v3": {"index": with_repeats, **learned}, "v3-fresh": {"index": without, **learned}}
+
+
+def models(fresh: Callable[[], HookedModel], case: int) -> dict[str, Subject]:
+    """A model that eliminates by one head beside recall, and `fresh` as trained without repeats."""
+    with_repeats = planted("v3", dissociated, PermutationLookup(repeat_ratio=0.3))
+    return with_repeats(case) | planted("v3-fresh", fresh, PermutationLookup())(case)
+
+
+_SPECIALISED = partial(models, twin_elimination)
+_ALWAYS = partial(models, elimination_only)
+_UNTRAINED = Control(name="untrained", kind="negative", plant=untrained(UNITS))
+CLAIM = Claim(
+    id="T23",
+    system="tiny-recall",
+    statement="One head eliminates alone if the data has repeats, and the heads share it equally if it has none.",
+    source="tiny-recall, article on the model with repeats",
+    parts=(
+        Part(name="with_repeats", quantifier="most", margin=HALF, unit="share"),
+        Part(name="without", quantifier="most", margin=HALF, direction="below", unit="share"),
+    ),
+    gate=LEARNED,
+    units=UNITS,
+    rivals=(
+        Claim(
+            id="T23-always",
+            system="tiny-recall",
+            statement="One head eliminates alone without repeats in the data as well.",
+            source="rival of T23",
+            parts=(Part(name="without", quantifier="most", margin=HALF, unit="share"),),
+            gate=LEARNED,
+            units=UNITS,
+            controls=(
+                Control(name="one head whatever the data", kind="positive", plant=_ALWAYS, n=1),
+                Control(name="two heads without repeats", kind="negative", plant=_SPECIALISED, n=1),
+                _UNTRAINED,
+            ),
+            measure=measure,
+            compare=compare,
+        ),
+    ),
+    controls=(
+        Control(name="two heads without repeats", kind="positive", plant=_SPECIALISED, n=1),
+        Control(name="one head whatever the data", kind="negative", plant=_ALWAYS, n=1),
+        Control(name="an index of margin size", kind="negative", plant=partial(table, 1.0, HALF), n=1),
+        _UNTRAINED,
+    ),
+    measure=measure,
+    compare=compare,
+    factors={"by": ("removal",)},
+)
+CLAIMS.add(CLAIM.id, CLAIM)

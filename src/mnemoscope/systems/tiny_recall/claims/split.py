@@ -1,0 +1,195 @@
+"""T14: elimination and recall are split across the two heads, so that each can be removed without the other skill.
+
+Refuted if in most seeds some head serves both skills, or neither: if removing one head does not cost one skill and
+spare the other, with the roles exchanged for the other head.
+
+Sequences over unseen mappings (all that are fresh, 2,880 of the repeats, drawn by the seed) are answered with z of
+head h replaced by its mean over those of the same class of `is_repeat`, so that whether something repeats stays known.
+cost[h, s] is the accuracy lost on skill s; removal costs a skill where that is above M = 0.25, and spares it where it
+is below. With E elimination and R recall, over both assignments (a, b) of the heads,
+
+    effect = max of min(cost[a, E] - M, M - cost[a, R], cost[b, R] - M, M - cost[b, E])
+
+that is `double` of `analyses.division`, whose other patterns are rivals: `single` (one head serves both skills, the
+other one of them), `both`, `redundant` (either head can stand in for the other). T14-carriers asks another question of
+the same heads: which of them carries the values (pairs that exchange the answer), and which whether the last x was seen
+(pairs that toggle the repeat).
+
+It shows which head each skill needs under this kind of removal. It does not show that a head computes a skill by
+itself, nor what it writes.
+"""
+
+from collections.abc import Sequence
+from functools import partial
+
+import numpy as np
+import xarray as xr
+
+from mnemoscope.analyses.division import division
+from mnemoscope.analyses.learned import LEARNED, learned
+from mnemoscope.core.errors import InputError
+from mnemoscope.core.intervention import Replacement
+from mnemoscope.core.presets import Configuration
+from mnemoscope.core.subject import Subject
+from mnemoscope.interventions.patching.sweep import Direction
+from mnemoscope.judging.claim import CLAIMS, EFFECT, GATE, Claim
+from mnemoscope.judging.criteria import Control, Part
+from mnemoscope.models.subjects import planted, untrained
+from mnemoscope.systems.tiny_recall.analyses.carriers import carried, divided
+from mnemoscope.systems.tiny_recall.analyses.removal_costs import Loss, Within, all_heads, lost, skills_without
+from mnemoscope.systems.tiny_recall.constructed import dissociated, shared_store
+from mnemoscope.systems.tiny_recall.constructed.store_and_match import store_and_match
+from mnemoscope.systems.tiny_recall.tasks import PermutationLookup
+
+MARGIN = 0.25
+UNITS = {"v3": Configuration(preset="v3", recipe="published")}
+_SKILLS = ("elimination", "recall")
+_JOINT = "both heads"
+
+
+def measure(
+    subject: Subject, *, kind: Replacement = "mean", within: Within = "is_repeat", metric: Loss = "accuracy"
+) -> dict[str, float]:
+    """The effects of the claim and of its rivals, in units of the metric, and the costs that they come from.
+
+    Args:
+        subject: Of two heads.
+        kind: What z is replaced by.
+        within: Where means and resampled activations come from.
+        metric: `accuracy`, or `log_prob` for the geometric mean of the answer's probability.
+
+    Raises:
+        InputError: The model has another number of heads, or is too small for the task.
+    """
+    heads = all_heads(subject.model)
+    if len(heads) != 2:
+        raise InputError(f"the model must have two heads in all, for one skill each; got {len(heads)}; take v3's size")
+    targets = {str(head): (head,) for head in heads} | {_JOINT: heads}
+    without = skills_without(subject, targets, kind=kind, within=within, skills=_SKILLS)
+    cost = lost(without, metric=metric)
+    return {
+        GATE: learned(subject),
+        **_effects(cost.drop_sel(component=_JOINT), cost.sel(component=_JOINT)),
+        **{f"{h} {s}": float(cost.sel(component=h, skill=s)) for h in targets for s in _SKILLS},
+    }
+
+
+def _effects(cost: xr.DataArray, joint: xr.DataArray) -> dict[str, float]:
+    """Of the claim and of its rivals; over (component, skill), and over skill."""
+    found = division(cost, joint, margin=MARGIN)
+    return {EFFECT: found.pop("double"), **found}
+
+
+def carriers(subject: Subject, *, direction: Direction = "denoising") -> dict[str, float]:
+    """How clearly one head carries the values and the other one whether x was seen: above 0 it is more than half each.
+
+    Args:
+        subject: Its seed draws the pairs.
+        direction: As for `carried`.
+
+    Raises:
+        InputError: The model has fewer than two heads, or is too small for the task.
+    """
+    values = carried(subject, kind="exchange_answer", direction=direction)
+    seen = carried(subject, kind="toggle_repeat", direction=direction)
+    return {GATE: learned(subject), EFFECT: divided(values, seen)}
+
+
+def table(costs: Sequence[Sequence[float]], case: int) -> dict[str, dict[str, float]]:
+    """Planted costs: rows are the first head, the second head, and both; columns elimination and recall."""
+    cost = xr.DataArray(np.array(costs), dims=("component", "skill"), coords={"skill": list(_SKILLS)})
+    return {"v3": {GATE: 1.0, **_effects(cost[:2], cost[2])}}
+
+
+_TASK = PermutationLookup(repeat_ratio=0.3)
+_UNTRAINED = untrained(UNITS)
+_DISSOCIATED = planted("v3", dissociated, _TASK)
+_SHARED = planted("v3", shared_store, _TASK)
+
+
+def _rival(word: str, statement: str, *controls: Control) -> Claim:
+    """A rival that reads another effect of the same measure."""
+    return Claim(
+        id=f"T14-{word}",
+        system="tiny-recall",
+        statement=statement,
+        source="rival of T14",
+        parts=(Part(name=word, quantifier="most", margin=0.0, unit="accuracy"),),
+        gate=LEARNED,
+        units=UNITS,
+        n_replicates=32,
+        controls=(Control(name="untrained", kind="negative", plant=_UNTRAINED), *controls),
+        measure=measure,
+    )
+
+
+_AT_MARGIN = ((0.8, MARGIN), (0.0, 0.8), (0.8, 0.8))
+_NOT_WHERE_SPLIT = Control(name="one head a skill", kind="negative", plant=_DISSOCIATED)
+RIVALS = (
+    _rival(
+        "single",
+        "One head serves both skills and the other one of them.",
+        Control(name="a shared store", kind="positive", plant=_SHARED),
+        _NOT_WHERE_SPLIT,
+    ),
+    _rival(
+        "both",
+        "Both heads serve both skills.",
+        Control(name="planted costs", kind="positive", plant=partial(table, ((0.6, 0.7),) * 3), n=1),
+        _NOT_WHERE_SPLIT,
+    ),
+    _rival(
+        "redundant",
+        "Either head can stand in for the other one.",
+        Control(name="planted costs", kind="positive", plant=partial(table, ((0.1, 0.1),) * 2 + ((0.8, 0.8),)), n=1),
+        _NOT_WHERE_SPLIT,
+    ),
+    Claim(
+        id="T14-carriers",
+        system="tiny-recall",
+        statement="One head carries the values and the other one whether the last x was seen before.",
+        source="rival of T14",
+        quantifier="most",
+        margin=0.0,
+        unit="share of the logit difference",
+        gate=LEARNED,
+        units=UNITS,
+        n_replicates=32,
+        controls=(
+            Control(name="untrained", kind="negative", plant=_UNTRAINED),
+            Control(name="store and match", kind="positive", plant=planted("v3", store_and_match, _TASK)),
+            _NOT_WHERE_SPLIT,
+        ),
+        measure=carriers,
+        factors={"direction": ("noising",)},
+    ),
+)
+CLAIM = Claim(
+    id="T14",
+    system="tiny-recall",
+    statement="Removing one head costs elimination and spares recall; removing the other does the reverse.",
+    source="tiny-recall, article on the model with repeats",
+    quantifier="most",
+    margin=0.0,
+    unit="accuracy",
+    gate=LEARNED,
+    units=UNITS,
+    n_replicates=32,
+    headline=True,
+    rivals=RIVALS,
+    controls=(
+        Control(name="one head a skill", kind="positive", plant=_DISSOCIATED),
+        Control(name="a shared store", kind="negative", plant=_SHARED),
+        Control(name="costs at the margin", kind="negative", plant=partial(table, _AT_MARGIN), n=1),
+        Control(name="untrained", kind="negative", plant=_UNTRAINED),
+    ),
+    measure=measure,
+    factors={
+        "kind": ("zero", "resample"),
+        "within": ("all sequences",),
+        "metric": ("log_prob",),
+        "recipe": ("quick",),
+        "model.normalization": ("none",),
+    },
+)
+CLAIMS.add(CLAIM.id, CLAIM)

@@ -1,0 +1,128 @@
+"""Elimination and recall, each by a head of its own."""
+
+import torch
+from transformer_lens import HookedTransformer
+
+from mnemoscope.models.constructed.circuit import SURE, Circuit, attend, blocks, directions, move
+from mnemoscope.systems.tiny_recall.constructed.elimination import elimination_head, lookup_model
+from mnemoscope.systems.tiny_recall.constructed.recall_mlp import (
+    HALF_WIDTH,
+    Readings,
+    mend_first_slot,
+    recall_neurons,
+    set_recall,
+    slot_weights,
+)
+
+OTHER_X = 0.25
+"""Weight of an earlier x with another token than the query; the y of the last source slot has weight 1."""
+
+
+def dissociated_circuit(n_values: int = 5) -> Circuit:
+    """Names of what `dissociated` consists of; neurons by (query token, value), and by (token,) for slot 1."""
+    dims = blocks(
+        token=n_values + 1,
+        position=2 * n_values - 1,
+        stored=n_values + 1,
+        source=1,
+        missing=1,
+        fresh=1,
+        unit=1,
+        answer=n_values + 1,
+    )
+    heads = {"elimination": (0, 0), "recall": (0, 1)}
+    return Circuit(dims=dims, heads=heads, neurons=recall_neurons(n_values))
+
+
+@torch.no_grad()
+def dissociated(n_values: int = 5, *, margin: float = 10.0, recall: float = 30.0) -> HookedTransformer:
+    """One layer, two heads and an MLP: head 0 alone eliminates, head 1 and the MLP alone recall.
+
+    Residual stream: `token` and `position` one-hot from the embeddings; `answer`, read by the unembedding; what
+    head 1 writes for the MLP to read: `stored`, `source`, `missing`, `fresh`, `unit`. The bias of token 0 is -100.
+
+    *Head 0* is that of `elimination_only`: -margin * (V - 1) * share on the answer of every earlier y.
+
+    *Head 1*, from the last x, attends to itself with weight W = sum of w, to the y of slot s with weight w_s =
+    2^(V - 1 - s), to an earlier x with weight 1/4; to keys that hold the query's own token, other than itself, not
+    at all. With Z, the sum of these weights, it writes
+
+    - `stored`, for every token, the share of attention on it: for the query's token W/Z, for another token the
+      weight of its slot as y, plus 1/4 where it is among the x, by Z;
+    - `source`: w_s / Z for the slot s whose x the query repeats (which is left out), 0 without a repeat;
+    - `missing`: w_s / Z for the slot s whose y is the query's token (which is left out too), 0 if there is none;
+    - `fresh`: 1/Z without a repeat, 0 with one;
+    - `unit`: 1/Z.
+
+    *MLP.* For the query token q and every value v, three neurons form a tent around equality of the weight of v
+    (`stored` of v; for v = q `missing`) with `source`: v stood in the slot that is repeated. They are held shut
+    unless the position is the last, its token is q, head 1 reports q as the query's token, and it reports a repeat;
+    where v weighs more than `source` all three are active and cancel. They write `recall` (times the largest Z by Z,
+    at most 1.4) on the answer v, and so override head 0, which still rules v out. For every token one more neuron is
+    active on it at position 0 and takes back what head 0 writes there.
+
+    So the answers are uniform over the unused values at the slots 1 to V - 1; in the last slot the unused value if
+    x is new, and else the recalled one. Ablations, seen in the last slot:
+
+    - head 0 (zero, mean, resample): elimination is lost, recall stays exact;
+    - head 1 or the MLP (zero, mean): recall is lost, elimination stays exact;
+    - head 1 or the MLP, resampled: recall is lost; elimination suffers where the activation comes from a sequence
+      with a repeat and says another value than the unused one. Of the repeats that are drawn that is the share
+      (V - 1) / V for the MLP, and (V - 1) / V^2 for head 1, since the MLP trusts it only if it reports the token
+      that is there. No circuit can do better: the last position alone does not know more.
+
+    Args:
+        n_values: V of the task.
+        margin: Logit of the unused value above the used ones in the last slot.
+        recall: Logit that the MLP adds to the recalled value.
+    """
+    circuit = dissociated_circuit(n_values)
+    model = lookup_model(circuit, n_values)
+    elimination_head(model, circuit, margin)
+    _recall_head(model, circuit)
+    own = float(slot_weights(n_values).sum())
+    z_max = 2 * own + (n_values - 2) * OTHER_X
+    slope = z_max / (HALF_WIDTH - OTHER_X / 2)
+    set_recall(model, circuit, _readings(model, circuit, own), slope=slope, gate=40.0, recall=recall)
+    mend_first_slot(model, circuit, margin * (n_values - 1))
+    return model
+
+
+def _recall_head(model: HookedTransformer, circuit: Circuit) -> None:
+    """Head 1: attention by weights, and what it writes for the MLP."""
+    dims, head, weights = circuit.dims, circuit.heads["recall"], slot_weights(model.cfg.d_vocab - 1)
+    token, position = directions(model, dims["token"]), directions(model, dims["position"])
+    own = weights.sum()
+    earlier = torch.stack((torch.full_like(weights, OTHER_X), weights), 1).flatten()
+    scores = torch.cat((earlier.log(), own.log()[None] + SURE))
+    attend(model, head, (token, -SURE * token), (position.sum(1, keepdim=True), position @ scores[:, None]))
+
+    x, y, last = position[:, :-1:2], position[:, 1::2], position[:, -1:]
+    other_x = x.sum(1, keepdim=True) / OTHER_X
+    move(
+        model,
+        head,
+        (token, directions(model, dims["stored"])),
+        (last - x @ weights[:, None] / OTHER_X, directions(model, dims["source"])),
+        (last - y.sum(1, keepdim=True), directions(model, dims["missing"])),
+        (other_x - (len(weights) - 1) / own * last, directions(model, dims["fresh"])),
+        (last / own, directions(model, dims["unit"])),
+    )
+
+
+def _readings(model: HookedTransformer, circuit: Circuit, own: float) -> dict[tuple[int, int], Readings]:
+    """What the MLP reads; `own` is the weight of the last x for itself."""
+    stored = directions(model, circuit.dims["stored"])
+    source, missing, fresh, unit = (
+        directions(model, circuit.dims[name])[:, 0] for name in ("source", "missing", "fresh", "unit")
+    )
+    values = range(1, model.cfg.d_vocab)
+    return {
+        (query, value): Readings(
+            difference=(missing if value == query else stored[:, value]) - source - OTHER_X / 2 * unit,
+            unit=unit,
+            shut=4 * own * fresh + 16 * (own * unit - stored[:, query]),
+        )
+        for query in values
+        for value in values
+    }

@@ -1,0 +1,108 @@
+"""Results on permutation lookup as plotly figures."""
+
+import math
+from collections.abc import Mapping
+from itertools import cycle
+
+import plotly.graph_objects as go
+import xarray as xr
+from plotly.subplots import make_subplots
+
+from mnemoscope.viz.figures import COLOURS, LAYOUT
+
+
+def training_curves(metrics: xr.Dataset, floors: Mapping[str, float]) -> go.Figure:
+    """Loss on both splits with the exact floors of their distribution, and accuracy of both skills; one line a seed.
+
+    Args:
+        metrics: Over (seed, step), from `Run.metrics`.
+        floors: Name of a floor to its loss in nats, drawn as horizontal lines.
+    """
+    figure = make_subplots(1, 2, subplot_titles=("loss (nats a scored position)", "accuracy on unseen mappings"))
+    for name, column, key in (
+        ("train mappings", 1, "train"),
+        ("test mappings", 1, "test"),
+        ("elimination", 2, "elimination"),
+        ("recall", 2, "recall"),
+    ):
+        values = metrics[f"{key}_loss" if column == 1 else f"test_{key}"]
+        for i in range(metrics.sizes["seed"]):
+            line = go.Scatter(
+                x=metrics.step.values,
+                y=values.isel(seed=i).values,
+                line={"color": COLOURS[key], "width": 1.2},
+                opacity=0.75,
+                name=name,
+                legendgroup=name,
+                showlegend=i == 0,
+                hovertemplate=f"{name}, seed {int(metrics.seed[i])}: %{{y:.4f}} at step %{{x}}<extra></extra>",
+            )
+            figure.add_trace(line, 1, column)
+    for (name, value), place in zip(floors.items(), cycle(("top left", "bottom left"))):
+        note = {"annotation_text": name, "annotation_font_size": 11, "annotation_position": place}
+        figure.add_hline(y=value, line={"dash": "dot", "color": "#333", "width": 1}, **{"row": 1, "col": 1}, **note)
+    lowest = min(0.9, *(value for value in floors.values() if math.isfinite(value)))
+    figure.update_yaxes(range=[lowest - 0.04, 1.3], row=1, col=1)
+    figure.update_yaxes(range=[-0.03, 1.03], row=1, col=2)
+    figure.update_xaxes(title="training step")
+    return figure.update_layout(**LAYOUT, height=380)
+
+
+def attention_by_role(attention: xr.Dataset, subgroup: str) -> go.Figure:
+    """Where the x of every slot attends, mean over seeds: a heatmap for each role.
+
+    Args:
+        attention: Over (seed, subgroup, role, query, slot, target), from `attention_shares` arranged by role.
+        subgroup: Which sequences.
+    """
+    roles = [str(role) for role in attention.role.values]
+    figure = make_subplots(1, len(roles), subplot_titles=roles, shared_yaxes=True)
+    targets = [str(target) for target in attention.target.values if target != "own_x"]
+    for column, role in enumerate(roles, 1):
+        shares = attention.share.sel(subgroup=subgroup, query="x", role=role, target=targets).mean("seed")
+        values = shares.transpose("slot", "target").values
+        heat = go.Heatmap(
+            z=values,
+            x=[target.replace("_", " ") for target in targets],
+            y=[f"x{slot}" for slot in shares.slot.values],
+            zmin=0,
+            zmax=1,
+            colorscale="Blues",
+            text=[["" if math.isnan(v) else f"{v:.2f}" for v in row] for row in values],
+            texttemplate="%{text}",
+            showscale=False,
+            hovertemplate="%{y} to %{x}: %{z:.3f}<extra></extra>",
+        )
+        figure.add_trace(heat, 1, column)
+    figure.update_yaxes(autorange="reversed")
+    return figure.update_layout(**LAYOUT, height=320)
+
+
+def prediction(result: xr.Dataset) -> go.Figure:
+    """The distribution over y at every slot beside the Bayes reference; ✕ marks used values, a frame the target.
+
+    Args:
+        result: From `predict`.
+    """
+    slots = result.slot.values.tolist()
+    titles = [f"x{slot} = {int(result.x.sel(slot=slot))}" for slot in slots]
+    figure = make_subplots(1, len(slots), subplot_titles=titles, shared_yaxes=True)
+    for column, slot in enumerate(slots, 1):
+        at = result.sel(slot=slot)
+        target = int(at.target)
+        names = [f"{v} ✕" if u else str(v) for v, u in zip(at.value.values, at.used.values, strict=True)]
+        frame = [2.5 if value == target else 0 for value in at.value.values]
+        for name, key, colour in (("model", "probability", COLOURS["test"]), ("Bayes", "bayes", COLOURS["bayes"])):
+            bars = go.Bar(
+                x=names,
+                y=at[key].values,
+                name=name,
+                marker={"color": colour, "line": {"color": "#1d2433", "width": frame if key == "probability" else 0}},
+                showlegend=column == 1,
+                hovertemplate=f"{name}: %{{y:.4f}}<extra></extra>",
+            )
+            figure.add_trace(bars, 1, column)
+    figure.update_yaxes(range=[0, 1.02])
+    figure.update_yaxes(title="probability", row=1, col=1)
+    figure.update_xaxes(type="category", tickangle=0)
+    return figure.update_layout(**LAYOUT, height=300, barmode="group")

@@ -1,1 +1,0 @@
-"""One task a file: generator, latents, counterfactuals, exact references, presets and recipes."""

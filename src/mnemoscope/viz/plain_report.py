@@ -1,0 +1,207 @@
+"""The report on runs of any task: how well every skill is learned, training, and attention on one sequence.
+
+Entries of other tasks are made of the same pieces.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Protocol, runtime_checkable
+
+import torch
+import xarray as xr
+
+from mnemoscope.analyses.attention import patterns_of_sequences
+from mnemoscope.analyses.likeliest import likeliest
+from mnemoscope.analyses.skill_evaluation import evaluate_skills_of_splits
+from mnemoscope.core.batch import Batch
+from mnemoscope.core.errors import in_range, one_of
+from mnemoscope.core.protocols import HookedModel, Task
+from mnemoscope.core.seeding import generator
+from mnemoscope.models.run import Run
+from mnemoscope.viz.curves import skill_curves
+from mnemoscope.viz.guesses import CAPTION, guess_figure, guess_table
+from mnemoscope.viz.page import Page
+from mnemoscope.viz.symbols import symbols_of
+from mnemoscope.viz.tables import Results, Table, spread
+from mnemoscope.viz.task_report import TaskReport
+from mnemoscope.viz.views import attention_view
+
+N_SEQUENCES = 512
+"""Sequences that a run is evaluated on unless another number is asked for."""
+N_SHOWN = 64
+"""Tokens of a view: what is further left does not change what stands before it."""
+
+
+@runtime_checkable
+class Parses(Protocol):
+    """A task that reads a sequence from a text."""
+
+    def parse(self, text: str) -> Batch:
+        """The sequence."""
+        ...
+
+
+# ---- what is taken of a run
+
+
+def examine(run: Run) -> dict[str, xr.Dataset]:
+    """Training, evaluation of skills, and attention on one sequence."""
+    task = run.spec.task
+    return {
+        "metrics": run.metrics(),
+        **evaluate(run, None),
+        "examples": patterns(run.model(), task, example(task)),
+    }
+
+
+def evaluate(run: Run, n_samples: int | None) -> dict[str, xr.Dataset]:
+    """Accuracy and loss by skill, on sampled sequences."""
+    n = n_samples or N_SEQUENCES
+    return {"evaluation": evaluate_skills_of_splits(run.model(), run.spec.task, n=n, seed=run.spec.seed)}
+
+
+# ---- one sequence
+
+
+def parse(task: Task, text: str) -> Batch:
+    """The sequence that a text says: as the task reads it, or as numbers of tokens.
+
+    Raises:
+        InputError: The text is refused.
+    """
+    if isinstance(task, Parses):
+        return task.parse(text)
+    words = text.replace(",", " ").split()
+    for word in words:
+        one_of("a token", word, map(str, range(task.d_vocab)))
+    in_range("the number of tokens", len(words), 1, task.n_ctx)
+    tokens = torch.tensor([[int(word) for word in words]])
+    following = torch.cat((tokens[:, 1:], torch.zeros_like(tokens[:, :1])), 1)
+    return Batch(inputs=tokens, targets=following, scored=torch.arange(len(words))[None] < len(words) - 1)
+
+
+def predict(model: HookedModel, task: Task, batch: Batch, *, reference: str | None = None) -> xr.Dataset:
+    """The likeliest tokens after every token, with their names; beside a reference that looks back only."""
+    result = likeliest(model, task, batch, reference=reference, everywhere=True)
+    return result.assign_coords(symbol=("token_number", symbols_of(task)))
+
+
+def prediction_tables(result: xr.Dataset) -> list[Table]:
+    """A row a position."""
+    return [guess_table(result)]
+
+
+def patterns(model: HookedModel, task: Task, batch: Batch) -> xr.Dataset:
+    """The attention of every head on every sequence, with the names of the tokens."""
+    return patterns_of_sequences(model, batch, symbols_of(task))
+
+
+def example(task: Task) -> Batch:
+    """The first tokens of an unseen sequence, the same for every seed."""
+    batch = task.sample(1, split="test", generator=generator(0, "example"))
+    first = slice(None, N_SHOWN)
+    cut = {name: getattr(batch, name)[:, first] for name in ("inputs", "targets", "scored")}
+    return replace(batch, **cut)
+
+
+# ---- tables
+
+
+def evaluation_tables(results: Results, dim: str = "skill") -> list[Table]:
+    """Accuracy, loss and distance, each beside the exact predictors."""
+    evaluation = results["evaluation"]
+    title = f"mean [range] over seeds, {evaluation.attrs['sequences']}; the exact predictors beside the model"
+    accuracy = _beside(evaluation, dim, "accuracy", "best_accuracy", own=evaluation.accuracy)
+    loss = _beside(evaluation, dim, "loss", "floor", own=evaluation.loss)
+    found = [replace(accuracy, title=f"accuracy, {title}"), replace(loss, title=f"loss in nats, {title}")]
+    if "kl" in evaluation:
+        title = "KL divergence (nats) from every exact predictor to the model"
+        found.append(replace(_beside(evaluation, dim, "kl", "kl"), title=title))
+    return found
+
+
+def _beside(evaluation: xr.Dataset, dim: str, name: str, of: str, own: xr.DataArray | None = None) -> Table:
+    """A row a split and group: of the model, and of every exact predictor."""
+    names = evaluation.reference.values.tolist() if of in evaluation else []
+    header = ["sequences", dim.replace("_", " "), "n", *(["model"] if own is not None else []), *map(_words, names)]
+    rows = []
+    for split in evaluation.split.values:
+        for group in evaluation[dim].values:
+            place = {"split": split, dim: group}
+            cells = [] if own is None else [own.sel(place)]
+            cells += [evaluation[of].sel(place).sel(reference=reference) for reference in names]
+            n = f"{float(evaluation.n.sel(place).mean()):.0f}"
+            rows.append([str(split), _words(group), n, *map(spread, cells)])
+    return Table(name=name, title="", header=header, rows=rows, n_text=2)
+
+
+def _words(name: str) -> str:
+    return str(name).replace("_", " ")
+
+
+def tables(results: Mapping[str, Results], dim: str = "skill") -> list[Table]:
+    """Accuracy on unseen sequences of every configuration, and its losses."""
+    groups = list(dict.fromkeys(str(g) for result in results.values() for g in result["evaluation"][dim].values))
+    header = ["configuration", *map(_words, groups), "loss, training", "loss, unseen"]
+    rows = []
+    for label, result in results.items():
+        unseen, last = result["evaluation"].accuracy.sel(split="test"), result["metrics"].isel(step=-1)
+        cells = [spread(unseen.sel({dim: g}), ".3f") if g in unseen[dim].values else "–" for g in groups]
+        rows.append([label, *cells, spread(last.train_loss), spread(last.test_loss)])
+    title = "What was learned: mean [range] over seeds; accuracy on unseen sequences, loss in nats at the last step"
+    return [Table(name="learned", title=title, header=header, rows=rows)]
+
+
+# ---- sections
+
+
+def page(page: Page, results: Mapping[str, Results]) -> None:
+    """The sections of the page."""
+    for section in (learned_section, training_section, view_section):
+        section(page, results)
+
+
+def learned_section(page: Page, results: Mapping[str, Results], dim: str = "skill") -> None:
+    """What every configuration has learned, with the exact predictors beside it."""
+    page.section("What was learned")
+    for table in tables(results, dim):
+        page.table(table.header, table.rows, table.title, n_text=table.n_text)
+    for label, result in results.items():
+        page.heading(label)
+        for table in evaluation_tables(result, dim):
+            page.table(table.header, table.rows, table.title, n_text=table.n_text)
+
+
+def training_section(page: Page, results: Mapping[str, Results]) -> None:
+    """The training curves."""
+    page.section("Training")
+    for label, result in results.items():
+        page.heading(label)
+        page.figure(skill_curves(result["metrics"]), "One line a seed.")
+
+
+def view_section(page: Page, results: Mapping[str, Results]) -> None:
+    """The attention of the first seed on one sequence."""
+    page.section("Single sequences")
+    page.text("Select a head to see it in full size; rows are queries, columns keys. Patterns are correlational.")
+    for label, result in results.items():
+        first = result["examples"].isel(seed=0)
+        page.heading(f"{label}, seed {int(first.seed)}")
+        attention_view(page, first.isel(example=0), "The start of an unseen sequence")
+
+
+PLAIN = TaskReport(
+    title="Trained models",
+    examine=examine,
+    page=page,
+    tables=tables,
+    evaluate=evaluate,
+    evaluation_tables=evaluation_tables,
+    parse=parse,
+    predict=predict,
+    prediction_tables=prediction_tables,
+    prediction_figure=guess_figure,
+    prediction_caption=CAPTION,
+    patterns=patterns,
+    example=example,
+)

@@ -1,0 +1,50 @@
+"""What the commands that look at runs show of a task: an entry that a system registers under the name of its task."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import plotly.graph_objects as go
+import xarray as xr
+
+from mnemoscope.core.batch import Batch
+from mnemoscope.core.protocols import HookedModel
+from mnemoscope.core.registry import Registry
+from mnemoscope.models.run import Run
+from mnemoscope.viz.page import Page
+from mnemoscope.viz.tables import Results, Table
+
+
+@dataclass(frozen=True, kw_only=True)
+class TaskReport:
+    """What commands show of runs of one task; functions of modules, since workers are sent them by name."""
+
+    title: str
+    """Of the page."""
+    examine: Callable[[Run], dict[str, xr.Dataset]]
+    """All that the page and the tables show of a run; `metrics` among it."""
+    page: Callable[[Page, Mapping[str, Results]], None]
+    """Sections of the page, from what `examine` gives along `seed`, by label."""
+    tables: Callable[[Mapping[str, Results]], list[Table]]
+    """What was learned, from the same."""
+    evaluate: Callable[[Run, int | None], dict[str, xr.Dataset]]
+    """What a run is evaluated on, with a number of sequences to draw; none: the task's own choice."""
+    evaluation_tables: Callable[[Results], list[Table]]
+    """Of one configuration, along `seed`."""
+    parse: Callable[[Any, str], Batch]
+    """The one sequence of a task that a text says."""
+    predict: Callable[[HookedModel, Any, Batch], xr.Dataset]
+    """What a model says about one sequence."""
+    prediction_tables: Callable[[xr.Dataset], list[Table]]
+    prediction_figure: Callable[[xr.Dataset], go.Figure]
+    prediction_caption: str
+    """Under the figure."""
+    patterns: Callable[[HookedModel, Any, Batch], xr.Dataset]
+    """The attention of every head on sequences: `pattern` and `token`, as `attention_view` takes them."""
+    example: Callable[[Any], Batch]
+    """One unseen sequence, for a view."""
+    trajectory: Callable[..., xr.Dataset] | None = None
+    """Measures of one checkpoint, scalars by name, from a model, its task and `seed`; none: there are none."""
+
+
+REPORTS: Registry[TaskReport] = Registry("report", "report")

@@ -1,0 +1,62 @@
+import json
+
+import numpy as np
+import pytest
+
+from mnemoscope.judging.criteria import Gate, Part
+from mnemoscope.judging.judge import judge
+from mnemoscope.judging.ruling import Cell, Ruling, record
+from tests.judging.trials import along_seeds, clearing, make_claim, make_evidence
+
+
+def rule(claim, evidence, **fields) -> Ruling:
+    return Ruling(claim=claim, evidence=evidence, verdict=judge(claim, evidence), rivals={}, **fields)
+
+
+def test_a_cell_flips_where_another_outcome_comes_up():
+    claim = make_claim()
+    ruling = rule(claim, make_evidence(clearing(16, 16)))
+    for n_clear, n, flips in ((16, 16, False), (0, 16, True), (8, 16, True), (4, 4, False)):
+        verdict = judge(claim, make_evidence(clearing(n_clear, n)))
+        assert Cell(factor="kind", value="zero", verdict=verdict, before=ruling.verdict.outcome).flips == flips
+
+
+def test_slack_is_that_of_the_weakest_part_or_of_the_strongest():
+    effects = along_seeds(np.ones(16)).to_dataset(name="a").assign(b=along_seeds(np.full(16, -1.0)))
+    parts = (Part(name="a", quantifier="most", margin=0.5), Part(name="b", quantifier="most", margin=0.5))
+    for joined, slack in (("all", -1.5), ("any", 0.5)):
+        claim = make_claim(None, parts=parts, joined=joined)
+        assert rule(claim, make_evidence(effects)).slack().values.tolist() == [slack] * 16
+
+
+def test_replicates_that_fail_the_gate_are_neither_typical_nor_deviating():
+    values = np.concatenate([np.full(16, 2.0), [-5.0]])
+    claim = make_claim(gate=Gate(statement="g", at_least=1))
+    gate = along_seeds(np.concatenate([np.ones(16), [0.0]]))
+    ruling = rule(claim, make_evidence(values, gate=gate))
+    assert ruling.deviating() is None
+    assert ruling.typical() in range(16)
+
+
+def test_prompts_are_averaged_for_the_slack():
+    effects = np.tile([0.0, 2.0], (16, 1))
+    ruling = rule(make_claim(), make_evidence(effects, prompts="own"))
+    assert ruling.slack().values.tolist() == pytest.approx([0.75] * 16)
+
+
+def test_a_record_is_strict_json():
+    claim = make_claim(rivals=(make_claim(id="T0-other", direction="below"),))
+    few = make_evidence(clearing(3, 3))
+    ruling = Ruling(
+        claim=claim,
+        evidence=few,
+        verdict=judge(claim, few),
+        rivals={"T0-other": judge(claim.rivals[0], few)},
+        sensitivity=(Cell(factor="kind", value="zero", verdict=judge(claim, few), before="REFUTED"),),
+    )
+    content = json.loads(json.dumps(record(ruling), allow_nan=False))
+    assert content["p"] is None
+    assert content["outcome"] == "NOT_APPLICABLE"
+    assert content["rivals"][0]["id"] == "T0-other"
+    assert content["sensitivity"][0]["flips"] is False
+    assert content["effect"] == 0.75

@@ -1,0 +1,74 @@
+import pytest
+
+from mnemoscope.core.errors import InputError
+from mnemoscope.judging.claim import GATE
+from mnemoscope.systems.in_context_bigrams.analyses.learned import learned
+from mnemoscope.systems.in_context_bigrams.claims.any_repeated import (
+    B12,
+    FIXED,
+    RANDOM,
+    TASKS,
+    any_token,
+    by_triggers,
+    measure,
+    triggers_only,
+)
+from tests.systems.on_trial import on, verdict
+from tests.systems.planting import effects_of, misbehaving
+
+TABLE = {"any": 0.9, "attends": 0.9, "not_fixed": 0.1, GATE: 1.0}
+
+
+def ruled(**changes):
+    return [verdict(claim, TABLE | changes).outcome for claim in (B12, *B12.rivals)]
+
+
+def test_the_induction_circuit_continues_every_token():
+    found = measure(on(any_token(), TASKS[RANDOM]))
+    assert found == {"repeated": 1, "attention": pytest.approx(1), GATE: 1}
+
+
+def test_a_circuit_of_triggers_has_learned_its_task_and_continues_no_other_token():
+    subject = on(triggers_only(), TASKS[FIXED])
+    assert learned(subject) > 0.95
+    found = measure(subject)
+    assert found["repeated"] < 0.3
+    assert found["attention"] < 0.3
+
+
+def test_frequent_tokens_have_more_triggers_among_them():
+    subject = on(triggers_only(), TASKS[FIXED])
+    assert measure(subject, tokens="frequent")["repeated"] > measure(subject)["repeated"]
+    with pytest.raises(InputError, match="tokens must be one of"):
+        measure(subject, tokens="rare")
+
+
+def test_effects_by_hand():
+    random = {"repeated": 0.8, "attention": 0.7, GATE: 0.95}
+    fixed = {"repeated": 0.2, "attention": 0.3, GATE: 0.85}
+    assert by_triggers({RANDOM: random, FIXED: fixed}) == {
+        "any": 0.8,
+        "attends": 0.7,
+        "not_fixed": 0.2,
+        "attends_fixed": 0.3,
+        GATE: 0.85,
+    }
+
+
+def test_what_decides():
+    assert ruled() == ["SUPPORTED", "REFUTED"]
+    assert ruled(not_fixed=0.9) == ["REFUTED", "REFUTED"]
+    assert ruled(attends=0.4) == ["REFUTED", "REFUTED"]
+    assert ruled(any=0.2) == ["REFUTED", "SUPPORTED"]
+    assert ruled(any=0.5) == ["INCONCLUSIVE", "INCONCLUSIVE"]
+    assert ruled(**{GATE: 0.7}) == ["NOT_APPLICABLE", "NOT_APPLICABLE"]
+
+
+def test_models_that_continue_everything_refute_it():
+    everything = effects_of(B12, B12.controls[1].plant)
+    assert [verdict(claim, everything).outcome for claim in (B12, *B12.rivals)] == ["REFUTED", "REFUTED"]
+
+
+@pytest.mark.parametrize("factors", [{}, {"tokens": "frequent"}, {"length": 20}])
+def test_controls_behave(factors):
+    assert misbehaving(B12, **factors) == {}

@@ -1,0 +1,62 @@
+"""A claim before any run: its controls as the runner takes them, and verdicts on planted replicates."""
+
+from dataclasses import replace
+from functools import lru_cache
+
+import numpy as np
+import xarray as xr
+
+from mnemoscope.core.subject import Subject
+from mnemoscope.judging.claim import Claim
+from mnemoscope.judging.controls import misbehaviour
+from mnemoscope.judging.evidence import Evidence
+from mnemoscope.judging.judge import judge
+from mnemoscope.sweeps.measuring import Call, OfPlant
+
+
+@lru_cache(maxsize=64)
+def _taken(plant, case, compare, call):
+    return OfPlant(plant, case, compare, ()).take(call)
+
+
+def controls_of(claim: Claim, *, most: int = 1, **factors) -> dict[str, xr.Dataset]:
+    """What the claim's measure says of its controls, at most so many cases of each."""
+    assert claim.measure is not None
+    call = Call(claim.measure, tuple(sorted(factors.items())))
+    found = {}
+    for control in claim.controls:
+        cases = [_taken(control.plant, case, claim.compare, call) for case in range(min(most, control.n))]
+        found[control.name] = xr.Dataset({name: ("case", [case[name] for case in cases]) for name in cases[0]})
+    return found
+
+
+def trouble(claim: Claim, *, most: int = 1, **factors) -> str | None:
+    """What is wrong with the claim's controls, if anything is."""
+    effects = {part.name: ("seed", np.zeros(1)) for part in claim.criteria}
+    evidence = Evidence(
+        effects=xr.Dataset(effects, coords={"seed": [0]}).rename(seed=claim.replicate),
+        controls=controls_of(claim, most=most, **factors),
+        replicate=claim.replicate,
+    )
+    return misbehaviour(claim, evidence)
+
+
+def verdict(claim: Claim, measured, *, n: int | None = None):
+    """The verdict if every replicate were measured like this one (or, given several, like them in turn)."""
+    each = measured if isinstance(measured, list) else [measured]
+    n = claim.n_replicates if n is None else n
+    coords = {claim.replicate: np.arange(n)}
+    values = {
+        name: (claim.replicate, [each[i % len(each)][name] for i in range(n)]) for name in each[0] if name != "gate"
+    }
+    gate = None
+    if claim.gate is not None:
+        gate = xr.DataArray([each[i % len(each)]["gate"] for i in range(n)], coords=coords)
+    evidence = Evidence(
+        effects=xr.Dataset(values, coords=coords), gate=gate, prompts=claim.prompts, replicate=claim.replicate
+    )
+    return judge(replace(claim, controls=()), evidence)
+
+
+def on(model, task, seed: int = 0) -> Subject:
+    return Subject(model=model, task=task.for_seed(seed), seed=seed)

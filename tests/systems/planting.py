@@ -1,0 +1,30 @@
+"""What is planted, measured once for all tests that ask, and what a claim and its rivals say of it."""
+
+from mnemoscope.sweeps.measuring import Call, OfPlant
+from tests.systems.on_trial import trouble, verdict
+
+_FOUND = {}
+
+
+def effects_of(claim, plant, case=0, **factors):
+    """What is planted, measured and compared."""
+    key = repr((claim.measure, claim.compare, plant, case, factors))
+    if key not in _FOUND:
+        call = Call(claim.measure, tuple(factors.items()))
+        _FOUND[key] = OfPlant(plant, case, claim.compare, ()).take(call)
+    return _FOUND[key]
+
+
+def misbehaving(claim, **factors):
+    """What is wrong with the controls of a claim or of its rivals; nothing if all behave."""
+    found = {}
+    for one in (claim, *claim.rivals):
+        assert one.controls
+        found[one.id] = trouble(one, **factors)
+    return {name: wrong for name, wrong in found.items() if wrong}
+
+
+def outcomes(claim, plant, **factors):
+    """Outcomes of a claim and of its rivals where all replicates are what is planted."""
+    case = effects_of(claim, plant, **factors)
+    return {one.id: verdict(one, case).outcome for one in (claim, *claim.rivals)}

@@ -1,0 +1,63 @@
+import math
+
+import pytest
+
+from mnemoscope.core.errors import InputError
+from mnemoscope.core.subject import Subject
+from mnemoscope.judging.claim import EFFECT, GATE
+from mnemoscope.models.constructed.predictor import predicting
+from mnemoscope.models.subjects import planted, untrained
+from mnemoscope.systems.tiny_recall.claims.elimination import T1, T2, UNITS, measure_conflict
+from mnemoscope.systems.tiny_recall.constructed import dissociated
+from tests.systems.planting import effects_of, misbehaving, outcomes
+
+TASK = UNITS["v1"].spec(0).task
+FLOOR = math.log(120) / 5
+
+
+def test_an_exact_predictor_is_at_the_floor():
+    found = effects_of(T1, predicting(UNITS, "bayes"))
+    assert found["elimination"] == 1
+    assert found["loss"] == pytest.approx(FLOOR)
+    assert found["training_loss"] == pytest.approx(FLOOR)
+    assert found["loss_distance"] == pytest.approx(0.959 - FLOOR)
+
+
+def test_a_predictor_that_knows_its_split_loses_less_in_training_and_does_not_count():
+    found = effects_of(T1, predicting(UNITS, "bayes_train"))
+    assert found["training_loss"] == pytest.approx(math.log(96) / 5)  # one of 96 mappings, told in five answers
+    assert found["loss"] == math.inf
+    assert outcomes(T1, predicting(UNITS, "bayes_train")) == {"T1": "REFUTED", "T1-train": "REFUTED"}
+
+
+def test_planted_models_decide_t1():
+    assert outcomes(T1, predicting(UNITS, "bayes")) == {"T1": "SUPPORTED", "T1-train": "SUPPORTED"}
+    assert outcomes(T1, untrained(UNITS)) == {"T1": "REFUTED", "T1-train": "REFUTED"}
+
+
+@pytest.mark.parametrize("slots", ["all", "first"])
+def test_the_unused_value_on_the_conflict_set(planted, slots):
+    found = measure_conflict(Subject(model=planted, task=TASK.for_seed(0), seed=0), slots=slots)
+    assert found[EFFECT] == pytest.approx(1 / (1 + 4 * math.exp(-10)), abs=1e-6)
+    assert found["p_recalled"] == pytest.approx((1 - found[EFFECT]) / 4, rel=1e-3)
+    assert found[GATE] == 1
+
+
+def test_a_model_that_recalls_refutes_t2():
+    plant = planted("v1", dissociated, TASK)
+    assert effects_of(T2, plant)["p_recalled"] > 0.99
+    assert outcomes(T2, plant) == {"T2": "REFUTED"}
+
+
+def test_an_untrained_model_is_not_judged_by_t2():
+    assert outcomes(T2, untrained(UNITS)) == {"T2": "NOT_APPLICABLE"}
+
+
+def test_other_slots_are_refused(as_installed):
+    with pytest.raises(InputError, match="slots must be one of: all, first; got 'last'"):
+        measure_conflict(predicting(UNITS, "bayes")(0)["v1"], slots="last")  # pyright: ignore[reportArgumentType]
+
+
+@pytest.mark.parametrize(("claim", "factors"), [(T1, {}), (T2, {}), (T2, {"slots": "first"})])
+def test_controls_behave(claim, factors):
+    assert misbehaving(claim, **factors) == {}

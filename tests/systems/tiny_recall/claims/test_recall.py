@@ -1,0 +1,76 @@
+from dataclasses import replace
+
+import pytest
+
+from mnemoscope.judging.claim import EFFECT
+from mnemoscope.models.constructed import layer_normalised
+from mnemoscope.models.constructed.predictor import predicting
+from mnemoscope.models.subjects import planted, untrained
+from mnemoscope.systems.tiny_recall.claims.recall import FRESH, T6, T7, T9, V3, larger_recall, measure, measure_errors
+from mnemoscope.systems.tiny_recall.constructed.partial_recall import partial_recall
+from tests.systems.on_trial import verdict
+from tests.systems.planting import misbehaving, outcomes
+
+
+def table(recall):
+    return {"elimination": 1.0, "recall": recall, EFFECT: min(recall - 0.3, 0.97 - recall)}
+
+
+def test_three_tokens_of_five_are_partial():
+    found = measure(T6.controls[0].plant(0)["v2"])
+    assert found == {"elimination": 1, "recall": pytest.approx(0.6), EFFECT: pytest.approx(0.3)}
+
+
+@pytest.mark.parametrize(
+    ("recall", "expected"),
+    [
+        (0.6, ["SUPPORTED", "REFUTED", "REFUTED"]),
+        (1.0, ["REFUTED", "SUPPORTED", "REFUTED"]),
+        (0.1, ["REFUTED", "REFUTED", "SUPPORTED"]),
+        (0.98, ["REFUTED", "REFUTED", "REFUTED"]),  # neither partially nor fully
+        (0.30, ["INCONCLUSIVE", "REFUTED", "INCONCLUSIVE"]),  # at the margin
+    ],
+)
+def test_tables_decide_t6(recall, expected):
+    assert [verdict(claim, [table(recall)]).outcome for claim in (T6, *T6.rivals)] == expected
+
+
+def test_errors_are_multiples_of_the_published_ones():
+    """A uniform predictor is off by (.8 + 4 * .2) / 5 at the last slot."""
+    found = measure_errors(predicting(V3, "uniform")(0)["v3"])
+    assert found["error_elimination"] == pytest.approx(0.32 / 0.000081)
+    assert found["error_recall"] == pytest.approx(0.32 / 0.000838)
+    assert found["recall"] == pytest.approx(0.2)  # of equals the lowest token counts
+
+
+def test_planted_models_decide_t7():
+    assert outcomes(T7, predicting(V3, "bayes")) == {"T7": "SUPPORTED", "T7-accuracy": "SUPPORTED"}
+    assert outcomes(T7, T7.controls[1].plant) == {"T7": "REFUTED", "T7-accuracy": "REFUTED"}
+    assert outcomes(T7, untrained(V3)) == {"T7": "REFUTED", "T7-accuracy": "REFUTED"}
+
+
+def test_accuracy_without_the_errors_is_the_rival():
+    case = {"elimination": 1.0, "recall": 1.0, "error_elimination": 0.5, "error_recall": 2.0}
+    assert [verdict(claim, [case]).outcome for claim in (T7, *T7.rivals)] == ["REFUTED", "SUPPORTED"]
+
+
+def test_the_larger_recall_counts():
+    found = larger_recall({"v1": {"recall": 0.02}, "v3-fresh": {"recall": 0.3}})
+    assert found == {"v1": 0.02, "v3-fresh": 0.3, EFFECT: 0.3}
+
+
+def test_one_model_that_recalls_refutes_t9():
+    none, one = (larger_recall({"v1": {"recall": 0.0}, "v3-fresh": {"recall": r}}) for r in (0.01, 0.5))
+    assert verdict(T9, [none]).outcome == "SUPPORTED"
+    assert verdict(T9, [none] * 15 + [one]).outcome == "REFUTED"
+    assert outcomes(T9, untrained(FRESH)) == {"T9": "REFUTED"}  # an untrained model guesses
+
+
+@pytest.mark.parametrize("claim", [T6, T7, T9])
+def test_controls_behave(claim):
+    assert misbehaving(claim) == {}
+
+
+def test_layer_normalised_models_are_measured_alike():
+    unit = planted("v2", partial_recall, T6.units["v2"].spec(0).task)(0)["v2"]
+    assert measure(replace(unit, model=layer_normalised(unit.model)))["recall"] == pytest.approx(0.6)
