@@ -14,7 +14,7 @@ from torch import Tensor
 from mnemoscope.core import metrics
 from mnemoscope.core.batch import Batch
 from mnemoscope.core.errors import in_range, one_of
-from mnemoscope.core.presets import PRESETS, SYSTEMS, Part, Preset, System
+from mnemoscope.core.presets import PRESETS, SYSTEMS, Preset, System, TrainingSet
 from mnemoscope.core.seeding import generator as seeded
 from mnemoscope.core.specification import TASKS, ModelSpec, Recipe
 
@@ -119,7 +119,7 @@ PRESET = Preset(
     model=ModelSpec(d_model=16, n_heads=1),
     recipes={"quick": Recipe(name="quick", n_steps=500, batch_size=128, learning_rate=1e-2, decay="cosine")},
 )
-PLAN = (Part(recipe="quick", presets=("copy-small",), seeds=(0, 1, 2, 3)),)
+PLAN = (TrainingSet(recipe="quick", presets=("copy-small",), seeds=(0, 1, 2, 3)),)
 
 TASKS.add(Copy.name, Copy)
 PRESETS.add("copy-small", PRESET)

@@ -19,7 +19,7 @@ from mnemoscope.core.site import Site
 from mnemoscope.core.subject import Subject
 from mnemoscope.interventions.run import run
 from mnemoscope.judging.claim import CLAIMS, EFFECT, GATE, Claim
-from mnemoscope.judging.criteria import Control, Gate, Part
+from mnemoscope.judging.criteria import Control, Criterion, Gate
 from mnemoscope.models.subjects import planted, untrained
 from mnemoscope.systems.tiny_recall.constructed import elimination_only
 
@@ -49,7 +49,7 @@ RIVAL = Claim(
     id="even-attention-tokens",
     statement="Attending to all tokens alike is enough for elimination.",
     source="rival of even-attention",
-    parts=(Part(name="over_tokens", quantifier="most", margin=0.9, unit="accuracy"),),
+    parts=(Criterion(name="over_tokens", quantifier="most", margin=0.9, unit="accuracy"),),
     gate=LEARNED,
     units=UNITS,
     controls=CONTROLS,

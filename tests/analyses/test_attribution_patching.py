@@ -81,7 +81,7 @@ class TestShape:
         with global_generators_untouched():
             result = estimate(model, random_pairs(), kind="result", over=("layer", "head"))
         assert result.attrs["intervention"].startswith("first-order estimate of result")
-        assert (result.attrs["attention"], result.attrs["way"]) == ("linear", "gradients")
+        assert (result.attrs["attention"], result.attrs["method"]) == ("linear", "gradients")
         assert reads_back(result, tmp_path / "result.nc")
 
 
@@ -106,10 +106,10 @@ class TestFirstOrder:
         name = Site(kind=kind, layer=0).hook
         with torch.no_grad():
             clean, corrupted = (model.run_with_cache(side.inputs)[1][name] for side in (pairs.clean, pairs.corrupted))
-            way = torch.where(clean == corrupted, 0, corrupted - clean)
+            method = torch.where(clean == corrupted, 0, corrupted - clean)
             ends = []
             for stride in (step, -step):
-                hooks = [(name, lambda x, hook, stride=stride: x + stride * way)]
+                hooks = [(name, lambda x, hook, stride=stride: x + stride * method)]
                 ends.append(mean_logit_difference(pairs, model.run_with_hooks(pairs.clean.inputs, fwd_hooks=hooks)))
         found = moved(estimate(model, pairs, kind=kind, over=("layer",))).sel(layer=0)
         assert np.allclose(found, (ends[0] - ends[1]) / (2 * step), atol=1e-6)

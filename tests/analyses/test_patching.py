@@ -37,7 +37,7 @@ class TestPatch:
         assert result.higher_is.values.tolist() == ["better", "worse"]
         assert result.attrs["pairs"] == "exchange_answer"
         assert result.attrs["n"] == 3
-        assert result.attrs["way"] == "stream"
+        assert result.attrs["method"] == "stream"
         result.to_netcdf(tmp_path / "result.nc", engine="h5netcdf")
         assert xr.load_dataset(tmp_path / "result.nc").identical(result)
 
@@ -94,7 +94,7 @@ class TestPatch:
             ({"metrics": [PROB, PROB]}, "each once; got prob, prob"),
             ({"directions": ()}, "directions must name at least one"),
             ({"directions": ("sideways",)}, "noising, denoising; got 'sideways'"),
-            ({"way": "fast"}, "way must be one of: auto, stream, hooks"),
+            ({"method": "fast"}, "method must be one of: auto, stream, hooks"),
         ],
     )
     @pytest.mark.usefixtures("as_installed")

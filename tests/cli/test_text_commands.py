@@ -10,7 +10,7 @@ import xarray as xr
 
 from mnemoscope.cli import main
 from mnemoscope.cli.commands import reproduce
-from mnemoscope.core.presets import SYSTEMS, Part, System
+from mnemoscope.core.presets import SYSTEMS, System, TrainingSet
 from mnemoscope.judging.claim import CLAIMS
 from mnemoscope.models import zoo
 from mnemoscope.models.run import find_runs
@@ -190,7 +190,7 @@ def test_the_zoo_without_a_system_is_said_in_a_sentence(place, monkeypatch, tiny
 
 
 def test_reproduce_follows_reports_and_asks_the_claims_of_the_text(place, monkeypatch, capsys):
-    part = Part(recipe="quick", presets=("birth-fixed",), seeds=(100,), changes=tuple(SMALL.items()))
+    part = TrainingSet(recipe="quick", presets=("birth-fixed",), seeds=(100,), changes=tuple(SMALL.items()))
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(SYSTEMS._items, "birth", System(summary="one small run", quick=(part,), full=()))
         patch.setattr(reproduce, "claims_called", lambda _: [CLAIMS.get("B1")])

@@ -6,7 +6,7 @@ from unittest import mock
 import pytest
 
 from mnemoscope.cli import main
-from mnemoscope.core.presets import SYSTEMS, Part, System
+from mnemoscope.core.presets import SYSTEMS, System, TrainingSet
 from mnemoscope.models import zoo
 from mnemoscope.models.packing import pack
 from mnemoscope.models.run import find_runs
@@ -28,7 +28,7 @@ def trained(tmp_path_factory):
 @pytest.fixture
 def system():
     """A system whose full plan those two seeds are."""
-    part = Part(recipe="quick", presets=("d4",), seeds=(1, 2), changes=tuple(SMALL.items()))
+    part = TrainingSet(recipe="quick", presets=("d4",), seeds=(1, 2), changes=tuple(SMALL.items()))
     SYSTEMS.names()  # the built-in ones are there before
     with mock.patch.dict(SYSTEMS._items):
         SYSTEMS.add("small", System(summary="two small runs", quick=(), full=(part,)))
@@ -40,6 +40,7 @@ def elsewhere(tmp_path, monkeypatch, as_installed):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("MNEMOSCOPE_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr(zoo, "folders", lambda: [tmp_path / "archives"])
+    monkeypatch.setattr(zoo, "folder", lambda module: tmp_path / "archives")
 
 
 @pytest.fixture

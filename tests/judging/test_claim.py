@@ -4,12 +4,12 @@ import pytest
 from mnemoscope.core.errors import InputError
 from mnemoscope.core.presets import Configuration
 from mnemoscope.judging.claim import Claim
-from mnemoscope.judging.criteria import Control, Gate, Part
+from mnemoscope.judging.criteria import Control, Criterion, Gate
 from tests.judging.trials import make_claim
 
 
 def part(**changes):
-    return Part(**{"name": "loss", "quantifier": "most", "margin": 0.5, **changes})
+    return Criterion(**{"name": "loss", "quantifier": "most", "margin": 0.5, **changes})
 
 
 def test_a_claim_without_parts_has_one_criterion_and_one_with_parts_has_them():

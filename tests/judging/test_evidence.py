@@ -4,7 +4,7 @@ import xarray as xr
 from scipy import stats
 
 from mnemoscope.core.errors import InputError
-from mnemoscope.judging.criteria import Part
+from mnemoscope.judging.criteria import Criterion
 from mnemoscope.judging.evidence import paired
 from tests.judging.trials import along_seeds, make_evidence
 
@@ -75,7 +75,7 @@ def test_configurations_are_compared_seed_by_seed():
 
 
 def part(direction="above"):
-    return Part(name="effect", quantifier="most", margin=1.0, direction=direction)
+    return Criterion(name="effect", quantifier="most", margin=1.0, direction=direction)
 
 
 def test_the_own_p_of_a_replicate_is_that_of_t_over_its_prompts():

@@ -6,7 +6,7 @@ import pytest
 import xarray as xr
 
 from mnemoscope.core.errors import InputError
-from mnemoscope.judging.criteria import Control, Gate, Part
+from mnemoscope.judging.criteria import Control, Criterion, Gate
 from mnemoscope.judging.judge import judge, judge_family
 from tests.judging.trials import MARGIN, along_seeds, clearing, make_claim, make_evidence
 
@@ -20,7 +20,7 @@ def outcome(claim, evidence) -> str:
 def of_parts(joined="all", **effects):
     """A claim about the named effects, `most` seeds each, and its evidence."""
     claim = make_claim(
-        None, joined=joined, parts=tuple(Part(name=n, quantifier="most", margin=MARGIN) for n in effects)
+        None, joined=joined, parts=tuple(Criterion(name=n, quantifier="most", margin=MARGIN) for n in effects)
     )
     return claim, make_evidence(xr.Dataset({name: along_seeds(values) for name, values in effects.items()}))
 

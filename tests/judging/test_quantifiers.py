@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from mnemoscope.judging.criteria import Part
+from mnemoscope.judging.criteria import Criterion
 from mnemoscope.judging.intervals import average
 from mnemoscope.judging.quantifiers import QUANTIFIERS, Decision
 from tests.judging.trials import MARGIN, clearing, make_evidence
@@ -11,7 +11,7 @@ from tests.judging.trials import MARGIN, clearing, make_evidence
 def decide(quantifier, effects, prompts="enumerated", direction="above") -> Decision:
     effects = np.asarray(effects, dtype=float)
     sample = make_evidence(effects, prompts=prompts).sample("effect", np.ones(len(effects), dtype=bool))
-    part = Part(name="effect", quantifier=quantifier, margin=MARGIN, direction=direction)
+    part = Criterion(name="effect", quantifier=quantifier, margin=MARGIN, direction=direction)
     return QUANTIFIERS[quantifier](sample, part, average(sample, seed=0, n_resamples=1999))
 
 

@@ -3,7 +3,7 @@ import json
 import numpy as np
 import pytest
 
-from mnemoscope.judging.criteria import Gate, Part
+from mnemoscope.judging.criteria import Criterion, Gate
 from mnemoscope.judging.judge import judge
 from mnemoscope.judging.ruling import Cell, Ruling, record
 from tests.judging.trials import along_seeds, clearing, make_claim, make_evidence
@@ -23,7 +23,7 @@ def test_a_cell_flips_where_another_outcome_comes_up():
 
 def test_slack_is_that_of_the_weakest_part_or_of_the_strongest():
     effects = along_seeds(np.ones(16)).to_dataset(name="a").assign(b=along_seeds(np.full(16, -1.0)))
-    parts = (Part(name="a", quantifier="most", margin=0.5), Part(name="b", quantifier="most", margin=0.5))
+    parts = (Criterion(name="a", quantifier="most", margin=0.5), Criterion(name="b", quantifier="most", margin=0.5))
     for joined, slack in (("all", -1.5), ("any", 0.5)):
         claim = make_claim(None, parts=parts, joined=joined)
         assert rule(claim, make_evidence(effects)).slack().values.tolist() == [slack] * 16

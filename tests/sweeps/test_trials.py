@@ -15,13 +15,13 @@ from mnemoscope.core.errors import InputError
 from mnemoscope.core.presets import Configuration
 from mnemoscope.core.subject import Subject
 from mnemoscope.judging.claim import Claim
-from mnemoscope.judging.criteria import Control, Gate, Part
+from mnemoscope.judging.criteria import Control, Criterion, Gate
 from mnemoscope.models.build import build
 from mnemoscope.models.checkpoint import save_checkpoint
 from mnemoscope.models.run import create_run
 from mnemoscope.models.subjects import untrained
 from mnemoscope.sweeps import measuring
-from mnemoscope.sweeps.trials import put_on_trial
+from mnemoscope.sweeps.trials import run_trials
 
 D4, D8 = Configuration(preset="d4"), Configuration(preset="d8")
 
@@ -85,7 +85,7 @@ def only(rulings):
 
 def test_a_claim_is_measured_on_every_seed_and_judged(runs):
     claim = make(gate=Gate(statement="is not seed 3", at_least=1), unit="logits")
-    ruling = only(put_on_trial([claim], runs))
+    ruling = only(run_trials([claim], runs))
     assert ruling.verdict.outcome == "SUPPORTED"
     assert (ruling.verdict.n, ruling.verdict.n_failed) == (17, 1)
     assert ruling.verdict.effect == pytest.approx(2.0)
@@ -95,23 +95,23 @@ def test_a_claim_is_measured_on_every_seed_and_judged(runs):
 
 
 def test_emergence_follows_the_first_seed_with_checkpoints_along_training(runs):
-    emergence = only(put_on_trial([make()], runs)).emergence
+    emergence = only(run_trials([make()], runs)).emergence
     assert emergence.attrs["seed"] == 0
     assert emergence.step.values.tolist() == [0, 1, 2]
     assert emergence.effect.values.tolist() == pytest.approx([1.0, 1.0, 2.0])
-    assert only(put_on_trial([make(develops=False)], runs)).emergence is None
-    assert only(put_on_trial([make()], runs[1:])).emergence is None
+    assert only(run_trials([make(develops=False)], runs)).emergence is None
+    assert only(run_trials([make()], runs[1:])).emergence is None
 
 
 def test_of_many_checkpoints_every_other_is_measured(tmp_path):
     run = fake_run(tmp_path, D4, 0, 2.0, steps=tuple(range(14)))
-    assert only(put_on_trial([make()], [run])).emergence.step.values.tolist() == [1, 3, 5, 7, 9, 11, 13]
+    assert only(run_trials([make()], [run])).emergence.step.values.tolist() == [1, 3, 5, 7, 9, 11, 13]
 
 
 def test_unfinished_and_other_runs_do_not_count(runs, tmp_path):
     (runs[4].path / "done").unlink()
     other = fake_run(tmp_path, D8, 4, 2.0)
-    ruling = only(put_on_trial([make()], [*runs, other]))
+    ruling = only(run_trials([make()], [*runs, other]))
     assert ruling.evidence.labels.tolist() == [seed for seed in range(18) if seed != 4]
 
 
@@ -119,7 +119,7 @@ def test_without_runs_there_is_no_verdict():
     claim = make(
         gate=Gate(statement="g", at_least=1), factors={"token": (2,)}, rivals=(make(id="X-not", direction="below"),)
     )
-    ruling = only(put_on_trial([claim], []))
+    ruling = only(run_trials([claim], []))
     assert ruling.verdict.outcome == "NOT_APPLICABLE"
     assert ruling.sensitivity[0].verdict.outcome == "NOT_APPLICABLE"
     assert ruling.rivals["X-not"].outcome == "NOT_APPLICABLE"
@@ -131,7 +131,7 @@ def test_configurations_are_compared_seed_by_seed(runs, tmp_path):
     wide = [fake_run(tmp_path, D8, seed, 3.0) for seed in range(17)]
     control = Control(name="planted", kind="positive", plant=ones, n=2)
     claim = make(units={"narrow": D4, "wide": D8}, compare=difference, controls=(control,))
-    ruling = only(put_on_trial([claim], [*runs, *wide]))
+    ruling = only(run_trials([claim], [*runs, *wide]))
     assert ruling.evidence.labels.tolist() == list(range(17))
     assert ruling.verdict.effect == pytest.approx(1.0)
     assert ruling.evidence.controls["planted"].effect.values.tolist() == [2.0, 2.0]
@@ -139,10 +139,10 @@ def test_configurations_are_compared_seed_by_seed(runs, tmp_path):
 
 def test_a_control_that_misbehaves_spoils_the_verdict(runs):
     control = Control(name="untrained", kind="negative", plant=untrained({"narrow": D4}), n=3)
-    good = only(put_on_trial([make(controls=(control,))], runs))
+    good = only(run_trials([make(controls=(control,))], runs))
     assert good.verdict.outcome == "SUPPORTED"
     assert good.evidence.controls["untrained"].effect.values.tolist() == [0.0, 0.0, 0.0]
-    bad = only(put_on_trial([make(controls=(control,), margin=-1.0)], runs))
+    bad = only(run_trials([make(controls=(control,), margin=-1.0)], runs))
     assert bad.verdict.outcome == "INCONCLUSIVE"
     assert "untrained misbehaves" in bad.verdict.reason
 
@@ -151,7 +151,7 @@ def test_the_sensitivity_table_changes_one_factor_at_a_time(runs, tmp_path):
     plain = D4.changed("model.normalization", "none")
     also = [fake_run(tmp_path, plain, seed, 0.1) for seed in range(16)]
     claim = make(factors={"token": (1, 2), "model.normalization": ("none",), "recipe": ("published",)})
-    ruling = only(put_on_trial([claim], [*runs, *also]))
+    ruling = only(run_trials([claim], [*runs, *also]))
     found = {(cell.factor, cell.value): cell.verdict.outcome for cell in ruling.sensitivity}
     assert found == {
         ("token", "1"): "SUPPORTED",
@@ -160,13 +160,13 @@ def test_the_sensitivity_table_changes_one_factor_at_a_time(runs, tmp_path):
         ("recipe", "published"): "NOT_APPLICABLE",
     }
     assert [(cell.factor, cell.value) for cell in ruling.flips] == [("token", "2"), ("model.normalization", "none")]
-    assert only(put_on_trial([claim], runs, sensitivity=False)).sensitivity == ()
+    assert only(run_trials([claim], runs, sensitivity=False)).sensitivity == ()
 
 
 def test_another_recipe_can_be_asked_for(runs, tmp_path):
     published = [fake_run(tmp_path, D4.changed("recipe", "published"), seed, -2.0) for seed in range(20, 36)]
     claim = make(factors={"recipe": ("published",)}, rivals=(make(id="X-not", direction="below"),))
-    ruling = only(put_on_trial([claim], [*runs, *published], recipe="published"))
+    ruling = only(run_trials([claim], [*runs, *published], recipe="published"))
     assert ruling.verdict.outcome == "REFUTED"
     assert ruling.rivals["X-not"].outcome == "SUPPORTED"
     assert ruling.favoured == ("X-not",)
@@ -176,16 +176,16 @@ def test_another_recipe_can_be_asked_for(runs, tmp_path):
 def test_under_another_recipe_a_claim_stands_alone_or_means_nothing(tmp_path):
     published = [fake_run(tmp_path, D4.changed("recipe", "published"), seed, 2.0) for seed in range(16)]
     headline = make(factors={"recipe": ("published",)}, headline=True, n_replicates=32)
-    moved = only(put_on_trial([headline], published, recipe="published"))
+    moved = only(run_trials([headline], published, recipe="published"))
     assert moved.verdict.outcome == "SUPPORTED"
     assert not moved.claim.headline
-    assert put_on_trial([make()], published, recipe="published") == []
-    assert only(put_on_trial([make()], [], recipe="quick")).claim == make()
+    assert run_trials([make()], published, recipe="published") == []
+    assert only(run_trials([make()], [], recipe="quick")).claim == make()
 
 
 def test_draws_need_no_runs():
     claim = make(units={}, measure=parity, replicate="draw", n_replicates=20, develops=False)
-    ruling = only(put_on_trial([claim], []))
+    ruling = only(run_trials([claim], []))
     assert ruling.verdict.outcome == "MIXED"
     assert ruling.evidence.replicate == "draw"
 
@@ -193,24 +193,24 @@ def test_draws_need_no_runs():
 def test_typical_and_deviating_replicates(tmp_path):
     values = [1.0] * 15 + [2.0, 0.1, 3.0]
     runs = [fake_run(tmp_path, D4, seed, value) for seed, value in enumerate(values)]
-    ruling = only(put_on_trial([make()], runs))
+    ruling = only(run_trials([make()], runs))
     assert ruling.slack().values.tolist() == pytest.approx([value - 0.5 for value in values])
     assert values[ruling.typical()] == 1.0
     assert ruling.deviating() == 16
-    against = only(put_on_trial([make(margin=2.5)], runs))
+    against = only(run_trials([make(margin=2.5)], runs))
     assert against.deviating() == 17
-    assert only(put_on_trial([make(margin=0.0)], runs)).deviating() is None
+    assert only(run_trials([make(margin=0.0)], runs)).deviating() is None
 
 
 def test_the_headlines_that_are_not_on_trial_count_in_the_correction(runs, monkeypatch, tmp_path):
     more = [fake_run(tmp_path, D4, seed, 2.0 if seed < 24 else 0.0) for seed in range(18, 32)]
     claim = make(system="made-up", headline=True, n_replicates=32)
-    alone = only(put_on_trial([claim], [*runs, *more])).verdict
+    alone = only(run_trials([claim], [*runs, *more])).verdict
     assert alone.outcome == "SUPPORTED"
     others = {f"Y{i}": replace(claim, id=f"Y{i}") for i in range(10)}
     registry = SimpleNamespace(names=lambda: list(others), get=others.get)
     monkeypatch.setattr("mnemoscope.sweeps.trials.CLAIMS", registry)
-    corrected = only(put_on_trial([claim], [*runs, *more])).verdict
+    corrected = only(run_trials([claim], [*runs, *more])).verdict
     assert corrected.p == pytest.approx(11 * alone.p)
 
 
@@ -220,7 +220,7 @@ def test_what_was_measured_is_found_again_until_model_or_code_changes(runs, tmp_
 
     def n_calls() -> int:
         before = len((tmp_path / "counted").read_text().splitlines()) if (tmp_path / "counted").exists() else 0
-        only(put_on_trial([claim], runs, store=store))
+        only(run_trials([claim], runs, store=store))
         return len((tmp_path / "counted").read_text().splitlines()) - before
 
     assert n_calls() == 18
@@ -235,33 +235,33 @@ def test_what_was_measured_is_found_again_until_model_or_code_changes(runs, tmp_
 
 def test_processes_give_the_same_and_a_killed_one_is_replaced(runs, tmp_path):
     claim = make(measure=partial(killed_once, flag=tmp_path / "killed"), develops=False)
-    ruling = only(put_on_trial([claim], runs, jobs=2))
+    ruling = only(run_trials([claim], runs, jobs=2))
     assert (tmp_path / "killed").exists()
     assert ruling.evidence.effects.effect.values.tolist() == [2.0] * 18
 
 
 def test_progress_counts_pieces_by_claim(runs):
     seen = []
-    put_on_trial([make(develops=False), make(id="Z", margin=0.1, develops=False)], runs, report=seen.append)
+    run_trials([make(develops=False), make(id="Z", margin=0.1, develops=False)], runs, report=seen.append)
     assert seen[0] == {"X": (1, 18), "Z": (1, 18)}
     assert seen[-1] == {"X": (18, 18), "Z": (18, 18)}
 
 
 def test_what_cannot_be_tried_is_refused(runs):
     with pytest.raises(InputError, match="claim X has no measure"):
-        put_on_trial([make(measure=None)], runs)
-    other = make(quantifier=None, margin=None, parts=(Part(name="other", quantifier="most", margin=0.0),))
+        run_trials([make(measure=None)], runs)
+    other = make(quantifier=None, margin=None, parts=(Criterion(name="other", quantifier="most", margin=0.0),))
     with pytest.raises(InputError, match="gives no 'other'; it gives effect, gate"):
-        put_on_trial([other], runs)
+        run_trials([other], runs)
     without = make(units={}, measure=parity, gate=Gate(statement="g", at_least=0))
     with pytest.raises(InputError, match="gives no 'gate'"):
-        put_on_trial([without], [])
+        run_trials([without], [])
     with pytest.raises(InputError, match="two directories"):
-        put_on_trial([make()], [*runs, runs[0]])
+        run_trials([make()], [*runs, runs[0]])
 
 
 def test_effects_a_prompt_keep_their_prompts(runs):
-    ruling = only(put_on_trial([make(measure=by_prompt, prompts="own", quantifier="every")], runs))
+    ruling = only(run_trials([make(measure=by_prompt, prompts="own", quantifier="every")], runs))
     assert ruling.evidence.effects.effect.dims == ("seed", "prompt")
     assert ruling.emergence.effect.dims == ("step",)
     assert ruling.verdict.outcome == "SUPPORTED"

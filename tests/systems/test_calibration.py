@@ -11,7 +11,7 @@ import xarray as xr
 
 from mnemoscope.core.presets import Configuration
 from mnemoscope.judging.claim import CLAIMS, GATE, Claim
-from mnemoscope.judging.criteria import Gate, Part
+from mnemoscope.judging.criteria import Criterion, Gate
 from mnemoscope.judging.evidence import Evidence
 from mnemoscope.judging.judge import judge
 from mnemoscope.models.subjects import untrained
@@ -32,15 +32,15 @@ LEARNED = Gate(statement="learned it", at_least=0.99)
 def parts(quantifier, n):
     direction = "within" if quantifier == "equivalence" else "above"
     names = [f"part {i}" for i in range(n)]
-    return tuple(Part(name=name, quantifier=quantifier, margin=MARGIN, direction=direction) for name in names)
+    return tuple(Criterion(name=name, quantifier=quantifier, margin=MARGIN, direction=direction) for name in names)
 
 
-def far(part: Part) -> float:
+def far(part: Criterion) -> float:
     """An effect that clears the margin by far."""
     return {"above": part.margin + 100, "below": part.margin - 100, "within": 0.0}[part.direction]
 
 
-def at_margin(part: Part, rng, n: int, prompts):
+def at_margin(part: Criterion, rng, n: int, prompts):
     """True effects at the margin; what is seen beyond it is noise of prompts, or of seeds where that is a null."""
     if prompts == "own":
         return part.margin + rng.normal(size=(n, 20))

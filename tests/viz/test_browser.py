@@ -7,7 +7,8 @@ import subprocess
 
 import pytest
 
-from mnemoscope.systems.tiny_recall.analyses.examination import examine_run, over_seeds
+from mnemoscope.analyses.combination import over_seeds
+from mnemoscope.systems.tiny_recall.analyses.examination import analyse_run
 from mnemoscope.viz.report import report, report_of
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
@@ -31,7 +32,7 @@ window.addEventListener("load", () => setTimeout(() => {
 
 @pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine: the report was not opened in a browser")
 def test_the_report_in_a_browser(tiny, tmp_path):
-    html = report([(report_of(tiny.spec.task), {tiny.label: over_seeds([tiny], [examine_run(tiny)])})])
+    html = report([(report_of(tiny.spec.task), {tiny.label: over_seeds([tiny], [analyse_run(tiny)])})])
     page = tmp_path / "report.html"
     page.write_text(html.replace("</body>", f"{PROBE}</body>"))
     assert CHROMIUM is not None

@@ -1,7 +1,8 @@
 import numpy as np
 import pytest
 
-from mnemoscope.systems.tiny_recall.analyses.examination import examine_run, over_seeds
+from mnemoscope.analyses.combination import over_seeds
+from mnemoscope.systems.tiny_recall.analyses.examination import analyse_run
 from mnemoscope.systems.tiny_recall.analyses.prediction import predict
 from mnemoscope.systems.tiny_recall.figures import attention_by_role, prediction, training_curves
 from mnemoscope.systems.tiny_recall.report import floors
@@ -11,7 +12,7 @@ from tests.support import Predictor
 
 @pytest.fixture(scope="module")
 def results(tiny):
-    return over_seeds([tiny], [examine_run(tiny)])
+    return over_seeds([tiny], [analyse_run(tiny)])
 
 
 def test_curves_carry_the_metrics_and_the_exact_floors(results):

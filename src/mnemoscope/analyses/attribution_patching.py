@@ -39,7 +39,7 @@ from mnemoscope.interventions.patching.grid import AXES, Grid, grid
 from mnemoscope.interventions.patching.memory import MAX_BYTES
 from mnemoscope.interventions.patching.reading import Reader
 from mnemoscope.interventions.patching.runs import check_numbers
-from mnemoscope.interventions.patching.sweep import DIRECTIONS, Direction, Swept
+from mnemoscope.interventions.patching.sweep import DIRECTIONS, Direction, SweepResult
 from mnemoscope.interventions.patching.through_hooks import check_heard
 
 Attention = Literal["linear", "recomputed"]
@@ -96,7 +96,7 @@ def estimate(
         unpatched[..., part] = found.unpatched
         for number, direction in enumerate(directions):
             value[number, ..., part] = found.value(direction, attention)
-    swept = Swept(value=value, clean=unpatched[0], corrupted=unpatched[1], way="gradients")
+    swept = SweepResult(value=value, clean=unpatched[0], corrupted=unpatched[1], method="gradients")
     axes = dict(zip(cells.axes, cells.labels, strict=True))
     done = f"first-order estimate of {kind} of one run in place of that of the other"
     result = labelled(model, pairs, swept, axes, metrics=metrics, directions=directions, intervention=done)

@@ -30,8 +30,8 @@ from mnemoscope.core.protocols import HookedModel
 from mnemoscope.core.site import Kind
 from mnemoscope.interventions.patching.grid import grid
 from mnemoscope.interventions.patching.memory import MAX_BYTES
-from mnemoscope.interventions.patching.plan import Way
-from mnemoscope.interventions.patching.sweep import DIRECTIONS, Direction, Swept, sweep
+from mnemoscope.interventions.patching.plan import Method
+from mnemoscope.interventions.patching.sweep import DIRECTIONS, Direction, SweepResult, sweep
 
 MIN_ERRORS = 2.0
 """Standard errors that the mean difference between clean and corrupted must exceed to be more than noise."""
@@ -52,7 +52,7 @@ def patch(
     directions: Sequence[Direction] = DIRECTIONS,
     only: Mapping[str, Sequence[int]] | None = None,
     max_bytes: int = MAX_BYTES,
-    way: Way = "auto",
+    method: Method = "auto",
     seed: int = 0,
 ) -> xr.Dataset:
     """Patch an activation cell by cell.
@@ -68,7 +68,7 @@ def patch(
         directions: `noising`, `denoising`, or both.
         only: Along a swept axis the numbers to visit; none: all.
         max_bytes: Bound on what is allocated on the way, weights and result excepted. It does not change the result.
-        way: `stream` continues from the changed residual stream, much faster, for plain HookedTransformers without
+        method: `stream` continues from the changed residual stream, much faster, for plain HookedTransformers without
             hooks; `hooks` works for every model; `auto` takes the first where it can. The results are the same.
         seed: For the check that metrics do not move with a constant added to the logits.
 
@@ -82,7 +82,9 @@ def patch(
     check_asked(model, pairs, metrics, directions)
     swept_kind = "z" if kind == "result" else kind
     cells = grid(model, swept_kind, over, n_pos=pairs.clean.inputs.shape[1], only=only or {})
-    swept = sweep(model, pairs, cells, metrics=metrics, directions=directions, max_bytes=max_bytes, way=way, seed=seed)
+    swept = sweep(
+        model, pairs, cells, metrics=metrics, directions=directions, max_bytes=max_bytes, method=method, seed=seed
+    )
     axes = dict(zip(cells.axes, cells.labels, strict=True))
     done = f"{kind} of one run in place of that of the other"
     return labelled(model, pairs, swept, axes, metrics=metrics, directions=directions, intervention=done)
@@ -106,7 +108,7 @@ def check_asked(
 def labelled(
     model: HookedModel,
     pairs: PromptPairs,
-    swept: Swept,
+    swept: SweepResult,
     axes: Mapping[str, Sequence[int] | Sequence[str]],
     *,
     metrics: Sequence[Metric],
@@ -143,7 +145,7 @@ def labelled(
             "intervention": intervention,
             "pairs": pairs.name,
             "n": len(pairs),
-            "way": swept.way,
+            "method": swept.method,
             "weights": "LayerNorm folded" if str(model.cfg.normalization_type).endswith("Pre") else "unprocessed",
         },
     )

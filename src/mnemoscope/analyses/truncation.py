@@ -35,8 +35,8 @@ from mnemoscope.core.protocols import HookedModel
 from mnemoscope.core.site import ParamSite
 from mnemoscope.interventions.weights import Decompositions, changed_weights, weight_at
 
-Part = Literal["top", "rest"]
-PARTS: tuple[Part, ...] = get_args(Part)
+Kept = Literal["top", "rest"]
+KEPT: tuple[Kept, ...] = get_args(Kept)
 
 Weights = Mapping[str, Sequence[ParamSite]]
 """Name to the matrices that are cut together."""
@@ -50,7 +50,7 @@ def truncate(
     weights: Weights,
     targets: Targets,
     ranks: Sequence[int] | None = None,
-    parts: Sequence[Part] = PARTS,
+    parts: Sequence[Kept] = KEPT,
 ) -> xr.Dataset:
     """Predictions with weights cut at one rank after the other; one decomposition a weight, and no copy of the model.
 
@@ -74,7 +74,7 @@ def truncate(
     check_fits(model, batch)
     check_targets(batch, targets)
     for part in parts:
-        one_of("part", part, PARTS)
+        one_of("part", part, KEPT)
     kept = Decompositions()
     values, full = _spectra(model, weights, kept), _full_ranks(model, weights)
     ranks = range(max(full.values()) + 1) if ranks is None else ranks

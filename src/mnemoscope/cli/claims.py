@@ -19,7 +19,7 @@ from mnemoscope.judging.ruling import Ruling, record
 from mnemoscope.models.files import write_atomically
 from mnemoscope.models.run import Run
 from mnemoscope.sweeps.questions import find_bench, seeds_of
-from mnemoscope.sweeps.trials import Progress, put_on_trial
+from mnemoscope.sweeps.trials import Progress, run_trials
 from mnemoscope.viz.report import report_of
 from mnemoscope.viz.rulings import VERDICT_HEADER, Example, rulings_page, verdict_rows
 
@@ -72,7 +72,7 @@ def try_claims(
     """
     out.mkdir(parents=True, exist_ok=True)  # before hours of work, not after them
     with _live(claims) as report:
-        rulings = put_on_trial(
+        rulings = run_trials(
             claims,
             runs,
             recipe=recipe,

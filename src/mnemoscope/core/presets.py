@@ -51,7 +51,7 @@ class Configuration:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Part:
+class TrainingSet:
     """A share of a reproduction: presets under one recipe, over some seeds."""
 
     recipe: str
@@ -71,16 +71,16 @@ class System:
     """What `reproduce` trains for a published system."""
 
     summary: str
-    quick: tuple[Part, ...]
-    full: tuple[Part, ...]
+    quick: tuple[TrainingSet, ...]
+    full: tuple[TrainingSet, ...]
     """With `--full`."""
-    shipped: tuple[Part, ...] = ()
+    shipped: tuple[TrainingSet, ...] = ()
     """What the zoo holds, behind the verdicts; none: what `full` names."""
     compact: bool = False
     """Whether the zoo keeps compact checkpoints and trajectories (`models.packing`)."""
 
     @property
-    def judged(self) -> tuple[Part, ...]:
+    def judged(self) -> tuple[TrainingSet, ...]:
         """The runs behind the verdicts."""
         return self.shipped or self.full
 

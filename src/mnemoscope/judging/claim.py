@@ -12,7 +12,7 @@ from typing import Any, Literal
 from mnemoscope.core.errors import InputError, one_of
 from mnemoscope.core.presets import Configuration
 from mnemoscope.core.registry import Registry
-from mnemoscope.judging.criteria import Control, Direction, Gate, Measured, Part, Quantifier
+from mnemoscope.judging.criteria import Control, Criterion, Direction, Gate, Measured, Quantifier
 from mnemoscope.judging.sample import Prompts
 
 MIN_REPLICATES = 16
@@ -33,7 +33,7 @@ class Claim:
         id: Short name: "T14".
         statement: The sentence, in our words.
         source: Where it was published.
-        quantifier: Of a claim without parts, as in `Part`; so are `margin` and `direction`.
+        quantifier: Of a claim without parts, as in `Criterion`; so are `margin` and `direction`.
         margin: In the unit of the effect.
         direction: Which side of the margin.
         unit: Of the effect of a claim without parts; shown.
@@ -66,7 +66,7 @@ class Claim:
     margin: float | None = None
     direction: Direction = "above"
     unit: str = ""
-    parts: tuple[Part, ...] = ()
+    parts: tuple[Criterion, ...] = ()
     joined: Literal["all", "any"] = "all"
     gate: Gate | None = None
     replicate: Literal["seed", "draw", "question"] = "seed"
@@ -114,13 +114,13 @@ class Claim:
         self.criteria  # noqa: B018 - a part checks itself when it is built
 
     @property
-    def criteria(self) -> tuple[Part, ...]:
+    def criteria(self) -> tuple[Criterion, ...]:
         """What each effect must do: the parts, or the only one."""
         if self.parts:
             return self.parts
         assert self.quantifier is not None
         assert self.margin is not None
-        only = Part(
+        only = Criterion(
             name=EFFECT, quantifier=self.quantifier, margin=self.margin, direction=self.direction, unit=self.unit
         )
         return (only,)

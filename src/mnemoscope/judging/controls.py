@@ -6,7 +6,7 @@ from jaxtyping import Bool
 
 from mnemoscope.core.errors import InputError
 from mnemoscope.judging.claim import Claim
-from mnemoscope.judging.criteria import Control, Part
+from mnemoscope.judging.criteria import Control, Criterion
 from mnemoscope.judging.evidence import Effects, Evidence, named
 
 
@@ -39,7 +39,7 @@ def _holds(claim: Claim, control: Control, effects: Effects) -> Bool[np.ndarray,
     return (np.all if claim.joined == "all" else np.any)(np.broadcast_arrays(*parts), axis=0)
 
 
-def _clears(part: Part, control: Control, effects: xr.DataArray) -> Bool[np.ndarray, " case"]:
+def _clears(part: Criterion, control: Control, effects: xr.DataArray) -> Bool[np.ndarray, " case"]:
     """Whether the effect of each replicate clears the margin; where the claim is about a mean, whether theirs does."""
     cases = effects.astype(float).mean("prompt") if "prompt" in effects.dims else effects.astype(float)
     if cases.ndim > 1:

@@ -31,7 +31,7 @@ def beyond(values: Float[np.ndarray, "*shape"], bound: float) -> Float[np.ndarra
 
 
 @dataclass(frozen=True, kw_only=True)
-class Part:
+class Criterion:
     """One effect and what it must do.
 
     Attributes:

@@ -16,7 +16,7 @@ from statsmodels.stats.multitest import multipletests
 from mnemoscope.core.errors import InputError
 from mnemoscope.judging.claim import Claim
 from mnemoscope.judging.evidence import Evidence
-from mnemoscope.judging.trial import Trial, hold
+from mnemoscope.judging.trial import Trial, assess
 from mnemoscope.judging.verdict import Outcome, PartResult, Verdict
 
 LEVEL = 0.005
@@ -41,7 +41,7 @@ def judge(claim: Claim, evidence: Evidence, *, seed: int = 0, n_resamples: int =
     Raises:
         InputError: The evidence is not of the kind that the claim asks for.
     """
-    trial = hold(claim, evidence, seed=seed, n_resamples=n_resamples)
+    trial = assess(claim, evidence, seed=seed, n_resamples=n_resamples)
     return _verdict(trial, trial.p_support, trial.p_refute)
 
 
@@ -56,7 +56,7 @@ def judge_family(
     Raises:
         InputError: As for `judge`, or a claim comes twice.
     """
-    trials = [hold(claim, evidence, seed=seed, n_resamples=n_resamples) for claim, evidence in cases]
+    trials = [assess(claim, evidence, seed=seed, n_resamples=n_resamples) for claim, evidence in cases]
     ids = [trial.claim.id for trial in trials]
     if len(set(ids)) < len(ids):
         raise InputError(f"claims of a family must have different ids; got {', '.join(ids)}")

@@ -19,7 +19,7 @@ import numpy as np
 from jaxtyping import Float
 from scipy import stats
 
-from mnemoscope.judging.criteria import Part, Quantifier
+from mnemoscope.judging.criteria import Criterion, Quantifier
 from mnemoscope.judging.intervals import Average, share_interval
 from mnemoscope.judging.sample import Sample
 
@@ -39,55 +39,55 @@ class Decision:
     remark: str = ""
 
 
-def most(sample: Sample, part: Part, average: Average) -> Decision:
+def most(sample: Sample, part: Criterion, average: Average) -> Decision:
     """More than half of the replicates clear the margin."""
     slack = part.slack(sample.effects)
     return Decision(
-        p_support=_p_majority(slack > sample.doubt),
-        p_refute=_p_majority(slack < -sample.doubt),
-        remark=_prompts_doubted(slack, sample.doubt),
+        p_support=_p_majority(slack > sample.shared_prompt_error),
+        p_refute=_p_majority(slack < -sample.shared_prompt_error),
+        remark=_prompts_doubted(slack, sample.shared_prompt_error),
     )
 
 
-def every(sample: Sample, part: Part, average: Average) -> Decision:
+def every(sample: Sample, part: Criterion, average: Average) -> Decision:
     """All replicates clear the margin."""
     slack, own = part.slack(sample.effects), sample.p_fails(part)
     n = len(slack)
     if (slack > 0).all():
-        doubted = _prompts_doubted(slack, sample.doubt)
+        doubted = _prompts_doubted(slack, sample.shared_prompt_error)
         remark = doubted or f"which means a share of at least {share_interval(n, n).low:.2f}"
     else:
         remark = _clearest(sample, own, "is the clearest exception")
-    return Decision(p_support=_p_all(slack > sample.doubt), p_refute=_p_any(own), remark=remark)
+    return Decision(p_support=_p_all(slack > sample.shared_prompt_error), p_refute=_p_any(own), remark=remark)
 
 
-def exists(sample: Sample, part: Part, average: Average) -> Decision:
+def exists(sample: Sample, part: Criterion, average: Average) -> Decision:
     """At least one replicate clears the margin."""
     slack, own = part.slack(sample.effects), sample.p_clears(part)
     n = len(slack)
     if (slack < 0).all():
-        doubted = _prompts_doubted(slack, sample.doubt)
+        doubted = _prompts_doubted(slack, sample.shared_prompt_error)
         remark = doubted or f"which means a share of at most {share_interval(0, n).high:.2f}"
     else:
         remark = _clearest(sample, own, "is the clearest case")
-    return Decision(p_support=_p_any(own), p_refute=_p_all(slack < -sample.doubt), remark=remark)
+    return Decision(p_support=_p_any(own), p_refute=_p_all(slack < -sample.shared_prompt_error), remark=remark)
 
 
-def mean(sample: Sample, part: Part, average: Average) -> Decision:
+def mean(sample: Sample, part: Criterion, average: Average) -> Decision:
     """The mean clears the margin."""
     above, below = average.p_above(part.margin), average.p_below(part.margin)
     support, refute = (above, below) if part.direction == "above" else (below, above)
     return Decision(p_support=support, p_refute=refute, remark=_about_mean(average))
 
 
-def equivalence(sample: Sample, part: Part, average: Average) -> Decision:
+def equivalence(sample: Sample, part: Criterion, average: Average) -> Decision:
     """The mean lies within the margin on either side of 0."""
     support = max(average.p_above(-part.margin), average.p_below(part.margin))
     refute = min(1.0, 2 * min(average.p_above(part.margin), average.p_below(-part.margin)))
     return Decision(p_support=support, p_refute=refute, remark=_about_mean(average))
 
 
-QUANTIFIERS: Mapping[Quantifier, Callable[[Sample, Part, Average], Decision]] = {
+QUANTIFIERS: Mapping[Quantifier, Callable[[Sample, Criterion, Average], Decision]] = {
     "most": most,
     "every": every,
     "exists": exists,
@@ -119,9 +119,9 @@ def _clearest(sample: Sample, own: Float[np.ndarray, " replicate"], what: str) -
     return f"and {sample.labels[i]} {what} ({sample.effects[i]:.3g}, p = {_p_any(own):.2g})"
 
 
-def _prompts_doubted(slack: Float[np.ndarray, " replicate"], doubt: float) -> str:
+def _prompts_doubted(slack: Float[np.ndarray, " replicate"], shared_prompt_error: float) -> str:
     """How many replicates do not count, because they share their prompts."""
-    n_doubted = int(((slack != 0) & (np.abs(slack) <= doubt)).sum())
+    n_doubted = int(((slack != 0) & (np.abs(slack) <= shared_prompt_error)).sum())
     return f"{n_doubted} of them so near the margin that the choice of prompts could explain it" if n_doubted else ""
 
 

@@ -7,7 +7,7 @@ import numpy as np
 from jaxtyping import Float
 from scipy import stats
 
-from mnemoscope.judging.criteria import Part, beyond
+from mnemoscope.judging.criteria import Criterion, beyond
 
 Prompts = Literal["own", "shared", "enumerated"]
 """Drawn for each replicate; drawn once for all; all that there are."""
@@ -38,7 +38,7 @@ class Sample:
         return self.values.mean(1)
 
     @property
-    def doubt(self) -> float:
+    def shared_prompt_error(self) -> float:
         """How far shared prompts may have moved all effects together, one-sided at 0.5 %; 0 for other prompts.
 
         Counting replicates takes them to be independent, which such a shift is not: it could carry all over a margin.
@@ -48,7 +48,7 @@ class Sample:
         n = self.values.shape[1]
         return float(stats.t.isf(_SHIFT, n - 1) * self.values.mean(0).std(ddof=1) / n**0.5)
 
-    def p_clears(self, part: Part) -> Float[np.ndarray, " replicate"]:
+    def p_clears(self, part: Criterion) -> Float[np.ndarray, " replicate"]:
         """Per replicate, p of its own against "its effect does not clear the margin".
 
         By t over its prompts; 0 or 1 where they are enumerated; 1 where the error of an effect is not known.
@@ -61,7 +61,7 @@ class Sample:
             case "within":
                 return np.maximum(self._p_above(-part.margin), self._p_below(part.margin))
 
-    def p_fails(self, part: Part) -> Float[np.ndarray, " replicate"]:
+    def p_fails(self, part: Criterion) -> Float[np.ndarray, " replicate"]:
         """Per replicate, p of its own against "its effect does clear the margin, or lies at it"."""
         match part.direction:
             case "above":

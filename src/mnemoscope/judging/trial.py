@@ -17,7 +17,7 @@ from jaxtyping import Bool
 from mnemoscope.core.errors import InputError
 from mnemoscope.judging.claim import MIN_REPLICATES, Claim
 from mnemoscope.judging.controls import misbehaviour
-from mnemoscope.judging.criteria import Part
+from mnemoscope.judging.criteria import Criterion
 from mnemoscope.judging.evidence import Evidence, named
 from mnemoscope.judging.intervals import Interval, average, share_interval
 from mnemoscope.judging.quantifiers import QUANTIFIERS, Decision
@@ -63,7 +63,7 @@ class Trial:
         return max(ps) if largest else min(1.0, len(ps) * min(ps))
 
 
-def hold(claim: Claim, evidence: Evidence, *, seed: int, n_resamples: int) -> Trial:
+def assess(claim: Claim, evidence: Evidence, *, seed: int, n_resamples: int) -> Trial:
     """Confront a claim with its evidence.
 
     Raises:
@@ -112,7 +112,7 @@ def _barred(claim: Claim, evidence: Evidence, n: int, n_run: int) -> tuple[Outco
     return ("INCONCLUSIVE", wrong) if wrong else None
 
 
-def _result(claim: Claim, part: Part, sample: Sample, unit: str, *, seed: int, n_resamples: int) -> PartResult:
+def _result(claim: Claim, part: Criterion, sample: Sample, unit: str, *, seed: int, n_resamples: int) -> PartResult:
     n = len(sample)
     mean = average(sample, seed=seed, n_resamples=n_resamples)
     n_clear = int((part.slack(sample.effects) > 0).sum())

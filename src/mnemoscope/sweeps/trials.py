@@ -33,7 +33,7 @@ Progress = Mapping[str, tuple[int, int]]
 """By claim: pieces of work that are done, and how many there are."""
 
 
-def put_on_trial(
+def run_trials(
     claims: Sequence[Claim],
     runs: Sequence[Run],
     *,

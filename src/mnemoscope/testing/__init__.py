@@ -7,11 +7,11 @@ of its seed. Elsewhere they take a `Subject` and raise AssertionError, like any 
 from mnemoscope.core.subject import Subject
 from mnemoscope.testing.attention import assert_pattern
 from mnemoscope.testing.effect import claim_effect
-from mnemoscope.testing.parts import Part, head, mlp
+from mnemoscope.testing.parts import Component, head, mlp
 from mnemoscope.testing.removal import assert_dissociated, assert_necessary, assert_not_necessary, assert_sufficient
 
 __all__ = [
-    "Part",
+    "Component",
     "Subject",
     "assert_dissociated",
     "assert_necessary",

@@ -14,7 +14,7 @@ from mnemoscope.core.errors import InputError, in_range
 from mnemoscope.core.mechanism import Mechanism
 from mnemoscope.core.subject import Subject
 from mnemoscope.testing.effect import Effect, subject_or_current, submit
-from mnemoscope.testing.parts import Part, described, find_head
+from mnemoscope.testing.parts import Component, described, find_head
 from mnemoscope.testing.prompts import N_PROMPTS, prompts
 
 SHARE = 0.5
@@ -22,7 +22,7 @@ SHARE = 0.5
 
 
 def assert_pattern(
-    part: Part,
+    part: Component,
     mechanism: Mechanism,
     *,
     at_least: float = SHARE,

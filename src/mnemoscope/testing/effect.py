@@ -13,7 +13,7 @@ import numpy as np
 
 from mnemoscope.core.errors import InputError
 from mnemoscope.core.subject import Subject
-from mnemoscope.judging.criteria import Direction, Part
+from mnemoscope.judging.criteria import Criterion, Direction
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,8 +35,8 @@ class Effect:
     unit: str = ""
 
     @property
-    def _part(self) -> Part:
-        return Part(name=self.what, quantifier="most", margin=self.margin, direction=self.direction)
+    def _part(self) -> Criterion:
+        return Criterion(name=self.what, quantifier="most", margin=self.margin, direction=self.direction)
 
     @property
     def slack(self) -> float:

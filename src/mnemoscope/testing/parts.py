@@ -16,7 +16,7 @@ _ROLE = " head"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Part:
+class Component:
     """A head or an MLP of any model of a kind.
 
     Attributes:
@@ -31,7 +31,7 @@ class Part:
         return self.name
 
 
-def head(name: str, *, by: str | None = None) -> Part:
+def head(name: str, *, by: str | None = None) -> Component:
     """A head by role, or by its place.
 
     A role means the same thing in every seed, a place does not. The head whose mean ablation costs most
@@ -43,16 +43,16 @@ def head(name: str, *, by: str | None = None) -> Part:
         name: The role, or a place such as `L0H1`.
         by: The skill; none: the one in the name, else the task's first.
     """
-    return Part(name=name, by=by)
+    return Component(name=name, by=by)
 
 
-def mlp(layer: int = 0) -> Part:
+def mlp(layer: int = 0) -> Component:
     """The MLP of a layer."""
-    return Part(name=f"L{layer} MLP")
+    return Component(name=f"L{layer} MLP")
 
 
 def find(
-    parts: Part | Sequence[Part], model: HookedModel, selection: Batch, *, skills: Skills, reference: Batch
+    parts: Component | Sequence[Component], model: HookedModel, selection: Batch, *, skills: Skills, reference: Batch
 ) -> dict[str, Site]:
     """Where some parts are in one model.
 
@@ -70,7 +70,7 @@ def find(
         InputError: No part is given, one is given twice, or the model has none of that name; the message says which it
             has.
     """
-    parts = [parts] if isinstance(parts, Part) else parts
+    parts = [parts] if isinstance(parts, Component) else parts
     if not parts:
         raise InputError("parts must name at least one: head('other head'), mlp(); got none")
     sites = {str(site): site for site in components(model)}
@@ -87,7 +87,9 @@ def find(
     return found
 
 
-def find_head(part: Part, model: HookedModel, selection: Batch, *, skills: Skills, reference: Batch) -> dict[str, Site]:
+def find_head(
+    part: Component, model: HookedModel, selection: Batch, *, skills: Skills, reference: Batch
+) -> dict[str, Site]:
     """Where one head is; as `find`.
 
     Raises:
@@ -99,14 +101,14 @@ def find_head(part: Part, model: HookedModel, selection: Batch, *, skills: Skill
     return found
 
 
-def described(parts: Part | Sequence[Part], found: Mapping[str, Site]) -> str:
+def described(parts: Component | Sequence[Component], found: Mapping[str, Site]) -> str:
     """The parts as they were asked for and, where that is another name, where they are."""
-    asked = [str(part) for part in ([parts] if isinstance(parts, Part) else parts)]
+    asked = [str(part) for part in ([parts] if isinstance(parts, Component) else parts)]
     words = [name if name == place else f"{name} ({place})" for name, place in zip(asked, found, strict=True)]
     return " and ".join(words)
 
 
-def _skill(part: Part, skills: Skills) -> str | None:
+def _skill(part: Component, skills: Skills) -> str | None:
     if part.by is not None:
         one_of(f"the skill by which {part} is chosen", part.by, skills)
         return part.by
@@ -114,6 +116,6 @@ def _skill(part: Part, skills: Skills) -> str | None:
     return named if named in skills else None
 
 
-def _component(part: Part, by_role: Mapping[str, str]) -> str:
+def _component(part: Component, by_role: Mapping[str, str]) -> str:
     one_of("a part of the model", part.name, by_role)
     return by_role[part.name]

@@ -21,7 +21,7 @@ from mnemoscope.core.site import Site
 from mnemoscope.core.subject import Subject
 from mnemoscope.interventions.regions import components
 from mnemoscope.testing.effect import Effect, subject_or_current, submit
-from mnemoscope.testing.parts import Part, described, find
+from mnemoscope.testing.parts import Component, described, find
 from mnemoscope.testing.prompts import N_PROMPTS, Prompts, check_skill, prompts
 
 COST = 0.25
@@ -32,7 +32,7 @@ UNIT = "accuracy"
 
 
 def assert_necessary(
-    parts: Part | Sequence[Part],
+    parts: Component | Sequence[Component],
     *,
     for_: str,
     at_least: float = COST,
@@ -62,7 +62,7 @@ def assert_necessary(
 
 
 def assert_not_necessary(
-    parts: Part | Sequence[Part],
+    parts: Component | Sequence[Component],
     *,
     for_: str,
     at_most: float = COST,
@@ -81,7 +81,7 @@ def assert_not_necessary(
 
 
 def assert_sufficient(
-    parts: Part | Sequence[Part],
+    parts: Component | Sequence[Component],
     *,
     for_: str,
     at_least: float = SUFFICES,
@@ -152,7 +152,7 @@ def assert_dissociated(
 
 
 def _cost(
-    parts: Part | Sequence[Part], skill: str, kind: Removal, within: str | None, on: Subject, n: int
+    parts: Component | Sequence[Component], skill: str, kind: Removal, within: str | None, on: Subject, n: int
 ) -> tuple[str, float]:
     """What removing parts costs a skill, in words and as a number."""
     at = _prompts(on, n, skill)

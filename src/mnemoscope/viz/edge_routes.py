@@ -19,7 +19,7 @@ from jaxtyping import Float
 from mnemoscope.core.edge import LOGITS, Edge
 from mnemoscope.core.site import EMBEDDINGS, Site
 
-Part = Site | Literal["logits"]
+Node = Site | Literal["logits"]
 Curve = Float[np.ndarray, "point 2"]
 
 HALF_WIDTH, HALF_HEIGHT = 0.33, 0.25
@@ -48,16 +48,16 @@ class Box:
         return bool((away < 0).all(1).any())
 
 
-def places(edges: Sequence[Edge]) -> dict[Part, Box]:
+def places(edges: Sequence[Edge]) -> dict[Node, Box]:
     """A box for every part that an edge starts or ends at, from the embeddings to the logits."""
-    rows: dict[float, list[Part]] = defaultdict(list)
-    parts: set[Part] = {part for edge in edges for part in (edge.writer, edge.reader)}
+    rows: dict[float, list[Node]] = defaultdict(list)
+    parts: set[Node] = {part for edge in edges for part in (edge.writer, edge.reader)}
     for part in sorted(parts, key=_order):
         rows[_order(part)[0]].append(part)
     n_heads = max((len(row) for row in rows.values() if _is_head(row[0])), default=0)
     has_mlp = any(part != LOGITS and part.kind == "mlp_out" for part in parts)
     n_columns = max(1, n_heads + has_mlp)
-    found: dict[Part, Box] = {}
+    found: dict[Node, Box] = {}
     for y, row in enumerate(rows.values()):
         for i, part in enumerate(row):
             if is_bar(part):
@@ -68,12 +68,12 @@ def places(edges: Sequence[Edge]) -> dict[Part, Box]:
     return found
 
 
-def is_bar(part: Part) -> bool:
+def is_bar(part: Node) -> bool:
     """Whether a part is drawn across the columns: embeddings and logits."""
     return part == LOGITS or part.layer is None or part.kind == "resid_pre"
 
 
-def routes(edges: Sequence[Edge], boxes: Mapping[Part, Box]) -> list[Curve]:
+def routes(edges: Sequence[Edge], boxes: Mapping[Node, Box]) -> list[Curve]:
     """The curve of every edge, from its writer to its reader."""
     starts, ends = _ends(edges, boxes)
     taken: dict[float, list[tuple[float, float]]] = defaultdict(list)
@@ -89,7 +89,7 @@ def routes(edges: Sequence[Edge], boxes: Mapping[Part, Box]) -> list[Curve]:
     return curves
 
 
-def _order(part: Part) -> tuple[float, int]:
+def _order(part: Node) -> tuple[float, int]:
     """Row and place in the row."""
     if part == LOGITS:
         return float("inf"), 0
@@ -98,11 +98,11 @@ def _order(part: Part) -> tuple[float, int]:
     return 2 * part.layer + (part.kind == "mlp_out"), part.head or 0
 
 
-def _is_head(part: Part) -> bool:
+def _is_head(part: Node) -> bool:
     return part != LOGITS and part.kind == "z"
 
 
-def _ends(edges: Sequence[Edge], boxes: Mapping[Part, Box]) -> tuple[list[float], list[float]]:
+def _ends(edges: Sequence[Edge], boxes: Mapping[Node, Box]) -> tuple[list[float], list[float]]:
     """Where along their writer and reader the edges start and end."""
     ends = [boxes[edge.reader].x + PORTS[edge.through] if _is_head(edge.reader) else None for edge in edges]
     for part, box in boxes.items():
@@ -119,7 +119,7 @@ def _ends(edges: Sequence[Edge], boxes: Mapping[Part, Box]) -> tuple[list[float]
     return starts, settled
 
 
-def _from(part: Part, boxes: Mapping[Part, Box]) -> float:
+def _from(part: Node, boxes: Mapping[Node, Box]) -> float:
     """Where an edge of a part would best end: above its middle, and above a gap where it is as wide as the drawing."""
     x = boxes[part].x
     return math.floor(x - 0.5) + 0.5 if is_bar(part) else x
@@ -155,7 +155,7 @@ def _bent(start: tuple[float, float], end: tuple[float, float]) -> Curve:
     return shares @ corners
 
 
-def _gaps(boxes: Mapping[Part, Box]) -> list[float]:
+def _gaps(boxes: Mapping[Node, Box]) -> list[float]:
     """The middle of every gap between columns, and of the space outside of them."""
     right = max(box.x + box.half_width for box in boxes.values())
     return [i - 0.5 for i in range(round(right - HALF_WIDTH) + 2)]

@@ -13,7 +13,7 @@ from plotly.colors import sample_colorscale
 from mnemoscope.analyses.roles import HEAD
 from mnemoscope.core.edge import LOGITS, Edge, part_name
 from mnemoscope.core.errors import InputError, one_of
-from mnemoscope.viz.edge_routes import HALF_HEIGHT, HALF_WIDTH, PORTS, Box, Curve, Part, is_bar, places, routes
+from mnemoscope.viz.edge_routes import HALF_HEIGHT, HALF_WIDTH, PORTS, Box, Curve, Node, is_bar, places, routes
 from mnemoscope.viz.figures import LAYOUT
 from mnemoscope.viz.tables import spread
 
@@ -122,8 +122,8 @@ def _draw_parts(
     figure: go.Figure,
     edges: Sequence[Edge],
     drawn: Mapping[Edge, float],
-    boxes: Mapping[Part, Box],
-    titles: Mapping[Part, str],
+    boxes: Mapping[Node, Box],
+    titles: Mapping[Node, str],
 ) -> None:
     """Boxes with their titles, and the letters of the inputs of heads."""
     used = {part for edge in drawn for part in (edge.writer, edge.reader)}
@@ -160,7 +160,7 @@ def _draw_parts(
     )
 
 
-def _title(part: Part, names: Mapping[str, str], numbered: bool) -> str:
+def _title(part: Node, names: Mapping[str, str], numbered: bool) -> str:
     name = "logits" if part == LOGITS else part_name(part)
     lines = textwrap.wrap(names.get(name, ""), 12)
     if lines and not numbered:
@@ -168,7 +168,7 @@ def _title(part: Part, names: Mapping[str, str], numbered: bool) -> str:
     return "<br>".join([f"<b>{name}</b>", *(f'<span style="font-size:10px">{line}</span>' for line in lines)])
 
 
-def _laid_out(figure: go.Figure, boxes: Mapping[Part, Box], scale: float, signed: bool, named: bool) -> go.Figure:
+def _laid_out(figure: go.Figure, boxes: Mapping[Node, Box], scale: float, signed: bool, named: bool) -> go.Figure:
     right = max((box.x + box.half_width for box in boxes.values()), default=0.5)
     top = max((box.y for box in boxes.values()), default=0)
     figure.update_layout(**LAYOUT, height=round(ROW_HEIGHT[named] * (top + 0.7)) + 75, hovermode="closest")

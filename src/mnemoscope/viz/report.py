@@ -17,7 +17,7 @@ def report_of(task: Task) -> TaskReport:
     return REPORTS.get(task.name) if task.name in REPORTS.names() else PLAIN
 
 
-def examine_run(run: Run) -> dict[str, xr.Dataset]:
+def analyse_run(run: Run) -> dict[str, xr.Dataset]:
     """All that the report shows of a run."""
     return report_of(run.spec.task).examine(run)
 

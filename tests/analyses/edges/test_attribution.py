@@ -99,10 +99,10 @@ class TestFirstOrder:
         with split(model), torch.no_grad():
             clean, corrupted = (model.run_with_cache(side.inputs)[1] for side in (pairs.clean, pairs.corrupted))
             for edge in edges(model)[::7]:
-                way = output(model, corrupted, edge.writer) - output(model, clean, edge.writer)
+                method = output(model, corrupted, edge.writer) - output(model, clean, edge.writer)
                 ends = []
                 for stride in (step, -step):
-                    hooks = [added(model, edge, stride * way)]
+                    hooks = [added(model, edge, stride * method)]
                     ends.append(mean_logit_difference(pairs, model.run_with_hooks(pairs.clean.inputs, fwd_hooks=hooks)))
                 assert np.allclose(found.sel(edge=str(edge)), (ends[0] - ends[1]) / (2 * step), atol=1e-6)
 
@@ -154,7 +154,7 @@ class TestWhichEdges:
             assert estimated[name].equals(exact[name])
         assert np.allclose(estimated.clean, exact.clean)
         assert np.allclose(estimated.corrupted, exact.corrupted)
-        assert estimated.attrs["way"] == "gradients"
+        assert estimated.attrs["method"] == "gradients"
         assert reads_back(estimated, tmp_path / "result.nc")
 
 

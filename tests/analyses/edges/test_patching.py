@@ -201,18 +201,19 @@ class TestWays:
     def test_the_fast_way_and_hooks_give_the_same(self, effect, pos):
         chosen = [edge.at(pos) for edge in edges(self.model, embeddings="apart")]
         fast, slow = (
-            patch_edges(self.model, self.pairs, chosen=chosen, effect=effect, way=way) for way in ("stream", "hooks")
+            patch_edges(self.model, self.pairs, chosen=chosen, effect=effect, method=method)
+            for method in ("stream", "hooks")
         )
         assert np.allclose(fast.value, slow.value, atol=1e-9)
-        assert (fast.attrs["way"], slow.attrs["way"]) == ("stream", "hooks (asked for)")
+        assert (fast.attrs["method"], slow.attrs["method"]) == ("stream", "hooks (asked for)")
 
     def test_says_why_it_is_not_fast(self):
         frozen = patch_edges(self.model, self.pairs, freeze=["layer_norm"])
-        assert frozen.attrs["way"] == "hooks (parts are frozen)"
-        with pytest.raises(InputError, match="way must be 'auto' or 'hooks' here, because parts are frozen"):
-            patch_edges(self.model, self.pairs, freeze=["layer_norm"], way="stream")
+        assert frozen.attrs["method"] == "hooks (parts are frozen)"
+        with pytest.raises(InputError, match="method must be 'auto' or 'hooks' here, because parts are frozen"):
+            patch_edges(self.model, self.pairs, freeze=["layer_norm"], method="stream")
         rotary = foreign_model(positional_embedding_type="rotary", rotary_dim=2, d_head=4)
-        assert "positional_embedding_type is rotary" in patch_edges(rotary, self.pairs).attrs["way"]
+        assert "positional_embedding_type is rotary" in patch_edges(rotary, self.pairs).attrs["method"]
 
 
 class TestBetween:
@@ -221,7 +222,7 @@ class TestBetween:
     model, pairs = foreign_model(normalization_type="LN", n_layers=3, dtype="float64"), random_pairs(n=3, seed=6)
     sender = Site(kind="z", layer=0, head=1)
 
-    def published(self, receiver, way):
+    def published(self, receiver, method):
         clean, other = (self.model.run_with_cache(side.inputs)[1] for side in (self.pairs.clean, self.pairs.corrupted))
 
         def frozen(z, hook):
@@ -235,7 +236,7 @@ class TestBetween:
             logits, cache = self.model.run_with_cache(self.pairs.clean.inputs)
         if receiver is None:
             return logits
-        name = f"blocks.{receiver.layer}.attn.hook_{way}"
+        name = f"blocks.{receiver.layer}.attn.hook_{method}"
 
         def put(x, hook):
             x = x.clone()
@@ -244,16 +245,16 @@ class TestBetween:
 
         return self.model.run_with_hooks(self.pairs.clean.inputs, fwd_hooks=[(name, put)])
 
-    @pytest.mark.parametrize(("receiver", "way"), [(None, None), (H10, "q"), (Site(kind="z", layer=2, head=0), "v")])
-    def test_gives_the_published_numbers(self, receiver, way):
-        edge = Edge(writer=self.sender, reader=receiver or "logits", through=way)
+    @pytest.mark.parametrize(("receiver", "method"), [(None, None), (H10, "q"), (Site(kind="z", layer=2, head=0), "v")])
+    def test_gives_the_published_numbers(self, receiver, method):
+        edge = Edge(writer=self.sender, reader=receiver or "logits", through=method)
         result = patch_edges(self.model, self.pairs, chosen=[edge], between="mlps", directions=["noising"])
         with torch.no_grad():
-            expected = mean_logit_difference(self.pairs, self.published(receiver, way))
+            expected = mean_logit_difference(self.pairs, self.published(receiver, method))
         assert np.allclose(result.value[0, 0, 0], expected, atol=1e-9)
         alone = patch_edges(self.model, self.pairs, chosen=[edge], directions=["noising"])
         assert abs(alone.value - result.value).max() > 1e-3
-        assert result.attrs["way"] == "hooks (MLPs pass the patch on)"
+        assert result.attrs["method"] == "hooks (MLPs pass the patch on)"
 
     def test_is_the_edge_where_there_is_no_mlp(self):
         model = foreign_model(attn_only=True, dtype="float64")

@@ -90,7 +90,7 @@ def test_both_directions_and_every_metric_of_a_sweep():
     assert not isinstance(how, str)
     options = {"metrics": METRICS, "directions": ("denoising", "noising"), "seed": 0}
     swept = measured(model, pairs, how, len(chosen), **options)
-    assert swept.way == "stream"
+    assert swept.method == "stream"
     sides = pairs.corrupted.inputs, pairs.clean.inputs
     number = [metric.name for metric in METRICS].index("logit_diff")
     for values, (base, other) in zip(swept.value[:, number], (sides, sides[::-1]), strict=True):

@@ -58,7 +58,7 @@ def test_equal_to_transformer_lens(name):
     subject, pairs = model(name), prompt_pairs(n_pos=4)
     for (kind, over), function in THEIRS.items():
         if exists(subject, kind):
-            ours = patch(subject, pairs, kind=kind, over=over, directions=["denoising"], way="stream")
+            ours = patch(subject, pairs, kind=kind, over=over, directions=["denoising"], method="stream")
             expected = theirs(subject, pairs, function)
             assert torch.allclose(torch.tensor(ours.value.values[0, 0]).mean(-1).float(), expected, atol=1e-5), kind
 
@@ -69,7 +69,7 @@ def test_other_models_through_hooks_too(name):
     for kind, over in (("resid_pre", BY_POS), ("k", (*BY_POS, "head")), ("z", ("layer", "head"))):
         ours = patch(subject, pairs, kind=kind, over=over, directions=["denoising"])
         expected = theirs(subject, pairs, THEIRS[kind, over])
-        assert ours.attrs["way"].startswith("hooks")
+        assert ours.attrs["method"].startswith("hooks")
         assert torch.allclose(torch.tensor(ours.value.values[0, 0]).mean(-1).float(), expected, atol=1e-5), kind
 
 
@@ -103,10 +103,10 @@ def test_both_ways_agree_everywhere(name, scored, differ):
                     kind=kind,
                     over=over,
                     metrics=METRICS,
-                    way=way,
+                    method=method,
                     only={axis: at for axis, at in only.items() if axis in over},
                 )
-                for way in ("stream", "hooks")
+                for method in ("stream", "hooks")
             ]
             assert abs(ways[0].value - ways[1].value).max() < 1e-5, (kind, over)
 
@@ -126,7 +126,7 @@ def test_plain_models_are_reproduced(name):
 )
 def test_every_activation_function_and_normalisation_that_is_accepted(changes):
     subject, pairs = foreign_model(**changes), prompt_pairs(scored=(3, 5))
-    fast, slow = (patch(subject, pairs, kind="pre", over=BY_POS, way=way) for way in ("stream", "hooks"))
+    fast, slow = (patch(subject, pairs, kind="pre", over=BY_POS, method=method) for method in ("stream", "hooks"))
     assert abs(fast.value - slow.value).max() < 1e-5
 
 
@@ -140,9 +140,9 @@ def test_a_forward_pass_that_is_another_one_is_noticed():
     whole = subject.unembed.forward
     subject.unembed.forward = lambda x: 2 * whole(x)
     result = patch(subject, pairs, kind="resid_pre", over=BY_POS)
-    assert result.attrs["way"] == "hooks (its forward pass is a different one)"
-    with pytest.raises(InputError, match="way must be 'auto' or 'hooks' for this model, because its forward pass"):
-        patch(subject, pairs, kind="resid_pre", over=BY_POS, way="stream")
+    assert result.attrs["method"] == "hooks (its forward pass is a different one)"
+    with pytest.raises(InputError, match="method must be 'auto' or 'hooks' for this model, because its forward pass"):
+        patch(subject, pairs, kind="resid_pre", over=BY_POS, method="stream")
 
 
 def test_hooks_of_the_user_stay_and_act():
@@ -150,19 +150,19 @@ def test_hooks_of_the_user_stay_and_act():
     plain = patch(subject, pairs, kind="resid_mid", over=BY_POS)
     subject.add_hook("blocks.0.hook_resid_mid", lambda x, hook: 2 * x)
     hooked = patch(subject, pairs, kind="resid_mid", over=BY_POS, directions=["denoising"])
-    assert hooked.attrs["way"] == "hooks (it carries hooks)"
+    assert hooked.attrs["method"] == "hooks (it carries hooks)"
     assert abs(hooked.value - plain.value).max() > 0.1
     expected = theirs(subject, pairs, "resid_mid")
     assert torch.allclose(torch.tensor(hooked.value.values[0, 0]).mean(-1).float(), expected, atol=1e-5)
     assert len(subject.blocks[0].hook_resid_mid.fwd_hooks) == 1
 
 
-@pytest.mark.parametrize("way", ["stream", "hooks"])
-def test_patching_a_run_with_itself_changes_nothing(way):
+@pytest.mark.parametrize("method", ["stream", "hooks"])
+def test_patching_a_run_with_itself_changes_nothing(method):
     subject, pairs = foreign_model(), prompt_pairs()
     same = type(pairs)(clean=pairs.clean, corrupted=pairs.clean, name="same")
     for kind in ("resid_pre", "q", "pattern", "post"):
-        result = patch(subject, same, kind=kind, over=("layer",), only={"layer": [1]}, metrics=METRICS, way=way)
+        result = patch(subject, same, kind=kind, over=("layer",), only={"layer": [1]}, metrics=METRICS, method=method)
         assert (result.value == result.clean).all(), kind
 
 
@@ -178,11 +178,11 @@ def test_a_local_patch_is_exact_where_it_is_read():
     assert (others == by_pos.clean).all()
 
 
-@pytest.mark.parametrize("way", ["stream", "hooks"])
-def test_denoising_all_that_differs_restores_the_clean_run(way):
+@pytest.mark.parametrize("method", ["stream", "hooks"])
+def test_denoising_all_that_differs_restores_the_clean_run(method):
     subject, pairs = foreign_model(), prompt_pairs(differ=(2,), scored=(3, 5))
-    result = patch(subject, pairs, kind="resid_pre", over=BY_POS, only={"layer": [0]}, metrics=METRICS, way=way)
-    at_all = patch(subject, pairs, kind="embed", over=(), metrics=METRICS, way=way)
+    result = patch(subject, pairs, kind="resid_pre", over=BY_POS, only={"layer": [0]}, metrics=METRICS, method=method)
+    at_all = patch(subject, pairs, kind="embed", over=(), metrics=METRICS, method=method)
     denoised = result.value.sel(direction="denoising", layer=0, pos=2)
     assert abs(denoised - result.clean).max() < 1e-5
     assert abs(at_all.value.sel(direction="denoising") - at_all.clean).max() < 1e-5
@@ -273,7 +273,7 @@ class TestBridge:
         pairs = prompt_pairs(differ=(1,))
         over = () if kind == "embed" else ("layer",)
         result = patch(bridge, pairs, kind=kind, over=over)
-        assert result.attrs["way"].startswith("hooks (its parameters")
+        assert result.attrs["method"].startswith("hooks (its parameters")
         assert (abs(result.value.sel(direction="noising") - result.clean) > 1e-7).any()
         if kind in ("resid_pre", "embed"):
             noised = result.value.sel(direction="noising")

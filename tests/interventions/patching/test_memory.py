@@ -41,8 +41,8 @@ CELLS = {
 @pytest.mark.parametrize(
     ("sizes", "scored"), [(WIDE, [-1]), (MANY_TOKENS, range(40)), (LONG, [-1])], ids=["wide", "many tokens", "long"]
 )
-@pytest.mark.parametrize(("way", "kind"), [*(("stream", kind) for kind in CELLS), ("hooks", "resid_pre")])
-def test_what_is_allocated_stays_within_the_budget(sizes, scored, way, kind):
+@pytest.mark.parametrize(("method", "kind"), [*(("stream", kind) for kind in CELLS), ("hooks", "resid_pre")])
+def test_what_is_allocated_stays_within_the_budget(sizes, scored, method, kind):
     subject = foreign_model(**sizes)
     pairs = prompt_pairs(n=8, n_pos=sizes["n_ctx"], scored=scored)
     over, only = CELLS[kind]
@@ -50,7 +50,7 @@ def test_what_is_allocated_stays_within_the_budget(sizes, scored, way, kind):
     results = []
     most = most_at_once(
         lambda: results.append(
-            patch(subject, pairs, kind=kind, over=over, only=only, metrics=METRICS, way=way, max_bytes=budget)
+            patch(subject, pairs, kind=kind, over=over, only=only, metrics=METRICS, method=method, max_bytes=budget)
         )
     )
     own = results[0].value.nbytes
@@ -58,14 +58,14 @@ def test_what_is_allocated_stays_within_the_budget(sizes, scored, way, kind):
     assert most - own > budget / 8  # an estimate that is far too high would make the chunks small
 
 
-@pytest.mark.parametrize("way", ["stream", "hooks"])
-def test_chunks_change_nothing(way):
+@pytest.mark.parametrize("method", ["stream", "hooks"])
+def test_chunks_change_nothing(method):
     subject, pairs = foreign_model(), prompt_pairs(n=7, scored=(2, 5))
     small = 95_000
     cells = grid(subject, "z", ("layer", "pos", "head"), n_pos=6, only={})
-    assert plan(subject, pairs, cells, max_bytes=small, way=way).n_prompts in (1, 2, 3)
+    assert plan(subject, pairs, cells, max_bytes=small, method=method).n_prompts in (1, 2, 3)
     whole, cut = (
-        patch(subject, pairs, kind="z", over=("layer", "pos", "head"), way=way, **more)
+        patch(subject, pairs, kind="z", over=("layer", "pos", "head"), method=method, **more)
         for more in ({}, {"max_bytes": small})
     )
     assert abs(whole.value - cut.value).max() < 1e-5

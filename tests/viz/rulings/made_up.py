@@ -7,7 +7,7 @@ import xarray as xr
 
 from mnemoscope.core.presets import Configuration
 from mnemoscope.judging.claim import GATE
-from mnemoscope.judging.criteria import Control, Gate, Part
+from mnemoscope.judging.criteria import Control, Criterion, Gate
 from mnemoscope.judging.evidence import Evidence
 from mnemoscope.judging.judge import judge
 from mnemoscope.judging.ruling import Cell, Ruling
@@ -59,20 +59,20 @@ def two_heads() -> Ruling:
         controls={"untrained": untrained, "two heads, one a skill": planted},
         prompts="enumerated",
     )
-    parts = tuple(Part(name=name, quantifier="most", margin=0.25) for name in ("elimination", "recall"))
+    parts = tuple(Criterion(name=name, quantifier="most", margin=0.25) for name in ("elimination", "recall"))
     shared = {"gate": LEARNED, "units": UNITS, "controls": CONTROLS}
     rival = make_claim(
         None,
         id="T14-both",
         statement="Removing both heads costs <b>everything</b>.",
-        parts=(Part(name="both_heads", quantifier="most", margin=0.5),),
+        parts=(Criterion(name="both_heads", quantifier="most", margin=0.5),),
         **shared,
     )
     nothing = make_claim(
         None,
         id="T14-nothing",
         statement="Neither head is needed.",
-        parts=(Part(name="recall", quantifier="equivalence", margin=0.1, direction="within"),),
+        parts=(Criterion(name="recall", quantifier="equivalence", margin=0.1, direction="within"),),
         **shared | {"controls": ()},
     )
     claim = make_claim(

@@ -4,7 +4,7 @@ from html import unescape
 import pytest
 import xarray as xr
 
-from mnemoscope.judging.criteria import Part
+from mnemoscope.judging.criteria import Criterion
 from mnemoscope.viz.rulings import rulings_page
 from mnemoscope.viz.rulings.words import favours
 from tests.judging.trials import along_seeds, clearing, make_claim, make_evidence
@@ -174,7 +174,7 @@ def _two(claim_holds: bool, rival_holds: bool):
     """A claim and a rival, each about an effect of its own."""
     held = {"a": claim_holds, "b": rival_holds}
     effects = xr.Dataset({name: along_seeds(clearing(16 * holds, 16)) for name, holds in held.items()})
-    parts = {name: (Part(name=name, quantifier="most", margin=0.25),) for name in held}
+    parts = {name: (Criterion(name=name, quantifier="most", margin=0.25),) for name in held}
     rival = make_claim(None, id="T1-else", statement="it is otherwise", parts=parts["b"])
     return ruling(make_claim(None, id="T1", parts=parts["a"], rivals=(rival,)), make_evidence(effects))
 

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from mnemoscope.judging.criteria import Control, Part
+from mnemoscope.judging.criteria import Control, Criterion
 from mnemoscope.viz.rulings.emergence import emergence_plots
 from mnemoscope.viz.rulings.margins import window
 from mnemoscope.viz.rulings.strips import strip_plots
@@ -87,7 +87,7 @@ def test_the_side_that_clears_the_margin_is_shaded(direction, lines, inside, out
 
 
 def test_the_scale_is_that_of_seeds_and_margin():
-    part = Part(name="effect", quantifier="most", margin=1.0)
+    part = Criterion(name="effect", quantifier="most", margin=1.0)
     judged = np.array([0.5, 2.0])
     assert window(part, judged, np.array([0.5, 2.0, 3.0, 9.0, np.nan, np.inf])) == (0.5, 3.0)
     same = np.full(3, 1.0)

@@ -29,8 +29,8 @@ from mnemoscope.core.batch import Batch
 from mnemoscope.core.errors import InputError, one_of
 from mnemoscope.core.protocols import HookedModel
 
-Part = Literal["token", "pos"]
-PARTS: tuple[Part, ...] = ("token", "pos")
+Source = Literal["token", "pos"]
+SOURCES: tuple[Source, ...] = ("token", "pos")
 MAX_ENTRIES = 2**24
 """Numbers in one result (128 MiB)."""
 
@@ -43,7 +43,7 @@ def qk_circuits(
     *,
     normalisation: Frozen = "folded",
     at: Batch | None = None,
-    parts: Sequence[Part] = PARTS,
+    parts: Sequence[Source] = SOURCES,
     tokens: Sequence[int] | None = None,
     positions: Sequence[int] | None = None,
     layers: Sequence[int] | None = None,
@@ -98,7 +98,7 @@ def ov_circuits(
     *,
     normalisation: Frozen = "folded",
     at: Batch | None = None,
-    parts: Sequence[Part] = PARTS,
+    parts: Sequence[Source] = SOURCES,
     tokens: Sequence[int] | None = None,
     positions: Sequence[int] | None = None,
     logits: Sequence[int] | None = None,
@@ -139,12 +139,12 @@ def ov_circuits(
 def _sources(
     weights: EffectiveWeights,
     model: HookedModel,
-    parts: Sequence[Part],
+    parts: Sequence[Source],
     tokens: Sequence[int] | None,
     positions: Sequence[int] | None,
 ) -> _Sources:
     for part in parts:
-        one_of("an entry of parts", part, PARTS)
+        one_of("an entry of parts", part, SOURCES)
     result: _Sources = {}
     if "token" in parts:
         chosen = chosen_indices("tokens", tokens, len(weights.W_E))

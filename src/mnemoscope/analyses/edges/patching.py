@@ -39,7 +39,7 @@ from mnemoscope.interventions.edges.states import State
 from mnemoscope.interventions.edges.sweep import sweep_states
 from mnemoscope.interventions.edges.written import Freeze
 from mnemoscope.interventions.patching.memory import MAX_BYTES
-from mnemoscope.interventions.patching.plan import Plan, Way
+from mnemoscope.interventions.patching.plan import Method, Plan
 from mnemoscope.interventions.patching.sweep import DIRECTIONS, Direction, measured
 
 
@@ -55,7 +55,7 @@ def patch_edges(
     between: Between = "nothing",
     freeze: Collection[Freeze] = (),
     max_bytes: int = MAX_BYTES,
-    way: Way = "auto",
+    method: Method = "auto",
     seed: int = 0,
 ) -> xr.Dataset:
     """Patch edges one at a time.
@@ -72,7 +72,7 @@ def patch_edges(
             reader alone; `nothing`: the edge by itself.
         freeze: `attention` keeps all patterns of the unchanged run, `layer_norm` the scales of all normalisations.
         max_bytes: Bound on what is allocated on the way, weights and result excepted. It does not change the result.
-        way: `stream` continues from the changed residual stream, much faster, for plain HookedTransformers without
+        method: `stream` continues from the changed residual stream, much faster, for plain HookedTransformers without
             hooks and nothing frozen; `hooks` works for all; `auto` takes the first where it can. The results are the
             same.
         seed: For the check that metrics do not move with a constant added to the logits.
@@ -93,14 +93,14 @@ def patch_edges(
         raise InputError(f"chosen must name at least one edge, each once; got {len(chosen)}")
     check_asked(model, pairs, metrics, directions)
     options = {"metrics": metrics, "directions": directions}
-    how = _plan(model, pairs, chosen, effect, between, freeze, max_bytes, way)
+    how = _plan(model, pairs, chosen, effect, between, freeze, max_bytes, method)
     if isinstance(how, Plan):
         swept = measured(model, pairs, how, len(chosen), **options, seed=seed)
     else:
         cells = [of_edge(model, edge, effect=effect, between=between) for edge in chosen]
         every, told = states(model, cells, State.LIVE if effect == "total" else State.FROZEN)
         swept = sweep_states(model, pairs, every, told, **options, freeze=freeze, max_bytes=max_bytes, seed=seed)
-        swept = replace(swept, way=f"hooks ({how})")
+        swept = replace(swept, method=f"hooks ({how})")
     done = "an edge carries what its writer wrote in the other run"
     result = labelled(model, pairs, swept, {"edge": names}, **options, intervention=done)
     what = {"effect": effect, "between": between, "frozen": " and ".join(freeze) or "nothing"}
@@ -124,11 +124,11 @@ def _plan(
     between: Between,
     freeze: Collection[Freeze],
     max_bytes: int,
-    way: Way,
+    method: Method,
 ) -> Plan | str:
     """How to take the fast way, or why not."""
-    one_of("way", way, get_args(Way))
-    if way == "hooks":
+    one_of("method", method, get_args(Method))
+    if method == "hooks":
         return "asked for"
     how: Plan | str
     if freeze:
@@ -137,6 +137,6 @@ def _plan(
         how = "MLPs pass the patch on"
     else:
         how = plan_edges(model, pairs, chosen, direct=effect == "direct", max_bytes=max_bytes)
-    if isinstance(how, str) and way == "stream":
-        raise InputError(f"way must be 'auto' or 'hooks' here, because {how}; got 'stream'")
+    if isinstance(how, str) and method == "stream":
+        raise InputError(f"method must be 'auto' or 'hooks' here, because {how}; got 'stream'")
     return how

@@ -138,11 +138,11 @@ def interchange(
     )
 
 
-Part = tuple[Batch, Named[Batch]]
+Chunk = tuple[Batch, Named[Batch]]
 """Some bases and their sources."""
 
 
-def in_parts(pairs: PromptPairs, size: int) -> list[Part]:
+def in_parts(pairs: PromptPairs, size: int) -> list[Chunk]:
     """The pairs in pieces of at most `size`."""
     pieces = [pairs.select(rows) for rows in torch.arange(len(pairs), device=pairs.clean.inputs.device).split(size)]
     return [(piece.clean, Named(name="source", value=piece.corrupted)) for piece in pieces]
@@ -158,7 +158,7 @@ def patch(place: Site | Subspace, source: Named[Batch]) -> Patch:
 def exchanged(
     model: HookedModel,
     causal: CausalModel,
-    part: Part,
+    part: Chunk,
     place: Sequence[Site | Subspace],
     *,
     recordings: Recordings,

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from mnemoscope.analyses.mechanisms.losses import Change, Score, Yardstick, rise, score
+from mnemoscope.analyses.mechanisms.losses import Change, Score, SkillLoss, rise, score
 from mnemoscope.analyses.mechanisms.weights import layer_attention
 from mnemoscope.core.batch import Batch
 from mnemoscope.core.intervention import Intervention, Mean, SetPattern
@@ -40,7 +40,7 @@ class Bench:
     """
 
     model: HookedModel
-    by: Yardstick
+    by: SkillLoss
     reference: Named[Batch]
     recordings: Recordings
     clean: Score
@@ -67,7 +67,7 @@ class Bench:
         return score(logits, self.by)
 
 
-def bench(model: HookedModel, by: Yardstick, reference: Batch) -> Bench:
+def bench(model: HookedModel, by: SkillLoss, reference: Batch) -> Bench:
     """A model on a batch, with its clean losses.
 
     Raises:

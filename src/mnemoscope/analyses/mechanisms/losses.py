@@ -30,7 +30,7 @@ N_ERRORS = 3
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Yardstick:
+class SkillLoss:
     """What losses on one batch are summed over.
 
     Attributes:
@@ -76,7 +76,7 @@ class Change:
         return bool((self.mean + margin <= tolerance).all())
 
 
-def yardstick(batch: Batch, skills: Skills | None = None) -> Yardstick:
+def yardstick(batch: Batch, skills: Skills | None = None) -> SkillLoss:
     """All scored positions, and the skills.
 
     Raises:
@@ -87,10 +87,10 @@ def yardstick(batch: Batch, skills: Skills | None = None) -> Yardstick:
         raise InputError(f"a skill must not be called {ALL!r}, the name of all scored positions; rename it")
     masks = {ALL: batch.scored, **{name: mask.to(batch.scored.device) for name, mask in skills.items()}}
     check_skills(batch, masks)
-    return Yardstick(batch=batch, masks=masks)
+    return SkillLoss(batch=batch, masks=masks)
 
 
-def halves(batch: Batch, skills: Skills | None = None) -> tuple[Yardstick, Yardstick]:
+def halves(batch: Batch, skills: Skills | None = None) -> tuple[SkillLoss, SkillLoss]:
     """Every other sequence for choosing, the rest for testing what was chosen.
 
     Raises:
@@ -103,7 +103,7 @@ def halves(batch: Batch, skills: Skills | None = None) -> tuple[Yardstick, Yards
     return one, other
 
 
-def score(logits: Float[Tensor, "batch pos d_vocab"], by: Yardstick) -> Score:
+def score(logits: Float[Tensor, "batch pos d_vocab"], by: SkillLoss) -> Score:
     """Loss and right answers of every sequence, summed over the positions of each skill.
 
     Raises:
@@ -116,7 +116,7 @@ def score(logits: Float[Tensor, "batch pos d_vocab"], by: Yardstick) -> Score:
     return Score(loss=_sums(losses, by), n_correct=_sums(right, by))
 
 
-def means(total: Score, by: Yardstick) -> dict[str, Float[Tensor, " skill"]]:
+def means(total: Score, by: SkillLoss) -> dict[str, Float[Tensor, " skill"]]:
     """`loss` (nats) and `accuracy` of every skill."""
     weights, counts = _weights(by), _counts(by)
     whole = (weights * counts).sum(0)
@@ -124,7 +124,7 @@ def means(total: Score, by: Yardstick) -> dict[str, Float[Tensor, " skill"]]:
     return {name: ((weights * value).sum(0) / whole).cpu() for name, value in sums.items()}
 
 
-def rise(after: Score, before: Score, by: Yardstick) -> Change:
+def rise(after: Score, before: Score, by: SkillLoss) -> Change:
     """By how much the loss is higher after than before, on the same sequences."""
     weights, counts = _weights(by), _counts(by)
     difference, whole = after.loss - before.loss, (weights * counts).sum(0)
@@ -133,15 +133,15 @@ def rise(after: Score, before: Score, by: Yardstick) -> Change:
     return Change(mean=mean.cpu(), error=error.cpu())
 
 
-def _sums(values: Float[Tensor, "batch pos"], by: Yardstick) -> Float[Tensor, "batch skill"]:
+def _sums(values: Float[Tensor, "batch pos"], by: SkillLoss) -> Float[Tensor, "batch skill"]:
     return torch.stack([values.masked_fill(~mask.to(values.device), 0).sum(1) for mask in by.masks.values()], 1)
 
 
-def _counts(by: Yardstick) -> Float[Tensor, "batch skill"]:
+def _counts(by: SkillLoss) -> Float[Tensor, "batch skill"]:
     return torch.stack([mask.double().sum(1) for mask in by.masks.values()], 1)
 
 
-def _weights(by: Yardstick) -> Float[Tensor, "batch skill"]:
+def _weights(by: SkillLoss) -> Float[Tensor, "batch skill"]:
     """The probabilities of the sequences for `all`; within a skill every sequence counts the same."""
     weights = torch.ones(len(by.batch), len(by.masks), dtype=torch.double, device=by.batch.scored.device)
     if by.batch.weights is not None:

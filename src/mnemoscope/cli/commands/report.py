@@ -9,7 +9,7 @@ from mnemoscope.cli.run_options import Report
 from mnemoscope.models.files import write_atomically
 from mnemoscope.models.run import Run, find_runs
 from mnemoscope.sweeps.local import analyse_many
-from mnemoscope.viz.report import by_report, examine_run, report
+from mnemoscope.viz.report import analyse_run, by_report, report
 from mnemoscope.viz.tables import Results
 from mnemoscope.viz.task_report import TaskReport
 
@@ -18,15 +18,15 @@ Parts = Sequence[tuple[TaskReport, dict[str, Results]]]
 
 def run(options: Report) -> None:
     """Analyse the runs and write the page."""
-    write_report(options.out, examine_all(find_runs(options.runs), options.jobs))
+    write_report(options.out, analyse_all(find_runs(options.runs), options.jobs))
 
 
-def examine_all(runs: Sequence[Run], jobs: int) -> Parts:
+def analyse_all(runs: Sequence[Run], jobs: int) -> Parts:
     """Every analysis of every run, by the entry of its task and by configuration."""
     parts = by_report(runs)
     ordered = [run for _, groups in parts for group in groups.values() for run in group]
     with console.status(f"analysing {len(ordered)} runs"):
-        results = iter(list(analyse_many(ordered, examine_run, jobs=jobs)))
+        results = iter(list(analyse_many(ordered, analyse_run, jobs=jobs)))
     return [
         (entry, {label: over_seeds(group, [next(results) for _ in group]) for label, group in groups.items()})
         for entry, groups in parts

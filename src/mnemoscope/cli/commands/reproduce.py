@@ -6,7 +6,7 @@ from pathlib import Path
 
 from mnemoscope.cli.claims import answered_by_zoo, claims_called, try_claims
 from mnemoscope.cli.commands.follow import follow_all
-from mnemoscope.cli.commands.report import examine_all, write_report
+from mnemoscope.cli.commands.report import analyse_all, write_report
 from mnemoscope.cli.commands.train import train_with_progress
 from mnemoscope.cli.corpus import read_corpus, with_corpus
 from mnemoscope.cli.options import Reproduce
@@ -59,7 +59,7 @@ def _changes(system: System, corpus: Path | None) -> tuple[tuple[str, object], .
 
 def _tables(runs: Sequence[Run], out: Path, jobs: int) -> None:
     """What was learned, and the report."""
-    parts = examine_all(runs, jobs)
+    parts = analyse_all(runs, jobs)
     for entry, results in parts:
         for label, result in results.items():
             write_arrays(out / "arrays" / label, result)

@@ -33,7 +33,7 @@ from mnemoscope.interventions.edges.graph import Input, inputs, writers
 from mnemoscope.interventions.edges.states import layout
 from mnemoscope.interventions.edges.written import Written, check_graph, written
 from mnemoscope.interventions.patching.reading import Reader
-from mnemoscope.interventions.patching.sweep import DIRECTIONS, Direction, Swept
+from mnemoscope.interventions.patching.sweep import DIRECTIONS, Direction, SweepResult
 from mnemoscope.interventions.recordings import recorded
 from mnemoscope.interventions.regions import positions
 
@@ -55,7 +55,7 @@ def attributed(
     metrics: Sequence[Metric],
     max_bytes: int,
     seed: int = 0,
-) -> Swept:
+) -> SweepResult:
     """Estimate the value of every metric with each edge patched.
 
     Args:
@@ -86,7 +86,7 @@ def attributed(
         _attribute(
             model, pairs.select(rows), edges, terms, paths, metrics, seed, value[..., rows], unpatched[..., rows]
         )
-    return Swept(value=value, clean=unpatched[0], corrupted=unpatched[1], way="gradients")
+    return SweepResult(value=value, clean=unpatched[0], corrupted=unpatched[1], method="gradients")
 
 
 def _attribute(

@@ -57,4 +57,4 @@ def plan_edges(
             direct=direct,
         )
 
-    return Plan(way="stream", places=wanted, read=read, n_prompts=n_prompts, patched=patched)
+    return Plan(method="stream", places=wanted, read=read, n_prompts=n_prompts, patched=patched)

@@ -36,7 +36,7 @@ class Input:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Part:
+class SharedInput:
     """A reader with the variants of what it reads.
 
     Attributes:
@@ -52,14 +52,14 @@ class Part:
 
 def parts(
     edges: Sequence[Edge], masks: Bool[np.ndarray, "circuit edge"]
-) -> tuple[list[Part], Int[np.ndarray, " circuit"]]:
+) -> tuple[list[SharedInput], Int[np.ndarray, " circuit"]]:
     """The parts of a model in the order in which they read, and which variant of the logits every circuit has.
 
     Args:
         edges: All edges of the model, in the order of the readers.
         masks: Circuits.
     """
-    found: list[Part] = []
+    found: list[SharedInput] = []
     of_circuit: dict[Site | str, np.ndarray] = {edge.writer: np.ones(len(masks), dtype=np.int64) for edge in edges}
     for _, of_reader in groupby(range(len(edges)), key=lambda number: edges[number].reader):
         members, inputs, reads = list(of_reader), [], []
@@ -73,11 +73,11 @@ def parts(
             reads.append(which.ravel())
         distinct, which = np.unique(np.stack(reads, 1), axis=0, return_inverse=True)
         of_circuit[reader] = which.ravel() + 1
-        found.append(Part(reader=reader, inputs=tuple(inputs), reads=distinct))
+        found.append(SharedInput(reader=reader, inputs=tuple(inputs), reads=distinct))
     return found, of_circuit[LOGITS] - 1
 
 
-def numbers(model: Packed, found: Sequence[Part], n_pos: int, n_read: int) -> int:
+def numbers(model: Packed, found: Sequence[SharedInput], n_pos: int, n_read: int) -> int:
     """About how many numbers `logits` holds at a time for one prompt."""
     (d_model, d_vocab), mlp = model.w_u.shape, model.layers[0].mlp
     d_head, d_mlp = model.layers[0].w_o.shape[1], 0 if mlp is None else mlp.w_in.shape[1]
@@ -91,7 +91,7 @@ def numbers(model: Packed, found: Sequence[Part], n_pos: int, n_read: int) -> in
 @torch.no_grad()
 def logits(
     model: Packed,
-    found: Sequence[Part],
+    found: Sequence[SharedInput],
     written: dict[Site, Float[Tensor, "prompt pos d_model"]],
     other: dict[Site, Float[Tensor, "#prompt pos d_model"]],
     read: Int[Tensor, " read"],

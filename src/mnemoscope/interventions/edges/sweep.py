@@ -23,7 +23,7 @@ from mnemoscope.interventions.edges.states import carried, layout
 from mnemoscope.interventions.edges.written import FREEZES, Freeze, check_graph, written
 from mnemoscope.interventions.patching.memory import MAX_BYTES, Sizes, prompts_at_once
 from mnemoscope.interventions.patching.reading import Reader
-from mnemoscope.interventions.patching.sweep import DIRECTIONS, Direction, Swept
+from mnemoscope.interventions.patching.sweep import DIRECTIONS, Direction, SweepResult
 
 Replacement = Literal["patch", "mean", "zero"]
 """What patched edges carry: what the writer wrote in the other run, its mean over prompts, or nothing."""
@@ -45,7 +45,7 @@ def sweep_states(
     replacement: Replacement = "patch",
     max_bytes: int = MAX_BYTES,
     seed: int = 0,
-) -> Swept:
+) -> SweepResult:
     """Measure the model with every choice of states on every pair.
 
     Args:
@@ -97,7 +97,7 @@ def sweep_states(
                 told = carried(at, sides[into], states[cells])
                 logits = run_cells(model, sides[into].inputs, runs[into], other, told, read, freeze=freeze)
                 value[number, :, cells, rows] = reader.patched(logits, 0, everywhere[into])
-    return Swept(value=value, clean=unpatched[0], corrupted=unpatched[1], way="hooks")
+    return SweepResult(value=value, clean=unpatched[0], corrupted=unpatched[1], method="hooks")
 
 
 @torch.no_grad()

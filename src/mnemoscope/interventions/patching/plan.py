@@ -21,7 +21,7 @@ from mnemoscope.interventions.patching.runs import Patched, Place, Run
 from mnemoscope.interventions.patching.through_hooks import by_hooks, check_heard
 from mnemoscope.interventions.patching.through_stream import by_stream, reproduces, stream
 
-Way = Literal["auto", "stream", "hooks"]
+Method = Literal["auto", "stream", "hooks"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,14 +29,14 @@ class Plan:
     """How a sweep runs, whatever its cells are.
 
     Attributes:
-        way: In words, for results.
+        method: In words, for results.
         places: What to record of both runs.
         read: Positions whose logits are read.
         n_prompts: Prompts of a chunk.
         patched: From some prompts, their run and the other run: their logits in every cell that may matter.
     """
 
-    way: str
+    method: str
     places: Collection[Place]
     read: Int[Tensor, " read"]
     n_prompts: int
@@ -44,18 +44,18 @@ class Plan:
 
 
 @torch.no_grad()
-def plan(model: HookedModel, pairs: PromptPairs, grid: Grid, *, max_bytes: int, way: Way) -> Plan:
+def plan(model: HookedModel, pairs: PromptPairs, grid: Grid, *, max_bytes: int, method: Method) -> Plan:
     """Choose the fast way where the model allows it, and the size of chunks.
 
     Raises:
         InputError: The model cannot be patched the way that is insisted on, or the budget is too small.
     """
-    one_of("way", way, get_args(Way))
+    one_of("method", method, get_args(Method))
     read = pairs.scored.any(0).nonzero()[:, 0]
     n_pos = pairs.clean.inputs.shape[1]
-    weights, reason = (None, "asked for") if way == "hooks" else reproduced(model, pairs.clean.inputs[:1], read)
-    if weights is None and way == "stream":
-        raise InputError(f"way must be 'auto' or 'hooks' for this model, because {reason}; got 'stream'")
+    weights, reason = (None, "asked for") if method == "hooks" else reproduced(model, pairs.clean.inputs[:1], read)
+    if weights is None and method == "stream":
+        raise InputError(f"method must be 'auto' or 'hooks' for this model, because {reason}; got 'stream'")
     if weights is None and grid.kind in ATTENTION and "blocks.0.attn.W_Q" not in dict(model.named_parameters()):
         check_heard(model, pairs.clean.inputs, grid)
     wanted: set[Place] = places(weights, grid) if weights else {(grid.kind, layer) for layer in grid.layers}
@@ -76,7 +76,7 @@ def plan(model: HookedModel, pairs: PromptPairs, grid: Grid, *, max_bytes: int, 
         return by_stream(run, source, grid, n_cells=lambda start: max(1, at_once // sizes.continued(start)))
 
     return Plan(
-        way="stream" if weights else f"hooks ({reason})",
+        method="stream" if weights else f"hooks ({reason})",
         places=wanted,
         read=read,
         n_prompts=n_prompts,

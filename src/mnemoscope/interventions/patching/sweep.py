@@ -18,7 +18,7 @@ from mnemoscope.core.pairs import PromptPairs
 from mnemoscope.core.protocols import HookedModel
 from mnemoscope.core.seeding import generator
 from mnemoscope.interventions.patching.grid import Grid
-from mnemoscope.interventions.patching.plan import Plan, Way, plan
+from mnemoscope.interventions.patching.plan import Method, Plan, plan
 from mnemoscope.interventions.patching.reading import Reader
 from mnemoscope.interventions.patching.runs import recorded
 
@@ -27,20 +27,20 @@ DIRECTIONS: tuple[Direction, ...] = get_args(Direction)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Swept:
+class SweepResult:
     """What a sweep measured, in float64 and on the CPU.
 
     Attributes:
         value: Under each patch.
         clean: Of the clean prompts, unpatched.
         corrupted: Of the corrupted prompts, unpatched.
-        way: `stream`, or `hooks` and why.
+        method: `stream`, or `hooks` and why.
     """
 
     value: Float[Tensor, "direction metric cell prompt"]
     clean: Float[Tensor, "metric prompt"]
     corrupted: Float[Tensor, "metric prompt"]
-    way: str
+    method: str
 
 
 @torch.no_grad()
@@ -52,9 +52,9 @@ def sweep(
     metrics: Sequence[Metric],
     directions: Sequence[Direction],
     max_bytes: int,
-    way: Way = "auto",
+    method: Method = "auto",
     seed: int = 0,
-) -> Swept:
+) -> SweepResult:
     """Patch every cell of a grid.
 
     Args:
@@ -64,14 +64,14 @@ def sweep(
         metrics: Read at the scored positions; the value of a prompt is the mean over them.
         directions: `noising` puts corrupted activations into the clean run, `denoising` clean ones into the corrupted.
         max_bytes: Of everything that is allocated on the way, the result itself excepted.
-        way: `stream` or `hooks` to insist on one.
+        method: `stream` or `hooks` to insist on one.
         seed: The check of the metrics draws from this seed's stream `metrics`.
 
     Raises:
         InputError: A metric measures no prediction, the budget is too small, the model's logits hold NaN, or the
             model cannot be patched that way.
     """
-    how = plan(model, pairs, grid, max_bytes=max_bytes, way=way)
+    how = plan(model, pairs, grid, max_bytes=max_bytes, method=method)
     return measured(model, pairs, how, len(grid.cells), metrics=metrics, directions=directions, seed=seed)
 
 
@@ -85,7 +85,7 @@ def measured(
     metrics: Sequence[Metric],
     directions: Sequence[Direction],
     seed: int,
-) -> Swept:
+) -> SweepResult:
     """Measure `n_cells` cells of whatever kind as planned; the other arguments and errors as for `sweep`."""
     for direction in directions:
         one_of("a direction", direction, DIRECTIONS)
@@ -95,7 +95,7 @@ def measured(
         rows = slice(start, start + how.n_prompts)
         part = pairs.select(rows)
         _measure(model, part, metrics, directions, how, seed, value[..., rows], unpatched[..., rows])
-    return Swept(value=value, clean=unpatched[0], corrupted=unpatched[1], way=how.way)
+    return SweepResult(value=value, clean=unpatched[0], corrupted=unpatched[1], method=how.method)
 
 
 def _measure(

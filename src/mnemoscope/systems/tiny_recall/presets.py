@@ -1,6 +1,6 @@
 """Published configurations of permutation lookup, comparisons that separate width, heads and data, and the plan."""
 
-from mnemoscope.core.presets import PRESETS, SYSTEMS, Part, Preset, System
+from mnemoscope.core.presets import PRESETS, SYSTEMS, Preset, System, TrainingSet
 from mnemoscope.core.specification import ModelSpec, Recipe
 from mnemoscope.systems.tiny_recall.tasks import PermutationLookup
 
@@ -51,10 +51,10 @@ _SEEDS = tuple(range(16, 32))
 for _name, _value in (_PUBLISHED | _COMPARISONS).items():
     PRESETS.add(_name, _value)
 _PLAN = (
-    Part(recipe="published", presets=("v1", "v3"), seeds=tuple(range(16, 48))),
-    Part(recipe="published", presets=("v2", "d16h1"), seeds=_SEEDS),
-    Part(recipe="quick", presets=(*_PUBLISHED, *_COMPARISONS), seeds=_SEEDS),
-    Part(recipe="published", presets=("v1", "v3"), seeds=_SEEDS, changes=(("model.normalization", "none"),)),
+    TrainingSet(recipe="published", presets=("v1", "v3"), seeds=tuple(range(16, 48))),
+    TrainingSet(recipe="published", presets=("v2", "d16h1"), seeds=_SEEDS),
+    TrainingSet(recipe="quick", presets=(*_PUBLISHED, *_COMPARISONS), seeds=_SEEDS),
+    TrainingSet(recipe="published", presets=("v1", "v3"), seeds=_SEEDS, changes=(("model.normalization", "none"),)),
 )
-_NEW = (Part(recipe="quick", presets=("v1", "v3"), seeds=tuple(range(48, 64))),)
+_NEW = (TrainingSet(recipe="quick", presets=("v1", "v3"), seeds=tuple(range(48, 64))),)
 SYSTEMS.add("tiny-recall", System(summary="elimination and recall in permutation lookup", quick=_NEW, full=_PLAN))

@@ -10,7 +10,7 @@ from mnemoscope.core.batch import Batch
 from mnemoscope.models.run import Run
 from mnemoscope.systems.tiny_recall.analyses.attention_shares import attention_patterns
 from mnemoscope.systems.tiny_recall.analyses.conflict import conflict
-from mnemoscope.systems.tiny_recall.analyses.examination import LEARNED, examine_run, lookup_task
+from mnemoscope.systems.tiny_recall.analyses.examination import LEARNED, analyse_run, lookup_task
 from mnemoscope.systems.tiny_recall.analyses.prediction import predict
 from mnemoscope.systems.tiny_recall.analyses.published import N_SAMPLES
 from mnemoscope.systems.tiny_recall.figures import attention_by_role, prediction, training_curves
@@ -41,7 +41,7 @@ def page(page: Page, results: Mapping[str, Results]) -> None:
 
     Args:
         page: Where they go.
-        results: For every label (preset and recipe), what `examine_run` returns for every seed, along `seed`.
+        results: For every label (preset and recipe), what `analyse_run` returns for every seed, along `seed`.
     """
     for section in (_what_was_learned, _published, _references, _conflict, _curves, _ablations, _attention, _views):
         section(page, results)
@@ -231,7 +231,7 @@ REPORTS.add(
     PermutationLookup.name,
     TaskReport(
         title="tiny-recall",
-        examine=examine_run,
+        examine=analyse_run,
         page=page,
         tables=tables,
         evaluate=evaluate,

@@ -5,7 +5,7 @@ import plotly.graph_objects as go
 import xarray as xr
 
 from mnemoscope.judging.claim import GATE
-from mnemoscope.judging.criteria import Part
+from mnemoscope.judging.criteria import Criterion
 from mnemoscope.judging.ruling import Ruling
 from mnemoscope.viz.rulings.columns import by_case
 from mnemoscope.viz.rulings.margins import frame, show_margin, window
@@ -24,12 +24,12 @@ def emergence_plots(ruling: Ruling) -> list[tuple[go.Figure, str]]:
     ]
     gate = ruling.claim.gate
     if gate is not None and GATE in effects and np.isfinite(gate.at_least):
-        part = Part(name=GATE, quantifier="every", margin=gate.at_least)
+        part = Criterion(name=GATE, quantifier="every", margin=gate.at_least)
         plots.append((_plot(effects[GATE], part, ""), f"Gate: {gate.statement}."))
     return plots
 
 
-def _plot(effect: xr.DataArray, part: Part, unit: str) -> go.Figure:
+def _plot(effect: xr.DataArray, part: Criterion, unit: str) -> go.Figure:
     steps, values = effect.step.to_numpy(), by_case(effect)
     finite = values[np.isfinite(values)]
     shown = window(part, finite, finite)

@@ -4,7 +4,7 @@ import numpy as np
 import plotly.graph_objects as go
 from jaxtyping import Float
 
-from mnemoscope.judging.criteria import Part
+from mnemoscope.judging.criteria import Criterion
 
 _HEIGHT = 235
 _BEYOND = 1.0
@@ -15,13 +15,13 @@ _INK = "#1d2433"
 _LINE = {"color": _INK, "width": 1.2, "dash": "dash"}
 
 
-def lines(part: Part) -> list[float]:
+def lines(part: Criterion) -> list[float]:
     """Where the margin lies: at two places if the effect must lie within it."""
     return [-part.margin, part.margin] if part.direction == "within" else [part.margin]
 
 
 def window(
-    part: Part, judged: Float[np.ndarray, " judged"], others: Float[np.ndarray, " other"]
+    part: Criterion, judged: Float[np.ndarray, " judged"], others: Float[np.ndarray, " other"]
 ) -> tuple[float, float]:
     """Least and greatest value that are drawn where they are."""
     core = np.r_[lines(part), judged[np.isfinite(judged)]]
@@ -32,7 +32,7 @@ def window(
     return (low, high) if high > low else (low - span / 2, high + span / 2)
 
 
-def show_margin(figure: go.Figure, part: Part, shown: tuple[float, float]) -> None:
+def show_margin(figure: go.Figure, part: Criterion, shown: tuple[float, float]) -> None:
     """The margin as a dashed line, and the side that clears it shaded."""
     low, high = _padded(shown)
     side = {"above": (part.margin, high), "below": (low, part.margin), "within": (-part.margin, part.margin)}

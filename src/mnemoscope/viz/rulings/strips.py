@@ -9,7 +9,7 @@ import textwrap
 import numpy as np
 import plotly.graph_objects as go
 
-from mnemoscope.judging.criteria import Part
+from mnemoscope.judging.criteria import Criterion
 from mnemoscope.judging.ruling import Ruling
 from mnemoscope.judging.verdict import PartResult
 from mnemoscope.viz.rulings.columns import LOOKS, Points, points_of
@@ -28,7 +28,7 @@ def strip_plots(ruling: Ruling) -> list[tuple[go.Figure, str]]:
     return [_strip(ruling, part, results[part.name]) for part in ruling.claim.criteria]
 
 
-def _strip(ruling: Ruling, part: Part, result: PartResult) -> tuple[go.Figure, str]:
+def _strip(ruling: Ruling, part: Criterion, result: PartResult) -> tuple[go.Figure, str]:
     columns = points_of(ruling, part.name)
     judged = [points.values for points in columns if points.kind == "judged"]
     shown = window(part, np.concatenate([*judged, []]), np.concatenate([p.values for p in columns]))

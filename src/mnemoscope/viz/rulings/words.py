@@ -3,7 +3,7 @@
 import math
 
 from mnemoscope.judging.claim import EFFECT, Claim
-from mnemoscope.judging.criteria import Part
+from mnemoscope.judging.criteria import Criterion
 from mnemoscope.judging.evidence import named
 from mnemoscope.judging.ruling import Ruling
 from mnemoscope.judging.verdict import Outcome, PartResult, Verdict
@@ -73,7 +73,7 @@ def unit_of(ruling: Ruling, name: str) -> str:
     return str(named(ruling.evidence.effects, name).attrs.get("unit", ""))
 
 
-def criterion(ruling: Ruling, part: Part) -> str:
+def criterion(ruling: Ruling, part: Criterion) -> str:
     """What an effect must do, with quantifier, margin and unit."""
     wording = f"{part.wording} {unit_of(ruling, part.name)}".strip()
     return _ASKED[part.quantifier].format(what=ruling.claim.replicate, name=effect_name(part.name), wording=wording)

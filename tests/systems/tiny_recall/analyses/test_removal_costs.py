@@ -7,7 +7,7 @@ from mnemoscope.analyses.ablation import ablate
 from mnemoscope.analyses.learned import accuracy_by_skill, every_sequence
 from mnemoscope.core.errors import InputError
 from mnemoscope.core.subject import Subject
-from mnemoscope.systems.tiny_recall.analyses.removal_costs import all_heads, all_mlps, lost, skills_without
+from mnemoscope.systems.tiny_recall.analyses.removal_costs import ablation_effect, all_heads, all_mlps, skills_without
 from mnemoscope.systems.tiny_recall.constructed import dissociated, elimination_only
 from mnemoscope.systems.tiny_recall.tasks import PermutationLookup
 from tests.support import global_generators_untouched, random_model
@@ -42,11 +42,11 @@ def test_equals_ablate_on_all_sequences(kind, within, latent):
 def test_what_a_known_circuit_loses():
     model = dissociated(4)
     without = skills_without(on(model), {**each_head(model), "nothing": ()})
-    cost = lost(without).to_pandas()
+    cost = ablation_effect(without).to_pandas()
     assert cost.loc["L0H0"].to_dict() == pytest.approx({"elimination": 0.75, "recall": 0})  # 1 of 4 is right by chance
     assert cost.loc["L0H1"].to_dict() == {"elimination": 0, "recall": 1}
     assert cost.loc["nothing"].to_dict() == {"elimination": 0, "recall": 0}
-    probability = lost(without, metric="log_prob").sel(component="L0H0", skill="elimination")
+    probability = ablation_effect(without, metric="log_prob").sel(component="L0H0", skill="elimination")
     assert float(probability) == pytest.approx(0.75, abs=1e-3)  # p = 1/4 for every value
 
 

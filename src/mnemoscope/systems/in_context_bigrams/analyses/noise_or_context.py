@@ -24,7 +24,7 @@ import xarray as xr
 
 from mnemoscope.analyses.predictions import check_fits
 from mnemoscope.analyses.token_scores import SCORES, Targets, check_targets, counts, score_sums
-from mnemoscope.analyses.truncation import PARTS, Part, Weights, last_mlp, truncate
+from mnemoscope.analyses.truncation import KEPT, Kept, Weights, last_mlp, truncate
 from mnemoscope.core.batch import CHUNK, Batch
 from mnemoscope.core.errors import InputError, one_of
 from mnemoscope.core.intervention import Intervention, Mean, Zero
@@ -112,7 +112,7 @@ def truncated(
     *,
     weights: Weights | None = None,
     ranks: Sequence[int] | None = None,
-    parts: Sequence[Part] = PARTS,
+    parts: Sequence[Kept] = KEPT,
     besides: Targets | None = None,
 ) -> xr.Dataset:
     """`truncation.truncate` of both probabilities, with the context share.

@@ -31,7 +31,7 @@ from mnemoscope.core.presets import Configuration
 from mnemoscope.core.protocols import HookedModel
 from mnemoscope.core.subject import Subject
 from mnemoscope.judging.claim import CLAIMS, GATE, Claim
-from mnemoscope.judging.criteria import Control, Measured, Part
+from mnemoscope.judging.criteria import Control, Criterion, Measured
 from mnemoscope.models.constructed import induction
 from mnemoscope.models.subjects import planted, untrained
 from mnemoscope.systems.in_context_bigrams.analyses.learned import LEARNED, learned
@@ -115,7 +115,7 @@ def _table(case: int, *, random: float, attention: float, fixed: float) -> dict[
     }
 
 
-_part = partial(Part, quantifier="most", margin=HALF)
+_part = partial(Criterion, quantifier="most", margin=HALF)
 _claim = partial(Claim, system="birth", units=UNITS, gate=LEARNED, measure=measure, compare=by_triggers)
 _ANY = Control(
     name="any token, triggers only", kind="positive", plant=partial(_models, random=any_token, fixed=triggers_only)

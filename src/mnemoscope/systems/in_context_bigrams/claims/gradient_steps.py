@@ -23,7 +23,7 @@ from functools import partial
 from typing import Any
 
 from mnemoscope.judging.claim import CLAIMS, EFFECT, Claim
-from mnemoscope.judging.criteria import Control, Measured, Part
+from mnemoscope.judging.criteria import Control, Criterion, Measured
 from mnemoscope.systems.in_context_bigrams.analyses.gradient_memories.gradient import against_autograd
 from mnemoscope.systems.in_context_bigrams.analyses.gradient_memories.one_step import recalled_after_one_step
 from mnemoscope.systems.in_context_bigrams.analyses.gradient_memories.three_steps import ORDER, three_steps
@@ -107,7 +107,7 @@ def planted_steps(case: int, *, permuted: bool = False, backwards: bool = False)
     return {"draw": _recalls(draw, embeddings="orthonormal", permuted=permuted, order=order)}
 
 
-_ALL_THREE = tuple(Part(name=name, quantifier="most", margin=RECALLED, unit=_RECALL) for name in ORDER)
+_ALL_THREE = tuple(Criterion(name=name, quantifier="most", margin=RECALLED, unit=_RECALL) for name in ORDER)
 _THREE_STEPS = Control(name="orthonormal embeddings", kind="positive", plant=planted_steps, n=1)
 _PERMUTED = Control(
     name="targets of other sequences", kind="negative", plant=partial(planted_steps, permuted=True), n=1
@@ -145,7 +145,7 @@ M2 = Claim(
             system="birth",
             statement="With half as many dimensions as inputs one step does not store the function.",
             source="rival of M2",
-            parts=(Part(name="narrow", quantifier="most", margin=RECALLED, direction="below", unit=_RECALL),),
+            parts=(Criterion(name="narrow", quantifier="most", margin=RECALLED, direction="below", unit=_RECALL),),
             replicate="draw",
             controls=(
                 Control(name="16 dimensions", kind="positive", plant=partial(stored, d=16)),

@@ -33,7 +33,7 @@ from functools import partial
 from mnemoscope.core.presets import Configuration
 from mnemoscope.core.subject import Subject
 from mnemoscope.judging.claim import CLAIMS, Claim
-from mnemoscope.judging.criteria import Control, Measured, Part
+from mnemoscope.judging.criteria import Control, Criterion, Measured
 from mnemoscope.models.constructed.trajectory import Course, following, jump
 from mnemoscope.systems.in_context_bigrams.analyses.onsets import HALF, at_step, onset
 
@@ -125,7 +125,7 @@ _slower = _accuracies("slower than it waits", together=200, keys_late=480, outpu
 _same = _accuracies("at the same time", together=300, keys_late=300, output_late=300)
 _one_slower = _accuracies("only one is slower", together=200, keys_late=180, output_late=500)
 _none = _accuracies("never", together=NEVER, keys_late=NEVER, output_late=NEVER)
-_steps = partial(Part, quantifier="most", margin=0.0, unit="steps")
+_steps = partial(Criterion, quantifier="most", margin=0.0, unit="steps")
 _b6 = partial(Claim, system="birth", units=ALL, measure=speed, compare=delays, develops=False)
 
 _output_first = _stage("the output alone is learned, the keys are not", 1.0, 0.1, 0.2, 0.1)
@@ -133,7 +133,7 @@ _keys_alone = _stage("the keys are learned without the output", 1.0, 0.1, 1.0, 0
 _suffices = _stage("the output suffices", 1.0, 0.9, 0.2, 0.1)
 _nothing_alone = _stage("nothing is learned alone", 0.1, 0.1, 0.2, 0.1)
 _at_margin = _stage("at the margins", 0.9, 0.5, 0.5, 0.5)
-_most = partial(Part, quantifier="most")
+_most = partial(Criterion, quantifier="most")
 _b11 = partial(Claim, system="birth", units=STAGED, measure=when_freed, compare=alone, develops=False)
 
 B6 = _b6(

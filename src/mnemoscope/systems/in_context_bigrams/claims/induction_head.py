@@ -32,7 +32,7 @@ from mnemoscope.core.presets import Configuration
 from mnemoscope.core.protocols import HookedModel
 from mnemoscope.core.subject import Subject
 from mnemoscope.judging.claim import CLAIMS, GATE, Claim
-from mnemoscope.judging.criteria import Control, Measured, Part
+from mnemoscope.judging.criteria import Control, Criterion, Measured
 from mnemoscope.models.constructed import induction
 from mnemoscope.models.subjects import planted, untrained
 from mnemoscope.systems.in_context_bigrams.analyses.causal import pattern_costs
@@ -113,8 +113,8 @@ def table(case: int, **changes: float) -> dict[str, dict[str, float]]:
     return {name: {**meant, "after": 1.0, "after_elsewhere": 1.0, GATE: 1.0, **changes} for name in UNITS}
 
 
-_share = partial(Part, quantifier="most", unit="share of attention")
-_lost = partial(Part, quantifier="most", unit="accuracy")
+_share = partial(Criterion, quantifier="most", unit="share of attention")
+_lost = partial(Criterion, quantifier="most", unit="accuracy")
 _as_claimed = partial(
     Control, name="induction circuits", plant=partial(models, random=any_token, fixed=fixed_tokens), n=1
 )

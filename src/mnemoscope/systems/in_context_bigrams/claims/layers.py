@@ -25,7 +25,7 @@ from mnemoscope.core.presets import Configuration
 from mnemoscope.core.protocols import HookedModel
 from mnemoscope.core.subject import Subject
 from mnemoscope.judging.claim import CLAIMS, Claim
-from mnemoscope.judging.criteria import Control, Measured, Part
+from mnemoscope.judging.criteria import Control, Criterion, Measured
 from mnemoscope.models.constructed import bigram_table, induction
 from mnemoscope.models.subjects import planted, untrained
 from mnemoscope.systems.in_context_bigrams.analyses.evaluation import accuracy_by_class
@@ -102,7 +102,7 @@ def _models(case: int, *, one: Callable[[], HookedModel], two: Callable[[], Hook
 _claim = partial(Claim, system="birth", source=SOURCE, measure=measure)
 _b1 = partial(_claim, units=ONE_LAYER)
 _b2 = partial(_claim, units=DEPTHS, compare=by_depth)
-_part = partial(Part, quantifier="most", unit="accuracy")
+_part = partial(Criterion, quantifier="most", unit="accuracy")
 _control = partial(Control, n=1)
 _AGAIN, _READS = planted(ONE, says_it_again, TASK), planted(ONE, reads_the_context, TASK)
 _NEITHER = Control(name="untrained", kind="negative", plant=untrained(DEPTHS))

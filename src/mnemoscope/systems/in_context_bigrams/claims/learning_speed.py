@@ -25,7 +25,7 @@ from functools import partial
 from mnemoscope.core.presets import Configuration
 from mnemoscope.core.subject import Subject
 from mnemoscope.judging.claim import CLAIMS, Claim
-from mnemoscope.judging.criteria import Control, Measured, Part
+from mnemoscope.judging.criteria import Control, Criterion, Measured
 from mnemoscope.models.constructed.trajectory import Course, following, jump
 from mnemoscope.systems.in_context_bigrams.analyses.onsets import followed, onset
 
@@ -113,7 +113,7 @@ def _rising(name: str, *, frequent: float, rare: float) -> partial[Control]:
 
 _claim = partial(Claim, system="birth", develops=False)
 _b9 = partial(_claim, units=FREQUENCIES, measure=reached, compare=ratio)
-_ratio = partial(Part, quantifier="most", unit="log2 of a ratio of steps")
+_ratio = partial(Criterion, quantifier="most", unit="log2 of a ratio of steps")
 _equal = _rising("equally fast", frequent=300, rare=300)
 _frequent_first = _rising("frequent ones twice as fast", frequent=200, rare=400)
 _rare_first = _rising("rare ones twice as fast", frequent=400, rare=200)
@@ -123,7 +123,7 @@ B7 = _claim(
     id="B7",
     statement="Global bigrams are learned before in-context ones, by associative memories and by two generic layers.",
     source=f"{SOURCE}, loss on both along training",
-    parts=tuple(Part(name=name, quantifier="most", margin=0.0, unit="steps") for name in GLOBAL_FIRST),
+    parts=tuple(Criterion(name=name, quantifier="most", margin=0.0, unit="steps") for name in GLOBAL_FIRST),
     units=GLOBAL_FIRST,
     measure=falls,
     compare=by_unit,

@@ -18,7 +18,7 @@ anything of a trained model.
 from functools import partial
 
 from mnemoscope.judging.claim import CLAIMS, Claim
-from mnemoscope.judging.criteria import Control, Measured, Part
+from mnemoscope.judging.criteria import Control, Criterion, Measured
 from mnemoscope.systems.in_context_bigrams.analyses.noise_samples import LENGTH, NOISE, SIZES, On, exponent, scaling
 
 _LARGE = 64
@@ -65,7 +65,7 @@ def _table(name: str, feed_forward: float, attention: float) -> partial[Control]
     return partial(Control, name=name, plant=plant, n=1)
 
 
-_part = partial(Part, quantifier="most", unit=_UNIT)
+_part = partial(Criterion, quantifier="most", unit=_UNIT)
 CLAIM = Claim(
     id="N1",
     system="noisy-recall",

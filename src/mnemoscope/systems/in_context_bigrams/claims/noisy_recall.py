@@ -29,7 +29,7 @@ from mnemoscope.core.protocols import Task
 from mnemoscope.core.seeding import generator
 from mnemoscope.core.subject import Subject
 from mnemoscope.judging.claim import CLAIMS, GATE, Claim
-from mnemoscope.judging.criteria import Control, Gate, Part
+from mnemoscope.judging.criteria import Control, Criterion, Gate
 from mnemoscope.models.subjects import planted, untrained
 from mnemoscope.systems.in_context_bigrams.analyses.noise_or_context import (
     NOISE,
@@ -120,7 +120,7 @@ IN_MLP, IN_HEAD, IN_INDUCTION = (
 _UNTRAINED = Control(name="untrained", kind="negative", plant=untrained(UNITS), n=2)
 
 
-def _rival(word: str, statement: str, part: Part, *controls: Control) -> Claim:
+def _rival(word: str, statement: str, part: Criterion, *controls: Control) -> Claim:
     return Claim(
         id=f"N2-{word}",
         system="noisy-recall",
@@ -143,8 +143,8 @@ CLAIM = Claim(
     ),
     source="Chen, Bruna & Bietti 2024, How Truncating Weights Improves Reasoning in Language Models, as presented",
     parts=(
-        Part(name="removal", quantifier="most", margin=GAIN, unit="share"),
-        Part(name="truncation", quantifier="most", margin=GAIN, unit="share"),
+        Criterion(name="removal", quantifier="most", margin=GAIN, unit="share"),
+        Criterion(name="truncation", quantifier="most", margin=GAIN, unit="share"),
     ),
     gate=CERTAIN,
     units=UNITS,
@@ -154,7 +154,7 @@ CLAIM = Claim(
         _rival(
             "attention",
             "Removing the last attention layer turns the prediction to the in-context token.",
-            Part(name="attention", quantifier="most", margin=GAIN, unit="share"),
+            Criterion(name="attention", quantifier="most", margin=GAIN, unit="share"),
             Control(name="noise by a late head", kind="positive", plant=IN_HEAD, n=1),
             Control(name="noise by the MLP", kind="negative", plant=IN_MLP, n=1),
             Control(name="noise by the induction head", kind="negative", plant=IN_INDUCTION, n=1),
@@ -163,7 +163,7 @@ CLAIM = Claim(
         _rival(
             "none",
             "Removing the late MLP changes nothing.",
-            Part(name="removal", quantifier="most", margin=NONE, direction="within", unit="share"),
+            Criterion(name="removal", quantifier="most", margin=NONE, direction="within", unit="share"),
             Control(name="noise by the induction head", kind="positive", plant=IN_INDUCTION, n=1),
             Control(name="noise by the MLP", kind="negative", plant=IN_MLP, n=1),
         ),

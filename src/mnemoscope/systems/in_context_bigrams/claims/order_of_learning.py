@@ -34,7 +34,7 @@ from functools import partial
 from mnemoscope.core.presets import Configuration
 from mnemoscope.core.subject import Subject
 from mnemoscope.judging.claim import CLAIMS, GATE, Claim
-from mnemoscope.judging.criteria import Control, Gate, Measured, Part
+from mnemoscope.judging.criteria import Control, Criterion, Gate, Measured
 from mnemoscope.models.constructed.trajectory import Course, following, jump
 from mnemoscope.systems.in_context_bigrams.analyses.onsets import HALF, followed, onset
 
@@ -119,7 +119,7 @@ _early_before = _training("early positions before the match", 50, 150, 100, 300)
 _reversed = _training("bottom up", 300, 200, 100, 150)
 _together = _training("all at once", 100, 100, 100, 100)
 _only_output = _training("the output alone", 50, NEVER, NEVER, NEVER)
-_steps = partial(Part, quantifier="most", margin=0.0, unit="steps")
+_steps = partial(Criterion, quantifier="most", margin=0.0, unit="steps")
 _b5 = partial(
     Claim,
     system="birth",
@@ -165,7 +165,7 @@ B10 = Claim(
     statement="W_K^1 stores early positions much faster than late ones.",
     source="Bietti et al. 2023, Birth of a Transformer, recall during training",
     parts=tuple(
-        Part(name=name, quantifier="most", margin=LONGER, unit="share of the steps that early ones take")
+        Criterion(name=name, quantifier="most", margin=LONGER, unit="share of the steps that early ones take")
         for name in BOTH
     ),
     units=BOTH,

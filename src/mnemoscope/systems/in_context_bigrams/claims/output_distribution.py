@@ -22,7 +22,7 @@ from mnemoscope.core.presets import Configuration
 from mnemoscope.core.protocols import HookedModel
 from mnemoscope.core.subject import Subject
 from mnemoscope.judging.claim import CLAIMS, Claim
-from mnemoscope.judging.criteria import Control, Measured, Part
+from mnemoscope.judging.criteria import Control, Criterion, Measured
 from mnemoscope.models.constructed import bigram_table, induction
 from mnemoscope.models.subjects import planted, untrained
 from mnemoscope.systems.in_context_bigrams.analyses.evaluation import accuracy_by_class
@@ -94,7 +94,7 @@ def _table(case: int, *, on_uniform: float, even_on_bigram: float) -> dict[str, 
     }
 
 
-_part = partial(Part, quantifier="most", unit="accuracy")
+_part = partial(Criterion, quantifier="most", unit="accuracy")
 _claim = partial(Claim, system="birth", units=UNITS, measure=measure, compare=by_training)
 _planted = partial(Control, n=1, kind="negative")
 _BOTH = partial(_models, uniform=reads_the_context, bigram=reads_the_context)

@@ -36,7 +36,7 @@ from mnemoscope.analyses.memory_recall.memories import LEAST, Over
 from mnemoscope.core.presets import Configuration
 from mnemoscope.core.subject import Subject
 from mnemoscope.judging.claim import CLAIMS, GATE, Claim
-from mnemoscope.judging.criteria import Control, Measured, Part
+from mnemoscope.judging.criteria import Control, Criterion, Measured
 from mnemoscope.models.constructed.trajectory import Course, following
 from mnemoscope.models.subjects import Plant, planted, untrained
 from mnemoscope.systems.in_context_bigrams.analyses.learned import LEARNED, learned
@@ -123,7 +123,7 @@ _no_previous = partial(Control, name="no previous token", plant=holding("remappe
 _UNTRAINED = Control(name="untrained", kind="negative", plant=untrained(ALONE))
 _early_only = partial(Control, name="only early positions", plant=partial(_table, recall=1.0, previous_all=0.5), n=1)
 _at_margin = partial(Control, name="at the margin", plant=partial(_table, recall=RECALLED, previous_all=RECALLED), n=1)
-_recall = partial(Part, quantifier="most", margin=RECALLED, unit="recall")
+_recall = partial(Criterion, quantifier="most", margin=RECALLED, unit="recall")
 _b4 = partial(
     Claim,
     system="birth",
@@ -138,8 +138,8 @@ _output_only = _drift("only the output deviates", output=0.2, ff=0.0)
 _ff_only = _drift("only W_F deviates", output=0.0, ff=0.5)
 _neither = _drift("neither deviates", output=0.0, ff=0.0)
 _by_margin = _drift("by the margin", output=DEVIATES, ff=DEVIATES)
-_output_deviates = Part(name="output_deviates", quantifier="most", margin=DEVIATES, unit="recall")
-_ff = partial(Part, name="ff_deviates", quantifier="most", margin=DEVIATES, unit="nats")
+_output_deviates = Criterion(name="output_deviates", quantifier="most", margin=DEVIATES, unit="recall")
+_ff = partial(Criterion, name="ff_deviates", quantifier="most", margin=DEVIATES, unit="nats")
 _b13 = partial(
     Claim,
     system="birth",

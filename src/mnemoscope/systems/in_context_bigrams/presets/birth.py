@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from mnemoscope.core.presets import PRESETS, SYSTEMS, Part, Preset, System
+from mnemoscope.core.presets import PRESETS, SYSTEMS, Preset, System, TrainingSet
 from mnemoscope.core.specification import Freeze, ModelSpec, Recipe
 from mnemoscope.systems.in_context_bigrams.tasks.in_context_bigrams import InContextBigrams
 
@@ -75,8 +75,8 @@ for _name, _preset in _BIRTH.items():
     PRESETS.add(_name, _preset)
 
 
-def _part(recipe: str, first: int, n: int) -> tuple[Part, ...]:
-    return (Part(recipe=recipe, presets=tuple(_BIRTH), seeds=tuple(range(first, first + n))),)
+def _part(recipe: str, first: int, n: int) -> tuple[TrainingSet, ...]:
+    return (TrainingSet(recipe=recipe, presets=tuple(_BIRTH), seeds=tuple(range(first, first + n))),)
 
 
 _SYSTEM = System(

@@ -1,6 +1,6 @@
 """The transformer on noisy recall, and the plan."""
 
-from mnemoscope.core.presets import PRESETS, SYSTEMS, Part, Preset, System
+from mnemoscope.core.presets import PRESETS, SYSTEMS, Preset, System, TrainingSet
 from mnemoscope.core.specification import ModelSpec, Recipe
 from mnemoscope.systems.in_context_bigrams.tasks.noisy_recall import NoisyRecall
 
@@ -26,8 +26,8 @@ _PRESET = Preset(
 PRESETS.add("noisy-recall", _PRESET)
 
 
-def _part(recipe: str, first: int, n: int) -> tuple[Part, ...]:
-    return (Part(recipe=recipe, presets=("noisy-recall",), seeds=tuple(range(first, first + n))),)
+def _part(recipe: str, first: int, n: int) -> tuple[TrainingSet, ...]:
+    return (TrainingSet(recipe=recipe, presets=("noisy-recall",), seeds=tuple(range(first, first + n))),)
 
 
 _SYSTEM = System(

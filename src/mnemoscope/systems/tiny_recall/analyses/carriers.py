@@ -3,8 +3,9 @@
 For minimal pairs of one kind, with c and x the difference of two logits (the right answer of the clean prompt minus
 that of the corrupted one) on either prompt and p the same with z of one head exchanged,
 
-    carried[head] = mean(p - x) / mean(c - x) when z of the clean run is put into the corrupted one (denoising),
-                    mean(c - p) / mean(c - x) when that of the corrupted run is put into the clean one (noising),
+    patching_recovery[head] =
+        mean(p - x) / mean(c - x) when z of the clean run is put into the corrupted one (denoising),
+        mean(c - p) / mean(c - x) when that of the corrupted run is put into the clean one (noising),
 
 means over pairs, read in the last slot; the mean of that over the skills. `divided` asks of two kinds of pairs whether
 one head carries most of the first difference and little of the second, and another head the other way round.
@@ -36,7 +37,7 @@ HALF = 0.5
 _ONLY_ON_REPEATS = "move_repeat"
 
 
-def carried(
+def patching_recovery(
     subject: Subject,
     *,
     kind: str,
@@ -80,7 +81,7 @@ def divided(first: Float[np.ndarray, " head"], second: Float[np.ndarray, " head"
     second, and b the other way round.
 
     Args:
-        first: From `carried`.
+        first: From `patching_recovery`.
         second: Of the same model, for another kind of pairs.
 
     Raises:

@@ -62,7 +62,7 @@ def examine(model: HookedModel, task: PermutationLookup, *, seed: int) -> dict[s
     }
 
 
-def examine_run(run: Run) -> dict[str, xr.Dataset]:
+def analyse_run(run: Run) -> dict[str, xr.Dataset]:
     """`examine` of a run's last checkpoint, and its training curve as `metrics`."""
     return {**examine(run.model(), lookup_task(run.spec.task), seed=run.spec.seed), "metrics": run.metrics()}
 

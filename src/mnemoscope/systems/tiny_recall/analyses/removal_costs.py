@@ -97,7 +97,7 @@ def _drawn(rows: Int[Tensor, " all"], n: int, seed: int, skill: str) -> Int[Tens
     return rows[torch.randperm(len(rows), generator=generator(seed, "removal costs", skill))[:n]]
 
 
-def lost(without: xr.Dataset, *, metric: Loss = "accuracy") -> xr.DataArray:
+def ablation_effect(without: xr.Dataset, *, metric: Loss = "accuracy") -> xr.DataArray:
     """What a removal costs: accuracy, or the geometric mean of the answer's probability, before minus after.
 
     Args:

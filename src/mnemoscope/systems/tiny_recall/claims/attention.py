@@ -26,7 +26,7 @@ from mnemoscope.core.errors import one_of
 from mnemoscope.core.presets import Configuration
 from mnemoscope.core.subject import Subject
 from mnemoscope.judging.claim import CLAIMS, EFFECT, GATE, Claim
-from mnemoscope.judging.criteria import Control, Part
+from mnemoscope.judging.criteria import Control, Criterion
 from mnemoscope.models.subjects import planted, untrained
 from mnemoscope.systems.tiny_recall.analyses.attention_by_role import (
     AFTER_SAME_X,
@@ -106,7 +106,7 @@ def _rival(name: str, statement: str, margin: float, *controls: Control) -> Clai
         system="tiny-recall",
         statement=statement,
         source="rival of T12",
-        parts=(Part(name=name, quantifier="most", margin=margin, unit=_UNIT),),
+        parts=(Criterion(name=name, quantifier="most", margin=margin, unit=_UNIT),),
         gate=LEARNED,
         units=UNITS,
         n_replicates=32,
@@ -137,7 +137,7 @@ T11 = Claim(
             system="tiny-recall",
             statement="That head attends only to earlier y from the last x.",
             source="rival of T11",
-            parts=(Part(name="last", quantifier="most", margin=0.9, unit=_UNIT),),
+            parts=(Criterion(name="last", quantifier="most", margin=0.9, unit=_UNIT),),
             gate=LEARNED,
             units=UNITS,
             n_replicates=32,

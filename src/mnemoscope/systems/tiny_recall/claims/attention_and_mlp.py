@@ -20,7 +20,7 @@ from mnemoscope.core.intervention import Replacement
 from mnemoscope.core.presets import Configuration
 from mnemoscope.core.subject import Subject
 from mnemoscope.judging.claim import CLAIMS, GATE, Claim
-from mnemoscope.judging.criteria import Control, Measured, Part
+from mnemoscope.judging.criteria import Control, Criterion, Measured
 from mnemoscope.models.subjects import planted, untrained
 from mnemoscope.systems.tiny_recall.analyses.removal_costs import all_heads, all_mlps, skills_without
 from mnemoscope.systems.tiny_recall.constructed import dissociated, two_layer_recall
@@ -92,7 +92,7 @@ def _rival(word: str, statement: str, part: str, *controls: Control) -> Claim:
         system="tiny-recall",
         statement=statement,
         source="rival of T16",
-        parts=(Part(name=part, quantifier="most", margin=RECALLS, unit="accuracy"),),
+        parts=(Criterion(name=part, quantifier="most", margin=RECALLS, unit="accuracy"),),
         gate=LEARNED,
         units=UNITS,
         controls=(*controls, Control(name="both are needed", kind="negative", plant=both_needed, n=1)),
@@ -107,7 +107,9 @@ CLAIM = Claim(
     system="tiny-recall",
     statement="Recall needs attention and the MLP: without either it is lost, and it is not learned.",
     source="tiny-recall, article on the model with repeats",
-    parts=tuple(Part(name=name, quantifier="most", margin=HALF, direction="below", unit="accuracy") for name in _PARTS),
+    parts=tuple(
+        Criterion(name=name, quantifier="most", margin=HALF, direction="below", unit="accuracy") for name in _PARTS
+    ),
     gate=LEARNED,
     units=UNITS,
     rivals=(

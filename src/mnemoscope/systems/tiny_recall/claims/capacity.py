@@ -24,7 +24,7 @@ from mnemoscope.core import metrics
 from mnemoscope.core.presets import Configuration
 from mnemoscope.core.subject import Subject
 from mnemoscope.judging.claim import CLAIMS, Claim
-from mnemoscope.judging.criteria import Control, Measured, Part
+from mnemoscope.judging.criteria import Control, Criterion, Measured
 from mnemoscope.models.constructed.predictor import predicting
 from mnemoscope.models.subjects import planted, untrained
 from mnemoscope.systems.tiny_recall.constructed import elimination_only
@@ -102,7 +102,7 @@ def _narrower(width: str) -> Claim:
         system="tiny-recall",
         statement=f"{width.replace('d', 'd ')} suffices for elimination.",
         source="tiny-recall, against the article on the model without repeats",
-        parts=(Part(name=width, quantifier="most", margin=REACHED, unit="accuracy"),),
+        parts=(Criterion(name=width, quantifier="most", margin=REACHED, unit="accuracy"),),
         units=WIDTHS,
         measure=measure,
         compare=by_width,
@@ -126,8 +126,8 @@ T18 = Claim(
     statement="Width 16 barely suffices for elimination: it reaches 99 % on unseen mappings, and width 12 does not.",
     source="tiny-recall, article on the model without repeats",
     parts=(
-        Part(name="d16", quantifier="most", margin=REACHED, unit="accuracy"),
-        Part(name="d12", quantifier="most", margin=REACHED, direction="below", unit="accuracy"),
+        Criterion(name="d16", quantifier="most", margin=REACHED, unit="accuracy"),
+        Criterion(name="d12", quantifier="most", margin=REACHED, direction="below", unit="accuracy"),
     ),
     units=WIDTHS,
     measure=measure,
@@ -162,8 +162,8 @@ T19 = Claim(
     statement="With four values the model learns the mappings by heart, with five it generalises to unseen ones.",
     source="tiny-recall, article on the model without repeats",
     parts=(
-        Part(name="four", quantifier="most", margin=NOT_GENERALISED, direction="below", unit="accuracy"),
-        Part(name="five", quantifier="most", margin=REACHED, unit="accuracy"),
+        Criterion(name="four", quantifier="most", margin=NOT_GENERALISED, direction="below", unit="accuracy"),
+        Criterion(name="five", quantifier="most", margin=REACHED, unit="accuracy"),
     ),
     units=VALUES,
     measure=measure_both,
@@ -174,7 +174,7 @@ T19 = Claim(
             system="tiny-recall",
             statement="With four values the model generalises to unseen mappings as well.",
             source="tiny-recall, against the article on the model without repeats",
-            parts=(Part(name="four", quantifier="most", margin=REACHED, unit="accuracy"),),
+            parts=(Criterion(name="four", quantifier="most", margin=REACHED, unit="accuracy"),),
             units=VALUES,
             measure=measure_both,
             compare=by_values,

@@ -25,7 +25,7 @@ from mnemoscope.core.errors import one_of
 from mnemoscope.core.presets import Configuration
 from mnemoscope.core.subject import Subject
 from mnemoscope.judging.claim import CLAIMS, EFFECT, GATE, Claim
-from mnemoscope.judging.criteria import Control, Part
+from mnemoscope.judging.criteria import Control, Criterion
 from mnemoscope.models.constructed.predictor import predicting
 from mnemoscope.models.subjects import planted, untrained
 from mnemoscope.systems.tiny_recall.analyses.conflict import conflict
@@ -76,8 +76,8 @@ def measure_conflict(subject: Subject, *, slots: Literal["all", "first"] = "all"
 
 
 _claim = partial(Claim, system="tiny-recall", units=UNITS, n_replicates=32, prompts="enumerated")
-_ELIMINATION = Part(name="elimination", quantifier="most", margin=0.999, unit="accuracy")
-_LOSS = partial(Part, quantifier="most", margin=0.01, direction="below", unit="nats")
+_ELIMINATION = Criterion(name="elimination", quantifier="most", margin=0.999, unit="accuracy")
+_LOSS = partial(Criterion, quantifier="most", margin=0.01, direction="below", unit="nats")
 _CONTROLS = (
     Control(name="exact predictor", kind="positive", plant=predicting(UNITS, "bayes")),
     Control(name="untrained", kind="negative", plant=untrained(UNITS)),

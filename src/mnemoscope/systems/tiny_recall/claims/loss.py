@@ -24,7 +24,7 @@ from mnemoscope.analyses.exact import evaluated, mean_loss
 from mnemoscope.core.presets import Configuration
 from mnemoscope.core.subject import Subject
 from mnemoscope.judging.claim import CLAIMS, Claim
-from mnemoscope.judging.criteria import Control, Measured, Part
+from mnemoscope.judging.criteria import Control, Criterion, Measured
 
 REPEATS = 0.3
 """Share of repeats in the mixture: what v3 and d16h1 are trained on."""
@@ -97,16 +97,16 @@ _claim = partial(Claim, system="tiny-recall", measure=measure, prompts="enumerat
 _control = partial(Control, n=1)
 _t5 = partial(_claim, units=ON_REPEATS, compare=small_on_repeats)
 _t8 = partial(_claim, units=UNITS, compare=distances)
-_NEAR = partial(Part, quantifier="most", margin=MARGIN, direction="below", unit="nats")
-_FAR = partial(Part, quantifier="most", margin=MARGIN, unit="nats")
+_NEAR = partial(Criterion, quantifier="most", margin=MARGIN, direction="below", unit="nats")
+_FAR = partial(Criterion, quantifier="most", margin=MARGIN, unit="nats")
 
 T5 = _t5(
     id="T5",
     statement="With 16 dimensions and one head repeats teach elimination and no recall, at almost the loss of v3.",
     source="tiny-recall, article, table of configurations",
     parts=(
-        Part(name="elimination", quantifier="most", margin=0.99, unit="accuracy"),
-        Part(name="recall", quantifier="most", margin=0.01, direction="below", unit="accuracy"),
+        Criterion(name="elimination", quantifier="most", margin=0.99, unit="accuracy"),
+        Criterion(name="recall", quantifier="most", margin=0.01, direction="below", unit="accuracy"),
         _NEAR(name="loss_distance"),
     ),
     factors={"recipe": ("quick",)},
@@ -120,7 +120,7 @@ T5 = _t5(
             id="T5-guess",
             statement="On repeats the small model guesses among the values used before.",
             source="against tiny-recall",
-            parts=(Part(name="guess", quantifier="most", margin=0.1, direction="below", unit="accuracy"),),
+            parts=(Criterion(name="guess", quantifier="most", margin=0.1, direction="below", unit="accuracy"),),
             controls=(
                 _control(name="guesses", kind="positive", plant=partial(_skills, recall=GUESS, distance=0.002)),
                 _control(name="no recall", kind="negative", plant=partial(_skills, recall=0.0, distance=0.002)),

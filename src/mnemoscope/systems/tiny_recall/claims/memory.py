@@ -37,11 +37,11 @@ from mnemoscope.core.site import Site
 from mnemoscope.core.subject import Subject
 from mnemoscope.interventions.patching.sweep import Direction
 from mnemoscope.judging.claim import CLAIMS, EFFECT, GATE, Claim
-from mnemoscope.judging.criteria import Control, Part
+from mnemoscope.judging.criteria import Control, Criterion
 from mnemoscope.models.subjects import planted, untrained
-from mnemoscope.systems.tiny_recall.analyses.carriers import carried, divided
+from mnemoscope.systems.tiny_recall.analyses.carriers import divided, patching_recovery
+from mnemoscope.systems.tiny_recall.analyses.removal_costs import ablation_effect as costs
 from mnemoscope.systems.tiny_recall.analyses.removal_costs import all_mlps, skills_without
-from mnemoscope.systems.tiny_recall.analyses.removal_costs import lost as costs
 from mnemoscope.systems.tiny_recall.constructed import dissociated, shared_store, two_layer_recall
 from mnemoscope.systems.tiny_recall.constructed.store_and_match import store_and_match
 from mnemoscope.systems.tiny_recall.tasks import PermutationLookup
@@ -87,7 +87,7 @@ def combines(subject: Subject, *, kind: Replacement = "mean", direction: Directi
         InputError: The model has fewer than two heads, or is too small for the task.
     """
     what, where = (
-        carried(subject, kind=pairs, skills=("recall",), direction=direction)
+        patching_recovery(subject, kind=pairs, skills=("recall",), direction=direction)
         for pairs in ("exchange_answer", "move_repeat")
     )
     return {
@@ -140,7 +140,7 @@ _WITHOUT_MLP = planted("v3", two_layer_recall, TASK)
 _UNTRAINED = Control(name="untrained", kind="negative", plant=untrained(UNITS))
 
 
-def _rival(word: str, statement: str, part: Part, *controls: Control) -> Claim:
+def _rival(word: str, statement: str, part: Criterion, *controls: Control) -> Claim:
     """A rival that reads other effects of the same measure."""
     return Claim(
         id=f"T17-{word}",
@@ -166,8 +166,8 @@ CLAIM = Claim(
     ),
     source="tiny-recall, article on the model with repeats",
     parts=(
-        Part(name="pair", quantifier="most", margin=MARGIN, direction="below", unit="accuracy"),
-        Part(name="mlp", quantifier="most", margin=MARGIN, unit="accuracy"),
+        Criterion(name="pair", quantifier="most", margin=MARGIN, direction="below", unit="accuracy"),
+        Criterion(name="mlp", quantifier="most", margin=MARGIN, unit="accuracy"),
     ),
     gate=LEARNED,
     units=UNITS,
@@ -177,7 +177,7 @@ CLAIM = Claim(
         _rival(
             "attention",
             "Attention carries the answer itself: recall does not need the MLP.",
-            Part(name="mlp", quantifier="most", margin=MARGIN, direction="below", unit="accuracy"),
+            Criterion(name="mlp", quantifier="most", margin=MARGIN, direction="below", unit="accuracy"),
             Control(name="recall by attention alone", kind="positive", plant=_WITHOUT_MLP, n=1),
             Control(name="recall by the MLP", kind="negative", plant=_SEPARATE, n=1),
         ),
@@ -202,7 +202,7 @@ CLAIM = Claim(
         _rival(
             "stored",
             "The pair is stored at an earlier position, its y: recall needs attention to that y and not to its x.",
-            Part(name="stored", quantifier="most", margin=0.0, unit="accuracy"),
+            Criterion(name="stored", quantifier="most", margin=0.0, unit="accuracy"),
             Control(name="read at the source y", kind="positive", plant=_SEPARATE, n=1),
             Control(name="x and y are read", kind="negative", plant=_SHARED, n=1),
             _UNTRAINED,

@@ -20,7 +20,7 @@ from torch import Tensor
 
 from mnemoscope.core.seeding import generator
 from mnemoscope.judging.claim import CLAIMS, EFFECT, Claim
-from mnemoscope.judging.criteria import Control, Measured, Part
+from mnemoscope.judging.criteria import Control, Criterion, Measured
 from mnemoscope.systems.tiny_recall.tasks import PermutationLookup
 
 N_COUNTED, N_TESTED = 4000, 1000
@@ -99,7 +99,7 @@ CLAIM = Claim(
             system="tiny-recall",
             statement="The last x is the one that has not been used yet.",
             source="rival of T25",
-            parts=(Part(name="slot_5", quantifier="mean", margin=0.5, unit=_UNIT),),
+            parts=(Criterion(name="slot_5", quantifier="mean", margin=0.5, unit=_UNIT),),
             replicate="draw",
             controls=(
                 Control(name=_IN_ORDER, kind="positive", plant=in_order),

@@ -27,7 +27,7 @@ from mnemoscope.analyses.learned import learned
 from mnemoscope.core.presets import Configuration
 from mnemoscope.core.subject import Subject
 from mnemoscope.judging.claim import CLAIMS, GATE, Claim
-from mnemoscope.judging.criteria import Control, Gate, Part
+from mnemoscope.judging.criteria import Control, Criterion, Gate
 from mnemoscope.models.constructed.predictor import predicting
 from mnemoscope.models.subjects import untrained
 
@@ -82,7 +82,7 @@ _abrupt, _late, _gradual = (
         ("gradual over 8 epochs", PUBLISHED_ONSET, 8.0),
     )
 )
-_WIDTH = partial(Part, name="width", quantifier="most", unit="epochs")
+_WIDTH = partial(Criterion, name="width", quantifier="most", unit="epochs")
 _claim = partial(
     Claim,
     system="tiny-recall",
@@ -98,7 +98,7 @@ T10 = _claim(
     statement="Recall appears abruptly, near epoch 9 or 10.",
     source="tiny-recall, presentation, loss curve of the second model",
     parts=(
-        Part(name="onset_distance", quantifier="most", margin=1.5, direction="below", unit="epochs"),
+        Criterion(name="onset_distance", quantifier="most", margin=1.5, direction="below", unit="epochs"),
         _WIDTH(margin=1.0, direction="below"),
     ),
     factors={"model.normalization": ("none",)},

@@ -24,7 +24,7 @@ from mnemoscope.core.errors import InputError
 from mnemoscope.core.presets import Configuration
 from mnemoscope.core.subject import Subject
 from mnemoscope.judging.claim import CLAIMS, EFFECT, Claim
-from mnemoscope.judging.criteria import Control, Part
+from mnemoscope.judging.criteria import Control, Criterion
 from mnemoscope.models.subjects import planted, untrained
 from mnemoscope.systems.tiny_recall.constructed import elimination_only
 from mnemoscope.systems.tiny_recall.tasks import PermutationLookup
@@ -74,7 +74,7 @@ def reading(subject: Subject) -> dict[str, float]:
     return {EFFECT: own, "own_order": own, "shuffled": other}
 
 
-def _rival(id: str, statement: str, *parts: Part) -> Claim:
+def _rival(id: str, statement: str, *parts: Criterion) -> Claim:
     return Claim(
         id=id,
         system="tiny-recall",
@@ -92,7 +92,7 @@ def _rival(id: str, statement: str, *parts: Part) -> Claim:
 
 
 _READS = planted("v1-ordered", elimination_only, PermutationLookup(shuffle_x=False))
-_OWN = Part(name="own_order", quantifier="most", margin=0.99, unit="accuracy")
+_OWN = Criterion(name="own_order", quantifier="most", margin=0.99, unit="accuracy")
 T20 = Claim(
     id="T20",
     system="tiny-recall",
@@ -126,7 +126,7 @@ T24 = Claim(
             "T24-ignores-x",
             "It reads y and ignores x: it eliminates in any order of x.",
             _OWN,
-            Part(name="shuffled", quantifier="most", margin=0.9, unit="accuracy"),
+            Criterion(name="shuffled", quantifier="most", margin=0.9, unit="accuracy"),
         ),
     ),
     controls=(

@@ -42,7 +42,7 @@ from mnemoscope.core.subject import Subject
 from mnemoscope.interventions.recordings import Recordings
 from mnemoscope.interventions.run import run
 from mnemoscope.judging.claim import CLAIMS, GATE, Claim
-from mnemoscope.judging.criteria import Control, Part
+from mnemoscope.judging.criteria import Control, Criterion
 from mnemoscope.models.subjects import planted, untrained
 from mnemoscope.systems.tiny_recall.analyses.attention_by_role import heads_by_need
 from mnemoscope.systems.tiny_recall.analyses.removal_costs import all_heads
@@ -127,8 +127,8 @@ CLAIM = Claim(
     statement="On the conflict set the unused value is still favoured, and wins once the other head sees no repeat.",
     source="tiny-recall, article on the model with repeats",
     parts=(
-        Part(name="present", quantifier="most", margin=PRESENT, unit="nats"),
-        Part(name="override", quantifier="most", margin=OVERRIDDEN, unit="share"),
+        Criterion(name="present", quantifier="most", margin=PRESENT, unit="nats"),
+        Criterion(name="override", quantifier="most", margin=OVERRIDDEN, unit="share"),
     ),
     gate=LEARNED,
     units=UNITS,
@@ -139,7 +139,7 @@ CLAIM = Claim(
             system="tiny-recall",
             statement="Nothing is left of elimination on the conflict set.",
             source="rival of T22",
-            parts=(Part(name="present", quantifier="most", margin=GONE, direction="within", unit="nats"),),
+            parts=(Criterion(name="present", quantifier="most", margin=GONE, direction="within", unit="nats"),),
             gate=LEARNED,
             units=UNITS,
             n_replicates=32,

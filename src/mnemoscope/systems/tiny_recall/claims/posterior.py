@@ -32,7 +32,7 @@ from mnemoscope.analyses.predictions import log_probs
 from mnemoscope.core.presets import Configuration
 from mnemoscope.core.subject import Subject
 from mnemoscope.judging.claim import CLAIMS, EFFECT, GATE, Claim
-from mnemoscope.judging.criteria import Control, Measured, Part
+from mnemoscope.judging.criteria import Control, Criterion, Measured
 from mnemoscope.models.constructed.predictor import predicting
 from mnemoscope.models.subjects import untrained
 from mnemoscope.systems.tiny_recall.analyses.published import published
@@ -98,8 +98,8 @@ def _below_theory(subject: Subject, split: str) -> Float[np.ndarray, " slot"]:
 
 _claim = partial(Claim, system="tiny-recall", n_replicates=32, prompts="enumerated")
 _t3 = partial(_claim, units=BOTH, measure=measure, compare=compare)
-_WITHIN = partial(Part, quantifier="most", margin=1.5, direction="below", unit="times the published error")
-_NEARER = partial(Part, quantifier="most", margin=0.0, unit="probability")
+_WITHIN = partial(Criterion, quantifier="most", margin=1.5, direction="below", unit="times the published error")
+_NEARER = partial(Criterion, quantifier="most", margin=0.0, unit="probability")
 
 T3 = _t3(
     id="T3",
@@ -149,8 +149,8 @@ T4 = _t4(
             statement="Accuracy falls short on unseen mappings and exceeds theory on training mappings.",
             source="against tiny-recall: the imprint of the split",
             parts=(
-                Part(name="shortfall", quantifier="most", margin=0.02, unit="accuracy"),
-                Part(name="excess", quantifier="most", margin=0.005, unit="accuracy"),
+                Criterion(name="shortfall", quantifier="most", margin=0.02, unit="accuracy"),
+                Criterion(name="excess", quantifier="most", margin=0.005, unit="accuracy"),
             ),
             controls=(
                 Control(name="knows its split", kind="positive", plant=predicting(V1, "bayes_train")),

@@ -23,7 +23,7 @@ from mnemoscope.analyses.learned import accuracy_by_skill
 from mnemoscope.core.presets import Configuration
 from mnemoscope.core.subject import Subject
 from mnemoscope.judging.claim import CLAIMS, EFFECT, Claim
-from mnemoscope.judging.criteria import Control, Measured, Part
+from mnemoscope.judging.criteria import Control, Criterion, Measured
 from mnemoscope.models.constructed.predictor import predicting
 from mnemoscope.models.subjects import planted
 from mnemoscope.systems.tiny_recall.analyses.published import published
@@ -83,7 +83,7 @@ def _none_recalls(case: int) -> dict[str, Subject]:
 
 
 _claim = partial(Claim, system="tiny-recall", prompts="enumerated")
-_ACCURACY = partial(Part, quantifier="most", unit="accuracy")
+_ACCURACY = partial(Criterion, quantifier="most", unit="accuracy")
 
 _V2_TASK = V2["v2"].spec(0).task
 _NONE, _SOME, _ALL = (planted("v2", make, _V2_TASK) for make in (elimination_only, partial_recall, dissociated))
@@ -126,7 +126,7 @@ T6 = _t6(
 )
 
 _ACCURACIES = (_ACCURACY(name="elimination", margin=0.999), _ACCURACY(name="recall", margin=0.999))
-_ERROR = partial(Part, quantifier="most", margin=1.5, direction="below", unit="times the published error")
+_ERROR = partial(Criterion, quantifier="most", margin=1.5, direction="below", unit="times the published error")
 _t7 = partial(
     _claim,
     units=V3,

@@ -23,7 +23,7 @@ from mnemoscope.analyses.learned import learned
 from mnemoscope.core.presets import Configuration
 from mnemoscope.core.subject import Subject
 from mnemoscope.judging.claim import CLAIMS, GATE, Claim
-from mnemoscope.judging.criteria import Control, Gate, Measured, Part
+from mnemoscope.judging.criteria import Control, Criterion, Gate, Measured
 from mnemoscope.models.subjects import planted
 from mnemoscope.systems.tiny_recall.analyses.attention_by_role import attention_by_role, on_earlier_y
 from mnemoscope.systems.tiny_recall.constructed import dissociated, elimination_only
@@ -96,8 +96,10 @@ CLAIM = Claim(
     statement="The single head of v1 is the same elimination head that v3 has.",
     source="tiny-recall, article",
     parts=(
-        Part(name="attention", quantifier="most", margin=_SAME_ATTENTION, direction="below", unit="share of attention"),
-        Part(name="copying", quantifier="most", margin=_SAME_COPYING, direction="below", unit="copying score"),
+        Criterion(
+            name="attention", quantifier="most", margin=_SAME_ATTENTION, direction="below", unit="share of attention"
+        ),
+        Criterion(name="copying", quantifier="most", margin=_SAME_COPYING, direction="below", unit="copying score"),
     ),
     gate=LEARNED,
     units=UNITS,
@@ -108,7 +110,7 @@ CLAIM = Claim(
             system="tiny-recall",
             statement="The heads look at different things.",
             source="rival of T21",
-            parts=(Part(name="attention", quantifier="most", margin=_SAME_ATTENTION, unit="share of attention"),),
+            parts=(Criterion(name="attention", quantifier="most", margin=_SAME_ATTENTION, unit="share of attention"),),
             gate=LEARNED,
             units=UNITS,
             n_replicates=32,

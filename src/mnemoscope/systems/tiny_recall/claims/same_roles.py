@@ -28,7 +28,7 @@ from mnemoscope.systems.tiny_recall.analyses.attention_by_role import (
     local_binding,
     on_earlier_y,
 )
-from mnemoscope.systems.tiny_recall.analyses.carriers import carried, divided
+from mnemoscope.systems.tiny_recall.analyses.carriers import divided, patching_recovery
 from mnemoscope.systems.tiny_recall.constructed import dissociated
 from mnemoscope.systems.tiny_recall.constructed.local_binding import local_binding as binding_model
 from mnemoscope.systems.tiny_recall.constructed.store_and_match import store_and_match
@@ -67,7 +67,7 @@ def roles_by_carrying(subject: Subject) -> dict[str, float]:
     Raises:
         InputError: The model has one head, or is too small for the task.
     """
-    values, seen = carried(subject, kind="exchange_answer"), carried(subject, kind="toggle_repeat")
+    values, seen = patching_recovery(subject, kind="exchange_answer"), patching_recovery(subject, kind="toggle_repeat")
     return {GATE: learned(subject), EFFECT: divided(values, seen)}
 
 

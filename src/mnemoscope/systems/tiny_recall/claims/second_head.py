@@ -21,7 +21,7 @@ from mnemoscope.analyses.learned import accuracy_by_skill
 from mnemoscope.core.presets import Configuration
 from mnemoscope.core.subject import Subject
 from mnemoscope.judging.claim import CLAIMS, Claim
-from mnemoscope.judging.criteria import Control, Measured, Part
+from mnemoscope.judging.criteria import Control, Criterion, Measured
 from mnemoscope.models.subjects import untrained
 
 GAIN = 0.25
@@ -60,7 +60,7 @@ _CAPACITY = partial(table, (0.25, 0.25, 0.6, 1.0, 1.0))
 _AT_MARGIN = partial(table, (0.5, 0.75, 0.5, 0.75, 0.5))
 
 
-def _rival(word: str, statement: str, part: Part, *controls: Control) -> Claim:
+def _rival(word: str, statement: str, part: Criterion, *controls: Control) -> Claim:
     return Claim(
         id=f"T15-{word}",
         system="tiny-recall",
@@ -81,15 +81,15 @@ CLAIM = Claim(
     statement="A second head makes recall possible, at width 16 and 32; twice the width with one head does not.",
     source="tiny-recall, article on the model with repeats",
     parts=(
-        Part(name="second_head", quantifier="most", margin=GAIN, unit="accuracy"),
-        Part(name="width", quantifier="most", margin=HALF, direction="below", unit="accuracy"),
+        Criterion(name="second_head", quantifier="most", margin=GAIN, unit="accuracy"),
+        Criterion(name="width", quantifier="most", margin=HALF, direction="below", unit="accuracy"),
     ),
     units=UNITS,
     rivals=(
         _rival(
             "capacity",
             "Capacity makes recall possible: a single head recalls if the model is wide.",
-            Part(name="width", quantifier="most", margin=RECALLS, unit="accuracy"),
+            Criterion(name="width", quantifier="most", margin=RECALLS, unit="accuracy"),
             Control(name="capacity decides", kind="positive", plant=_CAPACITY, n=1),
             Control(name="the second head decides", kind="negative", plant=_SECOND_HEAD, n=1),
             _UNTRAINED,
@@ -97,7 +97,7 @@ CLAIM = Claim(
         _rival(
             "width-too",
             "A second head alone does not do: at width 16 two heads do not recall.",
-            Part(name="narrow", quantifier="most", margin=RECALLS, direction="below", unit="accuracy"),
+            Criterion(name="narrow", quantifier="most", margin=RECALLS, direction="below", unit="accuracy"),
             Control(name="width decides", kind="positive", plant=_CAPACITY, n=1),
             Control(name="the second head decides", kind="negative", plant=_SECOND_HEAD, n=1),
         ),

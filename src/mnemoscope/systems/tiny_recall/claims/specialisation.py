@@ -27,10 +27,10 @@ from mnemoscope.core.presets import Configuration
 from mnemoscope.core.protocols import HookedModel
 from mnemoscope.core.subject import Subject
 from mnemoscope.judging.claim import CLAIMS, GATE, Claim
-from mnemoscope.judging.criteria import Control, Measured, Part
+from mnemoscope.judging.criteria import Control, Criterion, Measured
 from mnemoscope.models.subjects import planted, untrained
-from mnemoscope.systems.tiny_recall.analyses.carriers import carried
-from mnemoscope.systems.tiny_recall.analyses.removal_costs import all_heads, lost, skills_without
+from mnemoscope.systems.tiny_recall.analyses.carriers import patching_recovery
+from mnemoscope.systems.tiny_recall.analyses.removal_costs import ablation_effect, all_heads, skills_without
 from mnemoscope.systems.tiny_recall.constructed import dissociated, elimination_only
 from mnemoscope.systems.tiny_recall.constructed.twin_elimination import twin_elimination
 from mnemoscope.systems.tiny_recall.tasks import PermutationLookup
@@ -56,10 +56,10 @@ def measure(subject: Subject, *, by: Literal["carried", "removal"] = "carried") 
     if len(heads) != 2:
         raise InputError(f"the model must have two heads in all, to compare them; got {len(heads)}; take v3's size")
     if by == "carried":
-        first, second = carried(subject, kind="exchange_answer", skills=(_SKILL,))
+        first, second = patching_recovery(subject, kind="exchange_answer", skills=(_SKILL,))
     else:
         without = skills_without(subject, {str(head): (head,) for head in heads}, skills=(_SKILL,))
-        first, second = lost(without).sel(skill=_SKILL).to_numpy()
+        first, second = ablation_effect(without).sel(skill=_SKILL).to_numpy()
     return {"index": abs(float(first - second)), **accuracy_by_skill(subject)}
 
 
@@ -94,8 +94,8 @@ CLAIM = Claim(
     statement="One head eliminates alone if the data has repeats, and the heads share it equally if it has none.",
     source="tiny-recall, article on the model with repeats",
     parts=(
-        Part(name="with_repeats", quantifier="most", margin=HALF, unit="share"),
-        Part(name="without", quantifier="most", margin=HALF, direction="below", unit="share"),
+        Criterion(name="with_repeats", quantifier="most", margin=HALF, unit="share"),
+        Criterion(name="without", quantifier="most", margin=HALF, direction="below", unit="share"),
     ),
     gate=LEARNED,
     units=UNITS,
@@ -105,7 +105,7 @@ CLAIM = Claim(
             system="tiny-recall",
             statement="One head eliminates alone without repeats in the data as well.",
             source="rival of T23",
-            parts=(Part(name="without", quantifier="most", margin=HALF, unit="share"),),
+            parts=(Criterion(name="without", quantifier="most", margin=HALF, unit="share"),),
             gate=LEARNED,
             units=UNITS,
             controls=(

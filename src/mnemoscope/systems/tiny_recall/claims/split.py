@@ -10,7 +10,7 @@ is below. With E elimination and R recall, over both assignments (a, b) of the h
 
     effect = max of min(cost[a, E] - M, M - cost[a, R], cost[b, R] - M, M - cost[b, E])
 
-that is `double` of `analyses.division`, whose other patterns are rivals: `single` (one head serves both skills, the
+that is `double` of `dissociation_margins`, whose other patterns are rivals: `single` (one head serves both skills, the
 other one of them), `both`, `redundant` (either head can stand in for the other). T14-carriers asks another question of
 the same heads: which of them carries the values (pairs that exchange the answer), and which whether the last x was seen
 (pairs that toggle the repeat).
@@ -25,7 +25,7 @@ from functools import partial
 import numpy as np
 import xarray as xr
 
-from mnemoscope.analyses.division import division
+from mnemoscope.analyses.ablation.dissociation_margins import dissociation_margins
 from mnemoscope.analyses.learned import LEARNED, learned
 from mnemoscope.core.errors import InputError
 from mnemoscope.core.intervention import Replacement
@@ -33,10 +33,16 @@ from mnemoscope.core.presets import Configuration
 from mnemoscope.core.subject import Subject
 from mnemoscope.interventions.patching.sweep import Direction
 from mnemoscope.judging.claim import CLAIMS, EFFECT, GATE, Claim
-from mnemoscope.judging.criteria import Control, Part
+from mnemoscope.judging.criteria import Control, Criterion
 from mnemoscope.models.subjects import planted, untrained
-from mnemoscope.systems.tiny_recall.analyses.carriers import carried, divided
-from mnemoscope.systems.tiny_recall.analyses.removal_costs import Loss, Within, all_heads, lost, skills_without
+from mnemoscope.systems.tiny_recall.analyses.carriers import divided, patching_recovery
+from mnemoscope.systems.tiny_recall.analyses.removal_costs import (
+    Loss,
+    Within,
+    ablation_effect,
+    all_heads,
+    skills_without,
+)
 from mnemoscope.systems.tiny_recall.constructed import dissociated, shared_store
 from mnemoscope.systems.tiny_recall.constructed.store_and_match import store_and_match
 from mnemoscope.systems.tiny_recall.tasks import PermutationLookup
@@ -66,7 +72,7 @@ def measure(
         raise InputError(f"the model must have two heads in all, for one skill each; got {len(heads)}; take v3's size")
     targets = {str(head): (head,) for head in heads} | {_JOINT: heads}
     without = skills_without(subject, targets, kind=kind, within=within, skills=_SKILLS)
-    cost = lost(without, metric=metric)
+    cost = ablation_effect(without, metric=metric)
     return {
         GATE: learned(subject),
         **_effects(cost.drop_sel(component=_JOINT), cost.sel(component=_JOINT)),
@@ -76,7 +82,7 @@ def measure(
 
 def _effects(cost: xr.DataArray, joint: xr.DataArray) -> dict[str, float]:
     """Of the claim and of its rivals; over (component, skill), and over skill."""
-    found = division(cost, joint, margin=MARGIN)
+    found = dissociation_margins(cost, joint, margin=MARGIN)
     return {EFFECT: found.pop("double"), **found}
 
 
@@ -90,8 +96,8 @@ def carriers(subject: Subject, *, direction: Direction = "denoising") -> dict[st
     Raises:
         InputError: The model has fewer than two heads, or is too small for the task.
     """
-    values = carried(subject, kind="exchange_answer", direction=direction)
-    seen = carried(subject, kind="toggle_repeat", direction=direction)
+    values = patching_recovery(subject, kind="exchange_answer", direction=direction)
+    seen = patching_recovery(subject, kind="toggle_repeat", direction=direction)
     return {GATE: learned(subject), EFFECT: divided(values, seen)}
 
 
@@ -114,7 +120,7 @@ def _rival(word: str, statement: str, *controls: Control) -> Claim:
         system="tiny-recall",
         statement=statement,
         source="rival of T14",
-        parts=(Part(name=word, quantifier="most", margin=0.0, unit="accuracy"),),
+        parts=(Criterion(name=word, quantifier="most", margin=0.0, unit="accuracy"),),
         gate=LEARNED,
         units=UNITS,
         n_replicates=32,

@@ -23,7 +23,7 @@ import xarray as xr
 from mnemoscope.core.errors import InputError, in_range
 
 
-def division(cost: xr.DataArray, joint: xr.DataArray, *, margin: float = 0.25) -> dict[str, float]:
+def dissociation_margins(cost: xr.DataArray, joint: xr.DataArray, *, margin: float = 0.25) -> dict[str, float]:
     """The distance of the costs from the border of each pattern, in their unit; positive where the pattern holds.
 
     Args:

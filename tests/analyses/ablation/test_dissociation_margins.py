@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from mnemoscope.analyses.division import division
+from mnemoscope.analyses.ablation.dissociation_margins import dissociation_margins
 from mnemoscope.core.errors import InputError
 
 
@@ -31,7 +31,7 @@ def joint(s, t):
     ],
 )
 def test_by_hand(a, b, both, holds, size):
-    found = division(costs(a, b), joint(*both))
+    found = dissociation_margins(costs(a, b), joint(*both))
     assert [name for name, value in found.items() if value > 0] == ([holds] if holds else [])
     if holds:
         assert found[holds] == pytest.approx(size)
@@ -39,19 +39,19 @@ def test_by_hand(a, b, both, holds, size):
 
 def test_skills_are_matched_by_name():
     swapped = joint(0.5, 0.8)[::-1]
-    found = division(costs((0.0, 0.0), (0.0, 0.0)), swapped)
-    assert found == division(costs((0.0, 0.0), (0.0, 0.0)), joint(0.5, 0.8))
+    found = dissociation_margins(costs((0.0, 0.0), (0.0, 0.0)), swapped)
+    assert found == dissociation_margins(costs((0.0, 0.0), (0.0, 0.0)), joint(0.5, 0.8))
 
 
 def test_at_most_one_pattern_holds():
     values = np.random.default_rng(0).uniform(0, 1, (500, 6))
     for *four, s, t in values:
-        found = division(costs(four[:2], four[2:]), joint(s, t), margin=0.4)
+        found = dissociation_margins(costs(four[:2], four[2:]), joint(s, t), margin=0.4)
         assert sum(value > 0 for value in found.values()) <= 1
 
 
 def test_wrong_input_is_refused():
     with pytest.raises(InputError, match="two components and two skills"):
-        division(costs((0, 0), (0, 0))[:1], joint(0, 0))
+        dissociation_margins(costs((0, 0), (0, 0))[:1], joint(0, 0))
     with pytest.raises(InputError, match="margin must be from 0 to 1"):
-        division(costs((0, 0), (0, 0)), joint(0, 0), margin=2)
+        dissociation_margins(costs((0, 0), (0, 0)), joint(0, 0), margin=2)
