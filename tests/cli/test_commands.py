@@ -6,6 +6,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import get_type_hints
 
 import pytest
 import xarray as xr
@@ -122,7 +123,7 @@ def test_the_experiment_fits_the_commands():
         (["train", "--set", "widths=3"], "task.repeat_ratio=0.5"),
         (["train", "--set", "model.n_heads=3"], "divide"),
         (["train", "--seeds", "a-b"], "0-15"),
-        (["train", "--jobs", "0"], "jobs"),
+        (["train", "--jobs", "-1"], "0 for one process per core"),
         (["train", "--config", "absent.yaml"], "absent.yaml"),
         (["train", "--config", "wrong_key.yaml"], "seeds"),
         (["train", "--config", "wrong_section.yaml"], "evaluate"),
@@ -156,6 +157,30 @@ def test_wrong_input_gets_one_line_and_writes_nothing(words, named, runs, tmp_pa
     assert error.startswith("mnemoscope: ")
     assert named in error
     assert written(tmp_path) == before
+
+
+WITH_JOBS = [command for command, options in COMMANDS.items() if "jobs" in get_type_hints(options)]
+
+
+@pytest.mark.parametrize("command", WITH_JOBS)
+def test_every_command_explains_and_refuses_numbers_of_jobs_alike(command, capsys):
+    where = ["nowhere"] if command not in ("train", "reproduce", "claims run") else []
+    with pytest.raises(SystemExit) as end:
+        main([*command.split(), *where, "--jobs", "-1"])
+    assert end.value.code == 2
+    assert capsys.readouterr().err == "mnemoscope: jobs must be from 1 to 1024, or 0 for one process per core; got -1\n"
+    with pytest.raises(SystemExit):
+        main([*command.split(), "--help"])
+    text = " ".join(capsys.readouterr().out.replace("│", " ").split())
+    assert "Worker processes, of one thread each; 0: one per core." in text
+    assert not list(Path().iterdir())
+
+
+def test_no_jobs_are_one_per_core(tmp_path):
+    main(["train", "--preset", "v1", "--seeds", "0,1", "--jobs", "0", "--set", *SMALL])
+    main(["evaluate", "runs", "--jobs", "0", "--out", "tables"])
+    (table,) = (tmp_path / "tables").glob("*/evaluation.nc")
+    assert xr.open_dataset(table).sizes["seed"] == 2
 
 
 @pytest.mark.slow

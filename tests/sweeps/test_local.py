@@ -6,8 +6,9 @@ import torch
 
 from mnemoscope.core.errors import InputError
 from mnemoscope.models.run import Run
-from mnemoscope.sweeps import local
+from mnemoscope.sweeps import local, server
 from mnemoscope.sweeps.local import analyse_many, train_many
+from mnemoscope.sweeps.trials import put_on_trial
 from tests.support import small_spec
 
 
@@ -81,3 +82,25 @@ def test_results_come_in_the_order_of_the_runs(tiny):
     runs = [tiny, tiny, tiny]
     assert list(analyse_many(runs, seed_of)) == [0, 0, 0]
     assert list(analyse_many(runs, seed_of, jobs=2)) == [0, 0, 0]
+
+
+def process_of(run: Run) -> int:
+    return os.getpid()
+
+
+@pytest.mark.parametrize(("n_cores", "here"), [(1, True), (2, False)])
+def test_no_jobs_are_one_per_core(tiny, monkeypatch, n_cores, here):
+    monkeypatch.setattr(server, "n_cores", lambda: n_cores)
+    assert server.n_processes(0) == n_cores
+    assert (set(analyse_many([tiny, tiny], process_of, jobs=0)) == {os.getpid()}) == here
+
+
+def test_a_number_of_jobs_that_is_none_is_refused_at_once(tiny, tmp_path):
+    message = "jobs must be from 1 to 1024, or 0 for one process per core; got -1"
+    with pytest.raises(InputError, match=message):
+        analyse_many([tiny], seed_of, jobs=-1)
+    with pytest.raises(InputError, match=message):
+        put_on_trial([], [], jobs=-1)
+    with pytest.raises(InputError, match=message):
+        train_many([small_spec()], [tmp_path / "run"], jobs=-1)
+    assert not (tmp_path / "run").exists()

@@ -1,7 +1,6 @@
 """What the commands about claims have in common: claims by name, trials with a live table, and what they leave."""
 
 import json
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -78,7 +77,7 @@ def try_claims(
             recipe=recipe,
             sensitivity=sensitivity,
             emergence=emergence,
-            jobs=jobs or _n_cores(),
+            jobs=jobs,
             store=store or out / "measured",
             report=report,
         )
@@ -133,11 +132,6 @@ def _example(run: Run, kind: str) -> Example:
     tokens = batch.inputs[0].tolist()
     shown = f", on {' '.join(map(str, tokens))}" if len(tokens) <= MANY_TOKENS else ""
     return Example(caption=f"A {kind} seed: {run.label}, seed {run.spec.seed}{shown}", attention=attention)
-
-
-def _n_cores() -> int:
-    """Cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _lead(runs: Sequence[Run], recipe: str | None) -> str:

@@ -16,10 +16,10 @@ from typing import TypeVar
 
 import torch
 
-from mnemoscope.core.errors import InputError, in_range
+from mnemoscope.core.errors import InputError
 from mnemoscope.core.specification import RunSpec
 from mnemoscope.models.run import Run, create_run, open_run
-from mnemoscope.sweeps.server import worker_context
+from mnemoscope.sweeps.server import n_processes, worker_context
 from mnemoscope.training.loop import train, train_together
 from mnemoscope.training.progress import Progress
 from mnemoscope.training.recorder import Report
@@ -46,7 +46,7 @@ def train_many(
     Args:
         specs: What to train.
         paths: One run directory each.
-        jobs: Worker processes at a time, of one thread each; 1 trains in this process, on one thread.
+        jobs: Worker processes at a time, of one thread each; 0: one per core; 1 trains in this process, on one thread.
         device: Where to train.
         report: Called in this process with every line of metrics of every run.
         together: Train runs that differ in the seed only as one program (`vmap`) in this process.
@@ -55,10 +55,10 @@ def train_many(
         The finished runs, in the order given.
 
     Raises:
-        InputError: A specification or a directory is refused; nothing was trained then.
+        InputError: `jobs`, a specification or a directory is refused; nothing was trained then.
         RuntimeError: A worker died `ATTEMPTS` times; the other runs are finished.
     """
-    in_range("jobs", jobs, 1, 1024)
+    n = n_processes(jobs)
     for spec in specs:
         check_schedules(spec)
     runs = [create_run(Path(path), spec) for spec, path in zip(specs, paths, strict=True)]
@@ -67,12 +67,12 @@ def train_many(
         for _, group in groupby(unfinished, key=lambda run: run.label):
             members = list(group)
             train_together([r.spec for r in members], [r.path for r in members], device=device, report=report)
-    elif jobs == 1 or len(unfinished) == 1:
+    elif n == 1 or len(unfinished) < 2:
         with one_thread():
             for run in unfinished:
                 train(run.spec, run.path, device=device, report=report)
     else:
-        _Workers(unfinished, jobs, device, report).run()
+        _Workers(unfinished, n, device, report).run()
     return [open_run(run.path) for run in runs]
 
 
@@ -82,13 +82,22 @@ def analyse_many(runs: Sequence[S], analyse: Callable[[S], T], *, jobs: int = 1)
     Args:
         runs: What to analyse.
         analyse: A function of a module (it is sent to the workers by name).
-        jobs: Processes at a time; 1 stays in this process.
+        jobs: Processes at a time; 0: one per core; 1 stays in this process.
+
+    Raises:
+        InputError: `jobs` is negative or above 1024.
     """
-    if jobs == 1 or len(runs) < 2:
-        with one_thread():
-            yield from map(analyse, runs)
-        return
-    with ProcessPoolExecutor(jobs, worker_context(), initializer=torch.set_num_threads, initargs=(1,)) as pool:
+    n = min(n_processes(jobs), len(runs))
+    return _here(runs, analyse) if n < 2 else _by_workers(runs, analyse, n)
+
+
+def _here(runs: Sequence[S], analyse: Callable[[S], T]) -> Iterator[T]:
+    with one_thread():
+        yield from map(analyse, runs)
+
+
+def _by_workers(runs: Sequence[S], analyse: Callable[[S], T], n: int) -> Iterator[T]:
+    with ProcessPoolExecutor(n, worker_context(), initializer=torch.set_num_threads, initargs=(1,)) as pool:
         yield from pool.map(analyse, runs)
 
 

@@ -138,7 +138,7 @@ def measure_all(
 
     Args:
         work: With different names.
-        jobs: Processes at a time.
+        jobs: Processes at a time; 0: one per core.
         store: Directory for what was measured; none: nothing is kept, nothing is found.
         report: Called after each piece.
 
