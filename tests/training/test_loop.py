@@ -197,6 +197,13 @@ def test_a_recipe_that_cannot_work_writes_nothing(tmp_path, changes, message):
     assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.parametrize("device", ["cdua", "cuda:99", "meta", torch.device("cuda", 99)])
+def test_a_device_that_is_not_there_writes_nothing(tmp_path, device):
+    with pytest.raises(InputError, match="device must be one that torch can use on this machine: cpu"):
+        train(small_spec(), tmp_path / "run", device=device)
+    assert not (tmp_path / "run").exists()
+
+
 def test_only_replicates_train_together(tmp_path):
     specs = [small_spec(), small_spec(seed=1, changes={"model.d_model": 16})]
     with pytest.raises(InputError, match="may differ in the seed only"):

@@ -40,7 +40,7 @@ class Train:
     out: Path = Path("runs")
     """Runs go to OUT/<preset>-<recipe>/seed-<seed>."""
     device: str = "cpu"
-    """Where to train, such as cpu or cuda."""
+    """Where to train, such as cpu, cuda or cuda:1."""
     corpus: Path | None = None
     """Text file in place of tiny Shakespeare, for tasks that are made of a text's bigrams."""
     set: tuple[str, ...] = ()

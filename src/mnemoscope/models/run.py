@@ -24,6 +24,7 @@ from mnemoscope.core.presets import PRESETS
 from mnemoscope.core.specification import RunSpec
 from mnemoscope.models.build import build
 from mnemoscope.models.checkpoint import load_checkpoint, load_compact
+from mnemoscope.models.device import usable_device
 from mnemoscope.models.files import write_atomically
 from mnemoscope.models.zoo import shipped
 
@@ -64,8 +65,9 @@ class Run:
         """The model after `step` steps; none: the last checkpoint.
 
         Raises:
-            InputError: There is no such checkpoint.
+            InputError: There is no such checkpoint, or the device cannot be used.
         """
+        device = usable_device(device)
         if not self.steps:
             raise InputError(f"{self.path} has no checkpoint yet; train it first")
         step = self.steps[-1] if step is None else step

@@ -18,6 +18,7 @@ import torch
 
 from mnemoscope.core.errors import InputError
 from mnemoscope.core.specification import RunSpec
+from mnemoscope.models.device import usable_device
 from mnemoscope.models.run import Run, create_run, open_run
 from mnemoscope.sweeps.server import n_processes, worker_context
 from mnemoscope.training.loop import train, train_together
@@ -55,10 +56,11 @@ def train_many(
         The finished runs, in the order given.
 
     Raises:
-        InputError: `jobs`, a specification or a directory is refused; nothing was trained then.
+        InputError: `jobs`, the device, a specification or a directory is refused; nothing was trained then.
         RuntimeError: A worker died `ATTEMPTS` times; the other runs are finished.
     """
     n = n_processes(jobs)
+    usable_device(device)
     for spec in specs:
         check_schedules(spec)
     runs = [create_run(Path(path), spec) for spec, path in zip(specs, paths, strict=True)]

@@ -17,6 +17,7 @@ from mnemoscope.core.batch import Batch
 from mnemoscope.core.errors import InputError
 from mnemoscope.core.specification import RunSpec
 from mnemoscope.models.build import matching, parameters, zeroed
+from mnemoscope.models.device import usable_device
 from mnemoscope.models.files import write_atomically
 from mnemoscope.models.run import Run, create_run
 from mnemoscope.training.data import Blocks
@@ -36,7 +37,8 @@ def train(spec: RunSpec, path: Path, *, device: torch.device | str = "cpu", repo
         report: Called with every line of metrics.
 
     Raises:
-        InputError: The directory holds another run, is being trained by another process, or its state is damaged.
+        InputError: The device cannot be used, or the directory holds another run, is being trained by another process,
+            or its state is damaged.
     """
     return train_together([spec], [path], device=device, report=report)[0]
 
@@ -57,13 +59,14 @@ def train_together(
     if not all(spec.replicates(specs[0]) for spec in specs):
         raise InputError("runs that train together may differ in the seed only; train the others apart")
     check_schedules(specs[0])
+    device = usable_device(device)
     with ExitStack() as locks:
         runs = [create_run(Path(path), spec) for spec, path in zip(specs, paths, strict=True)]
         for run in runs:
             locks.enter_context(_locked(run))
         unfinished = sorted((run for run in runs if not run.finished), key=last_step)
         for step, group in groupby(unfinished, key=last_step):
-            _continue(list(group), step, torch.device(device), report)
+            _continue(list(group), step, device, report)
     return runs
 
 
