@@ -162,6 +162,35 @@ def test_wrong_input_gets_one_line_and_writes_nothing(words, named, runs, tmp_pa
     assert written(tmp_path) == before
 
 
+@pytest.mark.parametrize("words", [["report", "runs"], ["report", "runs", "--jobs", "2"], ["list", "runs"]])
+def test_damaged_metrics_are_one_line(words, runs, tmp_path, capsys):
+    shutil.copytree(tmp_path / runs / "run", tmp_path / runs / "other")
+    spec = (tmp_path / runs / "other" / "run.json").read_text().replace('"seed": 0', '"seed": 1', 1)
+    (tmp_path / runs / "other" / "run.json").write_text(spec)
+    file = tmp_path / runs / "run" / "metrics.jsonl"
+    file.write_bytes(file.read_bytes()[:-9])
+    before = written(tmp_path)
+    with pytest.raises(SystemExit) as end:
+        main(words)
+    assert end.value.code == 2
+    assert capsys.readouterr().err == (
+        "mnemoscope: runs/run/metrics.jsonl is damaged: line 7 is cut short or not JSON; restore the file, or delete "
+        "the run directory and train again\n"
+    )
+    assert written(tmp_path) == before
+
+
+def test_the_cut_last_line_of_an_unfinished_run_is_left_out(runs, tmp_path, capsys):
+    (tmp_path / runs / "run" / "done").unlink()
+    file = tmp_path / runs / "run" / "metrics.jsonl"
+    loss = json.loads(file.read_text().splitlines()[-2])["train_loss"]
+    file.write_bytes(file.read_bytes()[:-9])
+    main(["list", runs])
+    assert f"{loss:.4f}" in capsys.readouterr().out
+    main(["report", runs])
+    assert (tmp_path / "report.html").exists()
+
+
 WITH_JOBS = [command for command, options in COMMANDS.items() if "jobs" in get_type_hints(options)]
 
 

@@ -26,6 +26,7 @@ from mnemoscope.models.build import build
 from mnemoscope.models.checkpoint import load_checkpoint, load_compact
 from mnemoscope.models.device import usable_device
 from mnemoscope.models.files import write_atomically
+from mnemoscope.models.progress_file import read_progress
 from mnemoscope.models.zoo import shipped
 
 COMPACT = ".compact.safetensors"
@@ -90,12 +91,12 @@ class Run:
         """Training progress: one variable a metric, along `step`.
 
         Raises:
-            InputError: Nothing was logged yet.
+            InputError: Nothing was logged yet, or the file is damaged.
         """
         file = self.path / "metrics.jsonl"
-        lines = [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
-        if not lines:
+        if not file.exists():
             raise InputError(f"{self.path} has no metrics yet; train it first")
+        lines = read_progress(file, finished=self.finished)
         names = [name for name in lines[0] if name != "step"]
         return xr.Dataset(
             {name: ("step", [line[name] for line in lines]) for name in names},
