@@ -7,6 +7,7 @@ dies is started again and continues from its run's last saved state.
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from itertools import groupby
 from multiprocessing.connection import Connection, wait
@@ -20,7 +21,7 @@ from mnemoscope.core.errors import InputError
 from mnemoscope.core.specification import RunSpec
 from mnemoscope.models.device import usable_device
 from mnemoscope.models.run import Run, create_run, open_run
-from mnemoscope.sweeps.server import n_processes, worker_context
+from mnemoscope.sweeps.server import UNGUARDED, main_is_guarded, n_processes, unguarded, worker_context
 from mnemoscope.training.loop import train, train_together
 from mnemoscope.training.progress import Progress
 from mnemoscope.training.recorder import Report
@@ -56,7 +57,8 @@ def train_many(
         The finished runs, in the order given.
 
     Raises:
-        InputError: `jobs`, the device, a specification or a directory is refused; nothing was trained then.
+        InputError: `jobs`, the device, a specification or a directory is refused, or the script that calls this starts
+            workers when it is imported; nothing was trained then.
         RuntimeError: A worker died `ATTEMPTS` times; the other runs are finished.
     """
     n = n_processes(jobs)
@@ -87,7 +89,7 @@ def analyse_many(runs: Sequence[S], analyse: Callable[[S], T], *, jobs: int = 1)
         jobs: Processes at a time; 0: one per core; 1 stays in this process.
 
     Raises:
-        InputError: `jobs` is negative or above 1024.
+        InputError: `jobs` is negative or above 1024, or the script that calls this starts workers when it is imported.
     """
     n = min(n_processes(jobs), len(runs))
     return _here(runs, analyse) if n < 2 else _by_workers(runs, analyse, n)
@@ -100,7 +102,12 @@ def _here(runs: Sequence[S], analyse: Callable[[S], T]) -> Iterator[T]:
 
 def _by_workers(runs: Sequence[S], analyse: Callable[[S], T], n: int) -> Iterator[T]:
     with ProcessPoolExecutor(n, worker_context(), initializer=torch.set_num_threads, initargs=(1,)) as pool:
-        yield from pool.map(analyse, runs)
+        try:
+            yield from pool.map(analyse, runs)
+        except BrokenProcessPool:  # it does not tell how the worker ended
+            if main_is_guarded():
+                raise
+            raise unguarded() from None
 
 
 @contextlib.contextmanager
@@ -169,6 +176,8 @@ class _Workers:
     def _end(self, worker: _Worker) -> None:
         worker.process.join()
         self._active.remove(worker)
+        if worker.process.exitcode == UNGUARDED:
+            raise unguarded() from None
         if worker.run.finished:
             return
         if worker.attempt < ATTEMPTS:
