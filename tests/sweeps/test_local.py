@@ -1,3 +1,4 @@
+import multiprocessing
 import os
 import signal
 
@@ -93,6 +94,20 @@ def test_no_jobs_are_one_per_core(tiny, monkeypatch, n_cores, here):
     monkeypatch.setattr(server, "n_cores", lambda: n_cores)
     assert server.n_processes(0) == n_cores
     assert (set(analyse_many([tiny, tiny], process_of, jobs=0)) == {os.getpid()}) == here
+
+
+def test_where_there_is_no_fork_server_workers_are_spawned(tmp_path, monkeypatch):
+    monkeypatch.setattr(multiprocessing, "get_all_start_methods", lambda: ["spawn"])
+    assert server.worker_context().get_start_method() == "spawn"
+    server.start_early()
+    specs = [small_spec(seed=seed, changes={"recipe.n_steps": 10, "recipe.checkpoint_steps": ()}) for seed in (0, 1)]
+    runs = train_many(specs, [tmp_path / "0", tmp_path / "1"], jobs=2)
+    assert list(analyse_many(runs, seed_of, jobs=2)) == [0, 1]
+
+
+def test_no_more_processes_than_windows_can_wait_for(monkeypatch):
+    monkeypatch.setattr(server.sys, "platform", "win32")
+    assert [server.n_processes(jobs) for jobs in (1, 61, 62, 1024)] == [1, 61, 61, 61]
 
 
 def test_a_number_of_jobs_that_is_none_is_refused_at_once(tiny, tmp_path):

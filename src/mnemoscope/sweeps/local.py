@@ -11,7 +11,7 @@ from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from itertools import groupby
 from multiprocessing.connection import Connection, wait
-from multiprocessing.context import ForkServerProcess
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import TypeVar
 
@@ -21,7 +21,7 @@ from mnemoscope.core.errors import InputError
 from mnemoscope.core.specification import RunSpec
 from mnemoscope.models.device import usable_device
 from mnemoscope.models.run import Run, create_run, open_run
-from mnemoscope.sweeps.server import UNGUARDED, main_is_guarded, n_processes, unguarded, worker_context
+from mnemoscope.sweeps.server import UNGUARDED, main_is_guarded, n_processes, unguarded, worker, worker_context
 from mnemoscope.training.loop import train, train_together
 from mnemoscope.training.progress import Progress
 from mnemoscope.training.recorder import Report
@@ -124,7 +124,7 @@ def one_thread() -> Iterator[None]:
 @dataclass
 class _Worker:
     run: Run
-    process: ForkServerProcess
+    process: BaseProcess
     messages: Connection
     attempt: int
 
@@ -135,7 +135,6 @@ class _Workers:
     def __init__(self, runs: list[Run], jobs: int, device: str, report: Report | None):
         self._waiting = [(run, 1) for run in reversed(runs)]
         self._jobs, self._device, self._report = jobs, device, report
-        self._context = worker_context()
         self._active: list[_Worker] = []
         self._failed: list[Path] = []
 
@@ -155,8 +154,8 @@ class _Workers:
             raise RuntimeError(f"training crashed {ATTEMPTS} times in {names}; the other runs are finished")
 
     def _start(self, run: Run, attempt: int) -> None:
-        messages, theirs = self._context.Pipe(duplex=False)
-        process = self._context.Process(target=_work, args=(run, self._device, theirs), daemon=True)
+        messages, theirs = worker_context().Pipe(duplex=False)
+        process = worker(_work, run, self._device, theirs)
         process.start()
         theirs.close()
         self._active.append(_Worker(run, process, messages, attempt))

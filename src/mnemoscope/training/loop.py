@@ -5,13 +5,13 @@ that never was: batches and schedules are functions of the step, and what was wr
 again.
 """
 
-import fcntl
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Sequence
+from contextlib import ExitStack
 from itertools import groupby
 from pathlib import Path
 
 import torch
+from filelock import AcquireReturnProxy, FileLock, Timeout
 
 from mnemoscope.core.batch import Batch
 from mnemoscope.core.errors import InputError
@@ -70,15 +70,12 @@ def train_together(
     return runs
 
 
-@contextmanager
-def _locked(run: Run) -> Iterator[None]:
-    """Hold the run directory for this process; the kernel lets go of it however the process ends."""
-    with (run.path / ".lock").open("w") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise InputError(f"{run.path} is being trained by another process; wait for it or choose another") from None
-        yield
+def _locked(run: Run) -> AcquireReturnProxy:
+    """Hold the run directory for this process; the system lets go of it however the process ends."""
+    try:
+        return FileLock(run.path / ".lock").acquire(blocking=False)
+    except Timeout:
+        raise InputError(f"{run.path} is being trained by another process; wait for it or choose another") from None
 
 
 def _continue(runs: list[Run], start: int, device: torch.device, report: Report | None) -> None:
