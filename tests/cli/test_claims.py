@@ -33,6 +33,18 @@ def untrained_runs() -> str:
     return "runs"
 
 
+@pytest.fixture
+def other_runs() -> str:
+    """An untrained run of a configuration that T1 is not about, and one of T1's that is not finished."""
+    for preset, seed in (("v2", 0), ("v1", 9)):
+        spec = Configuration(preset=preset, recipe="published").spec(seed)
+        run = create_run(Path(f"others/{preset}-published/seed-{seed:02d}"), spec)
+        model = build(spec.model, d_vocab=spec.task.d_vocab, n_ctx=spec.task.n_ctx, seed=seed)
+        save_checkpoint(model, run.checkpoint_path(0), step=0)
+    (Path("others/v2-published/seed-00") / "done").touch()
+    return "others"
+
+
 def test_list_names_every_claim_and_its_rivals(capsys):
     main(["claims", "list"])
     text = capsys.readouterr().out
@@ -67,6 +79,14 @@ def test_run_writes_verdicts_evidence_and_a_report(untrained_runs, capsys):
     assert kept == {file: file.stat().st_mtime_ns for file in Path("first/measured").rglob("*.json")}
 
 
+def test_the_page_counts_the_models_that_were_measured(untrained_runs, other_runs):
+    words = ["--runs", untrained_runs, other_runs, "--no-sensitivity", "--no-emergence", "--jobs", "1"]
+    main(["claims", "run", "T1", *words, "--out", "first"])
+    assert json.loads(Path("first/verdicts.json").read_text())[0]["n"] == 2
+    lead = "2 trained models that the claims are about; a seed is the unit of replication."
+    assert f'<p class="lead">{lead}</p>' in Path("first/report.html").read_text()
+
+
 def test_diff_shows_what_differs(untrained_runs, capsys):
     words = ["claims", "run", "T18", "--runs", untrained_runs, "--jobs", "1", "--no-sensitivity", "--out", "first"]
     main(words)
@@ -91,7 +111,7 @@ def test_diff_shows_what_differs(untrained_runs, capsys):
         (["claims", "run", "T1"], "claims run needs models: --zoo"),
         (["claims", "run", "T1", "--runs", "nowhere"], "nowhere is no run directory"),
         (["claims", "run", "T1", "--runs", "nowhere", "--recipe", "slow"], "--recipe must be one of: quick, published"),
-        (["claims", "run", "T1", "--runs", "nowhere", "--jobs", "-1"], "--jobs must be"),
+        (["claims", "run", "T1", "--runs", "nowhere", "--jobs", "-1"], "jobs must be"),
         (["claims", "run", "T10", "--runs", "nowhere", "--recipe", "quick"], "T10 says nothing of the quick recipe"),
         (["claims", "diff", "a", "b"], "a does not exist; `mnemoscope claims run` writes one"),
     ],

@@ -6,6 +6,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import get_type_hints
 
 import pytest
 import xarray as xr
@@ -122,7 +123,10 @@ def test_the_experiment_fits_the_commands():
         (["train", "--set", "widths=3"], "task.repeat_ratio=0.5"),
         (["train", "--set", "model.n_heads=3"], "divide"),
         (["train", "--seeds", "a-b"], "0-15"),
-        (["train", "--jobs", "0"], "jobs"),
+        (["train", "--jobs", "-1"], "0 for one process per core"),
+        (["train", "--device", "cdua"], "device must be one that torch can use on this machine: cpu"),
+        (["train", "--device", "cuda:99", "--jobs", "2", "--seeds", "0,1"], "got 'cuda:99'"),
+        (["train", "--device", "meta", "--together"], "got 'meta'"),
         (["train", "--config", "absent.yaml"], "absent.yaml"),
         (["train", "--config", "wrong_key.yaml"], "seeds"),
         (["train", "--config", "wrong_section.yaml"], "evaluate"),
@@ -156,6 +160,59 @@ def test_wrong_input_gets_one_line_and_writes_nothing(words, named, runs, tmp_pa
     assert error.startswith("mnemoscope: ")
     assert named in error
     assert written(tmp_path) == before
+
+
+@pytest.mark.parametrize("words", [["report", "runs"], ["report", "runs", "--jobs", "2"], ["list", "runs"]])
+def test_damaged_metrics_are_one_line(words, runs, tmp_path, capsys):
+    shutil.copytree(tmp_path / runs / "run", tmp_path / runs / "other")
+    spec = (tmp_path / runs / "other" / "run.json").read_text().replace('"seed": 0', '"seed": 1', 1)
+    (tmp_path / runs / "other" / "run.json").write_text(spec)
+    file = tmp_path / runs / "run" / "metrics.jsonl"
+    file.write_bytes(file.read_bytes()[:-9])
+    before = written(tmp_path)
+    with pytest.raises(SystemExit) as end:
+        main(words)
+    assert end.value.code == 2
+    assert capsys.readouterr().err == (
+        "mnemoscope: runs/run/metrics.jsonl is damaged: line 7 is cut short or not JSON; restore the file, or delete "
+        "the run directory and train again\n"
+    )
+    assert written(tmp_path) == before
+
+
+def test_the_cut_last_line_of_an_unfinished_run_is_left_out(runs, tmp_path, capsys):
+    (tmp_path / runs / "run" / "done").unlink()
+    file = tmp_path / runs / "run" / "metrics.jsonl"
+    loss = json.loads(file.read_text().splitlines()[-2])["train_loss"]
+    file.write_bytes(file.read_bytes()[:-9])
+    main(["list", runs])
+    assert f"{loss:.4f}" in capsys.readouterr().out
+    main(["report", runs])
+    assert (tmp_path / "report.html").exists()
+
+
+WITH_JOBS = [command for command, options in COMMANDS.items() if "jobs" in get_type_hints(options)]
+
+
+@pytest.mark.parametrize("command", WITH_JOBS)
+def test_every_command_explains_and_refuses_numbers_of_jobs_alike(command, capsys):
+    where = ["nowhere"] if command not in ("train", "reproduce", "claims run") else []
+    with pytest.raises(SystemExit) as end:
+        main([*command.split(), *where, "--jobs", "-1"])
+    assert end.value.code == 2
+    assert capsys.readouterr().err == "mnemoscope: jobs must be from 1 to 1024, or 0 for one process per core; got -1\n"
+    with pytest.raises(SystemExit):
+        main([*command.split(), "--help"])
+    text = " ".join(capsys.readouterr().out.replace("│", " ").split())
+    assert "Worker processes, of one thread each; 0: one per core." in text
+    assert not list(Path().iterdir())
+
+
+def test_no_jobs_are_one_per_core(tmp_path):
+    main(["train", "--preset", "v1", "--seeds", "0,1", "--jobs", "0", "--set", *SMALL])
+    main(["evaluate", "runs", "--jobs", "0", "--out", "tables"])
+    (table,) = (tmp_path / "tables").glob("*/evaluation.nc")
+    assert xr.open_dataset(table).sizes["seed"] == 2
 
 
 @pytest.mark.slow

@@ -227,6 +227,13 @@ def test_where_the_cache_cannot_be_written_a_temporary_directory_serves(archives
     assert (tmp_path / "temporary" / f"mnemoscope-{os.getuid()}").stat().st_mode & 0o077 == 0
 
 
+def test_where_users_have_no_numbers_their_own_temporary_directory_serves(archives, tmp_path, monkeypatch):
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("MNEMOSCOPE_CACHE", str(tmp_path / "file" / "below"))
+    monkeypatch.delattr(os, "getuid")
+    assert find_runs("zoo")[0].path.is_relative_to(tmp_path / "temporary" / "mnemoscope")
+
+
 @pytest.mark.skipif(os.getuid() == 0, reason="root may write everywhere")
 def test_a_directory_without_permission_counts_as_one_that_cannot_be_written(archives, tmp_path):
     (tmp_path / "cache").mkdir(mode=0o500)

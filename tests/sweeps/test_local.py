@@ -1,3 +1,4 @@
+import multiprocessing
 import os
 import signal
 
@@ -6,8 +7,9 @@ import torch
 
 from mnemoscope.core.errors import InputError
 from mnemoscope.models.run import Run
-from mnemoscope.sweeps import local
+from mnemoscope.sweeps import local, server
 from mnemoscope.sweeps.local import analyse_many, train_many
+from mnemoscope.sweeps.trials import put_on_trial
 from tests.support import small_spec
 
 
@@ -81,3 +83,39 @@ def test_results_come_in_the_order_of_the_runs(tiny):
     runs = [tiny, tiny, tiny]
     assert list(analyse_many(runs, seed_of)) == [0, 0, 0]
     assert list(analyse_many(runs, seed_of, jobs=2)) == [0, 0, 0]
+
+
+def process_of(run: Run) -> int:
+    return os.getpid()
+
+
+@pytest.mark.parametrize(("n_cores", "here"), [(1, True), (2, False)])
+def test_no_jobs_are_one_per_core(tiny, monkeypatch, n_cores, here):
+    monkeypatch.setattr(server, "n_cores", lambda: n_cores)
+    assert server.n_processes(0) == n_cores
+    assert (set(analyse_many([tiny, tiny], process_of, jobs=0)) == {os.getpid()}) == here
+
+
+def test_where_there_is_no_fork_server_workers_are_spawned(tmp_path, monkeypatch):
+    monkeypatch.setattr(multiprocessing, "get_all_start_methods", lambda: ["spawn"])
+    assert server.worker_context().get_start_method() == "spawn"
+    server.start_early()
+    specs = [small_spec(seed=seed, changes={"recipe.n_steps": 10, "recipe.checkpoint_steps": ()}) for seed in (0, 1)]
+    runs = train_many(specs, [tmp_path / "0", tmp_path / "1"], jobs=2)
+    assert list(analyse_many(runs, seed_of, jobs=2)) == [0, 1]
+
+
+def test_no_more_processes_than_windows_can_wait_for(monkeypatch):
+    monkeypatch.setattr(server.sys, "platform", "win32")
+    assert [server.n_processes(jobs) for jobs in (1, 61, 62, 1024)] == [1, 61, 61, 61]
+
+
+def test_a_number_of_jobs_that_is_none_is_refused_at_once(tiny, tmp_path):
+    message = "jobs must be from 1 to 1024, or 0 for one process per core; got -1"
+    with pytest.raises(InputError, match=message):
+        analyse_many([tiny], seed_of, jobs=-1)
+    with pytest.raises(InputError, match=message):
+        put_on_trial([], [], jobs=-1)
+    with pytest.raises(InputError, match=message):
+        train_many([small_spec()], [tmp_path / "run"], jobs=-1)
+    assert not (tmp_path / "run").exists()

@@ -277,3 +277,12 @@ def test_the_name_of_a_bound_function_is_the_same_in_every_process():
     assert "0x" not in name
     assert name.startswith(f"{__name__}.fake_run[")
     assert f"other={__name__}.bias_of" in name
+
+
+def test_a_measure_of_a_script_has_the_same_name_in_a_worker(monkeypatch):
+    """The script that a worker was started by is called `__mp_main__` there."""
+    names = []
+    for module in ("__main__", "__mp_main__"):
+        monkeypatch.setattr(parity, "__module__", module)
+        names.append(measuring.name_of(partial(fake_run, other=parity)))
+    assert names == [f"{__name__}.fake_run[other=__main__.parity]"] * 2

@@ -1,4 +1,3 @@
-import fcntl
 import multiprocessing
 import random
 import signal
@@ -157,12 +156,28 @@ def test_another_specification_in_the_same_directory_is_refused(tmp_path, stop_a
     assert contents(tmp_path) == before
 
 
-def test_a_directory_that_is_being_trained_is_refused(tmp_path):
-    with (tmp_path / ".lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+def hold(path: Path, pipe) -> None:
+    def report(progress):
+        pipe.send(progress.step)
+        signal.pause()
+
+    train(small_spec(changes=LONG), path, report=report)
+
+
+def test_a_directory_that_another_process_trains_is_refused_until_that_ends(tmp_path):
+    context = multiprocessing.get_context("fork")
+    listen, tell = context.Pipe(duplex=False)
+    process = context.Process(target=hold, args=(tmp_path, tell))
+    process.start()
+    assert listen.recv() == 0
+    try:
         with pytest.raises(InputError, match="is being trained by another process; wait for it or choose another"):
-            train(small_spec(), tmp_path)
-    assert train(small_spec(changes={"recipe.n_steps": 10, "recipe.checkpoint_steps": ()}), tmp_path / "b").finished
+            train(small_spec(changes=LONG), tmp_path)
+        assert open_run(tmp_path).spec.seed == 0
+    finally:
+        process.kill()
+        process.join(timeout=60)
+    assert train(small_spec(changes=LONG), tmp_path).finished
 
 
 def test_the_same_directory_twice_is_refused(tmp_path):
@@ -194,6 +209,13 @@ def test_a_damaged_state_is_refused_with_the_way_out(tmp_path, finished, stop_at
 def test_a_recipe_that_cannot_work_writes_nothing(tmp_path, changes, message):
     with pytest.raises(InputError, match=message):
         train(small_spec(changes=changes), tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("device", ["cdua", "cuda:99", "meta", torch.device("cuda", 99)])
+def test_a_device_that_is_not_there_writes_nothing(tmp_path, device):
+    with pytest.raises(InputError, match="device must be one that torch can use on this machine: cpu"):
+        train(small_spec(), tmp_path / "run", device=device)
     assert not (tmp_path / "run").exists()
 
 

@@ -20,7 +20,7 @@ class Analysis:
     step: int | None = None
     """Training step of the checkpoint; none: the last."""
     jobs: int = 1
-    """Worker processes, of one thread each."""
+    """Worker processes, of one thread each; 0: one per core."""
     out: Path = Path("results")
     """Arrays, tables and a page with figures go to OUT/<configuration>/<command> in place of earlier ones."""
     config: Path | None = None

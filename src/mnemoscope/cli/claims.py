@@ -1,7 +1,6 @@
 """What the commands about claims have in common: claims by name, trials with a live table, and what they leave."""
 
 import json
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -78,7 +77,7 @@ def try_claims(
             recipe=recipe,
             sensitivity=sensitivity,
             emergence=emergence,
-            jobs=jobs or _n_cores(),
+            jobs=jobs,
             store=store or out / "measured",
             report=report,
         )
@@ -88,7 +87,7 @@ def try_claims(
     write_arrays(out / "evidence", {ruling.claim.id: as_dataset(ruling.evidence.effects) for ruling in rulings})
     verdicts = json.dumps([record(ruling) for ruling in rulings], indent=2, allow_nan=False)
     write_atomically(out / "verdicts.json", (verdicts + "\n").encode())
-    page = rulings_page(rulings, title=title, lead=_lead(runs, recipe), examples=examples(rulings, runs))
+    page = rulings_page(rulings, title=title, lead=_lead(rulings, runs, recipe), examples=examples(rulings, runs))
     write_atomically(out / "report.html", page.encode())
     console.print(f"wrote {out / 'verdicts.json'} and {out / 'report.html'}", highlight=False)
     return rulings
@@ -135,14 +134,15 @@ def _example(run: Run, kind: str) -> Example:
     return Example(caption=f"A {kind} seed: {run.label}, seed {run.spec.seed}{shown}", attention=attention)
 
 
-def _n_cores() -> int:
-    """Cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-def _lead(runs: Sequence[Run], recipe: str | None) -> str:
+def _lead(rulings: Sequence[Ruling], runs: Sequence[Run], recipe: str | None) -> str:
+    """How many of the runs the claims were measured on; rivals and sensitivity tables may have looked at more."""
+    claims = [ruling.claim for ruling in rulings]
+    bench = find_bench(runs, claims)
+    seeds = [(unit, seeds_of(claim, bench)) for claim in claims for unit in claim.units.values()]
+    measured = {bench[unit][seed].path for unit, each in seeds for seed in each}
+    models = f"{len(measured)} trained model{'' if len(measured) == 1 else 's'} that the claims are about"
     asked = f" All claims are asked of models of the {recipe} recipe." if recipe else ""
-    return f"{sum(run.finished for run in runs)} trained models; a seed is the unit of replication.{asked}"
+    return f"{models}; a seed is the unit of replication.{asked}"
 
 
 @contextmanager

@@ -34,13 +34,13 @@ class Train:
     seeds: str = "0"
     """Seeds, such as `3`, `0-15` or `0-3,7`."""
     jobs: int = 1
-    """Worker processes, of one thread each."""
+    """Worker processes, of one thread each; 0: one per core."""
     together: bool = False
     """Train all seeds of a configuration as one program (worth it on a GPU)."""
     out: Path = Path("runs")
     """Runs go to OUT/<preset>-<recipe>/seed-<seed>."""
     device: str = "cpu"
-    """Where to train, such as cpu or cuda."""
+    """Where to train, such as cpu, cuda or cuda:1."""
     corpus: Path | None = None
     """Text file in place of tiny Shakespeare, for tasks that are made of a text's bigrams."""
     set: tuple[str, ...] = ()
@@ -62,7 +62,7 @@ class Reproduce:
     seeds: str | None = None
     """Seeds in place of the plan's, such as `0-1`."""
     jobs: int = 2
-    """Worker processes, of one thread each."""
+    """Worker processes, of one thread each; 0: one per core."""
     out: Path | None = None
     """Directory for runs, arrays, tables, report.html and verdicts; none: reports/<system>."""
     config: Path | None = None
@@ -132,7 +132,7 @@ class ClaimsRun:
     emergence: bool = True
     """Follow the effects of the first seed that has checkpoints over its training."""
     jobs: int = 0
-    """Worker processes, of one thread each; 0: one a core."""
+    """Worker processes, of one thread each; 0: one per core."""
     out: Path = Path("verdicts")
     """Directory for verdicts.json, report.html, the evidence, and what was measured so far."""
     config: Path | None = None

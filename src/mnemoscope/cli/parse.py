@@ -19,10 +19,11 @@ def execute(command: str, words: Sequence[str]) -> None:
         InputError: The configuration file or an option is refused.
     """
     options = parse(command, words)
-    if getattr(options, "jobs", 1) != 1:
-        from mnemoscope.sweeps.server import start_early
+    if hasattr(options, "jobs"):
+        from mnemoscope.sweeps.server import n_processes, start_early
 
-        start_early()
+        if n_processes(options.jobs) > 1:
+            start_early()
     importlib.import_module(f"mnemoscope.cli.commands.{command.replace(' ', '_')}").run(options)
 
 

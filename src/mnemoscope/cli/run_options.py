@@ -15,7 +15,7 @@ class Evaluate:
     n_samples: int | None = None
     """Sequences to draw; none: enumerate all of them, exactly, or draw a few hundred where there are too many."""
     jobs: int = 1
-    """Worker processes, of one thread each."""
+    """Worker processes, of one thread each; 0: one per core."""
     out: Path | None = None
     """Directory for the arrays (netCDF) and tables (CSV)."""
     config: Path | None = None
@@ -59,7 +59,7 @@ class Report:
     runs: Positional[tuple[Path, ...]]
     """Run directories, directories that hold some, or words such as `zoo:v3-published`."""
     jobs: int = 1
-    """Worker processes, of one thread each."""
+    """Worker processes, of one thread each; 0: one per core."""
     out: Path = Path("report.html")
     """The page."""
     config: Path | None = None
@@ -73,6 +73,6 @@ class Follow:
     runs: Positional[tuple[Path, ...]]
     """Run directories, directories that hold some, or words such as `zoo:memories-quick`."""
     jobs: int = 1
-    """Worker processes, of one thread each."""
+    """Worker processes, of one thread each; 0: one per core."""
     config: Path | None = None
     """YAML file: a section a command, a key an option; what is typed wins."""

@@ -14,6 +14,7 @@ from transformer_lens.utilities.activation_functions import SUPPORTED_ACTIVATION
 
 from mnemoscope.core.seeding import stream_seed
 from mnemoscope.core.specification import ModelSpec
+from mnemoscope.models.device import usable_device
 
 _ATTENTION = "blocks.*.attn.[Wb]_*"
 SUPPORTED_ACTIVATIONS.setdefault("identity", lambda x: x)  # TransformerLens has none
@@ -45,8 +46,12 @@ def configuration(spec: ModelSpec, *, d_vocab: int, n_ctx: int) -> dict[str, Any
 
 
 def from_configuration(config: Mapping[str, Any], *, device: torch.device | str = "cpu") -> HookedTransformer:
-    """The model of those arguments, with TransformerLens's initialisation drawn from the global generator."""
-    arguments = {**config, "dtype": getattr(torch, config["dtype"]), "device": str(device)}
+    """The model of those arguments, with TransformerLens's initialisation drawn from the global generator.
+
+    Raises:
+        InputError: The device cannot be used.
+    """
+    arguments = {**config, "dtype": getattr(torch, config["dtype"]), "device": str(usable_device(device))}
     with _quiet():
         return HookedTransformer(HookedTransformerConfig(**arguments), move_to_device=True)
 
@@ -62,7 +67,11 @@ def build(
         n_ctx: Longest input.
         seed: The run's seed; the weights come from its stream `initialisation`, the same on every device.
         device: Where the model goes.
+
+    Raises:
+        InputError: The device cannot be used.
     """
+    device = usable_device(device)
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(stream_seed(seed, "initialisation"))
         model = from_configuration(configuration(spec, d_vocab=d_vocab, n_ctx=n_ctx))

@@ -30,7 +30,8 @@ def load_checkpoint(path: Path, *, device: torch.device | str = "cpu") -> Hooked
     """The model that was saved, in evaluation mode: its logits are identical to those of the saved one.
 
     Raises:
-        InputError: The file is missing, truncated, edited or foreign, or its weights do not fit its configuration.
+        InputError: The file is missing, truncated, edited or foreign, its weights do not fit its configuration, or the
+            device cannot be used.
     """
     tensors, metadata = read_tensors(Path(path), _KIND)
     with torch.random.fork_rng(devices=[]):

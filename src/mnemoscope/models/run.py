@@ -24,7 +24,9 @@ from mnemoscope.core.presets import PRESETS
 from mnemoscope.core.specification import RunSpec
 from mnemoscope.models.build import build
 from mnemoscope.models.checkpoint import load_checkpoint, load_compact
+from mnemoscope.models.device import usable_device
 from mnemoscope.models.files import write_atomically
+from mnemoscope.models.progress_file import read_progress
 from mnemoscope.models.zoo import shipped
 
 COMPACT = ".compact.safetensors"
@@ -64,8 +66,9 @@ class Run:
         """The model after `step` steps; none: the last checkpoint.
 
         Raises:
-            InputError: There is no such checkpoint.
+            InputError: There is no such checkpoint, or the device cannot be used.
         """
+        device = usable_device(device)
         if not self.steps:
             raise InputError(f"{self.path} has no checkpoint yet; train it first")
         step = self.steps[-1] if step is None else step
@@ -88,12 +91,12 @@ class Run:
         """Training progress: one variable a metric, along `step`.
 
         Raises:
-            InputError: Nothing was logged yet.
+            InputError: Nothing was logged yet, or the file is damaged.
         """
         file = self.path / "metrics.jsonl"
-        lines = [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
-        if not lines:
+        if not file.exists():
             raise InputError(f"{self.path} has no metrics yet; train it first")
+        lines = read_progress(file, finished=self.finished)
         names = [name for name in lines[0] if name != "step"]
         return xr.Dataset(
             {name: ("step", [line[name] for line in lines]) for name in names},

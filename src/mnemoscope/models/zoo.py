@@ -172,6 +172,8 @@ def _user_cache() -> Path:
 
 def _temporary() -> Path:
     """A directory for temporary files that nobody else can write: its name can be guessed."""
+    if not hasattr(os, "getuid"):  # on Windows every user has temporary files of their own
+        return Path(tempfile.gettempdir()) / "mnemoscope"
     place = Path(tempfile.gettempdir()) / f"mnemoscope-{os.getuid()}"
     place.mkdir(mode=0o700, exist_ok=True)
     state = place.lstat()

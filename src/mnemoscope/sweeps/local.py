@@ -7,19 +7,21 @@ dies is started again and continues from its run's last saved state.
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from itertools import groupby
 from multiprocessing.connection import Connection, wait
-from multiprocessing.context import ForkServerProcess
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import TypeVar
 
 import torch
 
-from mnemoscope.core.errors import InputError, in_range
+from mnemoscope.core.errors import InputError
 from mnemoscope.core.specification import RunSpec
+from mnemoscope.models.device import usable_device
 from mnemoscope.models.run import Run, create_run, open_run
-from mnemoscope.sweeps.server import worker_context
+from mnemoscope.sweeps.server import UNGUARDED, main_is_guarded, n_processes, unguarded, worker, worker_context
 from mnemoscope.training.loop import train, train_together
 from mnemoscope.training.progress import Progress
 from mnemoscope.training.recorder import Report
@@ -46,7 +48,7 @@ def train_many(
     Args:
         specs: What to train.
         paths: One run directory each.
-        jobs: Worker processes at a time, of one thread each; 1 trains in this process, on one thread.
+        jobs: Worker processes at a time, of one thread each; 0: one per core; 1 trains in this process, on one thread.
         device: Where to train.
         report: Called in this process with every line of metrics of every run.
         together: Train runs that differ in the seed only as one program (`vmap`) in this process.
@@ -55,10 +57,12 @@ def train_many(
         The finished runs, in the order given.
 
     Raises:
-        InputError: A specification or a directory is refused; nothing was trained then.
+        InputError: `jobs`, the device, a specification or a directory is refused, or the script that calls this starts
+            workers when it is imported; nothing was trained then.
         RuntimeError: A worker died `ATTEMPTS` times; the other runs are finished.
     """
-    in_range("jobs", jobs, 1, 1024)
+    n = n_processes(jobs)
+    usable_device(device)
     for spec in specs:
         check_schedules(spec)
     runs = [create_run(Path(path), spec) for spec, path in zip(specs, paths, strict=True)]
@@ -67,12 +71,12 @@ def train_many(
         for _, group in groupby(unfinished, key=lambda run: run.label):
             members = list(group)
             train_together([r.spec for r in members], [r.path for r in members], device=device, report=report)
-    elif jobs == 1 or len(unfinished) == 1:
+    elif n == 1 or len(unfinished) < 2:
         with one_thread():
             for run in unfinished:
                 train(run.spec, run.path, device=device, report=report)
     else:
-        _Workers(unfinished, jobs, device, report).run()
+        _Workers(unfinished, n, device, report).run()
     return [open_run(run.path) for run in runs]
 
 
@@ -82,14 +86,28 @@ def analyse_many(runs: Sequence[S], analyse: Callable[[S], T], *, jobs: int = 1)
     Args:
         runs: What to analyse.
         analyse: A function of a module (it is sent to the workers by name).
-        jobs: Processes at a time; 1 stays in this process.
+        jobs: Processes at a time; 0: one per core; 1 stays in this process.
+
+    Raises:
+        InputError: `jobs` is negative or above 1024, or the script that calls this starts workers when it is imported.
     """
-    if jobs == 1 or len(runs) < 2:
-        with one_thread():
-            yield from map(analyse, runs)
-        return
-    with ProcessPoolExecutor(jobs, worker_context(), initializer=torch.set_num_threads, initargs=(1,)) as pool:
-        yield from pool.map(analyse, runs)
+    n = min(n_processes(jobs), len(runs))
+    return _here(runs, analyse) if n < 2 else _by_workers(runs, analyse, n)
+
+
+def _here(runs: Sequence[S], analyse: Callable[[S], T]) -> Iterator[T]:
+    with one_thread():
+        yield from map(analyse, runs)
+
+
+def _by_workers(runs: Sequence[S], analyse: Callable[[S], T], n: int) -> Iterator[T]:
+    with ProcessPoolExecutor(n, worker_context(), initializer=torch.set_num_threads, initargs=(1,)) as pool:
+        try:
+            yield from pool.map(analyse, runs)
+        except BrokenProcessPool:  # it does not tell how the worker ended
+            if main_is_guarded():
+                raise
+            raise unguarded() from None
 
 
 @contextlib.contextmanager
@@ -106,7 +124,7 @@ def one_thread() -> Iterator[None]:
 @dataclass
 class _Worker:
     run: Run
-    process: ForkServerProcess
+    process: BaseProcess
     messages: Connection
     attempt: int
 
@@ -117,7 +135,6 @@ class _Workers:
     def __init__(self, runs: list[Run], jobs: int, device: str, report: Report | None):
         self._waiting = [(run, 1) for run in reversed(runs)]
         self._jobs, self._device, self._report = jobs, device, report
-        self._context = worker_context()
         self._active: list[_Worker] = []
         self._failed: list[Path] = []
 
@@ -137,8 +154,8 @@ class _Workers:
             raise RuntimeError(f"training crashed {ATTEMPTS} times in {names}; the other runs are finished")
 
     def _start(self, run: Run, attempt: int) -> None:
-        messages, theirs = self._context.Pipe(duplex=False)
-        process = self._context.Process(target=_work, args=(run, self._device, theirs), daemon=True)
+        messages, theirs = worker_context().Pipe(duplex=False)
+        process = worker(_work, run, self._device, theirs)
         process.start()
         theirs.close()
         self._active.append(_Worker(run, process, messages, attempt))
@@ -158,6 +175,8 @@ class _Workers:
     def _end(self, worker: _Worker) -> None:
         worker.process.join()
         self._active.remove(worker)
+        if worker.process.exitcode == UNGUARDED:
+            raise unguarded() from None
         if worker.run.finished:
             return
         if worker.attempt < ATTEMPTS:

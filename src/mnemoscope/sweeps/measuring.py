@@ -54,7 +54,8 @@ def name_of(function: Callable[..., Any]) -> str:
     if isinstance(function, partial):
         bound = [*map(_text, function.args), *(f"{k}={_text(v)}" for k, v in function.keywords.items())]
         return f"{name_of(function.func)}[{', '.join(bound)}]"
-    return f"{function.__module__}.{function.__qualname__}"
+    module = "__main__" if function.__module__ == "__mp_main__" else function.__module__  # in workers
+    return f"{module}.{function.__qualname__}"
 
 
 def _text(value: Any) -> str:
@@ -168,7 +169,7 @@ def measure_all(
 
     Args:
         work: With different names.
-        jobs: Processes at a time.
+        jobs: Processes at a time; 0: one per core.
         store: Directory for what was measured; none: nothing is kept, nothing is found.
         report: Called after each piece.
 

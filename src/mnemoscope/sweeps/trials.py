@@ -28,6 +28,7 @@ from mnemoscope.sweeps.questions import (
     questions_about,
     seeds_of,
 )
+from mnemoscope.sweeps.server import n_processes
 
 Progress = Mapping[str, tuple[int, int]]
 """By claim: pieces of work that are done, and how many there are."""
@@ -53,13 +54,15 @@ def run_trials(
             mean nothing there and are left out.
         sensitivity: Whether to ask with one factor changed too.
         emergence: Whether to follow the effects of one seed over its training.
-        jobs: Processes at a time.
+        jobs: Processes at a time; 0: one per core.
         store: Directory that keeps what was measured, so that the same call continues; none: nothing is kept.
         report: Called in this process as work gets done.
 
     Raises:
-        InputError: A claim has no measure, runs contradict each other, or a measure refuses its model.
+        InputError: `jobs` is negative, a claim has no measure, runs contradict each other, or a measure refuses its
+            model.
     """
+    n_processes(jobs)
     if recipe is not None:
         claims = [moved for claim in claims if (moved := asked_of(claim, recipe))]
     for claim in claims:

@@ -5,18 +5,19 @@ that never was: batches and schedules are functions of the step, and what was wr
 again.
 """
 
-import fcntl
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Sequence
+from contextlib import ExitStack
 from itertools import groupby
 from pathlib import Path
 
 import torch
+from filelock import AcquireReturnProxy, FileLock, Timeout
 
 from mnemoscope.core.batch import Batch
 from mnemoscope.core.errors import InputError
 from mnemoscope.core.specification import RunSpec
 from mnemoscope.models.build import matching, parameters, zeroed
+from mnemoscope.models.device import usable_device
 from mnemoscope.models.files import write_atomically
 from mnemoscope.models.run import Run, create_run
 from mnemoscope.training.data import Blocks
@@ -36,7 +37,8 @@ def train(spec: RunSpec, path: Path, *, device: torch.device | str = "cpu", repo
         report: Called with every line of metrics.
 
     Raises:
-        InputError: The directory holds another run, is being trained by another process, or its state is damaged.
+        InputError: The device cannot be used, or the directory holds another run, is being trained by another process,
+            or its state is damaged.
     """
     return train_together([spec], [path], device=device, report=report)[0]
 
@@ -57,25 +59,23 @@ def train_together(
     if not all(spec.replicates(specs[0]) for spec in specs):
         raise InputError("runs that train together may differ in the seed only; train the others apart")
     check_schedules(specs[0])
+    device = usable_device(device)
     with ExitStack() as locks:
         runs = [create_run(Path(path), spec) for spec, path in zip(specs, paths, strict=True)]
         for run in runs:
             locks.enter_context(_locked(run))
         unfinished = sorted((run for run in runs if not run.finished), key=last_step)
         for step, group in groupby(unfinished, key=last_step):
-            _continue(list(group), step, torch.device(device), report)
+            _continue(list(group), step, device, report)
     return runs
 
 
-@contextmanager
-def _locked(run: Run) -> Iterator[None]:
-    """Hold the run directory for this process; the kernel lets go of it however the process ends."""
-    with (run.path / ".lock").open("w") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise InputError(f"{run.path} is being trained by another process; wait for it or choose another") from None
-        yield
+def _locked(run: Run) -> AcquireReturnProxy:
+    """Hold the run directory for this process; the system lets go of it however the process ends."""
+    try:
+        return FileLock(run.path / ".lock").acquire(blocking=False)
+    except Timeout:
+        raise InputError(f"{run.path} is being trained by another process; wait for it or choose another") from None
 
 
 def _continue(runs: list[Run], start: int, device: torch.device, report: Report | None) -> None:

@@ -9,6 +9,7 @@ from mnemoscope.core.seeding import generator
 from mnemoscope.models.build import build
 from mnemoscope.models.checkpoint import save_checkpoint
 from mnemoscope.models.files import write_atomically
+from mnemoscope.models.progress_file import read_progress
 from mnemoscope.models.run import Run
 from mnemoscope.training.learner import Learner
 from mnemoscope.training.progress import Progress, measure
@@ -36,9 +37,8 @@ class Recorder:
         }
         self._kept = frozenset(spec.recipe.checkpoints)
         self.positions = torch.stack([m.scored.any(0) for m in self._monitors.values()]).any(0).nonzero()[:, 0]
-        file = run.path / "metrics.jsonl"
-        lines = file.read_text().splitlines(keepends=True) if start else []
-        self._lines = [line for line in lines if line.endswith("\n") and json.loads(line)["step"] <= start]
+        before = read_progress(run.path / "metrics.jsonl", finished=False) if start else []
+        self._lines = [json.dumps(line) + "\n" for line in before if line["step"] <= start]
 
     def record(self, step: int, learner: Learner, index: int) -> None:
         """Write what is due after `step` updates; the state comes last, so that it never runs ahead of the rest."""

@@ -5,7 +5,7 @@ from pathlib import Path
 from mnemoscope.cli.claims import answered_by_zoo, claims_called, try_claims
 from mnemoscope.cli.options import ClaimsRun
 from mnemoscope.cli.output import console
-from mnemoscope.core.errors import InputError, in_range, one_of
+from mnemoscope.core.errors import InputError, one_of
 from mnemoscope.models.run import find_runs
 from mnemoscope.sweeps.questions import asked_of
 
@@ -15,7 +15,6 @@ RECIPES = ("quick", "published")
 def run(options: ClaimsRun) -> None:
     """Measure, judge, print and write."""
     claims = claims_called(options.what)
-    in_range("--jobs", options.jobs, 0, 1024)
     if options.recipe is not None:
         one_of("--recipe", options.recipe, RECIPES)
         claims = [claim for claim in claims if asked_of(claim, options.recipe)]

@@ -9,7 +9,7 @@ from mnemoscope.analyses.combination import along_seed
 from mnemoscope.analyses.dynamics.trajectories import over_steps
 from mnemoscope.cli.output import console, show
 from mnemoscope.cli.run_options import Follow
-from mnemoscope.core.errors import InputError, in_range
+from mnemoscope.core.errors import InputError
 from mnemoscope.models.run import Run, by_label, find_runs
 from mnemoscope.sweeps.local import analyse_many
 from mnemoscope.viz.followed import ONSET_HEADER, onset_rows
@@ -18,7 +18,6 @@ from mnemoscope.viz.report import report_of
 
 def run(options: Follow) -> None:
     """Measure what is not measured yet, and print onsets."""
-    in_range("--jobs", options.jobs, 1, 1024)
     runs = find_runs(options.runs)
     for task in {run.spec.task.name: run.spec.task for run in runs}.values():
         if report_of(task).trajectory is None:
