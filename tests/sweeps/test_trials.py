@@ -256,7 +256,7 @@ def test_what_cannot_be_tried_is_refused(runs):
     without = make(units={}, measure=parity, gate=Gate(statement="g", at_least=0))
     with pytest.raises(InputError, match="gives no 'gate'"):
         put_on_trial([without], [])
-    with pytest.raises(InputError, match="two directories"):
+    with pytest.raises(InputError, match="is named twice"):
         put_on_trial([make()], [*runs, runs[0]])
 
 
