@@ -9,20 +9,26 @@ PYTEST := OMP_NUM_THREADS=1 $(BIN)/pytest -n 2
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help test test-all test-claims lint format reproduce zoo docs bench clean
+.PHONY: help test test-all test-claims test-bench test-installed lint format reproduce zoo docs bench clean
 
 help: ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1|\2/p' Makefile | while IFS='|' read -r name text; do \
-	  printf '  make %-11s %s\n' "$$name" "$$text"; done
+	  printf '  make %-15s %s\n' "$$name" "$$text"; done
 
 test: lint ## lint, types, import contracts, and every test that is not slow
-	$(PYTEST) -m "not slow"
+	$(PYTEST) -m "not slow and not installed"
 
 test-all: lint ## the same, with the slow tests
-	$(PYTEST)
+	$(PYTEST) -m "not installed"
 
 test-claims: .venv/.installed-dev ## the slow tests of claims: planted models, and how often verdicts err
 	$(PYTEST) -m slow tests/claims
+
+test-bench: .venv/.installed-dev ## the benchmarks from end to end, in their short version
+	$(BIN)/pytest -m slow tests/benchmarks
+
+test-installed: .venv/.installed-dev ## the wheel in an environment of its own, from there every task; needs the network
+	$(BIN)/pytest -m installed tests/installed
 
 lint: .venv/.installed-dev ## ruff, pyright and the import contracts
 	$(BIN)/ruff check .

@@ -52,14 +52,14 @@ class OurSteps:
     def __call__(self) -> float:
         off = matching(zeroed(self.model), self.learner.names)
         for step in range(self.step, self.step + self.n_steps):
+            self.learner.hold(off | frozen(self.recipe, self.learner.names, step))
             batches = [blocks.batch(step) for blocks in self.data]
             outputs = self.learner.outputs([batch.inputs for batch in batches], self.positions)
             losses = [
                 spec.task.loss(output, self._scored(batch))
                 for spec, output, batch in zip(self.specs, outputs, batches, strict=True)
             ]
-            held = off | frozen(self.recipe, self.learner.names, step)
-            self.learner.update(losses, learning_rate=learning_rate(self.recipe, step), held=held)
+            self.learner.update(losses, learning_rate=learning_rate(self.recipe, step))
         self.step += self.n_steps
         if self.device != "cpu":
             torch.cuda.synchronize()

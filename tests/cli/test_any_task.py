@@ -26,11 +26,15 @@ def test_a_task_without_an_entry_gets_the_plain_one(copy_run, capsys):
     page = Path("report.html").read_text()
     for section in ("what-was-learned", "training", "single-sequences"):
         assert f'<h2 id="{section}"' in page
+    main(["follow", "run"])
+    out = capsys.readouterr().out
+    assert "followed 1 runs; 0 were complete" in out
+    assert "accuracy copying" in out
+    assert copy_run.trajectory().step.values.tolist() == list(copy_run.steps)
 
     for words, named in (
         (["predict", "run", "9"], "a token must be one of: 0, 1, 2"),
         (["predict", "run", ""], "the number of tokens must be from 1"),
-        (["follow", "run"], "nothing is followed along the training of copy"),
     ):
         with pytest.raises(SystemExit) as end:
             main(words)

@@ -160,9 +160,19 @@ def test_follow_measures_once_and_the_report_shows_it(birth, place, capsys):
     assert "In-context bigrams" in page
 
 
-def test_follow_refuses_what_has_no_trajectory_or_no_end(tiny, birth, place, capsys):
+def test_follow_takes_tasks_with_and_without_measures_of_their_own(tiny, birth, place, capsys):
     shutil.copytree(tiny.path, place / "lookup")
-    assert "nothing is followed along the training of permutation-lookup" in refused(["follow", "lookup"], capsys)
+    main(["follow", "lookup", f"{birth}/seed-100"])
+    out = capsys.readouterr().out
+    assert "followed 2 runs; 0 were complete" in out
+    lookup, text = (dict(run.trajectory()) for run in (*find_runs("lookup"), *find_runs(f"{birth}/seed-100")))
+    assert set(lookup) == {"accuracy_elimination", "accuracy_recall", "loss_elimination", "loss_recall"}
+    assert {"induction_score", "feed_forward_kl"} < set(text)
+    titles = [line.split(",")[0] for line in out.splitlines() if "when measures set in" in line]
+    assert sorted(titles) == sorted([tiny.label, Path(birth).name])
+
+
+def test_follow_refuses_runs_that_have_not_come_to_their_end(birth, capsys):
     for run in find_runs(birth):
         (run.path / "done").unlink()
     assert "none of the runs is finished" in refused(["follow", birth], capsys)

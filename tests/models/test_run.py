@@ -120,8 +120,11 @@ def test_groups_hold_replicates_only(tmp_path):
     other = Run(tmp_path / "c", small_spec(seed=1, changes={"model.d_model": 16}))
     renamed = Run(other.path, type(run.spec)(**{**vars(other.spec), "preset": run.spec.preset}))
     fixed = [Run(tmp_path / str(s), small_spec(seed=s, changes={"task.split_seed": 0})) for s in (0, 1)]
-    with pytest.raises(InputError, match=r"the same seed of .* stands in two directories"):
-        by_label([run, twin])
+    with pytest.raises(InputError, match=r"seed 0 of .* stands in two directories") as refused:
+        by_label([other, run, twin])
+    assert f"{run.path} and {twin.path}; name one of them" in str(refused.value)
+    with pytest.raises(InputError, match="a is named twice"):
+        by_label([run, run])
     with pytest.raises(InputError, match="have different configurations"):
         by_label([run, renamed])
     assert len(by_label([run, other])) == 2

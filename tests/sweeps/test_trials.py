@@ -256,7 +256,7 @@ def test_what_cannot_be_tried_is_refused(runs):
     without = make(units={}, measure=parity, gate=Gate(statement="g", at_least=0))
     with pytest.raises(InputError, match="gives no 'gate'"):
         run_trials([without], [])
-    with pytest.raises(InputError, match="two directories"):
+    with pytest.raises(InputError, match="is named twice"):
         run_trials([make()], [*runs, runs[0]])
 
 

@@ -236,6 +236,20 @@ def by_label(runs: Sequence[Run]) -> dict[str, list[Run]]:
     for label, group in groups.items():
         if not all(run.spec.replicates(group[0].spec) for run in group):
             raise InputError(f"runs called {label} have different configurations; read them one directory at a time")
-        if len({run.spec.seed for run in group}) < len(group):
-            raise InputError(f"the same seed of {label} stands in two directories; name one of them")
+        _check_seeds(label, group)
     return groups
+
+
+def _check_seeds(label: str, group: Sequence[Run]) -> None:
+    """Refuse a seed that stands there twice, or a directory that was named twice."""
+    seen: dict[int, Run] = {}
+    for run in group:
+        first = seen.get(run.spec.seed)
+        if first is not None and first.path.resolve() == run.path.resolve():
+            raise InputError(f"{run.path} is named twice; name every directory once, and none above or below it")
+        if first is not None:
+            raise InputError(
+                f"seed {run.spec.seed} of {label} stands in two directories, {first.path} and {run.path}; "
+                "name one of them, or move the other elsewhere"
+            )
+        seen[run.spec.seed] = run

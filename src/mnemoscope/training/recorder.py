@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import torch
 
-from mnemoscope.core.seeding import generator
+from mnemoscope.core.monitoring import monitored
 from mnemoscope.models.build import build
 from mnemoscope.models.checkpoint import save_checkpoint
 from mnemoscope.models.files import write_atomically
@@ -14,11 +14,6 @@ from mnemoscope.models.run import Run
 from mnemoscope.training.learner import Learner
 from mnemoscope.training.progress import Progress, measure
 from mnemoscope.training.state import write_state
-
-N_MONITOR = 512
-"""Sequences of each subgroup and split that training progress is read from, where they are short."""
-MAX_TOKENS = 2**13
-"""Where they are longer, there are only so many that this is the number of their tokens."""
 
 Report = Callable[[Progress], None]
 
@@ -30,10 +25,8 @@ class Recorder:
         spec = run.spec
         self._run, self._report = run, report
         self.model = build(spec.model, d_vocab=spec.task.d_vocab, n_ctx=spec.task.n_ctx, seed=spec.seed)
-        n = min(N_MONITOR, MAX_TOKENS // spec.task.n_ctx)
         self._monitors = {
-            split: spec.task.monitor(n, split=split, generator=generator(spec.seed, "monitor", split, device=device))
-            for split in ("train", "test")
+            split: monitored(spec.task, split=split, seed=spec.seed, device=device) for split in ("train", "test")
         }
         self._kept = frozenset(spec.recipe.checkpoints)
         self.positions = torch.stack([m.scored.any(0) for m in self._monitors.values()]).any(0).nonzero()[:, 0]

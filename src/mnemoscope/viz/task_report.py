@@ -44,7 +44,8 @@ class TaskReport:
     example: Callable[[Any], Batch]
     """One unseen sequence, for a view."""
     trajectory: Callable[..., xr.Dataset] | None = None
-    """Measures of one checkpoint, scalars by name, from a model, its task and `seed`; none: there are none."""
+    """Measures of one checkpoint, scalars by name, from a model, its task and `seed`; none: the task has none of its
+    own, and `follow` takes those of any task (`analyses.skill_trajectory`)."""
 
 
 REPORTS: Registry[TaskReport] = Registry("report", "report")

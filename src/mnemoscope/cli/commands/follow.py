@@ -7,6 +7,7 @@ import xarray as xr
 
 from mnemoscope.analyses.combination import along_seed
 from mnemoscope.analyses.dynamics.trajectories import over_steps
+from mnemoscope.analyses.skill_trajectory import skill_trajectory
 from mnemoscope.cli.output import console, show
 from mnemoscope.cli.run_options import Follow
 from mnemoscope.core.errors import InputError
@@ -19,11 +20,6 @@ from mnemoscope.viz.report import report_of
 def run(options: Follow) -> None:
     """Measure what is not measured yet, and print onsets."""
     runs = find_runs(options.runs)
-    for task in {run.spec.task.name: run.spec.task for run in runs}.values():
-        if report_of(task).trajectory is None:
-            raise InputError(
-                f"nothing is followed along the training of {task.name}; `mnemoscope report` has its curves"
-            )
     finished = [run for run in runs if run.finished]
     if len(finished) < len(runs):
         console.print(f"{len(runs) - len(finished)} runs are not finished and left out", highlight=False)
@@ -46,8 +42,7 @@ def follow_all(runs: Sequence[Run], jobs: int) -> None:
 
 def follow_run(run: Run) -> None:
     """Measure every checkpoint of a run, and keep that in its directory."""
-    measure = report_of(run.spec.task).trajectory
-    assert measure is not None
+    measure = report_of(run.spec.task).trajectory or skill_trajectory
     run.write_trajectory(over_steps(run, partial(measure, task=run.spec.task, seed=run.spec.seed)))
 
 

@@ -1,0 +1,54 @@
+"""The package as a user has it: its wheel, built from the sources and installed into an environment of its own."""
+
+import os
+import shutil
+import subprocess
+import sys
+import venv
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+SOURCES = ("pyproject.toml", "README.md", "LICENSE", "src")
+LEFT_OUT = shutil.ignore_patterns("*.egg-info", "__pycache__")
+"""What an earlier installation left among the sources; a list of files in there would add files to the wheel."""
+HIDDEN = ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV")
+"""Variables that would let other packages than the installed ones be found."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Installation:
+    """A virtual environment that holds the wheel."""
+
+    path: Path
+
+    def run(self, words: Sequence[str], where: Path) -> subprocess.CompletedProcess[str]:
+        """Run a program of the environment in the directory `where`; standard error goes with the output."""
+        environment = {name: value for name, value in os.environ.items() if name not in HIDDEN}
+        environment |= {"MNEMOSCOPE_CACHE": str(self.path / "cache"), "OMP_NUM_THREADS": "1"}
+        command = [str(self.path / "bin" / words[0]), *words[1:]]
+        return subprocess.run(
+            command, cwd=where, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        )
+
+
+@pytest.fixture(scope="session")
+def installation(tmp_path_factory) -> Installation:
+    place = tmp_path_factory.mktemp("installed")
+    sources, wheels = place / "sources", place / "wheels"
+    sources.mkdir()
+    for name in SOURCES:
+        if (ROOT / name).is_dir():
+            shutil.copytree(ROOT / name, sources / name, ignore=LEFT_OUT)
+        else:
+            shutil.copy(ROOT / name, sources / name)
+    pip = ["-m", "pip", "--disable-pip-version-check", "-q"]
+    subprocess.run([sys.executable, *pip, "wheel", str(sources), "--no-deps", "-w", str(wheels)], check=True)
+    [wheel] = wheels.glob("*.whl")
+    venv.create(place / "env", with_pip=True)
+    constraints = ["-c", str(ROOT / "constraints.txt")]
+    subprocess.run([place / "env" / "bin" / "python", *pip, "install", *constraints, str(wheel)], check=True)
+    return Installation(path=place / "env")
