@@ -162,6 +162,12 @@ def test_wrong_input_gets_one_line_and_writes_nothing(words, named, runs, tmp_pa
     assert written(tmp_path) == before
 
 
+def test_a_device_that_is_not_there_shows_no_progress(capsys):
+    with pytest.raises(SystemExit):
+        main(["train", "--device", "cuda:99"])
+    assert capsys.readouterr().out == ""
+
+
 @pytest.mark.parametrize("words", [["report", "runs"], ["report", "runs", "--jobs", "2"], ["list", "runs"]])
 def test_damaged_metrics_are_one_line(words, runs, tmp_path, capsys):
     shutil.copytree(tmp_path / runs / "run", tmp_path / runs / "other")

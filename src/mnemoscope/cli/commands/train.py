@@ -10,6 +10,7 @@ from mnemoscope.cli.parse import parse_changes, parse_seeds
 from mnemoscope.cli.progress import live
 from mnemoscope.core.presets import preset_spec
 from mnemoscope.core.specification import RunSpec
+from mnemoscope.models.device import usable_device
 from mnemoscope.models.run import Run
 from mnemoscope.sweeps.local import train_many
 
@@ -34,5 +35,6 @@ def train_with_progress(
     """Train with a live display; the run of a specification goes to <out>/<label>/seed-<seed>."""
     paths = [out / spec.label / f"seed-{spec.seed:02d}" for spec in specs]
     unfinished = sum(not (path / "done").exists() for path in paths)
+    usable_device(device)  # before the display begins
     with live(unfinished, console) as report:
         return train_many(specs, paths, jobs=jobs, device=device, report=report, together=together)
