@@ -18,7 +18,7 @@ only pass on what came before. s can rise because the noise token falls, and not
 both probabilities are kept beside. The largest gain over 65 ranks is not below 0, and a little above by chance.
 """
 
-from functools import lru_cache, partial
+from functools import partial
 from typing import Literal
 
 from mnemoscope.analyses.noise_or_context import NOISE, OUTPUT, Replacement, removed, truncated
@@ -27,6 +27,7 @@ from mnemoscope.core.batch import Batch
 from mnemoscope.core.claim import CLAIMS, GATE, Claim
 from mnemoscope.core.criteria import Control, Gate, Part
 from mnemoscope.core.errors import one_of
+from mnemoscope.core.kept import kept
 from mnemoscope.core.presets import Configuration
 from mnemoscope.core.protocols import Task
 from mnemoscope.core.seeding import generator
@@ -54,7 +55,7 @@ def prompts(task: Task, seed: int, use: str) -> Batch:
     return task.sample(N_SEQUENCES, split="test", generator=generator(seed, "noise or context", use))
 
 
-@lru_cache(maxsize=4)
+@kept
 def removals(subject: Subject, kind: Replacement) -> dict[str, float]:
     """Gains without the last MLP and without the last attention, what the gate looks at, and s before.
 
@@ -77,7 +78,7 @@ def removals(subject: Subject, kind: Replacement) -> dict[str, float]:
     }
 
 
-@lru_cache(maxsize=4)
+@kept
 def truncations(subject: Subject, weight: Weight) -> dict[str, float]:
     """The largest gain over ranks, and how many components are removed for it.
 

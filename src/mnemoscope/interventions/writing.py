@@ -19,13 +19,13 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from typing import Any
-from weakref import WeakKeyDictionary
 
 import torch
 from jaxtyping import Int
 from torch import Tensor, nn
 
 from mnemoscope.core.errors import InputError
+from mnemoscope.core.kept import kept
 from mnemoscope.core.protocols import HookedModel
 from mnemoscope.core.site import ATTENTION, EMBEDDINGS, Kind, Site
 from mnemoscope.interventions.patching.runs import check_numbers
@@ -39,8 +39,6 @@ _SEEN: dict[Kind, tuple[str, ...]] = {
     "resid_mid": ("hook_mlp_out", "hook_resid_mid", "hook_resid_post"),
 }
 _TOLERANCE = 0.05
-_TRIED: WeakKeyDictionary[HookedModel, dict[tuple[Kind, bool], Layers]] = WeakKeyDictionary()
-"""By model: layers at which writing a kind was found to have no or another effect, without and with `_completed`."""
 
 
 def check_written(model: HookedModel, kind: Kind, layers: Collection[int | None]) -> None:
@@ -116,13 +114,11 @@ def _completed(model: HookedModel, layer: int, hook: Callable[..., Any], stack: 
     return lambda activation, hook: change(activation, hook)
 
 
+@kept
 def _ignored(model: HookedModel, kind: Kind, *, completed: bool) -> Layers:
     """Layers at which what is written has no or another effect, tried when it is asked for the first time."""
-    known = _TRIED.setdefault(model, {})
-    if (kind, completed) not in known:
-        with _bare(model):
-            known[kind, completed] = _tried(model, kind, completed=completed)
-    return known[kind, completed]
+    with _bare(model):
+        return _tried(model, kind, completed=completed)
 
 
 @torch.no_grad()
@@ -206,7 +202,7 @@ def _bare(model: HookedModel) -> Iterator[None]:
             module.training = False
         yield
     finally:
-        for hooks, kept in hidden:
-            hooks.update(kept)
+        for hooks, before in hidden:
+            hooks.update(before)
         for module in training:
             module.training = True
