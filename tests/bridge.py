@@ -53,7 +53,7 @@ def as_bridge(model) -> TransformerBridge:
 
 
 def llama_and_bridge(**changes: Any) -> tuple[HookedTransformer, TransformerBridge]:
-    """A model of transformers with rotary positions, a gated MLP and shared keys, loaded as either; 50 tokens."""
+    """A Llama with rotary positions, a gated MLP and shared keys, loaded as either; the same at every call."""
     config = LlamaConfig(
         hidden_size=8,
         intermediate_size=16,
@@ -67,13 +67,14 @@ def llama_and_bridge(**changes: Any) -> tuple[HookedTransformer, TransformerBrid
         **changes,
     )
     with torch.random.fork_rng(devices=[]):
-        theirs = perturbed(LlamaForCausalLM(config).eval(), scale=0.5)
+        torch.default_generator.manual_seed(0)
+        theirs = perturbed(LlamaForCausalLM(config).double().eval(), scale=0.5)
         model = from_configuration(
             {
                 **{"n_layers": 2, "d_model": 8, "n_heads": 4, "d_head": 2, "d_mlp": 16, "n_ctx": 20, "d_vocab": 50},
                 **{"act_fn": "silu", "normalization_type": "RMS", "eps": config.rms_norm_eps, "final_rms": True},
                 **{"positional_embedding_type": "rotary", "rotary_adjacent_pairs": False, "rotary_dim": 2},
-                **{"n_key_value_heads": 2, "gated_mlp": True, "dtype": "float32"},
+                **{"n_key_value_heads": 2, "gated_mlp": True, "dtype": "float64"},
             }
         )
         state = {name: value.clone() for name, value in convert_llama_weights(theirs, model.cfg).items()}

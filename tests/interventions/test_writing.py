@@ -167,7 +167,11 @@ class TestTrying:
 
     @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float64])
     def test_any_number_type(self, dtype):
-        bridge = llama_and_bridge()[1].to(dtype)
+        bridge = llama_and_bridge()[1]
+        with torch.no_grad():
+            bridge.original_model.model.layers[0].mlp.down_proj.weight.mul_(20)
+        bridge.to(dtype)
+        assert writing.bypassed(bridge, [0, 1]) == {0, 1}
         for kind in ("resid_mid", "pattern", "scores", "q", "mlp_out"):
             writing.check_written(bridge, kind, [0, 1])
 

@@ -159,7 +159,7 @@ def _write(activation: Tensor, hook: Any, *, kind: Kind, row: int, n_rows: int) 
         new[row] = 0 if kind == "pattern" else -torch.inf
         new[row, ..., 0] = 1 if kind == "pattern" else 0
     elif kind == "resid_mid":
-        new[row] *= torch.linspace(0.25, 0.75, new.shape[-1], device=new.device, dtype=new.dtype)
+        new[row] *= torch.linspace(2, 6, new.shape[-1], device=new.device, dtype=new.dtype)
     new[row + 1] = torch.nan
     return new
 
@@ -179,9 +179,9 @@ def _has_effect(kind: Kind, layer: int | None, row: int, seen: dict[str, Tensor]
         return not _differ(first[row], first[row, :1])
     if kind == "resid_mid":
         added, middle, after = (seen[name] for name in names)
-        allowed = _TOLERANCE * (middle[row] - middle[0]).abs()
-        allowed += 4 * torch.finfo(after.dtype).eps * (after[row].abs() + added[row].abs())
-        return bool(((after[row] - added[row] - middle[row]).abs() <= allowed).all())
+        change, missing = middle[row] - middle[0], middle[row] + added[row] - after[row]
+        shares = (missing / change)[change != 0].float().abs()  # 1 where the stream passed by, 0 where it did not
+        return bool(shares.median() < 0.5)
     return True
 
 
