@@ -1,7 +1,16 @@
 """A `TransformerBridge` with the weights of a `HookedTransformer`: TransformerLens's line after 4.0."""
 
+from typing import Any
+
 import torch
+from transformer_lens import HookedTransformer
 from transformer_lens.model_bridge import TransformerBridge
+from transformer_lens.model_bridge.sources._bridge_builder import build_bridge_from_module
+from transformer_lens.pretrained.weight_conversions import convert_llama_weights
+from transformers import LlamaConfig, LlamaForCausalLM
+
+from mnemoscope.models.build import from_configuration
+from tests.support import perturbed
 
 _SIZES = ("n_layers", "d_model", "n_heads", "d_head", "d_mlp", "n_ctx", "d_vocab", "act_fn", "normalization_type")
 
@@ -41,3 +50,40 @@ def as_bridge(model) -> TransformerBridge:
         for name, value in state.items():
             theirs[name].copy_(value)
     return bridge.eval()
+
+
+def llama_and_bridge(**changes: Any) -> tuple[HookedTransformer, TransformerBridge]:
+    """A Llama with rotary positions, a gated MLP and shared keys, loaded as either; the same at every call."""
+    config = LlamaConfig(
+        hidden_size=8,
+        intermediate_size=16,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        vocab_size=50,
+        max_position_embeddings=20,
+        attn_implementation="eager",
+        architectures=["LlamaForCausalLM"],
+        **changes,
+    )
+    with torch.random.fork_rng(devices=[]):
+        torch.default_generator.manual_seed(0)
+        theirs = perturbed(LlamaForCausalLM(config).double().eval(), scale=0.5)
+        model = from_configuration(
+            {
+                **{"n_layers": 2, "d_model": 8, "n_heads": 4, "d_head": 2, "d_mlp": 16, "n_ctx": 20, "d_vocab": 50},
+                **{"act_fn": "silu", "normalization_type": "RMS", "eps": config.rms_norm_eps, "final_rms": True},
+                **{"positional_embedding_type": "rotary", "rotary_adjacent_pairs": False, "rotary_dim": 2},
+                **{"n_key_value_heads": 2, "gated_mlp": True, "dtype": "float64"},
+            }
+        )
+        state = {name: value.clone() for name, value in convert_llama_weights(theirs, model.cfg).items()}
+        model.load_and_process_state_dict(
+            state,
+            fold_ln=False,
+            center_writing_weights=False,
+            center_unembed=False,
+            fold_value_biases=False,
+            refactor_factored_attn_matrices=False,
+        )
+    return model.eval(), build_bridge_from_module(theirs, "LlamaForCausalLM", hf_config=config).eval()

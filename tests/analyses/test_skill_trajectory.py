@@ -4,7 +4,7 @@ import pytest
 
 from mnemoscope.analyses.dynamics.trajectories import over_steps
 from mnemoscope.analyses.skill_trajectory import skill_trajectory
-from mnemoscope.tasks.permutation_lookup import PermutationLookup
+from mnemoscope.systems.tiny_recall.tasks import PermutationLookup
 from tests.support import Predictor, global_generators_untouched, random_model
 
 TASK = PermutationLookup(repeat_ratio=0.5).for_seed(0)

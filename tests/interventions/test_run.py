@@ -395,7 +395,7 @@ def test_a_stand_in_that_is_no_hooked_model_says_so():
         run(Predictor(TASK), BATCH, [])
 
 
-BRIDGED = [kind for kind in KINDS if kind not in ("resid_mid", *ATTENTION)]
+BRIDGED = [kind for kind in KINDS if kind not in ATTENTION]
 
 
 @pytest.mark.parametrize("kind", BRIDGED)
@@ -407,9 +407,3 @@ def test_a_bridge_with_the_same_weights_gives_the_same(kind):
     for intervention in (Zero(site=site), Mean(site=site, source=REFERENCE), Patch(site=site, source=OTHER)):
         ours, theirs = (run(m, BATCH, [intervention]) for m in (model, bridge))
         torch.testing.assert_close(theirs, ours, atol=1e-5, rtol=1e-5)
-
-
-@pytest.mark.parametrize("kind", ["resid_mid", *ATTENTION])
-def test_what_a_bridge_does_not_go_on_with_is_refused(kind):
-    with pytest.raises(InputError, match="has no or another effect in a TransformerBridge"):
-        run(as_bridge(random_model()), BATCH, [Zero(site=Site(kind=kind, layer=0))])

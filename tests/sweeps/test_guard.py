@@ -23,8 +23,8 @@ ANALYSE = """
         print("finished", len(list(analyse_many([1.0, 2.0], abs, jobs=2))))
 """
 TRY = """
-    from mnemoscope.core.claim import Claim
-    from mnemoscope.sweeps.trials import put_on_trial
+    from mnemoscope.judging.claim import Claim
+    from mnemoscope.sweeps.trials import run_trials
 
     def parity(draw):
         return {"effect": float(draw % 2)}
@@ -34,7 +34,7 @@ TRY = """
             id="X", statement="draws are odd", source="made up", quantifier="mean", margin=0.1, n_replicates=16,
             measure=parity, prompts="enumerated", replicate="draw",
         )
-        put_on_trial([claim], [], jobs=2)
+        run_trials([claim], [], jobs=2)
         print("finished", 2)
 """
 

@@ -9,7 +9,7 @@ from mnemoscope.core.errors import InputError
 from mnemoscope.models.run import Run
 from mnemoscope.sweeps import local, server
 from mnemoscope.sweeps.local import analyse_many, train_many
-from mnemoscope.sweeps.trials import put_on_trial
+from mnemoscope.sweeps.trials import run_trials
 from tests.support import small_spec
 
 
@@ -115,7 +115,7 @@ def test_a_number_of_jobs_that_is_none_is_refused_at_once(tiny, tmp_path):
     with pytest.raises(InputError, match=message):
         analyse_many([tiny], seed_of, jobs=-1)
     with pytest.raises(InputError, match=message):
-        put_on_trial([], [], jobs=-1)
+        run_trials([], [], jobs=-1)
     with pytest.raises(InputError, match=message):
         train_many([small_spec()], [tmp_path / "run"], jobs=-1)
     assert not (tmp_path / "run").exists()

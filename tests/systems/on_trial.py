@@ -14,9 +14,15 @@ from mnemoscope.judging.judge import judge
 from mnemoscope.sweeps.measuring import Call, OfPlant
 
 
+@lru_cache(maxsize=2)
+def _planted(plant, case):
+    return plant(case)
+
+
 @lru_cache(maxsize=64)
-def _taken(plant, case, compare, call):
-    return OfPlant(plant, case, compare, ()).take(call)
+def taken(plant, case, compare, call):
+    """What a call says of one case of a plant."""
+    return OfPlant(plant, case, compare, ()).take(call, _planted(plant, case))
 
 
 def controls_of(claim: Claim, *, most: int = 1, **factors) -> dict[str, xr.Dataset]:
@@ -25,7 +31,7 @@ def controls_of(claim: Claim, *, most: int = 1, **factors) -> dict[str, xr.Datas
     call = Call(claim.measure, tuple(sorted(factors.items())))
     found = {}
     for control in claim.controls:
-        cases = [_taken(control.plant, case, claim.compare, call) for case in range(min(most, control.n))]
+        cases = [taken(control.plant, case, claim.compare, call) for case in range(min(most, control.n))]
         found[control.name] = xr.Dataset({name: ("case", [case[name] for case in cases]) for name in cases[0]})
     return found
 

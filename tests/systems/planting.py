@@ -1,7 +1,7 @@
 """What is planted, measured once for all tests that ask, and what a claim and its rivals say of it."""
 
-from mnemoscope.sweeps.measuring import Call, OfPlant
-from tests.systems.on_trial import trouble, verdict
+from mnemoscope.sweeps.measuring import Call
+from tests.systems.on_trial import taken, trouble, verdict
 
 _FOUND = {}
 
@@ -11,7 +11,7 @@ def effects_of(claim, plant, case=0, **factors):
     key = repr((claim.measure, claim.compare, plant, case, factors))
     if key not in _FOUND:
         call = Call(claim.measure, tuple(factors.items()))
-        _FOUND[key] = OfPlant(plant, case, claim.compare, ()).take(call)
+        _FOUND[key] = taken(plant, case, claim.compare, call)
     return _FOUND[key]
 
 

@@ -34,13 +34,13 @@ from mnemoscope.core.pairs import PromptPairs
 from mnemoscope.core.protocols import HookedModel
 from mnemoscope.core.seeding import generator
 from mnemoscope.core.site import ATTENTION, BY_NEURON, Kind, Site
-from mnemoscope.interventions.edges.gradients import check_gradient, gradients, prompts_traced, sums, traced
+from mnemoscope.interventions.edges.gradients import Traced, check_gradient, gradients, prompts_traced, sums, traced
 from mnemoscope.interventions.patching.grid import AXES, Grid, grid
 from mnemoscope.interventions.patching.memory import MAX_BYTES
 from mnemoscope.interventions.patching.reading import Reader
 from mnemoscope.interventions.patching.runs import check_numbers
 from mnemoscope.interventions.patching.sweep import DIRECTIONS, Direction, SweepResult
-from mnemoscope.interventions.patching.through_hooks import check_heard
+from mnemoscope.interventions.writing import bypassed, check_written
 
 Attention = Literal["linear", "recomputed"]
 
@@ -86,8 +86,8 @@ def estimate(
     if attention == "recomputed" and kind not in ("q", "k"):
         raise InputError(f"attention can be recomputed where q or k is patched; leave it linear for {kind}")
     cells = grid(model, "z" if kind == "result" else kind, over, n_pos=pairs.clean.inputs.shape[1], only=only or {})
-    if cells.kind in ATTENTION and "blocks.0.attn.W_Q" not in dict(model.named_parameters()):
-        check_heard(model, pairs.clean.inputs, cells)
+    for written in (cells.kind,) if attention == "linear" else (cells.kind, "pattern"):
+        check_written(model, written, cells.layers)
     value = torch.zeros(len(directions), len(metrics), len(cells.cells), len(pairs), dtype=torch.double)
     unpatched = torch.zeros(2, len(metrics), len(pairs), dtype=torch.double)
     for rows in torch.arange(len(pairs)).split(prompts_traced(model, pairs, max_bytes, n_runs=2)):
@@ -110,10 +110,16 @@ class _Estimate:
         self.model, self.cells = model, cells
         self.tokens = pairs.clean.inputs, pairs.corrupted.inputs
         self.own = [cells.hook(layer) for layer in cells.layers]
+        self.beside = {
+            name: Site(kind="resid_post", layer=layer).hook
+            for layer, name in zip(cells.layers, self.own, strict=True)
+            if cells.kind == "resid_mid" and bypassed(model, [layer])
+        }
         heads = cells.kind in ("q", "k")
         self.patterns = [Site(kind="pattern", layer=layer).hook for layer in cells.layers] if heads else []
         read = pairs.scored.any(0).nonzero()[:, 0]
-        self.runs = [traced(model, tokens, [*self.own, *self.patterns], read) for tokens in self.tokens]
+        names = [*self.own, *self.beside.values(), *self.patterns]
+        self.runs = [traced(model, tokens, names, read) for tokens in self.tokens]
         for run in self.runs:
             check_numbers(run.logits)
         self.reader = Reader.of(pairs, read, metrics, self.runs[0].logits.detach())
@@ -126,12 +132,18 @@ class _Estimate:
         side = 0 if direction == "noising" else 1
         names = self.own if attention == "linear" else self.patterns
         base = self.runs[side]
-        found = [gradients(total, [base[name] for name in names]) for total in sums(self.reader, base)]
+        found = [self._gradients(base, total, names) for total in sums(self.reader, base)]
         terms = self._linear(side, found) if attention == "linear" else self._recomputed(side, found)
         for metric, of_metric in zip(self.reader.metrics, terms, strict=True):
             check_gradient(of_metric, metric.name)
         moved = torch.stack([_summed(self.cells, of_metric) for of_metric in terms])
         return self.unpatched[side][:, None] + moved.double().cpu()
+
+    def _gradients(self, run: Traced, total: Tensor, names: Sequence[str]) -> list[Tensor]:
+        """At some hook points; what goes past them counts too."""
+        found = gradients(total, [run[name] for name in (*names, *self.beside.values())])
+        past = dict(zip(self.beside, found[len(names) :], strict=True))
+        return [past.get(name, 0) + gradient for name, gradient in zip(names, found, strict=False)]
 
     def _linear(self, side: int, found: Sequence[Sequence[Tensor]]) -> Float[Tensor, "metric layer prompt ..."]:
         """Differences times gradients, a number for each entry that a cell can be made of."""

@@ -3,14 +3,13 @@
 It shows how well a model predicts; it does not show how.
 """
 
-from functools import lru_cache
-
 import xarray as xr
 
 from mnemoscope.analyses.evaluation import ALL, evaluate
 from mnemoscope.analyses.learned import every_sequence
 from mnemoscope.core.batch import Batch
 from mnemoscope.core.errors import one_of
+from mnemoscope.core.kept import kept
 from mnemoscope.core.protocols import Task
 from mnemoscope.core.subject import Subject
 
@@ -27,7 +26,7 @@ def sequences(task: Task, *, split: str = "test", subgroup: str = ALL) -> Batch:
     return batch if subgroup == ALL else batch.select(groups[subgroup])
 
 
-@lru_cache(maxsize=4)
+@kept
 def evaluated(subject: Subject, *, split: str = "test", subgroup: str = ALL) -> xr.Dataset:
     """What `evaluate` says of a model on `sequences`.
 

@@ -13,6 +13,7 @@ import torch
 from mnemoscope.analyses.predictions import log_probs
 from mnemoscope.core import metrics
 from mnemoscope.core.batch import Batch
+from mnemoscope.core.kept import kept
 from mnemoscope.core.protocols import Task
 from mnemoscope.core.subject import Subject
 from mnemoscope.judging.criteria import Gate
@@ -27,7 +28,7 @@ def every_sequence(task: Task, split: str = "test") -> Batch:
     return task.enumerate(split=split)
 
 
-@lru_cache(maxsize=8)  # every measure of a gated claim asks for it again
+@kept  # every measure of a gated claim asks for it again
 def accuracy_by_skill(subject: Subject, *, split: str = "test") -> Mapping[str, float]:
     """Share of right answers among all sequences of the split, by skill; NaN for a skill that none of them tests.
 

@@ -30,19 +30,10 @@ def check_exists(model: HookedModel, site: Site) -> None:
         in_range(f"the head of site {site}", site.head, 0, (fewer or cfg.n_heads) - 1)
     if site.kind in (*MLP, "resid_mid") and cfg.attn_only:
         raise InputError(f"site {site} does not exist: the model has no MLP; take a site of an attention layer")
-    if site.kind in ("resid_mid", *ATTENTION) and not _classic(model):
-        raise InputError(
-            f"what is written at {site} has no or another effect in a TransformerBridge (3.9 goes on with its own "
-            "values); change z or attn_out, or take a HookedTransformer"
-        )
+    if site.hook not in model.hook_dict:
+        raise InputError(f"site {site} does not exist: the model has no hook point {site.hook}; take another kind")
     for neuron in _several(site.neuron):
         in_range(f"the neuron of site {site}", neuron, 0, cfg.d_mlp - 1)
-
-
-def _classic(model: HookedModel) -> bool:
-    """Whether the classic names are the hook points' own, as in a HookedTransformer, and not aliases."""
-    name = "blocks.0.hook_resid_pre"
-    return name in model.hook_dict and model.hook_dict[name].name == name
 
 
 def region(site: Site, batch: Batch, activation: Tensor) -> Bool[Tensor, "..."]:

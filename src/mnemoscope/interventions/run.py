@@ -24,8 +24,7 @@ from mnemoscope.interventions.recordings import Recordings, results
 from mnemoscope.interventions.regions import check_exists, region
 from mnemoscope.interventions.replacements import Change, change
 from mnemoscope.interventions.weights import AtWeight, changed_weights
-
-Hook = tuple[str, Callable[..., Any]]
+from mnemoscope.interventions.writing import Hook, check_written, writing
 
 
 @torch.no_grad()
@@ -76,6 +75,7 @@ def intervened(
     placed = [*at_sites, *((i, edge.written) for i, edge in on_edges)]
     for _, site in placed:
         check_exists(model, site)
+        check_written(model, site.kind, [site.layer])
     recordings = Recordings(model) if recordings is None else recordings
     recordings.prepare((i.source, site) for i, site in placed if isinstance(i, Mean | Resample | Patch))
     hooks = [hook for i, site in at_sites for hook in _hooks(model, batch, site, change(i, batch, recordings, seed))]
@@ -87,6 +87,7 @@ def intervened(
             ]
             before, after = stack.enter_context(edges_changed(model, changes))
             hooks = [*before, *hooks, *after]
+        hooks = stack.enter_context(writing(model, hooks))
         stack.enter_context(model.hooks(fwd_hooks=hooks))
         yield
 

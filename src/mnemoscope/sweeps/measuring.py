@@ -9,7 +9,7 @@ import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
-from functools import cache, lru_cache, partial
+from functools import cache, partial
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -104,9 +104,13 @@ class OfRun:
         files = (self.run.checkpoint_path(self.run.steps[-1]), self.run.trajectory_path)
         return hashlib.sha256(b"".join(file.read_bytes() for file in files if file.exists())).hexdigest()
 
-    def take(self, call: Call) -> Measured:
+    def load(self, step: int | None) -> Subject:
+        """What calls at a step are on."""
+        return subject(self.run, step)
+
+    def take(self, call: Call, on: Subject) -> Measured:
         """The result of one call."""
-        return call.measure(_subject(self.run, call.step), **dict(call.factors))
+        return call.measure(on, **dict(call.factors))
 
 
 @dataclass(frozen=True)
@@ -129,10 +133,14 @@ class OfPlant:
         """Changes with the source of what is planted, and of how it is compared."""
         return " ".join(source_digest(each) for each in (self.plant, self.compare) if each is not None)
 
-    def take(self, call: Call) -> Measured:
+    def load(self, step: int | None) -> Planted:
+        """What calls are on."""
+        return self.plant(self.case)
+
+    def take(self, call: Call, on: Planted) -> Measured:
         """The result of one call."""
         units: dict[str, Measured] = {}
-        for name, thing in _planted(self.plant, self.case).items():
+        for name, thing in on.items():
             units[name] = call.measure(thing, **dict(call.factors)) if isinstance(thing, Subject) else thing
         return next(iter(units.values())) if self.compare is None else self.compare(units)
 
@@ -152,9 +160,13 @@ class OfDraw:
 
     fingerprint = ""
 
-    def take(self, call: Call) -> Measured:
+    def load(self, step: int | None) -> int:
+        """What calls are on."""
+        return self.draw
+
+    def take(self, call: Call, on: int) -> Measured:
         """The result of one call."""
-        return call.measure(self.draw, **dict(call.factors))
+        return call.measure(on, **dict(call.factors))
 
 
 Work = OfRun | OfPlant | OfDraw
@@ -197,9 +209,8 @@ def do(piece: Work, *, store: Path | None) -> dict[str, Measured]:
     file = None if store is None else store / f"{piece.name}.json"
     found = {} if file is None else _read(file, fingerprint)
     missing = [call for call in piece.calls if call.key not in found]
-    missing.sort(key=lambda call: -1 if call.step is None else call.step)  # what is cached of a model serves all calls
     if missing:
-        found |= {call.key: _plain(piece.take(call)) for call in missing}
+        found |= _taken(piece, missing)
         if file is not None:
             write_atomically(file, json.dumps({"fingerprint": fingerprint, "measured": found}).encode())
     return {
@@ -209,6 +220,15 @@ def do(piece: Work, *, store: Path | None) -> dict[str, Measured]:
         }
         for call in piece.calls
     }
+
+
+def _taken(piece: Work, calls: Sequence[Call]) -> dict[str, dict[str, float | list[float]]]:
+    """The results of some calls; those on one model together, since what is kept with it serves them all."""
+    found = {}
+    for step in dict.fromkeys(call.step for call in calls):
+        on: Any = piece.load(step)
+        found |= {call.key: _plain(piece.take(call, on)) for call in calls if call.step == step}
+    return found
 
 
 @cache
@@ -223,16 +243,6 @@ def _digest(sources: Iterable[Path]) -> str:
     for file in sources:
         digest.update(file.read_bytes())
     return digest.hexdigest()[:16]
-
-
-@lru_cache(maxsize=2)
-def _subject(run: Run, step: int | None) -> Subject:
-    return subject(run, step)
-
-
-@lru_cache(maxsize=2)
-def _planted(plant: Plant, case: int) -> Planted:
-    return plant(case)
 
 
 def _read(file: Path, fingerprint: str) -> dict[str, dict[str, Any]]:

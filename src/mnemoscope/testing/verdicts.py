@@ -3,7 +3,7 @@
 The effect of a seed is the smallest slack of its assertions, by how much it clears the margin, so that "most seeds do
 both" is judged and not "most do the one and most the other". Where every seed has a single assertion with the same
 margin, its number itself is judged, which is the same in other words. No control is run: they belong to claims that are
-published (`core.claim`).
+published (`judging.claim`).
 """
 
 import json

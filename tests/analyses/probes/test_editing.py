@@ -168,11 +168,12 @@ def test_steering_needs_classes_that_were_seen():
         edit(model, MOVED, subspace(model, number, "number", site=MATCH, n_shuffles=1), edits=("steer",), n_random=1)
 
 
-def test_a_bridge_gives_the_same():
+@pytest.mark.parametrize("site", [MATCH, FULL[1]], ids=str)
+def test_a_bridge_gives_the_same(site):
     model = foreign_model(n_ctx=9)
     found = []
     models: list[Any] = [model, as_bridge(model)]
     for one in models:
-        space = subspace(one, FIT, "source_slot", site=MATCH, n_shuffles=1)
+        space = subspace(one, FIT, "source_slot", site=site, n_shuffles=1)
         found.append(edit(one, MOVED, space, n_random=1, metrics=(LOGIT_DIFF,)))
     xr.testing.assert_allclose(found[0].drop_attrs(), found[1].drop_attrs(), atol=1e-4)

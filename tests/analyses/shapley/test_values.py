@@ -205,6 +205,14 @@ def test_a_bridge_gives_the_same():
     np.testing.assert_allclose(ours.value, theirs.value, atol=1e-5)
 
 
+def test_the_stream_between_attention_and_mlp_of_a_bridge_is_a_player():
+    model = random_model(d_mlp=16)
+    players = {"stream": [Site(kind="resid_mid", layer=0, pos=-1)], "MLP": [Site(kind="mlp_out", layer=0)]}
+    ours, theirs = (values_of(one, targets=players) for one in (model, as_bridge(model)))
+    np.testing.assert_allclose(ours.value, theirs.value, atol=1e-5)
+    assert abs(ours.value.sel(component="stream")).max() > 0.01
+
+
 def test_a_result_is_a_plain_file_and_follows_its_seed(tmp_path):
     model = random_model()
     with global_generators_untouched():

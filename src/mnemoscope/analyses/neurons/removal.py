@@ -4,7 +4,7 @@ Removing neurons changes what the layer's MLP writes, and nothing before it. So 
 from there on once for every set, all sets folded into the batch. After the last layer positions no longer mix: only the
 positions at which a skill is tested go on to the final normalisation and the unembedding. Both are exact. What the MLP
 writes is computed anew and not corrected by a difference, whose rounding errors would remember the answer. A
-TransformerBridge cannot start at a layer: it runs from the tokens for every set.
+model that is no HookedTransformer cannot start at a layer: it runs from the tokens for every set.
 """
 
 from collections.abc import Iterator, Sequence
@@ -28,6 +28,7 @@ from mnemoscope.core.site import Site
 from mnemoscope.core.skills import Skills
 from mnemoscope.interventions.recordings import Recordings
 from mnemoscope.interventions.replacements import change
+from mnemoscope.interventions.writing import check_written, is_classic
 
 _NUMBERS_AT_ONCE = 2**24
 
@@ -94,7 +95,8 @@ def bench(
     residual, post = (torch.cat(part) for part in zip(*parts, strict=True))
     new = replaced(post).expand_as(post)
     row, column = places.sequence, places.pos
-    if hasattr(model, "original_model"):  # a TransformerBridge
+    if not is_classic(model):
+        check_written(model, "post", [layer])
         residual = None
     elif layer == model.cfg.n_layers - 1:
         residual, post, new = (values[row, column][:, None] for values in (residual, post, new))

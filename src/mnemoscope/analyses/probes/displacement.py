@@ -14,6 +14,7 @@ from mnemoscope.core.errors import InputError
 from mnemoscope.core.protocols import HookedModel
 from mnemoscope.core.seeding import generator
 from mnemoscope.core.site import Site
+from mnemoscope.interventions.writing import check_written, writing
 
 
 def activations(model: HookedModel, batch: Batch, subspace: Subspace) -> Float[Tensor, "batch pos width"]:
@@ -51,6 +52,7 @@ def displaced(
     model: HookedModel, batch: Batch, site: Site, displacement: Float[Tensor, "batch pos width"]
 ) -> Float[Tensor, "batch pos d_vocab"]:
     """Logits where a vector of its own is added to the activation of every sequence and position of a site."""
+    check_written(model, site.kind, [site.layer])
     moved = displacement * positions(site, batch)[..., None]
 
     def logits(rows: Tensor) -> Tensor:
@@ -63,7 +65,8 @@ def displaced(
                 new[..., slice(None) if site.neuron is None else neurons(site)] += part
             return new
 
-        return model.run_with_hooks(batch.inputs[rows], fwd_hooks=[(site.hook, add)])
+        with writing(model, [(site.hook, add)]) as hooks:
+            return model.run_with_hooks(batch.inputs[rows], fwd_hooks=hooks)
 
     return torch.cat([logits(rows) for rows in torch.arange(len(batch), device=moved.device).split(CHUNK)])
 

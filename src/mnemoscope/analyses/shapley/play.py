@@ -27,6 +27,7 @@ from mnemoscope.core.site import Site
 from mnemoscope.interventions.recordings import Recordings, recorded
 from mnemoscope.interventions.regions import check_exists, region
 from mnemoscope.interventions.replacements import change
+from mnemoscope.interventions.writing import check_written, writing
 
 METRICS = ("accuracy", "log_prob")
 
@@ -96,7 +97,8 @@ def play_of(
             return lambda activation, hook: point.removed(activation, rows, absent)
 
         here = (places.sequence >= rows[0]) & (places.sequence <= rows[-1])
-        with model.hooks(fwd_hooks=[(name, hook_for(point)) for name, point in points.items()]):
+        removing = [(name, hook_for(point)) for name, point in points.items()]
+        with writing(model, removing) as hooks, model.hooks(fwd_hooks=hooks):
             logits = model(batch.inputs[rows].repeat(len(there), 1)).unflatten(0, (len(there), -1))
         log_probs = normalised(logits[:, places.sequence[here] - rows[0], places.pos[here]])
         target = places.target[here].expand(len(there), -1)
@@ -129,6 +131,7 @@ def _points(
             check_exists(model, site)
             if site.kind == "result":
                 raise InputError(f"{site} is held by no hook point and cannot be a player; take z instead")
+            check_written(model, site.kind, [site.layer])
             at.setdefault(site.hook, []).append((number, site))
     shapes, recordings, points = recorded(model, batch.select(slice(0, 1)), at), Recordings(model), {}
     recordings.prepare((source, sites[0][1]) for sites in at.values() if kind != "zero")

@@ -12,14 +12,14 @@ from mnemoscope.core.batch import Batch
 from mnemoscope.core.errors import InputError, one_of
 from mnemoscope.core.pairs import PromptPairs
 from mnemoscope.core.protocols import HookedModel
-from mnemoscope.core.site import ATTENTION
 from mnemoscope.interventions.patching.changes import places
 from mnemoscope.interventions.patching.grid import Grid
 from mnemoscope.interventions.patching.memory import CACHE_BYTES, Sizes, prompts_at_once
 from mnemoscope.interventions.patching.packed import Packed, packed, unsupported
 from mnemoscope.interventions.patching.runs import Patched, Place, Run
-from mnemoscope.interventions.patching.through_hooks import by_hooks, check_heard
+from mnemoscope.interventions.patching.through_hooks import by_hooks
 from mnemoscope.interventions.patching.through_stream import by_stream, reproduces, stream
+from mnemoscope.interventions.writing import check_written
 
 Method = Literal["auto", "stream", "hooks"]
 
@@ -56,8 +56,8 @@ def plan(model: HookedModel, pairs: PromptPairs, grid: Grid, *, max_bytes: int, 
     weights, reason = (None, "asked for") if method == "hooks" else reproduced(model, pairs.clean.inputs[:1], read)
     if weights is None and method == "stream":
         raise InputError(f"method must be 'auto' or 'hooks' for this model, because {reason}; got 'stream'")
-    if weights is None and grid.kind in ATTENTION and "blocks.0.attn.W_Q" not in dict(model.named_parameters()):
-        check_heard(model, pairs.clean.inputs, grid)
+    if weights is None:
+        check_written(model, grid.kind, grid.layers)
     wanted: set[Place] = places(weights, grid) if weights else {(grid.kind, layer) for layer in grid.layers}
     sizes = Sizes(cfg=model.cfg, n_pos=n_pos, n_read=len(read))
     room = max_bytes - sizes.weights() - (weights.copied_bytes if weights else 0)

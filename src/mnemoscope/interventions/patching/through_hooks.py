@@ -11,10 +11,10 @@ import torch
 from jaxtyping import Int
 from torch import Tensor
 
-from mnemoscope.core.errors import InputError
 from mnemoscope.core.protocols import HookedModel
 from mnemoscope.interventions.patching.grid import Grid
 from mnemoscope.interventions.patching.runs import Patched, Run
+from mnemoscope.interventions.writing import writing
 
 
 @torch.no_grad()
@@ -44,7 +44,8 @@ def by_hooks(
             (grid.hook(layer), _hook(grid, chunk, layer, source[grid.kind, layer]))
             for layer in {grid.of(grid.cells[number], "layer") for number in chunk}
         ]
-        logits = model.run_with_hooks(tokens.repeat(len(chunk), 1), fwd_hooks=hooks)
+        with writing(model, hooks) as completed:
+            logits = model.run_with_hooks(tokens.repeat(len(chunk), 1), fwd_hooks=completed)
         logits = logits.unflatten(0, (len(chunk), len(tokens))).index_select(2, read.to(logits.device))
         yield Patched(cells=chunk, first=0, logits=logits)
 
@@ -63,24 +64,3 @@ def _hook(grid: Grid, chunk: Sequence[int], layer: int | None, source: Tensor) -
         return result
 
     return patch
-
-
-@torch.no_grad()
-def check_heard(model: HookedModel, tokens: Int[Tensor, "prompt pos"], grid: Grid) -> None:
-    """Refuse a model that shows its attention but computes on without it, as some TransformerBridges do.
-
-    What a hook returns there changes nothing, so that every effect would be zero.
-
-    Raises:
-        InputError: The model takes no notice of the hook point.
-    """
-    name = grid.hook(grid.layers[0])
-
-    def other(activation: Tensor, hook: Any) -> Tensor:
-        return activation * torch.linspace(0.25, 0.75, activation.shape[-1], device=activation.device)
-
-    if torch.equal(model.run_with_hooks(tokens[:1], fwd_hooks=[(name, other)]), model(tokens[:1])):
-        raise InputError(
-            f"the model takes no notice of what a hook returns at {name}; patch another kind of activation, or the "
-            "same weights as a HookedTransformer"
-        )

@@ -14,7 +14,6 @@ Where triggers are frequent, many tokens follow one; compare with `even`.
 """
 
 from dataclasses import dataclass
-from functools import lru_cache
 
 import torch
 import xarray as xr
@@ -24,6 +23,7 @@ from torch import Tensor
 from mnemoscope.analyses.predictions import check_fits
 from mnemoscope.core.batch import Batch
 from mnemoscope.core.errors import InputError, one_of
+from mnemoscope.core.kept import kept
 from mnemoscope.core.mechanism import Mechanism
 from mnemoscope.core.patterns import attends_to, previous, uniform
 from mnemoscope.core.protocols import HookedModel
@@ -135,9 +135,9 @@ def labelled_scores(total: Float[Tensor, "measure layer head_index"], batch: Bat
     )
 
 
-@lru_cache(maxsize=4)
+@kept
 def keys_of(batch: Batch) -> dict[str, _Keys]:
-    """Keys and queries of every measure, kept for the next model."""
+    """Keys and queries of every measure, kept with the batch for the next model."""
     found = {}
     for name, mechanism in MEASURES.items():
         keys = mechanism.pattern(batch) > 0

@@ -4,8 +4,7 @@ It shows that a model has learned the skill; it does not show how it does it. Pa
 sequence whose trigger is its own output, the last token goes on.
 """
 
-from functools import lru_cache
-
+from mnemoscope.core.kept import kept
 from mnemoscope.core.subject import Subject
 from mnemoscope.judging.criteria import Gate
 from mnemoscope.systems.in_context_bigrams.analyses.evaluation import accuracy_by_class
@@ -18,7 +17,7 @@ LEARNED = Gate(
 """Which models a claim about a mechanism speaks of; the gate looks at `learned`."""
 
 
-@lru_cache(maxsize=8)  # every measure of a gated claim asks for it again
+@kept  # every measure of a gated claim asks for it again
 def learned(subject: Subject) -> float:
     """In-context accuracy on fresh sequences of the split `test`, what a gate looks at.
 

@@ -18,12 +18,13 @@ only pass on what came before. s can rise because the noise token falls, and not
 both probabilities are kept beside. The largest gain over 65 ranks is not below 0, and a little above by chance.
 """
 
-from functools import lru_cache, partial
+from functools import partial
 from typing import Literal
 
 from mnemoscope.analyses.truncation import last_mlp
 from mnemoscope.core.batch import Batch
 from mnemoscope.core.errors import one_of
+from mnemoscope.core.kept import kept
 from mnemoscope.core.presets import Configuration
 from mnemoscope.core.protocols import Task
 from mnemoscope.core.seeding import generator
@@ -60,7 +61,7 @@ def prompts(task: Task, seed: int, use: str) -> Batch:
     return task.sample(N_SEQUENCES, split="test", generator=generator(seed, "noise or context", use))
 
 
-@lru_cache(maxsize=4)
+@kept
 def removals(subject: Subject, kind: Replacement) -> dict[str, float]:
     """Gains without the last MLP and without the last attention, what the gate looks at, and s before.
 
@@ -83,7 +84,7 @@ def removals(subject: Subject, kind: Replacement) -> dict[str, float]:
     }
 
 
-@lru_cache(maxsize=4)
+@kept
 def truncations(subject: Subject, weight: Weight) -> dict[str, float]:
     """The largest gain over ranks, and how many components are removed for it.
 

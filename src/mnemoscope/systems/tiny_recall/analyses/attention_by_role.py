@@ -28,6 +28,7 @@ from mnemoscope.analyses.learned import every_sequence
 from mnemoscope.analyses.mechanisms import attention_by_mechanism
 from mnemoscope.analyses.roles import by_role
 from mnemoscope.core.batch import Batch
+from mnemoscope.core.kept import kept
 from mnemoscope.core.patterns import after_earlier_same, earlier_same, earlier_y, identity, previous
 from mnemoscope.core.protocols import Task
 from mnemoscope.core.seeding import generator
@@ -48,7 +49,7 @@ def unseen_halves(task: Task) -> tuple[Batch, Batch]:
     return batch.select(number % 2 == 0), batch.select(number % 2 == 1)
 
 
-@lru_cache(maxsize=4)
+@kept
 def heads_by_need(subject: Subject) -> Mapping[str, str]:
     """Heads (`L0H1`) and their roles, from the one that elimination needs most on.
 
@@ -63,7 +64,7 @@ def heads_by_need(subject: Subject) -> Mapping[str, str]:
     return MappingProxyType({name: role for name, role in named.items() if name != role})
 
 
-@lru_cache(maxsize=4)
+@kept
 def attention_by_role(subject: Subject) -> xr.Dataset:
     """`attention_by_mechanism` on unseen mappings with heads called by their roles.
 

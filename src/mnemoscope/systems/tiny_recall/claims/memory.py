@@ -31,6 +31,7 @@ from mnemoscope.analyses.ablation import ablate
 from mnemoscope.analyses.learned import LEARNED, every_sequence, learned
 from mnemoscope.core.batch import Batch
 from mnemoscope.core.intervention import Replacement
+from mnemoscope.core.kept import kept
 from mnemoscope.core.presets import Configuration
 from mnemoscope.core.protocols import Task
 from mnemoscope.core.site import Site
@@ -111,7 +112,7 @@ def without_mlp(subject: Subject, *, kind: Replacement = "mean") -> float:
     return float(costs(without).sel(component="mlp", skill="recall"))
 
 
-@lru_cache(maxsize=4)
+@kept
 def without_paths(subject: Subject) -> Mapping[str, float]:
     """Recall accuracy lost without attention from the last x to the source pair, its x alone, its y alone."""
     batch = repeats(subject.task)

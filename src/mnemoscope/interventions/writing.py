@@ -1,0 +1,208 @@
+"""What a model goes on with of what hooks return, found out by trying.
+
+A HookedTransformer goes on with whatever a hook returns. A TransformerBridge runs the forward pass of another library:
+some of its hook points only show a value, and what is written at `resid_mid` reaches the MLP and not the residual
+stream beside it. So a model whose hook points do not have the classic names as their own is tried, once for each kind
+of activation that is written, in a forward pass of three tokens and two rows a layer:
+
+- NaN written in one row must reach the logits; or move z, if it is written on the way to the attention pattern, where
+  some models take it for 0; or reach what the MLP adds, if it is written at `resid_mid`;
+- attention on the first key alone, written in the other row, must make z the same at all queries;
+- a stream changed at `resid_mid`, plus what the MLP adds, must be the stream after the MLP.
+
+Where the last fails, `writing` adds the change to the stream itself, if that is found to be right. It does not show
+whether other values than those that are tried have their effect.
+"""
+
+import re
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from functools import partial
+from typing import Any
+
+import torch
+from jaxtyping import Int
+from torch import Tensor, nn
+
+from mnemoscope.core.errors import InputError
+from mnemoscope.core.kept import kept
+from mnemoscope.core.protocols import HookedModel
+from mnemoscope.core.site import ATTENTION, EMBEDDINGS, Kind, Site
+from mnemoscope.interventions.patching.runs import check_numbers
+
+Hook = tuple[str, Callable[..., Any]]
+Layers = frozenset[int | None]
+
+_MIDDLE = re.compile(r"blocks\.(\d+)\.hook_resid_mid")
+_SEEN: dict[Kind, tuple[str, ...]] = {
+    **dict.fromkeys(("q", "k", *ATTENTION), ("attn.hook_z",)),
+    "resid_mid": ("hook_mlp_out", "hook_resid_mid", "hook_resid_post"),
+}
+_TOLERANCE = 0.05
+
+
+def check_written(model: HookedModel, kind: Kind, layers: Collection[int | None]) -> None:
+    """Refuse to write where the model does not go on with it.
+
+    Args:
+        model: Any hooked model; one that is no HookedTransformer is tried when it is asked about for the first time.
+        kind: What is written; `result` is written in the attention's output.
+        layers: Where; one None for embeddings.
+
+    Raises:
+        InputError: Naming the first such layer; or the model's logits hold NaN.
+    """
+    kind = "attn_out" if kind == "result" else kind
+    if is_classic(model):
+        return
+    wrong = _ignored(model, kind, completed=False)
+    if kind == "resid_mid" and wrong & {*layers}:
+        wrong &= _ignored(model, kind, completed=True)
+    for layer in layers:
+        if layer in wrong:
+            site = Site(kind=kind, layer=layer)
+            raise InputError(
+                f"this {type(model).__name__} does not go on with what a hook returns at site {site} ({site.hook}), as "
+                "trying it has shown; take another site, or load the same weights as a HookedTransformer"
+            )
+
+
+@contextmanager
+def writing(model: HookedModel, hooks: Sequence[Hook]) -> Iterator[list[Hook]]:
+    """Within the block these hooks, run with the model, change the residual stream wherever they change `resid_mid`.
+
+    What they change there is added to the stream after the MLP, before any hook that is on the model there. A
+    HookedTransformer needs nothing of this.
+
+    Yields:
+        The hooks to be put on the model.
+    """
+    found = [_MIDDLE.fullmatch(name) for name, _ in hooks]
+    passed = bypassed(model, {int(match[1]) for match in found if match})
+    with ExitStack() as stack:
+        yield [
+            (name, _completed(model, int(match[1]), hook, stack) if match and int(match[1]) in passed else hook)
+            for match, (name, hook) in zip(found, hooks, strict=True)
+        ]
+
+
+def bypassed(model: HookedModel, layers: Collection[int | None]) -> Layers:
+    """Those of some layers whose `resid_mid` the MLP alone reads: the stream passes by, to `resid_post`."""
+    return _ignored(model, "resid_mid", completed=False) & {*layers} if layers and not is_classic(model) else Layers()
+
+
+def is_classic(model: HookedModel) -> bool:
+    """Whether the classic names are the hook points' own, as in a HookedTransformer, and not aliases."""
+    point = model.hook_dict.get("blocks.0.hook_resid_pre")
+    return point is not None and point.name == "blocks.0.hook_resid_pre"
+
+
+def _completed(model: HookedModel, layer: int, hook: Callable[..., Any], stack: ExitStack) -> Callable[..., Any]:
+    """The hook at `resid_mid` of a layer, whose change the stream then gets too, until the stack is closed."""
+    changes: list[Tensor] = []
+
+    def change(activation: Tensor, hook_point: Any) -> Tensor | None:
+        new = hook(activation, hook=hook_point)
+        changes[:] = [] if new is None else [new - activation]
+        return new
+
+    def add(module: nn.Module, inputs: Any, activation: Tensor) -> Tensor | None:
+        return activation + changes.pop() if changes else None
+
+    point = model.hook_dict[Site(kind="resid_post", layer=layer).hook]
+    stack.callback(point.register_forward_hook(add, prepend=True).remove)
+    return lambda activation, hook: change(activation, hook)
+
+
+@kept
+def _ignored(model: HookedModel, kind: Kind, *, completed: bool) -> Layers:
+    """Layers at which what is written has no or another effect, tried when it is asked for the first time."""
+    with _bare(model):
+        return _tried(model, kind, completed=completed)
+
+
+@torch.no_grad()
+def _tried(model: HookedModel, kind: Kind, *, completed: bool) -> Layers:
+    """Row 0 is left as it is; of every layer one row is written what has a known effect, and one NaN."""
+    layers: list[int | None] = [None] if kind in EMBEDDINGS else list(range(model.cfg.n_layers))
+    layers = [layer for layer in layers if Site(kind=kind, layer=layer).hook in model.hook_dict]
+    rows = {layer: 1 + 2 * number for number, layer in enumerate(layers)}
+    tokens = _tokens(model, 1 + 2 * len(layers))
+    seen: dict[str, Tensor] = {}
+    hooks: list[Hook] = [
+        (Site(kind=kind, layer=layer).hook, partial(_write, kind=kind, row=row, n_rows=len(tokens)))
+        for layer, row in rows.items()
+    ]
+    wanted = {f"blocks.{layer}.{end}" for layer in layers for end in _SEEN.get(kind, ())} & {*model.hook_dict}
+    with ExitStack() as stack:
+        if completed:
+            hooks = [
+                (name, _completed(model, layer or 0, hook, stack))
+                for layer, (name, hook) in zip(rows, hooks, strict=True)
+            ]
+        noted: list[Hook] = [(name, partial(_note, name=name, seen=seen)) for name in wanted]
+        logits = model.run_with_hooks(tokens, fwd_hooks=[*hooks, *noted])
+    check_numbers(logits[0])
+    return Layers(layer for layer, row in rows.items() if not _has_effect(kind, layer, row, seen, logits))
+
+
+def _tokens(model: HookedModel, n_rows: int) -> Int[Tensor, "row pos"]:
+    """From the middle of the vocabulary, where no special tokens are."""
+    device = next(parameter for _, parameter in model.named_parameters()).device
+    tokens = model.cfg.d_vocab // 2 + torch.arange(min(3, model.cfg.n_ctx), device=device)
+    return (tokens % model.cfg.d_vocab).repeat(n_rows, 1)
+
+
+def _write(activation: Tensor, hook: Any, *, kind: Kind, row: int, n_rows: int) -> Tensor:
+    new = activation.expand(n_rows, *activation.shape[1:]).clone()
+    if kind in ATTENTION:
+        new[row] = 0 if kind == "pattern" else -torch.inf
+        new[row, ..., 0] = 1 if kind == "pattern" else 0
+    elif kind == "resid_mid":
+        new[row] *= torch.linspace(2, 6, new.shape[-1], device=new.device, dtype=new.dtype)
+    new[row + 1] = torch.nan
+    return new
+
+
+def _note(activation: Tensor, hook: Any, *, name: str, seen: dict[str, Tensor]) -> None:
+    seen[name] = activation
+
+
+def _has_effect(kind: Kind, layer: int | None, row: int, seen: dict[str, Tensor], logits: Tensor) -> bool:
+    names = [f"blocks.{layer}.{end}" for end in _SEEN.get(kind, ())]
+    if any(name not in seen for name in names):
+        return False
+    first = seen[names[0]] if names else logits
+    if not _differ(first[row + 1], first[0]):
+        return False
+    if kind in ATTENTION:
+        return not _differ(first[row], first[row, :1])
+    if kind == "resid_mid":
+        added, middle, after = (seen[name] for name in names)
+        change, missing = middle[row] - middle[0], middle[row] + added[row] - after[row]
+        shares = (missing / change)[change != 0].float().abs()  # 1 where the stream passed by, 0 where it did not
+        return bool(shares.median() < 0.5)
+    return True
+
+
+def _differ(one: Tensor, other: Tensor) -> bool:
+    """By more than rounding does; NaN differs from everything."""
+    return not bool(((one - other).abs() <= _TOLERANCE * other.abs().max()).all())
+
+
+@contextmanager
+def _bare(model: HookedModel) -> Iterator[None]:
+    """Within the block the model has no hooks and drops nothing out; afterwards it is as it was."""
+    hidden = [(point._forward_hooks, dict(point._forward_hooks)) for point in {*model.hook_dict.values()}]
+    training = [module for module in model.modules() if module.training] if isinstance(model, nn.Module) else []
+    try:
+        for hooks, _ in hidden:
+            hooks.clear()
+        for module in training:
+            module.training = False
+        yield
+    finally:
+        for hooks, before in hidden:
+            hooks.update(before)
+        for module in training:
+            module.training = True
