@@ -15,7 +15,7 @@ import torch
 from mnemoscope.core.presets import PRESETS
 from mnemoscope.core.specification import RunSpec
 from mnemoscope.training.loop import train
-from steps import OurSteps, preset
+from steps import OurSteps, published
 from timing import Figure, duration, interleave, ratio
 
 N_SEEDS = 16
@@ -24,10 +24,10 @@ QUICK_STEPS = PRESETS.get("v3").recipes["quick"].n_steps
 _MEMORY = """
 import resource, sys, tempfile
 from pathlib import Path
-from mnemoscope.core.presets import preset_spec
+from mnemoscope.core.presets import preset
 from mnemoscope.training.loop import train
 with tempfile.TemporaryDirectory() as folder:
-    train(preset_spec("v3", "quick", 0, changes={"recipe.n_steps": int(sys.argv[1])}), Path(folder) / "run")
+    train(preset("v3", "quick", 0, changes={"recipe.n_steps": int(sys.argv[1])}), Path(folder) / "run")
 unit = 1 if sys.platform == "darwin" else 1024
 print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit)
 """
@@ -79,7 +79,7 @@ def processor_time(n_steps: int) -> float:
     changes = {"recipe.warmup_steps": 0, "recipe.n_steps": n_steps}
     with tempfile.TemporaryDirectory() as folder:
         start = time.process_time()
-        train(preset("v3", 0, "quick", changes), Path(folder) / "run")
+        train(published("v3", 0, "quick", changes), Path(folder) / "run")
         return time.process_time() - start
 
 
@@ -107,7 +107,7 @@ def together(repetitions: int, device: str, n_seeds: int, n_steps: int) -> list[
     group, name = "one program", f"{n_seeds} seeds of v3 on the {'CPU' if device == 'cpu' else 'GPU'}"
     if device != "cpu" and not torch.cuda.is_available():
         return [Figure(group=group, name=name, value=None, unit="x", note="no GPU here")]
-    specs = [preset("v3", seed) for seed in range(n_seeds)]
+    specs = [published("v3", seed) for seed in range(n_seeds)]
     contenders = {"one": OurSteps(specs[:1], device), "all": OurSteps(specs, device, n_steps)}
     clock = time.process_time if device == "cpu" else time.perf_counter
     seconds = interleave(contenders, repetitions, clock)
@@ -122,7 +122,7 @@ def same_parameters(device: str, n_seeds: int, n_steps: int = 100) -> list[Figur
     name = f"{n_seeds} seeds together or apart on the {'CPU' if device == 'cpu' else 'GPU'}, float64"
     if device != "cpu" and not torch.cuda.is_available():
         return [Figure(group="same parameters", name=name, value=None, unit="", note="no GPU here")]
-    specs = [preset("v3", seed, changes={"model.dtype": "float64"}) for seed in range(n_seeds)]
+    specs = [published("v3", seed, changes={"model.dtype": "float64"}) for seed in range(n_seeds)]
     stacked = _trained(specs, device, n_steps)
     largest = 0.0
     for index, spec in enumerate(specs):

@@ -10,7 +10,7 @@ from transformer_lens import HookedTransformer
 
 import source_loop
 from mnemoscope.core.batch import Batch
-from mnemoscope.core.presets import preset_spec
+from mnemoscope.core.presets import preset
 from mnemoscope.core.seeding import generator
 from mnemoscope.core.specification import RunSpec
 from mnemoscope.models.build import build, parameters, zeroed
@@ -28,9 +28,11 @@ BLOCK = 2**14
 """Sequences sampled at once in training."""
 
 
-def preset(name: str, seed: int = 0, recipe: str = "published", changes: Mapping[str, object] | None = None) -> RunSpec:
+def published(
+    name: str, seed: int = 0, recipe: str = "published", changes: Mapping[str, object] | None = None
+) -> RunSpec:
     """A run of a preset, with changes such as {"model.dtype": "float64"}."""
-    return preset_spec(name, recipe, seed, changes=changes)
+    return preset(name, recipe, seed, changes=changes)
 
 
 def fresh(spec: RunSpec, device: str = "cpu") -> HookedTransformer:
@@ -114,8 +116,8 @@ def training(repetitions: int) -> list[Figure]:
     """Training steps a second on one core."""
     figures = []
     for name in SIZES:
-        spec = preset(name)
-        short = preset(name, recipe="quick", changes={"recipe.n_steps": 8 * CHUNK})
+        spec = published(name)
+        short = published(name, recipe="quick", changes={"recipe.n_steps": 8 * CHUNK})
         contenders: dict[str, Contender] = {
             "source": source_steps(spec),
             "hooked": hooked_steps(spec),
@@ -151,7 +153,7 @@ def training(repetitions: int) -> list[Figure]:
 
 def sampling(repetitions: int) -> list[Figure]:
     """Sequences sampled a second on one core, v3's mixture."""
-    spec = preset("v3")
+    spec = published("v3")
     stream, batch_size = generator(0, "benchmark"), spec.recipe.batch_size
     rival = source_loop.loader(16 * batch_size, batch_size=batch_size)
 
@@ -179,9 +181,9 @@ def equality() -> list[Figure]:
     """Largest difference of logits between the training forward pass and the hooked model, in float32."""
     figures = []
     for name in SIZES:
-        spec, largest = preset(name), 0.0
+        spec, largest = published(name), 0.0
         for seed in range(5):
-            model, noise = fresh(preset(name, seed)), generator(seed, "noise")
+            model, noise = fresh(published(name, seed)), generator(seed, "noise")
             for parameter in model.parameters():  # biases start at zero: move everything
                 parameter += 0.1 * torch.randn(parameter.shape, generator=noise)
             batch = spec.task.sample(4096, split="train", generator=noise)

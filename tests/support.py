@@ -10,7 +10,6 @@ import numpy as np
 import torch
 import xarray as xr
 
-from mnemoscope.core.presets import preset_spec
 from mnemoscope.core.specification import ModelSpec, RunSpec
 from mnemoscope.models.build import build, from_configuration, matching, zeroed
 from mnemoscope.models.constructed.predictor import Predictor as Predictor
@@ -25,9 +24,9 @@ SMALL = {
 }
 
 
-def small_spec(preset: str = "v3", *, seed: int = 0, changes: dict | None = None) -> RunSpec:
+def small_spec(name: str = "v3", *, seed: int = 0, changes: dict | None = None) -> RunSpec:
     """A preset under a recipe of 60 steps, unless `changes` say otherwise."""
-    return preset_spec(preset, "quick", seed, changes={**SMALL, **(changes or {})})
+    return preset(name, "quick", seed, changes={**SMALL, **(changes or {})})
 
 
 def seeded(seed: int = 0) -> torch.Generator:

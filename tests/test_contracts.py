@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from mnemoscope.core.errors import InputError
-from mnemoscope.core.presets import PRESETS, preset_spec
+from mnemoscope.core.presets import PRESETS, preset
 from mnemoscope.core.protocols import Task
 from mnemoscope.core.specification import TASKS, RunSpec
 from mnemoscope.models.build import build, matching, parameters, zeroed
@@ -229,18 +229,18 @@ def test_no_two_presets_are_the_same():
 
 @each_recipe
 def test_a_specification_survives_json_under_its_label(name, recipe):
-    spec = preset_spec(name, recipe, 3)
+    spec = preset(name, recipe, 3)
     again = RunSpec.from_dict(json.loads(json.dumps(spec.to_dict())))
     assert again == spec
     assert again.to_dict() == spec.to_dict()
     assert spec.label == again.label == f"{name}-{recipe}"
     assert spec.seed == 3
-    assert spec.replicates(preset_spec(name, recipe, 4))
+    assert spec.replicates(preset(name, recipe, 4))
 
 
 @each_recipe
 def test_schedules_and_checkpoints_are_in_order(name, recipe):
-    spec = preset_spec(name, recipe, 0)
+    spec = preset(name, recipe, 0)
     check_schedules(spec)
     steps = spec.recipe.checkpoints
     assert steps[0] == 0
@@ -250,7 +250,7 @@ def test_schedules_and_checkpoints_are_in_order(name, recipe):
 
 @each_preset
 def test_the_model_can_be_built_and_both_forward_passes_agree(name):
-    spec = preset_spec(name, "quick", 0)
+    spec = preset(name, "quick", 0)
     with global_generators_untouched():
         model = build(spec.model, d_vocab=spec.task.d_vocab, n_ctx=spec.task.n_ctx, seed=spec.seed)
     batch = spec.task.sample(16, split="train", generator=seeded())

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from mnemoscope.analyses import exact, learned
-from mnemoscope.core.presets import preset_spec
+from mnemoscope.core.presets import preset
 from mnemoscope.core.subject import Subject
 from mnemoscope.models.build import build
 from mnemoscope.sweeps.measuring import Call, OfPlant, OfRun, do
@@ -56,7 +56,7 @@ def test_of_in_context_bigrams():
 
 
 def test_of_noisy_recall():
-    spec = preset_spec("noisy-recall", "quick", 0)
+    spec = preset("noisy-recall", "quick", 0)
     task = replace(spec.task, length=16).for_seed(0)
     model = build(replace(spec.model, d_model=8, d_mlp=8), d_vocab=task.d_vocab, n_ctx=task.n_ctx, seed=0)
     subject = Subject(model=model, task=task, seed=0)

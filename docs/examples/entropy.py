@@ -7,7 +7,7 @@ excludes all tokens but one, and log(d_vocab) for a uniform one. It shows how su
 import torch
 import xarray as xr
 
-from mnemoscope.analyses.predictions import log_probs
+from mnemoscope.analyses.forward import log_probs
 from mnemoscope.core.batch import Batch
 from mnemoscope.core.protocols import HookedModel, Task
 

@@ -17,7 +17,7 @@ from mnemoscope.core.presets import Configuration
 from mnemoscope.core.seeding import generator
 from mnemoscope.core.site import Site
 from mnemoscope.core.subject import Subject
-from mnemoscope.interventions.run import run
+from mnemoscope.interventions.run import run_with
 from mnemoscope.judging.claim import CLAIMS, EFFECT, GATE, Claim
 from mnemoscope.judging.criteria import Control, Criterion, Gate
 from mnemoscope.models.subjects import planted, untrained
@@ -34,7 +34,7 @@ def measure(subject: Subject, *, split: str = "test") -> dict[str, float]:
 
     def accuracy(*mechanisms: Mechanism) -> float:
         changes = [SetPattern(site=site, mechanism=mechanism) for mechanism in mechanisms for site in sites]
-        answers = run(subject.model, batch, changes)[:, -1].argmax(-1)
+        answers = run_with(subject.model, batch, changes)[:, -1].argmax(-1)
         return float((answers == batch.targets[:, -1]).double().mean())
 
     return {GATE: accuracy(), EFFECT: accuracy(earlier_y()), "over_tokens": accuracy(uniform())}

@@ -8,14 +8,14 @@ from mnemoscope.core.intervention import Knockout
 from mnemoscope.core.metrics import cross_entropy
 from mnemoscope.core.protocols import HookedModel
 from mnemoscope.core.site import Site
-from mnemoscope.interventions.run import run
+from mnemoscope.interventions.run import run_with
 
 
 def knocked_out(model: HookedModel, batch: Batch, place: str) -> xr.DataArray:
     """Rise in loss at the last position over (layer, head, prompt); `place` is a latent that holds a position."""
 
     def loss(*interventions: Knockout) -> torch.Tensor:
-        return cross_entropy(run(model, batch, interventions)[:, -1], batch.targets[:, -1])
+        return cross_entropy(run_with(model, batch, interventions)[:, -1], batch.targets[:, -1])
 
     sizes = {"layer": model.cfg.n_layers, "head": model.cfg.n_heads}
     clean = loss()

@@ -7,7 +7,7 @@ import torch
 import xarray as xr
 
 from mnemoscope.analyses.evaluation import evaluate, evaluate_splits
-from mnemoscope.analyses.predictions import log_probs
+from mnemoscope.analyses.forward import log_probs
 from mnemoscope.core.errors import InputError
 from mnemoscope.systems.tiny_recall.tasks import PermutationLookup
 from tests import plain
@@ -139,7 +139,7 @@ def test_chunks_make_no_difference(monkeypatch):
     model, batch = random_model(), V3.sample(100, split="test", generator=seeded())
     whole = evaluate(model, V3, batch)
     monkeypatch.setattr("mnemoscope.analyses.evaluation.CHUNK", 7)
-    monkeypatch.setattr("mnemoscope.analyses.predictions.CHUNK", 3)
+    monkeypatch.setattr("mnemoscope.analyses.forward.CHUNK", 3)
     xr.testing.assert_allclose(evaluate(model, V3, batch), whole)
 
 

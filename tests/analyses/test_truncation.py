@@ -7,7 +7,7 @@ from mnemoscope.core.batch import Batch
 from mnemoscope.core.errors import InputError
 from mnemoscope.core.intervention import Zero
 from mnemoscope.core.site import WEIGHTS, ParamSite
-from mnemoscope.interventions.run import run
+from mnemoscope.interventions.run import run_with
 from mnemoscope.models import constructed
 from mnemoscope.systems.in_context_bigrams.constructed import noisy_induction
 from tests.support import foreign_model, random_model, reads_back, seeded
@@ -45,7 +45,7 @@ def test_the_ends_are_the_model_itself_and_a_weight_of_zero(site):
     whole = model()
     full = min(dict(whole.named_parameters())[site.parameter].shape[-2:])
     found = truncate(whole, BATCH, weights={"it": [site]}, targets=TARGETS, ranks=(0, full)).sel(weight="it")
-    clean, zero = (by_hand(run(whole, BATCH, changes)) for changes in ([], [Zero(site=site)]))
+    clean, zero = (by_hand(run_with(whole, BATCH, changes)) for changes in ([], [Zero(site=site)]))
     for name in ("probability", "log_prob", "accuracy"):  # the model itself, bit for bit
         for part, rank in (("top", full), ("rest", 0)):
             assert (found[name].sel(part=part, rank=rank) == found[f"clean_{name}"]).all()
@@ -78,7 +78,7 @@ def test_weights_that_are_cut_together_and_the_heads_of_one():
     assert found.matrix.values.tolist() == ["L1 W_in", "L1 W_out"]
     zero = [Zero(site=ParamSite(name=name, layer=1)) for name in ("W_in", "W_out")]
     together = found.sel(weight="L1 W_in + L1 W_out", part="top", rank=0)
-    torch.testing.assert_close(scores(together), by_hand(run(whole, BATCH, zero)))
+    torch.testing.assert_close(scores(together), by_hand(run_with(whole, BATCH, zero)))
     site = ParamSite(name="W_V", layer=0)
     weights = {"heads": [site], "embedding": [ParamSite(name="W_E")]}
     found = truncate(whole, BATCH, weights=weights, targets=TARGETS, ranks=(5,))
@@ -87,15 +87,15 @@ def test_weights_that_are_cut_together_and_the_heads_of_one():
     assert found.singular_value.isnull().sum("index").values.tolist() == [2, 2, 0]
     beyond = found.sel(weight="heads", rank=5)  # of matrices of rank 4
     assert (beyond.probability.sel(part="top") == beyond.clean_probability).all()
-    torch.testing.assert_close(scores(beyond.sel(part="rest")), by_hand(run(whole, BATCH, [Zero(site=site)])))
+    torch.testing.assert_close(scores(beyond.sel(part="rest")), by_hand(run_with(whole, BATCH, [Zero(site=site)])))
 
 
 def test_models_that_cannot_go_on_from_a_layer_start_at_the_tokens():
     """Shortformer attention adds positions in every layer."""
     whole = foreign_model(positional_embedding_type="shortformer")
     found = truncate(whole, BATCH, weights={"W_O": [ParamSite(name="W_O", layer=1)]}, targets=TARGETS, ranks=(0, 3))
-    torch.testing.assert_close(scores(found, "clean_"), by_hand(run(whole, BATCH, [])))
-    zero = by_hand(run(whole, BATCH, [Zero(site=ParamSite(name="W_O", layer=1))]))
+    torch.testing.assert_close(scores(found, "clean_"), by_hand(run_with(whole, BATCH, [])))
+    zero = by_hand(run_with(whole, BATCH, [Zero(site=ParamSite(name="W_O", layer=1))]))
     torch.testing.assert_close(scores(found.sel(weight="W_O", part="top", rank=0)), zero)
 
 

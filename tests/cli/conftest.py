@@ -9,7 +9,7 @@ from unittest import mock
 import pytest
 
 from mnemoscope.cli import main
-from mnemoscope.core.presets import PRESETS, SYSTEMS, preset_spec
+from mnemoscope.core.presets import PRESETS, SYSTEMS, preset
 from mnemoscope.core.specification import TASKS
 from mnemoscope.training.loop import train
 
@@ -26,7 +26,7 @@ def copy_run(tmp_path):
         with mock.patch.dict(sys.modules, {spec.name: module}):
             spec.loader.exec_module(module)
         changes = {"recipe.n_steps": 300, "recipe.metrics_every": 100}
-        yield train(preset_spec("copy-small", "quick", 0, changes=changes), tmp_path / "run")
+        yield train(preset("copy-small", "quick", 0, changes=changes), tmp_path / "run")
 
 
 @pytest.fixture

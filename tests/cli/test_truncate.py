@@ -8,7 +8,7 @@ import xarray as xr
 from mnemoscope.cli import main
 from mnemoscope.cli.commands.truncate import truncate_run
 from mnemoscope.cli.parse import parse
-from mnemoscope.core.presets import preset_spec
+from mnemoscope.core.presets import preset
 from mnemoscope.training.loop import train
 
 SHORT = {"recipe.n_steps": 4, "recipe.warmup_steps": 1, "recipe.checkpoint_steps": (), "task.length": 16}
@@ -17,7 +17,7 @@ SHORT = {"recipe.n_steps": 4, "recipe.warmup_steps": 1, "recipe.checkpoint_steps
 @pytest.fixture(scope="module")
 def noisy(tmp_path_factory):
     """A model of noisy recall after a few steps."""
-    return train(preset_spec("noisy-recall", "quick", 0, changes=SHORT), tmp_path_factory.mktemp("noisy") / "run")
+    return train(preset("noisy-recall", "quick", 0, changes=SHORT), tmp_path_factory.mktemp("noisy") / "run")
 
 
 @pytest.mark.usefixtures("as_installed")

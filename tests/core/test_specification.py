@@ -4,7 +4,7 @@ from dataclasses import replace
 import pytest
 
 from mnemoscope.core.errors import InputError
-from mnemoscope.core.presets import preset_spec
+from mnemoscope.core.presets import preset
 from mnemoscope.core.specification import Freeze, ModelSpec, Recipe, RunSpec, TaskChange, change, structure
 from tests.support import small_spec
 
@@ -100,14 +100,14 @@ def test_width_of_the_mlp_follows_the_model_unless_given():
 
 def test_changes_apply_together_in_any_order():
     changes = {"recipe.n_steps": 50, "recipe.warmup_steps": 5, "model.d_model": 24, "model.n_heads": 3}
-    spec = preset_spec("v3", "quick", 0, changes=changes)
+    spec = preset("v3", "quick", 0, changes=changes)
     assert (spec.recipe.n_steps, spec.recipe.warmup_steps, spec.model.d_model, spec.model.n_heads) == (50, 5, 24, 3)
-    assert preset_spec("v3", "quick", 0, changes=dict(reversed(changes.items()))) == spec
+    assert preset("v3", "quick", 0, changes=dict(reversed(changes.items()))) == spec
 
 
 def test_a_changed_preset_carries_a_digest_of_the_changes():
     def label(seed: int, **changes) -> str:
-        return preset_spec("v1", "quick", seed, changes={f"model.{k}": v for k, v in changes.items()}).label
+        return preset("v1", "quick", seed, changes={f"model.{k}": v for k, v in changes.items()}).label
 
     assert label(0) == "v1-quick"
     assert label(0, d_model=8) == label(1, d_model=8)
@@ -125,12 +125,12 @@ def test_a_changed_preset_carries_a_digest_of_the_changes():
 )
 def test_a_change_that_names_nothing_is_refused(changes, message):
     with pytest.raises(InputError, match=message):
-        preset_spec("v1", "quick", 0, changes=changes)
+        preset("v1", "quick", 0, changes=changes)
 
 
 def test_an_unknown_recipe_is_refused():
     with pytest.raises(InputError, match="recipe must be one of: quick, published; got 'slow'"):
-        preset_spec("v1", "slow", 0)
+        preset("v1", "slow", 0)
 
 
 def test_replicates_differ_in_the_seed_only():
@@ -153,11 +153,11 @@ def test_change_checks_like_a_file():
 
 
 def test_a_recipe_may_come_with_sizes_of_its_own_and_changes_win():
-    spec, quick = preset_spec("memories", "published", 0), preset_spec("memories", "quick", 0)
+    spec, quick = preset("memories", "published", 0), preset("memories", "quick", 0)
     assert (spec.task.n_ctx, spec.model.d_model) == (256, 256)
     assert (quick.task.n_ctx, quick.model.d_model) == (128, 96)
     assert spec.label == "memories-published"
-    assert preset_spec("memories", "published", 0, changes={"model.d_model": 64}).model.d_model == 64
+    assert preset("memories", "published", 0, changes={"model.d_model": 64}).model.d_model == 64
 
 
 def test_associative_memories_need_one_head_and_no_normalisation():

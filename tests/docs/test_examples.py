@@ -13,7 +13,7 @@ from mnemoscope.analyses.ablation.removal import ablate
 from mnemoscope.analyses.evaluation import evaluate_splits
 from mnemoscope.cli.parse import parse_changes, parse_seeds, read_config
 from mnemoscope.core.errors import InputError
-from mnemoscope.core.presets import PRESETS, SYSTEMS, preset_spec
+from mnemoscope.core.presets import PRESETS, SYSTEMS, preset
 from mnemoscope.core.protocols import Task
 from mnemoscope.core.specification import TASKS
 from mnemoscope.judging.claim import CLAIMS
@@ -48,7 +48,7 @@ def example():
 
 @pytest.fixture(scope="module")
 def run(example, tmp_path_factory):
-    spec = preset_spec("copy-small", "quick", 3, changes={"recipe.n_steps": 30, "recipe.metrics_every": 10})
+    spec = preset("copy-small", "quick", 3, changes={"recipe.n_steps": 30, "recipe.metrics_every": 10})
     return train(spec, tmp_path_factory.mktemp("copy") / "run")
 
 
@@ -139,7 +139,7 @@ def test_the_configuration_file_is_accepted():
 def test_a_hook_based_analysis_of_one_s_own_in_thirty_lines():
     source = (EXAMPLES / "knocked_out.py").read_text()
     assert len(source.splitlines()) <= 30
-    task = preset_spec("v3", "quick", 0, changes={}).task
+    task = preset("v3", "quick", 0, changes={}).task
     batch = task.sample(200, split="test", generator=seeded())
     batch = batch.select(batch.latents["is_repeat"])
     place = load("knocked_out").knocked_out

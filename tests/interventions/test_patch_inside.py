@@ -9,7 +9,7 @@ from mnemoscope.core.errors import InputError
 from mnemoscope.core.intervention import Patch
 from mnemoscope.core.named import Named
 from mnemoscope.core.site import Site
-from mnemoscope.interventions.run import intervened, run
+from mnemoscope.interventions.run import intervened, run_with
 from tests.support import random_model, seeded, small_spec
 
 TASK = small_spec().task
@@ -37,7 +37,7 @@ def test_only_the_part_inside_is_taken_from_the_source():
     q = torch.linalg.qr(span.value.T).Q
     expected = written(model, BATCH, STREAM.hook, ours + (theirs - ours) @ q @ q.T)
     torch.testing.assert_close(
-        run(model, BATCH, [Patch(site=STREAM, source=OTHER, basis=span)]), expected, atol=1e-5, rtol=1e-5
+        run_with(model, BATCH, [Patch(site=STREAM, source=OTHER, basis=span)]), expected, atol=1e-5, rtol=1e-5
     )
 
 
@@ -45,10 +45,10 @@ def test_only_the_part_inside_is_taken_from_the_source():
 def test_the_whole_space_is_the_whole_activation(site):
     model = random_model(n_layers=2)
     span = basis(9, 4 if site is HEAD else 8)  # more directions than dimensions
-    inside, whole = (run(model, BATCH, [Patch(site=site, source=OTHER, basis=b)]) for b in (span, None))
+    inside, whole = (run_with(model, BATCH, [Patch(site=site, source=OTHER, basis=b)]) for b in (span, None))
     torch.testing.assert_close(inside, whole, atol=1e-4, rtol=1e-4)
     nothing = Named(name="nothing", value=torch.zeros(1, span.value.shape[1]))
-    assert torch.equal(run(model, BATCH, [Patch(site=site, source=OTHER, basis=nothing)]), model(BATCH.inputs))
+    assert torch.equal(run_with(model, BATCH, [Patch(site=site, source=OTHER, basis=nothing)]), model(BATCH.inputs))
 
 
 def test_a_subspace_of_one_head_leaves_the_others():
@@ -57,7 +57,7 @@ def test_a_subspace_of_one_head_leaves_the_others():
     q = torch.linalg.qr(span.value.T).Q
     expected = ours.clone()
     expected[:, -1, 1] += (theirs - ours)[:, -1, 1] @ q @ q.T
-    patched = run(model, BATCH, [Patch(site=replace(HEAD, pos=-1), source=OTHER, basis=span)])
+    patched = run_with(model, BATCH, [Patch(site=replace(HEAD, pos=-1), source=OTHER, basis=span)])
     torch.testing.assert_close(patched, written(model, BATCH, HEAD.hook, expected), atol=1e-5, rtol=1e-5)
 
 
@@ -73,9 +73,9 @@ def test_the_source_is_read_where_its_latent_lies():
             moved += here != there
     assert moved
     site = replace(STREAM, pos="source_pos")
-    patched = run(model, BATCH, [Patch(site=site, source=OTHER, at="source_pos")])
+    patched = run_with(model, BATCH, [Patch(site=site, source=OTHER, at="source_pos")])
     assert torch.equal(patched, written(model, BATCH, STREAM.hook, expected))
-    fixed = run(model, BATCH, [Patch(site=replace(STREAM, pos=2), source=OTHER, at=-1)])
+    fixed = run_with(model, BATCH, [Patch(site=replace(STREAM, pos=2), source=OTHER, at=-1)])
     expected = ours.clone()
     expected[:, 2] = theirs[:, -1]
     assert torch.equal(fixed, written(model, BATCH, STREAM.hook, expected))
@@ -123,15 +123,15 @@ PATTERN = Site(kind="pattern", layer=0)
             "a subspace is of all neurons; leave neuron out of L0 post neuron 1",
         ),
         (
-            lambda: run(random_model(n_layers=2), BATCH, [Patch(site=HEAD, source=OTHER, basis=basis(2, 8))]),
+            lambda: run_with(random_model(n_layers=2), BATCH, [Patch(site=HEAD, source=OTHER, basis=basis(2, 8))]),
             "directions must be as wide as the site, 4; got 8",
         ),
         (
-            lambda: run(random_model(), BATCH, [Patch(site=STREAM, source=OTHER, at=9)]),
+            lambda: run_with(random_model(), BATCH, [Patch(site=STREAM, source=OTHER, at=9)]),
             "at, a position in other must be from -9 to 8; got 9",
         ),
         (
-            lambda: run(random_model(), BATCH, [Patch(site=STREAM, source=OTHER, at="mapping")]),
+            lambda: run_with(random_model(), BATCH, [Patch(site=STREAM, source=OTHER, at="mapping")]),
             "latent mapping must hold one number a sequence",
         ),
     ],

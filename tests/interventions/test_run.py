@@ -25,7 +25,7 @@ from mnemoscope.core.named import Named
 from mnemoscope.core.site import ATTENTION, BY_HEAD, KINDS, WEIGHTS, ParamSite, Site
 from mnemoscope.interventions.recordings import Recordings
 from mnemoscope.interventions.regions import components
-from mnemoscope.interventions.run import intervened, run
+from mnemoscope.interventions.run import intervened, run_with
 from tests.bridge import as_bridge
 from tests.support import Predictor, foreign_model, random_model, seeded, small_spec
 
@@ -65,16 +65,18 @@ def cached(model, batch, name: str):
 def test_what_changes_nothing_changes_no_bit(make):
     model = make()
     clean = model(BATCH.inputs)
-    assert torch.equal(run(model, BATCH, []), clean)
+    assert torch.equal(run_with(model, BATCH, []), clean)
     nowhere = replace(BATCH, known={"nowhere": torch.full((len(BATCH),), -1)})
     for site in every_site(model):
-        assert torch.equal(run(model, BATCH, [Patch(site=site, source=SAME)]), clean), site
-        assert torch.equal(run(model, BATCH, [Scale(site=site, factor=1.0)]), clean), site
-        assert torch.equal(run(model, nowhere, [Zero(site=replace(site, pos="nowhere"))]), clean), site
+        assert torch.equal(run_with(model, BATCH, [Patch(site=site, source=SAME)]), clean), site
+        assert torch.equal(run_with(model, BATCH, [Scale(site=site, factor=1.0)]), clean), site
+        assert torch.equal(run_with(model, nowhere, [Zero(site=replace(site, pos="nowhere"))]), clean), site
     for weight in WEIGHTS:
         layer = None if weight in ("W_E", "W_pos", "W_U", "b_U") else 1
         if not (model.cfg.attn_only and weight.endswith(("_in", "_out"))):
-            assert torch.equal(run(model, BATCH, [Scale(site=ParamSite(name=weight, layer=layer), factor=1.0)]), clean)
+            assert torch.equal(
+                run_with(model, BATCH, [Scale(site=ParamSite(name=weight, layer=layer), factor=1.0)]), clean
+            )
 
 
 @pytest.mark.parametrize("make", MODELS.values(), ids=MODELS)
@@ -85,7 +87,7 @@ def test_every_site_can_be_replaced_and_nothing_is_left_behind(make):
         if site.kind == "scores":  # a finite score for the future would be no attention
             continue
         for kind in (Zero(site=site), Mean(site=site, source=REFERENCE), Resample(site=site, source=REFERENCE)):
-            changed = run(model, BATCH, [kind])
+            changed = run_with(model, BATCH, [kind])
             assert not changed.isnan().any()
             if (site.kind, type(kind)) not in (("pos_embed", Mean), ("pos_embed", Resample)):
                 assert not torch.allclose(changed, clean, atol=1e-4), kind
@@ -97,9 +99,9 @@ def test_every_site_can_be_replaced_and_nothing_is_left_behind(make):
 def test_the_residual_stream_of_another_run_brings_its_output(make):
     model = make()
     for site in (Site(kind="resid_pre", layer=1), Site(kind="resid_post", layer=1), Site(kind="embed")):
-        patched = run(model, BATCH, [Patch(site=site, source=OTHER)])
+        patched = run_with(model, BATCH, [Patch(site=site, source=OTHER)])
         torch.testing.assert_close(patched, model(OTHER.value.inputs))
-    last = run(model, BATCH, [Patch(site=Site(kind="resid_post", layer=1, pos=-1), source=OTHER)])
+    last = run_with(model, BATCH, [Patch(site=Site(kind="resid_post", layer=1, pos=-1), source=OTHER)])
     torch.testing.assert_close(last[:, -1], model(OTHER.value.inputs)[:, -1])
     assert torch.equal(last[:, :-1], model(BATCH.inputs)[:, :-1])
 
@@ -115,7 +117,7 @@ def test_one_head_at_one_position(kind):
         return value
 
     name = f"blocks.1.attn.hook_{'attn_scores' if kind == 'scores' else kind}"
-    assert torch.equal(run(model, BATCH, [Scale(site=site, factor=0.5)]), by_hand(model, name, hook))
+    assert torch.equal(run_with(model, BATCH, [Scale(site=site, factor=0.5)]), by_hand(model, name, hook))
 
 
 def test_the_result_of_a_head_is_what_it_adds_to_the_residual_stream():
@@ -129,10 +131,13 @@ def test_the_result_of_a_head_is_what_it_adds_to_the_residual_stream():
         return value
 
     expected = by_hand(with_results, "blocks.0.attn.hook_result", hook)
-    torch.testing.assert_close(run(model, BATCH, [Zero(site=site)]), expected)
-    patched = run(model, BATCH, [Patch(site=replace(site, pos=None), source=OTHER)])
+    torch.testing.assert_close(run_with(model, BATCH, [Zero(site=site)]), expected)
+    patched = run_with(model, BATCH, [Patch(site=replace(site, pos=None), source=OTHER)])
     torch.testing.assert_close(
-        patched, run(model, BATCH, [Patch(site=Site(kind="z", layer=0, head=1), source=OTHER)]), atol=1e-5, rtol=1e-5
+        patched,
+        run_with(model, BATCH, [Patch(site=Site(kind="z", layer=0, head=1), source=OTHER)]),
+        atol=1e-5,
+        rtol=1e-5,
     )
 
 
@@ -144,9 +149,9 @@ def test_neurons_by_hand():
         value[..., chosen] = 0
         return value
 
-    changed = run(model, BATCH, [Zero(site=Site(kind="post", layer=0, neuron=chosen))])
+    changed = run_with(model, BATCH, [Zero(site=Site(kind="post", layer=0, neuron=chosen))])
     assert torch.equal(changed, by_hand(model, "blocks.0.mlp.hook_post", hook))
-    one = run(model, BATCH, [Zero(site=Site(kind="post", layer=0, neuron=n)) for n in chosen])
+    one = run_with(model, BATCH, [Zero(site=Site(kind="post", layer=0, neuron=n)) for n in chosen])
     assert torch.equal(one, changed)
 
 
@@ -160,11 +165,11 @@ def test_the_position_may_be_a_latent_of_each_sequence():
                 value[row, pos] = 0
         return value
 
-    changed = run(model, BATCH, [Zero(site=Site(kind="resid_pre", layer=0, pos="source_pos"))])
+    changed = run_with(model, BATCH, [Zero(site=Site(kind="resid_pre", layer=0, pos="source_pos"))])
     assert torch.equal(changed, by_hand(model, "blocks.0.hook_resid_pre", hook))
     assert torch.equal(changed[:10], model(BATCH.inputs)[:10])  # no repeat, no source
     masked = replace(BATCH, known={"mask": source[:, None] == torch.arange(9)})
-    assert torch.equal(run(model, masked, [Zero(site=Site(kind="resid_pre", layer=0, pos="mask"))]), changed)
+    assert torch.equal(run_with(model, masked, [Zero(site=Site(kind="resid_pre", layer=0, pos="mask"))]), changed)
 
 
 @pytest.mark.parametrize("weighted", [False, True])
@@ -238,8 +243,8 @@ def test_a_knockout_spreads_the_weight_and_a_zero_loses_it():
     keep = torch.ones(2, 9, dtype=torch.bool)
     keep[1, 8] = False
     assert torch.equal(knocked[:, keep], old[:, keep])
-    everything = run(model, BATCH, [Knockout(site=Site(kind="scores", layer=0))])
-    torch.testing.assert_close(everything, run(model, BATCH, [Zero(site=Site(kind="z", layer=0))]))
+    everything = run_with(model, BATCH, [Knockout(site=Site(kind="scores", layer=0))])
+    torch.testing.assert_close(everything, run_with(model, BATCH, [Zero(site=Site(kind="z", layer=0))]))
 
 
 def test_directions_are_added_and_projected():
@@ -247,7 +252,7 @@ def test_directions_are_added_and_projected():
     vector = torch.randn(8, generator=seeded())
     direction = Named(name="direction", value=vector)
     site = Site(kind="resid_post", layer=0)
-    added = run(model, BATCH, [Add(site=site, direction=direction, coefficient=-2.0)])
+    added = run_with(model, BATCH, [Add(site=site, direction=direction, coefficient=-2.0)])
     torch.testing.assert_close(added, model(BATCH.inputs) - 2 * vector @ model.W_U)
 
     basis = Named(name="plane", value=torch.stack((vector, torch.ones(8), 2 * vector)))  # of rank 2
@@ -271,20 +276,22 @@ def test_weights_by_hand_and_restored(head):
         weight = truncated.blocks[1].attn.W_O
         left, size, right = torch.linalg.svd(weight[h])
         weight.data[h] = size[0] * left[:, :1] @ right[:1]
-    torch.testing.assert_close(run(model, BATCH, [LowRank(site=site, rank=1)]), truncated(BATCH.inputs))
-    zeroed = run(model, BATCH, [Zero(site=ParamSite(name="b_O", layer=1)), Scale(site=site, factor=0.0)])
+    torch.testing.assert_close(run_with(model, BATCH, [LowRank(site=site, rank=1)]), truncated(BATCH.inputs))
+    zeroed = run_with(model, BATCH, [Zero(site=ParamSite(name="b_O", layer=1)), Scale(site=site, factor=0.0)])
     as_hooks = [Zero(site=Site(kind="z", layer=1, head=head))]
     without_bias = deepcopy(model)
     without_bias.blocks[1].attn.b_O.data.zero_()
-    torch.testing.assert_close(zeroed, run(without_bias, BATCH, as_hooks))
-    assert torch.equal(run(model, BATCH, [LowRank(site=site, rank=4), LowRank(site=site, rank=0, part="rest")]), clean)
+    torch.testing.assert_close(zeroed, run_with(without_bias, BATCH, as_hooks))
+    assert torch.equal(
+        run_with(model, BATCH, [LowRank(site=site, rank=4), LowRank(site=site, rank=0, part="rest")]), clean
+    )
     assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
 
 
 def test_the_two_parts_of_a_matrix_add_up():
     model = random_model(normalization="none", mlp=False)
     site = ParamSite(name="W_U")
-    parts = [run(model, BATCH, [LowRank(site=site, rank=2, part=part)]) for part in ("top", "rest")]
+    parts = [run_with(model, BATCH, [LowRank(site=site, rank=2, part=part)]) for part in ("top", "rest")]
     torch.testing.assert_close(sum(parts) - model.b_U, model(BATCH.inputs))
 
 
@@ -293,11 +300,11 @@ def test_interventions_compose_in_their_order():
     site, direction = Site(kind="resid_post", layer=0), Named(name="ones", value=torch.ones(8))
     add, double = Add(site=site, direction=direction), Scale(site=site, factor=2.0)
     resid = cached(model, BATCH, "blocks.0.hook_resid_post")
-    torch.testing.assert_close(run(model, BATCH, [add, double]), (resid + 1) * 2 @ model.W_U + model.b_U)
-    torch.testing.assert_close(run(model, BATCH, [double, add]), (resid * 2 + 1) @ model.W_U + model.b_U)
-    both = run(model, BATCH, [double, add])
+    torch.testing.assert_close(run_with(model, BATCH, [add, double]), (resid + 1) * 2 @ model.W_U + model.b_U)
+    torch.testing.assert_close(run_with(model, BATCH, [double, add]), (resid * 2 + 1) @ model.W_U + model.b_U)
+    both = run_with(model, BATCH, [double, add])
     with intervened(model, BATCH, [double]):
-        assert torch.equal(run(model, BATCH, [add]), both)
+        assert torch.equal(run_with(model, BATCH, [add]), both)
     assert n_hooks(model) == 0
 
 
@@ -308,9 +315,9 @@ def test_the_users_hooks_stay_in_force_and_what_they_keep_is_not_written_to():
         doubled.embed.W_E *= 2
     model.add_hook("hook_embed", lambda value, hook: 2 * value)
     model.add_hook("blocks.0.attn.hook_z", lambda z, hook: kept.append(z))
-    assert torch.equal(run(model, BATCH, []), doubled(BATCH.inputs))
+    assert torch.equal(run_with(model, BATCH, []), doubled(BATCH.inputs))
     for intervention in (Zero(site=HEAD), Mean(site=HEAD, source=REFERENCE)):
-        assert torch.equal(run(model, BATCH, [intervention]), run(doubled, BATCH, [intervention]))
+        assert torch.equal(run_with(model, BATCH, [intervention]), run_with(doubled, BATCH, [intervention]))
     clean = cached(doubled, BATCH, "blocks.0.attn.hook_z")
     assert torch.equal(kept[1], clean)
     assert n_hooks(model) == 2
@@ -323,7 +330,7 @@ def test_nothing_is_left_behind_after_an_exception():
     wrong = Add(site=HEAD, direction=Named(name="too wide", value=torch.ones(7)))
     weight = Scale(site=ParamSite(name="W_E"), factor=2.0)
     with pytest.raises(InputError, match="too wide must be as wide as the site, 4; got 7"):
-        run(model, BATCH, [weight, Zero(site=HEAD), wrong])
+        run_with(model, BATCH, [weight, Zero(site=HEAD), wrong])
     with pytest.raises(RuntimeError, match="in the middle"), intervened(model, BATCH, [weight, Zero(site=HEAD)]):
         raise RuntimeError("in the middle")
     assert n_hooks(model) == 1
@@ -335,7 +342,7 @@ def test_recordings_spare_a_forward_pass():
     model.add_hook("hook_embed", lambda value, hook: calls.append(len(value)))
     recordings = Recordings(model)
     for head in range(2):
-        run(model, BATCH, [Mean(site=Site(kind="z", layer=0, head=head), source=REFERENCE)], recordings=recordings)
+        run_with(model, BATCH, [Mean(site=Site(kind="z", layer=0, head=head), source=REFERENCE)], recordings=recordings)
     assert calls == [30, 20, 20]
 
 
@@ -365,34 +372,34 @@ def test_every_head_and_every_mlp_is_a_component():
 )
 def test_what_the_model_or_the_batch_has_not_is_refused(make, message):
     with pytest.raises(InputError, match=message):
-        run(random_model(mlp=False), BATCH, [make()])
+        run_with(random_model(mlp=False), BATCH, [make()])
 
 
 def test_neurons_that_do_not_exist_are_refused():
     with pytest.raises(InputError, match="the neuron of site L0 post neuron 16 must be from 0 to 15; got 16"):
-        run(random_model(), BATCH, [Zero(site=Site(kind="post", layer=0, neuron=16))])
+        run_with(random_model(), BATCH, [Zero(site=Site(kind="post", layer=0, neuron=16))])
 
 
 def test_sources_that_do_not_fit_are_refused():
     model = random_model()
     short = Named(name="short", value=Batch(**{f: getattr(BATCH, f)[:, :7] for f in ("inputs", "targets", "scored")}))
     with pytest.raises(InputError, match=r"short and the batch must be of one length.*; got 7 and 9 tokens"):
-        run(model, BATCH, [Patch(site=HEAD, source=short)])
+        run_with(model, BATCH, [Patch(site=HEAD, source=short)])
     empty = Named(name="empty", value=REFERENCE.value.select(slice(0, 0)))
     with pytest.raises(InputError, match="empty holds no sequence"):
-        run(model, BATCH, [Mean(site=HEAD, source=empty)])
+        run_with(model, BATCH, [Mean(site=HEAD, source=empty)])
     fresh = Named(name="fresh", value=REFERENCE.value.select(~REFERENCE.value.latents["is_repeat"]))
     for intervention in (
         Mean(site=HEAD, source=fresh, over="is_repeat"),
         Resample(site=HEAD, source=fresh, match="is_repeat"),
     ):
         with pytest.raises(InputError, match="has no sequence with is_repeat = 1; take a larger one"):
-            run(model, BATCH, [intervention])
+            run_with(model, BATCH, [intervention])
 
 
 def test_a_stand_in_that_is_no_hooked_model_says_so():
     with pytest.raises(NotImplementedError):
-        run(Predictor(TASK), BATCH, [])
+        run_with(Predictor(TASK), BATCH, [])
 
 
 BRIDGED = [kind for kind in KINDS if kind not in ATTENTION]
@@ -405,5 +412,5 @@ def test_a_bridge_with_the_same_weights_gives_the_same(kind):
     torch.testing.assert_close(bridge(BATCH.inputs), model(BATCH.inputs), atol=1e-5, rtol=1e-5)
     site = Site(kind=kind, layer=None if "embed" in kind else 1, head=1 if kind in BY_HEAD else None, pos="source_pos")
     for intervention in (Zero(site=site), Mean(site=site, source=REFERENCE), Patch(site=site, source=OTHER)):
-        ours, theirs = (run(m, BATCH, [intervention]) for m in (model, bridge))
+        ours, theirs = (run_with(m, BATCH, [intervention]) for m in (model, bridge))
         torch.testing.assert_close(theirs, ours, atol=1e-5, rtol=1e-5)

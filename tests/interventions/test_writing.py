@@ -16,7 +16,7 @@ from mnemoscope.core.named import Named
 from mnemoscope.core.patterns import uniform
 from mnemoscope.core.site import ATTENTION, Site
 from mnemoscope.interventions import writing
-from mnemoscope.interventions.run import intervened, run
+from mnemoscope.interventions.run import intervened, run_with
 from tests.bridge import as_bridge, llama_and_bridge
 from tests.split_hooks import random_pairs
 from tests.support import foreign_model, global_generators_untouched, seeded
@@ -72,7 +72,7 @@ class TestTheMiddleOfABlock:
         ],
     )
     def test_interventions_give_the_same(self, pair, intervention):
-        ours, theirs = (run(model, BATCH, [intervention]) for model in pair)
+        ours, theirs = (run_with(model, BATCH, [intervention]) for model in pair)
         torch.testing.assert_close(theirs, ours, **CLOSE)
 
     def test_is_read_and_shown_as_it_is_written(self, pair):
@@ -87,7 +87,7 @@ class TestTheMiddleOfABlock:
 
     def test_a_vector_there_is_the_same_vector_in_the_output_of_attention(self, pair):
         logits = [
-            run(pair[1], BATCH, [Add(site=Site(kind=kind, layer=1), direction=VECTOR)])
+            run_with(pair[1], BATCH, [Add(site=Site(kind=kind, layer=1), direction=VECTOR)])
             for kind in ("resid_mid", "attn_out")
         ]
         torch.testing.assert_close(logits[0], logits[1], **CLOSE)
@@ -101,8 +101,8 @@ class TestTheMiddleOfABlock:
         nested, together = [], []
         for model in pair:
             with intervened(model, BATCH, [first]):
-                nested.append(run(model, BATCH, [second]))
-            together.append(run(model, BATCH, [first, second]))
+                nested.append(run_with(model, BATCH, [second]))
+            together.append(run_with(model, BATCH, [first, second]))
         torch.testing.assert_close(nested[1], nested[0], **CLOSE)
         torch.testing.assert_close(together[1], together[0], **CLOSE)
 
@@ -110,17 +110,17 @@ class TestTheMiddleOfABlock:
         found = []
         for model in pair:
             model.add_hook("blocks.0.hook_resid_post", lambda x, hook: 3 * x)
-            found.append(run(model, BATCH, [Zero(site=PLACED)]))
+            found.append(run_with(model, BATCH, [Zero(site=PLACED)]))
             model.reset_hooks()
         torch.testing.assert_close(found[1], found[0], **CLOSE)
 
     def test_what_changes_nothing_changes_no_bit(self, pair):
         same = Named(name="same", value=BATCH)
-        assert torch.equal(run(pair[1], BATCH, [Patch(site=MIDDLE, source=same)]), pair[1](BATCH.inputs))
+        assert torch.equal(run_with(pair[1], BATCH, [Patch(site=MIDDLE, source=same)]), pair[1](BATCH.inputs))
 
     def test_a_parallel_block_has_none(self):
         with pytest.raises(InputError, match=r"no hook point blocks\.0\.hook_resid_mid"):
-            run(foreign_model(parallel_attn_mlp=True), BATCH, [Zero(site=MIDDLE)])
+            run_with(foreign_model(parallel_attn_mlp=True), BATCH, [Zero(site=MIDDLE)])
 
 
 class TestAttention:
@@ -138,7 +138,7 @@ class TestAttention:
             SetPattern(site=Site(kind="pattern", layer=0, head=1), mechanism=uniform()),
             Knockout(site=Site(kind="scores", layer=1, pos=-1, key=0)),
         ):
-            ours, theirs = (run(model, BATCH, [intervention]) for model in pair)
+            ours, theirs = (run_with(model, BATCH, [intervention]) for model in pair)
             torch.testing.assert_close(theirs, ours, **CLOSE)
             assert (ours - pair[0](BATCH.inputs)).abs().max() > 1e-2
 
@@ -146,7 +146,7 @@ class TestAttention:
     def test_is_refused_where_the_model_goes_on_with_its_own(self, kind):
         bridge, site = native()[1], Site(kind=kind, layer=1)
         with pytest.raises(InputError, match=rf"TransformerBridge does not go on .* site L1 {kind}.*HookedTransformer"):
-            run(bridge, BATCH, [Zero(site=site)])
+            run_with(bridge, BATCH, [Zero(site=site)])
         for function in (patch, estimate):
             with pytest.raises(InputError, match=rf"L0 {kind}"):
                 function(bridge, PAIRS, kind=kind, over=("layer",))
@@ -163,7 +163,7 @@ class TestAttention:
 class TestTrying:
     def test_an_alias_that_is_something_else_is_refused(self):
         with pytest.raises(InputError, match="pos_embed"):  # rotary positions are no part of the stream
-            run(llama_and_bridge()[1], BATCH, [Zero(site=Site(kind="pos_embed"))])
+            run_with(llama_and_bridge()[1], BATCH, [Zero(site=Site(kind="pos_embed"))])
 
     @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float64])
     def test_any_number_type(self, dtype):
@@ -212,11 +212,11 @@ class TestTrying:
             bridge.run_with_hooks(BATCH.inputs, fwd_hooks=[("blocks.0.hook_mlp_out", fails)])
         assert not hooks_on(bridge)
         clean = replace(BATCH, inputs=BATCH.inputs[:2], targets=BATCH.targets[:2], scored=BATCH.scored[:2])
-        assert torch.equal(run(bridge, clean, []), bridge(clean.inputs))
+        assert torch.equal(run_with(bridge, clean, []), bridge(clean.inputs))
 
     def test_keeps_no_model(self):
         _, bridge = native()
-        run(bridge, BATCH, [Zero(site=MIDDLE)])
+        run_with(bridge, BATCH, [Zero(site=MIDDLE)])
         kept = weakref.ref(bridge)
         del bridge
         gc.collect()

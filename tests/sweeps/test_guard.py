@@ -8,12 +8,12 @@ import pytest
 
 TRAIN = """
     from pathlib import Path
-    from mnemoscope.core.presets import preset_spec
+    from mnemoscope.core.presets import preset
     from mnemoscope.sweeps.local import train_many
 
     def work():
         sizes = {"recipe.n_steps": 4, "recipe.warmup_steps": 1, "recipe.batch_size": 8}
-        specs = [preset_spec("v1", "quick", seed, changes=sizes) for seed in (0, 1)]
+        specs = [preset("v1", "quick", seed, changes=sizes) for seed in (0, 1)]
         print("finished", len(train_many(specs, [Path("0"), Path("1")], jobs=2)))
 """
 ANALYSE = """

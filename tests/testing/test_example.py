@@ -8,7 +8,7 @@ import pytest
 
 import mnemoscope.core.patterns
 import mnemoscope.testing.verdicts  # noqa: F401 (pytester forgets what its sessions import)
-from mnemoscope.core.presets import PRESETS, SYSTEMS, preset_spec
+from mnemoscope.core.presets import PRESETS, SYSTEMS, preset
 from mnemoscope.core.specification import TASKS
 from mnemoscope.models.checkpoint import save_checkpoint
 from mnemoscope.models.run import create_run
@@ -35,9 +35,9 @@ def copies(registries, pytester, monkeypatch):
         monkeypatch.syspath_prepend(pytester.path)
         with mock.patch.dict("sys.modules"):
             import copy_task  # noqa: F401 (registers the task)
-        trained = train(preset_spec("copy-small", "quick", 0), pytester.path / "trained")
+        trained = train(preset("copy-small", "quick", 0), pytester.path / "trained")
         for seed in range(16):
-            run = create_run(pytester.path / "runs" / f"seed-{seed:02d}", preset_spec("copy-small", "quick", seed))
+            run = create_run(pytester.path / "runs" / f"seed-{seed:02d}", preset("copy-small", "quick", seed))
             save_checkpoint(trained.model(), run.checkpoint_path(500), step=500)
     return pytester
 

@@ -7,7 +7,7 @@ import subprocess
 
 import pytest
 
-from mnemoscope.analyses.combination import over_seeds
+from mnemoscope.analyses.stacking import over_seeds
 from mnemoscope.systems.tiny_recall.analyses.examination import analyse_run
 from mnemoscope.viz.report import report, report_of
 

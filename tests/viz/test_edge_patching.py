@@ -4,13 +4,13 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from mnemoscope.analyses.combination import along
 from mnemoscope.analyses.edges.approximation import approximation
 from mnemoscope.analyses.edges.attribution import attribute_edges
 from mnemoscope.analyses.edges.integrated import integrate_edges
 from mnemoscope.analyses.edges.patching import patch_edges
 from mnemoscope.analyses.edges.seeds import edges_of_seeds
 from mnemoscope.analyses.patching import effects
+from mnemoscope.analyses.stacking import along
 from mnemoscope.core.pairs import PromptPairs
 from mnemoscope.interventions.edges.graph import edges
 from mnemoscope.systems.tiny_recall.constructed import store_and_match

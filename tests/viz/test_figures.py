@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from mnemoscope.analyses.combination import over_seeds
+from mnemoscope.analyses.stacking import over_seeds
 from mnemoscope.systems.tiny_recall.analyses.examination import analyse_run
 from mnemoscope.systems.tiny_recall.analyses.prediction import predict
 from mnemoscope.systems.tiny_recall.figures import attention_by_role, prediction, training_curves

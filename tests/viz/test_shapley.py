@@ -2,9 +2,9 @@ import pytest
 import torch
 import xarray as xr
 
-from mnemoscope.analyses.combination import along
 from mnemoscope.analyses.roles import by_role
 from mnemoscope.analyses.shapley import agreement, shapley
+from mnemoscope.analyses.stacking import along
 from mnemoscope.systems.tiny_recall.constructed import dissociated, shared_store, twin_elimination
 from mnemoscope.viz.page import Page
 from mnemoscope.viz.shapley import (

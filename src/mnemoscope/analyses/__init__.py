@@ -1,1 +1,5 @@
-"""One analysis a file: from a model and a batch to labelled arrays."""
+"""One idea per module: functions of models and prompts that return labelled arrays. None knows a task."""
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

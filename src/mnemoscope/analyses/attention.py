@@ -10,7 +10,7 @@ import xarray as xr
 from jaxtyping import Float
 from torch import Tensor
 
-from mnemoscope.analyses.predictions import check_fits
+from mnemoscope.analyses.forward import check_fits
 from mnemoscope.core.batch import Batch
 from mnemoscope.core.protocols import HookedModel
 

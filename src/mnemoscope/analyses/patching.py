@@ -22,7 +22,7 @@ from collections.abc import Mapping, Sequence
 
 import xarray as xr
 
-from mnemoscope.analyses.predictions import check_fits
+from mnemoscope.analyses.forward import check_fits
 from mnemoscope.core.errors import InputError
 from mnemoscope.core.metrics import LOGIT_DIFF, Metric
 from mnemoscope.core.pairs import PromptPairs

@@ -18,7 +18,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from mnemoscope.analyses.evaluation import ALL, expected_accuracy
-from mnemoscope.analyses.predictions import log_probs
+from mnemoscope.analyses.forward import log_probs
 from mnemoscope.core import metrics
 from mnemoscope.core.batch import Batch
 from mnemoscope.core.protocols import HookedModel, Task

@@ -14,7 +14,7 @@ import torch
 import xarray as xr
 
 from mnemoscope.analyses.evaluation import ALL, expected_accuracy
-from mnemoscope.analyses.predictions import log_probs
+from mnemoscope.analyses.forward import log_probs
 from mnemoscope.core import metrics
 from mnemoscope.core.monitoring import monitored
 from mnemoscope.core.protocols import HookedModel, Task

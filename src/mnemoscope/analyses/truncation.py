@@ -26,7 +26,7 @@ import xarray as xr
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from mnemoscope.analyses.predictions import check_fits
+from mnemoscope.analyses.forward import check_fits
 from mnemoscope.analyses.token_scores import SCORES, Targets, check_targets, counts, score_sums
 from mnemoscope.core.batch import CHUNK, Batch
 from mnemoscope.core.errors import InputError, in_range, one_of

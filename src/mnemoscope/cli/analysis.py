@@ -8,7 +8,7 @@ from typing import Any
 import plotly.graph_objects as go
 import xarray as xr
 
-from mnemoscope.analyses.combination import over_seeds, side_by_side
+from mnemoscope.analyses.stacking import over_seeds, side_by_side
 from mnemoscope.cli.output import console, show, write_arrays, write_table
 from mnemoscope.core.errors import one_of
 from mnemoscope.core.protocols import Task

@@ -1,1 +1,5 @@
-"""Values and pure functions: no files, no TransformerLens, no plots."""
+"""Values and pure functions that know no task, no file and no plot."""
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -39,9 +39,9 @@ class Configuration:
         """The run of one seed.
 
         Raises:
-            InputError: As `preset_spec`.
+            InputError: As `preset`.
         """
-        return preset_spec(self.preset, self.recipe, seed, changes=dict(self.changes))
+        return preset(self.preset, self.recipe, seed, changes=dict(self.changes))
 
     def changed(self, field: str, value: Any) -> "Configuration":
         """The same with another recipe (`recipe`), or another value of a field such as `model.normalization`."""
@@ -88,9 +88,7 @@ class System:
 SYSTEMS: Registry[System] = Registry("system", "presets")
 
 
-def preset_spec(
-    name: str, recipe: str = "quick", seed: int = 0, *, changes: Mapping[str, Any] | None = None
-) -> RunSpec:
+def preset(name: str, recipe: str = "quick", seed: int = 0, *, changes: Mapping[str, Any] | None = None) -> RunSpec:
     """The run of a preset under one of its recipes and a seed.
 
     Args:
@@ -102,11 +100,11 @@ def preset_spec(
     Raises:
         InputError: There is no such preset or recipe, a change names no field, or a value is refused.
     """
-    preset = PRESETS.get(name)
-    one_of("recipe", recipe, preset.recipes)
-    parts: dict[str, Any] = {"task": preset.task, "model": preset.model, "recipe": preset.recipes[recipe]}
+    found = PRESETS.get(name)
+    one_of("recipe", recipe, found.recipes)
+    parts: dict[str, Any] = {"task": found.task, "model": found.model, "recipe": found.recipes[recipe]}
     by_part: dict[str, dict[str, Any]] = {}
-    for key, value in {**preset.sizes.get(recipe, {}), **(changes or {})}.items():
+    for key, value in {**found.sizes.get(recipe, {}), **(changes or {})}.items():
         part, _, name_of_field = key.partition(".")
         one_of("the first word of a change", part, parts)
         by_part.setdefault(part, {})[name_of_field] = value

@@ -1,1 +1,5 @@
-"""From interventions as values to hooks on a model."""
+"""Values to hooks: replacing, patching and steering activations, edges and weights."""
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

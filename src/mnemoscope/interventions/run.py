@@ -28,7 +28,7 @@ from mnemoscope.interventions.writing import Hook, check_written, writing
 
 
 @torch.no_grad()
-def run(
+def run_with(
     model: HookedModel,
     batch: Batch,
     interventions: Sequence[Intervention],

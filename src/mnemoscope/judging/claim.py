@@ -6,7 +6,7 @@ does not say that most seeds do both: for that give one effect, the smaller of t
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from mnemoscope.core.errors import InputError, one_of
@@ -113,6 +113,26 @@ class Claim:
             raise InputError(f"claim {self.id} must have a quantifier and a margin, or parts; got {given or 'neither'}")
         self.criteria  # noqa: B018 - a part checks itself when it is built
 
+    def rival(self, word: str, statement: str, **changes: Any) -> "Claim":
+        """Another explanation of what this claim is about.
+
+        Args:
+            word: Its id is that of the claim and this word, such as `T14-both`.
+            statement: What it says.
+            changes: Its criteria, controls, and whatever else differs. It has the units, gate, measure, replicates,
+                prompts and system of this claim, but not its criteria, controls, factors and rivals.
+
+        Raises:
+            InputError: A combination that cannot be judged.
+        """
+        shared = {name: getattr(self, name) for name in _SHARED_WITH_RIVALS}
+        own = {"id": f"{self.id}-{word}", "statement": statement, "source": f"rival of {self.id}"}
+        return Claim(**{**shared, **own, **changes})
+
+    def against(self, *rivals: "Claim") -> "Claim":
+        """The claim with these rivals beside it."""
+        return replace(self, rivals=rivals)
+
     @property
     def criteria(self) -> tuple[Criterion, ...]:
         """What each effect must do: the parts, or the only one."""
@@ -125,5 +145,9 @@ class Claim:
         )
         return (only,)
 
+
+_SHARED_WITH_RIVALS = (
+    "gate", "replicate", "n_replicates", "units", "measure", "compare", "prompts", "develops", "system"
+)  # fmt: skip
 
 CLAIMS: Registry[Claim] = Registry("claim", "claims")

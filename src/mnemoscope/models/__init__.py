@@ -1,1 +1,5 @@
-"""Architectures, checkpoints and runs; the only folder that imports TransformerLens."""
+"""Configurations, checkpoints and runs; the only room that builds TransformerLens models."""
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
-from mnemoscope.analyses.learned import accuracy_by_skill
+from mnemoscope.analyses.learned_skills import accuracy_by_skill
 from mnemoscope.core.errors import InputError, in_range, one_of
 from mnemoscope.core.subject import Subject
 from mnemoscope.judging.verdict import Outcome

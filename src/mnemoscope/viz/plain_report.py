@@ -11,8 +11,8 @@ import torch
 import xarray as xr
 
 from mnemoscope.analyses.attention import patterns_of_sequences
-from mnemoscope.analyses.likeliest import likeliest
 from mnemoscope.analyses.skill_evaluation import evaluate_skills_of_splits
+from mnemoscope.analyses.top_tokens import predict as top_predictions
 from mnemoscope.core.batch import Batch
 from mnemoscope.core.errors import in_range, one_of
 from mnemoscope.core.protocols import HookedModel, Task
@@ -82,7 +82,7 @@ def parse(task: Task, text: str) -> Batch:
 
 def predict(model: HookedModel, task: Task, batch: Batch, *, reference: str | None = None) -> xr.Dataset:
     """The likeliest tokens after every token, with their names; beside a reference that looks back only."""
-    result = likeliest(model, task, batch, reference=reference, everywhere=True)
+    result = top_predictions(model, task, batch, reference=reference, everywhere=True)
     return result.assign_coords(symbol=("token_number", symbols_of(task)))
 
 

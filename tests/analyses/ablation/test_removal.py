@@ -12,7 +12,7 @@ from mnemoscope.analyses.evaluation import evaluate
 from mnemoscope.core.errors import InputError
 from mnemoscope.core.intervention import Zero
 from mnemoscope.core.site import Site
-from mnemoscope.interventions.run import run
+from mnemoscope.interventions.run import run_with
 from mnemoscope.systems.tiny_recall.constructed import dissociated
 from tests.support import random_model, seeded, small_spec
 
@@ -89,7 +89,9 @@ def test_resampling_follows_its_seed():
 def test_the_error_of_a_drop_is_that_of_the_paired_differences():
     model, batch = random_model(), prompts(50)
     result = ablate(model, batch, skills=TASK.skills(batch), reference=batch, kinds=("zero",)).sel(kind="zero")
-    answers = [run(model, batch, hooks)[:, -1].argmax(1) for hooks in ([], [Zero(site=Site(kind="mlp_out", layer=0))])]
+    answers = [
+        run_with(model, batch, hooks)[:, -1].argmax(1) for hooks in ([], [Zero(site=Site(kind="mlp_out", layer=0))])
+    ]
     right = [(answer == batch.targets[:, -1])[:50].double().numpy() for answer in answers]
     expected = scipy.stats.sem(right[0] - right[1])
     assert expected > 0

@@ -7,7 +7,7 @@ import xarray as xr
 from transformer_lens.model_bridge import TransformerBridge
 
 from mnemoscope.analyses.attribution import direct as module
-from mnemoscope.analyses.attribution.direct import attribute
+from mnemoscope.analyses.attribution.direct import logit_attribution
 from mnemoscope.core.batch import Batch
 from mnemoscope.core.errors import InputError
 from mnemoscope.core.specification import ModelSpec
@@ -68,7 +68,7 @@ def test_the_terms_add_up_to_the_logit_difference(n_layers, kind, by):
     model, batch = foreign_model(n_layers=n_layers, normalization_type=kind, dtype="float64"), prompts()
     logits, foil = model(batch.inputs), foils(batch)
     expected = logits.gather(-1, batch.targets[..., None]) - logits.gather(-1, foil[..., None])
-    result = attribute(model, batch, by=by, foil=foil)
+    result = logit_attribution(model, batch, by=by, foil=foil)
     close(total(result), at_scored(expected.squeeze(-1), batch), atol=1e-11)
     close(result.logit_difference, at_scored(expected.squeeze(-1), batch), atol=1e-11)
     assert result.attribution.isnull().any()
@@ -95,7 +95,7 @@ def test_the_terms_add_up_to_the_logit_difference(n_layers, kind, by):
 )
 def test_the_terms_add_up_in_other_architectures(changes, by):
     model, batch = foreign_model(dtype="float64", **changes), prompts()
-    result = attribute(model, batch, by=by)
+    result = logit_attribution(model, batch, by=by)
     close(total(result), result.logit_difference, atol=1e-11)
 
 
@@ -120,7 +120,7 @@ def test_transformer_lens_gives_the_same_terms(n_layers, kind):
         for layer in range(n_layers)
         for name in ("b_O", "b_out")
     }
-    terms = attribute(model, batch, foil=foil).attribution
+    terms = logit_attribution(model, batch, foil=foil).attribution
     for name in ("embed", "pos_embed"):
         close(terms.sel(component=name), parts[name])
     for layer in range(n_layers):
@@ -134,14 +134,14 @@ def test_transformer_lens_gives_the_same_terms(n_layers, kind):
         close(terms.sel(component="ln_final b"), at_scored(bias_term, batch))
 
     heads = read(cache.stack_head_results()).reshape(n_layers, 2, len(batch), 3)
-    by_head = attribute(model, batch, by="head", foil=foil).attribution
+    by_head = logit_attribution(model, batch, by="head", foil=foil).attribution
     close(by_head, heads)
     close(
         by_head,
         terms.sel(component=[f"L{i}H{j}" for i in range(n_layers) for j in range(2)]).values.reshape(heads.shape),
     )
     neurons = read(cache.stack_neuron_results(n_layers)).reshape(n_layers, -1, len(batch), 3)
-    close(attribute(model, batch, by="neuron", foil=foil).attribution, neurons)
+    close(logit_attribution(model, batch, by="neuron", foil=foil).attribution, neurons)
 
 
 @pytest.mark.parametrize("kind", [None, "LNPre", "RMSPre"])
@@ -150,7 +150,7 @@ def test_logit_attrs_agrees_where_there_is_no_gain(kind):
     _, cache = model.run_with_cache(batch.inputs)
     stack = cache.stack_head_results()
     expected = cache.logit_attrs(stack, tokens=batch.targets, incorrect_tokens=foils(batch))
-    result = attribute(model, batch, by="head", foil=foils(batch)).attribution
+    result = logit_attribution(model, batch, by="head", foil=foils(batch)).attribution
     close(result, at_scored(expected, batch).reshape(result.shape))
 
 
@@ -181,17 +181,17 @@ def micro_model():
 def test_by_hand():
     """Direction: (-1, 2) - (1, 0) = (-2, 2). Values 1 + 1 and 2 * 1.5 + 1, so z = 3; the MLP sees 3 + 0.5."""
     model, batch, foil = micro_model()
-    terms = attribute(model, batch, foil=foil).attribution.sel(prompt=0, pos=1)
+    terms = logit_attribution(model, batch, foil=foil).attribution.sel(prompt=0, pos=1)
     expected = {"embed": 2, "pos_embed": 1, "L0H0": -6, "L0 b_O": -1, "L0 MLP": 21, "L0 b_out": 0.5, "b_U": -0.125}
     assert dict(zip(terms.component.values.tolist(), terms.values.tolist(), strict=True)) == expected
     assert terms.kind.values.tolist() == ["embedding", "embedding", "head", "bias", "MLP", "bias", "bias"]
-    source = attribute(model, batch, by="source", foil=foil)
+    source = logit_attribution(model, batch, by="source", foil=foil)
     assert source.attribution.squeeze().values.tolist() == [-2, -4]
     assert source["rest"].squeeze() == 23.375
-    neuron = attribute(model, batch, by="neuron", foil=foil)
+    neuron = logit_attribution(model, batch, by="neuron", foil=foil)
     assert neuron.attribution.squeeze() == 21
     assert neuron["rest"].squeeze() == -3.625
-    centred = attribute(model, batch)  # half of it, since there are two tokens
+    centred = logit_attribution(model, batch)  # half of it, since there are two tokens
     assert centred.attribution.squeeze().values.tolist() == [term / 2 for term in expected.values()]
 
 
@@ -203,10 +203,10 @@ def test_the_elimination_head_takes_ten_from_every_used_value(source):
     last = torch.zeros_like(batch.scored)
     last[:, 8] = True
     given = {"answer": used, "foil": unused, "positions": last}
-    terms = attribute(model, batch, **given).attribution.squeeze("pos")
+    terms = logit_attribution(model, batch, **given).attribution.squeeze("pos")
     close(terms.sel(component="L0H0"), -10)
     assert (terms.drop_sel(component="L0H0") == 0).all()
-    keys = attribute(model, batch, by="source", **given).attribution.sel(layer=0, head=0).squeeze("pos")
+    keys = logit_attribution(model, batch, by="source", **given).attribution.sel(layer=0, head=0).squeeze("pos")
     close(keys.sel(key=2 * source + 1), -10)
     close(keys.drop_sel(key=2 * source + 1), 0)
 
@@ -216,7 +216,7 @@ def test_the_neuron_of_the_token_carries_all():
     batch = memory_batch(6, mapping, generator=seeded())
     model = associative_memory(mapping, margin=20.0)
     foil = (batch.targets + 1) % 4
-    result = attribute(model, batch, by="neuron", foil=foil)
+    result = logit_attribution(model, batch, by="neuron", foil=foil)
     expected = 20.0 * torch.nn.functional.one_hot(batch.inputs, 4).permute(2, 0, 1)
     close(result.attribution.sel(layer=0), expected)
     assert (result["rest"] == 0).all()
@@ -225,7 +225,7 @@ def test_the_neuron_of_the_token_carries_all():
 def test_the_induction_head_reads_the_place_after_the_earlier_occurrence():
     batch = induction_batch(5, n_tokens=8, n_ctx=8, generator=seeded())
     model = induction(8, 8, margin=20.0)
-    by_key = attribute(model, batch, by="source", foil=(batch.targets + 1) % 8).attribution
+    by_key = logit_attribution(model, batch, by="source", foil=(batch.targets + 1) % 8).attribution
     attended = xr.DataArray(batch.latents["attended"][:, 4:].numpy(), dims=("prompt", "pos"))
     close(by_key.sel(layer=1, head=0).sel(key=attended), 20, atol=1e-4)
     assert (by_key.sel(layer=0) == 0).all(), "the previous-token head is needed, and writes no answer"
@@ -233,7 +233,7 @@ def test_the_induction_head_reads_the_place_after_the_earlier_occurrence():
 
 def dominance(model, batch) -> tuple[float, float]:
     """The largest mean term of a part in the last slot (nats), and the share of the largest part in all sizes."""
-    terms = attribute(model, batch, foil=list(TASK.answers)).attribution.sel(pos=8)
+    terms = logit_attribution(model, batch, foil=list(TASK.answers)).attribution.sel(pos=8)
     share = (abs(terms).max("component") / abs(terms).sum("component")).mean()
     return float(abs(terms.mean("prompt")).max()), float(share)
 
@@ -253,20 +253,20 @@ def test_no_part_of_an_untrained_model_dominates():
 @pytest.mark.parametrize("by", SPLITS)
 def test_a_constant_in_all_logits_changes_nothing(by):
     model, batch = foreign_model(), prompts()
-    before = attribute(model, batch, by=by)
+    before = logit_attribution(model, batch, by=by)
     with torch.no_grad():
         model.unembed.b_U += 7
         model.unembed.W_U += torch.randn(8, 1, generator=seeded())
-    close(attribute(model, batch, by=by).attribution, before.attribution)
+    close(logit_attribution(model, batch, by=by).attribution, before.attribution)
 
 
 def test_a_foil_of_several_tokens_is_their_mean():
     model, batch = foreign_model(), prompts()
-    each = [attribute(model, batch, foil=torch.full_like(batch.inputs, token)).attribution for token in (4, 9)]
-    several = attribute(model, batch, foil=[4, 9])
+    each = [logit_attribution(model, batch, foil=torch.full_like(batch.inputs, token)).attribution for token in (4, 9)]
+    several = logit_attribution(model, batch, foil=[4, 9])
     close(several.attribution, (each[0] + each[1]) / 2)
     assert several.contrast == "answer - mean of the logits of tokens 4, 9"
-    close(attribute(model, batch, foil=range(50)).attribution, attribute(model, batch).attribution)
+    close(logit_attribution(model, batch, foil=range(50)).attribution, logit_attribution(model, batch).attribution)
 
 
 @pytest.mark.parametrize("by", SPLITS)
@@ -275,7 +275,9 @@ def test_chunks_change_nothing(by):
     skills = {"some": batch.scored & (batch.inputs < 25), "all": batch.scored}
     for given in ({}, {"skills": skills}):
         xr.testing.assert_allclose(
-            attribute(model, batch, by=by, max_bytes=1, **given), attribute(model, batch, by=by, **given), atol=1e-6
+            logit_attribution(model, batch, by=by, max_bytes=1, **given),
+            logit_attribution(model, batch, by=by, **given),
+            atol=1e-6,
         )
 
 
@@ -283,8 +285,8 @@ def test_chunks_change_nothing(by):
 def test_skills_are_means_over_their_positions(by):
     model, batch = foreign_model(), prompts()
     masks = {"some": batch.inputs < 25, "nowhere": torch.zeros_like(batch.scored)}
-    result = attribute(model, batch, by=by, skills=masks)
-    single = attribute(model, batch, by=by, positions=masks["some"])
+    result = logit_attribution(model, batch, by=by, skills=masks)
+    single = logit_attribution(model, batch, by=by, positions=masks["some"])
     assert result.attribution.dims == (*single.attribution.dims[:-2], "skill")
     for name in result:
         close(result[name].sel(skill="some"), single[name].mean(("prompt", "pos")), atol=1e-9)
@@ -294,7 +296,7 @@ def test_skills_are_means_over_their_positions(by):
 def test_layers_that_are_not_split_go_to_the_rest():
     model, batch = foreign_model(n_layers=3), prompts()
     for by in ("head", "neuron", "source"):
-        whole, part = (attribute(model, batch, by=by, layers=layers) for layers in (None, [2, 0]))
+        whole, part = (logit_attribution(model, batch, by=by, layers=layers) for layers in (None, [2, 0]))
         close(part.attribution, whole.attribution.sel(layer=[2, 0]))
         axes = whole.attribution.dims[1:-2]
         close(part["rest"], whole["rest"] + whole.attribution.sel(layer=1).sum(axes, skipna=False))
@@ -309,13 +311,13 @@ def test_an_ablated_head_has_no_term_and_hooks_stay():
         return z
 
     model.add_hook("blocks.1.attn.hook_z", remove)
-    result = attribute(model, batch)
+    result = logit_attribution(model, batch)
     terms = result.attribution.stack(cell=("prompt", "pos")).dropna("cell")
     assert (terms.sel(component="L1H1") == 0).all()
     assert (terms.sel(component="hooks") == 0).all()
     assert (terms.sel(component="L1H0") != 0).all()
     assert len(model.hook_dict["blocks.1.attn.hook_z"].fwd_hooks) == 1
-    close(result.logit_difference, attribute(model, batch, by="neuron").logit_difference)
+    close(result.logit_difference, logit_attribution(model, batch, by="neuron").logit_difference)
 
 
 def test_what_a_hook_adds_to_the_stream_is_a_term_of_its_own():
@@ -324,7 +326,7 @@ def test_what_a_hook_adds_to_the_stream_is_a_term_of_its_own():
     model.add_hook("blocks.0.hook_resid_post", lambda resid, hook: resid + steering)
     foil = foils(batch)
     expected = (model.W_U.T[batch.targets] - model.W_U.T[foil]) @ steering
-    result = attribute(model, batch, foil=foil)
+    result = logit_attribution(model, batch, foil=foil)
     close(result.attribution.sel(component="hooks"), at_scored(expected, batch))
     close(total(result), result.logit_difference)
 
@@ -333,34 +335,34 @@ def test_a_hook_that_knows_the_rows_sees_all_of_them():
     model, batch = foreign_model(), prompts()
     values = torch.randn(len(batch), 7, 2, 3, generator=seeded())
     model.add_hook("blocks.0.attn.hook_z", lambda z, hook: values)
-    result = attribute(model, batch, max_bytes=1)
+    result = logit_attribution(model, batch, max_bytes=1)
     close(total(result), result.logit_difference)
 
 
 def test_a_hook_on_the_result_of_a_head_is_in_its_term():
     model, batch = foreign_model(use_attn_result=True), prompts()
     model.add_hook("blocks.1.attn.hook_result", lambda result, hook: 0 * result)
-    terms = attribute(model, batch, positions=torch.ones_like(batch.scored)).attribution
+    terms = logit_attribution(model, batch, positions=torch.ones_like(batch.scored)).attribution
     assert (terms.sel(component=["L1H0", "L1H1", "hooks"]) == 0).all()
     with pytest.raises(InputError, match="head L1H0 must be the sum of its sources, and a hook"):
-        attribute(model, batch, by="source")
-    attribute(model, batch, by="source", layers=[0])
+        logit_attribution(model, batch, by="source")
+    logit_attribution(model, batch, by="source", layers=[0])
 
 
 def test_results_of_heads_are_computed_where_the_model_does_not():
     model, batch = foreign_model(), prompts()
-    computed = attribute(model, batch)
+    computed = logit_attribution(model, batch)
     assert not model.cfg.use_attn_result
     model.set_use_attn_result(True)
-    xr.testing.assert_allclose(attribute(model, batch), computed, atol=1e-6)
+    xr.testing.assert_allclose(logit_attribution(model, batch), computed, atol=1e-6)
 
 
 def test_a_changed_output_is_not_split_into_neurons():
     model, batch = foreign_model(), prompts()
     model.add_hook("blocks.1.hook_mlp_out", lambda out, hook: 2 * out)
     with pytest.raises(InputError, match="MLP of layer 1 must be the sum of its neurons, and a hook"):
-        attribute(model, batch, by="neuron")
-    attribute(model, batch, by="neuron", layers=[0])
+        logit_attribution(model, batch, by="neuron")
+    logit_attribution(model, batch, by="neuron", layers=[0])
 
 
 @pytest.mark.parametrize("label", ["embed", "L0H1", "L1 b_O", "L1 MLP", "L0 b_out", "ln_final b", "b_U"])
@@ -370,7 +372,7 @@ def test_a_missing_term_is_noticed(monkeypatch, label):
         module, "component_terms", lambda *given: {k: v for k, v in whole(*given).items() if k != label}
     )
     with pytest.raises(AssertionError, match=r"miss the logit difference by up to \d"):
-        attribute(foreign_model(), prompts())
+        logit_attribution(foreign_model(), prompts())
 
 
 def test_models_on_a_bridge_give_the_same():
@@ -387,14 +389,16 @@ def test_models_on_a_bridge_give_the_same():
             parameter.copy_(owner)
     batch = prompts()
     for by in SPLITS:
-        xr.testing.assert_allclose(attribute(bridge, batch, by=by), attribute(model, batch, by=by), atol=1e-5)
+        xr.testing.assert_allclose(
+            logit_attribution(bridge, batch, by=by), logit_attribution(model, batch, by=by), atol=1e-5
+        )
 
 
 def test_nothing_outside_is_touched(tmp_path):
     model, batch = foreign_model(), prompts()
     state = {name: value.clone() for name, value in model.state_dict().items()}
     with global_generators_untouched():
-        result = attribute(model, batch, skills={"all": batch.scored})
+        result = logit_attribution(model, batch, skills={"all": batch.scored})
     assert all(torch.equal(value, state[name]) for name, value in model.state_dict().items())
     assert not any(point.fwd_hooks for point in model.hook_dict.values())
     result.to_netcdf(tmp_path / "result.nc", engine="h5netcdf")
@@ -404,9 +408,9 @@ def test_nothing_outside_is_touched(tmp_path):
 
 def test_the_processing_is_named():
     for kind, name in ((None, "unprocessed"), ("LNPre", "normalisation folded")):
-        result = attribute(foreign_model(normalization_type=kind), prompts())
+        result = logit_attribution(foreign_model(normalization_type=kind), prompts())
         assert result.weights == name
-    assert attribute(random_model(normalization="none", n_ctx=9), lookup()).final_normalisation == "none"
+    assert logit_attribution(random_model(normalization="none", n_ctx=9), lookup()).final_normalisation == "none"
 
 
 EVERYWHERE = torch.full((8, 7), 3)
@@ -441,7 +445,7 @@ EVERYWHERE = torch.full((8, 7), 3)
 @pytest.mark.usefixtures("as_installed")
 def test_refused_questions(given, message):
     with pytest.raises(InputError, match=message):
-        attribute(foreign_model(), prompts(), **given)
+        logit_attribution(foreign_model(), prompts(), **given)
 
 
 @pytest.mark.parametrize(
@@ -457,14 +461,14 @@ def test_refused_questions(given, message):
 )
 def test_refused_models(changes, message):
     with pytest.raises(InputError, match=message):
-        attribute(foreign_model(**changes), prompts())
+        logit_attribution(foreign_model(**changes), prompts())
 
 
 def test_no_neurons_without_mlps():
     model = foreign_model(attn_only=True)
     with pytest.raises(InputError, match="by must be component, head or source for a model without MLPs"):
-        attribute(model, prompts(), by="neuron")
-    result = attribute(model, prompts())
+        logit_attribution(model, prompts(), by="neuron")
+    result = logit_attribution(model, prompts())
     assert not any("MLP" in label or "b_out" in label for label in result.component.values)
     close(total(result), result.logit_difference)
 
@@ -474,17 +478,17 @@ def test_nan_and_infinity_are_refused():
     with torch.no_grad():
         model.unembed.b_U[batch.targets[0, 3]] = -math.inf
     with pytest.raises(InputError, match="logits of answer and foil must be finite"):
-        attribute(model, batch, foil=foils(batch))
+        logit_attribution(model, batch, foil=foils(batch))
     with torch.no_grad():
         model.blocks[0].mlp.W_in[0, 0] = math.nan
     with pytest.raises(InputError, match="W_in holds NaN"):
-        attribute(model, batch)
+        logit_attribution(model, batch)
 
 
 def test_too_large_a_result_is_refused_before_it_is_made(monkeypatch):
     model, batch = foreign_model(), prompts()
     monkeypatch.setattr(module, "MAX_RESULT_BYTES", 5000)
     with pytest.raises(InputError, match="choose layers, positions or fewer sequences, or take means with skills"):
-        attribute(model, batch, by="neuron")
-    attribute(model, batch, by="neuron", skills={"all": batch.scored})
-    attribute(model, batch, by="head")
+        logit_attribution(model, batch, by="neuron")
+    logit_attribution(model, batch, by="neuron", skills={"all": batch.scored})
+    logit_attribution(model, batch, by="head")

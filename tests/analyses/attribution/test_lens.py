@@ -6,7 +6,7 @@ import torch
 import xarray as xr
 
 from mnemoscope.analyses.attribution import lens as module
-from mnemoscope.analyses.attribution.direct import attribute
+from mnemoscope.analyses.attribution.direct import logit_attribution
 from mnemoscope.analyses.attribution.lens import depths, logit_lens
 from mnemoscope.core import metrics
 from mnemoscope.core.batch import Batch
@@ -78,7 +78,7 @@ def test_under_the_final_scale_depths_differ_by_the_terms_of_attribution(kind, c
     model, batch = foreign_model(n_layers=3, normalization_type=kind, dtype="float64", **changes), prompts()
     foil = (batch.targets + 1) % 50
     lens = logit_lens(model, batch, scale="final", foil=foil).logit_difference
-    terms = attribute(model, batch, foil=foil).attribution
+    terms = logit_attribution(model, batch, foil=foil).attribution
     for before, depth in zip(lens.depth.values[:-1], lens.depth.values[1:], strict=True):
         layer, stage = depth.split(" ")
         labels = [label for label in terms.component.values if label.startswith(layer)]

@@ -6,8 +6,8 @@ import xarray as xr
 
 from mnemoscope.analyses.ablation.head_roles import ablate_by_role
 from mnemoscope.analyses.attention import patterns
-from mnemoscope.analyses.combination import along_seed
 from mnemoscope.analyses.dynamics.trajectories import last_roles, over_runs, over_steps
+from mnemoscope.analyses.stacking import along_seed
 from mnemoscope.core.errors import InputError
 from mnemoscope.models.run import Run, create_run
 from mnemoscope.sweeps.local import analyse_many

@@ -5,7 +5,6 @@ import pytest
 import torch
 
 from mnemoscope.analyses.circuits import copying, ov_circuits, qk_circuits
-from mnemoscope.analyses.combination import along
 from mnemoscope.analyses.memory_recall import (
     Association,
     copied_token,
@@ -17,6 +16,7 @@ from mnemoscope.analyses.memory_recall import (
     remapped_copy,
     weight,
 )
+from mnemoscope.analyses.stacking import along
 from mnemoscope.core.errors import InputError
 from mnemoscope.core.site import ParamSite
 from mnemoscope.models.constructed import associative_memory, attention_memory, induction

@@ -7,7 +7,7 @@ from mnemoscope.analyses.neurons.agreement import neuron_agreement
 from mnemoscope.analyses.neurons.keys_values import neuron_values
 from mnemoscope.core.batch import Batch
 from mnemoscope.core.errors import InputError
-from mnemoscope.core.presets import preset_spec
+from mnemoscope.core.presets import preset
 from mnemoscope.models.build import build
 from mnemoscope.models.constructed import associative_memory
 from mnemoscope.systems.tiny_recall.tasks import PermutationLookup
@@ -90,7 +90,7 @@ def test_silent_neurons_have_no_agreement():
 def test_untrained_models_do_not_agree(normalization):
     small = []
     for seed in range(10):
-        spec = preset_spec("v3", "quick", seed, changes={"model.normalization": normalization})
+        spec = preset("v3", "quick", seed, changes={"model.normalization": normalization})
         model = build(spec.model, d_vocab=6, n_ctx=9, seed=seed)
         batch = TASK.sample(1000, split="all", generator=seeded(seed))
         found = agreement_of(model, batch, n_draws=60)

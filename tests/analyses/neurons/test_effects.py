@@ -11,7 +11,7 @@ from mnemoscope.core.intervention import Mean
 from mnemoscope.core.metrics import at_target
 from mnemoscope.core.named import Named
 from mnemoscope.core.site import Site
-from mnemoscope.interventions.run import run
+from mnemoscope.interventions.run import run_with
 from mnemoscope.models.constructed import associative_memory
 from mnemoscope.systems.tiny_recall.constructed import dissociated, dissociated_circuit
 from mnemoscope.systems.tiny_recall.tasks import PermutationLookup
@@ -143,7 +143,7 @@ def test_places_of_one_sequence_are_not_independent():
     two = neuron_effects(model, doubled, skills={"any": doubled.scored}, **given)
     np.testing.assert_allclose(two.log_prob_error * 2**0.5, one.log_prob_error, rtol=1e-4)
     removed = Mean(site=Site(kind="post", layer=0, neuron=4), source=Named(name="reference", value=batch))
-    right, wrong = (run(model, batch, kind).double().log_softmax(-1) for kind in ([], [removed]))
+    right, wrong = (run_with(model, batch, kind).double().log_softmax(-1) for kind in ([], [removed]))
     drop = (at_target(right, batch.targets) - at_target(wrong, batch.targets))[batch.scored].view(50, 5).mean(1)
     expected = drop.std(correction=0) / 50**0.5
     np.testing.assert_allclose(one.log_prob_error.sel(neuron=4).item(), expected.item(), rtol=1e-4)

@@ -8,7 +8,7 @@ from mnemoscope.analyses.neurons.effects import group_effects, neuron_effects
 from mnemoscope.analyses.neurons.roles import neuron_roles, role_groups
 from mnemoscope.analyses.neurons.selectivity import selectivity
 from mnemoscope.core.errors import InputError
-from mnemoscope.core.presets import preset_spec
+from mnemoscope.core.presets import preset
 from mnemoscope.models.build import build
 from mnemoscope.systems.tiny_recall.constructed import dissociated, dissociated_circuit
 from mnemoscope.systems.tiny_recall.tasks import PermutationLookup
@@ -86,7 +86,7 @@ def test_the_planted_memory_serves_recall_alone():
 
 @pytest.mark.parametrize("seed", range(3))
 def test_neurons_of_untrained_models_serve_no_skill(seed):
-    spec = preset_spec("v3", "quick", seed)
+    spec = preset("v3", "quick", seed)
     model = build(spec.model, d_vocab=6, n_ctx=9, seed=seed)
     batch = TASK.monitor(700, split="all", generator=seeded(seed))
     effects = effects_of(model, TASK, batch, kinds=("mean",))

@@ -6,7 +6,7 @@ from mnemoscope.analyses.neurons.effects import neuron_effects
 from mnemoscope.analyses.neurons.shares import neuron_shares
 from mnemoscope.core.batch import Batch
 from mnemoscope.core.errors import InputError
-from mnemoscope.core.presets import preset_spec
+from mnemoscope.core.presets import preset
 from mnemoscope.models.build import build
 from mnemoscope.models.constructed import associative_memory
 from mnemoscope.systems.tiny_recall.constructed import dissociated
@@ -82,7 +82,7 @@ def test_recall_is_carried_and_elimination_is_not():
 @pytest.mark.parametrize("kind", ["zero", "mean"])
 def test_untrained_models_have_no_shares(normalization, kind):
     for seed in range(3):
-        spec = preset_spec("v3", "quick", seed, changes={"model.normalization": normalization})
+        spec = preset("v3", "quick", seed, changes={"model.normalization": normalization})
         model, batch = build(spec.model, d_vocab=6, n_ctx=9, seed=seed), prompts(1000)
         given = {"skills": TASK.skills(batch), "reference": batch, "ks": [4], "n_random": 1}
         found = neuron_shares(model, batch, kind=kind, **given)

@@ -13,7 +13,7 @@ from mnemoscope.core.metrics import ACCURACY, KL, LOGIT_DIFF
 from mnemoscope.core.named import Named
 from mnemoscope.core.pairs import PromptPairs
 from mnemoscope.core.site import Site
-from mnemoscope.interventions.run import run
+from mnemoscope.interventions.run import run_with
 from mnemoscope.systems.tiny_recall.constructed import store_and_match, two_layer_recall
 from mnemoscope.systems.tiny_recall.tasks import PermutationLookup
 from tests.bridge import as_bridge
@@ -84,7 +84,7 @@ def test_swapping_all_directions_is_patching(site):
     width = found.basis.shape[1]
     whole = replace(found, basis=torch.eye(width).double(), reading=torch.eye(width).double())
     result = edit(model, pairs, whole, edits=("swap",), metrics=(LOGIT_DIFF,), n_random=1)
-    logits = run(model, pairs.clean, [Patch(site=site, source=Named(name="other", value=pairs.corrupted))])
+    logits = run_with(model, pairs.clean, [Patch(site=site, source=Named(name="other", value=pairs.corrupted))])
     expected = LOGIT_DIFF(logits, pairs.answer, pairs.foil, logits)[:, -1]
     torch.testing.assert_close(torch.from_numpy(result.value.values[0, 0, 0]), expected.double(), atol=1e-5, rtol=1e-5)
     torch.testing.assert_close(torch.from_numpy(result.patched.values[0]), expected.double(), atol=1e-5, rtol=1e-5)
@@ -96,7 +96,7 @@ def test_swapping_in_an_orthogonal_subspace_is_a_patch_inside_it(method):
     found = subspace(model, FIT, "source_slot", site=site, method=method, n_shuffles=1)
     result = edit(model, MOVED, found, edits=("swap",), metrics=(LOGIT_DIFF,), n_random=1)
     source, basis = Named(name="other", value=MOVED.corrupted), Named(name="slots", value=found.basis)
-    logits = run(model, MOVED.clean, [Patch(site=site, source=source, basis=basis)])
+    logits = run_with(model, MOVED.clean, [Patch(site=site, source=source, basis=basis)])
     expected = LOGIT_DIFF(logits, MOVED.answer, MOVED.foil, logits)[:, -1].double()
     torch.testing.assert_close(torch.from_numpy(result.value.values[0, 0, 0]), expected, atol=1e-5, rtol=1e-5)
 
@@ -109,7 +109,7 @@ def test_steering_adds_the_difference_of_class_means():
     rows = (slots[1] == 1) & (slots[2] == 3)
     pairs = MOVED.select(rows)
     step = Named(name="1 to 3", value=x[slots[0] == 3].mean(0) - x[slots[0] == 1].mean(0))
-    logits = run(model, pairs.clean, [Add(site=site, direction=step)])
+    logits = run_with(model, pairs.clean, [Add(site=site, direction=step)])
     expected = LOGIT_DIFF(logits, pairs.answer, pairs.foil, logits)[:, -1].double()
     result = edit(model, pairs, found, edits=("steer",), metrics=(LOGIT_DIFF,), n_random=1)
     assert rows.any()

@@ -8,7 +8,7 @@ from mnemoscope.core.intervention import Add, Project
 from mnemoscope.core.metrics import cross_entropy
 from mnemoscope.core.named import Named
 from mnemoscope.core.site import Site
-from mnemoscope.interventions.run import run
+from mnemoscope.interventions.run import run_with
 from mnemoscope.models.constructed import induction, induction_batch
 from mnemoscope.systems.tiny_recall.constructed import dissociated, two_layer_recall
 from mnemoscope.systems.tiny_recall.tasks import PermutationLookup
@@ -35,7 +35,7 @@ def test_erasing_along_the_means_is_a_projection_and_the_mean_put_back(site):
     result = erase(model, TEST, found, skills=SKILLS, n_random=1)
     basis = Named(name="token", value=found.basis)
     mean = Named(name="mean", value=found.inside(found.centre))
-    logits = run(model, TEST, [Project(site=site, basis=basis, part="remove"), Add(site=site, direction=mean)])
+    logits = run_with(model, TEST, [Project(site=site, basis=basis, part="remove"), Add(site=site, direction=mean)])
     for skill, mask in SKILLS.items():
         for name, of in (("log_prob", logits), ("clean_log_prob", model(TEST.inputs).detach())):
             expected = -cross_entropy(of, TEST.targets)[mask].mean()

@@ -7,15 +7,15 @@ import torch
 
 from mnemoscope.analyses.ablation.removal import ablate, removal
 from mnemoscope.analyses.ablation.targets import by_role, heads_and_mlps, positions
+from mnemoscope.analyses.forward import normalised
 from mnemoscope.analyses.neurons.places import skill_places
-from mnemoscope.analyses.predictions import normalised
 from mnemoscope.analyses.shapley import play as folding
 from mnemoscope.analyses.shapley import shapley
 from mnemoscope.analyses.shapley.play import play_of
 from mnemoscope.core.errors import InputError
 from mnemoscope.core.named import Named
 from mnemoscope.core.site import Site
-from mnemoscope.interventions.run import run
+from mnemoscope.interventions.run import run_with
 from mnemoscope.systems.tiny_recall.constructed import dissociated, store_and_match, twin_elimination
 from tests.bridge import as_bridge
 from tests.support import global_generators_untouched, random_model, reads_back, seeded, small_spec
@@ -38,7 +38,7 @@ def one_at_a_time(model, batch, absent, kind, within=None, seed=0):
     """Log-probabilities of the answers at the tested places, without some targets."""
     source = Named(name="reference", value=prompts(seed=1))
     interventions = [removal(kind, site, source, within) for sites in absent for site in sites]
-    log_probs = normalised(run(model, batch, interventions, seed=seed))
+    log_probs = normalised(run_with(model, batch, interventions, seed=seed))
     return log_probs.gather(-1, batch.targets[..., None])[:, -1, 0]
 
 

@@ -16,7 +16,7 @@ import xarray as xr
 from torch import Tensor
 
 from mnemoscope.analyses.ablation.targets import heads_and_mlps
-from mnemoscope.analyses.predictions import check_fits, normalised
+from mnemoscope.analyses.forward import check_fits, normalised
 from mnemoscope.core import metrics
 from mnemoscope.core.batch import CHUNK, Batch
 from mnemoscope.core.errors import InputError, one_of
@@ -26,7 +26,7 @@ from mnemoscope.core.protocols import HookedModel
 from mnemoscope.core.site import Site
 from mnemoscope.core.skills import Skills
 from mnemoscope.interventions.recordings import Recordings
-from mnemoscope.interventions.run import run
+from mnemoscope.interventions.run import run_with
 
 Removal = Literal["zero", "mean", "resample", "knockout"]
 REMOVALS: tuple[Removal, ...] = get_args(Removal)
@@ -74,13 +74,15 @@ def ablate(
     if not targets:
         raise InputError("targets must name at least one set of sites; got none")
     source, recordings = Named(name="reference", value=reference), Recordings(model)
-    clean = _scores(torch.cat([run(model, part, []) for part in _parts(batch, CHUNK)]), batch)
+    clean = _scores(torch.cat([run_with(model, part, []) for part in _parts(batch, CHUNK)]), batch)
     cells = []
     for kind in kinds:
         for sites in targets.values():
             interventions = [removal(kind, site, source, within) for site in sites]
             size = len(batch) if kind == "resample" else CHUNK  # what is resampled is drawn for all at once
-            logits = [run(model, part, interventions, seed=seed, recordings=recordings) for part in _parts(batch, size)]
+            logits = [
+                run_with(model, part, interventions, seed=seed, recordings=recordings) for part in _parts(batch, size)
+            ]
             cells.append(_by_skill(_scores(torch.cat(logits), batch), clean, skills))
     shape = (len(kinds), len(targets), len(skills))
     dims = ("kind", "component", "skill")

@@ -64,7 +64,7 @@ _SPLITS = {
 
 
 @torch.no_grad()
-def attribute(
+def logit_attribution(
     model: HookedModel,
     batch: Batch,
     *,

@@ -36,7 +36,7 @@ from mnemoscope.analyses.attribution.residual import (
     processing,
 )
 from mnemoscope.analyses.attribution.selection import Selection, selection
-from mnemoscope.analyses.predictions import normalised
+from mnemoscope.analyses.forward import normalised
 from mnemoscope.core import metrics
 from mnemoscope.core.batch import Batch
 from mnemoscope.core.errors import InputError, one_of

@@ -44,7 +44,7 @@ from mnemoscope.core.named import Named
 from mnemoscope.core.protocols import HookedModel
 from mnemoscope.core.site import Site
 from mnemoscope.interventions.recordings import Recordings
-from mnemoscope.interventions.run import run
+from mnemoscope.interventions.run import run_with
 
 Removal = Literal["zero", "mean"]
 REMOVALS: tuple[Removal, ...] = ("zero", "mean")
@@ -96,12 +96,12 @@ def predict_removal(
     source = Named(name="reference", value=reference)
     for rows in _rows(model, weights, batch):
         chunk = batch.select(rows)
-        clean = run(model, chunk, []).double()
+        clean = run_with(model, chunk, []).double()
         reads, sigmas = _reads(model, weights, chunk, frozen)
         for (number, kind), (index, layer), head in product(enumerate(kinds), enumerate(weights.layers), heads):
             site = Site(kind="z", layer=layer, head=head)
             removal = Zero(site=site) if kind == "zero" else Mean(site=site, source=source)
-            actual = run(model, chunk, [removal], recordings=recordings).double() - clean
+            actual = run_with(model, chunk, [removal], recordings=recordings).double() - clean
             lost = (reads - means if kind == "mean" else reads)[:, index, :, :, head]
             read = lost @ (weights.W_O[index, head] @ weights.W_U) / sigmas.final[..., None]
             totals[:, number, index, head] += _compared(actual, -read, chunk).cpu()

@@ -19,8 +19,8 @@ import xarray as xr
 from jaxtyping import Bool, Float
 
 from mnemoscope.analyses.discovery.circuit import members, pruned
+from mnemoscope.analyses.forward import check_fits
 from mnemoscope.analyses.patching import effects
-from mnemoscope.analyses.predictions import check_fits
 from mnemoscope.core.edge import Edge
 from mnemoscope.core.metrics import LOGIT_DIFF, Metric
 from mnemoscope.core.pairs import PromptPairs

@@ -15,8 +15,8 @@ from collections.abc import Callable, Mapping, Sequence
 import torch
 
 from mnemoscope.analyses.ablation.head_roles import role_prompts, roles
-from mnemoscope.analyses.combination import along, along_seed
 from mnemoscope.analyses.roles import Result, by_role
+from mnemoscope.analyses.stacking import along, along_seed
 from mnemoscope.core.errors import InputError, one_of
 from mnemoscope.core.protocols import HookedModel
 from mnemoscope.models.run import Run

@@ -9,8 +9,8 @@ It gives names only. Roles that rank heads across layers need not mean the same 
 
 import xarray as xr
 
-from mnemoscope.analyses.combination import along
 from mnemoscope.analyses.edges.roles import edges_by_role
+from mnemoscope.analyses.stacking import along
 from mnemoscope.core.edge import LOGITS
 from mnemoscope.core.errors import InputError
 from mnemoscope.core.site import EMBEDDINGS

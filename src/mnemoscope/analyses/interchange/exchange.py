@@ -27,8 +27,8 @@ from jaxtyping import Float
 from torch import Tensor
 
 from mnemoscope.analyses.ablation.targets import heads_and_mlps
+from mnemoscope.analyses.forward import check_fits, normalised
 from mnemoscope.analyses.interchange.counterfactuals import OVER, Counterfactuals, arbitrary, counterfactuals
-from mnemoscope.analyses.predictions import check_fits, normalised
 from mnemoscope.core.batch import CHUNK, Batch
 from mnemoscope.core.causal import CausalModel, best
 from mnemoscope.core.errors import InputError, one_of
@@ -39,7 +39,7 @@ from mnemoscope.core.pairs import PromptPairs
 from mnemoscope.core.protocols import HookedModel
 from mnemoscope.core.site import Site
 from mnemoscope.interventions.recordings import Recordings
-from mnemoscope.interventions.run import run
+from mnemoscope.interventions.run import run_with
 
 Answers = Literal["causal model", "arbitrary"]
 MEASURES = ("iia", "mass", "kl")
@@ -165,7 +165,7 @@ def exchanged(
 ) -> Float[Tensor, "pair d_vocab"]:
     """The network's logits where the answer is due, with a place as in the source."""
     base, source = part
-    logits = run(model, base, [patch(at, source) for at in place], recordings=recordings)
+    logits = run_with(model, base, [patch(at, source) for at in place], recordings=recordings)
     return causal.due(logits, base)
 
 

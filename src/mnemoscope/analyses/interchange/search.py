@@ -25,6 +25,7 @@ import torch
 import xarray as xr
 from torch import Tensor
 
+from mnemoscope.analyses.forward import check_fits
 from mnemoscope.analyses.interchange.counterfactuals import OVER, Counterfactuals, arbitrary, counterfactuals
 from mnemoscope.analyses.interchange.exchange import (
     MEASURES,
@@ -42,7 +43,6 @@ from mnemoscope.analyses.interchange.subspaces import (
     random_subspaces,
     subspace,
 )
-from mnemoscope.analyses.predictions import check_fits
 from mnemoscope.core.batch import CHUNK
 from mnemoscope.core.causal import CausalModel
 from mnemoscope.core.errors import in_range

@@ -12,7 +12,7 @@ from mnemoscope.core.named import Named
 from mnemoscope.core.protocols import HookedModel
 from mnemoscope.core.site import Site
 from mnemoscope.interventions.recordings import Recordings
-from mnemoscope.interventions.run import run
+from mnemoscope.interventions.run import run_with
 
 TOLERANCE = 0.05
 """Nats by which a loss may rise and still count as held."""
@@ -63,7 +63,7 @@ class Bench:
         return rise(after, self.clean if before is None else before, self.by)
 
     def _score(self, interventions: Sequence[Intervention]) -> Score:
-        logits = run(self.model, self.by.batch, interventions, recordings=self.recordings)
+        logits = run_with(self.model, self.by.batch, interventions, recordings=self.recordings)
         return score(logits, self.by)
 
 
@@ -80,7 +80,7 @@ def bench(model: HookedModel, by: SkillLoss, reference: Batch) -> Bench:
         by=by,
         reference=Named(name="reference", value=reference),
         recordings=Recordings(model),
-        clean=score(run(model, by.batch, []), by),
+        clean=score(run_with(model, by.batch, []), by),
     )
 
 

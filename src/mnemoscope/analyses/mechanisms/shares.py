@@ -25,8 +25,8 @@ import xarray as xr
 from jaxtyping import Bool, Float
 from torch import Tensor
 
+from mnemoscope.analyses.forward import check_fits
 from mnemoscope.analyses.mechanisms.weights import layer_attention
-from mnemoscope.analyses.predictions import check_fits
 from mnemoscope.core.batch import Batch
 from mnemoscope.core.errors import InputError, in_range
 from mnemoscope.core.mechanism import Mechanism, check_names, checked_pattern, silent

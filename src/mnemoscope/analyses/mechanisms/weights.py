@@ -4,7 +4,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from mnemoscope.analyses.predictions import check_fits
+from mnemoscope.analyses.forward import check_fits
 from mnemoscope.core.batch import Batch
 from mnemoscope.core.errors import InputError, in_range
 from mnemoscope.core.protocols import HookedModel

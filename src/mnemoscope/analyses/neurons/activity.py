@@ -18,8 +18,8 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from mnemoscope.analyses.forward import check_fits
 from mnemoscope.analyses.neurons.block import mlp_block
-from mnemoscope.analyses.predictions import check_fits
 from mnemoscope.core.batch import CHUNK, Batch
 from mnemoscope.core.errors import InputError, in_range
 from mnemoscope.core.protocols import HookedModel

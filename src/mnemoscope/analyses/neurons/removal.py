@@ -15,9 +15,9 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from mnemoscope.analyses.ablation.removal import REPLACEMENTS, Removal, removal
+from mnemoscope.analyses.forward import check_fits, normalised
 from mnemoscope.analyses.neurons.block import mlp_block
 from mnemoscope.analyses.neurons.places import Places, skill_places
-from mnemoscope.analyses.predictions import check_fits, normalised
 from mnemoscope.core import metrics
 from mnemoscope.core.batch import CHUNK, Batch
 from mnemoscope.core.errors import one_of

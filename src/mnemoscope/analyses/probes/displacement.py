@@ -6,7 +6,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from mnemoscope.analyses.predictions import check_fits
+from mnemoscope.analyses.forward import check_fits
 from mnemoscope.analyses.probes.activations import check_site, neurons, positions, vectors, weights_of
 from mnemoscope.analyses.probes.subspaces import Subspace
 from mnemoscope.core.batch import CHUNK, Batch

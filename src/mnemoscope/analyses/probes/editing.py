@@ -28,7 +28,7 @@ import xarray as xr
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from mnemoscope.analyses.predictions import normalised
+from mnemoscope.analyses.forward import normalised
 from mnemoscope.analyses.probes.displacement import activations, described, displaced, turned
 from mnemoscope.analyses.probes.subspaces import Subspace
 from mnemoscope.core.errors import InputError, in_range, one_of

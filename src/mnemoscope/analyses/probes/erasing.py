@@ -20,7 +20,7 @@ import torch
 import xarray as xr
 from torch import Tensor
 
-from mnemoscope.analyses.predictions import normalised
+from mnemoscope.analyses.forward import normalised
 from mnemoscope.analyses.probes.displacement import activations, described, displaced, turned
 from mnemoscope.analyses.probes.subspaces import Subspace
 from mnemoscope.core import metrics

@@ -26,7 +26,7 @@ import numpy as np
 import xarray as xr
 from torch import Tensor
 
-from mnemoscope.analyses.predictions import check_fits
+from mnemoscope.analyses.forward import check_fits
 from mnemoscope.analyses.probes.activations import check_site, positions, vectors, weights_of
 from mnemoscope.analyses.probes.latents import (
     check_apart,

@@ -27,7 +27,7 @@ import torch
 from jaxtyping import Float, Int, Shaped
 from torch import Tensor
 
-from mnemoscope.analyses.predictions import check_fits
+from mnemoscope.analyses.forward import check_fits
 from mnemoscope.analyses.probes.activations import check_site, positions, vectors
 from mnemoscope.analyses.probes.latents import check_numbers, latent_mask, latent_values, permuted
 from mnemoscope.analyses.probes.linear import PENALTY, RESOLUTION, directions, fitted

@@ -14,8 +14,8 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from mnemoscope.analyses.ablation.removal import Removal, removal
+from mnemoscope.analyses.forward import normalised
 from mnemoscope.analyses.neurons.places import Places
-from mnemoscope.analyses.predictions import normalised
 from mnemoscope.analyses.shapley.game import Play
 from mnemoscope.core import metrics
 from mnemoscope.core.batch import CHUNK, Batch

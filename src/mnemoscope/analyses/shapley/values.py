@@ -22,8 +22,8 @@ from torch import Tensor
 
 from mnemoscope.analyses.ablation.removal import REPLACEMENTS, Removal
 from mnemoscope.analyses.ablation.targets import heads_and_mlps
+from mnemoscope.analyses.forward import check_fits
 from mnemoscope.analyses.neurons.places import skill_places
-from mnemoscope.analyses.predictions import check_fits
 from mnemoscope.analyses.shapley.figures import by_player, ends, shares
 from mnemoscope.analyses.shapley.game import MAX_EXACT, exact
 from mnemoscope.analyses.shapley.play import METRICS, play_of

@@ -5,9 +5,9 @@ from functools import partial
 
 import xarray as xr
 
-from mnemoscope.analyses.combination import along_seed
 from mnemoscope.analyses.dynamics.trajectories import over_steps
 from mnemoscope.analyses.skill_trajectory import skill_trajectory
+from mnemoscope.analyses.stacking import along_seed
 from mnemoscope.cli.output import console, show
 from mnemoscope.cli.run_options import Follow
 from mnemoscope.core.errors import InputError

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from mnemoscope.analyses.combination import over_seeds
+from mnemoscope.analyses.stacking import over_seeds
 from mnemoscope.cli.output import console
 from mnemoscope.cli.run_options import Report
 from mnemoscope.models.files import write_atomically

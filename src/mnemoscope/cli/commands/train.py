@@ -8,7 +8,7 @@ from mnemoscope.cli.options import Train
 from mnemoscope.cli.output import console
 from mnemoscope.cli.parse import parse_changes, parse_seeds
 from mnemoscope.cli.progress import live
-from mnemoscope.core.presets import preset_spec
+from mnemoscope.core.presets import preset
 from mnemoscope.core.specification import RunSpec
 from mnemoscope.models.device import usable_device
 from mnemoscope.models.run import Run
@@ -21,8 +21,8 @@ def run(options: Train) -> None:
     if options.corpus is not None:
         changes |= with_corpus(options.preset, read_corpus(options.corpus))
     specs = [
-        preset_spec(preset, options.recipe, seed, changes=changes)
-        for preset in options.preset
+        preset(name, options.recipe, seed, changes=changes)
+        for name in options.preset
         for seed in parse_seeds(options.seeds)
     ]
     runs = train_with_progress(specs, options.out, options.jobs, options.device, together=options.together)

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import xarray as xr
 
 from mnemoscope.analyses.evaluation import evaluate_splits
-from mnemoscope.analyses.learned import every_sequence
+from mnemoscope.analyses.learned_skills import every_sequence
 from mnemoscope.core.batch import Batch
 from mnemoscope.models.run import Run
 from mnemoscope.systems.tiny_recall.analyses.attention_shares import attention_patterns

@@ -6,7 +6,7 @@ from mnemoscope.analyses.token_scores import skill_targets
 from mnemoscope.core.errors import InputError
 from mnemoscope.core.intervention import Zero
 from mnemoscope.core.site import Site
-from mnemoscope.interventions.run import run
+from mnemoscope.interventions.run import run_with
 from mnemoscope.systems.in_context_bigrams.analyses.noise_or_context import (
     NOISE,
     OUTPUT,
@@ -75,7 +75,7 @@ def test_a_removal_is_the_intervention():
     model = random_model(n_layers=2, d_vocab=9, n_ctx=48)
     found = removed(model, TASK, BATCH, reference=REFERENCE, kinds=("zero",))
     for component, kind in (("attention", "attn_out"), ("MLP", "mlp_out")):
-        probs = run(model, BATCH, [Zero(site=Site(kind=kind, layer=1))]).double().softmax(-1)
+        probs = run_with(model, BATCH, [Zero(site=Site(kind=kind, layer=1))]).double().softmax(-1)
         for name, (tokens, where) in noise_and_output(TASK, BATCH).items():
             expected = probs.gather(-1, tokens[..., None])[..., 0][where].mean()
             at = found.probability.sel(kind="zero", component=component, target=name)

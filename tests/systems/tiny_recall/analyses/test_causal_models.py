@@ -3,9 +3,9 @@
 import pytest
 import torch
 
-from mnemoscope.analyses.combination import along
 from mnemoscope.analyses.interchange.alignment import align
 from mnemoscope.analyses.interchange.counterfactuals import random_pairs
+from mnemoscope.analyses.stacking import along
 from mnemoscope.core.errors import InputError
 from mnemoscope.core.presets import Configuration
 from mnemoscope.models.subjects import planted, untrained

@@ -3,8 +3,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from mnemoscope.analyses.combination import over_seeds
 from mnemoscope.analyses.evaluation import evaluate_splits
+from mnemoscope.analyses.stacking import over_seeds
 from mnemoscope.systems.tiny_recall.analyses.conflict import conflict
 from mnemoscope.systems.tiny_recall.analyses.published import FIGURES, compare
 from tests.support import Predictor

@@ -1,6 +1,6 @@
 import pytest
 
-from mnemoscope.analyses.predictions import log_probs
+from mnemoscope.analyses.forward import log_probs
 from mnemoscope.core import metrics
 from mnemoscope.systems.tiny_recall.constructed.partial_recall import partial_recall
 from mnemoscope.systems.tiny_recall.tasks import PermutationLookup

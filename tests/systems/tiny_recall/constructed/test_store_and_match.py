@@ -4,7 +4,7 @@ import torch
 from mnemoscope.core.intervention import Patch
 from mnemoscope.core.named import Named
 from mnemoscope.core.site import Site
-from mnemoscope.interventions.run import run
+from mnemoscope.interventions.run import run_with
 from mnemoscope.systems.tiny_recall.constructed.store_and_match import store_and_match, store_and_match_circuit
 from mnemoscope.systems.tiny_recall.tasks import PermutationLookup
 from tests.support import seeded
@@ -29,5 +29,5 @@ def test_one_head_carries_what_stood_where_and_the_other_which_slot_is_repeated(
         source = Named(name="clean", value=clean)
         for name, answer in ((carrier, clean), (other, corrupted)):
             layer, head = heads[name]
-            logits = run(model, corrupted, [Patch(site=Site(kind="z", layer=layer, head=head), source=source)])
+            logits = run_with(model, corrupted, [Patch(site=Site(kind="z", layer=layer, head=head), source=source)])
             assert (logits[:, -1].argmax(-1) == answer.targets[:, -1]).all(), (kind, name)

@@ -25,7 +25,7 @@ import xarray as xr
 from jaxtyping import Float
 from torch import Tensor
 
-from mnemoscope.analyses.predictions import check_fits, normalised
+from mnemoscope.analyses.forward import check_fits, normalised
 from mnemoscope.core.batch import Batch
 from mnemoscope.core.errors import one_of
 from mnemoscope.core.intervention import Intervention, Mean, SetPattern
@@ -35,7 +35,7 @@ from mnemoscope.core.patterns import one_hot
 from mnemoscope.core.protocols import HookedModel
 from mnemoscope.core.site import Site
 from mnemoscope.interventions.recordings import Recordings
-from mnemoscope.interventions.run import run
+from mnemoscope.interventions.run import run_with
 from mnemoscope.systems.in_context_bigrams.analyses.evaluation import (
     CHUNK,
     at_every_position,
@@ -141,7 +141,7 @@ def _by_class(
     recordings: Recordings,
 ) -> dict[str, Float[Tensor, " position_class"]]:
     parts = [
-        at_every_position(normalised(run(model, chunk, changes, recordings=recordings)), chunk) for chunk in chunks
+        at_every_position(normalised(run_with(model, chunk, changes, recordings=recordings)), chunk) for chunk in chunks
     ]
     rows = {name: torch.cat([part[name] for part in parts]) for name in MEASURES}
     classes = position_classes(batch)

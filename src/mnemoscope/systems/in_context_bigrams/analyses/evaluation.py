@@ -22,7 +22,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from mnemoscope.analyses.evaluation import expected_accuracy
-from mnemoscope.analyses.predictions import check_fits, normalised
+from mnemoscope.analyses.forward import check_fits, normalised
 from mnemoscope.core import metrics
 from mnemoscope.core.batch import Batch
 from mnemoscope.core.errors import one_of

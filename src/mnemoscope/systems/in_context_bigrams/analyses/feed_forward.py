@@ -26,8 +26,8 @@ from jaxtyping import Float
 from torch import Tensor
 
 from mnemoscope.analyses.circuits.weights import chosen_indices
+from mnemoscope.analyses.forward import normalised
 from mnemoscope.analyses.neurons.block import mlp_block
-from mnemoscope.analyses.predictions import normalised
 from mnemoscope.core import metrics
 from mnemoscope.core.errors import InputError
 from mnemoscope.core.protocols import HookedModel

@@ -22,7 +22,7 @@ from typing import Literal
 import torch
 import xarray as xr
 
-from mnemoscope.analyses.predictions import check_fits
+from mnemoscope.analyses.forward import check_fits
 from mnemoscope.analyses.token_scores import SCORES, Targets, check_targets, counts, score_sums
 from mnemoscope.analyses.truncation import KEPT, Kept, Weights, last_mlp, truncate
 from mnemoscope.core.batch import CHUNK, Batch
@@ -32,7 +32,7 @@ from mnemoscope.core.named import Named
 from mnemoscope.core.protocols import HookedModel, Task
 from mnemoscope.core.site import Site
 from mnemoscope.interventions.recordings import Recordings
-from mnemoscope.interventions.run import run
+from mnemoscope.interventions.run import run_with
 from mnemoscope.systems.in_context_bigrams.tasks.noisy_recall import NoisyRecall
 
 NOISE, OUTPUT = "noise_token", "output"
@@ -143,7 +143,7 @@ def _scores(
     """Mean scores over target, with interventions in force."""
     parts = torch.arange(len(batch)).split(CHUNK)
     sums = [
-        score_sums(run(model, batch.select(rows), changes, recordings=recordings), targets, rows).cpu()
+        score_sums(run_with(model, batch.select(rows), changes, recordings=recordings), targets, rows).cpu()
         for rows in parts
     ]
     means = (torch.stack(sums).sum(0) / counts(targets)[:, None]).numpy()

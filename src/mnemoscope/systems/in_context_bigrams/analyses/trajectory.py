@@ -29,15 +29,15 @@ import xarray as xr
 from jaxtyping import Bool, Float
 from torch import Tensor
 
+from mnemoscope.analyses.forward import check_fits, normalised
 from mnemoscope.analyses.memory_recall import copied_token, previous_token, remapped_copy
 from mnemoscope.analyses.memory_recall.memories import LEAST
-from mnemoscope.analyses.predictions import check_fits, normalised
 from mnemoscope.core.batch import Batch
 from mnemoscope.core.intervention import SetPattern
 from mnemoscope.core.mechanism import Mechanism
 from mnemoscope.core.protocols import HookedModel, Task
 from mnemoscope.core.site import Site
-from mnemoscope.interventions.run import run
+from mnemoscope.interventions.run import run_with
 from mnemoscope.systems.in_context_bigrams.analyses.evaluation import at_every_position, mean_over, position_classes
 from mnemoscope.systems.in_context_bigrams.analyses.feed_forward import feed_forward_bigrams
 from mnemoscope.systems.in_context_bigrams.analyses.heads import (
@@ -160,5 +160,5 @@ def _costs(model: HookedModel, batch: Batch, where: Bool[Tensor, "batch pos"], c
             found[name] = math.nan
             continue
         done = SetPattern(site=Site(kind="pattern", layer=layer), mechanism=mechanism)
-        found[name] = clean - _in_context(run(model, batch, [done]), batch, where)
+        found[name] = clean - _in_context(run_with(model, batch, [done]), batch, where)
     return found

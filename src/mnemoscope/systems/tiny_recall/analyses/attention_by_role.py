@@ -24,7 +24,7 @@ import torch
 import xarray as xr
 
 from mnemoscope.analyses.ablation import roles
-from mnemoscope.analyses.learned import every_sequence
+from mnemoscope.analyses.learned_skills import every_sequence
 from mnemoscope.analyses.mechanisms import attention_by_mechanism
 from mnemoscope.analyses.roles import by_role
 from mnemoscope.core.batch import Batch

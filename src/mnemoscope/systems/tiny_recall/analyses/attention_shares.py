@@ -15,7 +15,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from mnemoscope.analyses.attention import patterns
-from mnemoscope.analyses.predictions import check_fits
+from mnemoscope.analyses.forward import check_fits
 from mnemoscope.core.batch import Batch
 from mnemoscope.core.protocols import HookedModel
 from mnemoscope.systems.tiny_recall.tasks import PermutationLookup

@@ -22,7 +22,7 @@ import numpy as np
 import torch
 from jaxtyping import Float
 
-from mnemoscope.analyses.learned import every_sequence
+from mnemoscope.analyses.learned_skills import every_sequence
 from mnemoscope.analyses.patching import effects, patch
 from mnemoscope.core.batch import Batch
 from mnemoscope.core.errors import InputError, in_range, one_of

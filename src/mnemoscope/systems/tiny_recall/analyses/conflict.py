@@ -8,7 +8,7 @@ mechanism.
 import torch
 import xarray as xr
 
-from mnemoscope.analyses.predictions import log_probs
+from mnemoscope.analyses.forward import log_probs
 from mnemoscope.core.protocols import HookedModel
 from mnemoscope.systems.tiny_recall.tasks import PermutationLookup
 

@@ -2,7 +2,7 @@
 
 import xarray as xr
 
-from mnemoscope.analyses.predictions import log_probs
+from mnemoscope.analyses.forward import log_probs
 from mnemoscope.core.batch import Batch
 from mnemoscope.core.protocols import HookedModel
 from mnemoscope.systems.tiny_recall.tasks import PermutationLookup

@@ -18,7 +18,7 @@ from jaxtyping import Int
 from torch import Tensor
 
 from mnemoscope.analyses.ablation.removal import Removal, ablate
-from mnemoscope.analyses.learned import every_sequence
+from mnemoscope.analyses.learned_skills import every_sequence
 from mnemoscope.core.errors import in_range, one_of
 from mnemoscope.core.protocols import HookedModel
 from mnemoscope.core.seeding import generator

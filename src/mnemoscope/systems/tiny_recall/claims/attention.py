@@ -21,7 +21,7 @@ It shows where the heads look. It does not show what they contribute, nor that a
 of the same models by removal. A head has its place by what elimination needs; what recall needs is not looked at.
 """
 
-from mnemoscope.analyses.learned import LEARNED, learned
+from mnemoscope.analyses.learned_skills import LEARNED, learned
 from mnemoscope.core.errors import one_of
 from mnemoscope.core.presets import Configuration
 from mnemoscope.core.subject import Subject

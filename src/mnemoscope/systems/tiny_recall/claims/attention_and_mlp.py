@@ -15,7 +15,7 @@ Without attention the last position sees nothing of the context, so that those p
 from collections.abc import Mapping, Sequence
 from functools import partial
 
-from mnemoscope.analyses.learned import LEARNED, accuracy_by_skill
+from mnemoscope.analyses.learned_skills import LEARNED, accuracy_by_skill
 from mnemoscope.core.intervention import Replacement
 from mnemoscope.core.presets import Configuration
 from mnemoscope.core.subject import Subject

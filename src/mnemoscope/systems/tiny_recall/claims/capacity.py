@@ -18,8 +18,8 @@ width would; and a model that fails on unseen mappings has learned by heart only
 from collections.abc import Mapping
 from functools import partial
 
-from mnemoscope.analyses.learned import every_sequence
-from mnemoscope.analyses.predictions import log_probs
+from mnemoscope.analyses.forward import log_probs
+from mnemoscope.analyses.learned_skills import every_sequence
 from mnemoscope.core import metrics
 from mnemoscope.core.presets import Configuration
 from mnemoscope.core.subject import Subject

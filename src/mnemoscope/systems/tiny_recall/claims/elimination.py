@@ -19,8 +19,7 @@ from functools import partial
 from typing import Literal
 
 from mnemoscope.analyses.evaluation import ALL
-from mnemoscope.analyses.exact import evaluated, mean_loss
-from mnemoscope.analyses.learned import LEARNED, learned
+from mnemoscope.analyses.learned_skills import LEARNED, evaluated, learned, mean_loss
 from mnemoscope.core.errors import one_of
 from mnemoscope.core.presets import Configuration
 from mnemoscope.core.subject import Subject

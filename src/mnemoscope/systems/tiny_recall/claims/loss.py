@@ -20,7 +20,7 @@ answer with little confidence loses less than one that is sure of it.
 from collections.abc import Mapping
 from functools import partial
 
-from mnemoscope.analyses.exact import evaluated, mean_loss
+from mnemoscope.analyses.learned_skills import evaluated, mean_loss
 from mnemoscope.core.presets import Configuration
 from mnemoscope.core.subject import Subject
 from mnemoscope.judging.claim import CLAIMS, Claim

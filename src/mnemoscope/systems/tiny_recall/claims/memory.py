@@ -28,7 +28,7 @@ from dataclasses import replace
 from functools import lru_cache, partial
 
 from mnemoscope.analyses.ablation import ablate
-from mnemoscope.analyses.learned import LEARNED, every_sequence, learned
+from mnemoscope.analyses.learned_skills import LEARNED, every_sequence, learned
 from mnemoscope.core.batch import Batch
 from mnemoscope.core.intervention import Replacement
 from mnemoscope.core.kept import kept

@@ -23,7 +23,7 @@ import xarray as xr
 from jaxtyping import Float
 
 from mnemoscope.analyses.dynamics.onsets import threshold_onset
-from mnemoscope.analyses.learned import learned
+from mnemoscope.analyses.learned_skills import learned
 from mnemoscope.core.presets import Configuration
 from mnemoscope.core.subject import Subject
 from mnemoscope.judging.claim import CLAIMS, GATE, Claim

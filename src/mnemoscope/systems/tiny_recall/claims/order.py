@@ -17,8 +17,8 @@ from dataclasses import replace
 
 import torch
 
-from mnemoscope.analyses.learned import accuracy_by_skill, every_sequence
-from mnemoscope.analyses.predictions import log_probs
+from mnemoscope.analyses.forward import log_probs
+from mnemoscope.analyses.learned_skills import accuracy_by_skill, every_sequence
 from mnemoscope.core import metrics
 from mnemoscope.core.errors import InputError
 from mnemoscope.core.presets import Configuration

@@ -28,8 +28,8 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from mnemoscope.analyses.ablation.removal import removal
-from mnemoscope.analyses.learned import LEARNED, every_sequence, learned
-from mnemoscope.analyses.predictions import normalised
+from mnemoscope.analyses.forward import normalised
+from mnemoscope.analyses.learned_skills import LEARNED, every_sequence, learned
 from mnemoscope.core.batch import CHUNK, Batch
 from mnemoscope.core.errors import InputError
 from mnemoscope.core.intervention import Intervention
@@ -40,7 +40,7 @@ from mnemoscope.core.seeding import stream_seed
 from mnemoscope.core.site import Site
 from mnemoscope.core.subject import Subject
 from mnemoscope.interventions.recordings import Recordings
-from mnemoscope.interventions.run import run
+from mnemoscope.interventions.run import run_with
 from mnemoscope.judging.claim import CLAIMS, GATE, Claim
 from mnemoscope.judging.criteria import Control, Criterion
 from mnemoscope.models.subjects import planted, untrained
@@ -112,7 +112,7 @@ def _answers(subject: Subject, batch: Batch, interventions: Sequence[Interventio
     found = []
     for i, rows in enumerate(torch.arange(len(batch)).split(CHUNK)):
         seed = stream_seed(subject.seed, "override", i)
-        logits = run(subject.model, batch.select(rows), interventions, seed=seed, recordings=recordings)
+        logits = run_with(subject.model, batch.select(rows), interventions, seed=seed, recordings=recordings)
         found.append(normalised(logits[:, -1]))
     return torch.cat(found)
 

@@ -26,9 +26,8 @@ import numpy as np
 from jaxtyping import Float
 
 from mnemoscope.analyses.evaluation import expected_accuracy
-from mnemoscope.analyses.exact import evaluated, sequences
-from mnemoscope.analyses.learned import LEARNED, learned
-from mnemoscope.analyses.predictions import log_probs
+from mnemoscope.analyses.forward import log_probs
+from mnemoscope.analyses.learned_skills import LEARNED, evaluated, learned, sequences
 from mnemoscope.core.presets import Configuration
 from mnemoscope.core.subject import Subject
 from mnemoscope.judging.claim import CLAIMS, EFFECT, GATE, Claim

@@ -18,8 +18,7 @@ is learned under these recipes and not why, nor that another recipe could not do
 from collections.abc import Mapping
 from functools import partial
 
-from mnemoscope.analyses.exact import evaluated
-from mnemoscope.analyses.learned import accuracy_by_skill
+from mnemoscope.analyses.learned_skills import accuracy_by_skill, evaluated
 from mnemoscope.core.presets import Configuration
 from mnemoscope.core.subject import Subject
 from mnemoscope.judging.claim import CLAIMS, EFFECT, Claim

@@ -19,7 +19,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from mnemoscope.analyses.circuits import copying
-from mnemoscope.analyses.learned import learned
+from mnemoscope.analyses.learned_skills import learned
 from mnemoscope.core.presets import Configuration
 from mnemoscope.core.subject import Subject
 from mnemoscope.judging.claim import CLAIMS, GATE, Claim

@@ -17,7 +17,7 @@ It shows whether seeds agree in this description of their heads. Sixteen or 32 s
 exception, and seeds may agree in a description that misses what the heads are for.
 """
 
-from mnemoscope.analyses.learned import LEARNED, learned
+from mnemoscope.analyses.learned_skills import LEARNED, learned
 from mnemoscope.core.presets import Configuration
 from mnemoscope.core.subject import Subject
 from mnemoscope.judging.claim import CLAIMS, EFFECT, GATE, Claim

@@ -17,7 +17,7 @@ head does. No model is set aside: whether recall is learned is the question.
 from collections.abc import Mapping, Sequence
 from functools import partial
 
-from mnemoscope.analyses.learned import accuracy_by_skill
+from mnemoscope.analyses.learned_skills import accuracy_by_skill
 from mnemoscope.core.presets import Configuration
 from mnemoscope.core.subject import Subject
 from mnemoscope.judging.claim import CLAIMS, Claim

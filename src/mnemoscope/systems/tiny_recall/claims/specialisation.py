@@ -21,7 +21,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Literal
 
-from mnemoscope.analyses.learned import LEARNED, accuracy_by_skill
+from mnemoscope.analyses.learned_skills import LEARNED, accuracy_by_skill
 from mnemoscope.core.errors import InputError, one_of
 from mnemoscope.core.presets import Configuration
 from mnemoscope.core.protocols import HookedModel

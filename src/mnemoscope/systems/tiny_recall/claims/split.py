@@ -26,7 +26,7 @@ import numpy as np
 import xarray as xr
 
 from mnemoscope.analyses.ablation.dissociation_margins import dissociation_margins
-from mnemoscope.analyses.learned import LEARNED, learned
+from mnemoscope.analyses.learned_skills import LEARNED, learned
 from mnemoscope.core.errors import InputError
 from mnemoscope.core.intervention import Replacement
 from mnemoscope.core.presets import Configuration

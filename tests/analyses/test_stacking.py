@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 import xarray as xr
 
-from mnemoscope.analyses.combination import along, along_seed, side_by_side
+from mnemoscope.analyses.stacking import along, along_seed, side_by_side
 from mnemoscope.core.errors import InputError
 from mnemoscope.models.run import Run
 from tests.support import small_spec

@@ -13,7 +13,7 @@ import xarray as xr
 from jaxtyping import Float
 from torch import Tensor
 
-from mnemoscope.analyses.predictions import log_probs
+from mnemoscope.analyses.forward import log_probs
 from mnemoscope.core import metrics
 from mnemoscope.core.batch import Batch
 from mnemoscope.core.errors import InputError, in_range
@@ -23,7 +23,7 @@ UNKNOWN = -1
 """In the place of a following token that is not given."""
 
 
-def likeliest(
+def predict(
     model: HookedModel,
     task: Task,
     batch: Batch,

@@ -1,0 +1,12 @@
+from . import metrics as metrics
+from . import patterns as patterns
+from .batch import CHUNK as CHUNK
+from .causal import CausalModel as CausalModel
+from .causal import Values as Values
+from .errors import in_range as in_range
+from .errors import one_of as one_of
+from .kept import kept as kept
+from .mechanism import Mechanism as Mechanism
+from .registry import Registry as Registry
+from .seeding import stream_seed as stream_seed
+from .statistics import summary_over as summary_over

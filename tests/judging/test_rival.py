@@ -1,0 +1,40 @@
+"""A rival says another thing of the same evidence."""
+
+import pytest
+
+from mnemoscope.core.errors import InputError
+from mnemoscope.core.presets import Configuration
+from mnemoscope.judging.claim import Claim
+from mnemoscope.judging.criteria import Gate
+
+CLAIM = Claim(
+    id="C1",
+    statement="The first head recalls.",
+    source="a paper",
+    quantifier="most",
+    margin=0.5,
+    gate=Gate(statement="learned", at_least=0.9),
+    units={"v3": Configuration(preset="v3")},
+    n_replicates=32,
+    measure=max,
+    factors={"recipe": ("published",)},
+    system="tiny-recall",
+)
+
+
+def test_a_rival_is_about_the_same_models_by_the_same_measure():
+    rival = CLAIM.rival("second", "The second head recalls.", quantifier="most", margin=0.0, direction="below")
+    assert (rival.id, rival.source, rival.statement) == ("C1-second", "rival of C1", "The second head recalls.")
+    shared = ("gate", "units", "measure", "n_replicates", "system", "replicate", "prompts", "compare", "develops")
+    assert all(getattr(rival, name) == getattr(CLAIM, name) for name in shared)
+    assert (rival.margin, rival.direction, dict(rival.factors), rival.controls) == (0.0, "below", {}, ())
+    assert CLAIM.against(rival).rivals == (rival,)
+    assert CLAIM.rivals == ()
+
+
+def test_a_rival_needs_criteria_of_its_own():
+    with pytest.raises(InputError, match="claim C1-second must have a quantifier and a margin, or parts"):
+        CLAIM.rival("second", "The second head recalls.")
+    one = CLAIM.rival("a", "A.", quantifier="most", margin=0.0)
+    with pytest.raises(InputError, match="rivals of claim C1 must have different names"):
+        CLAIM.against(one, one)
