@@ -10,6 +10,7 @@ import numpy as np
 import torch
 import xarray as xr
 
+from mnemoscope.core.presets import preset
 from mnemoscope.core.specification import ModelSpec, RunSpec
 from mnemoscope.models.build import build, from_configuration, matching, zeroed
 from mnemoscope.models.constructed.predictor import Predictor as Predictor

@@ -81,7 +81,7 @@ def test_unlike_runs_are_not_concatenated():
     wider = Run(other.path, replace(other.spec, model=replace(other.spec.model, d_model=64)))
     with pytest.raises(InputError, match="different configurations"):
         along_seed([*runs(0), wider], [result(1.0), result(1.0)])
-    with pytest.raises(InputError, match="same seed"):
+    with pytest.raises(InputError, match="is named twice"):
         along_seed(runs(2, 2), [result(1.0), result(1.0)])
     with pytest.raises(InputError, match="got none"):
         along_seed([], [])

@@ -192,7 +192,7 @@ def test_the_zoo_without_a_system_is_said_in_a_sentence(place, monkeypatch, tiny
 
     monkeypatch.setenv("MNEMOSCOPE_CACHE", str(place / "cache"))
     monkeypatch.setattr(zoo, "folders", lambda: [place / "archives"])
-    assert "no runs came with this installation" in refused(["claims", "run", "B1", "--zoo"], capsys)
+    assert "no trained runs come with the installed systems" in refused(["claims", "run", "B1", "--zoo"], capsys)
     pack([tiny], place / "archives")
     error = refused(["claims", "run", "B1", "--zoo"], capsys)
     assert "the zoo holds no models that the claims on birth are about" in error

@@ -1,6 +1,5 @@
 import pytest
 import torch
-from mnemoscope.systems.in_context_bigrams.induction_memories import MEMORIES
 
 from mnemoscope.analyses import memory_recall
 from mnemoscope.core.errors import InputError
@@ -8,6 +7,7 @@ from mnemoscope.core.specification import ModelSpec
 from mnemoscope.models import constructed
 from mnemoscope.models.build import build
 from mnemoscope.systems.in_context_bigrams.constructed import induction_memories
+from mnemoscope.systems.in_context_bigrams.constructed.induction_memories import MEMORIES
 from tests.support import global_generators_untouched, seeded
 
 N_TOKENS, N_CTX, WIDTH = 10, 12, 512
