@@ -3,7 +3,7 @@ import pytest
 import torch
 import xarray as xr
 
-from mnemoscope.analyses.ablation.head_roles import roles
+from mnemoscope.analyses.ablation.head_roles import choose_roles
 from mnemoscope.analyses.roles import by_role
 from mnemoscope.core.errors import InputError
 from tests.support import random_model, seeded, small_spec
@@ -109,7 +109,7 @@ def test_models_with_exchanged_heads_give_the_same_by_role_and_not_by_head():
     batch = TASK.monitor(30, split="test", generator=seeded(1))
     by_head, found = [], []
     for model in (random_model(**fields), turned(random_model(**fields))):
-        named = roles(model, selection, skills=TASK.skills(selection), reference=selection)
+        named = choose_roles(model, selection, skills=TASK.skills(selection), reference=selection)
         by_head.append(norms(model, batch))
         found.append(by_role(by_head[-1], named))
     assert not np.allclose(by_head[0], by_head[1])

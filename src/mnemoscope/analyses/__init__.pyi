@@ -1,7 +1,7 @@
 from .ablation.dissociation import dissociation as dissociation
 from .ablation.dissociation_margins import dissociation_margins as dissociation_margins
 from .ablation.head_roles import ablate_by_role as ablate_by_role
-from .ablation.head_roles import roles as roles
+from .ablation.head_roles import choose_roles as choose_roles
 from .ablation.head_roles import split_halves as split_halves
 from .ablation.removal import Removal as Removal
 from .ablation.removal import removal as removal

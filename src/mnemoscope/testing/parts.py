@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from mnemoscope.analyses.ablation.head_roles import roles
+from mnemoscope.analyses.ablation.head_roles import choose_roles
 from mnemoscope.analyses.roles import HEAD
 from mnemoscope.core.batch import Batch
 from mnemoscope.core.errors import InputError, one_of
@@ -79,7 +79,7 @@ def find(
         name = part.name
         if name not in sites:
             skill = _skill(part, skills)
-            named = roles(model, selection, skills=skills, reference=reference, skill=skill)
+            named = choose_roles(model, selection, skills=skills, reference=reference, skill=skill)
             name = _component(part, {role: component for component, role in named.items()})
         if name in found:
             raise InputError(f"{part} is {name}, which is named twice; name every part once")

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from mnemoscope.analyses.ablation.head_roles import ablate_by_role, roles, split_halves
+from mnemoscope.analyses.ablation.head_roles import ablate_by_role, choose_roles, split_halves
 from mnemoscope.analyses.ablation.removal import ablate
 from mnemoscope.core.errors import InputError
 from mnemoscope.core.seeding import generator
@@ -34,7 +34,7 @@ def test_the_halves_are_disjoint_and_hold_both_subgroups():
 
 def test_roles_follow_what_the_heads_are_needed_for(planted):
     batch = everything()
-    assert roles(planted, batch, skills=FRESH.skills(batch), reference=batch, skill="elimination") == {
+    assert choose_roles(planted, batch, skills=FRESH.skills(batch), reference=batch, skill="elimination") == {
         "L0H0": "elimination head",
         "L0H1": "other head",
     }
@@ -53,8 +53,8 @@ def exchange_heads(model):
 @pytest.mark.parametrize("fields", [{}, {"n_heads": 4}, {"n_layers": 2}])
 def test_roles_do_not_depend_on_the_numbers_of_heads(fields):
     batch, reference = prompts(), prompts(seed=1)
-    first = roles(random_model(**fields), batch, skills=TASK.skills(batch), reference=reference)
-    second = roles(exchange_heads(random_model(**fields)), batch, skills=TASK.skills(batch), reference=reference)
+    first = choose_roles(random_model(**fields), batch, skills=TASK.skills(batch), reference=reference)
+    second = choose_roles(exchange_heads(random_model(**fields)), batch, skills=TASK.skills(batch), reference=reference)
     last = random_model(**fields).cfg.n_heads - 1
     turned = {f"{name[:3]}{last - int(name[3:])}" if "H" in name else name: role for name, role in second.items()}
     assert turned == first
@@ -66,7 +66,7 @@ def test_roles_do_not_depend_on_the_numbers_of_heads(fields):
 
 def test_roles_are_ordered_by_the_loss_of_log_probability():
     model, batch = random_model(n_heads=4), prompts()
-    named = roles(model, batch, skills=TASK.skills(batch), reference=batch)
+    named = choose_roles(model, batch, skills=TASK.skills(batch), reference=batch)
     result = ablate(model, batch, skills=TASK.skills(batch), reference=batch, kinds=("mean",))
     cost = result.log_prob.sel(kind="mean", skill="elimination")
     by_role = {named[name]: float(cost.sel(component=name)) for name in named if "H" in name}
@@ -76,7 +76,7 @@ def test_roles_are_ordered_by_the_loss_of_log_probability():
 
 def test_a_single_head_is_the_head():
     batch = prompts(20)
-    named = roles(random_model(n_heads=1), batch, skills=TASK.skills(batch), reference=batch)
+    named = choose_roles(random_model(n_heads=1), batch, skills=TASK.skills(batch), reference=batch)
     assert named == {"L0H0": "the head", "L0 MLP": "L0 MLP"}
 
 
@@ -96,7 +96,7 @@ def test_roles_are_chosen_on_one_half_and_tested_on_the_other():
     reference = TASK.sample(100, split="train", generator=generator(7, "reference", "train"))
     selection, test = split_halves(batch)
     result = ablate_by_role(model, TASK, n=100, split="train", seed=7)
-    named = roles(model, selection, skills=TASK.skills(selection), reference=reference)
+    named = choose_roles(model, selection, skills=TASK.skills(selection), reference=reference)
     assert {str(result.component.sel(role=role).item()): role for role in result.role.values.tolist()} == named
     expected = ablate(model, test, skills=TASK.skills(test), reference=reference, kinds=("mean",)).sel(kind="mean")
     np.testing.assert_array_equal(result.clean_log_prob, expected.clean_log_prob)
@@ -115,4 +115,4 @@ def test_elimination_needs_the_head_that_is_named_after_it_in_v3(learned_v3):
 def test_a_skill_that_the_task_has_not_is_refused():
     batch = prompts(10)
     with pytest.raises(InputError, match="skill must be one of: elimination, recall; got 'guessing'"):
-        roles(random_model(), batch, skills=TASK.skills(batch), reference=batch, skill="guessing")
+        choose_roles(random_model(), batch, skills=TASK.skills(batch), reference=batch, skill="guessing")

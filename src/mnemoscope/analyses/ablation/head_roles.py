@@ -44,7 +44,7 @@ def role_prompts(task: Task, *, n: int, split: str, seed: int) -> tuple[Batch, B
     return (*split_halves(batch), reference)
 
 
-def roles(
+def choose_roles(
     model: HookedModel, selection: Batch, *, skills: Skills, reference: Batch, skill: str | None = None
 ) -> dict[str, str]:
     """Names for the components that mean the same thing in every seed.
@@ -116,7 +116,7 @@ def ablate_by_role(
         InputError: The task has no such skill, or the model is too small for it.
     """
     selection, test, reference = role_prompts(task, n=n, split=split, seed=seed)
-    named = roles(model, selection, skills=task.skills(selection), reference=reference, skill=skill)
+    named = choose_roles(model, selection, skills=task.skills(selection), reference=reference, skill=skill)
     targets = choose(model, named, test.inputs.shape[1])
     skills = task.skills(test)
     result = ablate(

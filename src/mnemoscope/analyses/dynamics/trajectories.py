@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import torch
 
-from mnemoscope.analyses.ablation.head_roles import role_prompts, roles
+from mnemoscope.analyses.ablation.head_roles import choose_roles, role_prompts
 from mnemoscope.analyses.roles import Result, by_role
 from mnemoscope.analyses.stacking import along, along_seed
 from mnemoscope.core.errors import InputError, one_of
@@ -78,7 +78,7 @@ def last_roles(run: Run, *, skill: str | None = None, n: int = 2048, split: str 
     """
     task, seed = run.spec.task, run.spec.seed
     selection, _, reference = role_prompts(task, n=n, split=split, seed=seed)
-    return roles(run.model(), selection, skills=task.skills(selection), reference=reference, skill=skill)
+    return choose_roles(run.model(), selection, skills=task.skills(selection), reference=reference, skill=skill)
 
 
 def over_runs(runs: Sequence[Run], analyse: Callable[[Run], Result]) -> Result:

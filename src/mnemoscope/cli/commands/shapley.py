@@ -4,7 +4,7 @@ from functools import partial
 
 import xarray as xr
 
-from mnemoscope.analyses.ablation.head_roles import role_prompts, roles
+from mnemoscope.analyses.ablation.head_roles import choose_roles, role_prompts
 from mnemoscope.analyses.roles import by_role
 from mnemoscope.analyses.shapley import agreement, shapley
 from mnemoscope.analyses.shapley.values import MIN_SAMPLES
@@ -61,7 +61,7 @@ def shapley_run(run: Run, options: Shapley) -> dict[str, xr.Dataset]:
     """Values and interactions of one run, heads by role, and the agreement where there are two skills."""
     task, seed, model = run.spec.task, run.spec.seed, run.model(options.step)
     selection, test, reference = role_prompts(task, n=options.n, split=options.split, seed=seed)
-    named = roles(model, selection, skills=task.skills(selection), reference=reference)
+    named = choose_roles(model, selection, skills=task.skills(selection), reference=reference)
     values = shapley(
         model,
         test,

@@ -15,7 +15,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from mnemoscope.core.errors import InputError
+from mnemoscope import InputError
 
 Counts = tuple[tuple[int, int, int], ...]
 """Code points of a symbol and of its successor, and how often that pair occurs; ascending."""

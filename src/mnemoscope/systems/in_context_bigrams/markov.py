@@ -11,7 +11,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from mnemoscope.core.errors import InputError
+from mnemoscope import InputError
 
 
 @dataclass(frozen=True, eq=False)

@@ -12,8 +12,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from mnemoscope.core.batch import Batch
-from mnemoscope.core.errors import InputError
+from mnemoscope import Batch, InputError
 
 _NEW = -2
 """Stands for the new output until it is chosen."""

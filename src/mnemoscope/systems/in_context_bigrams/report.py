@@ -6,10 +6,8 @@ from functools import partial
 
 import xarray as xr
 
-from mnemoscope.analyses.memory_recall import induction_memories, memory_maps
-from mnemoscope.core.protocols import HookedModel, Task
-from mnemoscope.core.seeding import generator
-from mnemoscope.models.run import Run
+from mnemoscope import REPORTS, HookedModel, Run, Task, generator
+from mnemoscope.analyses import induction_memories, memory_maps
 from mnemoscope.systems.in_context_bigrams.analyses.evaluation import evaluate_by_class
 from mnemoscope.systems.in_context_bigrams.analyses.example import marked_patterns
 from mnemoscope.systems.in_context_bigrams.analyses.heads import head_attention
@@ -26,11 +24,8 @@ from mnemoscope.systems.in_context_bigrams.report_sections import (
 )
 from mnemoscope.systems.in_context_bigrams.tasks.in_context_bigrams import InContextBigrams
 from mnemoscope.systems.in_context_bigrams.tasks.noisy_recall import NoisyRecall
+from mnemoscope.viz import Page, Results, symbols_of
 from mnemoscope.viz import plain_report as plain
-from mnemoscope.viz.page import Page
-from mnemoscope.viz.symbols import symbols_of
-from mnemoscope.viz.tables import Results
-from mnemoscope.viz.task_report import REPORTS
 
 N_SEQUENCES = 256
 """Sequences that a run is evaluated on unless another number is asked for."""

@@ -14,10 +14,7 @@ from mnemoscope.systems.in_context_bigrams.figures import (
     schedules,
     settings,
 )
-from mnemoscope.viz.curves import followed_curves
-from mnemoscope.viz.page import Page
-from mnemoscope.viz.tables import Results, Table, spread
-from mnemoscope.viz.views import attention_view
+from mnemoscope.viz import Page, Results, Table, attention_view, followed_curves, spread
 
 CLASS = "position_class"
 ALONE = (

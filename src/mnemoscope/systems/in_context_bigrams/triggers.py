@@ -4,7 +4,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from mnemoscope.core.batch import Batch
+from mnemoscope import Batch
 
 
 def by_frequency(unigram: Float[Tensor, " token"], first_rank: int, n_triggers: int) -> tuple[int, ...]:

@@ -8,7 +8,7 @@ import plotly.graph_objects as go
 import xarray as xr
 from plotly.subplots import make_subplots
 
-from mnemoscope.viz.figures import COLOURS, LAYOUT
+from mnemoscope.viz import COLOURS, LAYOUT
 
 
 def training_curves(metrics: xr.Dataset, floors: Mapping[str, float]) -> go.Figure:

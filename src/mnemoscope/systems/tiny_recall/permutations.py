@@ -12,7 +12,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from mnemoscope.core.seeding import generator
+from mnemoscope import generator
 
 
 @lru_cache(maxsize=16)

@@ -1,7 +1,6 @@
 """Published configurations of permutation lookup, comparisons that separate width, heads and data, and the plan."""
 
-from mnemoscope.core.presets import PRESETS, SYSTEMS, Preset, System, TrainingSet
-from mnemoscope.core.specification import ModelSpec, Recipe
+from mnemoscope import PRESETS, SYSTEMS, ModelSpec, Preset, Recipe, System, TrainingSet
 from mnemoscope.systems.tiny_recall.tasks import PermutationLookup
 
 _EPOCH = 391  # 100,000 fresh samples in batches of 256

@@ -4,10 +4,8 @@ from collections.abc import Mapping
 
 import xarray as xr
 
-from mnemoscope.analyses.evaluation import evaluate_splits
-from mnemoscope.analyses.learned_skills import every_sequence
-from mnemoscope.core.batch import Batch
-from mnemoscope.models.run import Run
+from mnemoscope import REPORTS, Batch, Run, TaskReport
+from mnemoscope.analyses import evaluate_splits, every_sequence
 from mnemoscope.systems.tiny_recall.analyses.attention_shares import attention_patterns
 from mnemoscope.systems.tiny_recall.analyses.conflict import conflict
 from mnemoscope.systems.tiny_recall.analyses.examination import LEARNED, analyse_run, lookup_task
@@ -27,11 +25,7 @@ from mnemoscope.systems.tiny_recall.tables import (
     reference_rows,
 )
 from mnemoscope.systems.tiny_recall.tasks import MAX_ENUMERATED, PermutationLookup
-from mnemoscope.viz.ablation import ablation_by_role, ablation_header, ablation_rows
-from mnemoscope.viz.page import Page
-from mnemoscope.viz.tables import Results, Table, bar
-from mnemoscope.viz.task_report import REPORTS, TaskReport
-from mnemoscope.viz.views import attention_view
+from mnemoscope.viz import Page, Results, Table, ablation_by_role, ablation_header, ablation_rows, attention_view, bar
 
 _FLOORS = {"bayes": "floor: all mappings", "bayes_train": "floor: training mappings"}
 

@@ -6,7 +6,7 @@ import xarray as xr
 
 from mnemoscope.systems.tiny_recall.analyses.examination import skills
 from mnemoscope.systems.tiny_recall.analyses.published import compare
-from mnemoscope.viz.tables import Results, spread
+from mnemoscope.viz import Results, spread
 
 
 def learned_rows(results: Mapping[str, Results]) -> list[list[str]]:

@@ -18,10 +18,8 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from mnemoscope.core import metrics
-from mnemoscope.core.batch import Batch
-from mnemoscope.core.errors import InputError, in_range, one_of
-from mnemoscope.core.specification import TASKS
+from mnemoscope import TASKS, Batch, InputError
+from mnemoscope.core import in_range, metrics, one_of
 from mnemoscope.systems.tiny_recall.permutations import (
     all_permutations,
     exchange,

@@ -25,17 +25,11 @@ import xarray as xr
 from jaxtyping import Float
 from torch import Tensor
 
-from mnemoscope.analyses.forward import check_fits, normalised
-from mnemoscope.core.batch import Batch
-from mnemoscope.core.errors import one_of
-from mnemoscope.core.intervention import Intervention, Mean, SetPattern
-from mnemoscope.core.mechanism import Mechanism
-from mnemoscope.core.named import Named
+from mnemoscope import Batch, HookedModel, Intervention, Mean, Named, SetPattern, Site, run_with
+from mnemoscope.analyses import check_fits, normalised
+from mnemoscope.core import Mechanism, one_of
 from mnemoscope.core.patterns import one_hot
-from mnemoscope.core.protocols import HookedModel
-from mnemoscope.core.site import Site
-from mnemoscope.interventions.recordings import Recordings
-from mnemoscope.interventions.run import run_with
+from mnemoscope.interventions import Recordings
 from mnemoscope.systems.in_context_bigrams.analyses.evaluation import (
     CHUNK,
     at_every_position,

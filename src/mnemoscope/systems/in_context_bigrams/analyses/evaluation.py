@@ -21,12 +21,9 @@ import xarray as xr
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from mnemoscope.analyses.evaluation import expected_accuracy
-from mnemoscope.analyses.forward import check_fits, normalised
-from mnemoscope.core import metrics
-from mnemoscope.core.batch import Batch
-from mnemoscope.core.errors import one_of
-from mnemoscope.core.protocols import HookedModel, Task
+from mnemoscope import Batch, HookedModel, Task
+from mnemoscope.analyses import check_fits, expected_accuracy, normalised
+from mnemoscope.core import metrics, one_of
 
 CHUNK = 64
 """Sequences in one forward pass: attention over a few hundred tokens leaves the cache with more."""

@@ -8,10 +8,9 @@ from collections.abc import Sequence
 import torch
 import xarray as xr
 
-from mnemoscope.analyses.attention import patterns_of_sequences
-from mnemoscope.core.batch import Batch
-from mnemoscope.core.errors import one_of
-from mnemoscope.core.protocols import HookedModel
+from mnemoscope import Batch, HookedModel
+from mnemoscope.analyses import patterns_of_sequences
+from mnemoscope.core import one_of
 
 TRIGGER, OUTPUT, BOTH, OTHER = "trigger", "output", "output and trigger", "other"
 

@@ -25,12 +25,9 @@ import xarray as xr
 from jaxtyping import Float
 from torch import Tensor
 
-from mnemoscope.analyses.circuits.weights import chosen_indices
-from mnemoscope.analyses.forward import normalised
-from mnemoscope.analyses.neurons.block import mlp_block
+from mnemoscope import HookedModel, InputError
+from mnemoscope.analyses import chosen_indices, mlp_block, normalised
 from mnemoscope.core import metrics
-from mnemoscope.core.errors import InputError
-from mnemoscope.core.protocols import HookedModel
 
 
 @torch.no_grad()

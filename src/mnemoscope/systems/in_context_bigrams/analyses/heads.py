@@ -20,14 +20,10 @@ import xarray as xr
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from mnemoscope.analyses.forward import check_fits
-from mnemoscope.core.batch import Batch
-from mnemoscope.core.errors import InputError, one_of
-from mnemoscope.core.kept import kept
-from mnemoscope.core.mechanism import Mechanism
+from mnemoscope import Batch, HookedModel, InputError, Site
+from mnemoscope.analyses import check_fits
+from mnemoscope.core import Mechanism, kept, one_of
 from mnemoscope.core.patterns import attends_to, previous, uniform
-from mnemoscope.core.protocols import HookedModel
-from mnemoscope.core.site import Site
 from mnemoscope.systems.in_context_bigrams.analyses.evaluation import CHUNK
 
 

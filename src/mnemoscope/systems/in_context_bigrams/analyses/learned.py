@@ -4,9 +4,8 @@ It shows that a model has learned the skill; it does not show how it does it. Pa
 sequence whose trigger is its own output, the last token goes on.
 """
 
-from mnemoscope.core.kept import kept
-from mnemoscope.core.subject import Subject
-from mnemoscope.judging.criteria import Gate
+from mnemoscope import Gate, Subject
+from mnemoscope.core import kept
 from mnemoscope.systems.in_context_bigrams.analyses.evaluation import accuracy_by_class
 from mnemoscope.systems.in_context_bigrams.analyses.prompts import prompts
 

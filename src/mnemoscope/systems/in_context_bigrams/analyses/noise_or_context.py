@@ -22,17 +22,22 @@ from typing import Literal
 import torch
 import xarray as xr
 
-from mnemoscope.analyses.forward import check_fits
-from mnemoscope.analyses.token_scores import SCORES, Targets, check_targets, counts, score_sums
-from mnemoscope.analyses.truncation import KEPT, Kept, Weights, last_mlp, truncate
-from mnemoscope.core.batch import CHUNK, Batch
-from mnemoscope.core.errors import InputError, one_of
-from mnemoscope.core.intervention import Intervention, Mean, Zero
-from mnemoscope.core.named import Named
-from mnemoscope.core.protocols import HookedModel, Task
-from mnemoscope.core.site import Site
-from mnemoscope.interventions.recordings import Recordings
-from mnemoscope.interventions.run import run_with
+from mnemoscope import Batch, HookedModel, InputError, Intervention, Mean, Named, Site, Task, Zero, run_with
+from mnemoscope.analyses import (
+    KEPT,
+    SCORES,
+    Kept,
+    Targets,
+    Weights,
+    check_fits,
+    check_targets,
+    counts,
+    last_mlp,
+    score_sums,
+    truncate,
+)
+from mnemoscope.core import CHUNK, one_of
+from mnemoscope.interventions import Recordings
 from mnemoscope.systems.in_context_bigrams.tasks.noisy_recall import NoisyRecall
 
 NOISE, OUTPUT = "noise_token", "output"

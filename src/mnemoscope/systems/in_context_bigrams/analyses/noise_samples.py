@@ -40,8 +40,8 @@ from einops import einsum, reduce
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from mnemoscope.core.errors import InputError, in_range, one_of
-from mnemoscope.core.seeding import generator
+from mnemoscope import InputError, generator
+from mnemoscope.core import in_range, one_of
 
 PartName = Literal["feed_forward", "attention"]
 PARTS: tuple[PartName, ...] = get_args(PartName)

@@ -16,8 +16,9 @@ import math
 import numpy as np
 import xarray as xr
 
-from mnemoscope.analyses.dynamics.onsets import HALF, Direction, threshold_onset
-from mnemoscope.core.errors import InputError, one_of
+from mnemoscope import InputError
+from mnemoscope.analyses import HALF, Direction, threshold_onset
+from mnemoscope.core import one_of
 
 
 def onset(trajectory: xr.Dataset | None, name: str, threshold: float = HALF, *, direction: Direction = "rise") -> float:

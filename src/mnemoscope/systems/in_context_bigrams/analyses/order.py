@@ -15,9 +15,8 @@ from collections.abc import Mapping
 
 import xarray as xr
 
-from mnemoscope.analyses.dynamics.onset_order import order_of_onsets
-from mnemoscope.analyses.dynamics.onsets import first_step
-from mnemoscope.core.errors import InputError
+from mnemoscope import InputError
+from mnemoscope.analyses import first_step, order_of_onsets
 from mnemoscope.systems.in_context_bigrams.analyses.onsets import followed
 
 MEMORIES: Mapping[str, str] = {

@@ -8,10 +8,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from mnemoscope.core.batch import Batch
-from mnemoscope.core.errors import InputError
-from mnemoscope.core.protocols import Task
-from mnemoscope.core.seeding import generator
+from mnemoscope import Batch, InputError, Task, generator
 from mnemoscope.systems.in_context_bigrams.tasks.in_context_bigrams import InContextBigrams
 from mnemoscope.systems.in_context_bigrams.tasks.noisy_recall import NoisyRecall
 

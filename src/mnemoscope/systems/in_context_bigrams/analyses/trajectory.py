@@ -29,15 +29,9 @@ import xarray as xr
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from mnemoscope.analyses.forward import check_fits, normalised
-from mnemoscope.analyses.memory_recall import copied_token, previous_token, remapped_copy
-from mnemoscope.analyses.memory_recall.memories import LEAST
-from mnemoscope.core.batch import Batch
-from mnemoscope.core.intervention import SetPattern
-from mnemoscope.core.mechanism import Mechanism
-from mnemoscope.core.protocols import HookedModel, Task
-from mnemoscope.core.site import Site
-from mnemoscope.interventions.run import run_with
+from mnemoscope import Batch, HookedModel, SetPattern, Site, Task, run_with
+from mnemoscope.analyses import LEAST, check_fits, copied_token, normalised, previous_token, remapped_copy
+from mnemoscope.core import Mechanism
 from mnemoscope.systems.in_context_bigrams.analyses.evaluation import at_every_position, mean_over, position_classes
 from mnemoscope.systems.in_context_bigrams.analyses.feed_forward import feed_forward_bigrams
 from mnemoscope.systems.in_context_bigrams.analyses.heads import (

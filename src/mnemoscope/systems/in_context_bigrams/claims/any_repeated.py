@@ -23,17 +23,12 @@ from functools import partial
 
 import torch
 
-from mnemoscope.analyses.evaluation import expected_accuracy
-from mnemoscope.analyses.mechanisms.scores import head_scores, repeated_tokens
-from mnemoscope.core.batch import Batch
-from mnemoscope.core.errors import one_of
-from mnemoscope.core.presets import Configuration
-from mnemoscope.core.protocols import HookedModel
-from mnemoscope.core.subject import Subject
-from mnemoscope.judging.claim import CLAIMS, GATE, Claim
-from mnemoscope.judging.criteria import Control, Criterion, Measured
+from mnemoscope import CLAIMS, Batch, Claim, Configuration, Control, Criterion, HookedModel, Subject
+from mnemoscope.analyses import expected_accuracy, head_scores, repeated_tokens
+from mnemoscope.core import one_of
+from mnemoscope.judging import GATE, Measured
+from mnemoscope.models import planted, untrained
 from mnemoscope.models.constructed import induction
-from mnemoscope.models.subjects import planted, untrained
 from mnemoscope.systems.in_context_bigrams.analyses.learned import LEARNED, learned
 from mnemoscope.systems.in_context_bigrams.constructed import induction_memories
 from mnemoscope.systems.in_context_bigrams.tasks.in_context_bigrams import InContextBigrams

@@ -22,8 +22,8 @@ import math
 from functools import partial
 from typing import Any
 
-from mnemoscope.judging.claim import CLAIMS, EFFECT, Claim
-from mnemoscope.judging.criteria import Control, Criterion, Measured
+from mnemoscope import CLAIMS, Claim, Control, Criterion
+from mnemoscope.judging import EFFECT, Measured
 from mnemoscope.systems.in_context_bigrams.analyses.gradient_memories.gradient import against_autograd
 from mnemoscope.systems.in_context_bigrams.analyses.gradient_memories.one_step import recalled_after_one_step
 from mnemoscope.systems.in_context_bigrams.analyses.gradient_memories.three_steps import ORDER, three_steps

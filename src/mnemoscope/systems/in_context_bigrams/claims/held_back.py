@@ -30,11 +30,9 @@ matrix also carries a gradient to the keys.
 from collections.abc import Mapping
 from functools import partial
 
-from mnemoscope.core.presets import Configuration
-from mnemoscope.core.subject import Subject
-from mnemoscope.judging.claim import CLAIMS, Claim
-from mnemoscope.judging.criteria import Control, Criterion, Measured
-from mnemoscope.models.constructed.trajectory import Course, following, jump
+from mnemoscope import CLAIMS, Claim, Configuration, Control, Criterion, Subject
+from mnemoscope.judging import Measured
+from mnemoscope.models.constructed import Course, following, jump
 from mnemoscope.systems.in_context_bigrams.analyses.onsets import HALF, at_step, onset
 
 HELD_UNTIL = 150

@@ -28,13 +28,10 @@ these in the context, some .3.
 from collections.abc import Callable, Mapping
 from functools import partial
 
-from mnemoscope.core.presets import Configuration
-from mnemoscope.core.protocols import HookedModel
-from mnemoscope.core.subject import Subject
-from mnemoscope.judging.claim import CLAIMS, GATE, Claim
-from mnemoscope.judging.criteria import Control, Criterion, Measured
+from mnemoscope import CLAIMS, Claim, Configuration, Control, Criterion, HookedModel, Subject
+from mnemoscope.judging import GATE, Measured
+from mnemoscope.models import planted, untrained
 from mnemoscope.models.constructed import induction
-from mnemoscope.models.subjects import planted, untrained
 from mnemoscope.systems.in_context_bigrams.analyses.causal import pattern_costs
 from mnemoscope.systems.in_context_bigrams.analyses.heads import EXACT_PREVIOUS, UNIFORM, head_attention
 from mnemoscope.systems.in_context_bigrams.analyses.learned import LEARNED, learned

@@ -17,8 +17,8 @@ anything of a trained model.
 
 from functools import partial
 
-from mnemoscope.judging.claim import CLAIMS, Claim
-from mnemoscope.judging.criteria import Control, Criterion, Measured
+from mnemoscope import CLAIMS, Claim, Control, Criterion
+from mnemoscope.judging import Measured
 from mnemoscope.systems.in_context_bigrams.analyses.noise_samples import LENGTH, NOISE, SIZES, On, exponent, scaling
 
 _LARGE = 64

@@ -21,17 +21,11 @@ both probabilities are kept beside. The largest gain over 65 ranks is not below 
 from functools import partial
 from typing import Literal
 
-from mnemoscope.analyses.truncation import last_mlp
-from mnemoscope.core.batch import Batch
-from mnemoscope.core.errors import one_of
-from mnemoscope.core.kept import kept
-from mnemoscope.core.presets import Configuration
-from mnemoscope.core.protocols import Task
-from mnemoscope.core.seeding import generator
-from mnemoscope.core.subject import Subject
-from mnemoscope.judging.claim import CLAIMS, GATE, Claim
-from mnemoscope.judging.criteria import Control, Criterion, Gate
-from mnemoscope.models.subjects import planted, untrained
+from mnemoscope import CLAIMS, Batch, Claim, Configuration, Control, Criterion, Gate, Subject, Task, generator
+from mnemoscope.analyses import last_mlp
+from mnemoscope.core import kept, one_of
+from mnemoscope.judging import GATE
+from mnemoscope.models import planted, untrained
 from mnemoscope.systems.in_context_bigrams.analyses.noise_or_context import (
     NOISE,
     OUTPUT,

@@ -31,11 +31,9 @@ are near what 5 triggers give by chance, so B5 is asked of higher ones only.
 from collections.abc import Mapping
 from functools import partial
 
-from mnemoscope.core.presets import Configuration
-from mnemoscope.core.subject import Subject
-from mnemoscope.judging.claim import CLAIMS, GATE, Claim
-from mnemoscope.judging.criteria import Control, Criterion, Gate, Measured
-from mnemoscope.models.constructed.trajectory import Course, following, jump
+from mnemoscope import CLAIMS, Claim, Configuration, Control, Criterion, Gate, Subject
+from mnemoscope.judging import GATE, Measured
+from mnemoscope.models.constructed import Course, following, jump
 from mnemoscope.systems.in_context_bigrams.analyses.onsets import HALF, followed, onset
 
 MEMORIES = {

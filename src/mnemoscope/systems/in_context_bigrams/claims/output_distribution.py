@@ -18,13 +18,10 @@ the bigrams some are right by guessing the likely one, and where a trigger is it
 from collections.abc import Callable, Mapping
 from functools import partial
 
-from mnemoscope.core.presets import Configuration
-from mnemoscope.core.protocols import HookedModel
-from mnemoscope.core.subject import Subject
-from mnemoscope.judging.claim import CLAIMS, Claim
-from mnemoscope.judging.criteria import Control, Criterion, Measured
+from mnemoscope import CLAIMS, Claim, Configuration, Control, Criterion, HookedModel, Subject
+from mnemoscope.judging import Measured
+from mnemoscope.models import planted, untrained
 from mnemoscope.models.constructed import bigram_table, induction
-from mnemoscope.models.subjects import planted, untrained
 from mnemoscope.systems.in_context_bigrams.analyses.evaluation import accuracy_by_class
 from mnemoscope.systems.in_context_bigrams.analyses.prompts import prompts
 from mnemoscope.systems.in_context_bigrams.tasks.in_context_bigrams import InContextBigrams

@@ -31,14 +31,11 @@ show competition: W_F may move because predictions ask for it.
 from collections.abc import Mapping
 from functools import partial
 
-from mnemoscope.analyses.memory_recall import copied_token, previous_token, remapped_copy
-from mnemoscope.analyses.memory_recall.memories import LEAST, Over
-from mnemoscope.core.presets import Configuration
-from mnemoscope.core.subject import Subject
-from mnemoscope.judging.claim import CLAIMS, GATE, Claim
-from mnemoscope.judging.criteria import Control, Criterion, Measured
-from mnemoscope.models.constructed.trajectory import Course, following
-from mnemoscope.models.subjects import Plant, planted, untrained
+from mnemoscope import CLAIMS, Claim, Configuration, Control, Criterion, Subject
+from mnemoscope.analyses import LEAST, Over, copied_token, previous_token, remapped_copy
+from mnemoscope.judging import GATE, Measured
+from mnemoscope.models import Plant, planted, untrained
+from mnemoscope.models.constructed import Course, following
 from mnemoscope.systems.in_context_bigrams.analyses.learned import LEARNED, learned
 from mnemoscope.systems.in_context_bigrams.analyses.onsets import followed
 from mnemoscope.systems.in_context_bigrams.analyses.prompts import fixed_triggers

@@ -5,10 +5,10 @@ from collections.abc import Collection, Sequence
 import torch
 from transformer_lens import HookedTransformer
 
-from mnemoscope.core.errors import one_of
-from mnemoscope.core.specification import ModelSpec
-from mnemoscope.models.build import build
-from mnemoscope.models.constructed.circuit import SURE
+from mnemoscope import ModelSpec
+from mnemoscope.core import one_of
+from mnemoscope.models import build
+from mnemoscope.models.constructed import SURE
 
 MEMORIES = ("previous token", "remapped copy", "copied token")
 

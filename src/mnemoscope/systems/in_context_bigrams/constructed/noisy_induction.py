@@ -6,8 +6,8 @@ from typing import Literal
 import torch
 from transformer_lens import HookedTransformer
 
-from mnemoscope.core.errors import in_range, one_of
-from mnemoscope.models.constructed.circuit import SURE, Circuit, attend, blank, blocks, directions, embed, move
+from mnemoscope.core import in_range, one_of
+from mnemoscope.models.constructed import SURE, Circuit, attend, blank, blocks, directions, embed, move
 
 Place = Literal["mlp", "head", "induction"]
 PLACES: tuple[Place, ...] = ("mlp", "head", "induction")

@@ -5,9 +5,8 @@ from collections.abc import Sequence
 import torch
 from transformer_lens import HookedTransformer
 
-from mnemoscope.core.errors import in_range
-from mnemoscope.models.constructed.circuit import SURE, Circuit
-from mnemoscope.models.constructed.induction import induction, induction_circuit
+from mnemoscope.core import in_range
+from mnemoscope.models.constructed import SURE, Circuit, induction, induction_circuit
 
 
 def trigger_induction_circuit(n_tokens: int, n_ctx: int) -> Circuit:

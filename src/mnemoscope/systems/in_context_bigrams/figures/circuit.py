@@ -6,7 +6,7 @@ import xarray as xr
 from plotly.subplots import make_subplots
 
 from mnemoscope.systems.in_context_bigrams.figures.bands import INK, MEMORY_COLOURS
-from mnemoscope.viz.figures import LAYOUT
+from mnemoscope.viz import LAYOUT
 
 BARS = {
     "previous token, early": ("W<sub>K</sub><sup>1</sup><br>previous token,<br>first quarter", "previous_token_early"),

@@ -7,7 +7,7 @@ import xarray as xr
 from plotly.subplots import make_subplots
 
 from mnemoscope.systems.in_context_bigrams.figures.bands import band
-from mnemoscope.viz.figures import LAYOUT
+from mnemoscope.viz import LAYOUT
 
 LOSSES = {"loss_in_context": ("in-context", "#1f5fbf"), "loss_global": ("global bigrams", "#c8501e")}
 OUTPUTS = {"uniform": "#1f5fbf", "bigram": "#c8501e"}

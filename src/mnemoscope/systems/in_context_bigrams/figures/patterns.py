@@ -7,7 +7,7 @@ import xarray as xr
 from plotly.subplots import make_subplots
 
 from mnemoscope.systems.in_context_bigrams.analyses.example import BOTH, OUTPUT, TRIGGER
-from mnemoscope.viz.figures import LAYOUT
+from mnemoscope.viz import LAYOUT
 
 MARKS = {TRIGGER: "▸{}", OUTPUT: "{}◂", BOTH: "▸{}◂"}
 COLOURS = {TRIGGER: "#c8501e", OUTPUT: "#1f5fbf", BOTH: "#8a4fbf"}

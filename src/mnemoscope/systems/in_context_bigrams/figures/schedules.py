@@ -7,7 +7,7 @@ import xarray as xr
 from plotly.subplots import make_subplots
 
 from mnemoscope.systems.in_context_bigrams.figures.bands import INK, MEMORY_COLOURS, MEMORY_NAMES, band
-from mnemoscope.viz.figures import LAYOUT
+from mnemoscope.viz import LAYOUT
 
 
 def schedules(trajectories: Mapping[str, xr.Dataset], *, freed: Mapping[str, int] | None = None) -> go.Figure:

@@ -8,7 +8,7 @@ import plotly.graph_objects as go
 import xarray as xr
 
 from mnemoscope.systems.in_context_bigrams.figures.bands import MEMORY_NAMES
-from mnemoscope.viz.figures import LAYOUT
+from mnemoscope.viz import LAYOUT
 
 MEASURES = {**MEMORY_NAMES, "accuracy_in_context": "in-context accuracy"}
 

@@ -2,8 +2,7 @@
 
 from typing import Any
 
-from mnemoscope.core.presets import PRESETS, SYSTEMS, Preset, System, TrainingSet
-from mnemoscope.core.specification import Freeze, ModelSpec, Recipe
+from mnemoscope import PRESETS, SYSTEMS, Freeze, ModelSpec, Preset, Recipe, System, TrainingSet
 from mnemoscope.systems.in_context_bigrams.tasks.in_context_bigrams import InContextBigrams
 
 _FREE_AT = 150

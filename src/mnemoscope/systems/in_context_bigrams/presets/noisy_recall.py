@@ -1,7 +1,6 @@
 """The transformer on noisy recall, and the plan."""
 
-from mnemoscope.core.presets import PRESETS, SYSTEMS, Preset, System, TrainingSet
-from mnemoscope.core.specification import ModelSpec, Recipe
+from mnemoscope import PRESETS, SYSTEMS, ModelSpec, Preset, Recipe, System, TrainingSet
 from mnemoscope.systems.in_context_bigrams.tasks.noisy_recall import NoisyRecall
 
 _PRESET = Preset(

@@ -19,10 +19,8 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from mnemoscope.core import metrics
-from mnemoscope.core.batch import Batch
-from mnemoscope.core.errors import InputError, in_range, one_of
-from mnemoscope.core.specification import TASKS
+from mnemoscope import TASKS, Batch, InputError
+from mnemoscope.core import in_range, metrics, one_of
 from mnemoscope.systems.in_context_bigrams.bigrams import MAX_SYMBOLS, NEWLINE, Counts, bigrams
 from mnemoscope.systems.in_context_bigrams.ideal_learner import HiddenTriggers, global_bigram, predict
 from mnemoscope.systems.in_context_bigrams.markov import AliasTable, alias_table, stationary, walk

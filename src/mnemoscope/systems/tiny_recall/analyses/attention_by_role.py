@@ -1,7 +1,7 @@
 """Where heads look on unseen mappings, by role: what claims about attention patterns are measured by.
 
 Sequences over unseen mappings are halved by mapping. On the fresh sequences of one half roles are chosen
-(`ablation.roles`): the elimination head is the one whose mean ablation costs most log-probability of the eliminated
+(`choose_roles`): the elimination head is the one whose mean ablation costs most log-probability of the eliminated
 value; means are over sequences drawn from the task's own distribution. On all sequences of the other half, each
 counting the same, shares of attention are taken (`mechanisms.attention_by_mechanism`). Only the means are drawn.
 
@@ -23,16 +23,10 @@ from types import MappingProxyType
 import torch
 import xarray as xr
 
-from mnemoscope.analyses.ablation import roles
-from mnemoscope.analyses.learned_skills import every_sequence
-from mnemoscope.analyses.mechanisms import attention_by_mechanism
-from mnemoscope.analyses.roles import by_role
-from mnemoscope.core.batch import Batch
-from mnemoscope.core.kept import kept
+from mnemoscope import Batch, Subject, Task, generator
+from mnemoscope.analyses import attention_by_mechanism, by_role, choose_roles, every_sequence
+from mnemoscope.core import kept
 from mnemoscope.core.patterns import after_earlier_same, earlier_same, earlier_y, identity, previous
-from mnemoscope.core.protocols import Task
-from mnemoscope.core.seeding import generator
-from mnemoscope.core.subject import Subject
 
 SKILL = "elimination"
 N_REFERENCE = 2048
@@ -60,7 +54,7 @@ def heads_by_need(subject: Subject) -> Mapping[str, str]:
     selection = selection.select(subject.task.skills(selection)[SKILL].any(1))
     reference = subject.task.sample(N_REFERENCE, split="test", generator=generator(subject.seed, "reference", "test"))
     skills = {SKILL: subject.task.skills(selection)[SKILL]}
-    named = roles(subject.model, selection, skills=skills, reference=reference)
+    named = choose_roles(subject.model, selection, skills=skills, reference=reference)
     return MappingProxyType({name: role for name, role in named.items() if name != role})
 
 

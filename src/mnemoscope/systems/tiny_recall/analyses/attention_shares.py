@@ -14,10 +14,8 @@ import xarray as xr
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from mnemoscope.analyses.attention import patterns
-from mnemoscope.analyses.forward import check_fits
-from mnemoscope.core.batch import Batch
-from mnemoscope.core.protocols import HookedModel
+from mnemoscope import Batch, HookedModel
+from mnemoscope.analyses import check_fits, patterns
 from mnemoscope.systems.tiny_recall.tasks import PermutationLookup
 
 TARGETS = ("self", "previous_y", "earlier_y", "earlier_x", "own_x", "same_x", "after_same_x")

@@ -22,15 +22,11 @@ import numpy as np
 import torch
 from jaxtyping import Float
 
-from mnemoscope.analyses.learned_skills import every_sequence
-from mnemoscope.analyses.patching import effects, patch
-from mnemoscope.core.batch import Batch
-from mnemoscope.core.errors import InputError, in_range, one_of
+from mnemoscope import Batch, InputError, PromptPairs, Subject, generator, patch
+from mnemoscope.analyses import effects, every_sequence
+from mnemoscope.core import in_range, one_of
 from mnemoscope.core.metrics import LOGIT_DIFF
-from mnemoscope.core.pairs import PromptPairs
-from mnemoscope.core.seeding import generator
-from mnemoscope.core.subject import Subject
-from mnemoscope.interventions.patching.sweep import Direction
+from mnemoscope.interventions import Direction
 
 HALF = 0.5
 """Share of a difference above which a head carries it, for `divided`."""

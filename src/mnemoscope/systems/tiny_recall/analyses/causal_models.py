@@ -30,12 +30,9 @@ import xarray as xr
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from mnemoscope.analyses.ablation.head_roles import split_halves
-from mnemoscope.analyses.interchange.alignment import align
-from mnemoscope.analyses.interchange.counterfactuals import random_pairs
-from mnemoscope.core.causal import CausalModel, Values
-from mnemoscope.core.seeding import generator
-from mnemoscope.core.subject import Subject
+from mnemoscope import Subject, generator
+from mnemoscope.analyses import align, random_pairs, split_halves
+from mnemoscope.core import CausalModel, Values
 
 
 def _seen(y: Int[Tensor, "batch slot"], n_values: int) -> Bool[Tensor, "batch token"]:

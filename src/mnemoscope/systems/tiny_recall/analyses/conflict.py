@@ -8,8 +8,8 @@ mechanism.
 import torch
 import xarray as xr
 
-from mnemoscope.analyses.forward import log_probs
-from mnemoscope.core.protocols import HookedModel
+from mnemoscope import HookedModel
+from mnemoscope.analyses import log_probs
 from mnemoscope.systems.tiny_recall.tasks import PermutationLookup
 
 

@@ -5,13 +5,8 @@ from collections.abc import Mapping
 import torch
 import xarray as xr
 
-from mnemoscope.analyses.ablation.head_roles import ablate_by_role
-from mnemoscope.analyses.evaluation import evaluate_splits
-from mnemoscope.analyses.roles import by_role, named_in
-from mnemoscope.core.errors import InputError
-from mnemoscope.core.protocols import HookedModel, Task
-from mnemoscope.core.seeding import generator
-from mnemoscope.models.run import Run
+from mnemoscope import HookedModel, InputError, Run, Task, generator
+from mnemoscope.analyses import ablate_by_role, by_role, evaluate_splits, named_in
 from mnemoscope.systems.tiny_recall.analyses.attention_shares import attention_patterns, attention_shares
 from mnemoscope.systems.tiny_recall.analyses.conflict import conflict
 from mnemoscope.systems.tiny_recall.analyses.published import N_SAMPLES

@@ -2,9 +2,8 @@
 
 import xarray as xr
 
-from mnemoscope.analyses.forward import log_probs
-from mnemoscope.core.batch import Batch
-from mnemoscope.core.protocols import HookedModel
+from mnemoscope import Batch, HookedModel
+from mnemoscope.analyses import log_probs
 from mnemoscope.systems.tiny_recall.tasks import PermutationLookup
 
 

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 import xarray as xr
 
-from mnemoscope.analyses.evaluation import ALL
-from mnemoscope.core.statistics import summary_over
+from mnemoscope.analyses import ALL
+from mnemoscope.core import summary_over
 
 N_SAMPLES = 5000
 

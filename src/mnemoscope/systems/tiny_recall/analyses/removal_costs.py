@@ -17,13 +17,9 @@ import xarray as xr
 from jaxtyping import Int
 from torch import Tensor
 
-from mnemoscope.analyses.ablation.removal import Removal, ablate
-from mnemoscope.analyses.learned_skills import every_sequence
-from mnemoscope.core.errors import in_range, one_of
-from mnemoscope.core.protocols import HookedModel
-from mnemoscope.core.seeding import generator
-from mnemoscope.core.site import Site
-from mnemoscope.core.subject import Subject
+from mnemoscope import HookedModel, Site, Subject, ablate, generator
+from mnemoscope.analyses import Removal, every_sequence
+from mnemoscope.core import in_range, one_of
 
 Within = Literal["is_repeat", "all sequences"]
 Loss = Literal["accuracy", "log_prob"]

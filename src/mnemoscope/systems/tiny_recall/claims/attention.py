@@ -21,13 +21,11 @@ It shows where the heads look. It does not show what they contribute, nor that a
 of the same models by removal. A head has its place by what elimination needs; what recall needs is not looked at.
 """
 
-from mnemoscope.analyses.learned_skills import LEARNED, learned
-from mnemoscope.core.errors import one_of
-from mnemoscope.core.presets import Configuration
-from mnemoscope.core.subject import Subject
-from mnemoscope.judging.claim import CLAIMS, EFFECT, GATE, Claim
-from mnemoscope.judging.criteria import Control, Criterion
-from mnemoscope.models.subjects import planted, untrained
+from mnemoscope import CLAIMS, Claim, Configuration, Control, Criterion, Subject
+from mnemoscope.analyses import LEARNED, learned
+from mnemoscope.core import one_of
+from mnemoscope.judging import EFFECT, GATE
+from mnemoscope.models import planted, untrained
 from mnemoscope.systems.tiny_recall.analyses.attention_by_role import (
     AFTER_SAME_X,
     SAME_X,

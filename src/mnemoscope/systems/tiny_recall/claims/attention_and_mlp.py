@@ -15,13 +15,11 @@ Without attention the last position sees nothing of the context, so that those p
 from collections.abc import Mapping, Sequence
 from functools import partial
 
-from mnemoscope.analyses.learned_skills import LEARNED, accuracy_by_skill
-from mnemoscope.core.intervention import Replacement
-from mnemoscope.core.presets import Configuration
-from mnemoscope.core.subject import Subject
-from mnemoscope.judging.claim import CLAIMS, GATE, Claim
-from mnemoscope.judging.criteria import Control, Criterion, Measured
-from mnemoscope.models.subjects import planted, untrained
+from mnemoscope import CLAIMS, Claim, Configuration, Control, Criterion, Subject
+from mnemoscope.analyses import LEARNED, accuracy_by_skill
+from mnemoscope.core import Replacement
+from mnemoscope.judging import GATE, Measured
+from mnemoscope.models import planted, untrained
 from mnemoscope.systems.tiny_recall.analyses.removal_costs import all_heads, all_mlps, skills_without
 from mnemoscope.systems.tiny_recall.constructed import dissociated, two_layer_recall
 from mnemoscope.systems.tiny_recall.tasks import PermutationLookup

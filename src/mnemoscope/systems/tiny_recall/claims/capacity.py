@@ -18,15 +18,12 @@ width would; and a model that fails on unseen mappings has learned by heart only
 from collections.abc import Mapping
 from functools import partial
 
-from mnemoscope.analyses.forward import log_probs
-from mnemoscope.analyses.learned_skills import every_sequence
+from mnemoscope import CLAIMS, Claim, Configuration, Control, Criterion, Subject
+from mnemoscope.analyses import every_sequence, log_probs
 from mnemoscope.core import metrics
-from mnemoscope.core.presets import Configuration
-from mnemoscope.core.subject import Subject
-from mnemoscope.judging.claim import CLAIMS, Claim
-from mnemoscope.judging.criteria import Control, Criterion, Measured
-from mnemoscope.models.constructed.predictor import predicting
-from mnemoscope.models.subjects import planted, untrained
+from mnemoscope.judging import Measured
+from mnemoscope.models import planted, untrained
+from mnemoscope.models.constructed import predicting
 from mnemoscope.systems.tiny_recall.constructed import elimination_only
 from mnemoscope.systems.tiny_recall.tasks import PermutationLookup
 

@@ -18,15 +18,12 @@ not show that a model is free of its training mappings.
 from functools import partial
 from typing import Literal
 
-from mnemoscope.analyses.evaluation import ALL
-from mnemoscope.analyses.learned_skills import LEARNED, evaluated, learned, mean_loss
-from mnemoscope.core.errors import one_of
-from mnemoscope.core.presets import Configuration
-from mnemoscope.core.subject import Subject
-from mnemoscope.judging.claim import CLAIMS, EFFECT, GATE, Claim
-from mnemoscope.judging.criteria import Control, Criterion
-from mnemoscope.models.constructed.predictor import predicting
-from mnemoscope.models.subjects import planted, untrained
+from mnemoscope import CLAIMS, Claim, Configuration, Control, Criterion, Subject
+from mnemoscope.analyses import ALL, LEARNED, evaluated, learned, mean_loss
+from mnemoscope.core import one_of
+from mnemoscope.judging import EFFECT, GATE
+from mnemoscope.models import planted, untrained
+from mnemoscope.models.constructed import predicting
 from mnemoscope.systems.tiny_recall.analyses.conflict import conflict
 from mnemoscope.systems.tiny_recall.analyses.published import published
 from mnemoscope.systems.tiny_recall.constructed import elimination_only

@@ -20,11 +20,9 @@ answer with little confidence loses less than one that is sure of it.
 from collections.abc import Mapping
 from functools import partial
 
-from mnemoscope.analyses.learned_skills import evaluated, mean_loss
-from mnemoscope.core.presets import Configuration
-from mnemoscope.core.subject import Subject
-from mnemoscope.judging.claim import CLAIMS, Claim
-from mnemoscope.judging.criteria import Control, Criterion, Measured
+from mnemoscope import CLAIMS, Claim, Configuration, Control, Criterion, Subject
+from mnemoscope.analyses import evaluated, mean_loss
+from mnemoscope.judging import Measured
 
 REPEATS = 0.3
 """Share of repeats in the mixture: what v3 and d16h1 are trained on."""

@@ -27,19 +27,12 @@ from collections.abc import Mapping
 from dataclasses import replace
 from functools import lru_cache, partial
 
-from mnemoscope.analyses.ablation import ablate
-from mnemoscope.analyses.learned_skills import LEARNED, every_sequence, learned
-from mnemoscope.core.batch import Batch
-from mnemoscope.core.intervention import Replacement
-from mnemoscope.core.kept import kept
-from mnemoscope.core.presets import Configuration
-from mnemoscope.core.protocols import Task
-from mnemoscope.core.site import Site
-from mnemoscope.core.subject import Subject
-from mnemoscope.interventions.patching.sweep import Direction
-from mnemoscope.judging.claim import CLAIMS, EFFECT, GATE, Claim
-from mnemoscope.judging.criteria import Control, Criterion
-from mnemoscope.models.subjects import planted, untrained
+from mnemoscope import CLAIMS, Batch, Claim, Configuration, Control, Criterion, Site, Subject, Task, ablate
+from mnemoscope.analyses import LEARNED, every_sequence, learned
+from mnemoscope.core import Replacement, kept
+from mnemoscope.interventions import Direction
+from mnemoscope.judging import EFFECT, GATE
+from mnemoscope.models import planted, untrained
 from mnemoscope.systems.tiny_recall.analyses.carriers import divided, patching_recovery
 from mnemoscope.systems.tiny_recall.analyses.removal_costs import ablation_effect as costs
 from mnemoscope.systems.tiny_recall.analyses.removal_costs import all_mlps, skills_without

@@ -18,9 +18,8 @@ import torch
 from jaxtyping import Int
 from torch import Tensor
 
-from mnemoscope.core.seeding import generator
-from mnemoscope.judging.claim import CLAIMS, EFFECT, Claim
-from mnemoscope.judging.criteria import Control, Criterion, Measured
+from mnemoscope import CLAIMS, Claim, Control, Criterion, generator
+from mnemoscope.judging import EFFECT, Measured
 from mnemoscope.systems.tiny_recall.tasks import PermutationLookup
 
 N_COUNTED, N_TESTED = 4000, 1000

@@ -22,14 +22,11 @@ import numpy as np
 import xarray as xr
 from jaxtyping import Float
 
-from mnemoscope.analyses.dynamics.onsets import threshold_onset
-from mnemoscope.analyses.learned_skills import learned
-from mnemoscope.core.presets import Configuration
-from mnemoscope.core.subject import Subject
-from mnemoscope.judging.claim import CLAIMS, GATE, Claim
-from mnemoscope.judging.criteria import Control, Criterion, Gate
-from mnemoscope.models.constructed.predictor import predicting
-from mnemoscope.models.subjects import untrained
+from mnemoscope import CLAIMS, Claim, Configuration, Control, Criterion, Gate, Subject
+from mnemoscope.analyses import learned, threshold_onset
+from mnemoscope.judging import GATE
+from mnemoscope.models import untrained
+from mnemoscope.models.constructed import predicting
 
 EPOCH = 391
 """Steps."""

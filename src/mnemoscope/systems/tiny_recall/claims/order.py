@@ -17,15 +17,11 @@ from dataclasses import replace
 
 import torch
 
-from mnemoscope.analyses.forward import log_probs
-from mnemoscope.analyses.learned_skills import accuracy_by_skill, every_sequence
+from mnemoscope import CLAIMS, Claim, Configuration, Control, Criterion, InputError, Subject
+from mnemoscope.analyses import accuracy_by_skill, every_sequence, log_probs
 from mnemoscope.core import metrics
-from mnemoscope.core.errors import InputError
-from mnemoscope.core.presets import Configuration
-from mnemoscope.core.subject import Subject
-from mnemoscope.judging.claim import CLAIMS, EFFECT, Claim
-from mnemoscope.judging.criteria import Control, Criterion
-from mnemoscope.models.subjects import planted, untrained
+from mnemoscope.judging import EFFECT
+from mnemoscope.models import planted, untrained
 from mnemoscope.systems.tiny_recall.constructed import elimination_only
 from mnemoscope.systems.tiny_recall.tasks import PermutationLookup
 

@@ -27,23 +27,26 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from mnemoscope.analyses.ablation.removal import removal
-from mnemoscope.analyses.forward import normalised
-from mnemoscope.analyses.learned_skills import LEARNED, every_sequence, learned
-from mnemoscope.core.batch import CHUNK, Batch
-from mnemoscope.core.errors import InputError
-from mnemoscope.core.intervention import Intervention
+from mnemoscope import (
+    CLAIMS,
+    Batch,
+    Claim,
+    Configuration,
+    Control,
+    Criterion,
+    InputError,
+    Intervention,
+    Named,
+    Site,
+    Subject,
+    run_with,
+)
+from mnemoscope.analyses import LEARNED, every_sequence, learned, normalised, removal
+from mnemoscope.core import CHUNK, stream_seed
 from mnemoscope.core.metrics import at_target
-from mnemoscope.core.named import Named
-from mnemoscope.core.presets import Configuration
-from mnemoscope.core.seeding import stream_seed
-from mnemoscope.core.site import Site
-from mnemoscope.core.subject import Subject
-from mnemoscope.interventions.recordings import Recordings
-from mnemoscope.interventions.run import run_with
-from mnemoscope.judging.claim import CLAIMS, GATE, Claim
-from mnemoscope.judging.criteria import Control, Criterion
-from mnemoscope.models.subjects import planted, untrained
+from mnemoscope.interventions import Recordings
+from mnemoscope.judging import GATE
+from mnemoscope.models import planted, untrained
 from mnemoscope.systems.tiny_recall.analyses.attention_by_role import heads_by_need
 from mnemoscope.systems.tiny_recall.analyses.removal_costs import all_heads
 from mnemoscope.systems.tiny_recall.constructed import dissociated

@@ -25,15 +25,11 @@ from functools import partial
 import numpy as np
 from jaxtyping import Float
 
-from mnemoscope.analyses.evaluation import expected_accuracy
-from mnemoscope.analyses.forward import log_probs
-from mnemoscope.analyses.learned_skills import LEARNED, evaluated, learned, sequences
-from mnemoscope.core.presets import Configuration
-from mnemoscope.core.subject import Subject
-from mnemoscope.judging.claim import CLAIMS, EFFECT, GATE, Claim
-from mnemoscope.judging.criteria import Control, Criterion, Measured
-from mnemoscope.models.constructed.predictor import predicting
-from mnemoscope.models.subjects import untrained
+from mnemoscope import CLAIMS, Claim, Configuration, Control, Criterion, Subject
+from mnemoscope.analyses import LEARNED, evaluated, expected_accuracy, learned, log_probs, sequences
+from mnemoscope.judging import EFFECT, GATE, Measured
+from mnemoscope.models import untrained
+from mnemoscope.models.constructed import predicting
 from mnemoscope.systems.tiny_recall.analyses.published import published
 
 BOTH = {name: Configuration(preset=name, recipe="published") for name in ("v1", "v3")}

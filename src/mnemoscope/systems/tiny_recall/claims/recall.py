@@ -18,13 +18,11 @@ is learned under these recipes and not why, nor that another recipe could not do
 from collections.abc import Mapping
 from functools import partial
 
-from mnemoscope.analyses.learned_skills import accuracy_by_skill, evaluated
-from mnemoscope.core.presets import Configuration
-from mnemoscope.core.subject import Subject
-from mnemoscope.judging.claim import CLAIMS, EFFECT, Claim
-from mnemoscope.judging.criteria import Control, Criterion, Measured
-from mnemoscope.models.constructed.predictor import predicting
-from mnemoscope.models.subjects import planted
+from mnemoscope import CLAIMS, Claim, Configuration, Control, Criterion, Subject
+from mnemoscope.analyses import accuracy_by_skill, evaluated
+from mnemoscope.judging import EFFECT, Measured
+from mnemoscope.models import planted
+from mnemoscope.models.constructed import predicting
 from mnemoscope.systems.tiny_recall.analyses.published import published
 from mnemoscope.systems.tiny_recall.constructed import dissociated, elimination_only
 from mnemoscope.systems.tiny_recall.constructed.partial_recall import partial_recall

@@ -18,13 +18,10 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from mnemoscope.analyses.circuits import copying
-from mnemoscope.analyses.learned_skills import learned
-from mnemoscope.core.presets import Configuration
-from mnemoscope.core.subject import Subject
-from mnemoscope.judging.claim import CLAIMS, GATE, Claim
-from mnemoscope.judging.criteria import Control, Criterion, Gate, Measured
-from mnemoscope.models.subjects import planted
+from mnemoscope import CLAIMS, Claim, Configuration, Control, Criterion, Gate, Subject
+from mnemoscope.analyses import copying, learned
+from mnemoscope.judging import GATE, Measured
+from mnemoscope.models import planted
 from mnemoscope.systems.tiny_recall.analyses.attention_by_role import attention_by_role, on_earlier_y
 from mnemoscope.systems.tiny_recall.constructed import dissociated, elimination_only
 from mnemoscope.systems.tiny_recall.tasks import PermutationLookup

@@ -17,12 +17,10 @@ It shows whether seeds agree in this description of their heads. Sixteen or 32 s
 exception, and seeds may agree in a description that misses what the heads are for.
 """
 
-from mnemoscope.analyses.learned_skills import LEARNED, learned
-from mnemoscope.core.presets import Configuration
-from mnemoscope.core.subject import Subject
-from mnemoscope.judging.claim import CLAIMS, EFFECT, GATE, Claim
-from mnemoscope.judging.criteria import Control, Quantifier
-from mnemoscope.models.subjects import planted, untrained
+from mnemoscope import CLAIMS, Claim, Configuration, Control, Subject
+from mnemoscope.analyses import LEARNED, learned
+from mnemoscope.judging import EFFECT, GATE, Quantifier
+from mnemoscope.models import planted, untrained
 from mnemoscope.systems.tiny_recall.analyses.attention_by_role import (
     attention_by_role,
     local_binding,

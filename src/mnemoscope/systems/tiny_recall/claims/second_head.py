@@ -17,12 +17,10 @@ head does. No model is set aside: whether recall is learned is the question.
 from collections.abc import Mapping, Sequence
 from functools import partial
 
-from mnemoscope.analyses.learned_skills import accuracy_by_skill
-from mnemoscope.core.presets import Configuration
-from mnemoscope.core.subject import Subject
-from mnemoscope.judging.claim import CLAIMS, Claim
-from mnemoscope.judging.criteria import Control, Criterion, Measured
-from mnemoscope.models.subjects import untrained
+from mnemoscope import CLAIMS, Claim, Configuration, Control, Criterion, Subject
+from mnemoscope.analyses import accuracy_by_skill
+from mnemoscope.judging import Measured
+from mnemoscope.models import untrained
 
 GAIN = 0.25
 HALF = 0.5

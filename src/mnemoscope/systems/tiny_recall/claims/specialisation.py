@@ -21,14 +21,11 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Literal
 
-from mnemoscope.analyses.learned_skills import LEARNED, accuracy_by_skill
-from mnemoscope.core.errors import InputError, one_of
-from mnemoscope.core.presets import Configuration
-from mnemoscope.core.protocols import HookedModel
-from mnemoscope.core.subject import Subject
-from mnemoscope.judging.claim import CLAIMS, GATE, Claim
-from mnemoscope.judging.criteria import Control, Criterion, Measured
-from mnemoscope.models.subjects import planted, untrained
+from mnemoscope import CLAIMS, Claim, Configuration, Control, Criterion, HookedModel, InputError, Subject
+from mnemoscope.analyses import LEARNED, accuracy_by_skill
+from mnemoscope.core import one_of
+from mnemoscope.judging import GATE, Measured
+from mnemoscope.models import planted, untrained
 from mnemoscope.systems.tiny_recall.analyses.carriers import patching_recovery
 from mnemoscope.systems.tiny_recall.analyses.removal_costs import ablation_effect, all_heads, skills_without
 from mnemoscope.systems.tiny_recall.constructed import dissociated, elimination_only

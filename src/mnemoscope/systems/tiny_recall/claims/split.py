@@ -25,16 +25,12 @@ from functools import partial
 import numpy as np
 import xarray as xr
 
-from mnemoscope.analyses.ablation.dissociation_margins import dissociation_margins
-from mnemoscope.analyses.learned_skills import LEARNED, learned
-from mnemoscope.core.errors import InputError
-from mnemoscope.core.intervention import Replacement
-from mnemoscope.core.presets import Configuration
-from mnemoscope.core.subject import Subject
-from mnemoscope.interventions.patching.sweep import Direction
-from mnemoscope.judging.claim import CLAIMS, EFFECT, GATE, Claim
-from mnemoscope.judging.criteria import Control, Criterion
-from mnemoscope.models.subjects import planted, untrained
+from mnemoscope import CLAIMS, Claim, Configuration, Control, Criterion, InputError, Subject
+from mnemoscope.analyses import LEARNED, dissociation_margins, learned
+from mnemoscope.core import Replacement
+from mnemoscope.interventions import Direction
+from mnemoscope.judging import EFFECT, GATE
+from mnemoscope.models import planted, untrained
 from mnemoscope.systems.tiny_recall.analyses.carriers import divided, patching_recovery
 from mnemoscope.systems.tiny_recall.analyses.removal_costs import (
     Loss,

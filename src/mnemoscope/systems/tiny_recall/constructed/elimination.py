@@ -3,8 +3,8 @@
 import torch
 from transformer_lens import HookedTransformer
 
-from mnemoscope.core.errors import in_range
-from mnemoscope.models.constructed.circuit import SURE, Circuit, attend, blank, blocks, directions, embed, move
+from mnemoscope.core import in_range
+from mnemoscope.models.constructed import SURE, Circuit, attend, blank, blocks, directions, embed, move
 
 UNUSED_TOKEN = -100.0
 """Bias of token 0."""

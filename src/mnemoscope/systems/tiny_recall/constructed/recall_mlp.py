@@ -8,7 +8,7 @@ from jaxtyping import Float
 from torch import Tensor
 from transformer_lens import HookedTransformer
 
-from mnemoscope.models.constructed.circuit import Circuit, directions
+from mnemoscope.models.constructed import Circuit, directions
 
 HALF_WIDTH = 0.5
 """Of a tent, in units of the smallest weight: weights are whole numbers."""

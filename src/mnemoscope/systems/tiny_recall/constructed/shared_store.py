@@ -3,7 +3,7 @@
 import torch
 from transformer_lens import HookedTransformer
 
-from mnemoscope.models.constructed.circuit import SURE, Circuit, attend, blocks, directions, move
+from mnemoscope.models.constructed import SURE, Circuit, attend, blocks, directions, move
 from mnemoscope.systems.tiny_recall.constructed.elimination import lookup_model
 from mnemoscope.systems.tiny_recall.constructed.recall_mlp import (
     HALF_WIDTH,

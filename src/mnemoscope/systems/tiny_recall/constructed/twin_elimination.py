@@ -3,7 +3,7 @@
 import torch
 from transformer_lens import HookedTransformer
 
-from mnemoscope.models.constructed.circuit import Circuit
+from mnemoscope.models.constructed import Circuit
 from mnemoscope.systems.tiny_recall.constructed.elimination import (
     elimination_head,
     elimination_only_circuit,

@@ -16,9 +16,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from mnemoscope.core.batch import Batch
-from mnemoscope.core.errors import InputError
-from mnemoscope.core.protocols import HookedModel
+from mnemoscope import Batch, HookedModel, InputError
 
 CHUNK = 512
 """Sequences at once; the tables of more do not stay in the cache."""

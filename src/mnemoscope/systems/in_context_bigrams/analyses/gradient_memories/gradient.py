@@ -19,8 +19,8 @@ import xarray as xr
 from jaxtyping import Float
 from torch import Tensor
 
-from mnemoscope.core.errors import InputError, in_range
-from mnemoscope.core.seeding import generator
+from mnemoscope import InputError, generator
+from mnemoscope.core import in_range
 
 MOST = 24
 """Largest number of inputs, outputs or dimensions of a random problem."""

@@ -21,8 +21,8 @@ import xarray as xr
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from mnemoscope.core.errors import in_range
-from mnemoscope.core.seeding import generator
+from mnemoscope import generator
+from mnemoscope.core import in_range
 from mnemoscope.systems.in_context_bigrams.analyses.gradient_memories.gradient import association_gradient
 
 

@@ -27,14 +27,10 @@ import torch
 import xarray as xr
 from torch import Tensor
 
-from mnemoscope.analyses.memory_recall import copied_token, previous_token, remapped_copy
-from mnemoscope.core import metrics
-from mnemoscope.core.batch import Batch
-from mnemoscope.core.errors import InputError, in_range, one_of
-from mnemoscope.core.protocols import HookedModel
-from mnemoscope.core.seeding import generator
-from mnemoscope.core.specification import ModelSpec
-from mnemoscope.models.build import build
+from mnemoscope import Batch, HookedModel, InputError, ModelSpec, generator
+from mnemoscope.analyses import copied_token, previous_token, remapped_copy
+from mnemoscope.core import in_range, metrics, one_of
+from mnemoscope.models import build
 from mnemoscope.systems.in_context_bigrams.analyses.gradient_memories.compact import gradient, logits, tables
 from mnemoscope.systems.in_context_bigrams.tasks.in_context_bigrams import InContextBigrams
 
