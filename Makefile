@@ -27,7 +27,7 @@ test-claims: .venv/.installed-dev ## the slow tests of claims: planted models, a
 test-bench: .venv/.installed-dev ## the benchmarks from end to end, in their short version
 	$(BIN)/pytest -m slow tests/benchmarks
 
-test-installed: .venv/.installed-dev ## the wheel in an environment of its own, from there every task; needs the network
+test-installed: .venv/.installed-dev ## the wheel in an environment of its own, from there every task and the README; needs the network
 	$(BIN)/pytest -m installed tests/installed
 
 lint: .venv/.installed-dev ## ruff, pyright and the import contracts

@@ -13,7 +13,7 @@ from mnemoscope.core.metrics import LOGIT_DIFF, at_target
 from mnemoscope.core.pairs import PromptPairs
 from mnemoscope.core.site import Site
 from mnemoscope.interventions.edges.graph import edges
-from mnemoscope.models.build import from_configuration
+from mnemoscope.models.building import from_configuration
 from patching import CONFIG, N_POS, memory, pairs
 from timing import Contender, Figure, duration, interleave, ratio
 

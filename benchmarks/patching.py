@@ -13,7 +13,7 @@ from mnemoscope.core.metrics import LOGIT_DIFF, at_target
 from mnemoscope.core.pairs import PromptPairs
 from mnemoscope.core.seeding import generator
 from mnemoscope.interventions.patching.memory import MAX_BYTES
-from mnemoscope.models.build import from_configuration
+from mnemoscope.models.building import from_configuration
 from timing import Contender, Figure, duration, interleave, ratio
 
 N_POS, D_VOCAB = 28, 500

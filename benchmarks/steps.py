@@ -13,7 +13,7 @@ from mnemoscope.core.batch import Batch
 from mnemoscope.core.presets import preset
 from mnemoscope.core.seeding import generator
 from mnemoscope.core.specification import RunSpec
-from mnemoscope.models.build import build, parameters, zeroed
+from mnemoscope.models.building import build, parameters, zeroed
 from mnemoscope.models.forward import logits
 from mnemoscope.training.data import Blocks
 from mnemoscope.training.learner import Learner

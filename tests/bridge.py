@@ -9,7 +9,7 @@ from transformer_lens.model_bridge.sources._bridge_builder import build_bridge_f
 from transformer_lens.pretrained.weight_conversions import convert_llama_weights
 from transformers import LlamaConfig, LlamaForCausalLM
 
-from mnemoscope.models.build import from_configuration
+from mnemoscope.models.building import from_configuration
 from tests.support import perturbed
 
 _SIZES = ("n_layers", "d_model", "n_heads", "d_head", "d_mlp", "n_ctx", "d_vocab", "act_fn", "normalization_type")

@@ -12,7 +12,7 @@ import xarray as xr
 
 from mnemoscope.core.presets import preset
 from mnemoscope.core.specification import ModelSpec, RunSpec
-from mnemoscope.models.build import build, from_configuration, matching, zeroed
+from mnemoscope.models.building import build, from_configuration, matching, zeroed
 from mnemoscope.models.constructed.predictor import Predictor as Predictor
 
 SMALL = {

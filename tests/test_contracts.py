@@ -11,7 +11,7 @@ from mnemoscope.core.errors import InputError
 from mnemoscope.core.presets import PRESETS, preset
 from mnemoscope.core.protocols import Task
 from mnemoscope.core.specification import TASKS, RunSpec
-from mnemoscope.models.build import build, matching, parameters, zeroed
+from mnemoscope.models.building import build, matching, parameters, zeroed
 from mnemoscope.models.forward import logits
 from mnemoscope.training.schedule import check_schedules
 from tests.support import global_generators_untouched, seeded

@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from mnemoscope.analyses import exact, learned
+from mnemoscope.analyses import learned_skills
 from mnemoscope.core.presets import preset
 from mnemoscope.core.subject import Subject
-from mnemoscope.models.build import build
+from mnemoscope.models.building import build
 from mnemoscope.sweeps.measuring import Call, OfPlant, OfRun, do
 from mnemoscope.systems.in_context_bigrams.analyses import head_attention
 from mnemoscope.systems.in_context_bigrams.analyses.learned import learned as learned_in_context
@@ -22,8 +22,8 @@ from tests.systems.in_context_bigrams.analyses.test_evaluation import TASK as IN
 
 LOOKUP = small_spec("v3").task.for_seed(0)
 MEASURES = {
-    "skills": lambda subject: learned.learned(subject),
-    "evaluation": lambda subject: exact.evaluated(subject),
+    "skills": lambda subject: learned_skills.learned(subject),
+    "evaluation": lambda subject: learned_skills.evaluated(subject),
     "attention by role": lambda subject: attention_by_role(subject),
     "paths": lambda subject: memory.without_paths(subject),
 }

@@ -12,7 +12,7 @@ from mnemoscope.core.metrics import ACCURACY, LOG_PROB, LOGIT_DIFF
 from mnemoscope.core.pairs import PromptPairs
 from mnemoscope.core.site import Site
 from mnemoscope.core.specification import ModelSpec
-from mnemoscope.models.build import build
+from mnemoscope.models.building import build
 from mnemoscope.systems.tiny_recall.constructed import elimination_only, two_layer_recall
 from mnemoscope.systems.tiny_recall.tasks import PermutationLookup
 from tests.bridge import as_bridge

@@ -12,7 +12,7 @@ from mnemoscope.core.errors import InputError
 from mnemoscope.core.metrics import ACCURACY, KL, LOG_PROB, LOGIT_DIFF, METRICS, PROB, Metric
 from mnemoscope.core.pairs import PromptPairs
 from mnemoscope.core.specification import ModelSpec
-from mnemoscope.models.build import build
+from mnemoscope.models.building import build
 from mnemoscope.systems.tiny_recall.constructed import dissociated, elimination_only
 from mnemoscope.systems.tiny_recall.tasks import PermutationLookup
 from tests.support import foreign_model, global_generators_untouched, random_model, seeded

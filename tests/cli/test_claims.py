@@ -9,7 +9,7 @@ import pytest
 from mnemoscope.cli import main
 from mnemoscope.core.presets import Configuration
 from mnemoscope.judging.claim import CLAIMS
-from mnemoscope.models.build import build
+from mnemoscope.models.building import build
 from mnemoscope.models.checkpoint import save_checkpoint
 from mnemoscope.models.run import create_run
 

@@ -26,7 +26,7 @@ def test_the_python_example_runs(tmp_path, monkeypatch):
     monkeypatch.setattr(go.Figure, "show", lambda figure: shown.append(figure))
     exec(EXAMPLE.replace("seed=0)", f"seed=0, changes={small})"), {})
     assert len(shown) == 1
-    assert (tmp_path / "runs" / "v3" / "done").exists()
+    assert (tmp_path / "runs" / "v3-quick" / "seed-00" / "done").exists()
 
 
 def test_the_claim_runs_as_a_unit_test(pytester, tmp_path):

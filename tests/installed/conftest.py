@@ -5,7 +5,7 @@ import shutil
 import subprocess
 import sys
 import venv
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -25,10 +25,12 @@ class Installation:
 
     path: Path
 
-    def run(self, words: Sequence[str], where: Path) -> subprocess.CompletedProcess[str]:
+    def run(
+        self, words: Sequence[str], where: Path, variables: Mapping[str, str] | None = None
+    ) -> subprocess.CompletedProcess[str]:
         """Run a program of the environment in the directory `where`; standard error goes with the output."""
         environment = {name: value for name, value in os.environ.items() if name not in HIDDEN}
-        environment |= {"MNEMOSCOPE_CACHE": str(self.path / "cache"), "OMP_NUM_THREADS": "1"}
+        environment |= {"MNEMOSCOPE_CACHE": str(self.path / "cache"), "OMP_NUM_THREADS": "1", **(variables or {})}
         command = [str(self.path / "bin" / words[0]), *words[1:]]
         return subprocess.run(
             command, cwd=where, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True

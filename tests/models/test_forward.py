@@ -3,7 +3,7 @@ import torch
 
 from mnemoscope.core.specification import ModelSpec
 from mnemoscope.models import forward
-from mnemoscope.models.build import parameters
+from mnemoscope.models.building import parameters
 from mnemoscope.models.forward import logits
 from tests.support import random_model, seeded
 

@@ -16,7 +16,7 @@ from mnemoscope.core.presets import Configuration
 from mnemoscope.core.subject import Subject
 from mnemoscope.judging.claim import Claim
 from mnemoscope.judging.criteria import Control, Criterion, Gate
-from mnemoscope.models.build import build
+from mnemoscope.models.building import build
 from mnemoscope.models.checkpoint import save_checkpoint
 from mnemoscope.models.run import create_run
 from mnemoscope.models.subjects import untrained

@@ -2,7 +2,7 @@ import pytest
 import torch
 
 from mnemoscope.core.specification import ModelSpec, Recipe
-from mnemoscope.models.build import build, parameters
+from mnemoscope.models.building import build, parameters
 from mnemoscope.training.learner import Learner
 from tests.support import seeded
 

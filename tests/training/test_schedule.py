@@ -4,7 +4,7 @@ import pytest
 
 from mnemoscope.core.errors import InputError
 from mnemoscope.core.specification import Freeze, Recipe, TaskChange
-from mnemoscope.models.build import matching
+from mnemoscope.models.building import matching
 from mnemoscope.training.schedule import check_schedules, frozen, learning_rate, task_at
 from tests.support import small_spec
 

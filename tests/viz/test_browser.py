@@ -9,7 +9,7 @@ import pytest
 
 from mnemoscope.analyses.stacking import over_seeds
 from mnemoscope.systems.tiny_recall.analyses.examination import analyse_run
-from mnemoscope.viz.report import report, report_of
+from mnemoscope.viz.reporting import report, report_of
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 PROBE = """

@@ -16,7 +16,7 @@ from mnemoscope.analyses.forward import log_probs
 from mnemoscope.core import metrics
 from mnemoscope.core.batch import Batch
 from mnemoscope.core.errors import one_of
-from mnemoscope.core.kept import kept
+from mnemoscope.core.keeping import kept
 from mnemoscope.core.protocols import Task
 from mnemoscope.core.subject import Subject
 from mnemoscope.judging.criteria import Gate

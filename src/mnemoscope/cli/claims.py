@@ -19,7 +19,7 @@ from mnemoscope.models.files import write_atomically
 from mnemoscope.models.run import Run
 from mnemoscope.sweeps.questions import find_bench, seeds_of
 from mnemoscope.sweeps.trials import Progress, run_trials
-from mnemoscope.viz.report import report_of
+from mnemoscope.viz.reporting import report_of
 from mnemoscope.viz.rulings import VERDICT_HEADER, Example, rulings_page, verdict_rows
 
 MANY_TOKENS = 16

@@ -6,7 +6,7 @@ from .causal import Values as Values
 from .errors import in_range as in_range
 from .errors import one_of as one_of
 from .intervention import Replacement as Replacement
-from .kept import kept as kept
+from .keeping import kept as kept
 from .mechanism import Mechanism as Mechanism
 from .registry import Registry as Registry
 from .seeding import stream_seed as stream_seed

@@ -25,7 +25,7 @@ from jaxtyping import Int
 from torch import Tensor, nn
 
 from mnemoscope.core.errors import InputError
-from mnemoscope.core.kept import kept
+from mnemoscope.core.keeping import kept
 from mnemoscope.core.protocols import HookedModel
 from mnemoscope.core.site import ATTENTION, EMBEDDINGS, Kind, Site
 from mnemoscope.interventions.patching.runs import check_numbers

@@ -1,5 +1,5 @@
 from . import constructed as constructed
-from .build import build as build
+from .building import build as build
 from .run import by_label as by_label
 from .subjects import Plant as Plant
 from .subjects import planted as planted

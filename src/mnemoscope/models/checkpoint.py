@@ -12,7 +12,7 @@ import torch
 from transformer_lens import HookedTransformer, HookedTransformerConfig
 
 from mnemoscope.core.errors import InputError
-from mnemoscope.models.build import from_configuration
+from mnemoscope.models.building import from_configuration
 from mnemoscope.models.files import read_tensors, tensor_bytes, write_tensors
 
 _KIND = "checkpoint"

@@ -22,7 +22,7 @@ from transformer_lens import HookedTransformer
 from mnemoscope.core.errors import InputError, one_of
 from mnemoscope.core.presets import PRESETS
 from mnemoscope.core.specification import RunSpec
-from mnemoscope.models.build import build
+from mnemoscope.models.building import build
 from mnemoscope.models.checkpoint import load_checkpoint, load_compact
 from mnemoscope.models.device import usable_device
 from mnemoscope.models.files import write_atomically

@@ -6,7 +6,7 @@ from functools import partial
 from mnemoscope.core.presets import Configuration
 from mnemoscope.core.protocols import HookedModel, Task
 from mnemoscope.core.subject import Subject
-from mnemoscope.models.build import build
+from mnemoscope.models.building import build
 from mnemoscope.models.run import Run
 
 Plant = Callable[[int], dict[str, Subject]]

@@ -16,7 +16,7 @@ from filelock import AcquireReturnProxy, FileLock, Timeout
 from mnemoscope.core.batch import Batch
 from mnemoscope.core.errors import InputError
 from mnemoscope.core.specification import RunSpec
-from mnemoscope.models.build import matching, parameters, zeroed
+from mnemoscope.models.building import matching, parameters, zeroed
 from mnemoscope.models.device import usable_device
 from mnemoscope.models.files import write_atomically
 from mnemoscope.models.run import Run, create_run

@@ -6,7 +6,7 @@ from collections.abc import Callable
 import torch
 
 from mnemoscope.core.monitoring import monitored
-from mnemoscope.models.build import build
+from mnemoscope.models.building import build
 from mnemoscope.models.checkpoint import save_checkpoint
 from mnemoscope.models.files import write_atomically
 from mnemoscope.models.progress_file import read_progress

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from mnemoscope.core.errors import InputError
 from mnemoscope.core.protocols import Task
 from mnemoscope.core.specification import Recipe, RunSpec, change
-from mnemoscope.models.build import build, matching, parameters
+from mnemoscope.models.building import build, matching, parameters
 
 
 def learning_rate(recipe: Recipe, step: int) -> float:

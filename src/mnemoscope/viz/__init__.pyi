@@ -8,10 +8,10 @@ from .figures import COLOURS as COLOURS
 from .figures import LAYOUT as LAYOUT
 from .guesses import guess_figure as guess_figure
 from .guesses import guess_table as guess_table
-from .heatmaps import heatmaps as heatmaps
 from .page import Page as Page
-from .report import report as report
-from .report import report_of as report_of
+from .reporting import prediction_figure as prediction_figure
+from .reporting import report as report
+from .reporting import report_of as report_of
 from .symbols import symbols_of as symbols_of
 from .tables import Results as Results
 from .tables import Table as Table

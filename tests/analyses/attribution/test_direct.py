@@ -11,7 +11,7 @@ from mnemoscope.analyses.attribution.direct import logit_attribution
 from mnemoscope.core.batch import Batch
 from mnemoscope.core.errors import InputError
 from mnemoscope.core.specification import ModelSpec
-from mnemoscope.models.build import build
+from mnemoscope.models.building import build
 from mnemoscope.models.constructed import associative_memory, induction, induction_batch, memory_batch
 from mnemoscope.systems.tiny_recall.constructed import elimination_only
 from tests.support import (

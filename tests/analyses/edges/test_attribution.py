@@ -14,7 +14,7 @@ from mnemoscope.core.pairs import PromptPairs
 from mnemoscope.core.site import Site
 from mnemoscope.core.specification import ModelSpec
 from mnemoscope.interventions.edges.graph import edges
-from mnemoscope.models.build import build
+from mnemoscope.models.building import build
 from mnemoscope.systems.tiny_recall.constructed import dissociated, two_layer_recall
 from mnemoscope.systems.tiny_recall.tasks import PermutationLookup
 from tests.published_eap import scores

@@ -15,7 +15,7 @@ from mnemoscope.core.pairs import PromptPairs
 from mnemoscope.core.site import Site
 from mnemoscope.core.specification import ModelSpec
 from mnemoscope.interventions.edges.graph import edges
-from mnemoscope.models.build import build
+from mnemoscope.models.building import build
 from mnemoscope.models.constructed import induction, induction_batch
 from mnemoscope.systems.tiny_recall.constructed import dissociated, store_and_match
 from mnemoscope.systems.tiny_recall.tasks import PermutationLookup

@@ -8,7 +8,7 @@ from mnemoscope.analyses.neurons.keys_values import neuron_values
 from mnemoscope.core.batch import Batch
 from mnemoscope.core.errors import InputError
 from mnemoscope.core.presets import preset
-from mnemoscope.models.build import build
+from mnemoscope.models.building import build
 from mnemoscope.models.constructed import associative_memory
 from mnemoscope.systems.tiny_recall.tasks import PermutationLookup
 from tests.support import global_generators_untouched, random_model, reads_back, seeded

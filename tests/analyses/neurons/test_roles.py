@@ -9,7 +9,7 @@ from mnemoscope.analyses.neurons.roles import neuron_roles, role_groups
 from mnemoscope.analyses.neurons.selectivity import selectivity
 from mnemoscope.core.errors import InputError
 from mnemoscope.core.presets import preset
-from mnemoscope.models.build import build
+from mnemoscope.models.building import build
 from mnemoscope.systems.tiny_recall.constructed import dissociated, dissociated_circuit
 from mnemoscope.systems.tiny_recall.tasks import PermutationLookup
 from tests.support import random_model, reads_back, seeded

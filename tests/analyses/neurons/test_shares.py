@@ -7,7 +7,7 @@ from mnemoscope.analyses.neurons.shares import neuron_shares
 from mnemoscope.core.batch import Batch
 from mnemoscope.core.errors import InputError
 from mnemoscope.core.presets import preset
-from mnemoscope.models.build import build
+from mnemoscope.models.building import build
 from mnemoscope.models.constructed import associative_memory
 from mnemoscope.systems.tiny_recall.constructed import dissociated
 from mnemoscope.systems.tiny_recall.tasks import PermutationLookup

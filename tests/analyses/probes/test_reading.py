@@ -12,7 +12,7 @@ from mnemoscope.analyses.probes.activations import vectors
 from mnemoscope.core.errors import InputError
 from mnemoscope.core.site import Site
 from mnemoscope.core.specification import ModelSpec
-from mnemoscope.models.build import build
+from mnemoscope.models.building import build
 from mnemoscope.models.constructed import induction, induction_batch
 from mnemoscope.systems.tiny_recall.constructed import dissociated, store_and_match, two_layer_recall
 from mnemoscope.systems.tiny_recall.tasks import PermutationLookup

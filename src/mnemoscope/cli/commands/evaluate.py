@@ -9,7 +9,7 @@ from mnemoscope.cli.output import show, write_arrays, write_table
 from mnemoscope.cli.run_options import Evaluate
 from mnemoscope.core.errors import in_range
 from mnemoscope.models.run import Run
-from mnemoscope.viz.report import report_of
+from mnemoscope.viz.reporting import report_of
 
 
 def run(options: Evaluate) -> None:

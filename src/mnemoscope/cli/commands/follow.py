@@ -14,7 +14,7 @@ from mnemoscope.core.errors import InputError
 from mnemoscope.models.run import Run, by_label, find_runs
 from mnemoscope.sweeps.local import analyse_many
 from mnemoscope.viz.followed import ONSET_HEADER, onset_rows
-from mnemoscope.viz.report import report_of
+from mnemoscope.viz.reporting import report_of
 
 
 def run(options: Follow) -> None:

@@ -9,7 +9,7 @@ from mnemoscope.cli.run_options import Report
 from mnemoscope.models.files import write_atomically
 from mnemoscope.models.run import Run, find_runs
 from mnemoscope.sweeps.local import analyse_many
-from mnemoscope.viz.report import analyse_run, by_report, report
+from mnemoscope.viz.reporting import analyse_run, by_report, report
 from mnemoscope.viz.tables import Results
 from mnemoscope.viz.task_report import TaskReport
 

@@ -16,7 +16,7 @@ from mnemoscope.core.presets import SYSTEMS, System
 from mnemoscope.judging.claim import Claim
 from mnemoscope.models.run import Run, find_runs
 from mnemoscope.sweeps.questions import asked_of, find_bench, seeds_of, under
-from mnemoscope.viz.report import report_of
+from mnemoscope.viz.reporting import report_of
 
 
 def run(options: Reproduce) -> None:

@@ -9,7 +9,7 @@ from torch import Tensor
 from transformer_lens import HookedTransformer
 
 from mnemoscope.core.specification import ModelSpec
-from mnemoscope.models.build import build
+from mnemoscope.models.building import build
 
 SURE = 30.0
 """Difference between two attention scores after which the lower key gets next to nothing (1e-13)."""

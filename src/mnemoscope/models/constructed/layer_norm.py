@@ -4,7 +4,7 @@ import torch
 from transformer_lens import HookedTransformer
 
 from mnemoscope.core.specification import ModelSpec
-from mnemoscope.models.build import build
+from mnemoscope.models.building import build
 
 _WRITING = ("W_E", "W_pos", "W_O", "b_O", "W_out", "b_out")
 

@@ -5,7 +5,7 @@ from mnemoscope.analyses import memory_recall
 from mnemoscope.core.errors import InputError
 from mnemoscope.core.specification import ModelSpec
 from mnemoscope.models import constructed
-from mnemoscope.models.build import build
+from mnemoscope.models.building import build
 from mnemoscope.systems.in_context_bigrams.constructed import induction_memories
 from mnemoscope.systems.in_context_bigrams.constructed.induction_memories import MEMORIES
 from tests.support import global_generators_untouched, seeded

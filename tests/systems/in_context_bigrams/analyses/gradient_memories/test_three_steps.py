@@ -5,7 +5,7 @@ import torch
 
 from mnemoscope.core.errors import InputError
 from mnemoscope.core.specification import ModelSpec
-from mnemoscope.models.build import build
+from mnemoscope.models.building import build
 from mnemoscope.systems.in_context_bigrams.analyses.gradient_memories.compact import gradient, logits, tables
 from mnemoscope.systems.in_context_bigrams.analyses.gradient_memories.three_steps import (
     MATRICES,

@@ -5,7 +5,7 @@ import weakref
 
 import pytest
 
-from mnemoscope.core.kept import kept
+from mnemoscope.core.keeping import kept
 
 
 class Thing:

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from mnemoscope.core.specification import ModelSpec
-from mnemoscope.models.build import build, configuration, parameters, zeroed
+from mnemoscope.models.building import build, configuration, parameters, zeroed
 from tests.support import global_generators_untouched
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
+import plotly.graph_objects as go
 import xarray as xr
 
 from mnemoscope.core.protocols import Task
@@ -20,6 +21,22 @@ def report_of(task: Task) -> TaskReport:
 def analyse_run(run: Run) -> dict[str, xr.Dataset]:
     """All that the report shows of a run."""
     return report_of(run.spec.task).examine(run)
+
+
+def prediction_figure(run: Run, sequence: str, *, step: int | None = None) -> go.Figure:
+    """What a run's model says about one sequence, token by token, beside the exact predictor.
+
+    Args:
+        run: Its task says how a sequence is read and shown.
+        sequence: As the task reads it, or numbers of tokens.
+        step: Training step of the checkpoint; none: the last.
+
+    Raises:
+        InputError: The sequence is refused, or there is no such checkpoint.
+    """
+    task = run.spec.task
+    entry = report_of(task)
+    return entry.prediction_figure(entry.predict(run.model(step), task, entry.parse(task, sequence)))
 
 
 def by_report(runs: Sequence[Run]) -> list[tuple[TaskReport, dict[str, list[Run]]]]:
