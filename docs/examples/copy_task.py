@@ -11,12 +11,9 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from mnemoscope.core import metrics
-from mnemoscope.core.batch import Batch
-from mnemoscope.core.errors import in_range, one_of
-from mnemoscope.core.presets import PRESETS, SYSTEMS, Preset, System, TrainingSet
-from mnemoscope.core.seeding import generator as seeded
-from mnemoscope.core.specification import TASKS, ModelSpec, Recipe
+from mnemoscope import PRESETS, SYSTEMS, TASKS, Batch, ModelSpec, Preset, Recipe, System, TrainingSet
+from mnemoscope import generator as seeded
+from mnemoscope.core import in_range, metrics, one_of
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,9 +7,8 @@ excludes all tokens but one, and log(d_vocab) for a uniform one. It shows how su
 import torch
 import xarray as xr
 
-from mnemoscope.analyses.forward import log_probs
-from mnemoscope.core.batch import Batch
-from mnemoscope.core.protocols import HookedModel, Task
+from mnemoscope import Batch, HookedModel, Task
+from mnemoscope.analyses import log_probs
 
 
 def entropy(model: HookedModel, task: Task, batch: Batch) -> xr.DataArray:

@@ -10,17 +10,23 @@ the head need not even tell y from x.
 It shows what attention could stand in for the learned one. It does not show what the learned attention looks like.
 """
 
-from mnemoscope.core.intervention import SetPattern
-from mnemoscope.core.mechanism import Mechanism
+from mnemoscope import (
+    CLAIMS,
+    Claim,
+    Configuration,
+    Control,
+    Criterion,
+    Gate,
+    SetPattern,
+    Site,
+    Subject,
+    generator,
+    run_with,
+)
+from mnemoscope.core import Mechanism
 from mnemoscope.core.patterns import earlier_y, uniform
-from mnemoscope.core.presets import Configuration
-from mnemoscope.core.seeding import generator
-from mnemoscope.core.site import Site
-from mnemoscope.core.subject import Subject
-from mnemoscope.interventions.run import run_with
-from mnemoscope.judging.claim import CLAIMS, EFFECT, GATE, Claim
-from mnemoscope.judging.criteria import Control, Criterion, Gate
-from mnemoscope.models.subjects import planted, untrained
+from mnemoscope.judging import EFFECT, GATE
+from mnemoscope.models import planted, untrained
 from mnemoscope.systems.tiny_recall.constructed import elimination_only
 
 UNITS = {"v1": Configuration(preset="v1", recipe="published")}

@@ -3,12 +3,8 @@
 import torch
 import xarray as xr
 
-from mnemoscope.core.batch import Batch
-from mnemoscope.core.intervention import Knockout
+from mnemoscope import Batch, HookedModel, Knockout, Site, run_with
 from mnemoscope.core.metrics import cross_entropy
-from mnemoscope.core.protocols import HookedModel
-from mnemoscope.core.site import Site
-from mnemoscope.interventions.run import run_with
 
 
 def knocked_out(model: HookedModel, batch: Batch, place: str) -> xr.DataArray:

@@ -41,7 +41,8 @@ def load(name: str):
 @pytest.fixture(scope="module")
 def example():
     """The task's module; what it registers is forgotten afterwards."""
-    TASKS.names()  # the built-in ones are there before
+    for registry in (TASKS, PRESETS, SYSTEMS):
+        registry.names()  # the built-in ones are there before
     with mock.patch.dict(TASKS._items), mock.patch.dict(PRESETS._items), mock.patch.dict(SYSTEMS._items):
         yield load("copy_task")
 

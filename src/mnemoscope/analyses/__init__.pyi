@@ -5,6 +5,7 @@ from .ablation.head_roles import choose_roles as choose_roles
 from .ablation.head_roles import split_halves as split_halves
 from .ablation.removal import Removal as Removal
 from .ablation.removal import removal as removal
+from .ablation.targets import paths as paths
 from .attention import patterns as patterns
 from .attention import patterns_of_sequences as patterns_of_sequences
 from .attribution_patching import estimate as estimate
@@ -39,6 +40,11 @@ from .dynamics.onsets import threshold_onset as threshold_onset
 from .dynamics.trajectories import last_roles as last_roles
 from .dynamics.trajectories import over_runs as over_runs
 from .dynamics.trajectories import over_steps as over_steps
+from .edges.approximation import approximation as approximation
+from .edges.attribution import attribute_edges as attribute_edges
+from .edges.integrated import integrate_edges as integrate_edges
+from .edges.paths import patch_paths as patch_paths
+from .edges.roles import edges_by_role as edges_by_role
 from .evaluation import ALL as ALL
 from .evaluation import evaluate_splits as evaluate_splits
 from .evaluation import expected_accuracy as expected_accuracy
@@ -47,6 +53,7 @@ from .forward import log_probs as log_probs
 from .forward import normalised as normalised
 from .interchange.alignment import align as align
 from .interchange.counterfactuals import random_pairs as random_pairs
+from .interchange.search import alignment_search as alignment_search
 from .learned_skills import LEARNED as LEARNED
 from .learned_skills import accuracy_by_skill as accuracy_by_skill
 from .learned_skills import evaluated as evaluated

@@ -4,4 +4,6 @@ from .criteria import Measured as Measured
 from .criteria import Quantifier as Quantifier
 from .evidence import Evidence as Evidence
 from .judge import judge_family as judge_family
+from .operating import operating_characteristics as operating_characteristics
+from .ruling import record as record
 from .verdict import Verdict as Verdict

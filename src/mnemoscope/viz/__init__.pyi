@@ -4,6 +4,7 @@ from .ablation import ablation_header as ablation_header
 from .ablation import ablation_rows as ablation_rows
 from .curves import followed_curves as followed_curves
 from .curves import skill_curves as skill_curves
+from .edges import circuit_figure as circuit_figure
 from .figures import COLOURS as COLOURS
 from .figures import LAYOUT as LAYOUT
 from .guesses import guess_figure as guess_figure
@@ -12,6 +13,7 @@ from .page import Page as Page
 from .reporting import prediction_figure as prediction_figure
 from .reporting import report as report
 from .reporting import report_of as report_of
+from .rulings import rulings_page as rulings_page
 from .symbols import symbols_of as symbols_of
 from .tables import Results as Results
 from .tables import Table as Table
