@@ -57,7 +57,7 @@ bench: .venv/.installed ## speed and memory against the aims; ARGS="--quick" for
 	$(BIN)/python benchmarks/bench.py $(ARGS)
 
 clean: ## remove caches and built pages; .venv, runs and reports stay
-	rm -rf build dist docs/_build docs/jupyter_execute .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf build dist docs/_build docs/api docs/jupyter_execute .pytest_cache .ruff_cache .hypothesis .import_linter_cache
 	find src tests benchmarks docs -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # A stamp says what is installed. The two with extras hold the package too, so they count as the first one.

@@ -4,7 +4,9 @@ import importlib
 import os
 import pkgutil
 import re
+from collections.abc import Iterator
 from importlib.metadata import version as version_of
+from pathlib import Path
 
 from docutils import nodes
 from docutils.utils.math import MathError
@@ -50,6 +52,8 @@ os.environ.setdefault("PYTHONWARNINGS", "ignore:IProgress not found")  # no widg
 os.environ.setdefault("PLOTLY_RENDERER", "notebook")  # the script goes into the page
 
 TUTORIALS = ["getting_started", "take_apart"]
+API = Path(__file__).parent / "api"
+NO_PAGES = ("cli", "commands", "zoo", "data")
 
 
 class Modules(SphinxDirective):
@@ -65,6 +69,29 @@ class Modules(SphinxDirective):
             for name in sorted(module.name for module in pkgutil.iter_modules([folder]) if not module.ispkg):
                 lines += [name, "-" * len(name), "", f".. automodule:: {package.__name__}.{name}", ""]
         return self.parse_text_to_nodes("\n".join(lines), allow_section_headings=True)
+
+
+def _write_api_pages() -> None:
+    """A page for every package of mnemoscope that holds modules, in docs/api, so that none can be forgotten."""
+    API.mkdir(exist_ok=True)
+    for old in API.glob("*.rst"):
+        old.unlink()
+    for name, inner in _packages("mnemoscope"):
+        title = name.removeprefix("mnemoscope.")
+        pages = "".join(f"   {page.removeprefix('mnemoscope.')}\n" for page in inner)
+        toctree = f".. toctree::\n   :caption: Folders\n   :maxdepth: 1\n\n{pages}" if pages else ""
+        text = f"{title}\n{'=' * len(title)}\n\n.. modules:: {name}\n\n{toctree}"
+        (API / f"{title}.rst").write_text(text)
+
+
+def _packages(parent: str) -> Iterator[tuple[str, list[str]]]:
+    """Every package below `parent`, with those directly in it; commands are documented by their help texts."""
+    folder = importlib.import_module(parent).__path__
+    inner = sorted(f"{parent}.{m.name}" for m in pkgutil.iter_modules(folder) if m.ispkg and m.name not in NO_PAGES)
+    if parent != "mnemoscope":
+        yield parent, inner
+    for package in inner:
+        yield from _packages(package)
 
 
 # Napoleon reads `2V - 1: all tokens but the last` in the docstring of an attribute as "type: description", and the
@@ -132,6 +159,7 @@ def _drop_remote_scripts(app: Sphinx, doctree: nodes.document) -> None:
 
 
 def setup(app: Sphinx) -> None:
+    _write_api_pages()
     app.add_directive("modules", Modules)
     app.add_html_math_renderer("mathml", (_inline_math, None), (_block_math, None))
     app.connect("env-get-outdated", lambda *_: TUTORIALS)
