@@ -52,7 +52,7 @@ class Metric:
     Attributes:
         name: In results.
         unit: Of the values.
-        function: Takes logits `*rows d_vocab`, answer and foil `*rows` and gives a value a row; with `against_clean`
+        function: Takes logits `*rows d_vocab`, answer and foil `*rows` and gives one value per row; with `against_clean`
             the logits of the clean prompt `*rows d_vocab` come fourth. Must not move when a constant is added to the
             logits (`check_metric`).
         higher_is: Whether higher values mean a `better` answer or a `worse` one.
@@ -148,14 +148,14 @@ def check_metric(
         generator: Draws the constants.
 
     Raises:
-        InputError: The values move, are NaN, or are not one a row.
+        InputError: The values move, are NaN, or are not one per row.
     """
     logits = logits.double()
     noise = torch.randn(logits.shape[:-1], generator=generator, device=generator.device).to(logits)
     before, after = (metric(x, answer, foil, logits) for x in (logits, logits + 10 * noise.unsqueeze(-1)))
     if before.shape != answer.shape:
         raise InputError(
-            f"metric {metric.name} must give one value a position, shape {tuple(answer.shape)}; it gave shape "
+            f"metric {metric.name} must give one value per position, shape {tuple(answer.shape)}; it gave shape "
             f"{tuple(before.shape)}; do not average inside it"
         )
     if before.isnan().any():

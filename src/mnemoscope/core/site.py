@@ -166,7 +166,7 @@ class ParamSite:
 
     @property
     def is_matrix(self) -> bool:
-        """Whether it is one matrix, or one a head, and no bias."""
+        """Whether it is one matrix, or one per head, and no bias."""
         return self.name.startswith("W_")
 
     @property

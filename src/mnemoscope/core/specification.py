@@ -23,7 +23,7 @@ class ModelSpec:
     d_model: int = 32
     """Width of the residual stream."""
     n_heads: int = 2
-    """Attention heads a layer; the head width is d_model / n_heads."""
+    """Attention heads per layer; the head width is d_model / n_heads."""
     n_layers: int = 1
     """Number of blocks."""
     d_mlp: int | None = None
@@ -67,7 +67,7 @@ class ModelSpec:
 
     @property
     def mlp_width(self) -> int:
-        """Number of neurons a layer, 2 * d_model unless said otherwise."""
+        """Number of neurons per layer, 2 * d_model by default."""
         return 2 * self.d_model if self.d_mlp is None else self.d_mlp
 
 

@@ -1,4 +1,4 @@
-"""The zoo: trained runs that come with the package, one archive a configuration, unpacked on first use.
+"""The zoo: trained runs that come with the package, one archive per configuration, unpacked on first use.
 
 `zoo` names all of them, `zoo:v3-published` those of one configuration and `zoo:v3-published/seed-16` one run. They are
 unpacked into a directory of the user, so that they are read like any other run directory.
@@ -143,7 +143,7 @@ def unpack(packed: Archive) -> Path:
     """Unpack what is not there yet.
 
     Returns:
-        The directory that holds a run directory a seed; its path has a digest of the archive in it.
+        The directory that holds one run directory per seed; its path has a digest of the archive in it.
 
     Raises:
         InputError: Neither the user's cache nor the directory for temporary files can be written.

@@ -61,7 +61,7 @@ def _can_fork() -> bool:
 
 
 def unguarded() -> InputError:
-    """What the user is told about a script that starts workers whenever it is imported."""
+    """The message about a script that starts workers whenever it is imported."""
     script = getattr(sys.modules["__main__"], "__file__", None) or "the script"
     return InputError(
         f"worker processes import {script}, which starts workers when it is imported; put the call that has jobs, and "

@@ -19,7 +19,7 @@ def layer_normalised(model: HookedTransformer, *, anchor: float = 3000.0) -> Hoo
     rounding in float32: `dissociated` and `shared_store` are right up to V = 6, the other models without limit.
 
     Args:
-        model: With two heads a layer and without normalisation.
+        model: With two heads per layer and without normalisation.
         anchor: The constant that the positional embedding carries; large against r.
 
     Returns:
