@@ -53,8 +53,8 @@ class Metric:
         name: In results.
         unit: Of the values.
         function: Takes logits `*rows d_vocab`, answer and foil `*rows` and gives one value per row; with
-            `against_clean` the logits of the clean prompt `*rows d_vocab` come fourth. Must not move when a constant is added to the
-            logits (`check_metric`).
+            `against_clean` the logits of the clean prompt `*rows d_vocab` come fourth. Must not move when a constant is
+            added to the logits (`check_metric`).
         higher_is: Whether higher values mean a `better` answer or a `worse` one.
         against_clean: Whether it compares with the clean prompt's logits.
     """
