@@ -18,8 +18,9 @@ import torch
 from jaxtyping import Int
 from torch import Tensor
 
-from mnemoscope import CLAIMS, Claim, Control, Criterion, generator
+from mnemoscope import CLAIMS, Claim, Criterion, generator
 from mnemoscope.judging import EFFECT, Measured
+from mnemoscope.systems.tiny_recall.controls import negative, positive
 from mnemoscope.systems.tiny_recall.tasks import PermutationLookup
 
 N_COUNTED, N_TESTED = 4000, 1000
@@ -82,7 +83,7 @@ def in_order(case: int) -> dict[str, Measured]:
 
 
 _INDEPENDENT, _IN_ORDER = "x drawn independently", "x in one order"
-CLAIM = Claim(
+_CLAIM = Claim(
     id="T25",
     system="tiny-recall",
     statement="The next x follows no learnable pattern.",
@@ -92,28 +93,17 @@ CLAIM = Claim(
     direction="within",
     unit=_UNIT,
     replicate="draw",
-    rivals=(
-        Claim(
-            id="T25-unused",
-            system="tiny-recall",
-            statement="The last x is the one that has not been used yet.",
-            source="rival of T25",
-            parts=(Criterion(name="slot_5", quantifier="mean", margin=0.5, unit=_UNIT),),
-            replicate="draw",
-            controls=(
-                Control(name=_IN_ORDER, kind="positive", plant=in_order),
-                Control(name=_INDEPENDENT, kind="negative", plant=independent),
-            ),
-            measure=measure,
-            develops=False,
-        ),
-    ),
-    controls=(
-        Control(name=_INDEPENDENT, kind="positive", plant=independent),
-        Control(name=_IN_ORDER, kind="negative", plant=in_order),
-    ),
+    controls=(positive(_INDEPENDENT, independent), negative(_IN_ORDER, in_order)),
     measure=measure,
     factors={"repeats": (0.3,)},
     develops=False,
+)
+CLAIM = _CLAIM.against(
+    _CLAIM.rival(
+        "unused",
+        "The last x is the one that has not been used yet.",
+        parts=(Criterion(name="slot_5", quantifier="mean", margin=0.5, unit=_UNIT),),
+        controls=(positive(_IN_ORDER, in_order), negative(_INDEPENDENT, independent)),
+    )
 )
 CLAIMS.add(CLAIM.id, CLAIM)
