@@ -2,7 +2,7 @@
 
 T11 is refuted if in most seeds the head that elimination needs most gives a tenth of its attention from x, or more, to
 other tokens than earlier y. T12 is refuted if in most seeds the other head gives half of its attention, or less, to
-the place that the sentence names: from y to itself, or from x to the y just before.
+the place that the claim names: from y to itself, or from x to the y just before.
 
 With A[q, k] the mean attention of a head from query q to key k, heads by role (`analyses.attention_by_role`), over
 sequences over unseen mappings:
@@ -15,7 +15,7 @@ sequences over unseen mappings:
                slot = largest A[last x, k] on repeats, over all positions k, those that T12 names and x5 itself too
                conditional = 1/2 sum over k of |A[last x, k] on fresh sequences - A[last x, k] on repeats|
 
-Where a head looks may depend on the sequence: T11 can be asked of fresh sequences and of repeats apart.
+Where a head looks may depend on the sequence: T11 can be asked of fresh sequences and of repeats separately.
 
 It shows where the heads look. It does not show what they contribute, nor that a head is needed for it: that is asked
 of the same models by removal. A head has its place by what elimination needs; what recall needs is not looked at.

@@ -1,7 +1,7 @@
 """T1 and T2: what the model without repeats learns.
 
 T1, "v1 reaches elimination 100 % on unseen mappings, at a loss of about .959", is refuted if it answers the last slot
-less often, or if its loss lies .01 nats or more from the published one. The source says of one loss only on which
+less often, or if its loss lies .01 nats or more from the published one. The source states for one loss only on which
 mappings it was measured; the rival T1-train takes that of the training mappings.
 
 T2, "where an x repeats, v1 still answers with the unused value", is refuted if that value gets .99 or less of the
@@ -39,7 +39,7 @@ def measure(subject: Subject) -> dict[str, float]:
     """How well elimination is learned, on sequences without a repeat.
 
     Returns:
-        `elimination`, the share of right last answers; `loss` on unseen mappings and `training_loss`, in nats a slot;
+        `elimination`, the share of right last answers; `loss` on unseen mappings and `training_loss`, in nats per slot;
         `loss_distance` and `training_loss_distance`, of either from the published loss.
     """
     unseen, training = (evaluated(subject, split=split, subgroup="fresh") for split in ("test", "train"))

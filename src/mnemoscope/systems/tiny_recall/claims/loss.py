@@ -1,4 +1,4 @@
-"""T5 and T8: what the loss tells about recall.
+"""T5 and T8: what the loss reveals about recall.
 
 T5, "16 dimensions and one head, trained on repeats, reach elimination 100 %, recall near 0 % and almost the loss of
 v3", is refuted if elimination is at .99 or less, recall at .01 or more, or the losses are .01 nats or more apart,
@@ -8,7 +8,7 @@ and is right in a quarter.
 T8, "the loss cannot tell a model that recalls from one that does not", is refuted if the loss of v1 or of d16h1 is
 .01 nats or more from that of v3, on sequences without repeats or on the mixture with 30 % repeats. Within one
 distribution: the source sets v1 on its own distribution beside v3 on another, which is the rival T8-own. The rival
-T8-mixed is that the loss tells on the mixture.
+T8-mixed is that the loss does so on the mixture.
 
 The loss is the cross-entropy in nats, mean over the five slots and over every sequence over unseen mappings; on a
 mixture (1 - r) * fresh + r * repeats.
@@ -37,7 +37,7 @@ FLOOR = 0.9575
 
 
 def measure(subject: Subject) -> dict[str, float]:
-    """Loss on sequences without a repeat (`fresh`), with one (`repeat`) and on the mixture (`mixed`), in nats a slot,
+    """Loss on sequences without a repeat (`fresh`), with one (`repeat`) and on the mixture (`mixed`), in nats per slot,
     and accuracy of `elimination` and of `recall`, 0 to 1.
     """
     found = evaluated(subject)

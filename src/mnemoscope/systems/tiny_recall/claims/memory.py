@@ -18,7 +18,7 @@ are drawn: the largest over ordered pairs (a, b) of heads of min(ex[a] - .5, .5 
 without the MLP - .25).
 
 It shows whether the answer passes by attention from the last position to the pair, at the time it is given, and
-whether it passes the MLP. It does not show what the MLP holds: a mapping that no training showed cannot be in its
+whether it passes the MLP. It does not show what the MLP stores: a mapping that no training showed cannot be in its
 weights, so the claimed mechanism cannot be built by hand, and the instrument is tested on the rivals and on tables of
 effects beyond the margins and at them. A knockout spreads the attention over the other keys, which may do harm itself.
 """

@@ -10,8 +10,8 @@ on 1,000 other sequences.
 "None is learnable" is an equivalence: the mean over draws lies within the margin. A set that was never seen counts as
 a guess of the lowest value.
 
-It shows what can be predicted from the set of x so far; a pattern in their order, or in y, is not looked for. It says
-nothing of what a model learns that is trained on it.
+It shows what can be predicted from the set of x so far; a pattern in their order, or in y, is not looked for. It does
+not show what a model that is trained on it learns.
 """
 
 import torch
@@ -46,7 +46,7 @@ def advantages(x: Int[Tensor, "batch slot"], n_values: int) -> dict[str, float]:
     """Of a predictor that counts in the first 4,000 rows, tested on the others.
 
     Args:
-        x: Values from 1, one sequence a row; more than 4,000 of them.
+        x: Values from 1, one sequence per row; more than 4,000 of them.
         n_values: How many values there are.
     """
     assert len(x) > N_COUNTED

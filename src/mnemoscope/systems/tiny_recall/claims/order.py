@@ -6,7 +6,7 @@ answer in the last slot, over every sequence over unseen mappings and each of th
 
 T24: if x always comes in the same order, the model takes a positional shortcut and does not read the context. Refuted
 if in most seeds it is right in half of the last slots or more where that takes reading: on unseen mappings, without a
-repeat, in its own order of x. T24-reads says that it does read, T24-ignores-x that it reads y and cares for no x: it is
+repeat, in its own order of x. T24-reads says that it does read, T24-ignores-x that it reads y and ignores x: it is
 as right when x comes in other orders, which it has never seen (all 120 orders, of which its own is one).
 
 It shows what the answers depend on. It does not show by which weights, and an accuracy below one half does not show

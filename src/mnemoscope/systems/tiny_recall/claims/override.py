@@ -13,9 +13,9 @@ The elimination head is the one whose mean ablation costs most log-probability o
 unseen mappings (`attention_by_role.heads_by_need`); the other head is the other one. Repeats play no part in that
 choice. Rival: the signal is gone, |present| below one half.
 
-It shows that the unused value is favoured although recall wins, and that recall wins by what the other head says. It
-does not show where the signal comes from: an MLP could favour the unused value too. In a model that does not recall
-there is nothing to override, and both are true of it; the gate sets it aside.
+It shows that the unused value is favoured although recall wins, and that recall wins because of what the other head
+writes. It does not show where the signal comes from: an MLP could favour the unused value too. In a model that does
+not recall there is nothing to override, and both are true of it; the gate excludes it.
 """
 
 from collections.abc import Sequence

@@ -2,7 +2,7 @@
 
 T3, "outputs equal the Bayes posterior at every slot within the published errors", is refuted if at some slot the mean
 absolute error of v1 or of v3 on unseen mappings is 1.5 times the published one or more. Its rival says that where
-several values are open the models hold to what the training mappings allow. Ours is the largest ratio over the slots,
+several values are possible the models follow the training mappings. Ours is the largest ratio over the slots,
 v3's last slot on fresh sequences and on repeats apart, as published.
 
 T4, "accuracy below theory at slots 1 to 4 is an accident of sampling", is refuted if it stays below when every

@@ -6,7 +6,7 @@ v1's head and for that head of v3 which elimination needs most (`analyses.attent
     attention = |difference of the share of attention from the last x on earlier y|, on fresh sequences over unseen
                 mappings, whose last x is new
     copying   = |difference of the copying score of the OV circuit|, over the tokens 1 to V: the sum of the eigenvalues
-                over the sum of their moduli, from -1 (each token lowers its own logit) to 1 (`analyses.circuits`)
+                over the sum of their absolute values, from -1 (each token lowers its own logit) to 1
 
 Both models of a seed were trained on the same mappings. The rival says that the heads look at different things.
 

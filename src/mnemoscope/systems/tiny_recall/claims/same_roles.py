@@ -1,6 +1,6 @@
 """T13: the same two roles appear for every seed; only the number of the head changes.
 
-Refuted by one seed whose two heads do not attend as the sentence says: one from x to earlier y, the other from y to
+Refuted by one seed whose two heads do not attend as claimed: one from x to earlier y, the other from y to
 itself and from x to the y just before. With scanning, the elimination head's share of attention from x on earlier y,
 and binding, the smaller of the other head's shares from y on itself and from x on the y just before (heads by role and
 shares as in `analyses.attention_by_role`),
@@ -10,10 +10,10 @@ shares as in `analyses.attention_by_role`),
 The rivals say that the same two roles appear, in all seeds or in most, and that they are other ones: roles by what
 heads *carry*. `carriers` is above 0 where one head carries more than half of the difference in logits between
 sequences with another answer, and less than half of that between a repeat and a fresh sequence, and the other head the
-other way round (`analyses.carriers`). Their pairs are drawn, at most 512 a skill, and how sure the effect of a seed is,
-is not known: an exception leaves "in every seed" undecided and does not refute it.
+other way round (`analyses.carriers`). Their pairs are drawn, at most 512 per skill, and the uncertainty of the effect
+per seed is not known: an exception leaves "in every seed" undecided and does not refute it.
 
-It shows whether seeds agree in this description of their heads. Sixteen or 32 seeds of a kind do not exclude a rare
+It shows whether seeds agree in this description of their heads. Sixteen or 32 seeds do not exclude a rare
 exception, and seeds may agree in a description that misses what the heads are for.
 """
 
