@@ -171,7 +171,7 @@ def drawn(claim: Claim, cases, n_draws=100) -> Counter:
     return Counter(verdict(lighter(claim), [cases[i] for i in draw]).outcome for draw in draws)
 
 
-CARRIERS = {rival.id: rival for rival in (*split.RIVALS, *memory.CLAIM.rivals)}
+CARRIERS = {rival.id: rival for rival in (*split.CLAIM.rivals, *memory.CLAIM.rivals)}
 ATTENTION = "T17-attention"
 PLANTED = [
     ("T14", dissociated, "SUPPORTED"),

@@ -12,13 +12,13 @@ from mnemoscope.viz import COLOURS, LAYOUT
 
 
 def training_curves(metrics: xr.Dataset, floors: Mapping[str, float]) -> go.Figure:
-    """Loss on both splits with the exact floors of their distribution, and accuracy of both skills; one line a seed.
+    """Loss on both splits with the exact floors of their distribution, and accuracy of both skills; one line per seed.
 
     Args:
         metrics: Over (seed, step), from `Run.metrics`.
         floors: Name of a floor to its loss in nats, drawn as horizontal lines.
     """
-    figure = make_subplots(1, 2, subplot_titles=("loss (nats a scored position)", "accuracy on unseen mappings"))
+    figure = make_subplots(1, 2, subplot_titles=("loss (nats per scored position)", "accuracy on unseen mappings"))
     for name, column, key in (
         ("train mappings", 1, "train"),
         ("test mappings", 1, "test"),

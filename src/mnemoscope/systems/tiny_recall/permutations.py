@@ -41,7 +41,7 @@ def exchange(
 def read_from_context(
     x: Int[Tensor, "batch slot"], y: Int[Tensor, "batch slot"], n_values: int, *, eliminate: bool, recall: bool
 ) -> Float[Tensor, "batch slot d_vocab"]:
-    """What the context alone says.
+    """What follows from the context alone.
 
     Args:
         x: Queries.

@@ -46,7 +46,7 @@ def _what_was_learned(page: Page, results: Mapping[str, Results]) -> None:
     page.text(
         "Accuracy of the last answer on unseen mappings: elimination on sequences whose last x is new, recall "
         f"on sequences whose last x stood there before. A skill counts as learned from {LEARNED:.0%} on. "
-        "Losses are those of the configuration's own distribution, in nats a scored position; sequences are "
+        "Losses are those of the configuration's own distribution, in nats per scored position; sequences are "
         "enumerated, so these numbers are exact."
     )
     page.table(LEARNED_HEADER, learned_rows(results))
@@ -71,7 +71,7 @@ def _references(page: Page, results: Mapping[str, Results]) -> None:
     page.text(
         "KL divergence from every exact predictor to the model, in nats: 'bayes' is the uniform posterior over "
         "consistent permutations, 'bayes, train' the posterior of a predictor that knows the training mappings. "
-        "Infinite where the model excludes what the predictor allows. A share behind a number: the predictor is "
+        "Infinite where the model excludes what the predictor allows. A share after a number: the predictor is "
         "defined on that share of the sequences only, because elsewhere no training mapping is consistent; a dash: "
         "on none."
     )
@@ -107,7 +107,7 @@ def _curves(page: Page, results: Mapping[str, Results]) -> None:
     )
     for label, result in results.items():
         page.heading(label)
-        page.figure(training_curves(result["metrics"], floors(result)), "One line a seed.")
+        page.figure(training_curves(result["metrics"], floors(result)), "One line per seed.")
 
 
 def _ablations(page: Page, results: Mapping[str, Results]) -> None:

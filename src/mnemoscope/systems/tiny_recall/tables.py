@@ -27,7 +27,7 @@ LEARNED_HEADER = ("configuration", "elimination", "learned", "recall", "learned"
 
 
 def published_rows(result: Results, preset: str) -> list[list[str]]:
-    """Published, ours (mean and range over seeds) and the difference, a row a figure."""
+    """Published, ours (mean and range over seeds) and the difference, one row per figure."""
     table = compare(preset, result["sampled"], result["conflict"])
     rows = []
     for i in range(table.sizes["row"]):
@@ -80,7 +80,7 @@ def reference_rows(evaluation: xr.Dataset) -> list[list[str]]:
     """KL divergence (nats) from every exact predictor to the model, by split, subgroup and slot, over seeds.
 
     Infinite where the model excludes what the predictor allows. Where the predictor is undefined on some sequences
-    the others are compared, and their share stands behind; a dash where there are none.
+    the others are compared, and their share follows; a dash where there are none.
     """
     return [
         [name, *(_distance(at.sel(reference=reference)) for reference in evaluation.reference.values)]
@@ -94,7 +94,7 @@ def _distance(at: xr.Dataset) -> str:
 
 
 def _places(evaluation: xr.Dataset) -> Iterator[tuple[str, xr.Dataset]]:
-    """Every split and slot; subgroups are told apart in the last slot only, since before it they are the same."""
+    """Every split and slot; subgroups are distinguished in the last slot only, since before it they are the same."""
     last = evaluation.sizes["pos"]
     for split in evaluation.split.values:
         for slot in range(1, last + 1):

@@ -1,19 +1,18 @@
 """T16: recall needs attention and the MLP."""
 
-from functools import partial
-
 import pytest
 
 from mnemoscope.models.subjects import untrained
 from mnemoscope.systems.tiny_recall.claims.attention_and_mlp import (
     CLAIM,
     UNITS,
-    attention_recalls,
-    both_needed,
     measure,
-    table,
+    outcome,
 )
 from tests.systems.planting import effects_of, misbehaving, outcomes
+
+NEEDED = {control.name: control.plant for control in CLAIM.controls}["both are needed"]
+ATTENTION = {control.name: control.plant for control in CLAIM.controls}["attention recalls"]
 
 
 @pytest.mark.parametrize("kind", ["mean", "zero", "resample"])
@@ -22,14 +21,14 @@ def test_controls_behave(kind):
 
 
 def test_removal_from_a_circuit_that_is_known():
-    measured = measure(both_needed(0)["v3"], kind="zero")
+    measured = measure(NEEDED(0)["v3"], kind="zero")
     assert measured["recall"] == 1
     assert measured["without_mlp"] == 0  # head 0 rules the recalled value out
     assert measured["without_attention"] == pytest.approx(0.2, abs=0.05)  # always the lowest value
 
 
 def test_a_model_without_an_mlp_loses_nothing_with_it():
-    effects = effects_of(CLAIM, attention_recalls)
+    effects = effects_of(CLAIM, ATTENTION)
     assert effects["without_mlp"] == effects["trained_without_mlp"] == 1
     assert effects["without_attention"] < 0.5
 
@@ -41,12 +40,12 @@ def test_a_model_held_without_attention_is_measured():
 
 def test_verdicts_on_planted_outcomes():
     rivals = ["T16-attention", "T16-mlp"]
-    assert outcomes(CLAIM, both_needed) == {"T16": "SUPPORTED", **dict.fromkeys(rivals, "REFUTED")}
-    assert list(outcomes(CLAIM, attention_recalls).values()) == ["REFUTED", "SUPPORTED", "REFUTED"]
+    assert outcomes(CLAIM, NEEDED) == {"T16": "SUPPORTED", **dict.fromkeys(rivals, "REFUTED")}
+    assert list(outcomes(CLAIM, ATTENTION).values()) == ["REFUTED", "SUPPORTED", "REFUTED"]
     for place in range(4):
         values = [0.2] * 4
         values[place] = 0.95
-        assert outcomes(CLAIM, partial(table, tuple(values)))["T16"] == "REFUTED"
+        assert outcomes(CLAIM, outcome(values))["T16"] == "REFUTED"
 
 
 def test_untrained_models_do_not_pass():

@@ -1,5 +1,4 @@
 import math
-from functools import partial
 
 import pytest
 
@@ -7,19 +6,12 @@ from mnemoscope.models.constructed.predictor import predicting
 from mnemoscope.models.subjects import planted, untrained
 from mnemoscope.systems.tiny_recall.claims.loss import T5, T8, UNITS, distances, measure, small_on_repeats
 from mnemoscope.systems.tiny_recall.constructed import dissociated, elimination_only
+from mnemoscope.systems.tiny_recall.controls import together
 from tests.systems.on_trial import verdict
 from tests.systems.planting import misbehaving, outcomes
 
 FLOOR = math.log(120) / 5
 MIXED = UNITS["v3"].spec(0).task
-
-
-def together(*plants):
-    return partial(_together, plants)
-
-
-def _together(plants, case):
-    return {name: each for plant in plants for name, each in plant(case).items()}
 
 
 def ruled(claim, effects):
@@ -79,7 +71,7 @@ def test_equal_losses_support_t8():
 
 def test_models_of_which_one_recalls_decide_t8():
     small = [planted(name, elimination_only, MIXED) for name in ("v1", "d16h1")]
-    found = outcomes(T8, together(predicting(UNITS, "bayes"), *small))
+    found = outcomes(T8, together(predicting(UNITS, "bayes"), together(*small)))
     assert (found["T8"], found["T8-mixed"]) == ("REFUTED", "SUPPORTED")
 
 

@@ -1,11 +1,9 @@
 """T15: a second head makes recall possible."""
 
-from functools import partial
-
 import pytest
 
 from mnemoscope.models.subjects import planted, untrained
-from mnemoscope.systems.tiny_recall.claims.second_head import CLAIM, UNITS, compare, measure, table
+from mnemoscope.systems.tiny_recall.claims.second_head import CLAIM, UNITS, compare, measure, outcome
 from mnemoscope.systems.tiny_recall.constructed import dissociated, elimination_only
 from mnemoscope.systems.tiny_recall.tasks import PermutationLookup
 from tests.systems.planting import misbehaving, outcomes
@@ -18,7 +16,7 @@ def test_controls_behave():
 
 
 def test_effects_by_hand():
-    effects = compare(table((0.1, 0.5, 0.3, 0.9, 0.4), 0))
+    effects = compare(outcome((0.1, 0.5, 0.3, 0.9, 0.4))(0))
     assert effects == pytest.approx({"second_head": 0.4, "width": 0.4, "narrow": 0.5})  # min(.9 - .3, .5 - .1)
 
 
@@ -31,7 +29,7 @@ def test_effects_by_hand():
     ],
 )
 def test_verdicts_on_planted_outcomes(recall, expected):
-    assert list(outcomes(CLAIM, partial(table, recall)).values()) == expected
+    assert list(outcomes(CLAIM, outcome(recall)).values()) == expected
 
 
 def two_heads_recall(case):

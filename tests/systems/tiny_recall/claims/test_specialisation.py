@@ -1,12 +1,10 @@
 """T23: heads specialise only if the data requires it."""
 
-from functools import partial
-
 import pytest
 
 from mnemoscope.core.errors import InputError
 from mnemoscope.models.subjects import planted, untrained
-from mnemoscope.systems.tiny_recall.claims.specialisation import CLAIM, UNITS, compare, measure, models, table
+from mnemoscope.systems.tiny_recall.claims.specialisation import CLAIM, UNITS, compare, measure, models, outcome
 from mnemoscope.systems.tiny_recall.constructed import elimination_only, two_layer_recall
 from mnemoscope.systems.tiny_recall.constructed.twin_elimination import twin_elimination
 from mnemoscope.systems.tiny_recall.tasks import PermutationLookup
@@ -29,7 +27,7 @@ def test_index_of_circuits_that_are_known():
 
 
 def test_each_model_is_asked_for_what_it_is_trained_for():
-    measured = table(0.9, 0.1, 0)
+    measured = outcome(0.9, 0.1)(0)
     measured["v3-fresh"]["recall"] = 0.0
     assert compare(measured) == {"gate": 1.0, "with_repeats": 0.9, "without": 0.1}
     measured["v3"]["recall"] = 0.5
@@ -39,9 +37,9 @@ def test_each_model_is_asked_for_what_it_is_trained_for():
 @pytest.mark.parametrize(
     ("plant", "expected"),
     [
-        (partial(models, twin_elimination), ["SUPPORTED", "REFUTED"]),
-        (partial(models, elimination_only), ["REFUTED", "SUPPORTED"]),
-        (partial(table, 0.2, 0.2), ["REFUTED", "REFUTED"]),
+        (models(twin_elimination), ["SUPPORTED", "REFUTED"]),
+        (models(elimination_only), ["REFUTED", "SUPPORTED"]),
+        (outcome(0.2, 0.2), ["REFUTED", "REFUTED"]),
         (untrained(UNITS), ["NOT_APPLICABLE"] * 2),
     ],
 )

@@ -37,7 +37,11 @@ MECHANISMS = (EARLIER_Y, ITSELF, JUST_BEFORE, SAME_X, AFTER_SAME_X)
 
 @lru_cache(maxsize=4)
 def unseen_halves(task: Task) -> tuple[Batch, Batch]:
-    """Every sequence over every other unseen mapping, and those over the remaining ones."""
+    """Every sequence over every other unseen mapping, and those over the remaining ones.
+
+    The halves share no mapping, so that the choice of a role on the first cannot depend on mappings of the second; a
+    split by sequence would put the same mappings into both. Each half has all orders of x and all repeats.
+    """
     batch = every_sequence(task)
     number = batch.latents["mapping"].unique(dim=0, return_inverse=True)[1]
     return batch.select(number % 2 == 0), batch.select(number % 2 == 1)

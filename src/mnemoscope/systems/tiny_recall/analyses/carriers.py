@@ -10,9 +10,9 @@ that of the corrupted one) on either prompt and p the same with z of one head ex
 means over pairs, read in the last slot; the mean of that over the skills. `divided` asks of two kinds of pairs whether
 one head carries most of the first difference and little of the second, and another head the other way round.
 
-It shows that a head's output holds something in which the prompts differ and that the answer depends on. It does not
+It shows that a head's output carries something in which the prompts differ and that the answer depends on. It does not
 show how that is used, nor what both prompts have in common; shares of heads need not add up to one (see `patching`).
-Where a model does not tell clean from corrupted prompts there is nothing to carry, and the share counts as 0.
+Where clean and corrupted prompts have the same logit difference there is nothing to carry: the share counts as 0.
 """
 
 from collections.abc import Sequence
@@ -48,10 +48,10 @@ def patching_recovery(
         kind: One of `task.corruptions` that changes the answer.
         skills: Whose sequences are clean prompts; none: those of every skill of the task, for `move_repeat` of recall.
         direction: Sufficiency (`denoising`) or necessity (`noising`).
-        n: Pairs a skill; all sequences where there are fewer.
+        n: Pairs per skill; all sequences where there are fewer.
 
     Returns:
-        A share a head, the mean over the skills; 0 for a skill of which the model knows nothing.
+        A share per head, the mean over the skills; 0 for a skill that the model has not learned at all.
 
     Raises:
         InputError: There is no such kind or skill, no sequence tests a skill, or the model is too small for the task.

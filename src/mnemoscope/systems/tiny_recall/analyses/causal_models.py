@@ -6,7 +6,7 @@
     recalled    the y that stood with the last x before, or none
     answer      recalled if there is one, else one of the values that are not eliminated, all equally likely
 
-`VALUES_AND_MATCH`: one part says what stood where, the other where to look.
+`VALUES_AND_MATCH`: one part represents what stood where, the other where to look.
 
     values      the y of each earlier slot
     match       the slot whose x stands again in the last slot, or none
@@ -21,8 +21,8 @@ They give the same answers, and differ where a variable of the sequence b comes 
     match       b's y in the slot that s repeats if s has a repeat, else the value that b did not use
 
 `compare` gives either of them the best alignment with heads, and the MLP, that it can have (`alignment`), at the
-position of the last x. It shows which of the two a network can be read as, by its heads. Neither has to hold: a network
-in which both heads do some of everything fails both.
+position of the last x. It shows which of the two a network can be read as, by its heads. Neither has to fit: a network
+in which both heads do some of everything matches neither.
 """
 
 import torch

@@ -1,4 +1,4 @@
-"""What a model says about one sequence, slot by slot, beside the exact predictor."""
+"""The predictions of a model on one sequence, slot by slot, beside the exact predictor."""
 
 import xarray as xr
 
@@ -12,7 +12,7 @@ def predict(model: HookedModel, task: PermutationLookup, sequence: str | Batch) 
 
     Args:
         model: Any hooked model.
-        task: Says which values there are.
+        task: Defines the values.
         sequence: `x1 y1 x2 y2 ...` as text, ending with an x or with its y; or a batch of one sequence.
 
     Returns:

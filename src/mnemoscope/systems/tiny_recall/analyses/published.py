@@ -1,8 +1,8 @@
 """The figures that the sources report for tiny-recall, beside ours.
 
 The sources evaluate 5,000 samples on unseen mappings; "absolute error" is the distance to the uniform posterior
-over consistent permutations, taken here over the V values. Nothing is copied into a result: `compare` reads `ours`
-from evaluations.
+over consistent permutations, taken here over the V values. Our values come from
+evaluations (`compare`), never from these figures.
 """
 
 from dataclasses import dataclass
@@ -34,7 +34,7 @@ def _table(preset: str, quantity: str, values: list[float], last: tuple[str, ...
 
 
 def _losses(preset: str, value: float) -> list[Figure]:
-    """The source gives one loss; which mappings it was measured on is told for some only, so both stand beside it."""
+    """The source gives one loss and rarely states on which mappings, so it is compared with both."""
     return [Figure(preset, "loss", ALL, None, value, split) for split in ("train", "test")]
 
 

@@ -50,11 +50,11 @@ def skills_without(
         subject: Its seed draws sequences, where some are left out, and what is resampled.
         targets: Name to the sites that are removed together; none of them: nothing is removed.
         kind: `mean`, `resample` or `zero`.
-        within: Where means and resampled activations come from: sequences that do, or do not, repeat an x, as the one
-            at hand does (those that test the same skill); or `all sequences`, each with its probability under the task
+        within: Where means and resampled activations come from: sequences that do, or do not, repeat an x, like the one
+            in question (those that test the same skill); or `all sequences`, each with its probability under the task
             for a mean, alike for a resampling.
         skills: Which; none: all of the task.
-        n: Sequences a skill, drawn among all over unseen mappings; all where there are fewer, as there are with five
+        n: Sequences per skill, drawn among all over unseen mappings; all where there are fewer, as there are with five
             values for elimination.
 
     Returns:

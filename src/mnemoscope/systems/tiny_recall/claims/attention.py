@@ -2,7 +2,7 @@
 
 T11 is refuted if in most seeds the head that elimination needs most gives a tenth of its attention from x, or more, to
 other tokens than earlier y. T12 is refuted if in most seeds the other head gives half of its attention, or less, to
-the place that the sentence names: from y to itself, or from x to the y just before.
+the place that the claim names: from y to itself, or from x to the y just before.
 
 With A[q, k] the mean attention of a head from query q to key k, heads by role (`analyses.attention_by_role`), over
 sequences over unseen mappings:
@@ -15,13 +15,13 @@ sequences over unseen mappings:
                slot = largest A[last x, k] on repeats, over all positions k, those that T12 names and x5 itself too
                conditional = 1/2 sum over k of |A[last x, k] on fresh sequences - A[last x, k] on repeats|
 
-Where a head looks may depend on the sequence: T11 can be asked of fresh sequences and of repeats apart.
+Where a head looks may depend on the sequence: T11 can be asked of fresh sequences and of repeats separately.
 
 It shows where the heads look. It does not show what they contribute, nor that a head is needed for it: that is asked
 of the same models by removal. A head has its place by what elimination needs; what recall needs is not looked at.
 """
 
-from mnemoscope import CLAIMS, Claim, Configuration, Control, Criterion, Subject
+from mnemoscope import CLAIMS, Claim, Configuration, Criterion, Subject
 from mnemoscope.analyses import LEARNED, learned
 from mnemoscope.core import one_of
 from mnemoscope.judging import EFFECT, GATE
@@ -36,7 +36,7 @@ from mnemoscope.systems.tiny_recall.analyses.attention_by_role import (
 )
 from mnemoscope.systems.tiny_recall.constructed import elimination_only, shared_store
 from mnemoscope.systems.tiny_recall.constructed.local_binding import local_binding as binding_model
-from mnemoscope.systems.tiny_recall.tasks import PermutationLookup
+from mnemoscope.systems.tiny_recall.controls import REPEATS, negative, positive
 
 SEQUENCES = ("all", "fresh", "repeat")
 UNITS = {"v3": Configuration(preset="v3", recipe="published")}
@@ -91,34 +91,12 @@ def binding(subject: Subject) -> dict[str, float]:
     }
 
 
-_TASK = PermutationLookup(repeat_ratio=0.3)
-_NEGATIVE = Control(name="untrained", kind="negative", plant=untrained(UNITS))
-_ELIMINATES = Control(name="elimination only", kind="positive", plant=planted("v3", elimination_only, _TASK))
-_BINDS, _MATCHES = planted("v3", binding_model, _TASK), planted("v3", shared_store, _TASK)
-
-
-def _rival(name: str, statement: str, margin: float, *controls: Control) -> Claim:
-    """A rival of T12, which reads another effect of the same measure."""
-    return Claim(
-        id=f"T12-{name.replace('_', '-')}",
-        system="tiny-recall",
-        statement=statement,
-        source="rival of T12",
-        parts=(Criterion(name=name, quantifier="most", margin=margin, unit=_UNIT),),
-        gate=LEARNED,
-        units=UNITS,
-        n_replicates=32,
-        controls=(_NEGATIVE, *controls),
-        measure=binding,
-        prompts="enumerated",
-    )
-
-
-_NOT_WHERE_BOUND = Control(name="local binding", kind="negative", plant=_BINDS)
-_BY_MATCH = Control(name="a head that finds the same x", kind="positive", plant=_MATCHES)
-_NOT_BY_MATCH = Control(name="a head that finds the same x", kind="negative", plant=_MATCHES)
-_SLOT = Control(name="local binding", kind="positive", plant=_BINDS)
-T11 = Claim(
+_UNTRAINED = negative("untrained", untrained(UNITS))
+_T11_CONTROLS = (_UNTRAINED, positive("elimination only", planted("v3", elimination_only, REPEATS)))
+_BINDS, _MATCHES = planted("v3", binding_model, REPEATS), planted("v3", shared_store, REPEATS)
+_BOUND, _NOT_BOUND = positive("local binding", _BINDS), negative("local binding", _BINDS)
+_BY_MATCH, _NOT_BY_MATCH = (sign("a head that finds the same x", _MATCHES) for sign in (positive, negative))
+_T11 = Claim(
     id="T11",
     system="tiny-recall",
     statement="One head, the elimination head, attends from x only to earlier y.",
@@ -129,27 +107,20 @@ T11 = Claim(
     gate=LEARNED,
     units=UNITS,
     n_replicates=32,
-    rivals=(
-        Claim(
-            id="T11-last",
-            system="tiny-recall",
-            statement="That head attends only to earlier y from the last x.",
-            source="rival of T11",
-            parts=(Criterion(name="last", quantifier="most", margin=0.9, unit=_UNIT),),
-            gate=LEARNED,
-            units=UNITS,
-            n_replicates=32,
-            controls=(_NEGATIVE, _ELIMINATES),
-            measure=scanning,
-            prompts="enumerated",
-        ),
-    ),
-    controls=(_NEGATIVE, _ELIMINATES),
+    controls=_T11_CONTROLS,
     measure=scanning,
     factors={"sequences": ("fresh", "repeat"), "recipe": ("quick",), "model.normalization": ("none",)},
     prompts="enumerated",
 )
-T12 = Claim(
+T11 = _T11.against(
+    _T11.rival(
+        "last",
+        "That head attends only to earlier y from the last x.",
+        parts=(Criterion(name="last", quantifier="most", margin=0.9, unit=_UNIT),),
+        controls=_T11_CONTROLS,
+    )
+)
+_T12 = Claim(
     id="T12",
     system="tiny-recall",
     statement="The other head binds locally: y attends to itself, x to the y just before it.",
@@ -161,16 +132,26 @@ T12 = Claim(
     units=UNITS,
     n_replicates=32,
     headline=True,
-    rivals=(
-        _rival("same_x", "It attends from a repeated x to its earlier occurrence.", 0.5, _BY_MATCH, _NOT_WHERE_BOUND),
-        _rival("after_same_x", "It attends from a repeated x to the y after it.", 0.5, _NOT_BY_MATCH, _NOT_WHERE_BOUND),
-        _rival("slot", "It attends from a repeated x to one fixed position.", 0.5, _SLOT, _NOT_BY_MATCH),
-        _rival("conditional", "What it attends to depends on a repeat.", 0.25, _BY_MATCH, _NOT_WHERE_BOUND),
-    ),
-    controls=(_NEGATIVE, Control(name="local binding", kind="positive", plant=_BINDS), _NOT_BY_MATCH),
+    controls=(_UNTRAINED, _BOUND, _NOT_BY_MATCH),
     measure=binding,
     factors={"recipe": ("quick",), "model.normalization": ("none",)},
     prompts="enumerated",
+)
+T12 = _T12.against(
+    *(
+        _T12.rival(
+            name.replace("_", "-"),
+            statement,
+            parts=(Criterion(name=name, quantifier="most", margin=margin, unit=_UNIT),),
+            controls=(_UNTRAINED, *controls),
+        )
+        for name, statement, margin, controls in (
+            ("same_x", "It attends from a repeated x to its earlier occurrence.", 0.5, (_BY_MATCH, _NOT_BOUND)),
+            ("after_same_x", "It attends from a repeated x to the y after it.", 0.5, (_NOT_BY_MATCH, _NOT_BOUND)),
+            ("slot", "It attends from a repeated x to one fixed position.", 0.5, (_BOUND, _NOT_BY_MATCH)),
+            ("conditional", "What it attends to depends on a repeat.", 0.25, (_BY_MATCH, _NOT_BOUND)),
+        )
+    )
 )
 for _claim in (T11, T12):
     CLAIMS.add(_claim.id, _claim)

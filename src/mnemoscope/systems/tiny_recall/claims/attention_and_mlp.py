@@ -12,17 +12,16 @@ It shows what this model cannot do without, and what training finds without it. 
 Without attention the last position sees nothing of the context, so that those parts can only fail by an error.
 """
 
-from collections.abc import Mapping, Sequence
-from functools import partial
+from collections.abc import Callable, Mapping, Sequence
 
-from mnemoscope import CLAIMS, Claim, Configuration, Control, Criterion, Subject
+from mnemoscope import CLAIMS, Claim, Configuration, Criterion, Subject
 from mnemoscope.analyses import LEARNED, accuracy_by_skill
 from mnemoscope.core import Replacement
 from mnemoscope.judging import GATE, Measured
 from mnemoscope.models import planted, untrained
 from mnemoscope.systems.tiny_recall.analyses.removal_costs import all_heads, all_mlps, skills_without
 from mnemoscope.systems.tiny_recall.constructed import dissociated, two_layer_recall
-from mnemoscope.systems.tiny_recall.tasks import PermutationLookup
+from mnemoscope.systems.tiny_recall.controls import REPEATS, negative, positive, table, together
 
 HALF = 0.5
 RECALLS = 0.9
@@ -63,44 +62,20 @@ def compare(measured: Mapping[str, Measured]) -> dict[str, float]:
     }
 
 
-def table(values: Sequence[float], case: int) -> dict[str, dict[str, float]]:
+def outcome(values: Sequence[float]) -> Callable[[int], dict[str, Measured]]:
     """A planted outcome: the four accuracies in the order of the parts."""
     without_mlp, without_attention, no_mlp, no_attention = values
     v3 = {GATE: 1.0, "without_mlp": without_mlp, "without_attention": without_attention}
-    return {"v3": v3, "v3-no-mlp": {"recall": no_mlp}, "v3-no-attention": {"recall": no_attention}}
+    return table({"v3": v3, "v3-no-mlp": {"recall": no_mlp}, "v3-no-attention": {"recall": no_attention}})
 
 
-_TASK = PermutationLookup(repeat_ratio=0.3)
-
-
-def both_needed(case: int) -> dict[str, Subject]:
-    """A model that recalls by a head and the MLP; models without either have learned nothing."""
-    return untrained(UNITS)(case) | planted("v3", dissociated, _TASK)(case)
-
-
-def attention_recalls(case: int) -> dict[str, Subject]:
-    """Models that recall by attention alone, in two layers; the one without attention has learned nothing."""
-    recalling = {name: planted(name, two_layer_recall, _TASK)(case)[name] for name in ("v3", "v3-no-mlp")}
-    return untrained(UNITS)(case) | recalling
-
-
-def _rival(word: str, statement: str, part: str, *controls: Control) -> Claim:
-    return Claim(
-        id=f"T16-{word}",
-        system="tiny-recall",
-        statement=statement,
-        source="rival of T16",
-        parts=(Criterion(name=part, quantifier="most", margin=RECALLS, unit="accuracy"),),
-        gate=LEARNED,
-        units=UNITS,
-        controls=(*controls, Control(name="both are needed", kind="negative", plant=both_needed, n=1)),
-        measure=measure,
-        compare=compare,
-        prompts="enumerated",
-    )
-
-
-CLAIM = Claim(
+_BOTH_NEEDED = together(untrained(UNITS), planted("v3", dissociated, REPEATS))
+"""One model recalls by a head and the MLP; those without either have learned nothing."""
+_ATTENTION_RECALLS = together(
+    untrained(UNITS), together(*(planted(name, two_layer_recall, REPEATS) for name in ("v3", "v3-no-mlp")))
+)
+"""Two models recall by attention alone, in two layers; the one without attention has learned nothing."""
+_CLAIM = Claim(
     id="T16",
     system="tiny-recall",
     statement="Recall needs attention and the MLP: without either it is lost, and it is not learned.",
@@ -110,28 +85,39 @@ CLAIM = Claim(
     ),
     gate=LEARNED,
     units=UNITS,
-    rivals=(
-        _rival(
-            "attention",
-            "Attention suffices: a model trained without the MLP recalls.",
-            "trained_without_mlp",
-            Control(name="attention recalls", kind="positive", plant=attention_recalls, n=1),
-        ),
-        _rival(
-            "mlp",
-            "The MLP suffices: a model trained without attention recalls.",
-            "trained_without_attention",
-            Control(name="learned without attention", kind="positive", plant=partial(table, (0.2, 0.2, 0.2, 1.0)), n=1),
-        ),
-    ),
     controls=(
-        Control(name="both are needed", kind="positive", plant=both_needed, n=1),
-        Control(name="attention recalls", kind="negative", plant=attention_recalls, n=1),
-        Control(name="learned without the MLP", kind="negative", plant=partial(table, (0.2, 0.2, 1.0, 0.2)), n=1),
-        Control(name="half is left", kind="negative", plant=partial(table, (HALF, 0.2, 0.2, 0.2)), n=1),
+        positive("both are needed", _BOTH_NEEDED, n=1),
+        negative("attention recalls", _ATTENTION_RECALLS, n=1),
+        negative("learned without the MLP", outcome((0.2, 0.2, 1.0, 0.2)), n=1),
+        negative("half is left", outcome((HALF, 0.2, 0.2, 0.2)), n=1),
     ),
     measure=measure,
     compare=compare,
     factors={"kind": ("zero", "resample")},
+)
+CLAIM = _CLAIM.against(
+    *(
+        _CLAIM.rival(
+            word,
+            statement,
+            parts=(Criterion(name=part, quantifier="most", margin=RECALLS, unit="accuracy"),),
+            controls=(control, negative("both are needed", _BOTH_NEEDED, n=1)),
+            prompts="enumerated",
+        )
+        for word, statement, part, control in (
+            (
+                "attention",
+                "Attention suffices: a model trained without the MLP recalls.",
+                "trained_without_mlp",
+                positive("attention recalls", _ATTENTION_RECALLS, n=1),
+            ),
+            (
+                "mlp",
+                "The MLP suffices: a model trained without attention recalls.",
+                "trained_without_attention",
+                positive("learned without attention", outcome((0.2, 0.2, 0.2, 1.0)), n=1),
+            ),
+        )
+    )
 )
 CLAIMS.add(CLAIM.id, CLAIM)

@@ -15,16 +15,17 @@ They show what training finds under this recipe. That a width never gets there d
 width would; and a model that fails on unseen mappings has learned by heart only if it answers those of training.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 
-from mnemoscope import CLAIMS, Claim, Configuration, Control, Criterion, Subject
+from mnemoscope import CLAIMS, Claim, Configuration, Criterion, Subject
 from mnemoscope.analyses import every_sequence, log_probs
 from mnemoscope.core import metrics
 from mnemoscope.judging import Measured
 from mnemoscope.models import planted, untrained
 from mnemoscope.models.constructed import predicting
 from mnemoscope.systems.tiny_recall.constructed import elimination_only
+from mnemoscope.systems.tiny_recall.controls import negative, positive, table, together
 from mnemoscope.systems.tiny_recall.tasks import PermutationLookup
 
 REACHED = 0.99
@@ -70,131 +71,87 @@ def by_values(measured: Mapping[str, Measured]) -> Measured:
     return unseen | {f"{word} in training": found["training"] for word, found in words.items()}
 
 
-def _widths(case: int, *, reached: tuple[str, ...], at: float, others: float) -> dict[str, dict[str, float]]:
-    """A table of outcomes: accuracy `at` for the widths that are to reach it, `others` for the rest."""
-    return {name: {"unseen": at if name in reached else others} for name in WIDTHS}
+def _widths(*reached: str, at: float = 1.0, others: float) -> Callable[[int], dict[str, Measured]]:
+    """A planted outcome: accuracy `at` for the widths in `reached`, `others` for the rest."""
+    return table({name: {"unseen": at if name in reached else others} for name in WIDTHS})
 
 
-def _values(case: int, *, four: float, five: float) -> dict[str, dict[str, float]]:
-    """A table of outcomes; everything in training is right."""
-    return {name: {"unseen": right, "training": 1.0} for name, right in (("v3-4-values", four), ("v3", five))}
+_ELIMINATES = planted("v3", elimination_only, PermutationLookup())
+_BY_HEART = together(predicting({"v3-4-values": VALUES["v3-4-values"]}, "bayes_train"), _ELIMINATES)
+"""A predictor that knows the training mappings by heart at V = 4, and a model that eliminates at V = 5."""
+_GENERALISES = together(
+    planted("v3-4-values", partial(elimination_only, 4), PermutationLookup(n_values=4)), _ELIMINATES
+)
+"""Models that eliminate with four and with five values."""
+_AT_MARGIN = {"v3-4-values": {"unseen": NOT_GENERALISED, "training": 1.0}, "v3": {"unseen": 1.0, "training": 1.0}}
+_REACHED = partial(Criterion, quantifier="most", margin=REACHED, unit="accuracy")
+_AGAINST = "tiny-recall, against the article on the model without repeats"
 
-
-def _by_heart(case: int) -> dict[str, Subject]:
-    """A predictor that knows the training mappings by heart at V = 4, and a model that eliminates at V = 5."""
-    four = {"v3-4-values": VALUES["v3-4-values"]}
-    return {**predicting(four, "bayes_train")(case), **planted("v3", elimination_only, PermutationLookup())(case)}
-
-
-def _generalises(case: int) -> dict[str, Subject]:
-    """Models that eliminate with four and with five values."""
-    four = planted("v3-4-values", partial(elimination_only, 4), PermutationLookup(n_values=4))
-    return {**four(case), **planted("v3", elimination_only, PermutationLookup())(case)}
-
-
-def _narrower(width: str) -> Claim:
-    """The rival that a smaller width suffices."""
-    return Claim(
-        id=f"T18-{width}",
-        system="tiny-recall",
-        statement=f"{width.replace('d', 'd ')} suffices for elimination.",
-        source="tiny-recall, against the article on the model without repeats",
-        parts=(Criterion(name=width, quantifier="most", margin=REACHED, unit="accuracy"),),
-        units=WIDTHS,
-        measure=measure,
-        compare=by_width,
-        controls=(
-            Control(name="reached", kind="positive", plant=partial(_widths, reached=(width,), at=1.0, others=0.0), n=1),
-            Control(
-                name="at the margin",
-                kind="negative",
-                plant=partial(_widths, reached=(width,), at=REACHED, others=1.0),
-                n=1,
-            ),
-            Control(name="untrained", kind="negative", plant=untrained(WIDTHS)),
-        ),
-        prompts="enumerated",
-    )
-
-
-T18 = Claim(
+_T18 = Claim(
     id="T18",
     system="tiny-recall",
     statement="Width 16 barely suffices for elimination: it reaches 99 % on unseen mappings, and width 12 does not.",
     source="tiny-recall, article on the model without repeats",
-    parts=(
-        Criterion(name="d16", quantifier="most", margin=REACHED, unit="accuracy"),
-        Criterion(name="d12", quantifier="most", margin=REACHED, direction="below", unit="accuracy"),
-    ),
+    parts=(_REACHED(name="d16"), _REACHED(name="d12", direction="below")),
     units=WIDTHS,
     measure=measure,
     compare=by_width,
-    rivals=tuple(_narrower(width) for width in ("d12", "d8", "d4")),
     controls=(
-        Control(
-            name="only d 16 reaches it",
-            kind="positive",
-            plant=partial(_widths, reached=("v1",), at=1.0, others=0.9),
-            n=1,
-        ),
-        Control(
-            name="d 12 at the margin",
-            kind="negative",
-            plant=partial(_widths, reached=("d12",), at=REACHED, others=1.0),
-            n=1,
-        ),
-        Control(
-            name="d 12 suffices",
-            kind="negative",
-            plant=partial(_widths, reached=("v1", "d12"), at=1.0, others=0.5),
-            n=1,
-        ),
-        Control(name="untrained", kind="negative", plant=untrained(WIDTHS)),
+        positive("only d 16 reaches it", _widths("v1", others=0.9), n=1),
+        negative("d 12 at the margin", _widths("d12", at=REACHED, others=1.0), n=1),
+        negative("d 12 suffices", _widths("v1", "d12", others=0.5), n=1),
+        negative("untrained", untrained(WIDTHS)),
     ),
     prompts="enumerated",
 )
-T19 = Claim(
+T18 = _T18.against(
+    *(
+        _T18.rival(
+            width,
+            f"{width.replace('d', 'd ')} suffices for elimination.",
+            source=_AGAINST,
+            parts=(_REACHED(name=width),),
+            controls=(
+                positive("reached", _widths(width, others=0.0), n=1),
+                negative("at the margin", _widths(width, at=REACHED, others=1.0), n=1),
+                negative("untrained", untrained(WIDTHS)),
+            ),
+        )
+        for width in ("d12", "d8", "d4")
+    )
+)
+_T19 = Claim(
     id="T19",
     system="tiny-recall",
     statement="With four values the model learns the mappings by heart, with five it generalises to unseen ones.",
     source="tiny-recall, article on the model without repeats",
     parts=(
         Criterion(name="four", quantifier="most", margin=NOT_GENERALISED, direction="below", unit="accuracy"),
-        Criterion(name="five", quantifier="most", margin=REACHED, unit="accuracy"),
+        _REACHED(name="five"),
     ),
     units=VALUES,
     measure=measure_both,
     compare=by_values,
-    rivals=(
-        Claim(
-            id="T19-generalises",
-            system="tiny-recall",
-            statement="With four values the model generalises to unseen mappings as well.",
-            source="tiny-recall, against the article on the model without repeats",
-            parts=(Criterion(name="four", quantifier="most", margin=REACHED, unit="accuracy"),),
-            units=VALUES,
-            measure=measure_both,
-            compare=by_values,
-            controls=(
-                Control(name="eliminates at any size", kind="positive", plant=_generalises),
-                Control(name="by heart with four values", kind="negative", plant=_by_heart),
-                Control(name="untrained", kind="negative", plant=untrained(VALUES)),
-            ),
-            prompts="enumerated",
-        ),
-    ),
     controls=(
-        Control(name="by heart with four values", kind="positive", plant=_by_heart),
-        Control(name="eliminates at any size", kind="negative", plant=_generalises),
-        Control(
-            name="four values at the margin",
-            kind="negative",
-            plant=partial(_values, four=NOT_GENERALISED, five=1.0),
-            n=1,
-        ),
-        Control(name="untrained", kind="negative", plant=untrained(VALUES)),
+        positive("by heart with four values", _BY_HEART),
+        negative("eliminates at any size", _GENERALISES),
+        negative("four values at the margin", table(_AT_MARGIN), n=1),
+        negative("untrained", untrained(VALUES)),
     ),
     prompts="enumerated",
+)
+T19 = _T19.against(
+    _T19.rival(
+        "generalises",
+        "With four values the model generalises to unseen mappings as well.",
+        source=_AGAINST,
+        parts=(_REACHED(name="four"),),
+        controls=(
+            positive("eliminates at any size", _GENERALISES),
+            negative("by heart with four values", _BY_HEART),
+            negative("untrained", untrained(VALUES)),
+        ),
+    )
 )
 for _claim in (T18, T19):
     CLAIMS.add(_claim.id, _claim)

@@ -1,7 +1,7 @@
 """T1 and T2: what the model without repeats learns.
 
 T1, "v1 reaches elimination 100 % on unseen mappings, at a loss of about .959", is refuted if it answers the last slot
-less often, or if its loss lies .01 nats or more from the published one. The source says of one loss only on which
+less often, or if its loss lies .01 nats or more from the published one. The source states for one loss only on which
 mappings it was measured; the rival T1-train takes that of the training mappings.
 
 T2, "where an x repeats, v1 still answers with the unused value", is refuted if that value gets .99 or less of the
@@ -18,7 +18,7 @@ not show that a model is free of its training mappings.
 from functools import partial
 from typing import Literal
 
-from mnemoscope import CLAIMS, Claim, Configuration, Control, Criterion, Subject
+from mnemoscope import CLAIMS, Claim, Configuration, Criterion, Subject
 from mnemoscope.analyses import ALL, LEARNED, evaluated, learned, mean_loss
 from mnemoscope.core import one_of
 from mnemoscope.judging import EFFECT, GATE
@@ -27,6 +27,7 @@ from mnemoscope.models.constructed import predicting
 from mnemoscope.systems.tiny_recall.analyses.conflict import conflict
 from mnemoscope.systems.tiny_recall.analyses.published import published
 from mnemoscope.systems.tiny_recall.constructed import elimination_only
+from mnemoscope.systems.tiny_recall.controls import negative, positive
 from mnemoscope.systems.tiny_recall.tasks import PermutationLookup
 
 UNITS = {"v1": Configuration(preset="v1", recipe="published")}
@@ -38,7 +39,7 @@ def measure(subject: Subject) -> dict[str, float]:
     """How well elimination is learned, on sequences without a repeat.
 
     Returns:
-        `elimination`, the share of right last answers; `loss` on unseen mappings and `training_loss`, in nats a slot;
+        `elimination`, the share of right last answers; `loss` on unseen mappings and `training_loss`, in nats per slot;
         `loss_distance` and `training_loss_distance`, of either from the published loss.
     """
     unseen, training = (evaluated(subject, split=split, subgroup="fresh") for split in ("test", "train"))
@@ -71,48 +72,49 @@ def measure_conflict(subject: Subject, *, slots: Literal["all", "first"] = "all"
     }
 
 
-_claim = partial(Claim, system="tiny-recall", units=UNITS, n_replicates=32, prompts="enumerated")
 _ELIMINATION = Criterion(name="elimination", quantifier="most", margin=0.999, unit="accuracy")
 _LOSS = partial(Criterion, quantifier="most", margin=0.01, direction="below", unit="nats")
-_CONTROLS = (
-    Control(name="exact predictor", kind="positive", plant=predicting(UNITS, "bayes")),
-    Control(name="untrained", kind="negative", plant=untrained(UNITS)),
-)
+_UNTRAINED = negative("untrained", untrained(UNITS))
+_T1_CONTROLS = (positive("exact predictor", predicting(UNITS, "bayes")), _UNTRAINED)
 
-T1 = _claim(
+_T1 = Claim(
     id="T1",
+    system="tiny-recall",
     statement="Without repeats the small model answers all last slots on unseen mappings, at the published loss.",
     source="tiny-recall, presentation and article, results of the first model",
     parts=(_ELIMINATION, _LOSS(name="loss_distance")),
+    units=UNITS,
+    n_replicates=32,
     headline=True,
     measure=measure,
     factors=FACTORS,
-    controls=_CONTROLS,
-    rivals=(
-        _claim(
-            id="T1-train",
-            statement="The published loss is that of the training mappings.",
-            source="tiny-recall: which mappings the loss was measured on is not said everywhere",
-            parts=(_ELIMINATION, _LOSS(name="training_loss_distance")),
-            measure=measure,
-            controls=_CONTROLS,
-        ),
-    ),
+    controls=_T1_CONTROLS,
+    prompts="enumerated",
 )
-T2 = _claim(
+T1 = _T1.against(
+    _T1.rival(
+        "train",
+        "The published loss is that of the training mappings.",
+        source="tiny-recall: which mappings the loss was measured on is not said everywhere",
+        parts=(_ELIMINATION, _LOSS(name="training_loss_distance")),
+        controls=_T1_CONTROLS,
+    )
+)
+T2 = Claim(
     id="T2",
+    system="tiny-recall",
     statement="Without repeats in training the model puts 99 % on the unused value where an x repeats.",
     source="tiny-recall, presentation and article, the memorisation probe of the first model",
     quantifier="most",
     margin=0.99,
     unit="probability",
     gate=LEARNED,
+    units=UNITS,
+    n_replicates=32,
     measure=measure_conflict,
     factors={"slots": ("first",), **FACTORS},
-    controls=(
-        Control(name="eliminates", kind="positive", plant=planted("v1", elimination_only, UNITS["v1"].spec(0).task)),
-        Control(name="untrained", kind="negative", plant=untrained(UNITS)),
-    ),
+    controls=(positive("eliminates", planted("v1", elimination_only, UNITS["v1"].spec(0).task)), _UNTRAINED),
+    prompts="enumerated",
 )
-CLAIMS.add(T1.id, T1)
-CLAIMS.add(T2.id, T2)
+for _claim in (T1, T2):
+    CLAIMS.add(_claim.id, _claim)

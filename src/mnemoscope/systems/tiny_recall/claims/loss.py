@@ -1,4 +1,4 @@
-"""T5 and T8: what the loss tells about recall.
+"""T5 and T8: what the loss reveals about recall.
 
 T5, "16 dimensions and one head, trained on repeats, reach elimination 100 %, recall near 0 % and almost the loss of
 v3", is refuted if elimination is at .99 or less, recall at .01 or more, or the losses are .01 nats or more apart,
@@ -8,7 +8,7 @@ and is right in a quarter.
 T8, "the loss cannot tell a model that recalls from one that does not", is refuted if the loss of v1 or of d16h1 is
 .01 nats or more from that of v3, on sequences without repeats or on the mixture with 30 % repeats. Within one
 distribution: the source sets v1 on its own distribution beside v3 on another, which is the rival T8-own. The rival
-T8-mixed is that the loss tells on the mixture.
+T8-mixed is that the loss does so on the mixture.
 
 The loss is the cross-entropy in nats, mean over the five slots and over every sequence over unseen mappings; on a
 mixture (1 - r) * fresh + r * repeats.
@@ -17,12 +17,13 @@ They show what a loss curve can be read for. They do not show how a model answer
 answer with little confidence loses less than one that is sure of it.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 
-from mnemoscope import CLAIMS, Claim, Configuration, Control, Criterion, Subject
+from mnemoscope import CLAIMS, Claim, Configuration, Criterion, Subject
 from mnemoscope.analyses import evaluated, mean_loss
 from mnemoscope.judging import Measured
+from mnemoscope.systems.tiny_recall.controls import negative, positive, table
 
 REPEATS = 0.3
 """Share of repeats in the mixture: what v3 and d16h1 are trained on."""
@@ -36,7 +37,7 @@ FLOOR = 0.9575
 
 
 def measure(subject: Subject) -> dict[str, float]:
-    """Loss on sequences without a repeat (`fresh`), with one (`repeat`) and on the mixture (`mixed`), in nats a slot,
+    """Loss on sequences without a repeat (`fresh`), with one (`repeat`) and on the mixture (`mixed`), in nats per slot,
     and accuracy of `elimination` and of `recall`, 0 to 1.
     """
     found = evaluated(subject)
@@ -77,29 +78,25 @@ def distances(measured: Mapping[str, Measured]) -> Measured:
     }
 
 
-def _skills(case: int, *, recall: float, distance: float) -> dict[str, dict[str, float]]:
-    """A table of outcomes for T5: d16h1 eliminates; its recall, and its loss above v3's."""
-    return {
-        "d16h1": {"elimination": 1.0, "recall": recall, "mixed": FLOOR + distance},
-        "v3": {"elimination": 1.0, "recall": 1.0, "mixed": FLOOR},
-    }
+def _skills(*, recall: float, distance: float) -> Callable[[int], dict[str, Measured]]:
+    """A planted outcome for T5: d16h1 eliminates; its recall, and its loss above v3's."""
+    small = {"elimination": 1.0, "recall": recall, "mixed": FLOOR + distance}
+    return table({"d16h1": small, "v3": {"elimination": 1.0, "recall": 1.0, "mixed": FLOOR}})
 
 
-def _losses(case: int, *, fresh: float, mixed: float) -> dict[str, dict[str, float]]:
-    """A table of outcomes for T8: how much more v1 and d16h1 lose than v3."""
+def _losses(*, fresh: float, mixed: float) -> Callable[[int], dict[str, Measured]]:
+    """A planted outcome for T8: how much more v1 and d16h1 lose than v3."""
     small = {"fresh": FLOOR + fresh, "mixed": FLOOR + mixed}
-    return {"v1": small, "d16h1": small, "v3": {"fresh": FLOOR, "mixed": FLOOR}}
+    return table({"v1": small, "d16h1": small, "v3": {"fresh": FLOOR, "mixed": FLOOR}})
 
 
-_claim = partial(Claim, system="tiny-recall", measure=measure, prompts="enumerated")
-_control = partial(Control, n=1)
-_t5 = partial(_claim, units=ON_REPEATS, compare=small_on_repeats)
-_t8 = partial(_claim, units=UNITS, compare=distances)
 _NEAR = partial(Criterion, quantifier="most", margin=MARGIN, direction="below", unit="nats")
 _FAR = partial(Criterion, quantifier="most", margin=MARGIN, unit="nats")
+_GUESSES, _NO_RECALL = _skills(recall=GUESS, distance=0.002), _skills(recall=0.0, distance=0.002)
 
-T5 = _t5(
+_T5 = Claim(
     id="T5",
+    system="tiny-recall",
     statement="With 16 dimensions and one head repeats teach elimination and no recall, at almost the loss of v3.",
     source="tiny-recall, article, table of configurations",
     parts=(
@@ -107,59 +104,63 @@ T5 = _t5(
         Criterion(name="recall", quantifier="most", margin=0.01, direction="below", unit="accuracy"),
         _NEAR(name="loss_distance"),
     ),
+    units=ON_REPEATS,
+    measure=measure,
+    compare=small_on_repeats,
     factors={"recipe": ("quick",)},
     controls=(
-        _control(name="no recall", kind="positive", plant=partial(_skills, recall=0.0, distance=0.002)),
-        _control(name="guesses", kind="negative", plant=partial(_skills, recall=GUESS, distance=0.002)),
-        _control(name="losses a margin apart", kind="negative", plant=partial(_skills, recall=0.0, distance=MARGIN)),
+        positive("no recall", _NO_RECALL, n=1),
+        negative("guesses", _GUESSES, n=1),
+        negative("losses a margin apart", _skills(recall=0.0, distance=MARGIN), n=1),
     ),
-    rivals=(
-        _t5(
-            id="T5-guess",
-            statement="On repeats the small model guesses among the values used before.",
-            source="against tiny-recall",
-            parts=(Criterion(name="guess", quantifier="most", margin=0.1, direction="below", unit="accuracy"),),
-            controls=(
-                _control(name="guesses", kind="positive", plant=partial(_skills, recall=GUESS, distance=0.002)),
-                _control(name="no recall", kind="negative", plant=partial(_skills, recall=0.0, distance=0.002)),
-            ),
-        ),
-    ),
+    prompts="enumerated",
 )
-T8 = _t8(
+T5 = _T5.against(
+    _T5.rival(
+        "guess",
+        "On repeats the small model guesses among the values used before.",
+        source="against tiny-recall",
+        parts=(Criterion(name="guess", quantifier="most", margin=0.1, direction="below", unit="accuracy"),),
+        controls=(positive("guesses", _GUESSES, n=1), negative("no recall", _NO_RECALL, n=1)),
+    )
+)
+_T8 = Claim(
     id="T8",
+    system="tiny-recall",
     statement="On one and the same distribution the loss does not tell a model that recalls from one that does not.",
     source="tiny-recall, presentation and article: loss alone is misleading",
     parts=tuple(_NEAR(name=name) for name in ("v1_fresh", "v1_mixed", "d16h1_fresh", "d16h1_mixed")),
+    units=UNITS,
+    measure=measure,
+    compare=distances,
     factors={"recipe": ("quick",)},
     controls=(
-        _control(name="equal losses", kind="positive", plant=partial(_losses, fresh=0.002, mixed=0.002)),
-        _control(name="a margin apart on repeats", kind="negative", plant=partial(_losses, fresh=0.002, mixed=MARGIN)),
+        positive("equal losses", _losses(fresh=0.002, mixed=0.002), n=1),
+        negative("a margin apart on repeats", _losses(fresh=0.002, mixed=MARGIN), n=1),
     ),
-    rivals=(
-        _t8(
-            id="T8-mixed",
-            statement="On sequences with repeats the loss tells them apart.",
-            source="against tiny-recall",
-            parts=tuple(_FAR(name=name) for name in ("v1_mixed", "d16h1_mixed")),
-            controls=(
-                _control(name="far apart on repeats", kind="positive", plant=partial(_losses, fresh=0.0, mixed=0.1)),
-                _control(
-                    name="a margin apart on repeats", kind="negative", plant=partial(_losses, fresh=0.0, mixed=MARGIN)
-                ),
-            ),
+    prompts="enumerated",
+)
+T8 = _T8.against(
+    _T8.rival(
+        "mixed",
+        "On sequences with repeats the loss tells them apart.",
+        source="against tiny-recall",
+        parts=tuple(_FAR(name=name) for name in ("v1_mixed", "d16h1_mixed")),
+        controls=(
+            positive("far apart on repeats", _losses(fresh=0.0, mixed=0.1), n=1),
+            negative("a margin apart on repeats", _losses(fresh=0.0, mixed=MARGIN), n=1),
         ),
-        _t8(
-            id="T8-own",
-            statement="Each on what it is trained on, the losses of v1 and v3 are equal.",
-            source="tiny-recall: the two losses stand side by side",
-            parts=(_NEAR(name="own"),),
-            controls=(
-                _control(name="equal losses", kind="positive", plant=partial(_losses, fresh=0.002, mixed=0.1)),
-                _control(name="a margin apart", kind="negative", plant=partial(_losses, fresh=MARGIN, mixed=0.0)),
-            ),
+    ),
+    _T8.rival(
+        "own",
+        "Each on what it is trained on, the losses of v1 and v3 are equal.",
+        source="tiny-recall: the two losses stand side by side",
+        parts=(_NEAR(name="own"),),
+        controls=(
+            positive("equal losses", _losses(fresh=0.002, mixed=0.1), n=1),
+            negative("a margin apart", _losses(fresh=MARGIN, mixed=0.0), n=1),
         ),
     ),
 )
-CLAIMS.add(T5.id, T5)
-CLAIMS.add(T8.id, T8)
+for _claim in (T5, T8):
+    CLAIMS.add(_claim.id, _claim)

@@ -18,16 +18,16 @@ are drawn: the largest over ordered pairs (a, b) of heads of min(ex[a] - .5, .5 
 without the MLP - .25).
 
 It shows whether the answer passes by attention from the last position to the pair, at the time it is given, and
-whether it passes the MLP. It does not show what the MLP holds: a mapping that no training showed cannot be in its
+whether it passes the MLP. It does not show what the MLP stores: a mapping that no training showed cannot be in its
 weights, so the claimed mechanism cannot be built by hand, and the instrument is tested on the rivals and on tables of
 effects beyond the margins and at them. A knockout spreads the attention over the other keys, which may do harm itself.
 """
 
 from collections.abc import Mapping
 from dataclasses import replace
-from functools import lru_cache, partial
+from functools import lru_cache
 
-from mnemoscope import CLAIMS, Batch, Claim, Configuration, Control, Criterion, Site, Subject, Task, ablate
+from mnemoscope import CLAIMS, Batch, Claim, Configuration, Criterion, Site, Subject, Task, ablate
 from mnemoscope.analyses import LEARNED, every_sequence, learned
 from mnemoscope.core import Replacement, kept
 from mnemoscope.interventions import Direction
@@ -38,12 +38,11 @@ from mnemoscope.systems.tiny_recall.analyses.removal_costs import ablation_effec
 from mnemoscope.systems.tiny_recall.analyses.removal_costs import all_mlps, skills_without
 from mnemoscope.systems.tiny_recall.constructed import dissociated, shared_store, two_layer_recall
 from mnemoscope.systems.tiny_recall.constructed.store_and_match import store_and_match
-from mnemoscope.systems.tiny_recall.tasks import PermutationLookup
+from mnemoscope.systems.tiny_recall.controls import REPEATS, negative, positive, table
 
 MARGIN = 0.25
 """Recall accuracy that a model must lose for a removal to count."""
 UNITS = {"v3": Configuration(preset="v3", recipe="published")}
-TASK = PermutationLookup(repeat_ratio=0.3)
 
 
 @lru_cache(maxsize=4)
@@ -123,35 +122,11 @@ def without_paths(subject: Subject) -> Mapping[str, float]:
     return {name: float(lost.sel(component=name)) for name in lost.component.values.tolist()}
 
 
-def _table(pair: float, mlp: float, case: int) -> dict[str, dict[str, float]]:
-    """A table of effects in the place of a model."""
-    return {"v3": {"pair": pair, "mlp": mlp}}
-
-
-_SEPARATE = planted("v3", dissociated, TASK)
-_SHARED = planted("v3", shared_store, TASK)
-_WITHOUT_MLP = planted("v3", two_layer_recall, TASK)
-_UNTRAINED = Control(name="untrained", kind="negative", plant=untrained(UNITS))
-
-
-def _rival(word: str, statement: str, part: Criterion, *controls: Control) -> Claim:
-    """A rival that reads other effects of the same measure."""
-    return Claim(
-        id=f"T17-{word}",
-        system="tiny-recall",
-        statement=statement,
-        source="rival of T17",
-        parts=(part,),
-        gate=LEARNED,
-        units=UNITS,
-        n_replicates=32,
-        controls=controls,
-        measure=measure,
-        prompts="enumerated",
-    )
-
-
-CLAIM = Claim(
+_SEPARATE = planted("v3", dissociated, REPEATS)
+_SHARED = planted("v3", shared_store, REPEATS)
+_UNTRAINED = negative("untrained", untrained(UNITS))
+_NEEDS_MLP = Criterion(name="mlp", quantifier="most", margin=MARGIN, unit="accuracy")
+_CLAIM = Claim(
     id="T17",
     system="tiny-recall",
     statement=(
@@ -161,56 +136,56 @@ CLAIM = Claim(
     source="tiny-recall, article on the model with repeats",
     parts=(
         Criterion(name="pair", quantifier="most", margin=MARGIN, direction="below", unit="accuracy"),
-        Criterion(name="mlp", quantifier="most", margin=MARGIN, unit="accuracy"),
+        _NEEDS_MLP,
     ),
     gate=LEARNED,
     units=UNITS,
+    n_replicates=32,
+    headline=True,
     measure=measure,
     factors={"kind": ("zero", "resample"), "recipe": ("quick",), "model.normalization": ("none",)},
-    rivals=(
-        _rival(
-            "attention",
-            "Attention carries the answer itself: recall does not need the MLP.",
-            Criterion(name="mlp", quantifier="most", margin=MARGIN, direction="below", unit="accuracy"),
-            Control(name="recall by attention alone", kind="positive", plant=_WITHOUT_MLP, n=1),
-            Control(name="recall by the MLP", kind="negative", plant=_SEPARATE, n=1),
+    controls=(
+        positive("beyond the margins", table({"v3": {"pair": 0.15, "mlp": 0.35}}), n=1),
+        negative("at the margins", table({"v3": {"pair": MARGIN, "mlp": MARGIN}}), n=1),
+        negative("recall reads the source y", _SEPARATE, n=1),
+        negative("shared store", _SHARED, n=1),
+        _UNTRAINED,
+    ),
+    prompts="enumerated",
+)
+CLAIM = _CLAIM.against(
+    _CLAIM.rival(
+        "attention",
+        "Attention carries the answer itself: recall does not need the MLP.",
+        parts=(replace(_NEEDS_MLP, direction="below"),),
+        controls=(
+            positive("recall by attention alone", planted("v3", two_layer_recall, REPEATS), n=1),
+            negative("recall by the MLP", _SEPARATE, n=1),
         ),
-        Claim(
-            id="T17-combines",
-            system="tiny-recall",
-            statement="One head carries what stood where, another where the match is, and the MLP combines them.",
-            source="rival of T17",
-            quantifier="most",
-            margin=0.0,
-            gate=LEARNED,
-            units=UNITS,
-            n_replicates=32,
-            controls=(
-                Control(name="store and match", kind="positive", plant=planted("v3", store_and_match, TASK)),
-                Control(name="one head carries both", kind="negative", plant=_SEPARATE),
-                _UNTRAINED,
-            ),
-            measure=combines,
-            factors={"direction": ("noising",)},
+    ),
+    _CLAIM.rival(
+        "combines",
+        "One head carries what stood where, another where the match is, and the MLP combines them.",
+        quantifier="most",
+        margin=0.0,
+        controls=(
+            positive("store and match", planted("v3", store_and_match, REPEATS)),
+            negative("one head carries both", _SEPARATE),
+            _UNTRAINED,
         ),
-        _rival(
-            "stored",
-            "The pair is stored at an earlier position, its y: recall needs attention to that y and not to its x.",
-            Criterion(name="stored", quantifier="most", margin=0.0, unit="accuracy"),
-            Control(name="read at the source y", kind="positive", plant=_SEPARATE, n=1),
-            Control(name="x and y are read", kind="negative", plant=_SHARED, n=1),
+        measure=combines,
+        factors={"direction": ("noising",)},
+        prompts=None,
+    ),
+    _CLAIM.rival(
+        "stored",
+        "The pair is stored at an earlier position, its y: recall needs attention to that y and not to its x.",
+        parts=(Criterion(name="stored", quantifier="most", margin=0.0, unit="accuracy"),),
+        controls=(
+            positive("read at the source y", _SEPARATE, n=1),
+            negative("x and y are read", _SHARED, n=1),
             _UNTRAINED,
         ),
     ),
-    controls=(
-        Control(name="beyond the margins", kind="positive", plant=partial(_table, 0.15, 0.35), n=1),
-        Control(name="at the margins", kind="negative", plant=partial(_table, MARGIN, MARGIN), n=1),
-        Control(name="recall reads the source y", kind="negative", plant=_SEPARATE, n=1),
-        Control(name="shared store", kind="negative", plant=_SHARED, n=1),
-        _UNTRAINED,
-    ),
-    n_replicates=32,
-    headline=True,
-    prompts="enumerated",
 )
 CLAIMS.add(CLAIM.id, CLAIM)

@@ -10,16 +10,17 @@ on 1,000 other sequences.
 "None is learnable" is an equivalence: the mean over draws lies within the margin. A set that was never seen counts as
 a guess of the lowest value.
 
-It shows what can be predicted from the set of x so far; a pattern in their order, or in y, is not looked for. It says
-nothing of what a model learns that is trained on it.
+It shows what can be predicted from the set of x so far; a pattern in their order, or in y, is not looked for. It does
+not show what a model that is trained on it learns.
 """
 
 import torch
 from jaxtyping import Int
 from torch import Tensor
 
-from mnemoscope import CLAIMS, Claim, Control, Criterion, generator
+from mnemoscope import CLAIMS, Claim, Criterion, generator
 from mnemoscope.judging import EFFECT, Measured
+from mnemoscope.systems.tiny_recall.controls import negative, positive
 from mnemoscope.systems.tiny_recall.tasks import PermutationLookup
 
 N_COUNTED, N_TESTED = 4000, 1000
@@ -45,7 +46,7 @@ def advantages(x: Int[Tensor, "batch slot"], n_values: int) -> dict[str, float]:
     """Of a predictor that counts in the first 4,000 rows, tested on the others.
 
     Args:
-        x: Values from 1, one sequence a row; more than 4,000 of them.
+        x: Values from 1, one sequence per row; more than 4,000 of them.
         n_values: How many values there are.
     """
     assert len(x) > N_COUNTED
@@ -82,7 +83,7 @@ def in_order(case: int) -> dict[str, Measured]:
 
 
 _INDEPENDENT, _IN_ORDER = "x drawn independently", "x in one order"
-CLAIM = Claim(
+_CLAIM = Claim(
     id="T25",
     system="tiny-recall",
     statement="The next x follows no learnable pattern.",
@@ -92,28 +93,17 @@ CLAIM = Claim(
     direction="within",
     unit=_UNIT,
     replicate="draw",
-    rivals=(
-        Claim(
-            id="T25-unused",
-            system="tiny-recall",
-            statement="The last x is the one that has not been used yet.",
-            source="rival of T25",
-            parts=(Criterion(name="slot_5", quantifier="mean", margin=0.5, unit=_UNIT),),
-            replicate="draw",
-            controls=(
-                Control(name=_IN_ORDER, kind="positive", plant=in_order),
-                Control(name=_INDEPENDENT, kind="negative", plant=independent),
-            ),
-            measure=measure,
-            develops=False,
-        ),
-    ),
-    controls=(
-        Control(name=_INDEPENDENT, kind="positive", plant=independent),
-        Control(name=_IN_ORDER, kind="negative", plant=in_order),
-    ),
+    controls=(positive(_INDEPENDENT, independent), negative(_IN_ORDER, in_order)),
     measure=measure,
     factors={"repeats": (0.3,)},
     develops=False,
+)
+CLAIM = _CLAIM.against(
+    _CLAIM.rival(
+        "unused",
+        "The last x is the one that has not been used yet.",
+        parts=(Criterion(name="slot_5", quantifier="mean", margin=0.5, unit=_UNIT),),
+        controls=(positive(_IN_ORDER, in_order), negative(_INDEPENDENT, independent)),
+    )
 )
 CLAIMS.add(CLAIM.id, CLAIM)

@@ -27,6 +27,7 @@ from mnemoscope.analyses import learned, threshold_onset
 from mnemoscope.judging import GATE
 from mnemoscope.models import untrained
 from mnemoscope.models.constructed import predicting
+from mnemoscope.systems.tiny_recall.controls import negative
 
 EPOCH = 391
 """Steps."""
@@ -71,7 +72,7 @@ def _trajectory(case: int, *, onset: float, width: float) -> dict[str, Subject]:
     return {"v3": Subject(model=planted.model, task=planted.task, seed=planted.seed, progress=progress)}
 
 
-_abrupt, _late, _gradual = (
+_ABRUPT, _LATE, _GRADUAL = (
     partial(Control, name=name, plant=partial(_trajectory, onset=onset, width=width))
     for name, onset, width in (
         ("abrupt near epoch 9.5", PUBLISHED_ONSET, 0.2),
@@ -80,46 +81,43 @@ _abrupt, _late, _gradual = (
     )
 )
 _WIDTH = partial(Criterion, name="width", quantifier="most", unit="epochs")
-_claim = partial(
-    Claim,
-    system="tiny-recall",
-    units=UNITS,
-    measure=measure,
-    gate=Gate(statement="answers recall in 99 % of unseen sequences or more", at_least=0.99),
-    n_replicates=32,
-    develops=False,
-)
 
-T10 = _claim(
+_T10 = Claim(
     id="T10",
+    system="tiny-recall",
     statement="Recall appears abruptly, near epoch 9 or 10.",
     source="tiny-recall, presentation, loss curve of the second model",
     parts=(
         Criterion(name="onset_distance", quantifier="most", margin=1.5, direction="below", unit="epochs"),
         _WIDTH(margin=1.0, direction="below"),
     ),
+    units=UNITS,
+    measure=measure,
+    gate=Gate(statement="answers recall in 99 % of unseen sequences or more", at_least=0.99),
+    n_replicates=32,
+    develops=False,
     factors={"model.normalization": ("none",)},
     controls=(
-        _abrupt(kind="positive"),
-        _late(kind="negative"),
-        _gradual(kind="negative"),
-        Control(name="untrained", kind="negative", plant=untrained(UNITS)),
+        _ABRUPT(kind="positive"),
+        _LATE(kind="negative"),
+        _GRADUAL(kind="negative"),
+        negative("untrained", untrained(UNITS)),
     ),
-    rivals=(
-        _claim(
-            id="T10-elsewhen",
-            statement="Recall appears abruptly, at whatever time.",
-            source="against tiny-recall: the time depends on the seed",
-            parts=(_WIDTH(margin=1.0, direction="below"),),
-            controls=(_late(kind="positive"), _gradual(kind="negative")),
-        ),
-        _claim(
-            id="T10-gradual",
-            statement="Recall appears over more than two epochs.",
-            source="against tiny-recall",
-            parts=(_WIDTH(margin=2.0),),
-            controls=(_gradual(kind="positive"), _abrupt(kind="negative")),
-        ),
+)
+T10 = _T10.against(
+    _T10.rival(
+        "elsewhen",
+        "Recall appears abruptly, at whatever time.",
+        source="against tiny-recall: the time depends on the seed",
+        parts=(_WIDTH(margin=1.0, direction="below"),),
+        controls=(_LATE(kind="positive"), _GRADUAL(kind="negative")),
+    ),
+    _T10.rival(
+        "gradual",
+        "Recall appears over more than two epochs.",
+        source="against tiny-recall",
+        parts=(_WIDTH(margin=2.0),),
+        controls=(_GRADUAL(kind="positive"), _ABRUPT(kind="negative")),
     ),
 )
 CLAIMS.add(T10.id, T10)

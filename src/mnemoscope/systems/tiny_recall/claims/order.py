@@ -6,7 +6,7 @@ answer in the last slot, over every sequence over unseen mappings and each of th
 
 T24: if x always comes in the same order, the model takes a positional shortcut and does not read the context. Refuted
 if in most seeds it is right in half of the last slots or more where that takes reading: on unseen mappings, without a
-repeat, in its own order of x. T24-reads says that it does read, T24-ignores-x that it reads y and cares for no x: it is
+repeat, in its own order of x. T24-reads says that it does read, T24-ignores-x that it reads y and ignores x: it is
 as right when x comes in other orders, which it has never seen (all 120 orders, of which its own is one).
 
 It shows what the answers depend on. It does not show by which weights, and an accuracy below one half does not show
@@ -17,12 +17,13 @@ from dataclasses import replace
 
 import torch
 
-from mnemoscope import CLAIMS, Claim, Configuration, Control, Criterion, InputError, Subject
+from mnemoscope import CLAIMS, Claim, Configuration, Criterion, InputError, Subject
 from mnemoscope.analyses import accuracy_by_skill, every_sequence, log_probs
 from mnemoscope.core import metrics
 from mnemoscope.judging import EFFECT
 from mnemoscope.models import planted, untrained
 from mnemoscope.systems.tiny_recall.constructed import elimination_only
+from mnemoscope.systems.tiny_recall.controls import negative, positive
 from mnemoscope.systems.tiny_recall.tasks import PermutationLookup
 
 BLIND = {"v3-no-positions": Configuration(preset="v3-no-positions", recipe="quick")}
@@ -70,25 +71,9 @@ def reading(subject: Subject) -> dict[str, float]:
     return {EFFECT: own, "own_order": own, "shuffled": other}
 
 
-def _rival(id: str, statement: str, *parts: Criterion) -> Claim:
-    return Claim(
-        id=id,
-        system="tiny-recall",
-        statement=statement,
-        source="rival of T24",
-        parts=parts,
-        units=ORDERED,
-        controls=(
-            Control(name="untrained", kind="negative", plant=untrained(ORDERED)),
-            Control(name="elimination only", kind="positive", plant=_READS),
-        ),
-        measure=reading,
-        prompts="enumerated",
-    )
-
-
 _READS = planted("v1-ordered", elimination_only, PermutationLookup(shuffle_x=False))
 _OWN = Criterion(name="own_order", quantifier="most", margin=0.99, unit="accuracy")
+_SHUFFLED = Criterion(name="shuffled", quantifier="most", margin=0.9, unit="accuracy")
 T20 = Claim(
     id="T20",
     system="tiny-recall",
@@ -100,13 +85,13 @@ T20 = Claim(
     unit="probability",
     units=BLIND,
     controls=(
-        Control(name="untrained without positions", kind="positive", plant=untrained(BLIND)),
-        Control(name="untrained with positions", kind="negative", plant=untrained(_SEEING)),
+        positive("untrained without positions", untrained(BLIND)),
+        negative("untrained with positions", untrained(_SEEING)),
     ),
     measure=blindness,
     prompts="enumerated",
 )
-T24 = Claim(
+_T24 = Claim(
     id="T24",
     system="tiny-recall",
     statement="Without shuffling the order of x the model does not read the context.",
@@ -116,21 +101,23 @@ T24 = Claim(
     direction="below",
     unit="accuracy",
     units=ORDERED,
-    rivals=(
-        _rival("T24-reads", "It reads the context: it eliminates on unseen mappings.", _OWN),
-        _rival(
-            "T24-ignores-x",
-            "It reads y and ignores x: it eliminates in any order of x.",
-            _OWN,
-            Criterion(name="shuffled", quantifier="most", margin=0.9, unit="accuracy"),
-        ),
-    ),
-    controls=(
-        Control(name="untrained", kind="positive", plant=untrained(ORDERED)),
-        Control(name="elimination only", kind="negative", plant=_READS),
-    ),
+    controls=(positive("untrained", untrained(ORDERED)), negative("elimination only", _READS)),
     measure=reading,
     prompts="enumerated",
+)
+T24 = _T24.against(
+    *(
+        _T24.rival(
+            word,
+            statement,
+            parts=parts,
+            controls=(negative("untrained", untrained(ORDERED)), positive("elimination only", _READS)),
+        )
+        for word, statement, parts in (
+            ("reads", "It reads the context: it eliminates on unseen mappings.", (_OWN,)),
+            ("ignores-x", "It reads y and ignores x: it eliminates in any order of x.", (_OWN, _SHUFFLED)),
+        )
+    )
 )
 for _claim in (T20, T24):
     CLAIMS.add(_claim.id, _claim)

@@ -13,9 +13,9 @@ The elimination head is the one whose mean ablation costs most log-probability o
 unseen mappings (`attention_by_role.heads_by_need`); the other head is the other one. Repeats play no part in that
 choice. Rival: the signal is gone, |present| below one half.
 
-It shows that the unused value is favoured although recall wins, and that recall wins by what the other head says. It
-does not show where the signal comes from: an MLP could favour the unused value too. In a model that does not recall
-there is nothing to override, and both are true of it; the gate sets it aside.
+It shows that the unused value is favoured although recall wins, and that recall wins because of what the other head
+writes. It does not show where the signal comes from: an MLP could favour the unused value too. In a model that does
+not recall there is nothing to override, and both are true of it; the gate excludes it.
 """
 
 from collections.abc import Sequence
@@ -32,7 +32,6 @@ from mnemoscope import (
     Batch,
     Claim,
     Configuration,
-    Control,
     Criterion,
     InputError,
     Intervention,
@@ -50,7 +49,7 @@ from mnemoscope.models import planted, untrained
 from mnemoscope.systems.tiny_recall.analyses.attention_by_role import heads_by_need
 from mnemoscope.systems.tiny_recall.analyses.removal_costs import all_heads
 from mnemoscope.systems.tiny_recall.constructed import dissociated
-from mnemoscope.systems.tiny_recall.tasks import PermutationLookup
+from mnemoscope.systems.tiny_recall.controls import REPEATS, negative, positive
 
 PRESENT = 1.0
 OVERRIDDEN = 0.5
@@ -120,11 +119,9 @@ def _answers(subject: Subject, batch: Batch, interventions: Sequence[Interventio
     return torch.cat(found)
 
 
-_TASK = PermutationLookup(repeat_ratio=0.3)
-_OVERRIDES = planted("v3", dissociated, _TASK)
-_FAINT = planted("v3", partial(dissociated, margin=0.4), _TASK)
-_UNTRAINED = untrained(UNITS)
-CLAIM = Claim(
+_OVERRIDES = planted("v3", dissociated, REPEATS)
+_FAINT = planted("v3", partial(dissociated, margin=0.4), REPEATS)
+_CLAIM = Claim(
     id="T22",
     system="tiny-recall",
     statement="On the conflict set the unused value is still favoured, and wins once the other head sees no repeat.",
@@ -136,31 +133,21 @@ CLAIM = Claim(
     gate=LEARNED,
     units=UNITS,
     n_replicates=32,
-    rivals=(
-        Claim(
-            id="T22-gone",
-            system="tiny-recall",
-            statement="Nothing is left of elimination on the conflict set.",
-            source="rival of T22",
-            parts=(Criterion(name="present", quantifier="most", margin=GONE, direction="within", unit="nats"),),
-            gate=LEARNED,
-            units=UNITS,
-            n_replicates=32,
-            controls=(
-                Control(name="a faint signal", kind="positive", plant=_FAINT, n=1),
-                Control(name="recall overrides", kind="negative", plant=_OVERRIDES, n=1),
-            ),
-            measure=measure,
-            prompts="enumerated",
-        ),
-    ),
     controls=(
-        Control(name="recall overrides", kind="positive", plant=_OVERRIDES, n=1),
-        Control(name="a faint signal", kind="negative", plant=_FAINT, n=1),
-        Control(name="untrained", kind="negative", plant=_UNTRAINED),
+        positive("recall overrides", _OVERRIDES, n=1),
+        negative("a faint signal", _FAINT, n=1),
+        negative("untrained", untrained(UNITS)),
     ),
     measure=measure,
     factors={"kind": ("resample",), "recipe": ("quick",), "model.normalization": ("none",)},
     prompts="enumerated",
+)
+CLAIM = _CLAIM.against(
+    _CLAIM.rival(
+        "gone",
+        "Nothing is left of elimination on the conflict set.",
+        parts=(Criterion(name="present", quantifier="most", margin=GONE, direction="within", unit="nats"),),
+        controls=(positive("a faint signal", _FAINT, n=1), negative("recall overrides", _OVERRIDES, n=1)),
+    )
 )
 CLAIMS.add(CLAIM.id, CLAIM)

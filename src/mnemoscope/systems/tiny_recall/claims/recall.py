@@ -18,7 +18,7 @@ is learned under these recipes and not why, nor that another recipe could not do
 from collections.abc import Mapping
 from functools import partial
 
-from mnemoscope import CLAIMS, Claim, Configuration, Control, Criterion, Subject
+from mnemoscope import CLAIMS, Claim, Configuration, Criterion, Subject
 from mnemoscope.analyses import accuracy_by_skill, evaluated
 from mnemoscope.judging import EFFECT, Measured
 from mnemoscope.models import planted
@@ -26,6 +26,7 @@ from mnemoscope.models.constructed import predicting
 from mnemoscope.systems.tiny_recall.analyses.published import published
 from mnemoscope.systems.tiny_recall.constructed import dissociated, elimination_only
 from mnemoscope.systems.tiny_recall.constructed.partial_recall import partial_recall
+from mnemoscope.systems.tiny_recall.controls import negative, positive, together
 
 NOT_AT_ALL, FULLY = 0.30, 0.97
 V2 = {"v2": Configuration(preset="v2", recipe="published")}
@@ -62,96 +63,86 @@ def larger_recall(measured: Mapping[str, Measured]) -> Measured:
     return {**recall, EFFECT: max(recall.values())}
 
 
-def _one_recalls(case: int) -> dict[str, Subject]:
-    """A model that eliminates, and one that recalls too."""
-    return {
-        **planted("v1", elimination_only, FRESH["v1"].spec(0).task)(case),
-        **planted("v3-fresh", dissociated, FRESH["v3-fresh"].spec(0).task)(case),
-    }
-
-
-def _none_recalls(case: int) -> dict[str, Subject]:
-    """Models that eliminate."""
-    return {
-        name: each
-        for unit, config in FRESH.items()
-        for name, each in planted(unit, elimination_only, config.spec(0).task)(case).items()
-    }
-
-
-_claim = partial(Claim, system="tiny-recall", prompts="enumerated")
+_ELIMINATE = {
+    name: planted(name, elimination_only, configuration.spec(0).task) for name, configuration in FRESH.items()
+}
+_NONE_RECALLS = together(_ELIMINATE["v1"], _ELIMINATE["v3-fresh"])
+_ONE_RECALLS = together(_ELIMINATE["v1"], planted("v3-fresh", dissociated, FRESH["v3-fresh"].spec(0).task))
 _ACCURACY = partial(Criterion, quantifier="most", unit="accuracy")
 
 _V2_TASK = V2["v2"].spec(0).task
 _NONE, _SOME, _ALL = (planted("v2", make, _V2_TASK) for make in (elimination_only, partial_recall, dissociated))
-_t6 = partial(_claim, units=V2, measure=measure)
-T6 = _t6(
+_T6 = Claim(
     id="T6",
+    system="tiny-recall",
     statement="With 32 dimensions and one head recall is learned partially.",
     source="tiny-recall, article, table of versions",
     quantifier="most",
     margin=0.0,
     unit="accuracy",
+    units=V2,
+    measure=measure,
     factors={"recipe": ("quick",)},
     controls=(
-        Control(name="recalls three tokens of five", kind="positive", plant=_SOME),
-        Control(name="recalls", kind="negative", plant=_ALL),
-        Control(name="eliminates only", kind="negative", plant=_NONE),
+        positive("recalls three tokens of five", _SOME),
+        negative("recalls", _ALL),
+        negative("eliminates only", _NONE),
     ),
-    rivals=(
-        _t6(
-            id="T6-full",
-            statement="With 32 dimensions and one head recall is learned fully.",
+    prompts="enumerated",
+)
+T6 = _T6.against(
+    *(
+        _T6.rival(
+            word,
+            f"With 32 dimensions and one head recall is {what}.",
             source="against tiny-recall",
-            parts=(_ACCURACY(name="recall", margin=0.99),),
-            controls=(
-                Control(name="recalls", kind="positive", plant=_ALL),
-                Control(name="recalls three tokens of five", kind="negative", plant=_SOME),
+            parts=(criterion,),
+            controls=(control, negative("recalls three tokens of five", _SOME)),
+        )
+        for word, what, criterion, control in (
+            ("full", "learned fully", _ACCURACY(name="recall", margin=0.99), positive("recalls", _ALL)),
+            (
+                "none",
+                "not learned",
+                _ACCURACY(name="recall", margin=NOT_AT_ALL, direction="below"),
+                positive("eliminates only", _NONE),
             ),
-        ),
-        _t6(
-            id="T6-none",
-            statement="With 32 dimensions and one head recall is not learned.",
-            source="against tiny-recall",
-            parts=(_ACCURACY(name="recall", margin=NOT_AT_ALL, direction="below"),),
-            controls=(
-                Control(name="eliminates only", kind="positive", plant=_NONE),
-                Control(name="recalls three tokens of five", kind="negative", plant=_SOME),
-            ),
-        ),
-    ),
+        )
+    )
 )
 
 _ACCURACIES = (_ACCURACY(name="elimination", margin=0.999), _ACCURACY(name="recall", margin=0.999))
 _ERROR = partial(Criterion, quantifier="most", margin=1.5, direction="below", unit="times the published error")
-_t7 = partial(
-    _claim,
-    units=V3,
-    measure=measure_errors,
-    n_replicates=32,
-    controls=(
-        Control(name="exact predictor", kind="positive", plant=predicting(V3, "bayes")),
-        Control(name="eliminates only", kind="negative", plant=planted("v3", elimination_only, V3["v3"].spec(0).task)),
-    ),
+_T7_CONTROLS = (
+    positive("exact predictor", predicting(V3, "bayes")),
+    negative("eliminates only", planted("v3", elimination_only, V3["v3"].spec(0).task)),
 )
-T7 = _t7(
+_T7 = Claim(
     id="T7",
+    system="tiny-recall",
     statement="With 32 dimensions and two heads both skills are learned fully, within the published errors.",
     source="tiny-recall, presentation and article, evaluation of the second model",
     parts=(*_ACCURACIES, _ERROR(name="error_elimination"), _ERROR(name="error_recall")),
+    units=V3,
+    n_replicates=32,
     headline=True,
+    measure=measure_errors,
     factors={"recipe": ("quick",), "model.normalization": ("none",)},
-    rivals=(
-        _t7(
-            id="T7-accuracy",
-            statement="With 32 dimensions and two heads both skills are learned fully, at whatever errors.",
-            source="tiny-recall, the accuracies alone",
-            parts=_ACCURACIES,
-        ),
-    ),
+    controls=_T7_CONTROLS,
+    prompts="enumerated",
 )
-T9 = _claim(
+T7 = _T7.against(
+    _T7.rival(
+        "accuracy",
+        "With 32 dimensions and two heads both skills are learned fully, at whatever errors.",
+        source="tiny-recall, the accuracies alone",
+        parts=_ACCURACIES,
+        controls=_T7_CONTROLS,
+    )
+)
+T9 = Claim(
     id="T9",
+    system="tiny-recall",
     statement="Without repeats in training recall is not learned, whatever the size.",
     source="tiny-recall, article, findings: no repeats, no signal towards recall",
     quantifier="every",
@@ -161,11 +152,8 @@ T9 = _claim(
     units=FRESH,
     measure=measure,
     compare=larger_recall,
-    controls=(
-        Control(name="none recalls", kind="positive", plant=_none_recalls),
-        Control(name="one recalls", kind="negative", plant=_one_recalls),
-    ),
+    controls=(positive("none recalls", _NONE_RECALLS), negative("one recalls", _ONE_RECALLS)),
+    prompts="enumerated",
 )
-CLAIMS.add(T6.id, T6)
-CLAIMS.add(T7.id, T7)
-CLAIMS.add(T9.id, T9)
+for _claim in (T6, T7, T9):
+    CLAIMS.add(_claim.id, _claim)

@@ -6,7 +6,7 @@ v1's head and for that head of v3 which elimination needs most (`analyses.attent
     attention = |difference of the share of attention from the last x on earlier y|, on fresh sequences over unseen
                 mappings, whose last x is new
     copying   = |difference of the copying score of the OV circuit|, over the tokens 1 to V: the sum of the eigenvalues
-                over the sum of their moduli, from -1 (each token lowers its own logit) to 1 (`analyses.circuits`)
+                over the sum of their absolute values, from -1 (each token lowers its own logit) to 1
 
 Both models of a seed were trained on the same mappings. The rival says that the heads look at different things.
 
@@ -14,16 +14,18 @@ It shows that the two heads agree in two summaries, of their pattern and of thei
 not show that they do the same: what the MLP makes of a head's output is in neither number.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 
 import numpy as np
 
-from mnemoscope import CLAIMS, Claim, Configuration, Control, Criterion, Gate, Subject
+from mnemoscope import CLAIMS, Claim, Configuration, Criterion, Gate, Subject
 from mnemoscope.analyses import copying, learned
 from mnemoscope.judging import GATE, Measured
 from mnemoscope.models import planted
 from mnemoscope.systems.tiny_recall.analyses.attention_by_role import attention_by_role, on_earlier_y
 from mnemoscope.systems.tiny_recall.constructed import dissociated, elimination_only
+from mnemoscope.systems.tiny_recall.controls import REPEATS, negative, positive, table, together
 from mnemoscope.systems.tiny_recall.tasks import PermutationLookup
 
 UNITS = {name: Configuration(preset=name, recipe="published") for name in ("v1", "v3")}
@@ -61,75 +63,52 @@ def difference(units: Mapping[str, Measured]) -> Measured:
     }
 
 
-_ALONE = planted("v1", elimination_only, PermutationLookup())
-_BESIDE = planted("v3", dissociated, PermutationLookup(repeat_ratio=0.3))
+def _heads(*, share: float = 1.0, copying: float = -1.0) -> Callable[[int], dict[str, Measured]]:
+    """A planted outcome: v1's head attends to earlier y only and lowers what it finds, v3's as the arguments say."""
+    v1 = {GATE: 1.0, "share": 1.0, "copying": -1.0}
+    return table({"v1": v1, "v3": {GATE: 1.0, "share": share, "copying": copying}})
 
 
-def same_heads(case: int) -> dict[str, Subject]:
-    """A control: one and the same head by hand, alone and beside recall."""
-    return {**_ALONE(case), **_BESIDE(case)}
-
-
-def as_different_as_allowed(case: int) -> dict[str, Measured]:
-    """A control: heads whose attention differs by exactly the margin."""
-    return {unit: {GATE: 1.0, "share": share, "copying": -1.0} for unit, share in (("v1", 1.0), ("v3", 0.9))}
-
-
-def elsewhere(case: int) -> dict[str, Measured]:
-    """A control: v3's head gives a fifth of its attention to other tokens, v1's none."""
-    return {unit: {GATE: 1.0, "share": share, "copying": -1.0} for unit, share in (("v1", 1.0), ("v3", 0.8))}
-
-
-def opposite(case: int) -> dict[str, Measured]:
-    """A control: v1's head lowers the values that it finds, v3's raises them."""
-    return {unit: {GATE: 1.0, "share": 1.0, "copying": score} for unit, score in (("v1", -1.0), ("v3", 1.0))}
-
-
-_SAME = "the same head by hand"
-_MARGIN = Control(name="a difference of margin size", kind="negative", plant=as_different_as_allowed)
-CLAIM = Claim(
+_ELSEWHERE = _heads(share=0.8)
+_MARGIN = negative("a difference of margin size", _heads(share=0.9))
+_SAME_HEADS = together(planted("v1", elimination_only, PermutationLookup()), planted("v3", dissociated, REPEATS))
+"""One and the same head by hand, alone and beside recall."""
+_ATTENTION = Criterion(
+    name="attention", quantifier="most", margin=_SAME_ATTENTION, direction="below", unit="share of attention"
+)
+_CLAIM = Claim(
     id="T21",
     system="tiny-recall",
     statement="The single head of v1 is the same elimination head that v3 has.",
     source="tiny-recall, article",
     parts=(
-        Criterion(
-            name="attention", quantifier="most", margin=_SAME_ATTENTION, direction="below", unit="share of attention"
-        ),
+        _ATTENTION,
         Criterion(name="copying", quantifier="most", margin=_SAME_COPYING, direction="below", unit="copying score"),
     ),
     gate=LEARNED,
     units=UNITS,
     n_replicates=32,
-    rivals=(
-        Claim(
-            id="T21-different",
-            system="tiny-recall",
-            statement="The heads look at different things.",
-            source="rival of T21",
-            parts=(Criterion(name="attention", quantifier="most", margin=_SAME_ATTENTION, unit="share of attention"),),
-            gate=LEARNED,
-            units=UNITS,
-            n_replicates=32,
-            controls=(
-                Control(name="attention elsewhere", kind="positive", plant=elsewhere),
-                Control(name=_SAME, kind="negative", plant=same_heads),
-                _MARGIN,
-            ),
-            measure=elimination_head,
-            compare=difference,
-            prompts="enumerated",
-        ),
-    ),
     controls=(
-        Control(name=_SAME, kind="positive", plant=same_heads),
-        Control(name="attention elsewhere", kind="negative", plant=elsewhere),
-        Control(name="the opposite effect on values", kind="negative", plant=opposite),
+        positive("the same head by hand", _SAME_HEADS),
+        negative("attention elsewhere", _ELSEWHERE),
+        negative("the opposite effect on values", _heads(copying=1.0)),
         _MARGIN,
     ),
     measure=elimination_head,
     compare=difference,
     factors={"recipe": ("quick",), "model.normalization": ("none",)},
     prompts="enumerated",
+)
+CLAIM = _CLAIM.against(
+    _CLAIM.rival(
+        "different",
+        "The heads look at different things.",
+        parts=(replace(_ATTENTION, direction="above"),),
+        controls=(
+            positive("attention elsewhere", _ELSEWHERE),
+            negative("the same head by hand", _SAME_HEADS),
+            _MARGIN,
+        ),
+    )
 )
 CLAIMS.add(CLAIM.id, CLAIM)

@@ -1,6 +1,6 @@
 """T13: the same two roles appear for every seed; only the number of the head changes.
 
-Refuted by one seed whose two heads do not attend as the sentence says: one from x to earlier y, the other from y to
+Refuted by one seed whose two heads do not attend as claimed: one from x to earlier y, the other from y to
 itself and from x to the y just before. With scanning, the elimination head's share of attention from x on earlier y,
 and binding, the smaller of the other head's shares from y on itself and from x on the y just before (heads by role and
 shares as in `analyses.attention_by_role`),
@@ -10,16 +10,16 @@ shares as in `analyses.attention_by_role`),
 The rivals say that the same two roles appear, in all seeds or in most, and that they are other ones: roles by what
 heads *carry*. `carriers` is above 0 where one head carries more than half of the difference in logits between
 sequences with another answer, and less than half of that between a repeat and a fresh sequence, and the other head the
-other way round (`analyses.carriers`). Their pairs are drawn, at most 512 a skill, and how sure the effect of a seed is,
-is not known: an exception leaves "in every seed" undecided and does not refute it.
+other way round (`analyses.carriers`). Their pairs are drawn, at most 512 per skill, and the uncertainty of the effect
+per seed is not known: an exception leaves "in every seed" undecided and does not refute it.
 
-It shows whether seeds agree in this description of their heads. Sixteen or 32 seeds of a kind do not exclude a rare
+It shows whether seeds agree in this description of their heads. Sixteen or 32 seeds do not exclude a rare
 exception, and seeds may agree in a description that misses what the heads are for.
 """
 
-from mnemoscope import CLAIMS, Claim, Configuration, Control, Subject
+from mnemoscope import CLAIMS, Claim, Configuration, Subject
 from mnemoscope.analyses import LEARNED, learned
-from mnemoscope.judging import EFFECT, GATE, Quantifier
+from mnemoscope.judging import EFFECT, GATE
 from mnemoscope.models import planted, untrained
 from mnemoscope.systems.tiny_recall.analyses.attention_by_role import (
     attention_by_role,
@@ -30,7 +30,7 @@ from mnemoscope.systems.tiny_recall.analyses.carriers import divided, patching_r
 from mnemoscope.systems.tiny_recall.constructed import dissociated
 from mnemoscope.systems.tiny_recall.constructed.local_binding import local_binding as binding_model
 from mnemoscope.systems.tiny_recall.constructed.store_and_match import store_and_match
-from mnemoscope.systems.tiny_recall.tasks import PermutationLookup
+from mnemoscope.systems.tiny_recall.controls import REPEATS, negative, positive
 
 SCANNING, BINDING = 0.9, 0.5
 """Shares of attention above which a head has the role."""
@@ -69,33 +69,9 @@ def roles_by_carrying(subject: Subject) -> dict[str, float]:
     return {GATE: learned(subject), EFFECT: divided(values, seen)}
 
 
-_TASK = PermutationLookup(repeat_ratio=0.3)
-_NEGATIVE = Control(name="untrained", kind="negative", plant=untrained(UNITS))
-_ELSEWHERE = Control(name="one head a skill", kind="negative", plant=planted("v3", dissociated, _TASK))
-
-
-def _rival(id: str, quantifier: Quantifier, statement: str) -> Claim:
-    return Claim(
-        id=id,
-        system="tiny-recall",
-        statement=statement,
-        source="rival of T13",
-        quantifier=quantifier,
-        margin=0.0,
-        unit="share of the logit difference",
-        gate=LEARNED,
-        units=UNITS,
-        n_replicates=32,
-        controls=(
-            _NEGATIVE,
-            Control(name="store and match", kind="positive", plant=planted("v3", store_and_match, _TASK)),
-            _ELSEWHERE,
-        ),
-        measure=roles_by_carrying,
-    )
-
-
-CLAIM = Claim(
+_UNTRAINED = negative("untrained", untrained(UNITS))
+_NEITHER = negative("one head a skill", planted("v3", dissociated, REPEATS))
+_CLAIM = Claim(
     id="T13",
     system="tiny-recall",
     statement="The same two roles appear in every seed; only the number of the head changes.",
@@ -107,17 +83,24 @@ CLAIM = Claim(
     units=UNITS,
     n_replicates=32,
     headline=True,
-    rivals=(
-        _rival("T13-carriers", "every", "In every seed one head carries the values and the other the repeat."),
-        _rival("T13-carriers-most", "most", "In most seeds one head carries the values and the other the repeat."),
-    ),
-    controls=(
-        _NEGATIVE,
-        Control(name="local binding", kind="positive", plant=planted("v3", binding_model, _TASK)),
-        _ELSEWHERE,
-    ),
+    controls=(_UNTRAINED, positive("local binding", planted("v3", binding_model, REPEATS)), _NEITHER),
     measure=roles_by_attention,
     factors={"recipe": ("quick",), "model.normalization": ("none",)},
     prompts="enumerated",
+)
+CLAIM = _CLAIM.against(
+    *(
+        _CLAIM.rival(
+            word,
+            f"In {quantifier} {seeds} one head carries the values and the other the repeat.",
+            quantifier=quantifier,
+            margin=0.0,
+            unit="share of the logit difference",
+            controls=(_UNTRAINED, positive("store and match", planted("v3", store_and_match, REPEATS)), _NEITHER),
+            measure=roles_by_carrying,
+            prompts=None,
+        )
+        for word, quantifier, seeds in (("carriers", "every", "seed"), ("carriers-most", "most", "seeds"))
+    )
 )
 CLAIMS.add(CLAIM.id, CLAIM)

@@ -14,13 +14,13 @@ It shows what training finds with this recipe. It does not show what an architec
 head does. No model is set aside: whether recall is learned is the question.
 """
 
-from collections.abc import Mapping, Sequence
-from functools import partial
+from collections.abc import Callable, Mapping, Sequence
 
-from mnemoscope import CLAIMS, Claim, Configuration, Control, Criterion, Subject
+from mnemoscope import CLAIMS, Claim, Configuration, Criterion, Subject
 from mnemoscope.analyses import accuracy_by_skill
 from mnemoscope.judging import Measured
 from mnemoscope.models import untrained
+from mnemoscope.systems.tiny_recall.controls import negative, positive, table
 
 GAIN = 0.25
 HALF = 0.5
@@ -47,33 +47,15 @@ def compare(measured: Mapping[str, Measured]) -> dict[str, float]:
     }
 
 
-def table(recall: Sequence[float], case: int) -> dict[str, dict[str, float]]:
+def outcome(recall: Sequence[float]) -> Callable[[int], dict[str, Measured]]:
     """A planted outcome: the accuracy of recall of every configuration, in their order."""
-    return {name: {"recall": value} for name, value in zip(UNITS, recall, strict=True)}
+    return table({name: {"recall": value} for name, value in zip(UNITS, recall, strict=True)})
 
 
-_UNTRAINED = Control(name="untrained", kind="negative", plant=untrained(UNITS))
-_SECOND_HEAD = partial(table, (0.25, 1.0, 0.25, 1.0, 0.25))
-_CAPACITY = partial(table, (0.25, 0.25, 0.6, 1.0, 1.0))
-_AT_MARGIN = partial(table, (0.5, 0.75, 0.5, 0.75, 0.5))
-
-
-def _rival(word: str, statement: str, part: Criterion, *controls: Control) -> Claim:
-    return Claim(
-        id=f"T15-{word}",
-        system="tiny-recall",
-        statement=statement,
-        source="rival of T15",
-        parts=(part,),
-        units=UNITS,
-        controls=controls,
-        measure=measure,
-        compare=compare,
-        prompts="enumerated",
-    )
-
-
-CLAIM = Claim(
+_UNTRAINED = negative("untrained", untrained(UNITS))
+_SECOND_HEAD = outcome((0.25, 1.0, 0.25, 1.0, 0.25))
+_CAPACITY = outcome((0.25, 0.25, 0.6, 1.0, 1.0))
+_CLAIM = Claim(
     id="T15",
     system="tiny-recall",
     statement="A second head makes recall possible, at width 16 and 32; twice the width with one head does not.",
@@ -83,31 +65,35 @@ CLAIM = Claim(
         Criterion(name="width", quantifier="most", margin=HALF, direction="below", unit="accuracy"),
     ),
     units=UNITS,
-    rivals=(
-        _rival(
-            "capacity",
-            "Capacity makes recall possible: a single head recalls if the model is wide.",
-            Criterion(name="width", quantifier="most", margin=RECALLS, unit="accuracy"),
-            Control(name="capacity decides", kind="positive", plant=_CAPACITY, n=1),
-            Control(name="the second head decides", kind="negative", plant=_SECOND_HEAD, n=1),
-            _UNTRAINED,
-        ),
-        _rival(
-            "width-too",
-            "A second head alone does not do: at width 16 two heads do not recall.",
-            Criterion(name="narrow", quantifier="most", margin=RECALLS, direction="below", unit="accuracy"),
-            Control(name="width decides", kind="positive", plant=_CAPACITY, n=1),
-            Control(name="the second head decides", kind="negative", plant=_SECOND_HEAD, n=1),
-        ),
-    ),
     controls=(
-        Control(name="the second head decides", kind="positive", plant=_SECOND_HEAD, n=1),
-        Control(name="capacity decides", kind="negative", plant=_CAPACITY, n=1),
-        Control(name="a gain of margin size", kind="negative", plant=_AT_MARGIN, n=1),
+        positive("the second head decides", _SECOND_HEAD, n=1),
+        negative("capacity decides", _CAPACITY, n=1),
+        negative("a gain of margin size", outcome((0.5, 0.75, 0.5, 0.75, 0.5)), n=1),
         _UNTRAINED,
     ),
     measure=measure,
     compare=compare,
     prompts="enumerated",
+)
+CLAIM = _CLAIM.against(
+    _CLAIM.rival(
+        "capacity",
+        "Capacity makes recall possible: a single head recalls if the model is wide.",
+        parts=(Criterion(name="width", quantifier="most", margin=RECALLS, unit="accuracy"),),
+        controls=(
+            positive("capacity decides", _CAPACITY, n=1),
+            negative("the second head decides", _SECOND_HEAD, n=1),
+            _UNTRAINED,
+        ),
+    ),
+    _CLAIM.rival(
+        "width-too",
+        "A second head alone does not do: at width 16 two heads do not recall.",
+        parts=(Criterion(name="narrow", quantifier="most", margin=RECALLS, direction="below", unit="accuracy"),),
+        controls=(
+            positive("width decides", _CAPACITY, n=1),
+            negative("the second head decides", _SECOND_HEAD, n=1),
+        ),
+    ),
 )
 CLAIMS.add(CLAIM.id, CLAIM)

@@ -18,18 +18,18 @@ stand in for each other look alike, as do two that are both needed.
 """
 
 from collections.abc import Callable, Mapping
-from functools import partial
 from typing import Literal
 
-from mnemoscope import CLAIMS, Claim, Configuration, Control, Criterion, HookedModel, InputError, Subject
+from mnemoscope import CLAIMS, Claim, Configuration, Criterion, HookedModel, InputError, Subject
 from mnemoscope.analyses import LEARNED, accuracy_by_skill
 from mnemoscope.core import one_of
 from mnemoscope.judging import GATE, Measured
-from mnemoscope.models import planted, untrained
+from mnemoscope.models import Plant, planted, untrained
 from mnemoscope.systems.tiny_recall.analyses.carriers import patching_recovery
 from mnemoscope.systems.tiny_recall.analyses.removal_costs import ablation_effect, all_heads, skills_without
 from mnemoscope.systems.tiny_recall.constructed import dissociated, elimination_only
 from mnemoscope.systems.tiny_recall.constructed.twin_elimination import twin_elimination
+from mnemoscope.systems.tiny_recall.controls import REPEATS, negative, positive, table, together
 from mnemoscope.systems.tiny_recall.tasks import PermutationLookup
 
 HALF = 0.5
@@ -70,22 +70,20 @@ def compare(measured: Mapping[str, Measured]) -> dict[str, float]:
     }
 
 
-def table(with_repeats: float, without: float, case: int) -> dict[str, dict[str, float]]:
+def outcome(with_repeats: float, without: float) -> Callable[[int], dict[str, Measured]]:
     """A planted outcome: two indices, of models that have learned everything."""
     learned = {_SKILL: 1.0, "recall": 1.0}
-    return {"v3": {"index": with_repeats, **learned}, "v3-fresh": {"index": without, **learned}}
+    return table({"v3": {"index": with_repeats, **learned}, "v3-fresh": {"index": without, **learned}})
 
 
-def models(fresh: Callable[[], HookedModel], case: int) -> dict[str, Subject]:
+def models(fresh: Callable[[], HookedModel]) -> Plant:
     """A model that eliminates by one head beside recall, and `fresh` as trained without repeats."""
-    with_repeats = planted("v3", dissociated, PermutationLookup(repeat_ratio=0.3))
-    return with_repeats(case) | planted("v3-fresh", fresh, PermutationLookup())(case)
+    return together(planted("v3", dissociated, REPEATS), planted("v3-fresh", fresh, PermutationLookup()))
 
 
-_SPECIALISED = partial(models, twin_elimination)
-_ALWAYS = partial(models, elimination_only)
-_UNTRAINED = Control(name="untrained", kind="negative", plant=untrained(UNITS))
-CLAIM = Claim(
+_SPECIALISED, _ALWAYS = models(twin_elimination), models(elimination_only)
+_UNTRAINED = negative("untrained", untrained(UNITS))
+_CLAIM = Claim(
     id="T23",
     system="tiny-recall",
     statement="One head eliminates alone if the data has repeats, and the heads share it equally if it has none.",
@@ -96,32 +94,26 @@ CLAIM = Claim(
     ),
     gate=LEARNED,
     units=UNITS,
-    rivals=(
-        Claim(
-            id="T23-always",
-            system="tiny-recall",
-            statement="One head eliminates alone without repeats in the data as well.",
-            source="rival of T23",
-            parts=(Criterion(name="without", quantifier="most", margin=HALF, unit="share"),),
-            gate=LEARNED,
-            units=UNITS,
-            controls=(
-                Control(name="one head whatever the data", kind="positive", plant=_ALWAYS, n=1),
-                Control(name="two heads without repeats", kind="negative", plant=_SPECIALISED, n=1),
-                _UNTRAINED,
-            ),
-            measure=measure,
-            compare=compare,
-        ),
-    ),
     controls=(
-        Control(name="two heads without repeats", kind="positive", plant=_SPECIALISED, n=1),
-        Control(name="one head whatever the data", kind="negative", plant=_ALWAYS, n=1),
-        Control(name="an index of margin size", kind="negative", plant=partial(table, 1.0, HALF), n=1),
+        positive("two heads without repeats", _SPECIALISED, n=1),
+        negative("one head whatever the data", _ALWAYS, n=1),
+        negative("an index of margin size", outcome(1.0, HALF), n=1),
         _UNTRAINED,
     ),
     measure=measure,
     compare=compare,
     factors={"by": ("removal",)},
+)
+CLAIM = _CLAIM.against(
+    _CLAIM.rival(
+        "always",
+        "One head eliminates alone without repeats in the data as well.",
+        parts=(Criterion(name="without", quantifier="most", margin=HALF, unit="share"),),
+        controls=(
+            positive("one head whatever the data", _ALWAYS, n=1),
+            negative("two heads without repeats", _SPECIALISED, n=1),
+            _UNTRAINED,
+        ),
+    )
 )
 CLAIMS.add(CLAIM.id, CLAIM)

@@ -19,17 +19,16 @@ It shows which head each skill needs under this kind of removal. It does not sho
 itself, nor what it writes.
 """
 
-from collections.abc import Sequence
-from functools import partial
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import xarray as xr
 
-from mnemoscope import CLAIMS, Claim, Configuration, Control, Criterion, InputError, Subject
+from mnemoscope import CLAIMS, Claim, Configuration, Criterion, InputError, Subject
 from mnemoscope.analyses import LEARNED, dissociation_margins, learned
 from mnemoscope.core import Replacement
 from mnemoscope.interventions import Direction
-from mnemoscope.judging import EFFECT, GATE
+from mnemoscope.judging import EFFECT, GATE, Measured
 from mnemoscope.models import planted, untrained
 from mnemoscope.systems.tiny_recall.analyses.carriers import divided, patching_recovery
 from mnemoscope.systems.tiny_recall.analyses.removal_costs import (
@@ -41,7 +40,7 @@ from mnemoscope.systems.tiny_recall.analyses.removal_costs import (
 )
 from mnemoscope.systems.tiny_recall.constructed import dissociated, shared_store
 from mnemoscope.systems.tiny_recall.constructed.store_and_match import store_and_match
-from mnemoscope.systems.tiny_recall.tasks import PermutationLookup
+from mnemoscope.systems.tiny_recall.controls import REPEATS, negative, positive, table
 
 MARGIN = 0.25
 UNITS = {"v3": Configuration(preset="v3", recipe="published")}
@@ -97,76 +96,17 @@ def carriers(subject: Subject, *, direction: Direction = "denoising") -> dict[st
     return {GATE: learned(subject), EFFECT: divided(values, seen)}
 
 
-def table(costs: Sequence[Sequence[float]], case: int) -> dict[str, dict[str, float]]:
+def outcome(costs: Sequence[Sequence[float]]) -> Callable[[int], dict[str, Measured]]:
     """Planted costs: rows are the first head, the second head, and both; columns elimination and recall."""
     cost = xr.DataArray(np.array(costs), dims=("component", "skill"), coords={"skill": list(_SKILLS)})
-    return {"v3": {GATE: 1.0, **_effects(cost[:2], cost[2])}}
+    return table({"v3": {GATE: 1.0, **_effects(cost[:2], cost[2])}})
 
 
-_TASK = PermutationLookup(repeat_ratio=0.3)
-_UNTRAINED = untrained(UNITS)
-_DISSOCIATED = planted("v3", dissociated, _TASK)
-_SHARED = planted("v3", shared_store, _TASK)
-
-
-def _rival(word: str, statement: str, *controls: Control) -> Claim:
-    """A rival that reads another effect of the same measure."""
-    return Claim(
-        id=f"T14-{word}",
-        system="tiny-recall",
-        statement=statement,
-        source="rival of T14",
-        parts=(Criterion(name=word, quantifier="most", margin=0.0, unit="accuracy"),),
-        gate=LEARNED,
-        units=UNITS,
-        n_replicates=32,
-        controls=(Control(name="untrained", kind="negative", plant=_UNTRAINED), *controls),
-        measure=measure,
-    )
-
-
-_AT_MARGIN = ((0.8, MARGIN), (0.0, 0.8), (0.8, 0.8))
-_NOT_WHERE_SPLIT = Control(name="one head a skill", kind="negative", plant=_DISSOCIATED)
-RIVALS = (
-    _rival(
-        "single",
-        "One head serves both skills and the other one of them.",
-        Control(name="a shared store", kind="positive", plant=_SHARED),
-        _NOT_WHERE_SPLIT,
-    ),
-    _rival(
-        "both",
-        "Both heads serve both skills.",
-        Control(name="planted costs", kind="positive", plant=partial(table, ((0.6, 0.7),) * 3), n=1),
-        _NOT_WHERE_SPLIT,
-    ),
-    _rival(
-        "redundant",
-        "Either head can stand in for the other one.",
-        Control(name="planted costs", kind="positive", plant=partial(table, ((0.1, 0.1),) * 2 + ((0.8, 0.8),)), n=1),
-        _NOT_WHERE_SPLIT,
-    ),
-    Claim(
-        id="T14-carriers",
-        system="tiny-recall",
-        statement="One head carries the values and the other one whether the last x was seen before.",
-        source="rival of T14",
-        quantifier="most",
-        margin=0.0,
-        unit="share of the logit difference",
-        gate=LEARNED,
-        units=UNITS,
-        n_replicates=32,
-        controls=(
-            Control(name="untrained", kind="negative", plant=_UNTRAINED),
-            Control(name="store and match", kind="positive", plant=planted("v3", store_and_match, _TASK)),
-            _NOT_WHERE_SPLIT,
-        ),
-        measure=carriers,
-        factors={"direction": ("noising",)},
-    ),
-)
-CLAIM = Claim(
+_UNTRAINED = negative("untrained", untrained(UNITS))
+_SHARED = planted("v3", shared_store, REPEATS)
+_DISSOCIATED = planted("v3", dissociated, REPEATS)
+_NOT_WHERE_SPLIT = negative("one head a skill", _DISSOCIATED)
+_CLAIM = Claim(
     id="T14",
     system="tiny-recall",
     statement="Removing one head costs elimination and spares recall; removing the other does the reverse.",
@@ -178,12 +118,11 @@ CLAIM = Claim(
     units=UNITS,
     n_replicates=32,
     headline=True,
-    rivals=RIVALS,
     controls=(
-        Control(name="one head a skill", kind="positive", plant=_DISSOCIATED),
-        Control(name="a shared store", kind="negative", plant=_SHARED),
-        Control(name="costs at the margin", kind="negative", plant=partial(table, _AT_MARGIN), n=1),
-        Control(name="untrained", kind="negative", plant=_UNTRAINED),
+        positive("one head a skill", _DISSOCIATED),
+        negative("a shared store", _SHARED),
+        negative("costs at the margin", outcome(((0.8, MARGIN), (0.0, 0.8), (0.8, 0.8))), n=1),
+        _UNTRAINED,
     ),
     measure=measure,
     factors={
@@ -193,5 +132,39 @@ CLAIM = Claim(
         "recipe": ("quick",),
         "model.normalization": ("none",),
     },
+)
+_BY_REMOVAL = (
+    ("single", "One head serves both skills and the other one of them.", positive("a shared store", _SHARED)),
+    ("both", "Both heads serve both skills.", positive("planted costs", outcome(((0.6, 0.7),) * 3), n=1)),
+    (
+        "redundant",
+        "Either head can stand in for the other one.",
+        positive("planted costs", outcome(((0.1, 0.1), (0.1, 0.1), (0.8, 0.8))), n=1),
+    ),
+)
+CLAIM = _CLAIM.against(
+    *(
+        _CLAIM.rival(
+            word,
+            statement,
+            parts=(Criterion(name=word, quantifier="most", margin=0.0, unit="accuracy"),),
+            controls=(_UNTRAINED, control, _NOT_WHERE_SPLIT),
+        )
+        for word, statement, control in _BY_REMOVAL
+    ),
+    _CLAIM.rival(
+        "carriers",
+        "One head carries the values and the other one whether the last x was seen before.",
+        quantifier="most",
+        margin=0.0,
+        unit="share of the logit difference",
+        controls=(
+            _UNTRAINED,
+            positive("store and match", planted("v3", store_and_match, REPEATS)),
+            _NOT_WHERE_SPLIT,
+        ),
+        measure=carriers,
+        factors={"direction": ("noising",)},
+    ),
 )
 CLAIMS.add(CLAIM.id, CLAIM)

@@ -44,7 +44,7 @@ def dissociated(n_values: int = 5, *, margin: float = 10.0, recall: float = 30.0
     *Head 0* is that of `elimination_only`: -margin * (V - 1) * share on the answer of every earlier y.
 
     *Head 1*, from the last x, attends to itself with weight W = sum of w, to the y of slot s with weight w_s =
-    2^(V - 1 - s), to an earlier x with weight 1/4; to keys that hold the query's own token, other than itself, not
+    2^(V - 1 - s), to an earlier x with weight 1/4; to keys with the query's own token, other than itself, not
     at all. With Z, the sum of these weights, it writes
 
     - `stored`, for every token, the share of attention on it: for the query's token W/Z, for another token the
@@ -55,7 +55,7 @@ def dissociated(n_values: int = 5, *, margin: float = 10.0, recall: float = 30.0
     - `unit`: 1/Z.
 
     *MLP.* For the query token q and every value v, three neurons form a tent around equality of the weight of v
-    (`stored` of v; for v = q `missing`) with `source`: v stood in the slot that is repeated. They are held shut
+    (`stored` of v; for v = q `missing`) with `source`: v stood in the slot that is repeated. They are kept inactive
     unless the position is the last, its token is q, head 1 reports q as the query's token, and it reports a repeat;
     where v weighs more than `source` all three are active and cancel. They write `recall` (times the largest Z by Z,
     at most 1.4) on the answer v, and so override head 0, which still rules v out. For every token one more neuron is
@@ -67,7 +67,7 @@ def dissociated(n_values: int = 5, *, margin: float = 10.0, recall: float = 30.0
     - head 0 (zero, mean, resample): elimination is lost, recall stays exact;
     - head 1 or the MLP (zero, mean): recall is lost, elimination stays exact;
     - head 1 or the MLP, resampled: recall is lost; elimination suffers where the activation comes from a sequence
-      with a repeat and says another value than the unused one. Of the repeats that are drawn that is the share
+      with a repeat and favours another value than the unused one. Of the repeats that are drawn that is the share
       (V - 1) / V for the MLP, and (V - 1) / V^2 for head 1, since the MLP trusts it only if it reports the token
       that is there. No circuit can do better: the last position alone does not know more.
 

@@ -16,7 +16,7 @@ def local_binding_circuit(n_values: int = 5) -> Circuit:
 
 @torch.no_grad()
 def local_binding(n_values: int = 5, *, margin: float = 10.0) -> HookedTransformer:
-    """One layer, two heads, no MLP: the heads attend as the published ones are said to.
+    """One layer, two heads, no MLP: the heads attend as the published ones are reported to.
 
     - Head 0 is that of `elimination_only`.
     - Head 1 attends by position alone: from y to itself, from x to the y just before it, from the first x to itself.

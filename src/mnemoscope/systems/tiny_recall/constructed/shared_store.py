@@ -46,7 +46,7 @@ def shared_store(n_values: int = 5, *, margin: float = 10.0, recall: float = 30.
     1 into `repeat`; for the last x nothing.
 
     *MLP.* For the query token q and every value v, three neurons form a tent around equality of `stored` of v with
-    `source`. They are held shut unless the position is the last, its token is q, `matched` says q and `repeat` says
+    `source`. They are kept inactive unless the position is the last, its token is q, `matched` says q and `repeat` says
     1; where v weighs more than `source` all three are active and cancel. They write `margin * w_1 + recall` on the
     answer v, and so override head 0, which still rules v out. For every token one more neuron is active on it at
     position 0 and takes back what head 0 writes there.
@@ -57,7 +57,7 @@ def shared_store(n_values: int = 5, *, margin: float = 10.0, recall: float = 30.
     - head 0 (zero, mean, resample): both skills are lost;
     - head 1 or the MLP (zero, mean): recall is lost, elimination stays exact;
     - head 1 or the MLP, resampled: recall is lost; elimination suffers where the activation comes from a sequence
-      with a repeat and says another value than the unused one. Of the repeats that are drawn that is the share
+      with a repeat and favours another value than the unused one. Of the repeats that are drawn that is the share
       (V - 1) / V for the MLP, and 1/V for head 1, which the MLP trusts only if `matched` is the token that is there.
 
     Args:

@@ -31,7 +31,7 @@ def store_and_match(n_values: int = 5, *, margin: float = 10.0, recall: float = 
     - *Head 1* attends from the last x to the earlier occurrence of the same x and writes, for an x of slot s < V, w_s
       into `source` and 1 into `repeat`, but not which token it found.
     - *MLP.* For every value three neurons form a tent around equality of `stored` of the value with `source`. They
-      are held shut unless the position is the last and `repeat` is 1, and write `margin * w_1 + recall` on the value.
+      are inactive unless the position is the last and `repeat` is 1, and write `margin * w_1 + recall` on the value.
       For every token one more neuron is active on it at position 0 and takes back what head 0 writes there.
 
     So it answers as `shared_store` does, and what is lost without a part is the same. Put into another sequence, head 0

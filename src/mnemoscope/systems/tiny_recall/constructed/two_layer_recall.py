@@ -29,7 +29,7 @@ def two_layer_recall(n_values: int = 5, *, margin: float = 20.0, recall: float =
     - L1H1 matches the query's `token` with the key's `previous` (K-composition with L0H0): from the last x it attends
       to the y after the earlier occurrence of the same x; where nothing matches, to itself. It writes `copied`
       (V-composition with L0H1), times margin + recall, on the answer: on a repeat the recalled value, which overrides
-      L1H0; else, since the x are then all values, the same on every value, which says nothing.
+      L1H0; else, since the x are then all values, the same on every value, which favours none.
 
     At the slots 2 to V - 1, where x never repeats, L1H1 attends to all earlier y alike and weakens L1H0; the used
     values are still ruled out, by ((V - 2) * margin - recall) / (k - 1) at slot k (for V = 3 they are not). At slot 1
@@ -37,7 +37,7 @@ def two_layer_recall(n_values: int = 5, *, margin: float = 20.0, recall: float =
 
     Ablations, seen in the last slot: without L1H0 (zero, mean, resample) elimination is lost and recall stays exact;
     without L1H1 (zero, mean) recall is lost and elimination stays exact. L1H1 resampled from a sequence with a repeat
-    disturbs elimination wherever it says another value than the unused one. Without L0H0 or L0H1 (zero) recall is
+    disturbs elimination wherever it favours another value than the unused one. Without L0H0 or L0H1 (zero) recall is
     lost and elimination stays exact. With L0H0 at its mean L1H1 recalls an earlier y that an accident of the reference
     set decides: the head is needed for elimination too, to keep L1H1 silent.
 
