@@ -14,7 +14,8 @@ class Options:
     config: Path | None = None
     """YAML file: a section per command, a key per option; the command line takes precedence."""
     guests: Annotated[tuple[str, ...], arg(name="import", metavar="FILE|MODULE"), UseAppendAction] = ()
-    """Python file or module with tasks, presets, claims or commands of your own; may be repeated."""
+    """Python file or module with tasks, presets, claims or commands of your own; may be repeated.
+    In a configuration file: a list under `import`, for all commands."""
 
 
 @dataclass(frozen=True, kw_only=True)
