@@ -11,12 +11,12 @@ from typing import get_type_hints
 import pytest
 import xarray as xr
 
-from mnemoscope.cli import main
-from mnemoscope.cli.commands import reproduce
-from mnemoscope.cli.options import COMMANDS, overview
+from mnemoscope.cli import claims, main
+from mnemoscope.cli.command import commands, overview
 from mnemoscope.judging.claim import CLAIMS
 from mnemoscope.models.run import find_runs
 
+COMMANDS = commands()
 SMALL = ("recipe.n_steps=40", "recipe.warmup_steps=5", "recipe.batch_size=64", "recipe.metrics_every=20")
 VERDICTS = ("verdicts", "verdicts-fresh")
 SEQUENCE = "3 3 4 5 2 1 1 4 3"
@@ -51,7 +51,7 @@ def test_help_of_a_command_holds_its_docstrings(command, capsys):
         main([*command.split(), "--help"])
     assert end.value.code == 0
     text = " ".join(capsys.readouterr().out.replace("│", " ").split())
-    assert (COMMANDS[command].__doc__ or "") in text
+    assert (COMMANDS[command].options.__doc__ or "") in text
 
 
 def test_train_then_everything_else(tmp_path, capsys):
@@ -132,7 +132,7 @@ def test_the_experiment_fits_the_commands():
         (["train", "--config", "wrong_section.yaml"], "evaluate"),
         (["train", "--config", "wrong_value.yaml"], "jobs"),
         (["train", "--config", "no.yaml"], "YAML"),
-        (["trian"], "train, evaluate"),
+        (["trian"], "report, train"),
         (["evaluate"], "name at least one run directory"),
         (["evaluate", "nowhere"], "mnemoscope train"),
         (["evaluate", "runs", "--n-samples", "0"], "at least 1"),
@@ -197,7 +197,7 @@ def test_the_cut_last_line_of_an_unfinished_run_is_left_out(runs, tmp_path, caps
     assert (tmp_path / "report.html").exists()
 
 
-WITH_JOBS = [command for command, options in COMMANDS.items() if "jobs" in get_type_hints(options)]
+WITH_JOBS = [name for name, command in COMMANDS.items() if "jobs" in get_type_hints(command.options)]
 
 
 @pytest.mark.parametrize("command", WITH_JOBS)
@@ -223,7 +223,7 @@ def test_no_jobs_are_one_per_core(tmp_path):
 
 @pytest.mark.slow
 def test_reproduce_ends_with_verdicts_over_the_zoo_and_over_the_new_runs(tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr(reproduce, "claims_called", lambda _: [CLAIMS.get(name) for name in ("T1", "T18")])
+    monkeypatch.setattr(claims, "claims_called", lambda _: [CLAIMS.get(name) for name in ("T1", "T18")])
     main(["reproduce", "tiny-recall", "--seeds", "0", "--out", "out"])
     out = capsys.readouterr().out
     assert "What was learned" in out

@@ -12,10 +12,9 @@ from mnemoscope.analyses.edges.patching import patch_edges
 from mnemoscope.analyses.patching import effects
 from mnemoscope.analyses.probes.latents import with_latent
 from mnemoscope.cli import main
-from mnemoscope.cli.analysis_options import Discover, Interchange, Probe
-from mnemoscope.cli.commands.discover import _settings, discover_run
-from mnemoscope.cli.commands.interchange import interchange_run
-from mnemoscope.cli.commands.probe import _prompts, probe_run
+from mnemoscope.cli.commands.discover import Discover, _settings, discover_run
+from mnemoscope.cli.commands.interchange import Interchange, interchange_run
+from mnemoscope.cli.commands.probe import Probe, _prompts, probe_run
 from mnemoscope.models.run import open_run
 from mnemoscope.systems.tiny_recall.tasks import PermutationLookup
 from mnemoscope.training.loop import train

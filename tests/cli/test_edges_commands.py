@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 import xarray as xr
 
+from mnemoscope import analyses
 from mnemoscope.analyses.dynamics.trajectories import last_roles
 from mnemoscope.analyses.edges.patching import patch_edges
 from mnemoscope.analyses.patching import effects
 from mnemoscope.analyses.shapley import agreement
 from mnemoscope.cli import main
-from mnemoscope.cli.commands import edges as command
 from mnemoscope.core.pairs import PromptPairs
 from mnemoscope.core.seeding import generator
 from mnemoscope.models.run import find_runs
@@ -130,7 +130,7 @@ def test_heads_of_one_role_may_lie_in_different_layers(deep, tmp_path, monkeypat
         def named(run):
             return dict(zip([*heads[run.spec.seed], "L0 MLP", "L1 MLP"], roles, strict=True))
 
-        with mock.patch.object(command, "last_roles", named):
+        with mock.patch.object(analyses, "last_roles", named):
             main(["edges", str(deep), "--n", "24", "--skills", "elimination", "--no-approximate"])
         (place,) = tmp_path.glob("results/*/edges")
         return place, (place / "edges.html").read_text()

@@ -10,7 +10,8 @@ from unittest import mock
 
 import pytest
 
-from mnemoscope.cli.options import COMMANDS, split_command
+from mnemoscope.cli.command import commands as all_commands
+from mnemoscope.cli.command import split_command
 from mnemoscope.cli.parse import parse, parse_changes
 from mnemoscope.core.presets import PRESETS, SYSTEMS
 from mnemoscope.core.site import ATTENTION, BY_HEAD, BY_NEURON, EMBEDDINGS, KINDS, Site
@@ -103,4 +104,4 @@ def test_the_commands_on_the_pages_parse(line, monkeypatch):
 
 
 def test_the_pages_show_every_command():
-    assert {split_command(line.split()[1:])[0] for line in commands()} == set(COMMANDS)
+    assert {split_command(line.split()[1:])[0] for line in commands()} == set(all_commands())

@@ -8,7 +8,7 @@ import plotly.graph_objects as go
 import pytest
 
 import mnemoscope.testing.verdicts  # noqa: F401 (pytester forgets what its sessions import)
-from mnemoscope.cli.options import COMMANDS, split_command
+from mnemoscope.cli.command import commands, split_command
 from mnemoscope.cli.parse import parse
 from mnemoscope.systems.tiny_recall.constructed import dissociated
 from tests.testing.planted import N_VALUES, plant
@@ -43,7 +43,7 @@ LINES = [line.split("#")[0].strip() for line in re.findall(r"^mnemoscope .*$", R
 @pytest.mark.parametrize("line", LINES)
 def test_the_commands_are_understood(line):
     command, words = split_command(shlex.split(line)[1:])
-    assert isinstance(parse(command, words), COMMANDS[command])
+    assert isinstance(parse(command, words), commands()[command].options)
 
 
 def test_there_are_commands_and_a_picture():

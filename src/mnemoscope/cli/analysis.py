@@ -1,56 +1,119 @@
-"""What the commands that take models apart have in common: runs in; arrays, tables and a page with figures out."""
+"""Commands that take models apart: runs in; arrays, tables and a page with figures out.
+
+Such a command says what it measures of one run and what it shows of a configuration (`analysis_command`); workers,
+stacking along `seed`, files and the page are the same for all.
+"""
+
+from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-import plotly.graph_objects as go
-import xarray as xr
-
-from mnemoscope.analyses.stacking import over_seeds, side_by_side
-from mnemoscope.cli.output import console, show, write_arrays, write_table
-from mnemoscope.core.errors import one_of
-from mnemoscope.core.protocols import Task
-from mnemoscope.models.files import write_atomically
-from mnemoscope.models.run import Run, by_label, find_runs
-from mnemoscope.sweeps.local import analyse_many
-from mnemoscope.viz.page import Page
-from mnemoscope.viz.tables import Table
+import mnemoscope as ms
+from mnemoscope.cli.command import COMMANDS, Command
+from mnemoscope.cli.lazy import xr
+from mnemoscope.cli.options import AnalysisOptions
+from mnemoscope.core.errors import in_range, one_of
 
 Results = Mapping[str, Any]
-"""By name a dataset along `seed`, or a tree with a dataset a seed where seeds differ in more than their values."""
+"""By name a dataset along `seed`, or a tree with a dataset per seed where seeds differ in more than their values."""
+Measure = Callable[..., Mapping[str, Any]]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Shown:
     """What is shown of the results of one configuration."""
 
-    tables: Sequence[Table]
-    figures: Sequence[tuple[str, go.Figure]]
-    """Caption and figure."""
+    tables: Sequence[ms.viz.Table]
+    figures: Sequence[tuple[str, Any]]
+    """Caption and plotly figure."""
     notes: Sequence[str] = field(default=())
     """What the results show and what they do not; sentences for the page."""
 
 
+def analysis_command(
+    name: str,
+    options: type[AnalysisOptions],
+    *,
+    measure: Measure,
+    show: Callable[..., Shown],
+    check: Callable[[Any], None] | None = None,
+    finish: Callable[..., Results] | None = None,
+    least_n: int = 2,
+    apart: Sequence[str] = (),
+) -> Command:
+    """Register a command that takes models apart.
+
+    Args:
+        name: Of the command.
+        options: Its options, with a field `n`.
+        measure: A function of a module (workers are sent it by name) that takes a run and `options`.
+        show: Takes the results of a configuration along `seed`, the options and the runs.
+        check: Refuses options before anything is measured.
+        finish: Takes label, runs, results and options, and returns the results that are shown and written.
+        least_n: The smallest `--n`.
+        apart: Names of results that differ between seeds in more than their values (`each_configuration`).
+    """
+    run = partial(
+        _run, name, measure=measure, show=show, check=check, finish=finish, least_n=least_n, apart=tuple(apart)
+    )
+    return COMMANDS.add(name, Command(options=options, run=run, section="take models apart"))
+
+
+def _run(
+    name: str,
+    options: Any,
+    *,
+    measure: Measure,
+    show: Callable[..., Shown],
+    check: Callable[[Any], None] | None,
+    finish: Callable[..., Results] | None,
+    least_n: int,
+    apart: Sequence[str],
+) -> None:
+    in_range("--n", options.n, least_n, float("inf"))
+    if check is not None:
+        check(options)
+    measured = partial(measure, options=options)
+    for label, runs, found in each_configuration(options.runs, measured, jobs=options.jobs, apart=apart):
+        results = found if finish is None else finish(label, runs, found, options)
+        publish(name, label, runs, results, show(results, options, runs), options.out)
+
+
 def each_configuration(
-    paths: Sequence[Path], analyse: Callable[[Run], Mapping[str, xr.Dataset]], *, jobs: int, apart: Sequence[str] = ()
-) -> Iterator[tuple[str, list[Run], Results]]:
+    paths: Sequence[Path],
+    analyse: Callable[[ms.Run], Mapping[str, xr.Dataset]],
+    *,
+    jobs: int,
+    apart: Sequence[str] = (),
+) -> Iterator[tuple[str, list[ms.Run], Results]]:
     """Label, runs and results along `seed` of every configuration among the runs.
 
     Results named in `apart` differ between seeds in more than their values and become a tree, `seed-3` and so on.
     """
-    for label, runs in by_label(find_runs(paths)).items():
+    from mnemoscope.sweeps.local import analyse_many
+
+    for label, runs in ms.models.by_label(ms.find_runs(paths)).items():
         results = list(analyse_many(runs, analyse, jobs=jobs))
         alike = [{name: each[name] for name in each if name not in apart} for each in results]
         trees = {
-            name: side_by_side({f"seed-{run.spec.seed}": each[name] for run, each in zip(runs, results, strict=True)})
+            name: ms.analyses.side_by_side(
+                {f"seed-{run.spec.seed}": each[name] for run, each in zip(runs, results, strict=True)}
+            )
             for name in apart
         }
-        yield label, runs, {**over_seeds(runs, alike), **trees}
+        yield label, runs, {**ms.analyses.over_seeds(runs, alike), **trees}
 
 
-def corruption(task: Task, asked: str | None) -> str:
+def metrics() -> dict[str, Any]:
+    """What patches are measured by, by name."""
+    return {metric.name: metric for metric in ms.core.metrics.METRICS}
+
+
+def corruption(task: ms.Task, asked: str | None) -> str:
     """The kind of minimal pairs that is asked for, or the first that the task names.
 
     Raises:
@@ -61,15 +124,18 @@ def corruption(task: Task, asked: str | None) -> str:
     return kind
 
 
-def publish(command: str, label: str, runs: Sequence[Run], results: Results, shown: Shown, out: Path) -> None:
+def publish(command: str, label: str, runs: Sequence[ms.Run], results: Results, shown: Shown, out: Path) -> None:
     """Print the tables; write arrays, tables and a page with the figures to OUT/<label>/<command>.
 
     Arrays, tables and pages that an earlier call has left there are removed, since they may be of other options.
     """
+    from mnemoscope.cli.output import console, show, write_arrays, write_table
+    from mnemoscope.models.files import write_atomically
+
     seeds, place = f"{label}, {len(runs)} seed{'s' if len(runs) > 1 else ''}", out / label / command
     for file in [file for kind in ("nc", "csv", "html") for file in place.glob(f"*.{kind}")]:
         file.unlink()
-    page = Page(f"{command}: {seeds}", "Mean and range are over seeds." if len(runs) > 1 else "")
+    page = ms.viz.Page(f"{command}: {seeds}", "Mean and range are over seeds." if len(runs) > 1 else "")
     for note in shown.notes:
         page.text(note)
     for caption, figure in shown.figures:

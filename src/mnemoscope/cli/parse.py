@@ -1,15 +1,46 @@
-"""From words to options: a configuration file gives defaults, what is typed wins, unknown keys are refused."""
+"""From words to options: a configuration file gives defaults, the command line takes precedence, unknown keys are
+refused. Guests of `--import` come first, since they may bring commands and whatever the other words name.
+"""
 
 import dataclasses
-import importlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, get_type_hints
 
 import tyro
 
-from mnemoscope.cli.options import COMMANDS
+from mnemoscope.cli.command import commands
+from mnemoscope.core import guests
 from mnemoscope.core.errors import InputError, one_of
+
+IMPORT = "import"
+"""Words `--import FILE`, and the key of a configuration file that names guests for all commands."""
+
+
+def invite_guests(words: Sequence[str]) -> list[str]:
+    """Import what `--import` and the configuration file name; returns the other words.
+
+    Raises:
+        InputError: As `guests.invite`, or a word `--import` is the last.
+    """
+    others, named = [], []
+    left = iter(words)
+    for word in left:
+        if word.startswith(f"--{IMPORT}="):
+            named.append(word.partition("=")[2])
+        elif word != f"--{IMPORT}":
+            others.append(word)
+        elif (following := next(left, None)) is None:
+            raise InputError(f"--{IMPORT} must name a Python file or a module; got nothing")
+        else:
+            named.append(following)
+    file = _config_file(words)
+    listed = _content(file).get(IMPORT, []) if file is not None else []
+    if not isinstance(listed, list) or not all(isinstance(source, str) for source in listed):
+        raise InputError(f"{IMPORT} in {file} must be a list of Python files and modules; got {listed!r}")
+    for source in (*listed, *named):
+        guests.invite(source)
+    return others
 
 
 def execute(command: str, words: Sequence[str]) -> None:
@@ -24,7 +55,7 @@ def execute(command: str, words: Sequence[str]) -> None:
 
         if n_processes(options.jobs) > 1:
             start_early()
-    importlib.import_module(f"mnemoscope.cli.commands.{command.replace(' ', '_')}").run(options)
+    commands()[command].run(options)
 
 
 def parse(command: str, words: Sequence[str]) -> Any:
@@ -33,7 +64,7 @@ def parse(command: str, words: Sequence[str]) -> Any:
     Raises:
         InputError: The file cannot be read, or holds an unknown section, key or value.
     """
-    cls = COMMANDS[command]
+    cls = commands()[command].options
     file = _config_file(words)
     arguments = {"prog": f"mnemoscope {command}", "args": list(words), "description": (cls.__doc__ or "").strip()}
     if file is None:
@@ -52,8 +83,37 @@ def read_config(file: Path) -> dict[str, dict[str, Any]]:
     Raises:
         InputError: Naming the section or key that is unknown, or the value that does not fit.
     """
-    import yaml
     from pydantic import TypeAdapter, ValidationError
+
+    found = commands()
+    names = {earlier: name for name, command in found.items() for earlier in (name, *command.earlier)}
+    result = {}
+    for section, values in _content(file).items():
+        if section == IMPORT:
+            continue
+        one_of(f"a section of {file}", section, names)
+        command = names[section]
+        if not isinstance(values, dict):
+            raise InputError(f"section {section} of {file} must hold options as keys; got {values!r}")
+        hints = get_type_hints(found[command].options)
+        result[command] = {}
+        for key, value in values.items():
+            one_of(f"a key of {section} in {file}", key, hints)
+            try:
+                result[command][key] = TypeAdapter(hints[key]).validate_python(value)
+            except ValidationError as error:
+                message = error.errors()[0]["msg"]
+                raise InputError(f"{section}.{key} in {file}: {message}; got {value!r}") from None
+    return result
+
+
+def _content(file: Path) -> Mapping[Any, Any]:
+    """What a configuration file holds.
+
+    Raises:
+        InputError: It cannot be read, or is something else.
+    """
+    import yaml
 
     try:
         content = yaml.safe_load(file.read_text()) or {}
@@ -62,22 +122,8 @@ def read_config(file: Path) -> dict[str, dict[str, Any]]:
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise InputError(f"--config {file} is no YAML: {' '.join(str(error).split())}") from None
     if not isinstance(content, dict):
-        raise InputError(f"--config {file} must hold sections named after commands: {', '.join(COMMANDS)}")
-    result = {}
-    for command, section in content.items():
-        one_of(f"a section of {file}", command, COMMANDS)
-        if not isinstance(section, dict):
-            raise InputError(f"section {command} of {file} must hold options as keys; got {section!r}")
-        hints = get_type_hints(COMMANDS[command])
-        result[command] = {}
-        for key, value in section.items():
-            one_of(f"a key of {command} in {file}", key, hints)
-            try:
-                result[command][key] = TypeAdapter(hints[key]).validate_python(value)
-            except ValidationError as error:
-                message = error.errors()[0]["msg"]
-                raise InputError(f"{command}.{key} in {file}: {message}; got {value!r}") from None
-    return result
+        raise InputError(f"--config {file} must hold sections named after commands: {', '.join(commands())}")
+    return content
 
 
 def _config_file(words: Sequence[str]) -> Path | None:

@@ -5,6 +5,7 @@ dies is started again and continues from its run's last saved state.
 """
 
 import contextlib
+import pickle
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
@@ -17,6 +18,7 @@ from typing import TypeVar
 
 import torch
 
+from mnemoscope.core import guests
 from mnemoscope.core.errors import InputError
 from mnemoscope.core.specification import RunSpec
 from mnemoscope.models.device import usable_device
@@ -101,7 +103,7 @@ def _here(runs: Sequence[S], analyse: Callable[[S], T]) -> Iterator[T]:
 
 
 def _by_workers(runs: Sequence[S], analyse: Callable[[S], T], n: int) -> Iterator[T]:
-    with ProcessPoolExecutor(n, worker_context(), initializer=torch.set_num_threads, initargs=(1,)) as pool:
+    with ProcessPoolExecutor(n, worker_context(), initializer=_prepare, initargs=(guests.invited(),)) as pool:
         try:
             yield from pool.map(analyse, runs)
         except BrokenProcessPool:  # it does not tell how the worker ended
@@ -155,7 +157,7 @@ class _Workers:
 
     def _start(self, run: Run, attempt: int) -> None:
         messages, theirs = worker_context().Pipe(duplex=False)
-        process = worker(_work, run, self._device, theirs)
+        process = worker(_work, guests.invited(), pickle.dumps(run), self._device, theirs)
         process.start()
         theirs.close()
         self._active.append(_Worker(run, process, messages, attempt))
@@ -185,10 +187,18 @@ class _Workers:
             self._failed.append(worker.run.path)
 
 
-def _work(run: Run, device: str, messages: Connection) -> None:
-    """What a worker process does: train one run and say how far it is."""
+def _prepare(invited: Sequence[str]) -> None:
+    """What every worker begins with: guests are there before anything of theirs is unpickled."""
     torch.set_num_threads(1)
+    for source in invited:
+        guests.invite(source)
+
+
+def _work(invited: Sequence[str], pickled: bytes, device: str, messages: Connection) -> None:
+    """What a worker process does: train one run and say how far it is."""
     try:
+        _prepare(invited)
+        run: Run = pickle.loads(pickled)
         train(run.spec, run.path, device=device, report=messages.send)
     except InputError as error:
         messages.send(error)

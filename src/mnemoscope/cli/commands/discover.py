@@ -1,42 +1,35 @@
 """`mnemoscope discover`."""
 
+from __future__ import annotations
+
 from collections.abc import Iterator, Sequence
-from functools import partial
+from dataclasses import dataclass
+from typing import Any, Literal
 
-import numpy as np
-import xarray as xr
-
-from mnemoscope.analyses.ablation.head_roles import split_halves
-from mnemoscope.analyses.discovery import Setting, against_random, agreement, exact, greedy, top_n
-from mnemoscope.analyses.discovery.circuit import coordinates, labelled
-from mnemoscope.analyses.discovery.controls import MEASURES
-from mnemoscope.analyses.discovery.exact import MAX_EDGES
-from mnemoscope.analyses.dynamics.trajectories import last_roles
-from mnemoscope.analyses.edges.integrated import integrate_edges
-from mnemoscope.analyses.edges.seeds import edges_of_seeds
-from mnemoscope.cli.analysis import Results, Shown, Table, corruption, each_configuration, publish
-from mnemoscope.cli.analysis_options import Discover
-from mnemoscope.core.edge import Edge
+import mnemoscope as ms
+from mnemoscope.cli.analysis import Results, Shown, analysis_command, corruption, metrics
+from mnemoscope.cli.lazy import xr
+from mnemoscope.cli.options import OfPairs
 from mnemoscope.core.errors import InputError, in_range, one_of
-from mnemoscope.core.metrics import ACCURACY, METRICS
-from mnemoscope.core.pairs import PromptPairs
-from mnemoscope.core.seeding import generator
-from mnemoscope.interventions.edges.graph import edges
-from mnemoscope.models.run import Run
-from mnemoscope.viz.discovery import (
-    BY_EFFECT,
-    BY_GRADIENT,
-    CONTROL_HEADER,
-    GREEDY,
-    SMALLEST,
-    circuit_by_role,
-    circuit_header,
-    circuit_rows,
-    control_rows,
-    curve_figure,
-    member_header,
-    member_rows,
-)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Discover(OfPairs):
+    """Circuit discovery: which connections suffice for the difference between clean and corrupted sequences."""
+
+    metric: str = "logit_diff"
+    """One of logit_diff, log_prob, prob, accuracy, kl."""
+    replacement: Literal["patch", "mean", "zero"] = "patch"
+    """What edges outside a circuit carry: what was written on the corrupted sequence, its mean, nothing."""
+    target: float = 0.9
+    """Faithfulness that circuits are to reach, above 0 and at most 1."""
+    embeddings: Literal["together", "apart"] = "together"
+    """Token and positional embeddings as one writer or as two."""
+    n_random: int = 200
+    """Random circuits of the same size to compare with."""
+    n: int = 256
+    """Sequences of each subgroup; one half finds the circuits, the other judges them."""
+
 
 NOTES = (
     "A circuit is a set of edges: what one part adds to the input of another. On clean prompts its edges are live, "
@@ -59,11 +52,10 @@ TRUTH = (
     "the best circuit of that size is more faithful (gap)."
 )
 NO_TRUTH = (
-    f"Models with more than {MAX_EDGES} edges have too many circuits to run them all. There is no truth here to "
+    "Models with more than {} edges have too many circuits to run them all. There is no truth here to "
     "compare the searches with: all of them may have missed smaller circuits."
 )
 
-_METRICS = {metric.name: metric for metric in METRICS}
 _AXES: dict[str, tuple[str, ...]] = {
     "circuit": ("search", "edge"),
     "curve": ("search", "taken"),
@@ -76,50 +68,28 @@ _AXES: dict[str, tuple[str, ...]] = {
 """What is known of a run; NaN where there is nothing to be known."""
 
 
-def run(options: Discover) -> None:
-    """Print the circuits of each skill, which edges they have and how good they are; write arrays and figures."""
-    in_range("--n", options.n, 4, float("inf"))
-    in_range("--n-random", options.n_random, 1, float("inf"))
-    in_range("--target", options.target, 0.01, 1)
-    one_of("--metric", options.metric, _METRICS)
-    analyse = partial(discover_run, options=options)
-    for label, runs, found in each_configuration(options.runs, analyse, jobs=options.jobs):
-        component = found["roles"].component
-        results = {
-            name: edges_of_seeds(result, component) if "edge" in result.dims else result
-            for name, result in found.items()
-        }
-        if all(bool(result.n_edges.isnull().all()) for result in _by_skill(results).values()):
-            raise InputError(
-                f"no run of {label} tells clean from corrupted sequences apart: there is no circuit to be found; take "
-                "another --corruption, --metric, --step or other runs"
-            )
-        chosen = edges(runs[0].model(options.step), embeddings=options.embeddings)
-        publish("discover", label, runs, results, _shown(results, chosen, options), options.out)
-
-
-def discover_run(run: Run, options: Discover) -> dict[str, xr.Dataset]:
+def discover_run(run: ms.Run, options: Discover) -> dict[str, xr.Dataset]:
     """Circuits of one run by every search, and how good they are, a dataset a skill; and the roles of heads."""
-    named = last_roles(run)
+    named = ms.analyses.last_roles(run)
     results = {"roles": xr.Dataset({"component": ("role", list(named))}, coords={"role": list(named.values())})}
     for skill, selection, test in _settings(run, options):
         results[f"discovery_{skill}"] = _discovered(selection, test, options, run.spec.seed)
     return results
 
 
-def _settings(run: Run, options: Discover) -> Iterator[tuple[str, Setting, Setting]]:
+def _settings(run: ms.Run, options: Discover) -> Iterator[tuple[str, ms.analyses.Setting, ms.analyses.Setting]]:
     """Every skill, with what its circuits are chosen on and what they are judged on."""
     task, seed, model = run.spec.task, run.spec.seed, run.model(options.step)
     kind = corruption(task, options.corruption)
-    batch = task.monitor(options.n, split=options.split, generator=generator(seed, "discover", options.split))
-    halves = split_halves(batch)
+    batch = task.monitor(options.n, split=options.split, generator=ms.generator(seed, "discover", options.split))
+    halves = ms.analyses.split_halves(batch)
 
-    def setting(skill: str, half: int) -> Setting:
+    def setting(skill: str, half: int) -> ms.analyses.Setting:
         one_of("--skills", skill, task.skills(halves[half]))
-        return Setting(
+        return ms.analyses.Setting(
             model=model,
-            pairs=PromptPairs.from_task(task, halves[half], kind=kind, skill=skill, seed=seed),
-            metric=_METRICS[options.metric],
+            pairs=ms.PromptPairs.from_task(task, halves[half], kind=kind, skill=skill, seed=seed),
+            metric=metrics()[options.metric],
             replacement=options.replacement,
             embeddings=options.embeddings,
             refuse=False,
@@ -129,8 +99,13 @@ def _settings(run: Run, options: Discover) -> Iterator[tuple[str, Setting, Setti
         yield skill, setting(skill, 0), setting(skill, 1)
 
 
-def _discovered(selection: Setting, test: Setting, options: Discover, seed: int) -> xr.Dataset:
+def _discovered(selection: ms.analyses.Setting, test: ms.analyses.Setting, options: Discover, seed: int) -> xr.Dataset:
     """The circuits of every search on some prompts, judged on others."""
+    import numpy as np
+
+    from mnemoscope.analyses.discovery.circuit import coordinates
+    from mnemoscope.analyses.discovery.controls import MEASURES
+
     searches, n_edges = _searches(selection), len(selection.edges)
     figures = _figures(selection, test, searches, options, seed) if np.isfinite(selection.span) else {}
     sizes = {"search": len(searches), "edge": n_edges, "taken": n_edges + 1, "measure": 3, "draw": options.n_random}
@@ -144,32 +119,42 @@ def _discovered(selection: Setting, test: Setting, options: Discover, seed: int)
     )
 
 
-def _searches(selection: Setting) -> list[str]:
+def _searches(selection: ms.analyses.Setting) -> list[str]:
     """Those that can be made: estimates are of patches, and accuracy has no gradient."""
+    from mnemoscope.analyses.discovery.exact import MAX_EDGES
+    from mnemoscope.core.metrics import ACCURACY
+    from mnemoscope.viz.discovery import BY_EFFECT, BY_GRADIENT, GREEDY, SMALLEST
+
     truth = [SMALLEST] if len(selection.edges) <= MAX_EDGES else []
     estimated = selection.replacement == "patch" and selection.metric != ACCURACY
     return [*truth, GREEDY, BY_EFFECT, *([BY_GRADIENT] if estimated else [])]
 
 
 def _figures(
-    selection: Setting, test: Setting, searches: Sequence[str], options: Discover, seed: int
-) -> dict[str, np.ndarray]:
+    selection: ms.analyses.Setting, test: ms.analyses.Setting, searches: Sequence[str], options: Discover, seed: int
+) -> dict[str, Any]:
     """What `_AXES` names, as far as there is anything."""
+    import numpy as np
+
+    from mnemoscope.analyses.discovery import agreement, exact
+    from mnemoscope.analyses.discovery.circuit import labelled
+    from mnemoscope.viz.discovery import BY_EFFECT, BY_GRADIENT, GREEDY, SMALLEST
+
     target, n_edges = options.target, len(selection.edges)
     effect = 1 - selection.faithfulness(~np.eye(n_edges, dtype=bool))
     scores = {BY_EFFECT: labelled(selection.edges, effect)}
     if BY_GRADIENT in searches:
         scores[BY_GRADIENT] = _estimated(selection)
-    found = {GREEDY: greedy(selection, target=target).circuit.values}
+    found = {GREEDY: ms.analyses.greedy(selection, target=target).circuit.values}
     curves = {GREEDY: np.full(n_edges + 1, np.nan)}
     for search, score in scores.items():
-        top = top_n(selection, score, target=target)
+        top = ms.analyses.top_n(selection, score, target=target)
         found[search], curves[search] = top.circuit.values, top.faithfulness.values
     truth = exact(selection, target=target) if SMALLEST in searches else None
     if truth is not None:
         found[SMALLEST], curves[SMALLEST] = truth.minimal.values[0], truth.frontier.values
     circuits = labelled(selection.edges, np.array([found[search] for search in searches]), "search")
-    judged = [against_random(test, circuit, n=options.n_random, seed=seed) for circuit in circuits]
+    judged = [ms.analyses.against_random(test, circuit, n=options.n_random, seed=seed) for circuit in circuits]
     figures = {
         "circuit": circuits.values.astype(float),
         "curve": np.array([curves[search] for search in searches]),
@@ -186,8 +171,10 @@ def _figures(
     return figures | {"n_minimal": np.array(float(truth.sizes["alternative"]))}
 
 
-def _estimated(setting: Setting) -> xr.DataArray:
+def _estimated(setting: ms.analyses.Setting) -> xr.DataArray:
     """What each edge adds to the metric, by EAP-IG."""
+    from mnemoscope.analyses.edges.integrated import integrate_edges
+
     found = integrate_edges(
         setting.model,
         setting.pairs,
@@ -203,7 +190,22 @@ def _by_skill(results: Results) -> dict[str, xr.Dataset]:
     return {key.removeprefix(name): result for key, result in results.items() if key.startswith(name)}
 
 
-def _shown(results: Results, chosen: Sequence[Edge], options: Discover) -> Shown:
+def _shown(results: Results, options: Discover, runs: Sequence[ms.Run]) -> Shown:
+    from mnemoscope.analyses.discovery.exact import MAX_EDGES
+    from mnemoscope.interventions.edges.graph import edges
+    from mnemoscope.viz.discovery import (
+        CONTROL_HEADER,
+        SMALLEST,
+        circuit_by_role,
+        circuit_header,
+        circuit_rows,
+        control_rows,
+        curve_figure,
+        member_header,
+        member_rows,
+    )
+
+    chosen = edges(runs[0].model(options.step), embeddings=options.embeddings)
     found = _by_skill(results)
     first = next(iter(found.values()))
     how = f"{options.metric}, {first.attrs['pairs']}, {options.replacement} elsewhere, target {options.target:g}"
@@ -214,7 +216,7 @@ def _shown(results: Results, chosen: Sequence[Edge], options: Discover) -> Shown
         ("edges", f"{of_edges}; {how}", member_header(found), member_rows(found), 2),
         ("random", f"{of_random}; {how}", CONTROL_HEADER, control_rows(found), 3),
     )
-    tables = [Table(name=name, title=title, header=h, rows=r, n_text=n) for name, title, h, r, n in contents]
+    tables = [ms.viz.Table(name=name, title=title, header=h, rows=r, n_text=n) for name, title, h, r, n in contents]
     figures = []
     for skill, each in found.items():
         drawn = circuit_by_role(chosen, each, results["roles"].component)
@@ -222,5 +224,30 @@ def _shown(results: Results, chosen: Sequence[Edge], options: Discover) -> Shown
             figures.append((f"{skill}: {each.search.values[0]} circuit, {drawn[0]}; {how}.", drawn[1]))
     over = ", mean over seeds" if first.sizes["seed"] > 1 else ""
     figures.append((f"Faithfulness by number of edges, where they were chosen{over}; {how}.", curve_figure(found)))
-    truth = TRUTH if SMALLEST in first.search else NO_TRUTH
+    truth = TRUTH if SMALLEST in first.search else NO_TRUTH.format(MAX_EDGES)
     return Shown(tables=tables, figures=figures, notes=[*NOTES, truth])
+
+
+def _check(options: Discover) -> None:
+    in_range("--n-random", options.n_random, 1, float("inf"))
+    in_range("--target", options.target, 0.01, 1)
+    one_of("--metric", options.metric, metrics())
+
+
+def _finish(label: str, runs: Sequence[ms.Run], found: Results, options: Discover) -> Results:
+    """Edges of all seeds beside each other; refused where no run has anything to show."""
+    from mnemoscope.analyses.edges.seeds import edges_of_seeds
+
+    component = found["roles"].component
+    results = {
+        name: edges_of_seeds(result, component) if "edge" in result.dims else result for name, result in found.items()
+    }
+    if all(bool(result.n_edges.isnull().all()) for result in _by_skill(results).values()):
+        raise InputError(
+            f"no run of {label} tells clean from corrupted sequences apart: there is no circuit to be found; take "
+            "another --corruption, --metric, --step or other runs"
+        )
+    return results
+
+
+analysis_command("discover", Discover, measure=discover_run, show=_shown, check=_check, finish=_finish, least_n=4)

@@ -1,29 +1,28 @@
 """`mnemoscope interchange`."""
 
-from functools import partial
+from __future__ import annotations
 
-import xarray as xr
+from collections.abc import Sequence
+from dataclasses import dataclass
 
-from mnemoscope.analyses.dynamics.trajectories import last_roles
-from mnemoscope.analyses.roles import called
-from mnemoscope.cli.analysis import Results, Shown, Table, each_configuration, publish
-from mnemoscope.cli.analysis_options import Interchange
+import mnemoscope as ms
+from mnemoscope.cli.analysis import Results, Shown, analysis_command
+from mnemoscope.cli.lazy import xr
+from mnemoscope.cli.options import AnalysisOptions
 from mnemoscope.core.errors import InputError, in_range
-from mnemoscope.core.subject import Subject
-from mnemoscope.models.run import Run
-from mnemoscope.systems.tiny_recall.analyses.causal_models import compare
-from mnemoscope.systems.tiny_recall.analyses.examination import lookup_task
-from mnemoscope.viz.interchange import (
-    PLACE_HEADER,
-    SCORE_HEADER,
-    VARIABLE_HEADER,
-    place_rows,
-    score_figure,
-    score_rows,
-    seed_header,
-    seed_rows,
-    variable_rows,
-)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Interchange(AnalysisOptions):
+    """Interchange interventions: which of two causal models of elimination and recall the heads can be read as."""
+
+    n: int = 1024
+    """Sequences of each subgroup; one half chooses which heads carry which variable, the other tests it."""
+    n_pairs: int = 2048
+    """Pairs of sequences between which activations are exchanged, from either half."""
+    n_random: int = 20
+    """Random subspaces to compare with."""
+
 
 NOTES = (
     "Two causal models give the same answers and differ when a variable is taken from another sequence. 'Elimination "
@@ -42,18 +41,11 @@ NOTES = (
 )
 
 
-def run(options: Interchange) -> None:
-    """Print how well both causal models describe each network, by variable and seed; write arrays and figures."""
-    in_range("--n", options.n, 2, float("inf"))
-    for name, given in (("--n-pairs", options.n_pairs), ("--n-random", options.n_random)):
-        in_range(name, given, 1, float("inf"))
-    analyse = partial(interchange_run, options=options)
-    for label, runs, results in each_configuration(options.runs, analyse, jobs=options.jobs):
-        publish("interchange", label, runs, results, _shown(results), options.out)
-
-
-def interchange_run(run: Run, options: Interchange) -> dict[str, xr.Dataset]:
+def interchange_run(run: ms.Run, options: Interchange) -> dict[str, xr.Dataset]:
     """Both causal models on one run, places by role, and on the same network before training, places by number."""
+    from mnemoscope.systems.tiny_recall.analyses.causal_models import compare
+    from mnemoscope.systems.tiny_recall.analyses.examination import lookup_task
+
     task, model, seed = lookup_task(run.spec.task), run.model(options.step), run.spec.seed
     if model.cfg.n_layers * model.cfg.n_heads < 2:
         raise InputError(
@@ -62,16 +54,28 @@ def interchange_run(run: Run, options: Interchange) -> dict[str, xr.Dataset]:
         )
     found = {}
     for name, network in (("interchange", model), ("untrained", run.untrained())):
-        subject = Subject(model=network, task=task, seed=seed)
+        subject = ms.Subject(model=network, task=task, seed=seed)
         result = compare(subject, n=options.n, n_pairs=options.n_pairs, n_random=options.n_random, split=options.split)
         found[name] = result.assign(follows=result.attrs.pop("follows"))
-    named = last_roles(run)
-    places = [called(str(place), named) for place in found["interchange"]["place"].values]
+    named = ms.analyses.last_roles(run)
+    places = [ms.analyses.called(str(place), named) for place in found["interchange"]["place"].values]
     found["interchange"] = found["interchange"].assign_coords(place=("variable", places))
     return found
 
 
-def _shown(results: Results) -> Shown:
+def _shown(results: Results, options: Interchange, runs: Sequence[ms.Run]) -> Shown:
+    from mnemoscope.viz.interchange import (
+        PLACE_HEADER,
+        SCORE_HEADER,
+        VARIABLE_HEADER,
+        place_rows,
+        score_figure,
+        score_rows,
+        seed_header,
+        seed_rows,
+        variable_rows,
+    )
+
     trained, untrained = results["interchange"], results["untrained"]
     contents = (
         ("scores", "score of both causal models", SCORE_HEADER, score_rows(trained, untrained), 2),
@@ -79,6 +83,14 @@ def _shown(results: Results) -> Shown:
         ("places", "places of the variables", PLACE_HEADER, place_rows(trained), 3),
         ("seeds", "scores by seed", seed_header(trained), seed_rows(trained, untrained), 1),
     )
-    tables = [Table(name=name, title=title, header=h, rows=r, n_text=n) for name, title, h, r, n in contents]
+    tables = [ms.viz.Table(name=name, title=title, header=h, rows=r, n_text=n) for name, title, h, r, n in contents]
     caption = "Score of both causal models; dots are seeds, a line joins those of one network."
     return Shown(tables=tables, figures=[(caption, score_figure(trained, untrained))], notes=NOTES)
+
+
+def _check(options: Interchange) -> None:
+    for name, given in (("--n-pairs", options.n_pairs), ("--n-random", options.n_random)):
+        in_range(name, given, 1, float("inf"))
+
+
+analysis_command("interchange", Interchange, measure=interchange_run, show=_shown, check=_check)

@@ -1,28 +1,47 @@
 """`mnemoscope list`."""
 
-import math
-from pathlib import Path
+from __future__ import annotations
 
-from mnemoscope.cli.options import List
-from mnemoscope.cli.output import show
+import math
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+from tyro.conf import Positional
+
+import mnemoscope as ms
+from mnemoscope.cli.command import COMMANDS, Command
+from mnemoscope.cli.options import Options
 from mnemoscope.core.errors import InputError
-from mnemoscope.core.presets import PRESETS, SYSTEMS
-from mnemoscope.core.specification import TASKS
-from mnemoscope.models import zoo
-from mnemoscope.models.run import find_runs
+
+
+@dataclass(frozen=True, kw_only=True)
+class List(Options):
+    """What exists: tasks, presets, systems, the runs that came with the package, or those below a directory."""
+
+    what: Positional[Annotated[str, "tasks, presets, systems, zoo or a directory"]] = "presets"
+    """tasks, presets, systems, zoo, a word such as `zoo:v3-published`, or a directory with runs."""
+
 
 _ZOO_HEADER = ("configuration", "seeds", "steps", "checkpoints", "kB")
 
 
 def run(options: List) -> None:
     """Print names with one line each, what the zoo holds, or the runs below a directory."""
+    from mnemoscope.cli.output import show
+    from mnemoscope.models import zoo
+
     if options.what == "tasks":
-        show("tasks", ("name", "what"), [[name, _summary(TASKS.get(name))] for name in TASKS.names()], n_text=2)
+        show("tasks", ("name", "what"), [[name, _summary(ms.TASKS.get(name))] for name in ms.TASKS.names()], n_text=2)
     elif options.what == "presets":
-        rows = [[name, PRESETS.get(name).summary, ", ".join(PRESETS.get(name).recipes)] for name in PRESETS.names()]
+        rows = [
+            [name, ms.PRESETS.get(name).summary, ", ".join(ms.PRESETS.get(name).recipes)] for name in ms.PRESETS.names()
+        ]
         show("presets", ("name", "what", "recipes"), rows, n_text=3)
     elif options.what == "systems":
-        show("systems", ("name", "what"), [[name, SYSTEMS.get(name).summary] for name in SYSTEMS.names()], n_text=2)
+        show(
+            "systems", ("name", "what"), [[name, ms.SYSTEMS.get(name).summary] for name in ms.SYSTEMS.names()], n_text=2
+        )
     elif options.what == zoo.WORD:
         show("runs that came with the package", _ZOO_HEADER, _zoo())
     elif options.what.startswith(f"{zoo.WORD}:") or Path(options.what).is_dir():
@@ -33,6 +52,8 @@ def run(options: List) -> None:
 
 def _zoo() -> list[list[str]]:
     """One line a configuration, read from the archives without unpacking them."""
+    from mnemoscope.models import zoo
+
     rows = []
     for archive in zoo.archives():
         seeds = [int(run.removeprefix("seed-")) for run in archive.steps]
@@ -56,8 +77,11 @@ def _summary(task: type) -> str:
 
 def _runs(path: Path) -> list[list[str]]:
     rows = []
-    for run in find_runs(path):
+    for run in ms.find_runs(path):
         state = "finished" if run.finished else "unfinished"
         loss = float(run.metrics().train_loss[-1]) if (run.path / "metrics.jsonl").exists() else math.nan
         rows.append([run.label, str(run.spec.seed), str(run.steps[-1]), state, f"{loss:.4f}"])
     return rows
+
+
+COMMANDS.add("list", Command(options=List, run=run, section="the package"))

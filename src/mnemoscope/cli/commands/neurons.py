@@ -1,25 +1,30 @@
 """`mnemoscope neurons`."""
 
-from functools import partial
+from __future__ import annotations
 
-import xarray as xr
+from collections.abc import Sequence
+from dataclasses import dataclass
 
-from mnemoscope.analyses.neurons.reading import read_neurons
-from mnemoscope.cli.analysis import Results, Shown, Table, each_configuration, publish
-from mnemoscope.cli.analysis_options import Neurons
+import mnemoscope as ms
+from mnemoscope.cli.analysis import Results, Shown, analysis_command
+from mnemoscope.cli.lazy import xr
+from mnemoscope.cli.options import AnalysisOptions
 from mnemoscope.core.errors import in_range
-from mnemoscope.core.seeding import generator
-from mnemoscope.models.run import Run
-from mnemoscope.viz.neurons import (
-    NEURON_HEADER,
-    key_figure,
-    neuron_rows,
-    role_header,
-    role_rows,
-    share_figure,
-    share_header,
-    share_rows,
-)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Neurons(AnalysisOptions):
+    """MLP neurons as key/value memories: what they read, what they write, what they are needed for."""
+
+    layer: int = 0
+    """Whose neurons."""
+    top: int = 10
+    """Neurons of the first run that are listed, the most needed first."""
+    sampled: bool = False
+    """Read selectivity from samples; without it from every sequence, which tasks may refuse."""
+    n: int = 2048
+    """Sequences of each subgroup; one half ranks the neurons, the other is measured."""
+
 
 NOTES = (
     "A neuron is named after the simplest latent that its being active or not says most about, over the whole input "
@@ -30,49 +35,60 @@ NOTES = (
 )
 
 
-def run(options: Neurons) -> None:
-    """Print roles, shares and the most needed neurons of every configuration; write arrays, tables and figures."""
-    in_range("--n", options.n, 2, float("inf"))
-    in_range("--top", options.top, 1, float("inf"))
-    analyse = partial(neurons_run, options=options)
-    for label, runs, results in each_configuration(options.runs, analyse, jobs=options.jobs):
-        publish("neurons", label, runs, results, _shown(results, options.top), options.out)
-
-
-def neurons_run(run: Run, options: Neurons) -> dict[str, xr.Dataset]:
+def neurons_run(run: ms.Run, options: Neurons) -> dict[str, xr.Dataset]:
     """The neurons of one layer of one run."""
     task, seed, split = run.spec.task, run.spec.seed, options.split
-    batch = task.monitor(options.n, split=split, generator=generator(seed, "prompts", split))
-    reference = task.sample(options.n, split=split, generator=generator(seed, "reference", split))
+    batch = task.monitor(options.n, split=split, generator=ms.generator(seed, "prompts", split))
+    reference = task.sample(options.n, split=split, generator=ms.generator(seed, "reference", split))
     inputs = batch if options.sampled else task.enumerate(split=split)
     model, skills = run.model(options.step), task.skills(batch)
-    return read_neurons(model, batch, skills=skills, reference=reference, inputs=inputs, layer=options.layer, seed=seed)
+    return ms.analyses.read_neurons(
+        model, batch, skills=skills, reference=reference, inputs=inputs, layer=options.layer, seed=seed
+    )
 
 
-def _shown(results: Results, top: int) -> Shown:
+def _shown(results: Results, options: Neurons, runs: Sequence[ms.Run]) -> Shown:
+    from mnemoscope.viz.neurons import (
+        NEURON_HEADER,
+        key_figure,
+        neuron_rows,
+        role_header,
+        role_rows,
+        share_figure,
+        share_header,
+        share_rows,
+    )
+
     roles, shares = results["roles"], results["shares"]
     first = {name: result.isel(seed=0) for name, result in results.items()}
     listed = f"the most needed neurons of seed {int(first['neurons'].seed)}"
-    rows = neuron_rows(first["neurons"], first["selectivity"], first["agreement"], top=top)
+    rows = neuron_rows(first["neurons"], first["selectivity"], first["agreement"], top=options.top)
     return Shown(
         tables=[
-            Table(
+            ms.viz.Table(
                 name="by-role",
                 title="neurons by role, and accuracy without them",
                 header=role_header(roles),
                 rows=role_rows(roles),
             ),
-            Table(
+            ms.viz.Table(
                 name="top-k",
                 title="fraction of each skill (accuracy) with k neurons kept",
                 header=share_header(shares),
                 rows=share_rows(shares),
             ),
-            Table(name="most-needed", title=listed, header=NEURON_HEADER, rows=rows, n_text=4),
+            ms.viz.Table(name="most-needed", title=listed, header=NEURON_HEADER, rows=rows, n_text=4),
         ],
         figures=[
             ("Fraction of each skill against the number of neurons kept; one line a seed.", share_figure(shares)),
-            (f"What {listed} read and write.", key_figure(first["neurons"], top=top)),
+            (f"What {listed} read and write.", key_figure(first["neurons"], top=options.top)),
         ],
         notes=NOTES,
     )
+
+
+def _check(options: Neurons) -> None:
+    in_range("--top", options.top, 1, float("inf"))
+
+
+analysis_command("neurons", Neurons, measure=neurons_run, show=_shown, check=_check)

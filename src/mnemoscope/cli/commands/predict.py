@@ -1,21 +1,30 @@
 """`mnemoscope predict`."""
 
+from __future__ import annotations
+
+from dataclasses import dataclass
+
 from rich.table import Table as RichTable
 from rich.text import Text
 
-from mnemoscope.cli.output import console
-from mnemoscope.cli.run_options import Predict
-from mnemoscope.models.run import open_run
-from mnemoscope.viz.reporting import report_of
-from mnemoscope.viz.symbols import on_one_line
-from mnemoscope.viz.tables import Table
+import mnemoscope as ms
+from mnemoscope.cli.command import COMMANDS, Command
+from mnemoscope.cli.options import OfSequence
+
+
+@dataclass(frozen=True, kw_only=True)
+class Predict(OfSequence):
+    """What a model says about one sequence, token by token, beside the exact predictor."""
 
 
 def run(options: Predict) -> None:
     """Print what the model says about the sequence, beside the exact predictor where the task has one."""
-    opened = open_run(options.run)
+    from mnemoscope.cli.output import console
+    from mnemoscope.viz.symbols import on_one_line
+
+    opened = ms.open_run(options.run)
     task = opened.spec.task
-    entry = report_of(task)
+    entry = ms.viz.report_of(task)
     batch = entry.parse(task, options.sequence)
     result = entry.predict(opened.model(options.step), task, batch)
     console.print(
@@ -25,7 +34,7 @@ def run(options: Predict) -> None:
         console.print(_plain(table))
 
 
-def _plain(table: Table) -> RichTable:
+def _plain(table: ms.viz.Table) -> RichTable:
     """A table without rules; bars are set apart by colour."""
     shown = RichTable(title=Text(table.title), title_justify="left", box=None, padding=(0, 1))
     for i, name in enumerate(table.header):
@@ -34,3 +43,6 @@ def _plain(table: Table) -> RichTable:
         cells = [Text(cell, style="blue" if "█" in cell or "·" in cell else "") for cell in row]
         shown.add_row(*cells)
     return shown
+
+
+COMMANDS.add("predict", Command(options=Predict, run=run, section="train and look"))

@@ -1,33 +1,34 @@
 """`mnemoscope probe`."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping, Sequence
-from functools import partial
+from dataclasses import dataclass
 from itertools import product
 
-import numpy as np
-import torch
-import xarray as xr
-
-from mnemoscope.analyses.dynamics.trajectories import last_roles
-from mnemoscope.analyses.probes import erase, probe, subspace
-from mnemoscope.analyses.probes.latents import latent_values
-from mnemoscope.analyses.roles import HEAD, called
-from mnemoscope.cli.analysis import Results, Shown, Table, each_configuration, publish
-from mnemoscope.cli.analysis_options import Probe
-from mnemoscope.core.batch import Batch
+import mnemoscope as ms
+from mnemoscope.cli.analysis import Results, Shown, analysis_command
+from mnemoscope.cli.lazy import xr
+from mnemoscope.cli.options import AnalysisOptions
 from mnemoscope.core.errors import InputError, in_range
-from mnemoscope.core.protocols import HookedModel
-from mnemoscope.core.seeding import generator
 from mnemoscope.core.site import BY_HEAD, EMBEDDINGS, MLP, Kind, Site
-from mnemoscope.models.run import Run
-from mnemoscope.viz.probes import (
-    erase_figure,
-    erase_header,
-    erase_rows,
-    reading_figure,
-    reading_header,
-    reading_rows,
-)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Probe(AnalysisOptions):
+    """Linear probes: what can be read from activations, beside controls, and what is lost when it is erased."""
+
+    latents: tuple[str, ...] = ()
+    """Such as is_repeat, y[2] or target; none: the answer, and every latent with one value a sequence or position."""
+    sites: tuple[Kind, ...] = ()
+    """Activations, in TransformerLens's words; none: z, resid_mid, post, mlp_out, resid_post."""
+    pos: int | None = None
+    """Where they are read, negative from the end; none: the last position with an answer."""
+    erase: bool = True
+    """Erase what was read, and measure the skills: most of the time goes there."""
+    n: int = 512
+    """Sequences of each subgroup to fit probes on, from training mappings; as many to test them."""
+
 
 NOTES = (
     "A linear probe is fitted for every latent at every site, on sequences of training mappings, and scored on others. "
@@ -57,24 +58,16 @@ LEAST = 0.01
 _MEASURES = ("accuracy", "log_prob")
 
 
-def run(options: Probe) -> None:
-    """Print what can be read where, and what is lost when it is erased; write arrays, tables and figures."""
-    in_range("--n", options.n, 2, float("inf"))
-    analyse = partial(probe_run, options=options)
-    for label, runs, results in each_configuration(options.runs, analyse, jobs=options.jobs):
-        publish("probe", label, runs, results, _shown(results), options.out)
-
-
-def probe_run(run: Run, options: Probe) -> dict[str, xr.Dataset]:
+def probe_run(run: ms.Run, options: Probe) -> dict[str, xr.Dataset]:
     """Probes of one run, and what is lost without what they read; sites by role."""
     model, seed = run.model(options.step), run.spec.seed
     fit, test = _prompts(run, options)
     pos = int(test.scored.any(0).nonzero().max()) if options.pos is None else options.pos
     in_range("--pos", pos, -test.inputs.shape[1], test.inputs.shape[1] - 1)
-    sites = _sites(model, last_roles(run), options.sites, pos)
+    sites = _sites(model, ms.analyses.last_roles(run), options.sites, pos)
     latents = list(options.latents or _latents(run, pos))
     common = {"sites": list(sites.values()), "test": test, "controls": {"untrained": run.untrained()}, "seed": seed}
-    read = [_scores(probe(model, fit, latent, n_shuffles=N_READ, **common)) for latent in latents]
+    read = [_scores(ms.probe(model, fit, latent, n_shuffles=N_READ, **common)) for latent in latents]
     found = xr.concat(read, xr.DataArray(latents, dims="latent", name="latent"), combine_attrs="drop_conflicts")
     found = found.assign_coords(site=list(sites)).assign_attrs(pos=pos, split=options.split)
     if not options.erase:
@@ -83,17 +76,21 @@ def probe_run(run: Run, options: Probe) -> dict[str, xr.Dataset]:
     cells = {}
     for latent, site in product(latents, sites):
         if found.told.sel(latent=latent, site=site) > LEAST:
-            directions = subspace(model, fit, latent, site=sites[site], n_shuffles=N_ERASED, seed=seed)
-            cells[latent, site] = erase(model, test, directions, skills=skills, n_random=N_ERASED, seed=seed)
+            directions = ms.analyses.subspace(model, fit, latent, site=sites[site], n_shuffles=N_ERASED, seed=seed)
+            cells[latent, site] = ms.analyses.erase(
+                model, test, directions, skills=skills, n_random=N_ERASED, seed=seed
+            )
     erased = _together(cells, latents, list(sites), list(skills))
     return {"probes": found, "erased": erased.assign_attrs(pos=pos, split=options.split, n=len(test))}
 
 
-def _prompts(run: Run, options: Probe) -> tuple[Batch, Batch]:
+def _prompts(run: ms.Run, options: Probe) -> tuple[ms.Batch, ms.Batch]:
     """Sequences to fit on and others to test on."""
+    import torch
+
     task, seed = run.spec.task, run.spec.seed
-    fit = task.monitor(options.n, split="train", generator=generator(seed, "probe", "fit"))
-    test = task.monitor(options.n, split=options.split, generator=generator(seed, "probe", "test", options.split))
+    fit = task.monitor(options.n, split="train", generator=ms.generator(seed, "probe", "fit"))
+    test = task.monitor(options.n, split=options.split, generator=ms.generator(seed, "probe", "test", options.split))
     same = torch.cat((fit.inputs, test.inputs)).unique(dim=0, return_inverse=True)[1]
     fit = fit.select(~torch.isin(same[: len(fit)], same[len(fit) :]))
     if not len(fit):
@@ -101,8 +98,10 @@ def _prompts(run: Run, options: Probe) -> tuple[Batch, Batch]:
     return fit, test
 
 
-def _sites(model: HookedModel, named: Mapping[str, str], kinds: Sequence[Kind], pos: int) -> dict[str, Site]:
+def _sites(model: ms.HookedModel, named: Mapping[str, str], kinds: Sequence[Kind], pos: int) -> dict[str, Site]:
     """Sites by name: of every kind those of all heads, by role, or of all layers."""
+    from mnemoscope.analyses.roles import HEAD
+
     heads = [tuple(int(number) for number in name[1:].split("H")) for name in named if HEAD.fullmatch(name)]
     found = []
     for kind in kinds or [kind for kind in KINDS if not (model.cfg.attn_only and kind in (*MLP, "resid_mid"))]:
@@ -112,13 +111,15 @@ def _sites(model: HookedModel, named: Mapping[str, str], kinds: Sequence[Kind], 
             found += [Site(kind=kind, layer=layer, head=head) for layer, head in heads]
         else:
             found += [Site(kind=kind, layer=layer) for layer in range(model.cfg.n_layers)]
-    places = {called(str(site), named): site for site in found}
+    places = {ms.analyses.called(str(site), named): site for site in found}
     return {name: Site(kind=site.kind, layer=site.layer, head=site.head, pos=pos) for name, site in places.items()}
 
 
-def _latents(run: Run, pos: int) -> list[str]:
+def _latents(run: ms.Run, pos: int) -> list[str]:
     """The answer, and all latents that have one value there; of those that name the same classes the first."""
-    batch = run.spec.task.monitor(N_LATENTS, split="train", generator=generator(run.spec.seed, "probe", "latents"))
+    from mnemoscope.analyses.probes.latents import latent_values
+
+    batch = run.spec.task.monitor(N_LATENTS, split="train", generator=ms.generator(run.spec.seed, "probe", "latents"))
     shapes = (batch.inputs.shape[:1], batch.inputs.shape)
     names = ["target", *(name for name, values in batch.latents.items() if values.shape in shapes)]
     classes = {}
@@ -139,6 +140,8 @@ def _together(
     cells: Mapping[tuple[str, str], xr.Dataset], latents: Sequence[str], sites: Sequence[str], skills: Sequence[str]
 ) -> xr.Dataset:
     """What `erase` says of some latents at some sites, NaN at the others."""
+    import numpy as np
+
     shape, axes = (len(latents), len(sites), len(skills)), ("latent", "site", "skill")
     arrays = {}
     for kind in ("", "clean_", "random_", "shuffled_"):
@@ -150,19 +153,31 @@ def _together(
     return xr.Dataset(arrays, coords={"latent": list(latents), "site": list(sites), "skill": list(skills)})
 
 
-def _shown(results: Results) -> Shown:
+def _shown(results: Results, options: Probe, runs: Sequence[ms.Run]) -> Shown:
+    from mnemoscope.viz.probes import (
+        erase_figure,
+        erase_header,
+        erase_rows,
+        reading_figure,
+        reading_header,
+        reading_rows,
+    )
+
     found = results["probes"]
     over = ", mean over seeds" if found.sizes["seed"] > 1 else ""
     at = f"position {found.attrs['pos']}"
     title = f"what a linear probe reads at {at}"
-    tables = [Table(name="read", title=title, header=reading_header(found), rows=reading_rows(found), n_text=2)]
+    tables = [ms.viz.Table(name="read", title=title, header=reading_header(found), rows=reading_rows(found), n_text=2)]
     figures = [(f"What a linear probe reads at {at}, and from a model before training{over}.", reading_figure(found))]
     if "erased" not in results:
         return Shown(tables=tables, figures=figures, notes=NOTES)
     lost = results["erased"]
     title = f"accuracy with a latent erased at {at}"
-    tables.append(Table(name="erased", title=title, header=erase_header(lost), rows=erase_rows(lost), n_text=2))
+    tables.append(ms.viz.Table(name="erased", title=title, header=erase_header(lost), rows=erase_rows(lost), n_text=2))
     over = ", mean over the seeds in which it is erased" if over else ""
     caption = f"Accuracy lost by erasing a latent at {at}, beyond what the dearer of both controls costs{over}."
     figures.append((caption, erase_figure(lost)))
     return Shown(tables=tables, figures=figures, notes=[NOTES[0], NOTES[1], ERASED, NOTES[2]])
+
+
+analysis_command("probe", Probe, measure=probe_run, show=_shown)

@@ -1,39 +1,55 @@
 """`mnemoscope report`."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
-from mnemoscope.analyses.stacking import over_seeds
-from mnemoscope.cli.output import console
-from mnemoscope.cli.run_options import Report
-from mnemoscope.models.files import write_atomically
-from mnemoscope.models.run import Run, find_runs
-from mnemoscope.sweeps.local import analyse_many
-from mnemoscope.viz.reporting import analyse_run, by_report, report
-from mnemoscope.viz.tables import Results
-from mnemoscope.viz.task_report import TaskReport
+import mnemoscope as ms
+from mnemoscope.cli.command import COMMANDS, Command
+from mnemoscope.cli.options import OfRuns
 
-Parts = Sequence[tuple[TaskReport, dict[str, Results]]]
+
+@dataclass(frozen=True, kw_only=True)
+class Report(OfRuns):
+    """One self-contained HTML page on all given runs."""
+
+    out: Path = Path("report.html")
+    """The page."""
 
 
 def run(options: Report) -> None:
     """Analyse the runs and write the page."""
-    write_report(options.out, analyse_all(find_runs(options.runs), options.jobs))
+    write_report(options.out, analyse_all(ms.find_runs(options.runs), options.jobs))
 
 
-def analyse_all(runs: Sequence[Run], jobs: int) -> Parts:
+def analyse_all(runs: Sequence[ms.Run], jobs: int) -> list[tuple[ms.TaskReport, dict[str, ms.viz.Results]]]:
     """Every analysis of every run, by the entry of its task and by configuration."""
+    from mnemoscope.cli.output import console
+    from mnemoscope.sweeps.local import analyse_many
+    from mnemoscope.viz.reporting import analyse_run, by_report
+
     parts = by_report(runs)
     ordered = [run for _, groups in parts for group in groups.values() for run in group]
     with console.status(f"analysing {len(ordered)} runs"):
         results = iter(list(analyse_many(ordered, analyse_run, jobs=jobs)))
     return [
-        (entry, {label: over_seeds(group, [next(results) for _ in group]) for label, group in groups.items()})
+        (
+            entry,
+            {label: ms.analyses.over_seeds(group, [next(results) for _ in group]) for label, group in groups.items()},
+        )
         for entry, groups in parts
     ]
 
 
-def write_report(path: Path, parts: Parts) -> None:
+def write_report(path: Path, parts: Sequence[tuple[ms.TaskReport, dict[str, ms.viz.Results]]]) -> None:
     """Write the page and say where."""
-    write_atomically(path, report(parts).encode())
+    from mnemoscope.cli.output import console
+    from mnemoscope.models.files import write_atomically
+
+    write_atomically(path, ms.viz.report(parts).encode())
     console.print(f"wrote {path}", highlight=False)
+
+
+COMMANDS.add("report", Command(options=Report, run=run, section="train and look"))

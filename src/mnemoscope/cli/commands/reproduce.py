@@ -1,27 +1,46 @@
 """`mnemoscope reproduce`."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from mnemoscope.cli.claims import answered_by_zoo, claims_called, try_claims
-from mnemoscope.cli.commands.follow import follow_all
-from mnemoscope.cli.commands.report import analyse_all, write_report
-from mnemoscope.cli.commands.train import train_with_progress
-from mnemoscope.cli.corpus import read_corpus, with_corpus
-from mnemoscope.cli.options import Reproduce
-from mnemoscope.cli.output import console, show, write_arrays, write_table
+from tyro.conf import Positional
+
+import mnemoscope as ms
+from mnemoscope.cli.command import COMMANDS, Command
+from mnemoscope.cli.options import Jobs
 from mnemoscope.cli.parse import parse_seeds
-from mnemoscope.core.presets import SYSTEMS, System
-from mnemoscope.judging.claim import Claim
-from mnemoscope.models.run import Run, find_runs
-from mnemoscope.sweeps.questions import asked_of, find_bench, seeds_of, under
-from mnemoscope.viz.reporting import report_of
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reproduce(Jobs):
+    """Train and report a published system and put its claims on trial; a second call continues or only reports."""
+
+    system: Positional[str] = "tiny-recall"
+    """Which system; `mnemoscope list systems` shows them."""
+    full: bool = False
+    """Train the models of the published recipe anew, at the paper's sizes, and judge those (hours on two cores)."""
+    corpus: Path | None = None
+    """Text file in place of tiny Shakespeare, for tasks that are made of a text's bigrams."""
+    seeds: str | None = None
+    """Seeds in place of the plan's, such as `0-1`."""
+    jobs: int = 2
+    """Worker processes, of one thread each; 0: one per core."""
+    out: Path | None = None
+    """Directory for runs, arrays, tables, report.html and verdicts; none: reports/<system>."""
 
 
 def run(options: Reproduce) -> None:
     """Train the system's plan, print the tables, write arrays and the report, and put the claims on trial."""
-    system = SYSTEMS.get(options.system)
+    from mnemoscope.cli.claims import claims_called, try_claims
+    from mnemoscope.cli.commands.follow import follow_all
+    from mnemoscope.cli.commands.train import train_with_progress
+    from mnemoscope.cli.output import console
+    from mnemoscope.sweeps.questions import under
+
+    system = ms.SYSTEMS.get(options.system)
     out = options.out or Path("reports") / options.system
     chosen = parse_seeds(options.seeds) if options.seeds is not None else None
     changes = _changes(system, options.corpus)
@@ -30,7 +49,7 @@ def run(options: Reproduce) -> None:
     ]
     specs = [spec for part in parts for spec in part.specs(chosen)]
     runs = train_with_progress(specs, out / "runs", options.jobs)
-    if followed := [run for run in runs if report_of(run.spec.task).trajectory is not None]:
+    if followed := [run for run in runs if ms.viz.report_of(run.spec.task).trajectory is not None]:
         follow_all(followed, options.jobs)
     _tables(runs, out, options.jobs)
     claims = [claim for claim in claims_called(()) if claim.system == options.system]
@@ -49,16 +68,21 @@ def run(options: Reproduce) -> None:
         _try_zoo(claims, out, options.jobs)
 
 
-def _changes(system: System, corpus: Path | None) -> tuple[tuple[str, object], ...]:
+def _changes(system: ms.System, corpus: Path | None) -> tuple[tuple[str, object], ...]:
     """What differs from the plan."""
+    from mnemoscope.cli.corpus import read_corpus, with_corpus
+
     if corpus is None:
         return ()
     presets = [preset for part in (*system.quick, *system.full) for preset in part.presets]
     return tuple(with_corpus(presets, read_corpus(corpus)).items())
 
 
-def _tables(runs: Sequence[Run], out: Path, jobs: int) -> None:
+def _tables(runs: Sequence[ms.Run], out: Path, jobs: int) -> None:
     """What was learned, and the report."""
+    from mnemoscope.cli.commands.report import analyse_all, write_report
+    from mnemoscope.cli.output import show, write_arrays, write_table
+
     parts = analyse_all(runs, jobs)
     for entry, results in parts:
         for label, result in results.items():
@@ -69,14 +93,20 @@ def _tables(runs: Sequence[Run], out: Path, jobs: int) -> None:
     write_report(out / "report.html", parts)
 
 
-def _answerable(claims: Sequence[Claim], runs: Sequence[Run]) -> list[Claim]:
+def _answerable(claims: Sequence[ms.Claim], runs: Sequence[ms.Run]) -> list[ms.Claim]:
     """The claims about models that some seed of the runs can answer."""
+    from mnemoscope.sweeps.questions import find_bench, seeds_of
+
     bench = find_bench(runs, claims)
     return [claim for claim in claims if claim.units and seeds_of(claim, bench)]
 
 
-def _try_fresh(claims: Sequence[Claim], fresh: Sequence[Run], out: Path, jobs: int) -> None:
+def _try_fresh(claims: Sequence[ms.Claim], fresh: Sequence[ms.Run], out: Path, jobs: int) -> None:
     """The claims that the new runs can answer, over these."""
+    from mnemoscope.cli.claims import try_claims
+    from mnemoscope.cli.output import console
+    from mnemoscope.sweeps.questions import asked_of
+
     recipe = fresh[0].spec.recipe.name
     moved = {claim.id: moved for claim in claims if claim.units and (moved := asked_of(claim, recipe))}
     ids = {claim.id for claim in _answerable(list(moved.values()), fresh)}
@@ -96,11 +126,17 @@ def _try_fresh(claims: Sequence[Claim], fresh: Sequence[Run], out: Path, jobs: i
     )
 
 
-def _try_zoo(claims: Sequence[Claim], out: Path, jobs: int) -> None:
+def _try_zoo(claims: Sequence[ms.Claim], out: Path, jobs: int) -> None:
     """All claims over the runs that came with the package; the controls are those of the new runs."""
-    zoo = find_runs([Path("zoo")])
+    from mnemoscope.cli.claims import answered_by_zoo, try_claims
+    from mnemoscope.cli.output import console
+
+    zoo = ms.find_runs([Path("zoo")])
     there, sentences = answered_by_zoo(claims, zoo)
     for sentence in sentences:
         console.print(sentence, highlight=False)
     if there:
         try_claims(there, zoo, out / "verdicts", title="verdicts over the zoo", jobs=jobs, store=out / "measured")
+
+
+COMMANDS.add("reproduce", Command(options=Reproduce, run=run, section="put claims on trial"))

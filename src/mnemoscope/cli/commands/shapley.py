@@ -1,30 +1,31 @@
 """`mnemoscope shapley`."""
 
-from functools import partial
+from __future__ import annotations
 
-import xarray as xr
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
 
-from mnemoscope.analyses.ablation.head_roles import choose_roles, role_prompts
-from mnemoscope.analyses.roles import by_role
-from mnemoscope.analyses.shapley import agreement, shapley
-from mnemoscope.analyses.shapley.values import MIN_SAMPLES
-from mnemoscope.cli.analysis import Results, Shown, Table, each_configuration, publish
-from mnemoscope.cli.analysis_options import Shapley
+import mnemoscope as ms
+from mnemoscope.cli.analysis import Results, Shown, analysis_command
+from mnemoscope.cli.lazy import xr
+from mnemoscope.cli.options import AnalysisOptions
 from mnemoscope.core.errors import InputError, in_range
-from mnemoscope.models.run import Run
-from mnemoscope.viz.shapley import (
-    AGREEMENT_HEADER,
-    MOST,
-    OUTCOME_HEADER,
-    agreement_rows,
-    interaction_figure,
-    interaction_header,
-    interaction_rows,
-    outcome_rows,
-    value_figure,
-    value_header,
-    value_rows,
-)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Shapley(AnalysisOptions):
+    """What each head and MLP is worth for each skill when any of the others may be missing too; heads by role."""
+
+    kinds: tuple[Literal["zero", "mean", "resample"], ...] = ("mean",)
+    """What stands in for a part that is missing: zeros, means, activations of another sequence."""
+    within: str | None = None
+    """Latent, such as is_repeat: means and resampled activations come from sequences of the same class."""
+    samples: int | None = None
+    """Sampled squares of orders, at least 8; none: every set of up to 12 parts, 16 squares of more."""
+    n: int = 1024
+    """Sequences of each subgroup; one half chooses the roles, the other is measured."""
+
 
 NOTES = (
     "A part's Shapley value is what it adds to the parts that are there before it, on average over all orders in which "
@@ -45,24 +46,15 @@ COMPARED = (
 )
 
 
-def run(options: Shapley) -> None:
-    """Print values, interactions and their agreement with single removals; write arrays, tables and figures."""
-    in_range("--n", options.n, 2, float("inf"))
-    if len(set(options.kinds)) < len(options.kinds):
-        raise InputError(f"--kinds must name each kind once; got {' '.join(options.kinds)}")
-    if options.samples is not None:
-        in_range("--samples", options.samples, MIN_SAMPLES, float("inf"))
-    analyse = partial(shapley_run, options=options)
-    for label, runs, results in each_configuration(options.runs, analyse, jobs=options.jobs):
-        publish("shapley", label, runs, results, _shown(results), options.out)
-
-
-def shapley_run(run: Run, options: Shapley) -> dict[str, xr.Dataset]:
+def shapley_run(run: ms.Run, options: Shapley) -> dict[str, xr.Dataset]:
     """Values and interactions of one run, heads by role, and the agreement where there are two skills."""
+    from mnemoscope.analyses.ablation.head_roles import role_prompts
+    from mnemoscope.analyses.shapley import agreement
+
     task, seed, model = run.spec.task, run.spec.seed, run.model(options.step)
     selection, test, reference = role_prompts(task, n=options.n, split=options.split, seed=seed)
-    named = choose_roles(model, selection, skills=task.skills(selection), reference=reference)
-    values = shapley(
+    named = ms.analyses.choose_roles(model, selection, skills=task.skills(selection), reference=reference)
+    values = ms.shapley(
         model,
         test,
         skills=task.skills(test),
@@ -72,11 +64,20 @@ def shapley_run(run: Run, options: Shapley) -> dict[str, xr.Dataset]:
         n_samples=options.samples,
         seed=seed,
     )
-    values = by_role(values, named)
+    values = ms.analyses.by_role(values, named)
     return {"shapley": values} | ({"agreement": agreement(values)} if values.sizes["skill"] > 1 else {})
 
 
-def _shown(results: Results) -> Shown:
+def _shown(results: Results, options: Shapley, runs: Sequence[ms.Run]) -> Shown:
+    from mnemoscope.viz.shapley import (
+        AGREEMENT_HEADER,
+        OUTCOME_HEADER,
+        agreement_rows,
+        interaction_figure,
+        outcome_rows,
+        value_figure,
+    )
+
     values, tables, figures, notes = results["shapley"], [], [], NOTES
     dots, mean = ("; dots are seeds, bars their mean", ", mean over seeds") if values.sizes["seed"] > 1 else ("", "")
     for metric in (str(name) for name in values.metric.values):
@@ -88,25 +89,27 @@ def _shown(results: Results) -> Shown:
         found, notes = results["agreement"], (*NOTES, COMPARED)
         title = f"removal and value, as shares of what all parts carry in accuracy, margin {found.attrs['margin']:g}"
         rows = agreement_rows(found)
-        tables.append(Table(name="agreement", title=title, header=AGREEMENT_HEADER, rows=rows, n_text=3))
+        tables.append(ms.viz.Table(name="agreement", title=title, header=AGREEMENT_HEADER, rows=rows, n_text=3))
         rows, title = outcome_rows(found), "dissociation of skills by removal and by value"
-        tables.append(Table(name="dissociation", title=title, header=OUTCOME_HEADER, rows=rows, n_text=4))
+        tables.append(ms.viz.Table(name="dissociation", title=title, header=OUTCOME_HEADER, rows=rows, n_text=4))
     return Shown(tables=tables, figures=figures, notes=notes)
 
 
-def _value_tables(values: xr.Dataset, metric: str) -> list[Table]:
+def _value_tables(values: xr.Dataset, metric: str) -> list[ms.viz.Table]:
+    from mnemoscope.viz.shapley import MOST, interaction_header, interaction_rows, value_header, value_rows
+
     one_seed = values.sizes["seed"] == 1
     how = values.attrs["method"] + (f"; in brackets the interval, {values.attrs['interval']}" if one_seed else "")
     most = f"the {MOST} largest " if values.sizes["role"] * (values.sizes["role"] - 1) // 2 > MOST else ""
     return [
-        Table(
+        ms.viz.Table(
             name=f"values-{metric}",
             title=f"{metric}: Shapley values, and what is lost without one part alone; {how}",
             header=value_header(values),
             rows=value_rows(values, metric),
             n_text=2,
         ),
-        Table(
+        ms.viz.Table(
             name=f"interactions-{metric}",
             title=f"{metric}: {most}interactions of parts; {how}",
             header=interaction_header(values),
@@ -114,3 +117,15 @@ def _value_tables(values: xr.Dataset, metric: str) -> list[Table]:
             n_text=2,
         ),
     ]
+
+
+def _check(options: Shapley) -> None:
+    from mnemoscope.analyses.shapley.values import MIN_SAMPLES
+
+    if len(set(options.kinds)) < len(options.kinds):
+        raise InputError(f"--kinds must name each kind once; got {' '.join(options.kinds)}")
+    if options.samples is not None:
+        in_range("--samples", options.samples, MIN_SAMPLES, float("inf"))
+
+
+analysis_command("shapley", Shapley, measure=shapley_run, show=_shown, check=_check)

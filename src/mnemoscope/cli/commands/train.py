@@ -1,27 +1,49 @@
 """`mnemoscope train`."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
-from mnemoscope.cli.corpus import read_corpus, with_corpus
-from mnemoscope.cli.options import Train
-from mnemoscope.cli.output import console
+import mnemoscope as ms
+from mnemoscope.cli.command import COMMANDS, Command
+from mnemoscope.cli.options import Jobs
 from mnemoscope.cli.parse import parse_changes, parse_seeds
-from mnemoscope.cli.progress import live
-from mnemoscope.core.presets import preset
-from mnemoscope.core.specification import RunSpec
-from mnemoscope.models.device import usable_device
-from mnemoscope.models.run import Run
-from mnemoscope.sweeps.local import train_many
+
+
+@dataclass(frozen=True, kw_only=True)
+class Train(Jobs):
+    """Train presets over seeds; interrupted runs continue, finished ones are left alone."""
+
+    preset: tuple[str, ...] = ("v3",)
+    """Configurations; `mnemoscope list presets` shows them."""
+    recipe: str = "quick"
+    """Training recipe: quick or published."""
+    seeds: str = "0"
+    """Seeds, such as `3`, `0-15` or `0-3,7`."""
+    together: bool = False
+    """Train all seeds of a configuration as one program (worth it on a GPU)."""
+    out: Path = Path("runs")
+    """Runs go to OUT/<preset>-<recipe>/seed-<seed>."""
+    device: str = "cpu"
+    """Where to train, such as cpu, cuda or cuda:1."""
+    corpus: Path | None = None
+    """Text file in place of tiny Shakespeare, for tasks that are made of a text's bigrams."""
+    set: tuple[str, ...] = ()
+    """Changes such as `task.repeat_ratio=0.5 model.normalization=none recipe.n_steps=500`."""
 
 
 def run(options: Train) -> None:
     """Train what the options name, and say where it lies."""
+    from mnemoscope.cli.corpus import read_corpus, with_corpus
+    from mnemoscope.cli.output import console
+
     changes = parse_changes(options.set)
     if options.corpus is not None:
         changes |= with_corpus(options.preset, read_corpus(options.corpus))
     specs = [
-        preset(name, options.recipe, seed, changes=changes)
+        ms.preset(name, options.recipe, seed, changes=changes)
         for name in options.preset
         for seed in parse_seeds(options.seeds)
     ]
@@ -30,11 +52,18 @@ def run(options: Train) -> None:
 
 
 def train_with_progress(
-    specs: Sequence[RunSpec], out: Path, jobs: int, device: str = "cpu", *, together: bool = False
-) -> list[Run]:
+    specs: Sequence[ms.RunSpec], out: Path, jobs: int, device: str = "cpu", *, together: bool = False
+) -> list[ms.Run]:
     """Train with a live display; the run of a specification goes to <out>/<label>/seed-<seed>."""
+    from mnemoscope.cli.output import console
+    from mnemoscope.cli.progress import live
+    from mnemoscope.models.device import usable_device
+
     paths = [out / spec.label / f"seed-{spec.seed:02d}" for spec in specs]
     unfinished = sum(not (path / "done").exists() for path in paths)
     usable_device(device)  # before the display begins
     with live(unfinished, console) as report:
-        return train_many(specs, paths, jobs=jobs, device=device, report=report, together=together)
+        return ms.train_many(specs, paths, jobs=jobs, device=device, report=report, together=together)
+
+
+COMMANDS.add("train", Command(options=Train, run=run, section="train and look"))

@@ -1,33 +1,33 @@
 """`mnemoscope truncate`."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
-from functools import partial
+from dataclasses import dataclass
+from typing import Literal
 
-import xarray as xr
-
-from mnemoscope.analyses.token_scores import skill_targets
-from mnemoscope.analyses.truncation import Weights, last_mlp, truncate
-from mnemoscope.cli.analysis import Results, Shown, Table, each_configuration, publish
-from mnemoscope.cli.analysis_options import Truncate
-from mnemoscope.core.errors import in_range
-from mnemoscope.core.protocols import HookedModel
-from mnemoscope.core.seeding import generator
+import mnemoscope as ms
+from mnemoscope.cli.analysis import Results, Shown, analysis_command
+from mnemoscope.cli.lazy import xr
+from mnemoscope.cli.options import AnalysisOptions
 from mnemoscope.core.site import ParamSite
-from mnemoscope.interventions.weights import weight_at
-from mnemoscope.models.run import Run
-from mnemoscope.systems.in_context_bigrams.analyses.noise_or_context import removed, truncated
-from mnemoscope.systems.in_context_bigrams.tasks.noisy_recall import NoisyRecall
-from mnemoscope.viz.truncation import (
-    REMOVED_HEADER,
-    Score,
-    removed_rows,
-    spectrum_figure,
-    truncation_figure,
-    truncation_header,
-    truncation_rows,
-)
 
-SHOWN: tuple[Score, ...] = ("probability", "accuracy")
+
+@dataclass(frozen=True, kw_only=True)
+class Truncate(AnalysisOptions):
+    """Weights replaced by low-rank parts of themselves: what the model says at every rank, skill by skill."""
+
+    weights: tuple[str, ...] = ()
+    """Such as "L1 W_out", "L1H0 W_O", W_E or blocks.1.mlp.W_out; joined by + to be cut together; none: the last MLP."""
+    parts: tuple[Literal["top", "rest"], ...] = ("top", "rest")
+    """top: the largest components up to the rank are kept; rest: they are removed."""
+    ranks: tuple[int, ...] = ()
+    """Where weights are cut; none: 0, 1, 2, 4 and so on to the full rank."""
+    n: int = 512
+    """Sequences of each subgroup."""
+
+
+SHOWN: tuple[Literal["probability", "accuracy"], ...] = ("probability", "accuracy")
 NOTES = (
     "A weight is replaced by part of its singular value decomposition: only its largest components up to a rank, or "
     "all but these. At full rank, or with none removed, the model is as it was; with none kept the weight is zero, but "
@@ -42,48 +42,55 @@ NOISE_NOTE = (
 )
 
 
-def run(options: Truncate) -> None:
-    """Print what is left of every target at each rank, and write arrays, tables and figures."""
-    in_range("--n", options.n, 2, float("inf"))
-    analyse = partial(truncate_run, options=options)
-    for label, runs, results in each_configuration(options.runs, analyse, jobs=options.jobs):
-        publish("truncate", label, runs, results, _shown(results), options.out)
-
-
-def truncate_run(run: Run, options: Truncate) -> dict[str, xr.Dataset]:
+def truncate_run(run: ms.Run, options: Truncate) -> dict[str, xr.Dataset]:
     """The cuts of one run; of noisy recall also noise token and output, and both without the last layer's parts."""
+    from mnemoscope.analyses.token_scores import skill_targets
+    from mnemoscope.systems.in_context_bigrams.analyses.noise_or_context import removed, truncated
+    from mnemoscope.systems.in_context_bigrams.tasks.noisy_recall import NoisyRecall
+
     model, task, seed = run.model(options.step), run.spec.task, run.spec.seed
-    batch = task.monitor(options.n, split=options.split, generator=generator(seed, "truncation", options.split))
+    batch = task.monitor(options.n, split=options.split, generator=ms.generator(seed, "truncation", options.split))
     weights = _weights(model, options.weights)
     common = {"weights": weights, "ranks": options.ranks or _ranks(model, weights), "parts": options.parts}
     targets = skill_targets(batch, {name: mask for name, mask in task.skills(batch).items() if mask.any()})
     if not isinstance(task, NoisyRecall):
-        return {"truncation": truncate(model, batch, targets=targets, **common)}
-    reference = task.monitor(options.n, split=options.split, generator=generator(seed, "reference", options.split))
+        return {"truncation": ms.analyses.truncate(model, batch, targets=targets, **common)}
+    reference = task.monitor(options.n, split=options.split, generator=ms.generator(seed, "reference", options.split))
     found = {"truncation": truncated(model, task, batch, besides=targets, **common)}
     return found if model.cfg.attn_only else {**found, "removed": removed(model, task, batch, reference=reference)}
 
 
-def _weights(model: HookedModel, names: Sequence[str]) -> Weights:
+def _weights(model: ms.HookedModel, names: Sequence[str]) -> ms.analyses.Weights:
     """Those that are named, several joined by + together; none: those of the last MLP, or of the last heads."""
     if names:
         return {name: tuple(ParamSite.read(word.strip()) for word in name.split("+")) for name in names}
     if not model.cfg.attn_only:
-        return last_mlp(model)
+        return ms.analyses.last_mlp(model)
     sites = [ParamSite(name=name, layer=model.cfg.n_layers - 1) for name in ("W_V", "W_O")]
     return {str(site): (site,) for site in sites}
 
 
-def _ranks(model: HookedModel, weights: Weights) -> list[int]:
+def _ranks(model: ms.HookedModel, weights: ms.analyses.Weights) -> list[int]:
     """None, powers of two, and the largest full rank."""
+    from mnemoscope.interventions.weights import weight_at
+
     full = max(min(weight_at(model, site).shape[-2:]) for sites in weights.values() for site in sites)
     return [0, *(2**i for i in range(full.bit_length()) if 2**i < full), full]
 
 
-def _shown(results: Results) -> Shown:
+def _shown(results: Results, options: Truncate, runs: Sequence[ms.Run]) -> Shown:
+    from mnemoscope.viz.truncation import (
+        REMOVED_HEADER,
+        removed_rows,
+        spectrum_figure,
+        truncation_figure,
+        truncation_header,
+        truncation_rows,
+    )
+
     found = results["truncation"]
     tables = [
-        Table(
+        ms.viz.Table(
             name=score,
             title=f"{score} of every target with a weight cut at a rank",
             header=truncation_header(found, score),
@@ -105,5 +112,8 @@ def _shown(results: Results) -> Shown:
     if "removed" in results:
         title = "noise token and output without a part of the last layer"
         rows = removed_rows(results["removed"])
-        tables.append(Table(name="removed", title=title, header=REMOVED_HEADER, rows=rows, n_text=2))
+        tables.append(ms.viz.Table(name="removed", title=title, header=REMOVED_HEADER, rows=rows, n_text=2))
     return Shown(tables=tables, figures=figures, notes=(*NOTES, NOISE_NOTE))
+
+
+analysis_command("truncate", Truncate, measure=truncate_run, show=_shown)

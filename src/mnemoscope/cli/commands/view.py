@@ -1,27 +1,42 @@
 """`mnemoscope view`."""
 
-from mnemoscope.cli.output import console
-from mnemoscope.cli.run_options import View
-from mnemoscope.models.files import write_atomically
-from mnemoscope.models.run import open_run
-from mnemoscope.viz.page import Page
-from mnemoscope.viz.reporting import report_of
-from mnemoscope.viz.symbols import on_one_line
-from mnemoscope.viz.views import attention_view
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import mnemoscope as ms
+from mnemoscope.cli.command import COMMANDS, Command
+from mnemoscope.cli.options import OfSequence
+
+
+@dataclass(frozen=True, kw_only=True)
+class View(OfSequence):
+    """An interactive page with the attention of every head, and the predictions, on one sequence."""
+
+    out: Path = Path("view.html")
+    """The page."""
 
 
 def run(options: View) -> None:
     """Write a page with predictions and attention on one sequence."""
-    opened = open_run(options.run)
+    from mnemoscope.cli.output import console
+    from mnemoscope.models.files import write_atomically
+    from mnemoscope.viz.symbols import on_one_line
+
+    opened = ms.open_run(options.run)
     task = opened.spec.task
-    entry = report_of(task)
+    entry = ms.viz.report_of(task)
     batch = entry.parse(task, options.sequence)
     model = opened.model(options.step)
-    page = Page(f"{opened.label}, seed {opened.spec.seed}", f"The sequence {on_one_line(options.sequence)}")
+    page = ms.viz.Page(f"{opened.label}, seed {opened.spec.seed}", f"The sequence {on_one_line(options.sequence)}")
     page.section("Predictions")
     page.figure(entry.prediction_figure(entry.predict(model, task, batch)), entry.prediction_caption)
     page.section("Attention")
     example = entry.patterns(model, task, batch).isel(example=0)
-    attention_view(page, example, "Select a head to see it in full size; rows are queries, columns keys.")
+    ms.viz.attention_view(page, example, "Select a head to see it in full size; rows are queries, columns keys.")
     write_atomically(options.out, page.html().encode())
     console.print(f"wrote {options.out}", highlight=False)
+
+
+COMMANDS.add("view", Command(options=View, run=run, section="train and look"))

@@ -1,45 +1,65 @@
 """`mnemoscope zoo`."""
 
-from collections.abc import Iterable, Mapping
+from __future__ import annotations
 
-from mnemoscope.cli.options import Zoo
-from mnemoscope.cli.output import console, show
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from tyro.conf import Positional
+
+import mnemoscope as ms
+from mnemoscope.cli.command import COMMANDS, Command
+from mnemoscope.cli.options import Options
 from mnemoscope.core.errors import InputError, one_of
-from mnemoscope.core.presets import SYSTEMS
-from mnemoscope.core.specification import RunSpec
-from mnemoscope.models import zoo
-from mnemoscope.models.packing import pack
-from mnemoscope.models.run import Run, by_label, find_runs
+
+
+@dataclass(frozen=True, kw_only=True)
+class Zoo(Options):
+    """For maintainers: pack trained runs of a system's full plan into the archives that come with the package."""
+
+    system: Positional[str] = "tiny-recall"
+    """Whose plan."""
+    runs: Path = Path("reports/zoo/runs")
+    """Directory with the finished runs, as `mnemoscope reproduce --full --out reports/zoo` leaves it."""
+    only: tuple[str, ...] = ()
+    """Configurations to pack, such as v3-published; none: all of the plan."""
+    out: Path | None = None
+    """Directory for the archives; none: that of the package."""
 
 
 def run(options: Zoo) -> None:
     """Pack the runs of the system's full plan, after a look whether they are those of the plan."""
+    from mnemoscope.cli.output import console, show
+    from mnemoscope.models import zoo
+    from mnemoscope.models.packing import pack
+
     plan = planned(options.system)
     for label in options.only:
         one_of("--only", label, plan)
-    found = by_label(find_runs(options.runs))
+    found = ms.models.by_label(ms.find_runs(options.runs))
     groups = [_of_plan(label, plan[label], found.get(label, ())) for label in options.only or plan]
     out = options.out or zoo.folder(type(groups[0][0].spec.task).__module__)
     rows = []
     with console.status(f"packing {len(groups)} configurations"):
         for group in groups:
-            file = pack(group, out, compact=SYSTEMS.get(options.system).compact)
+            file = pack(group, out, compact=ms.SYSTEMS.get(options.system).compact)
             rows.append([group[0].label, str(len(group)), f"{file.stat().st_size / 1000:.0f}"])
     show(f"packed into {out}", ("configuration", "seeds", "kB"), rows)
     total = sum(file.stat().st_size for file in out.glob("*.zip"))
     console.print(f"{total / 1e6:.1f} MB in {out}, with what was there before", highlight=False)
 
 
-def planned(system: str) -> Mapping[str, Mapping[int, RunSpec]]:
+def planned(system: str) -> Mapping[str, Mapping[int, ms.RunSpec]]:
     """The runs behind the verdicts on a system, by label and seed."""
-    plan: dict[str, dict[int, RunSpec]] = {}
-    for part in SYSTEMS.get(system).judged:
+    plan: dict[str, dict[int, ms.RunSpec]] = {}
+    for part in ms.SYSTEMS.get(system).judged:
         for spec in part.specs():
             plan.setdefault(spec.label, {})[spec.seed] = spec
     return plan
 
 
-def _of_plan(label: str, specs: Mapping[int, RunSpec], runs: Iterable[Run]) -> list[Run]:
+def _of_plan(label: str, specs: Mapping[int, ms.RunSpec], runs: Iterable[ms.Run]) -> list[ms.Run]:
     """The runs of the plan among those that were found; seeds beyond the plan are left out."""
     found = {run.spec.seed: run for run in runs}
     if missing := sorted(specs.keys() - found.keys()):
@@ -51,3 +71,6 @@ def _of_plan(label: str, specs: Mapping[int, RunSpec], runs: Iterable[Run]) -> l
         if found[seed].spec != spec:
             raise InputError(f"{found[seed].path} has another specification than {label} in the plan; train it again")
     return [found[seed] for seed in sorted(specs)]
+
+
+COMMANDS.add("zoo", Command(options=Zoo, run=run, section="the package"))

@@ -1,0 +1,11 @@
+from .analysis import Results as Results
+from .analysis import Shown as Shown
+from .analysis import analysis_command as analysis_command
+from .command import COMMANDS as COMMANDS
+from .command import Command as Command
+from .options import AnalysisOptions as AnalysisOptions
+from .options import Jobs as Jobs
+from .options import OfRuns as OfRuns
+from .options import Options as Options
+
+def main(arguments: list[str] | tuple[str, ...] | None = None) -> None: ...

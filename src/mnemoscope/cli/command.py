@@ -1,0 +1,72 @@
+"""A command is one value: its options, whose docstrings are the help, and what it does with them.
+
+The commands of this package are the modules of `cli.commands`; guests bring others in their part `commands`. All of
+these are imported for the list of commands, so they import what is slow inside functions.
+"""
+
+import importlib
+import pkgutil
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from mnemoscope.core.registry import Registry
+
+SECTIONS = ("train and look", "take models apart", "put claims on trial", "the package")
+"""Headings of the overview, in its order."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Command:
+    """What stands behind a word on the command line."""
+
+    options: type
+    """A dataclass that inherits from `Options`; its docstring, and those of its fields, are the help."""
+    run: Callable[[Any], None]
+    """Takes the options."""
+    section: str = SECTIONS[-1]
+    """The heading that the overview lists it under."""
+    earlier: tuple[str, ...] = ()
+    """Earlier names, which still work."""
+
+    @property
+    def summary(self) -> str:
+        """The first line of the help."""
+        return (self.options.__doc__ or "").strip().split("\n")[0]
+
+
+COMMANDS: Registry[Command] = Registry("command", "commands")
+
+
+def commands() -> dict[str, Command]:
+    """All commands by name, in the order of the overview."""
+    package = importlib.import_module("mnemoscope.cli.commands")
+    for module in pkgutil.iter_modules(package.__path__):
+        importlib.import_module(f"{package.__name__}.{module.name}")
+    found = {name: COMMANDS.get(name) for name in COMMANDS.names()}
+    sections = dict.fromkeys((*SECTIONS, *(command.section for command in found.values())))
+    return {name: found[name] for section in sections for name in found if found[name].section == section}
+
+
+def split_command(words: Sequence[str]) -> tuple[str, list[str]] | None:
+    """The command that a line begins with, which may be two words, and the words after it."""
+    for name, command in commands().items():
+        for called in (name, *command.earlier):
+            n = len(called.split())
+            if list(words[:n]) == called.split():
+                return name, list(words[n:])
+    return None
+
+
+def overview() -> str:
+    """The text of `mnemoscope --help`."""
+    found = commands()
+    lines = [
+        "usage: mnemoscope COMMAND ... (mnemoscope COMMAND --help for its options)",
+        "",
+        "Train small transformers on memory tasks, take them apart, put claims about them on trial.",
+    ]
+    for section in dict.fromkeys(command.section for command in found.values()):
+        members = [(name, command) for name, command in found.items() if command.section == section]
+        lines += ["", f"{section}:", *(f"  {name:<12} {command.summary}" for name, command in members)]
+    return "\n".join(lines)

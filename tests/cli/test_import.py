@@ -1,0 +1,82 @@
+"""`--import`: a task that is not installed, in every process, from any directory."""
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from mnemoscope.cli import main
+from mnemoscope.core import guests
+from mnemoscope.sweeps import measuring
+
+EXAMPLE = Path(__file__).parents[2] / "docs" / "examples" / "copy_task.py"
+SHORT = ["--set", "recipe.n_steps=4", "recipe.metrics_every=2"]
+
+
+def mnemoscope(place, *words) -> str:
+    """What a command prints that is run in a process of its own."""
+    command = [sys.executable, "-m", "mnemoscope.cli", *map(str, words)]
+    done = subprocess.run(command, cwd=place, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_workers_know_the_guests_too(tmp_path):
+    guest = tmp_path / "elsewhere" / "copy_task.py"
+    guest.parent.mkdir()
+    shutil.copy(EXAMPLE, guest)
+    two = ("--jobs", "2")
+    words = ("train", "--preset", "copy-small", "--seeds", "0,1", "--import", guest, *two, *SHORT)
+    assert "2 finished runs" in mnemoscope(tmp_path, *words)
+    (tmp_path / "config.yaml").write_text(f"import: [{guest}]\nevaluate: {{n_samples: 20, jobs: 2}}\n")
+    assert "copying" in mnemoscope(tmp_path, "evaluate", "runs", "--config", "config.yaml")
+
+
+@pytest.mark.parametrize(
+    ("words", "named"),
+    [
+        (["list", "--import"], "must name a Python file or a module"),
+        (["list", "--import", "absent.py"], "--import absent.py: there is no such file"),
+        (["list", "--import", "no_such_module"], "--import no_such_module cannot be imported"),
+        (["list", "--config", "wrong.yaml"], "import in wrong.yaml must be a list"),
+    ],
+)
+def test_guests_that_cannot_be_imported_are_one_line(words, named, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    Path("wrong.yaml").write_text("import: {copy: copy_task.py}\n")
+    with pytest.raises(SystemExit) as end:
+        main(words)
+    assert end.value.code == 2
+    error = capsys.readouterr().err
+    assert error.startswith("mnemoscope: ")
+    assert named in error
+    assert len(error.strip().splitlines()) == 1
+
+
+def test_an_edited_guest_is_measured_again(tmp_path, monkeypatch):
+    """What was kept belongs to the source of the measure, wherever that lies."""
+    file, before = tmp_path / "edited_guest.py", dict(guests._invited)
+
+    def measured(value):
+        """By a process that begins with this source."""
+        file.write_text(f"def measure(draw):\n    return {{'value': {value}.0 + draw}}\n")
+        sys.modules.pop("edited_guest", None)
+        measuring._digest_of.cache_clear()
+        call = measuring.Call(guests.invite(str(file)).measure)
+        work = measuring.OfDraw("edited", 1, (call,))
+        (found,) = measuring.do(work, store=tmp_path / "measured").values()
+        return found["value"]
+
+    try:
+        assert measured(2) == 3
+        kept = next((tmp_path / "measured").rglob("*.json"))
+        text = kept.read_text()
+        kept.write_text(text.replace("[3.0]", "[7.0]").replace("3.0}", "7.0}"))
+        assert measured(2) == 7  # found, not measured
+        assert measured(25) == 26
+    finally:
+        sys.modules.pop("edited_guest", None)
+        guests._invited.clear()
+        guests._invited.update(before)
