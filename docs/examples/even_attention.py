@@ -18,8 +18,7 @@ from mnemoscope.core.seeding import generator
 from mnemoscope.core.site import Site
 from mnemoscope.core.subject import Subject
 from mnemoscope.interventions.run import run_with
-from mnemoscope.judging.claim import CLAIMS, EFFECT, GATE, Claim
-from mnemoscope.judging.criteria import Control, Criterion, Gate
+from mnemoscope.judging.claim import CLAIMS, EFFECT, GATE, Claim, Control, Criterion, Gate
 from mnemoscope.models.subjects import planted, untrained
 from mnemoscope.systems.tiny_recall.constructed import elimination_only
 

@@ -11,11 +11,10 @@ import numpy as np
 import xarray as xr
 
 from mnemoscope.core.errors import InputError
-from mnemoscope.judging.claim import CLAIMS, GATE, Claim
-from mnemoscope.judging.criteria import Measured
+from mnemoscope.judging.claim import CLAIMS, GATE, Claim, Measured
 from mnemoscope.judging.evidence import Evidence
 from mnemoscope.judging.judge import judge, judge_family
-from mnemoscope.judging.ruling import Cell, Ruling
+from mnemoscope.judging.verdict import Cell, Ruling
 from mnemoscope.models.run import Run
 from mnemoscope.sweeps.measuring import OfDraw, OfPlant, OfRun, Results, Work, measure_all
 from mnemoscope.sweeps.questions import (

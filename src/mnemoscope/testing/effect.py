@@ -13,7 +13,7 @@ import numpy as np
 
 from mnemoscope.core.errors import InputError
 from mnemoscope.core.subject import Subject
-from mnemoscope.judging.criteria import Criterion, Direction
+from mnemoscope.judging.claim import Criterion, Direction
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -15,12 +15,10 @@ from typing import Any
 
 import xarray as xr
 
-from mnemoscope.judging.claim import Claim
-from mnemoscope.judging.criteria import Gate
+from mnemoscope.judging.claim import Claim, Gate
 from mnemoscope.judging.evidence import Evidence
 from mnemoscope.judging.judge import judge
-from mnemoscope.judging.ruling import verdict_record
-from mnemoscope.judging.verdict import Verdict
+from mnemoscope.judging.verdict import Verdict, verdict_record
 from mnemoscope.models.files import write_atomically
 
 Properties = Mapping[str, Any]

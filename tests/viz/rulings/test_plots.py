@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from mnemoscope.judging.criteria import Control, Criterion
+from mnemoscope.judging.claim import Control, Criterion
 from mnemoscope.viz.rulings.emergence import emergence_plots
 from mnemoscope.viz.rulings.margins import window
 from mnemoscope.viz.rulings.strips import strip_plots

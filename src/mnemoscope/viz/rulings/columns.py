@@ -7,7 +7,7 @@ import xarray as xr
 from jaxtyping import Float
 
 from mnemoscope.judging.evidence import named
-from mnemoscope.judging.ruling import Ruling
+from mnemoscope.judging.verdict import Ruling
 
 
 @dataclass(frozen=True, kw_only=True)

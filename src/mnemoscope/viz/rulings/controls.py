@@ -4,10 +4,10 @@ from dataclasses import replace
 
 import numpy as np
 
-from mnemoscope.judging.controls import misbehaviour
-from mnemoscope.judging.criteria import Control
+from mnemoscope.judging.claim import Control
 from mnemoscope.judging.evidence import named
-from mnemoscope.judging.ruling import Ruling
+from mnemoscope.judging.judge import misbehaviour
+from mnemoscope.judging.verdict import Ruling
 from mnemoscope.viz.rulings.columns import by_case
 from mnemoscope.viz.rulings.words import number
 

@@ -10,7 +10,7 @@ _ARROW = " → "
 
 
 def diff_rows(old: Iterable[Mapping[str, Any]], new: Iterable[Mapping[str, Any]]) -> list[list[str]]:
-    """What differs between two lists of `core.ruling.record`: claims, their rivals, and cells of the sensitivity table.
+    """What differs between two lists of records of rulings: claims, their rivals, and cells of the sensitivity table.
 
     Numbers differ if they do so as they are shown. What is alike is left out: no rows, no difference.
 

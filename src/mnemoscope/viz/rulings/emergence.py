@@ -4,9 +4,8 @@ import numpy as np
 import plotly.graph_objects as go
 import xarray as xr
 
-from mnemoscope.judging.claim import GATE
-from mnemoscope.judging.criteria import Criterion
-from mnemoscope.judging.ruling import Ruling
+from mnemoscope.judging.claim import GATE, Criterion
+from mnemoscope.judging.verdict import Ruling
 from mnemoscope.viz.rulings.columns import by_case
 from mnemoscope.viz.rulings.margins import frame, show_margin, window
 from mnemoscope.viz.rulings.words import number, unit_of

@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
 
-from mnemoscope.judging.ruling import Ruling
-from mnemoscope.judging.verdict import Outcome
+from mnemoscope.judging.verdict import Outcome, Ruling
 from mnemoscope.viz.rulings.words import outcome_text
 
 SIGNS: dict[Outcome, str] = {

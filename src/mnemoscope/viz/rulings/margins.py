@@ -4,7 +4,7 @@ import numpy as np
 import plotly.graph_objects as go
 from jaxtyping import Float
 
-from mnemoscope.judging.criteria import Criterion
+from mnemoscope.judging.claim import Criterion
 
 _HEIGHT = 235
 _BEYOND = 1.0

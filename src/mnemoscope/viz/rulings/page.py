@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from html import escape
 from types import MappingProxyType
 
-from mnemoscope.judging.ruling import Ruling
+from mnemoscope.judging.verdict import Ruling
 from mnemoscope.viz.rulings.fragments import Entry, badge, figures, link, place, table
 from mnemoscope.viz.rulings.section import Example, section
 from mnemoscope.viz.rulings.sheet import Sheet

@@ -3,7 +3,7 @@
 import textwrap
 from collections.abc import Iterable
 
-from mnemoscope.judging.ruling import Ruling
+from mnemoscope.judging.verdict import Ruling
 from mnemoscope.viz.rulings.words import effect_text, outcome_text, share_text
 
 VERDICT_HEADER = ("id", "statement", "verdict", "share", "effect", "why")

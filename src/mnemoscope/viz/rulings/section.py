@@ -8,8 +8,7 @@ import numpy as np
 import xarray as xr
 
 from mnemoscope.judging.evidence import as_dataset
-from mnemoscope.judging.ruling import Cell, Ruling
-from mnemoscope.judging.verdict import Verdict
+from mnemoscope.judging.verdict import Cell, Ruling, Verdict
 from mnemoscope.viz.rulings.columns import LOOKS, by_case
 from mnemoscope.viz.rulings.controls import CONTROLS_HEADER, control_rows
 from mnemoscope.viz.rulings.emergence import emergence_plots

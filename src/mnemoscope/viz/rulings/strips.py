@@ -9,9 +9,8 @@ import textwrap
 import numpy as np
 import plotly.graph_objects as go
 
-from mnemoscope.judging.criteria import Criterion
-from mnemoscope.judging.ruling import Ruling
-from mnemoscope.judging.verdict import PartResult
+from mnemoscope.judging.claim import Criterion
+from mnemoscope.judging.verdict import PartResult, Ruling
 from mnemoscope.viz.rulings.columns import LOOKS, Points, points_of
 from mnemoscope.viz.rulings.margins import frame, show_margin, window
 from mnemoscope.viz.rulings.words import number, unit_of

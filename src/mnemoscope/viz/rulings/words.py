@@ -2,11 +2,9 @@
 
 import math
 
-from mnemoscope.judging.claim import EFFECT, Claim
-from mnemoscope.judging.criteria import Criterion
+from mnemoscope.judging.claim import EFFECT, Claim, Criterion
 from mnemoscope.judging.evidence import named
-from mnemoscope.judging.ruling import Ruling
-from mnemoscope.judging.verdict import Outcome, PartResult, Verdict
+from mnemoscope.judging.verdict import Outcome, PartResult, Ruling, Verdict
 
 MEANINGS: dict[Outcome, str] = {
     "SUPPORTED": "the evidence decides for the claim",
