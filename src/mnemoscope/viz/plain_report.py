@@ -20,11 +20,10 @@ from mnemoscope.core.seeding import generator
 from mnemoscope.models.run import Run
 from mnemoscope.viz.curves import skill_curves
 from mnemoscope.viz.guesses import CAPTION, guess_figure, guess_table
-from mnemoscope.viz.page import Page
+from mnemoscope.viz.page import Page, attention_view
 from mnemoscope.viz.symbols import symbols_of
 from mnemoscope.viz.tables import Results, Table, spread
 from mnemoscope.viz.task_report import TaskReport
-from mnemoscope.viz.views import attention_view
 
 N_SEQUENCES = 512
 """Sequences that a run is evaluated on unless another number is asked for."""

@@ -13,7 +13,7 @@ from mnemoscope.cli.run_options import Follow
 from mnemoscope.core.errors import InputError
 from mnemoscope.models.run import Run, by_label, find_runs
 from mnemoscope.sweeps.local import analyse_many
-from mnemoscope.viz.followed import ONSET_HEADER, onset_rows
+from mnemoscope.viz.onset_table import ONSET_HEADER, onset_rows
 from mnemoscope.viz.reporting import report_of
 
 

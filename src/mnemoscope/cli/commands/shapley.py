@@ -12,15 +12,16 @@ from mnemoscope.cli.analysis import Results, Shown, Table, each_configuration, p
 from mnemoscope.cli.analysis_options import Shapley
 from mnemoscope.core.errors import InputError, in_range
 from mnemoscope.models.run import Run
+from mnemoscope.viz.ablation import outcome_rows
 from mnemoscope.viz.shapley import (
     AGREEMENT_HEADER,
     MOST,
     OUTCOME_HEADER,
+    OUTCOMES,
     agreement_rows,
     interaction_figure,
     interaction_header,
     interaction_rows,
-    outcome_rows,
     value_figure,
     value_header,
     value_rows,
@@ -89,7 +90,7 @@ def _shown(results: Results) -> Shown:
         title = f"removal and value, as shares of what all parts carry in accuracy, margin {found.attrs['margin']:g}"
         rows = agreement_rows(found)
         tables.append(Table(name="agreement", title=title, header=AGREEMENT_HEADER, rows=rows, n_text=3))
-        rows, title = outcome_rows(found), "dissociation of skills by removal and by value"
+        rows, title = outcome_rows(found, OUTCOMES), "dissociation of skills by removal and by value"
         tables.append(Table(name="dissociation", title=title, header=OUTCOME_HEADER, rows=rows, n_text=4))
     return Shown(tables=tables, figures=figures, notes=notes)
 

@@ -18,6 +18,7 @@ from mnemoscope.judging.claim import Control
 from mnemoscope.judging.evidence import as_dataset, named
 from mnemoscope.judging.judge import misbehaviour
 from mnemoscope.judging.verdict import Cell, Ruling, Verdict
+from mnemoscope.viz.page import attention_view
 from mnemoscope.viz.rulings.plots import LOOKS, by_case, emergence_plots, strip_plots
 from mnemoscope.viz.rulings.sheet import Entry, Sheet, badge, figures, link, place, table
 from mnemoscope.viz.rulings.words import (
@@ -31,7 +32,6 @@ from mnemoscope.viz.rulings.words import (
     number,
     share_text,
 )
-from mnemoscope.viz.views import attention_view
 
 _HEADER = ("id", "statement", "verdict", "share", "effect")
 _PARTS = ("part", "must be", "share", "effect")
