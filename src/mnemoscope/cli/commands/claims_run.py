@@ -7,7 +7,7 @@ from mnemoscope.cli.options import ClaimsRun
 from mnemoscope.cli.output import console
 from mnemoscope.core.errors import InputError, one_of
 from mnemoscope.models.run import find_runs
-from mnemoscope.sweeps.questions import asked_of
+from mnemoscope.sweeps.trials import asked_of
 
 RECIPES = ("quick", "published")
 

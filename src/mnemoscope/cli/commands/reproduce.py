@@ -15,7 +15,7 @@ from mnemoscope.cli.parse import parse_seeds
 from mnemoscope.core.presets import SYSTEMS, System
 from mnemoscope.judging.claim import Claim
 from mnemoscope.models.run import Run, find_runs
-from mnemoscope.sweeps.questions import asked_of, find_bench, seeds_of, under
+from mnemoscope.sweeps.trials import asked_of, find_bench, seeds_of, under
 from mnemoscope.viz.reporting import report_of
 
 
