@@ -51,9 +51,9 @@ from .core.subject import Subject as Subject
 from .interventions.run import run_with as run_with
 from .judging.claim import CLAIMS as CLAIMS
 from .judging.claim import Claim as Claim
-from .judging.criteria import Control as Control
-from .judging.criteria import Criterion as Criterion
-from .judging.criteria import Gate as Gate
+from .judging.claim import Control as Control
+from .judging.claim import Criterion as Criterion
+from .judging.claim import Gate as Gate
 from .judging.judge import judge as judge
 from .models import constructed as constructed
 from .models.run import Run as Run

@@ -1,7 +1,7 @@
 """Claims about models as unit tests: `pytest --mnemoscope-runs DIR`.
 
-A test marked with `pytest.mark.claim` becomes one item a seed of the runs found there. An item whose model does not do
-what is claimed *deviates* and does not fail; all of them together give a verdict, which stands at the end of the
+A test marked with `pytest.mark.claim` becomes one item per seed of the runs found there. An item whose model does not
+do what is claimed *deviates* and does not fail; all of them together give a verdict, which stands at the end of the
 session. What an item measures travels in its `user_properties`, so that it arrives from other processes and in JUnit
 XML.
 
@@ -70,14 +70,13 @@ def _check_place(place: str) -> None:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """One item a seed for tests of claims."""
+    """One item per seed for tests of claims."""
     marker = metafunc.definition.get_closest_marker("claim")
     places = metafunc.config.getoption("mnemoscope_runs")
     if marker is None or not places:
         return
     from mnemoscope.core.errors import InputError
-    from mnemoscope.testing.cases import Case, choose, find
-    from mnemoscope.testing.terms import read_terms
+    from mnemoscope.testing.cases import Case, choose, find, read_terms
 
     function = metafunc.function
     try:
@@ -113,7 +112,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
-    """A model that the claim does not speak of is left alone."""
+    """A model that does not pass the gate is not measured."""
     case = pyfuncitem.stash.get(_CASE, None)
     return None if case is None or case.learned else True
 
@@ -150,7 +149,7 @@ def pytest_runtest_makereport(
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_report_teststatus(report: Any) -> tuple[str, str, tuple[str, dict[str, bool]]] | None:
-    """Seeds that deviate, and models that the claim does not speak of, are outcomes of their own."""
+    """Seeds that deviate, and models that do not pass the gate, are outcomes of their own."""
     if report.when != "call" or not report.passed:
         return None
     outcome = _properties(report).get("claim_outcome")
@@ -192,7 +191,7 @@ class Verdicts:
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:
-        """One line a claim."""
+        """One line per claim."""
         if self.decided:
             terminalreporter.section("claims")
         for one in self.decided:

@@ -24,7 +24,8 @@ def test_a_task_without_an_entry_gets_the_plain_one(copy_run, capsys):
     assert "CircuitsVis.render" in Path("view.html").read_text()
     main(["report", "run"])
     page = Path("report.html").read_text()
-    for section in ("what-was-learned", "training", "single-sequences"):
+    assert "<title>Copy</title>" in page
+    for section in ("what-was-learned", "removing-one-component", "training", "single-sequences"):
         assert f'<h2 id="{section}"' in page
     main(["follow", "run"])
     out = capsys.readouterr().out

@@ -5,10 +5,10 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from mnemoscope.judging.criteria import Gate
+from mnemoscope.judging.claim import Gate
 from mnemoscope.judging.evidence import paired
-from mnemoscope.judging.intervals import average
 from mnemoscope.judging.judge import judge
+from mnemoscope.judging.quantifiers import studentised
 from tests.judging.trials import MARGIN, along_seeds, make_claim, make_evidence
 
 GATE = Gate(statement="learned it", at_least=0.9)
@@ -111,7 +111,9 @@ def rate(draw, mean, *, level, n_trials=2000, prompts="enumerated") -> tuple[flo
     for trial in range(n_trials):
         values = draw(rng)
         chosen = np.ones(len(values), dtype=bool)
-        result = average(make_evidence(values, prompts=prompts).sample("effect", chosen), seed=trial, n_resamples=999)
+        result = studentised(
+            make_evidence(values, prompts=prompts).sample("effect", chosen), seed=trial, n_resamples=999
+        )
         found += [result.p_above(mean) <= level, result.p_below(mean) <= level]
     return found[0] / n_trials, found[1] / n_trials
 

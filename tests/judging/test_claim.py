@@ -3,8 +3,7 @@ import pytest
 
 from mnemoscope.core.errors import InputError
 from mnemoscope.core.presets import Configuration
-from mnemoscope.judging.claim import Claim
-from mnemoscope.judging.criteria import Control, Criterion, Gate
+from mnemoscope.judging.claim import Claim, Control, Criterion, Gate
 from tests.judging.trials import make_claim
 
 

@@ -4,7 +4,7 @@ import xarray as xr
 from scipy import stats
 
 from mnemoscope.core.errors import InputError
-from mnemoscope.judging.criteria import Criterion
+from mnemoscope.judging.claim import Criterion
 from mnemoscope.judging.evidence import paired
 from tests.judging.trials import along_seeds, make_evidence
 

@@ -6,7 +6,7 @@ import pytest
 import xarray as xr
 
 from mnemoscope.core.errors import InputError
-from mnemoscope.judging.criteria import Control, Criterion, Gate
+from mnemoscope.judging.claim import Control, Criterion, Gate
 from mnemoscope.judging.judge import judge, judge_family
 from tests.judging.trials import MARGIN, along_seeds, clearing, make_claim, make_evidence
 

@@ -2,9 +2,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from mnemoscope.judging.criteria import Criterion
-from mnemoscope.judging.intervals import average
-from mnemoscope.judging.quantifiers import QUANTIFIERS, Decision
+from mnemoscope.judging.claim import Criterion
+from mnemoscope.judging.quantifiers import QUANTIFIERS, Decision, studentised
 from tests.judging.trials import MARGIN, clearing, make_evidence
 
 
@@ -12,7 +11,7 @@ def decide(quantifier, effects, prompts="enumerated", direction="above") -> Deci
     effects = np.asarray(effects, dtype=float)
     sample = make_evidence(effects, prompts=prompts).sample("effect", np.ones(len(effects), dtype=bool))
     part = Criterion(name="effect", quantifier=quantifier, margin=MARGIN, direction=direction)
-    return QUANTIFIERS[quantifier](sample, part, average(sample, seed=0, n_resamples=1999))
+    return QUANTIFIERS[quantifier](sample, part, studentised(sample, seed=0, n_resamples=1999))
 
 
 def noisy(effects, *, scale=0.5, n_prompts=40, seed=0):

@@ -4,8 +4,7 @@ import pytest
 
 from mnemoscope.core.errors import InputError
 from mnemoscope.core.presets import Configuration
-from mnemoscope.judging.claim import Claim
-from mnemoscope.judging.criteria import Gate
+from mnemoscope.judging.claim import Claim, Gate
 
 CLAIM = Claim(
     id="C1",

@@ -14,8 +14,7 @@ import torch
 from mnemoscope.core.errors import InputError
 from mnemoscope.core.presets import Configuration
 from mnemoscope.core.subject import Subject
-from mnemoscope.judging.claim import Claim
-from mnemoscope.judging.criteria import Control, Criterion, Gate
+from mnemoscope.judging.claim import Claim, Control, Criterion, Gate
 from mnemoscope.models.building import build
 from mnemoscope.models.checkpoint import save_checkpoint
 from mnemoscope.models.run import create_run

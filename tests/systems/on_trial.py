@@ -8,9 +8,8 @@ import xarray as xr
 
 from mnemoscope.core.subject import Subject
 from mnemoscope.judging.claim import Claim
-from mnemoscope.judging.controls import misbehaviour
 from mnemoscope.judging.evidence import Evidence
-from mnemoscope.judging.judge import judge
+from mnemoscope.judging.judge import judge, misbehaviour
 from mnemoscope.sweeps.measuring import Call, OfPlant
 
 

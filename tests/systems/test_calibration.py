@@ -10,8 +10,7 @@ import torch
 import xarray as xr
 
 from mnemoscope.core.presets import Configuration
-from mnemoscope.judging.claim import CLAIMS, GATE, Claim
-from mnemoscope.judging.criteria import Criterion, Gate
+from mnemoscope.judging.claim import CLAIMS, GATE, Claim, Criterion, Gate
 from mnemoscope.judging.evidence import Evidence
 from mnemoscope.judging.judge import judge
 from mnemoscope.models.subjects import untrained

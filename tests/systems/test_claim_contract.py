@@ -13,7 +13,7 @@ from mnemoscope.core.presets import SYSTEMS
 from mnemoscope.core.specification import RunSpec
 from mnemoscope.judging.claim import CLAIMS, MIN_HEADLINE, Claim
 from mnemoscope.sweeps.measuring import MEASURED_BY, name_of
-from mnemoscope.sweeps.questions import under
+from mnemoscope.sweeps.trials import under
 
 REGISTERED = [CLAIMS.get(name) for name in CLAIMS.names()]
 RIVALS = [(claim, rival) for claim in REGISTERED for rival in claim.rivals]

@@ -6,13 +6,14 @@ from mnemoscope.analyses.roles import by_role
 from mnemoscope.analyses.shapley import agreement, shapley
 from mnemoscope.analyses.stacking import along
 from mnemoscope.systems.tiny_recall.constructed import dissociated, shared_store, twin_elimination
+from mnemoscope.viz.ablation import outcome_rows
 from mnemoscope.viz.page import Page
 from mnemoscope.viz.shapley import (
+    OUTCOMES,
     agreement_rows,
     interaction_figure,
     interaction_header,
     interaction_rows,
-    outcome_rows,
     value_figure,
     value_header,
     value_rows,
@@ -80,7 +81,7 @@ def test_reasons_are_counted_over_seeds():
 
 
 def test_outcomes_are_counted_by_removal_and_by_value(two):
-    (row,) = outcome_rows(agreement(two))
+    (row,) = outcome_rows(agreement(two), OUTCOMES)
     assert row[1] == "elimination and recall"
     assert sorted(row[2].split(", ")) == ["double: 1", "single: 1"]
     assert row[3] == "double: 2"

@@ -19,7 +19,7 @@ from mnemoscope.core.errors import one_of
 from mnemoscope.core.keeping import kept
 from mnemoscope.core.protocols import Task
 from mnemoscope.core.subject import Subject
-from mnemoscope.judging.criteria import Gate
+from mnemoscope.judging.claim import Gate
 
 LEARNED = Gate(statement="answers every skill it is trained for in 99 % of unseen sequences or more", at_least=0.99)
 """Which models a claim about a mechanism speaks of; the gate looks at `learned`."""

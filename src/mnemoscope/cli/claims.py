@@ -14,11 +14,10 @@ from mnemoscope.cli.output import console, show, write_arrays, write_table
 from mnemoscope.core.errors import InputError, one_of
 from mnemoscope.judging.claim import CLAIMS, Claim
 from mnemoscope.judging.evidence import as_dataset
-from mnemoscope.judging.ruling import Ruling, record
+from mnemoscope.judging.verdict import Ruling, record
 from mnemoscope.models.files import write_atomically
 from mnemoscope.models.run import Run
-from mnemoscope.sweeps.questions import find_bench, seeds_of
-from mnemoscope.sweeps.trials import Progress, run_trials
+from mnemoscope.sweeps.trials import Progress, find_bench, run_trials, seeds_of
 from mnemoscope.viz.reporting import report_of
 from mnemoscope.viz.rulings import VERDICT_HEADER, Example, rulings_page, verdict_rows
 

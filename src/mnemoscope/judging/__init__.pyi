@@ -1,9 +1,9 @@
 from .claim import EFFECT as EFFECT
 from .claim import GATE as GATE
-from .criteria import Measured as Measured
-from .criteria import Quantifier as Quantifier
+from .claim import Measured as Measured
+from .claim import Quantifier as Quantifier
 from .evidence import Evidence as Evidence
 from .judge import judge_family as judge_family
 from .operating import operating_characteristics as operating_characteristics
-from .ruling import record as record
+from .verdict import record as record
 from .verdict import Verdict as Verdict

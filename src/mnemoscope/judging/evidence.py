@@ -1,4 +1,4 @@
-"""What was measured for a claim, replicate by replicate, with labels.
+"""What was measured for a claim, per replicate, with labels, and the sample of replicates that it is judged on.
 
 Replicates of the published and of the quick recipe are never pooled. Prompts are no replicates: they say how sure the
 effect of one replicate is, if we know how they came about (`Prompts`).
@@ -10,13 +10,90 @@ from typing import Literal, get_args
 
 import numpy as np
 import xarray as xr
-from jaxtyping import Bool
+from jaxtyping import Bool, Float
+from scipy import stats
 
 from mnemoscope.core.errors import InputError, one_of
-from mnemoscope.judging.sample import Prompts, Sample
+from mnemoscope.judging.claim import Criterion, Prompts, beyond
 
 Effects = xr.DataArray | xr.Dataset
-"""The only effect of a claim, or one variable a part."""
+"""The only effect of a claim, or one variable per part."""
+
+
+_SHIFT = 0.005
+"""One-sided error rate of the shift that shared prompts may have caused."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Sample:
+    """One effect in the replicates that count.
+
+    Attributes:
+        values: Per replicate and prompt; a single column where effects come without prompts.
+        labels: Of the replicates, in words: seed 7.
+        prompts: How the prompts came about; None: effects come without, and their own error is not known.
+    """
+
+    values: Float[np.ndarray, "replicate prompt"]
+    labels: tuple[str, ...]
+    prompts: Prompts | None
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    @property
+    def effects(self) -> Float[np.ndarray, " replicate"]:
+        """Mean over prompts."""
+        return self.values.mean(1)
+
+    @property
+    def shared_prompt_error(self) -> float:
+        """How far shared prompts may have moved all effects together, one-sided at 0.5 %; 0 for other prompts.
+
+        Counting replicates takes them to be independent, which such a shift is not: it could carry all over a margin.
+        """
+        if self.prompts != "shared" or not np.isfinite(self.values).all():
+            return 0.0
+        n = self.values.shape[1]
+        return float(stats.t.isf(_SHIFT, n - 1) * self.values.mean(0).std(ddof=1) / n**0.5)
+
+    def p_clears(self, part: Criterion) -> Float[np.ndarray, " replicate"]:
+        """Per replicate, p of its own against "its effect does not clear the margin".
+
+        By t over its prompts; 0 or 1 where they are enumerated; 1 where the error of an effect is not known.
+        """
+        match part.direction:
+            case "above":
+                return self._p_above(part.margin)
+            case "below":
+                return self._p_below(part.margin)
+            case "within":
+                return np.maximum(self._p_above(-part.margin), self._p_below(part.margin))
+
+    def p_fails(self, part: Criterion) -> Float[np.ndarray, " replicate"]:
+        """Per replicate, p of its own against "its effect does clear the margin, or lies at it"."""
+        match part.direction:
+            case "above":
+                return self._p_below(part.margin)
+            case "below":
+                return self._p_above(part.margin)
+            case "within":
+                # Beyond either end: two tests, so p doubles.
+                return np.minimum(1, 2 * np.minimum(self._p_above(part.margin), self._p_below(-part.margin)))
+
+    def _p_above(self, bound: float) -> Float[np.ndarray, " replicate"]:
+        return self._p(beyond(self.effects, bound))
+
+    def _p_below(self, bound: float) -> Float[np.ndarray, " replicate"]:
+        return self._p(-beyond(self.effects, bound))
+
+    def _p(self, distance: Float[np.ndarray, " replicate"]) -> Float[np.ndarray, " replicate"]:
+        if self.prompts is None:
+            return np.ones(len(self))
+        n = self.values.shape[1]
+        with np.errstate(invalid="ignore"):  # infinite effects have no spread, and need none
+            error = np.zeros(len(self)) if self.prompts == "enumerated" else self.values.std(1, ddof=1) / n**0.5
+        return np.where(distance == 0, 1.0, stats.t.sf(signed_ratio(distance, error), max(n - 1, 1)))
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -107,8 +184,13 @@ def named(effects: Effects, name: str) -> xr.DataArray:
     return effects[name]
 
 
+def prompt_mean(effect: xr.DataArray) -> xr.DataArray:
+    """Mean over prompts, where there are any."""
+    return effect.mean("prompt") if "prompt" in effect.dims else effect
+
+
 def paired(first: xr.DataArray, second: xr.DataArray, *, replicate: str = "seed") -> xr.DataArray:
-    """Effect of one configuration minus that of another, seed by seed.
+    """Effect of one configuration minus that of another, per seed.
 
     What two configurations share through the seed (the split of the mappings, say) cancels.
 
@@ -140,3 +222,9 @@ def _check_dimensions(what: str, values: xr.DataArray, replicate: str) -> None:
     labels = values[replicate].to_numpy().tolist()
     if len(set(labels)) < len(labels):
         raise InputError(f"{what} must have every {replicate} once; got {labels}")
+
+
+def signed_ratio(distance: Float[np.ndarray, "*shape"], error: Float[np.ndarray, "*#shape"]) -> np.ndarray:
+    """Distance over its standard error; without error infinite on the side of the distance, and 0 / 0 = 0."""
+    certain = np.where(distance == 0, 0.0, np.copysign(np.inf, distance))
+    return np.divide(distance, error, out=certain, where=error > 0)

@@ -16,8 +16,7 @@ import xarray as xr
 from scipy import stats
 
 from mnemoscope.core.errors import InputError, in_range
-from mnemoscope.judging.claim import MIN_REPLICATES, Claim
-from mnemoscope.judging.criteria import Quantifier
+from mnemoscope.judging.claim import MIN_REPLICATES, Claim, Quantifier
 from mnemoscope.judging.evidence import Evidence
 from mnemoscope.judging.judge import judge
 from mnemoscope.judging.verdict import Outcome

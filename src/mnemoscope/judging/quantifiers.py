@@ -1,27 +1,159 @@
-"""From effects of replicates to a decision: one function a quantifier, one p for it and one against it.
+"""From effects of replicates to intervals and p: one function per quantifier, one p for it and one against it.
 
 `most` is the exact binomial test of a share of one half. An effect at the margin is counted on neither side, nor is one
-that prompts shared by all replicates may have carried over it.
+that prompts shared by all replicates may have carried over it. The share has Clopper and Pearson's exact interval
+(Biometrika 1934).
 
 `every` and `exists` are mirror images. That *all* seeds have an effect can be refuted by one and proved by none: n of n
 says that the share is above one half (p = 2^-n), and its exact lower bound, .79 for 16 of 16, says how much is known.
 One exception refutes it only if that replicate's own error rules out that it clears the margin. Each of n replicates
 could be that exception by chance, so its p is multiplied by n (Bonferroni).
 
-`mean` compares the studentised mean (`core.intervals`) with the margin. `equivalence` is two one-sided tests
-(Schuirmann 1987): the mean lies below the upper end *and* above the lower one. That no effect was found is none.
+`mean` compares the studentised mean with the margin. `equivalence` is two one-sided tests (Schuirmann 1987): the mean
+lies below the upper end *and* above the lower one; that no effect was found is no evidence that there is none.
+
+The studentised bootstrap (Efron 1981; Davison & Hinkley 1997, section 5.2) collects over resamples of the data the root
+t* = (mean* - mean) / error*, and the interval is mean - t*_high · error to mean - t*_low · error. With 16 replicates
+whose effects are exponentially distributed, a nominal 2.5 % of false alarms is 8 to 9 % on the side of the long tail
+for percentile intervals and for Student's t, 6 to 7 % for BCa, and 4 % here. With heavy tails on both sides the
+bootstrap is the worse one (3.5 %) and t the better (1.5 %). So the more cautious of the two counts: neither side is
+ever narrower than Student's. A resample that leaves out the only deviating replicate has hardly an error of its
+own, so error* is at least 0.3 of the error; that alone changes none of these rates.
+
+What remains: a kind of replicate so rare that none is in the sample is seen by no method. Where replicates fall into
+kinds, ask for a share and not for a mean.
 """
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 from jaxtyping import Float
 from scipy import stats
 
-from mnemoscope.judging.criteria import Criterion, Quantifier
-from mnemoscope.judging.intervals import Average, share_interval
-from mnemoscope.judging.sample import Sample
+from mnemoscope.core.seeding import stream_seed
+from mnemoscope.judging.claim import Criterion, Quantifier, beyond
+from mnemoscope.judging.evidence import Sample, signed_ratio
+
+CONFIDENCE = 0.95
+_FLOOR = 0.3
+_CHUNK = 4_000_000
+
+
+@dataclass(frozen=True, kw_only=True)
+class Interval:
+    """A closed interval of confidence `CONFIDENCE`, half of the error on either side."""
+
+    low: float
+    high: float
+
+    def __contains__(self, value: float) -> bool:
+        return self.low <= value <= self.high
+
+    def __str__(self) -> str:
+        return f"{self.low:.3g} to {self.high:.3g}"
+
+
+@cache
+def share_interval(n_clear: int, n: int) -> Interval:
+    """Clopper and Pearson's interval of a share; 0 to 1 without replicates."""
+    if n == 0:
+        return Interval(low=0.0, high=1.0)
+    bounds = stats.binomtest(n_clear, n).proportion_ci(CONFIDENCE, method="exact")
+    return Interval(low=float(bounds.low), high=float(bounds.high))
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Average:
+    """A mean over replicates with its error and the roots t* of resamples; no roots where no error can be had."""
+
+    mean: float
+    error: float
+    roots: Float[np.ndarray, " resample"]
+    n: int
+
+    @property
+    def interval(self) -> Interval:
+        """Of the mean; everything where no error can be had."""
+        if not len(self.roots):
+            return Interval(low=-np.inf, high=np.inf)
+        tail = (1 - CONFIDENCE) / 2
+        student = float(stats.t.ppf(1 - tail, self.n - 1))
+        low, high = np.quantile(self.roots, [tail, 1 - tail]).tolist()
+        return Interval(
+            low=self.mean - max(high, student) * self.error, high=self.mean - min(low, -student) * self.error
+        )
+
+    def p_above(self, bound: float) -> float:
+        """P against "the mean is at most `bound`"."""
+        return self._p(bound, 1)
+
+    def p_below(self, bound: float) -> float:
+        """P against "the mean is at least `bound`"."""
+        return self._p(bound, -1)
+
+    def _p(self, bound: float, side: int) -> float:
+        if not len(self.roots):
+            return 1.0
+        t = side * float(signed_ratio(beyond(np.array([self.mean]), bound), np.array([self.error]))[0])
+        resampled = (1 + np.count_nonzero(side * self.roots >= t)) / (1 + len(self.roots))
+        return max(float(stats.t.sf(t, self.n - 1)), float(resampled))
+
+
+def studentised(sample: Sample, *, seed: int, n_resamples: int) -> Average:
+    """Mean effect of replicates, studentised.
+
+    Replicates are resampled, and prompts within them: each replicate's own ones apart, shared ones once for all of
+    them, enumerated ones not at all.
+    """
+    n, effects = len(sample), sample.effects
+    mean = float(effects.mean()) if n else float("nan")
+    if n < 2 or not np.isfinite(effects).all():
+        return Average(mean=mean, error=float("nan"), roots=np.empty(0), n=n)
+    crossed = sample.prompts == "shared"
+    values = sample.values if crossed or sample.prompts == "own" else effects[:, None]
+    error = float(_crossed_error(values)) if crossed else float(effects.std(ddof=1) / n**0.5)
+    rng = np.random.default_rng(stream_seed(seed, "bootstrap"))
+    draw = _resample_crossed if crossed else _resample_nested
+    size = max(1, _CHUNK // values.size)
+    chunks = [draw(values, min(size, n_resamples - start), rng) for start in range(0, n_resamples, size)]
+    means, errors = np.concatenate(chunks, axis=1)
+    roots = signed_ratio(means - mean, np.maximum(errors, _FLOOR * error))
+    return Average(mean=mean, error=error, roots=roots, n=n)
+
+
+def _resample_nested(
+    values: Float[np.ndarray, "replicate prompt"], size: int, rng: np.random.Generator
+) -> Float[np.ndarray, "2 resample"]:
+    """Means and their errors; prompts are drawn anew for each replicate drawn."""
+    n, n_prompts = values.shape
+    chosen = rng.integers(n, size=(size, n))
+    if n_prompts == 1:
+        effects = values[chosen, 0]
+    else:
+        effects = values[chosen[..., None], rng.integers(n_prompts, size=(size, n, n_prompts))].mean(-1)
+    return np.stack([effects.mean(1), effects.std(1, ddof=1) / n**0.5])
+
+
+def _resample_crossed(
+    values: Float[np.ndarray, "replicate prompt"], size: int, rng: np.random.Generator
+) -> Float[np.ndarray, "2 resample"]:
+    """Means and their errors; every replicate drawn sees the same drawn prompts."""
+    n, n_prompts = values.shape
+    rows = rng.multinomial(n, np.full(n, 1 / n), size)
+    columns = rng.multinomial(n_prompts, np.full(n_prompts, 1 / n_prompts), size)
+    effects, prompts = columns @ values.T / n_prompts, rows @ values / n
+    mean = (rows * effects).sum(1) / n
+    between_rows = (rows * (effects - mean[:, None]) ** 2).sum(1) / (n - 1)
+    between_columns = (columns * (prompts - mean[:, None]) ** 2).sum(1) / (n_prompts - 1)
+    return np.stack([mean, np.sqrt(between_rows / n + between_columns / n_prompts)])
+
+
+def _crossed_error(values: Float[np.ndarray, "replicate prompt"]) -> float:
+    """Error of the mean when replicates and prompts are both drawn; counts what only the two together do twice."""
+    n, n_prompts = values.shape
+    return (values.mean(1).var(ddof=1) / n + values.mean(0).var(ddof=1) / n_prompts) ** 0.5
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,52 +171,52 @@ class Decision:
     remark: str = ""
 
 
-def most(sample: Sample, part: Criterion, average: Average) -> Decision:
+def most(sample: Sample, part: Criterion, over_replicates: Average) -> Decision:
     """More than half of the replicates clear the margin."""
     slack = part.slack(sample.effects)
     return Decision(
         p_support=_p_majority(slack > sample.shared_prompt_error),
         p_refute=_p_majority(slack < -sample.shared_prompt_error),
-        remark=_prompts_doubted(slack, sample.shared_prompt_error),
+        remark=_prompts_undecided(slack, sample.shared_prompt_error),
     )
 
 
-def every(sample: Sample, part: Criterion, average: Average) -> Decision:
+def every(sample: Sample, part: Criterion, over_replicates: Average) -> Decision:
     """All replicates clear the margin."""
     slack, own = part.slack(sample.effects), sample.p_fails(part)
     n = len(slack)
     if (slack > 0).all():
-        doubted = _prompts_doubted(slack, sample.shared_prompt_error)
-        remark = doubted or f"which means a share of at least {share_interval(n, n).low:.2f}"
+        undecided = _prompts_undecided(slack, sample.shared_prompt_error)
+        remark = undecided or f"which means a share of at least {share_interval(n, n).low:.2f}"
     else:
         remark = _clearest(sample, own, "is the clearest exception")
     return Decision(p_support=_p_all(slack > sample.shared_prompt_error), p_refute=_p_any(own), remark=remark)
 
 
-def exists(sample: Sample, part: Criterion, average: Average) -> Decision:
+def exists(sample: Sample, part: Criterion, over_replicates: Average) -> Decision:
     """At least one replicate clears the margin."""
     slack, own = part.slack(sample.effects), sample.p_clears(part)
     n = len(slack)
     if (slack < 0).all():
-        doubted = _prompts_doubted(slack, sample.shared_prompt_error)
-        remark = doubted or f"which means a share of at most {share_interval(0, n).high:.2f}"
+        undecided = _prompts_undecided(slack, sample.shared_prompt_error)
+        remark = undecided or f"which means a share of at most {share_interval(0, n).high:.2f}"
     else:
         remark = _clearest(sample, own, "is the clearest case")
     return Decision(p_support=_p_any(own), p_refute=_p_all(slack < -sample.shared_prompt_error), remark=remark)
 
 
-def mean(sample: Sample, part: Criterion, average: Average) -> Decision:
+def mean(sample: Sample, part: Criterion, over_replicates: Average) -> Decision:
     """The mean clears the margin."""
-    above, below = average.p_above(part.margin), average.p_below(part.margin)
+    above, below = over_replicates.p_above(part.margin), over_replicates.p_below(part.margin)
     support, refute = (above, below) if part.direction == "above" else (below, above)
-    return Decision(p_support=support, p_refute=refute, remark=_about_mean(average))
+    return Decision(p_support=support, p_refute=refute, remark=_about_mean(over_replicates))
 
 
-def equivalence(sample: Sample, part: Criterion, average: Average) -> Decision:
+def equivalence(sample: Sample, part: Criterion, over_replicates: Average) -> Decision:
     """The mean lies within the margin on either side of 0."""
-    support = max(average.p_above(-part.margin), average.p_below(part.margin))
-    refute = min(1.0, 2 * min(average.p_above(part.margin), average.p_below(-part.margin)))
-    return Decision(p_support=support, p_refute=refute, remark=_about_mean(average))
+    support = max(over_replicates.p_above(-part.margin), over_replicates.p_below(part.margin))
+    refute = min(1.0, 2 * min(over_replicates.p_above(part.margin), over_replicates.p_below(-part.margin)))
+    return Decision(p_support=support, p_refute=refute, remark=_about_mean(over_replicates))
 
 
 QUANTIFIERS: Mapping[Quantifier, Callable[[Sample, Criterion, Average], Decision]] = {
@@ -119,11 +251,13 @@ def _clearest(sample: Sample, own: Float[np.ndarray, " replicate"], what: str) -
     return f"and {sample.labels[i]} {what} ({sample.effects[i]:.3g}, p = {_p_any(own):.2g})"
 
 
-def _prompts_doubted(slack: Float[np.ndarray, " replicate"], shared_prompt_error: float) -> str:
+def _prompts_undecided(slack: Float[np.ndarray, " replicate"], shared_prompt_error: float) -> str:
     """How many replicates do not count, because they share their prompts."""
-    n_doubted = int(((slack != 0) & (np.abs(slack) <= shared_prompt_error)).sum())
-    return f"{n_doubted} of them so near the margin that the choice of prompts could explain it" if n_doubted else ""
+    n_undecided = int(((slack != 0) & (np.abs(slack) <= shared_prompt_error)).sum())
+    return (
+        f"{n_undecided} of them so near the margin that the choice of prompts could explain it" if n_undecided else ""
+    )
 
 
-def _about_mean(average: Average) -> str:
-    return f"and the mean is {average.mean:.3g} ({average.interval})"
+def _about_mean(over: Average) -> str:
+    return f"and the mean is {over.mean:.3g} ({over.interval})"

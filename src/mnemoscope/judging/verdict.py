@@ -1,9 +1,19 @@
-"""What a trial ends in."""
+"""What judging ends in: a verdict, and the ruling that sets it beside rivals, other choices and how the effect emerged.
 
+A ruling and a verdict have a form as plain data (`record`, `verdict_record`), which is what files hold.
+"""
+
+import math
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
-from mnemoscope.judging.intervals import Interval
+import numpy as np
+import xarray as xr
+
+from mnemoscope.judging.claim import Claim
+from mnemoscope.judging.evidence import Evidence, named, prompt_mean
+from mnemoscope.judging.quantifiers import Interval
 
 Outcome = Literal["SUPPORTED", "REFUTED", "MIXED", "INCONCLUSIVE", "NOT_APPLICABLE"]
 
@@ -78,3 +88,147 @@ class Verdict:
         return {"SUPPORTED": self.p_support, "REFUTED": self.p_refute}.get(
             self.outcome, min(self.p_support, self.p_refute)
         )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cell:
+    """The claim, or one of its rivals, with one factor changed.
+
+    Attributes:
+        factor: Which one: a keyword of the measure, `recipe`, or a field of the configurations.
+        value: Its value here, in words.
+        verdict: As if it stood alone, asking for 16 replicates; a headline claim asks for no more here.
+        before: Outcome of the same claim without the change.
+    """
+
+    factor: str
+    value: str
+    verdict: Verdict
+    before: Outcome
+
+    @property
+    def flips(self) -> bool:
+        """Whether the change makes another outcome; a cell that decides nothing makes none."""
+        return self.verdict.outcome not in (self.before, "INCONCLUSIVE", "NOT_APPLICABLE")
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Ruling:
+    """What a trial leaves behind.
+
+    Attributes:
+        claim: On trial.
+        evidence: What was measured.
+        verdict: On the claim.
+        rivals: Verdicts on its rivals, by id.
+        sensitivity: One factor changed at a time, of the claim and of rivals that name factors of their own.
+        emergence: The effects along `step`, of the one seed that the attribute `seed` names; None where no seed has
+            checkpoints along training, or the measure makes no sense there.
+    """
+
+    claim: Claim
+    evidence: Evidence
+    verdict: Verdict
+    rivals: Mapping[str, Verdict]
+    sensitivity: tuple[Cell, ...] = ()
+    emergence: xr.Dataset | None = None
+
+    @property
+    def favoured(self) -> tuple[str, ...]:
+        """Which explanations the evidence supports: ids of the claim and of its rivals."""
+        return tuple(v.id for v in (self.verdict, *self.rivals.values()) if v.outcome == "SUPPORTED")
+
+    @property
+    def flips(self) -> tuple[Cell, ...]:
+        """Cells of the sensitivity table with another outcome."""
+        return tuple(cell for cell in self.sensitivity if cell.flips)
+
+    def slack(self) -> xr.DataArray:
+        """By how much each judged replicate clears the margins; empty without a replicate.
+
+        Of several parts the least counts, or the most if any of them will do.
+        """
+        gate, effects = self.claim.gate, self.evidence.effects
+        each = [part.slack(prompt_mean(named(effects, part.name)).to_numpy()) for part in self.claim.criteria]
+        slack = (np.min if self.claim.joined == "all" else np.max)(each, axis=0)
+        passes = np.full(len(slack), True) if gate is None else gate.passes(self.evidence.gate)
+        labels = self.evidence.labels[passes]
+        return xr.DataArray(slack[passes], coords={self.evidence.replicate: labels}, dims=self.evidence.replicate)
+
+    def typical(self) -> int | None:
+        """The judged replicate in the middle: as many clear the margins by more as by less."""
+        slack = self.slack()
+        middle = slack.to_numpy().argsort(kind="stable")[slack.size // 2 :][:1]
+        return int(slack[self.evidence.replicate].to_numpy()[middle][0]) if slack.size else None
+
+    def deviating(self) -> int | None:
+        """The replicate that does most clearly what most do not; None if all do alike."""
+        slack = self.slack()
+        if not slack.size:
+            return None
+        values = slack.to_numpy() if (slack > 0).mean() >= 0.5 else -slack.to_numpy()
+        place = int(values.argmin())
+        return int(slack[self.evidence.replicate].to_numpy()[place]) if values[place] <= 0 else None
+
+
+def record(ruling: Ruling) -> dict[str, Any]:
+    """A ruling as plain data for JSON; numbers that are not finite become None."""
+    claim = ruling.claim
+    return {
+        **verdict_record(ruling.verdict),
+        "statement": claim.statement,
+        "source": claim.source,
+        "headline": claim.headline,
+        "units": {name: {"preset": u.preset, "recipe": u.recipe, **dict(u.changes)} for name, u in claim.units.items()},
+        "favoured": list(ruling.favoured),
+        "rivals": [
+            {**verdict_record(ruling.rivals[rival.id]), "statement": rival.statement}
+            for rival in claim.rivals
+            if rival.id in ruling.rivals
+        ],
+        "sensitivity": [
+            {
+                "factor": cell.factor,
+                "value": cell.value,
+                "flips": cell.flips,
+                **verdict_record(cell.verdict),
+            }
+            for cell in ruling.sensitivity
+        ],
+    }
+
+
+def verdict_record(verdict: Verdict) -> dict[str, Any]:
+    """A verdict as plain data for JSON."""
+    return {
+        "id": verdict.id,
+        "outcome": verdict.outcome,
+        "share": _finite(verdict.share),
+        "share_interval": _bounds(verdict.share_interval),
+        "effect": _finite(verdict.effect),
+        "effect_interval": _bounds(verdict.effect_interval),
+        "unit": verdict.unit,
+        "p": _finite(verdict.p),
+        "n": verdict.n,
+        "n_failed": verdict.n_failed,
+        "reason": verdict.reason,
+        "parts": [
+            {
+                "name": part.name,
+                "share": _finite(part.share),
+                "share_interval": _bounds(part.share_interval),
+                "effect": _finite(part.effect),
+                "effect_interval": _bounds(part.effect_interval),
+                "finding": part.finding,
+            }
+            for part in verdict.parts
+        ],
+    }
+
+
+def _finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None
+
+
+def _bounds(interval: Interval) -> list[float | None]:
+    return [_finite(interval.low), _finite(interval.high)]

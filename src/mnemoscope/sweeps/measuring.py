@@ -19,7 +19,7 @@ import numpy as np
 
 from mnemoscope.core import guests
 from mnemoscope.core.subject import Subject
-from mnemoscope.judging.criteria import Measured
+from mnemoscope.judging.claim import Measured
 from mnemoscope.models.files import write_atomically
 from mnemoscope.models.run import Run
 from mnemoscope.models.subjects import subject

@@ -1,14 +1,19 @@
 """Claims as unit tests: assertions about parts of a model that read like the claim.
 
-In a test marked with `pytest.mark.claim` they speak of the model on trial, and what they measure counts as the effect
+In a test marked with `pytest.mark.claim` they are about the model on trial, and what they measure counts as the effect
 of its seed. Elsewhere they take a `Subject` and raise AssertionError, like any assertion.
 """
 
 from mnemoscope.core.subject import Subject
-from mnemoscope.testing.attention import assert_pattern
+from mnemoscope.testing.assertions import (
+    assert_dissociated,
+    assert_necessary,
+    assert_not_necessary,
+    assert_pattern,
+    assert_sufficient,
+)
 from mnemoscope.testing.effect import claim_effect
 from mnemoscope.testing.parts import Component, head, mlp
-from mnemoscope.testing.removal import assert_dissociated, assert_necessary, assert_not_necessary, assert_sufficient
 
 __all__ = [
     "Component",

@@ -1,7 +1,7 @@
 """A number that is claimed to lie beyond a margin, and the model of which it is claimed.
 
 While a model is on trial, effects are kept and nothing is raised: a seed that does not do what is claimed deviates, and
-what the seeds say together is for the judge. Otherwise an effect that does not clear its margin is an AssertionError.
+all seeds are judged together. Otherwise an effect that does not clear its margin is an AssertionError.
 """
 
 from collections.abc import Callable, Iterator
@@ -13,7 +13,7 @@ import numpy as np
 
 from mnemoscope.core.errors import InputError
 from mnemoscope.core.subject import Subject
-from mnemoscope.judging.criteria import Criterion, Direction
+from mnemoscope.judging.claim import Criterion, Direction
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,7 +60,7 @@ _CURRENT: ContextVar[_Trial | None] = ContextVar("on_trial", default=None)
 
 @contextmanager
 def on_trial(read: Callable[[], Subject]) -> Iterator[list[Effect]]:
-    """Within it assertions speak of this model, add to the list what they measure, and raise nothing about it.
+    """Within it assertions are about this model, add to the list what they measure, and raise nothing about it.
 
     Args:
         read: Gives the model; called by assertions that are not given another.

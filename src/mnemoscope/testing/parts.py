@@ -1,17 +1,23 @@
-"""Parts of a model by the names that a claim gives them."""
+"""Parts of a model by the names that a claim gives them, and the prompts by which they are found and measured.
+
+Prompts are unseen ones, drawn from the seed's own streams.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
-from mnemoscope.analyses.ablation.head_roles import choose_roles
+from mnemoscope.analyses.ablation.head_roles import choose_roles, role_prompts
 from mnemoscope.analyses.roles import HEAD
 from mnemoscope.core.batch import Batch
 from mnemoscope.core.errors import InputError, one_of
-from mnemoscope.core.protocols import HookedModel
+from mnemoscope.core.protocols import HookedModel, Task
 from mnemoscope.core.site import Site
 from mnemoscope.core.skills import Skills
 from mnemoscope.interventions.regions import components
 
+N_PROMPTS = 2048
+"""Sequences of each subgroup, half of them for choosing and half for measuring."""
 _ROLE = " head"
 
 
@@ -20,7 +26,7 @@ class Component:
     """A head or an MLP of any model of a kind.
 
     Attributes:
-        name: A role (`elimination head`), a head (`L0H1`) or an MLP (`L0 MLP`).
+        name: A role (`other head`), a head (`L0H1`) or an MLP (`L0 MLP`).
         by: The skill that roles are given by; None: the one that the name begins with, else the task's first.
     """
 
@@ -49,6 +55,38 @@ def head(name: str, *, by: str | None = None) -> Component:
 def mlp(layer: int = 0) -> Component:
     """The MLP of a layer."""
     return Component(name=f"L{layer} MLP")
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Prompts:
+    """Sequences of one seed.
+
+    Attributes:
+        selection: Those that roles are chosen by.
+        test: Those that are measured on.
+        reference: What means are taken over and activations drawn from.
+        selection_skills: On the selection.
+        skills: On the test.
+    """
+
+    selection: Batch
+    test: Batch
+    reference: Batch
+    selection_skills: Skills
+    skills: Skills
+
+
+@lru_cache(maxsize=4)
+def prompts(task: Task, seed: int, n: int = N_PROMPTS) -> Prompts:
+    """The prompts of a seed, kept for the next assertion."""
+    selection, test, reference = role_prompts(task, n=n, split="test", seed=seed)
+    return Prompts(
+        selection=selection,
+        test=test,
+        reference=reference,
+        selection_skills=task.skills(selection),
+        skills=task.skills(test),
+    )
 
 
 def find(

@@ -2,7 +2,7 @@
 
 The effect of a seed is the smallest slack of its assertions, by how much it clears the margin, so that "most seeds do
 both" is judged and not "most do the one and most the other". Where every seed has a single assertion with the same
-margin, its number itself is judged, which is the same in other words. No control is run: they belong to claims that are
+margin, its number itself is judged, which decides the same. No control is run: they belong to claims that are
 published (`judging.claim`).
 """
 
@@ -15,12 +15,10 @@ from typing import Any
 
 import xarray as xr
 
-from mnemoscope.judging.claim import Claim
-from mnemoscope.judging.criteria import Gate
+from mnemoscope.judging.claim import Claim, Gate
 from mnemoscope.judging.evidence import Evidence
 from mnemoscope.judging.judge import judge
-from mnemoscope.judging.ruling import verdict_record
-from mnemoscope.judging.verdict import Verdict
+from mnemoscope.judging.verdict import Verdict, verdict_record
 from mnemoscope.models.files import write_atomically
 
 Properties = Mapping[str, Any]
@@ -69,7 +67,7 @@ def decide(seeds: Sequence[Properties]) -> Decided:
     """The verdict on one claim.
 
     Args:
-        seeds: One a seed, those included that left no effect because they ended in an error.
+        seeds: One per seed, those included that left no effect because they ended in an error.
     """
     first = seeds[0]
     seeds = sorted(seeds, key=lambda seed: seed["claim_seed"])

@@ -2,14 +2,16 @@ from . import plain_report as plain_report
 from .ablation import ablation_by_role as ablation_by_role
 from .ablation import ablation_header as ablation_header
 from .ablation import ablation_rows as ablation_rows
-from .curves import followed_curves as followed_curves
 from .curves import skill_curves as skill_curves
+from .curves import trajectory_curves as trajectory_curves
 from .edges import circuit_figure as circuit_figure
 from .figures import COLOURS as COLOURS
 from .figures import LAYOUT as LAYOUT
+from .figures import PALETTE as PALETTE
 from .guesses import guess_figure as guess_figure
 from .guesses import guess_table as guess_table
 from .page import Page as Page
+from .page import attention_view as attention_view
 from .reporting import prediction_figure as prediction_figure
 from .reporting import report as report
 from .reporting import report_of as report_of
@@ -19,4 +21,3 @@ from .tables import Results as Results
 from .tables import Table as Table
 from .tables import bar as bar
 from .tables import spread as spread
-from .views import attention_view as attention_view

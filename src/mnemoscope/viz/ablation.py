@@ -1,14 +1,14 @@
 """Ablations and dissociation tables, as rows of text and as figures."""
 
 from collections import Counter
-from collections.abc import Sequence
-from itertools import combinations
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import combinations, product
 
 import plotly.graph_objects as go
 import xarray as xr
 from plotly.subplots import make_subplots
 
-from mnemoscope.viz.figures import COLOURS, LAYOUT
+from mnemoscope.viz.figures import LAYOUT, colours_of
 from mnemoscope.viz.tables import spread
 
 
@@ -18,7 +18,7 @@ def ablation_header(ablation: xr.Dataset) -> Sequence[str]:
 
 
 def ablation_rows(ablation: xr.Dataset) -> list[list[str]]:
-    """Accuracy of each skill by kind of ablation: the intact model, then a row a role."""
+    """Accuracy of each skill by kind of ablation: the intact model, then one row per role."""
     cells = [(kind, skill) for kind in ablation.kind.values for skill in ablation.skill.values]
     intact = [spread(ablation.clean_accuracy.sel(skill=skill), ".2f") for _, skill in cells]
     rows = [["nothing", *intact]]
@@ -45,34 +45,60 @@ def dissociation_rows(found: xr.Dataset) -> list[list[str]]:
     Args:
         found: Over (seed, kind, role, skill), from `dissociation`.
     """
-    rows = []
-    for kind in found.kind.values:
-        for role in found.role.values:
-            for skill in found.skill.values:
-                cell = found.sel(kind=kind, role=role, skill=skill)
-                counts = Counter(cell.effect.values.tolist())
-                states = [str(counts[state]) for state in ("costs", "spares", "undecided")]
-                rows.append([str(kind), str(role), str(skill), spread(cell.lost, ".2f"), *states])
-    return rows
+    return [
+        row for row, _ in state_rows(found, means=("lost",), state="effect", states=("costs", "spares", "undecided"))
+    ]
 
 
 OUTCOME_HEADER = ("ablation", "skills", "dissociation: seeds")
 
 
-def outcome_rows(found: xr.Dataset) -> list[list[str]]:
-    """For every kind of ablation and pair of skills: in how many seeds they are dissociated singly, doubly, not."""
-    skills = found.skill.values.tolist()
-    rows = []
-    for kind in found.kind.values:
-        for skill, other in combinations(skills, 2):
-            counts = Counter(found.outcome.sel(kind=kind, skill=skill, other_skill=other).values.tolist())
-            outcome = ", ".join(f"{state}: {n}" for state, n in counts.most_common())
-            rows.append([str(kind), f"{skill} and {other}", outcome])
-    return rows
+def outcome_rows(found: xr.Dataset, outcomes: Sequence[str] = ("outcome",)) -> list[list[str]]:
+    """For every kind of ablation and pair of skills: in how many seeds they are dissociated singly, doubly, not.
+
+    Args:
+        found: From `dissociation`, or from `agreement`.
+        outcomes: Its variables over (skill, other_skill); one column per variable.
+    """
+    return [
+        [
+            str(kind),
+            f"{skill} and {other}",
+            *(counted(found[name].sel(kind=kind, skill=skill, other_skill=other).values.tolist()) for name in outcomes),
+        ]
+        for kind in found.kind.values
+        for skill, other in combinations(found.skill.values.tolist(), 2)
+    ]
+
+
+def state_rows(
+    found: xr.Dataset, *, means: Sequence[str], state: str, states: Sequence[str]
+) -> Iterator[tuple[list[str], xr.Dataset]]:
+    """For every kind, role and skill: a row with mean [range] over seeds and the number of seeds in each state.
+
+    Args:
+        found: Over (seed, kind, role, skill).
+        means: Variables that are averaged.
+        state: Variable that names the state of a seed.
+        states: Its values, one column per value.
+
+    Yields:
+        The row, and the cells of `found` that it is about.
+    """
+    for kind, role, skill in product(found.kind.values, found.role.values, found.skill.values):
+        at = found.sel(kind=kind, role=role, skill=skill)
+        counts = Counter(at[state].values.tolist())
+        cells = [spread(at[name], ".2f") for name in means]
+        yield [str(kind), str(role), str(skill), *cells, *(str(counts[name]) for name in states)], at
+
+
+def counted(words: Iterable[str]) -> str:
+    """How often each word occurs, the most frequent first: `double: 14, single: 2`."""
+    return ", ".join(f"{word}: {n}" for word, n in Counter(words).most_common())
 
 
 def ablation_by_role(ablation: xr.Dataset) -> go.Figure:
-    """Accuracy of each skill with one component removed; one dot a seed, a bar at the mean.
+    """Accuracy of each skill with one component removed; one dot per seed, a bar at the mean.
 
     Args:
         ablation: Over (seed, kind, role, skill), from `ablate_by_role`.
@@ -81,11 +107,11 @@ def ablation_by_role(ablation: xr.Dataset) -> go.Figure:
     figure = make_subplots(1, len(kinds), subplot_titles=[f"{kind} ablation" for kind in kinds], shared_yaxes=True)
     roles, skills = ([str(name) for name in ablation[dim].values] for dim in ("role", "skill"))
     for column, kind in enumerate(kinds, 1):
-        for i, skill in enumerate(skills):
+        for i, (skill, colour) in enumerate(colours_of(skills).items()):
             shift = 0.34 * (i - (len(skills) - 1) / 2)
             cells = [ablation.clean_accuracy.sel(skill=skill)]
             cells += [ablation.accuracy.sel(kind=kind, skill=skill, role=role) for role in roles]
-            style = {"name": skill, "legendgroup": skill, "marker_color": COLOURS.get(skill)}
+            style = {"name": skill, "legendgroup": skill, "marker_color": colour}
             places = [place + shift for place in range(len(cells))]
             means = [float(cell.mean()) for cell in cells]
             bars = go.Bar(x=places, y=means, width=0.3, opacity=0.35, showlegend=column == 1, **style)

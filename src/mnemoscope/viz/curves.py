@@ -1,15 +1,12 @@
-"""Training curves of any task, and curves of what was followed over checkpoints."""
+"""Training curves of any task, and curves of measures over checkpoints."""
 
 from collections.abc import Mapping, Sequence
 
 import plotly.graph_objects as go
 import xarray as xr
-from plotly.colors import qualitative
 from plotly.subplots import make_subplots
 
-from mnemoscope.viz.figures import COLOURS, LAYOUT
-
-PALETTE = ("#1f5fbf", "#c8501e", "#2e8b57", "#8a4fbf", "#b8860b", *qualitative.Dark24)
+from mnemoscope.viz.figures import COLOURS, LAYOUT, colours_of
 
 
 def skills_in(metrics: xr.Dataset) -> list[str]:
@@ -19,16 +16,14 @@ def skills_in(metrics: xr.Dataset) -> list[str]:
 
 
 def skill_curves(metrics: xr.Dataset) -> go.Figure:
-    """Loss on training and on unseen sequences, and the accuracy of every skill on unseen ones; one line a seed.
+    """Loss on training and on unseen sequences, and the accuracy of every skill on unseen ones; one line per seed.
 
     Args:
         metrics: Over (seed, step), from `Run.metrics`.
     """
     figure = make_subplots(1, 2, subplot_titles=("loss (nats)", "accuracy, unseen"))
     lines = [("training", 1, "train_loss", COLOURS["train"]), ("unseen", 1, "test_loss", "#111")]
-    lines += [
-        (name.replace("_", " "), 2, f"test_{name}", c) for name, c in zip(skills_in(metrics), PALETTE, strict=False)
-    ]
+    lines += [(name.replace("_", " "), 2, f"test_{name}", c) for name, c in colours_of(skills_in(metrics)).items()]
     for name, column, variable, colour in lines:
         _lines(figure, metrics[variable], name, colour, column)
     figure.update_yaxes(range=[-0.03, 1.03], row=1, col=2)
@@ -36,16 +31,15 @@ def skill_curves(metrics: xr.Dataset) -> go.Figure:
     return figure.update_layout(**LAYOUT, height=380)
 
 
-def followed_curves(trajectory: xr.Dataset, panels: Mapping[str, Sequence[str]]) -> go.Figure:
-    """Measures of every checkpoint, a panel a group, one line a seed.
+def trajectory_curves(trajectory: xr.Dataset, panels: Mapping[str, Sequence[str]]) -> go.Figure:
+    """Measures of every checkpoint, one panel per group and one line per seed.
 
     Args:
         trajectory: Over (seed, step).
         panels: Title of a panel to its measures.
     """
     figure = make_subplots(1, len(panels), subplot_titles=list(panels))
-    names = list(dict.fromkeys(name for group in panels.values() for name in group))
-    colours = dict(zip(names, PALETTE, strict=False))
+    colours = colours_of(dict.fromkeys(name for group in panels.values() for name in group))
     for column, group in enumerate(panels.values(), 1):
         for name in group:
             _lines(figure, trajectory[name], name.replace("_", " "), colours[name], column)

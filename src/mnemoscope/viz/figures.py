@@ -1,9 +1,95 @@
-"""What all plotly figures have in common: colours and layout."""
+"""What all plotly figures have in common: colours, layout, and heatmaps of labelled arrays."""
 
-COLOURS = {"elimination": "#1f5fbf", "recall": "#c8501e", "train": "#5b6577", "test": "#1f5fbf", "bayes": "#b8bfca"}
+import math
+from collections.abc import Iterable, Mapping
+from itertools import cycle
+
+import plotly.graph_objects as go
+import xarray as xr
+from plotly.colors import qualitative
+from plotly.subplots import make_subplots
+
+COLOURS = {"train": "#5b6577", "test": "#1f5fbf"}
+PALETTE = ("#1f5fbf", "#c8501e", "#2e8b57", "#8a4fbf", "#b8860b", *qualitative.Dark24)
 LAYOUT = {
     "template": "plotly_white",
     "font": {"family": "system-ui, sans-serif", "size": 13},
     "margin": {"l": 60, "r": 20, "t": 30, "b": 50},
     "legend": {"orientation": "h", "y": -0.22},
 }
+ROW_HEIGHT = 26
+MAX_CELLS_WITH_TEXT = 400
+
+
+def colours_of(names: Iterable[str]) -> dict[str, str]:
+    """A colour for each of several names, by their place."""
+    return dict(zip(names, cycle(PALETTE)))
+
+
+def heatmaps(
+    panels: Mapping[str, xr.DataArray], *, low: float | None = None, high: float | None = None, columns: int = 2
+) -> go.Figure:
+    """One heatmap for each panel, on one scale.
+
+    Args:
+        panels: Title to array; its last dimension runs along x, the others are stacked into rows.
+        low: Lower end of the scale; none: the least value, or minus the greatest if some are negative.
+        high: Upper end; none: the greatest absolute value.
+        columns: Panels beside each other.
+
+    Raises:
+        ValueError: There is no panel.
+    """
+    flat = {title: _stacked(array) for title, array in panels.items()}
+    finite = [abs(float(v)) for array, _ in flat.values() for v in array.values.ravel() if math.isfinite(v)]
+    high = (max(finite, default=1.0) or 1.0) if high is None else high
+    negative = any(float(array.min()) < 0 for array, _ in flat.values())
+    low = (-high if negative else 0.0) if low is None else low
+    columns = min(columns, len(flat))
+    rows = math.ceil(len(flat) / columns)
+    longest = max(len(name) for _, names in flat.values() for name in names)
+    apart = {"vertical": min(0.35, 90 / _height(flat, rows)), "horizontal": min(0.3, 0.04 + 0.009 * longest)}
+    figure = make_subplots(
+        rows,
+        columns,
+        subplot_titles=list(flat),
+        vertical_spacing=apart["vertical"],
+        horizontal_spacing=apart["horizontal"],
+    )
+    for i, (array, names) in enumerate(flat.values()):
+        x = str(array.dims[-1])
+        heat = go.Heatmap(
+            z=array.values,
+            x=[str(value) for value in array[x].values],
+            y=names,
+            coloraxis="coloraxis",
+            hovertemplate=f"%{{y}}, {x} %{{x}}: %{{z:.3f}}<extra></extra>",
+        )
+        if array.size <= MAX_CELLS_WITH_TEXT and array.sizes[x] <= 16:
+            heat.text = [["" if math.isnan(v) else f"{v:.2f}" for v in row] for row in array.values]
+            heat.texttemplate = "%{text}"
+        row, column = i // columns + 1, i % columns + 1
+        figure.add_trace(heat, row, column)
+        figure.update_xaxes(title=x.replace("_", " "), row=row, col=column)
+    figure.update_yaxes(autorange="reversed", type="category")
+    figure.update_xaxes(type="category")
+    scale = "RdBu" if low < 0 else "Blues"
+    figure.update_layout(**LAYOUT, height=_height(flat, rows))
+    return figure.update_coloraxes(cmin=low, cmax=high, colorscale=scale, reversescale=low < 0, colorbar_thickness=12)
+
+
+def _stacked(array: xr.DataArray) -> tuple[xr.DataArray, list[str]]:
+    """A matrix of rows by the last dimension, and the names of its rows."""
+    *others, x = (str(dim) for dim in array.dims)
+    if not others:
+        return array.expand_dims("row"), [""]
+    names = [[str(value) for value in array[dim].values] for dim in others]
+    labels = [""]
+    for dim, values in zip(others, names, strict=True):
+        shown = values if dim in ("role", "component", "mechanism") else [f"{dim} {value}" for value in values]
+        labels = [f"{label} {value}".strip() for label in labels for value in shown]
+    return xr.DataArray(array.values.reshape(len(labels), -1), dims=("row", x), coords={x: array[x].values}), labels
+
+
+def _height(flat: Mapping[str, tuple[xr.DataArray, list[str]]], rows: int) -> int:
+    return 110 + rows * (100 + ROW_HEIGHT * max(len(names) for _, names in flat.values()))

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 import plotly.graph_objects as go
 import xarray as xr
 
-from mnemoscope.viz.heatmaps import heatmaps
+from mnemoscope.viz.figures import heatmaps
 from mnemoscope.viz.tables import spread
 
 HEADER = ("head", "simplest mechanism", "verdict", "seeds", "numbers fitted", "loss rises by")

@@ -4,8 +4,7 @@ import plotly.graph_objects as go
 import xarray as xr
 from plotly.subplots import make_subplots
 
-from mnemoscope.viz.figures import COLOURS, LAYOUT
-from mnemoscope.viz.heatmaps import heatmaps
+from mnemoscope.viz.figures import LAYOUT, colours_of, heatmaps
 from mnemoscope.viz.tables import spread
 
 
@@ -81,12 +80,12 @@ def _neuron_row(neurons: xr.Dataset, selectivity: xr.Dataset, agreement: xr.Data
 
 
 def share_figure(shares: xr.Dataset) -> go.Figure:
-    """The fraction of each skill against k: top neurons, one line a seed, and the mean of random ones dashed."""
+    """The fraction of each skill against k: top neurons, one line per seed, and the mean of random ones dashed."""
     skills = [str(skill) for skill in shares.skill.values]
     figure = make_subplots(1, len(skills), subplot_titles=skills, shared_yaxes=True)
     at = shares.sel(part="kept", metric="accuracy")
-    for column, skill in enumerate(skills, 1):
-        style = {"color": COLOURS.get(skill, "#1f5fbf"), "width": 1.3}
+    for column, (skill, colour) in enumerate(colours_of(skills).items(), 1):
+        style = {"color": colour, "width": 1.3}
         for i in range(shares.sizes["seed"]):
             lines = (
                 ("top k", at.fraction, style),

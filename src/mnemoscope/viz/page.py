@@ -13,6 +13,7 @@ from itertools import chain, count
 
 import circuitsvis
 import plotly.graph_objects as go
+import xarray as xr
 from jaxtyping import Float
 from numpy import ndarray
 from plotly.offline import get_plotlyjs
@@ -132,3 +133,16 @@ class Page:
             f'<h1>{escape(self._title)}</h1><p class="lead">{escape(self._lead)}</p>{navigation}'
             f"{''.join(self._body)}</body></html>\n"
         )
+
+
+def attention_view(page: Page, example: xr.Dataset, caption: str) -> None:
+    """An interactive view of the attention of every head on one sequence.
+
+    Args:
+        page: Where it goes.
+        example: `pattern` over (layer, head, query, key) and `token` over key.
+        caption: Above it.
+    """
+    heads = [f"L{layer}H{head}" for layer in range(example.sizes["layer"]) for head in range(example.sizes["head"])]
+    patterns = example.pattern.values.reshape(len(heads), example.sizes["query"], example.sizes["key"])
+    page.attention([str(token) for token in example.token.values], patterns, heads, caption)

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 import plotly.graph_objects as go
 import xarray as xr
 
-from mnemoscope.viz.heatmaps import heatmaps
+from mnemoscope.viz.figures import heatmaps
 from mnemoscope.viz.tables import spread
 
 WORDS = {"noising": "necessity", "denoising": "sufficiency"}

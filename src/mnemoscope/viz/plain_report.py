@@ -1,4 +1,4 @@
-"""The report on runs of any task: how well every skill is learned, training, and attention on one sequence.
+"""The report on runs of any task: how well skills are learned and what they need, training, and one sequence.
 
 Entries of other tasks are made of the same pieces.
 """
@@ -10,6 +10,7 @@ from typing import Protocol, runtime_checkable
 import torch
 import xarray as xr
 
+from mnemoscope.analyses.ablation.head_roles import ablate_by_role, role_prompts
 from mnemoscope.analyses.attention import patterns_of_sequences
 from mnemoscope.analyses.skill_evaluation import evaluate_skills_of_splits
 from mnemoscope.analyses.top_tokens import predict as top_predictions
@@ -18,16 +19,18 @@ from mnemoscope.core.errors import in_range, one_of
 from mnemoscope.core.protocols import HookedModel, Task
 from mnemoscope.core.seeding import generator
 from mnemoscope.models.run import Run
+from mnemoscope.viz.ablation import ablation_by_role, ablation_header, ablation_rows
 from mnemoscope.viz.curves import skill_curves
 from mnemoscope.viz.guesses import CAPTION, guess_figure, guess_table
-from mnemoscope.viz.page import Page
+from mnemoscope.viz.page import Page, attention_view
 from mnemoscope.viz.symbols import symbols_of
 from mnemoscope.viz.tables import Results, Table, spread
 from mnemoscope.viz.task_report import TaskReport
-from mnemoscope.viz.views import attention_view
 
 N_SEQUENCES = 512
 """Sequences that a run is evaluated on unless another number is asked for."""
+N_ABLATED = 256
+"""Sequences of each subgroup that parts are removed on, and whose means replace them."""
 N_SHOWN = 64
 """Tokens of a view: what is further left does not change what stands before it."""
 
@@ -45,12 +48,13 @@ class Parses(Protocol):
 
 
 def examine(run: Run) -> dict[str, xr.Dataset]:
-    """Training, evaluation of skills, and attention on one sequence."""
-    task = run.spec.task
+    """Training, evaluation and ablation of skills, and attention on one sequence."""
+    task, model = run.spec.task, run.model()
     return {
         "metrics": run.metrics(),
         **evaluate(run, None),
-        "examples": patterns(run.model(), task, example(task)),
+        **without_parts(model, task, run.spec.seed),
+        "examples": patterns(model, task, example(task)),
     }
 
 
@@ -60,11 +64,22 @@ def evaluate(run: Run, n_samples: int | None) -> dict[str, xr.Dataset]:
     return {"evaluation": evaluate_skills_of_splits(run.model(), run.spec.task, n=n, seed=run.spec.seed)}
 
 
+def without_parts(model: HookedModel, task: Task, seed: int) -> dict[str, xr.Dataset]:
+    """Skills with one head or MLP replaced by its mean; nothing of a task without skills, or with prompts of several
+    lengths.
+    """
+    prompts = role_prompts(task, n=N_ABLATED, split="test", seed=seed)
+    alike = len({batch.inputs.shape[1:] for batch in prompts}) == 1
+    if not alike or not all(task.skills(batch) for batch in prompts[:2]):
+        return {}
+    return {"ablation": ablate_by_role(model, task, kinds=("mean",), n=N_ABLATED, seed=seed)}
+
+
 # ---- one sequence
 
 
 def parse(task: Task, text: str) -> Batch:
-    """The sequence that a text says: as the task reads it, or as numbers of tokens.
+    """The sequence that a text describes: as the task reads it, or as numbers of tokens.
 
     Raises:
         InputError: The text is refused.
@@ -87,7 +102,7 @@ def predict(model: HookedModel, task: Task, batch: Batch, *, reference: str | No
 
 
 def prediction_tables(result: xr.Dataset) -> list[Table]:
-    """A row a position."""
+    """One row per position."""
     return [guess_table(result)]
 
 
@@ -121,7 +136,7 @@ def evaluation_tables(results: Results, dim: str = "skill") -> list[Table]:
 
 
 def _beside(evaluation: xr.Dataset, dim: str, name: str, of: str, own: xr.DataArray | None = None) -> Table:
-    """A row a split and group: of the model, and of every exact predictor."""
+    """One row per split and group: of the model, and of every exact predictor."""
     names = evaluation.reference.values.tolist() if of in evaluation else []
     header = ["sequences", dim.replace("_", " "), "n", *(["model"] if own is not None else []), *map(_words, names)]
     rows = []
@@ -157,7 +172,7 @@ def tables(results: Mapping[str, Results], dim: str = "skill") -> list[Table]:
 
 def page(page: Page, results: Mapping[str, Results]) -> None:
     """The sections of the page."""
-    for section in (learned_section, training_section, view_section):
+    for section in (learned_section, ablation_section, training_section, view_section):
         section(page, results)
 
 
@@ -172,12 +187,29 @@ def learned_section(page: Page, results: Mapping[str, Results], dim: str = "skil
             page.table(table.header, table.rows, table.title, n_text=table.n_text)
 
 
+def ablation_section(page: Page, results: Mapping[str, Results]) -> None:
+    """What every skill loses without each part, for the configurations whose parts were removed."""
+    found = {label: result["ablation"] for label, result in results.items() if "ablation" in result}
+    if not found:
+        return
+    page.section("Removing one component")
+    page.text(
+        "Heads are named by what they are needed for, not by number, chosen on one half of the prompts; all numbers "
+        "are from the other half. This shows what a skill needs, with the rest of the model as it is; it does not show "
+        "what the component computes."
+    )
+    for label, ablation in found.items():
+        page.heading(label)
+        page.figure(ablation_by_role(ablation), "Dots are seeds, bars their mean; 'nothing' is the intact model.")
+        page.table(ablation_header(ablation), ablation_rows(ablation), "Accuracy, mean [range] over seeds.")
+
+
 def training_section(page: Page, results: Mapping[str, Results]) -> None:
     """The training curves."""
     page.section("Training")
     for label, result in results.items():
         page.heading(label)
-        page.figure(skill_curves(result["metrics"]), "One line a seed.")
+        page.figure(skill_curves(result["metrics"]), "One line per seed.")
 
 
 def view_section(page: Page, results: Mapping[str, Results]) -> None:

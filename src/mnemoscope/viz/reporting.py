@@ -1,6 +1,7 @@
 """The report: one HTML page on any runs, made of the entries of their tasks; a task without one gets the plain one."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import plotly.graph_objects as go
 import xarray as xr
@@ -14,8 +15,10 @@ from mnemoscope.viz.task_report import REPORTS, TaskReport
 
 
 def report_of(task: Task) -> TaskReport:
-    """The entry of a task, or the plain one."""
-    return REPORTS.get(task.name) if task.name in REPORTS.names() else PLAIN
+    """The entry of a task, or the plain one under the task's name."""
+    if task.name in REPORTS.names():
+        return REPORTS.get(task.name)
+    return replace(PLAIN, title=task.name.replace("-", " ").replace("_", " ").capitalize())
 
 
 def analyse_run(run: Run) -> dict[str, xr.Dataset]:
@@ -24,7 +27,7 @@ def analyse_run(run: Run) -> dict[str, xr.Dataset]:
 
 
 def prediction_figure(run: Run, sequence: str, *, step: int | None = None) -> go.Figure:
-    """What a run's model says about one sequence, token by token, beside the exact predictor.
+    """What a run's model predicts on one sequence, token by token, beside the exact predictor.
 
     Args:
         run: Its task says how a sequence is read and shown.
@@ -45,11 +48,10 @@ def by_report(runs: Sequence[Run]) -> list[tuple[TaskReport, dict[str, list[Run]
     Raises:
         InputError: As `by_label`.
     """
-    groups: dict[int, tuple[TaskReport, dict[str, list[Run]]]] = {}
+    groups: dict[TaskReport, dict[str, list[Run]]] = {}
     for label, members in by_label(runs).items():
-        found = report_of(members[0].spec.task)
-        groups.setdefault(id(found), (found, {}))[1][label] = members
-    return list(groups.values())
+        groups.setdefault(report_of(members[0].spec.task), {})[label] = members
+    return list(groups.items())
 
 
 def report(parts: Sequence[tuple[TaskReport, Mapping[str, Results]]]) -> str:

@@ -1,6 +1,5 @@
 """Shapley values, interactions, and their agreement with single removals: rows of text and figures."""
 
-from collections import Counter
 from collections.abc import Iterable
 from itertools import combinations
 
@@ -9,8 +8,8 @@ import plotly.graph_objects as go
 import xarray as xr
 from plotly.subplots import make_subplots
 
-from mnemoscope.viz.figures import LAYOUT
-from mnemoscope.viz.heatmaps import heatmaps
+from mnemoscope.viz.ablation import counted, state_rows
+from mnemoscope.viz.figures import LAYOUT, heatmaps
 from mnemoscope.viz.tables import spread
 
 MOST = 40
@@ -87,39 +86,24 @@ AGREEMENT_HEADER = (
 
 
 def agreement_rows(found: xr.Dataset) -> list[list[str]]:
-    """In how many seeds removal and value tell the same of a part and a skill, and why not.
+    """In how many seeds removal and value agree on a part and a skill, and why they do not.
 
     Args:
         found: Over (seed, kind, role, skill), from `agreement`.
     """
-    rows = []
-    for kind in found.kind.values:
-        for role in found.role.values:
-            for skill in found.skill.values:
-                at = found.sel(kind=kind, role=role, skill=skill)
-                counts = Counter(at.agreement.values.tolist())
-                states = [str(counts[state]) for state in ("agrees", "disagrees", "undecided")]
-                shares = [spread(at[name], ".2f") for name in ("lost_share", "value_share")]
-                rows.append([str(kind), str(role), str(skill), *shares, *states, _reasons(at)])
-    return rows
+    rows = state_rows(
+        found, means=("lost_share", "value_share"), state="agreement", states=("agrees", "disagrees", "undecided")
+    )
+    return [[*row, _reasons(at)] for row, at in rows]
 
 
 OUTCOME_HEADER = ("missing parts", "skills", "by removal: seeds", "by value: seeds")
-
-
-def outcome_rows(found: xr.Dataset) -> list[list[str]]:
-    """For every pair of skills, in how many seeds they are dissociated by removal, and by value."""
-    rows = []
-    for kind in found.kind.values:
-        for skill, other in combinations(found.skill.values.tolist(), 2):
-            at = found.sel(kind=kind, skill=skill, other_skill=other)
-            outcomes = [_counted(at[f"{table}_outcome"].values.tolist()) for table in ("removal", "value")]
-            rows.append([str(kind), f"{skill} and {other}", *outcomes])
-    return rows
+OUTCOMES = ("removal_outcome", "value_outcome")
+"""Variables of `agreement` that `ablation.outcome_rows` counts."""
 
 
 def value_figure(values: xr.Dataset, metric: str) -> go.Figure:
-    """Values, and what is lost without each part alone: bars are means, dots are seeds; a panel a skill and kind.
+    """Values, and what is lost without each part alone: bars are means, dots are seeds; one panel per skill and kind.
 
     Args:
         values: As for `value_rows`.
@@ -187,8 +171,4 @@ def _broken(names: Iterable[str]) -> list[str]:
 
 def _reasons(at: xr.Dataset) -> str:
     pairs = zip(at.reason.values.tolist(), at.partner.values.tolist(), strict=True)
-    return _counted(f"{reason} with {partner}" if partner else reason for reason, partner in pairs if reason)
-
-
-def _counted(words: Iterable[str]) -> str:
-    return ", ".join(f"{word}: {n}" for word, n in Counter(words).most_common())
+    return counted(f"{reason} with {partner}" if partner else reason for reason, partner in pairs if reason)

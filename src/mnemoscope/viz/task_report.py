@@ -1,4 +1,4 @@
-"""What the commands that look at runs show of a task: an entry that a system registers under the name of its task."""
+"""What commands show of runs of a task: an entry that a system registers under the name of its task."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -28,13 +28,13 @@ class TaskReport:
     tables: Callable[[Mapping[str, Results]], list[Table]]
     """What was learned, from the same."""
     evaluate: Callable[[Run, int | None], dict[str, xr.Dataset]]
-    """What a run is evaluated on, with a number of sequences to draw; none: the task's own choice."""
+    """What a run is evaluated on, with a number of sequences to draw; None: the task's own choice."""
     evaluation_tables: Callable[[Results], list[Table]]
     """Of one configuration, along `seed`."""
     parse: Callable[[Any, str], Batch]
-    """The one sequence of a task that a text says."""
+    """The one sequence of a task that a text describes."""
     predict: Callable[[HookedModel, Any, Batch], xr.Dataset]
-    """What a model says about one sequence."""
+    """What a model predicts on one sequence."""
     prediction_tables: Callable[[xr.Dataset], list[Table]]
     prediction_figure: Callable[[xr.Dataset], go.Figure]
     prediction_caption: str

@@ -6,11 +6,10 @@ import numpy as np
 import xarray as xr
 
 from mnemoscope.core.presets import Configuration
-from mnemoscope.judging.claim import GATE
-from mnemoscope.judging.criteria import Control, Criterion, Gate
+from mnemoscope.judging.claim import GATE, Control, Criterion, Gate
 from mnemoscope.judging.evidence import Evidence
 from mnemoscope.judging.judge import judge
-from mnemoscope.judging.ruling import Cell, Ruling
+from mnemoscope.judging.verdict import Cell, Ruling
 from mnemoscope.viz.rulings import Example
 from tests.judging.trials import along_seeds, clearing, make_claim, make_evidence
 

@@ -4,7 +4,7 @@ from html import unescape
 import pytest
 import xarray as xr
 
-from mnemoscope.judging.criteria import Criterion
+from mnemoscope.judging.claim import Criterion
 from mnemoscope.viz.rulings import rulings_page
 from mnemoscope.viz.rulings.words import favours
 from tests.judging.trials import along_seeds, clearing, make_claim, make_evidence

@@ -5,10 +5,8 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from mnemoscope.judging.criteria import Control, Criterion
-from mnemoscope.viz.rulings.emergence import emergence_plots
-from mnemoscope.viz.rulings.margins import window
-from mnemoscope.viz.rulings.strips import strip_plots
+from mnemoscope.judging.claim import Control, Criterion
+from mnemoscope.viz.rulings.plots import emergence_plots, strip_plots, window
 from tests.judging.trials import clearing, make_claim, make_evidence
 from tests.viz.rulings.made_up import nobody_passes, ruling, simple, two_heads
 

@@ -1,7 +1,7 @@
 import copy
 import json
 
-from mnemoscope.judging.ruling import record
+from mnemoscope.judging.verdict import record
 from mnemoscope.viz.rulings import DIFF_HEADER, VERDICT_HEADER, diff_rows, verdict_rows
 from tests.viz.rulings.made_up import all_kinds, lone, nobody_passes, simple, two_heads
 

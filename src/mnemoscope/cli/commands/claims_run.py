@@ -42,7 +42,7 @@ def run(options: ClaimsRun) -> None:
     """Measure, judge, print and write."""
     from mnemoscope.cli.claims import answered_by_zoo, claims_called, try_claims
     from mnemoscope.cli.output import console
-    from mnemoscope.sweeps.questions import asked_of
+    from mnemoscope.sweeps.trials import asked_of
 
     claims = claims_called(options.what)
     if options.recipe is not None:

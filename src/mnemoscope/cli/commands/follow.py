@@ -35,7 +35,7 @@ def follow_all(runs: Sequence[ms.Run], jobs: int) -> None:
     """Measure checkpoints of runs that lack it and keep that with each run; print onsets by configuration."""
     from mnemoscope.cli.output import console, show
     from mnemoscope.sweeps.local import analyse_many
-    from mnemoscope.viz.followed import ONSET_HEADER, onset_rows
+    from mnemoscope.viz.onset_table import ONSET_HEADER, onset_rows
 
     missing = [run for run in runs if not _complete(run)]
     with console.status("") as status:

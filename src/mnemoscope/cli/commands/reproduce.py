@@ -38,7 +38,7 @@ def run(options: Reproduce) -> None:
     from mnemoscope.cli.commands.follow import follow_all
     from mnemoscope.cli.commands.train import train_with_progress
     from mnemoscope.cli.output import console
-    from mnemoscope.sweeps.questions import under
+    from mnemoscope.sweeps.trials import under
 
     system = ms.SYSTEMS.get(options.system)
     out = options.out or Path("reports") / options.system
@@ -95,7 +95,7 @@ def _tables(runs: Sequence[ms.Run], out: Path, jobs: int) -> None:
 
 def _answerable(claims: Sequence[ms.Claim], runs: Sequence[ms.Run]) -> list[ms.Claim]:
     """The claims about models that some seed of the runs can answer."""
-    from mnemoscope.sweeps.questions import find_bench, seeds_of
+    from mnemoscope.sweeps.trials import find_bench, seeds_of
 
     bench = find_bench(runs, claims)
     return [claim for claim in claims if claim.units and seeds_of(claim, bench)]
@@ -105,7 +105,7 @@ def _try_fresh(claims: Sequence[ms.Claim], fresh: Sequence[ms.Run], out: Path, j
     """The claims that the new runs can answer, over these."""
     from mnemoscope.cli.claims import try_claims
     from mnemoscope.cli.output import console
-    from mnemoscope.sweeps.questions import asked_of
+    from mnemoscope.sweeps.trials import asked_of
 
     recipe = fresh[0].spec.recipe.name
     moved = {claim.id: moved for claim in claims if claim.units and (moved := asked_of(claim, recipe))}

@@ -69,12 +69,13 @@ def shapley_run(run: ms.Run, options: Shapley) -> dict[str, xr.Dataset]:
 
 
 def _shown(results: Results, options: Shapley, runs: Sequence[ms.Run]) -> Shown:
+    from mnemoscope.viz.ablation import outcome_rows
     from mnemoscope.viz.shapley import (
         AGREEMENT_HEADER,
         OUTCOME_HEADER,
+        OUTCOMES,
         agreement_rows,
         interaction_figure,
-        outcome_rows,
         value_figure,
     )
 
@@ -90,7 +91,7 @@ def _shown(results: Results, options: Shapley, runs: Sequence[ms.Run]) -> Shown:
         title = f"removal and value, as shares of what all parts carry in accuracy, margin {found.attrs['margin']:g}"
         rows = agreement_rows(found)
         tables.append(ms.viz.Table(name="agreement", title=title, header=AGREEMENT_HEADER, rows=rows, n_text=3))
-        rows, title = outcome_rows(found), "dissociation of skills by removal and by value"
+        rows, title = outcome_rows(found, OUTCOMES), "dissociation of skills by removal and by value"
         tables.append(ms.viz.Table(name="dissociation", title=title, header=OUTCOME_HEADER, rows=rows, n_text=4))
     return Shown(tables=tables, figures=figures, notes=notes)
 

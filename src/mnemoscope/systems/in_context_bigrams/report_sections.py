@@ -14,7 +14,7 @@ from mnemoscope.systems.in_context_bigrams.figures import (
     schedules,
     settings,
 )
-from mnemoscope.viz import Page, Results, Table, attention_view, followed_curves, spread
+from mnemoscope.viz import Page, Results, Table, attention_view, spread, trajectory_curves
 
 CLASS = "position_class"
 ALONE = (
@@ -78,7 +78,7 @@ def followed_section(page: Page, results: Mapping[str, Results]) -> None:
     for label, result in results.items():
         page.heading(label)
         if "trajectory" in result:
-            page.figure(followed_curves(result["trajectory"], PANELS), "One line a seed.")
+            page.figure(trajectory_curves(result["trajectory"], PANELS), "One line a seed.")
         else:
             page.text("Not followed yet.")
 

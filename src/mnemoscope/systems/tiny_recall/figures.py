@@ -8,7 +8,9 @@ import plotly.graph_objects as go
 import xarray as xr
 from plotly.subplots import make_subplots
 
-from mnemoscope.viz import COLOURS, LAYOUT
+from mnemoscope.viz import COLOURS, LAYOUT, PALETTE
+
+_COLOURS = {**COLOURS, "elimination": PALETTE[0], "recall": PALETTE[1], "bayes": "#b8bfca"}
 
 
 def training_curves(metrics: xr.Dataset, floors: Mapping[str, float]) -> go.Figure:
@@ -30,7 +32,7 @@ def training_curves(metrics: xr.Dataset, floors: Mapping[str, float]) -> go.Figu
             line = go.Scatter(
                 x=metrics.step.values,
                 y=values.isel(seed=i).values,
-                line={"color": COLOURS[key], "width": 1.2},
+                line={"color": _COLOURS[key], "width": 1.2},
                 opacity=0.75,
                 name=name,
                 legendgroup=name,
@@ -92,7 +94,7 @@ def prediction(result: xr.Dataset) -> go.Figure:
         target = int(at.target)
         names = [f"{v} ✕" if u else str(v) for v, u in zip(at.value.values, at.used.values, strict=True)]
         frame = [2.5 if value == target else 0 for value in at.value.values]
-        for name, key, colour in (("model", "probability", COLOURS["test"]), ("Bayes", "bayes", COLOURS["bayes"])):
+        for name, key, colour in (("model", "probability", _COLOURS["test"]), ("Bayes", "bayes", _COLOURS["bayes"])):
             bars = go.Bar(
                 x=names,
                 y=at[key].values,

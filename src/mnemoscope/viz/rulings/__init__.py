@@ -5,9 +5,7 @@
 *Does not show* that a margin is sensible, or that a measure measures what the sentence says.
 """
 
-from mnemoscope.viz.rulings.differences import DIFF_HEADER, diff_rows
-from mnemoscope.viz.rulings.page import rulings_page
-from mnemoscope.viz.rulings.rows import VERDICT_HEADER, verdict_rows
-from mnemoscope.viz.rulings.section import Example
+from mnemoscope.viz.rulings.page import Example, rulings_page
+from mnemoscope.viz.rulings.words import DIFF_HEADER, VERDICT_HEADER, diff_rows, verdict_rows
 
 __all__ = ["DIFF_HEADER", "VERDICT_HEADER", "Example", "diff_rows", "rulings_page", "verdict_rows"]

@@ -1,28 +1,63 @@
-"""The verdict report: all verdicts in one table, then a section a claim."""
+"""The verdict report: all verdicts in one table, then one section per claim.
+
+A section shows what was asked, every seed, controls, other choices, rivals, training and single sequences; what a
+ruling does not have is left out.
+"""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from html import escape
 from types import MappingProxyType
 
-from mnemoscope.judging.ruling import Ruling
-from mnemoscope.viz.rulings.fragments import Entry, badge, figures, link, place, table
-from mnemoscope.viz.rulings.section import Example, section
-from mnemoscope.viz.rulings.sheet import Sheet
+import numpy as np
+import plotly.graph_objects as go
+import xarray as xr
+
+from mnemoscope.judging.claim import Control
+from mnemoscope.judging.evidence import as_dataset, named
+from mnemoscope.judging.judge import misbehaviour
+from mnemoscope.judging.verdict import Cell, Ruling, Verdict
+from mnemoscope.viz.page import attention_view
+from mnemoscope.viz.rulings.plots import LOOKS, by_case, emergence_plots, strip_plots
+from mnemoscope.viz.rulings.sheet import Entry, Sheet, badge, figures, link, place, table
 from mnemoscope.viz.rulings.words import (
     MEANINGS,
+    asked,
+    criterion,
     effect_text,
     favoured,
+    favours,
     flips,
+    number,
     share_text,
 )
 
 _HEADER = ("id", "statement", "verdict", "share", "effect")
+_PARTS = ("part", "must be", "share", "effect")
+_CELLS = ("factor", "value", "verdict", "share", "effect", "flips")
+_RIVALS = ("rival", "statement", "verdict", "share", "effect")
+_BESIDE = ("measured beside", "mean [range] over the judged")
+_CONTROLS = ("control", "kind", "what it gave", "behaved")
+_MUST = {"positive": "positive: must meet the claim", "negative": "negative: must not meet the claim"}
 _LEGEND = (
     "Share: of the judged replicates, how many clear the margin, with its exact 95 % interval. Effect: mean over the "
     "judged replicates with its studentised 95 % interval; where a claim has several parts, of the part that decides. "
     "Favoured: which explanations the evidence supports. Flips: which other choices give another verdict."
 )
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Example:
+    """The attention of one model on one sequence.
+
+    Attributes:
+        caption: Which seed it is and why it is shown, and the sequence.
+        attention: `pattern` (layer, head, query, key) and `token` (key): one example of `attention_patterns`.
+    """
+
+    caption: str
+    attention: xr.Dataset
 
 
 def rulings_page(
@@ -49,7 +84,7 @@ def rulings_page(
     for i, ruling in enumerate(rulings):
         sheet.add(f'<div class="claim" id="{place(i)}"></div>')
         sheet.page.section(ruling.claim.id)
-        section(sheet, ruling, examples.get(ruling.claim.id, ()))
+        _section(sheet, ruling, examples.get(ruling.claim.id, ()))
     return sheet.html()
 
 
@@ -75,3 +110,148 @@ def _entry(i: int, ruling: Ruling) -> Entry:
     below = [why, " &emsp; ".join(beside)]
     cells = [link(i, ruling), statement, badge(verdict.outcome), figures(share_text(verdict))]
     return Entry(cells=[*cells, figures(effect_text(verdict))], below=below)
+
+
+def _section(sheet: Sheet, ruling: Ruling, examples: Sequence[Example]) -> None:
+    """Append everything about one claim; what it does not have is left out."""
+    _sentence(sheet, ruling)
+    _seeds(sheet, ruling)
+    if ruling.claim.controls:
+        sheet.page.heading("Controls")
+        rows = [Entry(cells=[escape(cell) for cell in row]) for row in _control_rows(ruling)]
+        sheet.add(table(_CONTROLS, rows, "controls"))
+    _sensitivity(sheet, ruling)
+    _rivals(sheet, ruling)
+    _emergence(sheet, ruling)
+    if examples:
+        sheet.page.heading("Single sequences")
+        sheet.page.text("Select a head to see it in full size; rows are queries, columns keys.")
+    for example in examples:
+        attention_view(sheet.page, example.attention, example.caption)
+
+
+def _sentence(sheet: Sheet, ruling: Ruling) -> None:
+    claim, verdict = ruling.claim, ruling.verdict
+    sheet.add(f'<p class="statement">{escape(claim.statement)}</p><p class="source">Source: {escape(claim.source)}</p>')
+    numbers = f"share {figures(share_text(verdict))}, effect {figures(effect_text(verdict))}"
+    sheet.add(f'<p class="verdict">{badge(verdict.outcome)} {numbers}</p><p>{escape(verdict.reason)}</p>')
+    sheet.page.heading("What was asked")
+    sheet.add(f'<ul class="asked">{"".join(f"<li>{escape(sentence)}</li>" for sentence in asked(ruling))}</ul>')
+
+
+def _seeds(sheet: Sheet, ruling: Ruling) -> None:
+    sheet.page.heading(f"{ruling.evidence.replicate.capitalize()} by {ruling.evidence.replicate}")
+    kinds = ["judged", *(["fails the gate"] if ruling.verdict.n_failed else [])]
+    kinds += [kind for kind in ("positive", "negative") if any(c.kind == kind for c in ruling.claim.controls)]
+    signs = [f"{LOOKS[kind].sign} {LOOKS[kind].name}" for kind in kinds]
+    sheet.page.text(
+        f"{', '.join(signs)}; the bar beside the {ruling.evidence.replicate}s is their mean with its interval. "
+        "Dashed: the margin; shaded: the side that clears it. Arrows: beyond the scale.",
+        "note",
+    )
+    _side_by_side(sheet, strip_plots(ruling))
+    if len(ruling.claim.criteria) > 1:
+        parts = zip(ruling.claim.criteria, ruling.verdict.parts, strict=True)
+        rows = [
+            [escape(part.name), escape(criterion(ruling, part)), figures(share_text(r)), figures(effect_text(r))]
+            for part, r in parts
+        ]
+        sheet.add(table(_PARTS, [Entry(cells=row) for row in rows], "parts"))
+    if beside := _beside(ruling):
+        sheet.add(table(_BESIDE, [Entry(cells=[escape(name), figures(text)]) for name, text in beside], "beside"))
+
+
+def _beside(ruling: Ruling) -> list[tuple[str, str]]:
+    """What was measured and is no part of the claim: mean and range over the judged replicates."""
+    gate, parts = ruling.claim.gate, {part.name for part in ruling.claim.criteria}
+    rows = []
+    for name, effect in as_dataset(ruling.evidence.effects).data_vars.items():
+        values = by_case(effect)[... if gate is None else gate.passes(ruling.evidence.gate)]
+        values = values[~np.isnan(values)]
+        if name not in parts and values.size and isinstance(ruling.evidence.effects, xr.Dataset):
+            unit = str(effect.attrs.get("unit", ""))
+            text = f"{number(values.mean())} [{number(values.min())}, {number(values.max())}] {unit}"
+            rows.append((str(name), text.strip()))
+    return rows
+
+
+def _sensitivity(sheet: Sheet, ruling: Ruling) -> None:
+    if not ruling.sensitivity:
+        return
+    sheet.page.heading("Under other choices")
+    n, n_flips = len(ruling.sensitivity), len(ruling.flips)
+    sheet.page.text(
+        f"One factor is changed at a time; {n_flips} of {n} changes {'flips' if n_flips == 1 else 'flip'} the verdict. "
+        "Changes that leave it undecided flip nothing."
+    )
+    rows = [Entry(cells=["as claimed", "", *_results(ruling.verdict), ""])]
+    rows += [_cell(ruling, cell) for cell in ruling.sensitivity]
+    sheet.add(table(_CELLS, rows, "cells"))
+
+
+def _cell(ruling: Ruling, cell: Cell) -> Entry:
+    below = [escape(cell.verdict.reason)] if cell.flips else []
+    of = "" if cell.verdict.id == ruling.claim.id else f"{cell.verdict.id}: "
+    cells = [escape(of + cell.factor), escape(cell.value), *_results(cell.verdict), "⚑ flips" if cell.flips else "no"]
+    return Entry(cells=cells, below=below)
+
+
+def _rivals(sheet: Sheet, ruling: Ruling) -> None:
+    if not ruling.claim.rivals:
+        return
+    sheet.page.heading("Rival explanations")
+    sheet.page.text(favours(ruling))
+    rows = []
+    for rival in ruling.claim.rivals:
+        if (verdict := ruling.rivals.get(rival.id)) is not None:
+            cells = [escape(rival.id), escape(rival.statement), *_results(verdict)]
+            rows.append(Entry(cells=cells, below=[escape(verdict.reason)]))
+    sheet.add(table(_RIVALS, rows, "rivals"))
+
+
+def _results(verdict: Verdict) -> list[str]:
+    return [badge(verdict.outcome), figures(share_text(verdict)), figures(effect_text(verdict))]
+
+
+def _emergence(sheet: Sheet, ruling: Ruling) -> None:
+    if ruling.emergence is None:
+        return
+    sheet.page.heading("Over training")
+    seed = ruling.emergence.attrs.get("seed")
+    which = "" if seed is None else f" of seed {seed}"
+    sheet.page.text(f"The same measure on the checkpoints{which}. Dashed: the margin; shaded: the side that clears it.")
+    _side_by_side(sheet, emergence_plots(ruling))
+
+
+def _side_by_side(sheet: Sheet, plots: Sequence[tuple[go.Figure, str]]) -> None:
+    sheet.add('<div class="plots">')
+    for figure, caption in plots:
+        sheet.page.figure(figure, caption)
+    sheet.add("</div>")
+
+
+def _control_rows(ruling: Ruling) -> list[list[str]]:
+    """For every control: name, kind, mean and range of its effects over its cases, and whether it behaved."""
+    return [
+        [control.name, _MUST[control.kind], _gave(ruling, control), _behaved(ruling, control)]
+        for control in ruling.claim.controls
+    ]
+
+
+def _gave(ruling: Ruling, control: Control) -> str:
+    effects = ruling.evidence.controls.get(control.name)
+    if effects is None:
+        return "not measured"
+    texts = []
+    for part in ruling.claim.criteria:
+        values = by_case(named(effects, part.name))
+        spread = f" [{number(values.min())}, {number(values.max())}] in {values.size} cases" if values.size > 1 else ""
+        texts.append(f"{part.name} {number(float(np.mean(values)))}{spread}")
+    return "; ".join(texts)
+
+
+def _behaved(ruling: Ruling, control: Control) -> str:
+    """Judged on its own: the first that misbehaves would hide the others."""
+    effects = {name: each for name, each in ruling.evidence.controls.items() if name == control.name}
+    wrong = misbehaviour(replace(ruling.claim, controls=(control,)), replace(ruling.evidence, controls=effects))
+    return f"✗ no: {wrong}" if wrong else "✓ yes"

@@ -3,8 +3,8 @@
 import numpy as np
 import xarray as xr
 
-from mnemoscope.viz.curves import followed_curves, skill_curves, skills_in
-from mnemoscope.viz.followed import onset_rows
+from mnemoscope.viz.curves import skill_curves, skills_in, trajectory_curves
+from mnemoscope.viz.onset_table import onset_rows
 
 STEPS = [0, 10, 20, 30]
 
@@ -41,7 +41,7 @@ def test_curves_have_a_line_a_seed_and_measure():
     )
     assert skills_in(measures) == ["a"]
     assert [trace.name for trace in skill_curves(measures).data] == ["training"] * 2 + ["unseen"] * 2 + ["a"] * 2
-    figure = followed_curves(measures, {"one": ("test_a",), "two": ("test_a", "train_loss")})
+    figure = trajectory_curves(measures, {"one": ("test_a",), "two": ("test_a", "train_loss")})
     assert [(trace.name, trace.xaxis) for trace in figure.data[::2]] == [
         ("test a", "x"),
         ("test a", "x2"),

@@ -14,7 +14,7 @@ ONSET_HEADER = ("measure", "sets in at", "onset, step", "in seeds", "at the end"
 
 
 def onset_rows(trajectory: xr.Dataset) -> list[list[str]]:
-    """A row a measure that the models have: onset (mean and range over the seeds in which it sets in), and the last
+    """One row per measure that the models have: onset (mean and range over the seeds in which it sets in), and the last
     value.
 
     Args:

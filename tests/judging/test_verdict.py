@@ -3,9 +3,9 @@ import json
 import numpy as np
 import pytest
 
-from mnemoscope.judging.criteria import Criterion, Gate
+from mnemoscope.judging.claim import Criterion, Gate
 from mnemoscope.judging.judge import judge
-from mnemoscope.judging.ruling import Cell, Ruling, record
+from mnemoscope.judging.verdict import Cell, Ruling, record
 from tests.judging.trials import along_seeds, clearing, make_claim, make_evidence
 
 

@@ -1,13 +1,17 @@
-"""What a skill needs, and what it can do without: assertions on what is left when parts are removed.
+"""Assertions on what a skill needs, and on where a head attends.
 
     cost = accuracy on the skill - accuracy with the parts removed,
 
 on unseen prompts where the skill alone gives the answer. To remove is to replace by the mean over a reference set (or
-by another ablation of `analyses.ablation`).
+by another ablation of `analyses.ablation`). It shows what is needed given the rest of the model as it is. It does not
+show what a part computes, and a part that another one can stand in for looks unneeded. A model that has not learned a
+skill has nothing to lose: give the claim a gate.
 
-It shows what is needed given the rest of the model as it is. It does not show what a part computes, and a part that
-another one can stand in for looks unneeded. A model that has not learned a skill has nothing to lose: give the claim a
-gate.
+    share = attention on the keys that a mechanism names,
+
+averaged over unseen prompts and over the queries about which the mechanism says something. It shows where a head
+attends and not what for: attention to a key need not use it. Attention spread evenly over all keys has a share too
+(`even_share` of `attention_by_mechanism`); set the margin well above it.
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,18 +20,21 @@ from itertools import permutations
 import xarray as xr
 
 from mnemoscope.analyses.ablation.removal import Removal, ablate
-from mnemoscope.core.errors import InputError
+from mnemoscope.analyses.mechanisms.shares import attention_by_mechanism
+from mnemoscope.core.errors import InputError, in_range, one_of
+from mnemoscope.core.mechanism import Mechanism
 from mnemoscope.core.site import Site
 from mnemoscope.core.subject import Subject
 from mnemoscope.interventions.regions import components
 from mnemoscope.testing.effect import Effect, subject_or_current, submit
-from mnemoscope.testing.parts import Component, described, find
-from mnemoscope.testing.prompts import N_PROMPTS, Prompts, check_skill, prompts
+from mnemoscope.testing.parts import N_PROMPTS, Component, Prompts, described, find, find_head, prompts
 
 COST = 0.25
 """Accuracy that a needed part costs, unless said otherwise."""
 SUFFICES = 0.9
 """Accuracy that parts keep which are enough, unless said otherwise."""
+SHARE = 0.5
+"""Share of attention, unless said otherwise."""
 UNIT = "accuracy"
 
 
@@ -44,7 +51,7 @@ def assert_necessary(
     """Claim that removing the parts together costs a skill more accuracy than `at_least`.
 
     Args:
-        parts: `head("elimination head")`, `mlp()`, or several.
+        parts: `head("other head")`, `mlp()`, or several.
         for_: The skill.
         at_least: The margin; a cost of exactly this is not enough.
         kind: As in `ablate`.
@@ -151,6 +158,50 @@ def assert_dissociated(
     submit(Effect(what=what, value=effect, margin=0.0, direction="above", unit=UNIT))
 
 
+def assert_pattern(
+    part: Component,
+    mechanism: Mechanism,
+    *,
+    at_least: float = SHARE,
+    queries: Sequence[int] | None = None,
+    subject: Subject | None = None,
+    n: int = N_PROMPTS,
+) -> None:
+    """Claim that a head spends more than `at_least` of its attention on the keys that a mechanism names.
+
+    Args:
+        part: A head.
+        mechanism: From `core.patterns`, or one's own.
+        at_least: The margin; exactly this is not enough.
+        queries: Positions that attend; none: those at which an answer is due.
+        subject: The model; none: the one on trial.
+        n: Sequences of each subgroup; half of them are measured on.
+
+    Raises:
+        InputError: There is no such head or no model, or the mechanism says nothing about these queries.
+        AssertionError: No model is on trial, and it is not so.
+    """
+    __tracebackhide__ = True
+    on = subject_or_current(subject)
+    at = _prompts(on, n)
+    found = find_head(part, on.model, at.selection, skills=at.selection_skills, reference=at.reference)
+    [site] = found.values()
+    n_pos = at.test.inputs.shape[1]
+    if queries is None:
+        queries = at.test.scored.any(0).nonzero()[:, 0].tolist()
+    for query in queries:
+        in_range("a query", query, -n_pos, n_pos - 1)
+    table = attention_by_mechanism(on.model, at.test, [mechanism]).isel(subgroup=0, mechanism=0)
+    table = table.isel(query=[query % n_pos for query in queries])
+    said = table.said
+    if not float(said.sum()) > 0:
+        raise InputError(f"mechanism {mechanism.name} says nothing about queries {list(queries)}; name others")
+    share = table.share.sel(layer=site.layer, head=site.head).fillna(0)
+    value = float((share * said).sum() / said.sum())
+    what = f"the share of attention of {described(part, found)} on {mechanism.name}"
+    submit(Effect(what=what, value=value, margin=at_least, direction="above", unit="share of attention"))
+
+
 def _cost(
     parts: Component | Sequence[Component], skill: str, kind: Removal, within: str | None, on: Subject, n: int
 ) -> tuple[str, float]:
@@ -201,5 +252,5 @@ def _ablated(
 def _prompts(on: Subject, n: int, *skills: str) -> Prompts:
     at = prompts(on.task, on.seed, n)
     for skill in skills:
-        check_skill("a skill", skill, at)
+        one_of("a skill", skill, at.skills)
     return at

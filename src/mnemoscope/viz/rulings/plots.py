@@ -1,0 +1,307 @@
+"""Effects of a ruling as plots: strips of points over seeds, and curves over training.
+
+Both show the margin and the side that clears it. A strip has a column for the seeds and one for each control. Its scale
+is that of the judged seeds and of the margin: points far beyond it, as those of controls often are, stand at the edge
+with an arrow and their value.
+"""
+
+import textwrap
+from dataclasses import dataclass
+
+import numpy as np
+import plotly.graph_objects as go
+import xarray as xr
+from jaxtyping import Float
+
+from mnemoscope.judging.claim import GATE, Criterion
+from mnemoscope.judging.evidence import named, prompt_mean
+from mnemoscope.judging.verdict import PartResult, Ruling
+from mnemoscope.viz.rulings.words import number, unit_of
+
+_HEIGHT = 235
+_BEYOND = 1.0
+"""How far from judged effects and margin other points are still drawn where they are, in units of their range."""
+_PAD = 0.08
+_CLEARS = "rgba(31, 95, 191, 0.10)"
+_INK = "#1d2433"
+_LINE = {"color": _INK, "width": 1.2, "dash": "dash"}
+_WIDTH = 11
+"""Characters in a line under a column."""
+_NAMED = 6
+"""How many points without a value are named."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Look:
+    """Symbol and colour; kinds differ in both."""
+
+    symbol: str
+    colour: str
+    sign: str
+    name: str
+    size: int = 7
+
+
+LOOKS = {
+    "judged": Look(symbol="circle", colour="#1f5fbf", sign="●", name="judged"),
+    "fails the gate": Look(symbol="circle-open", colour="#7b8494", sign="○", name="fails the gate"),
+    "positive": Look(symbol="triangle-up", colour="#00705a", sign="▲", name="positive control", size=9),
+    "negative": Look(symbol="diamond", colour="#b4480f", sign="◆", name="negative control", size=9),
+}
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Points:
+    """Points of one kind, spread along x in the order of their labels.
+
+    Attributes:
+        kind: One of `LOOKS`.
+        column: What stands under them.
+        x: Where.
+        values: The effect; NaN is not drawn.
+        labels: What each point is called.
+    """
+
+    kind: str
+    column: str
+    x: Float[np.ndarray, " point"]
+    values: Float[np.ndarray, " point"]
+    labels: list[str]
+
+    @property
+    def centre(self) -> float:
+        """Of their column."""
+        return float(self.x.min() + self.x.max()) / 2 if self.x.size else 0.0
+
+
+def strip_plots(ruling: Ruling) -> list[tuple[go.Figure, str]]:
+    """One figure per part, with its caption."""
+    results = {result.name: result for result in ruling.verdict.parts}
+    return [_strip(ruling, part, results[part.name]) for part in ruling.claim.criteria]
+
+
+def emergence_plots(ruling: Ruling) -> list[tuple[go.Figure, str]]:
+    """One figure per part along the training step, and one of what the gate looks at if it was measured too."""
+    effects = ruling.emergence
+    if effects is None:
+        return []
+    plots = [
+        (_plot(effects[part.name], part, unit_of(ruling, part.name)), "")
+        for part in ruling.claim.criteria
+        if part.name in effects
+    ]
+    gate = ruling.claim.gate
+    if gate is not None and GATE in effects and np.isfinite(gate.at_least):
+        part = Criterion(name=GATE, quantifier="every", margin=gate.at_least)
+        plots.append((_plot(effects[GATE], part, ""), f"Gate: {gate.statement}."))
+    return plots
+
+
+def _strip(ruling: Ruling, part: Criterion, result: PartResult) -> tuple[go.Figure, str]:
+    columns = points_of(ruling, part.name)
+    judged = [points.values for points in columns if points.kind == "judged"]
+    shown = window(part, np.concatenate([*judged, []]), np.concatenate([p.values for p in columns]))
+    figure = go.Figure()
+    for points in columns:
+        figure.add_trace(_trace(points, shown))
+    figure.add_trace(_mean(result, shown))
+    show_margin(figure, part, shown)
+    _arrows(figure, columns, shown)
+    names = {points.column: points.centre if points.kind in ("positive", "negative") else 0.0 for points in columns}
+    ticks = ["<br>".join(textwrap.wrap(name, _WIDTH)) for name in names]
+    lines_below = max((tick.count("<br>") + 1 for tick in ticks), default=1)
+    last = max(names.values(), default=0.0)
+    figure.update_xaxes(
+        tickvals=list(names.values()), ticktext=ticks, range=[-1.15, max(last + 0.6, 1.25)], showgrid=False
+    )
+    frame(figure, part.name, unit_of(ruling, part.name), shown, lines_below=lines_below)
+    return figure, result.finding + "." + _missing(columns)
+
+
+def _trace(points: Points, shown: tuple[float, float]) -> go.Scatter:
+    look = LOOKS[points.kind]
+    about = "" if points.kind == "judged" else f" ({look.name})"
+    return go.Scatter(
+        x=points.x.round(4).tolist(),
+        y=[None if np.isnan(value) else float(value) for value in points.values.clip(*shown)],
+        mode="markers",
+        name=points.kind,
+        marker={
+            "symbol": look.symbol,
+            "color": look.colour,
+            "size": look.size,
+            "line": {"width": 1, "color": look.colour},
+        },
+        text=[f"{label}{about}: {number(v)}" for label, v in zip(points.labels, points.values.tolist(), strict=True)],
+        hovertemplate="%{text}<extra></extra>",
+        cliponaxis=False,
+    )
+
+
+def _mean(result: PartResult, shown: tuple[float, float]) -> go.Scatter:
+    """Mean of the judged seeds with its interval, at the right edge of their column."""
+    low, high = np.clip([result.effect_interval.low, result.effect_interval.high], *shown).tolist()
+    drawn = bool(np.isfinite(result.effect))
+    known = drawn and bool(np.isfinite([result.effect_interval.low, result.effect_interval.high]).all())
+    y = float(np.clip(result.effect, *shown)) if drawn else None
+    bars = (
+        {"type": "data", "symmetric": False, "array": [high - y], "arrayminus": [y - low]}
+        if known and y is not None
+        else None
+    )
+    return go.Scatter(
+        x=[1.12],
+        y=[y],
+        error_y=bars,
+        mode="markers",
+        name="mean",
+        marker={"symbol": "line-ew-open", "color": "#1d2433", "size": 9, "line": {"width": 2}},
+        text=[f"mean: {number(result.effect)}, {result.effect_interval}"],
+        hovertemplate="%{text}<extra></extra>",
+    )
+
+
+def _arrows(figure: go.Figure, columns: list[Points], shown: tuple[float, float]) -> None:
+    """The furthest value of every column that leaves the scale."""
+    low, high = shown
+    for points in columns:
+        for values, edge, sign, furthest in (
+            (points.values[points.values > high], high, "↑", np.max),
+            (points.values[points.values < low], low, "↓", np.min),
+        ):
+            if values.size:
+                x = points.x[np.isin(points.values, values)].mean()
+                text = f"{sign} {number(float(furthest(values)), '.3g')}"
+                shift = -12 if edge == high else 12
+                figure.add_annotation(x=float(x), y=edge, text=text, showarrow=False, yshift=shift, font={"size": 11})
+
+
+def _missing(columns: list[Points]) -> str:
+    lost = [label for points in columns for label, v in zip(points.labels, points.values, strict=True) if np.isnan(v)]
+    names = ", ".join(lost) if len(lost) <= _NAMED else f"{len(lost)} of the points"
+    return f" Without a value: {names}." if lost else ""
+
+
+def _plot(effect: xr.DataArray, part: Criterion, unit: str) -> go.Figure:
+    steps, values = effect.step.to_numpy(), by_case(effect)
+    finite = values[np.isfinite(values)]
+    shown = window(part, finite, finite)
+    places = _places(steps)
+    figure = go.Figure(
+        go.Scatter(
+            x=places,
+            y=[float(value) if np.isfinite(value) else None for value in values],
+            mode="lines+markers",
+            line={"color": "#1f5fbf", "width": 1.5},
+            marker={"size": 5},
+            text=[f"step {step:,}: {number(v)}" for step, v in zip(steps.tolist(), values.tolist(), strict=True)],
+            hovertemplate="%{text}<extra></extra>",
+        )
+    )
+    show_margin(figure, part, shown)
+    ticks = _ticks(steps)
+    figure.update_xaxes(
+        type="log", title="training step", tickvals=list(ticks), ticktext=list(ticks.values()), showgrid=False
+    )
+    frame(figure, part.name, unit, shown, lines_below=3)
+    return figure
+
+
+def _places(steps: np.ndarray) -> list[float]:
+    """Steps on a logarithmic axis, where step 0 has no place: it stands at a third of the first one after it."""
+    return np.where(steps > 0, steps, _origin(steps)).tolist()
+
+
+def _origin(steps: np.ndarray) -> float:
+    later = steps[steps > 0]
+    return float(later.min() if later.size else 3) / 3
+
+
+def _ticks(steps: np.ndarray) -> dict[float, str]:
+    """Place to label: powers of ten, with 2 and 5 times them if there are few, and 0."""
+    later = steps[steps > 0]
+    ticks = {_origin(steps): "0"} if (steps == 0).any() else {}
+    for factors in ((1,), (1, 2, 5)):
+        marks = [factor * 10**power for power in range(9) for factor in factors]
+        marks = [mark for mark in marks if later.size and later.min() <= mark <= later.max()]
+        if len(marks) >= 3:
+            break
+    return ticks | {float(mark): f"{mark:,}" for mark in marks}
+
+
+def points_of(ruling: Ruling, name: str) -> list[Points]:
+    """Of one effect: replicates first, then the controls in the order in which they were declared."""
+    claim, evidence = ruling.claim, ruling.evidence
+    values = by_case(named(evidence.effects, name))
+    judged = np.full(values.size, True) if claim.gate is None else claim.gate.passes(evidence.gate)
+    x = _spread(values.size, 0.0, 0.9)
+    names = [f"{evidence.replicate} {label}" for label in evidence.labels]
+    found = []
+    for kind, chosen in (("judged", judged), ("fails the gate", ~judged)):
+        labels = [name for name, is_chosen in zip(names, chosen, strict=True) if is_chosen]
+        points = Points(kind=kind, column=f"{evidence.replicate}s", x=x[chosen], values=values[chosen], labels=labels)
+        found.append(points)
+    declared = [control for control in claim.controls if control.name in evidence.controls]
+    for i, control in enumerate(declared):
+        given = by_case(named(evidence.controls[control.name], name))
+        labels = [f"{control.name}, case {case}" for case in range(given.size)]
+        x = _spread(given.size, 1.75 + i, 0.25)
+        found.append(Points(kind=control.kind, column=control.name, x=x, values=given, labels=labels))
+    return [points for points in found if points.x.size]
+
+
+def by_case(effect: xr.DataArray) -> Float[np.ndarray, " case"]:
+    """One number per case: the mean over prompts."""
+    return np.atleast_1d(prompt_mean(effect.astype(float)).to_numpy())
+
+
+def _spread(n: int, centre: float, half: float) -> Float[np.ndarray, " point"]:
+    return np.linspace(centre - half, centre + half, n) if n > 1 else np.full(n, centre)
+
+
+def lines(part: Criterion) -> list[float]:
+    """Where the margin lies: at two places if the effect must lie within it."""
+    return [-part.margin, part.margin] if part.direction == "within" else [part.margin]
+
+
+def window(
+    part: Criterion, judged: Float[np.ndarray, " judged"], others: Float[np.ndarray, " other"]
+) -> tuple[float, float]:
+    """Least and greatest value that are drawn where they are."""
+    core = np.r_[lines(part), judged[np.isfinite(judged)]]
+    low, high = float(core.min()), float(core.max())
+    span = (high - low) or abs(high) or 1.0
+    near = others[(others >= low - _BEYOND * span) & (others <= high + _BEYOND * span)]
+    low, high = min(low, *near.tolist(), low), max(high, *near.tolist(), high)
+    return (low, high) if high > low else (low - span / 2, high + span / 2)
+
+
+def show_margin(figure: go.Figure, part: Criterion, shown: tuple[float, float]) -> None:
+    """The margin as a dashed line, and the side that clears it shaded."""
+    low, high = _padded(shown)
+    side = {"above": (part.margin, high), "below": (low, part.margin), "within": (-part.margin, part.margin)}
+    below, above = side[part.direction]
+    whole = {"xref": "paper", "x0": 0, "x1": 1}
+    side_shape = {"type": "rect", "y0": below, "y1": above, "fillcolor": _CLEARS, "line_width": 0, "layer": "below"}
+    shapes = [{**whole, **side_shape}]
+    shapes += [{**whole, "type": "line", "y0": line, "y1": line, "line": _LINE} for line in lines(part)]
+    figure.update_layout(shapes=shapes)
+
+
+def frame(figure: go.Figure, name: str, unit: str, shown: tuple[float, float], *, lines_below: int) -> None:
+    """Title, axes and size, the same for every plot of an effect; so many lines of text stand below it."""
+    figure.update_yaxes(range=list(_padded(shown)), gridcolor="#e6eaf0", zeroline=False, nticks=6)
+    figure.update_xaxes(showline=True, linecolor="#aab2bf", zeroline=False)
+    figure.update_layout(
+        template="none",
+        title={"text": f"{name} ({unit})" if unit else name, "x": 0, "xref": "paper", "font": {"size": 13}},
+        font={"family": "system-ui, sans-serif", "size": 11, "color": _INK},
+        margin={"l": 48, "r": 12, "t": 38, "b": 12 + 15 * lines_below},
+        height=_HEIGHT + 15 * lines_below,
+        showlegend=False,
+    )
+
+
+def _padded(shown: tuple[float, float]) -> tuple[float, float]:
+    pad = _PAD * (shown[1] - shown[0])
+    return shown[0] - pad, shown[1] + pad
