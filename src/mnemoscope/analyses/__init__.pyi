@@ -7,7 +7,6 @@ from .ablation.removal import Removal as Removal
 from .ablation.removal import removal as removal
 from .attention import patterns as patterns
 from .attention import patterns_of_sequences as patterns_of_sequences
-from .attribution_patching import estimate as estimate
 from .circuits.composition import composed_circuit as composed_circuit
 from .circuits.composition import composition as composition
 from .circuits.full import ov_circuits as ov_circuits
@@ -87,7 +86,8 @@ from .neurons.roles import role_groups as role_groups
 from .neurons.selectivity import selectivity as selectivity
 from .neurons.selectivity import triggers as triggers
 from .neurons.shares import neuron_shares as neuron_shares
-from .patching import effects as effects
+from .patching.activations import effects as effects
+from .patching.attribution import estimate as estimate
 from .probes.editing import edit as edit
 from .probes.erasing import erase as erase
 from .probes.latents import partners as partners

@@ -6,6 +6,7 @@ MLPs and the logits (Wang et al. 2022, "Interpretability in the wild"; Goldowsky
 behavior with path patching").
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
@@ -77,6 +78,16 @@ class Edge:
 def part_name(site: Site) -> str:
     """What a writer is called: `L0H1`, `L0 MLP`, `embed`, and `input` for all embeddings together."""
     return "input" if site.kind == "resid_pre" else str(site)
+
+
+def coordinates(edges: Sequence[Edge]) -> dict[str, tuple[str, list[str]]]:
+    """Labels of a result along `edge`; `through` is empty for readers with one input."""
+    return {
+        "edge": ("edge", [str(edge) for edge in edges]),
+        "writer": ("edge", [part_name(edge.writer) for edge in edges]),
+        "reader": ("edge", [str(edge.reader) for edge in edges]),
+        "through": ("edge", [edge.through or "" for edge in edges]),
+    }
 
 
 def _check_part(end: str, site: Site) -> None:

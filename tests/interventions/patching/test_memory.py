@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch.profiler import ProfilerActivity, profile
 
-from mnemoscope.analyses.patching import patch
+from mnemoscope.analyses.patching.activations import patch
 from mnemoscope.core.errors import InputError
 from mnemoscope.core.metrics import METRICS
 from mnemoscope.interventions.patching.grid import grid

@@ -16,7 +16,7 @@ import numpy as np
 import xarray as xr
 from jaxtyping import Bool
 
-from mnemoscope.core.edge import LOGITS, Edge, part_name
+from mnemoscope.core.edge import LOGITS, Edge, coordinates
 from mnemoscope.core.errors import InputError
 from mnemoscope.core.site import EMBEDDINGS, Site
 
@@ -45,16 +45,6 @@ def circuit(edges: Sequence[Edge], members: Iterable[str]) -> xr.DataArray:
 def labelled(edges: Sequence[Edge], masks: Bool[np.ndarray, "*circuits edge"], *dims: str) -> xr.DataArray:
     """Circuits with the names of their edges; `dims` name the axes before."""
     return xr.DataArray(masks, dims=(*dims, "edge"), coords=coordinates(edges), name="circuit")
-
-
-def coordinates(edges: Sequence[Edge]) -> dict[str, tuple[str, list[str]]]:
-    """Labels along `edge`."""
-    return {
-        "edge": ("edge", [str(edge) for edge in edges]),
-        "writer": ("edge", [part_name(edge.writer) for edge in edges]),
-        "reader": ("edge", [str(edge.reader) for edge in edges]),
-        "through": ("edge", [edge.through or "" for edge in edges]),
-    }
 
 
 def along(edges: Iterable[Edge | str], values: xr.DataArray) -> xr.DataArray:

@@ -15,8 +15,8 @@ import numpy as np
 import xarray as xr
 from jaxtyping import Bool
 
-from mnemoscope.analyses.discovery.circuit import coordinates
 from mnemoscope.analyses.discovery.setting import ROUNDING, TARGET, Setting
+from mnemoscope.core.edge import coordinates
 from mnemoscope.core.errors import InputError, in_range
 
 MAX_EDGES = 16

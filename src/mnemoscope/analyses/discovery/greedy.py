@@ -25,8 +25,8 @@ import numpy as np
 import xarray as xr
 from jaxtyping import Bool, Float
 
-from mnemoscope.analyses.discovery.circuit import coordinates
 from mnemoscope.analyses.discovery.setting import ROUNDING, Setting
+from mnemoscope.core.edge import coordinates
 from mnemoscope.core.errors import InputError, in_range
 
 _WINDOW = (8, 64)

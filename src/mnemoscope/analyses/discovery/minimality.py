@@ -16,10 +16,10 @@ of the circuit do the same, neither is needed.
 import numpy as np
 import xarray as xr
 
-from mnemoscope.analyses.discovery.circuit import coordinates, nodes
+from mnemoscope.analyses.discovery.circuit import nodes
 from mnemoscope.analyses.discovery.completeness import one
 from mnemoscope.analyses.discovery.setting import ROUNDING, TARGET, Setting
-from mnemoscope.core.edge import LOGITS
+from mnemoscope.core.edge import LOGITS, coordinates
 from mnemoscope.core.errors import in_range
 
 

@@ -20,7 +20,7 @@ from jaxtyping import Bool, Float
 
 from mnemoscope.analyses.discovery.circuit import members, pruned
 from mnemoscope.analyses.forward import check_fits
-from mnemoscope.analyses.patching import effects
+from mnemoscope.analyses.patching.activations import effects
 from mnemoscope.core.edge import Edge
 from mnemoscope.core.metrics import LOGIT_DIFF, Metric
 from mnemoscope.core.pairs import PromptPairs

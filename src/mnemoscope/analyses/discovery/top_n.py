@@ -18,9 +18,9 @@ import numpy as np
 import xarray as xr
 from jaxtyping import Float
 
-from mnemoscope.analyses.discovery.circuit import along, coordinates
+from mnemoscope.analyses.discovery.circuit import along
 from mnemoscope.analyses.discovery.setting import ROUNDING, TARGET, Setting
-from mnemoscope.core.edge import LOGITS, Edge
+from mnemoscope.core.edge import LOGITS, Edge, coordinates
 from mnemoscope.core.errors import InputError, in_range
 
 

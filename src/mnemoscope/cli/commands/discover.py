@@ -12,8 +12,8 @@ from mnemoscope.analyses.discovery.circuit import coordinates, labelled
 from mnemoscope.analyses.discovery.controls import MEASURES
 from mnemoscope.analyses.discovery.exact import MAX_EDGES
 from mnemoscope.analyses.dynamics.trajectories import last_roles
-from mnemoscope.analyses.edges.integrated import integrate_edges
-from mnemoscope.analyses.edges.seeds import edges_of_seeds
+from mnemoscope.analyses.patching.edge_attribution import integrate_edges
+from mnemoscope.analyses.patching.edge_roles import edges_of_seeds
 from mnemoscope.cli.analysis import Results, Shown, Table, corruption, each_configuration, publish
 from mnemoscope.cli.analysis_options import Discover
 from mnemoscope.core.edge import Edge

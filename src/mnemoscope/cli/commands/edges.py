@@ -6,12 +6,11 @@ from functools import partial
 import xarray as xr
 
 from mnemoscope.analyses.dynamics.trajectories import last_roles
-from mnemoscope.analyses.edges.approximation import approximation
-from mnemoscope.analyses.edges.attribution import attribute_edges
-from mnemoscope.analyses.edges.integrated import integrate_edges
-from mnemoscope.analyses.edges.patching import patch_edges
-from mnemoscope.analyses.edges.seeds import edges_of_seeds
-from mnemoscope.analyses.patching import effects
+from mnemoscope.analyses.patching.activations import effects
+from mnemoscope.analyses.patching.approximation import approximation
+from mnemoscope.analyses.patching.edge_attribution import attribute_edges, integrate_edges
+from mnemoscope.analyses.patching.edge_roles import edges_of_seeds
+from mnemoscope.analyses.patching.edges import patch_edges
 from mnemoscope.cli.analysis import Results, Shown, Table, corruption, each_configuration, publish
 from mnemoscope.cli.analysis_options import Edges
 from mnemoscope.core.edge import Edge

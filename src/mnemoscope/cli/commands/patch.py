@@ -5,7 +5,7 @@ from functools import partial
 import xarray as xr
 
 from mnemoscope.analyses.dynamics.trajectories import last_roles
-from mnemoscope.analyses.patching import effects, patch
+from mnemoscope.analyses.patching.activations import effects, patch
 from mnemoscope.analyses.roles import by_role
 from mnemoscope.cli.analysis import Results, Shown, Table, corruption, each_configuration, publish
 from mnemoscope.cli.analysis_options import Patch
