@@ -37,8 +37,7 @@ from mnemoscope.core.site import ATTENTION, BY_NEURON, Kind, Site
 from mnemoscope.interventions.edges.gradients import Traced, check_gradient, gradients, prompts_traced, sums, traced
 from mnemoscope.interventions.patching.grid import AXES, Grid, grid
 from mnemoscope.interventions.patching.memory import MAX_BYTES
-from mnemoscope.interventions.patching.reading import Reader
-from mnemoscope.interventions.patching.runs import check_numbers
+from mnemoscope.interventions.patching.reading import Reader, check_numbers
 from mnemoscope.interventions.patching.sweep import DIRECTIONS, Direction, SweepResult
 from mnemoscope.interventions.writing import bypassed, check_written
 

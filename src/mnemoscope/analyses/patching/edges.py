@@ -37,14 +37,12 @@ from mnemoscope.core.metrics import LOGIT_DIFF, Metric
 from mnemoscope.core.pairs import PromptPairs
 from mnemoscope.core.protocols import HookedModel
 from mnemoscope.core.site import Site
-from mnemoscope.interventions.edges.graph import Embeddings, edges, reads, single
-from mnemoscope.interventions.edges.plan import plan_edges
-from mnemoscope.interventions.edges.states import State
+from mnemoscope.interventions.edges.graph import Embeddings, State, edges, reads, single
+from mnemoscope.interventions.edges.run import Freeze
 from mnemoscope.interventions.edges.sweep import sweep_states
-from mnemoscope.interventions.edges.written import Freeze
+from mnemoscope.interventions.edges.through_stream import plan_edges
 from mnemoscope.interventions.patching.memory import MAX_BYTES
-from mnemoscope.interventions.patching.plan import Method, Plan
-from mnemoscope.interventions.patching.sweep import DIRECTIONS, Direction, measured
+from mnemoscope.interventions.patching.sweep import DIRECTIONS, Direction, Method, Plan, measured
 
 Effect = Literal["total", "direct"]
 Between = Literal["nothing", "mlps"]

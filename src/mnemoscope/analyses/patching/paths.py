@@ -17,9 +17,9 @@ from mnemoscope.core.errors import InputError
 from mnemoscope.core.metrics import LOGIT_DIFF, Metric
 from mnemoscope.core.pairs import PromptPairs
 from mnemoscope.core.protocols import HookedModel
-from mnemoscope.interventions.edges.states import State
+from mnemoscope.interventions.edges.graph import State
+from mnemoscope.interventions.edges.run import Freeze
 from mnemoscope.interventions.edges.sweep import sweep_states
-from mnemoscope.interventions.edges.written import Freeze
 from mnemoscope.interventions.patching.memory import MAX_BYTES
 from mnemoscope.interventions.patching.sweep import DIRECTIONS, Direction
 

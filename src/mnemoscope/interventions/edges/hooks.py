@@ -14,9 +14,8 @@ from torch import Tensor
 from mnemoscope.core.edge import LOGITS, Edge
 from mnemoscope.core.protocols import HookedModel
 from mnemoscope.core.site import Site
-from mnemoscope.interventions.edges.graph import single
-from mnemoscope.interventions.edges.states import layout
-from mnemoscope.interventions.edges.written import check_graph
+from mnemoscope.interventions.edges.graph import layout, single
+from mnemoscope.interventions.edges.run import check_graph
 from mnemoscope.interventions.recordings import results
 
 Hook = tuple[str, Callable[..., Any]]
