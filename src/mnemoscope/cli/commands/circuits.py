@@ -4,7 +4,7 @@ from functools import partial
 
 import xarray as xr
 
-from mnemoscope.analyses.circuits.reading import read_circuits
+from mnemoscope.analyses.circuits.summaries import read_circuits
 from mnemoscope.analyses.dynamics.trajectories import last_roles
 from mnemoscope.analyses.roles import by_role
 from mnemoscope.cli.analysis import Results, Shown, Table, each_configuration, publish

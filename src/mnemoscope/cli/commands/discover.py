@@ -7,10 +7,10 @@ import numpy as np
 import xarray as xr
 
 from mnemoscope.analyses.ablation.head_roles import split_halves
-from mnemoscope.analyses.discovery import Setting, against_random, agreement, exact, greedy, top_n
-from mnemoscope.analyses.discovery.circuit import coordinates, labelled
+from mnemoscope.analyses.discovery import Setting, against_random, compared_with_exact, exact, greedy, top_n
 from mnemoscope.analyses.discovery.controls import MEASURES
 from mnemoscope.analyses.discovery.exact import MAX_EDGES
+from mnemoscope.analyses.discovery.setting import coordinates, labelled
 from mnemoscope.analyses.dynamics.trajectories import last_roles
 from mnemoscope.analyses.patching.edge_attribution import integrate_edges
 from mnemoscope.analyses.patching.edge_roles import edges_of_seeds
@@ -181,7 +181,7 @@ def _figures(
     }
     if truth is None:
         return figures
-    compared = agreement(truth, circuits)
+    compared = compared_with_exact(truth, circuits)
     figures |= {name: compared[name].values for name in ("size_ratio", "jaccard", "gap")}
     return figures | {"n_minimal": np.array(float(truth.sizes["alternative"]))}
 
