@@ -39,7 +39,7 @@ from mnemoscope.analyses.circuits.prediction_fit import fit, fit_sums, row_weigh
 from mnemoscope.analyses.circuits.weights import EffectiveWeights, effective_weights
 from mnemoscope.core.batch import Batch
 from mnemoscope.core.errors import InputError, one_of
-from mnemoscope.core.intervention import Mean, Zero
+from mnemoscope.core.intervention import removal
 from mnemoscope.core.named import Named
 from mnemoscope.core.protocols import HookedModel
 from mnemoscope.core.site import Site
@@ -100,8 +100,7 @@ def predict_removal(
         reads, sigmas = _reads(model, weights, chunk, frozen)
         for (number, kind), (index, layer), head in product(enumerate(kinds), enumerate(weights.layers), heads):
             site = Site(kind="z", layer=layer, head=head)
-            removal = Zero(site=site) if kind == "zero" else Mean(site=site, source=source)
-            actual = run_with(model, chunk, [removal], recordings=recordings).double() - clean
+            actual = run_with(model, chunk, [removal(kind, site, source)], recordings=recordings).double() - clean
             lost = (reads - means if kind == "mean" else reads)[:, index, :, :, head]
             read = lost @ (weights.W_O[index, head] @ weights.W_U) / sigmas.final[..., None]
             totals[:, number, index, head] += _compared(actual, -read, chunk).cpu()
