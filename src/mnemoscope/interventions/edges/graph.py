@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import IntEnum
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 import torch
 from jaxtyping import Bool, Int
@@ -78,6 +78,12 @@ def reads(model: HookedModel, reader: Site | Literal["logits"], writer: Site) ->
     assert reader.layer is not None
     within = writer.kind == "z" and reader.kind == "mlp_out" and not model.cfg.parallel_attn_mlp
     return writer.layer < reader.layer or (writer.layer == reader.layer and within)
+
+
+def block(model: HookedModel, part: Site) -> Any:
+    """The layer that a head or an MLP lies in."""
+    assert part.layer is not None
+    return model.blocks[part.layer]
 
 
 def single(model: HookedModel, edge: Edge) -> list[Edge]:

@@ -23,7 +23,7 @@ from torch import Tensor
 from mnemoscope.core.errors import InputError
 from mnemoscope.core.protocols import HookedModel
 from mnemoscope.core.site import Site
-from mnemoscope.interventions.edges.graph import Carried, inputs, writers
+from mnemoscope.interventions.edges.graph import Carried, block, inputs, writers
 from mnemoscope.interventions.patching.reading import check_numbers
 
 Freeze = Literal["attention", "layer_norm"]
@@ -94,7 +94,7 @@ def written(
 
 def of_head(model: HookedModel, site: Site, z: Float[Tensor, "*rows head_index d_head"]) -> Tensor:
     """What one head adds to the residual stream."""
-    writes = model.blocks[site.layer].attn.W_O[site.head]
+    writes = block(model, site).attn.W_O[site.head]
     return einsum(z[..., site.head, :], writes, "... d_head, d_head d_model -> ... d_model")
 
 
@@ -199,10 +199,10 @@ class _Graph:
         ]
 
     def _attend(self, activation: Tensor, hook: Any, *, layer: int, own: list[int], way: str) -> Tensor:
-        block = self.model.blocks[layer]
+        read_by = self.model.blocks[layer]
         heads = [site.head for site in (self.inputs[number][0] for number in own) if isinstance(site, Site)]
-        normed = block.ln1(self._input(f"blocks.{layer}.hook_resid_pre", own))
-        weight, bias = (getattr(block.attn, f"{end}_{way.upper()}")[heads] for end in "Wb")
+        normed = read_by.ln1(self._input(f"blocks.{layer}.hook_resid_pre", own))
+        weight, bias = (getattr(read_by.attn, f"{end}_{way.upper()}")[heads] for end in "Wb")
         read = einsum(normed, weight, "row pos head d_model, head d_model d_head -> row pos head d_head") + bias
         result = activation.clone()
         result[:, :, heads] = read

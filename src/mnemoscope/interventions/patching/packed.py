@@ -160,6 +160,7 @@ def packed(model: HookedModel) -> Packed:
         return Norm(kind=cfg.normalization_type, eps=cfg.eps, **ends)
 
     def mlp(block: str) -> Mlp:
+        assert cfg.act_fn is not None
         ends = {end.lower(): weights[f"{block}.mlp.{end}"] for end in ("W_in", "b_in", "W_out", "b_out")}
         return Mlp(ln2=norm(f"{block}.ln2"), activation=_ACTIVATIONS[cfg.act_fn], **ends)
 
