@@ -7,7 +7,7 @@ from statistics import median
 import torch
 from transformer_lens import ActivationCache, HookedTransformer
 
-from mnemoscope.analyses.edges.patching import patch_edges
+from mnemoscope.analyses.patching.edges import patch_edges
 from mnemoscope.core.edge import Edge
 from mnemoscope.core.metrics import LOGIT_DIFF, at_target
 from mnemoscope.core.pairs import PromptPairs

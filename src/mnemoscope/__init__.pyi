@@ -8,9 +8,9 @@ from . import viz as viz
 from .analyses.ablation.removal import ablate as ablate
 from .analyses.attribution.direct import logit_attribution as logit_attribution
 from .analyses.attribution.lens import logit_lens as logit_lens
-from .analyses.edges.patching import patch_edges as patch_edges
 from .analyses.evaluation import evaluate as evaluate
-from .analyses.patching import patch as patch
+from .analyses.patching.activations import patch as patch
+from .analyses.patching.edges import patch_edges as patch_edges
 from .analyses.probes.reading import probe as probe
 from .analyses.shapley.values import shapley as shapley
 from .analyses.top_tokens import predict as predict

@@ -8,8 +8,8 @@ import pytest
 import torch
 import xarray as xr
 
-from mnemoscope.analyses.edges.patching import patch_edges
-from mnemoscope.analyses.patching import effects
+from mnemoscope.analyses.patching.activations import effects
+from mnemoscope.analyses.patching.edges import patch_edges
 from mnemoscope.analyses.probes.latents import with_latent
 from mnemoscope.cli import main
 from mnemoscope.cli.commands.discover import Discover, _settings, discover_run

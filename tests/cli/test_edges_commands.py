@@ -10,8 +10,8 @@ import xarray as xr
 
 from mnemoscope import analyses
 from mnemoscope.analyses.dynamics.trajectories import last_roles
-from mnemoscope.analyses.edges.patching import patch_edges
-from mnemoscope.analyses.patching import effects
+from mnemoscope.analyses.patching.activations import effects
+from mnemoscope.analyses.patching.edges import patch_edges
 from mnemoscope.analyses.shapley import agreement
 from mnemoscope.cli import main
 from mnemoscope.core.pairs import PromptPairs

@@ -4,12 +4,11 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from mnemoscope.analyses.edges.approximation import approximation
-from mnemoscope.analyses.edges.attribution import attribute_edges
-from mnemoscope.analyses.edges.integrated import integrate_edges
-from mnemoscope.analyses.edges.patching import patch_edges
-from mnemoscope.analyses.edges.seeds import edges_of_seeds
-from mnemoscope.analyses.patching import effects
+from mnemoscope.analyses.patching.activations import effects
+from mnemoscope.analyses.patching.approximation import approximation
+from mnemoscope.analyses.patching.edge_attribution import attribute_edges, integrate_edges
+from mnemoscope.analyses.patching.edge_roles import edges_of_seeds
+from mnemoscope.analyses.patching.edges import patch_edges
 from mnemoscope.analyses.stacking import along
 from mnemoscope.core.pairs import PromptPairs
 from mnemoscope.interventions.edges.graph import edges

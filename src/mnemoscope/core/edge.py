@@ -6,6 +6,8 @@ MLPs and the logits (Wang et al. 2022, "Interpretability in the wild"; Goldowsky
 behavior with path patching").
 """
 
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
@@ -45,7 +47,7 @@ class Edge:
         if isinstance(self.reader, Site):
             one_of("the kind of an edge's reader", self.reader.kind, _READERS)
             _check_part("reader", self.reader)
-            if _depth(self.writer) >= _depth(self.reader):
+            if depth(self.writer) >= depth(self.reader):
                 raise InputError(f"an edge leads to a later part; {self.writer} writes after {self.reader} has read")
         else:
             one_of("the reader of an edge that is no site", self.reader, (LOGITS,))
@@ -79,6 +81,16 @@ def part_name(site: Site) -> str:
     return "input" if site.kind == "resid_pre" else str(site)
 
 
+def coordinates(edges: Sequence[Edge]) -> dict[str, tuple[str, list[str]]]:
+    """Labels of a result along `edge`; `through` is empty for readers with one input."""
+    return {
+        "edge": ("edge", [str(edge) for edge in edges]),
+        "writer": ("edge", [part_name(edge.writer) for edge in edges]),
+        "reader": ("edge", [str(edge.reader) for edge in edges]),
+        "through": ("edge", [edge.through or "" for edge in edges]),
+    }
+
+
 def _check_part(end: str, site: Site) -> None:
     if site.pos is not None or site.neuron is not None or (site.kind == "z") != (site.head is not None):
         raise InputError(
@@ -87,8 +99,10 @@ def _check_part(end: str, site: Site) -> None:
         )
 
 
-def _depth(site: Site) -> int:
-    """Parts in the order in which they read; those of equal depth do not read each other."""
-    if site.layer is None or site.kind == "resid_pre":
+def depth(part: Site | Literal["logits"]) -> float:
+    """Place in the order of reading; parts of equal depth do not read each other, and the logits come last."""
+    if not isinstance(part, Site):
+        return math.inf
+    if part.layer is None or part.kind == "resid_pre":
         return -1
-    return 2 * site.layer + (site.kind == "mlp_out")
+    return 2 * part.layer + (part.kind == "mlp_out")

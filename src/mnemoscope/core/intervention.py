@@ -5,7 +5,7 @@ the writer is changed for the reader alone.
 """
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
 
 from torch import Tensor
 
@@ -17,7 +17,10 @@ from mnemoscope.core.named import Named
 from mnemoscope.core.site import ATTENTION, ParamSite, Site
 
 Replacement = Literal["zero", "mean", "resample"]
-REPLACEMENTS: tuple[Replacement, ...] = ("zero", "mean", "resample")
+REPLACEMENTS: tuple[Replacement, ...] = get_args(Replacement)
+"""The removals that every site allows."""
+Removal = Literal[Replacement, "knockout"]
+REMOVALS: tuple[Removal, ...] = get_args(Removal)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -220,6 +223,30 @@ class LowRank:
         return f"{self.site} := {self.part} of rank {self.rank}"
 
 
+AtSite = Zero | Mean | Resample | Patch | SetPattern | Knockout | Scale | Add | Project
+Intervention = AtSite | LowRank
+
+
+def removal(kind: Removal, site: Site, source: Named[Batch], within: str | None = None) -> AtSite:
+    """The intervention that removes what a site says about the sequence at hand.
+
+    Args:
+        kind: Which; `knockout` is for sites of kind scores.
+        site: Where.
+        source: The reference set that means and resampled activations come from.
+        within: Name of a latent: they come from sequences of the same class. None: from all.
+    """
+    match kind:
+        case "zero":
+            return Zero(site=site)
+        case "mean":
+            return Mean(site=site, source=source, over=within or "batch")
+        case "resample":
+            return Resample(site=site, source=source, match=within)
+        case "knockout":
+            return Knockout(site=site)
+
+
 def _rows(basis: Named[Tensor]) -> None:
     if basis.value.ndim != 2:
         raise InputError(f"basis must be (direction, width); got shape {tuple(basis.value.shape)}")
@@ -228,7 +255,3 @@ def _rows(basis: Named[Tensor]) -> None:
 def _vectors(site: Site | Edge, who: str) -> None:
     if isinstance(site, Site) and site.kind in ATTENTION:
         raise InputError(f"{who} needs a site that holds vectors; {site} holds one number a query and key")
-
-
-AtSite = Zero | Mean | Resample | Patch | SetPattern | Knockout | Scale | Add | Project
-Intervention = AtSite | LowRank

@@ -1,6 +1,7 @@
 """What the rest of the package asks of a task and of a model."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from typing import Any, ClassVar, Protocol, runtime_checkable
 
 import torch
@@ -80,34 +81,167 @@ class Task(Protocol):
 
 
 @runtime_checkable
+class ModelConfig(Protocol):
+    """The part of TransformerLens's configuration that every model has; other fields are asked for by `getattr`."""
+
+    @property
+    def n_layers(self) -> int:
+        """Blocks."""
+        ...
+
+    @property
+    def n_heads(self) -> int:
+        """Heads per block."""
+        ...
+
+    @property
+    def d_model(self) -> int:
+        """Width of the residual stream."""
+        ...
+
+    @property
+    def d_head(self) -> int:
+        """Width of a head."""
+        ...
+
+    @property
+    def d_mlp(self) -> Any:
+        """Neurons per MLP; None without MLPs."""
+        ...
+
+    @property
+    def d_vocab(self) -> int:
+        """Number of tokens."""
+        ...
+
+    @property
+    def n_ctx(self) -> int:
+        """Length of the longest input."""
+        ...
+
+    @property
+    def attn_only(self) -> bool:
+        """Whether there are no MLPs."""
+        ...
+
+    @property
+    def parallel_attn_mlp(self) -> bool:
+        """Whether attention and MLP of a block read the same stream."""
+        ...
+
+    @property
+    def normalization_type(self) -> str | None:
+        """`LN`, `LNPre`, `RMS`, `RMSPre`; None for none."""
+        ...
+
+    @property
+    def positional_embedding_type(self) -> str:
+        """`standard` where positions are added to the residual stream."""
+        ...
+
+    @property
+    def attention_dir(self) -> str:
+        """`causal` or `bidirectional`."""
+        ...
+
+    @property
+    def act_fn(self) -> str | None:
+        """Activation function of the MLPs."""
+        ...
+
+    @property
+    def eps(self) -> float:
+        """What is added to the variance before normalising."""
+        ...
+
+    @property
+    def d_vocab_out(self) -> int:
+        """Number of tokens that are predicted."""
+        ...
+
+    @property
+    def use_attn_result(self) -> bool:
+        """Whether what each head adds to the residual stream is computed by itself."""
+        ...
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """Of weights and activations."""
+        ...
+
+
+@runtime_checkable
+class HookPoint(Protocol):
+    """Where an activation passes by."""
+
+    name: str | None
+    _forward_hooks: Any
+
+    def register_forward_hook(self, hook: Callable[..., Any], *, prepend: bool = False) -> Any:
+        """Call a function with every activation; what is returned can remove it."""
+        ...
+
+
+@runtime_checkable
+class Blocks(Protocol):
+    """The layers of a model; analyses read weights from them under TransformerLens's names."""
+
+    def __getitem__(self, idx: int, /) -> Any:
+        """The layer of a number."""
+        ...
+
+
+@runtime_checkable
+class Cache(Protocol):
+    """Activations by hook point."""
+
+    def __getitem__(self, key: str, /) -> Tensor:
+        """The activation at a hook point."""
+        ...
+
+    def __iter__(self) -> Iterator[str]:
+        """The names of the hook points."""
+        ...
+
+
+@runtime_checkable
 class HookedModel(Protocol):
     """The part of TransformerLens's interface that analyses use.
 
     A HookedTransformer has it, and so has a TransformerBridge.
     """
 
-    cfg: Any
-    blocks: Any
-    """Layers; analyses read weights from them under TransformerLens's names."""
-    hook_dict: Any
-    """Hook points by name; a TransformerBridge has those of its own here, and the classic names as aliases."""
+    @property
+    def cfg(self) -> ModelConfig:
+        """Sizes and kinds of parts."""
+        ...
 
-    def __call__(self, input: Any, **kwargs: Any) -> Any:
+    @property
+    def blocks(self) -> Blocks:
+        """Layers."""
+        ...
+
+    @property
+    def hook_dict(self) -> Mapping[str, HookPoint]:
+        """Hook points by name; a TransformerBridge has those of its own here, and the classic names as aliases."""
+        ...
+
+    def __call__(self, input: Tensor, **kwargs: Any) -> Tensor:
         """Logits `batch pos d_vocab` of tokens `batch pos`."""
         ...
 
-    def run_with_hooks(self, *args: Any, **kwargs: Any) -> Any:
+    def run_with_hooks(self, *args: Any, **kwargs: Any) -> Tensor:
         """A forward pass with temporary hooks."""
         ...
 
-    def hooks(self, *args: Any, **kwargs: Any) -> Any:
+    def hooks(self, *args: Any, **kwargs: Any) -> AbstractContextManager[Any]:
         """A context in which hooks are in force."""
         ...
 
-    def named_parameters(self, *args: Any, **kwargs: Any) -> Any:
+    def named_parameters(self, *args: Any, **kwargs: Any) -> Iterable[tuple[str, torch.nn.Parameter]]:
         """Names and parameters."""
         ...
 
-    def run_with_cache(self, *args: Any, **kwargs: Any) -> Any:
+    def run_with_cache(self, *args: Any, **kwargs: Any) -> tuple[Any, Cache]:
         """A forward pass that returns its activations too."""
         ...

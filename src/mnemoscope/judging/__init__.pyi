@@ -5,5 +5,5 @@ from .claim import Quantifier as Quantifier
 from .evidence import Evidence as Evidence
 from .judge import judge_family as judge_family
 from .operating import operating_characteristics as operating_characteristics
-from .verdict import record as record
 from .verdict import Verdict as Verdict
+from .verdict import record as record

@@ -6,9 +6,9 @@ import torch
 import xarray as xr
 
 from mnemoscope.analyses.circuits import pattern_prediction, removal_prediction
-from mnemoscope.analyses.circuits.agreement import agreement, sums
 from mnemoscope.analyses.circuits.full import ov_circuits, qk_circuits
 from mnemoscope.analyses.circuits.pattern_prediction import predict_patterns
+from mnemoscope.analyses.circuits.prediction_fit import fit, fit_sums
 from mnemoscope.analyses.circuits.removal_prediction import predict_removal
 from mnemoscope.core.batch import Batch
 from mnemoscope.core.errors import InputError
@@ -26,8 +26,8 @@ def random_batch(model, n: int = 6, seed: int = 0):
 
 def test_agreement_by_hand():
     actual, predicted = torch.tensor([[1.0, -1, 2, -2]]), torch.tensor([[2.0, -2, 1, -1]])
-    total = sums(actual.double(), predicted.double(), torch.tensor([[1.0, 1, 2, 2]]).double())
-    found = {name: value.item() for name, value in agreement(total).items()}
+    total = fit_sums(actual.double(), predicted.double(), torch.tensor([[1.0, 1, 2, 2]]).double())
+    found = {name: value.item() for name, value in fit(total).items()}
     squares, guessed, products = 1 + 1 + 8 + 8, 4 + 4 + 2 + 2, 2 + 2 + 4 + 4
     assert found == pytest.approx(
         {
@@ -38,7 +38,7 @@ def test_agreement_by_hand():
             "actual_rms": (squares / 6) ** 0.5,
         }
     )
-    nothing = agreement(sums(1e-6 * actual.double(), predicted.double(), torch.ones(1, 4).double()))
+    nothing = fit(fit_sums(1e-6 * actual.double(), predicted.double(), torch.ones(1, 4).double()))
     assert all(nothing[name].isnan() for name in ("r2", "correlation", "slope", "share"))
 
 

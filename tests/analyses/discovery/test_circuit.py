@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from mnemoscope.analyses.discovery import circuit, nodes
-from mnemoscope.analyses.discovery.circuit import along, members, pruned
+from mnemoscope.analyses.discovery.setting import along, members, pruned
 from mnemoscope.core.edge import part_name
 from mnemoscope.core.errors import InputError
 from mnemoscope.interventions.edges.graph import edges

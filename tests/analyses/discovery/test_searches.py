@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from mnemoscope.analyses.discovery import agreement, circuit, exact, greedy, top_n
-from mnemoscope.analyses.discovery.circuit import coordinates, labelled
+from mnemoscope.analyses.discovery import circuit, compared_with_exact, exact, greedy, top_n
 from mnemoscope.analyses.discovery.exact import minimal
-from mnemoscope.analyses.discovery.top_n import order
+from mnemoscope.analyses.discovery.searches import order
+from mnemoscope.analyses.discovery.setting import coordinates, labelled
 from mnemoscope.core.errors import InputError
 from mnemoscope.core.metrics import KL, LOGIT_DIFF
 from mnemoscope.systems.tiny_recall.constructed import dissociated, elimination_only, store_and_match
@@ -49,7 +49,7 @@ def test_planted_circuits_are_found(make, kind, skill, planted):
         "grown": top_n(setting, alone(setting), connected=True).circuit,
     }
     assert {name: names(one) for name, one in found.items()} == dict.fromkeys(found, planted)
-    beside = agreement(truth, xr.concat(list(found.values()), "method"))
+    beside = compared_with_exact(truth, xr.concat(list(found.values()), "method"))
     assert beside.jaccard.dims == ("method",)
     assert (beside.jaccard == 1).all()
     assert (beside.size_ratio == 1).all()
@@ -155,15 +155,15 @@ def test_agreement_by_hand():
     truth = exact(setting)
     three = circuit(setting.edges, ["input → L0H0 v", "L0H0 → logits", "input → logits"])
     half = circuit(setting.edges, ["L0H0 → logits"])
-    found = agreement(truth, xr.concat([three, half], "mine"))
+    found = compared_with_exact(truth, xr.concat([three, half], "mine"))
     assert found.n_edges.values.tolist() == [3, 1]
     assert found.size_ratio.values.tolist() == [1.5, 0.5]
     assert found.jaccard.values == pytest.approx([2 / 3, 1 / 2])
     assert found.faithfulness.values == pytest.approx([1, 0], abs=1e-6)
     assert found.gap.values == pytest.approx([0, 0], abs=1e-6)
-    assert agreement(truth, three).jaccard == pytest.approx(2 / 3)
+    assert compared_with_exact(truth, three).jaccard == pytest.approx(2 / 3)
     with pytest.raises(InputError, match="label them by"):
-        agreement(truth, three[1:])
+        compared_with_exact(truth, three[1:])
 
 
 def test_results_are_labelled_and_read_back(micro, tmp_path):
@@ -172,7 +172,7 @@ def test_results_are_labelled_and_read_back(micro, tmp_path):
         "greedy": greedy(micro, target=0.9),
         "top": top_n(micro, alone(micro)),
     }
-    found["agreement"] = agreement(found["exact"], found["greedy"].circuit)
+    found["agreement"] = compared_with_exact(found["exact"], found["greedy"].circuit)
     for name, result in found.items():
         assert reads_back(result, tmp_path / f"{name}.nc")
         assert {"metric", "replacement", "pairs", "n", "weights"} <= set(result.attrs)
@@ -205,4 +205,4 @@ def test_where_all_is_noise_nothing_is_found(micro):
     assert not top_n(quiet, scores(quiet, np.ones(9))).circuit.any()
     assert greedy(quiet, target=0.9).circuit.all()
     with pytest.raises(InputError, match="no circuit reaches the target"):
-        agreement(exact(quiet), labelled(quiet.edges, np.ones(9, dtype=bool)))
+        compared_with_exact(exact(quiet), labelled(quiet.edges, np.ones(9, dtype=bool)))

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from mnemoscope.analyses.discovery import Setting, circuit, faithfulness
-from mnemoscope.analyses.discovery.circuit import labelled
+from mnemoscope.analyses.discovery.setting import labelled
 from mnemoscope.core.errors import InputError
 from mnemoscope.core.metrics import KL, LOGIT_DIFF
 from mnemoscope.core.pairs import PromptPairs

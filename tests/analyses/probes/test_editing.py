@@ -5,7 +5,7 @@ import pytest
 import torch
 import xarray as xr
 
-from mnemoscope.analyses.patching import effects
+from mnemoscope.analyses.patching.activations import effects
 from mnemoscope.analyses.probes import edit, partners, subspace, with_latent
 from mnemoscope.core.errors import InputError
 from mnemoscope.core.intervention import Add, Patch

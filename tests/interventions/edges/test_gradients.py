@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch.profiler import ProfilerActivity, profile
 
-from mnemoscope.analyses.edges.attribution import attribute_edges
+from mnemoscope.analyses.patching.edge_attribution import attribute_edges
 from mnemoscope.core.errors import InputError
 from mnemoscope.core.metrics import LOG_PROB, LOGIT_DIFF
 from mnemoscope.interventions.edges.gradients import input_gradients, sums, traced, traced_names

@@ -10,8 +10,7 @@ from mnemoscope.core.errors import InputError
 from mnemoscope.core.metrics import KL, LOG_PROB, LOGIT_DIFF
 from mnemoscope.core.site import Site
 from mnemoscope.interventions.edges import sweep as module
-from mnemoscope.interventions.edges.graph import edges
-from mnemoscope.interventions.edges.states import State
+from mnemoscope.interventions.edges.graph import State, edges
 from mnemoscope.interventions.edges.sweep import sweep_states
 from tests.split_hooks import by_hand, mean_logit_difference, random_pairs
 from tests.support import foreign_model, global_generators_untouched

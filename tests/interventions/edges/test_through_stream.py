@@ -13,9 +13,9 @@ from mnemoscope.core.pairs import PromptPairs
 from mnemoscope.core.site import Site
 from mnemoscope.interventions.edges import through_stream
 from mnemoscope.interventions.edges.graph import edges
-from mnemoscope.interventions.edges.plan import plan_edges
+from mnemoscope.interventions.edges.through_stream import plan_edges
 from mnemoscope.interventions.patching.memory import MAX_BYTES
-from mnemoscope.interventions.patching.runs import recorded
+from mnemoscope.interventions.patching.reading import recorded
 from mnemoscope.interventions.patching.sweep import measured
 from tests.interventions.patching.test_memory import most_at_once
 from tests.split_hooks import added, by_hand, mean_logit_difference, output, random_pairs, split

@@ -6,7 +6,7 @@ import pytest
 import torch
 from transformer_lens import patching
 
-from mnemoscope.analyses.patching import patch
+from mnemoscope.analyses.patching.activations import patch
 from mnemoscope.core.errors import InputError
 from mnemoscope.core.metrics import LOG_PROB, LOGIT_DIFF, METRICS, at_target
 from mnemoscope.core.site import EMBEDDINGS

@@ -4,11 +4,11 @@ import pytest
 import torch
 from torch.profiler import ProfilerActivity, profile
 
-from mnemoscope.analyses.patching import patch
+from mnemoscope.analyses.patching.activations import patch
 from mnemoscope.core.errors import InputError
 from mnemoscope.core.metrics import METRICS
 from mnemoscope.interventions.patching.grid import grid
-from mnemoscope.interventions.patching.plan import plan
+from mnemoscope.interventions.patching.sweep import plan
 from tests.interventions.patching.prompts import prompt_pairs
 from tests.support import foreign_model
 

@@ -9,7 +9,6 @@ show what the part computes, and a part that another one can stand in for looks 
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Literal, get_args
 
 import torch
 import xarray as xr
@@ -20,18 +19,13 @@ from mnemoscope.analyses.forward import check_fits, normalised
 from mnemoscope.core import metrics
 from mnemoscope.core.batch import CHUNK, Batch
 from mnemoscope.core.errors import InputError, one_of
-from mnemoscope.core.intervention import Intervention, Knockout, Mean, Resample, Zero
+from mnemoscope.core.intervention import REMOVALS, REPLACEMENTS, Removal, removal
 from mnemoscope.core.named import Named
 from mnemoscope.core.protocols import HookedModel
 from mnemoscope.core.site import Site
 from mnemoscope.core.skills import Skills
 from mnemoscope.interventions.recordings import Recordings
 from mnemoscope.interventions.run import run_with
-
-Removal = Literal["zero", "mean", "resample", "knockout"]
-REMOVALS: tuple[Removal, ...] = get_args(Removal)
-REPLACEMENTS: tuple[Removal, ...] = ("zero", "mean", "resample")
-"""The removals that every site allows."""
 
 
 def ablate(
@@ -102,19 +96,6 @@ def ablate(
             "weights": "unprocessed",
         },
     )
-
-
-def removal(kind: Removal, site: Site, source: Named[Batch], within: str | None = None) -> Intervention:
-    """The intervention that removes what a site says about the sequence at hand, `within` the class of a latent."""
-    match kind:
-        case "zero":
-            return Zero(site=site)
-        case "mean":
-            return Mean(site=site, source=source, over=within or "batch")
-        case "resample":
-            return Resample(site=site, source=source, match=within)
-        case "knockout":
-            return Knockout(site=site)
 
 
 def _parts(batch: Batch, size: int) -> list[Batch]:

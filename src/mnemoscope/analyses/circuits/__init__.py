@@ -5,10 +5,10 @@ from mnemoscope.analyses.circuits.composition import composition as composition
 from mnemoscope.analyses.circuits.full import ov_circuits as ov_circuits
 from mnemoscope.analyses.circuits.full import qk_circuits as qk_circuits
 from mnemoscope.analyses.circuits.pattern_prediction import predict_patterns as predict_patterns
-from mnemoscope.analyses.circuits.reading import read_circuits as read_circuits
 from mnemoscope.analyses.circuits.removal_prediction import predict_removal as predict_removal
 from mnemoscope.analyses.circuits.spectra import singular_tokens as singular_tokens
 from mnemoscope.analyses.circuits.spectra import spectra as spectra
 from mnemoscope.analyses.circuits.summaries import copying as copying
 from mnemoscope.analyses.circuits.summaries import offset_affinity as offset_affinity
+from mnemoscope.analyses.circuits.summaries import read_circuits as read_circuits
 from mnemoscope.analyses.circuits.summaries import same_token_affinity as same_token_affinity

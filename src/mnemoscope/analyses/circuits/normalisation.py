@@ -21,7 +21,7 @@ import xarray as xr
 from jaxtyping import Float
 from torch import Tensor
 
-from mnemoscope.analyses.circuits.agreement import row_weight
+from mnemoscope.analyses.circuits.prediction_fit import row_weight
 from mnemoscope.analyses.circuits.weights import EffectiveWeights, effective_weights
 from mnemoscope.core.batch import Batch
 from mnemoscope.core.errors import InputError, one_of

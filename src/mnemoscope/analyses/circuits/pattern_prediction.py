@@ -27,7 +27,6 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from mnemoscope.analyses.attribution.residual import chunks
-from mnemoscope.analyses.circuits.agreement import agreement, row_weight, sums
 from mnemoscope.analyses.circuits.normalisation import (
     NORMALISATIONS,
     Normalisation,
@@ -37,6 +36,7 @@ from mnemoscope.analyses.circuits.normalisation import (
     frozen_sigmas,
     recorded,
 )
+from mnemoscope.analyses.circuits.prediction_fit import fit, fit_sums, row_weight
 from mnemoscope.analyses.circuits.weights import EffectiveWeights, effective_weights
 from mnemoscope.core.batch import Batch
 from mnemoscope.core.errors import InputError, one_of
@@ -76,7 +76,7 @@ def predict_patterns(
         layers: Which layers; none: all.
 
     Returns:
-        Over (layer, head, part): `r2`, `correlation` and `share` of the scores (see `agreement`), `kl` (nats a query,
+        Over (layer, head, part): `r2`, `correlation` and `share` of the scores (see `fit`), `kl` (nats a query,
         from the actual to the predicted pattern) and `top_agreement` (share of the queries for which the predicted
         pattern's top key has the actual pattern's largest weight). Over (layer, head): `actual_rms` of the scores.
 
@@ -92,7 +92,7 @@ def predict_patterns(
     rows = chunks(model, batch, 2 * len(PARTS) * scores, MAX_BYTES)
     totals = torch.stack([_totals(model, weights, batch.select(some), frozen) for some in rows]).sum(0).cpu()
     kl, top, n_queries = totals[4:]
-    measured = agreement(totals[:4])
+    measured = fit(totals[:4])
     measured |= {"kl": kl / n_queries, "top_agreement": top / n_queries}
     by_part = ("r2", "correlation", "share", "kl", "top_agreement")
     variables: dict[str, Any] = {name: (("layer", "head", "part"), measured[name].numpy()) for name in by_part}
@@ -158,10 +158,10 @@ def _compared(
     allowed: Bool[Tensor, "query key"],
     count: Float[Tensor, " batch"],
 ) -> Float[Tensor, "7 head_index"]:
-    """The sums of `agreement`, then those of the KL divergence, of agreeing top keys, and of queries."""
+    """The sums of `fit_sums`, then those of the KL divergence, of agreeing top keys, and of queries."""
     open_queries = (allowed.sum(-1) > 1) * count[:, None]
     weight = (open_queries[:, :, None] * allowed).expand_as(actual)
-    scores = sums(_centred(actual, allowed), _centred(predicted, allowed), weight)
+    scores = fit_sums(_centred(actual, allowed), _centred(predicted, allowed), weight)
     pattern = actual.masked_fill(~allowed, -torch.inf).softmax(-1)
     guess = predicted.masked_fill(~allowed, -torch.inf).log_softmax(-1)
     top = pattern.gather(-1, guess.argmax(-1, keepdim=True))[..., 0] >= pattern.amax(-1) - 1e-6

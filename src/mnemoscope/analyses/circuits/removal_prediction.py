@@ -26,7 +26,6 @@ from jaxtyping import Float
 from torch import Tensor
 
 from mnemoscope.analyses.attribution.residual import chunks
-from mnemoscope.analyses.circuits.agreement import agreement, row_weight, sums
 from mnemoscope.analyses.circuits.normalisation import (
     NORMALISATIONS,
     Normalisation,
@@ -36,10 +35,11 @@ from mnemoscope.analyses.circuits.normalisation import (
     frozen_sigmas,
     recorded,
 )
+from mnemoscope.analyses.circuits.prediction_fit import fit, fit_sums, row_weight
 from mnemoscope.analyses.circuits.weights import EffectiveWeights, effective_weights
 from mnemoscope.core.batch import Batch
 from mnemoscope.core.errors import InputError, one_of
-from mnemoscope.core.intervention import Mean, Zero
+from mnemoscope.core.intervention import removal
 from mnemoscope.core.named import Named
 from mnemoscope.core.protocols import HookedModel
 from mnemoscope.core.site import Site
@@ -77,7 +77,7 @@ def predict_removal(
         layers: Which layers; none: all.
 
     Returns:
-        Over (kind, layer, head, read): `r2`, `correlation` and `slope` of the change of the logits (see `agreement`);
+        Over (kind, layer, head, read): `r2`, `correlation` and `slope` of the change of the logits (see `fit`);
         over (kind, layer, head): `actual_rms` of that change, in logits.
 
     Raises:
@@ -100,12 +100,11 @@ def predict_removal(
         reads, sigmas = _reads(model, weights, chunk, frozen)
         for (number, kind), (index, layer), head in product(enumerate(kinds), enumerate(weights.layers), heads):
             site = Site(kind="z", layer=layer, head=head)
-            removal = Zero(site=site) if kind == "zero" else Mean(site=site, source=source)
-            actual = run_with(model, chunk, [removal], recordings=recordings).double() - clean
+            actual = run_with(model, chunk, [removal(kind, site, source)], recordings=recordings).double() - clean
             lost = (reads - means if kind == "mean" else reads)[:, index, :, :, head]
             read = lost @ (weights.W_O[index, head] @ weights.W_U) / sigmas.final[..., None]
             totals[:, number, index, head] += _compared(actual, -read, chunk).cpu()
-    measured, dims = agreement(totals), ("kind", "layer", "head")
+    measured, dims = fit(totals), ("kind", "layer", "head")
     variables: dict[str, Any] = {name: ((*dims, "read"), measured[name].numpy()) for name in MEASURES}
     variables["actual_rms"] = (dims, measured["actual_rms"][..., 0].numpy())
     coords = {"kind": list(kinds), "layer": list(weights.layers), "head": list(heads), "read": list(READS)}
@@ -166,4 +165,4 @@ def _compared(
 ) -> Float[Tensor, "4 read"]:
     weight = (row_weight(batch)[:, None].to(batch.scored.device) * batch.scored).to(actual)
     change, guess = (values - values.mean(-1, keepdim=True) for values in (actual, predicted))
-    return sums(change.expand_as(guess), guess, weight[None, ..., None].expand_as(guess))
+    return fit_sums(change.expand_as(guess), guess, weight[None, ..., None].expand_as(guess))

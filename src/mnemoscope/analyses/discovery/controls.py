@@ -21,7 +21,7 @@ import torch
 import xarray as xr
 from jaxtyping import Bool, Float
 
-from mnemoscope.analyses.discovery.completeness import N_SETS, faithfulness_without, knockouts, one
+from mnemoscope.analyses.discovery.criteria import N_SETS, faithfulness_without, knockouts, one
 from mnemoscope.analyses.discovery.setting import Setting
 from mnemoscope.core.errors import InputError, in_range, one_of
 from mnemoscope.core.seeding import generator

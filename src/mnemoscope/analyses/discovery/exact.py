@@ -9,14 +9,21 @@ edge fewer: whether some subset reaches the target is handed up from every set t
 It shows what searches could find on these prompts. Several minimal circuits are several ways to the same answer; which
 of them the model uses is not a question of faithfulness. A circuit whose faithfulness lies above 1 counts as faithful
 here: it leaves out what works against the answer. With KL none does.
+
+`compared_with_exact` says how far circuits that a search found are from this. `size_ratio`: edges by those of the
+smallest circuit that reaches the target. `jaccard`: shared edges by edges of either, with the minimal circuit for which
+that is highest. `gap`: the highest faithfulness of any circuit of that size minus its own.
+
+That shows how good a search is on this model and these prompts. It does not show that the same search is as good where
+the truth cannot be had.
 """
 
 import numpy as np
 import xarray as xr
 from jaxtyping import Bool
 
-from mnemoscope.analyses.discovery.circuit import coordinates
-from mnemoscope.analyses.discovery.setting import ROUNDING, TARGET, Setting
+from mnemoscope.analyses.discovery.setting import ROUNDING, TARGET, Setting, along
+from mnemoscope.core.edge import coordinates
 from mnemoscope.core.errors import InputError, in_range
 
 MAX_EDGES = 16
@@ -82,3 +89,35 @@ def minimal(reached: Bool[np.ndarray, " circuit"]) -> Bool[np.ndarray, " circuit
     for element in range(n_elements):
         smaller.reshape(-1, 2, 2**element)[:, 1] |= below.reshape(-1, 2, 2**element)[:, 0]
     return reached & ~smaller
+
+
+def compared_with_exact(truth: xr.Dataset, circuits: xr.DataArray) -> xr.Dataset:
+    """Circuits beside the truth.
+
+    Args:
+        truth: From `exact`.
+        circuits: Of the same model: truth values over edge, after any other axes, which the result keeps.
+
+    Returns:
+        `n_edges`, `faithfulness`, `size_ratio`, `jaccard`, `gap` over the axes of `circuits` but edge.
+
+    Raises:
+        InputError: The circuits are of another model, or no circuit reaches the target.
+    """
+    if not truth.sizes["alternative"]:
+        raise InputError("no circuit reaches the target of truth, so that nothing can be compared with it")
+    circuits = along(truth["edge"].values, circuits).astype(bool)
+    places = xr.DataArray(1 << np.arange(circuits.sizes["edge"]), dims="edge")
+    size, number = circuits.sum("edge"), (circuits * places).sum("edge")
+    both = (circuits & truth.minimal).sum("edge")
+    found = truth.faithfulness.sel(number=number).drop_vars("number")
+    return xr.Dataset(
+        {
+            "n_edges": size,
+            "faithfulness": found,
+            "size_ratio": size / int(truth["size"].min()),
+            "jaccard": (both / (size + truth["size"] - both)).max("alternative"),
+            "gap": truth.frontier.sel(n_edges=size).drop_vars("n_edges") - found,
+        },
+        attrs=truth.attrs,
+    )

@@ -103,8 +103,8 @@ def _discovered(selection: ms.analyses.Setting, test: ms.analyses.Setting, optio
     """The circuits of every search on some prompts, judged on others."""
     import numpy as np
 
-    from mnemoscope.analyses.discovery.circuit import coordinates
     from mnemoscope.analyses.discovery.controls import MEASURES
+    from mnemoscope.analyses.discovery.setting import coordinates
 
     searches, n_edges = _searches(selection), len(selection.edges)
     figures = _figures(selection, test, searches, options, seed) if np.isfinite(selection.span) else {}
@@ -136,8 +136,8 @@ def _figures(
     """What `_AXES` names, as far as there is anything."""
     import numpy as np
 
-    from mnemoscope.analyses.discovery import agreement, exact
-    from mnemoscope.analyses.discovery.circuit import labelled
+    from mnemoscope.analyses.discovery import compared_with_exact, exact
+    from mnemoscope.analyses.discovery.setting import labelled
     from mnemoscope.viz.discovery import BY_EFFECT, BY_GRADIENT, GREEDY, SMALLEST
 
     target, n_edges = options.target, len(selection.edges)
@@ -166,14 +166,14 @@ def _figures(
     }
     if truth is None:
         return figures
-    compared = agreement(truth, circuits)
+    compared = compared_with_exact(truth, circuits)
     figures |= {name: compared[name].values for name in ("size_ratio", "jaccard", "gap")}
     return figures | {"n_minimal": np.array(float(truth.sizes["alternative"]))}
 
 
 def _estimated(setting: ms.analyses.Setting) -> xr.DataArray:
     """What each edge adds to the metric, by EAP-IG."""
-    from mnemoscope.analyses.edges.integrated import integrate_edges
+    from mnemoscope.analyses.patching.edge_attribution import integrate_edges
 
     found = integrate_edges(
         setting.model,
@@ -236,7 +236,7 @@ def _check(options: Discover) -> None:
 
 def _finish(label: str, runs: Sequence[ms.Run], found: Results, options: Discover) -> Results:
     """Edges of all seeds beside each other; refused where no run has anything to show."""
-    from mnemoscope.analyses.edges.seeds import edges_of_seeds
+    from mnemoscope.analyses.patching.edge_roles import edges_of_seeds
 
     component = found["roles"].component
     results = {

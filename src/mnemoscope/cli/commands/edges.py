@@ -89,9 +89,8 @@ def _estimated(
     model: ms.HookedModel, pairs: ms.PromptPairs, values: xr.Dataset, options: Edges
 ) -> dict[str, xr.Dataset]:
     """Effects by estimate, and how far they are from those of the sweep; nothing where none is asked for."""
-    from mnemoscope.analyses.edges.approximation import approximation
-    from mnemoscope.analyses.edges.attribution import attribute_edges
-    from mnemoscope.analyses.edges.integrated import integrate_edges
+    from mnemoscope.analyses.patching.approximation import approximation
+    from mnemoscope.analyses.patching.edge_attribution import attribute_edges, integrate_edges
 
     smooth = [metrics()[name] for name in _SMOOTH if name in options.metrics]
     if not options.approximate or not smooth or options.effect != "total" or options.freeze:
@@ -157,7 +156,7 @@ def _check(options: Edges) -> None:
 
 def _finish(label: str, runs: Sequence[ms.Run], found: Results, options: Edges) -> Results:
     """Edges of all seeds beside each other; refused where no run has anything to show."""
-    from mnemoscope.analyses.edges.seeds import edges_of_seeds
+    from mnemoscope.analyses.patching.edge_roles import edges_of_seeds
 
     component = found["roles"].component
     results = {

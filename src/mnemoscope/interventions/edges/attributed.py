@@ -29,9 +29,8 @@ from mnemoscope.interventions.edges.gradients import (
     traced,
     traced_names,
 )
-from mnemoscope.interventions.edges.graph import Input, inputs, writers
-from mnemoscope.interventions.edges.states import layout
-from mnemoscope.interventions.edges.written import Written, check_graph, written
+from mnemoscope.interventions.edges.graph import Input, inputs, layout, writers
+from mnemoscope.interventions.edges.run import Written, check_graph, written
 from mnemoscope.interventions.patching.reading import Reader
 from mnemoscope.interventions.patching.sweep import DIRECTIONS, Direction, SweepResult
 from mnemoscope.interventions.recordings import recorded

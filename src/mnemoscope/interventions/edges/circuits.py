@@ -1,30 +1,39 @@
 """The metric of circuits on pairs of prompts.
 
-Plain HookedTransformers are run as `shared` does, which computes once what circuits have in common; all others cell by
-cell through hooks (`sweep`). The numbers are the same.
+Plain HookedTransformers are run so that whatever circuits have in common is computed once; all others cell by cell
+through hooks (`sweep`). The numbers are the same.
+
+What a part writes in a circuit depends on the circuit's edges that lead to it, directly or through others. Circuits
+that agree in these share the part's output. In one layer with two heads and an MLP, the 8192 circuits need 8 outputs of
+each head, 128 of the MLP, and 1936 different logits. After the last attention only the positions that are read are
+followed.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Literal
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
+from torch.nn import functional as F
 
-from mnemoscope.core.edge import Edge
+from mnemoscope.core.edge import LOGITS, Edge
 from mnemoscope.core.metrics import Metric
 from mnemoscope.core.pairs import PromptPairs
 from mnemoscope.core.protocols import HookedModel
 from mnemoscope.core.seeding import generator
 from mnemoscope.core.site import Site
-from mnemoscope.interventions.edges import shared
-from mnemoscope.interventions.edges.graph import writers
-from mnemoscope.interventions.edges.states import State
+from mnemoscope.interventions.edges.graph import State, writers
+from mnemoscope.interventions.edges.run import written
 from mnemoscope.interventions.edges.sweep import CHUNK_BYTES, Replacement, mean_outputs, sweep_states
-from mnemoscope.interventions.edges.written import written
 from mnemoscope.interventions.patching.memory import prompts_at_once
-from mnemoscope.interventions.patching.packed import packed, unsupported
+from mnemoscope.interventions.patching.packed import Layer, Packed, packed, unsupported
 from mnemoscope.interventions.patching.reading import Reader
+
+_PARTS = ("z", "mlp_out")
 
 
 @torch.no_grad()
@@ -69,10 +78,10 @@ def _shared(
     replacement: Replacement,
     max_bytes: int,
 ) -> Float[np.ndarray, "circuit prompt"]:
-    weights, (found, variant) = packed(model), shared.parts(edges, masks)
+    weights, (found, variant) = packed(model), shared_parts(edges, masks)
     read = pairs.scored.any(0).nonzero()[:, 0].to(weights.w_u.device)
     n_pos = pairs.clean.inputs.shape[1]
-    need = shared.numbers(weights, found, n_pos, len(read)) * weights.w_u.element_size()
+    need = _numbers(weights, found, n_pos, len(read)) * weights.w_u.element_size()
     if need > max_bytes // 2 and len(masks) > 1:
         halves = (masks[: len(masks) // 2], masks[len(masks) // 2 :])
         return np.concatenate([_shared(model, pairs, edges, half, metric, replacement, max_bytes) for half in halves])
@@ -90,12 +99,9 @@ def _shared(
         here = {site: value for site, value in _by_site(model, clean.outputs, sites).items() if site.kind not in _PARTS}
         outside = corrupted.outputs if mean is None else mean
         there = _by_site(model, torch.zeros_like(outside) if replacement == "zero" else outside, sites)
-        logits = shared.logits(weights, found, here, there, read)
+        logits = _logits(weights, found, here, there, read)
         values.append(reader.patched(logits, 0, reader.values(clean.logits[None])[:, 0])[0])
     return torch.cat(values, 1).numpy()[variant]
-
-
-_PARTS = ("z", "mlp_out")
 
 
 def _by_site(
@@ -105,3 +111,152 @@ def _by_site(
     found = dict(zip(writers(model, embeddings="apart"), outputs.unbind(2), strict=True))
     together = torch.stack([value for site, value in found.items() if site.kind not in _PARTS]).sum(0)
     return {site: together if site.kind == "resid_pre" else found[site] for site in sites}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Input:
+    """One input of a part, in all its variants.
+
+    Attributes:
+        writers: All that it reads.
+        live: Which variant of each writer's output is live in it; 0: none.
+    """
+
+    writers: tuple[Site, ...]
+    live: Int[np.ndarray, "variant writer"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class SharedInput:
+    """A reader with the variants of what it reads.
+
+    Attributes:
+        reader: A head, an MLP or the logits.
+        inputs: Through q, k and v, or the only one.
+        reads: Of each variant of its output, the variants of its inputs.
+    """
+
+    reader: Site | Literal["logits"]
+    inputs: tuple[Input, ...]
+    reads: Int[np.ndarray, "variant input"]
+
+
+def shared_parts(
+    edges: Sequence[Edge], masks: Bool[np.ndarray, "circuit edge"]
+) -> tuple[list[SharedInput], Int[np.ndarray, " circuit"]]:
+    """The parts of a model in the order in which they read, and which variant of the logits every circuit has.
+
+    Args:
+        edges: All edges of the model, in the order of the readers.
+        masks: Circuits.
+    """
+    found: list[SharedInput] = []
+    of_circuit: dict[Site | str, np.ndarray] = {edge.writer: np.ones(len(masks), dtype=np.int64) for edge in edges}
+    for _, of_reader in groupby(range(len(edges)), key=lambda number: edges[number].reader):
+        members, inputs, reads = list(of_reader), [], []
+        reader = edges[members[0]].reader
+        for _, of_input in groupby(members, key=lambda number: edges[number].through):
+            numbers = list(of_input)
+            writers = tuple(edges[number].writer for number in numbers)
+            live = masks[:, numbers] * np.stack([of_circuit[writer] for writer in writers], 1)
+            distinct, which = np.unique(live, axis=0, return_inverse=True)
+            inputs.append(Input(writers=writers, live=distinct))
+            reads.append(which.ravel())
+        distinct, which = np.unique(np.stack(reads, 1), axis=0, return_inverse=True)
+        of_circuit[reader] = which.ravel() + 1
+        found.append(SharedInput(reader=reader, inputs=tuple(inputs), reads=distinct))
+    return found, of_circuit[LOGITS] - 1
+
+
+def _numbers(model: Packed, found: Sequence[SharedInput], n_pos: int, n_read: int) -> int:
+    """About how many numbers `logits` holds at a time for one prompt."""
+    (d_model, d_vocab), mlp = model.w_u.shape, model.layers[0].mlp
+    d_head, d_mlp = model.layers[0].w_o.shape[1], 0 if mlp is None else mlp.w_in.shape[1]
+    *parts, end = found
+    kept = sum(len(part.reads) for part in parts) * n_pos * d_model
+    inputs = max(sum(len(one.live) for one in part.inputs) for part in parts) * n_pos * 3 * d_model
+    outputs = max(len(part.reads) for part in parts) * n_pos * max(4 * d_head + 2 * n_pos, 2 * d_mlp)
+    return kept + max(inputs + outputs, len(end.reads) * n_read * (3 * d_model + 8 * d_vocab + 40))
+
+
+@torch.no_grad()
+def _logits(
+    model: Packed,
+    found: Sequence[SharedInput],
+    written: dict[Site, Float[Tensor, "prompt pos d_model"]],
+    other: dict[Site, Float[Tensor, "#prompt pos d_model"]],
+    read: Int[Tensor, " read"],
+) -> Float[Tensor, "variant prompt read d_vocab"]:
+    """The logits of every variant.
+
+    Args:
+        model: Its weights.
+        found: From `shared_parts`.
+        written: What the embeddings write on the clean prompts.
+        other: What edges outside a circuit carry, of every writer.
+        read: Positions whose logits are wanted.
+    """
+    changes = {site: _after_nothing((value - other[site])[None]) for site, value in written.items()}
+    last, cut = len(model.layers) - 1, False
+    for part in found:
+        at = part.reader if isinstance(part.reader, Site) else None
+        number = last if at is None else int(at.layer or 0)
+        layer = model.layers[number]
+        if not cut and number == last and (at is None or at.kind != "z"):
+            changes, other = ({site: of[site][..., read, :] for site in of} for of in (changes, other))
+            cut = True
+        biases = [before.b_o for before in model.layers[: number + (at is None or at.kind != "z")]]
+        streams = [_stream(one, changes, other, biases) for one in part.inputs]
+        if at is None:
+            return _rows(lambda rows: model.ln_final(rows) @ model.w_u + model.b_u, streams[0])
+        if at.kind == "z":
+            reads = torch.from_numpy(part.reads).to(streams[0].device)
+            value = _attended(layer, int(at.head or 0), streams, reads)
+        else:
+            assert layer.mlp is not None
+            value = _rows(layer.mlp, streams[0])
+        changes[at] = _after_nothing(value - other[at])
+    raise AssertionError("the last part is the logits")
+
+
+def _after_nothing(changes: Float[Tensor, "variant prompt pos d_model"]) -> Float[Tensor, "more prompt pos d_model"]:
+    """Variant 0 is that in which the writer is not live."""
+    return torch.cat((torch.zeros_like(changes[:1]), changes))
+
+
+def _stream(
+    one: Input,
+    changes: dict[Site, Float[Tensor, "_ prompt pos d_model"]],
+    other: dict[Site, Float[Tensor, "#prompt pos d_model"]],
+    biases: Sequence[Float[Tensor, " d_model"]],
+) -> Float[Tensor, "variant prompt pos d_model"]:
+    """What is read, in every variant."""
+    total = torch.stack([other[writer] for writer in one.writers]).sum(0) + sum(biases)
+    for writer, live in zip(one.writers, one.live.T, strict=True):
+        total = total + changes[writer][torch.from_numpy(live).to(total.device)]
+    return total
+
+
+def _attended(
+    layer: Layer,
+    head: int,
+    streams: Sequence[Float[Tensor, "_ prompt pos d_model"]],
+    reads: Int[Tensor, "variant 3"],
+) -> Float[Tensor, "variant prompt pos d_model"]:
+    """What a head writes in every variant of its queries, keys and values."""
+    width = layer.w_o.shape[1]
+    at, all_heads = slice(head * width, (head + 1) * width), layer.w_q.shape[1]
+    weights = [
+        (layer.w_q, layer.b_q),
+        *((layer.w_kv[:, of], layer.b_kv[of]) for of in (slice(all_heads), slice(all_heads, None))),
+    ]
+    query, key, value = (
+        _rows(lambda rows, w=w, b=b: torch.addmm(b[at], layer.ln1(rows), w[:, at]), stream)[which]
+        for (w, b), stream, which in zip(weights, streams, reads.T, strict=True)
+    )
+    return F.scaled_dot_product_attention(query, key, value, is_causal=True, scale=1.0) @ layer.w_o[head]
+
+
+def _rows(act: Callable[[Tensor], Tensor], values: Float[Tensor, "*more d_in"]) -> Float[Tensor, "*more d_out"]:
+    """Act on every row."""
+    return act(values.flatten(0, -2)).view(*values.shape[:-1], -1)

@@ -1,12 +1,20 @@
-"""The edges of a model: who writes to the residual stream, and who reads from it."""
+"""The edges of a model: who writes to the residual stream, who reads from it, and what each edge carries."""
 
-from dataclasses import replace
-from typing import Literal, get_args
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from enum import IntEnum
+from typing import Any, Literal, get_args
 
+import torch
+from jaxtyping import Bool, Int
+from torch import Tensor
+
+from mnemoscope.core.batch import Batch
 from mnemoscope.core.edge import THROUGH, Edge, Through
-from mnemoscope.core.errors import one_of
+from mnemoscope.core.errors import InputError, one_of
 from mnemoscope.core.protocols import HookedModel
 from mnemoscope.core.site import EMBEDDINGS, Site
+from mnemoscope.interventions.regions import positions
 
 Embeddings = Literal["together", "apart"]
 Input = tuple[Site | Literal["logits"], Through | None]
@@ -72,9 +80,122 @@ def reads(model: HookedModel, reader: Site | Literal["logits"], writer: Site) ->
     return writer.layer < reader.layer or (writer.layer == reader.layer and within)
 
 
+def block(model: HookedModel, part: Site) -> Any:
+    """The layer that a head or an MLP lies in."""
+    assert part.layer is not None
+    return model.blocks[part.layer]
+
+
 def single(model: HookedModel, edge: Edge) -> list[Edge]:
     """The edges that one stands for: of each embedding by itself, and through each of q, k and v."""
     from_ = _embeddings(model) if edge.writer.kind == "resid_pre" else [edge.writer]
     is_head = isinstance(edge.reader, Site) and edge.reader.kind == "z"
     ways = THROUGH if is_head and edge.through is None else (edge.through,)
     return [replace(edge, writer=site, through=way) for way in ways for site in from_]
+
+
+class State(IntEnum):
+    """What an edge carries."""
+
+    UNSAID = -1
+    """What earlier edges of a list say that overlap with it; live if none does."""
+    FROZEN = 0
+    """What the writer writes in the unchanged run."""
+    LIVE = 1
+    """What it writes in the changed run."""
+    PATCHED = 2
+    """What it wrote in the other run, or another value put in the place of that."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Carried:
+    """States of all edges of a model, laid out by input and writer.
+
+    Attributes:
+        live: Edges that carry what the changed run writes.
+        patched: Edges that carry what the other run wrote.
+        told: Inputs that are not live throughout.
+
+    The axes `row` and `pos` have length 1 where the states are the same for all prompts, or at all positions.
+    """
+
+    live: Bool[Tensor, "cell row pos input writer"]
+    patched: Bool[Tensor, "cell row pos input writer"]
+    told: Bool[Tensor, " input"]
+
+    @property
+    def uniform(self) -> bool:
+        """Whether the states are the same at all positions of all prompts."""
+        return self.live.shape[1:3] == (1, 1)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Layout:
+    """Where edges lie among the inputs and writers of a model.
+
+    Attributes:
+        edges: The edges that states speak of.
+        exists: All edges of the model.
+        groups: Number, input and writer of edges that do not overlap, in the order of the edges. An edge may stand
+            for several entries. One that has positions is a group by itself.
+    """
+
+    edges: Sequence[Edge]
+    exists: Bool[Tensor, "input writer"]
+    groups: Sequence[Int[Tensor, "3 _"]]
+
+
+def layout(model: HookedModel, edges: Sequence[Edge]) -> Layout:
+    """Find some edges in a model.
+
+    Raises:
+        InputError: The model has no such edge.
+    """
+    sources, readers = writers(model, embeddings="apart"), inputs(model)
+    exists = torch.tensor([[reads(model, reader, site) for site in sources] for reader, _ in readers])
+    columns = {site: i for i, site in enumerate(sources)}
+    rows = {place: i for i, place in enumerate(readers)}
+    groups: list[list[tuple[int, int, int]]] = []
+    taken: set[tuple[int, int]] | None = None
+    for number, edge in enumerate(edges):
+        parts = single(model, edge)
+        places = [(rows.get((part.reader, part.through), -1), columns.get(part.writer, -1)) for part in parts]
+        if not all(row >= 0 and column >= 0 and exists[row, column] for row, column in places):
+            raise InputError(f"the model has no edge {edge}; interventions.edges.graph.edges(model) gives those it has")
+        if taken is None or edge.pos is not None or not taken.isdisjoint(places):
+            groups.append([])
+            taken = set()
+        groups[-1] += [(number, *place) for place in places]
+        taken.update(places)
+        taken = taken if edge.pos is None else None
+    return Layout(edges=edges, exists=exists, groups=[torch.tensor(group).T for group in groups])
+
+
+def carried(at: Layout, batch: Batch, states: Int[Tensor, "cell edge"]) -> Carried:
+    """Lay out the states of some edges; all others are live, and those with positions live at other positions.
+
+    Args:
+        at: Where the edges lie.
+        batch: Its latents say where positions are that edges name after one.
+        states: Of every edge in every cell (`State`). Of edges that overlap the later one prevails.
+
+    Raises:
+        InputError: An edge names no position of the batch.
+    """
+    device, n_pos = batch.inputs.device, batch.inputs.shape[1]
+    states = states.to(device)
+    varied = any(edge.pos is not None for edge in at.edges)
+    shape = (len(states), *((len(batch), n_pos) if varied else (1, 1)), *at.exists.shape)
+    exists = at.exists.to(device)
+    live = exists.expand(shape).clone()
+    patched = torch.zeros_like(live)
+    for group in at.groups:
+        number, row, column = group.to(device)
+        edge, state = at.edges[int(number[0])], states[:, None, None, number]
+        said = state != State.UNSAID
+        if edge.pos is not None:
+            said = said & positions(edge.pos, batch)[:, :, None]
+        live[..., row, column] = torch.where(said, state == State.LIVE, live[..., row, column])
+        patched[..., row, column] = torch.where(said, state == State.PATCHED, patched[..., row, column])
+    told = (patched | (live != exists)).flatten(0, 2).any(0).any(-1)
+    return Carried(live=live, patched=patched, told=told)

@@ -14,9 +14,8 @@ from torch import Tensor
 from mnemoscope.core.edge import LOGITS, Edge
 from mnemoscope.core.protocols import HookedModel
 from mnemoscope.core.site import Site
-from mnemoscope.interventions.edges.graph import single
-from mnemoscope.interventions.edges.states import layout
-from mnemoscope.interventions.edges.written import check_graph
+from mnemoscope.interventions.edges.graph import block, layout, single
+from mnemoscope.interventions.edges.run import check_graph
 from mnemoscope.interventions.recordings import results
 
 Hook = tuple[str, Callable[..., Any]]
@@ -45,7 +44,7 @@ def edges_changed(
     layout(model, [edge for edge, _ in changes])
     told = _Told(model, changes)
     handles = [
-        model.blocks[reader.layer].ln2.register_forward_pre_hook(partial(told.mlp, reader=reader))
+        block(model, reader).ln2.register_forward_pre_hook(partial(told.mlp, reader=reader))
         for reader in {edge.reader for edge, _ in changes if isinstance(edge.reader, Site)}
         if reader.kind == "mlp_out"
     ]
@@ -102,9 +101,9 @@ class _Told:
         return activation + self._added(LOGITS, None)
 
     def _head(self, activation: Tensor, hook: Any, *, reader: Site, through: str) -> Tensor:
-        block = self.model.blocks[reader.layer]
-        normed = block.ln1(self.stream[reader.layer] + self._added(reader, through))
-        weight, bias = (getattr(block.attn, f"{end}_{through.upper()}")[reader.head] for end in "Wb")
+        layer = block(self.model, reader)
+        normed = layer.ln1(self.stream[reader.layer] + self._added(reader, through))
+        weight, bias = (getattr(layer.attn, f"{end}_{through.upper()}")[reader.head] for end in "Wb")
         result = activation.clone()
         result[:, :, reader.head] = (
             einsum(normed, weight, "batch pos d_model, d_model d_head -> batch pos d_head") + bias

@@ -17,10 +17,8 @@ from mnemoscope.core.metrics import Metric
 from mnemoscope.core.pairs import PromptPairs
 from mnemoscope.core.protocols import HookedModel
 from mnemoscope.core.seeding import generator
-from mnemoscope.interventions.edges.graph import inputs, writers
-from mnemoscope.interventions.edges.run import run_cells
-from mnemoscope.interventions.edges.states import carried, layout
-from mnemoscope.interventions.edges.written import FREEZES, Freeze, check_graph, written
+from mnemoscope.interventions.edges.graph import carried, inputs, layout, writers
+from mnemoscope.interventions.edges.run import FREEZES, Freeze, check_graph, run_cells, written
 from mnemoscope.interventions.patching.memory import MAX_BYTES, Sizes, prompts_at_once
 from mnemoscope.interventions.patching.reading import Reader
 from mnemoscope.interventions.patching.sweep import DIRECTIONS, Direction, SweepResult

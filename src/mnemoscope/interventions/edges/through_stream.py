@@ -1,26 +1,36 @@
 """Edges patched one at a time by continuing from the changed residual stream: the fast way.
 
-Only the reader's input changes, by what the writer wrote in the other run less what it wrote in this one. What the
-reader then writes changes the stream at one point, and all that follows is continued as in activation patching; for
-the direct effect it is added to the stream after the last block instead. Edges that carry the same in both runs, or
-whose change no position that is read can see, are not run at all.
+Only the reader's input changes, by what the writer wrote in the other run less what it wrote in this one. Heads of one
+layer normalise the same stream, so each change of it is normalised once. A head through q, k or v attends anew with
+that one changed; what its z has changed by, W_O carries to the stream. An MLP acts anew; at the logits the change
+itself arrives. What the reader then writes changes the stream at one point, and all that follows is continued as in
+activation patching; for the direct effect it is added to the stream after the last block instead. Edges that carry the
+same in both runs, or whose change no position that is read can see, are not run.
 """
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from typing import TypeVar
 
 import torch
+from einops import rearrange
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from mnemoscope.core.edge import LOGITS, THROUGH, Edge
+from mnemoscope.core.batch import Batch
+from mnemoscope.core.edge import LOGITS, THROUGH, Edge, Through
+from mnemoscope.core.pairs import PromptPairs
+from mnemoscope.core.protocols import HookedModel
 from mnemoscope.core.site import Kind, Position, Site
-from mnemoscope.interventions.edges.readers import Inputs
-from mnemoscope.interventions.patching.changes import entry
-from mnemoscope.interventions.patching.continuation import continued, ended
-from mnemoscope.interventions.patching.packed import Packed
-from mnemoscope.interventions.patching.runs import Patched, Place, Run
-from mnemoscope.interventions.patching.through_stream import Stream
+from mnemoscope.interventions.edges.graph import layout
+from mnemoscope.interventions.patching.memory import Sizes, prompts_at_once
+from mnemoscope.interventions.patching.packed import Layer, Packed, continued, ended
+from mnemoscope.interventions.patching.reading import Patched, Place, Run
+from mnemoscope.interventions.patching.sweep import Plan, best_bytes, reproduced
+from mnemoscope.interventions.patching.through_stream import Stream, entry, stream
+from mnemoscope.interventions.regions import positions
 
 Positions = Mapping[Position | None, Bool[Tensor, "rows pos"]]
 """Where the positions are that edges name: for each prompt, or one row for all."""
@@ -32,11 +42,145 @@ Reader = tuple[int, Kind]
 T = TypeVar("T")
 
 
+@torch.no_grad()
+def plan_edges(
+    model: HookedModel, pairs: PromptPairs, edges: Sequence[Edge], *, direct: bool = False, max_bytes: int
+) -> Plan | str:
+    """How to patch edges one at a time the fast way; or, in words, why that is not open.
+
+    Args:
+        model: Any hooked model.
+        pairs: The prompts.
+        edges: Of the model; their numbers are the cells.
+        direct: Whether only the logits read what the reader of an edge then writes.
+        max_bytes: Of everything that is allocated on the way, the result itself excepted.
+
+    Raises:
+        InputError: The model has no such edge, or the budget is too small.
+    """
+    layout(model, edges)
+    read = pairs.scored.any(0).nonzero()[:, 0]
+    weights, reason = reproduced(model, pairs.clean.inputs[:1], read)
+    if weights is None:
+        return reason
+    read = read.to(weights.b_u.device)
+    sizes = Sizes(cfg=model.cfg, n_pos=pairs.clean.inputs.shape[1], n_read=len(read))
+    room = max_bytes - sizes.weights() - weights.copied_bytes
+    wanted, target = places(weights), best_bytes(model, max_bytes)
+    kept, at_work = sizes.recorded(wanted), max(sizes.hooked(), sizes.edge(0))
+    n_prompts = prompts_at_once(len(pairs), at_work=at_work, kept=kept, room=room, target=target)
+    at_once = min(room - n_prompts * kept, target)
+
+    def patched(batch: Batch, base: Run, source: Run) -> Iterator[Patched]:
+        named = {edge.pos for edge in edges if edge.pos is not None}
+        return by_stream(
+            stream(weights, base, read),
+            source,
+            edges,
+            n_cells=lambda start: max(1, at_once // (len(batch) * sizes.edge(start))),
+            positions={pos: positions(pos, batch) for pos in named},
+            direct=direct,
+        )
+
+    return Plan(method="stream", places=wanted, read=read, n_prompts=n_prompts, patched=patched)
+
+
 def places(weights: Packed) -> set[Place]:
     """What has to be recorded of both runs."""
     kinds: tuple[Kind, ...] = ("resid_pre", "q", "k", "v", "z", "resid_post")
     kinds += ("resid_mid", "mlp_out") if weights.has_mlp else ()
     return {("embed", None), ("pos_embed", None), *((kind, n) for kind in kinds for n in range(len(weights.layers)))}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Inputs:
+    """Changed inputs of the readers of one layer.
+
+    Attributes:
+        run: The run that is changed.
+        layer: Number of the block.
+        start: The first position that changes.
+        seen: Positions, none earlier, at which it matters what the readers write.
+        change: What several writers add to the stream, from `start` on.
+    """
+
+    run: Stream
+    layer: int
+    start: int
+    seen: Int[Tensor, " seen"]
+    change: Float[Tensor, "writer prompt suffix d_model"]
+
+    def at_logits(self, rows: Sequence[int]) -> Float[Tensor, "edge prompt seen d_model"]:
+        """The stream that some writers change after the last block."""
+        return self._stream("resid_post") + self._seen(self.change[list(rows)])
+
+    def after_mlp(self, rows: Sequence[int]) -> Float[Tensor, "edge prompt seen d_model"]:
+        """The stream after the MLP whose input some writers change."""
+        stream, mlp = self._stream("resid_mid"), self._block.mlp
+        assert mlp is not None
+        changed = stream + self._seen(self.change[list(rows)])
+        return mlp(changed.flatten(0, 2)).view_as(changed) + stream
+
+    def after_heads(
+        self,
+        changes: Float[Tensor, "writer prompt head_index seen d_head"],
+        rows: Sequence[int],
+        heads: Sequence[int | None],
+    ) -> Float[Tensor, "edge prompt seen d_model"]:
+        """The stream after attention where one head each, read by one writer each, has changed its z."""
+        stream = self._stream(entry(self.run.weights, "z", self.layer)[1][0])
+        each = stream.flatten(0, 1).expand(len(rows), -1, -1)
+        z = changes[list(rows), :, list(heads)].flatten(1, 2)
+        return torch.baddbmm(each, z, self._block.w_o[list(heads)]).unflatten(1, stream.shape[:2])
+
+    def z_changes(self, through: Through | None) -> Float[Tensor, "writer prompt head_index seen d_head"]:
+        """The change of every head's z when what writers change is read through one input, or (None) through all."""
+        block, past = self._block, self.run.past
+        n_heads, half = len(block.w_o), block.w_kv.shape[1] // 2
+        q, z = (self._stream(kind).transpose(1, 2)[None] for kind in ("q", "z"))
+        q, k, v = q / block.scale, past.keys[self.layer][None], past.values[self.layer][None]
+        if through in ("q", None):
+            q = _projected(self._seen(self._normed), block.w_q, block.b_q, n_heads)
+        if through in ("k", None):
+            k = _prolonged(k, _projected(self._normed, block.w_kv[:, :half], block.b_kv[:half], n_heads))
+        if through in ("v", None):
+            v = _prolonged(v, _projected(self._normed, block.w_kv[:, half:], block.b_kv[half:], n_heads))
+        future = torch.arange(k.shape[-2], device=k.device) > self.seen[:, None]
+        pattern = (q @ k.mT).masked_fill_(future, -math.inf).softmax(-1)
+        return pattern @ v - z
+
+    @property
+    def _block(self) -> Layer:
+        return self.run.weights.layers[self.layer]
+
+    @cached_property
+    def _normed(self) -> Float[Tensor, "writer prompt suffix d_model"]:
+        changed = self.run.base["resid_pre", self.layer][:, self.start :] + self.change
+        return self._block.ln1(changed.flatten(0, 2)).view_as(changed)
+
+    def _stream(self, kind: Kind) -> Float[Tensor, "prompt seen *width"]:
+        return self.run.base[kind, self.layer].index_select(1, self.seen)
+
+    def _seen(self, suffix: Float[Tensor, "some prompt suffix d_model"]) -> Float[Tensor, "some prompt seen d_model"]:
+        return suffix.index_select(2, self.seen - self.start)
+
+
+def _projected(
+    normed: Float[Tensor, "writer prompt some d_model"],
+    w: Float[Tensor, "d_model all_heads"],
+    b: Float[Tensor, " all_heads"],
+    n_heads: int,
+) -> Float[Tensor, "writer prompt head_index some d_head"]:
+    rows = torch.addmm(b, normed.flatten(0, 2), w).unflatten(0, normed.shape[:3])
+    return rearrange(rows, "writer prompt some (head d_head) -> writer prompt head some d_head", head=n_heads)
+
+
+def _prolonged(
+    past: Float[Tensor, "1 prompt head_index pos d_head"], own: Float[Tensor, "writer prompt head_index suffix d_head"]
+) -> Float[Tensor, "writer prompt head_index pos d_head"]:
+    """Each writer's own keys (or values) after those before it changes anything."""
+    before = past[..., : past.shape[-2] - own.shape[-2], :]
+    return torch.cat((before.expand(len(own), -1, -1, -1, -1), own), -2)
 
 
 @torch.no_grad()

@@ -12,7 +12,7 @@ import torch
 
 from mnemoscope.core.errors import InputError
 from mnemoscope.core.site import ATTENTION, BY_HEAD, BY_NEURON
-from mnemoscope.interventions.patching.runs import Place
+from mnemoscope.interventions.patching.reading import Place
 
 MAX_BYTES = 2**28
 """What a sweep allocates at most, unless told otherwise."""

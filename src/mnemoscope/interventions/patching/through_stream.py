@@ -1,26 +1,46 @@
 """Activation patching by continuing from the changed residual stream: the fast way.
 
+What a patch adds to the stream follows from the activations of the two runs alone. An activation that is part of the
+stream adds the difference of the two runs. A neuron adds the difference of its output times its output weights.
+Whatever is patched inside a head changes its output z at some queries, and W_O carries that to the stream; heads of one
+layer do not act on each other, so each is taken for itself.
+
 Cells are gathered by the first position that they change and run in chunks, across layers. Cells whose activation is
-bit for bit the same in both runs, or that no position that is read can see, are not run at all.
+bit for bit the same in both runs, or that no position that is read can see, are not run.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
 import torch
-from jaxtyping import Int
+from einops import einsum
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from mnemoscope.core.protocols import HookedModel
-from mnemoscope.core.site import ATTENTION
-from mnemoscope.interventions.patching.changes import change, entry, is_local
-from mnemoscope.interventions.patching.continuation import Past, continued
-from mnemoscope.interventions.patching.grid import Grid
-from mnemoscope.interventions.patching.packed import Packed
-from mnemoscope.interventions.patching.runs import Patched, Run, recorded
+from mnemoscope.core.site import ATTENTION, BY_HEAD, BY_NEURON, EMBEDDINGS, Kind
+from mnemoscope.interventions.patching.grid import Cell, Grid
+from mnemoscope.interventions.patching.packed import Layer, Mlp, Packed, Past, continued
+from mnemoscope.interventions.patching.reading import Patched, Place, Run, recorded
 
 _TOLERANCE = 1e-4
+_READS: Mapping[Kind, tuple[Kind, ...]] = {
+    "q": ("q", "k", "v"),
+    "k": ("q", "k", "v"),
+    "v": ("v", "pattern"),
+    "pattern": ("pattern", "v"),
+    "scores": ("scores", "v"),
+}
+LASTING: tuple[Kind, ...] = ("k", "v")
+"""Kinds that, patched at one position, act at all later ones of the same layer."""
+
+Head = Mapping[Kind, Tensor]
+"""Activations of one head: `prompt pos d_head`, or `prompt query key`."""
+
+_BEFORE: tuple[Kind, ...] = (*EMBEDDINGS, "resid_pre")
+_AFTER: tuple[Kind, ...] = (*BY_NEURON, "mlp_out", "resid_post")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,7 +49,7 @@ class Stream:
 
     Attributes:
         weights: Of the model.
-        base: The recorded run, with everything in `changes.places`.
+        base: The recorded run, with everything in `places`.
         past: Its keys and values.
         read: Positions whose logits are wanted, ascending.
     """
@@ -129,3 +149,154 @@ def _entered(run: Stream, source: Run, grid: Grid, chunk: Sequence[int], start: 
         done += len(cells)
         entered[point:] = [done] * (len(entered) - point)
     return residual, entered
+
+
+def entry(weights: Packed, kind: Kind, layer: int | None) -> tuple[int, Place]:
+    """The point (as numbered in `packed`) at which a patch changes the stream, and the stream there."""
+    layer = layer or 0
+    if kind in _BEFORE:
+        return 2 * layer, ("resid_pre", layer)
+    if kind in _AFTER or not weights.has_mlp:
+        return 2 * layer + 2, ("resid_post", layer)
+    return 2 * layer + 1, ("resid_mid", layer)
+
+
+def places(weights: Packed, grid: Grid) -> set[Place]:
+    """What has to be recorded of both runs to patch the cells of a grid."""
+    patched: set[Place] = {(kind, layer) for layer in grid.layers for kind in reads(grid.kind)}
+    stream: set[Place] = {entry(weights, grid.kind, layer)[1] for layer in grid.layers}
+    past: set[Place] = {(kind, layer) for layer in range(len(weights.layers)) for kind in LASTING}
+    return {*patched, *stream, *past, ("resid_pre", 0)}
+
+
+def is_local(grid: Grid) -> bool:
+    """Whether a cell changes the stream at one position only, at its own point."""
+    return grid.position_axis is not None and grid.kind not in LASTING
+
+
+def change(
+    weights: Packed, grid: Grid, base: Run, source: Run, layer: int | None, cells: Sequence[Cell], start: int
+) -> Float[Tensor, "cell prompt changed d_model"]:
+    """What the patches of some cells of one layer add to the stream, from position `start` on.
+
+    Args:
+        weights: The model.
+        grid: The cells.
+        base: The run that is patched.
+        source: The run that the activations come from.
+        layer: The layer of the cells.
+        cells: Which; all of them at position (or query) `start` where that is swept.
+        start: The first position that is patched.
+
+    Returns:
+        One position where `is_local(grid)`, else all from `start` on.
+    """
+    kind, patched = grid.kind, slice(start, start + 1 if grid.position_axis else None)
+    new, old = source[kind, layer], base[kind, layer]
+    if layer is None or kind not in (*BY_HEAD, *BY_NEURON):
+        return (new[:, patched] - old[:, patched]).expand(len(cells), -1, -1, -1)
+    block = weights.layers[layer]
+    if kind in BY_NEURON:
+        assert block.mlp is not None
+        act = block.mlp.activation if kind == "pre" else torch.positive
+        return _through_neurons(block.mlp, act(new[:, patched]) - act(old[:, patched]), grid, cells)
+
+    def added(head: int, keys: Sequence[int] | None) -> Float[Tensor, "cell prompt changed d_model"]:
+        z = z_change(kind, of_head(source, kind, layer, head), of_head(base, kind, layer, head), patched, keys, block)
+        return einsum(z, block.w_o[head], "cell prompt pos d_head, d_head d_model -> cell prompt pos d_model")
+
+    return _through_heads(added, len(block.w_o), grid, cells)
+
+
+def _through_neurons(
+    mlp: Mlp, difference: Float[Tensor, "prompt pos d_mlp"], grid: Grid, cells: Sequence[Cell]
+) -> Float[Tensor, "cell prompt pos d_model"]:
+    if "neuron" not in grid.axes:
+        return (difference @ mlp.w_out)[None]
+    chosen = torch.tensor([grid.of(cell, "neuron") for cell in cells], device=difference.device)
+    pattern = "prompt pos cell, cell d_model -> cell prompt pos d_model"
+    return einsum(difference[..., chosen], mlp.w_out[chosen], pattern)
+
+
+def _through_heads(
+    added: Callable[[int, Sequence[int] | None], Tensor], n_heads: int, grid: Grid, cells: Sequence[Cell]
+) -> Float[Tensor, "cell prompt changed d_model"]:
+    """What cells add: each its own head where heads are swept, all heads together where they are not."""
+    rows: dict[int, list[int]] = {}
+    for row, cell in enumerate(cells):
+        for head in range(n_heads) if "head" not in grid.axes else [grid.of(cell, "head") or 0]:
+            rows.setdefault(head, []).append(row)
+    result = None
+    for head, own in rows.items():
+        keys = [grid.of(cells[row], "key") or 0 for row in own] if "key" in grid.axes else None
+        part = added(head, keys)
+        if result is None:
+            result = part.new_zeros(len(cells), *part.shape[1:])
+        result[own] += part
+    assert result is not None
+    return result
+
+
+def reads(kind: Kind) -> tuple[Kind, ...]:
+    """What has to be known of a run to patch a kind of activation."""
+    return _READS.get(kind, (kind,))
+
+
+def of_head(run: Run, kind: Kind, layer: int, head: int) -> Head:
+    """What has to be known of one head."""
+    return {name: run[name, layer].select(1 if name in ATTENTION else 2, head) for name in reads(kind)}
+
+
+def z_change(
+    kind: Kind, source: Head, base: Head, patched: slice, keys: Sequence[int] | None, layer: Layer
+) -> Float[Tensor, "cell prompt changed d_head"]:
+    """The change of z.
+
+    Args:
+        kind: What is patched.
+        source: Where it comes from.
+        base: Where it goes.
+        patched: At which positions or queries: one, or all from one on.
+        keys: One cell a key, only the attention to which is patched; None: one cell, all keys.
+        layer: The scale of attention.
+
+    Returns:
+        At the patched positions; for k and v at all from the first patched one on.
+    """
+    later = slice(patched.start, None)
+    if kind == "z":
+        return (source["z"] - base["z"])[None, :, patched]
+    if kind == "v":
+        difference = source["v"][:, patched] - base["v"][:, patched]
+        return (base["pattern"][:, later, patched] @ difference)[None]
+    if kind == "q":
+        return (_z(source["q"], base["k"], base["v"], patched, layer) - _z(*_qkv(base), patched, layer))[None]
+    if kind == "k":
+        k = base["k"].clone()
+        k[:, patched] = source["k"][:, patched]
+        return (_z(base["q"], k, base["v"], later, layer) - _z(*_qkv(base), later, layer))[None]
+    new, old = source[kind][None, :, patched], base[kind][None, :, patched]
+    if keys is not None:
+        at = torch.tensor(keys, device=new.device)
+        chosen = torch.arange(new.shape[-1], device=new.device) == at[:, None, None, None]
+        new = torch.where(chosen, new, old)
+    if kind == "scores":
+        new, old = new.softmax(-1), old.softmax(-1)
+    return (new - old) @ base["v"]
+
+
+def _qkv(head: Head) -> tuple[Tensor, Tensor, Tensor]:
+    return head["q"], head["k"], head["v"]
+
+
+def _z(
+    q: Float[Tensor, "prompt pos d_head"],
+    k: Float[Tensor, "prompt pos d_head"],
+    v: Float[Tensor, "prompt pos d_head"],
+    queries: slice,
+    layer: Layer,
+) -> Float[Tensor, "prompt query d_head"]:
+    n_pos = k.shape[1]
+    future = torch.ones(n_pos, n_pos, dtype=torch.bool, device=k.device).triu(1)[queries]
+    scores = (q[:, queries] @ k.mT / layer.scale).masked_fill(future, -math.inf)
+    return scores.softmax(-1) @ v

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from types import SimpleNamespace
-from typing import Any, ClassVar, NoReturn
+from typing import Any, NoReturn
 
 import torch
 from jaxtyping import Float, Int
@@ -35,8 +35,16 @@ class Predictor:
 
     task: Task
     reference: str = UNIFORM
-    blocks: ClassVar[tuple[()]] = ()
-    hook_dict: ClassVar[tuple[()]] = ()
+
+    @property
+    def blocks(self) -> tuple[()]:
+        """It has no layers."""
+        return ()
+
+    @property
+    def hook_dict(self) -> Mapping[str, Any]:
+        """Nor has it hook points."""
+        return {}
 
     @property
     def cfg(self) -> Any:

@@ -30,8 +30,7 @@ from mnemoscope.core.protocols import HookedModel
 from mnemoscope.core.site import Kind
 from mnemoscope.interventions.patching.grid import grid
 from mnemoscope.interventions.patching.memory import MAX_BYTES
-from mnemoscope.interventions.patching.plan import Method
-from mnemoscope.interventions.patching.sweep import DIRECTIONS, Direction, SweepResult, sweep
+from mnemoscope.interventions.patching.sweep import DIRECTIONS, Direction, Method, SweepResult, sweep
 
 MIN_ERRORS = 2.0
 """Standard errors that the mean difference between clean and corrupted must exceed to be more than noise."""

@@ -2,7 +2,7 @@
 
 The input of a part is the sum of what earlier parts wrote. Path patching changes one summand: the reader sees what
 the writer wrote on the other prompt, every other reader sees what it wrote on this one. With c and x the values of a
-metric on the clean and the corrupted prompt and p that under the patch, `analyses.patching.effects` gives
+metric on the clean and the corrupted prompt and p that under the patch, `activations.effects` gives
 
     necessity = (c - p) / (c - x) for noising,    sufficiency = (p - x) / (c - x) for denoising.
 
@@ -18,29 +18,36 @@ It shows that the reader's answer depends on what the writer tells it about that
 the rest of the model as it is. It does not show what is told, nor what the prompts have in common. Edges that can
 stand in for each other look unneeded; effects do not add up. Frozen attention or normalisation answers another
 question: what the edge would do if it could not move patterns, or the scale of the stream.
+
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
-from typing import get_args
+from typing import Literal, get_args
 
+import torch
 import xarray as xr
+from jaxtyping import Int
+from torch import Tensor
 
-from mnemoscope.analyses.edges.cells import Between, Effect, of_edge, states
-from mnemoscope.analyses.patching import check_asked, labelled
-from mnemoscope.core.edge import Edge, part_name
+from mnemoscope.analyses.patching.activations import check_asked, labelled
+from mnemoscope.core.edge import Edge, coordinates
 from mnemoscope.core.errors import InputError, one_of
 from mnemoscope.core.metrics import LOGIT_DIFF, Metric
 from mnemoscope.core.pairs import PromptPairs
 from mnemoscope.core.protocols import HookedModel
-from mnemoscope.interventions.edges.graph import Embeddings, edges
-from mnemoscope.interventions.edges.plan import plan_edges
-from mnemoscope.interventions.edges.states import State
+from mnemoscope.core.site import Site
+from mnemoscope.interventions.edges.graph import Embeddings, State, edges, reads, single
+from mnemoscope.interventions.edges.run import Freeze
 from mnemoscope.interventions.edges.sweep import sweep_states
-from mnemoscope.interventions.edges.written import Freeze
+from mnemoscope.interventions.edges.through_stream import plan_edges
 from mnemoscope.interventions.patching.memory import MAX_BYTES
-from mnemoscope.interventions.patching.plan import Method, Plan
-from mnemoscope.interventions.patching.sweep import DIRECTIONS, Direction, measured
+from mnemoscope.interventions.patching.sweep import DIRECTIONS, Direction, Method, Plan, measured
+
+Effect = Literal["total", "direct"]
+Between = Literal["nothing", "mlps"]
+Cell = Mapping[Edge, State]
+"""Edges that carry something else than the rest."""
 
 
 def patch_edges(
@@ -79,7 +86,7 @@ def patch_edges(
 
     Returns:
         `value` over (direction, metric, edge, prompt), `clean` and `corrupted` over (metric, prompt), as
-        `analyses.patching.patch` gives them; `writer`, `reader` and `through` along `edge`.
+        `activations.patch` gives them; `writer`, `reader` and `through` along `edge`.
 
     Raises:
         InputError: The model has no such edge or no edges that can be told apart, a metric measures no prediction, or
@@ -87,10 +94,7 @@ def patch_edges(
     """
     one_of("effect", effect, get_args(Effect))
     one_of("between", between, get_args(Between))
-    chosen = edges(model, embeddings=embeddings) if chosen is None else chosen
-    names = [str(edge) for edge in chosen]
-    if len(set(names)) < len(names) or not names:
-        raise InputError(f"chosen must name at least one edge, each once; got {len(chosen)}")
+    chosen = all_or(chosen, model, embeddings)
     check_asked(model, pairs, metrics, directions)
     options = {"metrics": metrics, "directions": directions}
     how = _plan(model, pairs, chosen, effect, between, freeze, max_bytes, method)
@@ -102,18 +106,21 @@ def patch_edges(
         swept = sweep_states(model, pairs, every, told, **options, freeze=freeze, max_bytes=max_bytes, seed=seed)
         swept = replace(swept, method=f"hooks ({how})")
     done = "an edge carries what its writer wrote in the other run"
-    result = labelled(model, pairs, swept, {"edge": names}, **options, intervention=done)
+    result = labelled(model, pairs, swept, {"edge": list(map(str, chosen))}, **options, intervention=done)
     what = {"effect": effect, "between": between, "frozen": " and ".join(freeze) or "nothing"}
-    return result.assign_coords(ends(chosen)).assign_attrs(what)
+    return result.assign_coords(coordinates(chosen)).assign_attrs(what)
 
 
-def ends(chosen: Sequence[Edge]) -> dict[str, tuple[str, list[str]]]:
-    """Writer, reader and input along `edge`, in words; `through` is empty for readers with one input."""
-    return {
-        "writer": ("edge", [part_name(edge.writer) for edge in chosen]),
-        "reader": ("edge", [str(edge.reader) for edge in chosen]),
-        "through": ("edge", [edge.through or "" for edge in chosen]),
-    }
+def all_or(chosen: Sequence[Edge] | None, model: HookedModel, embeddings: Embeddings) -> Sequence[Edge]:
+    """The chosen edges, or every edge of the model.
+
+    Raises:
+        InputError: None is chosen, or one twice.
+    """
+    chosen = edges(model, embeddings=embeddings) if chosen is None else chosen
+    if not chosen or len(set(map(str, chosen))) < len(chosen):
+        raise InputError(f"chosen must name at least one edge, each once; got {len(chosen)}")
+    return chosen
 
 
 def _plan(
@@ -140,3 +147,40 @@ def _plan(
     if isinstance(how, str) and method == "stream":
         raise InputError(f"method must be 'auto' or 'hooks' here, because {how}; got 'stream'")
     return how
+
+
+def of_edge(model: HookedModel, edge: Edge, *, effect: Effect, between: Between) -> Cell:
+    """The cell in which an edge is patched, as `patch_edges` explains."""
+    cell = {edge: State.PATCHED}
+    if between == "mlps":
+        cell |= _through_mlps(model, edge)
+    if effect == "direct" and isinstance(edge.reader, Site):
+        cell[Edge(writer=edge.reader)] = State.LIVE
+    return cell
+
+
+def states(model: HookedModel, cells: Sequence[Cell], rest: State) -> tuple[list[Edge], Int[Tensor, "cell edge"]]:
+    """All edges of a model, those of the cells last, and what they carry in each cell; others are as `rest` says."""
+    every = edges(model, embeddings="apart")
+    own = list(dict.fromkeys(edge for cell in cells for edge in cell))
+    number = {edge: len(every) + i for i, edge in enumerate(own)}
+    told = torch.full((len(cells), len(every) + len(own)), int(State.UNSAID))
+    told[:, : len(every)] = int(rest)
+    for row, cell in enumerate(cells):
+        for edge, state in cell.items():
+            told[row, number[edge]] = int(state)
+    return [*every, *own], told
+
+
+def _through_mlps(model: HookedModel, edge: Edge) -> dict[Edge, State]:
+    """MLPs between writer and reader see the patch too, and tell each other and the reader, but nobody else."""
+    all_mlps = () if model.cfg.attn_only else range(model.cfg.n_layers)
+    mlps = [Site(kind="mlp_out", layer=layer) for layer in all_mlps]
+    between = {mlp for mlp in mlps if reads(model, mlp, edge.writer) and reads(model, edge.reader, mlp)}
+    told = {(part.reader, part.through) for part in single(model, edge)}
+    cell = {Edge(writer=edge.writer, reader=mlp, pos=edge.pos): State.PATCHED for mlp in between}
+    for part in edges(model):
+        if part.writer in between:
+            passes = part.reader in between or (part.reader, part.through) in told
+            cell[part.at(edge.pos)] = State.LIVE if passes else State.FROZEN
+    return cell

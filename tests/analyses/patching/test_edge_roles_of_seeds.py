@@ -4,9 +4,8 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from mnemoscope.analyses.edges.patching import patch_edges
-from mnemoscope.analyses.edges.roles import edges_by_role
-from mnemoscope.analyses.edges.seeds import edges_of_seeds
+from mnemoscope.analyses.patching.edge_roles import edges_by_role, edges_of_seeds
+from mnemoscope.analyses.patching.edges import patch_edges
 from mnemoscope.analyses.stacking import along
 from mnemoscope.core.errors import InputError
 from tests.split_hooks import random_pairs

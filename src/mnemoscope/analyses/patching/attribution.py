@@ -1,6 +1,6 @@
 """Attribution patching: a first-order estimate of activation patching, for every cell at once.
 
-`patching.patch` runs the model once a cell. To first order the metric moves by
+`activations.patch` runs the model once per cell. To first order the metric moves by
 
     Σ over the entries of a cell of (a_other - a_base) · ∂metric/∂a,
 
@@ -14,7 +14,7 @@ LLM behaviour to components". (AtP*'s second correction, GradDrop, is not here.)
 
 It shows where a small step towards the other prompt would move the metric. It does not show what the whole step does:
 ReLUs that open or close, attention of later layers that moves, normalisations that rescale are all held as they are.
-`edges.approximation` says how far it is off on a given model.
+`approximation` says how far it is off on a given model.
 """
 
 from collections.abc import Mapping, Sequence
@@ -27,7 +27,7 @@ from einops import reduce
 from jaxtyping import Float
 from torch import Tensor
 
-from mnemoscope.analyses.patching import check_asked, labelled
+from mnemoscope.analyses.patching.activations import check_asked, labelled
 from mnemoscope.core.errors import InputError, one_of
 from mnemoscope.core.metrics import LOGIT_DIFF, Metric
 from mnemoscope.core.pairs import PromptPairs
@@ -37,8 +37,7 @@ from mnemoscope.core.site import ATTENTION, BY_NEURON, Kind, Site
 from mnemoscope.interventions.edges.gradients import Traced, check_gradient, gradients, prompts_traced, sums, traced
 from mnemoscope.interventions.patching.grid import AXES, Grid, grid
 from mnemoscope.interventions.patching.memory import MAX_BYTES
-from mnemoscope.interventions.patching.reading import Reader
-from mnemoscope.interventions.patching.runs import check_numbers
+from mnemoscope.interventions.patching.reading import Reader, check_numbers
 from mnemoscope.interventions.patching.sweep import DIRECTIONS, Direction, SweepResult
 from mnemoscope.interventions.writing import bypassed, check_written
 
@@ -58,7 +57,7 @@ def estimate(
     max_bytes: int = MAX_BYTES,
     seed: int = 0,
 ) -> xr.Dataset:
-    """Estimate what `patching.patch` measures.
+    """Estimate what `activations.patch` measures.
 
     Args:
         model: Any hooked model; hooks that are on it stay and act.
@@ -74,7 +73,7 @@ def estimate(
         seed: For the check that metrics do not move with a constant added to the logits.
 
     Returns:
-        As `patch`; `value` is the metric of the unpatched run plus the estimate, so that `patching.effects` applies.
+        As `patch`; `value` is the metric of the unpatched run plus the estimate, so that `activations.effects` applies.
 
     Raises:
         InputError: As `patch`; or a metric has no gradient, or attention is to be recomputed for another kind.

@@ -5,9 +5,9 @@ import pytest
 import torch
 import xarray as xr
 
-from mnemoscope.analyses.edges.patching import patch_edges
-from mnemoscope.analyses.edges.paths import patch_paths
-from mnemoscope.analyses.patching import effects, patch
+from mnemoscope.analyses.patching.activations import effects, patch
+from mnemoscope.analyses.patching.edges import patch_edges
+from mnemoscope.analyses.patching.paths import patch_paths
 from mnemoscope.core.edge import Edge
 from mnemoscope.core.errors import InputError
 from mnemoscope.core.metrics import KL, LOG_PROB, LOGIT_DIFF

@@ -10,16 +10,16 @@ from collections.abc import Collection, Mapping, Sequence
 
 import xarray as xr
 
-from mnemoscope.analyses.edges.cells import of_path, states
-from mnemoscope.analyses.patching import check_asked, labelled
+from mnemoscope.analyses.patching.activations import check_asked, labelled
+from mnemoscope.analyses.patching.edges import states
 from mnemoscope.core.edge import LOGITS, Edge
 from mnemoscope.core.errors import InputError
 from mnemoscope.core.metrics import LOGIT_DIFF, Metric
 from mnemoscope.core.pairs import PromptPairs
 from mnemoscope.core.protocols import HookedModel
-from mnemoscope.interventions.edges.states import State
+from mnemoscope.interventions.edges.graph import State
+from mnemoscope.interventions.edges.run import Freeze
 from mnemoscope.interventions.edges.sweep import sweep_states
-from mnemoscope.interventions.edges.written import Freeze
 from mnemoscope.interventions.patching.memory import MAX_BYTES
 from mnemoscope.interventions.patching.sweep import DIRECTIONS, Direction
 
@@ -38,7 +38,7 @@ def patch_paths(
     """Patch the first edge of a path, and let the change travel along the path only.
 
     Args:
-        model: As for `patching.patch_edges`, and so are the other arguments.
+        model: As for `edges.patch_edges`, and so are the other arguments.
         pairs: Clean and corrupted prompts.
         paths: By name edges of which each starts where the one before has ended; the last one leads to the logits.
         metrics: What is read.
@@ -48,10 +48,10 @@ def patch_paths(
         seed: For the check of the metrics.
 
     Returns:
-        As `patching.patch_edges`, along `path`.
+        As `edges.patch_edges`, along `path`.
 
     Raises:
-        InputError: As `patching.patch_edges`; or a path has a gap or does not end at the logits.
+        InputError: As `edges.patch_edges`; or a path has a gap or does not end at the logits.
     """
     if not paths:
         raise InputError("paths must name at least one; got none")
@@ -64,8 +64,14 @@ def patch_paths(
             )
     check_asked(model, pairs, metrics, directions)
     options = {"metrics": metrics, "directions": directions}
-    every, told = states(model, [of_path(path) for path in paths.values()], State.FROZEN)
+    every, told = states(model, [_cell(path) for path in paths.values()], State.FROZEN)
     swept = sweep_states(model, pairs, every, told, **options, freeze=freeze, max_bytes=max_bytes, seed=seed)
     done = "the first edge of a path carries what its writer wrote in the other run"
     result = labelled(model, pairs, swept, {"path": list(paths)}, **options, intervention=done)
     return result.assign_attrs(frozen=" and ".join(freeze) or "nothing")
+
+
+def _cell(path: Sequence[Edge]) -> Mapping[Edge, State]:
+    """The first edge of a path is patched, and the others pass the change on."""
+    first, *later = path
+    return {**dict.fromkeys(later, State.LIVE), first: State.PATCHED}

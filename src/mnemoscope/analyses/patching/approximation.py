@@ -29,7 +29,7 @@ def approximation(
     """Compare an estimate with the exact sweep.
 
     Args:
-        estimate: From `attribute_edges`, `integrate_edges` or `attribution_patching.estimate`.
+        estimate: From `attribute_edges`, `integrate_edges` or `attribution.estimate`.
         exact: From `patch_edges` or `patch`, over the same cells and prompts.
         top: Numbers of largest effects, by size without sign, that are looked for.
         share: Of the largest exact effect: signs are compared in cells whose exact effect is at least that.

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 import torch
 
-from mnemoscope.analyses.attribution_patching import estimate
-from mnemoscope.analyses.edges.attribution import attribute_edges
-from mnemoscope.analyses.edges.patching import patch_edges
+from mnemoscope.analyses.patching.attribution import estimate
+from mnemoscope.analyses.patching.edge_attribution import attribute_edges
+from mnemoscope.analyses.patching.edges import patch_edges
 from mnemoscope.core.edge import Edge
 from mnemoscope.core.errors import InputError
 from mnemoscope.core.metrics import ACCURACY, KL, LOG_PROB, LOGIT_DIFF, Metric

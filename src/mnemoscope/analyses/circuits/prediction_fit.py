@@ -1,4 +1,4 @@
-"""How well predicted numbers agree with actual ones, from sums over cells.
+"""How well predicted numbers agree with actual ones, from fit_sums over cells.
 
 Both are free of a constant that does not matter (centred over keys, or over logits), so that their mean is zero, which
 is also what no prediction at all says:
@@ -21,15 +21,15 @@ NEGLIGIBLE = 1e-5
 """Root mean square of actual numbers up to which there is nothing to be predicted."""
 
 
-def sums(
+def fit_sums(
     actual: Float[Tensor, "cell *rows"], predicted: Float[Tensor, "cell *rows"], weight: Float[Tensor, "cell *rows"]
 ) -> Float[Tensor, "4 cell"]:
-    """Weighted sums of actual^2, predicted^2, actual * predicted and one; those of several batches add up."""
+    """Weighted fit_sums of actual^2, predicted^2, actual * predicted and one; those of several batches add up."""
     pairs = (actual * actual, predicted * predicted, actual * predicted, torch.ones_like(actual))
     return torch.stack([(weight * values).flatten(1).sum(1) for values in pairs])
 
 
-def agreement(totals: Float[Tensor, "4 *cells"]) -> dict[str, Float[Tensor, "*cells"]]:
+def fit(totals: Float[Tensor, "4 *cells"]) -> dict[str, Float[Tensor, "*cells"]]:
     """`r2`, `correlation`, `slope`, `share` and `actual_rms` from `sums`.
 
     NaN where the actual numbers are negligible (a root mean square of at most 1e-5); correlation and slope also where

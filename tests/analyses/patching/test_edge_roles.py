@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from mnemoscope.analyses.edges.patching import ends, patch_edges
-from mnemoscope.analyses.edges.roles import edges_by_role
-from mnemoscope.core.edge import Edge
+from mnemoscope.analyses.patching.edge_roles import edges_by_role
+from mnemoscope.analyses.patching.edges import patch_edges
+from mnemoscope.core.edge import Edge, coordinates
 from mnemoscope.core.errors import InputError
 from mnemoscope.core.site import Site
 from tests.split_hooks import random_pairs
@@ -56,6 +56,6 @@ def test_is_refused_without_edges_or_with_a_role_twice():
 def test_mlps_are_in_the_order_of_their_layers():
     chosen = [Edge(writer=Site(kind="mlp_out", layer=layer)) for layer in (10, 2)]
     into = [Edge(writer=Site(kind="resid_pre", layer=0), reader=edge.writer) for edge in chosen]
-    result = xr.Dataset(coords={"edge": [str(edge) for edge in chosen + into], **ends(chosen + into)})
+    result = xr.Dataset(coords=coordinates(chosen + into))
     expected = ["input → L2 MLP", "input → L10 MLP", "L2 MLP → logits", "L10 MLP → logits"]
     assert edges_by_role(result, {}).edge.values.tolist() == expected

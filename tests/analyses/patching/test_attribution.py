@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 import torch
 
-from mnemoscope.analyses.attribution_patching import estimate
-from mnemoscope.analyses.edges.approximation import approximation
-from mnemoscope.analyses.patching import effects, patch
+from mnemoscope.analyses.patching.activations import effects, patch
+from mnemoscope.analyses.patching.approximation import approximation
+from mnemoscope.analyses.patching.attribution import estimate
 from mnemoscope.core.errors import InputError
 from mnemoscope.core.metrics import ACCURACY, LOG_PROB, LOGIT_DIFF
 from mnemoscope.core.pairs import PromptPairs

@@ -1,0 +1,219 @@
+"""How good a circuit is: is it faithful, is it complete, is it minimal?
+
+*Faithfulness*: how much of what the model does a circuit does by itself. It is a ratio, as `setting` defines it, of
+means over prompts: what Hanna et al. 2024 ("Have faith in faithfulness") and Marks et al. 2024 ("Sparse feature
+circuits") call faithfulness. `value` is not normalised: with logit differences its mean is F(C) of Wang et al. 2022
+("Interpretability in the wild"), who compare it with F of the model, and with KL the number that ACDC (Conmy et al.
+2023) bounds.
+
+The same numbers elsewhere: `value` is what EAP-IG's `evaluate_graph` returns with `patching`, `full` and `empty` what
+its `evaluate_baseline` returns, clean and corrupted, if the circuit is given pruned and the metric reads the same
+positions. `value` is what auto-circuit's `run_circuits` gives under `TREE_PATCH` and `RESAMPLE`. Its
+`answer_diff_percent` is 100 times the mean of `value` by that of `full`: 0 there is no preference, and not the empty
+circuit, so that the percentage is another number.
+
+It shows that the circuit's edges together suffice, given corrupted (or mean, or no) values elsewhere. It does not show
+that they are needed (`minimality`), nor that no other circuit does the same.
+
+*Completeness*: whether a circuit is all there is. Where the circuit C is complete, the same knockout does the same to
+both. For sets K of its edges
+
+    incompleteness(C, K) = |faithfulness(C - K) - faithfulness(all - K)|,
+
+the score of Wang et al. 2022 ("Interpretability in the wild"), there with K of nodes, here of edges, and as a share of
+the difference between the model and the empty circuit. K is every single edge of C; random subsets, each edge with
+probability 1/2; and all of C. For the last, C - K is empty and faithfulness(all - C) itself is left: what the model
+does without the circuit, the completeness of Marks et al. 2024 ("Sparse feature circuits").
+
+auto-circuit's `same_under_knockout` runs the same two graphs, C - K and all - K, and gives KL between their predictions
+instead of the difference of a metric: two predictions can differ by KL while the metric agrees, so the numbers differ.
+Its knockouts are learned, to make the difference large.
+
+A low score shows that these knockouts find nothing outside the circuit that makes up for what is lost in it. It does
+not show that no other knockout would, and worst sets are rarely drawn at random. A part that the circuit lacks and that
+is idle until another one fails shows here only.
+
+*Minimality*: whether every edge of a circuit is needed in it. For an edge e of the circuit C, or all edges of C into
+and out of a part,
+
+    loss(e) = faithfulness(C) - faithfulness(C - e).
+
+C is minimal in the weak sense if no single edge can be dropped so that faithfulness stays at least at the target. That
+no set of edges can be dropped is more, and `exact` alone tells. Wang et al. 2022 ("Interpretability in the wild") ask
+whether a part matters without *some* set K of others; this is their score for the empty K, relative to the whole
+model's difference from the empty circuit.
+
+It shows what each edge adds given the rest of the circuit. It does not show what it adds to the model: where two edges
+of the circuit do the same, neither is needed.
+"""
+
+import numpy as np
+import xarray as xr
+from jaxtyping import Bool, Float
+
+from mnemoscope.analyses.discovery.setting import ROUNDING, TARGET, Setting, nodes
+from mnemoscope.core.edge import LOGITS, coordinates
+from mnemoscope.core.errors import InputError, in_range
+from mnemoscope.core.seeding import stream_seed
+
+
+def faithfulness(setting: Setting, circuits: xr.DataArray) -> xr.Dataset:
+    """Faithfulness of circuits.
+
+    Args:
+        setting: What they are measured on.
+        circuits: Truth values over edge, after any other axes, which the result keeps.
+
+    Returns:
+        `faithfulness`, its standard error over prompts `error`, and `n_edges`, over the axes of `circuits` but edge;
+        `value` with prompt: the metric of the circuit; `full` and `empty` over prompt: that of the whole model and of
+        the empty circuit.
+
+    Raises:
+        InputError: They are no circuits of the model, or as `Setting.span`.
+    """
+    masks = setting.members(circuits)
+    rest = circuits.drop_vars("edge").transpose(..., "edge").isel(edge=0, drop=True)
+    values = setting.values(masks.reshape(-1, masks.shape[-1]))
+    found = {"faithfulness": setting.share(values), "error": setting.error(values)}
+    full, empty = setting.ends
+    return xr.Dataset(
+        {
+            **{name: (rest.dims, given.reshape(rest.shape)) for name, given in found.items()},
+            "n_edges": (rest.dims, masks.sum(-1)),
+            "value": ((*rest.dims, "prompt"), values.reshape(*rest.shape, -1)),
+            "full": ("prompt", full),
+            "empty": ("prompt", empty),
+        },
+        coords={**rest.coords, "prompt": range(len(setting.pairs))},
+        attrs={**setting.attrs, "unit": "share of the difference between the model and the empty circuit"},
+    )
+
+
+N_SETS = 20
+
+
+def completeness(setting: Setting, circuit: xr.DataArray, *, n_sets: int = N_SETS, seed: int = 0) -> xr.Dataset:
+    """What knockouts do to a circuit and to the whole model.
+
+    Args:
+        setting: What they are measured on.
+        circuit: Truth values over edge.
+        n_sets: Random sets of its edges, drawn from the seed's stream `knockouts`.
+        seed: Of these.
+
+    Returns:
+        Over `knockout` (the name of an edge, `random 0` and so on, `all`): `incompleteness`; `circuit` and `model`: the
+        faithfulness of either without these edges; and with edge `knocked_out`. `mean` and `worst` over all knockouts.
+
+    Raises:
+        InputError: It is no circuit of the model or has no edge, or as `Setting.span`.
+    """
+    inside = one(setting, circuit)
+    in_range("n_sets", n_sets, 0, float("inf"))
+    out = knockouts(inside[None], n_sets, seed)[0]
+    within, without = faithfulness_without(setting, inside[None], out[None])[:, 0]
+    names = [str(setting.edges[number]) for number in np.flatnonzero(inside)]
+    return xr.Dataset(
+        {
+            "incompleteness": ("knockout", abs(within - without)),
+            "circuit": ("knockout", within),
+            "model": ("knockout", without),
+            "knocked_out": (("knockout", "edge"), out),
+            "mean": abs(within - without).mean(),
+            "worst": abs(within - without).max(),
+        },
+        coords={
+            "knockout": [*names, *(f"random {number}" for number in range(n_sets)), "all"],
+            "edge": [str(edge) for edge in setting.edges],
+        },
+        attrs={
+            **setting.attrs,
+            "unit": "share of the difference between the model and the empty circuit",
+            "seed": seed,
+        },
+    )
+
+
+def knockouts(
+    circuits: Bool[np.ndarray, "circuit edge"], n_sets: int, seed: int
+) -> Bool[np.ndarray, "circuit knockout edge"]:
+    """Every single edge of each of some circuits of the same size, random sets of its edges, and all of them."""
+    size = int(circuits[0].sum())
+    assert (circuits.sum(1) == size).all()
+    draws = np.random.default_rng(stream_seed(seed, "knockouts"))
+    single = np.zeros((len(circuits), size, circuits.shape[1]), dtype=bool)
+    circuit, edge = circuits.nonzero()
+    single[circuit, np.tile(np.arange(size), len(circuits)), edge] = True
+    drawn = circuits[:, None] & (draws.random((len(circuits), n_sets, circuits.shape[1])) < 1 / 2)
+    return np.concatenate([single, drawn, circuits[:, None]], 1)
+
+
+def faithfulness_without(
+    setting: Setting, circuits: Bool[np.ndarray, "circuit edge"], out: Bool[np.ndarray, "circuit knockout edge"]
+) -> Float[np.ndarray, "2 circuit knockout"]:
+    """Faithfulness of circuits without some edges, and of the whole model without them."""
+    masks = np.stack([circuits[:, None] & ~out, ~out])
+    return setting.faithfulness(masks.reshape(-1, masks.shape[-1])).reshape(masks.shape[:-1])
+
+
+def one(setting: Setting, circuit: xr.DataArray) -> Bool[np.ndarray, " edge"]:
+    """A single circuit that has edges.
+
+    Raises:
+        InputError: It is no circuit of the model, several, or empty.
+    """
+    inside = setting.members(circuit)
+    if inside.ndim != 1 or not inside.any():
+        raise InputError(
+            f"circuit must be one circuit with at least one edge; got shape {inside.shape}, {inside.sum()} edges"
+        )
+    return inside
+
+
+def minimality(setting: Setting, circuit: xr.DataArray, *, target: float = TARGET) -> xr.Dataset:
+    """What a circuit loses with each of its edges and parts.
+
+    Args:
+        setting: What it is measured on.
+        circuit: Truth values over edge.
+        target: Faithfulness that is enough.
+
+    Returns:
+        `loss` and `needed` over edge: NaN and False outside the circuit; needed: without it the target is missed.
+        `node_loss` over node, its heads and MLPs. `faithfulness` of the circuit, and `minimal`: whether it reaches the
+        target and needs all its edges.
+
+    Raises:
+        InputError: It is no circuit of the model or has no edge, or as `Setting.span`.
+    """
+    in_range("target", target, 0, 1)
+    inside = one(setting, circuit)
+    names = coordinates(setting.edges)
+    writer, reader = (np.array(names[end][1]) for end in ("writer", "reader"))
+    sources = {str(name) for name in writer} - {str(name) for name in reader}
+    parts = [name for name in nodes(circuit) if name not in (LOGITS, *sources)]
+    numbers = np.flatnonzero(inside)
+    masks = np.tile(inside, (1 + len(numbers) + len(parts), 1))
+    masks[np.arange(1, 1 + len(numbers)), numbers] = False
+    for row, name in enumerate(parts, 1 + len(numbers)):
+        masks[row, (writer == name) | (reader == name)] = False
+    found = setting.faithfulness(masks)
+    left = found[1 : 1 + len(numbers)]
+    loss, needed = np.full(len(inside), np.nan), np.zeros(len(inside), dtype=bool)
+    loss[numbers], needed[numbers] = found[0] - left, left < target - ROUNDING
+    return xr.Dataset(
+        {
+            "loss": ("edge", loss),
+            "needed": ("edge", needed),
+            "node_loss": ("node", found[0] - found[1 + len(numbers) :]),
+            "faithfulness": found[0],
+            "minimal": bool(found[0] >= target - ROUNDING and needed[inside].all()),
+        },
+        coords={**names, "node": parts},
+        attrs={
+            **setting.attrs,
+            "target": target,
+            "unit": "share of the difference between the model and the empty circuit",
+        },
+    )
