@@ -10,6 +10,9 @@ that of the corrupted one) on either prompt and p the same with z of one head ex
 means over pairs, read in the last slot; the mean of that over the skills. `divided` asks of two kinds of pairs whether
 one head carries most of the first difference and little of the second, and another head the other way round.
 
+Any task with corruptions and skills can be asked; that `move_repeat` concerns recall only, and that heads are those of
+layer 0, is specific to permutation lookup.
+
 It shows that a head's output carries something in which the prompts differ and that the answer depends on. It does not
 show how that is used, nor what both prompts have in common; shares of heads need not add up to one (see `patching`).
 Where clean and corrupted prompts have the same logit difference there is nothing to carry: the share counts as 0.

@@ -1,4 +1,4 @@
-"""Every analysis of a trained tiny-recall model, over the seeds of a configuration: the matter of tables and report."""
+"""What the report shows of one trained model: all its analyses, and which skills count as learned."""
 
 from collections.abc import Mapping
 

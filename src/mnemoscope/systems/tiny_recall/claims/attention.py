@@ -35,7 +35,7 @@ from mnemoscope.systems.tiny_recall.analyses.attention_by_role import (
     on_earlier_y,
 )
 from mnemoscope.systems.tiny_recall.constructed import elimination_only, shared_store
-from mnemoscope.systems.tiny_recall.constructed.local_binding import local_binding as binding_model
+from mnemoscope.systems.tiny_recall.constructed import local_binding as binding_model
 from mnemoscope.systems.tiny_recall.controls import REPEATS, negative, positive
 
 SEQUENCES = ("all", "fresh", "repeat")

@@ -36,8 +36,7 @@ from mnemoscope.models import planted, untrained
 from mnemoscope.systems.tiny_recall.analyses.carriers import divided, patching_recovery
 from mnemoscope.systems.tiny_recall.analyses.removal_costs import ablation_effect as costs
 from mnemoscope.systems.tiny_recall.analyses.removal_costs import all_mlps, skills_without
-from mnemoscope.systems.tiny_recall.constructed import dissociated, shared_store, two_layer_recall
-from mnemoscope.systems.tiny_recall.constructed.store_and_match import store_and_match
+from mnemoscope.systems.tiny_recall.constructed import dissociated, shared_store, store_and_match, two_layer_recall
 from mnemoscope.systems.tiny_recall.controls import REPEATS, negative, positive, table
 
 MARGIN = 0.25

@@ -24,8 +24,7 @@ from mnemoscope.judging import EFFECT, Measured
 from mnemoscope.models import planted
 from mnemoscope.models.constructed import predicting
 from mnemoscope.systems.tiny_recall.analyses.published import published
-from mnemoscope.systems.tiny_recall.constructed import dissociated, elimination_only
-from mnemoscope.systems.tiny_recall.constructed.partial_recall import partial_recall
+from mnemoscope.systems.tiny_recall.constructed import dissociated, elimination_only, partial_recall
 from mnemoscope.systems.tiny_recall.controls import negative, positive, together
 
 NOT_AT_ALL, FULLY = 0.30, 0.97

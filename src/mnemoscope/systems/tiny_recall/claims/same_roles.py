@@ -27,9 +27,8 @@ from mnemoscope.systems.tiny_recall.analyses.attention_by_role import (
     on_earlier_y,
 )
 from mnemoscope.systems.tiny_recall.analyses.carriers import divided, patching_recovery
-from mnemoscope.systems.tiny_recall.constructed import dissociated
-from mnemoscope.systems.tiny_recall.constructed.local_binding import local_binding as binding_model
-from mnemoscope.systems.tiny_recall.constructed.store_and_match import store_and_match
+from mnemoscope.systems.tiny_recall.constructed import dissociated, store_and_match
+from mnemoscope.systems.tiny_recall.constructed import local_binding as binding_model
 from mnemoscope.systems.tiny_recall.controls import REPEATS, negative, positive
 
 SCANNING, BINDING = 0.9, 0.5

@@ -27,8 +27,7 @@ from mnemoscope.judging import GATE, Measured
 from mnemoscope.models import Plant, planted, untrained
 from mnemoscope.systems.tiny_recall.analyses.carriers import patching_recovery
 from mnemoscope.systems.tiny_recall.analyses.removal_costs import ablation_effect, all_heads, skills_without
-from mnemoscope.systems.tiny_recall.constructed import dissociated, elimination_only
-from mnemoscope.systems.tiny_recall.constructed.twin_elimination import twin_elimination
+from mnemoscope.systems.tiny_recall.constructed import dissociated, elimination_only, twin_elimination
 from mnemoscope.systems.tiny_recall.controls import REPEATS, negative, positive, table, together
 from mnemoscope.systems.tiny_recall.tasks import PermutationLookup
 

@@ -38,8 +38,7 @@ from mnemoscope.systems.tiny_recall.analyses.removal_costs import (
     all_heads,
     skills_without,
 )
-from mnemoscope.systems.tiny_recall.constructed import dissociated, shared_store
-from mnemoscope.systems.tiny_recall.constructed.store_and_match import store_and_match
+from mnemoscope.systems.tiny_recall.constructed import dissociated, shared_store, store_and_match
 from mnemoscope.systems.tiny_recall.controls import REPEATS, negative, positive, table
 
 MARGIN = 0.25
