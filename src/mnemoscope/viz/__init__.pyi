@@ -17,4 +17,5 @@ from .tables import Results as Results
 from .tables import Table as Table
 from .tables import bar as bar
 from .tables import spread as spread
+from .task_report import Truncation as Truncation
 from .views import attention_view as attention_view

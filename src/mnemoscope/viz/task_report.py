@@ -47,5 +47,21 @@ class TaskReport:
     """Measures of one checkpoint, scalars by name, from a model, its task and `seed`; none: the task has none of its
     own, and `follow` takes those of any task (`analyses.skill_trajectory`)."""
 
+    truncation: "Truncation | None" = None
+    """What `truncate` measures and shows of the task besides its skills; none: nothing."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Truncation:
+    """What a task adds to the cuts of weights; functions of modules."""
+
+    measure: Callable[..., dict[str, xr.Dataset]]
+    """Takes model, task and sequences, and by name `reference`, `targets` of the skills and `cuts`, the arguments of
+    `analyses.truncation.truncate`; gives `truncation` and what else there is."""
+    tables: Callable[[Results], list[Table]]
+    """Besides those of the cuts."""
+    note: str
+    """For the page."""
+
 
 REPORTS: Registry[TaskReport] = Registry("report", "report")

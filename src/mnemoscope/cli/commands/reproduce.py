@@ -23,7 +23,7 @@ class Reproduce(Jobs):
     full: bool = False
     """Train the models of the published recipe anew, at the paper's sizes, and judge those (hours on two cores)."""
     corpus: Path | None = None
-    """Text file in place of tiny Shakespeare, for tasks that are made of a text's bigrams."""
+    """Text file in place of the one that the task is made of, for tasks that are made of a text."""
     seeds: str | None = None
     """Seeds in place of the plan's, such as `0-1`."""
     jobs: int = 2
@@ -70,12 +70,12 @@ def run(options: Reproduce) -> None:
 
 def _changes(system: ms.System, corpus: Path | None) -> tuple[tuple[str, object], ...]:
     """What differs from the plan."""
-    from mnemoscope.cli.corpus import read_corpus, with_corpus
+    from mnemoscope.cli.corpus import with_corpus
 
     if corpus is None:
         return ()
     presets = [preset for part in (*system.quick, *system.full) for preset in part.presets]
-    return tuple(with_corpus(presets, read_corpus(corpus)).items())
+    return tuple(with_corpus(presets, corpus).items())
 
 
 def _tables(runs: Sequence[ms.Run], out: Path, jobs: int) -> None:
