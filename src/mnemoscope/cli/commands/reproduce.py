@@ -35,7 +35,7 @@ class Reproduce(Jobs):
 def run(options: Reproduce) -> None:
     """Train the system's plan, print the tables, write arrays and the report, and put the claims on trial."""
     from mnemoscope.cli.claims import claims_called, try_claims
-    from mnemoscope.cli.commands.follow import follow_all
+    from mnemoscope.cli.commands.track import track_all
     from mnemoscope.cli.commands.train import train_with_progress
     from mnemoscope.cli.output import console
     from mnemoscope.sweeps.questions import under
@@ -50,7 +50,7 @@ def run(options: Reproduce) -> None:
     specs = [spec for part in parts for spec in part.specs(chosen)]
     runs = train_with_progress(specs, out / "runs", options.jobs)
     if followed := [run for run in runs if ms.viz.report_of(run.spec.task).trajectory is not None]:
-        follow_all(followed, options.jobs)
+        track_all(followed, options.jobs)
     _tables(runs, out, options.jobs)
     claims = [claim for claim in claims_called(()) if claim.system == options.system]
     if not claims:

@@ -105,7 +105,7 @@ def _common(page: Page, results: Mapping[str, Results]) -> None:
 _BIRTH = replace(
     plain.PLAIN,
     title="In-context bigrams: the birth of an induction head",
-    examine=examine,
+    analyse=examine,
     page=birth_page,
     tables=partial(plain.tables, dim=CLASS),
     evaluate=evaluate,
