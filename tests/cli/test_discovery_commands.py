@@ -13,9 +13,9 @@ from mnemoscope.analyses.patching.edges import patch_edges
 from mnemoscope.analyses.probes.latents import with_latent
 from mnemoscope.cli import main
 from mnemoscope.cli.commands.discover import Discover, _settings, discover_run
-from mnemoscope.cli.commands.interchange import Interchange, interchange_run
 from mnemoscope.cli.commands.probe import Probe, _prompts, probe_run
 from mnemoscope.models.run import open_run
+from mnemoscope.systems.tiny_recall.commands import Interchange, interchange_run
 from mnemoscope.systems.tiny_recall.tasks import PermutationLookup
 from mnemoscope.training.loop import train
 from tests.support import small_spec

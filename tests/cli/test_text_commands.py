@@ -139,7 +139,7 @@ def test_view_labels_tokens_with_their_symbols(noisy, place):
 
 
 def test_follow_measures_once_and_the_report_shows_it(birth, place, capsys):
-    main(["follow", birth])
+    main(["track", birth])
     out = capsys.readouterr().out
     assert "followed 2 runs; 0 were complete" in out
     assert "accuracy in context" in out
@@ -148,7 +148,7 @@ def test_follow_measures_once_and_the_report_shows_it(birth, place, capsys):
     first, second = runs
     first.write_trajectory(first.trajectory().isel(step=[0, 1]))  # a checkpoint is missing
     written = second.trajectory_path.stat().st_mtime_ns
-    main(["follow", birth])
+    main(["track", birth])
     assert "followed 1 runs; 1 were complete" in capsys.readouterr().out
     assert first.trajectory().sizes["step"] == 3
     assert second.trajectory_path.stat().st_mtime_ns == written

@@ -1,23 +1,46 @@
-"""Any text as the source of the bigrams of a task."""
+"""Any text in place of the one that a task is made of.
+
+Such a task has a method `with_text(text)`, which returns the fields that differ, or raises an `InputError`.
+"""
 
 from collections.abc import Sequence
-from dataclasses import fields
 from pathlib import Path
+from typing import Any, Protocol, runtime_checkable
 
 from mnemoscope.core.errors import InputError
 from mnemoscope.core.presets import PRESETS
-from mnemoscope.systems.in_context_bigrams.bigrams import Counts, count_bigrams
-
-FIELD = "counts"
-"""The field of a task that a table of bigrams goes to."""
 
 
-def read_corpus(file: Path) -> Counts:
-    """The bigram counts of a text file.
+@runtime_checkable
+class OfText(Protocol):
+    """A task that is made of a text."""
+
+    def with_text(self, text: str) -> dict[str, Any]:
+        """Fields that make this the task of another text."""
+        ...
+
+
+def with_corpus(presets: Sequence[str], file: Path) -> dict[str, Any]:
+    """The changes that give presets another text.
 
     Raises:
-        InputError: It cannot be read, is no text, or has too few symbols or too many.
+        InputError: The file cannot be read, is no text, or is refused by a task; or there is no such preset, or its
+            task is not made of a text.
     """
+    text, changes = _read(file), {}
+    for name in presets:
+        task = PRESETS.get(name).task
+        if not isinstance(task, OfText):
+            able = ", ".join(each for each in PRESETS.names() if isinstance(PRESETS.get(each).task, OfText))
+            raise InputError(f"--corpus is for presets whose task is made of a text: {able}; got {name}")
+        try:
+            changes |= {f"task.{field}": value for field, value in task.with_text(text).items()}
+        except InputError as error:
+            raise InputError(f"--corpus {file}: {error}") from None
+    return changes
+
+
+def _read(file: Path) -> str:
     try:
         text = file.read_text(encoding="utf-8-sig")
     except OSError as error:
@@ -26,24 +49,4 @@ def read_corpus(file: Path) -> Counts:
         raise InputError(f"--corpus {file} is no text in UTF-8; convert it first") from None
     if "\0" in text:
         raise InputError(f"--corpus {file} is no text: it holds a NUL character")
-    try:
-        return count_bigrams(text)
-    except InputError as error:
-        raise InputError(f"--corpus {file}: {error}") from None
-
-
-def with_corpus(presets: Sequence[str], counts: Counts) -> dict[str, Counts]:
-    """The change that gives presets another table of bigrams.
-
-    Raises:
-        InputError: There is no such preset, or its task has no such table.
-    """
-    for preset in presets:
-        if not _takes_counts(preset):
-            able = ", ".join(name for name in PRESETS.names() if _takes_counts(name))
-            raise InputError(f"--corpus is for presets whose task is made of bigrams: {able}; got {preset}")
-    return {f"task.{FIELD}": counts}
-
-
-def _takes_counts(preset: str) -> bool:
-    return FIELD in {field.name for field in fields(PRESETS.get(preset).task)}
+    return text

@@ -21,3 +21,4 @@ from .tables import Results as Results
 from .tables import Table as Table
 from .tables import bar as bar
 from .tables import spread as spread
+from .task_report import Truncation as Truncation

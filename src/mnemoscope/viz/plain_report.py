@@ -224,7 +224,7 @@ def view_section(page: Page, results: Mapping[str, Results]) -> None:
 
 PLAIN = TaskReport(
     title="Trained models",
-    examine=examine,
+    analyse=examine,
     page=page,
     tables=tables,
     evaluate=evaluate,

@@ -23,7 +23,7 @@ def report_of(task: Task) -> TaskReport:
 
 def analyse_run(run: Run) -> dict[str, xr.Dataset]:
     """All that the report shows of a run."""
-    return report_of(run.spec.task).examine(run)
+    return report_of(run.spec.task).analyse(run)
 
 
 def prediction_figure(run: Run, sequence: str, *, step: int | None = None) -> go.Figure:
@@ -58,7 +58,7 @@ def report(parts: Sequence[tuple[TaskReport, Mapping[str, Results]]]) -> str:
     """The page.
 
     Args:
-        parts: Entries, and for every label (preset and recipe) of their tasks what `examine` returns for every seed,
+        parts: Entries, and for every label (preset and recipe) of their tasks what `analyse` returns for every seed,
             along `seed`.
     """
     results = [result for _, each in parts for result in each.values()]

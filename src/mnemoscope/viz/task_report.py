@@ -21,10 +21,10 @@ class TaskReport:
 
     title: str
     """Of the page."""
-    examine: Callable[[Run], dict[str, xr.Dataset]]
+    analyse: Callable[[Run], dict[str, xr.Dataset]]
     """All that the page and the tables show of a run; `metrics` among it."""
     page: Callable[[Page, Mapping[str, Results]], None]
-    """Sections of the page, from what `examine` gives along `seed`, by label."""
+    """Sections of the page, from what `analyse` gives along `seed`, by label."""
     tables: Callable[[Mapping[str, Results]], list[Table]]
     """What was learned, from the same."""
     evaluate: Callable[[Run, int | None], dict[str, xr.Dataset]]
@@ -45,7 +45,23 @@ class TaskReport:
     """One unseen sequence, for a view."""
     trajectory: Callable[..., xr.Dataset] | None = None
     """Measures of one checkpoint, scalars by name, from a model, its task and `seed`; none: the task has none of its
-    own, and `follow` takes those of any task (`analyses.skill_trajectory`)."""
+    own, and `track` takes those of any task (`analyses.skill_trajectory`)."""
+
+    truncation: "Truncation | None" = None
+    """What `truncate` measures and shows of the task besides its skills; none: nothing."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Truncation:
+    """What a task adds to the cuts of weights; functions of modules."""
+
+    measure: Callable[..., dict[str, xr.Dataset]]
+    """Takes model, task and sequences, and by name `reference`, `targets` of the skills and `cuts`, the arguments of
+    `analyses.truncation.truncate`; gives `truncation` and what else there is."""
+    tables: Callable[[Results], list[Table]]
+    """Besides those of the cuts."""
+    note: str
+    """For the page."""
 
 
 REPORTS: Registry[TaskReport] = Registry("report", "report")

@@ -8,7 +8,6 @@ import xarray as xr
 from plotly.subplots import make_subplots
 
 from mnemoscope.core.statistics import summary_over
-from mnemoscope.systems.in_context_bigrams.analyses.noise_or_context import NOISE, OUTPUT
 from mnemoscope.viz.figures import LAYOUT
 from mnemoscope.viz.tables import spread
 
@@ -117,25 +116,6 @@ def _curve(values: xr.DataArray, name: str, colour: str, intact: float, *, legen
         hovertemplate=f"{name}, %{{x}}: %{{y:.3f}} [%{{customdata[0]:.3f}}, %{{customdata[1]:.3f}}]<extra></extra>",
     )
     return [*([band] if values.sizes["seed"] > 1 else []), level, line]
-
-
-REMOVED_HEADER = ("removed", "replaced by", "probability of the noise token", "of the output", "context share")
-
-
-def removed_rows(found: xr.Dataset) -> list[list[str]]:
-    """The intact model, then without the last attention layer and the last MLP; mean [range] over seeds.
-
-    Args:
-        found: From `noise_or_context.removed` over (seed, kind, component, target).
-    """
-    clean = [*(found.clean_probability.sel(target=name) for name in (NOISE, OUTPUT)), found.clean_context_share]
-    rows = [["nothing", "", *(spread(cell, ".3f") for cell in clean)]]
-    for component in found.component.values:
-        for kind in found.kind.values:
-            at = found.sel(component=component, kind=kind)
-            cells = [*(at.probability.sel(target=name) for name in (NOISE, OUTPUT)), at.context_share]
-            rows.append([f"last {component}", str(kind), *(spread(cell, ".3f") for cell in cells)])
-    return rows
 
 
 def spectrum_figure(found: xr.Dataset) -> go.Figure:

@@ -23,7 +23,7 @@ class Reproduce(Jobs):
     full: bool = False
     """Train the models of the published recipe anew, at the paper's sizes, and judge those (hours on two cores)."""
     corpus: Path | None = None
-    """Text file in place of tiny Shakespeare, for tasks that are made of a text's bigrams."""
+    """Text file in place of the one that the task is made of, for tasks that are made of a text."""
     seeds: str | None = None
     """Seeds in place of the plan's, such as `0-1`."""
     jobs: int = 2
@@ -35,7 +35,7 @@ class Reproduce(Jobs):
 def run(options: Reproduce) -> None:
     """Train the system's plan, print the tables, write arrays and the report, and put the claims on trial."""
     from mnemoscope.cli.claims import claims_called, try_claims
-    from mnemoscope.cli.commands.follow import follow_all
+    from mnemoscope.cli.commands.track import track_all
     from mnemoscope.cli.commands.train import train_with_progress
     from mnemoscope.cli.output import console
     from mnemoscope.sweeps.trials import under
@@ -50,7 +50,7 @@ def run(options: Reproduce) -> None:
     specs = [spec for part in parts for spec in part.specs(chosen)]
     runs = train_with_progress(specs, out / "runs", options.jobs)
     if followed := [run for run in runs if ms.viz.report_of(run.spec.task).trajectory is not None]:
-        follow_all(followed, options.jobs)
+        track_all(followed, options.jobs)
     _tables(runs, out, options.jobs)
     claims = [claim for claim in claims_called(()) if claim.system == options.system]
     if not claims:
@@ -70,12 +70,12 @@ def run(options: Reproduce) -> None:
 
 def _changes(system: ms.System, corpus: Path | None) -> tuple[tuple[str, object], ...]:
     """What differs from the plan."""
-    from mnemoscope.cli.corpus import read_corpus, with_corpus
+    from mnemoscope.cli.corpus import with_corpus
 
     if corpus is None:
         return ()
     presets = [preset for part in (*system.quick, *system.full) for preset in part.presets]
-    return tuple(with_corpus(presets, read_corpus(corpus)).items())
+    return tuple(with_corpus(presets, corpus).items())
 
 
 def _tables(runs: Sequence[ms.Run], out: Path, jobs: int) -> None:

@@ -29,19 +29,19 @@ class Train(Jobs):
     device: str = "cpu"
     """Where to train, such as cpu, cuda or cuda:1."""
     corpus: Path | None = None
-    """Text file in place of tiny Shakespeare, for tasks that are made of a text's bigrams."""
+    """Text file in place of the one that the task is made of, for tasks that are made of a text."""
     set: tuple[str, ...] = ()
     """Changes such as `task.repeat_ratio=0.5 model.normalization=none recipe.n_steps=500`."""
 
 
 def run(options: Train) -> None:
     """Train what the options name, and say where it lies."""
-    from mnemoscope.cli.corpus import read_corpus, with_corpus
+    from mnemoscope.cli.corpus import with_corpus
     from mnemoscope.cli.output import console
 
     changes = parse_changes(options.set)
     if options.corpus is not None:
-        changes |= with_corpus(options.preset, read_corpus(options.corpus))
+        changes |= with_corpus(options.preset, options.corpus)
     specs = [
         ms.preset(name, options.recipe, seed, changes=changes)
         for name in options.preset

@@ -35,29 +35,22 @@ NOTES = (
     "This shows which predictions need the large and which the small singular directions, given the rest of the model "
     "as it is. It does not show what a direction means, nor that one with a large singular value is ever read.",
 )
-NOISE_NOTE = (
-    "Noise token and output are looked for at every trigger that has occurred before, whichever of the two follows. "
-    "The context share is the output's probability among the two. It also rises where both fall and the noise token "
-    "falls further: read the probabilities beside it."
-)
 
 
 def truncate_run(run: ms.Run, options: Truncate) -> dict[str, xr.Dataset]:
-    """The cuts of one run; of noisy recall also noise token and output, and both without the last layer's parts."""
+    """The cuts of one run, with what the entry of its task adds."""
     from mnemoscope.analyses.token_scores import skill_targets
-    from mnemoscope.systems.in_context_bigrams.analyses.noise_or_context import removed, truncated
-    from mnemoscope.systems.in_context_bigrams.tasks.noisy_recall import NoisyRecall
 
     model, task, seed = run.model(options.step), run.spec.task, run.spec.seed
     batch = task.monitor(options.n, split=options.split, generator=ms.generator(seed, "truncation", options.split))
     weights = _weights(model, options.weights)
-    common = {"weights": weights, "ranks": options.ranks or _ranks(model, weights), "parts": options.parts}
+    cuts = {"weights": weights, "ranks": options.ranks or _ranks(model, weights), "parts": options.parts}
     targets = skill_targets(batch, {name: mask for name, mask in task.skills(batch).items() if mask.any()})
-    if not isinstance(task, NoisyRecall):
-        return {"truncation": ms.analyses.truncate(model, batch, targets=targets, **common)}
+    added = ms.viz.report_of(task).truncation
+    if added is None:
+        return {"truncation": ms.analyses.truncate(model, batch, targets=targets, **cuts)}
     reference = task.monitor(options.n, split=options.split, generator=ms.generator(seed, "reference", options.split))
-    found = {"truncation": truncated(model, task, batch, besides=targets, **common)}
-    return found if model.cfg.attn_only else {**found, "removed": removed(model, task, batch, reference=reference)}
+    return added.measure(model, task, batch, reference=reference, targets=targets, cuts=cuts)
 
 
 def _weights(model: ms.HookedModel, names: Sequence[str]) -> ms.analyses.Weights:
@@ -80,8 +73,6 @@ def _ranks(model: ms.HookedModel, weights: ms.analyses.Weights) -> list[int]:
 
 def _shown(results: Results, options: Truncate, runs: Sequence[ms.Run]) -> Shown:
     from mnemoscope.viz.truncation import (
-        REMOVED_HEADER,
-        removed_rows,
         spectrum_figure,
         truncation_figure,
         truncation_header,
@@ -107,13 +98,10 @@ def _shown(results: Results, options: Truncate, runs: Sequence[ms.Run]) -> Shown
         ),
         ("Singular values, largest first; one line a seed.", spectrum_figure(found)),
     ]
-    if "context_share" not in found:
+    added = ms.viz.report_of(runs[0].spec.task).truncation
+    if added is None:
         return Shown(tables=tables, figures=figures, notes=NOTES)
-    if "removed" in results:
-        title = "noise token and output without a part of the last layer"
-        rows = removed_rows(results["removed"])
-        tables.append(ms.viz.Table(name="removed", title=title, header=REMOVED_HEADER, rows=rows, n_text=2))
-    return Shown(tables=tables, figures=figures, notes=(*NOTES, NOISE_NOTE))
+    return Shown(tables=[*tables, *added.tables(results)], figures=figures, notes=(*NOTES, added.note))
 
 
 analysis_command("truncate", Truncate, measure=truncate_run, show=_shown)

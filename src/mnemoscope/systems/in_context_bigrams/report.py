@@ -24,7 +24,8 @@ from mnemoscope.systems.in_context_bigrams.report_sections import (
 )
 from mnemoscope.systems.in_context_bigrams.tasks.in_context_bigrams import InContextBigrams
 from mnemoscope.systems.in_context_bigrams.tasks.noisy_recall import NoisyRecall
-from mnemoscope.viz import Page, Results, symbols_of
+from mnemoscope.systems.in_context_bigrams.truncation import NOTE, removed_tables, truncate_noisy
+from mnemoscope.viz import Page, Results, Truncation, symbols_of
 from mnemoscope.viz import plain_report as plain
 
 N_SEQUENCES = 256
@@ -104,7 +105,7 @@ def _common(page: Page, results: Mapping[str, Results]) -> None:
 _BIRTH = replace(
     plain.PLAIN,
     title="In-context bigrams: the birth of an induction head",
-    examine=examine,
+    analyse=examine,
     page=birth_page,
     tables=partial(plain.tables, dim=CLASS),
     evaluate=evaluate,
@@ -113,4 +114,5 @@ _BIRTH = replace(
     trajectory=trajectory,
 )
 REPORTS.add(InContextBigrams.name, _BIRTH)
-REPORTS.add(NoisyRecall.name, replace(_BIRTH, title="Noisy recall", page=noisy_page))
+_NOISY = Truncation(measure=truncate_noisy, tables=removed_tables, note=NOTE)
+REPORTS.add(NoisyRecall.name, replace(_BIRTH, title="Noisy recall", page=noisy_page, truncation=_NOISY))

@@ -225,7 +225,7 @@ REPORTS.add(
     PermutationLookup.name,
     TaskReport(
         title="tiny-recall",
-        examine=analyse_run,
+        analyse=analyse_run,
         page=page,
         tables=tables,
         evaluate=evaluate,

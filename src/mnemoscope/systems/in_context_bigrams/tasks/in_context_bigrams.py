@@ -21,7 +21,7 @@ from torch import Tensor
 from mnemoscope import TASKS, Batch, InputError
 from mnemoscope import generator as stream
 from mnemoscope.core import in_range, metrics, one_of
-from mnemoscope.systems.in_context_bigrams.bigrams import Bigrams, Counts, bigrams
+from mnemoscope.systems.in_context_bigrams.bigrams import Bigrams, Counts, bigrams, count_bigrams
 from mnemoscope.systems.in_context_bigrams.ideal_learner import HiddenTriggers, predict
 from mnemoscope.systems.in_context_bigrams.markov import AliasTable, alias_table, walk
 from mnemoscope.systems.in_context_bigrams.output_exchange import changes, exchange, report
@@ -55,7 +55,7 @@ class InContextBigrams:
     loss_on: Literal["all", "predictable"] = "all"
     """Where loss and metrics look: at every position, or where a trigger stands that has occurred before."""
     counts: Counts | None = None
-    """Bigram counts of another text (`core.bigrams.count_bigrams`); none: tiny Shakespeare."""
+    """Bigram counts of another text (`bigrams.count_bigrams`); none: tiny Shakespeare."""
     split_seed: int | None = None
     """Seed of the choice of held-out tokens; none: the seed of the run."""
 
@@ -105,6 +105,14 @@ class InContextBigrams:
     def fixed_triggers(self) -> tuple[int, ...]:
         """The triggers, where they are fixed, from the most frequent on."""
         return by_frequency(self.bigrams.unigram, self.first_rank, self.n_triggers)
+
+    def with_text(self, text: str) -> dict[str, object]:
+        """Fields that make this the task of another text.
+
+        Raises:
+            InputError: The text has too few symbols, or too many.
+        """
+        return {"counts": count_bigrams(text)}
 
     def for_seed(self, seed: int) -> "InContextBigrams":
         """The same task with the held-out tokens of the replicate `seed`, unless there are none or they are fixed."""

@@ -21,7 +21,7 @@ from torch import Tensor
 
 from mnemoscope import TASKS, Batch, InputError
 from mnemoscope.core import in_range, metrics, one_of
-from mnemoscope.systems.in_context_bigrams.bigrams import MAX_SYMBOLS, NEWLINE, Counts, bigrams
+from mnemoscope.systems.in_context_bigrams.bigrams import MAX_SYMBOLS, NEWLINE, Counts, bigrams, count_bigrams
 from mnemoscope.systems.in_context_bigrams.ideal_learner import HiddenTriggers, global_bigram, predict
 from mnemoscope.systems.in_context_bigrams.markov import AliasTable, alias_table, stationary, walk
 from mnemoscope.systems.in_context_bigrams.output_exchange import changes, exchange, report
@@ -56,7 +56,7 @@ class NoisyRecall:
     n_tokens: int | None = None
     """N, symbols of a chain whose tokens are independent and equally likely; none: the symbols of the text."""
     counts: Counts | None = None
-    """Bigram counts of another text (`core.bigrams.count_bigrams`); none: tiny Shakespeare."""
+    """Bigram counts of another text (`bigrams.count_bigrams`); none: tiny Shakespeare."""
 
     def __post_init__(self) -> None:
         if self.n_tokens is not None:
@@ -110,6 +110,14 @@ class NoisyRecall:
     def fixed_triggers(self) -> tuple[int, ...]:
         """The triggers, where they are fixed, from the most frequent on."""
         return by_frequency(self.unigram, self.first_rank, self.n_triggers)
+
+    def with_text(self, text: str) -> dict[str, object]:
+        """Fields that make this the task of another text.
+
+        Raises:
+            InputError: The text has too few symbols, or too many.
+        """
+        return {"counts": count_bigrams(text)}
 
     def for_seed(self, seed: int) -> "NoisyRecall":
         """The same task: nothing is held out."""

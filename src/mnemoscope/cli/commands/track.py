@@ -1,4 +1,4 @@
-"""`mnemoscope follow`."""
+"""`mnemoscope track`."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from mnemoscope.core.errors import InputError
 
 
 @dataclass(frozen=True, kw_only=True)
-class Follow(OfRuns):
+class Track(OfRuns):
     """Measure every checkpoint of finished runs, keep that in their directories, and say when what sets in."""
 
 
-def run(options: Follow) -> None:
+def run(options: Track) -> None:
     """Measure what is not measured yet, and print onsets."""
     from mnemoscope.cli.output import console
 
@@ -28,10 +28,10 @@ def run(options: Follow) -> None:
         console.print(f"{len(runs) - len(finished)} runs are not finished and left out", highlight=False)
     if not finished:
         raise InputError("none of the runs is finished; `mnemoscope train` continues them")
-    follow_all(finished, options.jobs)
+    track_all(finished, options.jobs)
 
 
-def follow_all(runs: Sequence[ms.Run], jobs: int) -> None:
+def track_all(runs: Sequence[ms.Run], jobs: int) -> None:
     """Measure checkpoints of runs that lack it and keep that with each run; print onsets by configuration."""
     from mnemoscope.cli.output import console, show
     from mnemoscope.sweeps.local import analyse_many
@@ -39,7 +39,7 @@ def follow_all(runs: Sequence[ms.Run], jobs: int) -> None:
 
     missing = [run for run in runs if not _complete(run)]
     with console.status("") as status:
-        for n, _ in enumerate(analyse_many(missing, follow_run, jobs=jobs)):
+        for n, _ in enumerate(analyse_many(missing, track_run, jobs=jobs)):
             status.update(f"followed {n + 1} of {len(missing)} runs")
     console.print(f"followed {len(missing)} runs; {len(runs) - len(missing)} were complete", highlight=False)
     for label, group in ms.models.by_label(runs).items():
@@ -47,7 +47,7 @@ def follow_all(runs: Sequence[ms.Run], jobs: int) -> None:
         show(f"{label}, {len(group)} seeds: when measures set in", ONSET_HEADER, onset_rows(followed))
 
 
-def follow_run(run: ms.Run) -> None:
+def track_run(run: ms.Run) -> None:
     """Measure every checkpoint of a run, and keep that in its directory."""
     from mnemoscope.analyses.skill_trajectory import skill_trajectory
 
@@ -67,4 +67,4 @@ def _read(run: ms.Run) -> xr.Dataset:
     return followed
 
 
-COMMANDS.add("follow", Command(options=Follow, run=run, section="train and look"))
+COMMANDS.add("track", Command(options=Track, run=run, section="train and look", earlier=("follow",)))

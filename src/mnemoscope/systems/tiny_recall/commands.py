@@ -1,4 +1,4 @@
-"""`mnemoscope interchange`."""
+"""`mnemoscope interchange`: two causal models of permutation lookup on the heads of a network."""
 
 from __future__ import annotations
 
@@ -6,10 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import mnemoscope as ms
-from mnemoscope.cli.analysis import Results, Shown, analysis_command
-from mnemoscope.cli.lazy import xr
-from mnemoscope.cli.options import AnalysisOptions
-from mnemoscope.core.errors import InputError, in_range
+from mnemoscope import InputError
+from mnemoscope.cli import AnalysisOptions, Results, Shown, analysis_command
+from mnemoscope.core import in_range
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,7 +40,7 @@ NOTES = (
 )
 
 
-def interchange_run(run: ms.Run, options: Interchange) -> dict[str, xr.Dataset]:
+def interchange_run(run: ms.Run, options: Interchange) -> Results:
     """Both causal models on one run, places by role, and on the same network before training, places by number."""
     from mnemoscope.systems.tiny_recall.analyses.causal_models import compare
     from mnemoscope.systems.tiny_recall.analyses.examination import lookup_task
@@ -64,7 +63,7 @@ def interchange_run(run: ms.Run, options: Interchange) -> dict[str, xr.Dataset]:
 
 
 def _shown(results: Results, options: Interchange, runs: Sequence[ms.Run]) -> Shown:
-    from mnemoscope.viz.interchange import (
+    from mnemoscope.systems.tiny_recall.interchange_tables import (
         PLACE_HEADER,
         SCORE_HEADER,
         VARIABLE_HEADER,

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from mnemoscope.viz.interchange import (
+from mnemoscope.systems.tiny_recall.interchange_tables import (
     PLACE_HEADER,
     SCORE_HEADER,
     VARIABLE_HEADER,

@@ -5,8 +5,7 @@ from collections import Counter
 import plotly.graph_objects as go
 import xarray as xr
 
-from mnemoscope.viz.figures import LAYOUT
-from mnemoscope.viz.tables import spread
+from mnemoscope.viz import LAYOUT, spread
 
 _COLOURS = {"trained": "#1f5fbf", "untrained": "#8a93a3"}
 
