@@ -22,7 +22,8 @@ from mnemoscope.core.protocols import HookedModel
 from mnemoscope.core.seeding import generator
 from mnemoscope.interventions.edges.graph import edges
 from mnemoscope.models.run import Run
-from mnemoscope.viz.edge_patching import (
+from mnemoscope.viz.edges import role_circuit
+from mnemoscope.viz.patching import (
     ERROR_HEADER,
     MOST,
     edge_header,
@@ -31,7 +32,6 @@ from mnemoscope.viz.edge_patching import (
     estimate_figure,
     estimate_header,
     estimate_rows,
-    role_circuit,
     some_lack,
 )
 

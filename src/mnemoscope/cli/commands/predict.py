@@ -6,8 +6,8 @@ from rich.text import Text
 from mnemoscope.cli.output import console
 from mnemoscope.cli.run_options import Predict
 from mnemoscope.models.run import open_run
+from mnemoscope.viz.guesses import on_one_line
 from mnemoscope.viz.reporting import report_of
-from mnemoscope.viz.symbols import on_one_line
 from mnemoscope.viz.tables import Table
 
 

@@ -4,9 +4,9 @@ from mnemoscope.cli.output import console
 from mnemoscope.cli.run_options import View
 from mnemoscope.models.files import write_atomically
 from mnemoscope.models.run import open_run
+from mnemoscope.viz.guesses import on_one_line
 from mnemoscope.viz.page import Page, attention_view
 from mnemoscope.viz.reporting import report_of
-from mnemoscope.viz.symbols import on_one_line
 
 
 def run(options: View) -> None:
