@@ -103,7 +103,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Say of which claim the item is a seed, before anything can go wrong."""
+    """Record which claim and seed the item is about, before anything can go wrong."""
     call = getattr(item, "callspec", None)
     if call is not None and _PARAMETER in call.params:
         case = item.stash[_CASE] = call.params[_PARAMETER].anew()

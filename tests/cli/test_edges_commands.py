@@ -18,7 +18,7 @@ from mnemoscope.core.pairs import PromptPairs
 from mnemoscope.core.seeding import generator
 from mnemoscope.models.run import find_runs
 from mnemoscope.training.loop import train
-from mnemoscope.viz import edge_patching
+from mnemoscope.viz import patching
 from tests.support import small_spec
 
 ARRAYS = {
@@ -123,7 +123,7 @@ def test_only_what_has_an_estimate_is_estimated(words, tables, trained, tmp_path
 def test_heads_of_one_role_may_lie_in_different_layers(deep, tmp_path, monkeypatch):
     """Seed 3 has the elimination head below the first of the others, seed 4 above it."""
     roles = ["elimination head", "other head 1", "other head 2", "other head 3", "L0 MLP", "L1 MLP"]
-    monkeypatch.setattr(edge_patching, "MOST", 100)
+    monkeypatch.setattr(patching, "MOST", 100)
     below, above = ["L0H0", "L1H0", "L0H1", "L1H1"], ["L1H0", "L0H0", "L0H1", "L1H1"]
 
     def edges_where(heads):

@@ -13,8 +13,9 @@ from mnemoscope.analyses.stacking import along
 from mnemoscope.core.pairs import PromptPairs
 from mnemoscope.interventions.edges.graph import edges
 from mnemoscope.systems.tiny_recall.constructed import store_and_match
-from mnemoscope.viz import edge_patching
-from mnemoscope.viz.edge_patching import (
+from mnemoscope.viz import patching
+from mnemoscope.viz.edges import role_circuit
+from mnemoscope.viz.patching import (
     ERROR_HEADER,
     edge_header,
     effect_rows,
@@ -22,7 +23,6 @@ from mnemoscope.viz.edge_patching import (
     estimate_figure,
     estimate_header,
     estimate_rows,
-    role_circuit,
 )
 from tests.support import seeded, small_spec
 
@@ -87,7 +87,7 @@ def test_rows_begin_with_what_is_carried_and_go_by_role(found):
 
 
 def test_a_long_table_keeps_the_largest_edges_in_their_order(found, monkeypatch):
-    monkeypatch.setattr(edge_patching, "MOST", 3)
+    monkeypatch.setattr(patching, "MOST", 3)
     names = [row[0] for row in effect_rows(found, "logit_diff")]
     assert names[1:] == ["input → match q", "match → L0 MLP", "L0 MLP → logits"]
 

@@ -4,9 +4,8 @@ import pytest
 
 from mnemoscope.systems.in_context_bigrams.tasks.in_context_bigrams import InContextBigrams
 from mnemoscope.systems.tiny_recall.tasks import PermutationLookup
-from mnemoscope.viz.guesses import guess_figure, guess_table
+from mnemoscope.viz.guesses import guess_figure, guess_table, on_one_line, symbols_of
 from mnemoscope.viz.plain_report import predict
-from mnemoscope.viz.symbols import on_one_line, symbols_of
 from tests.support import Predictor
 
 COUNTS = ((10, 60, 4), (60, 10, 3), (60, 32, 1), (32, 60, 2))

@@ -28,7 +28,7 @@ Prompts = Literal["own", "shared", "enumerated"]
 """Drawn for each replicate; drawn once for all; all that there are."""
 
 Measured = Mapping[str, float | Float[np.ndarray, " prompt"]]
-"""What a measure says of one replicate, by name: a number, or one number per prompt."""
+"""What a measure returns for one replicate, by name: a number, or one number per prompt."""
 
 _TIE = 1e-6
 
@@ -92,12 +92,12 @@ class Criterion:
 
 @dataclass(frozen=True, kw_only=True)
 class Gate:
-    """Which replicates a claim speaks of: those whose value lies in a closed interval.
+    """Which replicates a claim is about: those whose value lies in a closed interval.
 
-    A claim about a mechanism speaks of models that learned the task. A claim about learning has no gate.
+    A claim about a mechanism is about models that learned the task. A claim about learning has no gate.
 
     Attributes:
-        statement: What passing means, to follow "which": "answers recall on unseen mappings in 99 % of prompts".
+        statement: What passing means, to follow "which": "answers 99 % of unseen prompts correctly".
         at_least: Lowest value that passes.
         at_most: Highest value that passes.
 
@@ -175,7 +175,7 @@ class Claim:
         unit: Of the effect of a claim without parts; shown.
         parts: Of a claim with several effects, instead of the three above.
         joined: Whether `all` parts must hold or `any` one.
-        gate: Which replicates it speaks of; None: all.
+        gate: Which replicates it is about; None: all.
         replicate: What is replicated, and the dimension of the evidence.
         n_replicates: How many it needs: at least 16, at least 32 for a headline.
         headline: One of the claims among which the error rate is shared out.
@@ -254,7 +254,7 @@ class Claim:
 
         Args:
             word: Its id is that of the claim and this word, such as `T14-both`.
-            statement: What it says.
+            statement: The sentence.
             changes: Its criteria, controls, and whatever else differs. It has the units, gate, measure, replicates,
                 prompts and system of this claim, but not its criteria, controls, factors and rivals.
 

@@ -1,7 +1,7 @@
 """What was measured for a claim, per replicate, with labels, and the sample of replicates that it is judged on.
 
-Replicates of the published and of the quick recipe are never pooled. Prompts are no replicates: they say how sure the
-effect of one replicate is, if we know how they came about (`Prompts`).
+Replicates of the published and of the quick recipe are never pooled. Prompts are no replicates: they give
+the error of the effect of one replicate, if we know how they came about (`Prompts`).
 """
 
 from collections.abc import Mapping
@@ -18,8 +18,6 @@ from mnemoscope.judging.claim import Criterion, Prompts, beyond
 
 Effects = xr.DataArray | xr.Dataset
 """The only effect of a claim, or one variable per part."""
-
-
 _SHIFT = 0.005
 """One-sided error rate of the shift that shared prompts may have caused."""
 
@@ -106,7 +104,7 @@ class Evidence:
         gate: What the claim's gate looks at, along `replicate`.
         controls: Effects under each control, by name: a dimension of any name, or none, and `prompt`.
         prompts: How the prompts came about: `own` ones drawn for each replicate, drawn once and `shared`, or
-            `enumerated`. None: effects come without prompts, and how sure each one is, is not known.
+            `enumerated`. None: effects come without prompts, and their own errors are not known.
         replicate: Dimension whose entries are independent of each other.
 
     Raises:
@@ -192,7 +190,7 @@ def prompt_mean(effect: xr.DataArray) -> xr.DataArray:
 def paired(first: xr.DataArray, second: xr.DataArray, *, replicate: str = "seed") -> xr.DataArray:
     """Effect of one configuration minus that of another, per seed.
 
-    What two configurations share through the seed (the split of the mappings, say) cancels.
+    What two configurations share through the seed (such as the split of the data) cancels.
 
     Raises:
         InputError: They have other replicates or dimensions, or were trained under different recipes.

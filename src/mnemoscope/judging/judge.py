@@ -2,7 +2,7 @@
 
 In this order. Replicates that do not pass the claim's gate are counted and set aside. With fewer replicates run than
 the claim needs, or none that passes, there are effects and no verdict. With fewer than 16 that pass, or a control that
-misbehaves, the evidence is inconclusive whatever it says. Otherwise every part gives one p for it and one against it.
+misbehaves, the evidence is inconclusive whatever its effects. Otherwise every part gives one p for it and one against.
 
 Parts of which *all* must hold are supported at the largest p (intersection-union, Berger 1982) and refuted at the
 smallest times their number, which is Holm's p of the first of them; of *any*, the other way round.
@@ -42,12 +42,12 @@ N_RESAMPLES = 3999
 
 @dataclass(frozen=True, kw_only=True)
 class Trial:
-    """What the evidence says of one claim.
+    """One claim against its evidence, before anything is decided.
 
     Attributes:
         claim: What is claimed.
         parts: Result of each part.
-        share: Of replicates in which the parts hold, joined as the claim says; NaN without replicates.
+        share: Of replicates in which the parts hold, joined as the claim states; NaN without replicates.
         share_interval: Exact.
         n: How many replicates pass the gate.
         n_failed: How many do not.
@@ -272,7 +272,7 @@ def _outcome(trial: Trial, p_support: float, p_refute: float) -> Outcome:
 
 
 def _deciding(trial: Trial) -> PartResult:
-    """The part on which it hangs: the weakest if all must hold, the strongest if one is enough."""
+    """The part that decides: the weakest if all must hold, the strongest if one is enough."""
     choose = max if trial.claim.joined == "all" else min
     return choose(trial.parts, key=lambda part: (part.p_support, -part.p_refute))
 

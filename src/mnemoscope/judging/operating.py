@@ -1,11 +1,11 @@
-"""What a quantifier says of populations whose answer is known: its operating characteristics.
+"""Operating characteristics of a quantifier: its outcomes in populations whose answer is known.
 
 In a population of share s every replicate clears the margin with probability s: its effect lies a unit beyond the
 margin or a unit short of it, and is known without error. All samples that can occur are judged, by `judge` itself, and
 weighted with their binomial probability. The table is exact, save for the bootstrap of `mean` and `equivalence`.
 
-It shows how often each outcome comes up; it does not show how the quantifiers do when effects vary in size, which for
-a mean is what matters most.
+It shows how often each outcome occurs; it does not show how the quantifiers perform when effects vary in size, which
+matters most for a mean.
 """
 
 from collections.abc import Sequence

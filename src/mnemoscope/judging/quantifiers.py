@@ -5,7 +5,7 @@ that prompts shared by all replicates may have carried over it. The share has Cl
 (Biometrika 1934).
 
 `every` and `exists` are mirror images. That *all* seeds have an effect can be refuted by one and proved by none: n of n
-says that the share is above one half (p = 2^-n), and its exact lower bound, .79 for 16 of 16, says how much is known.
+shows that the share is above one half (p = 2^-n), and its exact lower bound, .79 for 16 of 16, how far above.
 One exception refutes it only if that replicate's own error rules out that it clears the margin. Each of n replicates
 could be that exception by chance, so its p is multiplied by n (Bonferroni).
 
@@ -244,7 +244,7 @@ def _p_any(own: Float[np.ndarray, " replicate"]) -> float:
 
 
 def _clearest(sample: Sample, own: Float[np.ndarray, " replicate"], what: str) -> str:
-    """The replicate on which the decision hangs."""
+    """The replicate that decides, in words."""
     if sample.prompts is None:
         return "and how sure any one of them is, is not known"
     i = int(own.argmin())

@@ -1,6 +1,6 @@
-"""What judging ends in: a verdict, and the ruling that sets it beside rivals, other choices and how the effect emerged.
+"""The result of judging: a verdict, and the ruling that sets it beside rivals, other choices and emergence in training.
 
-A ruling and a verdict have a form as plain data (`record`, `verdict_record`), which is what files hold.
+`record` and `verdict_record` give them as plain data, which is what files contain.
 """
 
 import math
@@ -54,7 +54,7 @@ class Verdict:
         outcome: `SUPPORTED` and `REFUTED` are decisions. `MIXED`: replicates differ, and about half of them clear the
             margins. `INCONCLUSIVE`: the evidence does not decide, or is not to be trusted. `NOT_APPLICABLE`: too few
             replicates were run for a verdict, or none passes the gate.
-        share: Of replicates that clear the margin; with parts, that clear all of them (or any, as the claim says).
+        share: Of replicates that clear the margin; with parts, that clear all of them (or any, as the claim states).
         share_interval: Exact.
         effect: Mean over replicates; with parts, of the part that decides: the weakest if all must hold, else the
             strongest.
@@ -203,10 +203,7 @@ def verdict_record(verdict: Verdict) -> dict[str, Any]:
     return {
         "id": verdict.id,
         "outcome": verdict.outcome,
-        "share": _finite(verdict.share),
-        "share_interval": _bounds(verdict.share_interval),
-        "effect": _finite(verdict.effect),
-        "effect_interval": _bounds(verdict.effect_interval),
+        **_numbers(verdict),
         "unit": verdict.unit,
         "p": _finite(verdict.p),
         "n": verdict.n,
@@ -215,14 +212,20 @@ def verdict_record(verdict: Verdict) -> dict[str, Any]:
         "parts": [
             {
                 "name": part.name,
-                "share": _finite(part.share),
-                "share_interval": _bounds(part.share_interval),
-                "effect": _finite(part.effect),
-                "effect_interval": _bounds(part.effect_interval),
+                **_numbers(part),
                 "finding": part.finding,
             }
             for part in verdict.parts
         ],
+    }
+
+
+def _numbers(result: Verdict | PartResult) -> dict[str, Any]:
+    return {
+        "share": _finite(result.share),
+        "share_interval": _bounds(result.share_interval),
+        "effect": _finite(result.effect),
+        "effect_interval": _bounds(result.effect_interval),
     }
 
 

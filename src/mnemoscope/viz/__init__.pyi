@@ -10,13 +10,13 @@ from .figures import LAYOUT as LAYOUT
 from .figures import PALETTE as PALETTE
 from .guesses import guess_figure as guess_figure
 from .guesses import guess_table as guess_table
+from .guesses import symbols_of as symbols_of
 from .page import Page as Page
 from .page import attention_view as attention_view
 from .reporting import prediction_figure as prediction_figure
 from .reporting import report as report
 from .reporting import report_of as report_of
 from .rulings import rulings_page as rulings_page
-from .symbols import symbols_of as symbols_of
 from .tables import Results as Results
 from .tables import Table as Table
 from .tables import bar as bar

@@ -8,7 +8,7 @@ import xarray as xr
 from plotly.subplots import make_subplots
 
 from mnemoscope.core.edge import Edge
-from mnemoscope.viz.edge_patching import role_circuit
+from mnemoscope.viz.edges import role_circuit
 from mnemoscope.viz.figures import LAYOUT
 from mnemoscope.viz.tables import spread
 
@@ -117,7 +117,7 @@ def circuit_by_role(chosen: Sequence[Edge], found: xr.Dataset, component: xr.Dat
 
 
 def curve_figure(found: Mapping[str, xr.Dataset]) -> go.Figure:
-    """Faithfulness by number of edges, a panel a skill: of the best circuits and of rankings, mean over seeds.
+    """Faithfulness by number of edges, one panel per skill: of the best circuits and of rankings, mean over seeds.
 
     Args:
         found: As for `circuit_rows`.

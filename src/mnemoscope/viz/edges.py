@@ -10,7 +10,7 @@ import xarray as xr
 from jaxtyping import Bool
 from plotly.colors import sample_colorscale
 
-from mnemoscope.analyses.roles import HEAD
+from mnemoscope.analyses.roles import HEAD, called
 from mnemoscope.core.edge import LOGITS, Edge, part_name
 from mnemoscope.core.errors import InputError, one_of
 from mnemoscope.viz.edge_routes import HALF_HEIGHT, HALF_WIDTH, PORTS, Box, Curve, Node, is_bar, places, routes
@@ -64,7 +64,7 @@ def circuit_figure(
         weights: Over edge (with labels `str(edge)`, or in the order of `edges`); attribute `unit` names the scale.
         included: Likewise, truth values; none: all.
         names: What parts do, by their names (`L0H1`); written below these.
-        numbered: Whether the names stay where something is said in `names`. False where weights are of several
+        numbered: Whether parts keep their names beside those of `names`. False where weights are of several
             models, in which the number of a head means nothing: what it does takes their place, on edges too.
         isolated: What becomes of parts without an edge in the circuit.
 
@@ -92,6 +92,43 @@ def circuit_figure(
     return _laid_out(figure, boxes, scale, signed, bool(names)).update_coloraxes(
         colorbar_title_text=str(weights.attrs.get("unit", "weight"))
     )
+
+
+def role_circuit(chosen: Sequence[Edge], ratio: xr.DataArray, component: xr.DataArray) -> tuple[str, go.Figure] | None:
+    """The circuit over seeds, and in words over which; none where every weight is missing.
+
+    A mean over seeds is drawn where heads of one role lie in one layer in all of them; otherwise the first seed.
+
+    Args:
+        chosen: The edges of the model, heads by number.
+        ratio: Weights over (seed, edge), edges by role.
+        component: Over (seed, role): the head or MLP that has the role.
+    """
+    heads = component.sel(role=[HEAD.fullmatch(name) is not None for name in component.isel(seed=0).values])
+    names, several = _same_places(heads), ratio.sizes["seed"] > 1
+    words = f"mean over {ratio.sizes['seed']} seeds"
+    if names is None or not several:
+        first = heads.isel(seed=0)
+        names = dict(zip(first.values.tolist(), first.role.values.tolist(), strict=True))
+        ratio, several, words = ratio.isel(seed=[0]), False, f"seed {int(first.seed)}"
+    labels = [called(str(edge), names) for edge in chosen]
+    weights = ratio.mean("seed").sel(edge=labels).assign_coords(edge=[str(edge) for edge in chosen])
+    if weights.isnull().all():
+        return None
+    weights.attrs["unit"] = "necessity"
+    return words, circuit_figure(chosen, weights, weights.notnull(), names=names, numbered=not several)
+
+
+def _same_places(heads: xr.DataArray) -> dict[str, str] | None:
+    """Heads to roles, those of a layer numbered in the order of roles; none where seeds have them in other layers."""
+    layers = [[name.partition("H")[0] for name in of_seed] for of_seed in heads.transpose("seed", "role").values]
+    if any(of_seed != layers[0] for of_seed in layers):
+        return None
+    roles = [str(role) for role in heads.role.values]
+    return {
+        f"{layer}H{layers[0][:i].count(layer)}": role
+        for i, (layer, role) in enumerate(zip(layers[0], roles, strict=True))
+    }
 
 
 def _line(label: str, curve: Curve, weight: float, scale: float) -> go.Scatter:

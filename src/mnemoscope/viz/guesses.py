@@ -1,19 +1,45 @@
-"""What a model says after every token of a sequence, as a table and as a figure."""
+"""What tokens are called, and what a model predicts after every token of a sequence, as a table and as a figure."""
 
 import math
+from collections.abc import Sequence
 from html import escape
+from typing import Protocol, runtime_checkable
 
 import plotly.graph_objects as go
 import xarray as xr
 
+from mnemoscope.core.protocols import Task
 from mnemoscope.viz.figures import COLOURS, LAYOUT
 from mnemoscope.viz.tables import Table
 
 CAPTION = "Probability of what follows, by the token that it follows; point at a bar for the likeliest tokens."
+_VISIBLE = {"\n": "⏎", " ": "␣", "\t": "⇥"}
+
+
+@runtime_checkable
+class HasSymbols(Protocol):
+    """A task whose tokens are symbols of a text."""
+
+    @property
+    def symbols(self) -> Sequence[str]:
+        """One per token, in their order."""
+        ...
+
+
+def symbols_of(task: Task) -> list[str]:
+    """A visible name of every token: its symbol where the task has symbols, else its number."""
+    if isinstance(task, HasSymbols):
+        return [_VISIBLE.get(symbol, symbol if symbol.isprintable() else repr(symbol)[1:-1]) for symbol in task.symbols]
+    return [str(token) for token in range(task.d_vocab)]
+
+
+def on_one_line(text: str) -> str:
+    """A text with its line breaks shown."""
+    return text.replace("\n", _VISIBLE["\n"])
 
 
 def guess_table(result: xr.Dataset) -> Table:
-    """A row a position: the token, what follows, its probability, and the likeliest tokens; model and exact predictor.
+    """One row per position: token, next token, its probability, the likeliest tokens; of model and exact predictor.
 
     Args:
         result: From `likeliest`, with the names of the tokens as coordinate `symbol`.

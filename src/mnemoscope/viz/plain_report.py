@@ -21,9 +21,8 @@ from mnemoscope.core.seeding import generator
 from mnemoscope.models.run import Run
 from mnemoscope.viz.ablation import ablation_by_role, ablation_header, ablation_rows
 from mnemoscope.viz.curves import skill_curves
-from mnemoscope.viz.guesses import CAPTION, guess_figure, guess_table
+from mnemoscope.viz.guesses import CAPTION, guess_figure, guess_table, symbols_of
 from mnemoscope.viz.page import Page, attention_view
-from mnemoscope.viz.symbols import symbols_of
 from mnemoscope.viz.tables import Results, Table, spread
 from mnemoscope.viz.task_report import TaskReport
 

@@ -67,7 +67,7 @@ def erase_rows(erased: xr.Dataset) -> list[list[str]]:
 
 
 def erase_figure(erased: xr.Dataset) -> go.Figure:
-    """Accuracy lost beyond the dearer control, sites by latents, mean over seeds; a panel a skill.
+    """Accuracy lost beyond the control that costs more, sites by latents, mean over seeds; one panel per skill.
 
     Args:
         erased: As for `erase_rows`.

@@ -113,7 +113,8 @@ def _of(name: str, results: Results) -> dict[str, xr.Dataset]:
 
 def _shown(results: Results, options: Edges, runs: Sequence[ms.Run]) -> Shown:
     from mnemoscope.interventions.edges.graph import edges
-    from mnemoscope.viz.edge_patching import MOST, edge_header, effect_rows, estimate_figure, role_circuit, some_lack
+    from mnemoscope.viz.edges import role_circuit
+    from mnemoscope.viz.patching import MOST, edge_header, effect_rows, estimate_figure, some_lack
 
     chosen = edges(runs[0].model(options.step), embeddings=options.embeddings)
     found, estimates, component = _of("edges", results), _of("estimates", results), results["roles"].component
@@ -138,7 +139,7 @@ def _shown(results: Results, options: Edges, runs: Sequence[ms.Run]) -> Shown:
 
 
 def _estimate_tables(results: Results, metric: str) -> list[ms.viz.Table]:
-    from mnemoscope.viz.edge_patching import ERROR_HEADER, error_rows, estimate_header, estimate_rows
+    from mnemoscope.viz.patching import ERROR_HEADER, error_rows, estimate_header, estimate_rows
 
     found, estimates = _of("edges", results), _of("estimates", results)
     beside, errors = estimate_rows(found, estimates, metric), error_rows(_of("errors", results), metric)

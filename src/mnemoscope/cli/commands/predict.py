@@ -20,7 +20,7 @@ class Predict(OfSequence):
 def run(options: Predict) -> None:
     """Print what the model says about the sequence, beside the exact predictor where the task has one."""
     from mnemoscope.cli.output import console
-    from mnemoscope.viz.symbols import on_one_line
+    from mnemoscope.viz.guesses import on_one_line
 
     opened = ms.open_run(options.run)
     task = opened.spec.task

@@ -22,7 +22,7 @@ def run(options: View) -> None:
     """Write a page with predictions and attention on one sequence."""
     from mnemoscope.cli.output import console
     from mnemoscope.models.files import write_atomically
-    from mnemoscope.viz.symbols import on_one_line
+    from mnemoscope.viz.guesses import on_one_line
 
     opened = ms.open_run(options.run)
     task = opened.spec.task

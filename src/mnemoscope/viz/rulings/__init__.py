@@ -1,8 +1,8 @@
 """Rulings on claims: a self-contained page, and rows for the terminal and for CSV files.
 
-*Shows* every verdict with all that it hangs on: what was asked, each replicate, controls, rivals, other choices.
+*Shows* every verdict with all that decides it: what was asked, each replicate, controls, rivals, other choices.
 
-*Does not show* that a margin is sensible, or that a measure measures what the sentence says.
+*Does not show* that a margin is sensible, or that a measure measures what the sentence claims.
 """
 
 from mnemoscope.viz.rulings.page import Example, rulings_page

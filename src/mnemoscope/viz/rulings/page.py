@@ -89,10 +89,11 @@ def rulings_page(
 
 
 def _counts(rulings: Sequence[Ruling]) -> str:
-    """How often each outcome comes up, and what it says."""
+    """How often each outcome occurs, and what it means."""
     n = Counter(ruling.verdict.outcome for ruling in rulings)
     items = (
-        f"<li><strong>{n[outcome]}</strong> {badge(outcome)} {escape(says)}</li>" for outcome, says in MEANINGS.items()
+        f"<li><strong>{n[outcome]}</strong> {badge(outcome)} {escape(meaning)}</li>"
+        for outcome, meaning in MEANINGS.items()
     )
     return (
         f'<p>{len(rulings)} {"claim" if len(rulings) == 1 else "claims"}:</p><ul class="counts">{"".join(items)}</ul>'

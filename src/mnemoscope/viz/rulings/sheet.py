@@ -56,8 +56,8 @@ class Entry:
     """A row of a table.
 
     Attributes:
-        cells: HTML, one a column.
-        below: HTML over the whole width, a line each.
+        cells: HTML, one per column.
+        below: HTML over the whole width, one line each.
     """
 
     cells: Sequence[str]

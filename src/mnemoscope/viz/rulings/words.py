@@ -16,7 +16,7 @@ MEANINGS: dict[Outcome, str] = {
     "INCONCLUSIVE": "the evidence does not decide, or is not to be trusted",
     "NOT_APPLICABLE": "too few replicates for a verdict, or none passes the gate",
 }
-"""Every outcome and what it says."""
+"""Every outcome and what it means."""
 
 _ASKED = {
     "most": "in more than half of the {what}s {name} is {wording}",
