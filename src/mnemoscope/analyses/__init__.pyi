@@ -31,10 +31,10 @@ from .discovery.minimality import minimality as minimality
 from .discovery.setting import Setting as Setting
 from .discovery.top_n import top_n as top_n
 from .dynamics.change_points import change_point as change_point
-from .dynamics.onset_order import order_of_onsets as order_of_onsets
 from .dynamics.onsets import HALF as HALF
 from .dynamics.onsets import Direction as Direction
 from .dynamics.onsets import first_step as first_step
+from .dynamics.onsets import order_of_onsets as order_of_onsets
 from .dynamics.onsets import threshold_onset as threshold_onset
 from .dynamics.trajectories import last_roles as last_roles
 from .dynamics.trajectories import over_runs as over_runs
