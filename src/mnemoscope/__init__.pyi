@@ -11,7 +11,7 @@ from .analyses.attribution.lens import logit_lens as logit_lens
 from .analyses.edges.patching import patch_edges as patch_edges
 from .analyses.evaluation import evaluate as evaluate
 from .analyses.patching import patch as patch
-from .analyses.probes.reading import probe as probe
+from .analyses.probes.linear_probes import probe as probe
 from .analyses.shapley.values import shapley as shapley
 from .analyses.top_tokens import predict as predict
 from .core.batch import Batch as Batch

@@ -10,7 +10,7 @@ import xarray as xr
 
 from mnemoscope.analyses.edges.patching import patch_edges
 from mnemoscope.analyses.patching import effects
-from mnemoscope.analyses.probes.latents import with_latent
+from mnemoscope.analyses.probes.rows import with_latent
 from mnemoscope.cli import main
 from mnemoscope.cli.analysis_options import Discover, Interchange, Probe
 from mnemoscope.cli.commands.discover import _settings, discover_run

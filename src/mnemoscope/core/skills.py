@@ -1,8 +1,10 @@
-"""Where in a batch a skill, and nothing else, gives the answer."""
+"""Where in a batch a skill, and nothing else, gives the answer, and means over those places with standard errors."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
-from jaxtyping import Bool
+import torch
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from mnemoscope.core.batch import Batch
@@ -24,3 +26,57 @@ def check_skills(batch: Batch, skills: Skills) -> None:
             raise InputError(f"skill {name} must have the shape (batch, pos) of the batch, {shapes}")
         if not mask.any():
             raise InputError(f"skill {name} is tested at no position of the batch; take more prompts or leave it out")
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Places:
+    """The places of a batch at which some skill is tested; a place is one position of one sequence.
+
+    Attributes:
+        sequence: Row of the batch.
+        pos: Position in it.
+        target: The answer.
+        weights: Of the places of each skill; they add up to one, and are zero at places of other skills.
+    """
+
+    sequence: Int[Tensor, " place"]
+    pos: Int[Tensor, " place"]
+    target: Int[Tensor, " place"]
+    weights: Float[Tensor, "place skill"]
+
+    def means(self, values: Float[Tensor, "set place"]) -> Float[Tensor, "set skill"]:
+        """Weighted means; they stay between the extremes, whatever rounding does."""
+        return (values @ self.weights).clamp(values.min(), values.max())
+
+    def errors(self, values: Float[Tensor, "set place"]) -> Float[Tensor, "set skill"]:
+        """Standard errors of the means; places of one sequence are not independent and are summed first."""
+        centred = values[..., None] - (values @ self.weights)[:, None]
+        sums = values.new_zeros(len(values), int(self.sequence.max()) + 1, self.weights.shape[1])
+        return sums.index_add_(1, self.sequence, centred * self.weights).pow(2).sum(1).sqrt()
+
+    def constant_accuracy(self) -> Float[Tensor, " skill"]:
+        """The accuracy of the best constant answer to each skill."""
+        target = self.target.unique(return_inverse=True)[1]
+        member = torch.nn.functional.one_hot(target).to(self.weights)
+        return (member.T @ self.weights).amax(0)
+
+
+def skill_places(batch: Batch, skills: Skills) -> Places:
+    """The places of every skill, with the weights that the batch gives its sequences.
+
+    A skill whose sequences weigh nothing counts them alike.
+
+    Raises:
+        InputError: No skill is given, a mask has another shape than the batch, or a skill is tested nowhere.
+    """
+    if not skills:
+        raise InputError("skills must name at least one; got none")
+    check_skills(batch, skills)
+    masks = torch.stack([mask.to(batch.inputs.device) for mask in skills.values()], -1)
+    sequence, pos = masks.any(-1).nonzero(as_tuple=True)
+    shares = torch.ones(len(batch)) if batch.weights is None else batch.weights
+    member = masks[sequence, pos].double()
+    weights = member * shares.to(member)[sequence, None]
+    weights = torch.where(weights.sum(0) > 0, weights, member)
+    target = batch.targets[sequence, pos]
+    return Places(sequence=sequence, pos=pos, target=target, weights=weights / weights.sum(0))

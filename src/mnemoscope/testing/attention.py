@@ -9,7 +9,7 @@ attends and not what for: attention to a key need not use it. Attention spread e
 
 from collections.abc import Sequence
 
-from mnemoscope.analyses.mechanisms.shares import attention_by_mechanism
+from mnemoscope.analyses.mechanisms.scores import attention_by_mechanism
 from mnemoscope.core.errors import InputError, in_range
 from mnemoscope.core.mechanism import Mechanism
 from mnemoscope.core.subject import Subject

@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from mnemoscope.analyses.mechanisms.control import has_control, permuted_targets
+from mnemoscope.analyses.mechanisms.derived import has_control, permuted_targets
 from mnemoscope.core.mechanism import checked_pattern, otherwise
 from mnemoscope.core.patterns import earlier_same, earlier_y, fixed, for_pairs, identity, one_hot, previous, uniform
 from tests.support import global_generators_untouched, seeded, small_spec

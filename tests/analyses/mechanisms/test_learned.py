@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from mnemoscope.analyses.mechanisms.learned import attention_of, learned_mean, learned_within
+from mnemoscope.analyses.mechanisms.derived import attention_of, learned_mean, learned_within
 from mnemoscope.core.errors import InputError
 from mnemoscope.core.mechanism import checked_pattern, silent
 from mnemoscope.core.patterns import earlier_same, earlier_y, identity, uniform

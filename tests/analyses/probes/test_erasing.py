@@ -2,7 +2,7 @@ import pytest
 import torch
 
 from mnemoscope.analyses.probes import erase, subspace, with_latent
-from mnemoscope.analyses.probes.displacement import activations, displaced, turned
+from mnemoscope.analyses.probes.editing import activations, displaced, turned
 from mnemoscope.core.errors import InputError
 from mnemoscope.core.intervention import Add, Project
 from mnemoscope.core.metrics import cross_entropy

@@ -11,7 +11,7 @@ A fraction of 1 says that the k neurons alone hold what the layer adds to the sk
 neurons stand in for each other or work only together.
 
 A fraction lost can exceed 1: half of a mechanism can be worse than none. Where the layer carries too little of a skill
-there are no fractions, see `neurons.carried`.
+there are no fractions, see `neurons.effects`.
 
 It shows how few neurons a skill depends on, in this model, given the rest of it. It does not show that they store
 anything. A ranking by removal one at a time is not the best set of k; a better one may exist.
@@ -26,9 +26,8 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from mnemoscope.analyses.ablation.removal import Removal
-from mnemoscope.analyses.neurons.block import mlp_block
-from mnemoscope.analyses.neurons.carried import CRITERION, METRICS, measurable
-from mnemoscope.analyses.neurons.removal import Bench, bench, without
+from mnemoscope.analyses.neurons.effects import CRITERION, METRICS, Bench, bench, measurable, without
+from mnemoscope.analyses.neurons.keys_values import mlp_block
 from mnemoscope.core.batch import Batch
 from mnemoscope.core.errors import InputError, in_range
 from mnemoscope.core.protocols import HookedModel

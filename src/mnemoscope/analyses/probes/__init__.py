@@ -6,10 +6,10 @@ pass: `erasing` asks what is lost without it, `editing` whether the answer follo
 """
 
 from mnemoscope.analyses.probes.editing import edit as edit
-from mnemoscope.analyses.probes.erasing import erase as erase
-from mnemoscope.analyses.probes.latents import partners as partners
-from mnemoscope.analyses.probes.latents import split_sequences as split_sequences
-from mnemoscope.analyses.probes.latents import with_latent as with_latent
-from mnemoscope.analyses.probes.reading import probe as probe
+from mnemoscope.analyses.probes.editing import erase as erase
+from mnemoscope.analyses.probes.linear_probes import probe as probe
+from mnemoscope.analyses.probes.rows import partners as partners
+from mnemoscope.analyses.probes.rows import split_sequences as split_sequences
+from mnemoscope.analyses.probes.rows import with_latent as with_latent
 from mnemoscope.analyses.probes.subspaces import Subspace as Subspace
 from mnemoscope.analyses.probes.subspaces import subspace as subspace

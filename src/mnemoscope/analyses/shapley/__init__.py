@@ -4,5 +4,5 @@
 `values`: the values of its components by skill. `agreement`: whether removing one part at a time tells the same.
 """
 
-from mnemoscope.analyses.shapley.agreement import agreement as agreement
+from mnemoscope.analyses.shapley.against_removal import agreement as agreement
 from mnemoscope.analyses.shapley.values import shapley as shapley

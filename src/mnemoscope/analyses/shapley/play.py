@@ -15,7 +15,6 @@ from torch import Tensor
 
 from mnemoscope.analyses.ablation.removal import Removal, removal
 from mnemoscope.analyses.forward import normalised
-from mnemoscope.analyses.neurons.places import Places
 from mnemoscope.analyses.shapley.game import Play
 from mnemoscope.core import metrics
 from mnemoscope.core.batch import CHUNK, Batch
@@ -24,6 +23,7 @@ from mnemoscope.core.intervention import LowRank
 from mnemoscope.core.named import Named
 from mnemoscope.core.protocols import HookedModel
 from mnemoscope.core.site import Site
+from mnemoscope.core.skills import Places
 from mnemoscope.interventions.recordings import Recordings, recorded
 from mnemoscope.interventions.regions import check_exists, region
 from mnemoscope.interventions.replacements import change

@@ -5,8 +5,7 @@ from functools import partial
 import xarray as xr
 
 from mnemoscope.analyses.dynamics.trajectories import last_roles
-from mnemoscope.analyses.mechanisms.reading import read_heads
-from mnemoscope.analyses.mechanisms.search import TOLERANCE
+from mnemoscope.analyses.mechanisms.search import TOLERANCE, read_heads
 from mnemoscope.analyses.roles import by_role, called
 from mnemoscope.cli.analysis import Results, Shown, Table, each_configuration, publish
 from mnemoscope.cli.analysis_options import Heads

@@ -4,7 +4,7 @@ from functools import partial
 
 import xarray as xr
 
-from mnemoscope.analyses.neurons.reading import read_neurons
+from mnemoscope.analyses.neurons.roles import read_neurons
 from mnemoscope.cli.analysis import Results, Shown, Table, each_configuration, publish
 from mnemoscope.cli.analysis_options import Neurons
 from mnemoscope.core.errors import in_range

@@ -10,7 +10,7 @@ import xarray as xr
 
 from mnemoscope.analyses.dynamics.trajectories import last_roles
 from mnemoscope.analyses.probes import erase, probe, subspace
-from mnemoscope.analyses.probes.latents import latent_values
+from mnemoscope.analyses.probes.rows import latent_values
 from mnemoscope.analyses.roles import HEAD, called
 from mnemoscope.cli.analysis import Results, Shown, Table, each_configuration, publish
 from mnemoscope.cli.analysis_options import Probe

@@ -1,10 +1,12 @@
+""""""
+
 import math
 from dataclasses import replace
 
 import pytest
 import torch
 
-from mnemoscope.analyses.mechanisms.losses import Change, halves, means, rise, score, yardstick
+from mnemoscope.analyses.mechanisms.bench import Change, halves, means, rise, score, yardstick
 from mnemoscope.core.batch import Batch
 from mnemoscope.core.errors import InputError
 

@@ -1,3 +1,5 @@
+""""""
+
 import math
 import warnings
 
@@ -8,7 +10,7 @@ from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.preprocessing import StandardScaler
 
 from mnemoscope.analyses.probes import partners, probe, split_sequences, with_latent
-from mnemoscope.analyses.probes.activations import vectors
+from mnemoscope.analyses.probes.rows import vectors
 from mnemoscope.core.errors import InputError
 from mnemoscope.core.site import Site
 from mnemoscope.core.specification import ModelSpec
