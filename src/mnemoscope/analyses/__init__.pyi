@@ -98,8 +98,6 @@ from .probes.subspaces import subspace as subspace
 from .roles import by_role as by_role
 from .roles import called as called
 from .roles import named_in as named_in
-from .skill_evaluation import evaluate_skills as evaluate_skills
-from .skill_evaluation import evaluate_skills_of_splits as evaluate_skills_of_splits
 from .stacking import along as along
 from .stacking import along_seed as along_seed
 from .stacking import over_seeds as over_seeds

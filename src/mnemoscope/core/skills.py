@@ -9,6 +9,7 @@ from torch import Tensor
 
 from mnemoscope.core.batch import Batch
 from mnemoscope.core.errors import InputError
+from mnemoscope.core.seeding import generator
 
 Skills = Mapping[str, Bool[Tensor, "batch pos"]]
 """Name of a skill to the positions that test it (`Task.skills`)."""
@@ -26,6 +27,41 @@ def check_skills(batch: Batch, skills: Skills) -> None:
             raise InputError(f"skill {name} must have the shape (batch, pos) of the batch, {shapes}")
         if not mask.any():
             raise InputError(f"skill {name} is tested at no position of the batch; take more prompts or leave it out")
+
+
+def halves(
+    batch: Batch, skills: Skills | None = None, *, seed: int | None = None
+) -> list[tuple[Batch, dict[str, Bool[Tensor, "_ pos"]]]]:
+    """The sequences in two halves, to choose by one and test on the other, each with its skills.
+
+    Args:
+        batch: Sequences.
+        skills: Positions that test them; none: none.
+        seed: The halves are drawn from this seed's stream `halves`, and keep the order of the batch. None: every other
+            sequence, which is fair where sequences come in random order; of an enumeration it is not.
+
+    Raises:
+        InputError: Skills do not fit the batch, or one is tested in one half only.
+    """
+    skills = {} if skills is None else skills
+    check_skills(batch, skills)
+    n = len(batch)
+    order = torch.arange(n) if seed is None else torch.randperm(n, generator=generator(seed, "halves"))
+    result = []
+    for rows in (order[::2].sort()[0], order[1::2].sort()[0]):
+        rows = rows.to(batch.inputs.device)
+        masks = {name: mask.to(rows.device)[rows] for name, mask in skills.items()}
+        for name, mask in masks.items():
+            if not mask.any():
+                raise InputError(f"skill {name} is tested in one half of the sequences only; take more prompts")
+        result.append((batch.select(rows), masks))
+    return result
+
+
+def means(values: Float[Tensor, "*rows batch pos"], skills: Skills) -> Float[Tensor, "*rows skill"]:
+    """Means over the positions of each skill, NaN left out; NaN where there are none. Every position counts alike."""
+    masks = [mask.to(values.device) for mask in skills.values()]
+    return torch.stack([values[..., mask].nanmean(-1) for mask in masks], -1)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

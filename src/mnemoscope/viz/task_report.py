@@ -45,7 +45,7 @@ class TaskReport:
     """One unseen sequence, for a view."""
     trajectory: Callable[..., xr.Dataset] | None = None
     """Measures of one checkpoint, scalars by name, from a model, its task and `seed`; none: the task has none of its
-    own, and `follow` takes those of any task (`analyses.skill_trajectory`)."""
+    own, and `follow` takes those of any task (`analyses.evaluation`)."""
 
 
 REPORTS: Registry[TaskReport] = Registry("report", "report")

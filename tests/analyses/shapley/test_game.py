@@ -1,5 +1,3 @@
-""""""
-
 from itertools import combinations, pairwise, permutations
 
 import pytest

@@ -94,7 +94,7 @@ def fit_change(
 
     Args:
         steps: Ascending, at least eight; memory grows with the square of their number.
-        values: One a step, finite and not all equal.
+        values: One per step, finite and not all equal.
         log: Whether the sigmoid is one along log(1 + step).
         confidence: Of the intervals.
         n_draws: Simulated series for p.

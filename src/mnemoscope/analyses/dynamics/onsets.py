@@ -43,7 +43,7 @@ class Series:
 
     Attributes:
         steps: Ascending.
-        rows: One series a row.
+        rows: One series per row.
         template: An array of the dimensions that the rows run over, with their coordinates.
     """
 
@@ -57,7 +57,7 @@ class Series:
         return np.asarray(np.isfinite(self.rows).all(1))
 
     def labelled(self, figures: Sequence[Mapping[str, float | str]]) -> xr.Dataset:
-        """Figures by name, one set a row, in the dimensions of the series without `step`."""
+        """Figures by name, one set per row, in the dimensions of the series without `step`."""
         dims, shape = self.template.dims, self.template.shape
         arrays = {name: (dims, np.array([row[name] for row in figures]).reshape(shape)) for name in figures[0]}
         return xr.Dataset(arrays, coords=self.template.coords)

@@ -99,19 +99,6 @@ def yardstick(batch: Batch, skills: Skills | None = None) -> SkillLoss:
     return SkillLoss(batch=batch, masks=masks)
 
 
-def halves(batch: Batch, skills: Skills | None = None) -> tuple[SkillLoss, SkillLoss]:
-    """Every other sequence for choosing, the rest for testing what was chosen.
-
-    Raises:
-        InputError: As `yardstick`, for either half.
-    """
-    parts = [slice(0, None, 2), slice(1, None, 2)]
-    one, other = (
-        yardstick(batch.select(part), {name: mask[part] for name, mask in (skills or {}).items()}) for part in parts
-    )
-    return one, other
-
-
 def score(logits: Float[Tensor, "batch pos d_vocab"], by: SkillLoss) -> Score:
     """Loss and right answers of every sequence, summed over the positions of each skill.
 

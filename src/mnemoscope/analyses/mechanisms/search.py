@@ -23,7 +23,7 @@ from functools import partial
 
 import xarray as xr
 
-from mnemoscope.analyses.mechanisms.bench import TOLERANCE, Assignment, Bench, Head, bench, described, halves, heads
+from mnemoscope.analyses.mechanisms.bench import TOLERANCE, Assignment, Bench, Head, bench, described, heads, yardstick
 from mnemoscope.analyses.mechanisms.derived import attention_of, learned_mean, learned_within
 from mnemoscope.analyses.mechanisms.paths import FALLBACKS, Grain, removed
 from mnemoscope.analyses.mechanisms.replacement import beats_control, by_layer, joint, removal, trial
@@ -44,7 +44,7 @@ from mnemoscope.core.patterns import (
     same_slot,
 )
 from mnemoscope.core.protocols import HookedModel, Task
-from mnemoscope.core.skills import Skills
+from mnemoscope.core.skills import Skills, halves
 
 NONE = "none"
 
@@ -166,7 +166,7 @@ def reverse_engineer(
     for fallback in fallbacks:
         if not speaks(fallback, batch):
             raise InputError(f"fallback {fallback.name} says nothing about some queries; complete it with `otherwise`")
-    first, second = halves(batch, skills)
+    first, second = (yardstick(*half) for half in halves(batch, skills))
     selection, at = bench(model, first, first.batch), bench(model, second, first.batch)
     candidates = completed(mechanisms, fallbacks, batch)
     own = partial(fitted, model, mechanisms=mechanisms, fallbacks=fallbacks, batch=first.batch) if learned else None

@@ -1,7 +1,7 @@
 """The three memories of an induction head, in any head of any model.
 
-With one head a layer, W_Q the identity and the other matrices random and frozen, two layers learn an induction head as
-three associative memories (Bietti et al. 2023, "Birth of a Transformer: A Memory Viewpoint"):
+With one head per layer, W_Q the identity and the other matrices random and frozen, two layers learn an induction head
+as three associative memories (Bietti et al. 2023, "Birth of a Transformer: A Memory Viewpoint"):
 
 | memory | in the paper | matrix read here | from | to |
 | --- | --- | --- | --- | --- |

@@ -5,8 +5,8 @@ that are looked at. What is known there are *latents*,
 in this order:
 
 - `target`, the next token; `token`, the one at this position; `position`;
-- the integer latents of the batch. One with a column a slot is taken apart, `y[2]` being slot 2 (columns count from
-  1); one with a value a position is taken at this position;
+- the integer latents of the batch. One with a column per slot is taken apart, `y[2]` being slot 2 (columns count from
+  1); one with a value per position is taken at this position;
 - `input@3`, the token at position 3 (positions count from 0), up to the first position that is looked at.
 
 Several may say the same: at the last position `token` is the last input.

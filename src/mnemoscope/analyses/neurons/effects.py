@@ -30,9 +30,8 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from mnemoscope.analyses.ablation.removal import REPLACEMENTS, Removal, removal
-from mnemoscope.analyses.forward import check_fits, normalised
+from mnemoscope.analyses.forward import answer_scores, check_fits
 from mnemoscope.analyses.neurons.keys_values import mlp_block
-from mnemoscope.core import metrics
 from mnemoscope.core.batch import CHUNK, Batch
 from mnemoscope.core.errors import InputError, in_range, one_of
 from mnemoscope.core.intervention import LowRank
@@ -156,11 +155,7 @@ def _scores(on: Bench, sets: Sequence[Tensor]) -> Iterator[dict[str, Float[Tenso
         chunk = [_replaced(on, neurons) for neurons in sets[start : start + step]]
         logits = _logits(on, chunk)
         at_places = logits.unflatten(0, (len(chunk), -1))[:, on.row, on.column]
-        log_probs, target = normalised(at_places), on.places.target.expand(len(chunk), -1)
-        yield {
-            "accuracy": metrics.correct(log_probs, target).double(),
-            "log_prob": metrics.at_target(log_probs, target),
-        }
+        yield answer_scores(at_places, on.places.target.expand(len(chunk), -1))
 
 
 def _logits(on: Bench, posts: Sequence[Float[Tensor, "row pos neuron"]]) -> Float[Tensor, "rows pos d_vocab"]:

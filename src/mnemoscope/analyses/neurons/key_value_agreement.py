@@ -40,7 +40,7 @@ def neuron_agreement(
     Args:
         activity: From `neuron_activity`; its rows' targets are the answers.
         values: From `neuron_values`, of the same model and layer, all neurons.
-        n_triggers: Trigger examples a neuron; fewer where it is active on fewer rows.
+        n_triggers: Trigger examples per neuron; fewer where it is active on fewer rows.
         n_draws: Orders of the tokens for the control.
         seed: The control draws from this seed's stream `control`.
 

@@ -45,7 +45,7 @@ _NORMALISATIONS = (None, "LN", "LNPre", "RMS", "RMSPre")
 
 
 def mlp_block(model: HookedModel, layer: int) -> Any:
-    """The block of a layer whose MLP has one key and one value a neuron.
+    """The block of a layer whose MLP has one key and one value per neuron.
 
     Raises:
         InputError: The layer does not exist; its MLP is missing, gated, of several experts, beside the attention or

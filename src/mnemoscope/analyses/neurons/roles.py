@@ -5,7 +5,7 @@ The rule is fixed; none of its numbers was fitted to a result.
 *What*: `silent`, if the neuron is never active; `constant`, if its state never changes. Else consider the latents about
 which it says more than the control level (`selectivity`) and which explain at least `MIN_EXPLAINED` of its entropy.
 None: `none`. Otherwise the role is the simplest latent (of the smallest entropy; of equals the first) among those that
-explain at least `NEARLY` as much as the best does, named by its family: `recalled`, `unused`, `source_slot`, `y`,
+explain at least `NEARLY` as much as the best does, named by its family: `y` for `y[2]`, `input` for `input@3`,
 `position`, ... The simplest, because a latent that says all that another says, and more, never explains less.
 
 *Whom*, if effects are given: `+skill` where removing the neuron costs the skill log-probability, `-skill` where it
@@ -54,7 +54,7 @@ def neuron_roles(information: xr.Dataset, effects: xr.Dataset | None = None, *, 
 
     Returns:
         Over neuron: `role`; `latent`, the latent it was named after, or an empty string; `explains`, NaN without one;
-        `group`, the role and whom it serves (`recalled +recall`). With effects `serves` over (neuron, skill): 1, 0
+        `group`, the role and whom it serves (`position +copying`). With effects `serves` over (neuron, skill): 1, 0
         or -1.
 
     Raises:

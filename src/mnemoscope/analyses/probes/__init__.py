@@ -1,8 +1,8 @@
 """Linear probes: what can be read from an activation, and whether the model reads it there too.
 
-`latents` says what is to be read, `activations` from where, `linear` how one probe is fitted and scored. `reading` asks
-what sites hold, beside controls; `subspaces` where in a site it lies. `displacement` changes that part in a forward
-pass: `erasing` asks what is lost without it, `editing` whether the answer follows another one.
+`rows`: the vectors and latents that a probe is fitted to. `linear_probes`: what sites hold, beside controls.
+`subspaces`: where in a site it lies. `editing`: that part is erased, steered or swapped in a forward pass; is the skill
+lost without it, and does the answer follow another one?
 """
 
 from mnemoscope.analyses.probes.editing import edit as edit

@@ -39,10 +39,9 @@ import xarray as xr
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from mnemoscope.analyses.forward import check_fits, normalised
+from mnemoscope.analyses.forward import answer_scores, check_fits, normalised
 from mnemoscope.analyses.probes.rows import check_site, neurons, positions, vectors, weights_of
 from mnemoscope.analyses.probes.subspaces import Subspace
-from mnemoscope.core import metrics
 from mnemoscope.core.batch import CHUNK, Batch
 from mnemoscope.core.errors import InputError, in_range, one_of
 from mnemoscope.core.metrics import ACCURACY, LOGIT_DIFF, Metric, check_metric, correct
@@ -50,7 +49,7 @@ from mnemoscope.core.pairs import PromptPairs
 from mnemoscope.core.protocols import HookedModel
 from mnemoscope.core.seeding import generator
 from mnemoscope.core.site import Site
-from mnemoscope.core.skills import Skills, check_skills
+from mnemoscope.core.skills import Skills, check_skills, means
 from mnemoscope.interventions.writing import check_written, writing
 
 
@@ -159,12 +158,7 @@ def erase(
 
 
 def _by_skill(logits: Tensor, batch: Batch, skills: Skills) -> dict[str, list[float]]:
-    log_probs = normalised(logits)
-    found = {
-        "accuracy": metrics.correct(log_probs, batch.targets).double(),
-        "log_prob": metrics.at_target(log_probs, batch.targets),
-    }
-    return {name: [float(v[mask].mean()) for mask in skills.values()] for name, v in found.items()}
+    return {name: means(values, skills).tolist() for name, values in answer_scores(logits, batch.targets).items()}
 
 
 Edit = Literal["erase", "steer", "swap"]
@@ -197,7 +191,7 @@ def edit(
     Args:
         model: The one that the subspace was found in.
         pairs: The targets of the corrupted side are the answers that the edit should lead to. Minimal pairs that
-            differ in the latent; or any sequences (`latents.partners`) with those targets.
+            differ in the latent; or any sequences (`rows.partners`) with those targets.
         subspace: From `subspaces.subspace`.
         edits: Which.
         metrics: The value of a prompt is the mean over its scored positions. `FOIL`: how often the foil is the most

@@ -14,7 +14,7 @@ layers using linear classifier probes"). Its score alone says little, for two re
 constraints", for linear maps with this penalty.
 
 It shows that a value can be read linearly from an activation, on sequences that the probe has not seen. It does not
-show that the model reads it: see `erasing` and `editing`. Nor does it show that what is not read linearly is not there.
+show that the model reads it: see `editing`. Nor does it show that what is not read linearly is not there.
 
 A probe is a logistic regression for classes and a ridge regression for numbers, both of scikit-learn. Inputs are
 standardised column by column. A column that varies by less than a millionth of the largest activation is taken as
@@ -122,7 +122,7 @@ def _information(
 
 
 def directions(probe: Pipeline) -> Float[Tensor, "direction width"]:
-    """The coefficients of a probe on the activations themselves, a row a class (one for two classes, or a number)."""
+    """The coefficients of a probe on the activations themselves, a row per class (one for two classes, or a number)."""
     scaler, model = (step for _, step in probe.steps)
     return torch.from_numpy(np.atleast_2d(model.coef_) / scaler.scale_)
 
@@ -146,16 +146,16 @@ def probe(
     Args:
         model: Any hooked model; one recorded forward pass serves all sites.
         fit: Sequences to fit on. Every one counts alike, whatever its weight.
-        latent: Its name: one value a sequence or a position, `y[2]` for a column, `token` or `target`. Boolean and
+        latent: Its name: one value per sequence or per position, `y[2]` for a column, `token` or `target`. Boolean and
             whole values are classes, floating ones numbers. Values of your own: `with_latent`.
         sites: Where to read; a site's `pos` restricts the positions.
         test: Sequences to score on, of another split, say; none: half of the different sequences of `fit`, and only
             the other half is fitted on.
         where: A Boolean latent: only rows where it holds count; none: all, a value -1 for "none" being a class.
-        pooled: One probe for the rows of all positions in place of one a position.
+        pooled: One probe for the rows of all positions in place of one per position.
         controls: Models by name, such as untrained ones, that are probed in the same way.
         n_shuffles: How often labels are permuted.
-        penalty: Of the probe, see `linear.fitted`. Choose it without a look at the result.
+        penalty: Of the probe, see `fitted`. Choose it without a look at the result.
         seed: Halves and permutations are drawn from streams of it.
 
     Returns:

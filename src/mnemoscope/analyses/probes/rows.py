@@ -49,7 +49,7 @@ def latent_values(batch: Batch, name: str) -> Values:
         name: Of a latent; `y[2]` is the second column of `y`; `token` and `target` are the batch's own.
 
     Raises:
-        InputError: There is no such latent, or it has neither one value a sequence nor one a position.
+        InputError: There is no such latent, or it has neither one value per sequence nor one per position.
     """
     family, column = re.fullmatch(r"(.*?)(?:\[(\d+)\])?", name, re.S).groups()  # pyright: ignore[reportOptionalMemberAccess]
     known = {"token": batch.inputs, "target": batch.targets, **batch.latents}
@@ -60,7 +60,7 @@ def latent_values(batch: Batch, name: str) -> Values:
     elif column is not None or values.shape not in (shape[:1], shape):
         columns = f"; name one column, {family}[1] to {family}[{values.shape[1]}]" if values.ndim == 2 else ""
         raise InputError(
-            f"latent {name} must have a value a sequence or a position, shape {shape[:1]} or {shape}; it has shape "
+            f"latent {name} must have a value per sequence or per position, shape {shape[:1]} or {shape}; it has shape "
             f"{tuple(values.shape)}{columns}"
         )
     values = values.double() if values.is_floating_point() else values.long()
@@ -145,7 +145,7 @@ def partners(batch: Batch, latent: str, *, seed: int = 0) -> Int[Tensor, " batch
     """
     values = latent_values(batch, latent).cpu()
     if (values != values[:, :1]).any():
-        raise InputError(f"latent {latent} must hold one value a sequence; take another, or make pairs by hand")
+        raise InputError(f"latent {latent} must hold one value per sequence; take another, or make pairs by hand")
     other = values[:, :1] != values[:, 0]
     if not other.any(1).all():
         raise InputError(f"latent {latent} has one value in all sequences; take more sequences or another latent")
@@ -154,16 +154,18 @@ def partners(batch: Batch, latent: str, *, seed: int = 0) -> Int[Tensor, " batch
 
 
 def check_site(model: HookedModel, site: Site) -> None:
-    """Refuse a site that holds no single vector a position.
+    """Refuse a site that holds no single vector per position.
 
     Raises:
         InputError: Attention weights, all heads at once, or a site that the model has not.
     """
     check_exists(model, site)
     if site.kind in ATTENTION:
-        raise InputError(f"a probe reads a vector a position; {site} holds one number a query and key: take q, k or z")
+        raise InputError(
+            f"a probe reads one vector per position; {site} holds one number per query and key: take q, k or z"
+        )
     if site.kind in BY_HEAD and site.head is None:
-        raise InputError(f"a probe reads a vector a position; name a head of {site}, or take attn_out")
+        raise InputError(f"a probe reads one vector per position; name a head of {site}, or take attn_out")
 
 
 def positions(site: Site, batch: Batch) -> Bool[Tensor, "batch pos"]:
@@ -174,7 +176,7 @@ def positions(site: Site, batch: Batch) -> Bool[Tensor, "batch pos"]:
 
 @torch.no_grad()
 def vectors(model: HookedModel, batch: Batch, sites: Sequence[Site]) -> list[Float[Tensor, "batch pos width"]]:
-    """The activations at some sites in float64, at all positions, from one forward pass a chunk.
+    """The activations at some sites in float64, at all positions, from one forward pass per chunk.
 
     Raises:
         InputError: An activation is NaN or infinite.

@@ -109,7 +109,7 @@ def subspace(
     Args:
         model: Any hooked model.
         batch: Sequences to take them from; test their effect on others.
-        latent: As for `reading.probe`.
+        latent: As for `probe`.
         site: Where.
         where: A Boolean latent: only rows where it holds count; none: all.
         method: `leace`, `means` or `probe`.

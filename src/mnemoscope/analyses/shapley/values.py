@@ -129,7 +129,7 @@ def shapley(
         reference: Sequences that means and resampled activations come from; as long as those of `batch`.
         targets: The players: name to the sites that are removed together (`ablation.targets`); none: every head and
             every MLP for itself.
-        kinds: How players are removed: `zero`, `mean`, `resample` (one draw a sequence, the same in every coalition).
+        kinds: How players are removed: `zero`, `mean`, `resample` (one draw per sequence, the same in every coalition).
         within: Name of a latent: means and resampled activations come from sequences of the same class.
         interactions: Whether to give these too; where orders are sampled, they double the work.
         n_samples: Sample so many squares of orders; none: play every coalition of up to 12 players, and sample 16

@@ -6,7 +6,7 @@ from functools import partial
 import xarray as xr
 
 from mnemoscope.analyses.dynamics.trajectories import over_steps
-from mnemoscope.analyses.skill_trajectory import skill_trajectory
+from mnemoscope.analyses.evaluation import skill_trajectory
 from mnemoscope.analyses.stacking import along_seed
 from mnemoscope.cli.output import console, show
 from mnemoscope.cli.run_options import Follow
