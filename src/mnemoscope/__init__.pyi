@@ -11,7 +11,7 @@ from .analyses.attribution.lens import logit_lens as logit_lens
 from .analyses.evaluation import evaluate as evaluate
 from .analyses.patching.activations import patch as patch
 from .analyses.patching.edges import patch_edges as patch_edges
-from .analyses.probes.reading import probe as probe
+from .analyses.probes.linear_probes import probe as probe
 from .analyses.shapley.values import shapley as shapley
 from .analyses.top_tokens import predict as predict
 from .core.batch import Batch as Batch

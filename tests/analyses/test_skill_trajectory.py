@@ -3,7 +3,7 @@
 import pytest
 
 from mnemoscope.analyses.dynamics.trajectories import over_steps
-from mnemoscope.analyses.skill_trajectory import skill_trajectory
+from mnemoscope.analyses.evaluation import skill_trajectory
 from mnemoscope.systems.tiny_recall.tasks import PermutationLookup
 from tests.support import Predictor, global_generators_untouched, random_model
 

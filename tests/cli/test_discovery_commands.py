@@ -10,7 +10,7 @@ import xarray as xr
 
 from mnemoscope.analyses.patching.activations import effects
 from mnemoscope.analyses.patching.edges import patch_edges
-from mnemoscope.analyses.probes.latents import with_latent
+from mnemoscope.analyses.probes.rows import with_latent
 from mnemoscope.cli import main
 from mnemoscope.cli.commands.discover import Discover, _settings, discover_run
 from mnemoscope.cli.commands.probe import Probe, _prompts, probe_run

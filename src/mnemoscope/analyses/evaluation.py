@@ -1,62 +1,130 @@
 r"""How well a model predicts, against every exact predictor of its task.
 
-For every scored position and subgroup: accuracy; loss, the cross-entropy :math:`-\log p(y)` in nats; and for every
-reference :math:`q` its own loss (`floor`), the accuracy of its best guess (`best_accuracy`), :math:`KL(q \| p)`,
-and the mean and the maximum over sequences and answer tokens of :math:`|p - q|`.
+Accuracy; loss, the cross-entropy :math:`-\log p(y)` in nats; and for every reference :math:`q` its own loss (`floor`),
+the accuracy of its best guess (`best_accuracy`) and :math:`KL(q \| p)`. They are given
 
-It shows how close predictions are to a named predictor on a named distribution; it does not show how the model
-computes them. A reference that excludes what happens has an infinite floor; one that is undefined on some
-sequences is compared on the others, whose share is `defined`, and is NaN where there are none.
+- for every scored position and subgroup of the sequences (`by="subgroup"`), weighted as the task weights its sequences,
+  with the mean and the maximum over sequences and answer tokens of :math:`|p - q|`. Accuracy is that of the most
+  probable token, of equals the lowest;
+- for every skill of the task, and all scored positions together (`by="skill"`), or for any sets of positions. Every
+  position counts alike. Accuracy is the probability that the best guess is right, a random one of several that are
+  equally good.
+
+It shows how close predictions are to a named predictor on a named distribution, and samples carry a sampling error; it
+does not show how the model computes them, nor what it does where no skill is tested. A reference that excludes what
+happens has an infinite floor; one that is undefined on some sequences is compared on the others, and is NaN where there
+are none.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Literal
 
 import torch
 import xarray as xr
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from numpy import ndarray
 from torch import Tensor
 
-from mnemoscope.analyses.forward import log_probs
+from mnemoscope.analyses.forward import check_fits, log_probs, normalised
 from mnemoscope.core import metrics
 from mnemoscope.core.batch import CHUNK, Batch
+from mnemoscope.core.errors import InputError, one_of
+from mnemoscope.core.monitoring import monitored
 from mnemoscope.core.protocols import HookedModel, Task
 from mnemoscope.core.seeding import generator
+from mnemoscope.core.skills import means
 
 ALL = "all"
-"""The subgroup of all sequences, each with its weight under the task."""
+"""The subgroup of all sequences, each with its weight under the task; the skill of all scored positions."""
+SKILL_CHUNK = 128
+"""Sequences whose predictions at every position, and those of the references, are held at a time."""
+
+Positions = Mapping[str, Mapping[str, Bool[Tensor, "batch pos"]]]
+"""The name of one dimension to sets of positions by name."""
 
 
-def evaluate(model: HookedModel, task: Task, batch: Batch) -> xr.Dataset:
+def evaluate(
+    model: HookedModel,
+    task: Task | None,
+    batch: Batch,
+    *,
+    by: Literal["subgroup", "skill"] | Positions = "subgroup",
+    references: Sequence[str] | None = None,
+    chunk: int | None = None,
+) -> xr.Dataset:
     """Accuracy, loss and distances to the references of `task` on `batch`.
 
     Args:
         model: Any hooked model whose vocabulary and context are large enough.
-        task: Knows references and subgroups.
+        task: Knows references, subgroups and skills. None: there are no references, and all tokens of the model count.
         batch: Sampled or enumerated sequences. In an enumeration the weights decide the subgroup `all`; inside a
             subgroup that weighs nothing the sequences count alike.
+        by: `subgroup` (and position), `skill`, or one dimension of your own, such as
+            `{"half": {"first": mask, "second": mask}}`.
+        references: Names of exact predictors; none: all that the task has.
+        chunk: Sequences in one forward pass; none: 1024, or 128 where every position is held.
 
     Returns:
-        Variables `accuracy`, `loss` over (subgroup, pos); over (reference, subgroup, pos): `defined`, the share of
-        the sequences on which the reference is defined, and on those `floor`, `best_accuracy`, `kl`,
-        `mean_abs_error` and `max_abs_error`; `n` sequences a subgroup. `pos` holds the scored positions.
+        By subgroup: variables `accuracy`, `loss` over (subgroup, pos); over (reference, subgroup, pos): `defined`, the
+        share of the sequences on which the reference is defined, and on those `floor`, `best_accuracy`, `kl`,
+        `mean_abs_error` and `max_abs_error`; `n` sequences per subgroup. `pos` holds the scored positions.
+
+        By skill or positions: over that dimension `accuracy`, `loss` and `n` (positions); over (reference, dimension)
+        `floor`, `best_accuracy`, `kl`. NaN where there is no position. The skill `all` is every scored position.
 
     Raises:
-        InputError: The model is too small for the task, or predicts NaN.
+        InputError: The model is too small for the task, or predicts NaN; there is no such reference; or subgroups or
+            skills are asked for without a task.
     """
+    names = [] if task is None else list(task.references if references is None else references)
+    for name in names:
+        assert task is not None
+        one_of("a reference", name, task.references)
+    if not isinstance(by, str):
+        return _by_positions(model, task, batch, names, by, chunk or SKILL_CHUNK)
+    one_of("by", by, ("subgroup", "skill"))
+    if task is None:
+        raise InputError(f"a task is needed to evaluate by {by}; give one, or sets of positions as `by`")
+    if by == "skill":
+        skills = {"skill": {ALL: batch.scored, **task.skills(batch)}}
+        return _by_positions(model, task, batch, names, skills, chunk or SKILL_CHUNK).assign_attrs(task=repr(task))
+    return _by_subgroup(model, task, batch, names, chunk or CHUNK)
+
+
+def _by_subgroup(model: HookedModel, task: Task, batch: Batch, references: Sequence[str], size: int) -> xr.Dataset:
     groups = {ALL: torch.ones(len(batch), dtype=torch.bool), **task.subgroups(batch)}
     positions = batch.scored.any(0).nonzero()[:, 0]
     weights = torch.stack([_row_weights(batch, rows) for rows in groups.values()])
     sums = _Sums()
-    for rows in torch.arange(len(batch)).split(CHUNK):
-        chunk = batch.select(rows)
-        share = weights[:, rows, None] * chunk.scored[:, positions]
-        for name, values in _each(model, task, chunk, positions).items():
+    for rows in torch.arange(len(batch)).split(size):
+        part = batch.select(rows)
+        share = weights[:, rows, None] * part.scored[:, positions]
+        for name, values in _each(model, task, part, references, positions).items():
             sums.add(name, share[:, None], values)
-    coords = {"subgroup": list(groups), "pos": positions.tolist(), "reference": list(task.references)}
+    coords = {
+        "subgroup": list(groups),
+        "pos": positions.tolist(),
+        **({"reference": list(references)} if references else {}),
+    }
     attrs = {"loss_unit": "nats", "task": repr(task)}
     counts = {"n": ("subgroup", [int(rows.sum()) for rows in groups.values()])}
     return xr.Dataset({**sums.variables(), **counts}, coords=coords, attrs=attrs)
+
+
+def _by_positions(
+    model: HookedModel, task: Task | None, batch: Batch, references: Sequence[str], by: Positions, size: int
+) -> xr.Dataset:
+    ((dim, masks),) = by.items()
+    check_fits(model, batch)
+    parts = [_each(model, task, batch.select(rows), references) for rows in torch.arange(len(batch)).split(size)]
+    arrays = {name: means(torch.cat([part[name] for part in parts], 1), masks).cpu().numpy() for name in parts[0]}
+    own = {name: (dim, arrays[name][0]) for name in ("accuracy", "loss")}
+    beside = {name: (("reference", dim), values) for name, values in arrays.items() if name not in own}
+    return xr.Dataset(
+        {**own, **beside, "n": (dim, [int(mask.sum()) for mask in masks.values()])},
+        coords={dim: list(masks), **({"reference": list(references)} if beside else {})},
+        attrs={"unit": "loss, floor and kl: nats; accuracy: share", "n_sequences": len(batch)},
+    )
 
 
 class _Sums:
@@ -90,11 +158,11 @@ class _Sums:
         """Dimensions and values of every variable."""
         by_reference = ("reference", "subgroup", "pos")
         arrays = {name: self._sum[name] / self._weight[name] for name in self._sum}
-        assert self._max is not None
-        arrays["max_abs_error"] = self._max.where(self._max >= 0, torch.nan)
+        if self._max is not None:
+            arrays["max_abs_error"] = self._max.where(self._max >= 0, torch.nan)
+            arrays["defined"] = self._weight["kl"] / self._total["kl"]
         result: dict[str, tuple[tuple[str, ...], ndarray]] = {
-            name: (by_reference, array.transpose(0, 1).numpy())
-            for name, array in {**arrays, "defined": self._weight["kl"] / self._total["kl"]}.items()
+            name: (by_reference, array.transpose(0, 1).numpy()) for name, array in arrays.items()
         }
         return result | {name: (by_reference[1:], result[name][1][0]) for name in ("accuracy", "loss")}
 
@@ -104,6 +172,7 @@ def evaluate_splits(
     task: Task,
     *,
     splits: Sequence[str] = ("train", "test"),
+    by: Literal["subgroup", "skill"] = "subgroup",
     n_samples: int | None = None,
     seed: int = 0,
 ) -> xr.Dataset:
@@ -113,6 +182,7 @@ def evaluate_splits(
         model: Any hooked model.
         task: With a split chosen.
         splits: Which mappings.
+        by: As in `evaluate`.
         n_samples: Sequences to draw; none: enumerate all, exactly.
         seed: The draw comes from this seed's stream `evaluation`.
     """
@@ -122,9 +192,37 @@ def evaluate_splits(
             return task.enumerate(split=split)
         return task.sample(n_samples, split=split, generator=generator(seed, "evaluation", split))
 
-    results = [evaluate(model, task, batch(split)) for split in splits]
+    results = [evaluate(model, task, batch(split), by=by) for split in splits]
     how = "enumerated" if n_samples is None else f"{n_samples} samples"
     return xr.concat(results, xr.DataArray(list(splits), dims="split", name="split")).assign_attrs(sequences=how)
+
+
+def skill_trajectory(model: HookedModel, task: Task, *, seed: int) -> xr.Dataset:
+    """Accuracy and loss of every skill of one checkpoint: what is followed along the training of any task.
+
+    Prompts are those that the run was monitored on (`core.monitoring`), split `test`: all checkpoints see the same, so
+    that what differs along steps is the model. A skill whose exact predictor is right less than half of the time never
+    reaches an accuracy of one half, and one that guessing gets right half of the time has it at step 0.
+
+    Args:
+        model: Any hooked model whose vocabulary and context are large enough.
+        task: What it was trained on, with a split chosen.
+        seed: Of the run.
+
+    Returns:
+        Scalars `accuracy_<skill>` (share) and `loss_<skill>` (nats), float64; NaN where no position tests the skill.
+        Of a task without skills all scored positions are one, `all`.
+
+    Raises:
+        InputError: The model is too small for the task, or predicts NaN.
+    """
+    batch = monitored(task, split="test", seed=seed)
+    skills = task.skills(batch) or {ALL: batch.scored}
+    found = evaluate(model, task, batch, by={"skill": skills}, references=(), chunk=CHUNK)
+    scalars = {
+        f"{name}_{skill}": float(found[name].sel(skill=skill)) for name in ("accuracy", "loss") for skill in skills
+    }
+    return xr.Dataset(scalars, attrs={"unit": "loss: nats; accuracy: share", "n_sequences": len(batch)})
 
 
 def _row_weights(batch: Batch, rows: Tensor) -> Float[Tensor, " batch"]:
@@ -135,27 +233,34 @@ def _row_weights(batch: Batch, rows: Tensor) -> Float[Tensor, " batch"]:
     return weights / weights.sum()
 
 
-def _each(model: HookedModel, task: Task, batch: Batch, positions: Tensor) -> dict[str, Float[Tensor, "row batch pos"]]:
-    """Every measure for every sequence, NaN where a reference is undefined; the first axis holds the references."""
-    predicted = log_probs(model, task, batch)[:, positions]
-    targets = batch.targets[:, positions]
-    each = {
-        "accuracy": metrics.correct(predicted, targets).double()[None],
-        "loss": -metrics.at_target(predicted, targets)[None],  # all of the model's tokens share in p
-    }
+@torch.no_grad()
+def _each(
+    model: HookedModel, task: Task | None, batch: Batch, references: Sequence[str], positions: Tensor | None = None
+) -> dict[str, Float[Tensor, "row batch pos"]]:
+    """Every measure for every sequence, NaN where a reference is undefined; the first axis holds the references.
+
+    Given `positions`, at these only, with what `evaluate` gives by subgroup.
+    """
+    predicted = normalised(model(batch.inputs)) if task is None else log_probs(model, task, batch)
+    at = slice(None) if positions is None else positions
+    predicted, targets = predicted[:, at], batch.targets[:, at]
+    right = expected_accuracy(predicted, targets) if positions is None else metrics.correct(predicted, targets).double()
+    each = {"accuracy": right[None], "loss": -metrics.at_target(predicted, targets)[None]}
     by_reference = []
-    for name in task.references:
-        reference = task.reference(batch, name)[:, positions]
-        errors = (predicted.exp() - reference).abs()[..., list(task.answers)]
-        by_reference.append(
-            {
-                "floor": -metrics.at_target(reference, targets).log(),
-                "best_accuracy": expected_accuracy(reference, targets),
-                "kl": metrics.kl_divergence(reference, predicted),
-                "mean_abs_error": errors.mean(-1),
-                "max_abs_error": errors.amax(-1),
-            }
-        )
+    for name in references:
+        assert task is not None
+        reference = task.reference(batch, name)[:, at]
+        found = {
+            "floor": -metrics.at_target(reference, targets).log(),
+            "best_accuracy": expected_accuracy(reference, targets),
+            "kl": metrics.kl_divergence(reference, predicted),
+        }
+        if positions is not None:
+            errors = (predicted.exp() - reference).abs()[..., list(task.answers)]
+            found |= {"mean_abs_error": errors.mean(-1), "max_abs_error": errors.amax(-1)}
+        by_reference.append(found)
+    if not by_reference:
+        return each
     return each | {name: torch.stack([values[name] for values in by_reference]) for name in by_reference[0]}
 
 

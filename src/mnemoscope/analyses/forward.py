@@ -1,9 +1,10 @@
 """Predictions of any hooked model on a task's sequences, in chunks of bounded size."""
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor
 
+from mnemoscope.core import metrics
 from mnemoscope.core.batch import CHUNK, Batch
 from mnemoscope.core.errors import InputError
 from mnemoscope.core.protocols import HookedModel, Task
@@ -48,6 +49,21 @@ def log_probs(model: HookedModel, task: Task, batch: Batch) -> Float[Tensor, "ba
     check_fits(model, batch)
     chunks = [normalised(model(chunk))[..., : task.d_vocab] for chunk in batch.inputs.split(CHUNK)]
     return torch.cat(chunks)
+
+
+def answer_scores(
+    logits: Float[Tensor, "*rows d_vocab"], targets: Int[Tensor, "*rows"]
+) -> dict[str, Float[Tensor, "*rows"]]:
+    """Whether the most probable token is the target (`accuracy`), and the target's `log_prob` in nats; float64.
+
+    Raises:
+        InputError: The logits hold NaN.
+    """
+    log_probs = normalised(logits)
+    return {
+        "accuracy": metrics.correct(log_probs, targets).double(),
+        "log_prob": metrics.at_target(log_probs, targets),
+    }
 
 
 def normalised(logits: Float[Tensor, "*rows d_vocab"]) -> Float[Tensor, "*rows d_vocab"]:

@@ -18,6 +18,7 @@ from mnemoscope.core.batch import Batch
 from mnemoscope.core.errors import one_of
 from mnemoscope.core.keeping import kept
 from mnemoscope.core.protocols import Task
+from mnemoscope.core.skills import means
 from mnemoscope.core.subject import Subject
 from mnemoscope.judging.claim import Gate
 
@@ -39,9 +40,9 @@ def accuracy_by_skill(subject: Subject, *, split: str = "test") -> Mapping[str, 
         InputError: The model is too small for the task, or the task cannot enumerate its sequences.
     """
     batch = every_sequence(subject.task, split)
-    right = metrics.correct(log_probs(subject.model, subject.task, batch), batch.targets)
-    shares = {name: float(right[mask].double().mean()) for name, mask in subject.task.skills(batch).items()}
-    return MappingProxyType(shares)
+    right = metrics.correct(log_probs(subject.model, subject.task, batch), batch.targets).double()
+    skills = subject.task.skills(batch)
+    return MappingProxyType(dict(zip(skills, means(right, skills).tolist(), strict=True)))
 
 
 def learned(subject: Subject, skills: Sequence[str] | None = None) -> float:

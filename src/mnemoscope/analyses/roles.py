@@ -2,7 +2,7 @@
 
 The number of a head means nothing across seeds: a head of one seed is compared with the head of another that has the
 same role, never with the one that has the same number. Roles are chosen elsewhere (`choose_roles`), once
-a model or once a run, and on prompts that the result is not read from.
+per model or once per run, and on prompts that the result is not read from.
 
 It gives names only. A head that got a role because some head has to get it is rearranged like any other.
 """

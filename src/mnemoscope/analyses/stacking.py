@@ -16,7 +16,7 @@ from mnemoscope.models.run import Run, by_label
 
 
 def along_seed(runs: Sequence[Run], results: Iterable[Result]) -> Result:
-    """Results of runs that differ in the seed only, one a run, along `seed`.
+    """Results of runs that differ in the seed only, one per run, along `seed`.
 
     Raises:
         InputError: The runs are of several configurations, a seed stands there twice, or the results differ in more

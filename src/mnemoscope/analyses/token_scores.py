@@ -1,6 +1,6 @@
 """What a model says of named tokens at chosen positions: mean probability, log-probability and accuracy.
 
-A *target* is a token a position and the positions that count: the next token where a skill is tested, or any other
+A *target* is a token per position and the positions that count: the next token where a skill is tested, or any other
 token that one wants to follow, such as one that a model confuses with the right one. Means are over positions; every
 sequence counts alike, whatever its weight. Log-probabilities are in nats and may be minus infinity.
 

@@ -25,7 +25,7 @@ class Task(Protocol):
     corruptions: ClassVar[tuple[str, ...]]
     """Kinds of minimal pairs."""
     slot_size: ClassVar[int]
-    """Tokens a slot: 2 where sequences are pairs x y, 1 where they do not come in slots."""
+    """Tokens per slot: 2 where sequences are pairs x y, 1 where they do not come in slots."""
     __dataclass_fields__: ClassVar[dict[str, Any]]
 
     @property

@@ -12,7 +12,7 @@ import xarray as xr
 
 from mnemoscope.analyses.ablation.head_roles import ablate_by_role, role_prompts
 from mnemoscope.analyses.attention import patterns_of_sequences
-from mnemoscope.analyses.skill_evaluation import evaluate_skills_of_splits
+from mnemoscope.analyses.evaluation import evaluate_splits
 from mnemoscope.analyses.top_tokens import predict as top_predictions
 from mnemoscope.core.batch import Batch
 from mnemoscope.core.errors import in_range, one_of
@@ -60,7 +60,7 @@ def examine(run: Run) -> dict[str, xr.Dataset]:
 def evaluate(run: Run, n_samples: int | None) -> dict[str, xr.Dataset]:
     """Accuracy and loss by skill, on sampled sequences."""
     n = n_samples or N_SEQUENCES
-    return {"evaluation": evaluate_skills_of_splits(run.model(), run.spec.task, n=n, seed=run.spec.seed)}
+    return {"evaluation": evaluate_splits(run.model(), run.spec.task, by="skill", n_samples=n, seed=run.spec.seed)}
 
 
 def without_parts(model: HookedModel, task: Task, seed: int) -> dict[str, xr.Dataset]:

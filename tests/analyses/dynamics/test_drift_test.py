@@ -2,8 +2,7 @@ import numpy as np
 import pytest
 from scipy.signal import lfilter
 
-from mnemoscope.analyses.dynamics.drift_test import best_drift, drift_p, persistence
-from mnemoscope.analyses.dynamics.shapes import candidates, left_over
+from mnemoscope.analyses.dynamics.drift_test import best_drift, candidates, drift_p, left_over, persistence
 from tests.support import global_generators_untouched
 
 N = 24

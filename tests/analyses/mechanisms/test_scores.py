@@ -2,10 +2,19 @@ import numpy as np
 import pytest
 import torch
 
-from mnemoscope.analyses.mechanisms.scores import SCORES, head_scores, repeated_tokens
+from mnemoscope.analyses.mechanisms.scores import (
+    SCORES,
+    attention_by_mechanism,
+    head_scores,
+    repeated_tokens,
+    slot_dependence,
+)
 from mnemoscope.core.errors import InputError
+from mnemoscope.core.mechanism import Mechanism
+from mnemoscope.core.patterns import earlier_same, earlier_x, earlier_y, fixed_key, identity, previous, uniform
 from mnemoscope.models.constructed import induction
-from tests.support import foreign_model, global_generators_untouched, random_model
+from mnemoscope.systems.tiny_recall.constructed import elimination_only
+from tests.support import foreign_model, global_generators_untouched, random_model, seeded, small_spec
 
 
 def test_the_heads_of_the_induction_circuit_score_one():
@@ -63,3 +72,103 @@ def test_length_and_tokens_are_what_the_model_has():
         repeated_tokens(foreign_model(), length=11)
     with pytest.raises(InputError, match="tokens must be from 0 to 49"):
         repeated_tokens(foreign_model(), tokens=[50, 1])
+
+
+TASK = small_spec("v3").task
+BATCH = TASK.monitor(30, split="test", generator=seeded())
+MECHANISMS = (identity(), previous(), earlier_y(), earlier_x(), earlier_same(period=2))
+
+
+def shares(model=None, mechanisms=MECHANISMS, **options):
+    return attention_by_mechanism(model or random_model(n_layers=2), BATCH, mechanisms, **options)
+
+
+def test_exclusive_shares_add_up_to_one():
+    result = shares(subgroups=TASK.subgroups(BATCH))
+    np.testing.assert_allclose(result.exclusive.sum("part"), 1, rtol=1e-5)
+    assert result.part.values.tolist()[-1] == "other"
+
+
+def test_a_key_counts_for_the_first_mechanism_that_attends_to_it():
+    result = shares(elimination_only()).sel(layer=0, head=1).isel(subgroup=0, query=4)  # even over five keys
+    expected = {"identity": 1, "previous token": 1, "earlier y": 1, "earlier x": 2, "other": 0}
+    for name, n_keys in expected.items():
+        assert result.exclusive.sel(part=name).item() == pytest.approx(n_keys / 5)
+    assert result.share.sel(mechanism="earlier y").item() == pytest.approx(2 / 5), "shares overlap"
+
+
+def test_uniform_attention_gives_what_is_expected_of_it():
+    result = shares(elimination_only()).sel(head=1).isel(layer=0)
+    given, expected = (result[name].transpose("subgroup", "query", "mechanism") for name in ("share", "even_share"))
+    np.testing.assert_allclose(given, expected, rtol=1e-5)
+    assert expected.sel(mechanism="earlier y").isel(subgroup=0, query=8).item() == pytest.approx(4 / 9)
+
+
+def test_nothing_is_said_of_queries_without_such_keys():
+    result = shares(subgroups=TASK.subgroups(BATCH)).sel(mechanism="same token at same place")
+    assert result.share.isel(query=slice(None, 8)).isnull().all()
+    assert result.share.isel(query=8).sel(subgroup="fresh").isnull().all()
+    assert result.share.isel(query=8).sel(subgroup="repeat").notnull().all()
+    assert result.said.isel(query=8).values.tolist() == [0, 1]
+
+
+def test_a_mean_over_the_sequences_about_which_something_is_said():
+    both = shares().sel(mechanism="same token at same place").isel(query=8, subgroup=0)
+    apart = shares(subgroups=TASK.subgroups(BATCH)).sel(mechanism="same token at same place", subgroup="repeat")
+    np.testing.assert_allclose(both.share, apart.share.isel(query=8))
+    assert both.said.item() == 0.5
+
+
+def test_the_overlap_is_one_only_for_the_mechanism_itself():
+    result = shares(elimination_only(), (earlier_y(), uniform(), fixed_key(1))).isel(subgroup=0, layer=0, query=8)
+    overlap, share = result.overlap, result.share
+    assert overlap.sel(head=0, mechanism="earlier y").item() == pytest.approx(1)
+    assert overlap.sel(head=0, mechanism="uniform").item() == pytest.approx(4 / 9)
+    assert share.sel(head=0, mechanism="uniform").item() == pytest.approx(1)
+    assert share.sel(head=0, mechanism="position 1").item() == pytest.approx(1 / 4)
+    assert overlap.sel(head=0, mechanism="position 1").item() == pytest.approx(1 / 4), "one key: the share"
+
+
+def test_the_mean_pattern_is_that_of_the_subgroup():
+    model = random_model(n_layers=2)
+    _, cache = model.run_with_cache(BATCH.inputs)
+    repeats = BATCH.latents["is_repeat"]
+    found = shares(model, subgroups=TASK.subgroups(BATCH)).mean_pattern.sel(subgroup="repeat", layer=1)
+    np.testing.assert_allclose(found, cache["pattern", 1][repeats].double().mean(0), rtol=1e-5)
+
+
+def test_dependence_on_the_slot_by_hand():
+    # the elimination head gives all to earlier y from every x but the first; from y_k, (k - 1) of k
+    result = shares(elimination_only(), period=2).isel(subgroup=0, layer=0).sel(head=0, mechanism="earlier y")
+    assert result.slot_range.sel(place=0).item() == pytest.approx(0, abs=1e-6)
+    assert result.slot_range.sel(place=1).item() == pytest.approx(3 / 4 - 1 / 2)
+    assert result.slot_sd.sel(place=1).item() == pytest.approx(np.std([1 / 2, 2 / 3, 3 / 4]))
+    alone = shares(elimination_only(), period=2).isel(subgroup=0, layer=0).sel(head=0, mechanism="identity", place=0)
+    assert alone.slot_range.item() == pytest.approx(0, abs=1e-6), "the first query has no choice and does not count"
+    assert result.slot.values.tolist() == [1, 1, 2, 2, 3, 3, 4, 4, 5]
+
+
+def test_one_slot_has_no_range():
+    share = shares(subgroups=TASK.subgroups(BATCH), period=2).share.sel(subgroup="repeat")
+    assert slot_dependence(share).slot_range.sel(mechanism="same token at same place").isnull().all()
+
+
+def test_any_model():
+    result = attention_by_mechanism(foreign_model(n_layers=3), BATCH, [previous()])
+    assert dict(result.share.sizes) == {"subgroup": 1, "layer": 3, "head": 2, "query": 9, "mechanism": 1}
+    assert result.attrs["n"] == 60
+
+
+def test_wrong_input_is_refused():
+    with pytest.raises(InputError, match="twice"):
+        shares(mechanisms=(identity(), identity()))
+    with pytest.raises(InputError, match="'other'"):
+        shares(mechanisms=(Mechanism(name="other", pattern=identity().pattern),))
+    with pytest.raises(InputError, match="subgroup none has no sequence"):
+        shares(subgroups={"none": torch.zeros(60, dtype=torch.bool)})
+    with pytest.raises(InputError, match="period must be from 1 to 9"):
+        shares(period=10)
+    broken = random_model()
+    broken.blocks[0].attn.W_Q.data[0, 0, 0] = torch.nan
+    with pytest.raises(InputError, match="W_Q holds NaN"):
+        shares(broken)

@@ -128,5 +128,5 @@ def test_wrong_input_is_refused():
     with pytest.raises(InputError, match="twice"):
         reverse_engineer(model, BATCH, [uniform(), uniform()])
     one_half = {"odd": SKILLS["recall"] & (torch.arange(len(BATCH)) % 2 == 1)[:, None]}
-    with pytest.raises(InputError, match="skill odd is tested at no position"):
+    with pytest.raises(InputError, match="skill odd is tested in one half of the sequences only"):
         reverse_engineer(model, BATCH, common(), skills=one_half)

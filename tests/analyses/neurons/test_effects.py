@@ -3,7 +3,7 @@ import pytest
 import torch
 
 from mnemoscope.analyses.ablation.removal import REPLACEMENTS, ablate
-from mnemoscope.analyses.neurons import removal as neuron_ablation
+from mnemoscope.analyses.neurons import effects as neuron_ablation
 from mnemoscope.analyses.neurons.effects import group_effects, neuron_effects
 from mnemoscope.core.batch import Batch
 from mnemoscope.core.errors import InputError

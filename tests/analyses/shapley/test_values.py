@@ -8,13 +8,13 @@ import torch
 from mnemoscope.analyses.ablation.removal import ablate, removal
 from mnemoscope.analyses.ablation.targets import by_role, heads_and_mlps, positions
 from mnemoscope.analyses.forward import normalised
-from mnemoscope.analyses.neurons.places import skill_places
 from mnemoscope.analyses.shapley import play as folding
 from mnemoscope.analyses.shapley import shapley
 from mnemoscope.analyses.shapley.play import play_of
 from mnemoscope.core.errors import InputError
 from mnemoscope.core.named import Named
 from mnemoscope.core.site import Site
+from mnemoscope.core.skills import skill_places
 from mnemoscope.interventions.run import run_with
 from mnemoscope.systems.tiny_recall.constructed import dissociated, store_and_match, twin_elimination
 from tests.bridge import as_bridge

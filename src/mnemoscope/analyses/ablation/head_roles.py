@@ -15,7 +15,7 @@ from mnemoscope.core.batch import Batch
 from mnemoscope.core.errors import one_of
 from mnemoscope.core.protocols import HookedModel, Task
 from mnemoscope.core.seeding import generator
-from mnemoscope.core.skills import Skills
+from mnemoscope.core.skills import Skills, halves
 
 Choose = Callable[[HookedModel, Mapping[str, str], int], Targets]
 
@@ -27,7 +27,8 @@ def components_by_role(model: HookedModel, named: Mapping[str, str], n_pos: int)
 
 def split_halves(batch: Batch) -> tuple[Batch, Batch]:
     """Every other sequence for choosing heads, the rest for testing what was chosen."""
-    return batch.select(slice(0, None, 2)), batch.select(slice(1, None, 2))
+    (first, _), (second, _) = halves(batch)
+    return first, second
 
 
 def role_prompts(task: Task, *, n: int, split: str, seed: int) -> tuple[Batch, Batch, Batch]:
@@ -103,14 +104,14 @@ def ablate_by_role(
             said otherwise.
         kinds: Which ablations.
         within: As in `ablate`; roles are chosen without it.
-        skill: As in `roles`.
+        skill: As in `choose_roles`.
         n: Sequences of each subgroup, and of the reference set.
         split: Which mappings.
         seed: Prompts and reference set come from this seed's streams.
 
     Returns:
         As `ablate`, with dimension `role` in place of `component`; for heads and MLPs their numbers are a coordinate
-        `component` along it. `n` prompts a skill in attrs.
+        `component` along it. `n` prompts per skill in attrs.
 
     Raises:
         InputError: The task has no such skill, or the model is too small for it.

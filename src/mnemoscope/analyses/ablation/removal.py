@@ -15,15 +15,14 @@ import xarray as xr
 from torch import Tensor
 
 from mnemoscope.analyses.ablation.targets import heads_and_mlps
-from mnemoscope.analyses.forward import check_fits, normalised
-from mnemoscope.core import metrics
+from mnemoscope.analyses.forward import answer_scores, check_fits
 from mnemoscope.core.batch import CHUNK, Batch
 from mnemoscope.core.errors import InputError, one_of
 from mnemoscope.core.intervention import REMOVALS, REPLACEMENTS, Removal, removal
 from mnemoscope.core.named import Named
 from mnemoscope.core.protocols import HookedModel
 from mnemoscope.core.site import Site
-from mnemoscope.core.skills import Skills
+from mnemoscope.core.skills import Skills, means
 from mnemoscope.interventions.recordings import Recordings
 from mnemoscope.interventions.run import run_with
 
@@ -68,7 +67,7 @@ def ablate(
     if not targets:
         raise InputError("targets must name at least one set of sites; got none")
     source, recordings = Named(name="reference", value=reference), Recordings(model)
-    clean = _scores(torch.cat([run_with(model, part, []) for part in _parts(batch, CHUNK)]), batch)
+    clean = answer_scores(torch.cat([run_with(model, part, []) for part in _parts(batch, CHUNK)]), batch.targets)
     cells = []
     for kind in kinds:
         for sites in targets.values():
@@ -77,7 +76,7 @@ def ablate(
             logits = [
                 run_with(model, part, interventions, seed=seed, recordings=recordings) for part in _parts(batch, size)
             ]
-            cells.append(_by_skill(_scores(torch.cat(logits), batch), clean, skills))
+            cells.append(_by_skill(answer_scores(torch.cat(logits), batch.targets), clean, skills))
     shape = (len(kinds), len(targets), len(skills))
     dims = ("kind", "component", "skill")
     whole = _by_skill(clean, clean, skills)
@@ -103,18 +102,9 @@ def _parts(batch: Batch, size: int) -> list[Batch]:
     return [batch.select(rows) for rows in torch.arange(len(batch)).split(size)]
 
 
-def _scores(logits: Tensor, batch: Batch) -> dict[str, Tensor]:
-    """Whether the answer is right, and its log-probability: `batch pos`."""
-    log_probs = normalised(logits)
-    return {
-        "accuracy": metrics.correct(log_probs, batch.targets).double(),
-        "log_prob": metrics.at_target(log_probs, batch.targets),
-    }
-
-
 def _by_skill(scores: Mapping[str, Tensor], clean: Mapping[str, Tensor], skills: Skills) -> dict[str, Tensor]:
-    masks = [mask.to(scores["accuracy"].device) for mask in skills.values()]
-    result = {name: torch.stack([values[mask].mean() for mask in masks]) for name, values in scores.items()}
-    drops = [(clean["accuracy"] - scores["accuracy"])[mask] for mask in masks]
+    result = {name: means(values, skills) for name, values in scores.items()}
+    drop = clean["accuracy"] - scores["accuracy"]
+    drops = [drop[mask.to(drop.device)] for mask in skills.values()]
     errors = [(drop - drop.mean()).square().mean().sqrt() / max(len(drop) - 1, 1) ** 0.5 for drop in drops]
     return {**result, "accuracy_error": torch.stack(errors)}

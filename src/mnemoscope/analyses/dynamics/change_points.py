@@ -1,9 +1,13 @@
 """Whether a measure changes once in training, where, and how suddenly.
 
-The change is the least-squares sigmoid a + (b - a) / (1 + exp(-(u - m) / s)) along the step or log(1 + step):
-`dynamics.changepoint` has the fit and its intervals. It is weighed against a drift that is bent one way only, with
-noise as persistent as what the drift leaves over: `dynamics.drift_test`. Where the drift would do, or where the
-change is not seen whole, there is no position: NaN, and `status` says why.
+The change is the least-squares sigmoid a + (b - a) / (1 + exp(-(u - m) / s)) along u, which is the step or
+log(1 + step). Over a grid of m and s the levels have a closed form; the best candidate is then refined. It is compared
+with a drift that is bent one way only, with noise as persistent as what the drift leaves over (`dynamics.drift_test`).
+Where the drift would do, or where the change is not seen whole, there is no position: NaN, and `status` says why.
+
+The intervals are those of the profile likelihood: all m (all widths) at which the best sigmoid leaves a residual sum of
+squares of at most RSS (1 + v F(1, n - 4) / (n - 4)) over, where v = (1 + r) / (1 - r) allows for residuals with
+autocorrelation r (Bayley and Hammersley 1946), and the next candidate on either side.
 
 *Shows* where one change of any height lies and how wide it is, from a tenth to nine tenths of it.
 
@@ -13,23 +17,195 @@ first-order autoregressive noise, of one run: other seeds vary more. What is sho
 the series looks sudden.
 """
 
-from dataclasses import asdict, fields
-from typing import get_args
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, fields
+from functools import partial
+from typing import Any, get_args
 
 import numpy as np
 import xarray as xr
-from jaxtyping import Float
+from jaxtyping import Bool, Float, Int
+from scipy.ndimage import binary_dilation
+from scipy.optimize import minimize, minimize_scalar
+from scipy.special import expit
+from scipy.stats import f as f_distribution
 
-from mnemoscope.analyses.dynamics.changepoint import Change, fit_change
-from mnemoscope.analyses.dynamics.onsets import Axis
-from mnemoscope.analyses.dynamics.series import series
+from mnemoscope.analyses.dynamics.drift_test import (
+    TEN_TO_NINETY,
+    Shapes,
+    best_drift,
+    candidates,
+    drift_p,
+    left_over,
+    persistence,
+    rounding,
+)
+from mnemoscope.analyses.dynamics.onsets import Axis, series
 from mnemoscope.core.errors import InputError, in_range, one_of
 from mnemoscope.core.seeding import stream_seed
 
+Series = Float[np.ndarray, " step"]
+Array = Float[np.ndarray, " n"]
+
+N_PARAMETERS = 4
+"""Of the change: two levels, place and width."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Change:
+    """The best change of one series; places and widths in steps.
+
+    Attributes:
+        start: Where a tenth of the change is done.
+        position: Where half of it is done.
+        end: Where nine tenths are done.
+        position_low: Lower end of the interval of `position`.
+        position_high: Its upper end.
+        width_low: Lower end of the interval of `end` - `start`; 0: a sudden step is not excluded.
+        width_high: Its upper end; infinite: a change as long as the series is not excluded.
+        before: Level before the change.
+        after: Level after it.
+        explained: Share of the variance about the mean that the change explains.
+        explained_by_drift: The share that the best drift explains.
+        p: Of the drift as the null hypothesis (`dynamics.drift_test`).
+        whole: The change from a tenth to nine tenths lies inside the series, with two points on either side of its
+            half.
+    """
+
+    start: float
+    position: float
+    end: float
+    position_low: float
+    position_high: float
+    width_low: float
+    width_high: float
+    before: float
+    after: float
+    explained: float
+    explained_by_drift: float
+    p: float
+    whole: bool
+
+
+def fit_change(
+    steps: Series, values: Series, *, log: bool, confidence: float, n_draws: int, rng: np.random.Generator
+) -> Change:
+    """The best change of a series, with its intervals and its test.
+
+    Args:
+        steps: Ascending, at least eight; memory grows with the square of their number.
+        values: One per step, finite and not all equal.
+        log: Whether the sigmoid is one along log(1 + step).
+        confidence: Of the intervals.
+        n_draws: Simulated series for p.
+        rng: Draws them.
+    """
+    back = np.expm1 if log else np.positive
+    shapes = candidates(np.log1p(steps) if log else steps)
+    mid, scale = _refined(shapes, values)
+    sigmoid = expit((shapes.u - mid) / scale)
+    height, before = np.polyfit(sigmoid, values, 1)
+    residuals = values - before - height * sigmoid
+    rss = max(float(residuals @ residuals), float(rounding(values)))
+    total = float(np.square(values - values.mean()).sum())
+    free, r = len(values) - N_PARAMETERS, persistence(residuals)
+    bound = float(rss / total * (1 + (1 + r) / (1 - r) * f_distribution.ppf(confidence, 1, free) / free))
+    start, end = mid - scale * TEN_TO_NINETY / 2, mid + scale * TEN_TO_NINETY / 2
+    u, slack = shapes.u, 1e-3 * np.diff(shapes.u).min()
+    return Change(
+        start=float(back(start)),
+        position=float(back(mid)),
+        end=float(back(end)),
+        **_intervals(shapes, values, (mid, scale), bound, back),
+        before=float(before),
+        after=float(before + height),
+        explained=1 - rss / total,
+        explained_by_drift=1 - float(left_over(best_drift(shapes, values)[None], values)) / total,
+        p=drift_p(shapes, values, n_draws=n_draws, rng=rng),
+        whole=bool(u[0] <= start and end <= u[-1] and u[1] + slack < mid < u[-2] - slack),
+    )
+
+
+def _remaining(u: Series, values: Series) -> Callable[[float, float], float]:
+    """The share of the variance that a change leaves over, as a function of its middle and the log of its scale."""
+    centred = values - values.mean()
+    total = float(centred @ centred)
+
+    def remaining(mid: float, log_scale: float) -> float:
+        sigmoid = expit((u - mid) / np.exp(log_scale))
+        sigmoid = sigmoid - sigmoid.mean()
+        return 1 - float(np.square(sigmoid @ centred) / (sigmoid @ sigmoid)) / total
+
+    return remaining
+
+
+def _explained(shapes: Shapes, values: Series) -> Float[np.ndarray, "mid scale"]:
+    """Sum of squares that every candidate explains."""
+    return np.square(shapes.changes @ (values - values.mean()))
+
+
+def _refined(shapes: Shapes, values: Series) -> tuple[float, float]:
+    """Middle and scale of the best change off the grid; never worse than the best candidate."""
+    explained = _explained(shapes, values)
+    row, column = np.unravel_index(explained.argmax(), explained.shape)
+    remaining, scales = _remaining(shapes.u, values), np.log(shapes.scales)
+    start = np.array([shapes.mids[row], scales[column]])
+    towards = np.sign([shapes.u.mean() - start[0], scales.mean() - start[1]]) + (start == 0)
+    cell = np.diag(towards * [np.diff(shapes.u).min(), scales[1] - scales[0]])
+    found = minimize(
+        lambda place: remaining(*place),
+        start,
+        method="Nelder-Mead",
+        bounds=[(shapes.u[1], shapes.u[-2]), (scales[0], scales[-1])],
+        options={"initial_simplex": [start, *(start + cell)], "xatol": 1e-4, "fatol": 1e-10},
+    )
+    return float(found.x[0]), float(np.exp(found.x[1]))
+
+
+def _intervals(
+    shapes: Shapes, values: Series, best: tuple[float, float], bound: float, back: np.ufunc
+) -> dict[str, float]:
+    """Ends of the intervals; one that reaches the outermost candidate goes on to the end of what can be seen."""
+    mids, scales = shapes.mids, np.log(shapes.scales)
+    explained, remaining = _explained(shapes, values), _remaining(shapes.u, values)
+    _, left = _least(remaining, mids, scales, explained.argmax(1))
+    kept_mids = _kept(left <= bound, np.abs(mids - best[0]))
+    middles, left = _least(lambda scale, mid: remaining(mid, scale), scales, mids, explained.argmax(0))
+    kept_scales = _kept(left <= bound, np.abs(scales - np.log(best[1])))
+    half = shapes.scales * TEN_TO_NINETY / 2
+    widths, places = (back(middles + half) - back(middles - half))[kept_scales], back(mids[kept_mids])
+    return {
+        "position_low": float(back(shapes.u[0]) if kept_mids[0] else places[0]),
+        "position_high": float(back(shapes.u[-1]) if kept_mids[-1] else places[-1]),
+        "width_low": 0.0 if kept_scales[0] else float(widths.min()),
+        "width_high": float("inf") if kept_scales[-1] else float(widths.max()),
+    }
+
+
+def _least(
+    function: Callable[[float, float], float],
+    fixed: Array,
+    grid: Float[np.ndarray, " grid"],
+    near: Int[np.ndarray, " n"],
+) -> tuple[Array, Array]:
+    """For each value of the first argument, where around a point of the grid the function is least, and how much."""
+    found: list[Any] = []
+    for value, low, high in zip(fixed, near - 1, near + 1, strict=True):
+        bounds = grid[max(low, 0)], grid[min(high, len(grid) - 1)]
+        options = {"xatol": 1e-2 * (bounds[1] - bounds[0])}
+        found.append(minimize_scalar(partial(function, value), bounds=bounds, method="bounded", options=options))
+    return np.array([least.x for least in found]), np.array([least.fun for least in found])
+
+
+def _kept(good: Bool[np.ndarray, " n"], distance: Array) -> Bool[np.ndarray, " n"]:
+    """The good candidates and the one nearest to the best change, and their neighbours."""
+    return binary_dilation(good | (distance == distance.min()))
+
+
 MOST_STEPS = 500
 """The candidates of a change take memory in the square of this."""
-_TOLD = ("p", "explained", "explained_by_drift")  # also where there is no change
-_PLACES = tuple(field.name for field in fields(Change) if field.name not in (*_TOLD, "whole"))
+_REPORTED = ("p", "explained", "explained_by_drift")  # also where there is no change
+_PLACES = tuple(field.name for field in fields(Change) if field.name not in (*_REPORTED, "whole"))
 
 
 def change_point(
@@ -96,16 +272,16 @@ def change_point(
 
 
 def _reported(change: Change, alpha: float) -> dict[str, float | str]:
-    told = {name: getattr(change, name) for name in _TOLD}
+    known = {name: getattr(change, name) for name in _REPORTED}
     if change.p > alpha:
-        return _refused("no change", **told)
+        return _refused("no change", **known)
     if not change.whole:
-        return _refused("not seen whole", **told)
+        return _refused("not seen whole", **known)
     width = change.end - change.start
     places = {name: value for name, value in asdict(change).items() if name in _PLACES}
-    return {**places, "width": width, "relative_width": width / change.position, **told, "status": "change"}
+    return {**places, "width": width, "relative_width": width / change.position, **known, "status": "change"}
 
 
-def _refused(status: str, **told: float) -> dict[str, float | str]:
-    nothing = dict.fromkeys((*_PLACES, "width", "relative_width", *_TOLD), np.nan)
-    return {**nothing, **told, "status": status}
+def _refused(status: str, **known: float) -> dict[str, float | str]:
+    nothing = dict.fromkeys((*_PLACES, "width", "relative_width", *_REPORTED), np.nan)
+    return {**nothing, **known, "status": status}

@@ -1,5 +1,6 @@
-"""When in training a measure sets in: the first step from which it stays past a threshold.
+"""When in training a measure sets in, and in which order several do.
 
+A measure sets in at the first step from which it stays past a threshold (`threshold_onset`).
 The threshold is fixed before looking. The onset needs no model of the curve (`dynamics.change_points` has one), and it
 is known no better than between the two steps (checkpoints or lines of metrics) around the crossing; between them the
 value is interpolated.
@@ -8,16 +9,81 @@ A series that never stays past the threshold is censored: its onset is later tha
 counted, never dropped silently. An onset in one run is no evidence about others: the seed is the unit. What is meant to
 set in may be there before the measure moves, and a sharp measure (accuracy) can jump where a smooth one
 (log-probability) drifts: look at both.
+
+Of several events, over seeds (`order_of_onsets`): for every pair, in how many seeds the first sets in before the
+second, with the exact binomial interval (Clopper and Pearson 1934) of that share; the order of all events in every
+seed, and the commonest; and Kendall's coefficient of concordance, W = 12 S / (n^2 (k^3 - k) - n T) for n seeds and k
+events, where S is the sum of the squared deviations of the rank sums and T = sum (t^3 - t) over ties (Kendall and
+Babington Smith 1939): 1 if all seeds have one order, around 1 / n if they have nothing in common.
+
+The seed is the unit. An event that never sets in comes after every one that does; of two that never do, the seed says
+nothing. Both, and ties, count as seeds in which the first is not before the second: the share is of all seeds.
+
+An order that all seeds share is no proof that the first is needed for the second: that takes an intervention. It also
+depends on what was chosen as threshold for each.
 """
 
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
 from typing import Literal, get_args
 
 import numpy as np
 import xarray as xr
 from jaxtyping import Bool, Float
+from scipy.stats import binomtest, rankdata
 
-from mnemoscope.analyses.dynamics.series import series
-from mnemoscope.core.errors import in_range, one_of
+from mnemoscope.core.errors import InputError, in_range, one_of
+
+
+@dataclass(frozen=True, kw_only=True)
+class Series:
+    """Any number of series over the same steps.
+
+    Attributes:
+        steps: Ascending.
+        rows: One series per row.
+        template: An array of the dimensions that the rows run over, with their coordinates.
+    """
+
+    steps: Float[np.ndarray, " step"]
+    rows: Float[np.ndarray, "row step"]
+    template: xr.DataArray
+
+    @property
+    def defined(self) -> Bool[np.ndarray, " row"]:
+        """Rows without a value that is missing or infinite."""
+        return np.asarray(np.isfinite(self.rows).all(1))
+
+    def labelled(self, figures: Sequence[Mapping[str, float | str]]) -> xr.Dataset:
+        """Figures by name, one set per row, in the dimensions of the series without `step`."""
+        dims, shape = self.template.dims, self.template.shape
+        arrays = {name: (dims, np.array([row[name] for row in figures]).reshape(shape)) for name in figures[0]}
+        return xr.Dataset(arrays, coords=self.template.coords)
+
+
+def series(values: xr.DataArray, *, at_least: int) -> Series:
+    """The rows of an array over `step` and any other dimensions.
+
+    Args:
+        values: Numbers or truth values.
+        at_least: How many steps are needed.
+
+    Raises:
+        InputError: There is no numeric coordinate `step`, it does not ascend from 0 or more, or it is too short.
+    """
+    if "step" not in values.dims or "step" not in values.coords:
+        raise InputError(f"values need a dimension step with its coordinate; got dimensions {tuple(values.dims)}")
+    steps = values.step.to_numpy().astype(float)
+    if steps[0] < 0 or not (np.diff(steps) > 0).all():
+        raise InputError("steps must ascend from 0 or more; sort them (`values.sortby('step')`)")
+    if len(steps) < at_least:
+        raise InputError(f"this needs at least {at_least} steps; got {len(steps)}")
+    values = values.transpose(..., "step")
+    rows = values.to_numpy().astype(float).reshape(-1, len(steps))
+    return Series(steps=steps, rows=rows, template=values.isel(step=0, drop=True))
+
 
 Axis = Literal["linear", "log"]
 Direction = Literal["rise", "fall"]
@@ -116,3 +182,106 @@ def first_step(values: xr.DataArray) -> xr.DataArray:
         return threshold_onset(values, HALF).by
     middle = (values.isel(step=0) + values.min("step")) / 2
     return threshold_onset(values - middle, 0.0, direction="fall").by
+
+
+Times = Float[np.ndarray, "seed event"]
+
+
+def order_of_onsets(onsets: Mapping[str, xr.DataArray], *, within: float = 0.0, confidence: float = 0.95) -> xr.Dataset:
+    """How often each event comes before each other one, and in what order they come.
+
+    Args:
+        onsets: Event to its onset over `seed`; NaN: never (such as `threshold_onset(...).onset`). Leave out seeds in
+            which an onset is undefined.
+        within: Two onsets that differ by at most this many steps are a tie; the spacing of the checkpoints, say.
+        confidence: Of the intervals.
+
+    Returns:
+        Over (`first`, `second`), for different events: `before` (seeds in which the first sets in before the second),
+        `tie` (both at once), `neither` (both never), `share` = before / seeds with `low` and `high`. Over `seed`:
+        `order`, such as `a < b = c; never: d`. Over `event`: `never` (seeds). Besides: `commonest_order`,
+        `commonest_share` (of all seeds; it was chosen for being the largest), and `concordance` (Kendall's W, by
+        exact ties whatever `within`; NaN where every seed has nothing but ties).
+
+    Raises:
+        InputError: There are fewer than two events, or they are not over the same seeds.
+    """
+    in_range("within", within, 0, np.finfo(float).max)
+    in_range("confidence", confidence, 0.5, 0.999)
+    seeds, names = _seeds(onsets), list(onsets)
+    times = np.stack([values.to_numpy() for values in onsets.values()], 1).astype(float)
+    times = np.where(np.isnan(times), np.inf, times)
+    orders = [_order(dict(zip(names, row.tolist(), strict=True)), within) for row in times]
+    commonest, count = Counter(orders).most_common(1)[0]
+    return xr.Dataset(
+        {
+            **{name: (("first", "second"), values) for name, values in _pairs(times, within, confidence).items()},
+            "order": ("seed", orders),
+            "never": ("event", np.isinf(times).sum(0)),
+            "commonest_order": commonest,
+            "commonest_share": count / len(times),
+            "concordance": _concordance(times),
+        },
+        coords={"first": names, "second": names, "event": names, "seed": seeds},
+        attrs={
+            "n": len(times),
+            "unit": "seeds",
+            "definition": "share of all seeds in which the first sets in before the second; never comes last",
+            "within": within,
+            "confidence": confidence,
+            "interval": "Clopper-Pearson",
+        },
+    )
+
+
+def _seeds(onsets: Mapping[str, xr.DataArray]) -> np.ndarray:
+    """The seeds that all onsets are over."""
+    if len(onsets) < 2:
+        raise InputError(f"an order needs the onsets of at least two events; got {len(onsets)}")
+    for name, values in onsets.items():
+        if values.dims != ("seed",) or "seed" not in values.coords or not values.size:
+            raise InputError(f"the onsets of {name} must be over seed, with its coordinate; got {values.dims}")
+    first = next(iter(onsets.values())).seed.to_numpy()
+    for name, values in onsets.items():
+        if values.seed.to_numpy().tolist() != first.tolist() or len(set(first.tolist())) < len(first):
+            raise InputError(f"all onsets must be over the same seeds, each once; those of {name} are over others")
+    return first
+
+
+def _pairs(times: Times, within: float, confidence: float) -> dict[str, np.ndarray]:
+    """Counts and shares of seeds for every ordered pair of events; nothing on the diagonal."""
+    n, k = times.shape
+    first, second = times[:, :, None], times[:, None, :]
+    neither = np.isinf(first) & np.isinf(second)
+    gap = np.where(neither, 0, second) - np.where(neither, 0, first)
+    different = ~np.eye(k, dtype=bool)
+    counts = {"before": gap > within, "tie": (np.abs(gap) <= within) & ~neither, "neither": neither}
+    result = {name: (flags & different).sum(0) for name, flags in counts.items()}
+    ends = [_interval(int(count), n, confidence) for count in result["before"].ravel()]
+    shares = {"share": result["before"] / n, "low": [low for low, _ in ends], "high": [high for _, high in ends]}
+    return result | {name: np.where(different, np.reshape(value, (k, k)), np.nan) for name, value in shares.items()}
+
+
+def _interval(count: int, n: int, confidence: float) -> tuple[float, float]:
+    ends = binomtest(count, n).proportion_ci(confidence, method="exact")
+    return float(ends.low), float(ends.high)
+
+
+def _order(times: Mapping[str, float], within: float) -> str:
+    """The events of one seed in words; neighbours that tie are joined."""
+    came = sorted((time, place, name) for place, (name, time) in enumerate(times.items()) if np.isfinite(time))
+    text = came[0][2] if came else ""
+    for (earlier, _, _), (later, _, name) in pairwise(came):
+        text += (" = " if later - earlier <= within else " < ") + name
+    missing = [name for name, time in times.items() if np.isinf(time)]
+    return "; ".join(filter(None, [text, f"never: {', '.join(missing)}" if missing else ""]))
+
+
+def _concordance(times: Times) -> float:
+    """Kendall's W with the correction for ties."""
+    n, k = times.shape
+    ranks = rankdata(times, axis=1)
+    sizes = [np.unique(row, return_counts=True)[1] for row in ranks]
+    ties = sum(int((size**3 - size).sum()) for size in sizes)
+    most = n**2 * (k**3 - k) - n * ties
+    return float(12 * np.square(ranks.sum(0) - n * (k + 1) / 2).sum() / most) if most else np.nan

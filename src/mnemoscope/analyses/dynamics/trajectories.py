@@ -3,9 +3,9 @@
 A function of a model is mapped over the checkpoints of a run and becomes a result along `step`; a function of a run is
 mapped over runs that differ in the seed only and becomes a result along `seed`.
 
-Heads are aligned by role. Roles are chosen once a run, from its last checkpoint, so that a role names the same head at
-every step: what the head of that role did before it was needed can be seen. The choice knows the end of training, so a
-head of this role did not have to be recognisable early.
+Heads are aligned by role. Roles are chosen once per run, from its last checkpoint, so that a role names the same head
+at every step: what the head of that role did before it was needed can be seen. The choice knows the end of training, so
+a head of this role did not have to be recognisable early.
 
 Checkpoints show a run only where they were kept. Between two of them anything may have happened.
 """
@@ -66,7 +66,7 @@ def last_roles(run: Run, *, skill: str | None = None, n: int = 2048, split: str 
 
     Args:
         run: With at least one checkpoint.
-        skill: As in `ablation.head_roles.roles`.
+        skill: As in `choose_roles`.
         n: Sequences of each subgroup, and of the reference set.
         split: Which split of the task.
 

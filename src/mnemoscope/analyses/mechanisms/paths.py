@@ -19,8 +19,7 @@ import xarray as xr
 from jaxtyping import Bool
 from torch import Tensor
 
-from mnemoscope.analyses.mechanisms.bench import TOLERANCE, Assignment, Bench, Head, bench, described
-from mnemoscope.analyses.mechanisms.losses import means, yardstick
+from mnemoscope.analyses.mechanisms.bench import TOLERANCE, Assignment, Bench, Head, bench, described, means, yardstick
 from mnemoscope.core.batch import Batch
 from mnemoscope.core.errors import InputError, one_of
 from mnemoscope.core.mechanism import Mechanism, checked_pattern, silent

@@ -3,12 +3,12 @@
 The learned attention of one head is set to the pattern of a mechanism. Loss (nats) and accuracy, for all scored
 positions and for each skill, are compared with the clean run, with the head mean-ablated (z replaced by its mean
 over a reference set, position by position), and with the mechanism aimed at other targets
-(`mechanisms.control`).
+(`mechanisms.derived`).
 
     recovered = (loss ablated - loss with the mechanism) / (loss ablated - loss clean)
 
 is 1 if the mechanism does all that the head does for the skill and 0 if it is no better than the ablation. It is NaN
-where the ablation does not cost anything (`mechanisms.losses`): there is nothing to recover.
+where the ablation does not cost anything (`mechanisms.bench`): there is nothing to recover.
 
 *Shows* whether attending as the mechanism says is enough, given the rest of the model as it is.
 
@@ -21,9 +21,19 @@ from collections.abc import Sequence
 import torch
 import xarray as xr
 
-from mnemoscope.analyses.mechanisms.bench import TOLERANCE, Assignment, Bench, Head, bench, described, heads
-from mnemoscope.analyses.mechanisms.control import has_control, permuted_targets
-from mnemoscope.analyses.mechanisms.losses import Score, means, yardstick
+from mnemoscope.analyses.mechanisms.bench import (
+    TOLERANCE,
+    Assignment,
+    Bench,
+    Head,
+    Score,
+    bench,
+    described,
+    heads,
+    means,
+    yardstick,
+)
+from mnemoscope.analyses.mechanisms.derived import has_control, permuted_targets
 from mnemoscope.core.batch import Batch
 from mnemoscope.core.mechanism import Mechanism, check_names, silent
 from mnemoscope.core.protocols import HookedModel

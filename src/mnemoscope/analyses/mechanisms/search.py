@@ -7,13 +7,15 @@
 4. Every path that is left is taken out, one at a time (`mechanisms.paths`).
 
 The procedure is that of Musat, "Mechanism and emergence of stacked attention heads in multi-layer transformers",
-whose author chose by eye. What counts as held, as cost and as noise is fixed in `mechanisms.losses`.
+whose author chose by eye. What counts as held, as cost and as noise is fixed in `mechanisms.bench`.
 
 *Shows* an attention circuit that is enough for the skills on this distribution, and which of its paths are needed.
 
 *Does not show* that it is the only one: of two mechanisms that both hold, the simpler wins, not the truer, and two
 that look alike on this distribution cannot be told apart. It says nothing about what MLPs and values do. A head is
 "not needed" alone if another one can stand in for it: then step 3 fails.
+
+`read_heads` puts this search, the shares and the scores of every head (`mechanisms.scores`) together.
 """
 
 from collections.abc import Callable, Sequence
@@ -21,17 +23,28 @@ from functools import partial
 
 import xarray as xr
 
-from mnemoscope.analyses.mechanisms.bench import TOLERANCE, Assignment, Bench, Head, bench, described, heads
-from mnemoscope.analyses.mechanisms.learned import attention_of, learned_mean, learned_within
-from mnemoscope.analyses.mechanisms.losses import halves
+from mnemoscope.analyses.mechanisms.bench import TOLERANCE, Assignment, Bench, Head, bench, described, heads, yardstick
+from mnemoscope.analyses.mechanisms.derived import attention_of, learned_mean, learned_within
 from mnemoscope.analyses.mechanisms.paths import FALLBACKS, Grain, removed
 from mnemoscope.analyses.mechanisms.replacement import beats_control, by_layer, joint, removal, trial
+from mnemoscope.analyses.mechanisms.scores import attention_by_mechanism, head_scores
 from mnemoscope.core.batch import Batch
 from mnemoscope.core.errors import InputError
 from mnemoscope.core.mechanism import Mechanism, check_names, checked_pattern, otherwise, silent
-from mnemoscope.core.patterns import identity
-from mnemoscope.core.protocols import HookedModel
-from mnemoscope.core.skills import Skills
+from mnemoscope.core.patterns import (
+    after_earlier_same,
+    common,
+    earlier_same,
+    earlier_x,
+    earlier_y,
+    first,
+    for_pairs,
+    identity,
+    previous,
+    same_slot,
+)
+from mnemoscope.core.protocols import HookedModel, Task
+from mnemoscope.core.skills import Skills, halves
 
 NONE = "none"
 
@@ -153,7 +166,7 @@ def reverse_engineer(
     for fallback in fallbacks:
         if not speaks(fallback, batch):
             raise InputError(f"fallback {fallback.name} says nothing about some queries; complete it with `otherwise`")
-    first, second = halves(batch, skills)
+    first, second = (yardstick(*half) for half in halves(batch, skills))
     selection, at = bench(model, first, first.batch), bench(model, second, first.batch)
     candidates = completed(mechanisms, fallbacks, batch)
     own = partial(fitted, model, mechanisms=mechanisms, fallbacks=fallbacks, batch=first.batch) if learned else None
@@ -199,3 +212,38 @@ def _tested(at: Bench, head: Head, mechanism: Mechanism | None, tolerance: float
         "verdict": "not needed" if not effect.needed.any() else "explained" if explained else "unexplained",
     }
     return xr.merge([result, effect]).assign({name: ((), value) for name, value in values.items()})
+
+
+def read_heads(
+    model: HookedModel, task: Task, batch: Batch, *, tolerance: float = TOLERANCE, seed: int = 0
+) -> dict[str, xr.Dataset]:
+    """The mechanisms of all heads.
+
+    Args:
+        model: Any hooked model.
+        task: Says in what slots its sequences come; pairs have mechanisms of their own.
+        batch: One half searches, the other tests; shares are taken over all of it.
+        tolerance: Nats by which a mechanism may raise the loss.
+        seed: Of the controls.
+
+    Returns:
+        `heads`, `joint`, `paths`, `selection`: from `reverse_engineer`; `paths` is empty where no head was replaced.
+        `shares`: from `attention_by_mechanism`.
+        `scores`: from `head_scores`.
+    """
+    mechanisms = for_pairs() if task.slot_size == 2 else common()
+    tree = reverse_engineer(model, batch, mechanisms, skills=task.skills(batch), tolerance=tolerance, seed=seed)
+    shares = attention_by_mechanism(
+        model, batch, _specific_first(task.slot_size), subgroups=task.subgroups(batch) or None, period=task.slot_size
+    )
+    found = {name: tree[name].to_dataset() for name in ("heads", "joint", "selection")}
+    found["paths"] = tree["paths"].to_dataset() if "paths" in tree.children else xr.Dataset()
+    return {**found, "shares": shares, "scores": head_scores(model, batch)}
+
+
+def _specific_first(slot_size: int) -> tuple[Mechanism, ...]:
+    """What attention is divided among: of two that name a key the earlier gets its weight."""
+    copies = (earlier_same(period=slot_size), after_earlier_same(period=slot_size), identity())
+    if slot_size == 2:
+        return (*copies, same_slot(), earlier_y(), earlier_x())
+    return (*copies, previous(), first())

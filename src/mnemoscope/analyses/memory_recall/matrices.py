@@ -14,7 +14,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from mnemoscope.analyses.circuits.weights import EffectiveWeights, chosen_indices, effective_weights
-from mnemoscope.analyses.neurons.block import keys_before_norm, mlp_block
+from mnemoscope.analyses.neurons.keys_values import keys_before_norm, mlp_block
 from mnemoscope.core.errors import InputError, in_range, one_of
 from mnemoscope.core.protocols import HookedModel
 from mnemoscope.core.site import ParamSite
@@ -116,6 +116,6 @@ def positions(weights: EffectiveWeights) -> Float[Tensor, "n_ctx d_model"]:
 
 def _head(model: HookedModel, head: int | None, name: str) -> int:
     if head is None:
-        raise InputError(f"{name} is one matrix a head; name the head, from 0 to {model.cfg.n_heads - 1}")
+        raise InputError(f"{name} is one matrix per head; name the head, from 0 to {model.cfg.n_heads - 1}")
     in_range(f"the head of {name}", head, 0, model.cfg.n_heads - 1)
     return head

@@ -37,7 +37,7 @@ class Association:
 
     Attributes:
         name: In results.
-        inputs: One vector a pair.
+        inputs: One vector per pair.
         outputs: The candidates: the right outputs, and what else should score lower. Equal ones tie, and a tie is not
             recalled; an output that several inputs share is given once.
         targets: For each input, which of `outputs` is right; none: output i belongs to input i.
@@ -58,11 +58,11 @@ class Association:
             if not getattr(self, side).isfinite().all():
                 raise InputError(f"{side} of {self.name} must be finite; they hold NaN or infinity: check the weights")
         if self.labels is not None and len(self.labels) != n:
-            raise InputError(f"labels of {self.name} must be one an input, {n}; got {len(self.labels)}")
+            raise InputError(f"labels of {self.name} must be one per input, {n}; got {len(self.labels)}")
         if self.targets is None:
             self._check_in_order()
         elif len(self.targets) != n:
-            raise InputError(f"targets of {self.name} must be one an input, {n}; got {len(self.targets)}")
+            raise InputError(f"targets of {self.name} must be one per input, {n}; got {len(self.targets)}")
         else:
             for extreme in (self.targets.min(), self.targets.max()):
                 in_range(f"a target of {self.name}", int(extreme), 0, n_candidates - 1)
@@ -196,5 +196,7 @@ def _counts(weights: Float[Tensor, " association"] | None, n: int) -> Float[Tens
         return torch.ones(n, dtype=torch.double)
     weights = weights.double()
     if len(weights) != n or not weights.isfinite().all() or weights.min() < 0 or weights.sum() == 0:
-        raise InputError(f"weights must be one an association, {n}, finite, none negative, not all zero; got {weights}")
+        raise InputError(
+            f"weights must be one per association, {n}, finite, none negative, not all zero; got {weights}"
+        )
     return weights

@@ -1,28 +1,50 @@
-"""The activity of a layer's MLP neurons at some positions of a batch, beside everything that is known there.
+r"""When the MLP neurons of a layer are active, and what their activity says about the input.
 
 A row is one position of one sequence. Its weight is the probability of the sequence, shared evenly among the positions
-that are looked at. What is known there are *latents*, in this order:
+that are looked at. What is known there are *latents*,
+in this order:
 
 - `target`, the next token; `token`, the one at this position; `position`;
-- the integer latents of the batch. One with a column a slot is taken apart, `y[2]` being slot 2 (columns count from
-  1); one with a value a position is taken at this position;
+- the integer latents of the batch. One with a column per slot is taken apart, `y[2]` being slot 2 (columns count from
+  1); one with a value per position is taken at this position;
 - `input@3`, the token at position 3 (positions count from 0), up to the first position that is looked at.
 
 Several may say the same: at the last position `token` is the last input.
+
+`selectivity` is the mutual information of a neuron's activity with every latent. The activity is made discrete: active
+or not (`post` > 0), or cut at the neuron's own quantiles. For neuron state a and latent z,
+
+.. math:: I(a; z) = \sum_{a,z} p(a, z) \log_2 \frac{p(a, z)}{p(a) p(z)} \text{ bits},
+
+also as a share of the neuron's entropy H(a) (how much of what it does the latent explains) and of the latent's H(z)
+(how much of the latent can be read from it). Probabilities are the weights of the rows: on an enumerated batch this is
+exact. On a sample it is the plug-in estimate, which is biased upwards (Miller, 1955). Both are compared with a control:
+the latents of another row, drawn by weight, which cannot say anything about this one.
+
+`top_inputs` are the rows with the highest activation, the trigger examples of Geva et al., 2021.
+
+It shows what could be read from a neuron. It does not show that the model reads it, or reads this out of it: random
+weights make random functions of the input, so that neurons of untrained models carry information about tokens too.
+Related latents share information; the highest figure is not proof that this latent, and not one like it, drives the
+neuron.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
+import xarray as xr
 from jaxtyping import Float, Int
 from torch import Tensor
 
 from mnemoscope.analyses.forward import check_fits
-from mnemoscope.analyses.neurons.block import mlp_block
+from mnemoscope.analyses.neurons.keys_values import mlp_block
 from mnemoscope.core.batch import CHUNK, Batch
-from mnemoscope.core.errors import InputError, in_range
+from mnemoscope.core.errors import InputError, in_range, one_of
+from mnemoscope.core.information import entropy_of, mutual_information, quantile_states, quantised, relabelled
 from mnemoscope.core.protocols import HookedModel
+from mnemoscope.core.seeding import generator
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -130,3 +152,125 @@ def _latents(batch: Batch, sequence: Tensor, pos: Tensor, first: int) -> dict[st
         else:
             result |= {f"{name}[{i + 1}]": value[sequence, i] for i in range(value.shape[1])}
     return result | {f"input@{i}": batch.inputs[sequence, i] for i in range(first + 1)}
+
+
+def selectivity(
+    activity: NeuronActivity,
+    *,
+    n_states: int | None = None,
+    latents: Sequence[str] | None = None,
+    n_draws: int = 10,
+    seed: int = 0,
+) -> xr.Dataset:
+    """Mutual information of each neuron's activity with each latent.
+
+    Args:
+        activity: From `neuron_activity`.
+        n_states: How many quantiles the activation is cut into; none: active (`post` > 0) or not.
+        latents: Names (`y[2]`) or families of names (`y`); none: all.
+        n_draws: How often the control is drawn.
+        seed: The control draws from this seed's stream `control`.
+
+    Returns:
+        Over (neuron, latent): `information`; `explains`, its share of the neuron's entropy (NaN if that is zero);
+        `readable`, its share of the latent's; `control`, the mean information about another row's latent, an
+        estimate of the bias. `control_level` over latent: the largest of those, over neurons and draws.
+        `neuron_entropy` and `active`, the probability of being active, over neuron; `latent_entropy` over latent. All
+        entropies in bits; latents that do not vary are left out.
+
+    Raises:
+        InputError: An unknown latent, fewer than two states, or no draws.
+    """
+    in_range("n_draws", n_draws, 1, math.inf)
+    weights, names, classes = activity.weights, *_classes(activity, latents)
+    states = _states(activity, n_states)
+    of_neuron, of_latent = entropy_of(states, weights), entropy_of(classes, weights)
+    information = mutual_information(states, classes, weights)
+    stream, shares = generator(seed, "control"), weights.cpu()
+    rows = [torch.multinomial(shares, len(shares), replacement=True, generator=stream) for _ in range(n_draws)]
+    control = torch.stack([mutual_information(states, classes[other.to(classes.device)], weights) for other in rows])
+    pair = ("neuron", "latent")
+    arrays = {
+        "information": (pair, information),
+        "explains": (pair, information / of_neuron.where(of_neuron > 1e-9, torch.nan)[:, None]),
+        "readable": (pair, information / of_latent),
+        "control": (pair, control.mean(0)),
+        "control_level": (("latent",), control.amax((0, 1))),
+        "neuron_entropy": (("neuron",), of_neuron),
+        "latent_entropy": (("latent",), of_latent),
+        "active": (("neuron",), weights @ (quantised(activity.activation) > 0).double()),
+    }
+    attrs = {
+        "unit": "bits",
+        "layer": activity.layer,
+        "n": len(activity.batch),
+        "state": "active or not" if n_states is None else f"{n_states} quantiles of the activation",
+        "estimate": "plug-in: exact on an enumeration, on a sample too high by about `control`",
+    }
+    variables = {name: (dims, values.cpu().numpy()) for name, (dims, values) in arrays.items()}
+    return xr.Dataset(variables, coords={"neuron": range(states.shape[1]), "latent": names}, attrs=attrs)
+
+
+def top_inputs(activity: NeuronActivity, *, n: int = 10) -> xr.Dataset:
+    """The rows at which each neuron is most active.
+
+    Args:
+        activity: From `neuron_activity`.
+        n: How many; fewer where there are not as many rows. Of equals the earlier row comes first.
+
+    Returns:
+        `active`, over (neuron, rank): whether there is such a row with an activation above zero; and where there is:
+        `activation`, `sequence` (the row of `activity.batch`) and `pos` over (neuron, rank), `inputs` over (neuron,
+        rank, input_pos), `latents` over (neuron, rank, latent). Elsewhere activations and latents are NaN and the
+        others -1.
+
+    Raises:
+        InputError: `n` is less than one.
+    """
+    in_range("n", n, 1, math.inf)
+    rows = top_rows(activity, n)
+    activation = activity.activation.gather(0, rows.clamp(min=0).T).T
+    known = torch.stack(list(activity.latents.values()), -1).double()
+    place = ("neuron", "rank")
+    arrays = {
+        "active": (place, rows >= 0, False),
+        "activation": (place, activation, torch.nan),
+        "sequence": (place, activity.sequence[rows], -1),
+        "pos": (place, activity.pos[rows], -1),
+        "inputs": ((*place, "input_pos"), activity.batch.inputs[activity.sequence[rows]], -1),
+        "latents": ((*place, "latent"), known[rows], torch.nan),
+    }
+    variables = {}
+    for name, (dims, values, absent) in arrays.items():
+        absent_here = (rows < 0).view(*rows.shape, *[1] * (values.ndim - 2))
+        variables[name] = (dims, values.masked_fill(absent_here, absent).cpu().numpy())
+    coords = {"neuron": range(len(rows)), "rank": range(1, rows.shape[1] + 1), "latent": list(activity.latents)}
+    return xr.Dataset(variables, coords=coords, attrs={"layer": activity.layer, "n": len(activity.batch)})
+
+
+def top_rows(activity: NeuronActivity, n: int) -> Int[Tensor, "neuron rank"]:
+    """The rows of the `n` highest activations, the highest first; -1 where the neuron is not active."""
+    steps = quantised(activity.activation)
+    ordered, rows = steps.sort(dim=0, descending=True, stable=True)
+    return rows.masked_fill(ordered <= 0, -1)[:n].T
+
+
+def _states(activity: NeuronActivity, n_states: int | None) -> Int[Tensor, "row neuron"]:
+    steps = quantised(activity.activation)
+    if n_states is None:
+        return (steps > 0).long()
+    in_range("n_states", n_states, 2, math.inf)
+    return quantile_states(steps, activity.weights, n_states)
+
+
+def _classes(activity: NeuronActivity, latents: Sequence[str] | None) -> tuple[list[str], Int[Tensor, "row latent"]]:
+    """The chosen latents that vary, relabelled, and their names."""
+    known = activity.latents
+    for name in latents or ():
+        one_of("a latent", name, [*known, *dict.fromkeys(map(family, known))])
+    chosen = [name for name in known if latents is None or name in latents or family(name) in latents]
+    classes = {name: relabelled(known[name]) for name in chosen}
+    classes = {name: values for name, values in classes.items() if int(values.max()) > 0}
+    if not classes:
+        raise InputError("none of the latents varies over the rows; name others, or take more sequences")
+    return list(classes), torch.stack(list(classes.values()), 1)

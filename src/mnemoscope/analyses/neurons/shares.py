@@ -11,7 +11,7 @@ A fraction of 1 says that the k neurons alone hold what the layer adds to the sk
 neurons stand in for each other or work only together.
 
 A fraction lost can exceed 1: half of a mechanism can be worse than none. Where the layer carries too little of a skill
-there are no fractions, see `neurons.carried`.
+there are no fractions, see `neurons.effects`.
 
 It shows how few neurons a skill depends on, in this model, given the rest of it. It does not show that they store
 anything. A ranking by removal one at a time is not the best set of k; a better one may exist.
@@ -22,18 +22,17 @@ from collections.abc import Sequence
 
 import torch
 import xarray as xr
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from mnemoscope.analyses.ablation.removal import Removal
-from mnemoscope.analyses.neurons.block import mlp_block
-from mnemoscope.analyses.neurons.carried import CRITERION, METRICS, measurable
-from mnemoscope.analyses.neurons.removal import Bench, bench, without
+from mnemoscope.analyses.neurons.effects import CRITERION, METRICS, Bench, bench, measurable, without
+from mnemoscope.analyses.neurons.keys_values import mlp_block
 from mnemoscope.core.batch import Batch
 from mnemoscope.core.errors import InputError, in_range
 from mnemoscope.core.protocols import HookedModel
 from mnemoscope.core.seeding import generator
-from mnemoscope.core.skills import Skills
+from mnemoscope.core.skills import Skills, halves
 
 PARTS = ("kept", "removed")
 
@@ -80,7 +79,7 @@ def neuron_shares(
     in_range("n_random", n_random, 1, math.inf)
     chosen, tested = (
         bench(model, part, skills=masks, reference=reference, layer=layer, kind=kind, seed=seed)
-        for part, masks in _halves(batch, skills, seed)
+        for part, masks in halves(batch, skills, seed=seed)
     )
     cost = -without(chosen, [torch.tensor([neuron]) for neuron in range(n)])["log_prob"]
     ranking = cost.argsort(dim=0, descending=True, stable=True).T
@@ -113,20 +112,6 @@ def neuron_shares(
     )
 
 
-def _halves(batch: Batch, skills: Skills, seed: int) -> list[tuple[Batch, dict[str, Bool[Tensor, "half pos"]]]]:
-    """Two random halves: in an enumeration, every other sequence is no fair half."""
-    order = torch.randperm(len(batch), generator=generator(seed, "halves"))
-    result = []
-    for rows in (order[::2].sort()[0], order[1::2].sort()[0]):
-        rows = rows.to(batch.inputs.device)
-        masks = {name: mask.to(rows.device)[rows] for name, mask in skills.items()}
-        for name, mask in masks.items():
-            if not mask.any():
-                raise InputError(f"skill {name} is tested in one half of the sequences only; take more prompts")
-        result.append((batch.select(rows), masks))
-    return result
-
-
 def _curve(on: Bench, order: Int[Tensor, " neuron"], ks: Sequence[int]) -> Float[Tensor, "part k skill metric"]:
     """The first k of an order kept, and removed."""
     cells = without(on, [order[k:] for k in ks] + [order[:k] for k in ks])
@@ -134,7 +119,7 @@ def _curve(on: Bench, order: Int[Tensor, " neuron"], ks: Sequence[int]) -> Float
 
 
 def _fraction(score: Tensor, whole: Tensor, none: Tensor, given: Tensor) -> Tensor:
-    """Of `score`, `skill part k metric ...`, with the other figures over `skill metric ...`."""
+    """Of `score`, `skill part k metric ...`, with the others over `skill metric ...`."""
     whole, none, given = (values[:, None, None] for values in (whole, none, given))
     kept, removed = (score[:, :1] - none) / (whole - none), (whole - score[:, 1:]) / (whole - none)
     return torch.cat((kept, removed), 1).where(given, torch.nan)

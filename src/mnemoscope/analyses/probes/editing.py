@@ -3,24 +3,35 @@ r"""Whether the model uses what a probe reads: part of an activation is steered 
 With x the activation at a site on the clean prompt, P the projection on the subspace of a latent and m the class means,
 what is added to x is
 
-- `erase`: P (mean - x), as in `erasing`;
+- `erase`: P (mean - x): every sequence has the same part inside and the rest stays (Elazar et al. 2021, "Amnesic
+  probing");
 - `steer`: P (m[class of the other prompt] - m[own class]), a step along the difference of class means;
 - `swap`: P (x of the other prompt - x), an interchange intervention in the subspace (Geiger et al. 2024, "Finding
   alignments between interpretable causal variables and distributed neural representations"), without learning.
 
-The controls are those of `erasing`: `random`, vectors of the same length in random subspaces of the same rank, and
-`shuffled`, the same edit with what permuted labels give. Where the latent is all that varies at the site, permuted
+Two controls:
+
+- `random`: vectors of the same length, row by row, in random subspaces of the same rank: what any disturbance of this
+  size costs;
+- `shuffled`: the same edit with the subspaces of permuted labels. These lie where the activations vary, and where the
+  latent cannot be read the subspace is as good as one of them: what the procedure costs without the latent.
+
+ Where the latent is all that varies at the site, permuted
 labels span it too, and swapping cannot differ from patching the site.
 
 It shows that the answer depends on what lies in these directions at this site, given the rest of the model as it is,
 and in the way that the other prompt predicts. It does not show that nothing but the latent lies there: that takes
 partners that differ in everything else too. Nor does it show that no other site carries it. A swapped activation may be
 one that the model never produces.
+
+`erase` gives accuracy by skill. Where both controls spare the skill, it depends on what lies in these directions. Where
+nothing is lost, other sites may carry it too. Where a control costs as much, erasing says nothing: `edit` asks the
+sharper question of where the answer goes.
 """
 
 import math
 from collections.abc import Sequence
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 import numpy as np
 import torch
@@ -28,14 +39,127 @@ import xarray as xr
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from mnemoscope.analyses.forward import normalised
-from mnemoscope.analyses.probes.displacement import activations, described, displaced, turned
+from mnemoscope.analyses.forward import answer_scores, check_fits, normalised
+from mnemoscope.analyses.probes.rows import check_site, neurons, positions, vectors, weights_of
 from mnemoscope.analyses.probes.subspaces import Subspace
+from mnemoscope.core.batch import CHUNK, Batch
 from mnemoscope.core.errors import InputError, in_range, one_of
 from mnemoscope.core.metrics import ACCURACY, LOGIT_DIFF, Metric, check_metric, correct
 from mnemoscope.core.pairs import PromptPairs
 from mnemoscope.core.protocols import HookedModel
 from mnemoscope.core.seeding import generator
+from mnemoscope.core.site import Site
+from mnemoscope.core.skills import Skills, check_skills, means
+from mnemoscope.interventions.writing import check_written, writing
+
+
+def activations(model: HookedModel, batch: Batch, subspace: Subspace) -> Float[Tensor, "batch pos width"]:
+    """The vectors at the site of a subspace.
+
+    Raises:
+        InputError: The model has no such site, holds NaN there, or is too small for the batch or the subspace.
+    """
+    check_fits(model, batch)
+    check_site(model, subspace.site)
+    (x,) = vectors(model, batch, [subspace.site])
+    if x.shape[-1] != subspace.basis.shape[1]:
+        raise InputError(
+            f"the subspace is of vectors of {subspace.basis.shape[1]} numbers and {subspace.site} holds {x.shape[-1]}; "
+            "take the model that it was found in"
+        )
+    return x
+
+
+def turned(
+    subspace: Subspace, displacement: Float[Tensor, "batch pos width"], n_random: int, seed: int
+) -> list[Float[Tensor, "batch pos width"]]:
+    """A displacement inside a subspace, turned into random subspaces: of the same length in every row.
+
+    They are drawn from the seed's stream `random directions`.
+    """
+    stream, inside = generator(seed, "random directions"), displacement @ subspace.basis.T
+    shape = subspace.basis.T.shape
+    draws = [torch.randn(shape, generator=stream, dtype=displacement.dtype) for _ in range(n_random)]
+    return [inside @ torch.linalg.qr(draw)[0].T.to(displacement) for draw in draws]
+
+
+@torch.no_grad()
+def displaced(
+    model: HookedModel, batch: Batch, site: Site, displacement: Float[Tensor, "batch pos width"]
+) -> Float[Tensor, "batch pos d_vocab"]:
+    """Logits where a vector of its own is added to the activation of every sequence and position of a site."""
+    check_written(model, site.kind, [site.layer])
+    moved = displacement * positions(site, batch)[..., None]
+
+    def logits(rows: Tensor) -> Tensor:
+        def add(activation: Tensor, hook: Any) -> Tensor:
+            new = activation.expand(len(rows), *activation.shape[1:]).clone()
+            part = moved[rows].to(new)
+            if site.head is not None and site.kind != "result":  # that of one head is changed in the sum of the heads
+                new[:, :, site.head] += part
+            else:
+                new[..., slice(None) if site.neuron is None else neurons(site)] += part
+            return new
+
+        with writing(model, [(site.hook, add)]) as hooks:
+            return model.run_with_hooks(batch.inputs[rows], fwd_hooks=hooks)
+
+    return torch.cat([logits(rows) for rows in torch.arange(len(batch), device=moved.device).split(CHUNK)])
+
+
+def described(model: HookedModel, subspace: Subspace) -> dict[str, str]:
+    """What was changed, for results."""
+    return {
+        "site": str(subspace.site),
+        "latent": subspace.latent,
+        "directions": f"{subspace.method}, rank {len(subspace.basis)}",
+        "weights": weights_of(model),
+    }
+
+
+def erase(
+    model: HookedModel, batch: Batch, subspace: Subspace, *, skills: Skills, n_random: int = 20, seed: int = 0
+) -> xr.Dataset:
+    """Skills with a latent erased at a site.
+
+    Args:
+        model: The one that the subspace was found in.
+        batch: Sequences that test the skills, other than those that the subspace was found on.
+        subspace: From `subspaces.subspace`.
+        skills: Name to the positions whose answer it alone gives (`task.skills(batch)`).
+        n_random: Draws of the control.
+        seed: The control is drawn from this seed's stream `random directions`.
+
+    Returns:
+        `accuracy` and `log_prob` (nats) over skill, the same with `clean_` before the name, and with `random_` and
+        `shuffled_` over (draw, skill), (shuffle, skill).
+
+    Raises:
+        InputError: The subspace does not fit the model, skills do not fit the batch, or logits hold NaN.
+    """
+    in_range("n_random", n_random, 1, math.inf)
+    check_skills(batch, skills)
+    x = activations(model, batch, subspace)
+    moves = {
+        "": [subspace.inside(subspace.centre - x)],
+        "clean_": [torch.zeros_like(x)],
+        "random_": turned(subspace, subspace.inside(subspace.centre - x), n_random, seed),
+        "shuffled_": [other.inside(other.centre - x) for other in subspace.shuffled],
+    }
+    extra = {"random_": ("draw",), "shuffled_": ("shuffle",)}
+    arrays = {}
+    for kind, of_kind in moves.items():
+        runs = [_by_skill(displaced(model, batch, subspace.site, move), batch, skills) for move in of_kind]
+        for name in runs[0]:
+            values = [run[name] for run in runs]
+            arrays[kind + name] = ((*extra[kind], "skill"), values) if kind in extra else ("skill", values[0])
+    attrs = {**described(model, subspace), "n": len(batch), "log_prob_unit": "nats"}
+    return xr.Dataset(arrays, coords={"skill": list(skills)}, attrs=attrs)
+
+
+def _by_skill(logits: Tensor, batch: Batch, skills: Skills) -> dict[str, list[float]]:
+    return {name: means(values, skills).tolist() for name, values in answer_scores(logits, batch.targets).items()}
+
 
 Edit = Literal["erase", "steer", "swap"]
 EDITS: tuple[Edit, ...] = get_args(Edit)
@@ -67,7 +191,7 @@ def edit(
     Args:
         model: The one that the subspace was found in.
         pairs: The targets of the corrupted side are the answers that the edit should lead to. Minimal pairs that
-            differ in the latent; or any sequences (`latents.partners`) with those targets.
+            differ in the latent; or any sequences (`rows.partners`) with those targets.
         subspace: From `subspaces.subspace`.
         edits: Which.
         metrics: The value of a prompt is the mean over its scored positions. `FOIL`: how often the foil is the most

@@ -28,9 +28,16 @@ from jaxtyping import Float, Int, Shaped
 from torch import Tensor
 
 from mnemoscope.analyses.forward import check_fits
-from mnemoscope.analyses.probes.activations import check_site, positions, vectors
-from mnemoscope.analyses.probes.latents import check_numbers, latent_mask, latent_values, permuted
-from mnemoscope.analyses.probes.linear import PENALTY, RESOLUTION, directions, fitted
+from mnemoscope.analyses.probes.linear_probes import PENALTY, RESOLUTION, directions, fitted
+from mnemoscope.analyses.probes.rows import (
+    check_numbers,
+    check_site,
+    latent_mask,
+    latent_values,
+    permuted,
+    positions,
+    vectors,
+)
 from mnemoscope.core.batch import Batch
 from mnemoscope.core.errors import InputError, in_range, one_of
 from mnemoscope.core.protocols import HookedModel
@@ -102,7 +109,7 @@ def subspace(
     Args:
         model: Any hooked model.
         batch: Sequences to take them from; test their effect on others.
-        latent: As for `reading.probe`.
+        latent: As for `probe`.
         site: Where.
         where: A Boolean latent: only rows where it holds count; none: all.
         method: `leace`, `means` or `probe`.

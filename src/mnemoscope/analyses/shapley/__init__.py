@@ -1,8 +1,8 @@
 """What each part of a model is worth for each skill, when any of the others may be missing too.
 
-`game` and `sampled`: Shapley values and interactions of any game, exact or estimated. `play`: a model as such a game.
-`values`: the values of its components by skill. `agreement`: whether removing one part at a time tells the same.
+`game`: Shapley values and interactions of any game, exact or estimated. `play`: a model as such a game.
+`values`: the values of its components by skill. `against_removal`: whether removing one part at a time agrees.
 """
 
-from mnemoscope.analyses.shapley.agreement import agreement as agreement
+from mnemoscope.analyses.shapley.against_removal import agreement as agreement
 from mnemoscope.analyses.shapley.values import shapley as shapley

@@ -14,16 +14,15 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from mnemoscope.analyses.ablation.removal import Removal, removal
-from mnemoscope.analyses.forward import normalised
-from mnemoscope.analyses.neurons.places import Places
+from mnemoscope.analyses.forward import answer_scores
 from mnemoscope.analyses.shapley.game import Play
-from mnemoscope.core import metrics
 from mnemoscope.core.batch import CHUNK, Batch
 from mnemoscope.core.errors import InputError
 from mnemoscope.core.intervention import LowRank
 from mnemoscope.core.named import Named
 from mnemoscope.core.protocols import HookedModel
 from mnemoscope.core.site import Site
+from mnemoscope.core.skills import Places
 from mnemoscope.interventions.recordings import Recordings, recorded
 from mnemoscope.interventions.regions import check_exists, region
 from mnemoscope.interventions.replacements import change
@@ -100,10 +99,9 @@ def play_of(
         removing = [(name, hook_for(point)) for name, point in points.items()]
         with writing(model, removing) as hooks, model.hooks(fwd_hooks=hooks):
             logits = model(batch.inputs[rows].repeat(len(there), 1)).unflatten(0, (len(there), -1))
-        log_probs = normalised(logits[:, places.sequence[here] - rows[0], places.pos[here]])
         target = places.target[here].expand(len(there), -1)
-        right = metrics.correct(log_probs, target).double()
-        return torch.stack((right, metrics.at_target(log_probs, target)), 1).cpu()
+        found = answer_scores(logits[:, places.sequence[here] - rows[0], places.pos[here]], target)
+        return torch.stack([found[name] for name in METRICS], 1).cpu()
 
     @torch.no_grad()
     def play(coalitions: Bool[Tensor, "coalition player"]) -> Float[Tensor, "coalition outcome"]:

@@ -21,8 +21,8 @@ import xarray as xr
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from mnemoscope import Batch, HookedModel, Task
-from mnemoscope.analyses import check_fits, expected_accuracy, normalised
+from mnemoscope import Batch, HookedModel, Task, evaluate
+from mnemoscope.analyses import expected_accuracy
 from mnemoscope.core import metrics, one_of
 
 CHUNK = 64
@@ -69,26 +69,8 @@ def evaluate_by_class(
         InputError: The batch is another task's, the model is too small for it or predicts NaN, or there is no such
             reference.
     """
-    names = [] if task is None else list(task.references if references is None else references)
-    for name in names:
-        assert task is not None
-        one_of("a reference", name, task.references)
-    check_fits(model, batch)
-    parts = [_chunk(model, batch.select(rows), task, names) for rows in torch.arange(len(batch)).split(CHUNK)]
-    rows = {name: torch.cat([part[name] for part in parts]) for name in parts[0]}
-    classes = position_classes(batch)
-    each = {name: [mean_over(values, mask) for mask in classes.values()] for name, values in rows.items()}
-    found = {name: ("position_class", each[name]) for name in ("loss", "accuracy")}
-    beside = {
-        name: (("reference", "position_class"), [each[f"{name} {reference}"] for reference in names])
-        for name in ("floor", "best_accuracy", "kl")
-        if names
-    }
-    return xr.Dataset(
-        {**found, **beside, "n": ("position_class", [int(mask.sum()) for mask in classes.values()])},
-        coords={"position_class": list(classes), **({"reference": names} if names else {})},
-        attrs={"unit": "loss, floor and kl: nats; accuracy: share", "n_sequences": len(batch)},
-    )
+    by = {"position_class": position_classes(batch)}
+    return evaluate(model, task, batch, by=by, references=references, chunk=CHUNK)
 
 
 def accuracy_by_class(model: HookedModel, batch: Batch) -> dict[str, float]:
@@ -112,21 +94,3 @@ def at_every_position(
 def mean_over(values: Float[Tensor, "batch pos"], mask: Bool[Tensor, "batch pos"]) -> float:
     """Mean over some positions, NaN left out; NaN where there is none."""
     return float(values[mask & ~values.isnan()].mean())
-
-
-@torch.no_grad()
-def _chunk(
-    model: HookedModel, batch: Batch, task: Task | None, references: Sequence[str]
-) -> dict[str, Float[Tensor, "batch pos"]]:
-    """Every measure at every position, NaN where a reference is undefined."""
-    predicted = normalised(model(batch.inputs))
-    found = at_every_position(predicted, batch)
-    for name in references:
-        assert task is not None
-        reference = task.reference(batch, name)
-        undefined = reference.isnan().any(-1)
-        best = expected_accuracy(reference, batch.targets).masked_fill(undefined, torch.nan)
-        found[f"floor {name}"] = -metrics.at_target(reference, batch.targets).log()
-        found[f"best_accuracy {name}"] = best
-        found[f"kl {name}"] = metrics.kl_divergence(reference, predicted[..., : reference.shape[-1]])
-    return found

@@ -2,7 +2,7 @@
 
 The onset of a measure is the first kept step from which it stays at .5 or above; that of a loss, from which it stays
 at or below the middle between its first and its smallest value. Pairs of events, and the orders that seeds show, are
-counted by `dynamics.onset_order`; an event that never sets in comes last.
+counted by `dynamics.onsets`; an event that never sets in comes last.
 
 *Shows* which of two was past its threshold first, at the resolution of the checkpoints.
 

@@ -8,7 +8,7 @@ from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.preprocessing import StandardScaler
 
 from mnemoscope.analyses.probes import partners, probe, split_sequences, with_latent
-from mnemoscope.analyses.probes.activations import vectors
+from mnemoscope.analyses.probes.rows import vectors
 from mnemoscope.core.errors import InputError
 from mnemoscope.core.site import Site
 from mnemoscope.core.specification import ModelSpec
@@ -229,7 +229,7 @@ def test_results_can_be_saved(tmp_path):
         ({"sites": []}, "sites must name at least one"),
         ({"sites": [LAST[0]] * 2}, "each once"),
         ({"sites": [Site(kind="z", layer=0)]}, "name a head"),
-        ({"sites": [Site(kind="pattern", layer=0, head=0)]}, "one number a query and key"),
+        ({"sites": [Site(kind="pattern", layer=0, head=0)]}, "one number per query and key"),
         ({"sites": [Site(kind="z", layer=1, head=0)]}, "the layer of site"),
         ({"sites": [Site(kind="resid_pre", layer=0, pos=9)]}, "a position of site"),
         ({"test": FIT}, "share"),
@@ -269,7 +269,7 @@ def test_latents_of_ones_own_have_a_new_name_and_a_value_for_every_sequence():
         with_latent(FIT, "mine", TEST.inputs)
     with pytest.raises(InputError, match="one value in all sequences"):
         partners(FIT.select(FIT.latents["is_repeat"]), "is_repeat")
-    with pytest.raises(InputError, match="one value a sequence"):
+    with pytest.raises(InputError, match="one value per sequence"):
         partners(FIT, "token")
 
 

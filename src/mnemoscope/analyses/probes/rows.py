@@ -1,10 +1,11 @@
-"""What a probe is asked to read: a value at every position of every sequence, and the sequences it is fitted on.
+"""The rows of a probe: the vector at every position of every sequence, the latent there, and which sequences count.
 
 Boolean and whole latents are classes, floating ones numbers. "None" written as -1 is a class like any other and NaN is
 refused: a Boolean latent `where` says which rows count.
 """
 
 import re
+from collections.abc import Sequence
 from dataclasses import replace
 
 import torch
@@ -13,7 +14,11 @@ from torch import Tensor
 
 from mnemoscope.core.batch import Batch
 from mnemoscope.core.errors import InputError, one_of
+from mnemoscope.core.protocols import HookedModel
 from mnemoscope.core.seeding import generator
+from mnemoscope.core.site import ATTENTION, BY_HEAD, Site
+from mnemoscope.interventions.recordings import read, recorded, results
+from mnemoscope.interventions.regions import check_exists, region
 
 Values = Int[Tensor, "batch pos"] | Float[Tensor, "batch pos"]
 
@@ -44,7 +49,7 @@ def latent_values(batch: Batch, name: str) -> Values:
         name: Of a latent; `y[2]` is the second column of `y`; `token` and `target` are the batch's own.
 
     Raises:
-        InputError: There is no such latent, or it has neither one value a sequence nor one a position.
+        InputError: There is no such latent, or it has neither one value per sequence nor one per position.
     """
     family, column = re.fullmatch(r"(.*?)(?:\[(\d+)\])?", name, re.S).groups()  # pyright: ignore[reportOptionalMemberAccess]
     known = {"token": batch.inputs, "target": batch.targets, **batch.latents}
@@ -55,7 +60,7 @@ def latent_values(batch: Batch, name: str) -> Values:
     elif column is not None or values.shape not in (shape[:1], shape):
         columns = f"; name one column, {family}[1] to {family}[{values.shape[1]}]" if values.ndim == 2 else ""
         raise InputError(
-            f"latent {name} must have a value a sequence or a position, shape {shape[:1]} or {shape}; it has shape "
+            f"latent {name} must have a value per sequence or per position, shape {shape[:1]} or {shape}; it has shape "
             f"{tuple(values.shape)}{columns}"
         )
     values = values.double() if values.is_floating_point() else values.long()
@@ -140,9 +145,63 @@ def partners(batch: Batch, latent: str, *, seed: int = 0) -> Int[Tensor, " batch
     """
     values = latent_values(batch, latent).cpu()
     if (values != values[:, :1]).any():
-        raise InputError(f"latent {latent} must hold one value a sequence; take another, or make pairs by hand")
+        raise InputError(f"latent {latent} must hold one value per sequence; take another, or make pairs by hand")
     other = values[:, :1] != values[:, 0]
     if not other.any(1).all():
         raise InputError(f"latent {latent} has one value in all sequences; take more sequences or another latent")
     drawn = torch.multinomial(other.double(), 1, generator=generator(seed, "partners", latent))[:, 0]
     return drawn.to(batch.inputs.device)
+
+
+def check_site(model: HookedModel, site: Site) -> None:
+    """Refuse a site that holds no single vector per position.
+
+    Raises:
+        InputError: Attention weights, all heads at once, or a site that the model has not.
+    """
+    check_exists(model, site)
+    if site.kind in ATTENTION:
+        raise InputError(
+            f"a probe reads one vector per position; {site} holds one number per query and key: take q, k or z"
+        )
+    if site.kind in BY_HEAD and site.head is None:
+        raise InputError(f"a probe reads one vector per position; name a head of {site}, or take attn_out")
+
+
+def positions(site: Site, batch: Batch) -> Bool[Tensor, "batch pos"]:
+    """Where in each sequence a site lies."""
+    mask = region(replace(site, head=None, neuron=None), batch, batch.inputs[..., None])
+    return mask.flatten(2)[..., 0].expand(batch.inputs.shape)
+
+
+@torch.no_grad()
+def vectors(model: HookedModel, batch: Batch, sites: Sequence[Site]) -> list[Float[Tensor, "batch pos width"]]:
+    """The activations at some sites in float64, at all positions, from one forward pass per chunk.
+
+    Raises:
+        InputError: An activation is NaN or infinite.
+    """
+    found = recorded(model, batch, {read(site) for site in sites})
+    result = [_chosen(model, site, found[read(site)]).double() for site in sites]
+    for site, activation in zip(sites, result, strict=True):
+        if not activation.isfinite().all():
+            raise InputError(f"the activations at {site} hold NaN or infinity; check the model's weights")
+    return result
+
+
+def weights_of(model: HookedModel) -> str:
+    """How a model's weights were processed, for results."""
+    return "LayerNorm folded" if str(model.cfg.normalization_type).endswith("Pre") else "unprocessed"
+
+
+def _chosen(model: HookedModel, site: Site, activation: Tensor) -> Tensor:
+    if site.kind == "result" and site.layer is not None:
+        activation = results(model, site.layer, activation)
+    if site.head is not None:
+        return activation[:, :, site.head]
+    return activation if site.neuron is None else activation[..., neurons(site)]
+
+
+def neurons(site: Site) -> list[int]:
+    """The neurons that a site names."""
+    return list(site.neuron) if isinstance(site.neuron, tuple) else [site.neuron]  # pyright: ignore[reportReturnType]

@@ -4,9 +4,10 @@ from dataclasses import replace
 import pytest
 import torch
 
-from mnemoscope.analyses.mechanisms.losses import Change, halves, means, rise, score, yardstick
+from mnemoscope.analyses.mechanisms.bench import Change, means, rise, score, yardstick
 from mnemoscope.core.batch import Batch
 from mnemoscope.core.errors import InputError
+from mnemoscope.core.skills import halves
 
 
 def batch(n: int = 4) -> Batch:
@@ -74,9 +75,9 @@ def test_halves_are_every_other_sequence_with_its_skills():
     of = replace(batch(4), inputs=torch.arange(8).view(4, 2))
     mask = torch.tensor([[True, False], [False, True], [True, False], [False, True]])
     one, other = halves(of, {"mine": mask})
-    assert one.batch.inputs[:, 0].tolist() == [0, 4]
-    assert one.masks["mine"].tolist() == [[True, False]] * 2
-    assert other.masks["mine"].tolist() == [[False, True]] * 2
+    assert one[0].inputs[:, 0].tolist() == [0, 4]
+    assert one[1]["mine"].tolist() == [[True, False]] * 2
+    assert other[1]["mine"].tolist() == [[False, True]] * 2
 
 
 def test_wrong_skills_are_refused():

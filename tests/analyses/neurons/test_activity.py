@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from mnemoscope.analyses.neurons.activity import NeuronActivity, neuron_activity
-from mnemoscope.analyses.neurons.selectivity import selectivity, triggers
+from mnemoscope.analyses.neurons.activity import NeuronActivity, neuron_activity, selectivity, top_inputs
 from mnemoscope.core.batch import Batch
 from mnemoscope.core.errors import InputError
 from mnemoscope.models.constructed import associative_memory
@@ -150,7 +149,7 @@ def test_neurons_of_random_weights_carry_information_too():
 
 def test_triggers_are_the_rows_of_the_highest_activation():
     batch = TASK.sample(50, split="all", generator=seeded())
-    found = triggers(neuron_activity(random_model(), batch), n=4)
+    found = top_inputs(neuron_activity(random_model(), batch), n=4)
     model = random_model()
     _, cache = model.run_with_cache(batch.inputs)
     post = cache["blocks.0.mlp.hook_post"][:, -1].double()
@@ -169,7 +168,7 @@ def test_triggers_are_the_rows_of_the_highest_activation():
 
 
 def test_triggers_of_a_memory_are_its_keys():
-    found = triggers(neuron_activity(associative_memory(MAPPING), tokens_once()), n=3)
+    found = top_inputs(neuron_activity(associative_memory(MAPPING), tokens_once()), n=3)
     assert found.active.values.tolist() == [[True, False, False]] * 4
     assert found.latents.sel(latent="token", rank=1).values.tolist() == [0, 1, 2, 3]
     assert found.latents.sel(latent="target", rank=1).values.tolist() == list(MAPPING)
@@ -183,7 +182,7 @@ def test_sequences_of_weight_zero_are_no_triggers():
 
 def test_results_can_be_saved(tmp_path):
     activity = neuron_activity(random_model(), TASK.sample(30, split="all", generator=seeded()))
-    for result in (selectivity(activity, n_draws=1), triggers(activity)):
+    for result in (selectivity(activity, n_draws=1), top_inputs(activity)):
         assert reads_back(result, tmp_path / "result.nc")
 
 

@@ -26,8 +26,7 @@ import xarray as xr
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from mnemoscope.analyses.neurons.activity import NeuronActivity
-from mnemoscope.analyses.neurons.selectivity import trigger_rows
+from mnemoscope.analyses.neurons.activity import NeuronActivity, top_rows
 from mnemoscope.core.errors import InputError, in_range
 from mnemoscope.core.information import quantised
 from mnemoscope.core.seeding import generator
@@ -41,7 +40,7 @@ def neuron_agreement(
     Args:
         activity: From `neuron_activity`; its rows' targets are the answers.
         values: From `neuron_values`, of the same model and layer, all neurons.
-        n_triggers: Trigger examples a neuron; fewer where it is active on fewer rows.
+        n_triggers: Trigger examples per neuron; fewer where it is active on fewer rows.
         n_draws: Orders of the tokens for the control.
         seed: The control draws from this seed's stream `control`.
 
@@ -108,7 +107,7 @@ def _trigger_targets(
     activity: NeuronActivity, target: Int[Tensor, " row"], n_tokens: int, n: int
 ) -> Float[Tensor, "neuron token"]:
     """How the targets of each neuron's trigger examples are distributed; NaN without any."""
-    rows = trigger_rows(activity, n)
+    rows = top_rows(activity, n)
     values = torch.arange(n_tokens, device=target.device)
     member = (target[rows][:, :, None] == values) & (rows >= 0)[:, :, None]
     return member.double().sum(1) / (rows >= 0).sum(1, keepdim=True)

@@ -22,7 +22,7 @@ import xarray as xr
 from scipy import stats
 
 from mnemoscope.analyses.ablation.dissociation import LEARNED, MARGIN, Z, dissociation
-from mnemoscope.analyses.neurons.carried import MIN_CARRIED, N_ERRORS
+from mnemoscope.analyses.neurons.effects import MIN_CARRIED, N_ERRORS
 from mnemoscope.core.errors import InputError, in_range
 
 MIN_EXPLAINED = 0.5

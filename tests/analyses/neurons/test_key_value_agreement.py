@@ -3,7 +3,7 @@ import pytest
 import torch
 
 from mnemoscope.analyses.neurons.activity import neuron_activity
-from mnemoscope.analyses.neurons.agreement import neuron_agreement
+from mnemoscope.analyses.neurons.key_value_agreement import neuron_agreement
 from mnemoscope.analyses.neurons.keys_values import neuron_values
 from mnemoscope.core.batch import Batch
 from mnemoscope.core.errors import InputError
