@@ -4,13 +4,13 @@ from dataclasses import fields, replace
 from functools import lru_cache
 from typing import Any
 
-import torch
 from jaxtyping import Float
 from torch import Tensor
 
 from mnemoscope import Batch, InputError, Task, generator
 from mnemoscope.systems.in_context_bigrams.tasks.in_context_bigrams import InContextBigrams
 from mnemoscope.systems.in_context_bigrams.tasks.noisy_recall import NoisyRecall
+from mnemoscope.systems.in_context_bigrams.triggers import TriggerTask
 
 N_SEQUENCES = 64
 """With 128 tokens, 5 frequent triggers and uniform outputs, some 1500 positions that can be predicted."""
@@ -42,14 +42,7 @@ def global_bigrams(task: Task) -> Float[Tensor, "token token"]:
     Raises:
         InputError: The task has no bigrams.
     """
-    if isinstance(task, InContextBigrams):
-        return task.bigrams.transitions
-    if not isinstance(task, NoisyRecall):
-        raise InputError(f"task must be {InContextBigrams.name} or {NoisyRecall.name}; got {task.name}")
-    table = torch.zeros(task.d_vocab, task.d_vocab, dtype=torch.double)
-    table[: task.noise_token, : task.noise_token] = task.transitions
-    table[task.noise_token, : task.noise_token] = task.unigram
-    return table
+    return _with_triggers(task).chain
 
 
 def fixed_triggers(task: Task) -> tuple[int, ...]:
@@ -58,6 +51,11 @@ def fixed_triggers(task: Task) -> tuple[int, ...]:
     Raises:
         InputError: The task has no triggers.
     """
-    if not isinstance(task, InContextBigrams | NoisyRecall):
+    known = _with_triggers(task)
+    return known.fixed_triggers if known.triggers == "fixed" else ()
+
+
+def _with_triggers(task: Task) -> TriggerTask:
+    if not isinstance(task, TriggerTask):
         raise InputError(f"task must be {InContextBigrams.name} or {NoisyRecall.name}; got {task.name}")
-    return task.fixed_triggers if task.triggers == "fixed" else ()
+    return task
