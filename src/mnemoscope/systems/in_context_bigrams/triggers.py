@@ -75,6 +75,10 @@ class TriggerTask(ABC):
     def encode(self, text: str) -> list[int]:
         """The tokens of a text."""
 
+    @abstractmethod
+    def skills(self, batch: Batch) -> dict[str, Bool[Tensor, "batch pos"]]:
+        """Where a named skill, and nothing else, gives the answer."""
+
     def known(self, device: str) -> HiddenTriggers:
         """What the ideal learner knows of the task, on a device."""
         return _known(self, device)

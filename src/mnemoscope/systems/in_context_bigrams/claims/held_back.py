@@ -124,7 +124,6 @@ _same = _accuracies("at the same time", together=300, keys_late=300, output_late
 _one_slower = _accuracies("only one is slower", together=200, keys_late=180, output_late=500)
 _none = _accuracies("never", together=NEVER, keys_late=NEVER, output_late=NEVER)
 _steps = partial(Criterion, quantifier="most", margin=0.0, unit="steps")
-_b6 = partial(Claim, system="birth", units=ALL, measure=speed, compare=delays, develops=False)
 
 _output_first = _stage("the output alone is learned, the keys are not", 1.0, 0.1, 0.2, 0.1)
 _keys_alone = _stage("the keys are learned without the output", 1.0, 0.1, 1.0, 0.1)
@@ -132,12 +131,16 @@ _suffices = _stage("the output suffices", 1.0, 0.9, 0.2, 0.1)
 _nothing_alone = _stage("nothing is learned alone", 0.1, 0.1, 0.2, 0.1)
 _at_margin = _stage("at the margins", 0.9, 0.5, 0.5, 0.5)
 _most = partial(Criterion, quantifier="most")
-_b11 = partial(Claim, system="birth", units=STAGED, measure=when_freed, compare=alone, develops=False)
 
-B6 = _b6(
+_B6 = Claim(
     id="B6",
     statement="Learning all three memories together is faster than holding the keys back, or the output.",
     source="Bietti et al. 2023, Birth of a Transformer, as presented",
+    system="birth",
+    units=ALL,
+    measure=speed,
+    compare=delays,
+    develops=False,
     parts=tuple(_steps(name=what) for what in LATE),
     factors={"threshold": (0.25, 0.75)},
     controls=(
@@ -147,20 +150,25 @@ B6 = _b6(
         _one_slower(kind="negative"),
         _none(kind="negative"),
     ),
-    rivals=(
-        _b6(
-            id="B6-wait",
-            statement="Holding back makes it slower even from the moment at which all is free.",
-            source="rival of B6: what waits is later anyhow",
-            parts=tuple(_steps(name=f"{what}_freed") for what in LATE),
-            controls=(_slower(kind="positive"), _waits(kind="negative"), _same(kind="negative")),
-        ),
+)
+B6 = _B6.against(
+    _B6.rival(
+        "wait",
+        "Holding back makes it slower even from the moment at which all is free.",
+        source="rival of B6: what waits is later anyhow",
+        parts=tuple(_steps(name=f"{what}_freed") for what in LATE),
+        controls=(_slower(kind="positive"), _waits(kind="negative"), _same(kind="negative")),
     ),
 )
-B11 = _b11(
+_B11 = Claim(
     id="B11",
     statement="W_O^2 can be learned before the keys and must be, and it does not suffice for good accuracy.",
     source="Bietti et al. 2023, Birth of a Transformer, recall with some matrices held back",
+    system="birth",
+    units=STAGED,
+    measure=when_freed,
+    compare=alone,
+    develops=False,
     parts=(
         _most(name="can", margin=0.9, unit="recall"),
         _most(name="not_enough", margin=HALF, direction="below", unit="accuracy"),
@@ -173,14 +181,13 @@ B11 = _b11(
         _nothing_alone(kind="negative"),
         _at_margin(kind="negative"),
     ),
-    rivals=(
-        _b11(
-            id="B11-keys-alone",
-            statement="A key-query matrix is learned without W_O^2.",
-            source="rival of B11",
-            parts=(_most(name="must", margin=HALF, unit="recall"),),
-            controls=(_keys_alone(kind="positive"), _output_first(kind="negative"), _at_margin(kind="negative")),
-        ),
+)
+B11 = _B11.against(
+    _B11.rival(
+        "keys-alone",
+        "A key-query matrix is learned without W_O^2.",
+        parts=(_most(name="must", margin=HALF, unit="recall"),),
+        controls=(_keys_alone(kind="positive"), _output_first(kind="negative"), _at_margin(kind="negative")),
     ),
 )
 CLAIMS.add(B6.id, B6)

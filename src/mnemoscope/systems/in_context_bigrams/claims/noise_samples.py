@@ -68,9 +68,9 @@ def _table(name: str, feed_forward: float, attention: float) -> partial[Control]
 _part = partial(Criterion, quantifier="most", unit=_UNIT)
 CLAIM = Claim(
     id="N1",
-    system="noisy-recall",
     statement="The feed-forward layer learns the noise token from O(1) samples, attention from O(N).",
     source="Chen, Bruna & Bietti 2024, How Truncating Weights Improves Reasoning in Language Models",
+    system="noisy-recall",
     parts=(
         _part(name="feed_forward", margin=CONSTANT, direction="below"),
         _part(name="attention", margin=LINEAR),

@@ -118,19 +118,16 @@ _reversed = _training("bottom up", 300, 200, 100, 150)
 _together = _training("all at once", 100, 100, 100, 100)
 _only_output = _training("the output alone", 50, NEVER, NEVER, NEVER)
 _steps = partial(Criterion, quantifier="most", margin=0.0, unit="steps")
-_b5 = partial(
-    Claim,
+
+_B5 = Claim(
+    id="B5",
+    statement="The memories are learned from the top down: W_O^2 first, W_K^2 next, W_K^1 last.",
+    source="Bietti et al. 2023, Birth of a Transformer, as presented",
     system="birth",
     units=JOINT,
     measure=order,
     gate=Gate(statement="recalls half of the tokens or more from W_O^2 at some step", at_least=0.5),
     develops=False,
-)
-
-B5 = _b5(
-    id="B5",
-    statement="The memories are learned from the top down: W_O^2 first, W_K^2 next, W_K^1 last.",
-    source="Bietti et al. 2023, Birth of a Transformer, as presented",
     parts=(_steps(name="output_before_match"), _steps(name="match_before_previous")),
     factors={"threshold": (0.75, 0.9)},
     controls=(
@@ -140,28 +137,28 @@ B5 = _b5(
         _together(kind="negative"),
         _only_output(kind="negative"),
     ),
-    rivals=(
-        _b5(
-            id="B5-early",
-            statement="The same order holds where W_K^1 is asked of early positions only.",
-            source="rival of B5: what W_K^1 takes long for are late positions",
-            parts=(_steps(name="output_before_match"), _steps(name="match_before_previous_early")),
-            controls=(_in_order(kind="positive"), _early_before(kind="negative"), _together(kind="negative")),
-        ),
-        _b5(
-            id="B5-keys-reversed",
-            statement="W_K^1 learns early positions before W_K^2 learns triggers.",
-            source="rival of B5: the same keys, the other way round",
-            parts=(_steps(name="previous_early_before_match"),),
-            controls=(_early_before(kind="positive"), _in_order(kind="negative"), _together(kind="negative")),
-        ),
+)
+B5 = _B5.against(
+    _B5.rival(
+        "early",
+        "The same order holds where W_K^1 is asked of early positions only.",
+        source="rival of B5: what W_K^1 takes long for are late positions",
+        parts=(_steps(name="output_before_match"), _steps(name="match_before_previous_early")),
+        controls=(_in_order(kind="positive"), _early_before(kind="negative"), _together(kind="negative")),
+    ),
+    _B5.rival(
+        "keys-reversed",
+        "W_K^1 learns early positions before W_K^2 learns triggers.",
+        source="rival of B5: the same keys, the other way round",
+        parts=(_steps(name="previous_early_before_match"),),
+        controls=(_early_before(kind="positive"), _in_order(kind="negative"), _together(kind="negative")),
     ),
 )
 B10 = Claim(
     id="B10",
-    system="birth",
     statement="W_K^1 stores early positions much faster than late ones.",
     source="Bietti et al. 2023, Birth of a Transformer, recall during training",
+    system="birth",
     parts=tuple(
         Criterion(name=name, quantifier="most", margin=LONGER, unit="share of the steps that early ones take")
         for name in BOTH
