@@ -2,7 +2,7 @@ import pytest
 import xarray as xr
 
 from mnemoscope.core.errors import InputError
-from mnemoscope.systems.in_context_bigrams.analyses.onsets import at_step, followed, onset
+from mnemoscope.systems.in_context_bigrams.analyses.order import at_step, onset, tracked
 
 
 def trajectory(**series):
@@ -35,13 +35,13 @@ def test_threshold_and_direction():
 def test_one_step():
     found = trajectory(recall=[0.0, 0.25, 0.5])
     assert at_step(found, "recall", 5) == 0.25
-    assert followed(found, "recall").to_numpy().tolist() == [0.0, 0.25, 0.5]
+    assert tracked(found, "recall").to_numpy().tolist() == [0.0, 0.25, 0.5]
     with pytest.raises(InputError, match="a kept step must be one of: 0, 5, 10; got 7"):
         at_step(found, "recall", 7)
 
 
-def test_what_was_not_followed_is_refused():
-    with pytest.raises(InputError, match="mnemoscope follow"):
+def test_what_was_not_tracked_is_refused():
+    with pytest.raises(InputError, match="mnemoscope track"):
         onset(None, "recall")
     with pytest.raises(InputError, match="must be one of: recall; got 'loss'"):
         onset(trajectory(recall=[0.0]), "loss")

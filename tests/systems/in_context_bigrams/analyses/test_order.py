@@ -38,7 +38,7 @@ def test_losses_set_in_when_they_have_fallen_half_of_their_way():
     assert found.commonest_share == 1
 
 
-def test_every_event_is_a_measure_that_is_followed():
+def test_every_event_is_a_measure_that_is_tracked():
     table = trajectories(**{name: [[0, 1, 1, 1]] * 2 for name in EVENTS.values()})
     assert learning_order(table).event.values.tolist() == list(EVENTS)
 

@@ -29,7 +29,7 @@ from mnemoscope.core import one_of
 from mnemoscope.judging import GATE, Measured
 from mnemoscope.models import planted, untrained
 from mnemoscope.models.constructed import induction
-from mnemoscope.systems.in_context_bigrams.analyses.learned import LEARNED, learned
+from mnemoscope.systems.in_context_bigrams.analyses.prompts import LEARNED, learned
 from mnemoscope.systems.in_context_bigrams.constructed import induction_memories
 from mnemoscope.systems.in_context_bigrams.tasks.in_context_bigrams import InContextBigrams
 from mnemoscope.systems.in_context_bigrams.triggers import by_frequency

@@ -95,7 +95,7 @@ def without_predictions(case: int) -> dict[str, Measured]:
 
 
 def stored(case: int, *, d: int, permuted: bool = False) -> dict[str, Measured]:
-    """A control: one step in d dimensions, asked for what it stores or for permuted answers."""
+    """A control: one step in d dimensions, scored on what it stores or on permuted answers."""
     share = recalled_after_one_step(N_INPUTS, d, seed=_FIRST_PLANTED + case, permuted=permuted)
     return {"draw": {EFFECT: share, "narrow": share}}
 

@@ -11,19 +11,19 @@ steps apart up to step 300 and 20 from there on, so what sets in after it is rea
 which favours that rival a little.
 
 B11, "W_O^2 can and must be learned before the key-query matrices, but does not suffice", looks at the last moment at
-which something is held, step 150, and is refuted if in most seeds one of these fails:
+which something is frozen, step 150, and is refuted if in most seeds one of these fails:
 
-    can         recall of W_O^2 with both W_K held, above .9
+    can         recall of W_O^2 with both W_K frozen, above .9
     not_enough  in-context accuracy there, below .5
-    must        the larger recall of W_K^1 (all positions) and W_K^2 with W_O^2 held, below .5
+    must        the larger recall of W_K^1 (all positions) and W_K^2 with W_O^2 frozen, below .5
 
 Rival: without W_O^2 the keys are learned all the same, one of them at least. The effect is then above .5.
 
-"Must" is read as: while W_O^2 is held, neither matrix is learned. Recall of W_K^2 is over the five triggers, of which
+"Must" is read as: while W_O^2 is frozen, neither matrix is learned. Recall of W_K^2 is over the five triggers, of which
 one in five is right by chance. Read from the trajectory: measures of every kept checkpoint, taken after training.
 
 They show what these recipes learn in these orders. They do not show that a matrix could not be learned alone in more
-steps, nor at another step size: "must" is about 150 steps. A W_O^2 that is held is not zero but random, and a random
+steps, nor at another step size: "must" is about 150 steps. A frozen W_O^2 is not zero but random, and a random
 matrix also carries a gradient to the keys.
 """
 
@@ -33,7 +33,7 @@ from functools import partial
 from mnemoscope import CLAIMS, Claim, Configuration, Control, Criterion, Subject
 from mnemoscope.judging import Measured
 from mnemoscope.models.constructed import Course, following, jump
-from mnemoscope.systems.in_context_bigrams.analyses.onsets import HALF, at_step, onset
+from mnemoscope.systems.in_context_bigrams.analyses.order import HALF, at_step, onset
 
 HELD_UNTIL = 150
 """The step from which on all matrices move."""
@@ -66,7 +66,7 @@ def delays(measured: Mapping[str, Measured]) -> Measured:
 
 
 def when_freed(subject: Subject) -> dict[str, float]:
-    """Accuracy and recalls at the step up to which something was held.
+    """Accuracy and recalls at the step up to which something was frozen.
 
     Raises:
         InputError: As `speed`, or there is no checkpoint at that step.
@@ -95,7 +95,7 @@ def _accuracies(name: str, *, together: float, keys_late: float, output_late: fl
 
 
 def memories_at(*, output: float, accuracy: float, match: float, previous: float) -> dict[str, dict[str, Course]]:
-    """A planted training: these values while something is held, and 1 from then on.
+    """A planted training: these values while something is frozen, and 1 from then on.
 
     Args:
         output: Recall of W_O^2 without the keys.

@@ -34,8 +34,7 @@ from mnemoscope.models import planted, untrained
 from mnemoscope.models.constructed import induction
 from mnemoscope.systems.in_context_bigrams.analyses.causal import pattern_costs
 from mnemoscope.systems.in_context_bigrams.analyses.heads import EXACT_PREVIOUS, UNIFORM, head_attention
-from mnemoscope.systems.in_context_bigrams.analyses.learned import LEARNED, learned
-from mnemoscope.systems.in_context_bigrams.analyses.prompts import prompts
+from mnemoscope.systems.in_context_bigrams.analyses.prompts import LEARNED, learned, prompts
 from mnemoscope.systems.in_context_bigrams.constructed import induction_memories, trigger_induction
 from mnemoscope.systems.in_context_bigrams.tasks.in_context_bigrams import InContextBigrams
 

@@ -25,7 +25,7 @@ from functools import partial
 from mnemoscope import CLAIMS, Claim, Configuration, Control, Criterion, Subject
 from mnemoscope.judging import Measured
 from mnemoscope.models.constructed import Course, following, jump
-from mnemoscope.systems.in_context_bigrams.analyses.onsets import followed, onset
+from mnemoscope.systems.in_context_bigrams.analyses.order import onset, tracked
 
 SOURCE = "Bietti et al. 2023, Birth of a Transformer"
 CLASSES = ("in_context", "global")
@@ -50,7 +50,7 @@ def falls(subject: Subject, *, fallen: float = 0.5) -> dict[str, float]:
 
 def _fall(subject: Subject, name: str, fallen: float) -> float:
     """The first step from which a loss stays below what is left after that share of its fall."""
-    values = followed(subject.trajectory, name)
+    values = tracked(subject.trajectory, name)
     first, smallest = float(values[0]), float(values.min())
     if smallest == first:
         return float(values.step[-1]) + 1

@@ -13,9 +13,10 @@ time, so that a good model makes the two about equal and no majority can turn ov
 
 Besides, for a rival: `attention`, the same gain when the output of the last attention layer is replaced instead.
 
-It shows whether what speaks for the noise token passes the late MLP. It does not show that the MLP stores it: it may
-only pass on what came before. s can rise because the noise token falls, and not because the output gets likelier; so
-both probabilities are kept beside. The largest gain over 65 ranks is not below 0, and a little above by chance.
+It shows whether the evidence for the noise token passes through the late MLP. It does not show that the MLP stores it:
+it may only pass on what came before. s can rise because the noise token falls, and not because the output gets
+likelier; so both probabilities are kept beside. The largest gain over 65 ranks is not below 0, and a little above by
+chance.
 """
 
 from functools import partial

@@ -6,7 +6,7 @@ in before an earlier one. Rivals: the same order holds for what W_K^1 knows of e
 B10, "W_K^1 stores early positions much faster than late ones", is refuted if in most seeds, of either model, the
 memory of all positions takes less than a quarter longer than that of the first quarter of them.
 
-Each matrix is asked for its memory recall, the share of associations that it retrieves (`analyses.memory_recall`)::
+Of each matrix the memory recall is measured, the share of associations that it retrieves (`analyses.memory_recall`)::
 
     W_O^2    token -> itself                        W_K^1         position -> the one before it, all positions
     W_K^2    trigger -> its remapped copy           W_K^1, early  the same among the first quarter of positions
@@ -19,13 +19,13 @@ With T(W) the first kept step from which recall stays at .5 or above, and the la
 
 A difference of 0 is none, so a tie of two matrices in the spacing of checkpoints (10 or 20 steps) counts on neither
 side, and two that are never learned have no order. In B10 a memory that is there at step 0 counts as one that comes
-at step 1, and two that never come count as equally fast. B5 speaks of seeds in which W_O^2 gets there at some step,
-be it not for good. Read from the trajectory: measures of every kept checkpoint, taken after training.
+at step 1, and two that never come count as equally fast. B5 is about seeds in which W_O^2 gets there at some step,
+even if it does not stay there. Read from the trajectory: measures of every kept checkpoint, taken after training.
 
 They show when recall passes a level, by default one half. They do not show that the one is needed for the other. They
 compare unlike things: there are 65 tokens, 5 triggers and 127 positions, and among few candidates half is reached
 sooner; among the early positions that is so by construction, as only early keys compete. Lower levels than one half
-are near what 5 triggers give by chance, so B5 is asked of higher ones only.
+are near what 5 triggers give by chance, so B5 is tried at higher ones only.
 """
 
 from collections.abc import Mapping
@@ -34,7 +34,7 @@ from functools import partial
 from mnemoscope import CLAIMS, Claim, Configuration, Control, Criterion, Gate, Subject
 from mnemoscope.judging import GATE, Measured
 from mnemoscope.models.constructed import Course, following, jump
-from mnemoscope.systems.in_context_bigrams.analyses.onsets import HALF, followed, onset
+from mnemoscope.systems.in_context_bigrams.analyses.order import HALF, onset, tracked
 
 MEMORIES = {
     "output": "recall_copied_token",
@@ -70,7 +70,7 @@ def order(subject: Subject, *, threshold: float = HALF) -> dict[str, float]:
         "match_before_previous": found["previous"] - found["match"],
         "match_before_previous_early": early,
         "previous_early_before_match": -early,
-        GATE: float(followed(subject.trajectory, MEMORIES["output"]).max()),
+        GATE: float(tracked(subject.trajectory, MEMORIES["output"]).max()),
     }
 
 

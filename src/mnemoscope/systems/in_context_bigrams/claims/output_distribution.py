@@ -2,7 +2,7 @@
 
 "Uniform outputs lead to better generalisation than global bigrams" is refuted if the model trained on uniform outputs
 is at most ten points better on uniform outputs than the one trained on outputs drawn from the bigrams, or if it loses
-ten points or more when outputs are drawn from the bigrams. Both are associative memories with W_F; a seed gives both
+ten points or more when outputs are drawn from the bigrams. Both are associative memories with W_F; per seed both have
 the same start. Rival: on uniform outputs the two are within ten points of each other.
 
 Accuracy is the share of right answers where a trigger stands that has occurred before, on 512 fresh sequences of

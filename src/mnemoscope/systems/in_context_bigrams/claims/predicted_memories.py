@@ -21,7 +21,8 @@ B13 is read from the trajectory, where W_F alone is compared with the global big
     ff_deviates       last KL divergence of W_F from the global bigrams - the smallest, in nats
 
 "Deviate" is read as: end further from the ideal than at some checkpoint before. Both effects are 0 or more by
-construction, and noise alone makes them positive; hence the margins. That one gains what the other loses is not asked.
+construction, and noise alone makes them positive; hence the margins. That one gains what the other loses is not
+required.
 
 They show what can be read off the matrices. They do not show that the model computes with these memories: a matrix may
 retrieve everything long before it is large enough to matter, and R(W) says nothing of sizes. Nor does a deviation
@@ -36,9 +37,8 @@ from mnemoscope.analyses import LEAST, Over, copied_token, previous_token, remap
 from mnemoscope.judging import GATE, Measured
 from mnemoscope.models import Plant, planted, untrained
 from mnemoscope.models.constructed import Course, following
-from mnemoscope.systems.in_context_bigrams.analyses.learned import LEARNED, learned
-from mnemoscope.systems.in_context_bigrams.analyses.onsets import followed
-from mnemoscope.systems.in_context_bigrams.analyses.prompts import fixed_triggers
+from mnemoscope.systems.in_context_bigrams.analyses.order import tracked
+from mnemoscope.systems.in_context_bigrams.analyses.prompts import LEARNED, fixed_triggers, learned
 from mnemoscope.systems.in_context_bigrams.constructed import induction_memories
 from mnemoscope.systems.in_context_bigrams.tasks.in_context_bigrams import InContextBigrams
 
@@ -78,7 +78,7 @@ def deviations(subject: Subject) -> dict[str, float]:
     Raises:
         InputError: There is no trajectory, or a measure is missing there.
     """
-    output, divergence = (followed(subject.trajectory, name) for name in ("recall_copied_token", "feed_forward_kl"))
+    output, divergence = (tracked(subject.trajectory, name) for name in ("recall_copied_token", "feed_forward_kl"))
     return {
         "output_deviates": float(output.max() - output[-1]),
         "ff_deviates": float(divergence[-1] - divergence.min()),

@@ -85,7 +85,7 @@ class InContextBigrams(TriggerTask):
         """Which tokens can be the output of a trigger in a split.
 
         Raises:
-            InputError: Another split is asked for, or tokens are held out and none is chosen yet.
+            InputError: There is no such split, or tokens are held out and none is chosen yet.
         """
         one_of("split", split, SPLITS)
         if not self.held_out or split == "all":

@@ -3,8 +3,8 @@
 As in in-context bigrams a sequence has K trigger tokens with one output token each, uniform over the symbols, and
 follows global bigrams otherwise. One more token, the last, is the *noise token*: with probability alpha (`noise`) it
 follows a trigger instead of the output. After it the chain goes on from the unigram distribution. What follows a
-trigger can thus be told in two ways: "often the noise token" holds in every sequence, is a global bigram and can be
-stored in weights; which other token it is must be read from the context.
+trigger can thus be predicted in two ways: "often the noise token" is true of every sequence, a global bigram that can
+be stored in weights; which other token it is must be read from the context.
 
 Inputs are all tokens but the last, targets all but the first. System S6, "noisy-recall" (Chen, Bruna & Bietti 2024,
 "How Truncating Weights Improves Reasoning in Language Models").
