@@ -12,7 +12,7 @@ from mnemoscope.core.subject import Subject
 from mnemoscope.models.building import build
 from mnemoscope.sweeps.measuring import Call, OfPlant, OfRun, do
 from mnemoscope.systems.in_context_bigrams.analyses import head_attention
-from mnemoscope.systems.in_context_bigrams.analyses.learned import learned as learned_in_context
+from mnemoscope.systems.in_context_bigrams.analyses.prompts import learned as learned_in_context
 from mnemoscope.systems.in_context_bigrams.claims import noisy_recall
 from mnemoscope.systems.tiny_recall.analyses.attention_by_role import attention_by_role
 from mnemoscope.systems.tiny_recall.claims import memory

@@ -9,8 +9,7 @@ import xarray as xr
 from mnemoscope import REPORTS, HookedModel, Run, Task, generator
 from mnemoscope.analyses import induction_memories, memory_maps
 from mnemoscope.systems.in_context_bigrams.analyses.evaluation import evaluate_by_class
-from mnemoscope.systems.in_context_bigrams.analyses.example import marked_patterns
-from mnemoscope.systems.in_context_bigrams.analyses.heads import head_attention
+from mnemoscope.systems.in_context_bigrams.analyses.heads import head_attention, marked_patterns
 from mnemoscope.systems.in_context_bigrams.analyses.prompts import fixed_triggers, prompts
 from mnemoscope.systems.in_context_bigrams.analyses.trajectory import trajectory
 from mnemoscope.systems.in_context_bigrams.report_sections import (
@@ -18,8 +17,8 @@ from mnemoscope.systems.in_context_bigrams.report_sections import (
     CLASS,
     attention_section,
     comparison_section,
-    followed_section,
     memory_section,
+    trajectory_section,
     view_section,
 )
 from mnemoscope.systems.in_context_bigrams.tasks.in_context_bigrams import InContextBigrams
@@ -35,7 +34,7 @@ IDEAL = "in_context"
 
 
 def examine(run: Run) -> dict[str, xr.Dataset]:
-    """Evaluation, attention, memories where there are two layers, and what was followed, if it was."""
+    """Evaluation, attention, memories where there are two layers, and the trajectory, if it was tracked."""
     task, model = run.spec.task, run.model()
     batch, names = plain.example(task), symbols_of(task)
     heads = head_attention(model, prompts(task, run.spec.seed))
@@ -46,7 +45,7 @@ def examine(run: Run) -> dict[str, xr.Dataset]:
         "examples": marked_patterns(model, batch, names),
         "untrained": marked_patterns(run.untrained(), batch, names),
         **(_memories(model, task, heads.score) if model.cfg.n_layers == 2 else {}),
-        **_followed(run),
+        **_tracked(run),
     }
 
 
@@ -64,13 +63,13 @@ def _memories(model: HookedModel, task: Task, scores: xr.DataArray) -> dict[str,
     }
 
 
-def _followed(run: Run) -> dict[str, xr.Dataset]:
-    """The trajectory, and from which step nothing that is learned is held back any more."""
-    followed = run.trajectory()
-    if followed is None:
+def _tracked(run: Run) -> dict[str, xr.Dataset]:
+    """The trajectory, and from which step on no learned matrix is frozen."""
+    tracked = run.trajectory()
+    if tracked is None:
         return {}
     freed = max((freeze.stop for freeze in run.spec.recipe.frozen if freeze.stop is not None), default=0)
-    return {"trajectory": followed.assign_attrs(freed=freed)}
+    return {"trajectory": tracked.assign_attrs(freed=freed)}
 
 
 def evaluate(run: Run, n_samples: int | None) -> dict[str, xr.Dataset]:
@@ -98,7 +97,7 @@ def noisy_page(page: Page, results: Mapping[str, Results]) -> None:
 
 
 def _common(page: Page, results: Mapping[str, Results]) -> None:
-    for section in (followed_section, memory_section, attention_section, plain.training_section, view_section):
+    for section in (trajectory_section, memory_section, attention_section, plain.training_section, view_section):
         section(page, results)
 
 

@@ -47,13 +47,13 @@ def comparison_section(page: Page, results: Mapping[str, Results]) -> None:
     page.text(
         "Measures of every checkpoint: lines are means over seeds, bands their range. What goes together with what."
     )
-    for group, followed in groups.items():
-        _compared(page, group, followed)
+    for group, tracked in groups.items():
+        _compared(page, group, tracked)
 
 
-def _compared(page: Page, group: str, followed: Mapping[str, xr.Dataset]) -> None:
+def _compared(page: Page, group: str, tracked: Mapping[str, xr.Dataset]) -> None:
     by_triggers, by_schedule, by_output = (
-        {title: followed[preset] for preset, title in titles.items() if preset in followed}
+        {title: tracked[preset] for preset, title in titles.items() if preset in tracked}
         for titles in (TRIGGERS, SCHEDULES, OUTPUTS)
     )
     if by_triggers:
@@ -66,21 +66,21 @@ def _compared(page: Page, group: str, followed: Mapping[str, xr.Dataset]) -> Non
     if by_output:
         page.heading(f"Where outputs come from ({group})")
         page.figure(outputs(by_output), "Outputs uniform over the tokens, or drawn from the bigrams.")
-    if deep := {preset: found for preset, found in followed.items() if found.recall_copied_token.notnull().any()}:
+    if deep := {preset: found for preset, found in tracked.items() if found.recall_copied_token.notnull().any()}:
         page.heading(f"Memories at the end ({group})")
         page.figure(settings(deep), "Mean over seeds at the last step, and range.")
 
 
-def followed_section(page: Page, results: Mapping[str, Results]) -> None:
+def trajectory_section(page: Page, results: Mapping[str, Results]) -> None:
     """What was measured of every checkpoint, by configuration."""
     page.section("Along training")
-    page.text("Measures of every checkpoint, as `mnemoscope follow` takes them; no line where a layer is missing.")
+    page.text("Measures of every checkpoint, as `mnemoscope track` takes them; no line where a layer is missing.")
     for label, result in results.items():
         page.heading(label)
         if "trajectory" in result:
             page.figure(trajectory_curves(result["trajectory"], PANELS), "One line a seed.")
         else:
-            page.text("Not followed yet.")
+            page.text("Not tracked yet.")
 
 
 def memory_section(page: Page, results: Mapping[str, Results]) -> None:
@@ -121,7 +121,7 @@ _CHECKPOINTS = {"untrained": "untrained", "trained": "examples"}
 
 
 def heads_table(result: Results) -> Table:
-    """A row a head."""
+    """One row per head."""
     score = result["heads"].score
     names = [str(name) for name in score.measure.values]
     rows = [

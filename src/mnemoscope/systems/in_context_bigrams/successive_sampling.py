@@ -1,14 +1,14 @@
 """Which tokens were drawn when K are drawn one after another, without replacement, in proportion to given weights.
 
-Such a set S is also the first K arrivals of independent exponential clocks, one a token, whose rates are the weights
+Such a set S is also the first K arrivals of independent exponential clocks, one per token, whose rates are the weights
 (successive sampling; Rosén 1972). At the time t of the K-th arrival the last token of S arrives and all others wait:
 
     p(S) = integral over t of  (d/dt prod_{a in S} (1 - exp(-w_a t)))  *  prod_{a not in S} exp(-w_a t).
 
 Evidence that multiplies p(S) by a factor for every token, one if it is in S and another if not, stays inside the
-product. The sum over all S is the coefficient of z^K of a product of linear polynomials in z, one a token, and is found
-without listing the sets. Exact up to the quadrature: the trapezoidal rule in log t, whose error falls exponentially in
-the number of nodes. The derivative is taken by a complex step.
+product. The sum over all S is the coefficient of z^K of a product of linear polynomials in z, one per token, and is
+found without listing the sets. Exact up to the quadrature: the trapezoidal rule in log t, whose error falls
+exponentially in the number of nodes. The derivative is taken by a complex step.
 """
 
 from dataclasses import dataclass
@@ -83,7 +83,7 @@ def inclusion(
 
     Args:
         draws: The prior.
-        token: Which token is asked for; it has been met.
+        token: Whose probability is wanted; it has been met.
         met_at: From which position on there may be evidence on a token; before, both factors must be one.
         inside: Factor of the evidence on every token, should it have been drawn.
         outside: The same, should it not.

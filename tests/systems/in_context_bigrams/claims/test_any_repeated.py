@@ -2,7 +2,7 @@ import pytest
 
 from mnemoscope.core.errors import InputError
 from mnemoscope.judging.claim import GATE
-from mnemoscope.systems.in_context_bigrams.analyses.learned import learned
+from mnemoscope.systems.in_context_bigrams.analyses.prompts import learned
 from mnemoscope.systems.in_context_bigrams.claims.any_repeated import (
     B12,
     FIXED,

@@ -97,7 +97,7 @@ def test_stages_by_hand():
     assert alone({LATE["keys_late"]: {**each, "match": 1.0}, LATE["output_late"]: each})["must"] == 0
 
 
-def test_runs_that_were_not_followed_are_refused():
+def test_runs_that_were_not_tracked_are_refused():
     for measure in (speed, when_freed):
-        with pytest.raises(InputError, match="mnemoscope follow"):
+        with pytest.raises(InputError, match="mnemoscope track"):
             measure(untrained(STAGED)(0)[LATE["keys_late"]])

@@ -16,7 +16,7 @@ def subject():
     return untrained(B9.units)(0)["birth-fixed"]
 
 
-def followed(subject, **measures):
+def tracked(subject, **measures):
     """One checkpoint every 10 steps."""
     columns = {name: ("step", np.array(values)) for name, values in measures.items()}
     steps = np.arange(len(next(iter(measures.values())))) * 10
@@ -24,7 +24,7 @@ def followed(subject, **measures):
 
 
 def falling(subject, in_context, elsewhere, **factors):
-    return falls(followed(subject, loss_in_context=in_context, loss_global=elsewhere), **factors)
+    return falls(tracked(subject, loss_in_context=in_context, loss_global=elsewhere), **factors)
 
 
 def speeds(frequent, rare):
@@ -49,7 +49,7 @@ def test_a_loss_that_never_falls_has_its_onset_after_the_end(subject):
 
 
 def test_when_accuracy_is_there_to_stay(subject):
-    run = followed(subject, accuracy_in_context=[0.1, 0.6, 0.4, 0.5, 0.9])
+    run = tracked(subject, accuracy_in_context=[0.1, 0.6, 0.4, 0.5, 0.9])
     assert reached(run) == {"onset": 30}
     assert reached(run, threshold=0.75) == {"onset": 40}
     assert reached(run, threshold=0.95) == {"onset": 41}
@@ -57,7 +57,7 @@ def test_when_accuracy_is_there_to_stay(subject):
 
 def test_without_a_trajectory_nothing_is_measured(subject):
     for measure in (falls, reached):
-        with pytest.raises(InputError, match="mnemoscope follow"):
+        with pytest.raises(InputError, match="mnemoscope track"):
             measure(subject)
 
 

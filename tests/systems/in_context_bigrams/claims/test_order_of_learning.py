@@ -104,6 +104,6 @@ def test_most_seeds_decide():
     assert verdict(B5, cases).outcome == "MIXED"
 
 
-def test_a_run_that_was_not_followed_is_refused():
-    with pytest.raises(InputError, match="mnemoscope follow"):
+def test_a_run_that_was_not_tracked_is_refused():
+    with pytest.raises(InputError, match="mnemoscope track"):
         order(untrained(JOINT)(0)["memories"])

@@ -142,8 +142,8 @@ def test_verdicts_on_planted_deviations(by, expected):
     assert list(outcomes(B13, drift(**by)).values()) == expected
 
 
-def test_a_run_that_was_not_followed_is_refused():
-    with pytest.raises(InputError, match="mnemoscope follow"):
+def test_a_run_that_was_not_tracked_is_refused():
+    with pytest.raises(InputError, match="mnemoscope track"):
         deviations(untrained(WITH_W_F)(0)["memories-all"])
 
 

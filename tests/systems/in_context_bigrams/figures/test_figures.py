@@ -16,8 +16,8 @@ from mnemoscope.systems.in_context_bigrams.figures import (
     schedules,
     settings,
 )
-from mnemoscope.systems.in_context_bigrams.figures.bands import MEMORY_NAMES
-from mnemoscope.systems.in_context_bigrams.figures.settings import MEASURES
+from mnemoscope.systems.in_context_bigrams.figures.curves import MEMORY_NAMES
+from mnemoscope.systems.in_context_bigrams.figures.maps import MEASURES
 from tests.support import random_model
 from tests.systems.in_context_bigrams.analyses.test_evaluation import given
 from tests.systems.in_context_bigrams.analyses.test_heads import SEQUENCE
@@ -30,7 +30,7 @@ NAMES = (
 )
 
 
-def followed(seeds=(100, 101)):
+def tracked(seeds=(100, 101)):
     """Measures that differ from one another, from seed to seed and from step to step."""
     values = np.random.default_rng(0).random((len(NAMES), len(seeds), 3))
     measures = {name: (("seed", "step"), row) for name, row in zip(NAMES, values, strict=True)}
@@ -86,7 +86,7 @@ def test_what_is_trigger_and_output_at_once_has_both_marks_and_html_is_escaped()
 
 
 def test_schedules_show_means_ranges_and_the_step_of_release():
-    joint, late = followed(), followed().assign_coords(step=[0, 20, 40])
+    joint, late = tracked(), tracked().assign_coords(step=[0, 20, 40])
     figure = schedules({"joint": joint, "late": late}, freed={"late": 15})
     names = {*MEMORY_NAMES.values(), "in-context accuracy"}
     assert {trace.name for trace in figure.data if trace.name} == names
@@ -100,13 +100,13 @@ def test_schedules_show_means_ranges_and_the_step_of_release():
 
 
 def test_one_seed_has_no_range():
-    figure = losses({"random": followed((100,))})
+    figure = losses({"random": tracked((100,))})
     assert len(figure.data) == 2
-    np.testing.assert_allclose(lines(figure, "in-context")[0].y, followed((100,)).loss_in_context[0])
+    np.testing.assert_allclose(lines(figure, "in-context")[0].y, tracked((100,)).loss_in_context[0])
 
 
 def test_outputs_are_crossed():
-    uniform, bigram = followed(), followed() * 0.5
+    uniform, bigram = tracked(), tracked() * 0.5
     figure = outputs({"uniform": uniform, "bigram": bigram})
     (crossed,) = lines(figure, "trained on bigram, tested on uniform")
     np.testing.assert_allclose(crossed.y, bigram.accuracy_in_context_uniform_outputs.mean("seed"))
@@ -117,7 +117,7 @@ def test_outputs_are_crossed():
 
 
 def test_settings_show_the_end_and_leave_out_what_is_not_there():
-    some, other = followed(), followed((100,))
+    some, other = tracked(), tracked((100,))
     other["recall_copied_token"] = other.recall_copied_token * np.nan
     (heat,) = settings({"two seeds": some, "one layer": other}).data
     np.testing.assert_allclose(heat.z[0, 4], some.accuracy_in_context[:, -1].mean())

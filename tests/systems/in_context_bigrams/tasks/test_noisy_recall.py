@@ -92,7 +92,7 @@ def test_what_follows_a_trigger_is_its_output_or_noise(fields):
 def test_other_tokens_are_followed_as_the_chain_says_and_noise_by_the_unigram(task):
     batch = task.sample(1000, split="train", generator=seeded())
     free = batch.latents["occurrence"] == 0
-    rows = [*task.transitions, task.unigram]
+    rows = [*task.chain[:-1, :-1], task.unigram]
     pvalues = []
     for token, share in enumerate(rows):
         counts = torch.bincount(batch.targets[free & (batch.inputs == token)], minlength=task.d_vocab)[:-1]
@@ -105,7 +105,7 @@ def test_other_tokens_are_followed_as_the_chain_says_and_noise_by_the_unigram(ta
 
 def plain_sequences(task: NoisyRecall, n: int, rng: np.random.Generator) -> list[list[int]]:
     """One token after another with a choice each, as the task is described."""
-    unigram, transitions = task.unigram.numpy(), task.transitions.numpy()
+    unigram, transitions = task.unigram.numpy(), task.chain[:-1, :-1].numpy()
     n_symbols, rows = len(unigram), []
     for _ in range(n):
         triggers = rng.choice(n_symbols, task.n_triggers, replace=False, p=unigram)
@@ -159,7 +159,7 @@ def test_latents_of_a_sequence_written_out():
 def test_references_of_a_sequence_written_out():
     assert MICRO.fixed_triggers == (A, B)
     batch = written_out("dazacacb", "d", triggers="ab", outputs="cd")
-    ideal, table = MICRO.reference(batch, "in_context")[0], MICRO.transitions
+    ideal, table = MICRO.reference(batch, "in_context")[0], MICRO.chain[:-1, :-1]
     for place, expected in {
         0: [*table[D].tolist(), 0],
         1: [0.125] * 4 + [0.5],

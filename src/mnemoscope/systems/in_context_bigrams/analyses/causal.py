@@ -7,7 +7,7 @@ nothing stay as the model has them. What heads (z) and MLPs add is replaced by i
 by position.
 
 A cost is what the loss rises by, or what accuracy falls by, averaged over the positions of a class
-(`in_context.evaluation`). Below zero: the model does better without.
+(`evaluation`). Below zero: the model does better without.
 
 *Shows* that a pattern is needed (a high cost of `uniform`), or that no more than the named pattern is needed (a low
 cost of an exact one).

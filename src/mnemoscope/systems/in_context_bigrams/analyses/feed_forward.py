@@ -1,4 +1,4 @@
-r"""Whether the MLP of a layer holds the global bigrams: the divergence of what it makes of every token alone.
+r"""Whether the MLP of a layer stores the global bigrams: the divergence of what it makes of every token alone.
 
 For every token z its embedding alone goes through the MLP, and the result alone is unembedded:
 :math:`p(\cdot | z) = \mathrm{softmax}(W_U^T\, W_F(e_z) + b_U)`, compared by :math:`KL(\pi(\cdot | z) \| p)` with the
@@ -14,7 +14,7 @@ bigrams never follow them. Beside it stands the divergence of even guesses.
 
 *Does not show* what the model predicts, nor that the MLP ever reads an embedding alone: it reads the residual stream,
 to which positions, attention and earlier MLPs have added. Bigrams may also go straight from embedding to unembedding,
-or through attention to the token itself; the MLP is then free to hold something else.
+or through attention to the token itself; the MLP may then store something else.
 """
 
 from collections.abc import Sequence
@@ -42,7 +42,7 @@ def feed_forward_bigrams(
 
     Args:
         model: Any hooked model with an MLP after the attention of that layer.
-        transitions: Probabilities of the next token, a row a token.
+        transitions: Probabilities of the next token, one row per token.
         layer: Whose MLP; none: the last.
         tokens: Which rows; none: all.
 
@@ -51,7 +51,7 @@ def feed_forward_bigrams(
 
     Raises:
         InputError: There is no such layer or token, it has no MLP of that kind, the table is no table of the model's
-            tokens, or weights or logits hold NaN.
+            tokens, or weights or logits are NaN.
     """
     number = model.cfg.n_layers - 1 if layer is None else layer
     block = mlp_block(model, number)

@@ -7,12 +7,14 @@ Mean attention, over the queries that have such keys, on
 - `after_triggers`: tokens that follow any trigger, over all queries with an earlier trigger;
 - `after_triggers_elsewhere`: the same over queries that are no trigger.
 
-`even` is what attention even over all keys would score.
+`even` is what attention even over all keys would score. `marked_patterns` gives the patterns on single sequences, with
+triggers and their outputs marked, to look at; it shows nothing but these sequences.
 
-*Does not show* that a head is needed, nor what it copies: patterns are correlational (`in_context.causal` intervenes).
+*Does not show* that a head is needed, nor what it copies: patterns are correlational (`causal` intervenes).
 Where triggers are frequent, many tokens follow one; compare with `even`.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -21,10 +23,12 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from mnemoscope import Batch, HookedModel, InputError, Site
-from mnemoscope.analyses import check_fits
+from mnemoscope.analyses import check_fits, patterns_of_sequences
 from mnemoscope.core import Mechanism, kept, one_of
 from mnemoscope.core.patterns import attends_to, previous, uniform
 from mnemoscope.systems.in_context_bigrams.analyses.evaluation import CHUNK
+
+TRIGGER, OUTPUT, BOTH, OTHER = "trigger", "output", "output and trigger", "other"
 
 
 def _at_triggers(batch: Batch) -> Bool[Tensor, "batch pos"]:
@@ -139,3 +143,26 @@ def keys_of(batch: Batch) -> dict[str, _Keys]:
         keys = mechanism.pattern(batch) > 0
         found[name] = _Keys(keys, keys.any(-1))
     return found
+
+
+def marked_patterns(model: HookedModel, batch: Batch, symbols: Sequence[str]) -> xr.Dataset:
+    """Attention, tokens, and what each token is.
+
+    Args:
+        model: Any hooked model.
+        batch: Sequences of in-context bigrams or noisy recall.
+        symbols: What every token is called.
+
+    Returns:
+        As `patterns_of_sequences`, with `role` over (example, key): `trigger`; `output`, the token after one; both;
+        or `other`.
+
+    Raises:
+        InputError: The batch is another task's, or the model is too small for it.
+    """
+    one_of("the latent that says where triggers stand", "trigger", batch.latents)
+    trigger = batch.latents["trigger"] >= 0
+    output = torch.cat((torch.zeros_like(trigger[:, :1]), trigger[:, :-1]), 1)
+    names = [OTHER, TRIGGER, OUTPUT, BOTH]
+    roles = [[names[place] for place in row] for row in (trigger + 2 * output.int()).tolist()]
+    return patterns_of_sequences(model, batch, symbols).assign(role=(("example", "key"), roles))

@@ -9,7 +9,7 @@ is the *context share*: how much of what falls on the two falls on the output. I
 of the last attention layer or of the last MLP is replaced, and with weights of that MLP cut at a rank (`truncation`).
 Chen, Bruna & Bietti 2024, "How Truncating Weights Improves Reasoning in Language Models".
 
-*Shows* what holds up the noise token, given the rest of the model as it is.
+*Shows* what supports the noise token, given the rest of the model as it is.
 
 *Does not show* that the output gets likelier: s also rises where both fall and the noise token falls further. Read the
 probabilities beside it. Nor is s of a model that puts little on either (one that is not trained) about anything. At
@@ -129,7 +129,7 @@ def truncated(
         weights: What is cut; none: W_in and W_out of the last MLP, each by itself and both together.
         ranks: Where; none: every rank.
         parts: Whether the terms before the cut are kept, or those after it.
-        besides: Targets to follow too.
+        besides: Other targets to score as well.
 
     Returns:
         As `truncate`, with `context_share` over (weight, part, rank) and `clean_context_share`.

@@ -50,7 +50,7 @@ SIZES = (8, 16, 32, 64, 128, 256)
 TRIGGER = 0
 """The noise token is number N, the last."""
 LENGTH, NOISE = 8, 0.5
-"""T is no larger than the smallest N, since nothing grows while a context holds every token."""
+"""T is no larger than the smallest N, since nothing grows while every token is in the context."""
 ENOUGH = 0.9
 """Share of inputs, and of repetitions."""
 N_REPEATS, N_FRESH = 40, 64
@@ -64,7 +64,7 @@ def contexts(
     """Contexts and their targets.
 
     Args:
-        n_samples: A repetition.
+        n_samples: Per repetition.
         n_tokens: N, with the trigger (number 0), without the noise token (number N).
         length: T.
         noise: alpha.

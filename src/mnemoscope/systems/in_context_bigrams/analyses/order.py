@@ -1,23 +1,31 @@
-"""In which order memories, in-context prediction and global bigrams are learned, over seeds.
+"""When measures of a trajectory set in, and in which order.
 
-The onset of a measure is the first kept step from which it stays at .5 or above; that of a loss, from which it stays
-at or below the middle between its first and its smallest value. Pairs of events, and the orders that seeds show, are
-counted by `dynamics.onsets`; an event that never sets in comes last.
+A trajectory holds measures of the checkpoints of one run, over `step`. The onset is the first kept step from which a
+measure stays past a threshold (`threshold_onset`, not interpolated). For claims (`onset`), a measure that never does
+counts as if it did one step after the last: every difference of onsets is then a number, and what never sets in is
+later than what sets in at the last step. Where nothing sets in, two onsets are equal; a claim that one is earlier is
+then not met.
 
-*Shows* which of two was past its threshold first, at the resolution of the checkpoints.
+Over seeds, `learning_order` takes the onset from .5, or for a loss from the middle between its first and its smallest
+value; pairs of events, and the orders that seeds show, are counted by `order_of_onsets`, where an event that never sets
+in comes last.
 
-*Does not show* that the first makes the second possible. A recall of .5 and half of a loss are not the same amount of
-learning: the order of unlike measures depends on these thresholds.
+*Shows* which of two measures was past its threshold first, at the resolution of the checkpoints.
+
+*Does not show* when anything began to form, nor that the first makes the second possible. A recall of .5 and half of a
+loss are not the same amount of learning: the order of unlike measures depends on these thresholds.
 """
 
+import math
 from collections import Counter
 from collections.abc import Mapping
 
+import numpy as np
 import xarray as xr
 
 from mnemoscope import InputError
-from mnemoscope.analyses import first_step, order_of_onsets
-from mnemoscope.systems.in_context_bigrams.analyses.onsets import followed
+from mnemoscope.analyses import HALF, Direction, first_step, order_of_onsets, threshold_onset
+from mnemoscope.core import one_of
 
 MEMORIES: Mapping[str, str] = {
     "W_O2": "recall_copied_token",
@@ -32,6 +40,49 @@ EVENTS: Mapping[str, str] = {
     "global loss": "loss_global",
 }
 """Event to the measure of a trajectory."""
+
+
+def onset(trajectory: xr.Dataset | None, name: str, threshold: float = HALF, *, direction: Direction = "rise") -> float:
+    """The first kept step from which a measure stays past the threshold; the last step + 1 if there is none.
+
+    Args:
+        trajectory: Of one run, as `Subject.trajectory`.
+        name: Of the measure.
+        threshold: A value equal to it counts as past it.
+        direction: Whether past means at least (`rise`) or at most (`fall`).
+
+    Raises:
+        InputError: There is no trajectory, it has no such measure, or the measure is not defined for this model.
+    """
+    values = tracked(trajectory, name)
+    by = float(threshold_onset(values, threshold, direction=direction).by)
+    return float(values.step[-1]) + 1 if math.isnan(by) else by
+
+
+def tracked(trajectory: xr.Dataset | None, name: str) -> xr.DataArray:
+    """One measure of a trajectory, over `step`, finite at every step.
+
+    Raises:
+        InputError: As `onset`.
+    """
+    if trajectory is None:
+        raise InputError("there is no trajectory of this run; track it first: mnemoscope track RUN")
+    one_of("a measure of the trajectory", name, [str(known) for known in trajectory.data_vars])
+    values = trajectory[name]
+    if not np.isfinite(values).all():
+        raise InputError(f"{name} must be finite at every step of the trajectory; the model may have no such layer")
+    return values
+
+
+def at_step(trajectory: xr.Dataset | None, name: str, step: int) -> float:
+    """A measure at one kept step.
+
+    Raises:
+        InputError: As `onset`, or that step was not kept.
+    """
+    values = tracked(trajectory, name)
+    one_of("a kept step", step, values.step.to_numpy().tolist())
+    return float(values.sel(step=step))
 
 
 def learning_order(trajectories: xr.Dataset, *, events: Mapping[str, str] = EVENTS, within: float = 0.0) -> xr.Dataset:
@@ -51,7 +102,7 @@ def learning_order(trajectories: xr.Dataset, *, events: Mapping[str, str] = EVEN
     """
     if "seed" not in trajectories.dims:
         raise InputError("trajectories must be along seed; put one run's along it with expand_dims(seed=[...])")
-    onsets = {event: first_step(followed(trajectories, name)) for event, name in events.items()}
+    onsets = {event: first_step(tracked(trajectories, name)) for event, name in events.items()}
     found = order_of_onsets(onsets, within=within)
     counts = Counter(str(order) for order in found.order.values).most_common()
     return found.assign(

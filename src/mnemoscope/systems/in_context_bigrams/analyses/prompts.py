@@ -1,16 +1,23 @@
-"""Sequences on which models of in-context bigrams, or of noisy recall, are measured; kept for the next time."""
+"""Sequences on which models of in-context bigrams, or of noisy recall, are measured, and which models have learned.
+
+A model has learned to read outputs from the context if its in-context accuracy on such sequences is high. That shows
+the skill, not how the model does it. Part of it needs no such skill: in a sequence whose trigger is its own output, the
+last token goes on.
+"""
 
 from dataclasses import fields, replace
 from functools import lru_cache
 from typing import Any
 
-import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from mnemoscope import Batch, InputError, Task, generator
+from mnemoscope import Batch, Gate, InputError, Subject, Task, generator
+from mnemoscope.core import kept
+from mnemoscope.systems.in_context_bigrams.analyses.evaluation import accuracy_by_class
 from mnemoscope.systems.in_context_bigrams.tasks.in_context_bigrams import InContextBigrams
 from mnemoscope.systems.in_context_bigrams.tasks.noisy_recall import NoisyRecall
+from mnemoscope.systems.in_context_bigrams.triggers import TriggerTask
 
 N_SEQUENCES = 64
 """With 128 tokens, 5 frequent triggers and uniform outputs, some 1500 positions that can be predicted."""
@@ -42,14 +49,7 @@ def global_bigrams(task: Task) -> Float[Tensor, "token token"]:
     Raises:
         InputError: The task has no bigrams.
     """
-    if isinstance(task, InContextBigrams):
-        return task.bigrams.transitions
-    if not isinstance(task, NoisyRecall):
-        raise InputError(f"task must be {InContextBigrams.name} or {NoisyRecall.name}; got {task.name}")
-    table = torch.zeros(task.d_vocab, task.d_vocab, dtype=torch.double)
-    table[: task.noise_token, : task.noise_token] = task.transitions
-    table[task.noise_token, : task.noise_token] = task.unigram
-    return table
+    return _with_triggers(task).chain
 
 
 def fixed_triggers(task: Task) -> tuple[int, ...]:
@@ -58,6 +58,28 @@ def fixed_triggers(task: Task) -> tuple[int, ...]:
     Raises:
         InputError: The task has no triggers.
     """
-    if not isinstance(task, InContextBigrams | NoisyRecall):
+    known = _with_triggers(task)
+    return known.fixed_triggers if known.triggers == "fixed" else ()
+
+
+def _with_triggers(task: Task) -> TriggerTask:
+    if not isinstance(task, TriggerTask):
         raise InputError(f"task must be {InContextBigrams.name} or {NoisyRecall.name}; got {task.name}")
-    return task.fixed_triggers if task.triggers == "fixed" else ()
+    return task
+
+
+LEARNED = Gate(
+    statement="names the output of a trigger that has occurred before in 80 % of unseen sequences' positions or more",
+    at_least=0.8,
+)
+"""Which models a claim about a mechanism is about; the gate looks at `learned`."""
+
+
+@kept  # every measure of a gated claim asks for it again
+def learned(subject: Subject) -> float:
+    """In-context accuracy on fresh sequences of the split `test`, what a gate looks at.
+
+    Raises:
+        InputError: The task is another one, or the model is too small for it.
+    """
+    return accuracy_by_class(subject.model, prompts(subject.task, subject.seed))["in_context"]

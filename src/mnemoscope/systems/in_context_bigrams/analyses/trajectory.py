@@ -1,13 +1,13 @@
-"""What is followed along training: one number each for predictions, memories, attention and its worth.
+"""Measures tracked along training: one number each for predictions, memories, attention and its worth.
 
 | measure | what it is |
 | --- | --- |
-| `loss_*`, `accuracy_*` | by class of position (`in_context.evaluation`) |
+| `loss_*`, `accuracy_*` | by class of position (`evaluation`) |
 | `accuracy_in_context_no_loops`, `..._uniform_outputs`, `..._bigram_outputs` | the same task with one field changed |
 | `recall_*` | whether the matrices hold the memories of an induction head (`memory_recall`) |
 | `feed_forward_kl` | divergence of the last MLP alone from the global bigrams, in nats |
 | `previous_token_score` | attention to the previous token, the best head of the first layer |
-| `induction_score`, `attends_after_triggers` | as in `in_context.heads`, the best head of the last layer |
+| `induction_score`, `attends_after_triggers` | as in `heads`, the best head of the last layer |
 | `cost_uniform_layer0`, `..._layer1` | in-context accuracy lost when a layer attends evenly |
 | `cost_exact_previous` | the same when layer 0 attends to the previous token |
 
@@ -15,8 +15,8 @@ Memories are read from the head of the first and the head of the last of two lay
 stands where a model has no such layer, or the task no such field. All checkpoints of a run see the same sequences, so
 that what differs along steps is the model.
 
-*Shows* one checkpoint; what happened between two of them stays unseen. What each number does not show is said where it
-comes from.
+*Shows* single checkpoints, nothing of what happened between them. The module that computes a number says what it does
+not show.
 """
 
 import math
@@ -51,15 +51,15 @@ VARIANTS: Mapping[str, Mapping[str, Any]] = {
 }
 """What differs in the task."""
 RECALLS = ("recall_previous_token", "recall_previous_token_early", "recall_remapped_copy", "recall_copied_token")
-N_FOLLOWED = 32
+N_TRACKED = 32
 """Sequences: there are many checkpoints."""
 N_DRAWS = 2
 """Permutations: their interval is not read."""
 
 
 @torch.no_grad()
-def trajectory(model: HookedModel, task: Task, *, seed: int, n: int = N_FOLLOWED) -> xr.Dataset:
-    """Everything that is followed, of one checkpoint.
+def trajectory(model: HookedModel, task: Task, *, seed: int, n: int = N_TRACKED) -> xr.Dataset:
+    """All tracked measures of one checkpoint.
 
     Args:
         model: One or more layers; trained on in-context bigrams or noisy recall.

@@ -29,7 +29,7 @@ from mnemoscope.core import one_of
 from mnemoscope.judging import GATE, Measured
 from mnemoscope.models import planted, untrained
 from mnemoscope.models.constructed import induction
-from mnemoscope.systems.in_context_bigrams.analyses.learned import LEARNED, learned
+from mnemoscope.systems.in_context_bigrams.analyses.prompts import LEARNED, learned
 from mnemoscope.systems.in_context_bigrams.constructed import induction_memories
 from mnemoscope.systems.in_context_bigrams.tasks.in_context_bigrams import InContextBigrams
 from mnemoscope.systems.in_context_bigrams.triggers import by_frequency
@@ -111,7 +111,6 @@ def _table(case: int, *, random: float, attention: float, fixed: float) -> dict[
 
 
 _part = partial(Criterion, quantifier="most", margin=HALF)
-_claim = partial(Claim, system="birth", units=UNITS, gate=LEARNED, measure=measure, compare=by_triggers)
 _ANY = Control(
     name="any token, triggers only", kind="positive", plant=partial(_models, random=any_token, fixed=triggers_only)
 )
@@ -119,10 +118,15 @@ _ALWAYS = partial(_models, random=any_token, fixed=any_token)
 _NEVER = partial(_models, random=triggers_only, fixed=triggers_only)
 _at = partial(Control, n=1, kind="negative")
 
-B12 = _claim(
+_B12 = Claim(
     id="B12",
     statement="With random triggers the induction head works for any repeated token, with fixed ones it does not.",
     source=SOURCE,
+    system="birth",
+    units=UNITS,
+    gate=LEARNED,
+    measure=measure,
+    compare=by_triggers,
     parts=(
         _part(name="any", unit="accuracy"),
         _part(name="attends", unit="share of attention"),
@@ -138,17 +142,17 @@ B12 = _claim(
         _at(name="fixed at the margin", plant=partial(_table, random=0.9, attention=0.9, fixed=HALF)),
         Control(name="untrained", kind="negative", plant=untrained(UNITS)),
     ),
-    rivals=(
-        _claim(
-            id="B12-triggers-only",
-            statement="With random triggers too, what is no trigger is not continued.",
-            source=f"against {SOURCE}",
-            parts=(_part(name="any", direction="below", unit="accuracy"),),
-            controls=(
-                Control(name="triggers only", kind="positive", plant=_NEVER),
-                Control(name="any token", kind="negative", plant=_ALWAYS),
-                _at(name="accuracy at the margin", plant=partial(_table, random=HALF, attention=0.9, fixed=0.1)),
-            ),
+)
+B12 = _B12.against(
+    _B12.rival(
+        "triggers-only",
+        "With random triggers too, what is no trigger is not continued.",
+        source=f"against {SOURCE}",
+        parts=(_part(name="any", direction="below", unit="accuracy"),),
+        controls=(
+            Control(name="triggers only", kind="positive", plant=_NEVER),
+            Control(name="any token", kind="negative", plant=_ALWAYS),
+            _at(name="accuracy at the margin", plant=partial(_table, random=HALF, attention=0.9, fixed=0.1)),
         ),
     ),
 )

@@ -95,7 +95,7 @@ def without_predictions(case: int) -> dict[str, Measured]:
 
 
 def stored(case: int, *, d: int, permuted: bool = False) -> dict[str, Measured]:
-    """A control: one step in d dimensions, asked for what it stores or for permuted answers."""
+    """A control: one step in d dimensions, scored on what it stores or on permuted answers."""
     share = recalled_after_one_step(N_INPUTS, d, seed=_FIRST_PLANTED + case, permuted=permuted)
     return {"draw": {EFFECT: share, "narrow": share}}
 
@@ -114,9 +114,9 @@ _PERMUTED = Control(
 )
 M1 = Claim(
     id="M1",
-    system="birth",
     statement="The gradient of a linear associative memory is the sum of (p_W(k|z) - p(k|z)) u_k e_z^T over z and k.",
     source=_SOURCE,
+    system="birth",
     quantifier="every",
     margin=-9,
     direction="below",
@@ -130,31 +130,15 @@ M1 = Claim(
     measure=measure_gradient,
     develops=False,
 )
-M2 = Claim(
+_M2 = Claim(
     id="M2",
-    system="birth",
     statement="One gradient step from zero stores a function of a token for nearly orthonormal embeddings.",
     source=_SOURCE,
+    system="birth",
     quantifier="most",
     margin=0.99,
     unit=_RECALL,
     replicate="draw",
-    rivals=(
-        Claim(
-            id="M2-capacity",
-            system="birth",
-            statement="With half as many dimensions as inputs one step does not store the function.",
-            source="rival of M2",
-            parts=(Criterion(name="narrow", quantifier="most", margin=RECALLED, direction="below", unit=_RECALL),),
-            replicate="draw",
-            controls=(
-                Control(name="16 dimensions", kind="positive", plant=partial(stored, d=16)),
-                Control(name="1024 dimensions", kind="negative", plant=partial(stored, d=1024)),
-            ),
-            measure=measure_step,
-            develops=False,
-        ),
-    ),
     controls=(
         Control(name="1024 dimensions", kind="positive", plant=partial(stored, d=1024)),
         Control(name="permuted answers", kind="negative", plant=partial(stored, d=1024, permuted=True)),
@@ -163,33 +147,40 @@ M2 = Claim(
     factors={"d": (32, 64, 256)},
     develops=False,
 )
-M3 = Claim(
-    id="M3",
-    system="birth",
-    statement="Three gradient steps, on W_O and W_K of layer 2 and on W_K of layer 1, recover the three memories.",
-    source=_SOURCE,
-    parts=_ALL_THREE,
-    replicate="draw",
-    rivals=(
-        Claim(
-            id="M3-order",
-            system="birth",
-            statement="The same three steps in the reverse order recover the three memories.",
-            source="rival of M3",
-            parts=_ALL_THREE,
-            replicate="draw",
-            controls=(
-                _THREE_STEPS,
-                Control(name="reversed", kind="negative", plant=partial(planted_steps, backwards=True), n=1),
-            ),
-            measure=measure_reversed,
-            develops=False,
+M2 = _M2.against(
+    _M2.rival(
+        "capacity",
+        "With half as many dimensions as inputs one step does not store the function.",
+        parts=(Criterion(name="narrow", quantifier="most", margin=RECALLED, direction="below", unit=_RECALL),),
+        controls=(
+            Control(name="16 dimensions", kind="positive", plant=partial(stored, d=16)),
+            Control(name="1024 dimensions", kind="negative", plant=partial(stored, d=1024)),
         ),
     ),
+)
+_M3 = Claim(
+    id="M3",
+    statement="Three gradient steps, on W_O and W_K of layer 2 and on W_K of layer 1, recover the three memories.",
+    source=_SOURCE,
+    system="birth",
+    parts=_ALL_THREE,
+    replicate="draw",
     controls=(_THREE_STEPS, _PERMUTED),
     measure=measure_steps,
     factors={"embeddings": ("orthonormal",)},
     develops=False,
+)
+M3 = _M3.against(
+    _M3.rival(
+        "order",
+        "The same three steps in the reverse order recover the three memories.",
+        parts=_ALL_THREE,
+        controls=(
+            _THREE_STEPS,
+            Control(name="reversed", kind="negative", plant=partial(planted_steps, backwards=True), n=1),
+        ),
+        measure=measure_reversed,
+    ),
 )
 for _claim in (M1, M2, M3):
     CLAIMS.add(_claim.id, _claim)

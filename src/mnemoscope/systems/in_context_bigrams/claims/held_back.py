@@ -11,19 +11,19 @@ steps apart up to step 300 and 20 from there on, so what sets in after it is rea
 which favours that rival a little.
 
 B11, "W_O^2 can and must be learned before the key-query matrices, but does not suffice", looks at the last moment at
-which something is held, step 150, and is refuted if in most seeds one of these fails:
+which something is frozen, step 150, and is refuted if in most seeds one of these fails:
 
-    can         recall of W_O^2 with both W_K held, above .9
+    can         recall of W_O^2 with both W_K frozen, above .9
     not_enough  in-context accuracy there, below .5
-    must        the larger recall of W_K^1 (all positions) and W_K^2 with W_O^2 held, below .5
+    must        the larger recall of W_K^1 (all positions) and W_K^2 with W_O^2 frozen, below .5
 
 Rival: without W_O^2 the keys are learned all the same, one of them at least. The effect is then above .5.
 
-"Must" is read as: while W_O^2 is held, neither matrix is learned. Recall of W_K^2 is over the five triggers, of which
+"Must" is read as: while W_O^2 is frozen, neither matrix is learned. Recall of W_K^2 is over the five triggers, of which
 one in five is right by chance. Read from the trajectory: measures of every kept checkpoint, taken after training.
 
 They show what these recipes learn in these orders. They do not show that a matrix could not be learned alone in more
-steps, nor at another step size: "must" is about 150 steps. A W_O^2 that is held is not zero but random, and a random
+steps, nor at another step size: "must" is about 150 steps. A frozen W_O^2 is not zero but random, and a random
 matrix also carries a gradient to the keys.
 """
 
@@ -33,7 +33,7 @@ from functools import partial
 from mnemoscope import CLAIMS, Claim, Configuration, Control, Criterion, Subject
 from mnemoscope.judging import Measured
 from mnemoscope.models.constructed import Course, following, jump
-from mnemoscope.systems.in_context_bigrams.analyses.onsets import HALF, at_step, onset
+from mnemoscope.systems.in_context_bigrams.analyses.order import HALF, at_step, onset
 
 HELD_UNTIL = 150
 """The step from which on all matrices move."""
@@ -66,7 +66,7 @@ def delays(measured: Mapping[str, Measured]) -> Measured:
 
 
 def when_freed(subject: Subject) -> dict[str, float]:
-    """Accuracy and recalls at the step up to which something was held.
+    """Accuracy and recalls at the step up to which something was frozen.
 
     Raises:
         InputError: As `speed`, or there is no checkpoint at that step.
@@ -95,7 +95,7 @@ def _accuracies(name: str, *, together: float, keys_late: float, output_late: fl
 
 
 def memories_at(*, output: float, accuracy: float, match: float, previous: float) -> dict[str, dict[str, Course]]:
-    """A planted training: these values while something is held, and 1 from then on.
+    """A planted training: these values while something is frozen, and 1 from then on.
 
     Args:
         output: Recall of W_O^2 without the keys.
@@ -124,7 +124,6 @@ _same = _accuracies("at the same time", together=300, keys_late=300, output_late
 _one_slower = _accuracies("only one is slower", together=200, keys_late=180, output_late=500)
 _none = _accuracies("never", together=NEVER, keys_late=NEVER, output_late=NEVER)
 _steps = partial(Criterion, quantifier="most", margin=0.0, unit="steps")
-_b6 = partial(Claim, system="birth", units=ALL, measure=speed, compare=delays, develops=False)
 
 _output_first = _stage("the output alone is learned, the keys are not", 1.0, 0.1, 0.2, 0.1)
 _keys_alone = _stage("the keys are learned without the output", 1.0, 0.1, 1.0, 0.1)
@@ -132,12 +131,16 @@ _suffices = _stage("the output suffices", 1.0, 0.9, 0.2, 0.1)
 _nothing_alone = _stage("nothing is learned alone", 0.1, 0.1, 0.2, 0.1)
 _at_margin = _stage("at the margins", 0.9, 0.5, 0.5, 0.5)
 _most = partial(Criterion, quantifier="most")
-_b11 = partial(Claim, system="birth", units=STAGED, measure=when_freed, compare=alone, develops=False)
 
-B6 = _b6(
+_B6 = Claim(
     id="B6",
     statement="Learning all three memories together is faster than holding the keys back, or the output.",
     source="Bietti et al. 2023, Birth of a Transformer, as presented",
+    system="birth",
+    units=ALL,
+    measure=speed,
+    compare=delays,
+    develops=False,
     parts=tuple(_steps(name=what) for what in LATE),
     factors={"threshold": (0.25, 0.75)},
     controls=(
@@ -147,20 +150,25 @@ B6 = _b6(
         _one_slower(kind="negative"),
         _none(kind="negative"),
     ),
-    rivals=(
-        _b6(
-            id="B6-wait",
-            statement="Holding back makes it slower even from the moment at which all is free.",
-            source="rival of B6: what waits is later anyhow",
-            parts=tuple(_steps(name=f"{what}_freed") for what in LATE),
-            controls=(_slower(kind="positive"), _waits(kind="negative"), _same(kind="negative")),
-        ),
+)
+B6 = _B6.against(
+    _B6.rival(
+        "wait",
+        "Holding back makes it slower even from the moment at which all is free.",
+        source="rival of B6: what waits is later anyhow",
+        parts=tuple(_steps(name=f"{what}_freed") for what in LATE),
+        controls=(_slower(kind="positive"), _waits(kind="negative"), _same(kind="negative")),
     ),
 )
-B11 = _b11(
+_B11 = Claim(
     id="B11",
     statement="W_O^2 can be learned before the keys and must be, and it does not suffice for good accuracy.",
     source="Bietti et al. 2023, Birth of a Transformer, recall with some matrices held back",
+    system="birth",
+    units=STAGED,
+    measure=when_freed,
+    compare=alone,
+    develops=False,
     parts=(
         _most(name="can", margin=0.9, unit="recall"),
         _most(name="not_enough", margin=HALF, direction="below", unit="accuracy"),
@@ -173,14 +181,13 @@ B11 = _b11(
         _nothing_alone(kind="negative"),
         _at_margin(kind="negative"),
     ),
-    rivals=(
-        _b11(
-            id="B11-keys-alone",
-            statement="A key-query matrix is learned without W_O^2.",
-            source="rival of B11",
-            parts=(_most(name="must", margin=HALF, unit="recall"),),
-            controls=(_keys_alone(kind="positive"), _output_first(kind="negative"), _at_margin(kind="negative")),
-        ),
+)
+B11 = _B11.against(
+    _B11.rival(
+        "keys-alone",
+        "A key-query matrix is learned without W_O^2.",
+        parts=(_most(name="must", margin=HALF, unit="recall"),),
+        controls=(_keys_alone(kind="positive"), _output_first(kind="negative"), _at_margin(kind="negative")),
     ),
 )
 CLAIMS.add(B6.id, B6)

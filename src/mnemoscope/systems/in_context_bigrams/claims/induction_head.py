@@ -34,8 +34,7 @@ from mnemoscope.models import planted, untrained
 from mnemoscope.models.constructed import induction
 from mnemoscope.systems.in_context_bigrams.analyses.causal import pattern_costs
 from mnemoscope.systems.in_context_bigrams.analyses.heads import EXACT_PREVIOUS, UNIFORM, head_attention
-from mnemoscope.systems.in_context_bigrams.analyses.learned import LEARNED, learned
-from mnemoscope.systems.in_context_bigrams.analyses.prompts import prompts
+from mnemoscope.systems.in_context_bigrams.analyses.prompts import LEARNED, learned, prompts
 from mnemoscope.systems.in_context_bigrams.constructed import induction_memories, trigger_induction
 from mnemoscope.systems.in_context_bigrams.tasks.in_context_bigrams import InContextBigrams
 
@@ -125,13 +124,17 @@ _margins = {
     "previous": HALF, "induction": HALF, "previous_cost": NEEDED, "induction_cost": NEEDED, "sufficient": SPARED,
     "after": HALF, "after_elsewhere": HALF,
 }  # fmt: skip
-_claim = partial(Claim, system="birth", units=UNITS, measure=measure, compare=compare, gate=LEARNED)
 _planted = partial(Control, kind="negative", n=1)
 
-B3 = _claim(
+_B3 = Claim(
     id="B3",
     statement="Layer 1 is a previous-token head, layer 2 an induction head that looks after the triggers.",
     source="Bietti et al. 2023, Birth of a Transformer, attention maps",
+    system="birth",
+    units=UNITS,
+    measure=measure,
+    compare=compare,
+    gate=LEARNED,
     parts=(
         _share(name="previous", margin=HALF),
         _share(name="induction", margin=HALF),
@@ -148,17 +151,17 @@ B3 = _claim(
         _planted(name="at the margins", plant=partial(table, **_margins)),
         Control(name="untrained", kind="negative", plant=untrained(UNITS)),
     ),
-    rivals=(
-        _claim(
-            id="B3-fixed-narrow",
-            statement="With fixed triggers, tokens that are no trigger give what follows triggers less than half.",
-            source="rival of B3: the head looks there from triggers only",
-            parts=(_share(name="fixed_elsewhere", margin=HALF, direction="below"),),
-            controls=(
-                _narrow(kind="positive"),
-                _as_claimed(kind="negative"),
-                _planted(name="at the margins", plant=partial(table, **_margins)),
-            ),
+)
+B3 = _B3.against(
+    _B3.rival(
+        "fixed-narrow",
+        "With fixed triggers, tokens that are no trigger give what follows triggers less than half.",
+        source="rival of B3: the head looks there from triggers only",
+        parts=(_share(name="fixed_elsewhere", margin=HALF, direction="below"),),
+        controls=(
+            _narrow(kind="positive"),
+            _as_claimed(kind="negative"),
+            _planted(name="at the margins", plant=partial(table, **_margins)),
         ),
     ),
 )

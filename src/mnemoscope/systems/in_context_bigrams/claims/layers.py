@@ -96,18 +96,19 @@ def _models(case: int, *, one: Callable[[], HookedModel], two: Callable[[], Hook
     return planted(ONE, one, TASK)(case) | planted(TWO, two, TASK)(case)
 
 
-_claim = partial(Claim, system="birth", source=SOURCE, measure=measure)
-_b1 = partial(_claim, units=ONE_LAYER)
-_b2 = partial(_claim, units=DEPTHS, compare=by_depth)
 _part = partial(Criterion, quantifier="most", unit="accuracy")
 _control = partial(Control, n=1)
 _AGAIN, _READS = planted(ONE, says_it_again, TASK), planted(ONE, reads_the_context, TASK)
 _NEITHER = Control(name="untrained", kind="negative", plant=untrained(DEPTHS))
 _FACTORS = {"loops": (False,), "positions": ("second", "later")}
 
-B1 = _b1(
+_B1 = Claim(
     id="B1",
     statement="One layer fails: it gets about 55 % of in-context outputs right.",
+    system="birth",
+    source=SOURCE,
+    measure=measure,
+    units=ONE_LAYER,
     parts=(_part(name="distance", margin=0.1, direction="below"),),
     factors=_FACTORS,
     controls=(
@@ -116,37 +117,40 @@ B1 = _b1(
         Control(name="reads the context", kind="negative", plant=_READS),
         Control(name="untrained", kind="negative", plant=untrained(ONE_LAYER)),
     ),
-    rivals=(
-        _b1(
-            id="B1-loops",
-            statement="Of that accuracy more than ten points come from triggers that are their own output.",
-            source=f"against {SOURCE}",
-            parts=(_part(name="from_loops", margin=0.1),),
-            controls=(
-                Control(name="says it again", kind="positive", plant=_AGAIN),
-                Control(name="reads the context", kind="negative", plant=_READS),
-                _control(
-                    name="a margin from loops", kind="negative", plant=partial(_table, accuracy=0.6, from_loops=0.1)
-                ),
-            ),
+)
+B1 = _B1.against(
+    _B1.rival(
+        "loops",
+        "Of that accuracy more than ten points come from triggers that are their own output.",
+        source=f"against {SOURCE}",
+        parts=(_part(name="from_loops", margin=0.1),),
+        controls=(
+            Control(name="says it again", kind="positive", plant=_AGAIN),
+            Control(name="reads the context", kind="negative", plant=_READS),
+            _control(name="a margin from loops", kind="negative", plant=partial(_table, accuracy=0.6, from_loops=0.1)),
         ),
-        _b1(
-            id="B1-chance",
-            statement="One layer gets less than 30 % of in-context outputs right.",
-            source=f"against {SOURCE}",
-            parts=(_part(name="accuracy", margin=0.3, direction="below"),),
-            controls=(
-                Control(name="untrained", kind="positive", plant=untrained(ONE_LAYER)),
-                Control(name="reads the context", kind="negative", plant=_READS),
-                _control(name="at the margin", kind="negative", plant=partial(_table, accuracy=0.3)),
-            ),
+    ),
+    _B1.rival(
+        "chance",
+        "One layer gets less than 30 % of in-context outputs right.",
+        source=f"against {SOURCE}",
+        parts=(_part(name="accuracy", margin=0.3, direction="below"),),
+        controls=(
+            Control(name="untrained", kind="positive", plant=untrained(ONE_LAYER)),
+            Control(name="reads the context", kind="negative", plant=_READS),
+            _control(name="at the margin", kind="negative", plant=partial(_table, accuracy=0.3)),
         ),
     ),
 )
 _DEEP = partial(_models, one=says_it_again, two=reads_the_context)
-B2 = _b2(
+_B2 = Claim(
     id="B2",
     statement="Two layers succeed: they get about 99 % of in-context outputs right.",
+    system="birth",
+    source=SOURCE,
+    measure=measure,
+    units=DEPTHS,
+    compare=by_depth,
     parts=(_part(name="two_layers", margin=0.98),),
     factors=_FACTORS,
     controls=(
@@ -154,32 +158,32 @@ B2 = _b2(
         _control(name="at the margin", kind="negative", plant=partial(_accuracies, one=0.55, two=0.98)),
         _NEITHER,
     ),
-    rivals=(
-        _b2(
-            id="B2-nearly",
-            statement="Two layers get over 90 % of in-context outputs right, and possibly no more.",
-            source=f"against {SOURCE}",
-            parts=(_part(name="two_layers", margin=0.9),),
-            controls=(
-                Control(name="two layers read the context", kind="positive", plant=_DEEP),
-                _control(name="at the margin", kind="negative", plant=partial(_accuracies, one=0.55, two=0.9)),
-                _NEITHER,
-            ),
+)
+B2 = _B2.against(
+    _B2.rival(
+        "nearly",
+        "Two layers get over 90 % of in-context outputs right, and possibly no more.",
+        source=f"against {SOURCE}",
+        parts=(_part(name="two_layers", margin=0.9),),
+        controls=(
+            Control(name="two layers read the context", kind="positive", plant=_DEEP),
+            _control(name="at the margin", kind="negative", plant=partial(_accuracies, one=0.55, two=0.9)),
+            _NEITHER,
         ),
-        _b2(
-            id="B2-depth",
-            statement="The second layer is worth more than 25 points.",
-            source=f"{SOURCE}: the two accuracies stand side by side",
-            parts=(_part(name="depth", margin=0.25),),
-            controls=(
-                Control(name="only two layers read the context", kind="positive", plant=_DEEP),
-                Control(
-                    name="both read the context",
-                    kind="negative",
-                    plant=partial(_models, one=reads_the_context, two=reads_the_context),
-                ),
-                _control(name="a margin apart", kind="negative", plant=partial(_accuracies, one=0.7, two=0.95)),
+    ),
+    _B2.rival(
+        "depth",
+        "The second layer is worth more than 25 points.",
+        source=f"{SOURCE}: the two accuracies stand side by side",
+        parts=(_part(name="depth", margin=0.25),),
+        controls=(
+            Control(name="only two layers read the context", kind="positive", plant=_DEEP),
+            Control(
+                name="both read the context",
+                kind="negative",
+                plant=partial(_models, one=reads_the_context, two=reads_the_context),
             ),
+            _control(name="a margin apart", kind="negative", plant=partial(_accuracies, one=0.7, two=0.95)),
         ),
     ),
 )

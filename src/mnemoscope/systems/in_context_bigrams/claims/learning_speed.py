@@ -25,7 +25,7 @@ from functools import partial
 from mnemoscope import CLAIMS, Claim, Configuration, Control, Criterion, Subject
 from mnemoscope.judging import Measured
 from mnemoscope.models.constructed import Course, following, jump
-from mnemoscope.systems.in_context_bigrams.analyses.onsets import followed, onset
+from mnemoscope.systems.in_context_bigrams.analyses.order import onset, tracked
 
 SOURCE = "Bietti et al. 2023, Birth of a Transformer"
 CLASSES = ("in_context", "global")
@@ -50,7 +50,7 @@ def falls(subject: Subject, *, fallen: float = 0.5) -> dict[str, float]:
 
 def _fall(subject: Subject, name: str, fallen: float) -> float:
     """The first step from which a loss stays below what is left after that share of its fall."""
-    values = followed(subject.trajectory, name)
+    values = tracked(subject.trajectory, name)
     first, smallest = float(values[0]), float(values.min())
     if smallest == first:
         return float(values.step[-1]) + 1
@@ -109,18 +109,18 @@ def _rising(name: str, *, frequent: float, rare: float) -> partial[Control]:
     return partial(Control, name=name, plant=following(FREQUENCIES, trained), n=1)
 
 
-_claim = partial(Claim, system="birth", develops=False)
-_b9 = partial(_claim, units=FREQUENCIES, measure=reached, compare=ratio)
 _ratio = partial(Criterion, quantifier="most", unit="log2 of a ratio of steps")
 _equal = _rising("equally fast", frequent=300, rare=300)
 _frequent_first = _rising("frequent ones twice as fast", frequent=200, rare=400)
 _rare_first = _rising("rare ones twice as fast", frequent=400, rare=200)
 _a_margin = partial(Control, n=1, kind="negative")
 
-B7 = _claim(
+B7 = Claim(
     id="B7",
     statement="Global bigrams are learned before in-context ones, by associative memories and by two generic layers.",
     source=f"{SOURCE}, loss on both along training",
+    system="birth",
+    develops=False,
     parts=tuple(Criterion(name=name, quantifier="most", margin=0.0, unit="steps") for name in GLOBAL_FIRST),
     units=GLOBAL_FIRST,
     measure=falls,
@@ -134,10 +134,15 @@ B7 = _claim(
         _falling("none falls", memories=(NEVER, NEVER), generic=(NEVER, NEVER))(kind="negative"),
     ),
 )
-B9 = _b9(
+_B9 = Claim(
     id="B9",
     statement="Models whose fixed triggers are the most frequent tokens, and less frequent ones, differ in speed.",
     source=f"{SOURCE}, loss along training for two sets of triggers",
+    system="birth",
+    develops=False,
+    units=FREQUENCIES,
+    measure=reached,
+    compare=ratio,
     parts=(_ratio(name="difference", margin=RATIO),),
     factors={"threshold": (0.25, 0.75)},
     controls=(
@@ -146,21 +151,21 @@ B9 = _b9(
         _equal(kind="negative"),
         _a_margin(name="a margin apart", plant=partial(_onsets, frequent=400.0, rare=400 * 2**RATIO)),
     ),
-    rivals=(
-        _b9(
-            id="B9-frequent-first",
-            statement="Frequent triggers are learned faster.",
-            source=SOURCE,
-            parts=(_ratio(name="rare_later", margin=RATIO),),
-            controls=(_frequent_first(kind="positive"), _equal(kind="negative"), _rare_first(kind="negative")),
-        ),
-        _b9(
-            id="B9-rare-first",
-            statement="Rare triggers are learned faster.",
-            source=SOURCE,
-            parts=(_ratio(name="rare_later", margin=-RATIO, direction="below"),),
-            controls=(_rare_first(kind="positive"), _equal(kind="negative"), _frequent_first(kind="negative")),
-        ),
+)
+B9 = _B9.against(
+    _B9.rival(
+        "frequent-first",
+        "Frequent triggers are learned faster.",
+        source=SOURCE,
+        parts=(_ratio(name="rare_later", margin=RATIO),),
+        controls=(_frequent_first(kind="positive"), _equal(kind="negative"), _rare_first(kind="negative")),
+    ),
+    _B9.rival(
+        "rare-first",
+        "Rare triggers are learned faster.",
+        source=SOURCE,
+        parts=(_ratio(name="rare_later", margin=-RATIO, direction="below"),),
+        controls=(_rare_first(kind="positive"), _equal(kind="negative"), _frequent_first(kind="negative")),
     ),
 )
 CLAIMS.add(B7.id, B7)

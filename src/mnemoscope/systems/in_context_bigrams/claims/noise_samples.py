@@ -1,11 +1,11 @@
 """N1: the feed-forward layer learns the noise token from O(1) samples, attention from O(N).
 
 Refuted if, over N from 8 to 256, the samples that the feed-forward layer needs grow faster than N^.25 in most draws, or
-those that attention needs slower than N^.75. No model is asked: it is the toy model of `analyses.noise_samples`, one
-gradient step from zero, contexts of 8 tokens whatever N is.
+those that attention needs slower than N^.75. No trained model is involved: it is the toy model of
+`analyses.noise_samples`, one gradient step from zero, contexts of 8 tokens whatever N is.
 
     feed_forward, attention = slope of log samples over log N
-    attention_large = the same from N = 64 on, where a context holds few of the tokens; kept beside, decides nothing
+    attention_large = the same from N = 64 on, where a context has few of the tokens; reported, not judged
 
 Learned means that the noise token leads for nine tenths of the inputs: the trigger, or the tokens that attention
 averages over. That, and that the length stays while N grows, is our reading of an informal theorem; the other reading,
@@ -34,7 +34,7 @@ def measure(draw: int, *, length: int = LENGTH, noise: float = NOISE, on: On = "
 
     Args:
         draw: Number of the draw.
-        length: Tokens a context, the same for all N.
+        length: Tokens per context, the same for all N.
         noise: Share of noise after the trigger.
         on: Which inputs of attention count.
 
@@ -68,9 +68,9 @@ def _table(name: str, feed_forward: float, attention: float) -> partial[Control]
 _part = partial(Criterion, quantifier="most", unit=_UNIT)
 CLAIM = Claim(
     id="N1",
-    system="noisy-recall",
     statement="The feed-forward layer learns the noise token from O(1) samples, attention from O(N).",
     source="Chen, Bruna & Bietti 2024, How Truncating Weights Improves Reasoning in Language Models",
+    system="noisy-recall",
     parts=(
         _part(name="feed_forward", margin=CONSTANT, direction="below"),
         _part(name="attention", margin=LINEAR),

@@ -13,9 +13,10 @@ time, so that a good model makes the two about equal and no majority can turn ov
 
 Besides, for a rival: `attention`, the same gain when the output of the last attention layer is replaced instead.
 
-It shows whether what speaks for the noise token passes the late MLP. It does not show that the MLP stores it: it may
-only pass on what came before. s can rise because the noise token falls, and not because the output gets likelier; so
-both probabilities are kept beside. The largest gain over 65 ranks is not below 0, and a little above by chance.
+It shows whether the evidence for the noise token passes through the late MLP. It does not show that the MLP stores it:
+it may only pass on what came before. s can rise because the noise token falls, and not because the output gets
+likelier; so both probabilities are kept beside. The largest gain over 65 ranks is not below 0, and a little above by
+chance.
 """
 
 from functools import partial
@@ -115,21 +116,7 @@ IN_MLP, IN_HEAD, IN_INDUCTION = (
 _UNTRAINED = Control(name="untrained", kind="negative", plant=untrained(UNITS), n=2)
 
 
-def _rival(word: str, statement: str, part: Criterion, *controls: Control) -> Claim:
-    return Claim(
-        id=f"N2-{word}",
-        system="noisy-recall",
-        statement=statement,
-        source="rival of N2",
-        parts=(part,),
-        gate=CERTAIN,
-        units=UNITS,
-        controls=controls,
-        measure=measure,
-    )
-
-
-CLAIM = Claim(
+_CLAIM = Claim(
     id="N2",
     system="noisy-recall",
     statement=(
@@ -145,29 +132,33 @@ CLAIM = Claim(
     units=UNITS,
     measure=measure,
     factors={"kind": ("zero",), "weight": ("W_in", "both")},
-    rivals=(
-        _rival(
-            "attention",
-            "Removing the last attention layer turns the prediction to the in-context token.",
-            Criterion(name="attention", quantifier="most", margin=GAIN, unit="share"),
-            Control(name="noise by a late head", kind="positive", plant=IN_HEAD, n=1),
-            Control(name="noise by the MLP", kind="negative", plant=IN_MLP, n=1),
-            Control(name="noise by the induction head", kind="negative", plant=IN_INDUCTION, n=1),
-            _UNTRAINED,
-        ),
-        _rival(
-            "none",
-            "Removing the late MLP changes nothing.",
-            Criterion(name="removal", quantifier="most", margin=NONE, direction="within", unit="share"),
-            Control(name="noise by the induction head", kind="positive", plant=IN_INDUCTION, n=1),
-            Control(name="noise by the MLP", kind="negative", plant=IN_MLP, n=1),
-        ),
-    ),
     controls=(
         Control(name="noise by the MLP", kind="positive", plant=IN_MLP, n=1),
         Control(name="noise by a late head", kind="negative", plant=IN_HEAD, n=1),
         Control(name="noise by the induction head", kind="negative", plant=IN_INDUCTION, n=1),
         _UNTRAINED,
+    ),
+)
+CLAIM = _CLAIM.against(
+    _CLAIM.rival(
+        "attention",
+        "Removing the last attention layer turns the prediction to the in-context token.",
+        parts=(Criterion(name="attention", quantifier="most", margin=GAIN, unit="share"),),
+        controls=(
+            Control(name="noise by a late head", kind="positive", plant=IN_HEAD, n=1),
+            Control(name="noise by the MLP", kind="negative", plant=IN_MLP, n=1),
+            Control(name="noise by the induction head", kind="negative", plant=IN_INDUCTION, n=1),
+            _UNTRAINED,
+        ),
+    ),
+    _CLAIM.rival(
+        "none",
+        "Removing the late MLP changes nothing.",
+        parts=(Criterion(name="removal", quantifier="most", margin=NONE, direction="within", unit="share"),),
+        controls=(
+            Control(name="noise by the induction head", kind="positive", plant=IN_INDUCTION, n=1),
+            Control(name="noise by the MLP", kind="negative", plant=IN_MLP, n=1),
+        ),
     ),
 )
 CLAIMS.add(CLAIM.id, CLAIM)

@@ -6,7 +6,7 @@ in before an earlier one. Rivals: the same order holds for what W_K^1 knows of e
 B10, "W_K^1 stores early positions much faster than late ones", is refuted if in most seeds, of either model, the
 memory of all positions takes less than a quarter longer than that of the first quarter of them.
 
-Each matrix is asked for its memory recall, the share of associations that it retrieves (`analyses.memory_recall`)::
+Of each matrix the memory recall is measured, the share of associations that it retrieves (`analyses.memory_recall`)::
 
     W_O^2    token -> itself                        W_K^1         position -> the one before it, all positions
     W_K^2    trigger -> its remapped copy           W_K^1, early  the same among the first quarter of positions
@@ -19,13 +19,13 @@ With T(W) the first kept step from which recall stays at .5 or above, and the la
 
 A difference of 0 is none, so a tie of two matrices in the spacing of checkpoints (10 or 20 steps) counts on neither
 side, and two that are never learned have no order. In B10 a memory that is there at step 0 counts as one that comes
-at step 1, and two that never come count as equally fast. B5 speaks of seeds in which W_O^2 gets there at some step,
-be it not for good. Read from the trajectory: measures of every kept checkpoint, taken after training.
+at step 1, and two that never come count as equally fast. B5 is about seeds in which W_O^2 gets there at some step,
+even if it does not stay there. Read from the trajectory: measures of every kept checkpoint, taken after training.
 
 They show when recall passes a level, by default one half. They do not show that the one is needed for the other. They
 compare unlike things: there are 65 tokens, 5 triggers and 127 positions, and among few candidates half is reached
 sooner; among the early positions that is so by construction, as only early keys compete. Lower levels than one half
-are near what 5 triggers give by chance, so B5 is asked of higher ones only.
+are near what 5 triggers give by chance, so B5 is tried at higher ones only.
 """
 
 from collections.abc import Mapping
@@ -34,7 +34,7 @@ from functools import partial
 from mnemoscope import CLAIMS, Claim, Configuration, Control, Criterion, Gate, Subject
 from mnemoscope.judging import GATE, Measured
 from mnemoscope.models.constructed import Course, following, jump
-from mnemoscope.systems.in_context_bigrams.analyses.onsets import HALF, followed, onset
+from mnemoscope.systems.in_context_bigrams.analyses.order import HALF, onset, tracked
 
 MEMORIES = {
     "output": "recall_copied_token",
@@ -70,7 +70,7 @@ def order(subject: Subject, *, threshold: float = HALF) -> dict[str, float]:
         "match_before_previous": found["previous"] - found["match"],
         "match_before_previous_early": early,
         "previous_early_before_match": -early,
-        GATE: float(followed(subject.trajectory, MEMORIES["output"]).max()),
+        GATE: float(tracked(subject.trajectory, MEMORIES["output"]).max()),
     }
 
 
@@ -118,19 +118,16 @@ _reversed = _training("bottom up", 300, 200, 100, 150)
 _together = _training("all at once", 100, 100, 100, 100)
 _only_output = _training("the output alone", 50, NEVER, NEVER, NEVER)
 _steps = partial(Criterion, quantifier="most", margin=0.0, unit="steps")
-_b5 = partial(
-    Claim,
+
+_B5 = Claim(
+    id="B5",
+    statement="The memories are learned from the top down: W_O^2 first, W_K^2 next, W_K^1 last.",
+    source="Bietti et al. 2023, Birth of a Transformer, as presented",
     system="birth",
     units=JOINT,
     measure=order,
     gate=Gate(statement="recalls half of the tokens or more from W_O^2 at some step", at_least=0.5),
     develops=False,
-)
-
-B5 = _b5(
-    id="B5",
-    statement="The memories are learned from the top down: W_O^2 first, W_K^2 next, W_K^1 last.",
-    source="Bietti et al. 2023, Birth of a Transformer, as presented",
     parts=(_steps(name="output_before_match"), _steps(name="match_before_previous")),
     factors={"threshold": (0.75, 0.9)},
     controls=(
@@ -140,28 +137,28 @@ B5 = _b5(
         _together(kind="negative"),
         _only_output(kind="negative"),
     ),
-    rivals=(
-        _b5(
-            id="B5-early",
-            statement="The same order holds where W_K^1 is asked of early positions only.",
-            source="rival of B5: what W_K^1 takes long for are late positions",
-            parts=(_steps(name="output_before_match"), _steps(name="match_before_previous_early")),
-            controls=(_in_order(kind="positive"), _early_before(kind="negative"), _together(kind="negative")),
-        ),
-        _b5(
-            id="B5-keys-reversed",
-            statement="W_K^1 learns early positions before W_K^2 learns triggers.",
-            source="rival of B5: the same keys, the other way round",
-            parts=(_steps(name="previous_early_before_match"),),
-            controls=(_early_before(kind="positive"), _in_order(kind="negative"), _together(kind="negative")),
-        ),
+)
+B5 = _B5.against(
+    _B5.rival(
+        "early",
+        "The same order holds where W_K^1 is asked of early positions only.",
+        source="rival of B5: what W_K^1 takes long for are late positions",
+        parts=(_steps(name="output_before_match"), _steps(name="match_before_previous_early")),
+        controls=(_in_order(kind="positive"), _early_before(kind="negative"), _together(kind="negative")),
+    ),
+    _B5.rival(
+        "keys-reversed",
+        "W_K^1 learns early positions before W_K^2 learns triggers.",
+        source="rival of B5: the same keys, the other way round",
+        parts=(_steps(name="previous_early_before_match"),),
+        controls=(_early_before(kind="positive"), _in_order(kind="negative"), _together(kind="negative")),
     ),
 )
 B10 = Claim(
     id="B10",
-    system="birth",
     statement="W_K^1 stores early positions much faster than late ones.",
     source="Bietti et al. 2023, Birth of a Transformer, recall during training",
+    system="birth",
     parts=tuple(
         Criterion(name=name, quantifier="most", margin=LONGER, unit="share of the steps that early ones take")
         for name in BOTH

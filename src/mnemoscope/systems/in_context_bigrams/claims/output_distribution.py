@@ -2,7 +2,7 @@
 
 "Uniform outputs lead to better generalisation than global bigrams" is refuted if the model trained on uniform outputs
 is at most ten points better on uniform outputs than the one trained on outputs drawn from the bigrams, or if it loses
-ten points or more when outputs are drawn from the bigrams. Both are associative memories with W_F; a seed gives both
+ten points or more when outputs are drawn from the bigrams. Both are associative memories with W_F; per seed both have
 the same start. Rival: on uniform outputs the two are within ten points of each other.
 
 Accuracy is the share of right answers where a trigger stands that has occurred before, on 512 fresh sequences of
@@ -92,15 +92,18 @@ def _table(case: int, *, on_uniform: float, even_on_bigram: float) -> dict[str, 
 
 
 _part = partial(Criterion, quantifier="most", unit="accuracy")
-_claim = partial(Claim, system="birth", units=UNITS, measure=measure, compare=by_training)
 _planted = partial(Control, n=1, kind="negative")
 _BOTH = partial(_models, uniform=reads_the_context, bigram=reads_the_context)
 _ONE = partial(_models, uniform=reads_the_context, bigram=knows_the_bigrams)
 
-B8 = _claim(
+_B8 = Claim(
     id="B8",
     statement="Training on uniform outputs generalises better than training on outputs from the global bigrams.",
     source=SOURCE,
+    system="birth",
+    units=UNITS,
+    measure=measure,
+    compare=by_training,
     parts=(
         _part(name="on_uniform", margin=MARGIN),
         _part(name="even_on_bigram", margin=MARGIN, direction="below"),
@@ -113,17 +116,17 @@ B8 = _claim(
         _planted(name="a margin lost on bigrams", plant=partial(_table, on_uniform=0.5, even_on_bigram=MARGIN)),
         Control(name="untrained", kind="negative", plant=untrained(UNITS)),
     ),
-    rivals=(
-        _claim(
-            id="B8-both",
-            statement="On uniform outputs either training gives the same accuracy.",
-            source=f"against {SOURCE}",
-            parts=(_part(name="gap", margin=MARGIN, direction="below"),),
-            controls=(
-                Control(name="both read the context", kind="positive", plant=_BOTH),
-                Control(name="only one reads the context", kind="negative", plant=_ONE),
-                _planted(name="a margin ahead", plant=partial(_table, on_uniform=MARGIN, even_on_bigram=0.0)),
-            ),
+)
+B8 = _B8.against(
+    _B8.rival(
+        "both",
+        "On uniform outputs either training gives the same accuracy.",
+        source=f"against {SOURCE}",
+        parts=(_part(name="gap", margin=MARGIN, direction="below"),),
+        controls=(
+            Control(name="both read the context", kind="positive", plant=_BOTH),
+            Control(name="only one reads the context", kind="negative", plant=_ONE),
+            _planted(name="a margin ahead", plant=partial(_table, on_uniform=MARGIN, even_on_bigram=0.0)),
         ),
     ),
 )

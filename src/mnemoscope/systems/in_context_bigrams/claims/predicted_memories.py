@@ -21,7 +21,8 @@ B13 is read from the trajectory, where W_F alone is compared with the global big
     ff_deviates       last KL divergence of W_F from the global bigrams - the smallest, in nats
 
 "Deviate" is read as: end further from the ideal than at some checkpoint before. Both effects are 0 or more by
-construction, and noise alone makes them positive; hence the margins. That one gains what the other loses is not asked.
+construction, and noise alone makes them positive; hence the margins. That one gains what the other loses is not
+required.
 
 They show what can be read off the matrices. They do not show that the model computes with these memories: a matrix may
 retrieve everything long before it is large enough to matter, and R(W) says nothing of sizes. Nor does a deviation
@@ -36,9 +37,8 @@ from mnemoscope.analyses import LEAST, Over, copied_token, previous_token, remap
 from mnemoscope.judging import GATE, Measured
 from mnemoscope.models import Plant, planted, untrained
 from mnemoscope.models.constructed import Course, following
-from mnemoscope.systems.in_context_bigrams.analyses.learned import LEARNED, learned
-from mnemoscope.systems.in_context_bigrams.analyses.onsets import followed
-from mnemoscope.systems.in_context_bigrams.analyses.prompts import fixed_triggers
+from mnemoscope.systems.in_context_bigrams.analyses.order import tracked
+from mnemoscope.systems.in_context_bigrams.analyses.prompts import LEARNED, fixed_triggers, learned
 from mnemoscope.systems.in_context_bigrams.constructed import induction_memories
 from mnemoscope.systems.in_context_bigrams.tasks.in_context_bigrams import InContextBigrams
 
@@ -78,7 +78,7 @@ def deviations(subject: Subject) -> dict[str, float]:
     Raises:
         InputError: There is no trajectory, or a measure is missing there.
     """
-    output, divergence = (followed(subject.trajectory, name) for name in ("recall_copied_token", "feed_forward_kl"))
+    output, divergence = (tracked(subject.trajectory, name) for name in ("recall_copied_token", "feed_forward_kl"))
     return {
         "output_deviates": float(output.max() - output[-1]),
         "ff_deviates": float(divergence[-1] - divergence.min()),
@@ -121,14 +121,6 @@ _UNTRAINED = Control(name="untrained", kind="negative", plant=untrained(ALONE))
 _early_only = partial(Control, name="only early positions", plant=partial(_table, recall=1.0, previous_all=0.5), n=1)
 _at_margin = partial(Control, name="at the margin", plant=partial(_table, recall=RECALLED, previous_all=RECALLED), n=1)
 _recall = partial(Criterion, quantifier="most", margin=RECALLED, unit="recall")
-_b4 = partial(
-    Claim,
-    system="birth",
-    units=ALONE,
-    measure=measure,
-    gate=LEARNED,
-    source="Bietti et al. 2023, Birth of a Transformer",
-)
 
 _compete = _drift("both deviate", output=0.2, ff=0.5)
 _output_only = _drift("only the output deviates", output=0.2, ff=0.0)
@@ -137,18 +129,15 @@ _neither = _drift("neither deviates", output=0.0, ff=0.0)
 _by_margin = _drift("by the margin", output=DEVIATES, ff=DEVIATES)
 _output_deviates = Criterion(name="output_deviates", quantifier="most", margin=DEVIATES, unit="recall")
 _ff = partial(Criterion, name="ff_deviates", quantifier="most", margin=DEVIATES, unit="nats")
-_b13 = partial(
-    Claim,
-    system="birth",
-    units=WITH_W_F,
-    measure=deviations,
-    source="Bietti et al. 2023, Birth of a Transformer, probes throughout training",
-    develops=False,
-)
 
-B4 = _b4(
+_B4 = Claim(
     id="B4",
     statement="The trained matrices become the predicted memories.",
+    system="birth",
+    units=ALONE,
+    measure=measure,
+    gate=LEARNED,
+    source="Bietti et al. 2023, Birth of a Transformer",
     parts=tuple(_recall(name=name) for name in ("output", "match", "previous_early")),
     factors={"over": ("queries",)},
     controls=(
@@ -159,23 +148,29 @@ B4 = _b4(
         _at_margin(kind="negative"),
         _UNTRAINED,
     ),
-    rivals=(
-        _b4(
-            id="B4-late-too",
-            statement="W_K^1 stores all positions, late ones too.",
-            parts=(_recall(name="previous_all"),),
-            controls=(
-                _all_three(kind="positive"),
-                _early_only(kind="negative"),
-                _no_previous(kind="negative"),
-                _UNTRAINED,
-            ),
+)
+B4 = _B4.against(
+    _B4.rival(
+        "late-too",
+        "W_K^1 stores all positions, late ones too.",
+        source=_B4.source,
+        parts=(_recall(name="previous_all"),),
+        controls=(
+            _all_three(kind="positive"),
+            _early_only(kind="negative"),
+            _no_previous(kind="negative"),
+            _UNTRAINED,
         ),
     ),
 )
-B13 = _b13(
+_B13 = Claim(
     id="B13",
     statement="W_O^2 and W_F eventually compete and deviate from the ideal memories.",
+    system="birth",
+    units=WITH_W_F,
+    measure=deviations,
+    source="Bietti et al. 2023, Birth of a Transformer, probes throughout training",
+    develops=False,
     parts=(_output_deviates, _ff()),
     controls=(
         _compete(kind="positive"),
@@ -184,13 +179,14 @@ B13 = _b13(
         _neither(kind="negative"),
         _by_margin(kind="negative"),
     ),
-    rivals=(
-        _b13(
-            id="B13-output-only",
-            statement="W_O^2 alone deviates; W_F stays as near the global bigrams as it was.",
-            parts=(_output_deviates, _ff(direction="below")),
-            controls=(_output_only(kind="positive"), _compete(kind="negative"), _neither(kind="negative")),
-        ),
+)
+B13 = _B13.against(
+    _B13.rival(
+        "output-only",
+        "W_O^2 alone deviates; W_F stays as near the global bigrams as it was.",
+        source=_B13.source,
+        parts=(_output_deviates, _ff(direction="below")),
+        controls=(_output_only(kind="positive"), _compete(kind="negative"), _neither(kind="negative")),
     ),
 )
 CLAIMS.add(B4.id, B4)

@@ -35,8 +35,8 @@ def induction_memories(
     - `copied token`: W_O^2 = sum over i of (e_i W_V^2)^T u_i, so that attending to token i raises its logit.
 
     Factors are such that the right key has a score of 60 in expectation, and the attended token a logit of `margin`.
-    Vectors are orthogonal in expectation only: the wider the model, the fewer the errors. Nothing tells the first
-    position that there is none before it, nor a token that has not occurred where to look.
+    Vectors are orthogonal in expectation only: the wider the model, the fewer the errors. The first position
+    has no position before it to attend to, and a token that has not occurred before has no key that matches.
 
     Args:
         n_tokens: Vocabulary.

@@ -32,13 +32,13 @@ def noisy_induction(
     noise_in: Place = "mlp",
     margin: float = 20.0,
 ) -> HookedTransformer:
-    """One head a layer: after a trigger both the token that followed it here before and the noise token are likely.
+    """One head per layer: after a trigger both the token that followed it here before and the noise token are likely.
 
     The noise token is the last one, `n_tokens`. The residual stream is that of `induction`, and so are L0H0, which
     writes the token one place earlier, and L1H0, the induction head, which adds `margin` times its attention to the
     logits of the tokens that followed the current one. What differs is where the noise token comes from:
 
-    - `mlp`: L1H0 passes over keys that hold the noise token. In the MLP of layer 1 neuron i is active on trigger i and
+    - `mlp`: L1H0 passes over keys at the noise token. In the MLP of layer 1 neuron i is active on trigger i and
       adds `margin` to the logit of the noise token. W_out of that MLP has rank 1.
     - `head`: L1H0 likewise. A third layer has a head that attends to its own position and adds `margin` to the logit
       of the noise token where a trigger stands. All neurons are idle.

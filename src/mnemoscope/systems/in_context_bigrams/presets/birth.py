@@ -2,7 +2,8 @@
 
 from typing import Any
 
-from mnemoscope import PRESETS, SYSTEMS, Freeze, ModelSpec, Preset, Recipe, System, TrainingSet
+from mnemoscope import PRESETS, SYSTEMS, Freeze, ModelSpec, Preset, Recipe
+from mnemoscope.systems.in_context_bigrams.presets import generic, plan
 from mnemoscope.systems.in_context_bigrams.tasks.in_context_bigrams import InContextBigrams
 
 _FREE_AT = 150
@@ -11,23 +12,13 @@ _FROZEN = ("embed.W_E", "pos_embed.W_pos", "unembed.W_U", "blocks.*.attn.W_[QV]"
 
 
 def _generic(summary: str, *, n_steps: int = 800, n_layers: int = 2, **task: Any) -> Preset:
-    """A transformer of which everything is learned, on all tokens."""
-    quick = Recipe(
-        name="quick", n_steps=n_steps, batch_size=32, learning_rate=6e-3, beta2=0.98, metrics_every=25,
-        checkpoint_steps=tuple(range(0, n_steps, 25)),
-    )  # fmt: skip
-    published = Recipe(name="published", n_steps=4000, batch_size=512, learning_rate=1e-3, metrics_every=25)
-    return Preset(
-        summary=summary,
-        task=InContextBigrams(**{"length": 128, **task}),
-        model=ModelSpec(d_model=64, n_heads=1, n_layers=n_layers, d_mlp=64, normalization="none"),
-        recipes={"quick": quick, "published": published},
-        sizes={"published": {"task.length": 256, "model.d_model": 128, "model.d_mlp": 512}},
-    )
+    """On all tokens."""
+    bigrams = InContextBigrams(**{"length": 128, **task})
+    return generic(summary, bigrams, n_steps=n_steps, n_layers=n_layers, published=(128, 512))
 
 
 def _memories(summary: str, *, late: tuple[str, ...] = (), feed_forward: bool = False, **task: Any) -> Preset:
-    """The simplified transformer: random frozen embeddings, one head a layer, three matrices learned (and W_F)."""
+    """The simplified transformer: random frozen embeddings, one head per layer, three matrices learned (and W_F)."""
     width, n_steps = 96, 800 if feed_forward else 600
     model = ModelSpec(
         d_model=width, n_heads=1, n_layers=2, d_mlp=width, mlp=feed_forward, first_mlp=int(feed_forward),
@@ -73,16 +64,4 @@ _BIRTH = {
 for _name, _preset in _BIRTH.items():
     PRESETS.add(_name, _preset)
 
-
-def _part(recipe: str, first: int, n: int) -> tuple[TrainingSet, ...]:
-    return (TrainingSet(recipe=recipe, presets=tuple(_BIRTH), seeds=tuple(range(first, first + n))),)
-
-
-_SYSTEM = System(
-    summary="in-context bigrams and the birth of an induction head",
-    quick=_part("quick", 48, 4),
-    full=_part("published", 16, 16),
-    shipped=_part("quick", 16, 16),
-    compact=True,
-)
-SYSTEMS.add("birth", _SYSTEM)
+SYSTEMS.add("birth", plan("in-context bigrams and the birth of an induction head", _BIRTH))

@@ -3,7 +3,7 @@
 Two attention-only layers of one head without normalisation and biases: what the second layer reads is a combination of
 the embeddings of tokens and positions and of their images through W_V W_O of the first layer, 2 (N + T) vectors.
 Scores and logits are therefore sums over entries of four small tables, whatever the width. That is exact; it only
-leaves out the positions that are not asked for, and it makes large samples cheap.
+leaves out the other positions, and it makes large samples cheap.
 
 *Shows* what the model itself would return, to rounding. *Does not show* anything of a model with an MLP, normalisation,
 biases or more heads, which are refused.

@@ -36,8 +36,8 @@ def association_gradient(
 
     Args:
         matrix: W, acting on rows.
-        inputs: One embedding a row.
-        outputs: One vector a row; its score is its logit.
+        inputs: One embedding per row.
+        outputs: One vector per row; its score is its logit.
         joint: p(z, k), adding up to one.
 
     Raises:

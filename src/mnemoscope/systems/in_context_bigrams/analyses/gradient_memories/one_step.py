@@ -34,8 +34,8 @@ def one_step(
     """The matrix after one gradient step of size 1 from zero, inputs equally likely.
 
     Args:
-        inputs: One embedding a row.
-        outputs: One a row.
+        inputs: One embedding per row.
+        outputs: One per row.
         answers: f(z), the number of an output.
     """
     joint = torch.zeros(len(inputs), len(outputs), dtype=inputs.dtype)

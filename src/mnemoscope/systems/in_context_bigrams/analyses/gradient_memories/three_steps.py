@@ -1,12 +1,12 @@
-r"""Whether three gradient steps, one a matrix, build an induction head.
+r"""Whether three gradient steps, one per matrix, build an induction head.
 
 Bietti et al. 2023, "Birth of a Transformer: A Memory Viewpoint": in the simplified transformer, whose W_O of layer 2
 (copied token), W_K of layer 2 (remapped copy) and W_K of layer 1 (previous token) start at zero, one gradient step on
 each, in this order, recovers the three memories of in-context bigrams, if embeddings are nearly orthonormal. Each step
 is taken on a large fresh sample in the place of the population, from all others as they then are.
 
-The sequences are the ones that the argument is made for: tokens are uniform, one trigger a sequence is drawn at random
-and followed by an output that differs from it, and the loss is taken where the trigger stands again, late in the
+The sequences are the ones that the argument is made for: tokens are uniform, one trigger per sequence is drawn at
+random and followed by an output that differs from it, and the loss is taken where the trigger stands again, late in the
 sequence. Step sizes are constants (`SETTINGS`): the first is small, so that predictions stay near uniform; the other
 two are as large as attention needs to turn away from uniform and no larger.
 
@@ -14,10 +14,10 @@ Embeddings are `random`, as in the paper's model and in its experiments, or `ort
 tokens, positions, their images through W_V W_O of layer 1 and unembeddings are then orthogonal, and W_V of layer 2 is
 the identity.
 
-*Shows* whether the gradients hold the memories, by argmax (`memory_recall`), and what the model does with them.
+*Shows* whether the gradients contain the memories, by argmax (`memory_recall`), and what the model does with them.
 
-*Does not show* how training with many joint steps gets there. Recall does not say that attention is sharp: accuracy is
-therefore given beside it.
+*Does not show* how training with many joint steps gets there. Recall is possible without sharp attention, so
+accuracy is given as well.
 """
 
 from collections.abc import Mapping, Sequence
@@ -49,10 +49,10 @@ class Setting:
         n_tokens: Alphabet; every token is equally likely to follow every other one.
         length: Positions.
         width: Of the residual stream.
-        n_samples: Sequences a step.
+        n_samples: Sequences per step.
         first_scored: Position from which on the loss is taken.
-        n_recalled: Positions, from the first, of which W_K of layer 1 is asked. The last ones hardly ever hold an
-            output that a later trigger asks for, and the very last one never does.
+        n_recalled: Positions, from the first, on which recall of W_K of layer 1 is measured. The last ones hardly ever
+            have an output that a later trigger asks for, and the very last one never does.
         rates: Step size of each matrix.
     """
 
@@ -66,7 +66,7 @@ class Setting:
 
     @property
     def task(self) -> InContextBigrams:
-        """Uniform bigrams with one trigger a sequence."""
+        """Uniform bigrams with one trigger per sequence."""
         symbols = range(ord("A"), ord("A") + self.n_tokens)
         counts = tuple((first, second, 1) for first in symbols for second in symbols)
         return InContextBigrams(length=self.length, n_triggers=1, loss_on="predictable", counts=counts, loops=False)

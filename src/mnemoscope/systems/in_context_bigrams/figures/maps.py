@@ -1,0 +1,178 @@
+"""Memories and attention at single checkpoints: recall, the scores behind it, patterns on a sequence, and settings."""
+
+import math
+from collections.abc import Mapping
+
+import numpy as np
+import plotly.graph_objects as go
+import xarray as xr
+from plotly.subplots import make_subplots
+
+from mnemoscope.systems.in_context_bigrams.analyses.heads import BOTH, OUTPUT, TRIGGER
+from mnemoscope.systems.in_context_bigrams.figures.curves import INK, MEMORY_COLOURS, MEMORY_NAMES
+from mnemoscope.viz import LAYOUT
+
+BARS = {
+    "previous token, early": ("W<sub>K</sub><sup>1</sup><br>previous token,<br>first quarter", "previous_token_early"),
+    "previous token": ("W<sub>K</sub><sup>1</sup><br>previous token,<br>all positions", "previous_token"),
+    "remapped copy": ("W<sub>K</sub><sup>2</sup><br>remapped copy", "remapped_copy"),
+    "copied token": ("W<sub>O</sub><sup>2</sup><br>copied token", "copied_token"),
+}
+PANELS = {
+    "previous_token": ("W<sub>K</sub><sup>1</sup>: previous token", "key: position", "query: position"),
+    "remapped_copy": ("W<sub>K</sub><sup>2</sup>: remapped copy", "key: copy of token", "query: token"),
+    "copied_token": ("W<sub>O</sub><sup>2</sup>: copied token", "logit of token", "attended token"),
+}
+LIMIT = 4
+"""Standard deviations at which the colours end."""
+
+
+def memory_bars(memories: xr.Dataset) -> go.Figure:
+    """Recall of every memory: bars are means over seeds, dots seeds, lines across a bar chance.
+
+    Args:
+        memories: Over (seed, memory), from `induction_memories`.
+    """
+    figure = go.Figure()
+    shown = [name for name in BARS if name in memories.memory.values]
+    for place, name in enumerate(shown):
+        at = memories.sel(memory=name)
+        values, chance = at.recall.values, float(at.chance.mean())
+        colour = MEMORY_COLOURS[f"recall_{BARS[name][1]}"]
+        figure.add_bar(x=[place], y=[values.mean()], width=0.62, marker_color=colour, opacity=0.55, hoverinfo="skip")
+        spread = np.linspace(-0.18, 0.18, len(values)) if len(values) > 1 else np.zeros(1)
+        figure.add_scatter(
+            x=place + spread,
+            y=values,
+            mode="markers",
+            marker={"color": colour, "size": 6, "line": {"color": "white", "width": 0.8}},
+            text=[f"seed {int(seed)}: {value:.3f}" for seed, value in zip(at.seed.values, values, strict=True)],
+            hovertemplate="%{text}<extra></extra>",
+        )
+        line = {"color": INK, "width": 1.5, "dash": "dot"}
+        figure.add_shape(type="line", x0=place - 0.31, x1=place + 0.31, y0=chance, y1=chance, line=line)
+    figure.update_xaxes(tickvals=list(range(len(shown))), ticktext=[BARS[name][0] for name in shown], showgrid=False)
+    figure.update_yaxes(title="recall R", range=[-0.02, 1.05])
+    figure.update_layout(showlegend=False, height=360)
+    return figure.update_layout({**LAYOUT, "margin": {"l": 60, "r": 20, "t": 20, "b": 80}})
+
+
+def memory_heatmaps(maps: xr.Dataset, *, n_pos: int | None = None) -> go.Figure:
+    """Scores of every memory; a memory that is stored has a dark diagonal.
+
+    Args:
+        maps: From `memory_maps`, of one model.
+        n_pos: How many positions, from the first; none: all.
+    """
+    figure = make_subplots(1, 3, subplot_titles=[title for title, _, _ in PANELS.values()], horizontal_spacing=0.09)
+    for column, (name, (_, x, y)) in enumerate(PANELS.items(), 1):
+        values = maps[name]
+        if name == "previous_token" and n_pos is not None:
+            values = values.isel(query=slice(n_pos - 1), key=slice(n_pos - 1))
+        rows, columns = values.dims
+        heat = go.Heatmap(
+            z=values.values,
+            x=[str(value) for value in values[columns].values],
+            y=[str(value) for value in values[rows].values],
+            coloraxis="coloraxis",
+            hovertemplate=f"{y} %{{y}}, {x} %{{x}}: %{{z:.1f}}<extra></extra>",
+        )
+        figure.add_trace(heat, 1, column)
+        figure.update_xaxes(title=x, type="category", nticks=8, row=1, col=column)
+        figure.update_yaxes(title=y, type="category", nticks=8, autorange="reversed", row=1, col=column)
+    figure.update_layout({**LAYOUT, "margin": {"l": 60, "r": 20, "t": 40, "b": 60}}, height=380)
+    bar = {"thickness": 12, "title": {"text": "standard<br>deviations", "font": {"size": 11}}}
+    return figure.update_coloraxes(cmin=-LIMIT, cmax=LIMIT, colorscale="RdBu", reversescale=True, colorbar=bar)
+
+
+MARKS = {TRIGGER: "▸{}", OUTPUT: "{}◂", BOTH: "▸{}◂"}
+COLOURS = {TRIGGER: "#c8501e", OUTPUT: "#1f5fbf", BOTH: "#8a4fbf"}
+
+
+def marked(example: xr.Dataset) -> xr.Dataset:
+    """The same sequence with marks on its tokens, for an interactive view: ▸ a trigger, ◂ the token after one.
+
+    Args:
+        example: One sequence of `marked_patterns`.
+    """
+    pairs = zip(example.token.values.tolist(), example.role.values.tolist(), strict=True)
+    return example.assign(token=("key", [MARKS.get(role, "{}").format(token) for token, role in pairs]))
+
+
+def before_and_after(examples: Mapping[str, xr.Dataset], *, n_pos: int = 32, head: int = 0) -> go.Figure:
+    """One head of every layer as heat maps, one row per checkpoint; triggers and outputs are coloured.
+
+    Args:
+        examples: Title of a checkpoint (such as `step 0`) to one and the same sequence of `marked_patterns`.
+        n_pos: How many tokens, from the first.
+        head: Which head of a layer.
+    """
+    first = next(iter(examples.values()))
+    layers = first.layer.size
+    titles = [f"layer {layer + 1}, {name}" for name in examples for layer in range(layers)]
+    figure = make_subplots(
+        len(examples), layers, subplot_titles=titles, horizontal_spacing=0.1, vertical_spacing=0.16 / len(examples)
+    )
+    names = _labels(first.isel(key=slice(n_pos)))
+    ticks = {"tickvals": list(range(len(names))), "ticktext": names, "tickfont": {"size": 11}, "showgrid": False}
+    for row, example in enumerate(examples.values(), 1):
+        for column in range(1, layers + 1):
+            pattern = example.pattern.isel(layer=column - 1, head=head, query=slice(n_pos), key=slice(n_pos))
+            heat = go.Heatmap(
+                z=pattern.transpose("query", "key").values,
+                coloraxis="coloraxis",
+                hovertemplate="from position %{y} to %{x}: %{z:.3f}<extra></extra>",
+            )
+            figure.add_trace(heat, row, column)
+    figure.update_xaxes(**ticks, tickangle=0)
+    figure.update_yaxes(**ticks, autorange="reversed")
+    figure.update_layout({**LAYOUT, "margin": {"l": 40, "r": 20, "t": 40, "b": 30}}, height=60 + 430 * len(examples))
+    return figure.update_coloraxes(cmin=0, cmax=1, colorscale="Blues", colorbar={"thickness": 12})
+
+
+def _labels(example: xr.Dataset) -> list[str]:
+    """Tokens as HTML, coloured by what they are."""
+    names = []
+    for token, role in zip(example.token.values.tolist(), example.role.values.tolist(), strict=True):
+        name = str(token).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+        names.append(f'<b style="color:{COLOURS[role]}">{name}</b>' if role in COLOURS else name)
+    return names
+
+
+MEASURES = {**MEMORY_NAMES, "accuracy_in_context": "in-context accuracy"}
+
+
+def settings(trajectories: Mapping[str, xr.Dataset]) -> go.Figure:
+    """A row a setting, a column a measure: the mean over seeds at the last step, and their range under it.
+
+    Args:
+        trajectories: Name of a setting to measures over (seed, step); settings may have different steps.
+    """
+    last = [found.isel(step=-1) for found in trajectories.values()]
+    values = np.array([[float(found[name].mean("seed")) for name in MEASURES] for found in last])
+    text = [[_cell(found[name]) for name in MEASURES] for found in last]
+    heat = go.Heatmap(
+        z=values,
+        x=[name.replace(" ", "<br>", 1) for name in MEASURES.values()],
+        y=list(trajectories),
+        text=text,
+        texttemplate="%{text}",
+        zmin=0,
+        zmax=1,
+        colorscale="Blues",
+        xgap=2,
+        ygap=2,
+        showscale=False,
+        hovertemplate="%{y}, %{x}: %{z:.3f}<extra></extra>",
+    )
+    figure = go.Figure(heat).update_yaxes(autorange="reversed", showgrid=False).update_xaxes(side="top", showgrid=False)
+    margin = {"l": 20, "r": 20, "t": 70, "b": 20}
+    return figure.update_layout({**LAYOUT, "margin": margin}, height=100 + 52 * len(trajectories))
+
+
+def _cell(values: xr.DataArray) -> str:
+    """Mean, and range where there are several seeds; nothing where it is not defined."""
+    low, mean, high = (float(value) for value in (values.min(), values.mean(), values.max()))
+    if math.isnan(mean):
+        return ""
+    return f"{mean:.2f}" + (f"<br><sub>{low:.2f} – {high:.2f}</sub>" if values.sizes["seed"] > 1 else "")
