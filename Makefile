@@ -4,25 +4,28 @@ PYTHON ?= python3
 ARGS ?=
 BIN := .venv/bin
 PIP_INSTALL := $(BIN)/python -m pip install -qq --disable-pip-version-check -c constraints.txt
-PYTEST := OMP_NUM_THREADS=1 $(BIN)/pytest -n 2
+PYTEST := OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist worksteal
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help test test-all test-claims test-bench test-installed lint format reproduce zoo docs bench clean
+.PHONY: help test test-thorough test-all test-claims test-bench test-installed lint format reproduce zoo docs bench clean
 
 help: ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1|\2/p' Makefile | while IFS='|' read -r name text; do \
 	  printf '  make %-15s %s\n' "$$name" "$$text"; done
 
-test: lint ## lint, types, import contracts, and every test that is not slow
-	$(PYTEST) -m "not slow and not installed"
+test: lint ## lint, types, import contracts, and every test that takes seconds
+	$(PYTEST) -m "not thorough and not slow and not installed"
 
-test-all: lint ## the same, with the slow tests
-	$(PYTEST) -m "not installed"
+test-thorough: .venv/.installed-dev ## the same tests and the thorough ones, with annotations and shapes checked at run time
+	TYPECHECK=1 $(PYTEST) -m "not slow and not installed"
+
+test-all: lint ## lint, and everything but the installation, with these checks
+	TYPECHECK=1 $(PYTEST) -m "not installed"
 
 test-claims: .venv/.installed-dev ## the slow tests of claims: planted models, and how often verdicts err
-	$(PYTEST) -m slow tests/claims
+	TYPECHECK=1 $(PYTEST) -m slow tests/systems
 
 test-bench: .venv/.installed-dev ## the benchmarks from end to end, in their short version
 	$(BIN)/pytest -m slow tests/benchmarks

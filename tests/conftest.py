@@ -1,8 +1,11 @@
-"""Type checks at run time for the whole package, one thread, and models that are trained once a session.
+"""One thread, models that are trained once per session, and, where TYPECHECK is set, type checks at run time.
 
+`make test-thorough` sets it: the annotations and shapes of the package are then checked at every call.
 The package is imported inside the fixtures: pytest-xdist's controller reads this file too, and TransformerLens takes
 ten seconds.
 """
+
+import os
 
 import hypothesis
 import jaxtyping
@@ -12,7 +15,8 @@ import torch
 import tests.typecheck  # noqa: F401 (the hook names it)
 
 pytest_plugins = ["pytester"]
-jaxtyping.install_import_hook("mnemoscope", "tests.typecheck.check")
+if os.environ.get("TYPECHECK"):
+    jaxtyping.install_import_hook("mnemoscope", "tests.typecheck.check")
 torch.set_num_threads(1)
 hypothesis.settings.register_profile("fixed", derandomize=True, deadline=None, max_examples=30, database=None)
 hypothesis.settings.load_profile("fixed")

@@ -1,3 +1,5 @@
+import os
+
 import pytest
 import torch
 
@@ -29,12 +31,12 @@ def test_latents_are_derived_from_the_selected_rows_and_only_once():
     assert calls == [2]
 
 
-def test_moving_keeps_every_value():
-    moved = batch(weights=torch.ones(4)).to("cpu")
-    assert torch.equal(moved.inputs, batch().inputs)
-    assert torch.equal(moved.weights, torch.ones(4))
+def test_every_tensor_moves():
+    moved = batch(weights=torch.ones(4)).to("meta")
+    assert {getattr(moved, name).device.type for name in ("inputs", "targets", "scored", "weights")} == {"meta"}
 
 
+@pytest.mark.skipif(not os.environ.get("TYPECHECK"), reason="shapes are checked where TYPECHECK is set")
 def test_shapes_must_agree():
     with pytest.raises(TypeError):
         Batch(inputs=torch.zeros(2, 3).long(), targets=torch.zeros(2, 4).long(), scored=torch.zeros(2, 3).bool())

@@ -47,6 +47,7 @@ def test_the_pages_show_the_tested_files(name):
     assert any(f"{{literalinclude}} examples/{name}" in page.read_text() for page in PAGES)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("page", [page for page in PAGES if CODE.search(page.read_text())], ids=lambda page: page.stem)
 @pytest.mark.usefixtures("examples")
 def test_the_code_of_a_page_prints_what_stands_below_it(page, tmp_path, monkeypatch):

@@ -62,6 +62,7 @@ NULLS = [
 ]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("quantifier", "draw", "prompts"), NULLS)
 def test_of_200_claims_whose_effect_is_exactly_at_the_margin_at_most_4_are_supported(quantifier, draw, prompts):
     count = outcomes(quantifier, gated(draw), n_trials=200, gate=GATE, prompts=prompts)
@@ -70,10 +71,12 @@ def test_of_200_claims_whose_effect_is_exactly_at_the_margin_at_most_4_are_suppo
         assert count["REFUTED"] <= 4
 
 
+@pytest.mark.thorough
 def test_of_200_claims_at_the_lower_end_of_equivalence_at_most_4_are_supported():
     assert outcomes("equivalence", lambda rng: spread(rng) - 2 * MARGIN, n_trials=200)["SUPPORTED"] <= 4
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("quantifier", ["most", "every", "mean"])
 def test_shuffled_labels_support_nothing(quantifier):
     """A difference between two skills that is large in every seed, after the skills' names were shuffled in each."""

@@ -1,13 +1,16 @@
-"""Claims are tried on planted models, which takes minutes: all of it is slow but the contract that each claim keeps."""
+"""Claims are tried on planted models, which takes minutes: these tests are slow, and so is their calibration."""
 
 from pathlib import Path
 
 import pytest
 
+HERE = Path(__file__).parent
+
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items):
-    """Mark what is below this folder."""
+    """Mark the tests of claims below this folder."""
     for item in items:
-        if item.path.is_relative_to(Path(__file__).parent) and item.path.stem != "test_contract":
+        claims = "claims" in item.path.parts or item.path.stem == "test_calibration"
+        if claims and item.path.is_relative_to(HERE):
             item.add_marker(pytest.mark.slow)

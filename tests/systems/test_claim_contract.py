@@ -4,7 +4,9 @@ import importlib
 import inspect
 import pickle
 import pkgutil
-from functools import cache
+import sys
+from functools import cache, partial
+from pathlib import Path
 
 import pytest
 
@@ -54,11 +56,8 @@ MODULES = [
 
 
 @pytest.mark.parametrize("name", MODULES)
-def test_a_module_says_what_refutes_its_claims_and_what_they_show(name):
-    says = " ".join((importlib.import_module(name).__doc__ or "").split())
-    assert "refuted" in says.lower()
-    assert " show" in says
-    assert " not " in says
+def test_a_module_says_what_refutes_its_claims(name):
+    assert "refuted" in (importlib.import_module(name).__doc__ or "").lower()
 
 
 @each_registered
@@ -142,9 +141,11 @@ def test_other_processes_can_be_sent_what_is_measured(claim):
 
 @each
 def test_the_code_of_a_measure_counts_towards_what_is_kept(claim):
-    """A result that is kept is thrown away when the code of these packages, or of the claim's system, changes."""
+    """A result that is kept is thrown away when the code of the library or of the system changes."""
     for function in _functions(claim):
-        assert name_of(function).split(".")[:2] in [["mnemoscope", package] for package in (*MEASURED_BY, "systems")]
+        written = function.func if isinstance(function, partial) else function
+        file = Path(sys.modules[written.__module__].__file__)
+        assert written.__module__.split(".")[1] in MEASURED_BY or file in guests.sources(written.__module__)
 
 
 def changes(claim: Claim) -> list[tuple[str, object]]:

@@ -47,6 +47,7 @@ def test_the_example_is_short_and_shown():
     assert f"{{literalinclude}} examples/{CLAIM.name}" in (DOCS / "unit_tests.md").read_text()
 
 
+@pytest.mark.thorough
 def test_the_example_is_supported_and_another_claim_is_not(copies):
     result = copies.runpytest_inprocess("-p", "no:cacheprovider", "--mnemoscope-runs", copies.path / "runs")
     assert result.ret == 0

@@ -14,6 +14,7 @@ def p(values, seed=0, n_draws=59):
     return drift_p(SHAPES, values, n_draws=n_draws, rng=np.random.default_rng(seed))
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "drift",
     [0 * X, 5 * X, -3 * X, 5 * (1 - np.exp(-6 * X)), np.exp(3 * X), np.log1p(20 * X), 4 * np.sqrt(X)],
@@ -26,6 +27,7 @@ def test_false_alarms_on_drifts_are_as_rare_as_stated(drift):
     assert alarms <= 20
 
 
+@pytest.mark.thorough
 def test_a_slow_wander_is_no_change():
     """Shuffling would call most of these changes."""
     shocks = np.random.default_rng(0).standard_normal((200, N + 50))

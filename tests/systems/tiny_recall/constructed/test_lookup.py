@@ -6,7 +6,8 @@ import torch
 from transformer_lens import HookedTransformer
 
 from mnemoscope.core.errors import InputError
-from mnemoscope.models import constructed
+from mnemoscope.models.constructed import layer_normalised
+from mnemoscope.systems.tiny_recall import constructed
 from mnemoscope.systems.tiny_recall.constructed import dissociated, dissociated_circuit, shared_store_circuit
 from mnemoscope.systems.tiny_recall.tasks import PermutationLookup
 from tests.support import global_generators_untouched, seeded
@@ -226,7 +227,7 @@ def test_other_numbers_of_values(name, n_values):
 
 @pytest.mark.parametrize("name", LOOKUP)
 def test_layer_normalisation_changes_little(models, everything, name):
-    model = constructed.layer_normalised(models[name])
+    model = layer_normalised(models[name])
     assert model.cfg.normalization_type == "LN"
     difference = probabilities(model, everything) - probabilities(models[name], everything)
     assert difference[:, 2::2].abs().max() < 1e-3

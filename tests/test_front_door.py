@@ -1,0 +1,167 @@
+"""The public names: what the stubs promise is there, light to import, and all that guests, pages and examples use."""
+
+import ast
+import importlib
+import pkgutil
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PACKAGE = ROOT / "src" / "mnemoscope"
+ROOMS = ("analyses", "core", "interventions", "judging", "models", "models.constructed", "viz")
+FACES = ("mnemoscope", *(f"mnemoscope.{room}" for room in ROOMS))
+PUBLIC_MODULES = (
+    "mnemoscope.core.metrics",
+    "mnemoscope.core.patterns",
+    "mnemoscope.viz.plain_report",
+    "mnemoscope.testing",
+)
+MOST_NAMES = 66
+
+TO_CONVERT = {
+    "docs/analyses/ablation.md",
+    "docs/analyses/attribution.md",
+    "docs/analyses/attribution_patching.md",
+    "docs/analyses/circuits.md",
+    "docs/analyses/discovery.md",
+    "docs/analyses/dynamics.md",
+    "docs/analyses/edges.md",
+    "docs/analyses/interchange.md",
+    "docs/analyses/mechanisms.md",
+    "docs/analyses/memory_recall.md",
+    "docs/analyses/neurons.md",
+    "docs/analyses/patching.md",
+    "docs/analyses/predictions.md",
+    "docs/analyses/probes.md",
+    "docs/analyses/shapley.md",
+    "docs/analyses/truncation.md",
+    "docs/constructed.md",
+    "docs/examples/copy_task.py",
+    "docs/examples/entropy.py",
+    "docs/examples/even_attention.py",
+    "docs/examples/knocked_out.py",
+    "docs/extending.md",
+    "docs/getting_started.md",
+    "docs/in_context_bigrams.md",
+    "docs/interventions.md",
+    "docs/run_directory.md",
+    "docs/take_apart.md",
+    "docs/verdicts.md",
+    "docs/write_a_claim.md",
+    "docs/zoo.md",
+}
+"""Pages and examples that still import from inner modules; the set may only shrink."""
+
+HEAVY = "heavy = {'torch', 'transformer_lens'} & set(sys.modules); assert not heavy, heavy"
+FENCE = re.compile(r"^```(?:python|\{code-cell\}[^\n]*)\n(.*?)^```", re.DOTALL | re.MULTILINE)
+"""A Python block of a page."""
+
+
+def stub(face: str) -> dict[str, tuple[str, str]]:
+    """Each name on a face, with the module and the name there that the stub imports it from."""
+    file = PACKAGE.joinpath(*face.split(".")[1:]) / "__init__.pyi"
+    found = {}
+    for node in ast.parse(file.read_text()).body:
+        if isinstance(node, ast.ImportFrom):
+            module = ".".join(filter(None, [face, node.module]))
+            found |= {alias.asname or alias.name: (module, alias.name) for alias in node.names}
+    return found
+
+
+@pytest.mark.parametrize(
+    "statement",
+    ["import mnemoscope", "from mnemoscope.cli import main; main(['--help'])"],
+    ids=["the front door", "help of the command line"],
+)
+def test_nothing_heavy_is_imported(statement):
+    code = f"import sys; {statement}; {HEAVY}"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("face", FACES)
+def test_every_name_is_what_the_stub_says(face):
+    module, names = importlib.import_module(face), stub(face)
+    assert set(module.__all__) == set(names)
+    for name, (source, there) in names.items():
+        if source == face:
+            assert getattr(module, name) is importlib.import_module(f"{face}.{there}")
+        else:
+            assert getattr(module, name) is getattr(importlib.import_module(source), there), name
+
+
+@pytest.mark.parametrize("face", FACES)
+def test_no_name_is_that_of_a_module_of_the_room(face):
+    """Importing such a module would put it in the place of the name."""
+    modules = {module.name for module in pkgutil.iter_modules(importlib.import_module(face).__path__)}
+    assert modules & {name for name, (source, _) in stub(face).items() if source != face} == set()
+
+
+def test_the_front_door_stays_small():
+    assert len(stub("mnemoscope")) <= MOST_NAMES
+
+
+def imported(code: str) -> Iterator[tuple[int, str]]:
+    """The line and the dotted name of each import from the package, that of the name where it is a module too."""
+    for node in ast.walk(ast.parse(code)):
+        if isinstance(node, ast.Import):
+            yield from ((node.lineno, alias.name) for alias in node.names if alias.name.startswith("mnemoscope."))
+        elif isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "mnemoscope":
+            yield from ((node.lineno, public_or_module(node.module, alias.name)) for alias in node.names)
+
+
+def public_or_module(module: str, name: str) -> str:
+    return f"{module}.{name}" if f"{module}.{name}" in (*FACES, *PUBLIC_MODULES) else module
+
+
+def allowed(name: str, system: str | None) -> bool:
+    """Whether a name may be imported: public names everywhere, and of systems all by pages, its own by a system."""
+    guest = name.startswith("mnemoscope.systems.")
+    own = guest and (system is None or f"{name}.".startswith(f"mnemoscope.systems.{system}."))
+    return own or name in FACES or name in PUBLIC_MODULES
+
+
+def inner(code: str, system: str | None = None, first_line: int = 1) -> list[int]:
+    """The lines that import what is not public."""
+    return [first_line + line - 1 for line, name in imported(code) if not allowed(name, system)]
+
+
+def test_systems_use_public_names():
+    found = [
+        f"{file.relative_to(ROOT)}:{line}"
+        for file in sorted((PACKAGE / "systems").rglob("*.py"))
+        for line in inner(file.read_text(), file.relative_to(PACKAGE / "systems").parts[0])
+    ]
+    assert found == []
+
+
+def plain(code: str) -> str:
+    """A block of a page without the magics and the options of a notebook."""
+    lines = code.splitlines()
+    if lines and lines[0] == "---":
+        lines[: lines.index("---", 1) + 1] = [""] * (lines.index("---", 1) + 1)
+    return "\n".join("" if line.startswith(("%", "!", ":")) else line for line in lines)
+
+
+def inner_lines(file: Path) -> list[str]:
+    """Where a page or an example imports what is not public."""
+    text = file.read_text()
+    blocks = [(text, 1)]
+    if file.suffix == ".md":
+        found = [match for match in FENCE.finditer(text) if ">>>" not in match[1]]
+        blocks = [(plain(match[1]), text.count("\n", 0, match.start(1)) + 1) for match in found]
+    return [f"{file.relative_to(ROOT)}:{line}" for code, first in blocks for line in inner(code, first_line=first)]
+
+
+def test_pages_and_examples_use_public_names():
+    docs = ROOT / "docs"
+    pages = [file for file in docs.rglob("*.md") if not file.is_relative_to(docs / "_build")]
+    files = [ROOT / "README.md", *sorted(pages), *sorted((docs / "examples").glob("*.py"))]
+    assert len(files) > 20
+    checked = [file for file in files if str(file.relative_to(ROOT)) not in TO_CONVERT]
+    assert [line for file in checked for line in inner_lines(file)] == []
