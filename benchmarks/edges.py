@@ -12,7 +12,7 @@ from mnemoscope.core.edge import Edge
 from mnemoscope.core.metrics import LOGIT_DIFF, at_target
 from mnemoscope.core.pairs import PromptPairs
 from mnemoscope.core.site import Site
-from mnemoscope.interventions.edges.graph import edges
+from mnemoscope.interventions.edges.graph import model_edges
 from mnemoscope.models.building import from_configuration
 from patching import CONFIG, N_POS, memory, pairs
 from timing import Contender, Figure, duration, interleave, ratio
@@ -49,7 +49,7 @@ class Rival:
         with torch.no_grad():
             clean, corrupted = (model.run_with_cache(side.inputs)[1] for side in (pairs.clean, pairs.corrupted))
             self.streams = [clean["resid_pre", layer] for layer in range(N_LAYERS)]
-            self.changes = {edge.writer: self._written(edge.writer, corrupted, clean) for edge in edges(model)}
+            self.changes = {edge.writer: self._written(edge.writer, corrupted, clean) for edge in model_edges(model)}
 
     def _written(self, writer: Site, corrupted: ActivationCache, clean: ActivationCache) -> torch.Tensor:
         change = corrupted[writer.hook] - clean[writer.hook]
@@ -59,7 +59,7 @@ class Rival:
 
     @torch.no_grad()
     def __call__(self) -> float:
-        found = [self._logits(edge, *self._hooked(edge)) for edge in edges(self.model)]
+        found = [self._logits(edge, *self._hooked(edge)) for edge in model_edges(self.model)]
         answer, foil = (at[:, -1].expand(len(found), -1) for at in (self.pairs.answer, self.pairs.foil))
         logits = torch.stack(found)
         self.result = at_target(logits, answer) - at_target(logits, foil)

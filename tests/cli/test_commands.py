@@ -132,7 +132,7 @@ def test_the_experiment_fits_the_commands():
         (["train", "--config", "wrong_section.yaml"], "evaluate"),
         (["train", "--config", "wrong_value.yaml"], "jobs"),
         (["train", "--config", "no.yaml"], "YAML"),
-        (["trian"], "report, train"),
+        (["trian"], "report, track, train"),
         (["evaluate"], "name at least one run directory"),
         (["evaluate", "nowhere"], "mnemoscope train"),
         (["evaluate", "runs", "--n-samples", "0"], "at least 1"),

@@ -12,7 +12,7 @@ from mnemoscope import analyses
 from mnemoscope.analyses.dynamics.trajectories import last_roles
 from mnemoscope.analyses.patching.activations import effects
 from mnemoscope.analyses.patching.edges import patch_edges
-from mnemoscope.analyses.shapley import agreement
+from mnemoscope.analyses.shapley import removal_agreement
 from mnemoscope.cli import main
 from mnemoscope.core.pairs import PromptPairs
 from mnemoscope.core.seeding import generator
@@ -161,7 +161,7 @@ def test_values_and_agreement_go_by_role(trained, tmp_path):
     np.testing.assert_allclose(values.value.sum("role"), values.carried, atol=1e-9)
     np.testing.assert_allclose(values.interaction, values.interaction.transpose(*_exchanged(values.interaction.dims)))
     stored = xr.open_dataset(place / "agreement.nc")
-    assert stored.by_value.equals(agreement(values).by_value)
+    assert stored.by_value.equals(removal_agreement(values).by_value)
     assert set(stored.partner.values.ravel()) <= {"", *values.role.values}
 
 

@@ -154,7 +154,7 @@ def test_follow_measures_once_and_the_report_shows_it(birth, place, capsys):
     assert second.trajectory_path.stat().st_mtime_ns == written
     main(["report", birth, "--out", "after.html"])
     page = (place / "after.html").read_text()
-    assert "Not followed yet." not in page
+    assert "Not tracked yet." not in page
     assert '<h2 id="memories"' in page
     assert "In-context bigrams" in page
 
@@ -180,7 +180,7 @@ def test_follow_refuses_runs_that_have_not_come_to_their_end(birth, capsys):
 def test_runs_of_several_tasks_stand_on_one_page(noisy, birth, place):
     main(["report", f"{birth}/seed-100", f"{noisy}/seed-100", "--out", "both.html"])
     page = (place / "both.html").read_text()
-    assert page.count("Not followed yet.") == 2
+    assert page.count("Not tracked yet.") == 2
     assert "<title>Trained models</title>" in page
     assert page.index('<h1 class="part" id="in-context-bigrams') < page.index('<h1 class="part" id="noisy-recall"')
     assert page.count('id="training"') == page.count('id="training-2"') == 1

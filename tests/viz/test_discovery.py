@@ -3,7 +3,7 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from mnemoscope.interventions.edges.graph import edges
+from mnemoscope.interventions.edges.graph import model_edges
 from mnemoscope.viz.discovery import (
     BY_EFFECT,
     GREEDY,
@@ -19,7 +19,7 @@ from mnemoscope.viz.discovery import (
 from tests.support import random_model
 
 MODEL = random_model(n_heads=1)
-EDGES = edges(MODEL)  # 8: into the head's q, k and v, the MLP and the logits
+EDGES = model_edges(MODEL)  # 8: into the head's q, k and v, the MLP and the logits
 NAMES = [str(edge) for edge in EDGES]
 COMPONENT = xr.DataArray(
     [["L0H0", "L0 MLP"]] * 3, dims=("seed", "role"), coords={"seed": [0, 1, 2], "role": ["the head", "L0 MLP"]}

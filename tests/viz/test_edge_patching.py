@@ -11,7 +11,7 @@ from mnemoscope.analyses.patching.edge_roles import edges_of_seeds
 from mnemoscope.analyses.patching.edges import patch_edges
 from mnemoscope.analyses.stacking import along
 from mnemoscope.core.pairs import PromptPairs
-from mnemoscope.interventions.edges.graph import edges
+from mnemoscope.interventions.edges.graph import model_edges
 from mnemoscope.systems.tiny_recall.constructed import store_and_match
 from mnemoscope.viz import patching
 from mnemoscope.viz.edges import role_circuit
@@ -124,7 +124,7 @@ def test_errors_have_a_row_an_estimate_and_direction():
 
 def test_the_circuit_is_a_mean_where_roles_lie_in_one_layer(found):
     ratio = found["recall"].ratio.sel(metric="logit_diff", direction="noising")
-    words, figure = drawn(edges(MODEL), ratio, HEADS)
+    words, figure = drawn(model_edges(MODEL), ratio, HEADS)
     assert words == "mean over 2 seeds"
     labels = {trace.name: trace for trace in figure.data if trace.mode == "lines+markers"}
     assert set(labels) == set(ratio.edge.values)
@@ -134,7 +134,7 @@ def test_the_circuit_is_a_mean_where_roles_lie_in_one_layer(found):
 
 def test_the_circuit_of_one_seed_keeps_its_numbers(found):
     ratio = found["recall"].ratio.sel(metric="logit_diff", direction="noising").isel(seed=[0])
-    words, figure = drawn(edges(MODEL), ratio, HEADS.isel(seed=[0]))
+    words, figure = drawn(model_edges(MODEL), ratio, HEADS.isel(seed=[0]))
     assert words == "seed 0"
     labels = {trace.name: trace for trace in figure.data if trace.mode == "lines+markers"}
     weight = float(ratio.sel(edge="match → L0 MLP", seed=0))
@@ -143,4 +143,4 @@ def test_the_circuit_of_one_seed_keeps_its_numbers(found):
 
 def test_nothing_is_drawn_where_nothing_is_told_apart(found):
     ratio = found["recall"].ratio.sel(metric="logit_diff", direction="noising")
-    assert role_circuit(edges(MODEL), ratio * np.nan, HEADS) is None
+    assert role_circuit(model_edges(MODEL), ratio * np.nan, HEADS) is None

@@ -3,7 +3,7 @@ import torch
 import xarray as xr
 
 from mnemoscope.analyses.roles import by_role
-from mnemoscope.analyses.shapley import agreement, shapley
+from mnemoscope.analyses.shapley import removal_agreement, shapley
 from mnemoscope.analyses.stacking import along
 from mnemoscope.systems.tiny_recall.constructed import dissociated, shared_store, twin_elimination
 from mnemoscope.viz.ablation import outcome_rows
@@ -69,7 +69,7 @@ def test_interactions_are_listed_once_and_the_largest_first(two):
 
 def test_reasons_are_counted_over_seeds():
     """Of two twins either is spared by removal, since the other one is there; each is worth half."""
-    twins = agreement(measured(twin_elimination(), twin_elimination()))
+    twins = removal_agreement(measured(twin_elimination(), twin_elimination()))
     rows = {(row[1], row[2]): row[3:] for row in agreement_rows(twins)}
     alone, value, *counts, why = rows["elimination head", "elimination"]
     assert float(alone.split(" ")[0]) == 0
@@ -81,7 +81,7 @@ def test_reasons_are_counted_over_seeds():
 
 
 def test_outcomes_are_counted_by_removal_and_by_value(two):
-    (row,) = outcome_rows(agreement(two), OUTCOMES)
+    (row,) = outcome_rows(removal_agreement(two), OUTCOMES)
     assert row[1] == "elimination and recall"
     assert sorted(row[2].split(", ")) == ["double: 1", "single: 1"]
     assert row[3] == "double: 2"

@@ -47,6 +47,7 @@ from .forward import log_probs as log_probs
 from .forward import normalised as normalised
 from .interchange.alignment import align as align
 from .interchange.counterfactuals import random_pairs as random_pairs
+from .interchange.exchange import interchange_accuracy as interchange_accuracy
 from .interchange.search import alignment_search as alignment_search
 from .learned_skills import LEARNED as LEARNED
 from .learned_skills import accuracy_by_skill as accuracy_by_skill
@@ -105,6 +106,7 @@ from .probes.subspaces import subspace as subspace
 from .roles import by_role as by_role
 from .roles import called as called
 from .roles import named_in as named_in
+from .shapley.against_removal import removal_agreement as removal_agreement
 from .stacking import along as along
 from .stacking import along_seed as along_seed
 from .stacking import over_seeds as over_seeds

@@ -8,10 +8,10 @@ from mnemoscope.analyses.discovery import circuit, nodes
 from mnemoscope.analyses.discovery.setting import along, members, pruned
 from mnemoscope.core.edge import part_name
 from mnemoscope.core.errors import InputError
-from mnemoscope.interventions.edges.graph import edges
+from mnemoscope.interventions.edges.graph import model_edges
 from tests.support import foreign_model, random_model
 
-EDGES = edges(random_model())
+EDGES = model_edges(random_model())
 
 
 def test_a_circuit_names_its_edges_and_parts():
@@ -28,7 +28,7 @@ def test_a_circuit_names_its_edges_and_parts():
 @pytest.mark.parametrize("from_embeddings", [True, False])
 @pytest.mark.parametrize("embeddings", ["together", "apart"])
 def test_pruned_edges_lie_on_no_path(from_embeddings, embeddings):
-    parts = edges(foreign_model(), embeddings=embeddings)
+    parts = model_edges(foreign_model(), embeddings=embeddings)
     masks = np.random.default_rng(0).random((30, len(parts))) < 0.2
     found = pruned(parts, masks, from_embeddings=from_embeddings)
     assert not (found & ~masks).any()

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from mnemoscope.analyses.interchange.counterfactuals import random_pairs
-from mnemoscope.analyses.interchange.exchange import Subspace, interchange
+from mnemoscope.analyses.interchange.exchange import Subspace, interchange_accuracy
 from mnemoscope.core.causal import CausalModel
 from mnemoscope.core.errors import InputError
 from mnemoscope.core.named import Named
@@ -79,7 +79,7 @@ def at_the_repeat(old, theirs, base, source):
 def test_it_equals_brute_force(place, hook, exchange):
     model = random_model(n_layers=2)
     with global_generators_untouched():
-        found = interchange(model, ADD, FEW, places={"it": [place]}).sel(place="it")
+        found = interchange_accuracy(model, ADD, FEW, places={"it": [place]}).sel(place="it")
     log_probs = by_hand(model, hook, exchange).log_softmax(-1)
     base, source = FEW.clean.inputs, FEW.corrupted.inputs
     before = (base[:, :3].sum(1) + base[:, -1]) % 6
@@ -101,7 +101,7 @@ HEADS = {f"L0H{n}": [Site(kind="z", layer=0, head=n, pos=-1)] for n in range(2)}
 
 
 def test_a_circuit_confirms_the_causal_model_that_it_was_built_from():
-    values = interchange(store_and_match(), VALUES_AND_MATCH, PAIRS, places=HEADS)
+    values = interchange_accuracy(store_and_match(), VALUES_AND_MATCH, PAIRS, places=HEADS)
     assert values.attrs["agreement"] == values.attrs["follows"] == 1
     for variable, right, wrong in (("values", "L0H0", "L0H1"), ("match", "L0H1", "L0H0")):
         assert (values.iia.sel(variable=variable, place=right) == 1).all()
@@ -110,7 +110,7 @@ def test_a_circuit_confirms_the_causal_model_that_it_was_built_from():
         assert values.iia.sel(variable=variable, place=wrong, over="changing") < 0.3
     assert (values.before_iia.sel(over="changing") == 0).all()
     assert (values.before_iia.sel(over="kept") == 1).all()
-    split = interchange(two_layer_recall(), SPLIT, PAIRS)
+    split = interchange_accuracy(two_layer_recall(), SPLIT, PAIRS)
     assert (split.iia.sel(variable="eliminated", place="L1H0") == 1).all()
     assert (split.iia.sel(variable="recalled", place="L1H1") == 1).all()
     assert (split.iia.sel(place=["L0H0", "L0H1"], over="changing") < 0.4).all()
@@ -118,24 +118,28 @@ def test_a_circuit_confirms_the_causal_model_that_it_was_built_from():
 
 def test_a_circuit_refutes_the_other_causal_model():
     """Kept pairs tell: without them the store would pass for a list of what is eliminated."""
-    store = interchange(store_and_match(), SPLIT, PAIRS, places=HEADS).iia.sel(place="L0H0", variable="eliminated")
+    store = interchange_accuracy(store_and_match(), SPLIT, PAIRS, places=HEADS).iia.sel(
+        place="L0H0", variable="eliminated"
+    )
     assert store.sel(over="changing") == 1
     assert store.sel(over="kept") < 0.5
-    apart = interchange(dissociated(), VALUES_AND_MATCH, PAIRS, places=HEADS).iia.sel(place="L0H0", variable="values")
+    apart = interchange_accuracy(dissociated(), VALUES_AND_MATCH, PAIRS, places=HEADS).iia.sel(
+        place="L0H0", variable="values"
+    )
     assert apart.sel(over="kept") == 1
     assert apart.sel(over="changing") < 0.7  # right without a repeat only
 
 
 def test_arbitrary_answers_are_not_given():
-    found = interchange(store_and_match(), VALUES_AND_MATCH, PAIRS, places=HEADS, answers="arbitrary")
-    natural = interchange(store_and_match(), VALUES_AND_MATCH, PAIRS, places=HEADS)
+    found = interchange_accuracy(store_and_match(), VALUES_AND_MATCH, PAIRS, places=HEADS, answers="arbitrary")
+    natural = interchange_accuracy(store_and_match(), VALUES_AND_MATCH, PAIRS, places=HEADS)
     assert found.iia.sel(over="changing", place="L0H0", variable="values") == 0
     assert (found.n == natural.n).all()
     assert found.iia.sel(over="kept").equals(natural.iia.sel(over="kept"))
 
 
 def test_an_untrained_model_is_at_chance():
-    found = interchange(random_model(d_model=32), VALUES_AND_MATCH, random_pairs(BATCH, 1000))
+    found = interchange_accuracy(random_model(d_model=32), VALUES_AND_MATCH, random_pairs(BATCH, 1000))
     assert (found.iia.sel(over="changing") < 0.35).all()
 
 
@@ -152,7 +156,7 @@ def test_the_answer_may_be_due_at_another_place_in_every_sequence():
         answer=lambda known: known["copied"],
         pos="due",
     )
-    found = interchange(
+    found = interchange_accuracy(
         model, copied, random_pairs(batch, 200), places={"it": [Site(kind="z", layer=1, head=0, pos="due")]}
     )
     assert found.attrs["agreement"] == 1
@@ -161,9 +165,9 @@ def test_the_answer_may_be_due_at_another_place_in_every_sequence():
 
 def test_a_bridge_and_parts_of_a_batch_give_the_same(monkeypatch, tmp_path):
     model = random_model(n_layers=2)
-    whole = interchange(model, ADD, PAIRS)
+    whole = interchange_accuracy(model, ADD, PAIRS)
     monkeypatch.setattr("mnemoscope.analyses.interchange.exchange.CHUNK", 70)
-    parts, bridged = (interchange(m, ADD, PAIRS) for m in (model, as_bridge(model)))
+    parts, bridged = (interchange_accuracy(m, ADD, PAIRS) for m in (model, as_bridge(model)))
     assert list(whole.place.values) == ["L0H0", "L0H1", "L1H0", "L1H1", "L0 MLP", "L1 MLP"]
     for name in whole:
         np.testing.assert_allclose(parts[name], whole[name], rtol=1e-5)
@@ -185,14 +189,14 @@ def test_a_bridge_and_parts_of_a_batch_give_the_same(monkeypatch, tmp_path):
 )
 def test_wrong_input_is_refused(changes, message):
     with pytest.raises(InputError, match=message):
-        interchange(store_and_match(), VALUES_AND_MATCH, PAIRS, **changes)
+        interchange_accuracy(store_and_match(), VALUES_AND_MATCH, PAIRS, **changes)
 
 
 def test_models_that_do_not_fit_are_refused():
     with pytest.raises(InputError, match="the model has 4 tokens and the batch uses token 5"):
-        interchange(random_model(d_vocab=4), VALUES_AND_MATCH, PAIRS)
+        interchange_accuracy(random_model(d_vocab=4), VALUES_AND_MATCH, PAIRS)
     broken = random_model()
     with torch.no_grad():
         broken.unembed.W_U[0, 0] = torch.nan
     with pytest.raises(InputError, match="W_U holds NaN"):
-        interchange(broken, VALUES_AND_MATCH, PAIRS)
+        interchange_accuracy(broken, VALUES_AND_MATCH, PAIRS)

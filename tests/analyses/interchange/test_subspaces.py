@@ -8,7 +8,14 @@ import torch
 from scipy.linalg import subspace_angles
 
 from mnemoscope.analyses.interchange.counterfactuals import arbitrary, counterfactuals, random_pairs
-from mnemoscope.analyses.interchange.exchange import Subspace, exchanged, in_parts, interchange, over_pairs, scores
+from mnemoscope.analyses.interchange.exchange import (
+    Subspace,
+    exchanged,
+    in_parts,
+    interchange_accuracy,
+    over_pairs,
+    scores,
+)
 from mnemoscope.analyses.interchange.search import alignment_search
 from mnemoscope.analyses.interchange.subspaces import learn_subspace, random_subspaces, width
 from mnemoscope.core.causal import CausalModel
@@ -117,7 +124,7 @@ def test_random_subspaces_are_even_and_belong_to_a_seed():
     torch.testing.assert_close(mean, 3 / 22 * torch.eye(22, dtype=torch.double), atol=0.03, rtol=0)
     again, other = (random_subspaces(model, SITE, 3, n=1, seed=seed)["random 0"] for seed in (0, 1))
     assert again == places["random 0"] != other
-    found = interchange(model, ELIMINATE, TEST, places=random_subspaces(model, SITE, 22, n=2))
+    found = interchange_accuracy(model, ELIMINATE, TEST, places=random_subspaces(model, SITE, 22, n=2))
     assert (found.iia.sel(over="changing") == 1).all()  # the whole site
 
 

@@ -13,7 +13,7 @@ from mnemoscope.core.metrics import ACCURACY, KL, LOG_PROB, LOGIT_DIFF, Metric
 from mnemoscope.core.pairs import PromptPairs
 from mnemoscope.core.site import Site
 from mnemoscope.core.specification import ModelSpec
-from mnemoscope.interventions.edges.graph import edges
+from mnemoscope.interventions.edges.graph import model_edges
 from mnemoscope.models.building import build
 from mnemoscope.systems.tiny_recall.constructed import dissociated, two_layer_recall
 from mnemoscope.systems.tiny_recall.tasks import PermutationLookup
@@ -62,7 +62,7 @@ class TestPublished:
     @pytest.mark.parametrize("name", MODELS)
     def test_scores_are_minus_those_of_the_authors(self, name):
         model, pairs = foreign_model(**DOUBLE, **MODELS[name]), random_pairs()
-        chosen = edges(model)
+        chosen = model_edges(model)
         expected = scores(model, pairs, chosen, [[]])
         found = -moved(attribute_edges(model, pairs)).isel(metric=0).mean("prompt")
         assert np.allclose(found, expected, rtol=1e-9, atol=1e-9 * float(expected.abs().max()))
@@ -98,7 +98,7 @@ class TestFirstOrder:
         found = moved(attribute_edges(model, pairs, directions=("noising",))).isel(metric=0)
         with split(model), torch.no_grad():
             clean, corrupted = (model.run_with_cache(side.inputs)[1] for side in (pairs.clean, pairs.corrupted))
-            for edge in edges(model)[::7]:
+            for edge in model_edges(model)[::7]:
                 method = output(model, corrupted, edge.writer) - output(model, clean, edge.writer)
                 ends = []
                 for stride in (step, -step):

@@ -14,7 +14,7 @@ from mnemoscope.core.metrics import KL, LOG_PROB, LOGIT_DIFF
 from mnemoscope.core.pairs import PromptPairs
 from mnemoscope.core.site import Site
 from mnemoscope.core.specification import ModelSpec
-from mnemoscope.interventions.edges.graph import edges
+from mnemoscope.interventions.edges.graph import model_edges
 from mnemoscope.models.building import build
 from mnemoscope.models.constructed import induction, induction_batch
 from mnemoscope.systems.tiny_recall.constructed import dissociated, store_and_match
@@ -89,7 +89,7 @@ class TestEffects:
         assert np.allclose(edge, node, atol=1e-9)
 
     def test_total_and_direct_agree_where_nothing_lies_between(self):
-        chosen = [edge for edge in edges(self.model) if edge.reader in (MLP1, "logits")]
+        chosen = [edge for edge in model_edges(self.model) if edge.reader in (MLP1, "logits")]
         total, direct = (patch_edges(self.model, self.pairs, chosen=chosen, effect=e) for e in ("total", "direct"))
         assert np.allclose(total.value, direct.value, atol=1e-9)
         assert total.attrs["effect"] == "total"
@@ -124,7 +124,7 @@ class TestEffects:
         assert whole.through.values.tolist() == [""]
 
     def test_frozen_attention_stills_queries_and_keys(self):
-        chosen = [edge for edge in edges(self.model) if edge.reader == H10]
+        chosen = [edge for edge in model_edges(self.model) if edge.reader == H10]
         result = patch_edges(self.model, self.pairs, chosen=chosen, freeze=["attention"], directions=["noising"])
         moved = abs(result.value - result.clean).max(("direction", "metric", "prompt"))
         assert (moved[result.through != "v"] < 1e-12).all()
@@ -199,7 +199,7 @@ class TestWays:
     @pytest.mark.parametrize("effect", ["total", "direct"])
     @pytest.mark.parametrize("pos", [None, 1, (0, 4)])
     def test_the_fast_way_and_hooks_give_the_same(self, effect, pos):
-        chosen = [edge.at(pos) for edge in edges(self.model, embeddings="apart")]
+        chosen = [edge.at(pos) for edge in model_edges(self.model, embeddings="apart")]
         fast, slow = (
             patch_edges(self.model, self.pairs, chosen=chosen, effect=effect, method=method)
             for method in ("stream", "hooks")

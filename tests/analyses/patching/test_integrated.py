@@ -9,7 +9,7 @@ from mnemoscope.core.edge import Edge
 from mnemoscope.core.errors import InputError
 from mnemoscope.core.metrics import KL
 from mnemoscope.core.site import Site
-from mnemoscope.interventions.edges.graph import edges
+from mnemoscope.interventions.edges.graph import model_edges
 from mnemoscope.systems.tiny_recall.constructed import two_layer_recall
 from tests.analyses.patching.test_edge_attribution import DOUBLE, MODELS, linear_model, lookup_pairs, moved
 from tests.published_eap import blended, scores
@@ -22,7 +22,7 @@ class TestPublished:
     def test_moving_the_inputs(self, name):
         model, pairs = foreign_model(**DOUBLE, **MODELS[name]), random_pairs()
         runs = [[blended(model, pairs, "hook_embed", k / STEPS)] for k in range(STEPS)]
-        expected = scores(model, pairs, edges(model), runs)
+        expected = scores(model, pairs, model_edges(model), runs)
         found = -moved(integrate_edges(model, pairs)).isel(metric=0).mean("prompt")
         assert np.allclose(found, expected, rtol=1e-9, atol=1e-9 * float(expected.abs().max()))
 
@@ -32,7 +32,7 @@ class TestPublished:
         ends = ["attn.hook_z"] + ([] if model.cfg.attn_only else ["hook_mlp_out"])
         moving = ["hook_embed", *(f"blocks.{layer}.{end}" for layer in (0, 1) for end in ends)]
         runs = [[blended(model, pairs, name, k / steps)] for name in moving for k in range(1, steps + 1)]
-        expected = scores(model, pairs, edges(model), runs)
+        expected = scores(model, pairs, model_edges(model), runs)
         result = integrate_edges(model, pairs, steps=steps, rule="right", along="activations")
         found = -moved(result).isel(metric=0).mean("prompt")
         assert np.allclose(found, expected, rtol=1e-9, atol=1e-9 * float(expected.abs().max()))

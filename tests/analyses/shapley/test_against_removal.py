@@ -4,7 +4,7 @@ import xarray as xr
 
 from mnemoscope.analyses.ablation import ablate, dissociation
 from mnemoscope.analyses.roles import by_role
-from mnemoscope.analyses.shapley import agreement, shapley
+from mnemoscope.analyses.shapley import removal_agreement, shapley
 from mnemoscope.analyses.shapley.game import coalitions, pairs, shapley_interactions, shapley_values
 from mnemoscope.core.errors import InputError
 from mnemoscope.systems.tiny_recall.constructed import dissociated, shared_store, twin_elimination
@@ -50,7 +50,7 @@ def played(*games, error: float = 0.01, full=1.0) -> xr.Dataset:
 
 
 def judged(game, **arguments) -> xr.Dataset:
-    return agreement(played(game, game, **arguments)).sel(kind="mean", skill="elimination")
+    return removal_agreement(played(game, game, **arguments)).sel(kind="mean", skill="elimination")
 
 
 def test_parts_that_only_add_are_told_alike():
@@ -101,12 +101,14 @@ def test_what_pairs_do_not_explain_is_of_higher_order():
 
 
 def test_both_tables_may_dissociate_and_need_not_agree():
-    found = agreement(played(FIRST, SECOND)).sel(kind="mean", skill="elimination", other_skill="recall")
+    found = removal_agreement(played(FIRST, SECOND)).sel(kind="mean", skill="elimination", other_skill="recall")
     assert (found.removal_outcome.item(), found.value_outcome.item()) == ("double", "double")
     stand_in = torch.maximum(SECOND, THIRD)
-    found = agreement(played(FIRST, stand_in)).sel(kind="mean", skill="elimination", other_skill="recall")
+    found = removal_agreement(played(FIRST, stand_in)).sel(kind="mean", skill="elimination", other_skill="recall")
     assert (found.removal_outcome.item(), found.value_outcome.item()) == ("single", "double")
-    unlearned = agreement(played(FIRST, SECOND, full=0.5)).sel(kind="mean", skill="elimination", other_skill="recall")
+    unlearned = removal_agreement(played(FIRST, SECOND, full=0.5)).sel(
+        kind="mean", skill="elimination", other_skill="recall"
+    )
     assert unlearned.removal_outcome.item() == unlearned.value_outcome.item() == "not learned"
 
 
@@ -133,13 +135,13 @@ def measured(model, n: int = 150):
 @pytest.mark.parametrize("make", [dissociated, shared_store])
 def test_the_table_by_removal_is_that_of_the_dissociation(make):
     result, ablation = measured(make())
-    found, table = agreement(result), dissociation(ablation)
+    found, table = removal_agreement(result), dissociation(ablation)
     assert found.by_removal.transpose(*table.effect.dims).equals(table.effect)
     assert found.removal_outcome.transpose(*table.outcome.dims).equals(table.outcome)
 
 
 def test_twins_are_spared_by_removal_and_worth_half_each():
-    found = agreement(measured(twin_elimination())[0]).sel(kind="mean", skill="elimination")
+    found = removal_agreement(measured(twin_elimination())[0]).sel(kind="mean", skill="elimination")
     assert found.by_removal.values.tolist() == ["spares"] * 2
     assert found.by_value.values.tolist() == ["costs"] * 2
     assert found.reason.values.tolist() == ["redundancy"] * 2
@@ -149,7 +151,7 @@ def test_twins_are_spared_by_removal_and_worth_half_each():
 
 def test_values_alone_do_not_tell_a_shared_store_from_a_dissociation():
     """The store serves both skills; its share of recall is small, because without the others it does harm to it."""
-    found = agreement(measured(shared_store())[0]).sel(kind="mean")
+    found = removal_agreement(measured(shared_store())[0]).sel(kind="mean")
     both = found.sel(skill="elimination", other_skill="recall")
     assert (both.removal_outcome.item(), both.value_outcome.item()) == ("single", "double")
     store = found.sel(component="L0H0", skill="recall")
@@ -158,7 +160,7 @@ def test_values_alone_do_not_tell_a_shared_store_from_a_dissociation():
 
 def test_an_untrained_model_is_not_read_as_anything():
     for seed in range(3):
-        found = agreement(measured(random_model(seed=seed), 100)[0])
+        found = removal_agreement(measured(random_model(seed=seed), 100)[0])
         outcome = found.sel(skill="elimination", other_skill="recall")
         assert outcome.removal_outcome.item() == outcome.value_outcome.item() == "not learned"
 
@@ -166,7 +168,7 @@ def test_an_untrained_model_is_not_read_as_anything():
 def test_results_by_role_are_read_as_well():
     result = measured(dissociated(), 50)[0]
     named = {"L0H1": "recall head", "L0H0": "elimination head"}
-    found, expected = agreement(by_role(result, named)), agreement(result)
+    found, expected = removal_agreement(by_role(result, named)), removal_agreement(result)
     assert found.role.values.tolist() == ["recall head", "elimination head", "L0 MLP"]
     for name in ("agreement", "by_value"):
         assert found[name].sel(role="recall head").values.tolist() == (
@@ -175,13 +177,13 @@ def test_results_by_role_are_read_as_well():
 
 
 def test_an_agreement_is_a_plain_file(tmp_path):
-    assert reads_back(agreement(played(FIRST, torch.maximum(SECOND, THIRD))), tmp_path / "agreement.nc")
+    assert reads_back(removal_agreement(played(FIRST, torch.maximum(SECOND, THIRD))), tmp_path / "agreement.nc")
 
 
 def test_a_result_without_interactions_or_a_margin_outside_is_refused():
     with pytest.raises(InputError, match="call shapley with interactions=True"):
-        agreement(played(FIRST).drop_vars("interaction"))
+        removal_agreement(played(FIRST).drop_vars("interaction"))
     with pytest.raises(InputError, match="margin must be from 0 to 1; got 2"):
-        agreement(played(FIRST, SECOND), margin=2)
+        removal_agreement(played(FIRST, SECOND), margin=2)
     with pytest.raises(InputError, match="a dissociation needs two skills"):
-        agreement(played(FIRST))
+        removal_agreement(played(FIRST))

@@ -9,7 +9,7 @@ import torch
 from mnemoscope.core.errors import InputError
 from mnemoscope.core.metrics import LOGIT_DIFF
 from mnemoscope.interventions.edges.circuits import measured, shared_parts
-from mnemoscope.interventions.edges.graph import State, edges
+from mnemoscope.interventions.edges.graph import State, model_edges
 from mnemoscope.interventions.edges.sweep import sweep_states
 from tests.analyses.discovery.settings import arbitrary, every_mask
 from tests.support import random_model
@@ -49,7 +49,7 @@ def test_a_model_with_hooks_is_run_through_them():
 
 
 def test_one_layer_needs_few_different_outputs():
-    parts = edges(random_model())
+    parts = model_edges(random_model())
     found, variant = shared_parts(parts, arbitrary().prune(every_mask(13)))
     assert [len(part.reads) for part in found] == [8, 8, 128, 1936]
     assert len(np.unique(variant)) == 1936

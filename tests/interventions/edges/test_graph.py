@@ -7,7 +7,7 @@ from mnemoscope.core.batch import Batch
 from mnemoscope.core.edge import LOGITS, Edge
 from mnemoscope.core.errors import InputError
 from mnemoscope.core.site import Site
-from mnemoscope.interventions.edges.graph import State, carried, edges, inputs, layout, single, writers
+from mnemoscope.interventions.edges.graph import State, carried, inputs, layout, model_edges, single, writers
 from tests.support import foreign_model
 
 EMBED, POS, INPUT = Site(kind="embed"), Site(kind="pos_embed"), Site(kind="resid_pre", layer=0)
@@ -61,13 +61,13 @@ class TestGraph:
     )
     def test_has_as_many_edges_as_counted_by_hand(self, changes, n_together, n_apart):
         model = foreign_model(**changes)
-        assert len(edges(model)) == len(set(edges(model))) == n_together
-        assert len(edges(model, embeddings="apart")) == n_apart
+        assert len(model_edges(model)) == len(set(model_edges(model))) == n_together
+        assert len(model_edges(model, embeddings="apart")) == n_apart
 
     def test_of_four_layers_of_four_heads(self):
         model = foreign_model(n_layers=4, n_heads=4)
         before = [1, 6, 11, 16]  # writers before a layer
-        assert len(edges(model)) == sum(12 * n + n + 4 for n in before) + 21
+        assert len(model_edges(model)) == sum(12 * n + n + 4 for n in before) + 21
 
     def test_is_in_the_order_of_reading_and_writing(self):
         model = foreign_model()
@@ -77,8 +77,8 @@ class TestGraph:
 
     def test_every_edge_is_made_of_single_ones(self):
         model = foreign_model()
-        apart = set(edges(model, embeddings="apart"))
-        parts = [part for edge in edges(model) for part in single(model, edge)]
+        apart = set(model_edges(model, embeddings="apart"))
+        parts = [part for edge in model_edges(model) for part in single(model, edge)]
         assert len(parts) == len(set(parts)) == len(apart)
         assert set(parts) == apart
         assert len(single(model, Edge(writer=INPUT, reader=H10))) == 6
@@ -98,7 +98,7 @@ class TestStates:
         assert found.uniform
         assert found.patched.sum() == 1
         assert found.patched[at((H10, "q"), H00)].flatten().tolist() == [True, False]
-        assert found.live.sum() == 2 * (len(edges(foreign_model(), embeddings="apart")) - 1)
+        assert found.live.sum() == 2 * (len(model_edges(foreign_model(), embeddings="apart")) - 1)
         assert found.told.nonzero().flatten().tolist() == [inputs(foreign_model()).index((H10, "q"))]
 
     def test_the_later_of_two_that_overlap_prevails_unless_it_says_nothing(self):

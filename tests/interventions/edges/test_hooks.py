@@ -8,7 +8,7 @@ from mnemoscope.core.errors import InputError
 from mnemoscope.core.intervention import Add, Mean, Patch, Project, Resample, Scale, Zero
 from mnemoscope.core.named import Named
 from mnemoscope.core.site import Site
-from mnemoscope.interventions.edges.graph import edges
+from mnemoscope.interventions.edges.graph import model_edges
 from mnemoscope.interventions.run import run_with
 from tests.split_hooks import by_hand, random_pairs
 from tests.support import foreign_model
@@ -24,7 +24,7 @@ CLEAN, OTHER = PAIRS.clean, Named(name="other", value=PAIRS.corrupted)
 @pytest.mark.parametrize("embeddings", ["together", "apart"])
 def test_a_patch_equals_transformer_lens_split_inputs(changes, embeddings):
     model = foreign_model(normalization_type="LN", dtype="float64", **changes)
-    chosen = edges(model, embeddings=embeddings)
+    chosen = model_edges(model, embeddings=embeddings)
     expected = by_hand(model, CLEAN.inputs, PAIRS.corrupted.inputs, chosen)
     for edge, logits in zip(chosen, expected, strict=True):
         assert torch.allclose(run_with(model, CLEAN, [Patch(site=edge, source=OTHER)]), logits, rtol=0, atol=1e-10), (
@@ -33,7 +33,7 @@ def test_a_patch_equals_transformer_lens_split_inputs(changes, embeddings):
 
 
 def test_all_edges_of_a_writer_together_are_the_site():
-    chosen = [edge for edge in edges(MODEL) if edge.writer == H01]
+    chosen = [edge for edge in model_edges(MODEL) if edge.writer == H01]
     on_edges = run_with(MODEL, CLEAN, [Patch(site=edge, source=OTHER) for edge in chosen])
     at_site = run_with(MODEL, CLEAN, [Patch(site=Site(kind="result", layer=0, head=1), source=OTHER)])
     assert torch.allclose(on_edges, at_site, atol=1e-10)

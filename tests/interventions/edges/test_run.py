@@ -10,7 +10,7 @@ from mnemoscope.core.errors import InputError
 from mnemoscope.core.metrics import KL, LOG_PROB, LOGIT_DIFF
 from mnemoscope.core.site import Site
 from mnemoscope.interventions.edges import sweep as module
-from mnemoscope.interventions.edges.graph import State, edges
+from mnemoscope.interventions.edges.graph import State, model_edges
 from mnemoscope.interventions.edges.sweep import sweep_states
 from tests.split_hooks import by_hand, mean_logit_difference, random_pairs
 from tests.support import foreign_model, global_generators_untouched
@@ -46,7 +46,7 @@ def sweep(model, pairs, chosen, states, **changes):
 @pytest.mark.parametrize("embeddings", ["together", "apart"])
 def test_equals_one_hooked_forward_an_edge(name, embeddings):
     model, pairs = foreign_model(**MODELS[name], dtype="float64"), random_pairs()
-    chosen = edges(model, embeddings=embeddings)
+    chosen = model_edges(model, embeddings=embeddings)
     swept = sweep(model, pairs, chosen, one_at_a_time(len(chosen)))
     sides = pairs.clean.inputs, pairs.corrupted.inputs
     for number, (base, other) in enumerate((sides, sides[::-1])):
@@ -57,7 +57,7 @@ def test_equals_one_hooked_forward_an_edge(name, embeddings):
 
 def test_in_single_precision():
     model, pairs = foreign_model(normalization_type="LN"), random_pairs()
-    chosen = edges(model)
+    chosen = model_edges(model)
     expected = mean_logit_difference(pairs, by_hand(model, pairs.clean.inputs, pairs.corrupted.inputs, chosen))
     assert torch.allclose(
         sweep(model, pairs, chosen, one_at_a_time(len(chosen))).value[0, 0], expected.double(), atol=1e-5
@@ -66,7 +66,7 @@ def test_in_single_precision():
 
 def test_positions_by_number_and_by_latent():
     model, pairs = foreign_model(normalization_type="LN", dtype="float64"), random_pairs(n=3, seed=1)
-    chosen = edges(model)
+    chosen = model_edges(model)
     latent = torch.tensor([0, 2, -1])
 
     pairs = replace(pairs, clean=replace(pairs.clean, known={"place": latent}))
@@ -85,7 +85,7 @@ def test_positions_by_number_and_by_latent():
 
 class TestIdentities:
     model, pairs = foreign_model(normalization_type="LN", n_layers=3), random_pairs()
-    chosen = edges(model)
+    chosen = model_edges(model)
     n = len(chosen)
 
     def all_in(self, state, **changes):
@@ -115,7 +115,7 @@ class TestIdentities:
     def test_frozen_attention_and_normalisation_make_paths_add_up(self):
         """With patterns and scales fixed, an attention-only model is linear in what its writers write."""
         model = foreign_model(normalization_type="LN", attn_only=True, dtype="float64")
-        chosen, freeze = edges(model), ["attention", "layer_norm"]
+        chosen, freeze = model_edges(model), ["attention", "layer_norm"]
         first = [edge for edge in chosen if edge.writer.kind == "resid_pre"]
         options = {"freeze": freeze, "directions": ["noising"]}
         swept = sweep(model, self.pairs, first, one_at_a_time(len(first)), **options)
@@ -183,7 +183,7 @@ class TestRefusals:
     def test_models_whose_parts_do_not_add_up(self, changes, message):
         model = foreign_model(**changes)
         with pytest.raises(InputError, match=message):
-            sweep(model, self.pairs, edges(model), one_at_a_time(len(edges(model))))
+            sweep(model, self.pairs, model_edges(model), one_at_a_time(len(model_edges(model))))
 
     @pytest.mark.parametrize(
         ("changes", "message"),

@@ -12,7 +12,7 @@ from mnemoscope.core.metrics import METRICS
 from mnemoscope.core.pairs import PromptPairs
 from mnemoscope.core.site import Site
 from mnemoscope.interventions.edges import through_stream
-from mnemoscope.interventions.edges.graph import edges
+from mnemoscope.interventions.edges.graph import model_edges
 from mnemoscope.interventions.edges.through_stream import plan_edges
 from mnemoscope.interventions.patching.memory import MAX_BYTES
 from mnemoscope.interventions.patching.reading import recorded
@@ -64,7 +64,7 @@ def expected(model, base, other, chosen, **options):
 def test_equals_one_hooked_forward_an_edge(name):
     model = foreign_model(**MODELS[name], dtype="float64")
     for embeddings, differ, order in (("apart", range(6), 1), ("together", (3, 4), -1)):
-        pairs, chosen = prompts(differ=tuple(differ), n=2), edges(model, embeddings=embeddings)
+        pairs, chosen = prompts(differ=tuple(differ), n=2), model_edges(model, embeddings=embeddings)
         base, other = (pairs.clean, pairs.corrupted)[::order]
         truth = by_hand(model, base.inputs, other.inputs, chosen)
         assert (truth - truth[-1]).abs().max() > 0.01  # edges matter, so that a mistake would show
@@ -77,7 +77,7 @@ def test_equals_one_hooked_forward_an_edge(name):
 @pytest.mark.parametrize("name", MODELS)
 def test_in_single_precision(name):
     model, pairs = foreign_model(**MODELS[name]), prompts()
-    chosen = edges(model)
+    chosen = model_edges(model)
     truth = expected(model, pairs.clean, pairs.corrupted, chosen)
     logits, _ = fast(model, pairs.clean, pairs.corrupted, chosen)
     assert torch.allclose(logits, truth, rtol=1e-5, atol=1e-5)
@@ -85,7 +85,7 @@ def test_in_single_precision(name):
 
 def test_both_directions_and_every_metric_of_a_sweep():
     model, pairs = foreign_model(dtype="float64"), prompts((2, 5), n=5)
-    chosen = edges(model)
+    chosen = model_edges(model)
     how = plan_edges(model, pairs, chosen, max_bytes=MAX_BYTES)
     assert not isinstance(how, str)
     options = {"metrics": METRICS, "directions": ("denoising", "noising"), "seed": 0}
@@ -103,9 +103,9 @@ def test_positions_by_number_and_by_latent(read):
     clean, latent = replace(pairs.clean, known={"place": torch.tensor([0, 4, -1])}), torch.tensor([0, 4, -1])
     masks = {"place": torch.arange(6) == latent[:, None], (2, -1): torch.isin(torch.arange(6), torch.tensor([2, 5]))}
     for pos, mask in masks.items():
-        chosen = [edge.at(pos) for edge in edges(model)]
-        truth = expected(model, clean, pairs.corrupted, edges(model), at=mask.expand(3, -1).double())
-        logits, _ = fast(model, clean, pairs.corrupted, [*chosen, *edges(model)])
+        chosen = [edge.at(pos) for edge in model_edges(model)]
+        truth = expected(model, clean, pairs.corrupted, model_edges(model), at=mask.expand(3, -1).double())
+        logits, _ = fast(model, clean, pairs.corrupted, [*chosen, *model_edges(model)])
         assert (logits[: len(chosen)] - truth).abs().max() < 1e-9
         assert (logits[len(chosen) :] - truth).abs().max() > 0.01
     assert torch.allclose(logits[: len(chosen), 2], truth[:, 2])
@@ -114,7 +114,7 @@ def test_positions_by_number_and_by_latent(read):
 @torch.no_grad()
 def test_a_head_through_all_its_inputs():
     model, pairs = foreign_model(n_layers=3, dtype="float64"), prompts((3, 5))
-    heads = {replace(edge, through=None): edge for edge in edges(model) if edge.through == "v"}
+    heads = {replace(edge, through=None): edge for edge in model_edges(model) if edge.through == "v"}
     logits, _ = fast(model, pairs.clean, pairs.corrupted, list(heads))
     with split(model):
         caches = [model.run_with_cache(batch.inputs)[1] for batch in (pairs.clean, pairs.corrupted)]
@@ -129,7 +129,7 @@ def test_a_head_through_all_its_inputs():
 @pytest.mark.parametrize("name", ["RMS", "attention only", "one layer"])
 def test_direct_effects(name):
     model, pairs = foreign_model(**MODELS[name], dtype="float64"), prompts((3, 5), (1, 3, 4))
-    chosen = edges(model, embeddings="apart")
+    chosen = model_edges(model, embeddings="apart")
     chosen = [*chosen, *(replace(edge, through=None) for edge in chosen if edge.through == "q")]
     logits, _ = fast(model, pairs.clean, pairs.corrupted, chosen, direct=True)
     last = f"blocks.{model.cfg.n_layers - 1}.hook_resid_post"
@@ -162,7 +162,7 @@ class TestWhatIsNotRun:
     model = foreign_model()
 
     def ran(self, pairs, chosen=None, **options):
-        chosen = edges(self.model, embeddings="apart") if chosen is None else chosen
+        chosen = model_edges(self.model, embeddings="apart") if chosen is None else chosen
         logits, numbers = fast(self.model, pairs.clean, pairs.corrupted, chosen, **options)
         unpatched = self.model(pairs.clean.inputs)[:, pairs.scored[0]]
         for number in set(range(len(chosen))) - set(numbers):
@@ -177,7 +177,9 @@ class TestWhatIsNotRun:
     def test_positional_embeddings_do_not_differ(self):
         found = self.ran(prompts())
         assert {edge.writer.kind for edge in found} == {"embed", "z", "mlp_out"}
-        assert len(found) == sum(edge.writer.kind != "pos_embed" for edge in edges(self.model, embeddings="apart"))
+        assert len(found) == sum(
+            edge.writer.kind != "pos_embed" for edge in model_edges(self.model, embeddings="apart")
+        )
 
     def test_differences_after_the_positions_that_are_read(self):
         assert self.ran(prompts((2, 3), (4, 5))) == []
@@ -185,7 +187,7 @@ class TestWhatIsNotRun:
         assert len(found) > 20
 
     def test_what_arrives_where_nothing_is_read(self):
-        every = [edge.at(2) for edge in edges(self.model)]
+        every = [edge.at(2) for edge in model_edges(self.model)]
         found = {edge.input for edge in self.ran(prompts(), every)}
         first, last = ({f"L{n}H{h} {way}" for h in (0, 1) for way in ways} for n, ways in enumerate(("qkv", "kv")))
         assert found == {*first, "L0 MLP", *last}
@@ -215,7 +217,7 @@ def test_what_is_allocated_stays_within_the_budget(name, direct):
     model, pairs = foreign_model(**SIZES[name], n_ctx=n_pos), random_pairs(8, n_pos=n_pos)
     if name == "many tokens":
         pairs = pairs.read_at(torch.ones_like(pairs.scored))
-    chosen = edges(model)
+    chosen = model_edges(model)
     results = []
 
     def work():
@@ -231,11 +233,11 @@ def test_what_is_allocated_stays_within_the_budget(name, direct):
 def test_chunks_change_nothing():
     model, pairs = foreign_model(), prompts(n=7)
     whole, cut = (
-        fast(model, pairs.clean, pairs.corrupted, edges(model), max_bytes=size) for size in (MAX_BYTES, 250_000)
+        fast(model, pairs.clean, pairs.corrupted, model_edges(model), max_bytes=size) for size in (MAX_BYTES, 250_000)
     )
     assert (whole[0] - cut[0]).abs().max() < 1e-5
     with pytest.raises(InputError, match=r"max_bytes leaves .* allow more"):
-        fast(model, pairs.clean, pairs.corrupted, edges(model), max_bytes=10_000)
+        fast(model, pairs.clean, pairs.corrupted, model_edges(model), max_bytes=10_000)
 
 
 @pytest.mark.parametrize(
@@ -247,7 +249,7 @@ def test_chunks_change_nothing():
 )
 def test_other_models_are_told_apart(changes, reason):
     model = foreign_model(**changes)
-    assert plan_edges(model, prompts(), edges(model), max_bytes=MAX_BYTES) == reason
+    assert plan_edges(model, prompts(), model_edges(model), max_bytes=MAX_BYTES) == reason
 
 
 def test_edges_that_the_model_has_not_are_refused():
@@ -259,4 +261,4 @@ def test_edges_that_the_model_has_not_are_refused():
 def test_hooks_of_the_user_are_noticed():
     model = foreign_model()
     model.add_hook("blocks.0.hook_resid_mid", lambda x, hook: 2 * x)
-    assert plan_edges(model, prompts(), edges(model), max_bytes=MAX_BYTES) == "it carries hooks"
+    assert plan_edges(model, prompts(), model_edges(model), max_bytes=MAX_BYTES) == "it carries hooks"

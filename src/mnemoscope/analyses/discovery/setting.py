@@ -38,7 +38,7 @@ from mnemoscope.core.protocols import HookedModel
 from mnemoscope.core.site import Site
 from mnemoscope.interventions.edges.circuits import measured
 from mnemoscope.interventions.edges.graph import Embeddings
-from mnemoscope.interventions.edges.graph import edges as all_edges
+from mnemoscope.interventions.edges.graph import model_edges as all_edges
 from mnemoscope.interventions.edges.sweep import Replacement
 from mnemoscope.interventions.patching.memory import MAX_BYTES
 

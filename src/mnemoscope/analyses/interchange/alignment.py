@@ -16,7 +16,7 @@ from itertools import permutations
 
 import xarray as xr
 
-from mnemoscope.analyses.interchange.exchange import Subspace, interchange
+from mnemoscope.analyses.interchange.exchange import Subspace, interchange_accuracy
 from mnemoscope.analyses.interchange.subspaces import random_subspaces
 from mnemoscope.core.causal import CausalModel
 from mnemoscope.core.errors import InputError
@@ -63,14 +63,14 @@ def align(
             f"{causal.name} has {len(variables)} variables, and each gets a head of its own; the model has {n_heads}; "
             "take alignment_search, or interchange with places of your own"
         )
-    table = worst(interchange(model, causal, selection, places=candidates))
+    table = worst(interchange_accuracy(model, causal, selection, places=candidates))
     chosen = _best(table, candidates)
     places = {name: candidates[name] for name in chosen}
-    tested = interchange(model, causal, test, places=places)
+    tested = interchange_accuracy(model, causal, test, places=places)
     at_chosen = {"variable": xr.DataArray(variables, dims="variable"), "place": xr.DataArray(chosen, dims="variable")}
     at_next = {**at_chosen, "place": xr.DataArray([*chosen[1:], chosen[0]], dims="variable")}
     result = tested.sel(at_chosen)
-    arbitrary = interchange(model, causal, test, places=places, answers="arbitrary", seed=seed)
+    arbitrary = interchange_accuracy(model, causal, test, places=places, answers="arbitrary", seed=seed)
     return result.assign(
         other_iia=tested.iia.sel(at_next).drop_vars("place"),
         arbitrary_iia=arbitrary.iia.sel(at_chosen),
@@ -135,5 +135,5 @@ def _random(
     draws: dict[str, tuple[Site | Subspace, ...]] = {
         name: (*part, *mlp) for name, part in random_subspaces(model, written, k, n=n, seed=seed).items()
     }
-    found = interchange(model, causal, test, places=draws, variables=[variable]).iia
+    found = interchange_accuracy(model, causal, test, places=draws, variables=[variable]).iia
     return found.rename(place="draw").drop_vars("draw")

@@ -62,7 +62,7 @@ Places = Mapping[str, Sequence[Site | Subspace]]
 """Name to what is exchanged together."""
 
 
-def interchange(
+def interchange_accuracy(
     model: HookedModel,
     causal: CausalModel,
     pairs: PromptPairs,

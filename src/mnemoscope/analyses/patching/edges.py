@@ -37,7 +37,7 @@ from mnemoscope.core.metrics import LOGIT_DIFF, Metric
 from mnemoscope.core.pairs import PromptPairs
 from mnemoscope.core.protocols import HookedModel
 from mnemoscope.core.site import Site
-from mnemoscope.interventions.edges.graph import Embeddings, State, edges, reads, single
+from mnemoscope.interventions.edges.graph import Embeddings, State, model_edges, reads, single
 from mnemoscope.interventions.edges.run import Freeze
 from mnemoscope.interventions.edges.sweep import sweep_states
 from mnemoscope.interventions.edges.through_stream import plan_edges
@@ -117,7 +117,7 @@ def all_or(chosen: Sequence[Edge] | None, model: HookedModel, embeddings: Embedd
     Raises:
         InputError: None is chosen, or one twice.
     """
-    chosen = edges(model, embeddings=embeddings) if chosen is None else chosen
+    chosen = model_edges(model, embeddings=embeddings) if chosen is None else chosen
     if not chosen or len(set(map(str, chosen))) < len(chosen):
         raise InputError(f"chosen must name at least one edge, each once; got {len(chosen)}")
     return chosen
@@ -161,7 +161,7 @@ def of_edge(model: HookedModel, edge: Edge, *, effect: Effect, between: Between)
 
 def states(model: HookedModel, cells: Sequence[Cell], rest: State) -> tuple[list[Edge], Int[Tensor, "cell edge"]]:
     """All edges of a model, those of the cells last, and what they carry in each cell; others are as `rest` says."""
-    every = edges(model, embeddings="apart")
+    every = model_edges(model, embeddings="apart")
     own = list(dict.fromkeys(edge for cell in cells for edge in cell))
     number = {edge: len(every) + i for i, edge in enumerate(own)}
     told = torch.full((len(cells), len(every) + len(own)), int(State.UNSAID))
@@ -179,7 +179,7 @@ def _through_mlps(model: HookedModel, edge: Edge) -> dict[Edge, State]:
     between = {mlp for mlp in mlps if reads(model, mlp, edge.writer) and reads(model, edge.reader, mlp)}
     told = {(part.reader, part.through) for part in single(model, edge)}
     cell = {Edge(writer=edge.writer, reader=mlp, pos=edge.pos): State.PATCHED for mlp in between}
-    for part in edges(model):
+    for part in model_edges(model):
         if part.writer in between:
             passes = part.reader in between or (part.reader, part.through) in told
             cell[part.at(edge.pos)] = State.LIVE if passes else State.FROZEN

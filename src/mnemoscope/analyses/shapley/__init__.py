@@ -4,5 +4,5 @@
 `values`: the values of its components by skill. `against_removal`: whether removing one part at a time agrees.
 """
 
-from mnemoscope.analyses.shapley.against_removal import agreement as agreement
+from mnemoscope.analyses.shapley.against_removal import removal_agreement as removal_agreement
 from mnemoscope.analyses.shapley.values import shapley as shapley

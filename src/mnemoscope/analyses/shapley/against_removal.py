@@ -30,7 +30,7 @@ MIN_EXPLAINED = 0.5
 _DECIMALS = 9
 
 
-def agreement(result: xr.Dataset, *, margin: float = MARGIN, learned: float = LEARNED) -> xr.Dataset:
+def removal_agreement(result: xr.Dataset, *, margin: float = MARGIN, learned: float = LEARNED) -> xr.Dataset:
     """Single removals against Shapley values, by skill.
 
     Args:

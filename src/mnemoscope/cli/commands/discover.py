@@ -192,7 +192,7 @@ def _by_skill(results: Results) -> dict[str, xr.Dataset]:
 
 def _shown(results: Results, options: Discover, runs: Sequence[ms.Run]) -> Shown:
     from mnemoscope.analyses.discovery.exact import MAX_EDGES
-    from mnemoscope.interventions.edges.graph import edges
+    from mnemoscope.interventions.edges.graph import model_edges
     from mnemoscope.viz.discovery import (
         CONTROL_HEADER,
         SMALLEST,
@@ -205,7 +205,7 @@ def _shown(results: Results, options: Discover, runs: Sequence[ms.Run]) -> Shown
         member_rows,
     )
 
-    chosen = edges(runs[0].model(options.step), embeddings=options.embeddings)
+    chosen = model_edges(runs[0].model(options.step), embeddings=options.embeddings)
     found = _by_skill(results)
     first = next(iter(found.values()))
     how = f"{options.metric}, {first.attrs['pairs']}, {options.replacement} elsewhere, target {options.target:g}"

@@ -112,11 +112,11 @@ def _of(name: str, results: Results) -> dict[str, xr.Dataset]:
 
 
 def _shown(results: Results, options: Edges, runs: Sequence[ms.Run]) -> Shown:
-    from mnemoscope.interventions.edges.graph import edges
+    from mnemoscope.interventions.edges.graph import model_edges
     from mnemoscope.viz.edges import role_circuit
     from mnemoscope.viz.patching import MOST, edge_header, effect_rows, estimate_figure, some_lack
 
-    chosen = edges(runs[0].model(options.step), embeddings=options.embeddings)
+    chosen = model_edges(runs[0].model(options.step), embeddings=options.embeddings)
     found, estimates, component = _of("edges", results), _of("estimates", results), results["roles"].component
     first = next(iter(found.values()))
     attrs, n_edges = first.attrs, first.sizes["edge"]

@@ -55,7 +55,7 @@ def inputs(model: HookedModel) -> list[Input]:
     return found
 
 
-def edges(model: HookedModel, *, embeddings: Embeddings = "together") -> tuple[Edge, ...]:
+def model_edges(model: HookedModel, *, embeddings: Embeddings = "together") -> tuple[Edge, ...]:
     """Every edge of a model, in the order of the readers, then of the writers.
 
     Args:
