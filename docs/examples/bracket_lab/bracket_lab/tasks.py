@@ -158,9 +158,9 @@ class MatchingBrackets:
         return {}
 
     def skills(self, batch: ms.Batch) -> dict[str, Bool[Tensor, "batch pos"]]:
-        """`adjacent`: the bracket to close was opened just now; `farther`: others were opened and closed since."""
+        """`farther`: others were opened and closed since the bracket to close; `adjacent`: it is the latest."""
         distance = batch.latents["distance"]
-        return {"adjacent": batch.scored & (distance == 1), "farther": batch.scored & (distance > 1)}
+        return {"farther": batch.scored & (distance > 1), "adjacent": batch.scored & (distance == 1)}
 
 
 def innermost_open(opening: Bool[Tensor, "batch pos"]) -> Int[Tensor, "batch pos"]:
