@@ -36,7 +36,11 @@ NOTES = (
 
 
 def patch_run(run: ms.Run, options: Patch) -> dict[str, xr.Dataset]:
-    """Values and effects of the sweep on one run, a dataset a skill; heads by role."""
+    """Values and effects of the sweep on one run, a dataset a skill; heads by role.
+
+    Prompts have the numbers of the sequences drawn, with NaN where one does not test the skill: how many do may differ
+    between seeds, which are put together.
+    """
     task, seed = run.spec.task, run.spec.seed
     kind = corruption(task, options.corruption)
     batch = task.monitor(options.n, split=options.split, generator=ms.generator(seed, "patch", options.split))
@@ -48,6 +52,8 @@ def patch_run(run: ms.Run, options: Patch) -> dict[str, xr.Dataset]:
         chosen = [metrics()[name] for name in options.metrics]
         values = ms.patch(model, pairs, kind=options.kind, over=options.over, metrics=chosen)
         result = xr.merge([values, ms.analyses.effects(values, refuse=False)], combine_attrs="override")
+        rows = masks[skill].any(1).nonzero()[:, 0].tolist()
+        result = result.assign_coords(prompt=rows).reindex(prompt=range(len(batch)))
         results[f"patch_{skill}"] = result if named is None else ms.analyses.by_role(result, named)
     return results
 

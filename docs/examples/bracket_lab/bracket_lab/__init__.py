@@ -1,0 +1,1 @@
+"""Matching brackets: which heads find the opening bracket that a closing one has to match?"""
