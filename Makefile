@@ -24,8 +24,8 @@ test-thorough: .venv/.installed-dev ## the same tests and the thorough ones, wit
 test-all: lint ## lint, and everything but the installation, with these checks
 	TYPECHECK=1 $(PYTEST) -m "not installed"
 
-test-claims: .venv/.installed-dev ## the slow tests of claims: planted models, and how often verdicts err
-	TYPECHECK=1 $(PYTEST) -m slow tests/systems
+test-claims: .venv/.installed-dev ## the slow tests of claims and examples: planted models, how often verdicts err, a guest in all commands
+	TYPECHECK=1 $(PYTEST) -m slow tests/systems tests/docs
 
 test-bench: .venv/.installed-dev ## the benchmarks from end to end, in their short version
 	$(BIN)/pytest -m slow tests/benchmarks
