@@ -95,7 +95,7 @@ from .patching.attribution import estimate as estimate
 from .patching.edge_attribution import attribute_edges as attribute_edges
 from .patching.edge_attribution import integrate_edges as integrate_edges
 from .patching.edge_roles import edges_by_role as edges_by_role
-from .patching.paths import patch_paths as patch_paths
+from .patching.edges import patch_paths as patch_paths
 from .probes.editing import edit as edit
 from .probes.editing import erase as erase
 from .probes.rows import partners as partners

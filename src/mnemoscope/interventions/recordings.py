@@ -1,14 +1,98 @@
-"""Activations of the batches that interventions take their values from, recorded when first needed."""
+"""Activations of a model, recorded without any intervention of ours; hooks that are on the model take part."""
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
 
 import torch
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from mnemoscope.core.batch import CHUNK, Batch
+from mnemoscope.core.errors import InputError
 from mnemoscope.core.named import Named
 from mnemoscope.core.protocols import HookedModel
-from mnemoscope.core.site import Site
+from mnemoscope.core.site import Kind, Site
+
+Place = tuple[Kind, int | None]
+"""A kind of activation and its layer."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Run:
+    """A recorded forward pass.
+
+    Attributes:
+        activations: By place, batch axis first.
+        logits: At the positions that metrics read.
+    """
+
+    activations: Mapping[Place, Tensor]
+    logits: Float[Tensor, "batch read d_vocab"]
+
+    def __getitem__(self, place: Place) -> Tensor:
+        return self.activations[place]
+
+
+def recorded_run(
+    model: HookedModel, tokens: Int[Tensor, "batch pos"], places: Collection[Place], read: Int[Tensor, " read"]
+) -> Run:
+    """Run the model.
+
+    Args:
+        model: Any hooked model.
+        tokens: Its input.
+        places: What to record.
+        read: Positions whose logits are kept.
+
+    Raises:
+        InputError: The model has no such place, or its logits hold NaN.
+    """
+    names = {place: Site(kind=place[0], layer=place[1]).hook for place in places}
+    found, logits = forward(model, tokens, {*names.values()}, read)
+    missing = sorted((name, kind) for (kind, _), name in names.items() if name not in found)
+    if missing:
+        name, kind = missing[0]
+        raise InputError(f"the model has no {kind} (hook point {name}); choose another kind of activation")
+    return Run(activations={place: found[name] for place, name in names.items()}, logits=logits)
+
+
+@torch.no_grad()
+def forward(
+    model: HookedModel, tokens: Int[Tensor, "batch pos"], names: Collection[str], read: Int[Tensor, " read"]
+) -> tuple[dict[str, Tensor], Float[Tensor, "batch read d_vocab"]]:
+    """The activations at those hook points that the model has, and the logits at some positions.
+
+    Raises:
+        InputError: The logits hold NaN.
+    """
+    found, logits = _cached(model, tokens, names)
+    check_numbers(logits)
+    # A view would keep the logits of all positions in memory.
+    return found, logits.index_select(1, read.to(logits.device))
+
+
+def check_numbers(logits: Tensor) -> None:
+    """Refuse logits that hold NaN.
+
+    Raises:
+        InputError: They do.
+    """
+    if logits.isnan().any():
+        raise InputError("the model's logits hold NaN; check its weights, or take an earlier checkpoint")
+
+
+@torch.no_grad()
+def recorded(model: HookedModel, batch: Batch, names: Collection[str]) -> dict[str, Tensor]:
+    """The activations at hook points on a batch, in forward passes of bounded size."""
+    parts = [_cached(model, inputs, names)[0] for inputs in batch.inputs.split(CHUNK)]
+    return {name: torch.cat([part[name] for part in parts]) for name in names}
+
+
+def _cached(model: HookedModel, tokens: Tensor, names: Collection[str]) -> tuple[dict[str, Tensor], Tensor]:
+    logits, cache = model.run_with_cache(tokens, names_filter=lambda name: name in names)
+    # one row may stand for all
+    found = {name: cache[name].expand(len(tokens), *cache[name].shape[1:]) for name in names if name in cache}
+    return found, logits
 
 
 def read(site: Site) -> str:
@@ -21,22 +105,8 @@ def results(model: HookedModel, layer: int, z: Tensor) -> Tensor:
     return torch.einsum("bphd,hdm->bphm", z, model.blocks[layer].attn.W_O)
 
 
-@torch.no_grad()
-def recorded(model: HookedModel, batch: Batch, names: Collection[str]) -> dict[str, Tensor]:
-    """The activations at hook points on a batch, in forward passes of bounded size; hooks on the model take part."""
-    parts = []
-    for inputs in batch.inputs.split(CHUNK):
-        _, cache = model.run_with_cache(inputs, names_filter=lambda name: name in names)
-        # one row may stand for all
-        parts.append({name: cache[name].expand(len(inputs), *cache[name].shape[1:]) for name in names})
-    return {name: torch.cat([part[name] for part in parts]) for name in names}
-
-
 class Recordings:
-    """What a model's activations are on some batches, without any intervention.
-
-    Kept between runs, they spare a forward pass each; hooks that the user left on the model take part.
-    """
+    """What a model's activations are on some batches; kept between runs, they spare a forward pass each."""
 
     def __init__(self, model: HookedModel):
         self._model = model

@@ -28,7 +28,7 @@ from mnemoscope.core.errors import InputError
 from mnemoscope.core.keeping import kept
 from mnemoscope.core.protocols import HookedModel
 from mnemoscope.core.site import ATTENTION, EMBEDDINGS, Kind, Site
-from mnemoscope.interventions.patching.reading import check_numbers
+from mnemoscope.interventions.recordings import check_numbers
 
 Hook = tuple[str, Callable[..., Any]]
 Layers = frozenset[int | None]

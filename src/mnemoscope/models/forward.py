@@ -15,9 +15,9 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from torch.nn import functional as F
 
+from mnemoscope.core.layers import ACTIVATIONS, Mlp, Norm, projected
 from mnemoscope.core.specification import ModelSpec
 
-_ACTIVATIONS = {"relu": F.relu, "gelu": F.gelu, "identity": lambda x: x}
 _EPS = 1e-5
 MAX_CELLS = 128
 """Tokens times positions up to which the first attention layer is looked up; larger tables do not pay."""
@@ -49,14 +49,19 @@ def logits(
         else:
             residual = residual[:, queries]
         if spec.mlp and layer >= spec.first_mlp:
-            residual = residual + _mlp(params, layer, spec, residual)
-    return F.linear(_norm(params, "ln_final", residual, spec), params["unembed.W_U"].T, params["unembed.b_U"])
+            residual = residual + _mlp(params, layer, spec)(residual)
+    return projected(_norm(params, "ln_final", spec)(residual), params["unembed.W_U"], params["unembed.b_U"])
 
 
-def _norm(params: Parameters, name: str, x: Tensor, spec: ModelSpec) -> Tensor:
+def _norm(params: Parameters, name: str, spec: ModelSpec) -> Norm:
     if spec.normalization == "none":
-        return x
-    return F.layer_norm(x, x.shape[-1:], params[f"{name}.w"], params[f"{name}.b"], _EPS)
+        return Norm(kind=None, eps=_EPS)
+    return Norm(kind="LN", eps=_EPS, w=params[f"{name}.w"], b=params[f"{name}.b"])
+
+
+def _mlp(params: Parameters, layer: int, spec: ModelSpec) -> Mlp:
+    ends = {end.lower(): params[f"blocks.{layer}.mlp.{end}"] for end in ("W_in", "b_in", "W_out", "b_out")}
+    return Mlp(ln2=_norm(params, f"blocks.{layer}.ln2", spec), activation=ACTIVATIONS[spec.act_fn], **ends)
 
 
 def _looked_up(
@@ -66,7 +71,7 @@ def _looked_up(
     name, n_heads, n_pos = "blocks.0.attn", spec.n_heads, inputs.shape[1]
     everywhere = torch.arange(n_pos, device=inputs.device)
     embedded = (params["embed.W_E"][:, None] + params["pos_embed.W_pos"][:n_pos]).flatten(0, 1)
-    n_cells, source = len(embedded), _norm(params, "blocks.0.ln1", embedded, spec)
+    n_cells, source = len(embedded), _norm(params, "blocks.0.ln1", spec)(embedded)
     weights = torch.cat([params[f"{name}.W_{kind}"] for kind in "QKV"])
     biases = torch.cat([params[f"{name}.b_{kind}"] for kind in "QKV"])
     q, k, v = torch.baddbmm(biases[:, None], source.expand(3 * n_heads, -1, -1), weights).split(n_heads)
@@ -94,7 +99,7 @@ def _attention(
 ) -> Float[Tensor, "batch query d_model"]:
     """What attention adds at `queries`."""
     name, d_head = f"blocks.{layer}.attn", spec.d_model // spec.n_heads
-    source = _norm(params, f"blocks.{layer}.ln1", residual, spec)
+    source = _norm(params, f"blocks.{layer}.ln1", spec)(residual)
 
     def projected(kind: str, x: Tensor) -> Float[Tensor, "batch head_index pos d_head"]:
         weight, bias = params[f"{name}.W_{kind}"].transpose(1, 2).flatten(0, 1), params[f"{name}.b_{kind}"].flatten()
@@ -105,10 +110,3 @@ def _attention(
     scores = (k @ q.transpose(-1, -2)).masked_fill(future, -math.inf)
     z = scores.softmax(-2).transpose(-1, -2) @ v  # keys before queries: the softmax then runs along memory
     return F.linear(z.transpose(1, 2).flatten(2), params[f"{name}.W_O"].flatten(0, 1).T, params[f"{name}.b_O"])
-
-
-def _mlp(params: Parameters, layer: int, spec: ModelSpec, residual: Tensor) -> Tensor:
-    name = f"blocks.{layer}.mlp"
-    normed = _norm(params, f"blocks.{layer}.ln2", residual, spec)
-    hidden = _ACTIVATIONS[spec.act_fn](F.linear(normed, params[f"{name}.W_in"].T, params[f"{name}.b_in"]))
-    return F.linear(hidden, params[f"{name}.W_out"].T, params[f"{name}.b_out"])

@@ -6,8 +6,7 @@ import torch
 import xarray as xr
 
 from mnemoscope.analyses.patching.activations import effects, patch
-from mnemoscope.analyses.patching.edges import patch_edges
-from mnemoscope.analyses.patching.paths import patch_paths
+from mnemoscope.analyses.patching.edges import patch_edges, patch_paths
 from mnemoscope.core.edge import Edge
 from mnemoscope.core.errors import InputError
 from mnemoscope.core.metrics import KL, LOG_PROB, LOGIT_DIFF

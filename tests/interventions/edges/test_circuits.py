@@ -7,10 +7,10 @@ import pytest
 import torch
 
 from mnemoscope.core.errors import InputError
-from mnemoscope.core.metrics import LOGIT_DIFF
-from mnemoscope.interventions.edges.circuits import measured, shared_parts
+from mnemoscope.interventions.edges.circuits import shared_parts
 from mnemoscope.interventions.edges.graph import State, model_edges
 from mnemoscope.interventions.edges.sweep import sweep_states
+from mnemoscope.interventions.patching.measuring import Question
 from tests.analyses.discovery.settings import arbitrary, every_mask
 from tests.support import random_model
 
@@ -26,8 +26,8 @@ def test_what_circuits_share_is_the_same_in_each(replacement, embeddings):
     setting = replace(setting, pairs=setting.pairs.read_at(both))
     masks = np.random.default_rng(0).random((20, len(setting.edges))) < 0.6
     states = torch.from_numpy(np.where(masks, int(State.LIVE), int(State.PATCHED)))
-    asked = {"metrics": (LOGIT_DIFF,), "directions": ("noising",), "replacement": replacement}
-    expected = sweep_states(setting.model, setting.pairs, setting.edges, states, **asked).value[0, 0].numpy()
+    question = Question(model=setting.model, pairs=setting.pairs, directions=("noising",))
+    expected = sweep_states(question, setting.edges, states, replacement=replacement).value[0, 0].numpy()
     assert setting._run(masks) == pytest.approx(expected, abs=1e-9)
     few = replace(setting, max_bytes=100_000)
     assert few._run(masks) == pytest.approx(expected, abs=1e-9)
@@ -57,14 +57,5 @@ def test_one_layer_needs_few_different_outputs():
 
 
 def test_a_budget_that_is_too_small_is_refused():
-    setting = arbitrary()
     with pytest.raises(InputError, match="allow more"):
-        measured(
-            setting.model,
-            setting.pairs,
-            setting.edges,
-            every_mask(13)[:2],
-            metric=LOGIT_DIFF,
-            replacement="patch",
-            max_bytes=1000,
-        )
+        replace(arbitrary(), max_bytes=1000)._run(every_mask(13)[:2])

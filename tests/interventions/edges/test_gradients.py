@@ -9,7 +9,7 @@ from mnemoscope.core.errors import InputError
 from mnemoscope.core.metrics import LOG_PROB, LOGIT_DIFF
 from mnemoscope.interventions.edges.gradients import input_gradients, sums, traced, traced_names
 from mnemoscope.interventions.edges.graph import inputs
-from mnemoscope.interventions.patching.reading import Reader
+from mnemoscope.interventions.patching.measuring import Reader
 from tests.split_hooks import random_pairs
 from tests.support import foreign_model
 

@@ -99,11 +99,11 @@ class TestStates:
         assert found.patched.sum() == 1
         assert found.patched[at((H10, "q"), H00)].flatten().tolist() == [True, False]
         assert found.live.sum() == 2 * (len(model_edges(foreign_model(), embeddings="apart")) - 1)
-        assert found.told.nonzero().flatten().tolist() == [inputs(foreign_model()).index((H10, "q"))]
+        assert found.changed.nonzero().flatten().tolist() == [inputs(foreign_model()).index((H10, "q"))]
 
     def test_the_later_of_two_that_overlap_prevails_unless_it_says_nothing(self):
         chosen = [Edge(writer=INPUT, reader=MLP0), Edge(writer=POS, reader=MLP0)]
-        found, at = self.told(chosen, [[State.PATCHED, State.LIVE], [State.PATCHED, State.UNSAID]])
+        found, at = self.told(chosen, [[State.PATCHED, State.LIVE], [State.PATCHED, State.UNSET]])
         assert found.patched[at((MLP0, None), EMBED)].flatten().tolist() == [True, True]
         assert found.patched[at((MLP0, None), POS)].flatten().tolist() == [False, True]
         assert found.live[at((MLP0, None), POS)].flatten().tolist() == [True, False]

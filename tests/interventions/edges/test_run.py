@@ -7,11 +7,12 @@ import torch
 
 from mnemoscope.core.edge import LOGITS, Edge
 from mnemoscope.core.errors import InputError
-from mnemoscope.core.metrics import KL, LOG_PROB, LOGIT_DIFF
+from mnemoscope.core.metrics import KL, LOG_PROB
 from mnemoscope.core.site import Site
 from mnemoscope.interventions.edges import sweep as module
 from mnemoscope.interventions.edges.graph import State, model_edges
 from mnemoscope.interventions.edges.sweep import sweep_states
+from mnemoscope.interventions.patching.measuring import Question
 from tests.split_hooks import by_hand, mean_logit_difference, random_pairs
 from tests.support import foreign_model, global_generators_untouched
 
@@ -39,7 +40,8 @@ def one_at_a_time(n, rest=State.LIVE):
 
 
 def sweep(model, pairs, chosen, states, **changes):
-    return sweep_states(model, pairs, chosen, states, **{"metrics": [LOGIT_DIFF], **changes})
+    own = {name: changes.pop(name) for name in ("freeze", "replacement") if name in changes}
+    return sweep_states(Question(model=model, pairs=pairs, **changes), chosen, states, **own)
 
 
 @pytest.mark.parametrize("name", MODELS)

@@ -1,6 +1,7 @@
 """The fast way of patching edges one at a time against one hooked forward pass an edge."""
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -14,9 +15,7 @@ from mnemoscope.core.site import Site
 from mnemoscope.interventions.edges import through_stream
 from mnemoscope.interventions.edges.graph import model_edges
 from mnemoscope.interventions.edges.through_stream import plan_edges
-from mnemoscope.interventions.patching.memory import MAX_BYTES
-from mnemoscope.interventions.patching.reading import recorded
-from mnemoscope.interventions.patching.sweep import measured
+from mnemoscope.interventions.patching.measuring import MAX_BYTES, Question, measured
 from tests.interventions.patching.test_memory import most_at_once
 from tests.split_hooks import added, by_hand, mean_logit_difference, output, random_pairs, split
 from tests.support import foreign_model
@@ -45,11 +44,11 @@ def prompts(read=(5,), differ=tuple(range(6)), n=3) -> PromptPairs:
 def fast(model, base: Batch, other: Batch, chosen, *, direct=False, max_bytes=MAX_BYTES):
     """Logits of every edge at the positions that are read, and the numbers of the edges that were run."""
     pairs = PromptPairs(clean=base, corrupted=other, name="")
-    how = plan_edges(model, pairs, chosen, direct=direct, max_bytes=max_bytes)
+    how = plan_edges(Question(model=model, pairs=pairs, max_bytes=max_bytes), chosen, direct=direct)
     assert not isinstance(how, str), how
-    runs = [recorded(model, batch.inputs, how.places, how.read) for batch in (base, other)]
-    logits, ran = runs[0].logits.repeat(len(chosen), 1, 1, 1), []
-    for patched in how.patched(base, *runs):
+    here, there = (how.run(batch.inputs) for batch in (base, other))
+    logits, ran = here.logits.repeat(len(chosen), 1, 1, 1), []
+    for patched in how.answers(SimpleNamespace(batch=base, base=here, source=there, answers=iter)):
         logits[list(patched.cells), :, patched.first :] = patched.logits
         ran += patched.cells
     assert len(ran) == len(set(ran))
@@ -86,10 +85,10 @@ def test_in_single_precision(name):
 def test_both_directions_and_every_metric_of_a_sweep():
     model, pairs = foreign_model(dtype="float64"), prompts((2, 5), n=5)
     chosen = model_edges(model)
-    how = plan_edges(model, pairs, chosen, max_bytes=MAX_BYTES)
+    question = Question(model=model, pairs=pairs, metrics=METRICS, directions=("denoising", "noising"))
+    how = plan_edges(question, chosen)
     assert not isinstance(how, str)
-    options = {"metrics": METRICS, "directions": ("denoising", "noising"), "seed": 0}
-    swept = measured(model, pairs, how, len(chosen), **options)
+    swept = measured(question, len(chosen), how)
     assert swept.method == "stream"
     sides = pairs.corrupted.inputs, pairs.clean.inputs
     number = [metric.name for metric in METRICS].index("logit_diff")
@@ -221,10 +220,11 @@ def test_what_is_allocated_stays_within_the_budget(name, direct):
     results = []
 
     def work():
-        how = plan_edges(model, pairs, chosen, direct=direct, max_bytes=budget)
+        what = {"metrics": METRICS, "directions": ("noising",), "max_bytes": budget}
+        question = Question(model=model, pairs=pairs, **what)
+        how = plan_edges(question, chosen, direct=direct)
         assert not isinstance(how, str)
-        options = {"metrics": METRICS, "directions": ("noising",), "seed": 0}
-        results.append(measured(model, pairs, how, len(chosen), **options))
+        results.append(measured(question, len(chosen), how))
 
     most = most_at_once(work) - results[0].value.nbytes
     assert budget / 8 < most < budget
@@ -249,16 +249,16 @@ def test_chunks_change_nothing():
 )
 def test_other_models_are_told_apart(changes, reason):
     model = foreign_model(**changes)
-    assert plan_edges(model, prompts(), model_edges(model), max_bytes=MAX_BYTES) == reason
+    assert plan_edges(Question(model=model, pairs=prompts()), model_edges(model)) == reason
 
 
 def test_edges_that_the_model_has_not_are_refused():
     edge = Edge(writer=Site(kind="mlp_out", layer=2))
     with pytest.raises(InputError, match="the model has no edge L2 MLP → logits"):
-        plan_edges(foreign_model(), prompts(), [edge], max_bytes=MAX_BYTES)
+        plan_edges(Question(model=foreign_model(), pairs=prompts()), [edge])
 
 
 def test_hooks_of_the_user_are_noticed():
     model = foreign_model()
     model.add_hook("blocks.0.hook_resid_mid", lambda x, hook: 2 * x)
-    assert plan_edges(model, prompts(), model_edges(model), max_bytes=MAX_BYTES) == "it carries hooks"
+    assert plan_edges(Question(model=model, pairs=prompts()), model_edges(model)) == "it carries hooks"

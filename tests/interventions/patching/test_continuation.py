@@ -214,7 +214,7 @@ def test_prompts_are_patched_each_for_itself():
 def test_axes_of_the_grid_and_their_order():
     subject = foreign_model()
     cells = grid(subject, "z", ("head", "layer"), n_pos=4, only={"head": [1]})
-    assert cells.shape == (1, 2)
+    assert cells.by_axis == {"head": (1,), "layer": (0, 1)}
     assert cells.cells == [(1, 0), (1, 1)]
     assert cells.index((1, 0)) == (slice(None), 1)
     assert cells.hook(1) == "blocks.1.attn.hook_z"

@@ -8,6 +8,7 @@ from mnemoscope.analyses.patching.activations import patch
 from mnemoscope.core.errors import InputError
 from mnemoscope.core.metrics import METRICS
 from mnemoscope.interventions.patching.grid import grid
+from mnemoscope.interventions.patching.measuring import Question
 from mnemoscope.interventions.patching.sweep import plan
 from tests.interventions.patching.prompts import prompt_pairs
 from tests.support import foreign_model
@@ -63,7 +64,8 @@ def test_chunks_change_nothing(method):
     subject, pairs = foreign_model(), prompt_pairs(n=7, scored=(2, 5))
     small = 95_000
     cells = grid(subject, "z", ("layer", "pos", "head"), n_pos=6, only={})
-    assert plan(subject, pairs, cells, max_bytes=small, method=method).n_prompts in (1, 2, 3)
+    question = Question(model=subject, pairs=pairs, max_bytes=small)
+    assert plan(question, cells, method).n_prompts in (1, 2, 3)
     whole, cut = (
         patch(subject, pairs, kind="z", over=("layer", "pos", "head"), method=method, **more)
         for more in ({}, {"max_bytes": small})

@@ -36,11 +36,11 @@ from mnemoscope.core.metrics import LOGIT_DIFF, Metric
 from mnemoscope.core.pairs import PromptPairs
 from mnemoscope.core.protocols import HookedModel
 from mnemoscope.core.site import Site
-from mnemoscope.interventions.edges.circuits import measured
+from mnemoscope.interventions.edges.circuits import run_circuits
 from mnemoscope.interventions.edges.graph import Embeddings
 from mnemoscope.interventions.edges.graph import model_edges as all_edges
 from mnemoscope.interventions.edges.sweep import Replacement
-from mnemoscope.interventions.patching.memory import MAX_BYTES
+from mnemoscope.interventions.patching.measuring import MAX_BYTES, Question
 
 
 def circuit(edges: Sequence[Edge], members: Iterable[str]) -> xr.DataArray:
@@ -260,5 +260,6 @@ class Setting:
         return self.prune(masks[first]), which.ravel()
 
     def _run(self, masks: Bool[np.ndarray, "circuit edge"]) -> Float[np.ndarray, "circuit prompt"]:
-        what = {"metric": self.metric, "replacement": self.replacement, "max_bytes": self.max_bytes}
-        return measured(self.model, self.pairs, self.edges, masks, **what)
+        what = {"metrics": (self.metric,), "directions": ("noising",), "max_bytes": self.max_bytes}
+        question = Question(model=self.model, pairs=self.pairs, **what)
+        return run_circuits(question, self.edges, masks, self.replacement)

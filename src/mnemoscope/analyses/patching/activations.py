@@ -28,9 +28,9 @@ from mnemoscope.core.metrics import LOGIT_DIFF, Metric
 from mnemoscope.core.pairs import PromptPairs
 from mnemoscope.core.protocols import HookedModel
 from mnemoscope.core.site import Kind
-from mnemoscope.interventions.patching.grid import grid
-from mnemoscope.interventions.patching.memory import MAX_BYTES
-from mnemoscope.interventions.patching.sweep import DIRECTIONS, Direction, Method, SweepResult, sweep
+from mnemoscope.interventions.patching.grid import Grid, grid
+from mnemoscope.interventions.patching.measuring import DIRECTIONS, MAX_BYTES, Direction, Question, SweepResult
+from mnemoscope.interventions.patching.sweep import Method, sweep
 
 MIN_ERRORS = 2.0
 """Standard errors that the mean difference between clean and corrupted must exceed to be more than noise."""
@@ -78,53 +78,52 @@ def patch(
         InputError: The kind has no such axis, a metric measures no prediction, the budget is too small, the model is
             too small or has no such activation, or its logits hold NaN.
     """
-    check_asked(model, pairs, metrics, directions)
-    swept_kind = "z" if kind == "result" else kind
-    cells = grid(model, swept_kind, over, n_pos=pairs.clean.inputs.shape[1], only=only or {})
-    swept = sweep(
-        model, pairs, cells, metrics=metrics, directions=directions, max_bytes=max_bytes, method=method, seed=seed
-    )
-    axes = dict(zip(cells.axes, cells.labels, strict=True))
+    question = asked(model, pairs, metrics, directions, max_bytes, seed)
+    cells = cells_of(question, kind, over, only)
     done = f"{kind} of one run in place of that of the other"
-    return labelled(model, pairs, swept, axes, metrics=metrics, directions=directions, intervention=done)
+    return labelled(question, sweep(question, cells, method=method), cells.by_axis, intervention=done)
 
 
-def check_asked(
-    model: HookedModel, pairs: PromptPairs, metrics: Sequence[Metric], directions: Sequence[Direction]
-) -> None:
-    """Refuse what no sweep over pairs can measure.
+def asked(
+    model: HookedModel,
+    pairs: PromptPairs,
+    metrics: Sequence[Metric],
+    directions: Sequence[Direction],
+    max_bytes: int,
+    seed: int,
+) -> Question:
+    """What a sweep over pairs measures, as `patch` explains its arguments.
 
     Raises:
         InputError: A name is missing or occurs twice, or the model is too small for the prompts.
     """
-    for argument, given in (("metrics", [metric.name for metric in metrics]), ("directions", list(directions))):
-        if not given or len(set(given)) < len(given):
-            raise InputError(f"{argument} must name at least one, each once; got {', '.join(given) or 'none'}")
+    question = Question(
+        model=model, pairs=pairs, metrics=metrics, directions=directions, max_bytes=max_bytes, seed=seed
+    )
     for batch in (pairs.clean, pairs.corrupted):
         check_fits(model, batch)
+    return question
+
+
+def cells_of(question: Question, kind: Kind, over: Sequence[str], only: Mapping[str, Sequence[int]] | None) -> Grid:
+    """The cells of a kind of activation, as `patch` explains its arguments and errors."""
+    swept_kind = "z" if kind == "result" else kind
+    return grid(question.model, swept_kind, over, n_pos=question.n_pos, only=only or {})
 
 
 def labelled(
-    model: HookedModel,
-    pairs: PromptPairs,
-    swept: SweepResult,
-    axes: Mapping[str, Sequence[int] | Sequence[str]],
-    *,
-    metrics: Sequence[Metric],
-    directions: Sequence[Direction],
-    intervention: str,
+    question: Question, swept: SweepResult, axes: Mapping[str, Sequence[int] | Sequence[str]], *, intervention: str
 ) -> xr.Dataset:
     """What a sweep measured, as `patch` returns it.
 
     Args:
-        model: That was patched.
-        pairs: The prompts.
+        question: That was asked.
         swept: The sweep, its cells in the order of the axes, the last one running fastest.
         axes: The labels along each; none: one cell.
-        metrics: That were read.
-        directions: Of the sweep.
         intervention: What was done, in words.
     """
+    pairs, metrics = question.pairs, question.metrics
+    folded = str(question.model.cfg.normalization_type).endswith("Pre")
     value = swept.value.unflatten(2, [len(labels) for labels in axes.values()]) if axes else swept.value[:, :, 0]
     return xr.Dataset(
         {
@@ -133,7 +132,7 @@ def labelled(
             "corrupted": (("metric", "prompt"), swept.corrupted.numpy()),
         },
         coords={
-            "direction": list(directions),
+            "direction": list(question.directions),
             "metric": [metric.name for metric in metrics],
             "unit": ("metric", [metric.unit for metric in metrics]),
             "higher_is": ("metric", [metric.higher_is for metric in metrics]),
@@ -145,7 +144,7 @@ def labelled(
             "pairs": pairs.name,
             "n": len(pairs),
             "method": swept.method,
-            "weights": "LayerNorm folded" if str(model.cfg.normalization_type).endswith("Pre") else "unprocessed",
+            "weights": "LayerNorm folded" if folded else "unprocessed",
         },
     )
 

@@ -42,9 +42,9 @@ from typing import Literal, get_args
 
 import xarray as xr
 
-from mnemoscope.analyses.patching.activations import check_asked, labelled
-from mnemoscope.analyses.patching.edges import all_or
-from mnemoscope.core.edge import Edge, coordinates
+from mnemoscope.analyses.patching.activations import asked
+from mnemoscope.analyses.patching.edges import all_or, of_edges
+from mnemoscope.core.edge import Edge
 from mnemoscope.core.errors import in_range, one_of
 from mnemoscope.core.metrics import LOGIT_DIFF, Metric
 from mnemoscope.core.pairs import PromptPairs
@@ -52,8 +52,7 @@ from mnemoscope.core.protocols import HookedModel
 from mnemoscope.core.site import EMBEDDINGS
 from mnemoscope.interventions.edges.attributed import START, Point, attributed
 from mnemoscope.interventions.edges.graph import Embeddings
-from mnemoscope.interventions.patching.memory import MAX_BYTES
-from mnemoscope.interventions.patching.sweep import DIRECTIONS, Direction
+from mnemoscope.interventions.patching.measuring import DIRECTIONS, MAX_BYTES, Direction, Question
 
 Rule = Literal["left", "right", "middle"]
 Along = Literal["inputs", "activations"]
@@ -77,30 +76,15 @@ def attribute_edges(
 ) -> xr.Dataset:
     """Estimate what `patch_edges` measures, by the gradient in the unpatched run.
 
-    Args:
-        model: A HookedTransformer whose parts add up in the residual stream; hooks that are on it stay and act.
-        pairs: Clean and corrupted prompts; metrics read at their scored positions.
-        chosen: Which edges; of an edge with positions the terms there. None: every edge of the model.
-        embeddings: For every edge: whether token and positional embeddings are one writer or two.
-        metrics: The value of a prompt is the mean over its scored positions. They need a gradient.
-        directions: `noising`, `denoising`, or both.
-        max_bytes: Bound on what is allocated on the way, weights and result excepted. It does not change the result.
-        seed: For the check that metrics do not move with a constant added to the logits.
+    Arguments and errors are those of `patch_edges`. Of an edge with positions the terms there count. Metrics need a
+    gradient; those that have none are refused.
 
     Returns:
         As `patch_edges`; `value` is the metric of the unpatched run plus the estimate.
-
-    Raises:
-        InputError: The model has no such edge or no edges that can be told apart, a metric measures no prediction or
-            has no gradient, or the budget is too small.
     """
-    paths: dict[Direction, list[Point]] = {
-        direction: [{START: float(direction == "noising")}] for direction in directions
-    }
-    result = _estimated(
-        model, pairs, paths, chosen=chosen, embeddings=embeddings, metrics=metrics, max_bytes=max_bytes, seed=seed
-    )
-    return result.assign_attrs(gradient="in the unpatched run")
+    question = asked(model, pairs, metrics, directions, max_bytes, seed)
+    paths = {direction: [{START: float(direction == "noising")}] for direction in directions}
+    return _estimated(question, all_or(chosen, model, embeddings), paths).assign_attrs(gradient="in the unpatched run")
 
 
 def integrate_edges(
@@ -119,18 +103,9 @@ def integrate_edges(
 ) -> xr.Dataset:
     """Estimate what `patch_edges` measures, by the gradient averaged between the runs.
 
-    Args:
-        model: As for `attribute_edges`; likewise the arguments from `chosen` on.
-        pairs: Clean and corrupted prompts.
-        steps: Points; of each activation where these are moved.
-        rule: Where in its step each point lies: at the corrupted end (`left`), at the clean one or in the middle.
-        along: What is moved: the input embeddings, or one activation after the other.
-        chosen: Which edges.
-        embeddings: One writer or two.
-        metrics: Those with a gradient.
-        directions: `noising`, `denoising`, or both.
-        max_bytes: Bound on what is allocated.
-        seed: For the check of the metrics.
+    Besides the arguments of `attribute_edges`: the points are `steps` many, of each activation where these are moved;
+    `rule` says where in its step each one lies, at the corrupted end (`left`), at the clean one or in the middle;
+    `along` is what is moved, the input embeddings, or one activation after the other.
 
     Returns:
         As `attribute_edges`. For every edge and moved inputs also `unexplained` over (direction, metric, prompt): by
@@ -143,35 +118,18 @@ def integrate_edges(
     one_of("along", along, get_args(Along))
     in_range("steps", steps, 1, float("inf"))
     shares = [(k + _OFFSETS[rule]) / steps for k in range(steps)]
-    paths: dict[Direction, list[Point]] = {
-        direction: _points(model, shares, along, direction) for direction in directions
-    }
-    result = _estimated(
-        model, pairs, paths, chosen=chosen, embeddings=embeddings, metrics=metrics, max_bytes=max_bytes, seed=seed
-    )
+    question = asked(model, pairs, metrics, directions, max_bytes, seed)
+    paths = {direction: _points(model, shares, along, direction) for direction in directions}
+    result = _estimated(question, all_or(chosen, model, embeddings), paths)
     if chosen is None and along == "inputs":
         result = result.assign(unexplained=_unexplained(result))
     return result.assign_attrs(gradient=f"averaged along {along}", steps=steps, rule=rule)
 
 
-def _estimated(
-    model: HookedModel,
-    pairs: PromptPairs,
-    paths: Mapping[Direction, Sequence[Point]],
-    *,
-    chosen: Sequence[Edge] | None,
-    embeddings: Embeddings,
-    metrics: Sequence[Metric],
-    max_bytes: int,
-    seed: int,
-) -> xr.Dataset:
-    """Estimates with gradients averaged over the points of a path; arguments and errors as for `attribute_edges`."""
-    check_asked(model, pairs, metrics, list(paths))
-    chosen = all_or(chosen, model, embeddings)
-    found = attributed(model, pairs, chosen, paths, metrics=metrics, max_bytes=max_bytes, seed=seed)
+def _estimated(question: Question, edges: Sequence[Edge], paths: Mapping[str, Sequence[Point]]) -> xr.Dataset:
+    """Estimates with gradients averaged over the points of a path."""
     done = "first-order estimate of an edge that carries what its writer wrote in the other run"
-    options = {"metrics": metrics, "directions": list(paths), "intervention": done}
-    return labelled(model, pairs, found, {"edge": list(map(str, chosen))}, **options).assign_coords(coordinates(chosen))
+    return of_edges(question, attributed(question, edges, paths), edges, intervention=done)
 
 
 def _unexplained(result: xr.Dataset) -> xr.DataArray:

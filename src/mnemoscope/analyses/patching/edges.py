@@ -19,6 +19,9 @@ the rest of the model as it is. It does not show what is told, nor what the prom
 stand in for each other look unneeded; effects do not add up. Frozen attention or normalisation answers another
 question: what the edge would do if it could not move patterns, or the scale of the stream.
 
+Along a *path* the first edge carries what its writer wrote on the other prompt, the later ones what then is written,
+and all other edges what they carried before: what the first part tells the last one by this way and no other. Chains
+of parts that need each other look as if neither counted.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -30,8 +33,8 @@ import xarray as xr
 from jaxtyping import Int
 from torch import Tensor
 
-from mnemoscope.analyses.patching.activations import check_asked, labelled
-from mnemoscope.core.edge import Edge, coordinates
+from mnemoscope.analyses.patching.activations import asked, labelled
+from mnemoscope.core.edge import LOGITS, Edge, coordinates
 from mnemoscope.core.errors import InputError, one_of
 from mnemoscope.core.metrics import LOGIT_DIFF, Metric
 from mnemoscope.core.pairs import PromptPairs
@@ -41,8 +44,16 @@ from mnemoscope.interventions.edges.graph import Embeddings, State, model_edges,
 from mnemoscope.interventions.edges.run import Freeze
 from mnemoscope.interventions.edges.sweep import sweep_states
 from mnemoscope.interventions.edges.through_stream import plan_edges
-from mnemoscope.interventions.patching.memory import MAX_BYTES
-from mnemoscope.interventions.patching.sweep import DIRECTIONS, Direction, Method, Plan, measured
+from mnemoscope.interventions.patching.measuring import (
+    DIRECTIONS,
+    MAX_BYTES,
+    Direction,
+    Plan,
+    Question,
+    SweepResult,
+    measured,
+)
+from mnemoscope.interventions.patching.sweep import Method
 
 Effect = Literal["total", "direct"]
 Between = Literal["nothing", "mlps"]
@@ -95,20 +106,22 @@ def patch_edges(
     one_of("effect", effect, get_args(Effect))
     one_of("between", between, get_args(Between))
     chosen = all_or(chosen, model, embeddings)
-    check_asked(model, pairs, metrics, directions)
-    options = {"metrics": metrics, "directions": directions}
-    how = _plan(model, pairs, chosen, effect, between, freeze, max_bytes, method)
+    question = asked(model, pairs, metrics, directions, max_bytes, seed)
+    how = _plan(question, chosen, effect, between, freeze, method)
     if isinstance(how, Plan):
-        swept = measured(model, pairs, how, len(chosen), **options, seed=seed)
+        swept = measured(question, len(chosen), how)
     else:
         cells = [of_edge(model, edge, effect=effect, between=between) for edge in chosen]
         every, told = states(model, cells, State.LIVE if effect == "total" else State.FROZEN)
-        swept = sweep_states(model, pairs, every, told, **options, freeze=freeze, max_bytes=max_bytes, seed=seed)
-        swept = replace(swept, method=f"hooks ({how})")
-    done = "an edge carries what its writer wrote in the other run"
-    result = labelled(model, pairs, swept, {"edge": list(map(str, chosen))}, **options, intervention=done)
-    what = {"effect": effect, "between": between, "frozen": " and ".join(freeze) or "nothing"}
-    return result.assign_coords(coordinates(chosen)).assign_attrs(what)
+        swept = replace(sweep_states(question, every, told, freeze=freeze), method=f"hooks ({how})")
+    result = of_edges(question, swept, chosen, intervention="an edge carries what its writer wrote in the other run")
+    return result.assign_attrs(effect=effect, between=between, frozen=" and ".join(freeze) or "nothing")
+
+
+def of_edges(question: Question, swept: SweepResult, edges: Sequence[Edge], *, intervention: str) -> xr.Dataset:
+    """What a sweep over edges measured, as `patch_edges` returns it."""
+    names = {"edge": list(map(str, edges))}
+    return labelled(question, swept, names, intervention=intervention).assign_coords(coordinates(edges))
 
 
 def all_or(chosen: Sequence[Edge] | None, model: HookedModel, embeddings: Embeddings) -> Sequence[Edge]:
@@ -124,13 +137,11 @@ def all_or(chosen: Sequence[Edge] | None, model: HookedModel, embeddings: Embedd
 
 
 def _plan(
-    model: HookedModel,
-    pairs: PromptPairs,
+    question: Question,
     chosen: Sequence[Edge],
     effect: Effect,
     between: Between,
     freeze: Collection[Freeze],
-    max_bytes: int,
     method: Method,
 ) -> Plan | str:
     """How to take the fast way, or why not."""
@@ -143,7 +154,7 @@ def _plan(
     elif between == "mlps":
         how = "MLPs pass the patch on"
     else:
-        how = plan_edges(model, pairs, chosen, direct=effect == "direct", max_bytes=max_bytes)
+        how = plan_edges(question, chosen, direct=effect == "direct")
     if isinstance(how, str) and method == "stream":
         raise InputError(f"method must be 'auto' or 'hooks' here, because {how}; got 'stream'")
     return how
@@ -164,7 +175,7 @@ def states(model: HookedModel, cells: Sequence[Cell], rest: State) -> tuple[list
     every = model_edges(model, embeddings="apart")
     own = list(dict.fromkeys(edge for cell in cells for edge in cell))
     number = {edge: len(every) + i for i, edge in enumerate(own)}
-    told = torch.full((len(cells), len(every) + len(own)), int(State.UNSAID))
+    told = torch.full((len(cells), len(every) + len(own)), int(State.UNSET))
     told[:, : len(every)] = int(rest)
     for row, cell in enumerate(cells):
         for edge, state in cell.items():
@@ -184,3 +195,48 @@ def _through_mlps(model: HookedModel, edge: Edge) -> dict[Edge, State]:
             passes = part.reader in between or (part.reader, part.through) in told
             cell[part.at(edge.pos)] = State.LIVE if passes else State.FROZEN
     return cell
+
+
+def patch_paths(
+    model: HookedModel,
+    pairs: PromptPairs,
+    paths: Mapping[str, Sequence[Edge]],
+    *,
+    metrics: Sequence[Metric] = (LOGIT_DIFF,),
+    directions: Sequence[Direction] = DIRECTIONS,
+    freeze: Collection[Freeze] = (),
+    max_bytes: int = MAX_BYTES,
+    seed: int = 0,
+) -> xr.Dataset:
+    """Patch the first edge of a path, and let the change travel along the path only.
+
+    `paths` holds by name edges of which each starts where the one before has ended; the last one leads to the logits.
+    The other arguments and errors are those of `patch_edges`.
+
+    Returns:
+        As `patch_edges`, along `path`.
+
+    Raises:
+        InputError: Also if a path has a gap or does not end at the logits.
+    """
+    if not paths:
+        raise InputError("paths must name at least one; got none")
+    for name, path in paths.items():
+        readers = [edge.reader for edge in path]
+        if not path or readers[-1] != LOGITS or readers[:-1] != [edge.writer for edge in path[1:]]:
+            raise InputError(
+                f"every edge of a path starts where the one before has ended, and the last one leads to the logits; "
+                f"path {name} is {', '.join(map(str, path)) or 'empty'}"
+            )
+    question = asked(model, pairs, metrics, directions, max_bytes, seed)
+    every, told = states(model, [_along(path) for path in paths.values()], State.FROZEN)
+    swept = sweep_states(question, every, told, freeze=freeze)
+    done = "the first edge of a path carries what its writer wrote in the other run"
+    result = labelled(question, swept, {"path": list(paths)}, intervention=done)
+    return result.assign_attrs(frozen=" and ".join(freeze) or "nothing")
+
+
+def _along(path: Sequence[Edge]) -> Cell:
+    """The first edge of a path is patched, and the others pass the change on."""
+    first, *later = path
+    return {**dict.fromkeys(later, State.LIVE), first: State.PATCHED}

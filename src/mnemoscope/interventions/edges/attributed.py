@@ -7,7 +7,8 @@ The estimate of one edge is
 with the gradient averaged over points between the two runs.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 
 import torch
 from einops import einsum
@@ -16,11 +17,7 @@ from torch import Tensor
 
 from mnemoscope.core.batch import Batch
 from mnemoscope.core.edge import Edge
-from mnemoscope.core.errors import one_of
-from mnemoscope.core.metrics import Metric
-from mnemoscope.core.pairs import PromptPairs
 from mnemoscope.core.protocols import HookedModel
-from mnemoscope.core.seeding import generator
 from mnemoscope.interventions.edges.gradients import (
     check_gradient,
     input_gradients,
@@ -29,10 +26,16 @@ from mnemoscope.interventions.edges.gradients import (
     traced,
     traced_names,
 )
-from mnemoscope.interventions.edges.graph import Input, inputs, layout, writers
-from mnemoscope.interventions.edges.run import Written, check_graph, written
-from mnemoscope.interventions.patching.reading import Reader
-from mnemoscope.interventions.patching.sweep import DIRECTIONS, Direction, SweepResult
+from mnemoscope.interventions.edges.graph import Input, check_graph, inputs, layout, writers
+from mnemoscope.interventions.edges.run import Written, written
+from mnemoscope.interventions.patching.measuring import (
+    Answer,
+    Chunk,
+    Plan,
+    Question,
+    SweepResult,
+    measured,
+)
 from mnemoscope.interventions.recordings import recorded
 from mnemoscope.interventions.regions import positions
 
@@ -45,110 +48,69 @@ _Terms = Mapping[Input, tuple[Tensor, Tensor]]
 """By input of a reader: numbers of edges that lead there, and the number of a writer for each."""
 
 
-def attributed(
-    model: HookedModel,
-    pairs: PromptPairs,
-    edges: Sequence[Edge],
-    paths: Mapping[Direction, Sequence[Point]],
-    *,
-    metrics: Sequence[Metric],
-    max_bytes: int,
-    seed: int = 0,
-) -> SweepResult:
+def attributed(question: Question, edges: Sequence[Edge], paths: Mapping[str, Sequence[Point]]) -> SweepResult:
     """Estimate the value of every metric with each edge patched.
 
     Args:
-        model: A HookedTransformer whose parts add up in the residual stream; hooks that are on it stay and act.
-        pairs: Both runs. Under `noising` edges take from the corrupted run, under `denoising` from the clean one.
+        question: What is measured. The parts of its model must add up in the residual stream.
         edges: Which.
         paths: By direction the points over which gradients are averaged.
-        metrics: Read at the scored positions; the value of a prompt is the mean over them.
-        max_bytes: Bound on what is allocated on the way, weights and result excepted.
-        seed: The check of the metrics draws from this seed's stream `metrics`.
 
     Raises:
         InputError: The model has no such graph or edge, a metric measures no prediction or has no gradient, or the
             budget is too small.
     """
+    model, d_model = question.model, question.model.cfg.d_model
     check_graph(model)
-    for direction in paths:
-        one_of("a direction", direction, DIRECTIONS)
-    value = torch.zeros(len(paths), len(metrics), len(edges), len(pairs), dtype=torch.double)
-    unpatched = torch.zeros(2, len(metrics), len(pairs), dtype=torch.double)
-    terms = _terms(model, edges)
-    n_writers, d_model = len(writers(model, embeddings="apart")), model.cfg.d_model
-    kept = 4 * n_writers * d_model + 2 * len(edges) * len(metrics)
+    terms, n_writers = _terms(model, edges), len(writers(model, embeddings="apart"))
+    kept = 4 * n_writers * d_model + 2 * len(edges) * len(question.metrics)
     readers = 8 * d_model + 3 * model.cfg.n_heads * model.cfg.d_head + 2 * n_writers
-    n_prompts = prompts_traced(model, pairs, max_bytes, n_runs=1, kept=kept, readers=readers)
-    for start in range(0, len(pairs), n_prompts):
-        rows = slice(start, start + n_prompts)
-        _attribute(
-            model, pairs.select(rows), edges, terms, paths, metrics, seed, value[..., rows], unpatched[..., rows]
-        )
-    return SweepResult(value=value, clean=unpatched[0], corrupted=unpatched[1], method="gradients")
+    distinct = list(paths.values())
 
+    def answers(chunk: Chunk[Written]) -> Iterator[Answer]:
+        which = distinct.index(points := paths[chunk.direction])
+        if which not in chunk.shared:
+            chunk.shared.clear()
+            chunk.shared[which] = _averaged(question, chunk, terms, points, len(edges))
+        clean_less_corrupted = _at_positions(chunk.shared[which], edges, chunk.batch)
+        return chunk.moved((2 * chunk.into - 1) * clean_less_corrupted)
 
-def _attribute(
-    model: HookedModel,
-    pairs: PromptPairs,
-    edges: Sequence[Edge],
-    terms: _Terms,
-    paths: Mapping[Direction, Sequence[Point]],
-    metrics: Sequence[Metric],
-    seed: int,
-    value: Float[Tensor, "direction metric edge prompt"],
-    unpatched: Float[Tensor, "side metric prompt"],
-) -> None:
-    """Fill in the estimates of some prompts, and their values without a patch."""
-    read = pairs.scored.any(0).nonzero()[:, 0]
-    runs = [written(model, side.inputs, read, frozenset()) for side in (pairs.clean, pairs.corrupted)]
-    reader = Reader.of(pairs, read, metrics, runs[0].logits)
-    reader.check(generator(seed, "metrics"))
-    for side, run in enumerate(runs):
-        unpatched[side] = reader.mean(reader.values(run.logits[None])[:, 0])
-    averaged, path = torch.empty(0), None
-    for number, (direction, points) in enumerate(paths.items()):
-        if points != path:
-            averaged, path = _averaged(model, pairs, runs, reader, terms, points, len(edges)), points
-        side, sign = (0, -1) if direction == "noising" else (1, 1)
-        batch = (pairs.clean, pairs.corrupted)[side]
-        value[number] = unpatched[side][:, None] + sign * _at_positions(averaged, edges, batch).double().cpu()
+    plan = Plan(
+        method="gradients",
+        n_prompts=prompts_traced(question, n_runs=1, kept=kept, readers=readers),
+        run=partial(written, model, read=question.read, wanted=frozenset()),
+        answers=answers,
+    )
+    return measured(question, len(edges), plan)
 
 
 def _averaged(
-    model: HookedModel,
-    pairs: PromptPairs,
-    runs: Sequence[Written],
-    reader: Reader,
-    terms: _Terms,
-    points: Sequence[Point],
-    n_edges: int,
+    question: Question, chunk: Chunk[Written], terms: _Terms, points: Sequence[Point], n_edges: int
 ) -> Float[Tensor, "metric edge prompt pos"]:
     """What the clean run writes beyond the corrupted one, times the gradient averaged over points."""
-    differs = runs[0].outputs - runs[1].outputs
-    clean, corrupted = _ends(model, pairs, runs, points)
-    total = differs.new_zeros(len(reader.metrics), n_edges, *pairs.clean.inputs.shape)
+    differs = chunk.runs[0].outputs - chunk.runs[1].outputs
+    clean, corrupted = _ends(question.model, chunk, points)
+    total = differs.new_zeros(len(chunk.reader.metrics), n_edges, *chunk.batch.inputs.shape)
     for point in points:
         starts = {name: torch.lerp(corrupted[name], clean[name], share) for name, share in point.items()}
-        _add(total, model, pairs, starts, reader, terms, differs)
-    for metric, of_metric in zip(reader.metrics, total, strict=True):
+        _add(total, question, chunk, starts, terms, differs)
+    for metric, of_metric in zip(chunk.reader.metrics, total, strict=True):
         check_gradient(of_metric, metric.name)
     return total / len(points)
 
 
 def _add(
     total: Float[Tensor, "metric edge prompt pos"],
-    model: HookedModel,
-    pairs: PromptPairs,
+    question: Question,
+    chunk: Chunk[Written],
     starts: Mapping[str, Tensor],
-    reader: Reader,
     terms: _Terms,
     differs: Float[Tensor, "prompt pos writer d_model"],
 ) -> None:
     """Add the terms of one run, whose trace is forgotten afterwards."""
-    read = pairs.scored.any(0).nonzero()[:, 0]
-    run = traced(model, pairs.clean.inputs, traced_names(model), read, starts=starts)
-    for of_metric, summed in zip(total, sums(reader, run), strict=True):
+    model = question.model
+    run = traced(model, chunk.pairs.clean.inputs, traced_names(model), question.read, starts=starts)
+    for of_metric, summed in zip(total, sums(chunk.reader, run), strict=True):
         for places, gradient in input_gradients(model, run, summed, terms):
             moved = einsum(differs, gradient, "prompt pos writer d, input prompt pos d -> input writer prompt pos")
             for place, of_input in zip(places, moved, strict=True):
@@ -156,16 +118,12 @@ def _add(
                 of_metric.index_add_(0, edge.to(of_input.device), of_input[writer])
 
 
-def _ends(
-    model: HookedModel, pairs: PromptPairs, runs: Sequence[Written], points: Sequence[Point]
-) -> list[dict[str, Tensor]]:
+def _ends(model: HookedModel, chunk: Chunk[Written], points: Sequence[Point]) -> list[dict[str, Tensor]]:
     """The activations of the clean and the corrupted run between which points lie."""
     names = {name for point in points for name in point}
-    found = []
-    for run, batch in zip(runs, (pairs.clean, pairs.corrupted), strict=True):
-        missing = names - run.kept.keys()
-        found.append({**run.kept, **(recorded(model, batch, missing) if missing else {})})
-    return found
+    missing = names - chunk.base.kept.keys()
+    sides = zip(chunk.runs, (chunk.pairs.clean, chunk.pairs.corrupted), strict=True)
+    return [{**run.kept, **(recorded(model, batch, missing) if missing else {})} for run, batch in sides]
 
 
 def _terms(model: HookedModel, edges: Sequence[Edge]) -> _Terms:

@@ -9,8 +9,9 @@ each head, 128 of the MLP, and 1936 different logits. After the last attention o
 followed.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import groupby
 from typing import Literal
 
@@ -20,88 +21,70 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.nn import functional as F
 
-from mnemoscope.core.edge import LOGITS, Edge
-from mnemoscope.core.metrics import Metric
-from mnemoscope.core.pairs import PromptPairs
+from mnemoscope.core.edge import LOGITS, THROUGH, Edge
+from mnemoscope.core.layers import projected
 from mnemoscope.core.protocols import HookedModel
-from mnemoscope.core.seeding import generator
 from mnemoscope.core.site import Site
 from mnemoscope.interventions.edges.graph import State, writers
-from mnemoscope.interventions.edges.run import written
-from mnemoscope.interventions.edges.sweep import CHUNK_BYTES, Replacement, mean_outputs, sweep_states
+from mnemoscope.interventions.edges.run import Written, written
+from mnemoscope.interventions.edges.sweep import CHUNK_BYTES, Replacement, outside, sweep_states
+from mnemoscope.interventions.patching.measuring import Answer, Chunk, Patched, Plan, Question, measured
 from mnemoscope.interventions.patching.memory import prompts_at_once
 from mnemoscope.interventions.patching.packed import Layer, Packed, packed, unsupported
-from mnemoscope.interventions.patching.reading import Reader
 
 _PARTS = ("z", "mlp_out")
 
 
 @torch.no_grad()
-def measured(
-    model: HookedModel,
-    pairs: PromptPairs,
-    edges: Sequence[Edge],
-    masks: Bool[np.ndarray, "circuit edge"],
-    *,
-    metric: Metric,
-    replacement: Replacement,
-    max_bytes: int,
+def run_circuits(
+    question: Question, edges: Sequence[Edge], masks: Bool[np.ndarray, "circuit edge"], replacement: Replacement
 ) -> Float[np.ndarray, "circuit prompt"]:
     """The metric of circuits on every prompt.
 
     Args:
-        model: A HookedTransformer whose parts add up in the residual stream.
-        pairs: Clean and corrupted prompts.
+        question: What is measured: one metric, under noising. The parts of its model must add up in the residual
+            stream.
         edges: All edges of the model.
         masks: Circuits.
-        metric: The value of a prompt is the mean over its scored positions.
         replacement: What edges outside a circuit carry.
-        max_bytes: Bound on what is allocated on the way, weights and result excepted.
 
     Raises:
         InputError: The model has no such graph, its logits hold NaN, the metric measures no prediction, or the budget
             is too small.
     """
-    if unsupported(model) is None:
-        return _shared(model, pairs, edges, masks, metric, replacement, max_bytes)
+    if unsupported(question.model) is None:
+        return _shared(question, packed(question.model), edges, masks, replacement)
     states = torch.from_numpy(np.where(masks, int(State.LIVE), int(State.PATCHED)))
-    what = {"metrics": (metric,), "directions": ("noising",), "replacement": replacement, "max_bytes": max_bytes}
-    return sweep_states(model, pairs, edges, states, **what).value[0, 0].numpy()
+    return sweep_states(question, edges, states, replacement=replacement).value[0, 0].numpy()
 
 
 def _shared(
-    model: HookedModel,
-    pairs: PromptPairs,
+    question: Question,
+    weights: Packed,
     edges: Sequence[Edge],
     masks: Bool[np.ndarray, "circuit edge"],
-    metric: Metric,
     replacement: Replacement,
-    max_bytes: int,
 ) -> Float[np.ndarray, "circuit prompt"]:
-    weights, (found, variant) = packed(model), shared_parts(edges, masks)
-    read = pairs.scored.any(0).nonzero()[:, 0].to(weights.w_u.device)
-    n_pos = pairs.clean.inputs.shape[1]
+    model, n_pos, (found, variant) = question.model, question.n_pos, shared_parts(edges, masks)
+    read, sites = question.read.to(weights.w_u.device), {edge.writer for edge in edges}
     need = _numbers(weights, found, n_pos, len(read)) * weights.w_u.element_size()
-    if need > max_bytes // 2 and len(masks) > 1:
-        halves = (masks[: len(masks) // 2], masks[len(masks) // 2 :])
-        return np.concatenate([_shared(model, pairs, edges, half, metric, replacement, max_bytes) for half in halves])
-    kept = 4 * len({edge.writer for edge in edges}) * n_pos * weights.w_u.nbytes // weights.w_u.shape[1]
-    n_prompts = prompts_at_once(len(pairs), at_work=need, kept=kept, room=max_bytes, target=CHUNK_BYTES)
-    rows = torch.arange(len(pairs)).split(n_prompts)
-    mean = mean_outputs(model, pairs.corrupted, rows) if replacement == "mean" else None
-    values = []
-    for some in rows:
-        part = pairs.select(some)
-        clean, corrupted = (written(model, side.inputs, read, frozenset()) for side in (part.clean, part.corrupted))
-        reader = Reader.of(part, read, (metric,), clean.logits)
-        reader.check(generator(0, "metrics"))
-        sites = {edge.writer for edge in edges}
-        here = {site: value for site, value in _by_site(model, clean.outputs, sites).items() if site.kind not in _PARTS}
-        outside = corrupted.outputs if mean is None else mean
-        there = _by_site(model, torch.zeros_like(outside) if replacement == "zero" else outside, sites)
-        logits = _logits(weights, found, here, there, read)
-        values.append(reader.patched(logits, 0, reader.values(clean.logits[None])[:, 0])[0])
-    return torch.cat(values, 1).numpy()[variant]
+    if need > question.max_bytes // 2 and len(masks) > 1:
+        halves = np.split(masks, [len(masks) // 2])
+        return np.concatenate([_shared(question, weights, edges, half, replacement) for half in halves])
+    kept = 4 * len(sites) * n_pos * weights.w_u.nbytes // weights.w_u.shape[1]
+    n = len(question.pairs)
+    n_prompts = prompts_at_once(n, at_work=need, kept=kept, room=question.max_bytes, target=CHUNK_BYTES)
+    others = outside(question, replacement, n_prompts)
+
+    def answers(chunk: Chunk[Written]) -> Iterator[Answer]:
+        here = _by_site(model, chunk.base.outputs, sites).items()
+        embedded = {site: value for site, value in here if site.kind not in _PARTS}
+        logits = _logits(weights, found, embedded, _by_site(model, others(chunk), sites), read)
+        return chunk.answers([Patched(cells=range(len(logits)), first=0, logits=logits)])
+
+    run = partial(written, model, read=read, wanted=frozenset())
+    plan = Plan(method="stream", n_prompts=n_prompts, run=run, answers=answers)
+    return measured(question, len(found[-1].reads), plan).value[0, 0].numpy()[variant]
 
 
 def _by_site(
@@ -208,13 +191,13 @@ def _logits(
         biases = [before.b_o for before in model.layers[: number + (at is None or at.kind != "z")]]
         streams = [_stream(one, changes, other, biases) for one in part.inputs]
         if at is None:
-            return _rows(lambda rows: model.ln_final(rows) @ model.w_u + model.b_u, streams[0])
+            return projected(model.ln_final(streams[0]), model.w_u, model.b_u)
         if at.kind == "z":
             reads = torch.from_numpy(part.reads).to(streams[0].device)
             value = _attended(layer, int(at.head or 0), streams, reads)
         else:
             assert layer.mlp is not None
-            value = _rows(layer.mlp, streams[0])
+            value = layer.mlp(streams[0])
         changes[at] = _after_nothing(value - other[at])
     raise AssertionError("the last part is the logits")
 
@@ -245,18 +228,9 @@ def _attended(
 ) -> Float[Tensor, "variant prompt pos d_model"]:
     """What a head writes in every variant of its queries, keys and values."""
     width = layer.w_o.shape[1]
-    at, all_heads = slice(head * width, (head + 1) * width), layer.w_q.shape[1]
-    weights = [
-        (layer.w_q, layer.b_q),
-        *((layer.w_kv[:, of], layer.b_kv[of]) for of in (slice(all_heads), slice(all_heads, None))),
-    ]
+    at, weights = slice(head * width, (head + 1) * width), [layer.into(through) for through in THROUGH]
     query, key, value = (
-        _rows(lambda rows, w=w, b=b: torch.addmm(b[at], layer.ln1(rows), w[:, at]), stream)[which]
+        projected(layer.ln1(stream), w[:, at], b[at])[which]
         for (w, b), stream, which in zip(weights, streams, reads.T, strict=True)
     )
     return F.scaled_dot_product_attention(query, key, value, is_causal=True, scale=1.0) @ layer.w_o[head]
-
-
-def _rows(act: Callable[[Tensor], Tensor], values: Float[Tensor, "*more d_in"]) -> Float[Tensor, "*more d_out"]:
-    """Act on every row."""
-    return act(values.flatten(0, -2)).view(*values.shape[:-1], -1)

@@ -17,12 +17,11 @@ from torch import Tensor
 
 from mnemoscope.core.edge import LOGITS, THROUGH
 from mnemoscope.core.errors import InputError
-from mnemoscope.core.pairs import PromptPairs
 from mnemoscope.core.protocols import HookedModel
 from mnemoscope.core.site import Site
 from mnemoscope.interventions.edges.graph import Input
+from mnemoscope.interventions.patching.measuring import Question, Reader
 from mnemoscope.interventions.patching.memory import Sizes, prompts_at_once
-from mnemoscope.interventions.patching.reading import Reader
 
 CHUNK_BYTES = 2**26
 """Of one traced forward pass on a CPU: larger ones gain nothing."""
@@ -151,15 +150,11 @@ def input_gradients(
             yield [place], _pulled_back(run[name], run[_mlp_stream(model, layer)], found[name][None])
 
 
-def prompts_traced(
-    model: HookedModel, pairs: PromptPairs, max_bytes: int, *, n_runs: int, kept: int = 0, readers: int = 0
-) -> int:
+def prompts_traced(question: Question, *, n_runs: int, kept: int = 0, readers: int = 0) -> int:
     """How many prompts to trace at once, estimated from above.
 
     Args:
-        model: That is traced.
-        pairs: The prompts.
-        max_bytes: Bound on what is allocated, weights excepted.
+        question: Whose model is traced, on whose prompts.
         n_runs: Traced runs of a prompt that are in memory together.
         kept: Numbers besides that a position of a prompt needs as long as it is at work.
         readers: And those that it needs a head while gradients are pulled back.
@@ -167,14 +162,14 @@ def prompts_traced(
     Raises:
         InputError: There is no room for one prompt.
     """
-    cfg, n_pos = model.cfg, pairs.clean.inputs.shape[1]
-    sizes = Sizes(cfg=cfg, n_pos=n_pos, n_read=int(pairs.scored.any(0).sum()))
+    cfg, n_pos, sizes = question.model.cfg, question.n_pos, Sizes.of(question)
     heads, d_mlp = cfg.n_heads * cfg.d_head, 0 if cfg.attn_only else cfg.d_mlp
     graph = cfg.n_layers * (24 * cfg.d_model + 12 * heads + 6 * cfg.n_heads * n_pos + 6 * d_mlp)
     traces = n_runs * (sizes.hooked() + sizes.float_bytes * n_pos * graph)
     at_work = traces + sizes.float_bytes * n_pos * readers * cfg.n_heads
-    room = sizes.float_bytes * n_pos * kept
-    return prompts_at_once(len(pairs), at_work=at_work, kept=room, room=max_bytes, target=CHUNK_BYTES)
+    n, room = len(question.pairs), question.max_bytes
+    kept *= sizes.float_bytes * n_pos
+    return prompts_at_once(n, at_work=at_work, kept=kept, room=room, target=CHUNK_BYTES)
 
 
 def _layer(model: HookedModel, layer: int) -> list[str]:

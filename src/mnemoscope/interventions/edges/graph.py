@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import IntEnum
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
 
 import torch
 from jaxtyping import Bool, Int
@@ -19,6 +19,29 @@ from mnemoscope.interventions.regions import positions
 Embeddings = Literal["together", "apart"]
 Input = tuple[Site | Literal["logits"], Through | None]
 """A reader, and by which of its inputs it reads."""
+
+
+_REFUSED = {
+    "positional_embedding_type": ("shortformer",),
+    "use_normalization_before_and_after": (True,),
+    "original_architecture": ("Olmo2ForCausalLM", "Olmo3ForCausalLM"),
+}
+
+
+def check_graph(model: HookedModel) -> None:
+    """Refuse a model whose parts do not simply add up in the residual stream, or share inputs.
+
+    Raises:
+        InputError: Naming what is not supported.
+    """
+    cfg, who = model.cfg, "edges of this model cannot be told apart"
+    for name, refused in _REFUSED.items():
+        if getattr(cfg, name, None) in refused:
+            raise InputError(f"{who}, because {name} is {getattr(cfg, name)}; patch activations with analyses.patching")
+    if getattr(cfg, "n_key_value_heads", None) not in (None, cfg.n_heads):
+        raise InputError(f"{who}, because its heads share keys and values; patch activations with analyses.patching")
+    if "blocks.0.attn.W_Q" not in dict(model.named_parameters()):
+        raise InputError(f"{who}, because it does not keep weights as a HookedTransformer does; load it as one")
 
 
 def writers(model: HookedModel, *, embeddings: Embeddings = "together") -> list[Site]:
@@ -80,12 +103,6 @@ def reads(model: HookedModel, reader: Site | Literal["logits"], writer: Site) ->
     return writer.layer < reader.layer or (writer.layer == reader.layer and within)
 
 
-def block(model: HookedModel, part: Site) -> Any:
-    """The layer that a head or an MLP lies in."""
-    assert part.layer is not None
-    return model.blocks[part.layer]
-
-
 def single(model: HookedModel, edge: Edge) -> list[Edge]:
     """The edges that one stands for: of each embedding by itself, and through each of q, k and v."""
     from_ = _embeddings(model) if edge.writer.kind == "resid_pre" else [edge.writer]
@@ -97,8 +114,8 @@ def single(model: HookedModel, edge: Edge) -> list[Edge]:
 class State(IntEnum):
     """What an edge carries."""
 
-    UNSAID = -1
-    """What earlier edges of a list say that overlap with it; live if none does."""
+    UNSET = -1
+    """As an earlier edge of a list that overlaps with it has it; live if none does."""
     FROZEN = 0
     """What the writer writes in the unchanged run."""
     LIVE = 1
@@ -114,14 +131,14 @@ class Carried:
     Attributes:
         live: Edges that carry what the changed run writes.
         patched: Edges that carry what the other run wrote.
-        told: Inputs that are not live throughout.
+        changed: Inputs that are not live throughout.
 
     The axes `row` and `pos` have length 1 where the states are the same for all prompts, or at all positions.
     """
 
     live: Bool[Tensor, "cell row pos input writer"]
     patched: Bool[Tensor, "cell row pos input writer"]
-    told: Bool[Tensor, " input"]
+    changed: Bool[Tensor, " input"]
 
     @property
     def uniform(self) -> bool:
@@ -134,7 +151,7 @@ class Layout:
     """Where edges lie among the inputs and writers of a model.
 
     Attributes:
-        edges: The edges that states speak of.
+        edges: The edges that have states of their own.
         exists: All edges of the model.
         groups: Number, input and writer of edges that do not overlap, in the order of the edges. An edge may stand
             for several entries. One that has positions is a group by itself.
@@ -192,10 +209,10 @@ def carried(at: Layout, batch: Batch, states: Int[Tensor, "cell edge"]) -> Carri
     for group in at.groups:
         number, row, column = group.to(device)
         edge, state = at.edges[int(number[0])], states[:, None, None, number]
-        said = state != State.UNSAID
+        given = state != State.UNSET
         if edge.pos is not None:
-            said = said & positions(edge.pos, batch)[:, :, None]
-        live[..., row, column] = torch.where(said, state == State.LIVE, live[..., row, column])
-        patched[..., row, column] = torch.where(said, state == State.PATCHED, patched[..., row, column])
-    told = (patched | (live != exists)).flatten(0, 2).any(0).any(-1)
-    return Carried(live=live, patched=patched, told=told)
+            given = given & positions(edge.pos, batch)[:, :, None]
+        live[..., row, column] = torch.where(given, state == State.LIVE, live[..., row, column])
+        patched[..., row, column] = torch.where(given, state == State.PATCHED, patched[..., row, column])
+    changed = (patched | (live != exists)).flatten(0, 2).any(0).any(-1)
+    return Carried(live=live, patched=patched, changed=changed)

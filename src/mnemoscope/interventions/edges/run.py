@@ -9,8 +9,7 @@ that are patched, the difference between the other run and the unchanged one:
 all live in all cells is left to the model, so that cells in which nothing is changed give the model's own logits.
 """
 
-from collections.abc import Callable, Collection, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal, get_args
@@ -20,21 +19,17 @@ from einops import einsum, rearrange
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from mnemoscope.core.errors import InputError
+from mnemoscope.core.edge import Through
 from mnemoscope.core.protocols import HookedModel
 from mnemoscope.core.site import Site
-from mnemoscope.interventions.edges.graph import Carried, block, inputs, writers
-from mnemoscope.interventions.patching.reading import check_numbers
+from mnemoscope.interventions.edges.graph import Carried, Input, inputs, writers
+from mnemoscope.interventions.edges.hooks import Hook, reading
+from mnemoscope.interventions.recordings import forward
 
 Freeze = Literal["attention", "layer_norm"]
 FREEZES: tuple[Freeze, ...] = get_args(Freeze)
 """What keeps its values of the unchanged run: attention patterns, or the scales of normalisations."""
-
-_REFUSED = {
-    "positional_embedding_type": ("shortformer",),
-    "use_normalization_before_and_after": (True,),
-    "original_architecture": ("Olmo2ForCausalLM", "Olmo3ForCausalLM"),
-}
+_ENDS: dict[Freeze, str] = {"attention": ".attn.hook_pattern", "layer_norm": ".hook_scale"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,22 +47,6 @@ class Written:
     logits: Float[Tensor, "prompt read d_vocab"]
 
 
-def check_graph(model: HookedModel) -> None:
-    """Refuse a model whose parts do not simply add up in the residual stream, or share inputs.
-
-    Raises:
-        InputError: Naming what is not supported.
-    """
-    cfg, who = model.cfg, "edges of this model cannot be told apart"
-    for name, refused in _REFUSED.items():
-        if getattr(cfg, name, None) in refused:
-            raise InputError(f"{who}, because {name} is {getattr(cfg, name)}; patch activations with analyses.patching")
-    if getattr(cfg, "n_key_value_heads", None) not in (None, cfg.n_heads):
-        raise InputError(f"{who}, because its heads share keys and values; patch activations with analyses.patching")
-    if "blocks.0.attn.W_Q" not in dict(model.named_parameters()):
-        raise InputError(f"{who}, because it does not keep weights as a HookedTransformer does; load it as one")
-
-
 @torch.no_grad()
 def written(
     model: HookedModel, tokens: Int[Tensor, "prompt pos"], read: Int[Tensor, " read"], wanted: frozenset[Freeze]
@@ -77,45 +56,30 @@ def written(
     Raises:
         InputError: The logits hold NaN.
     """
-    names = {*_outputs(model).values(), *_streams(model), *_frozen(model, wanted)}
-    logits, cache = model.run_with_cache(tokens, names_filter=lambda name: name in names)
-    check_numbers(logits)
-    kept = {name: cache[name].expand(len(tokens), *cache[name].shape[1:]) for name in names}
-    parts = []
-    for site, name in _outputs(model).items():
-        part = kept[name]
-        parts.append(of_head(model, site, part) if site.kind == "z" else part)
-    return Written(
-        outputs=torch.stack(parts, 2),
-        kept={name: kept[name] for name in (*_streams(model), *_frozen(model, wanted))},
-        logits=logits.index_select(1, read.to(logits.device)),
-    )
+    sites = writers(model, embeddings="apart")
+    names = {*(_stream(model, *place) for place in inputs(model)), *_frozen(model, wanted)}
+    found, logits = forward(model, tokens, {*names, *(site.hook for site in sites)}, read)
+    parts = [of_head(model, site, found[site.hook]) if site.kind == "z" else found[site.hook] for site in sites]
+    return Written(outputs=torch.stack(parts, 2), kept={name: found[name] for name in names}, logits=logits)
 
 
 def of_head(model: HookedModel, site: Site, z: Float[Tensor, "*rows head_index d_head"]) -> Tensor:
     """What one head adds to the residual stream."""
-    writes = block(model, site).attn.W_O[site.head]
+    assert site.layer is not None
+    writes = model.blocks[site.layer].attn.W_O[site.head]
     return einsum(z[..., site.head, :], writes, "... d_head, d_head d_model -> ... d_model")
 
 
-def _outputs(model: HookedModel) -> dict[Site, str]:
-    return {site: site.hook for site in writers(model, embeddings="apart")}
-
-
-def _streams(model: HookedModel) -> list[str]:
-    layers = range(model.cfg.n_layers)
-    found = [f"blocks.{layer}.hook_resid_pre" for layer in layers]
-    if not (model.cfg.attn_only or model.cfg.parallel_attn_mlp):
-        found += [f"blocks.{layer}.hook_resid_mid" for layer in layers]
-    return [*found, f"blocks.{model.cfg.n_layers - 1}.hook_resid_post"]
+def _stream(model: HookedModel, reader: Site | Literal["logits"], through: Through | None) -> str:
+    """The hook point of the residual stream that a part reads."""
+    if not isinstance(reader, Site):
+        return f"blocks.{model.cfg.n_layers - 1}.hook_resid_post"
+    end = "mid" if through is None and reader.kind == "mlp_out" and not model.cfg.parallel_attn_mlp else "pre"
+    return f"blocks.{reader.layer}.hook_resid_{end}"
 
 
 def _frozen(model: HookedModel, wanted: frozenset[Freeze]) -> list[str]:
-    ends = {"attention": ".attn.hook_pattern", "layer_norm": ".hook_scale"}
-    return [name for name in model.hook_dict if name.endswith(tuple(ends[part] for part in wanted))]
-
-
-Hook = tuple[str, Callable[..., Tensor | None]]
+    return [name for name in model.hook_dict if name.endswith(tuple(_ENDS[part] for part in wanted))]
 
 
 @torch.no_grad()
@@ -141,9 +105,10 @@ def run_cells(
         freeze: What keeps its values of `base`, which has recorded it.
     """
     cells = len(carried.live)
-    graph = _Graph(model, base, other, carried)
-    hooks = [*graph.listening(), *graph.answering(), *_frozen_hooks(base, freeze, cells)]
-    with graph.mlp_inputs():
+    one = _Pass(model, base, other, carried)
+    frozen = _frozen_hooks(base, freeze, cells)
+    with reading(model, one.wanted, one.read) as (heads, at_logits):
+        hooks = [*one.listening(), *heads, *at_logits, *frozen]
         logits = model.run_with_hooks(tokens.repeat(cells, 1), fwd_hooks=hooks)
     return logits.unflatten(0, (cells, len(tokens))).index_select(2, read.to(logits.device))
 
@@ -153,91 +118,41 @@ def _frozen_hooks(base: Written, freeze: Collection[Freeze], cells: int) -> list
         value = value.repeat(cells, *(1,) * (value.ndim - 1))
         return value[:, :, None] if activation.ndim == value.ndim + 1 else value
 
-    ends = tuple({"attention": "hook_pattern", "layer_norm": "hook_scale"}[part] for part in freeze)
+    ends = tuple(_ENDS[part] for part in freeze)
     return [(name, partial(kept, value=value)) for name, value in base.kept.items() if name.endswith(ends)]
 
 
-class _Graph:
-    """One forward pass: hears what is written, and says what is read."""
+class _Pass:
+    """One forward pass: what has been written so far, and what follows for what is read."""
 
     def __init__(self, model: HookedModel, base: Written, other: Tensor, carried: Carried):
         self.model, self.base, self.carried = model, base, carried
-        self.writers = writers(model, embeddings="apart")
-        self.inputs = inputs(model)
-        self.cells = len(carried.live)
+        self.numbers = {place: number for number, place in enumerate(inputs(model))}
+        self.wanted = {place for place, number in self.numbers.items() if carried.changed[number]}
         self.differs = other - base.outputs
-        self.changed = base.outputs.new_zeros(self.cells, *base.outputs.shape)
-        self.told = carried.told.tolist()
+        self.written = base.outputs.new_zeros(len(carried.live), *base.outputs.shape)
+        """By how much what is written differs from the unchanged run."""
 
     def listening(self) -> Iterator[Hook]:
-        """Hooks that note the change of what is written; embeddings cannot change."""
-        for number, site in enumerate(self.writers):
+        """Hooks that record what is written; embeddings cannot change."""
+        for number, site in enumerate(writers(self.model, embeddings="apart")):
             if site.layer is not None:
                 yield site.hook, partial(self._hear, number=number, site=site)
 
     def _hear(self, activation: Tensor, hook: Any, *, number: int, site: Site) -> None:
         output = of_head(self.model, site, activation) if site.kind == "z" else activation
-        self.changed[..., number, :] = output.unflatten(0, (self.cells, -1)) - self.base.outputs[:, :, number]
+        self.written[..., number, :] = output.unflatten(0, (len(self.written), -1)) - self.base.outputs[:, :, number]
 
-    def answering(self) -> Iterator[Hook]:
-        """Hooks that give heads and the logits their input; that of MLPs is no hook point."""
-        for layer in range(self.model.cfg.n_layers):
-            for through in "qkv":
-                if own := self._told(layer, through):
-                    name = f"blocks.{layer}.attn.hook_{through}"
-                    yield name, partial(self._attend, layer=layer, own=own, way=through)
-        if self.told[-1]:
-            name = f"blocks.{self.model.cfg.n_layers - 1}.hook_resid_post"
-            yield name, partial(self._single, name, [len(self.inputs) - 1])
-
-    def _told(self, layer: int, through: str | None) -> list[int]:
-        """Numbers of the inputs of a layer that states say anything about."""
-        return [
-            number
-            for number, (site, way) in enumerate(self.inputs)
-            if self.told[number] and isinstance(site, Site) and site.layer == layer and way == through
-        ]
-
-    def _attend(self, activation: Tensor, hook: Any, *, layer: int, own: list[int], way: str) -> Tensor:
-        read_by = self.model.blocks[layer]
-        heads = [site.head for site in (self.inputs[number][0] for number in own) if isinstance(site, Site)]
-        normed = read_by.ln1(self._input(f"blocks.{layer}.hook_resid_pre", own))
-        weight, bias = (getattr(read_by.attn, f"{end}_{way.upper()}")[heads] for end in "Wb")
-        read = einsum(normed, weight, "row pos head d_model, head d_model d_head -> row pos head d_head") + bias
-        result = activation.clone()
-        result[:, :, heads] = read
-        return result
-
-    @contextmanager
-    def mlp_inputs(self) -> Iterator[None]:
-        """Within the block every MLP reads its own input."""
-        handles = []
-        for layer in range(self.model.cfg.n_layers):
-            if own := self._told(layer, None):
-                stream = "hook_resid_pre" if self.model.cfg.parallel_attn_mlp else "hook_resid_mid"
-                answer = partial(self._single, f"blocks.{layer}.{stream}", own)
-                handles.append(self.model.blocks[layer].ln2.register_forward_pre_hook(answer))
-        try:
-            yield
-        finally:
-            for handle in handles:
-                handle.remove()
-
-    def _single(self, stream: str, own: list[int], *ignored: Any, **also: Any) -> Float[Tensor, "row pos d_model"]:
-        """The input of a reader that has one, in the place of what a hook is given."""
-        return self._input(stream, own)[:, :, 0]
-
-    def _input(self, stream: str, own: list[int]) -> Float[Tensor, "row pos own d_model"]:
+    def read(self, own: Sequence[Input], stream: Tensor | None) -> Float[Tensor, "row pos own d_model"]:
         """The inputs of some readers, cells and prompts in one axis."""
+        numbers = [self.numbers[place] for place in own]
         live, patched = (
-            states[..., own, :].to(self.changed.dtype) for states in (self.carried.live, self.carried.patched)
+            states[..., numbers, :].to(self.written.dtype) for states in (self.carried.live, self.carried.patched)
         )
+        axes = "cell row pos own writer"
         if self.carried.uniform:
-            live, patched = live[:, 0, 0], patched[:, 0, 0]
-            now = einsum(live, self.changed, "cell own writer, cell row pos writer d -> cell row pos own d")
-            then = einsum(patched, self.differs, "cell own writer, row pos writer d -> cell row pos own d")
-        else:
-            now = einsum(live, self.changed, "cell row pos own writer, cell row pos writer d -> cell row pos own d")
-            then = einsum(patched, self.differs, "cell row pos own writer, row pos writer d -> cell row pos own d")
-        unchanged = self.base.kept[stream][None, :, :, None]
+            live, patched, axes = live[:, 0, 0], patched[:, 0, 0], "cell own writer"
+        now = einsum(live, self.written, f"{axes}, cell row pos writer d -> cell row pos own d")
+        then = einsum(patched, self.differs, f"{axes}, row pos writer d -> cell row pos own d")
+        unchanged = self.base.kept[_stream(self.model, *own[0])][None, :, :, None]
         return rearrange(unchanged + now + then, "cell row pos own d -> (cell row) pos own d")

@@ -8,7 +8,6 @@ activation patching; for the direct effect it is added to the stream after the l
 same in both runs, or whose change no position that is read can see, are not run.
 """
 
-import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -19,17 +18,16 @@ from einops import rearrange
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from mnemoscope.core.batch import Batch
 from mnemoscope.core.edge import LOGITS, THROUGH, Edge, Through
-from mnemoscope.core.pairs import PromptPairs
-from mnemoscope.core.protocols import HookedModel
+from mnemoscope.core.layers import attended, projected
 from mnemoscope.core.site import Kind, Position, Site
 from mnemoscope.interventions.edges.graph import layout
-from mnemoscope.interventions.patching.memory import Sizes, prompts_at_once
-from mnemoscope.interventions.patching.packed import Layer, Packed, continued, ended
-from mnemoscope.interventions.patching.reading import Patched, Place, Run
-from mnemoscope.interventions.patching.sweep import Plan, best_bytes, reproduced
+from mnemoscope.interventions.patching.measuring import Chunk, Patched, Plan, Question
+from mnemoscope.interventions.patching.memory import Sizes
+from mnemoscope.interventions.patching.packed import Layer, Packed, continued, ended, prolonged
+from mnemoscope.interventions.patching.sweep import best_bytes, recorded_plan, reproduced
 from mnemoscope.interventions.patching.through_stream import Stream, entry, stream
+from mnemoscope.interventions.recordings import Place, Run
 from mnemoscope.interventions.regions import positions
 
 Positions = Mapping[Position | None, Bool[Tensor, "rows pos"]]
@@ -43,46 +41,37 @@ T = TypeVar("T")
 
 
 @torch.no_grad()
-def plan_edges(
-    model: HookedModel, pairs: PromptPairs, edges: Sequence[Edge], *, direct: bool = False, max_bytes: int
-) -> Plan | str:
+def plan_edges(question: Question, edges: Sequence[Edge], *, direct: bool = False) -> Plan[Run] | str:
     """How to patch edges one at a time the fast way; or, in words, why that is not open.
 
     Args:
-        model: Any hooked model.
-        pairs: The prompts.
+        question: What is measured.
         edges: Of the model; their numbers are the cells.
         direct: Whether only the logits read what the reader of an edge then writes.
-        max_bytes: Of everything that is allocated on the way, the result itself excepted.
 
     Raises:
         InputError: The model has no such edge, or the budget is too small.
     """
-    layout(model, edges)
-    read = pairs.scored.any(0).nonzero()[:, 0]
-    weights, reason = reproduced(model, pairs.clean.inputs[:1], read)
+    layout(question.model, edges)
+    weights, reason = reproduced(question)
     if weights is None:
         return reason
-    read = read.to(weights.b_u.device)
-    sizes = Sizes(cfg=model.cfg, n_pos=pairs.clean.inputs.shape[1], n_read=len(read))
-    room = max_bytes - sizes.weights() - weights.copied_bytes
-    wanted, target = places(weights), best_bytes(model, max_bytes)
-    kept, at_work = sizes.recorded(wanted), max(sizes.hooked(), sizes.edge(0))
-    n_prompts = prompts_at_once(len(pairs), at_work=at_work, kept=kept, room=room, target=target)
-    at_once = min(room - n_prompts * kept, target)
+    sizes = Sizes.of(question)
+    named = {edge.pos for edge in edges if edge.pos is not None}
 
-    def patched(batch: Batch, base: Run, source: Run) -> Iterator[Patched]:
-        named = {edge.pos for edge in edges if edge.pos is not None}
+    def patched(chunk: Chunk[Run], room: int) -> Iterator[Patched]:
+        at_once = min(room, best_bytes(question)) // len(chunk.batch)
         return by_stream(
-            stream(weights, base, read),
-            source,
+            stream(weights, chunk.base, question.read),
+            chunk.source,
             edges,
-            n_cells=lambda start: max(1, at_once // (len(batch) * sizes.edge(start))),
-            positions={pos: positions(pos, batch) for pos in named},
+            n_cells=lambda start: max(1, at_once // sizes.edge(start)),
+            positions={pos: positions(pos, chunk.batch) for pos in named},
             direct=direct,
         )
 
-    return Plan(method="stream", places=wanted, read=read, n_prompts=n_prompts, patched=patched)
+    wanted, at_work = places(weights), sizes.edge(0)
+    return recorded_plan(question, wanted, patched, method="stream", copied=weights.copied_bytes, at_work=at_work)
 
 
 def places(weights: Packed) -> set[Place]:
@@ -119,7 +108,7 @@ class Inputs:
         stream, mlp = self._stream("resid_mid"), self._block.mlp
         assert mlp is not None
         changed = stream + self._seen(self.change[list(rows)])
-        return mlp(changed.flatten(0, 2)).view_as(changed) + stream
+        return mlp(changed) + stream
 
     def after_heads(
         self,
@@ -135,19 +124,23 @@ class Inputs:
 
     def z_changes(self, through: Through | None) -> Float[Tensor, "writer prompt head_index seen d_head"]:
         """The change of every head's z when what writers change is read through one input, or (None) through all."""
-        block, past = self._block, self.run.past
-        n_heads, half = len(block.w_o), block.w_kv.shape[1] // 2
+        past = self.run.past
         q, z = (self._stream(kind).transpose(1, 2)[None] for kind in ("q", "z"))
-        q, k, v = q / block.scale, past.keys[self.layer][None], past.values[self.layer][None]
+        q, k, v = q / self._block.scale, past.keys[self.layer][None], past.values[self.layer][None]
         if through in ("q", None):
-            q = _projected(self._seen(self._normed), block.w_q, block.b_q, n_heads)
+            q = self._projected(self._seen(self._normed), "q")
         if through in ("k", None):
-            k = _prolonged(k, _projected(self._normed, block.w_kv[:, :half], block.b_kv[:half], n_heads))
+            k = prolonged(k[0], self._projected(self._normed, "k"))
         if through in ("v", None):
-            v = _prolonged(v, _projected(self._normed, block.w_kv[:, half:], block.b_kv[half:], n_heads))
-        future = torch.arange(k.shape[-2], device=k.device) > self.seen[:, None]
-        pattern = (q @ k.mT).masked_fill_(future, -math.inf).softmax(-1)
-        return pattern @ v - z
+            v = prolonged(v[0], self._projected(self._normed, "v"))
+        return attended(q @ k.mT, v, self.seen) - z
+
+    def _projected(
+        self, normed: Float[Tensor, "writer prompt some d_model"], through: Through
+    ) -> Float[Tensor, "writer prompt head_index some d_head"]:
+        rows = projected(normed, *self._block.into(through))
+        split = "writer prompt some (head d_head) -> writer prompt head some d_head"
+        return rearrange(rows, split, head=len(self._block.w_o))
 
     @property
     def _block(self) -> Layer:
@@ -156,31 +149,13 @@ class Inputs:
     @cached_property
     def _normed(self) -> Float[Tensor, "writer prompt suffix d_model"]:
         changed = self.run.base["resid_pre", self.layer][:, self.start :] + self.change
-        return self._block.ln1(changed.flatten(0, 2)).view_as(changed)
+        return self._block.ln1(changed)
 
     def _stream(self, kind: Kind) -> Float[Tensor, "prompt seen *width"]:
         return self.run.base[kind, self.layer].index_select(1, self.seen)
 
     def _seen(self, suffix: Float[Tensor, "some prompt suffix d_model"]) -> Float[Tensor, "some prompt seen d_model"]:
         return suffix.index_select(2, self.seen - self.start)
-
-
-def _projected(
-    normed: Float[Tensor, "writer prompt some d_model"],
-    w: Float[Tensor, "d_model all_heads"],
-    b: Float[Tensor, " all_heads"],
-    n_heads: int,
-) -> Float[Tensor, "writer prompt head_index some d_head"]:
-    rows = torch.addmm(b, normed.flatten(0, 2), w).unflatten(0, normed.shape[:3])
-    return rearrange(rows, "writer prompt some (head d_head) -> writer prompt head some d_head", head=n_heads)
-
-
-def _prolonged(
-    past: Float[Tensor, "1 prompt head_index pos d_head"], own: Float[Tensor, "writer prompt head_index suffix d_head"]
-) -> Float[Tensor, "writer prompt head_index pos d_head"]:
-    """Each writer's own keys (or values) after those before it changes anything."""
-    before = past[..., : past.shape[-2] - own.shape[-2], :]
-    return torch.cat((before.expand(len(own), -1, -1, -1, -1), own), -2)
 
 
 @torch.no_grad()

@@ -41,9 +41,9 @@ class Grid:
     labels: tuple[tuple[int, ...], ...]
 
     @property
-    def shape(self) -> tuple[int, ...]:
-        """Length of every axis."""
-        return tuple(map(len, self.labels))
+    def by_axis(self) -> dict[str, tuple[int, ...]]:
+        """The numbers along each axis by its name."""
+        return dict(zip(self.axes, self.labels, strict=True))
 
     @cached_property
     def cells(self) -> list[Cell]:

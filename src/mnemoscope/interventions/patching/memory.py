@@ -12,10 +12,9 @@ import torch
 
 from mnemoscope.core.errors import InputError
 from mnemoscope.core.site import ATTENTION, BY_HEAD, BY_NEURON
-from mnemoscope.interventions.patching.reading import Place
+from mnemoscope.interventions.patching.measuring import Question
+from mnemoscope.interventions.recordings import Place
 
-MAX_BYTES = 2**28
-"""What a sweep allocates at most, unless told otherwise."""
 CACHE_BYTES = 16 * 2**20
 """Of one chunk on a CPU: larger ones gain nothing, smaller ones lose time between operations (measured)."""
 
@@ -27,6 +26,11 @@ class Sizes:
     cfg: Any
     n_pos: int
     n_read: int
+
+    @staticmethod
+    def of(question: Question) -> "Sizes":
+        """Of a model on some prompts."""
+        return Sizes(cfg=question.model.cfg, n_pos=question.n_pos, n_read=len(question.read))
 
     @property
     def float_bytes(self) -> int:

@@ -11,25 +11,19 @@ the first thing about a model that is not reproduced.
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
+from einops import rearrange
 from jaxtyping import Float, Int
 from torch import Tensor
-from torch.nn import functional as F
 
+from mnemoscope.core.edge import Through
+from mnemoscope.core.layers import ACTIVATIONS, Mlp, Norm, projected
 from mnemoscope.core.protocols import HookedModel
 
-_ACTIVATIONS: Mapping[str, Callable[[Tensor], Tensor]] = {
-    "relu": torch.relu,
-    "gelu": F.gelu,
-    "gelu_new": lambda x: F.gelu(x, approximate="tanh"),
-    "gelu_fast": lambda x: F.gelu(x, approximate="tanh"),
-    "gelu_pytorch_tanh": lambda x: F.gelu(x, approximate="tanh"),
-    "silu": F.silu,
-}
 _ACCEPTED: Mapping[str, tuple[object, ...]] = {
     "normalization_type": (None, "LN", "LNPre", "RMS", "RMSPre"),
     "final_rms": (False,),
@@ -44,41 +38,6 @@ _ACCEPTED: Mapping[str, tuple[object, ...]] = {
     "n_devices": (1,),
     "dtype": (torch.float32, torch.float64),
 }
-
-
-@dataclass(frozen=True, kw_only=True)
-class Norm:
-    """A normalisation: `LN` and `RMS` with weights, `LNPre` and `RMSPre` without, None for none."""
-
-    kind: str | None
-    eps: float
-    w: Float[Tensor, " d_model"] | None = None
-    b: Float[Tensor, " d_model"] | None = None
-
-    def __call__(self, x: Float[Tensor, "row d_model"]) -> Float[Tensor, "row d_model"]:
-        """Normalised rows."""
-        if self.kind is None:
-            return x
-        if self.kind.startswith("LN"):
-            return F.layer_norm(x, x.shape[-1:], self.w, self.b, self.eps)
-        return F.rms_norm(x, x.shape[-1:], self.w, self.eps)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Mlp:
-    """The MLP of a block, with the normalisation before it."""
-
-    ln2: Norm
-    w_in: Float[Tensor, "d_model d_mlp"]
-    b_in: Float[Tensor, " d_mlp"]
-    w_out: Float[Tensor, "d_mlp d_model"]
-    b_out: Float[Tensor, " d_model"]
-    activation: Callable[[Tensor], Tensor]
-
-    def __call__(self, x: Float[Tensor, "row d_model"]) -> Float[Tensor, "row d_model"]:
-        """What is added to the residual stream."""
-        hidden = self.activation(torch.addmm(self.b_in, self.ln2(x), self.w_in))
-        return torch.addmm(self.b_out, hidden, self.w_out)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,6 +56,14 @@ class Layer:
     b_o: Float[Tensor, " d_model"]
     scale: float
     mlp: Mlp | None
+
+    def into(self, through: Through) -> tuple[Float[Tensor, "d_model all_heads"], Float[Tensor, " all_heads"]]:
+        """Weight and bias of the queries, keys or values."""
+        if through == "q":
+            return self.w_q, self.b_q
+        width = self.w_q.shape[1]
+        half = slice(width) if through == "k" else slice(width, None)
+        return self.w_kv[:, half], self.b_kv[half]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -125,7 +92,7 @@ def unsupported(model: HookedModel) -> str | None:
     for name, accepted in _ACCEPTED.items():
         if getattr(cfg, name, accepted[0]) not in accepted:
             return f"{name} is {getattr(cfg, name)}"
-    if not cfg.attn_only and cfg.act_fn not in _ACTIVATIONS:
+    if not cfg.attn_only and cfg.act_fn not in ACTIVATIONS:
         return f"act_fn is {cfg.act_fn}"
     if getattr(getattr(model, "tokenizer", None), "padding_side", None) == "left":
         return "its tokenizer pads on the left"
@@ -162,7 +129,7 @@ def packed(model: HookedModel) -> Packed:
     def mlp(block: str) -> Mlp:
         assert cfg.act_fn is not None
         ends = {end.lower(): weights[f"{block}.mlp.{end}"] for end in ("W_in", "b_in", "W_out", "b_out")}
-        return Mlp(ln2=norm(f"{block}.ln2"), activation=_ACTIVATIONS[cfg.act_fn], **ends)
+        return Mlp(ln2=norm(f"{block}.ln2"), activation=ACTIVATIONS[cfg.act_fn], **ends)
 
     def layer(index: int) -> Layer:
         name = f"blocks.{index}"
@@ -241,14 +208,13 @@ def ended(
         through_mlp: How many cells the last MLP still has to act on, the first ones.
     """
     _add_mlp(weights.layers[-1], residual[:through_mlp])
-    rows = weights.ln_final(residual.flatten(0, 2))
-    return torch.addmm(weights.b_u, rows, weights.w_u).unflatten(0, residual.shape[:3])
+    return projected(weights.ln_final(residual), weights.w_u, weights.b_u)
 
 
 def _add_mlp(layer: Layer, residual: Float[Tensor, "cell prompt some d_model"]) -> None:
     """Change the stream in place as the MLP of a block does."""
     if layer.mlp is not None and len(residual):
-        residual += layer.mlp(residual.flatten(0, 2)).view_as(residual)
+        residual += layer.mlp(residual)
 
 
 def _attention(
@@ -259,31 +225,25 @@ def _attention(
     queries: Int[Tensor, " read"] | None,
 ) -> Float[Tensor, "cell prompt query d_model"]:
     """What attention adds, at all positions of the suffix or at some of them."""
-    n_cells, n_prompts, n_suffix, _ = residual.shape
-    normed = layer.ln1(residual.flatten(0, 2))
-    own = torch.addmm(layer.b_kv, normed, layer.w_kv).view(n_cells, n_prompts, n_suffix, 2, keys.shape[1], -1)
-    own = own.permute(3, 0, 1, 4, 2, 5)
-    keys, values = _prolonged(keys, own[0]), _prolonged(values, own[1])
-    if queries is not None:
-        normed = normed.unflatten(0, residual.shape[:3])[:, :, queries].flatten(0, 2)
-    q = torch.addmm(layer.b_q, normed, layer.w_q).view(n_cells, n_prompts, -1, *layer.w_o.shape[:2])
-    q = q.transpose(2, 3).flatten(0, 2)
-    scores = torch.baddbmm(_future(n_suffix, keys, queries), q, keys.transpose(1, 2))
-    z = torch.bmm(scores.softmax(-1), values).unflatten(0, (n_cells, n_prompts, -1)).transpose(2, 3)
-    added = torch.addmm(layer.b_o, z.flatten(3).flatten(0, 2), layer.w_o.flatten(0, 1))
-    return added.unflatten(0, (n_cells, n_prompts, -1))
+    normed, n_heads = layer.ln1(residual), len(layer.w_o)
+    own = projected(normed, layer.w_kv, layer.b_kv)
+    own = rearrange(own, "cell prompt pos (both head d_head) -> both cell prompt head pos d_head", both=2, head=n_heads)
+    keys, values = (prolonged(past, new).flatten(0, 2) for past, new in zip((keys, values), own, strict=True))
+    q = projected(normed if queries is None else normed[:, :, queries], layer.w_q, layer.b_q)
+    q = rearrange(q, "cell prompt pos (head d_head) -> (cell prompt head) pos d_head", head=n_heads)
+    scores = torch.baddbmm(_future(residual.shape[2], keys, queries), q, keys.transpose(1, 2))
+    z = torch.bmm(scores.softmax(-1), values).unflatten(0, (*residual.shape[:2], n_heads))
+    z = rearrange(z, "cell prompt head pos d_head -> cell prompt pos (head d_head)")
+    return projected(z, layer.w_o.flatten(0, 1), layer.b_o)
 
 
-def _prolonged(
+def prolonged(
     past: Float[Tensor, "prompt head_index pos d_head"],
     own: Float[Tensor, "cell prompt head_index suffix d_head"],
-) -> Float[Tensor, "row pos d_head"]:
+) -> Float[Tensor, "cell prompt head_index pos d_head"]:
     """Each cell's own keys (or values) after those that it shares with the run that was changed."""
-    n_pos, n_suffix = past.shape[2], own.shape[3]
-    result = own.new_empty(*own.shape[:3], n_pos, own.shape[4])
-    result[..., : n_pos - n_suffix, :] = past[:, :, : n_pos - n_suffix]
-    result[..., n_pos - n_suffix :, :] = own
-    return result.flatten(0, 2)
+    before = past[..., : past.shape[-2] - own.shape[-2], :]
+    return torch.cat((before.expand(len(own), -1, -1, -1, -1), own), -2)
 
 
 def _future(

@@ -7,204 +7,126 @@ give the same numbers.
 """
 
 from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Int
 from torch import Tensor
 
-from mnemoscope.core.batch import Batch
 from mnemoscope.core.errors import InputError, one_of
-from mnemoscope.core.metrics import Metric
-from mnemoscope.core.pairs import PromptPairs
 from mnemoscope.core.protocols import HookedModel
-from mnemoscope.core.seeding import generator
 from mnemoscope.interventions.patching.grid import Grid
+from mnemoscope.interventions.patching.measuring import Chunk, Patched, Plan, Question, SweepResult, measured
 from mnemoscope.interventions.patching.memory import CACHE_BYTES, Sizes, prompts_at_once
 from mnemoscope.interventions.patching.packed import Packed, packed, unsupported
-from mnemoscope.interventions.patching.reading import Patched, Place, Reader, Run, recorded
 from mnemoscope.interventions.patching.through_stream import by_stream, places, reproduces, stream
+from mnemoscope.interventions.recordings import Place, Run, recorded_run
 from mnemoscope.interventions.writing import check_written, writing
-
-Direction = Literal["noising", "denoising"]
-DIRECTIONS: tuple[Direction, ...] = get_args(Direction)
-
-
-@dataclass(frozen=True, kw_only=True)
-class SweepResult:
-    """What a sweep measured, in float64 and on the CPU.
-
-    Attributes:
-        value: Under each patch.
-        clean: Of the clean prompts, unpatched.
-        corrupted: Of the corrupted prompts, unpatched.
-        method: `stream`, or `hooks` and why.
-    """
-
-    value: Float[Tensor, "direction metric cell prompt"]
-    clean: Float[Tensor, "metric prompt"]
-    corrupted: Float[Tensor, "metric prompt"]
-    method: str
-
 
 Method = Literal["auto", "stream", "hooks"]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Plan:
-    """How a sweep runs, whatever its cells are.
-
-    Attributes:
-        method: In words, for results.
-        places: What to record of both runs.
-        read: Positions whose logits are read.
-        n_prompts: Prompts of a chunk.
-        patched: From some prompts, their run and the other run: their logits in every cell that may matter.
-    """
-
-    method: str
-    places: Collection[Place]
-    read: Int[Tensor, " read"]
-    n_prompts: int
-    patched: Callable[[Batch, Run, Run], Iterator[Patched]]
-
-
-@torch.no_grad()
-def sweep(
-    model: HookedModel,
-    pairs: PromptPairs,
-    grid: Grid,
-    *,
-    metrics: Sequence[Metric],
-    directions: Sequence[Direction],
-    max_bytes: int,
-    method: Method = "auto",
-    seed: int = 0,
-) -> SweepResult:
+def sweep(question: Question, grid: Grid, *, method: Method = "auto") -> SweepResult:
     """Patch every cell of a grid.
 
     Args:
-        model: Any hooked model; hooks that are on it stay and act.
-        pairs: Where activations come from and go to.
+        question: What is measured.
         grid: The cells.
-        metrics: Read at the scored positions; the value of a prompt is the mean over them.
-        directions: `noising` puts corrupted activations into the clean run, `denoising` clean ones into the corrupted.
-        max_bytes: Of everything that is allocated on the way, the result itself excepted.
         method: `stream` or `hooks` to insist on one.
-        seed: The check of the metrics draws from this seed's stream `metrics`.
 
     Raises:
         InputError: A metric measures no prediction, the budget is too small, the model's logits hold NaN, or the
             model cannot be patched that way.
     """
-    how = plan(model, pairs, grid, max_bytes=max_bytes, method=method)
-    return measured(model, pairs, how, len(grid.cells), metrics=metrics, directions=directions, seed=seed)
+    return measured(question, len(grid.cells), plan(question, grid, method))
 
 
 @torch.no_grad()
-def measured(
-    model: HookedModel,
-    pairs: PromptPairs,
-    how: Plan,
-    n_cells: int,
-    *,
-    metrics: Sequence[Metric],
-    directions: Sequence[Direction],
-    seed: int,
-) -> SweepResult:
-    """Measure `n_cells` cells of whatever kind as planned; the other arguments and errors as for `sweep`."""
-    for direction in directions:
-        one_of("a direction", direction, DIRECTIONS)
-    value = torch.zeros(len(directions), len(metrics), n_cells, len(pairs), dtype=torch.double)
-    unpatched = torch.zeros(2, len(metrics), len(pairs), dtype=torch.double)
-    for start in range(0, len(pairs), how.n_prompts):
-        rows = slice(start, start + how.n_prompts)
-        part = pairs.select(rows)
-        _measure(model, part, metrics, directions, how, seed, value[..., rows], unpatched[..., rows])
-    return SweepResult(value=value, clean=unpatched[0], corrupted=unpatched[1], method=how.method)
-
-
-def _measure(
-    model: HookedModel,
-    pairs: PromptPairs,
-    metrics: Sequence[Metric],
-    directions: Sequence[Direction],
-    how: Plan,
-    seed: int,
-    value: Float[Tensor, "direction metric cell prompt"],
-    unpatched: Float[Tensor, "side metric prompt"],
-) -> None:
-    """Fill in the results of some prompts, those of the clean and the corrupted ones without a patch included."""
-    sides = pairs.clean, pairs.corrupted
-    runs = [recorded(model, side.inputs, how.places, how.read) for side in sides]
-    reader = Reader.of(pairs, how.read, metrics, runs[0].logits)
-    reader.check(generator(seed, "metrics"))
-    everywhere = [reader.values(run.logits[None])[:, 0] for run in runs]
-    for side, values in enumerate(everywhere):
-        unpatched[side] = reader.mean(values)
-    for number, direction in enumerate(directions):
-        into, out_of = (0, 1) if direction == "noising" else (1, 0)
-        value[number] = unpatched[into][:, None]
-        for patched in how.patched(sides[into], runs[into], runs[out_of]):
-            value[number][:, list(patched.cells)] = reader.patched(patched.logits, patched.first, everywhere[into])
-
-
-@torch.no_grad()
-def plan(model: HookedModel, pairs: PromptPairs, grid: Grid, *, max_bytes: int, method: Method) -> Plan:
+def plan(question: Question, grid: Grid, method: Method) -> Plan[Run]:
     """Choose the fast way where the model allows it, and the size of chunks.
 
     Raises:
         InputError: The model cannot be patched the way that is insisted on, or the budget is too small.
     """
     one_of("method", method, get_args(Method))
-    read = pairs.scored.any(0).nonzero()[:, 0]
-    n_pos = pairs.clean.inputs.shape[1]
-    weights, reason = (None, "asked for") if method == "hooks" else reproduced(model, pairs.clean.inputs[:1], read)
+    model = question.model
+    weights, reason = (None, "asked for") if method == "hooks" else reproduced(question)
     if weights is None and method == "stream":
         raise InputError(f"method must be 'auto' or 'hooks' for this model, because {reason}; got 'stream'")
-    if weights is None:
-        check_written(model, grid.kind, grid.layers)
-    wanted: set[Place] = places(weights, grid) if weights else {(grid.kind, layer) for layer in grid.layers}
-    sizes = Sizes(cfg=model.cfg, n_pos=n_pos, n_read=len(read))
-    room = max_bytes - sizes.weights() - (weights.copied_bytes if weights else 0)
-    kept = sizes.recorded(wanted)
-    at_work = max(sizes.hooked(), sizes.continued(0) if weights else 0)
-    target = best_bytes(model, max_bytes)
-    n_prompts = prompts_at_once(len(pairs), at_work=at_work, kept=kept, room=room, target=target)
-    room -= n_prompts * kept
+    if weights is not None:
+        return _stream_plan(question, weights, grid)
+    check_written(model, grid.kind, grid.layers)
+    sizes = Sizes.of(question)
 
-    def patched(batch: Batch, base: Run, source: Run) -> Iterator[Patched]:
-        n = len(batch)
-        if weights is None:
-            return by_hooks(model, batch.inputs, source, grid, read, n_cells=max(1, room // (n * sizes.hooked())))
-        at_once = min(room, target) // n
-        run = stream(weights, base, read)
-        return by_stream(run, source, grid, n_cells=lambda start: max(1, at_once // sizes.continued(start)))
+    def patched(chunk: Chunk[Run], room: int) -> Iterator[Patched]:
+        n_cells = max(1, room // (len(chunk.batch) * sizes.hooked()))
+        return by_hooks(model, chunk.batch.inputs, chunk.source, grid, question.read, n_cells=n_cells)
 
+    places: set[Place] = {(grid.kind, layer) for layer in grid.layers}
+    return recorded_plan(question, places, patched, method=f"hooks ({reason})")
+
+
+def _stream_plan(question: Question, weights: Packed, grid: Grid) -> Plan[Run]:
+    sizes = Sizes.of(question)
+
+    def patched(chunk: Chunk[Run], room: int) -> Iterator[Patched]:
+        at_once = min(room, best_bytes(question)) // len(chunk.batch)
+        run = stream(weights, chunk.base, question.read)
+        return by_stream(run, chunk.source, grid, n_cells=lambda start: max(1, at_once // sizes.continued(start)))
+
+    wanted, at_work = places(weights, grid), sizes.continued(0)
+    return recorded_plan(question, wanted, patched, method="stream", copied=weights.copied_bytes, at_work=at_work)
+
+
+def recorded_plan(
+    question: Question,
+    places: Collection[Place],
+    patched: Callable[[Chunk[Run], int], Iterator[Patched]],
+    *,
+    method: str,
+    copied: int = 0,
+    at_work: int = 0,
+) -> Plan[Run]:
+    """How to run cells that need both runs recorded at some places, within the budget.
+
+    Args:
+        question: What is measured.
+        places: What to record.
+        patched: From a chunk and the bytes that it may take, logits of every cell that may matter.
+        method: For the result.
+        copied: Bytes of weights that are laid out anew.
+        at_work: Bytes of one cell on one prompt.
+
+    Raises:
+        InputError: The budget is too small.
+    """
+    sizes = Sizes.of(question)
+    room, kept = question.max_bytes - sizes.weights() - copied, sizes.recorded(places)
+    at_work, target = max(sizes.hooked(), at_work), best_bytes(question)
+    n_prompts = prompts_at_once(len(question.pairs), at_work=at_work, kept=kept, room=room, target=target)
+    left = room - n_prompts * kept
     return Plan(
-        method="stream" if weights else f"hooks ({reason})",
-        places=wanted,
-        read=read,
+        method=method,
         n_prompts=n_prompts,
-        patched=patched,
+        run=lambda tokens: recorded_run(question.model, tokens, places, question.read),
+        answers=lambda chunk: chunk.answers(patched(chunk, left)),
     )
 
 
-def reproduced(
-    model: HookedModel, tokens: Int[Tensor, "prompt pos"], read: Int[Tensor, " read"]
-) -> tuple[Packed | None, str]:
-    """The weights for the fast way, tried on some prompts; or None and why it is not open."""
+def reproduced(question: Question) -> tuple[Packed | None, str]:
+    """The weights for the fast way, tried on one prompt; or None and why it is not open."""
+    model = question.model
     if reason := unsupported(model):
         return None, reason
     weights = packed(model)
-    return (weights, "") if reproduces(weights, model, tokens, read) else (None, "its forward pass is a different one")
+    fits = reproduces(weights, model, question.pairs.clean.inputs[:1], question.read)
+    return (weights, "") if fits else (None, "its forward pass is a different one")
 
 
-def best_bytes(model: HookedModel, max_bytes: int) -> int:
+def best_bytes(question: Question) -> int:
     """What a forward pass should not exceed, for speed."""
-    on_cpu = next(parameter for _, parameter in model.named_parameters()).device.type == "cpu"
-    return CACHE_BYTES if on_cpu else max_bytes
+    on_cpu = next(parameter for _, parameter in question.model.named_parameters()).device.type == "cpu"
+    return CACHE_BYTES if on_cpu else question.max_bytes
 
 
 @torch.no_grad()

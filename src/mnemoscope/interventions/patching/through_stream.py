@@ -9,7 +9,6 @@ Cells are gathered by the first position that they change and run in chunks, acr
 bit for bit the same in both runs, or that no position that is read can see, are not run.
 """
 
-import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
@@ -19,11 +18,13 @@ from einops import einsum
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from mnemoscope.core.layers import Mlp, attended
 from mnemoscope.core.protocols import HookedModel
 from mnemoscope.core.site import ATTENTION, BY_HEAD, BY_NEURON, EMBEDDINGS, Kind
 from mnemoscope.interventions.patching.grid import Cell, Grid
-from mnemoscope.interventions.patching.packed import Layer, Mlp, Packed, Past, continued
-from mnemoscope.interventions.patching.reading import Patched, Place, Run, recorded
+from mnemoscope.interventions.patching.measuring import Patched
+from mnemoscope.interventions.patching.packed import Layer, Packed, Past, continued
+from mnemoscope.interventions.recordings import Place, Run, recorded_run
 
 _TOLERANCE = 1e-4
 _READS: Mapping[Kind, tuple[Kind, ...]] = {
@@ -65,7 +66,7 @@ def stream(weights: Packed, base: Run, read: Int[Tensor, " read"]) -> Stream:
     k, v = (
         [base[kind, layer].transpose(1, 2).contiguous() for layer in range(len(weights.layers))] for kind in ("k", "v")
     )
-    return Stream(weights=weights, base=base, past=Past(keys=k, values=v), read=read)
+    return Stream(weights=weights, base=base, past=Past(keys=k, values=v), read=read.to(weights.b_u.device))
 
 
 @torch.no_grad()
@@ -73,7 +74,7 @@ def reproduces(
     weights: Packed, model: HookedModel, tokens: Int[Tensor, "prompt pos"], read: Int[Tensor, " read"]
 ) -> bool:
     """Whether continuing from the embedding gives the logits that the model itself gives."""
-    run = recorded(model, tokens, [("resid_pre", 0)], read)
+    run = recorded_run(model, tokens, [("resid_pre", 0)], read)
     residual = run["resid_pre", 0][None].clone()
     nothing = [
         residual.new_empty(len(tokens), layer.w_o.shape[0], *tokens.shape[1:], layer.w_o.shape[1])
@@ -296,7 +297,5 @@ def _z(
     queries: slice,
     layer: Layer,
 ) -> Float[Tensor, "prompt query d_head"]:
-    n_pos = k.shape[1]
-    future = torch.ones(n_pos, n_pos, dtype=torch.bool, device=k.device).triu(1)[queries]
-    scores = (q[:, queries] @ k.mT / layer.scale).masked_fill(future, -math.inf)
-    return scores.softmax(-1) @ v
+    where = torch.arange(k.shape[1], device=k.device)[queries]
+    return attended(q[:, queries] @ k.mT / layer.scale, v, where)

@@ -1,0 +1,79 @@
+"""The parts of a transformer's forward pass as plain functions of weights, for passes that run without hooks.
+
+    normalisation: LN(x) = (x - mean) / sqrt(variance + eps) · w + b, RMS(x) = x / sqrt(mean of x² + eps) · w
+    projection: x W + b
+    attention: softmax of the scores over the keys that do not come after the query, times the values
+    MLP: act(norm(x) W_in + b_in) W_out + b_out
+
+Scores are q·k over the scale of attention; whoever forms them divides.
+"""
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+from torch.nn import functional as F
+
+ACTIVATIONS: Mapping[str, Callable[[Tensor], Tensor]] = {
+    "relu": torch.relu,
+    "gelu": F.gelu,
+    "gelu_new": lambda x: F.gelu(x, approximate="tanh"),
+    "gelu_fast": lambda x: F.gelu(x, approximate="tanh"),
+    "gelu_pytorch_tanh": lambda x: F.gelu(x, approximate="tanh"),
+    "silu": F.silu,
+    "identity": lambda x: x,
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Norm:
+    """A normalisation: `LN` and `RMS` with weights, `LNPre` and `RMSPre` without, None for none."""
+
+    kind: str | None
+    eps: float
+    w: Float[Tensor, " d_model"] | None = None
+    b: Float[Tensor, " d_model"] | None = None
+
+    def __call__(self, x: Float[Tensor, "*rows d_model"]) -> Float[Tensor, "*rows d_model"]:
+        """Normalised rows."""
+        if self.kind is None:
+            return x
+        if self.kind.startswith("LN"):
+            return F.layer_norm(x, x.shape[-1:], self.w, self.b, self.eps)
+        return F.rms_norm(x, x.shape[-1:], self.w, self.eps)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Mlp:
+    """The MLP of a block, with the normalisation before it."""
+
+    ln2: Norm
+    w_in: Float[Tensor, "d_model d_mlp"]
+    b_in: Float[Tensor, " d_mlp"]
+    w_out: Float[Tensor, "d_mlp d_model"]
+    b_out: Float[Tensor, " d_model"]
+    activation: Callable[[Tensor], Tensor]
+
+    def __call__(self, x: Float[Tensor, "*rows d_model"]) -> Float[Tensor, "*rows d_model"]:
+        """What is added to the residual stream."""
+        return projected(self.activation(projected(self.ln2(x), self.w_in, self.b_in)), self.w_out, self.b_out)
+
+
+def projected(
+    x: Float[Tensor, "*rows d_in"], w: Float[Tensor, "d_in d_out"], b: Float[Tensor, " d_out"]
+) -> Float[Tensor, "*rows d_out"]:
+    """Rows times a weight plus a bias."""
+    return F.linear(x, w.T, b)
+
+
+def attended(
+    scores: Float[Tensor, "*heads query key"],
+    values: Float[Tensor, "*values key d_head"],
+    queries: Int[Tensor, " query"],
+) -> Float[Tensor, "*heads query d_head"]:
+    """What heads take from the values; the queries are at these positions, the keys at all. Scores are overwritten."""
+    later = torch.arange(scores.shape[-1], device=scores.device) > queries[:, None]
+    return scores.masked_fill_(later, -math.inf).softmax(-1) @ values

@@ -1,0 +1,323 @@
+"""Metrics of prompt pairs, read from the logits of both runs and from those of everything that is patched.
+
+A `Question` is which model, prompts, metrics and directions, within which budget; what is patched, the cells, is for
+the sweeps to say. `measured` asks it: prompts are cut into chunks, both runs of a chunk are recorded, and the sweep
+gives the values of its cells in each direction.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Generic, Literal, Protocol, TypeVar, get_args
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from mnemoscope.core.batch import Batch
+from mnemoscope.core.errors import InputError, one_of
+from mnemoscope.core.metrics import LOGIT_DIFF, Metric, check_metric
+from mnemoscope.core.pairs import PromptPairs
+from mnemoscope.core.protocols import HookedModel
+from mnemoscope.core.seeding import generator
+from mnemoscope.interventions.recordings import check_numbers
+
+Direction = Literal["noising", "denoising"]
+DIRECTIONS: tuple[Direction, ...] = get_args(Direction)
+MAX_BYTES = 2**28
+"""What a sweep allocates at most, unless another bound is given."""
+
+
+class _Read(Protocol):
+    """A forward pass of which at least the logits at the positions that metrics read are known."""
+
+    @property
+    def logits(self) -> Tensor: ...
+
+
+AnyRun = TypeVar("AnyRun", bound=_Read)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Question:
+    """What a sweep measures, whatever its cells are.
+
+    Attributes:
+        model: Whose answers; hooks that are on it stay and act.
+        pairs: Both runs. Under `noising` cells take from the corrupted run and go into the clean one, under
+            `denoising` the other way round.
+        metrics: Read at the scored positions; the value of a prompt is the mean over them.
+        directions: Which.
+        max_bytes: Bound on what is allocated on the way, weights and result excepted.
+        seed: The check of the metrics draws from this seed's stream `metrics`.
+
+    Raises:
+        InputError: A metric or direction is missing or occurs twice, or there is no such direction.
+    """
+
+    model: HookedModel
+    pairs: PromptPairs
+    metrics: Sequence[Metric] = (LOGIT_DIFF,)
+    directions: Sequence[Direction] = DIRECTIONS
+    max_bytes: int = MAX_BYTES
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        names = [metric.name for metric in self.metrics]
+        for argument, given in (("metrics", names), ("directions", list(self.directions))):
+            if not given or len(set(given)) < len(given):
+                raise InputError(f"{argument} must name at least one, each once; got {', '.join(given) or 'none'}")
+        for direction in self.directions:
+            one_of("a direction", direction, DIRECTIONS)
+
+    @cached_property
+    def read(self) -> Int[Tensor, " read"]:
+        """The positions at which some prompt is scored, ascending."""
+        return self.pairs.scored.any(0).nonzero()[:, 0]
+
+    @property
+    def n_pos(self) -> int:
+        """Length of the prompts."""
+        return self.pairs.clean.inputs.shape[1]
+
+
+@dataclass(frozen=True, kw_only=True)
+class SweepResult:
+    """What a sweep measured, in float64 and on the CPU.
+
+    Attributes:
+        value: Under each patch.
+        clean: Of the clean prompts, unpatched.
+        corrupted: Of the corrupted prompts, unpatched.
+        method: `stream`, or `hooks` and why; or `gradients`.
+    """
+
+    value: Float[Tensor, "direction metric cell prompt"]
+    clean: Float[Tensor, "metric prompt"]
+    corrupted: Float[Tensor, "metric prompt"]
+    method: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Patched:
+    """Logits under some patches.
+
+    Attributes:
+        cells: Numbers of the cells.
+        first: At the positions read from this one on; before it nothing changes.
+        logits: Of every cell on every prompt.
+    """
+
+    cells: Sequence[int]
+    first: int
+    logits: Float[Tensor, "cell prompt read d_vocab"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Chunk(Generic[AnyRun]):
+    """Both runs of some prompts, in one direction.
+
+    Attributes:
+        pairs: The prompts.
+        into: The side that is patched: 0 for the clean one, 1 for the corrupted one.
+        runs: Of the clean and of the corrupted side.
+        reader: Of metrics on these prompts.
+        values: Of every metric at the positions that are read, unpatched, for both sides.
+        means: Of these over the positions.
+        shared: What the answers in one direction keep for the other.
+    """
+
+    pairs: PromptPairs
+    into: int
+    runs: Sequence[AnyRun]
+    reader: "Reader"
+    values: Sequence[Float[Tensor, "metric prompt read"]]
+    means: Float[Tensor, "side metric prompt"]
+    shared: dict[Any, Tensor]
+
+    @property
+    def direction(self) -> Direction:
+        """Where cells take from and go to."""
+        return DIRECTIONS[self.into]
+
+    @property
+    def batch(self) -> Batch:
+        """The prompts that are patched."""
+        return (self.pairs.clean, self.pairs.corrupted)[self.into]
+
+    @property
+    def base(self) -> AnyRun:
+        """The run that is patched."""
+        return self.runs[self.into]
+
+    @property
+    def source(self) -> AnyRun:
+        """The run that patches come from."""
+        return self.runs[1 - self.into]
+
+    def answers(self, patched: Iterable[Patched]) -> Iterator["Answer"]:
+        """The metrics of patched logits."""
+        for some in patched:
+            yield some.cells, self.reader.patched(some.logits, some.first, self.values[self.into])
+
+    def moved(self, by: Float[Tensor, "metric cell prompt"]) -> Iterator["Answer"]:
+        """The metrics moved by an estimate, for all cells."""
+        yield range(by.shape[1]), self.means[self.into][:, None] + by.double().cpu()
+
+
+Answer = tuple[Sequence[int], Float[Tensor, "metric cell prompt"]]
+"""Numbers of some cells, and every metric with each of them patched."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan(Generic[AnyRun]):
+    """How the cells of a sweep are run.
+
+    Attributes:
+        method: For the result.
+        n_prompts: How many prompts are at work together.
+        run: A forward pass without patches.
+        answers: What the cells of a chunk give; those that it leaves out change nothing.
+    """
+
+    method: str
+    n_prompts: int
+    run: Callable[[Int[Tensor, "prompt pos"]], AnyRun]
+    answers: Callable[[Chunk[AnyRun]], Iterator[Answer]]
+
+
+@torch.no_grad()
+def measured(question: Question, n_cells: int, plan: Plan) -> SweepResult:
+    """Measure the cells of a sweep as planned.
+
+    Raises:
+        InputError: A metric measures no prediction or is NaN, or the model has no logit for an answer or a foil.
+    """
+    n, n_metrics = len(question.pairs), len(question.metrics)
+    value = torch.zeros(len(question.directions), n_metrics, n_cells, n, dtype=torch.double)
+    unpatched = torch.zeros(2, n_metrics, n, dtype=torch.double)
+    for start in range(0, n, plan.n_prompts):
+        rows = slice(start, start + plan.n_prompts)
+        _measure(question, rows, plan, value[..., rows], unpatched[..., rows])
+    return SweepResult(value=value, clean=unpatched[0], corrupted=unpatched[1], method=plan.method)
+
+
+def _measure(
+    question: Question,
+    rows: slice,
+    plan: Plan,
+    value: Float[Tensor, "direction metric cell prompt"],
+    unpatched: Float[Tensor, "side metric prompt"],
+) -> None:
+    """Fill in the results of some prompts, those without a patch included."""
+    pairs = question.pairs.select(rows)
+    runs = [plan.run(side.inputs) for side in (pairs.clean, pairs.corrupted)]
+    reader = Reader.of(pairs, question.read, question.metrics, runs[0].logits.detach())
+    reader.check(generator(question.seed, "metrics"))
+    values = [reader.values(run.logits.detach()[None])[:, 0] for run in runs]
+    unpatched[:] = torch.stack([reader.mean(everywhere) for everywhere in values])
+    shared: dict[Any, Tensor] = {}
+    for number, direction in enumerate(question.directions):
+        into = DIRECTIONS.index(direction)
+        chunk = Chunk(pairs=pairs, into=into, runs=runs, reader=reader, values=values, means=unpatched, shared=shared)
+        value[number] = unpatched[into][:, None]
+        for cells, found in plan.answers(chunk):
+            value[number][:, list(cells)] = found
+
+
+_TRIED = 8
+"""Positions at which the check of the metrics looks."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reader:
+    """What metrics need to know about some prompts, at the positions that are read.
+
+    Attributes:
+        metrics: To be read.
+        answer: The right token.
+        foil: The token that is right on the corrupted prompt.
+        scored: Which of the positions count for a prompt.
+        clean: Logits of the clean prompts.
+    """
+
+    metrics: Sequence[Metric]
+    answer: Int[Tensor, "prompt read"]
+    foil: Int[Tensor, "prompt read"]
+    scored: Bool[Tensor, "prompt read"]
+    clean: Float[Tensor, "prompt read d_vocab"]
+
+    @staticmethod
+    def of(
+        pairs: PromptPairs,
+        read: Int[Tensor, " read"],
+        metrics: Sequence[Metric],
+        clean: Float[Tensor, "prompt read d_vocab"],
+    ) -> "Reader":
+        """The reader of some pairs, on the device of the logits.
+
+        Raises:
+            InputError: The model has no logit for an answer or a foil.
+        """
+        answer, foil, scored = (
+            values[:, read.to(values.device)].to(clean.device) for values in (pairs.answer, pairs.foil, pairs.scored)
+        )
+        # Where nothing is scored a target may be anything, also no token.
+        answer, foil = (torch.where(scored, tokens, 0) for tokens in (answer, foil))
+        highest = int(max(answer.max(), foil.max()))
+        if highest >= clean.shape[-1]:
+            raise InputError(
+                f"answers and foils must be tokens that the model predicts, 0 to {clean.shape[-1] - 1}; got {highest}"
+            )
+        return Reader(metrics=metrics, answer=answer, foil=foil, scored=scored, clean=clean)
+
+    def check(self, generator: torch.Generator) -> None:
+        """Refuse metrics that are none, tried at a few of the positions.
+
+        Raises:
+            InputError: As `check_metric`.
+        """
+        prompt, position = self.scored.nonzero()[:_TRIED].unbind(1)
+        for metric in self.metrics:
+            of_some = (tokens[prompt, position] for tokens in (self.clean, self.answer, self.foil))
+            check_metric(metric, *of_some, generator=generator)
+
+    def values(
+        self, logits: Float[Tensor, "cell prompt some d_vocab"], first: int = 0
+    ) -> Float[Tensor, "metric cell prompt some"]:
+        """Every metric at the positions from number `first` on."""
+        rows = logits.shape[:-1]
+        answer, foil = (tokens[:, first:].expand(rows) for tokens in (self.answer, self.foil))
+        clean = self.clean[:, first:].expand(logits.shape)
+        return torch.stack([metric(logits, answer, foil, clean).double() for metric in self.metrics])
+
+    def mean(self, values: Float[Tensor, "metric *cell prompt read"]) -> Float[Tensor, "metric *cell prompt"]:
+        """The mean over the scored positions of each prompt, on the CPU.
+
+        Raises:
+            InputError: A metric is NaN.
+        """
+        total = torch.where(self.scored, values, 0).sum(-1)
+        result = (total / self.scored.sum(-1)).cpu()
+        for metric, of_metric in zip(self.metrics, result, strict=True):
+            if of_metric.isnan().any():
+                raise InputError(f"metric {metric.name} is NaN on these logits; change it or choose other positions")
+        return result
+
+    def patched(
+        self,
+        logits: Float[Tensor, "cell prompt some d_vocab"],
+        first: int,
+        unpatched: Float[Tensor, "metric prompt read"],
+    ) -> Float[Tensor, "metric cell prompt"]:
+        """Values of prompts whose logits changed at the positions from number `first` on.
+
+        Raises:
+            InputError: The logits or a metric hold NaN.
+        """
+        check_numbers(logits)
+        values = self.values(logits, first)
+        if first:
+            earlier = unpatched[:, None, :, :first].expand(-1, len(logits), -1, -1)
+            values = torch.cat((earlier, values), -1)
+        return self.mean(values)
