@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from jaxtyping import Float, Int
@@ -22,14 +23,14 @@ class Run:
     """A recorded forward pass.
 
     Attributes:
-        activations: By place, batch axis first.
+        activations: By place, or by hook point, batch axis first.
         logits: At the positions that metrics read.
     """
 
-    activations: Mapping[Place, Tensor]
+    activations: Mapping[Any, Tensor]
     logits: Float[Tensor, "batch read d_vocab"]
 
-    def __getitem__(self, place: Place) -> Tensor:
+    def __getitem__(self, place: Place | str) -> Tensor:
         return self.activations[place]
 
 

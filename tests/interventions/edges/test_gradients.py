@@ -7,9 +7,10 @@ from torch.profiler import ProfilerActivity, profile
 from mnemoscope.analyses.patching.edge_attribution import attribute_edges
 from mnemoscope.core.errors import InputError
 from mnemoscope.core.metrics import LOG_PROB, LOGIT_DIFF
-from mnemoscope.interventions.edges.gradients import input_gradients, sums, traced, traced_names
+from mnemoscope.interventions.edges.attributed import input_gradients, traced_names
 from mnemoscope.interventions.edges.graph import inputs
 from mnemoscope.interventions.patching.measuring import Reader
+from mnemoscope.interventions.patching.tracing import sums, traced
 from tests.split_hooks import random_pairs
 from tests.support import foreign_model
 

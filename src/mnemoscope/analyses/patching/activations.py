@@ -173,18 +173,18 @@ def effects(result: xr.Dataset, *, refuse: bool = True) -> xr.Dataset:
         InputError: Every metric is noise, so that there is no difference to be explained, and `refuse` is set.
     """
     difference = result.clean - result.corrupted
-    mean, error, told, noise = _told(difference)
-    if refuse and not told.any():
+    mean, error, clear, noise = _signal(difference)
+    if refuse and not clear.any():
         raise InputError(
             "no metric tells clean from corrupted prompts, so that there is no difference for a patch to carry "
             f"({noise}); take pairs whose clean side the model answers"
         )
     moved = xr.where(result.direction == "noising", result.clean - result.value, result.value - result.corrupted)
     dims = result.value.dims
-    ratio = moved.mean("prompt", skipna=False) / mean.where(told)
+    ratio = moved.mean("prompt", skipna=False) / mean.where(clear)
     return xr.Dataset(
         {
-            "effect": (moved / difference.where(told & (abs(difference) > MIN_DIFFERENCE))).transpose(*dims),
+            "effect": (moved / difference.where(clear & (abs(difference) > MIN_DIFFERENCE))).transpose(*dims),
             "ratio": ratio.transpose(*[dim for dim in dims if dim != "prompt"]),
             "difference": difference,
             "error": error,
@@ -193,15 +193,15 @@ def effects(result: xr.Dataset, *, refuse: bool = True) -> xr.Dataset:
     )
 
 
-def _told(difference: xr.DataArray) -> tuple[xr.DataArray, xr.DataArray, xr.DataArray, str]:
+def _signal(difference: xr.DataArray) -> tuple[xr.DataArray, xr.DataArray, xr.DataArray, str]:
     """By metric: the mean difference, its standard error, whether it is more than noise; and in words what is not."""
     n = difference.sizes["prompt"]
     mean = difference.mean("prompt", skipna=False)
     deviation = difference.std("prompt", skipna=False, ddof=1) if n > 1 else xr.full_like(mean, math.nan)
     bound = (max(MIN_ERRORS / math.sqrt(n), MIN_DEVIATIONS) * deviation).fillna(0).clip(min=MIN_DIFFERENCE)
-    told = abs(mean) > bound  # False where infinite values make the mean NaN
+    clear = abs(mean) > bound  # False where infinite values make the mean NaN
     noise = "; ".join(
         f"{name}: mean difference {float(mean.sel(metric=name)):.3g}, not above {float(bound.sel(metric=name)):.3g}"
-        for name in told.metric.values[~told.values]
+        for name in clear.metric.values[~clear.values]
     )
-    return mean, deviation / math.sqrt(n), told, noise
+    return mean, deviation / math.sqrt(n), clear, noise

@@ -33,7 +33,6 @@ from mnemoscope.core.metrics import LOGIT_DIFF, Metric
 from mnemoscope.core.pairs import PromptPairs
 from mnemoscope.core.protocols import HookedModel
 from mnemoscope.core.site import ATTENTION, BY_NEURON, Kind, Site
-from mnemoscope.interventions.edges.gradients import Traced, check_gradient, gradients, prompts_traced, sums, traced
 from mnemoscope.interventions.patching.grid import AXES, Grid
 from mnemoscope.interventions.patching.measuring import (
     DIRECTIONS,
@@ -45,7 +44,8 @@ from mnemoscope.interventions.patching.measuring import (
     Question,
     measured,
 )
-from mnemoscope.interventions.recordings import check_numbers
+from mnemoscope.interventions.patching.tracing import check_gradient, gradients, prompts_traced, sums, traced
+from mnemoscope.interventions.recordings import Run, check_numbers
 from mnemoscope.interventions.writing import bypassed, check_written
 
 Attention = Literal["linear", "recomputed"]
@@ -104,13 +104,13 @@ class _Estimate:
         heads = cells.kind in ("q", "k")
         self.patterns = [Site(kind="pattern", layer=layer).hook for layer in cells.layers] if heads else []
 
-    def run(self, tokens: Int[Tensor, "prompt pos"]) -> Traced:
+    def run(self, tokens: Int[Tensor, "prompt pos"]) -> Run:
         """A forward pass without patches."""
         run = traced(self.model, tokens, [*self.own, *self.beside.values(), *self.patterns], self.read)
         check_numbers(run.logits)
         return run
 
-    def answers(self, chunk: Chunk[Traced]) -> Iterator[Answer]:
+    def answers(self, chunk: Chunk[Run]) -> Iterator[Answer]:
         """The metric of the unpatched run plus the estimate."""
         names = self.own if self.attention == "linear" else self.patterns
         found = [self._gradients(chunk.base, total, names) for total in sums(chunk.reader, chunk.base)]
@@ -119,15 +119,13 @@ class _Estimate:
             check_gradient(of_metric, metric.name)
         return chunk.moved(torch.stack([_summed(self.cells, of_metric) for of_metric in terms]))
 
-    def _gradients(self, run: Traced, total: Tensor, names: Sequence[str]) -> list[Tensor]:
+    def _gradients(self, run: Run, total: Tensor, names: Sequence[str]) -> list[Tensor]:
         """At some hook points; what goes past them counts too."""
         found = gradients(total, [run[name] for name in (*names, *self.beside.values())])
         past = dict(zip(self.beside, found[len(names) :], strict=True))
         return [past.get(name, 0) + gradient for name, gradient in zip(names, found, strict=False)]
 
-    def _linear(
-        self, chunk: Chunk[Traced], found: Sequence[Sequence[Tensor]]
-    ) -> Float[Tensor, "metric layer prompt ..."]:
+    def _linear(self, chunk: Chunk[Run], found: Sequence[Sequence[Tensor]]) -> Float[Tensor, "metric layer prompt ..."]:
         """Differences times gradients, a number for each entry that a cell can be made of."""
         base, other = chunk.base, chunk.source
         # masked scores are -inf in both runs
@@ -138,7 +136,7 @@ class _Estimate:
         return terms if self.cells.kind in (*ATTENTION, *BY_NEURON) else terms.sum(-1)
 
     def _recomputed(
-        self, chunk: Chunk[Traced], found: Sequence[Sequence[Tensor]]
+        self, chunk: Chunk[Run], found: Sequence[Sequence[Tensor]]
     ) -> Float[Tensor, "metric layer prompt pos head"]:
         """Changes of attention times its gradient. A query moves its own row, a key a column of later rows."""
         base, own = chunk.base, chunk.base[self.own[0]]
@@ -155,7 +153,7 @@ class _Estimate:
                         terms[metric, layer, :, pos or 0] = reduce(moved, shape, "sum", head=own.shape[2])
         return terms
 
-    def _attended(self, chunk: Chunk[Traced], pos: int | None) -> list[Float[Tensor, "prompt head_index query key"]]:
+    def _attended(self, chunk: Chunk[Run], pos: int | None) -> list[Float[Tensor, "prompt head_index query key"]]:
         """Attention with q or k of the other run, everywhere or at one position, in each layer by itself."""
         base, other, found = chunk.base, chunk.source, {}
         at = slice(None) if pos is None else pos

@@ -14,13 +14,13 @@ Published definitions. With one edge at a time the total effect under noising is
 auto-circuit measure. Wang et al. also let MLPs between writer and reader pass the change on: `between="mlps"` gives
 their numbers. TransformerLens has no path patching of its own.
 
-It shows that the reader's answer depends on what the writer tells it about that in which the prompts differ, given
-the rest of the model as it is. It does not show what is told, nor what the prompts have in common. Edges that can
+It shows that the reader's output depends on what the edge carries about the difference between the prompts, given
+the rest of the model as it is. It does not show what that is, nor what the prompts have in common. Edges that can
 stand in for each other look unneeded; effects do not add up. Frozen attention or normalisation answers another
 question: what the edge would do if it could not move patterns, or the scale of the stream.
 
 Along a *path* the first edge carries what its writer wrote on the other prompt, the later ones what then is written,
-and all other edges what they carried before: what the first part tells the last one by this way and no other. Chains
+and all other edges what they carried before: what the first part passes to the last one along this path alone. Chains
 of parts that need each other look as if neither counted.
 """
 
@@ -112,8 +112,8 @@ def patch_edges(
         swept = measured(question, len(chosen), how)
     else:
         cells = [of_edge(model, edge, effect=effect, between=between) for edge in chosen]
-        every, told = states(model, cells, State.LIVE if effect == "total" else State.FROZEN)
-        swept = replace(sweep_states(question, every, told, freeze=freeze), method=f"hooks ({how})")
+        every, carried = states(model, cells, State.LIVE if effect == "total" else State.FROZEN)
+        swept = replace(sweep_states(question, every, carried, freeze=freeze), method=f"hooks ({how})")
     result = of_edges(question, swept, chosen, intervention="an edge carries what its writer wrote in the other run")
     return result.assign_attrs(effect=effect, between=between, frozen=" and ".join(freeze) or "nothing")
 
@@ -171,28 +171,28 @@ def of_edge(model: HookedModel, edge: Edge, *, effect: Effect, between: Between)
 
 
 def states(model: HookedModel, cells: Sequence[Cell], rest: State) -> tuple[list[Edge], Int[Tensor, "cell edge"]]:
-    """All edges of a model, those of the cells last, and what they carry in each cell; others are as `rest` says."""
+    """All edges of a model, those of the cells last, and what they carry in each cell; `rest` is for all others."""
     every = model_edges(model, embeddings="apart")
     own = list(dict.fromkeys(edge for cell in cells for edge in cell))
     number = {edge: len(every) + i for i, edge in enumerate(own)}
-    told = torch.full((len(cells), len(every) + len(own)), int(State.UNSET))
-    told[:, : len(every)] = int(rest)
+    carried = torch.full((len(cells), len(every) + len(own)), int(State.UNSET))
+    carried[:, : len(every)] = int(rest)
     for row, cell in enumerate(cells):
         for edge, state in cell.items():
-            told[row, number[edge]] = int(state)
-    return [*every, *own], told
+            carried[row, number[edge]] = int(state)
+    return [*every, *own], carried
 
 
 def _through_mlps(model: HookedModel, edge: Edge) -> dict[Edge, State]:
-    """MLPs between writer and reader see the patch too, and tell each other and the reader, but nobody else."""
+    """MLPs between writer and reader see the patch too, and pass it on to each other and the reader only."""
     all_mlps = () if model.cfg.attn_only else range(model.cfg.n_layers)
     mlps = [Site(kind="mlp_out", layer=layer) for layer in all_mlps]
     between = {mlp for mlp in mlps if reads(model, mlp, edge.writer) and reads(model, edge.reader, mlp)}
-    told = {(part.reader, part.through) for part in single(model, edge)}
+    last = {(part.reader, part.through) for part in single(model, edge)}
     cell = {Edge(writer=edge.writer, reader=mlp, pos=edge.pos): State.PATCHED for mlp in between}
     for part in model_edges(model):
         if part.writer in between:
-            passes = part.reader in between or (part.reader, part.through) in told
+            passes = part.reader in between or (part.reader, part.through) in last
             cell[part.at(edge.pos)] = State.LIVE if passes else State.FROZEN
     return cell
 
@@ -229,8 +229,8 @@ def patch_paths(
                 f"path {name} is {', '.join(map(str, path)) or 'empty'}"
             )
     question = asked(model, pairs, metrics, directions, max_bytes, seed)
-    every, told = states(model, [_along(path) for path in paths.values()], State.FROZEN)
-    swept = sweep_states(question, every, told, freeze=freeze)
+    every, carried = states(model, [_along(path) for path in paths.values()], State.FROZEN)
+    swept = sweep_states(question, every, carried, freeze=freeze)
     done = "the first edge of a path carries what its writer wrote in the other run"
     result = labelled(question, swept, {"path": list(paths)}, intervention=done)
     return result.assign_attrs(frozen=" and ".join(freeze) or "nothing")

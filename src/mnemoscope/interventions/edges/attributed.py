@@ -7,36 +7,24 @@ The estimate of one edge is
 with the gradient averaged over points between the two runs.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import partial
+from typing import Literal
 
 import torch
-from einops import einsum
+from einops import einsum, rearrange
 from jaxtyping import Float
 from torch import Tensor
 
 from mnemoscope.core.batch import Batch
-from mnemoscope.core.edge import Edge
+from mnemoscope.core.edge import LOGITS, Edge, Through
 from mnemoscope.core.protocols import HookedModel
-from mnemoscope.interventions.edges.gradients import (
-    check_gradient,
-    input_gradients,
-    prompts_traced,
-    sums,
-    traced,
-    traced_names,
-)
+from mnemoscope.core.site import Site
 from mnemoscope.interventions.edges.graph import Input, check_graph, inputs, layout, writers
-from mnemoscope.interventions.edges.run import Written, written
-from mnemoscope.interventions.patching.measuring import (
-    Answer,
-    Chunk,
-    Plan,
-    Question,
-    SweepResult,
-    measured,
-)
-from mnemoscope.interventions.recordings import recorded
+from mnemoscope.interventions.edges.run import Written, stream_name, written
+from mnemoscope.interventions.patching.measuring import Answer, Chunk, Plan, Question, SweepResult, measured
+from mnemoscope.interventions.patching.tracing import check_gradient, gradients, prompts_traced, sums, traced
+from mnemoscope.interventions.recordings import Run, recorded
 from mnemoscope.interventions.regions import positions
 
 Point = Mapping[str, float]
@@ -141,3 +129,64 @@ def _at_positions(
         if edge.pos is not None:
             total[:, number] = (moved[:, number] * positions(edge.pos, batch).to(moved.device)).sum(-1)
     return total
+
+
+def traced_names(model: HookedModel) -> list[str]:
+    """The hook points that `input_gradients` needs."""
+    ends = (name for place in inputs(model) for name in (stream_name(model, *place), _outcome(model, *place)))
+    return list(dict.fromkeys(ends))
+
+
+def _outcome(model: HookedModel, reader: Site | Literal["logits"], through: Through | None) -> str:
+    """The hook point of what a reader makes of its input; the stream itself for the logits."""
+    if not isinstance(reader, Site):
+        return stream_name(model, reader, through)
+    return reader.hook if through is None else f"blocks.{reader.layer}.attn.hook_{through}"
+
+
+def input_gradients(
+    model: HookedModel, run: Run, value: Float[Tensor, ""], wanted: Collection[Input]
+) -> Iterator[tuple[list[Input], Float[Tensor, "input prompt pos d_model"]]]:
+    """The gradient of a value with respect to the input of each reader, those of one layer and kind at a time.
+
+    The gradient at q, k, v and at the output of an MLP is pulled back to the residual stream through that reader
+    alone: by automatic differentiation, so that normalisations, rotations and hooks on the model count as they are. It
+    counts what the value makes of this reader's output, and all that follows from it, and no other way from the stream
+    to the value.
+
+    Args:
+        model: Whose parts they are.
+        run: Traced at `traced_names(model)`.
+        value: Of that run's logits, a sum over prompts.
+        wanted: Of these readers' inputs.
+    """
+    groups: dict[str, list[Input]] = {}
+    for place in inputs(model):
+        groups.setdefault(_outcome(model, *place), []).append(place)
+    found = gradients(value, [run[name] for name in groups])
+    for (name, places), gradient in zip(groups.items(), found, strict=True):
+        own = [number for number, place in enumerate(places) if place in wanted]
+        reader, through = places[0]
+        if own:
+            each = gradient[None] if through is None else _by_head(gradient, own)
+            stream = run[stream_name(model, reader, through)]
+            pulled = each if reader == LOGITS else _pulled_back(run[name], stream, each)
+            yield [places[number] for number in own], pulled
+
+
+def _by_head(
+    gradient: Float[Tensor, "prompt pos head_index d_head"], heads: list[int]
+) -> Float[Tensor, "input prompt pos head_index d_head"]:
+    """One gradient for each of some heads, zero at the others."""
+    own = torch.eye(gradient.shape[2], dtype=gradient.dtype, device=gradient.device)[heads]
+    return gradient * rearrange(own, "input head -> input 1 1 head 1")
+
+
+def _pulled_back(
+    output: Tensor, stream: Float[Tensor, "prompt pos d_model"], gradient: Float[Tensor, "input ..."]
+) -> Float[Tensor, "input prompt pos d_model"]:
+    """Gradients at the output of a reader, a row each, taken back to the stream that it reads."""
+    (found,) = torch.autograd.grad(
+        output, stream, gradient, retain_graph=True, is_grads_batched=True, allow_unused=True
+    )
+    return stream.new_zeros(len(gradient), *stream.shape) if found is None else found

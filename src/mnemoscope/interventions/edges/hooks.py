@@ -99,7 +99,7 @@ def edges_changed(
     written: dict[Site, Tensor] = {}
     streams: dict[int | None, Tensor] = {}
 
-    def hear(activation: Tensor, hook: Any, *, writer: Site) -> None:
+    def record(activation: Tensor, hook: Any, *, writer: Site) -> None:
         is_head = writer.kind == "z"
         written[writer] = results(model, writer.layer or 0, activation) if is_head else activation
 
@@ -121,7 +121,7 @@ def edges_changed(
 
     layers = {site.layer for site, through in wanted if isinstance(site, Site) and through is not None}
     listening: list[Hook] = [
-        *((writer.hook, partial(hear, writer=writer)) for writer in {edge.writer for edge, _ in changes}),
+        *((writer.hook, partial(record, writer=writer)) for writer in {edge.writer for edge, _ in changes}),
         *((f"blocks.{layer}.hook_resid_pre", partial(keep, layer=layer)) for layer in layers),
     ]
     with reading(model, wanted, read) as (heads, logits):

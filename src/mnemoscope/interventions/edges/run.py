@@ -57,7 +57,7 @@ def written(
         InputError: The logits hold NaN.
     """
     sites = writers(model, embeddings="apart")
-    names = {*(_stream(model, *place) for place in inputs(model)), *_frozen(model, wanted)}
+    names = {*(stream_name(model, *place) for place in inputs(model)), *_frozen(model, wanted)}
     found, logits = forward(model, tokens, {*names, *(site.hook for site in sites)}, read)
     parts = [of_head(model, site, found[site.hook]) if site.kind == "z" else found[site.hook] for site in sites]
     return Written(outputs=torch.stack(parts, 2), kept={name: found[name] for name in names}, logits=logits)
@@ -70,7 +70,7 @@ def of_head(model: HookedModel, site: Site, z: Float[Tensor, "*rows head_index d
     return einsum(z[..., site.head, :], writes, "... d_head, d_head d_model -> ... d_model")
 
 
-def _stream(model: HookedModel, reader: Site | Literal["logits"], through: Through | None) -> str:
+def stream_name(model: HookedModel, reader: Site | Literal["logits"], through: Through | None) -> str:
     """The hook point of the residual stream that a part reads."""
     if not isinstance(reader, Site):
         return f"blocks.{model.cfg.n_layers - 1}.hook_resid_post"
@@ -137,9 +137,9 @@ class _Pass:
         """Hooks that record what is written; embeddings cannot change."""
         for number, site in enumerate(writers(self.model, embeddings="apart")):
             if site.layer is not None:
-                yield site.hook, partial(self._hear, number=number, site=site)
+                yield site.hook, partial(self._record, number=number, site=site)
 
-    def _hear(self, activation: Tensor, hook: Any, *, number: int, site: Site) -> None:
+    def _record(self, activation: Tensor, hook: Any, *, number: int, site: Site) -> None:
         output = of_head(self.model, site, activation) if site.kind == "z" else activation
         self.written[..., number, :] = output.unflatten(0, (len(self.written), -1)) - self.base.outputs[:, :, number]
 
@@ -154,5 +154,5 @@ class _Pass:
             live, patched, axes = live[:, 0, 0], patched[:, 0, 0], "cell own writer"
         now = einsum(live, self.written, f"{axes}, cell row pos writer d -> cell row pos own d")
         then = einsum(patched, self.differs, f"{axes}, row pos writer d -> cell row pos own d")
-        unchanged = self.base.kept[_stream(self.model, *own[0])][None, :, :, None]
+        unchanged = self.base.kept[stream_name(self.model, *own[0])][None, :, :, None]
         return rearrange(unchanged + now + then, "cell row pos own d -> (cell row) pos own d")

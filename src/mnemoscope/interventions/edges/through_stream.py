@@ -32,7 +32,7 @@ from mnemoscope.interventions.regions import positions
 
 Positions = Mapping[Position | None, Bool[Tensor, "rows pos"]]
 """Where the positions are that edges name: for each prompt, or one row for all."""
-Said = tuple[Site, Position | None]
+Carried = tuple[Site, Position | None]
 """A writer, and where what it wrote counts."""
 Reader = tuple[int, Kind]
 """Readers of one layer: heads (`z`) or the MLP (`mlp_out`); the logits are `resid_post` of the last."""
@@ -186,9 +186,9 @@ def by_stream(
         seen = read if last_only else torch.arange(start, n_pos, device=read.device)
         size = n_cells(n_pos - len(seen))
         for some in _split(list(own), n_cells(start)):
-            change = torch.stack([_change(run, source, said, positions)[:, start:] for said in some])
+            change = torch.stack([_change(run, source, carried, positions)[:, start:] for carried in some])
             inputs = Inputs(run=run, layer=reader[0], start=start, seen=seen, change=change)
-            cells = [(number, row) for row, said in enumerate(some) for number in own[said]]
+            cells = [(number, row) for row, carried in enumerate(some) for number in own[carried]]
             for numbers, residual in _entered(inputs, reader[1], edges, cells, size):
                 logits = _read(run, residual, reader, read, direct)
                 yield Patched(cells=numbers, first=len(run.read) - len(read), logits=logits)
@@ -200,20 +200,20 @@ def _is_last(run: Stream, reader: Reader) -> bool:
 
 def _gathered(
     run: Stream, source: Run, edges: Sequence[Edge], positions: Positions, direct: bool
-) -> dict[tuple[int, Reader], dict[Said, list[int]]]:
+) -> dict[tuple[int, Reader], dict[Carried, list[int]]]:
     """Numbers of the edges to run, by the first position that they change, their reader and what they carry."""
-    gathered: dict[tuple[int, Reader], dict[Said, list[int]]] = {}
-    differing: dict[Said, Int[Tensor, " some"]] = {}
+    gathered: dict[tuple[int, Reader], dict[Carried, list[int]]] = {}
+    differing: dict[Carried, Int[Tensor, " some"]] = {}
     for number, edge in enumerate(edges):
-        said = edge.writer, edge.pos
-        if said not in differing:
-            differing[said] = _differing(run, source, said, positions)
-        where, reader = differing[said], _reader(run, edge)
+        carried = edge.writer, edge.pos
+        if carried not in differing:
+            differing[carried] = _differing(run, source, carried, positions)
+        where, reader = differing[carried], _reader(run, edge)
         by_position = reader[1] != "z" or edge.through == "q"
         if by_position and (direct or _is_last(run, reader)):
             where = where[torch.isin(where, run.read)]
         if len(where) and where[0] <= run.read[-1]:
-            gathered.setdefault((int(where[0]), reader), {}).setdefault(said, []).append(number)
+            gathered.setdefault((int(where[0]), reader), {}).setdefault(carried, []).append(number)
     return gathered
 
 
@@ -259,18 +259,18 @@ def _read(
     return continued(run.weights, residual, [0] * point + [len(residual)] * (end + 1 - point), run.past, read)
 
 
-def _change(run: Stream, source: Run, said: Said, positions: Positions) -> Float[Tensor, "prompt pos d_model"]:
+def _change(run: Stream, source: Run, carried: Carried, positions: Positions) -> Float[Tensor, "prompt pos d_model"]:
     """What a writer wrote in the other run less what it wrote in this one, where that counts."""
-    (site, pos), (new, old) = said, _outputs(run, source, said[0])
+    (site, pos), (new, old) = carried, _outputs(run, source, carried[0])
     change = new - old
     if site.kind == "z" and site.layer is not None:
         change = change @ run.weights.layers[site.layer].w_o[site.head]
     return change if pos is None else change * positions[pos][..., None]
 
 
-def _differing(run: Stream, source: Run, said: Said, positions: Positions) -> Int[Tensor, " some"]:
+def _differing(run: Stream, source: Run, carried: Carried, positions: Positions) -> Int[Tensor, " some"]:
     """At which positions the two runs differ in any prompt; equal prefixes give equal numbers, bit for bit."""
-    pos, (new, old) = said[1], _outputs(run, source, said[0])
+    pos, (new, old) = carried[1], _outputs(run, source, carried[0])
     differ = (new != old).any(-1)
     return (differ if pos is None else differ & positions[pos]).any(0).nonzero()[:, 0]
 

@@ -95,7 +95,7 @@ def prompts_at_once(n: int, *, at_work: int, kept: int, room: int, target: int) 
 
     Args:
         n: How many there are.
-        at_work: Bytes of one prompt in the dearest forward pass.
+        at_work: Bytes of one prompt in the forward pass that needs most.
         kept: Bytes that stay in memory for a prompt as long as its cells run.
         room: Bytes there are.
         target: Bytes that a forward pass of all prompts should not exceed if it can be helped.

@@ -1,0 +1,110 @@
+"""Forward passes that can be differentiated at hook points, hooks that are on the model included."""
+
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from mnemoscope.core.errors import InputError
+from mnemoscope.core.protocols import HookedModel
+from mnemoscope.interventions.patching.measuring import Question, Reader
+from mnemoscope.interventions.patching.memory import Sizes, prompts_at_once
+from mnemoscope.interventions.recordings import Run
+
+CHUNK_BYTES = 2**26
+"""Of one traced forward pass on a CPU: larger ones gain nothing."""
+
+
+def traced(
+    model: HookedModel,
+    tokens: Int[Tensor, "prompt pos"],
+    names: Collection[str],
+    read: Int[Tensor, " read"],
+    *,
+    starts: Mapping[str, Tensor] | None = None,
+) -> Run:
+    """Run a model, hooks that are on it included, and keep what is needed to differentiate.
+
+    Args:
+        model: Any hooked model.
+        tokens: Its input.
+        names: Hook points to keep.
+        read: Positions whose logits are wanted.
+        starts: Activations to go on with at some of the hook points in place of the model's own.
+
+    Raises:
+        InputError: The model has no such hook point.
+    """
+    starts, found = starts or {}, {}
+    if missing := sorted({*names, *starts} - {*model.hook_dict}):
+        raise InputError(f"the model has no hook point {missing[0]}; choose another kind of activation")
+
+    def keep(activation: Tensor, hook: Any, *, name: str) -> Tensor:
+        activation = starts.get(name, activation)
+        if not activation.requires_grad:
+            activation = activation.detach().requires_grad_()
+        # one row may stand for all
+        found[name] = activation.expand(len(tokens), *activation.shape[1:])
+        return found[name]
+
+    with torch.enable_grad():
+        hooks = [(name, partial(keep, name=name)) for name in {*names, *starts}]
+        logits = model.run_with_hooks(tokens, fwd_hooks=hooks)
+        logits = logits.index_select(1, read.to(logits.device))
+    return Run(activations=found, logits=logits)
+
+
+def sums(reader: Reader, run: Run) -> Iterator[Float[Tensor, ""]]:
+    """Every metric, summed over prompts, whose gradient is thereby that of each prompt.
+
+    Raises:
+        InputError: A metric has no gradient.
+    """
+    for metric in reader.metrics:
+        with torch.enable_grad():
+            values = replace(reader, metrics=[metric]).values(run.logits[None])[0, 0]
+            total = (torch.where(reader.scored, values, 0).sum(-1) / reader.scored.sum(-1)).sum()
+        if not total.requires_grad:
+            raise InputError(f"metric {metric.name} has no gradient; take logit_diff, log_prob or another smooth one")
+        yield total
+
+
+def check_gradient(estimate: Tensor, metric: str) -> None:
+    """Refuse estimates that hold NaN.
+
+    Raises:
+        InputError: They do.
+    """
+    if estimate.isnan().any():
+        raise InputError(f"the gradient of metric {metric} is NaN on these prompts; change the metric, or patch them")
+
+
+def gradients(value: Float[Tensor, ""], ends: list[Tensor]) -> tuple[Tensor, ...]:
+    """Of a sum with respect to activations; zeros for those that it does not depend on. The graph is kept."""
+    return torch.autograd.grad(value, ends, retain_graph=True, materialize_grads=True)
+
+
+def prompts_traced(question: Question, *, n_runs: int, kept: int = 0, readers: int = 0) -> int:
+    """How many prompts to trace at once, estimated from above.
+
+    Args:
+        question: Whose model is traced, on whose prompts.
+        n_runs: Traced runs of a prompt that are in memory together.
+        kept: Numbers besides that a position of a prompt needs as long as it is at work.
+        readers: And those that it needs a head while gradients are pulled back.
+
+    Raises:
+        InputError: There is no room for one prompt.
+    """
+    cfg, n_pos, sizes = question.model.cfg, question.n_pos, Sizes.of(question)
+    heads, d_mlp = cfg.n_heads * cfg.d_head, 0 if cfg.attn_only else cfg.d_mlp
+    graph = cfg.n_layers * (24 * cfg.d_model + 12 * heads + 6 * cfg.n_heads * n_pos + 6 * d_mlp)
+    traces = n_runs * (sizes.hooked() + sizes.float_bytes * n_pos * graph)
+    at_work = traces + sizes.float_bytes * n_pos * readers * cfg.n_heads
+    n, room = len(question.pairs), question.max_bytes
+    kept *= sizes.float_bytes * n_pos
+    return prompts_at_once(n, at_work=at_work, kept=kept, room=room, target=CHUNK_BYTES)
