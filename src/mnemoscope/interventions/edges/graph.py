@@ -108,6 +108,8 @@ def single(model: HookedModel, edge: Edge) -> list[Edge]:
     from_ = _embeddings(model) if edge.writer.kind == "resid_pre" else [edge.writer]
     is_head = isinstance(edge.reader, Site) and edge.reader.kind == "z"
     ways = THROUGH if is_head and edge.through is None else (edge.through,)
+    if from_ == [edge.writer] and ways == (edge.through,):
+        return [edge]
     return [replace(edge, writer=site, through=way) for way in ways for site in from_]
 
 
