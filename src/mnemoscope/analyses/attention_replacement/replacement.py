@@ -3,12 +3,12 @@
 The learned attention of one head is set to the pattern of a mechanism. Loss (nats) and accuracy, for all scored
 positions and for each skill, are compared with the clean run, with the head mean-ablated (z replaced by its mean
 over a reference set, position by position), and with the mechanism aimed at other targets
-(`mechanisms.derived`).
+(`derived`).
 
     recovered = (loss ablated - loss with the mechanism) / (loss ablated - loss clean)
 
 is 1 if the mechanism does all that the head does for the skill and 0 if it is no better than the ablation. It is NaN
-where the ablation does not cost anything (`mechanisms.bench`): there is nothing to recover.
+where the ablation does not cost anything (`bench`): there is nothing to recover.
 
 *Shows* whether attending as the mechanism says is enough, given the rest of the model as it is.
 
@@ -21,19 +21,18 @@ from collections.abc import Sequence
 import torch
 import xarray as xr
 
-from mnemoscope.analyses.mechanisms.bench import (
+from mnemoscope.analyses.attention_replacement.bench import (
     TOLERANCE,
     Assignment,
     Bench,
     Head,
     Score,
     bench,
-    described,
     heads,
     means,
-    yardstick,
+    over_skills,
 )
-from mnemoscope.analyses.mechanisms.derived import has_control, permuted_targets
+from mnemoscope.analyses.attention_replacement.derived import has_control, permuted_targets
 from mnemoscope.core.batch import Batch
 from mnemoscope.core.mechanism import Mechanism, check_names, silent
 from mnemoscope.core.protocols import HookedModel
@@ -64,24 +63,16 @@ def replace_heads(
     Raises:
         InputError: A head does not exist, a pattern could not be attention, or a skill is tested nowhere.
     """
-    at = bench(model, yardstick(batch, skills), batch)
-    return joint(at, assigned, tolerance)
+    return joint(bench(model, batch, skills, tolerance=tolerance), assigned)
 
 
-def joint(at: Bench, assigned: Assignment, tolerance: float) -> xr.Dataset:
+def joint(at: Bench, assigned: Assignment) -> xr.Dataset:
     """As `replace_heads`."""
     after = at.with_patterns(assigned)
-    change = at.rise(after)
-    result = {
-        **{name: ("skill", value.numpy()) for name, value in means(after, at.by).items()},
-        **{f"clean_{name}": ("skill", value.numpy()) for name, value in means(at.clean, at.by).items()},
-        "rise": ("skill", change.mean.numpy()),
-        "rise_error": ("skill", change.error.numpy()),
-        "holds": ((), change.holds(tolerance)),
-    }
+    found = {**at.measured(after), **at.measured_clean(), "holds": ((), at.rise(after).holds(at.tolerance))}
     replaced = "; ".join(f"L{layer}H{head}: {m.name}" for (layer, head), m in assigned.items())
-    attrs = {**described(at, tolerance), "replaced": replaced, "n_replaced": len(assigned)}
-    return xr.Dataset(result, coords={"skill": at.by.names}, attrs=attrs)
+    attrs = {**at.attrs, "replaced": replaced, "n_replaced": len(assigned)}
+    return xr.Dataset(found, coords={"skill": at.by.names}, attrs=attrs)
 
 
 def replace_each(
@@ -117,52 +108,47 @@ def replace_each(
             nowhere.
     """
     check_names(mechanisms)
-    at = bench(model, yardstick(batch, skills), batch if reference is None else reference)
+    at = bench(model, batch, skills, tolerance=tolerance, reference=reference, seed=seed)
     rows = []
     for head in heads(model):
         ablated = at.ablated(head)
-        cells = [trial(at, head, m, ablated, tolerance=tolerance, seed=seed) for m in mechanisms]
-        rows.append(xr.merge([xr.concat(cells, "mechanism", data_vars="all"), removal(at, ablated, tolerance)]))
+        cells = [trial(at, head, mechanism, ablated) for mechanism in mechanisms]
+        rows.append(xr.merge([xr.concat(cells, "mechanism", data_vars="all"), removal(at, ablated)]))
     table = by_layer(rows, model).assign_coords(
         mechanism=[m.name for m in mechanisms], n_parameters=("mechanism", [m.n_parameters for m in mechanisms])
     )
-    clean = {f"clean_{name}": ("skill", value.numpy()) for name, value in means(at.clean, at.by).items()}
     covered = [float((~silent(m.pattern(batch))).double().mean()) for m in mechanisms]
-    return table.assign({**clean, "covered": ("mechanism", covered)}).assign_attrs(described(at, tolerance))
+    return table.assign({**at.measured_clean(), "covered": ("mechanism", covered)}).assign_attrs(at.attrs)
 
 
-def trial(at: Bench, head: Head, mechanism: Mechanism, ablated: Score, *, tolerance: float, seed: int) -> xr.Dataset:
+def trial(at: Bench, head: Head, mechanism: Mechanism, ablated: Score) -> xr.Dataset:
     """One mechanism in one head: see `replace_each`."""
     after = at.with_patterns({head: mechanism})
-    change, cost, left = at.rise(after), at.rise(ablated), at.rise(ablated, after)
-    recovered = torch.where(cost.costly(tolerance), left.mean / cost.mean, torch.nan)
-    other = control(at, head, mechanism, seed)
+    cost, left = at.rise(ablated), at.rise(ablated, after)
+    recovered = torch.where(cost.costly(at.tolerance), left.mean / cost.mean, torch.nan)
+    other = control(at, head, mechanism)
     other_loss = torch.full_like(recovered, torch.nan) if other is None else means(other, at.by)["loss"]
-    values = {**means(after, at.by), "rise": change.mean, "rise_error": change.error, "control_loss": other_loss}
-    by_skill = {name: ("skill", value.numpy()) for name, value in {**values, "recovered": recovered}.items()}
-    beats = other is None or at.rise(other, after).costs(tolerance)
-    judged = {"holds": ((), change.holds(tolerance)), "beats_control": ((), beats)}
-    return xr.Dataset({**by_skill, **judged}, coords={"skill": at.by.names})
+    judged = {"holds": ((), at.rise(after).holds(at.tolerance)), "beats_control": ((), beaten(at, other, after))}
+    compared = over_skills({"control_loss": other_loss, "recovered": recovered})
+    return xr.Dataset({**at.measured(after), **compared, **judged}, coords={"skill": at.by.names})
 
 
-def control(at: Bench, head: Head, mechanism: Mechanism, seed: int) -> Score | None:
+def control(at: Bench, head: Head, mechanism: Mechanism) -> Score | None:
     """With the mechanism aimed at other targets; none if there are no others."""
     if not has_control(mechanism, at.by.batch):
         return None
-    return at.with_patterns({head: permuted_targets(mechanism, seed=seed)})
+    return at.with_patterns({head: permuted_targets(mechanism, seed=at.seed)})
 
 
-def beats_control(at: Bench, head: Head, mechanism: Mechanism, after: Score, tolerance: float, seed: int) -> bool:
-    """Whether it costs something to aim the mechanism at other targets, or there are no others."""
-    other = control(at, head, mechanism, seed)
-    return other is None or at.rise(other, after).costs(tolerance)
+def beaten(at: Bench, other: Score | None, after: Score) -> bool:
+    """Whether the control costs something beside the mechanism, or there is none."""
+    return other is None or at.rise(other, after).costs(at.tolerance)
 
 
-def removal(at: Bench, ablated: Score, tolerance: float) -> xr.Dataset:
+def removal(at: Bench, ablated: Score) -> xr.Dataset:
     """What the mean ablation of one head does: see `replace_each`."""
-    loss, needed = means(ablated, at.by)["loss"], at.rise(ablated).costly(tolerance)
-    arrays = {"ablated_loss": ("skill", loss.numpy()), "needed": ("skill", needed.numpy())}
-    return xr.Dataset(arrays, coords={"skill": at.by.names})
+    found = {"ablated_loss": means(ablated, at.by)["loss"], "needed": at.rise(ablated).costly(at.tolerance)}
+    return xr.Dataset(over_skills(found), coords={"skill": at.by.names})
 
 
 def by_layer(rows: Sequence[xr.Dataset], model: HookedModel) -> xr.Dataset:

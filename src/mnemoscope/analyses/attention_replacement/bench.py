@@ -15,6 +15,7 @@ The error says how much other prompts would change the result. It says nothing a
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
@@ -112,6 +113,11 @@ def score(logits: Float[Tensor, "batch pos d_vocab"], by: SkillLoss) -> Score:
     return Score(loss=_sums(losses, by), n_correct=_sums(right, by))
 
 
+def over_skills(values: Mapping[str, Tensor]) -> dict[str, tuple[str, np.ndarray]]:
+    """Variables of a result over `skill`."""
+    return {name: ("skill", value.numpy()) for name, value in values.items()}
+
+
 def means(total: Score, by: SkillLoss) -> dict[str, Float[Tensor, " skill"]]:
     """`loss` (nats) and `accuracy` of every skill."""
     weights, counts = _weights(by), _counts(by)
@@ -168,6 +174,8 @@ class Bench:
         reference: Where means come from.
         recordings: The activations of `reference`, kept between measurements.
         clean: Without any intervention.
+        tolerance: Nats by which a loss may rise and still count as held.
+        seed: Of the permuted targets.
     """
 
     model: HookedModel
@@ -175,6 +183,20 @@ class Bench:
     reference: Named[Batch]
     recordings: Recordings
     clean: Score
+    tolerance: float
+    seed: int
+
+    @property
+    def attrs(self) -> dict[str, str | int | float]:
+        """Attributes of a result."""
+        return {
+            "loss_unit": "nats",
+            "tolerance": self.tolerance,
+            "n": len(self.by.batch),
+            "reference": str(self.reference),
+            "n_reference": len(self.reference.value),
+            "weights": "unprocessed",
+        }
 
     def with_patterns(self, assigned: Assignment) -> Score:
         """With the attention of some heads replaced."""
@@ -193,35 +215,43 @@ class Bench:
         """By how much the loss is higher than before, or than in the clean run."""
         return rise(after, self.clean if before is None else before, self.by)
 
+    def measured(self, after: Score, before: Score | None = None) -> dict[str, tuple[str, np.ndarray]]:
+        """Over skill: `loss`, `accuracy`, `rise` and `rise_error`."""
+        change = self.rise(after, before)
+        return over_skills({**means(after, self.by), "rise": change.mean, "rise_error": change.error})
+
+    def measured_clean(self) -> dict[str, tuple[str, np.ndarray]]:
+        """Over skill: `clean_loss` and `clean_accuracy`."""
+        return over_skills({f"clean_{name}": value for name, value in means(self.clean, self.by).items()})
+
     def _score(self, interventions: Sequence[Intervention]) -> Score:
         logits = run_with(self.model, self.by.batch, interventions, recordings=self.recordings)
         return score(logits, self.by)
 
 
-def bench(model: HookedModel, by: SkillLoss, reference: Batch) -> Bench:
-    """A model on a batch, with its clean losses.
+def bench(
+    model: HookedModel,
+    batch: Batch,
+    skills: Skills | None,
+    *,
+    tolerance: float,
+    reference: Batch | None = None,
+    seed: int = 0,
+) -> Bench:
+    """A model on a batch, with its clean losses; means come from `reference`, or from the batch.
 
     Raises:
-        InputError: The model is too small for the batch, or attention or logits hold NaN.
+        InputError: As for `yardstick`, the model is too small for the batch, or attention or logits hold NaN.
     """
+    by = yardstick(batch, skills)
     for layer in range(model.cfg.n_layers):
-        layer_attention(model, layer, by.batch)  # refuses NaN, which the logits need not show
+        layer_attention(model, layer, batch)  # refuses NaN, which the logits need not show
     return Bench(
         model=model,
         by=by,
-        reference=Named(name="reference", value=reference),
+        reference=Named(name="reference", value=batch if reference is None else reference),
         recordings=Recordings(model),
-        clean=score(run_with(model, by.batch, []), by),
+        clean=score(run_with(model, batch, []), by),
+        tolerance=tolerance,
+        seed=seed,
     )
-
-
-def described(at: Bench, tolerance: float) -> dict[str, str | int | float]:
-    """Attributes of a result."""
-    return {
-        "loss_unit": "nats",
-        "tolerance": tolerance,
-        "n": len(at.by.batch),
-        "reference": str(at.reference),
-        "n_reference": len(at.reference.value),
-        "weights": "unprocessed",
-    }

@@ -14,7 +14,7 @@ deviation over the slots that have the mechanism, for each place in the slot; th
 is left out.
 
 *Does not show* what a head contributes: patterns are correlational, and attention to a key need not use it. What a
-mechanism is worth is measured by putting it in the head's place (`mechanisms`).
+mechanism is worth is measured by putting it in the head's place (`replacement`).
 
 *The usual scores* of attention heads say how much of its attention a head gives to what its name says: mean attention,
 over all queries but the first that have such keys, to the query itself (`self`), the first token, the previous token,
@@ -24,8 +24,6 @@ earlier occurrences of the query's token (`duplicate token`), and the tokens aft
 
 The first two kinds of repetition have to occur: `repeated_tokens` gives random tokens shown twice, the sequences on
 which these scores are usually read; there nothing but the repetition can be predicted.
-
-
 """
 
 from collections.abc import Mapping, Sequence
