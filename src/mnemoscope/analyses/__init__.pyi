@@ -20,8 +20,8 @@ from .circuits.composition import composed_circuit as composed_circuit
 from .circuits.composition import composition as composition
 from .circuits.full import ov_circuits as ov_circuits
 from .circuits.full import qk_circuits as qk_circuits
-from .circuits.pattern_prediction import predict_patterns as predict_patterns
-from .circuits.removal_prediction import predict_removal as predict_removal
+from .circuits.prediction import predict_patterns as predict_patterns
+from .circuits.prediction import predict_removal as predict_removal
 from .circuits.spectra import singular_tokens as singular_tokens
 from .circuits.spectra import spectra as spectra
 from .circuits.summaries import copying as copying

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from mnemoscope.analyses.circuits import copying, ov_circuits, qk_circuits
+from mnemoscope.analyses import copying, ov_circuits, qk_circuits
 from mnemoscope.analyses.memory_recall import (
     Association,
     copied_token,

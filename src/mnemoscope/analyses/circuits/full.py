@@ -10,7 +10,7 @@ the head's direct contribution to the logits (with normalisation: once divided b
 
 *Does not show*, for later layers, what earlier heads and MLPs contribute: there the parts are the direct path from
 the embeddings only. Nor does it show what the head is needed for: weights are correlational until an intervention
-agrees (`pattern_prediction`, `removal_prediction`). The parts `token_bias`, `pos_bias` and `bias_bias` are the same
+agrees (`prediction`). The parts `token_bias`, `pos_bias` and `bias_bias` are the same
 for all keys of a query, so that they change no pattern.
 """
 
@@ -177,6 +177,6 @@ def _dataset(
 ) -> xr.Dataset:
     return xr.Dataset(
         {**variables, "sigma": ("layer", sigma.cpu().numpy())},
-        coords={"layer": list(weights.layers), "head": list(range(weights.W_Q.shape[1])), **coords},
+        coords={**weights.coords, **coords},
         attrs={"complete_for": "layer 0; in later layers the direct path from the embeddings only"},
     )

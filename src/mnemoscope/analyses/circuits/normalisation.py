@@ -7,22 +7,20 @@ A circuit is a matrix only if sigma is a constant.
 - `linearised`: sigma is frozen at its mean over the sequences and positions of a batch, one number a layer. Sizes
   are those that are typical of the batch; what varies with sigma from place to place is lost.
 - `actual`: sigma of every position of every sequence. This is exact, and no longer one matrix: it is for predictions
-  on given sequences. In the first layer sigma depends on the token and the position only (`first_layer_sigma`).
+  on given sequences. In the first layer sigma depends on the token and the position only.
 
 Freezing sigma drops its derivative. The circuits are a read of the values, not of the gradient.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 import torch
-import xarray as xr
 from jaxtyping import Float
 from torch import Tensor
 
-from mnemoscope.analyses.circuits.prediction_fit import row_weight
-from mnemoscope.analyses.circuits.weights import EffectiveWeights, effective_weights
+from mnemoscope.analyses.circuits.weights import EffectiveWeights
 from mnemoscope.core.batch import Batch
 from mnemoscope.core.errors import InputError, one_of
 from mnemoscope.core.protocols import HookedModel
@@ -31,8 +29,6 @@ Frozen = Literal["folded", "linearised"]
 Normalisation = Literal["folded", "linearised", "actual"]
 FROZEN: tuple[Frozen, ...] = ("folded", "linearised")
 NORMALISATIONS: tuple[Normalisation, ...] = (*FROZEN, "actual")
-MAX_CELLS = 2**24
-"""Tokens times positions up to which `first_layer_sigma` makes its table."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -48,39 +44,36 @@ class Sigmas:
 
 @torch.no_grad()
 def recorded(
-    model: HookedModel, weights: EffectiveWeights, batch: Batch, kinds: Sequence[str] = ()
-) -> dict[str, Float[Tensor, "batch ..."]]:
-    """Activations on a batch, in float64: the residual streams that sigmas are read from, and those of attention.
+    model: HookedModel,
+    weights: EffectiveWeights,
+    batch: Batch,
+    kinds: Sequence[str] = (),
+    frozen: Sigmas | None = None,
+) -> tuple[dict[str, Float[Tensor, "batch ..."]], Sigmas]:
+    """Activations on a batch, in float64: of attention, and the residual streams that sigmas are read from.
 
     Args:
         model: Any hooked model.
         weights: Its folded weights, which name the layers.
         batch: The sequences.
-        kinds: Such as `q` or `pattern`.
+        kinds: Of attention, such as `q` or `pattern`.
+        frozen: Sigmas to take; none: those of every position of the batch.
 
     Raises:
         InputError: One of them is not finite.
     """
-    names = {f"blocks.{layer}.attn.hook_{kind}" for layer in weights.layers for kind in kinds}
-    names |= set(_streams(model, weights.layers))
+    streams = [f"blocks.{layer}.hook_resid_pre" for layer in weights.layers]
+    streams.append(f"blocks.{model.cfg.n_layers - 1}.hook_resid_post")
+    names = {f"blocks.{layer}.attn.hook_{kind}" for layer in weights.layers for kind in kinds}.union(streams)
     _, cache = model.run_with_cache(batch.inputs, names_filter=lambda name: name in names)
     for name in names:
         if not cache[name].isfinite().all():
             raise InputError(f"the model's {name} holds NaN or infinity; check its weights and hooks")
-    return {name: cache[name].double() for name in names}
-
-
-def actual_sigmas(
-    model: HookedModel, weights: EffectiveWeights, activations: Mapping[str, Float[Tensor, "batch ..."]]
-) -> Sigmas:
-    """Sigma at every position of the sequences that `recorded` has run on."""
-    *before, final = (weights.sigma(activations[name]) for name in _streams(model, weights.layers))
-    return Sigmas(layer=torch.stack(before, -1), final=final)
-
-
-def _streams(model: HookedModel, layers: Sequence[int]) -> list[str]:
-    last = model.cfg.n_layers - 1
-    return [*(f"blocks.{layer}.hook_resid_pre" for layer in layers), f"blocks.{last}.hook_resid_post"]
+    activations = {name: cache[name].double() for name in names}
+    if frozen is not None:
+        return activations, frozen
+    *before, final = (weights.sigma(activations[name]) for name in streams)
+    return activations, Sigmas(layer=torch.stack(before, -1), final=final)
 
 
 @torch.no_grad()
@@ -98,13 +91,18 @@ def frozen_sigmas(
         return Sigmas(layer=ones, final=ones[..., 0])
     if at is None:
         raise InputError("normalisation='linearised' needs the batch at which sigma is frozen; pass at=batch")
-    actual = actual_sigmas(model, weights, recorded(model, weights, at))
+    _, actual = recorded(model, weights, at)
     share = (row_weight(at) / row_weight(at).sum()).to(actual.final)
 
     def mean(sigma: Float[Tensor, "batch pos *layer"]) -> Float[Tensor, "1 1 *layer"]:
         return torch.einsum("b,bp...->...", share, sigma)[None, None] / sigma.shape[1]
 
     return Sigmas(layer=mean(actual.layer), final=mean(actual.final))
+
+
+def row_weight(batch: Batch) -> Float[Tensor, " batch"]:
+    """How much each sequence counts: its probability, or one."""
+    return torch.ones(len(batch), dtype=torch.double) if batch.weights is None else batch.weights.double()
 
 
 def described(weights: EffectiveWeights, normalisation: Normalisation, at: Batch | None) -> dict[str, str | int]:
@@ -119,29 +117,3 @@ def described(weights: EffectiveWeights, normalisation: Normalisation, at: Batch
     if normalisation == "linearised" and weights.normalised and at is not None:
         result["n_frozen_at"] = len(at)
     return result
-
-
-def first_layer_sigma(model: HookedModel) -> xr.DataArray:
-    """Sigma before the first attention layer, exactly: it depends on the token and its position only.
-
-    Returns:
-        Over (token, pos); one everywhere without normalisation.
-
-    Raises:
-        InputError: The model has no positional embedding that is added, or tokens times positions exceed 2^24.
-    """
-    weights = effective_weights(model, [0])
-    if weights.W_pos is None:
-        raise InputError("the model does not add its positions to the residual stream: sigma depends on the token only")
-    n_cells = len(weights.W_E) * len(weights.W_pos)
-    if n_cells > MAX_CELLS:
-        raise InputError(
-            f"tokens times positions must be at most {MAX_CELLS:,}; got {n_cells:,}; read sigma on a batch"
-        )
-    sigma = weights.sigma(weights.W_E[:, None] + weights.W_pos)
-    return xr.DataArray(
-        sigma.cpu().numpy(),
-        dims=("token", "pos"),
-        coords={"token": range(len(weights.W_E)), "pos": range(len(weights.W_pos))},
-        attrs={"unit": "residual stream", "weights": weights.description},
-    )

@@ -76,6 +76,11 @@ class EffectiveWeights:
         return (residual.pow(2).mean(-1) + self.eps).sqrt()
 
     @property
+    def coords(self) -> dict[str, list]:
+        """Coordinates of a result over (layer, head)."""
+        return {"layer": list(self.layers), "head": list(range(self.W_Q.shape[1]))}
+
+    @property
     def description(self) -> str:
         """For a result's attribute `weights`."""
         if not self.normalised:
