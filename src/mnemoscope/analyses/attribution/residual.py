@@ -22,7 +22,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from mnemoscope.analyses.attribution.contrast import Contrast
+from mnemoscope.analyses.attribution.selection import Contrast
 from mnemoscope.core.batch import Batch
 from mnemoscope.core.errors import InputError
 from mnemoscope.core.protocols import HookedModel
@@ -30,7 +30,7 @@ from mnemoscope.core.protocols import HookedModel
 ROUNDING = 16
 """By how many units of rounding a sum may miss what it should give; models of 1 to 24 layers miss it by less than 1."""
 MAX_BYTES = 2**28
-"""How much the activations of one chunk of sequences may take up unless told otherwise."""
+"""How much the activations of one chunk of sequences may take up by default."""
 FROZEN = "scale frozen at its value in this run and shared by all terms; effects through it are in no term"
 
 

@@ -270,16 +270,16 @@ def _compared(
     """The sums of `fit_sums`, then those of the KL divergence, of agreeing top keys, and of queries."""
     open_queries = (allowed.sum(-1) > 1) * count[:, None]
     weight = (open_queries[:, :, None] * allowed).expand_as(actual)
-    centred = [
+    centred_actual, centred_guess = (
         (scores - (scores * allowed).sum(-1, keepdim=True) / allowed.sum(-1, keepdim=True)) * allowed
         for scores in (actual, predicted)
-    ]
+    )
     pattern = actual.masked_fill(~allowed, -torch.inf).softmax(-1)
     guess = predicted.masked_fill(~allowed, -torch.inf).log_softmax(-1)
     top = pattern.gather(-1, guess.argmax(-1, keepdim=True))[..., 0] >= pattern.amax(-1) - 1e-6
     queries = [kl_divergence(pattern, guess), top.double(), torch.ones_like(guess[..., 0])]
     sums = torch.stack([(open_queries * values).sum((1, 2)) for values in queries])
-    return torch.cat([fit_sums(*centred, weight), sums])
+    return torch.cat([fit_sums(centred_actual, centred_guess, weight), sums])
 
 
 def _rows(model: HookedModel, weights: EffectiveWeights, batch: Batch) -> list[slice]:
