@@ -14,6 +14,7 @@ The error says how much other prompts would change the result. It says nothing a
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import torch
@@ -55,6 +56,19 @@ class SkillLoss:
     def names(self) -> list[str]:
         """The skills."""
         return list(self.masks)
+
+    @cached_property
+    def counts(self) -> Float[Tensor, "batch skill"]:
+        """Positions of each skill in each sequence."""
+        return torch.stack([mask.double().sum(1) for mask in self.masks.values()], 1)
+
+    @cached_property
+    def weights(self) -> Float[Tensor, "batch skill"]:
+        """The probabilities of the sequences for `all`; within a skill every sequence counts the same."""
+        weights = torch.ones(len(self.batch), len(self.masks), dtype=torch.double, device=self.batch.scored.device)
+        if self.batch.weights is not None:
+            weights[:, 0] = self.batch.weights
+        return weights
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -108,9 +122,12 @@ def score(logits: Float[Tensor, "batch pos d_vocab"], by: SkillLoss) -> Score:
     """
     log_probs = normalised(logits)
     targets = by.batch.targets
-    losses = metrics.cross_entropy(log_probs, targets)
-    right = metrics.correct(log_probs, targets).double()
-    return Score(loss=_sums(losses, by), n_correct=_sums(right, by))
+
+    def sums(values: Float[Tensor, "batch pos"]) -> Float[Tensor, "batch skill"]:
+        return torch.stack([values.masked_fill(~mask.to(values.device), 0).sum(1) for mask in by.masks.values()], 1)
+
+    losses, right = metrics.cross_entropy(log_probs, targets), metrics.correct(log_probs, targets)
+    return Score(loss=sums(losses), n_correct=sums(right.double()))
 
 
 def over_skills(values: Mapping[str, Tensor]) -> dict[str, tuple[str, np.ndarray]]:
@@ -120,35 +137,18 @@ def over_skills(values: Mapping[str, Tensor]) -> dict[str, tuple[str, np.ndarray
 
 def means(total: Score, by: SkillLoss) -> dict[str, Float[Tensor, " skill"]]:
     """`loss` (nats) and `accuracy` of every skill."""
-    weights, counts = _weights(by), _counts(by)
-    whole = (weights * counts).sum(0)
+    weights, whole = by.weights, (by.weights * by.counts).sum(0)
     sums = {"loss": total.loss, "accuracy": total.n_correct}
     return {name: ((weights * value).sum(0) / whole).cpu() for name, value in sums.items()}
 
 
 def rise(after: Score, before: Score, by: SkillLoss) -> Change:
     """By how much the loss is higher after than before, on the same sequences."""
-    weights, counts = _weights(by), _counts(by)
+    weights, counts = by.weights, by.counts
     difference, whole = after.loss - before.loss, (weights * counts).sum(0)
     mean = (weights * difference).sum(0) / whole
     error = (weights * (difference - mean * counts)).square().sum(0).sqrt() / whole
     return Change(mean=mean.cpu(), error=error.cpu())
-
-
-def _sums(values: Float[Tensor, "batch pos"], by: SkillLoss) -> Float[Tensor, "batch skill"]:
-    return torch.stack([values.masked_fill(~mask.to(values.device), 0).sum(1) for mask in by.masks.values()], 1)
-
-
-def _counts(by: SkillLoss) -> Float[Tensor, "batch skill"]:
-    return torch.stack([mask.double().sum(1) for mask in by.masks.values()], 1)
-
-
-def _weights(by: SkillLoss) -> Float[Tensor, "batch skill"]:
-    """The probabilities of the sequences for `all`; within a skill every sequence counts the same."""
-    weights = torch.ones(len(by.batch), len(by.masks), dtype=torch.double, device=by.batch.scored.device)
-    if by.batch.weights is not None:
-        weights[:, 0] = by.batch.weights
-    return weights
 
 
 TOLERANCE = 0.05

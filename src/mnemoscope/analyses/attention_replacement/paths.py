@@ -60,16 +60,10 @@ def remove_paths(
 ) -> xr.Dataset:
     """The loss with mechanisms in place and one path taken out, path by path.
 
-    Args:
-        model: Any hooked model.
-        batch: The sequences.
-        assigned: Head (layer, number) to its mechanism; the others keep their attention.
-        skills: For each skill the positions whose answer it alone gives; `all`, every scored position, is added.
-        of: The heads whose paths are taken out; none: all that are assigned.
-        by: What a path is: a part of a head's `mechanism` (of "a, else b" the rows that a gives, then those of b),
-            one `query` position of such a part, or one `cell` of query and key.
-        fallbacks: Where the weight of a path may go.
-        tolerance: Nats by which a loss must rise for a path to count as needed.
+    Arguments as for `replace_heads`. A path is a part of a head's `mechanism` (of "a, else b" the rows that a gives,
+    then those of b), one `query` position of such a part, or one `cell` of query and key (`by`). Those of the heads
+    `of` are taken out (none: of all that are assigned), and their weight goes where one of the `fallbacks` attends.
+    Needed is a path without which a loss rises by more than the tolerance.
 
     Returns:
         Over (path, later, skill): `loss` (nats), `accuracy`, `rise` over the loss with no path taken out and its
