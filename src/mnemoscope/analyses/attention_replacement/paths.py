@@ -19,7 +19,7 @@ import xarray as xr
 from jaxtyping import Bool
 from torch import Tensor
 
-from mnemoscope.analyses.attention_replacement.bench import TOLERANCE, Assignment, Bench, Head, bench
+from mnemoscope.analyses.attention_replacement.replacement import TOLERANCE, Assignment, Bench, Head, bench
 from mnemoscope.core.batch import Batch
 from mnemoscope.core.errors import InputError, one_of
 from mnemoscope.core.mechanism import Mechanism, checked_pattern, silent

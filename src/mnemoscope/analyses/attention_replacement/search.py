@@ -7,12 +7,12 @@
 4. Every path that is left is taken out, one at a time (`paths`).
 
 The procedure is that of Musat, "Mechanism and emergence of stacked attention heads in multi-layer transformers",
-whose author chose by eye. What counts as held, as cost and as noise is fixed in `bench`.
+whose author chose by eye. What counts as held, as cost and as noise is fixed in `replacement`.
 
 *Shows* an attention circuit that is enough for the skills on this distribution, and which of its paths are needed.
 
 *Does not show* that it is the only one: of two mechanisms that both hold, the simpler wins, not the truer, and two
-that look alike on this distribution cannot be told apart. It says nothing about what MLPs and values do. A head is
+that look alike on this distribution cannot be distinguished. It says nothing about what MLPs and values do. A head is
 "not needed" alone if another one can stand in for it: then step 3 fails.
 
 `read_heads` puts this search, the shares and the scores of every head (`scores`) together.
@@ -23,10 +23,22 @@ from functools import partial
 
 import xarray as xr
 
-from mnemoscope.analyses.attention_replacement.bench import TOLERANCE, Assignment, Bench, Head, bench, heads
 from mnemoscope.analyses.attention_replacement.derived import attention_of, learned_mean, learned_within
 from mnemoscope.analyses.attention_replacement.paths import FALLBACKS, Grain, removed
-from mnemoscope.analyses.attention_replacement.replacement import beaten, by_layer, control, joint, removal, trial
+from mnemoscope.analyses.attention_replacement.replacement import (
+    TOLERANCE,
+    Assignment,
+    Bench,
+    Head,
+    beaten,
+    bench,
+    by_layer,
+    control,
+    heads,
+    joint,
+    removal,
+    trial,
+)
 from mnemoscope.analyses.attention_replacement.scores import attention_by_mechanism, head_scores
 from mnemoscope.core.batch import Batch
 from mnemoscope.core.errors import InputError

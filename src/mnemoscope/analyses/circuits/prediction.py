@@ -45,16 +45,17 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from mnemoscope.analyses.attribution.residual import chunks
-from mnemoscope.analyses.circuits.normalisation import (
+from mnemoscope.analyses.circuits.weights import (
     NORMALISATIONS,
+    EffectiveWeights,
     Normalisation,
     Sigmas,
     described,
+    effective_weights,
     frozen_sigmas,
     recorded,
     row_weight,
 )
-from mnemoscope.analyses.circuits.weights import EffectiveWeights, effective_weights
 from mnemoscope.core.batch import Batch
 from mnemoscope.core.errors import InputError, one_of
 from mnemoscope.core.intervention import removal
@@ -98,7 +99,7 @@ def predict_patterns(
     Args:
         model: Any hooked model whose positions are added to the residual stream.
         batch: Sequences of at least two tokens; those of an enumeration count by their probability.
-        normalisation: What the reads are divided by, see `normalisation`.
+        normalisation: What the reads are divided by, see `weights`.
         at: Where sigma is frozen, for `linearised`; none: at the batch itself.
         layers: Which layers; none: all.
 

@@ -71,13 +71,13 @@ def against_random(
     found = np.stack([_measured(setting, masks, measure, n_sets, seed) for measure in measures])
     worse = np.array([-1.0 if measure == "incompleteness" else 1.0 for measure in measures])[:, None] * found
     better, ties = (worse[:, 1:] > worse[:, :1]).sum(1), (worse[:, 1:] >= worse[:, :1]).sum(1)
-    told = ~np.isnan(found[:, 0])
+    known = ~np.isnan(found[:, 0])
     return xr.Dataset(
         {
             "value": ("measure", found[:, 0]),
             "random": (("measure", "draw"), found[:, 1:]),
-            "p": ("measure", np.where(told, (1 + ties) / (1 + n), np.nan)),
-            "rank": ("measure", np.where(told, 1 + better, np.nan)),
+            "p": ("measure", np.where(known, (1 + ties) / (1 + n), np.nan)),
+            "rank": ("measure", np.where(known, 1 + better, np.nan)),
         },
         coords={"measure": list(measures), "draw": range(n)},
         attrs={**setting.attrs, "random_circuits": draw, "n_random": n, "n_edges": int(inside.sum()), "seed": seed},

@@ -51,7 +51,7 @@ import numpy as np
 import xarray as xr
 from jaxtyping import Bool, Float
 
-from mnemoscope.analyses.discovery.setting import ROUNDING, TARGET, Setting, nodes
+from mnemoscope.analyses.discovery.setting import ROUNDING, TARGET, UNIT, Setting, members, nodes
 from mnemoscope.core.edge import LOGITS, coordinates
 from mnemoscope.core.errors import InputError, in_range
 from mnemoscope.core.seeding import stream_seed
@@ -72,7 +72,7 @@ def faithfulness(setting: Setting, circuits: xr.DataArray) -> xr.Dataset:
     Raises:
         InputError: They are no circuits of the model, or as `Setting.span`.
     """
-    masks = setting.members(circuits)
+    masks = members(setting.edges, circuits)
     rest = circuits.drop_vars("edge").transpose(..., "edge").isel(edge=0, drop=True)
     values = setting.values(masks.reshape(-1, masks.shape[-1]))
     found = {"faithfulness": setting.share(values), "error": setting.error(values)}
@@ -86,7 +86,7 @@ def faithfulness(setting: Setting, circuits: xr.DataArray) -> xr.Dataset:
             "empty": ("prompt", empty),
         },
         coords={**rest.coords, "prompt": range(len(setting.pairs))},
-        attrs={**setting.attrs, "unit": "share of the difference between the model and the empty circuit"},
+        attrs={**setting.attrs, "unit": UNIT},
     )
 
 
@@ -127,11 +127,7 @@ def completeness(setting: Setting, circuit: xr.DataArray, *, n_sets: int = N_SET
             "knockout": [*names, *(f"random {number}" for number in range(n_sets)), "all"],
             "edge": [str(edge) for edge in setting.edges],
         },
-        attrs={
-            **setting.attrs,
-            "unit": "share of the difference between the model and the empty circuit",
-            "seed": seed,
-        },
+        attrs={**setting.attrs, "unit": UNIT, "seed": seed},
     )
 
 
@@ -163,7 +159,7 @@ def one(setting: Setting, circuit: xr.DataArray) -> Bool[np.ndarray, " edge"]:
     Raises:
         InputError: It is no circuit of the model, several, or empty.
     """
-    inside = setting.members(circuit)
+    inside = members(setting.edges, circuit)
     if inside.ndim != 1 or not inside.any():
         raise InputError(
             f"circuit must be one circuit with at least one edge; got shape {inside.shape}, {inside.sum()} edges"
@@ -211,9 +207,5 @@ def minimality(setting: Setting, circuit: xr.DataArray, *, target: float = TARGE
             "minimal": bool(found[0] >= target - ROUNDING and needed[inside].all()),
         },
         coords={**names, "node": parts},
-        attrs={
-            **setting.attrs,
-            "target": target,
-            "unit": "share of the difference between the model and the empty circuit",
-        },
+        attrs={**setting.attrs, "target": target, "unit": UNIT},
     )

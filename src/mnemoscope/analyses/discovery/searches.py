@@ -108,7 +108,10 @@ def _visited(
     guess, window = True, _WINDOW[0]
     while queue:
         ahead = queue[:window]
-        means = setting.values(_without(kept, ahead, together=guess)).mean(1)
+        left = kept[None].repeat(len(ahead), 0)  # at each step, if all edges before are taken out too, or none of them
+        for step, edge in enumerate(ahead):
+            left[slice(step, None) if guess else step, edge] = False
+        means = setting.values(left).mean(1)
         for edge, without in zip(ahead, means.tolist(), strict=True):
             worse[edge] = sign * (now - without)
             taken = accepts(now, without)
@@ -123,14 +126,6 @@ def _visited(
         kept = setting.prune(kept)
         queue = [edge for edge in queue if kept[edge]]
     return kept, worse
-
-
-def _without(kept: Bool[np.ndarray, " edge"], ahead: list[int], *, together: bool) -> Bool[np.ndarray, "step edge"]:
-    """What is left at each of the next steps, if all edges before are taken out too, or none of them."""
-    left = kept[None].repeat(len(ahead), 0)
-    for step, edge in enumerate(ahead):
-        left[step if not together else slice(step, None), edge] = False
-    return left
 
 
 def top_n(
@@ -155,7 +150,7 @@ def top_n(
         `taken`, the number of edges that were taken; `score` and `rank` (from 1) over edge.
 
     Raises:
-        InputError: Scores are not one a edge of the model, or NaN; the target is out of range; or as `Setting.span`.
+        InputError: Scores are not one per edge of the model, or NaN; the target is out of range; or as `Setting.span`.
     """
     in_range("target", target, 0, 1)
     strength = along(setting.edges, scores).to_numpy()
@@ -192,10 +187,10 @@ def order(edges: tuple[Edge, ...], scores: Float[np.ndarray, " edge"], *, signed
     """Numbers of the edges, in the order in which they are taken.
 
     Raises:
-        InputError: A score is NaN, or there is more than one an edge.
+        InputError: A score is NaN, or there is more than one per edge.
     """
     if scores.ndim != 1 or np.isnan(scores).any():
-        raise InputError(f"scores must be one number an edge; got shape {scores.shape}, {np.isnan(scores).sum()} NaN")
+        raise InputError(f"scores must be one number per edge; got shape {scores.shape}, {np.isnan(scores).sum()} NaN")
     strength = scores if signed else abs(scores)
     if not connected:
         return np.argsort(-strength, kind="stable").tolist()

@@ -1,7 +1,7 @@
 """What a causal model says about pairs of sequences, and arbitrary answers to compare with.
 
-A pair is a base and a source; one variable of the base takes its value in the source. Pairs are told apart by what
-follows for the answer:
+A pair is a base and a source; one variable of the base takes its value in the source. Pairs are distinguished by
+what follows for the answer:
 
     changing  no answer that was best before is best afterwards: who is left alone cannot score here
     kept      the probabilities of all answers stay: who changes anything fails here

@@ -75,7 +75,7 @@ def interchange_accuracy(
 ) -> xr.Dataset:
     """How far a network answers as the causal model says, for every variable and every place.
 
-    A site at a latent that holds one position a sequence is read in the source where the latent lies there.
+    A site at a latent that holds one position per sequence is read in the source where the latent lies there.
 
     Args:
         model: Any hooked model; hooks that are on it stay and act.
