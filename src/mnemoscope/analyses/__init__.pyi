@@ -29,7 +29,7 @@ from .circuits.summaries import offset_affinity as offset_affinity
 from .circuits.summaries import read_circuits as read_circuits
 from .circuits.summaries import same_token_affinity as same_token_affinity
 from .circuits.weights import chosen_indices as chosen_indices
-from .discovery.controls import against_random as against_random
+from .discovery.criteria import against_random as against_random
 from .discovery.criteria import completeness as completeness
 from .discovery.criteria import faithfulness as faithfulness
 from .discovery.criteria import minimality as minimality

@@ -106,7 +106,12 @@ def logit_attribution(
     coords = _coords(model, batch, by, chosen)
     n_terms = math.prod(len(values) for values in coords.values())
     if skills is None:
-        _check_size(8 * n_terms * len(batch) * len(select.columns))
+        n_bytes = 8 * n_terms * len(batch) * len(select.columns)
+        if n_bytes > MAX_RESULT_BYTES:
+            raise InputError(
+                f"the result must take up at most {MAX_RESULT_BYTES / 1e9:.1f} GB; it would take {n_bytes / 1e9:.1f}: "
+                "choose layers, positions or fewer sequences, or take means with skills"
+            )
     hooks = component_hooks(model)
     hooks |= {f"blocks.{layer}.{hook}" for layer in chosen for hook in split.hooks} if split else set()
     floats = _floats(model, batch) + 3 * n_terms * len(select.columns)
@@ -169,14 +174,6 @@ def _layers(model: HookedModel, by: By, layers: Sequence[int] | None) -> list[in
     for layer in chosen:
         in_range("layers", layer, 0, n_layers - 1)
     return chosen
-
-
-def _check_size(n_bytes: int) -> None:
-    if n_bytes > MAX_RESULT_BYTES:
-        raise InputError(
-            f"the result must take up at most {MAX_RESULT_BYTES / 1e9:.1f} GB; it would take {n_bytes / 1e9:.1f}: "
-            "choose layers, positions or fewer sequences, or take means with skills"
-        )
 
 
 def _floats(model: HookedModel, batch: Batch) -> int:

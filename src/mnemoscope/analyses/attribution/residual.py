@@ -178,27 +178,24 @@ def readings(
     needed = hooks | {final} | ({"ln_final.hook_scale"} if model.cfg.normalization_type else set())
     for rows in chunks(model, batch, floats_per_prompt, max_bytes):
         logits, cache = forward(model, batch, rows, needed)
-        yield rows, _reading(model, logits, cache, contrast.at(rows, columns), columns, final)
-
-
-def _reading(
-    model: Any, logits: Tensor, cache: Mapping[str, Tensor], here: Contrast, columns: Tensor, final: str
-) -> Reading:
-    logits = logits[:, columns].double()
-    direction, constants = _read_direction(model, here, cache, columns)
-    truth = here.of(logits)
-    check_finite(truth, here)
-    stream = cache[final][:, columns].double()
-    return Reading(
-        cache=cache,
-        contrast=here,
-        columns=columns,
-        direction=direction,
-        constants=constants,
-        truth=truth,
-        size=here.size(logits) + stream.norm(dim=-1) * direction.norm(dim=-1),
-        rounding=ROUNDING * torch.finfo(model.cfg.dtype).eps,
-    )
+        logits, here = logits[:, columns].double(), contrast.at(rows, columns)
+        direction, constants = _read_direction(model, here, cache, columns)
+        truth = here.of(logits)
+        check_finite(truth, here)
+        stream = cache[final][:, columns].double()
+        yield (
+            rows,
+            Reading(
+                cache=cache,
+                contrast=here,
+                columns=columns,
+                direction=direction,
+                constants=constants,
+                truth=truth,
+                size=here.size(logits) + stream.norm(dim=-1) * direction.norm(dim=-1),
+                rounding=ROUNDING * torch.finfo(model.cfg.dtype).eps,
+            ),
+        )
 
 
 def _read_direction(

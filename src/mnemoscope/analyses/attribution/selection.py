@@ -74,15 +74,7 @@ def contrast(
     answer: Int[Tensor, "batch pos"] | None = None,
     foil: Foil = "mean",
 ) -> Contrast:
-    """A checked contrast.
-
-    Args:
-        model: Its vocabulary and context bound what can be asked for.
-        batch: The sequences.
-        positions: Where to look.
-        answer: The token at every position; none: the batch's targets.
-        foil: A token for each position; or tokens whose mean logit is subtracted, such as a task's `answers`; or
-            `mean`, the mean over the whole vocabulary, tokens that never occur included.
+    """A checked contrast; arguments as for `logit_attribution`.
 
     Raises:
         InputError: A shape differs from the batch's, a token is outside the vocabulary, the
@@ -204,12 +196,7 @@ def selection(
     positions: Bool[Tensor, "batch pos"] | None = None,
     skills: Mapping[str, Bool[Tensor, "batch pos"]] | None = None,
 ) -> Selection:
-    """A checked selection.
-
-    Args:
-        batch: The sequences.
-        positions: Where to look; none: the scored positions, or with `skills` wherever one of them is True.
-        skills: Masks to take means over.
+    """A checked selection; arguments as for `logit_attribution`.
 
     Raises:
         InputError: A shape differs from the batch's, there are no skills in `skills`, or nothing is selected.

@@ -119,11 +119,7 @@ def copied_token(
 ) -> xr.Dataset:
     """Whether a head that attends to a token raises the logit of that token most.
 
-    Args:
-        model: Any hooked model with the same input and output vocabulary.
-        head: Layer and head.
-        tokens: Whose; every logit is a candidate. None: all.
-        options: As for `previous_token`.
+    Arguments as for `remapped_copy`, of a model with the same input and output vocabulary; every logit is a candidate.
 
     Returns:
         As `recall`, over association labelled by the token; scores are logits at full attention.
