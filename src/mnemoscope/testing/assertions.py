@@ -20,7 +20,7 @@ from itertools import permutations
 import xarray as xr
 
 from mnemoscope.analyses.ablation.removal import Removal, ablate
-from mnemoscope.analyses.mechanisms.scores import attention_by_mechanism
+from mnemoscope.analyses.attention_replacement.scores import attention_by_mechanism
 from mnemoscope.core.errors import InputError, in_range, one_of
 from mnemoscope.core.mechanism import Mechanism
 from mnemoscope.core.site import Site

@@ -103,7 +103,7 @@ def _discovered(selection: ms.analyses.Setting, test: ms.analyses.Setting, optio
     """The circuits of every search on some prompts, judged on others."""
     import numpy as np
 
-    from mnemoscope.analyses.discovery.controls import MEASURES
+    from mnemoscope.analyses.discovery.criteria import MEASURES
     from mnemoscope.analyses.discovery.setting import coordinates
 
     searches, n_edges = _searches(selection), len(selection.edges)
@@ -121,7 +121,7 @@ def _discovered(selection: ms.analyses.Setting, test: ms.analyses.Setting, optio
 
 def _searches(selection: ms.analyses.Setting) -> list[str]:
     """Those that can be made: estimates are of patches, and accuracy has no gradient."""
-    from mnemoscope.analyses.discovery.exact import MAX_EDGES
+    from mnemoscope.analyses.discovery.searches import MAX_EDGES
     from mnemoscope.core.metrics import ACCURACY
     from mnemoscope.viz.discovery import BY_EFFECT, BY_GRADIENT, GREEDY, SMALLEST
 
@@ -191,7 +191,7 @@ def _by_skill(results: Results) -> dict[str, xr.Dataset]:
 
 
 def _shown(results: Results, options: Discover, runs: Sequence[ms.Run]) -> Shown:
-    from mnemoscope.analyses.discovery.exact import MAX_EDGES
+    from mnemoscope.analyses.discovery.searches import MAX_EDGES
     from mnemoscope.interventions.edges.graph import model_edges
     from mnemoscope.viz.discovery import (
         CONTROL_HEADER,

@@ -36,7 +36,7 @@ APART = ("paths", "selection")
 
 def heads_run(run: ms.Run, options: Heads) -> dict[str, xr.Dataset]:
     """The mechanisms of one run, heads by role."""
-    from mnemoscope.analyses.mechanisms.search import TOLERANCE
+    from mnemoscope.analyses.attention_replacement.search import TOLERANCE
 
     task, seed = run.spec.task, run.spec.seed
     batch = task.monitor(options.n, split=options.split, generator=ms.generator(seed, "heads", options.split))

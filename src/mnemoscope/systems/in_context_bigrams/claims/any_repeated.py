@@ -6,7 +6,7 @@ look where it should, or if a model of fixed triggers continues them as well. Ri
 no trigger is not continued.
 
 The prompts come from no chain: up to 50 random tokens, none of them twice, and then the same ones again in the same
-order (`mechanisms.repeated_tokens`). Five in 65 of them would be triggers.
+order (`analyses.repeated_tokens`). Five in 65 of them would be triggers.
 
 - `any`: accuracy of the model with random triggers in the second half; of equally likely tokens each gets its share.
 - `attends`: mean attention of its best head in the last layer, from the second half, to the token after the earlier

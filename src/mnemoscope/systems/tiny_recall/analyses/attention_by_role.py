@@ -3,7 +3,7 @@
 Sequences over unseen mappings are halved by mapping. On the fresh sequences of one half roles are chosen
 (`choose_roles`): the elimination head is the one whose mean ablation costs most log-probability of the eliminated
 value; means are over sequences drawn from the task's own distribution. On all sequences of the other half, each
-counting the same, shares of attention are taken (`mechanisms.attention_by_mechanism`). Only the means are drawn.
+counting the same, shares of attention are taken (`analyses.attention_by_mechanism`). Only the means are drawn.
 
 Two summaries, each a mean over sequences and over slots:
 

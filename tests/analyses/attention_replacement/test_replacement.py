@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from mnemoscope.analyses.mechanisms.replacement import replace_each, replace_heads
+from mnemoscope.analyses.attention_replacement.replacement import replace_each, replace_heads
 from mnemoscope.core.errors import InputError
 from mnemoscope.core.mechanism import Mechanism, otherwise
 from mnemoscope.core.patterns import earlier_x, earlier_y, identity, previous, uniform

@@ -19,7 +19,7 @@ import xarray as xr
 from jaxtyping import Bool
 from torch import Tensor
 
-from mnemoscope.analyses.mechanisms.bench import TOLERANCE, Assignment, Bench, Head, bench, described, means, yardstick
+from mnemoscope.analyses.attention_replacement.replacement import TOLERANCE, Assignment, Bench, Head, bench
 from mnemoscope.core.batch import Batch
 from mnemoscope.core.errors import InputError, one_of
 from mnemoscope.core.mechanism import Mechanism, checked_pattern, silent
@@ -60,16 +60,10 @@ def remove_paths(
 ) -> xr.Dataset:
     """The loss with mechanisms in place and one path taken out, path by path.
 
-    Args:
-        model: Any hooked model.
-        batch: The sequences.
-        assigned: Head (layer, number) to its mechanism; the others keep their attention.
-        skills: For each skill the positions whose answer it alone gives; `all`, every scored position, is added.
-        of: The heads whose paths are taken out; none: all that are assigned.
-        by: What a path is: a part of a head's `mechanism` (of "a, else b" the rows that a gives, then those of b),
-            one `query` position of such a part, or one `cell` of query and key.
-        fallbacks: Where the weight of a path may go.
-        tolerance: Nats by which a loss must rise for a path to count as needed.
+    Arguments as for `replace_heads`. A path is a part of a head's `mechanism` (of "a, else b" the rows that a gives,
+    then those of b), one `query` position of such a part, or one `cell` of query and key (`by`). Those of the heads
+    `of` are taken out (none: of all that are assigned), and their weight goes where one of the `fallbacks` attends.
+    Needed is a path without which a loss rises by more than the tolerance.
 
     Returns:
         Over (path, later, skill): `loss` (nats), `accuracy`, `rise` over the loss with no path taken out and its
@@ -83,19 +77,14 @@ def remove_paths(
     """
     for head in of or ():
         one_of("a head whose paths are taken out", head, assigned)
-    result = removed(bench(model, yardstick(batch, skills), batch), assigned, of, by, fallbacks, tolerance)
+    result = removed(bench(model, batch, skills, tolerance=tolerance), assigned, of, by, fallbacks)
     if result is None:
         raise InputError("no path can be taken out: give some head a mechanism that leaves out one of its keys")
     return result
 
 
 def removed(
-    at: Bench,
-    assigned: Assignment,
-    of: Sequence[Head] | None,
-    by: Grain,
-    fallbacks: Sequence[Mechanism],
-    tolerance: float,
+    at: Bench, assigned: Assignment, of: Sequence[Head] | None, by: Grain, fallbacks: Sequence[Mechanism]
 ) -> xr.Dataset | None:
     """As `remove_paths`; none if no path can be taken out."""
     rows = []
@@ -104,12 +93,12 @@ def removed(
         trials = {name: mechanism for name, mechanism in instead.items() if mechanism is not None}
         if trials:
             up_to = {head: mechanism for head, mechanism in assigned.items() if head[0] <= path.head[0]}
-            by_later = [_least_harm(at, path.head, trials, kept, tolerance) for kept in (assigned, up_to)]
+            by_later = [_least_harm(at, path.head, trials, kept) for kept in (assigned, up_to)]
             row = xr.concat(by_later, "later", data_vars="all").assign_coords(later=list(LATER), path=path.name)
             rows.append(row.assign(needed=row.costs.any(), layer=path.head[0], head=path.head[1]))
     if not rows:
         return None
-    return xr.concat(rows, "path", data_vars="all").assign_attrs(**described(at, tolerance), by=by)
+    return xr.concat(rows, "path", data_vars="all").assign_attrs(**at.attrs, by=by)
 
 
 def paths(batch: Batch, assigned: Assignment, by: Grain) -> Iterator[Path]:
@@ -166,15 +155,10 @@ def _places(n_pos: int, by: Grain) -> Iterator[tuple[str, Bool[Tensor, "query ke
             yield (f", query {query}" if key is None else f", {key}→{query}"), cells
 
 
-def _least_harm(
-    at: Bench, head: Head, trials: Mapping[str, Mechanism], kept: Assignment, tolerance: float
-) -> xr.Dataset:
+def _least_harm(at: Bench, head: Head, trials: Mapping[str, Mechanism], kept: Assignment) -> xr.Dataset:
     """The loss with the fallback that raises it least, over the loss with what is kept."""
     intact = at.with_patterns(kept)
     scores = {name: at.with_patterns({**kept, head: mechanism}) for name, mechanism in trials.items()}
     fallback = min(scores, key=lambda name: float(at.rise(scores[name], intact).mean.max()))
-    change = at.rise(scores[fallback], intact)
-    values = {**means(scores[fallback], at.by), "rise": change.mean, "rise_error": change.error}
-    by_skill = {name: ("skill", value.numpy()) for name, value in values.items()}
-    judged = {"costs": ((), change.costs(tolerance)), "fallback": ((), fallback)}
-    return xr.Dataset({**by_skill, **judged}, coords={"skill": at.by.names})
+    judged = {"costs": ((), at.rise(scores[fallback], intact).costs(at.tolerance)), "fallback": ((), fallback)}
+    return xr.Dataset({**at.measured(scores[fallback], intact), **judged}, coords={"skill": at.by.names})

@@ -99,9 +99,9 @@ def permuted_targets(mechanism: Mechanism, *, seed: int = 0) -> Mechanism:
     def pattern(batch: Batch) -> Float[Tensor, "batch query key"]:
         rows = mechanism.pattern(batch).clone()
         stream = generator(seed, "permuted targets", mechanism.name)
-        spoken = ~silent(rows)
+        covered = ~silent(rows)
         for query in range(1, rows.shape[1]):
-            chosen = spoken[:, query]
+            chosen = covered[:, query]
             if chosen.any():
                 rows[chosen, query, : query + 1] = _elsewhere(rows[chosen, query, : query + 1], stream)
         return rows

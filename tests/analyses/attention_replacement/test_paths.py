@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from mnemoscope.analyses.mechanisms.paths import Path, paths, remove_paths, without
+from mnemoscope.analyses.attention_replacement.paths import Path, paths, remove_paths, without
 from mnemoscope.core.errors import InputError
 from mnemoscope.core.mechanism import checked_pattern, otherwise
 from mnemoscope.core.patterns import after_earlier_same, earlier_y, identity, previous, uniform

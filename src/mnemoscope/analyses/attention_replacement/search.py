@@ -4,18 +4,18 @@
    itself aimed at other targets. Simpler is: fewer fitted numbers, then fewer parts, then earlier in the list.
 2. What was taken is tested on prompts that had no part in the choice.
 3. All heads get their mechanisms at once.
-4. Every path that is left is taken out, one at a time (`mechanisms.paths`).
+4. Every path that is left is taken out, one at a time (`paths`).
 
 The procedure is that of Musat, "Mechanism and emergence of stacked attention heads in multi-layer transformers",
-whose author chose by eye. What counts as held, as cost and as noise is fixed in `mechanisms.bench`.
+whose author chose by eye. What counts as held, as cost and as noise is fixed in `replacement`.
 
 *Shows* an attention circuit that is enough for the skills on this distribution, and which of its paths are needed.
 
 *Does not show* that it is the only one: of two mechanisms that both hold, the simpler wins, not the truer, and two
-that look alike on this distribution cannot be told apart. It says nothing about what MLPs and values do. A head is
+that look alike on this distribution cannot be distinguished. It says nothing about what MLPs and values do. A head is
 "not needed" alone if another one can stand in for it: then step 3 fails.
 
-`read_heads` puts this search, the shares and the scores of every head (`mechanisms.scores`) together.
+`read_heads` puts this search, the shares and the scores of every head (`scores`) together.
 """
 
 from collections.abc import Callable, Sequence
@@ -23,11 +23,23 @@ from functools import partial
 
 import xarray as xr
 
-from mnemoscope.analyses.mechanisms.bench import TOLERANCE, Assignment, Bench, Head, bench, described, heads, yardstick
-from mnemoscope.analyses.mechanisms.derived import attention_of, learned_mean, learned_within
-from mnemoscope.analyses.mechanisms.paths import FALLBACKS, Grain, removed
-from mnemoscope.analyses.mechanisms.replacement import beats_control, by_layer, joint, removal, trial
-from mnemoscope.analyses.mechanisms.scores import attention_by_mechanism, head_scores
+from mnemoscope.analyses.attention_replacement.derived import attention_of, learned_mean, learned_within
+from mnemoscope.analyses.attention_replacement.paths import FALLBACKS, Grain, removed
+from mnemoscope.analyses.attention_replacement.replacement import (
+    TOLERANCE,
+    Assignment,
+    Bench,
+    Head,
+    beaten,
+    bench,
+    by_layer,
+    control,
+    heads,
+    joint,
+    removal,
+    trial,
+)
+from mnemoscope.analyses.attention_replacement.scores import attention_by_mechanism, head_scores
 from mnemoscope.core.batch import Batch
 from mnemoscope.core.errors import InputError
 from mnemoscope.core.mechanism import Mechanism, check_names, checked_pattern, otherwise, silent
@@ -83,21 +95,14 @@ def fitted(
 
 
 def choose(
-    at: Bench,
-    candidates: Sequence[Mechanism],
-    own: Callable[[Head], Sequence[Mechanism]] | None,
-    *,
-    tolerance: float,
-    seed: int,
+    at: Bench, candidates: Sequence[Mechanism], own: Callable[[Head], Sequence[Mechanism]]
 ) -> tuple[dict[Head, Mechanism], xr.Dataset]:
     """The simplest mechanism of each head that surely holds the loss and, if the head is needed, beats its control.
 
     Args:
         at: The model on the sequences to choose by.
         candidates: For every head.
-        own: More of them for a head; none: no more.
-        tolerance: Nats by which a loss may rise and still count as held.
-        seed: Of the permuted targets.
+        own: More of them for a head.
 
     Returns:
         Head to mechanism, without those for which none will do; and what was tried, over (layer, head, mechanism),
@@ -106,14 +111,14 @@ def choose(
     chosen: dict[Head, Mechanism] = {}
     rows = []
     for head in heads(at.model):
-        needed = at.rise(at.ablated(head)).costs(tolerance)
+        needed = at.rise(at.ablated(head)).costs(at.tolerance)
         tried = {}
-        for mechanism in sorted([*candidates, *(own(head) if own else ())], key=_complexity):
+        for mechanism in sorted([*candidates, *own(head)], key=lambda m: (m.n_parameters, len(m.parts))):
             after = at.with_patterns({head: mechanism})
             change = at.rise(after)
-            holds = change.holds(tolerance, surely=True)
+            holds = change.holds(at.tolerance, surely=True)
             fits = holds and head not in chosen
-            if fits and (not needed or beats_control(at, head, mechanism, after, tolerance, seed)):
+            if fits and (not needed or beaten(at, control(at, head, mechanism), after)):
                 chosen[head] = mechanism
             tried[mechanism.name] = xr.Dataset({"rise": ("skill", change.mean.numpy()), "holds": ((), holds)})
         row = xr.concat(tried.values(), "mechanism", data_vars="all")
@@ -166,23 +171,22 @@ def reverse_engineer(
     for fallback in fallbacks:
         if not speaks(fallback, batch):
             raise InputError(f"fallback {fallback.name} says nothing about some queries; complete it with `otherwise`")
-    first, second = (yardstick(*half) for half in halves(batch, skills))
-    selection, at = bench(model, first, first.batch), bench(model, second, first.batch)
-    candidates = completed(mechanisms, fallbacks, batch)
-    own = partial(fitted, model, mechanisms=mechanisms, fallbacks=fallbacks, batch=first.batch) if learned else None
-    chosen, tried = choose(selection, candidates, own, tolerance=tolerance, seed=seed)
-    best = by_layer([_tested(at, head, chosen.get(head), tolerance, seed) for head in heads(model)], model)
+    first, second = halves(batch, skills)
+    prepared = partial(bench, model, reference=first[0], tolerance=tolerance, seed=seed)
+    selection, at = prepared(*first), prepared(*second)
+
+    def own(head: Head) -> list[Mechanism]:
+        return fitted(model, head, mechanisms, fallbacks, first[0]) if learned else []
+
+    chosen, tried = choose(selection, completed(mechanisms, fallbacks, batch), own)
+    best = by_layer([_tested(at, head, chosen.get(head)) for head in heads(model)], model)
     parts = {
-        "selection": tried.assign_attrs(described(selection, tolerance)),
-        "heads": best.assign_attrs(described(at, tolerance)),
-        "joint": joint(at, chosen, tolerance),
+        "selection": tried.assign_attrs(selection.attrs),
+        "heads": best.assign_attrs(at.attrs),
+        "joint": joint(at, chosen),
     }
-    table = removed(at, chosen, remaining(chosen, best, fallbacks), by, fallbacks, tolerance)
+    table = removed(at, chosen, remaining(chosen, best, fallbacks), by, fallbacks)
     return xr.DataTree.from_dict(parts if table is None else {**parts, "paths": table})
-
-
-def _complexity(mechanism: Mechanism) -> tuple[int, int]:
-    return mechanism.n_parameters, len(mechanism.parts)
 
 
 def remaining(chosen: Assignment, tested: xr.Dataset, fallbacks: Sequence[Mechanism]) -> list[Head]:
@@ -195,16 +199,13 @@ def remaining(chosen: Assignment, tested: xr.Dataset, fallbacks: Sequence[Mechan
     ]
 
 
-def _tested(at: Bench, head: Head, mechanism: Mechanism | None, tolerance: float, seed: int) -> xr.Dataset:
+def _tested(at: Bench, head: Head, mechanism: Mechanism | None) -> xr.Dataset:
     """How the chosen mechanism of a head fares on the test half."""
     ablated = at.ablated(head)
-    effect = removal(at, ablated, tolerance)
-    if mechanism is None:
-        # the row of a head that keeps its attention: nothing was tried
-        result = trial(at, head, identity(), ablated, tolerance=tolerance, seed=seed)
+    effect = removal(at, ablated)
+    result = trial(at, head, identity() if mechanism is None else mechanism, ablated)
+    if mechanism is None:  # a head that keeps its attention: nothing was tried
         result = result.where(False).assign(holds=((), False), beats_control=((), False))
-    else:
-        result = trial(at, head, mechanism, ablated, tolerance=tolerance, seed=seed)
     explained = bool(result.holds) and bool(result.beats_control)
     values = {
         "best": NONE if mechanism is None else mechanism.name,

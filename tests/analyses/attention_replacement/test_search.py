@@ -5,7 +5,7 @@ import pytest
 import torch
 import xarray as xr
 
-from mnemoscope.analyses.mechanisms.search import reverse_engineer
+from mnemoscope.analyses.attention_replacement.search import reverse_engineer
 from mnemoscope.core.errors import InputError
 from mnemoscope.core.mechanism import Mechanism
 from mnemoscope.core.patterns import common, earlier_y, for_pairs, identity, previous, uniform

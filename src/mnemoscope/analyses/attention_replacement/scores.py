@@ -14,7 +14,7 @@ deviation over the slots that have the mechanism, for each place in the slot; th
 is left out.
 
 *Does not show* what a head contributes: patterns are correlational, and attention to a key need not use it. What a
-mechanism is worth is measured by putting it in the head's place (`mechanisms`).
+mechanism is worth is measured by putting it in the head's place (`replacement`).
 
 *The usual scores* of attention heads say how much of its attention a head gives to what its name says: mean attention,
 over all queries but the first that have such keys, to the query itself (`self`), the first token, the previous token,
@@ -24,8 +24,6 @@ earlier occurrences of the query's token (`duplicate token`), and the tokens aft
 
 The first two kinds of repetition have to occur: `repeated_tokens` gives random tokens shown twice, the sequences on
 which these scores are usually read; there nothing but the repetition can be predicted.
-
-
 """
 
 from collections.abc import Mapping, Sequence
@@ -49,13 +47,8 @@ OTHER = "other"
 Subgroups = Mapping[str, Bool[Tensor, " batch"]]
 
 BY_QUERY = ("subgroup", "layer", "head", "query")
-MEASURED = {
-    "share": (*BY_QUERY, "mechanism"),
-    "overlap": (*BY_QUERY, "mechanism"),
-    "exclusive": (*BY_QUERY, "part"),
-    "mean_pattern": (*BY_QUERY, "key"),
-}
-SAID = ("subgroup", "query", "mechanism")
+LAST = {"share": "mechanism", "overlap": "mechanism", "exclusive": "part", "mean_pattern": "key"}
+"""What is measured of every query, and its last axis."""
 
 
 def attention_by_mechanism(
@@ -95,16 +88,19 @@ def attention_by_mechanism(
     n_pos = batch.inputs.shape[1]
     in_range("period", period, 1, n_pos)
     groups = _groups(batch, subgroups)
-    said = torch.stack([checked_pattern(mechanism, batch).double() for mechanism in mechanisms])
+    patterns = torch.stack([checked_pattern(mechanism, batch).double() for mechanism in mechanisms])
     layers = []
     for layer in range(model.cfg.n_layers):
         attention = layer_attention(model, layer, batch)
-        layers.append([_measured(attention[mask], said[:, mask]) for mask in groups.values()])
-    expected = [_expected(said[:, mask]) for mask in groups.values()]
+        layers.append([_measured(attention[mask], patterns[:, mask]) for mask in groups.values()])
+    expected = [_expected(patterns[:, mask]) for mask in groups.values()]
     result = xr.Dataset(
         {
-            **{name: (dims, _stacked(layers, name)) for name, dims in MEASURED.items()},
-            **{name: (SAID, torch.stack([group[name] for group in expected]).cpu().numpy()) for name in expected[0]},
+            **{
+                name: (("subgroup", "layer", "head", "query", last), _stacked(layers, name))
+                for name, last in LAST.items()
+            },
+            **{name: (("subgroup", "query", "mechanism"), _stacked([expected], name)[:, 0]) for name in expected[0]},
         },
         coords={
             "subgroup": list(groups),
@@ -138,16 +134,16 @@ def _groups(batch: Batch, subgroups: Subgroups | None) -> dict[str, Bool[Tensor,
 
 
 def _measured(
-    attention: Float[Tensor, "batch head_index query key"], said: Float[Tensor, "mechanism batch query key"]
+    attention: Float[Tensor, "batch head_index query key"], patterns: Float[Tensor, "mechanism batch query key"]
 ) -> dict[str, Float[Tensor, "head_index query value"]]:
     """What one layer's heads do in one subgroup."""
     free = torch.ones_like(attention[:, 0], dtype=torch.bool)
     share, overlap, exclusive = [], [], []
-    for rows in said:
-        keys, spoken = rows > 0, (~silent(rows)).double()
+    for rows in patterns:
+        keys, covered = rows > 0, (~silent(rows)).double()
         agreed = torch.minimum(attention, rows.nan_to_num()[:, None]).sum(-1)
-        share.append(_on(attention, keys) / spoken.sum(0))
-        overlap.append(torch.einsum("bhq,bq->hq", agreed, spoken) / spoken.sum(0))
+        share.append(_on(attention, keys) / covered.sum(0))
+        overlap.append(torch.einsum("bhq,bq->hq", agreed, covered) / covered.sum(0))
         exclusive.append(_on(attention, keys & free) / len(attention))
         free = free & ~keys
     exclusive.append(_on(attention, free) / len(attention))
@@ -162,11 +158,11 @@ def _on(
     return torch.einsum("bhqk,bqk->hq", attention, keys.to(attention))
 
 
-def _expected(said: Float[Tensor, "mechanism batch query key"]) -> dict[str, Float[Tensor, "query mechanism"]]:
+def _expected(patterns: Float[Tensor, "mechanism batch query key"]) -> dict[str, Float[Tensor, "query mechanism"]]:
     """What does not depend on the model."""
-    spoken = (~silent(said)).double()
-    even = (said > 0).sum(-1) / torch.arange(1, said.shape[-1] + 1, device=said.device)
-    return {"even_share": ((even * spoken).sum(1) / spoken.sum(1)).T, "said": spoken.mean(1).T}
+    covered = (~silent(patterns)).double()
+    even = (patterns > 0).sum(-1) / torch.arange(1, patterns.shape[-1] + 1, device=patterns.device)
+    return {"even_share": ((even * covered).sum(1) / covered.sum(1)).T, "said": covered.mean(1).T}
 
 
 def _stacked(layers: Sequence[Sequence[Mapping[str, Tensor]]], name: str) -> np.ndarray:
@@ -194,9 +190,9 @@ def head_scores(model: HookedModel, batch: Batch) -> xr.Dataset:
     """
     in_range("the number of positions", batch.inputs.shape[1], 2, float("inf"))
     shares = attention_by_mechanism(model, batch, list(SCORES.values())).isel(subgroup=0, query=slice(1, None))
-    said = shares.said / shares.said.sum("query")
+    covered = shares.said.sum("query")
     parts = {"score": shares.share, "even": shares.even_share}
-    means = {name: (value * said).sum("query").where(shares.said.sum("query") > 0) for name, value in parts.items()}
+    means = {name: (value * (shares.said / covered)).sum("query").where(covered > 0) for name, value in parts.items()}
     result = xr.Dataset(means).drop_vars("subgroup").rename(mechanism="score_name")
     result = result.assign_coords(score_name=list(SCORES)).transpose("score_name", ...)
     return result.assign_attrs(unit="share of attention", n=len(batch), weights="unprocessed")

@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from mnemoscope.analyses.mechanisms.derived import (
+from mnemoscope.analyses.attention_replacement.derived import (
     attention_of,
     has_control,
     learned_mean,
