@@ -38,8 +38,9 @@ def attends_to(name: str, keys: Keys) -> Mechanism:
     def pattern(batch: Batch) -> Float[Tensor, "batch query key"]:
         pos = torch.arange(batch.inputs.shape[1], device=batch.inputs.device)
         query, key = pos[:, None], pos[None]
-        named = (keys(batch, query, key) & (key <= query)).expand(len(batch), -1, -1)
-        return named.float() / named.sum(-1, keepdim=True)  # 0 / 0 = NaN: nothing is said
+        named = keys(batch, query, key) & (key <= query)
+        weights = named.float() / named.sum(-1, keepdim=True)  # 0 / 0 = NaN: nothing is said
+        return weights.expand(len(batch), -1, -1)
 
     return Mechanism(name=name, pattern=pattern)
 

@@ -191,7 +191,7 @@ def assert_pattern(
         queries = at.test.scored.any(0).nonzero()[:, 0].tolist()
     for query in queries:
         in_range("a query", query, -n_pos, n_pos - 1)
-    table = attention_by_mechanism(on.model, at.test, [mechanism]).isel(subgroup=0, mechanism=0)
+    table = attention_by_mechanism(on.model, at.test, [mechanism], measures=["share"]).isel(subgroup=0, mechanism=0)
     table = table.isel(query=[query % n_pos for query in queries])
     said = table.said
     if not float(said.sum()) > 0:

@@ -7,7 +7,6 @@ from mnemoscope.analyses.mechanisms.scores import (
     attention_by_mechanism,
     head_scores,
     repeated_tokens,
-    slot_dependence,
 )
 from mnemoscope.core.errors import InputError
 from mnemoscope.core.mechanism import Mechanism
@@ -149,8 +148,16 @@ def test_dependence_on_the_slot_by_hand():
 
 
 def test_one_slot_has_no_range():
-    share = shares(subgroups=TASK.subgroups(BATCH), period=2).share.sel(subgroup="repeat")
-    assert slot_dependence(share).slot_range.sel(mechanism="same token at same place").isnull().all()
+    found = shares(subgroups=TASK.subgroups(BATCH), period=2).sel(mechanism="same token at same place")
+    assert found.slot_range.sel(subgroup="repeat").isnull().all()
+
+
+def test_only_what_is_asked_for_is_measured():
+    whole, some = shares(period=2), shares(period=2, measures=["mean_pattern"])
+    assert set(some.data_vars) == {"mean_pattern", "even_share", "said"}
+    assert some.mean_pattern.identical(whole.mean_pattern)
+    with pytest.raises(InputError, match="a measure of attention must be one of: share, overlap"):
+        shares(measures=["mean"])
 
 
 def test_any_model():
