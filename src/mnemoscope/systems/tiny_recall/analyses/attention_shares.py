@@ -17,13 +17,13 @@ from jaxtyping import Float
 
 from mnemoscope import Batch, HookedModel
 from mnemoscope.analyses import attention_by_mechanism, check_fits, patterns
-from mnemoscope.core.patterns import attends_to, earlier_y, identity, one_hot, same_slot
+from mnemoscope.core.patterns import attends_to, earlier, identity, one_hot, same_slot
 from mnemoscope.systems.tiny_recall.tasks import PermutationLookup
 
 MECHANISMS = (
     replace(identity(), name="self"),
     attends_to("previous_y", lambda batch, query, key: key == query // 2 * 2 - 1),
-    replace(earlier_y(), name="earlier_y"),
+    earlier(period=2, phase=1, name="earlier_y"),
     attends_to("earlier_x", lambda batch, query, key: (key % 2 == 0) & (key // 2 < query // 2)),
     replace(same_slot(), name="own_x"),
     replace(one_hot("source_pos", query=-1), name="same_x"),
