@@ -112,7 +112,8 @@ def earlier_same(occurrences: Occurrences = "all", *, period: int = 1) -> Mechan
 
     Args:
         occurrences: All of them, the first or the last.
-        period: Only those at the query's place of a slot of that length: with 2, the first of a pair is no occurrence of the second.
+        period: Only those at the query's place of a slot of that length: with 2, the first of a pair does not occur
+            again as the second of one.
     """
     one_of("occurrences", occurrences, ("all", "first", "last"))
     return attends_to(
