@@ -27,7 +27,7 @@ from mnemoscope.core.site import Site
 from mnemoscope.core.subject import Subject
 from mnemoscope.interventions.regions import components
 from mnemoscope.testing.effect import Effect, subject_or_current, submit
-from mnemoscope.testing.parts import N_PROMPTS, Component, Prompts, described, find, find_head, prompts
+from mnemoscope.testing.parts import N_PROMPTS, Component, Prompts, described, find, prompts
 
 COST = 0.25
 """Accuracy that a needed part costs, unless said otherwise."""
@@ -104,7 +104,7 @@ def assert_sufficient(
     __tracebackhide__ = True
     on = subject_or_current(subject)
     at = _prompts(on, n, for_)
-    kept = find(parts, on.model, at.selection, skills=at.selection_skills, reference=at.reference)
+    kept = find(parts, on.model, at)
     others = {str(site): site for site in components(on.model) if str(site) not in kept}
     if not others:
         raise InputError(f"{described(parts, kept)} is the whole model; name fewer parts")
@@ -184,8 +184,10 @@ def assert_pattern(
     __tracebackhide__ = True
     on = subject_or_current(subject)
     at = _prompts(on, n)
-    found = find_head(part, on.model, at.selection, skills=at.selection_skills, reference=at.reference)
+    found = find(part, on.model, at)
     [site] = found.values()
+    if site.head is None:
+        raise InputError(f"an attention pattern is that of a head; got {part}")
     n_pos = at.test.inputs.shape[1]
     if queries is None:
         queries = at.test.scored.any(0).nonzero()[:, 0].tolist()
@@ -207,7 +209,7 @@ def _cost(
 ) -> tuple[str, float]:
     """What removing parts costs a skill, in words and as a number."""
     at = _prompts(on, n, skill)
-    found = find(parts, on.model, at.selection, skills=at.selection_skills, reference=at.reference)
+    found = find(parts, on.model, at)
     table = _ablated(on, at, {"parts": tuple(found.values())}, kind, within)
     what = f"what {skill} loses without {described(parts, found)}"
     return what, float(_lost(table).sel(skill=skill).squeeze())
