@@ -129,14 +129,8 @@ def assert_dissociated(
     The effect is the smallest distance of the four costs to the margin, on the right side of it. The two heads are
     chosen on other prompts than those that it is measured on.
 
-    Args:
-        first: A skill.
-        second: Another one.
-        margin: A cost above it is one, a cost below it none.
-        kind: As in `ablate`.
-        within: As in `ablate`.
-        subject: The model; none: the one on trial.
-        n: Sequences of each subgroup; half of them are measured on.
+    Args are those of `assert_necessary`, and `first` and `second`: skills; `margin`: a cost above it is one, a cost
+    below it none.
 
     Raises:
         InputError: There is no such skill, no model, or it has one head only.
