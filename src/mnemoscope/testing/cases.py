@@ -160,10 +160,6 @@ class Case:
         """What the test item of the seed is called."""
         return f"seed-{self.run.spec.seed:02d}"
 
-    def anew(self) -> "Case":
-        """The same with a model that nobody has changed yet."""
-        return Case(terms=self.terms, run=self.run, runs=self.runs)
-
     @cached_property
     def subject(self) -> Subject:
         """The model, read when first asked for."""

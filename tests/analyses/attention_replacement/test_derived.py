@@ -10,15 +10,15 @@ from mnemoscope.analyses.attention_replacement.derived import (
 )
 from mnemoscope.core.errors import InputError
 from mnemoscope.core.mechanism import checked_pattern, otherwise, silent
-from mnemoscope.core.patterns import earlier_same, earlier_y, fixed, for_pairs, identity, one_hot, previous, uniform
+from mnemoscope.core.patterns import earlier_same, fixed, for_slots, identity, one_hot, previous, uniform
 from mnemoscope.systems.tiny_recall.constructed import elimination_only
-from tests.support import global_generators_untouched, random_model, seeded, small_spec
+from tests.support import EARLIER_Y, global_generators_untouched, random_model, seeded, small_spec
 
 TASK = small_spec("v3").task
 BATCH = TASK.monitor(200, split="test", generator=seeded())
 
 
-@pytest.mark.parametrize("mechanism", for_pairs(), ids=lambda m: m.name)
+@pytest.mark.parametrize("mechanism", for_slots(2), ids=lambda m: m.name)
 def test_a_control_could_be_attention_and_says_something_where_the_mechanism_does(mechanism):
     pattern, other = checked_pattern(mechanism, BATCH), checked_pattern(permuted_targets(mechanism), BATCH)
     assert torch.equal(pattern.isnan(), other.isnan())
@@ -57,15 +57,15 @@ def test_many_targets_are_permuted_with_their_weights():
 def test_even_attention_has_no_other_targets():
     torch.testing.assert_close(permuted_targets(uniform()).pattern(BATCH), uniform().pattern(BATCH))
     assert not has_control(uniform(), BATCH)
-    for mechanism in (identity(), earlier_y(), earlier_same()):
+    for mechanism in (identity(), EARLIER_Y, earlier_same()):
         assert has_control(mechanism, BATCH)
 
 
 def test_a_control_is_a_function_of_seed_and_batch():
     with global_generators_untouched():
-        one, again = (permuted_targets(earlier_y(), seed=1).pattern(BATCH) for _ in range(2))
+        one, again = (permuted_targets(EARLIER_Y, seed=1).pattern(BATCH) for _ in range(2))
     assert torch.equal(one.nan_to_num(), again.nan_to_num())
-    assert not torch.equal(one.nan_to_num(), permuted_targets(earlier_y(), seed=2).pattern(BATCH).nan_to_num())
+    assert not torch.equal(one.nan_to_num(), permuted_targets(EARLIER_Y, seed=2).pattern(BATCH).nan_to_num())
 
 
 FEW = TASK.monitor(30, split="test", generator=seeded())
@@ -101,13 +101,13 @@ def test_the_mean_where_another_mechanism_says_nothing():
 
 def test_weights_on_the_keys_of_a_mechanism():
     attention = attention_of(elimination_only(), (0, 1), FEW)  # even over all keys
-    mechanism = learned_within(attention, earlier_y(), FEW)
+    mechanism = learned_within(attention, EARLIER_Y, FEW)
     torch.testing.assert_close(
-        checked_pattern(mechanism, FEW), earlier_y().pattern(FEW).double(), equal_nan=True, rtol=1e-5, atol=1e-6
+        checked_pattern(mechanism, FEW), EARLIER_Y.pattern(FEW).double(), equal_nan=True, rtol=1e-5, atol=1e-6
     )
     assert mechanism.n_parameters == 1 + 1 + 2 + 2 + 3  # two, two, three, three and four y
     on_y = attention_of(elimination_only(), (0, 0), FEW)
-    assert learned_within(on_y, earlier_y(), FEW) is not None
+    assert learned_within(on_y, EARLIER_Y, FEW) is not None
 
 
 def test_no_weights_where_there_is_nothing_to_fit():
@@ -115,4 +115,4 @@ def test_no_weights_where_there_is_nothing_to_fit():
     for mechanism in (identity(), uniform(), earlier_same()):  # one key, all keys, other keys in every sequence
         assert learned_within(attention, mechanism, FEW) is None
     on_itself = torch.eye(9, dtype=torch.double).expand(len(FEW), -1, -1)
-    assert learned_within(on_itself, earlier_y(), FEW) is None
+    assert learned_within(on_itself, EARLIER_Y, FEW) is None

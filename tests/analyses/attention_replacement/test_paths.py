@@ -7,16 +7,16 @@ import torch
 from mnemoscope.analyses.attention_replacement.paths import Path, paths, remove_paths, without
 from mnemoscope.core.errors import InputError
 from mnemoscope.core.mechanism import checked_pattern, otherwise
-from mnemoscope.core.patterns import after_earlier_same, earlier_y, identity, previous, uniform
+from mnemoscope.core.patterns import after_earlier_same, identity, previous, uniform
 from mnemoscope.models.constructed import induction, induction_batch
 from mnemoscope.systems.tiny_recall.constructed import elimination_only
-from tests.support import seeded, small_spec
+from tests.support import EARLIER_Y, seeded, small_spec
 
 TASK = small_spec("v3").task
 BATCH = TASK.monitor(40, split="test", generator=seeded())
 FRESH = BATCH.select(~BATCH.latents["is_repeat"])
 ELIMINATION = {"elimination": TASK.skills(FRESH)["elimination"]}
-ON_Y = otherwise(earlier_y(), identity())
+ON_Y = otherwise(EARLIER_Y, identity())
 
 
 def taken_out(cells, mechanism, fallback):

@@ -7,9 +7,11 @@ import torch
 from mnemoscope.analyses.attention_replacement.replacement import replace_each, replace_heads
 from mnemoscope.core.errors import InputError
 from mnemoscope.core.mechanism import Mechanism, otherwise
-from mnemoscope.core.patterns import earlier_x, earlier_y, identity, previous, uniform
+from mnemoscope.core.patterns import identity, previous, uniform
 from mnemoscope.systems.tiny_recall.constructed import elimination_only
 from tests.support import (
+    EARLIER_X,
+    EARLIER_Y,
     foreign_model,
     global_generators_untouched,
     random_model,
@@ -20,8 +22,8 @@ from tests.support import (
 TASK = small_spec("v3").task
 BATCH = TASK.monitor(200, split="test", generator=seeded())
 SKILLS = TASK.skills(BATCH)
-ON_Y = otherwise(earlier_y(), identity())
-ON_X = otherwise(earlier_x(), identity())
+ON_Y = otherwise(EARLIER_Y, identity())
+ON_X = otherwise(EARLIER_X, identity())
 SILENT = Mechanism(name="silent", pattern=lambda b: torch.full((len(b), 9, 9), torch.nan))
 
 
@@ -80,7 +82,7 @@ def test_saying_nothing_changes_nothing():
     result = each(random_model(n_layers=2), (SILENT,))
     np.testing.assert_array_equal(result["rise"], 0)
     assert result.covered.item() == 0
-    assert each(mechanisms=(earlier_y(),)).covered.item() == pytest.approx(7 / 9)
+    assert each(mechanisms=(EARLIER_Y,)).covered.item() == pytest.approx(7 / 9)
 
 
 def test_the_learned_pattern_as_a_mechanism_changes_nothing():

@@ -7,14 +7,21 @@ from mnemoscope.analyses.attention_replacement.scores import (
     attention_by_mechanism,
     head_scores,
     repeated_tokens,
-    slot_dependence,
 )
 from mnemoscope.core.errors import InputError
 from mnemoscope.core.mechanism import Mechanism
-from mnemoscope.core.patterns import earlier_same, earlier_x, earlier_y, fixed_key, identity, previous, uniform
+from mnemoscope.core.patterns import earlier_same, fixed_key, identity, previous, uniform
 from mnemoscope.models.constructed import induction
 from mnemoscope.systems.tiny_recall.constructed import elimination_only
-from tests.support import foreign_model, global_generators_untouched, random_model, seeded, small_spec
+from tests.support import (
+    EARLIER_X,
+    EARLIER_Y,
+    foreign_model,
+    global_generators_untouched,
+    random_model,
+    seeded,
+    small_spec,
+)
 
 
 def test_the_heads_of_the_induction_circuit_score_one():
@@ -76,7 +83,7 @@ def test_length_and_tokens_are_what_the_model_has():
 
 TASK = small_spec("v3").task
 BATCH = TASK.monitor(30, split="test", generator=seeded())
-MECHANISMS = (identity(), previous(), earlier_y(), earlier_x(), earlier_same(period=2))
+MECHANISMS = (identity(), previous(), EARLIER_Y, EARLIER_X, earlier_same(period=2))
 
 
 def shares(model=None, mechanisms=MECHANISMS, **options):
@@ -120,7 +127,7 @@ def test_a_mean_over_the_sequences_about_which_something_is_said():
 
 
 def test_the_overlap_is_one_only_for_the_mechanism_itself():
-    result = shares(elimination_only(), (earlier_y(), uniform(), fixed_key(1))).isel(subgroup=0, layer=0, query=8)
+    result = shares(elimination_only(), (EARLIER_Y, uniform(), fixed_key(1))).isel(subgroup=0, layer=0, query=8)
     overlap, share = result.overlap, result.share
     assert overlap.sel(head=0, mechanism="earlier y").item() == pytest.approx(1)
     assert overlap.sel(head=0, mechanism="uniform").item() == pytest.approx(4 / 9)
@@ -149,8 +156,16 @@ def test_dependence_on_the_slot_by_hand():
 
 
 def test_one_slot_has_no_range():
-    share = shares(subgroups=TASK.subgroups(BATCH), period=2).share.sel(subgroup="repeat")
-    assert slot_dependence(share).slot_range.sel(mechanism="same token at same place").isnull().all()
+    found = shares(subgroups=TASK.subgroups(BATCH), period=2).sel(mechanism="same token at same place")
+    assert found.slot_range.sel(subgroup="repeat").isnull().all()
+
+
+def test_only_what_is_asked_for_is_measured():
+    whole, some = shares(period=2), shares(period=2, measures=["mean_pattern"])
+    assert set(some.data_vars) == {"mean_pattern", "even_share", "said"}
+    assert some.mean_pattern.identical(whole.mean_pattern)
+    with pytest.raises(InputError, match="a measure of attention must be one of: share, overlap"):
+        shares(measures=["mean"])
 
 
 def test_any_model():

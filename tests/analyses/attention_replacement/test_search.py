@@ -8,10 +8,10 @@ import xarray as xr
 from mnemoscope.analyses.attention_replacement.search import reverse_engineer
 from mnemoscope.core.errors import InputError
 from mnemoscope.core.mechanism import Mechanism
-from mnemoscope.core.patterns import common, earlier_y, for_pairs, identity, previous, uniform
+from mnemoscope.core.patterns import common, for_slots, identity, previous, uniform
 from mnemoscope.models.constructed import induction, induction_batch
 from mnemoscope.systems.tiny_recall.constructed import elimination_only, shared_store
-from tests.support import global_generators_untouched, random_model, seeded, small_spec
+from tests.support import EARLIER_Y, global_generators_untouched, random_model, seeded, small_spec
 
 TASK = small_spec("v3").task
 BATCH = TASK.monitor(100, split="test", generator=seeded())
@@ -38,10 +38,15 @@ def repetition(n: int = 60):
 
 
 def test_the_elimination_head_is_found_and_the_idle_one_not_read_as_anything():
-    tree = reverse_engineer(elimination_only(), BATCH, for_pairs(), skills=SKILLS)
-    assert best(tree) == {"L0H0": ("earlier y, else identity", "explained"), "L0H1": ("uniform", "not needed")}
+    tree = reverse_engineer(elimination_only(), BATCH, for_slots(2), skills=SKILLS)
+    assert best(tree) == {
+        "L0H0": ("earlier at place 2 of 2, else identity", "explained"),
+        "L0H1": ("uniform", "not needed"),
+    }
     assert bool(tree["joint"].holds)
-    assert set(tree["paths"]["path"].values) == {"L0H0 earlier y", "L0H0 identity"}, "nothing is left of the idle head"
+    assert set(tree["paths"]["path"].values) == {"L0H0 earlier at place 2 of 2", "L0H0 identity"}, (
+        "nothing is left of the idle head"
+    )
     assert tree["paths"].needed.values.tolist() == [True, False]
 
 
@@ -60,14 +65,14 @@ def test_both_layers_of_the_induction_circuit_are_found():
 
 
 def test_weights_by_slot_are_found_where_even_ones_do_not_do():
-    tree = reverse_engineer(shared_store(), BATCH, for_pairs(), skills=SKILLS)
+    tree = reverse_engineer(shared_store(), BATCH, for_slots(2), skills=SKILLS)
     assert best(tree) == {
-        "L0H0": ("earlier y, learned mean, else identity", "explained"),
+        "L0H0": ("earlier at place 2 of 2, learned mean, else identity", "explained"),
         "L0H1": ("same token at same place, else identity", "explained"),
     }
     assert tree["heads"].n_parameters.values.tolist() == [[9, 0]]
     assert bool(tree["joint"].holds)
-    without = reverse_engineer(shared_store(), BATCH, [earlier_y()], skills=SKILLS, learned=False)
+    without = reverse_engineer(shared_store(), BATCH, [EARLIER_Y], skills=SKILLS, learned=False)
     assert best(without)["L0H0"] == ("none", "unexplained")
     assert without["heads"].loss.sel(layer=0, head=0).isnull().all()
 
@@ -91,7 +96,7 @@ def test_selection_and_test_are_different_sequences():
     marked = replace(BATCH, known={"first": first})
 
     def pattern(batch):
-        right, wrong = (m.pattern(batch).nan_to_num() for m in (earlier_y(), identity()))
+        right, wrong = (m.pattern(batch).nan_to_num() for m in (EARLIER_Y, identity()))
         rows = torch.where(batch.latents["first"][:, None, None] == 1, right, wrong)
         return torch.where(rows.sum(-1, keepdim=True) == 0, identity().pattern(batch), rows)
 
@@ -117,14 +122,14 @@ def test_what_was_tried_is_told_and_saved(tmp_path):
 
 def test_it_is_a_function_of_its_arguments():
     with global_generators_untouched():
-        one, again = (reverse_engineer(elimination_only(), BATCH, [earlier_y()], learned=False) for _ in range(2))
+        one, again = (reverse_engineer(elimination_only(), BATCH, [EARLIER_Y], learned=False) for _ in range(2))
     np.testing.assert_array_equal(one["heads"].control_loss, again["heads"].control_loss)
 
 
 def test_wrong_input_is_refused():
     model = elimination_only()
     with pytest.raises(InputError, match="fallback earlier y says nothing about some queries"):
-        reverse_engineer(model, BATCH, common(), fallbacks=[earlier_y()])
+        reverse_engineer(model, BATCH, common(), fallbacks=[EARLIER_Y])
     with pytest.raises(InputError, match="twice"):
         reverse_engineer(model, BATCH, [uniform(), uniform()])
     one_half = {"odd": SKILLS["recall"] & (torch.arange(len(BATCH)) % 2 == 1)[:, None]}

@@ -26,19 +26,20 @@ The first two kinds of repetition have to occur: `repeated_tokens` gives random 
 which these scores are usually read; there nothing but the repetition can be predicted.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from typing import Literal, get_args
 
 import numpy as np
 import torch
 import xarray as xr
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from mnemoscope.analyses.attention import layer_attention
 from mnemoscope.analyses.forward import check_fits
 from mnemoscope.core.batch import Batch
-from mnemoscope.core.errors import InputError, in_range
-from mnemoscope.core.mechanism import Mechanism, check_names, checked_pattern, silent
+from mnemoscope.core.errors import InputError, in_range, one_of
+from mnemoscope.core.mechanism import Mechanism, check_names, checked_pattern
 from mnemoscope.core.patterns import after_earlier_same, earlier_same, first, identity, previous
 from mnemoscope.core.protocols import HookedModel
 from mnemoscope.core.seeding import generator
@@ -47,8 +48,15 @@ OTHER = "other"
 Subgroups = Mapping[str, Bool[Tensor, " batch"]]
 
 BY_QUERY = ("subgroup", "layer", "head", "query")
-LAST = {"share": "mechanism", "overlap": "mechanism", "exclusive": "part", "mean_pattern": "key"}
-"""What is measured of every query, and its last axis."""
+Measure = Literal["share", "overlap", "exclusive", "mean_pattern"]
+MEASURES: dict[str, str] = {
+    "share": "mechanism",
+    "overlap": "mechanism",
+    "exclusive": "part",
+    "mean_pattern": "key",
+}
+"""What is measured, to the dimension that it has besides `BY_QUERY`."""
+SAID = ("subgroup", "query", "mechanism")
 
 
 def attention_by_mechanism(
@@ -58,6 +66,7 @@ def attention_by_mechanism(
     *,
     subgroups: Subgroups | None = None,
     period: int = 1,
+    measures: Collection[Measure] = get_args(Measure),
 ) -> xr.Dataset:
     """Shares of every head's attention by mechanism.
 
@@ -67,40 +76,45 @@ def attention_by_mechanism(
         mechanisms: In the order in which keys are attributed to one of them only.
         subgroups: Kinds of sequences that are reported apart; none: `all` together.
         period: Length of a slot; 2 for pairs `x1 y1 x2 y2 ...`.
+        measures: Which of the four are taken; each costs about as much as the others.
 
     Returns:
         `share` and `overlap` over (subgroup, layer, head, query, mechanism), NaN where the mechanism never says
         anything; `exclusive` over (..., query, part), the parts being the mechanisms and `other`; `mean_pattern`
         over (..., query, key); over (subgroup, query, mechanism) `even_share`, and `said`: in which share of the
-        sequences the mechanism says something. `slot_range` and `slot_sd` of `share` over (subgroup, layer, head,
-        place, mechanism), NaN with fewer than two slots. Queries have coordinates `slot` (from 1) and
+        sequences the mechanism says something. With `share`, its `slot_range` and `slot_sd` over (subgroup, layer,
+        head, place, mechanism), NaN with fewer than two slots. Queries have coordinates `slot` (from 1) and
         `query_place` (from 0).
 
     Raises:
         InputError: A mechanism's pattern could not be attention, two share a name, one is called `other`, a subgroup
-            is empty, the model is too small for the batch, or attention is NaN.
+            is empty, there is no such measure, the model is too small for the batch, or attention is NaN.
     """
     check_fits(model, batch)
     check_names(mechanisms)
     names = [mechanism.name for mechanism in mechanisms]
     if OTHER in names:
         raise InputError(f"a mechanism must not be called {OTHER!r}, the name of what is left over; rename it")
+    for measure in measures:
+        one_of("a measure of attention", measure, MEASURES)
     n_pos = batch.inputs.shape[1]
     in_range("period", period, 1, n_pos)
     groups = _groups(batch, subgroups)
-    patterns = torch.stack([checked_pattern(mechanism, batch).double() for mechanism in mechanisms])
+    patterns = [checked_pattern(mechanism, batch) for mechanism in mechanisms]
+    keys = torch.stack([pattern > 0 for pattern in patterns])
     layers = []
     for layer in range(model.cfg.n_layers):
         attention = layer_attention(model, layer, batch)
-        layers.append([_measured(attention[mask], patterns[:, mask]) for mask in groups.values()])
-    expected = [_expected(patterns[:, mask]) for mask in groups.values()]
-    result = xr.Dataset(
+        layers.append([_measured(attention, patterns, keys, mask, measures) for mask in groups.values()])
+    arrays = {name: _stacked(layers, name) for name in measures}
+    expected = [_expected(keys[:, mask]) for mask in groups.values()]
+    place = np.arange(n_pos) % period
+    dependence = slot_dependence(arrays["share"][..., 1:, :], place[1:]) if "share" in arrays and n_pos > 1 else {}
+    return xr.Dataset(
         {
-            **{
-                name: (("subgroup", "layer", "head", "query", last), _stacked(layers, name))
-                for name, last in LAST.items()
-            },
-            **{name: (("subgroup", "query", "mechanism"), _stacked([expected], name)[:, 0]) for name in expected[0]},
+            **{name: ((*BY_QUERY, MEASURES[name]), values) for name, values in arrays.items()},
+            **{name: (SAID, torch.stack([group[name] for group in expected]).cpu().numpy()) for name in expected[0]},
+            **{name: ((*BY_QUERY[:3], "place", "mechanism"), values) for name, values in dependence.items()},
         },
         coords={
             "subgroup": list(groups),
@@ -108,20 +122,26 @@ def attention_by_mechanism(
             "head": list(range(model.cfg.n_heads)),
             "mechanism": names,
             "part": [*names, OTHER],
-            "slot": ("query", [query // period + 1 for query in range(n_pos)]),
-            "query_place": ("query", [query % period for query in range(n_pos)]),
+            "slot": ("query", np.arange(n_pos) // period + 1),
+            "query_place": ("query", place),
+            "place": np.unique(place[1:]),
         },
         attrs={"unit": "share of attention", "n": len(batch), "period": period, "weights": "unprocessed"},
     )
-    return result.assign(slot_dependence(result.share.isel(query=slice(1, None))))
 
 
-def slot_dependence(share: xr.DataArray) -> xr.Dataset:
+def slot_dependence(
+    share: Float[np.ndarray, "subgroup layer head query mechanism"], place: Int[np.ndarray, " query"]
+) -> dict[str, Float[np.ndarray, "subgroup layer head place mechanism"]]:
     """Range and standard deviation of a share over the slots, for each place in the slot; NaN with fewer than two."""
-    by_place = share.groupby("query_place")
-    enough = by_place.count("query") > 1
-    spread = {"slot_range": by_place.max("query") - by_place.min("query"), "slot_sd": by_place.std("query")}
-    return xr.Dataset({name: value.where(enough) for name, value in spread.items()}).rename(query_place="place")
+    parts: dict[str, list[np.ndarray]] = {"slot_range": [], "slot_sd": []}
+    for each in np.unique(place):
+        slots = share[:, :, :, place == each]
+        enough = (~np.isnan(slots)).sum(3) > 1
+        slots = np.where(enough[:, :, :, None], slots, 0)  # NumPy warns of what is NaN throughout
+        parts["slot_range"].append(np.where(enough, np.nanmax(slots, 3) - np.nanmin(slots, 3), np.nan))
+        parts["slot_sd"].append(np.where(enough, np.nanstd(slots, 3), np.nan))
+    return {name: np.stack(values, 3) for name, values in parts.items()}
 
 
 def _groups(batch: Batch, subgroups: Subgroups | None) -> dict[str, Bool[Tensor, " batch"]]:
@@ -134,21 +154,28 @@ def _groups(batch: Batch, subgroups: Subgroups | None) -> dict[str, Bool[Tensor,
 
 
 def _measured(
-    attention: Float[Tensor, "batch head_index query key"], patterns: Float[Tensor, "mechanism batch query key"]
-) -> dict[str, Float[Tensor, "head_index query value"]]:
+    attention: Float[Tensor, "batch head_index query key"],
+    patterns: Sequence[Float[Tensor, "batch query key"]],
+    keys: Bool[Tensor, "mechanism batch query key"],
+    group: Bool[Tensor, " batch"],
+    measures: Collection[Measure],
+) -> dict[Measure, Float[Tensor, "head_index query value"]]:
     """What one layer's heads do in one subgroup."""
-    free = torch.ones_like(attention[:, 0], dtype=torch.bool)
-    share, overlap, exclusive = [], [], []
-    for rows in patterns:
-        keys, covered = rows > 0, (~silent(rows)).double()
-        agreed = torch.minimum(attention, rows.nan_to_num()[:, None]).sum(-1)
-        share.append(_on(attention, keys) / covered.sum(0))
-        overlap.append(torch.einsum("bhq,bq->hq", agreed, covered) / covered.sum(0))
-        exclusive.append(_on(attention, keys & free) / len(attention))
-        free = free & ~keys
-    exclusive.append(_on(attention, free) / len(attention))
-    stacked = {"share": share, "overlap": overlap, "exclusive": exclusive}
-    return {**{name: torch.stack(values, -1) for name, values in stacked.items()}, "mean_pattern": attention.mean(0)}
+    attention, keys = attention[group], keys[:, group]
+    said, result = keys.any(-1), {}
+    n_said = said.sum(1).T
+    if "share" in measures:
+        result["share"] = torch.stack([_on(attention, each) for each in keys], -1) / n_said
+    if "overlap" in measures:
+        agreed = [torch.minimum(attention, rows.nan_to_num()[:, None]).sum(-1) for rows in (p[group] for p in patterns)]
+        total = [torch.einsum("bhq,bq->hq", *pair) for pair in zip(agreed, said.double(), strict=True)]
+        result["overlap"] = torch.stack(total, -1) / n_said
+    if "exclusive" in measures:
+        first = keys & (keys.cumsum(0) == 1)
+        result["exclusive"] = torch.stack([_on(attention, p) for p in (*first, ~keys.any(0))], -1) / len(attention)
+    if "mean_pattern" in measures:
+        result["mean_pattern"] = attention.mean(0)
+    return result
 
 
 def _on(
@@ -158,11 +185,11 @@ def _on(
     return torch.einsum("bhqk,bqk->hq", attention, keys.to(attention))
 
 
-def _expected(patterns: Float[Tensor, "mechanism batch query key"]) -> dict[str, Float[Tensor, "query mechanism"]]:
+def _expected(keys: Bool[Tensor, "mechanism batch query key"]) -> dict[str, Float[Tensor, "query mechanism"]]:
     """What does not depend on the model."""
-    covered = (~silent(patterns)).double()
-    even = (patterns > 0).sum(-1) / torch.arange(1, patterns.shape[-1] + 1, device=patterns.device)
-    return {"even_share": ((even * covered).sum(1) / covered.sum(1)).T, "said": covered.mean(1).T}
+    said, n_keys = keys.any(-1), torch.arange(1, keys.shape[-1] + 1, device=keys.device)
+    even = (keys.sum(-1) / n_keys).double()
+    return {"even_share": (even.sum(1) / said.sum(1)).T, "said": said.double().mean(1).T}
 
 
 def _stacked(layers: Sequence[Sequence[Mapping[str, Tensor]]], name: str) -> np.ndarray:
@@ -189,7 +216,8 @@ def head_scores(model: HookedModel, batch: Batch) -> xr.Dataset:
         InputError: The model is too small for the batch, or the batch has one position only.
     """
     in_range("the number of positions", batch.inputs.shape[1], 2, float("inf"))
-    shares = attention_by_mechanism(model, batch, list(SCORES.values())).isel(subgroup=0, query=slice(1, None))
+    shares = attention_by_mechanism(model, batch, list(SCORES.values()), measures=["share"])
+    shares = shares.isel(subgroup=0, query=slice(1, None))
     covered = shares.said.sum("query")
     parts = {"score": shares.share, "even": shares.even_share}
     means = {name: (value * (shares.said / covered)).sum("query").where(covered > 0) for name, value in parts.items()}

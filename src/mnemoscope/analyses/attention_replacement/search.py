@@ -45,12 +45,10 @@ from mnemoscope.core.errors import InputError
 from mnemoscope.core.mechanism import Mechanism, check_names, checked_pattern, otherwise, silent
 from mnemoscope.core.patterns import (
     after_earlier_same,
-    common,
+    earlier,
     earlier_same,
-    earlier_x,
-    earlier_y,
     first,
-    for_pairs,
+    for_slots,
     identity,
     previous,
     same_slot,
@@ -232,7 +230,7 @@ def read_heads(
         `shares`: from `attention_by_mechanism`.
         `scores`: from `head_scores`.
     """
-    mechanisms = for_pairs() if task.slot_size == 2 else common()
+    mechanisms = for_slots(task.slot_size)
     tree = reverse_engineer(model, batch, mechanisms, skills=task.skills(batch), tolerance=tolerance, seed=seed)
     shares = attention_by_mechanism(
         model, batch, _specific_first(task.slot_size), subgroups=task.subgroups(batch) or None, period=task.slot_size
@@ -245,6 +243,7 @@ def read_heads(
 def _specific_first(slot_size: int) -> tuple[Mechanism, ...]:
     """What attention is divided among: of two that name a key the earlier gets its weight."""
     copies = (earlier_same(period=slot_size), after_earlier_same(period=slot_size), identity())
-    if slot_size == 2:
-        return (*copies, same_slot(), earlier_y(), earlier_x())
-    return (*copies, previous(), first())
+    if slot_size == 1:
+        return (*copies, previous(), first())
+    places = (earlier(period=slot_size, phase=phase) for phase in reversed(range(slot_size)))
+    return (*copies, same_slot(period=slot_size), *places)

@@ -49,7 +49,7 @@ COMPARED = (
 def shapley_run(run: ms.Run, options: Shapley) -> dict[str, xr.Dataset]:
     """Values and interactions of one run, heads by role, and the agreement where there are two skills."""
     from mnemoscope.analyses.ablation.head_roles import role_prompts
-    from mnemoscope.analyses.shapley import removal_agreement
+    from mnemoscope.analyses.shapley.against_removal import removal_agreement
 
     task, seed, model = run.spec.task, run.spec.seed, run.model(options.step)
     selection, test, reference = role_prompts(task, n=options.n, split=options.split, seed=seed)

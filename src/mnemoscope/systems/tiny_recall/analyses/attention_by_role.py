@@ -26,11 +26,12 @@ import xarray as xr
 from mnemoscope import Batch, Subject, Task, generator
 from mnemoscope.analyses import attention_by_mechanism, by_role, choose_roles, every_sequence
 from mnemoscope.core import kept
-from mnemoscope.core.patterns import after_earlier_same, earlier_same, earlier_y, identity, previous
+from mnemoscope.core.patterns import after_earlier_same, earlier, earlier_same, identity, previous
 
 SKILL = "elimination"
 N_REFERENCE = 2048
-EARLIER_Y, ITSELF, JUST_BEFORE = earlier_y(), identity(), previous()
+EARLIER_Y = earlier(period=2, phase=1, name="earlier y")
+ITSELF, JUST_BEFORE = identity(), previous()
 SAME_X, AFTER_SAME_X = earlier_same(period=2), after_earlier_same(period=2)
 MECHANISMS = (EARLIER_Y, ITSELF, JUST_BEFORE, SAME_X, AFTER_SAME_X)
 
