@@ -120,7 +120,7 @@ def test_the_experiment_fits_the_commands():
         (["train", "--set", "task.repeat_ratio=2"], "from 0 to 1"),
         (["train", "--set", "task.repeat_ratio=often"], "valid number"),
         (["train", "--set", "model.d_modell=3"], "d_model"),
-        (["train", "--set", "widths=3"], "task.repeat_ratio=0.5"),
+        (["train", "--set", "widths=3"], "recipe.n_steps=500"),
         (["train", "--set", "model.n_heads=3"], "divide"),
         (["train", "--seeds", "a-b"], "0-15"),
         (["train", "--jobs", "-1"], "0 for one process per core"),

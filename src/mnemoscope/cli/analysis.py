@@ -16,7 +16,7 @@ import mnemoscope as ms
 from mnemoscope.cli.command import COMMANDS, Command
 from mnemoscope.cli.lazy import xr
 from mnemoscope.cli.options import AnalysisOptions
-from mnemoscope.core.errors import in_range, one_of
+from mnemoscope.core.errors import in_range
 
 Results = Mapping[str, Any]
 """By name a dataset along `seed`, or a tree with a dataset per seed where seeds differ in more than their values."""
@@ -108,22 +108,6 @@ def each_configuration(
         yield label, runs, {**ms.analyses.over_seeds(runs, alike), **trees}
 
 
-def metrics() -> dict[str, Any]:
-    """What patches are measured by, by name."""
-    return {metric.name: metric for metric in ms.core.metrics.METRICS}
-
-
-def corruption(task: ms.Task, asked: str | None) -> str:
-    """The kind of minimal pairs that is asked for, or the first that the task names.
-
-    Raises:
-        InputError: The task has no such kind.
-    """
-    kind = task.corruptions[0] if asked is None else asked
-    one_of("--corruption", kind, task.corruptions)
-    return kind
-
-
 def publish(command: str, label: str, runs: Sequence[ms.Run], results: Results, shown: Shown, out: Path) -> None:
     """Print the tables; write arrays, tables and a page with the figures to OUT/<label>/<command>.
 
@@ -131,8 +115,9 @@ def publish(command: str, label: str, runs: Sequence[ms.Run], results: Results, 
     """
     from mnemoscope.cli.output import console, show, write_arrays, write_table
     from mnemoscope.models.files import write_atomically
+    from mnemoscope.viz.tables import counted
 
-    seeds, place = f"{label}, {len(runs)} seed{'s' if len(runs) > 1 else ''}", out / label / command
+    seeds, place = f"{label}, {counted(len(runs), 'seed')}", out / label / command
     for file in [file for kind in ("nc", "csv", "html") for file in place.glob(f"*.{kind}")]:
         file.unlink()
     page = ms.viz.Page(f"{command}: {seeds}", "Mean and range are over seeds." if len(runs) > 1 else "")

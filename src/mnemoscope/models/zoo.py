@@ -1,7 +1,7 @@
 """The zoo: trained runs that come with the package, one archive per configuration, unpacked on first use.
 
-`zoo` names all of them, `zoo:v3-published` those of one configuration and `zoo:v3-published/seed-16` one run. They are
-unpacked into a directory of the user, so that they are read like any other run directory.
+`zoo` names all of them, `zoo:<configuration>` those of one configuration and `zoo:<configuration>/seed-16` one run.
+They are unpacked into a directory of the user, so that they are read like any other run directory.
 
 An archive is a zip file whose comment is the SHA-256 of all bytes before it: a damaged one is refused before anything
 in it is read. Files are moved into place when complete, and one that is missing or cut short is written again. So it
@@ -120,7 +120,7 @@ def archive(label: str) -> Archive:
 
 
 def shipped(path: str | Path) -> list[Path] | None:
-    """The run directories that a word such as `zoo:v3-published` names, unpacked; none: the path is no such word.
+    """The run directories that a word such as `zoo:<configuration>` names, unpacked; none: the path is no such word.
 
     Raises:
         InputError: There are no such runs, their archive is damaged, there is no place to unpack them, or `zoo` is

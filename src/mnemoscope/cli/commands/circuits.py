@@ -42,16 +42,9 @@ def circuits_run(run: ms.Run, options: Circuits) -> dict[str, xr.Dataset]:
 
 
 def _shown(results: Results, options: Circuits, runs: Sequence[ms.Run]) -> Shown:
-    from mnemoscope.viz.circuits import COMPOSITION_HEADER, HEADER, circuit_figures, circuit_rows, composition_rows
+    from mnemoscope.viz.circuits import circuit_figures, circuit_tables
 
-    title = "circuits read from the weights, and how well they predict"
-    tables = [ms.viz.Table(name="summary", title=title, header=HEADER, rows=circuit_rows(results))]
-    if "composition" in results:
-        first = results["composition"].isel(seed=0)
-        title = f"composition of heads, seed {int(first.seed)}"
-        rows = composition_rows(first)
-        tables.append(ms.viz.Table(name="most-composed", title=title, header=COMPOSITION_HEADER, rows=rows, n_text=3))
-    return Shown(tables=tables, figures=list(circuit_figures(results).items()), notes=NOTES)
+    return Shown(tables=circuit_tables(results), figures=list(circuit_figures(results).items()), notes=NOTES)
 
 
 analysis_command("circuits", Circuits, measure=circuits_run, show=_shown)

@@ -48,43 +48,17 @@ def neurons_run(run: ms.Run, options: Neurons) -> dict[str, xr.Dataset]:
 
 
 def _shown(results: Results, options: Neurons, runs: Sequence[ms.Run]) -> Shown:
-    from mnemoscope.viz.neurons import (
-        NEURON_HEADER,
-        key_figure,
-        neuron_rows,
-        role_header,
-        role_rows,
-        share_figure,
-        share_header,
-        share_rows,
-    )
+    from mnemoscope.viz.neurons import key_figure, neuron_table, role_table, share_figure, share_table
 
-    roles, shares = results["roles"], results["shares"]
     first = {name: result.isel(seed=0) for name, result in results.items()}
-    listed = f"the most needed neurons of seed {int(first['neurons'].seed)}"
-    rows = neuron_rows(first["neurons"], first["selectivity"], first["agreement"], top=options.top)
-    return Shown(
-        tables=[
-            ms.viz.Table(
-                name="by-role",
-                title="neurons by role, and accuracy without them",
-                header=role_header(roles),
-                rows=role_rows(roles),
-            ),
-            ms.viz.Table(
-                name="top-k",
-                title="fraction of each skill (accuracy) with k neurons kept",
-                header=share_header(shares),
-                rows=share_rows(shares),
-            ),
-            ms.viz.Table(name="most-needed", title=listed, header=NEURON_HEADER, rows=rows, n_text=4),
-        ],
-        figures=[
-            ("Fraction of each skill against the number of neurons kept; one line a seed.", share_figure(shares)),
-            (f"What {listed} read and write.", key_figure(first["neurons"], top=options.top)),
-        ],
-        notes=NOTES,
-    )
+    listed = neuron_table(first["neurons"], first["selectivity"], first["agreement"], top=options.top)
+    shares = results["shares"]
+    figures = [
+        ("Fraction of each skill against the number of neurons kept; one line per seed.", share_figure(shares)),
+        (f"What {listed.title} read and write.", key_figure(first["neurons"], top=options.top)),
+    ]
+    tables = [role_table(results["roles"]), share_table(shares), listed]
+    return Shown(tables=tables, figures=figures, notes=NOTES)
 
 
 def _check(options: Neurons) -> None:

@@ -9,15 +9,15 @@ from pathlib import Path
 import mnemoscope as ms
 from mnemoscope.cli.command import COMMANDS, Command
 from mnemoscope.cli.options import Jobs
-from mnemoscope.cli.parse import parse_changes, parse_seeds
+from mnemoscope.cli.parse import default_system, parse_changes, parse_seeds
 
 
 @dataclass(frozen=True, kw_only=True)
 class Train(Jobs):
     """Train presets over seeds; interrupted runs continue, finished ones are left alone."""
 
-    preset: tuple[str, ...] = ("v3",)
-    """Configurations; `mnemoscope list presets` shows them."""
+    preset: tuple[str, ...] = ()
+    """Configurations; `mnemoscope list presets` shows them. None: the one that an installed system has as default."""
     recipe: str = "quick"
     """Training recipe: quick or published."""
     seeds: str = "0"
@@ -31,24 +31,26 @@ class Train(Jobs):
     corpus: Path | None = None
     """Text file in place of the one that the task is made of, for tasks that are made of a text."""
     set: tuple[str, ...] = ()
-    """Changes such as `task.repeat_ratio=0.5 model.normalization=none recipe.n_steps=500`."""
+    """Changes such as `recipe.n_steps=500 model.normalization=none task.<field>=<value>`."""
 
 
 def run(options: Train) -> None:
     """Train what the options name, and say where it lies."""
     from mnemoscope.cli.corpus import with_corpus
     from mnemoscope.cli.output import console
+    from mnemoscope.viz.tables import counted
 
+    presets = options.preset or (default_system()[1],)
     changes = parse_changes(options.set)
     if options.corpus is not None:
-        changes |= with_corpus(options.preset, options.corpus)
+        changes |= with_corpus(presets, options.corpus)
     specs = [
         ms.preset(name, options.recipe, seed, changes=changes)
-        for name in options.preset
+        for name in presets
         for seed in parse_seeds(options.seeds)
     ]
     runs = train_with_progress(specs, options.out, options.jobs, options.device, together=options.together)
-    console.print(f"{len(runs)} finished runs in {options.out}", highlight=False)
+    console.print(f"{counted(len(runs), 'finished run')} in {options.out}", highlight=False)
 
 
 def train_with_progress(

@@ -27,7 +27,6 @@ class Truncate(AnalysisOptions):
     """Sequences of each subgroup."""
 
 
-SHOWN: tuple[Literal["probability", "accuracy"], ...] = ("probability", "accuracy")
 NOTES = (
     "A weight is replaced by part of its singular value decomposition: only its largest components up to a rank, or "
     "all but these. At full rank, or with none removed, the model is as it was; with none kept the weight is zero, but "
@@ -72,31 +71,17 @@ def _ranks(model: ms.HookedModel, weights: ms.analyses.Weights) -> list[int]:
 
 
 def _shown(results: Results, options: Truncate, runs: Sequence[ms.Run]) -> Shown:
-    from mnemoscope.viz.truncation import (
-        spectrum_figure,
-        truncation_figure,
-        truncation_header,
-        truncation_rows,
-    )
+    from mnemoscope.viz.truncation import spectrum_figure, truncation_figure, truncation_table
 
     found = results["truncation"]
-    tables = [
-        ms.viz.Table(
-            name=score,
-            title=f"{score} of every target with a weight cut at a rank",
-            header=truncation_header(found, score),
-            rows=truncation_rows(found, score),
-            n_text=2,
-        )
-        for score in SHOWN
-    ]
+    tables = [truncation_table(found, "probability"), truncation_table(found, "accuracy")]
     over = ", mean and range over seeds" if found.sizes["seed"] > 1 else ""
     figures = [
         (
             f"Probability of every target over the rank of the cut{over}; dotted: the intact model.",
             truncation_figure(found),
         ),
-        ("Singular values, largest first; one line a seed.", spectrum_figure(found)),
+        ("Singular values, largest first; one line per seed.", spectrum_figure(found)),
     ]
     added = ms.viz.report_of(runs[0].spec.task).truncation
     if added is None:
