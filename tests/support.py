@@ -13,7 +13,7 @@ import xarray as xr
 from mnemoscope.core.presets import preset
 from mnemoscope.core.specification import ModelSpec, RunSpec
 from mnemoscope.models.building import build, from_configuration, matching, zeroed
-from mnemoscope.models.constructed.predictor import Predictor as Predictor
+from mnemoscope.models.constructed.stand_ins import Predictor as Predictor
 
 SMALL = {
     "recipe.n_steps": 60,

@@ -6,8 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import mnemoscope as ms
-from mnemoscope.cli.analysis import Results
-from mnemoscope.cli.lazy import xr
+from mnemoscope.cli.analysis import Results, xr
 from mnemoscope.cli.options import OfPairs
 from mnemoscope.core.errors import InputError, one_of
 
@@ -22,12 +21,6 @@ def metrics(option: str, names: Sequence[str]) -> list[Any]:
     for name in names:
         one_of(option, name, known)
     return [known[name] for name in names]
-
-
-def drawn(run: ms.Run, options: OfPairs, stream: str) -> ms.Batch:
-    """The clean sequences."""
-    generator = ms.generator(run.spec.seed, stream, options.split)
-    return run.spec.task.monitor(options.n, split=options.split, generator=generator)
 
 
 def pairs_by_skill(run: ms.Run, options: OfPairs, batch: ms.Batch) -> dict[str, ms.PromptPairs]:

@@ -22,9 +22,8 @@ from transformer_lens import HookedTransformer
 from mnemoscope.core.errors import InputError, one_of
 from mnemoscope.core.presets import PRESETS
 from mnemoscope.core.specification import RunSpec
-from mnemoscope.models.building import build
+from mnemoscope.models.building import build, usable_device
 from mnemoscope.models.checkpoint import load_checkpoint, load_compact
-from mnemoscope.models.device import usable_device
 from mnemoscope.models.files import write_atomically
 from mnemoscope.models.progress_file import read_progress
 from mnemoscope.models.zoo import shipped

@@ -17,11 +17,11 @@ import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from uuid import uuid4
 from zipfile import ZipFile
 
 from mnemoscope.core.errors import InputError, one_of
 from mnemoscope.core.guests import directory, guests, owner
+from mnemoscope.models.files import write_atomically
 
 WORD = "zoo"
 """What stands for the zoo where a run directory is expected."""
@@ -188,18 +188,7 @@ def _complete(place: Path, packed: Archive) -> None:
         for info in file.infolist():
             target = place / info.filename
             if not target.is_file() or target.stat().st_size != info.file_size:
-                _write(target, file.read(info))
-
-
-def _write(path: Path, content: bytes) -> None:
-    """Move a file into place when it is complete, under a name of its own until then: others may be writing it too."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    beside = path.with_name(f".{path.name}.{uuid4().hex}")
-    try:
-        beside.write_bytes(content)
-        beside.replace(path)
-    finally:
-        beside.unlink(missing_ok=True)
+                write_atomically(target, file.read(info), shared=True)
 
 
 def archives() -> Iterator[Archive]:

@@ -1,5 +1,7 @@
 """Neurons as key/value memories: tables and figures."""
 
+from itertools import product
+
 import numpy as np
 import plotly.graph_objects as go
 import xarray as xr
@@ -75,26 +77,14 @@ def share_figure(shares: xr.Dataset) -> go.Figure:
     figure = make_subplots(1, len(skills), subplot_titles=skills, shared_yaxes=True)
     at = shares.sel(part="kept", metric="accuracy")
     for column, (skill, colour) in enumerate(colours_of(skills).items(), 1):
-        style = {"color": colour, "width": 1.3}
-        for i in range(shares.sizes["seed"]):
-            lines = (
-                ("top k", at.fraction, style),
-                ("random k", at.random_fraction.mean("draw"), {**style, "dash": "dot", "color": "#8a93a3"}),
-            )
-            for name, values, line in lines:
-                figure.add_trace(
-                    go.Scatter(
-                        x=[str(k) for k in shares.k.values],
-                        y=values.isel(seed=i).sel(skill=skill).values,
-                        name=name,
-                        line=line,
-                        opacity=0.8,
-                        legendgroup=name,
-                        showlegend=i == 0 and column == 1,
-                    ),
-                    1,
-                    column,
-                )
+        lines = (
+            ("top k", at.fraction, {"color": colour, "width": 1.3}),
+            ("random k", at.random_fraction.mean("draw"), {"color": "#8a93a3", "width": 1.3, "dash": "dot"}),
+        )
+        for i, (name, values, line) in product(range(shares.sizes["seed"]), lines):
+            style = {"name": name, "legendgroup": name, "showlegend": i == 0 and column == 1, "line": line}
+            y = values.isel(seed=i).sel(skill=skill).values
+            figure.add_trace(go.Scatter(x=[str(k) for k in shares.k.values], y=y, opacity=0.8, **style), 1, column)
     figure.update_xaxes(title="k, neurons kept", type="category")
     figure.update_yaxes(title="fraction of the skill", row=1, col=1)
     return figure.update_layout(**LAYOUT, height=360)

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import mnemoscope as ms
-from mnemoscope.cli.analysis import Results, Shown, analysis_command
-from mnemoscope.cli.lazy import xr
+from mnemoscope.cli.analysis import Results, Shown, analysis_command, xr
 from mnemoscope.cli.options import AnalysisOptions
 
 

@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import mnemoscope as ms
-from mnemoscope.cli.analysis import Results, Shown, analysis_command
-from mnemoscope.cli.lazy import xr
+from mnemoscope.cli.analysis import Results, Shown, analysis_command, drawn, xr
 from mnemoscope.cli.options import AnalysisOptions
 
 
@@ -31,7 +30,7 @@ NOTES = (
 def circuits_run(run: ms.Run, options: Circuits) -> dict[str, xr.Dataset]:
     """The circuits of one run, heads by role; composition stays by number."""
     task, seed, split = run.spec.task, run.spec.seed, options.split
-    batch = task.monitor(options.n, split=split, generator=ms.generator(seed, "circuits", split))
+    batch = drawn(run, options, "circuits")
     reference = task.sample(options.n, split=split, generator=ms.generator(seed, "reference", split))
     results = ms.analyses.read_circuits(run.model(options.step), batch, reference=reference, seed=seed)
     named = ms.analyses.last_roles(run)

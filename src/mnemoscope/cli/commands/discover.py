@@ -7,12 +7,10 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import mnemoscope as ms
-from mnemoscope.cli.analysis import Results, Shown, analysis_command
-from mnemoscope.cli.lazy import xr
+from mnemoscope.cli.analysis import Results, Shown, analysis_command, drawn, xr
 from mnemoscope.cli.options import OfPairs
 from mnemoscope.cli.pairs import (
     by_skill,
-    drawn,
     edges_by_role,
     heads_with_roles,
     metrics,

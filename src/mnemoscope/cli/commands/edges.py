@@ -7,12 +7,10 @@ from dataclasses import dataclass
 from typing import Literal
 
 import mnemoscope as ms
-from mnemoscope.cli.analysis import Results, Shown, analysis_command
-from mnemoscope.cli.lazy import xr
+from mnemoscope.cli.analysis import Results, Shown, analysis_command, drawn, xr
 from mnemoscope.cli.options import OfPairs
 from mnemoscope.cli.pairs import (
     by_skill,
-    drawn,
     edges_by_role,
     heads_with_roles,
     metrics,
@@ -42,8 +40,8 @@ NOTES = (
     "one. Noising patches the clean run: necessity is the share of the difference between clean and corrupted prompts "
     "that is lost. Denoising patches the corrupted run: sufficiency is the share that comes back. The first row of the "
     "table is the difference itself: below 0 the model prefers the other answer, and shares are of that.",
-    "This shows that what a reader does depends on what the writer tells it about that in which the two prompts "
-    "differ. It does not show what is told, nor what the prompts have in common. Edges that can stand in for each "
+    "This shows that what a reader does depends on what the writer passes on of the difference between the two "
+    "prompts. It does not show what that is, nor what the prompts have in common. Edges that can stand in for each "
     "other look unneeded, and effects do not add up. A dash: clean and corrupted are not told apart.",
 )
 ESTIMATED = (

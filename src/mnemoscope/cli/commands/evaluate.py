@@ -7,9 +7,8 @@ from functools import partial
 from pathlib import Path
 
 import mnemoscope as ms
-from mnemoscope.cli.analysis import each_configuration
+from mnemoscope.cli.analysis import each_configuration, xr
 from mnemoscope.cli.command import COMMANDS, Command
-from mnemoscope.cli.lazy import xr
 from mnemoscope.cli.options import OfRuns
 from mnemoscope.core.errors import in_range
 

@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import mnemoscope as ms
-from mnemoscope.cli.analysis import Results, Shown, analysis_command
-from mnemoscope.cli.lazy import xr
+from mnemoscope.cli.analysis import Results, Shown, analysis_command, drawn, xr
 from mnemoscope.cli.options import AnalysisOptions
 from mnemoscope.core.errors import in_range
 
@@ -39,7 +38,7 @@ def heads_run(run: ms.Run, options: Heads) -> dict[str, xr.Dataset]:
     from mnemoscope.analyses.mechanisms.search import TOLERANCE
 
     task, seed = run.spec.task, run.spec.seed
-    batch = task.monitor(options.n, split=options.split, generator=ms.generator(seed, "heads", options.split))
+    batch = drawn(run, options, "heads")
     tolerance = TOLERANCE if options.tolerance is None else options.tolerance
     results = ms.analyses.read_heads(run.model(options.step), task, batch, tolerance=tolerance, seed=seed)
     named = ms.analyses.last_roles(run)

@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import mnemoscope as ms
-from mnemoscope.cli.analysis import Results, Shown, analysis_command
-from mnemoscope.cli.lazy import xr
+from mnemoscope.cli.analysis import Results, Shown, analysis_command, drawn, xr
 from mnemoscope.cli.options import AnalysisOptions
 from mnemoscope.core.errors import in_range
 
@@ -38,7 +37,7 @@ NOTES = (
 def neurons_run(run: ms.Run, options: Neurons) -> dict[str, xr.Dataset]:
     """The neurons of one layer of one run."""
     task, seed, split = run.spec.task, run.spec.seed, options.split
-    batch = task.monitor(options.n, split=split, generator=ms.generator(seed, "prompts", split))
+    batch = drawn(run, options, "prompts")
     reference = task.sample(options.n, split=split, generator=ms.generator(seed, "reference", split))
     inputs = batch if options.sampled else task.enumerate(split=split)
     model, skills = run.model(options.step), task.skills(batch)

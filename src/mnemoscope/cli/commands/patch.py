@@ -6,10 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import mnemoscope as ms
-from mnemoscope.cli.analysis import Results, Shown, analysis_command
-from mnemoscope.cli.lazy import xr
+from mnemoscope.cli.analysis import Results, Shown, analysis_command, drawn, xr
 from mnemoscope.cli.options import OfPairs
-from mnemoscope.cli.pairs import by_skill, drawn, metrics, pairs_by_skill, refuse_unknown
+from mnemoscope.cli.pairs import by_skill, metrics, pairs_by_skill, refuse_unknown
 from mnemoscope.core.site import Kind
 
 

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from itertools import product
 
 import mnemoscope as ms
-from mnemoscope.cli.analysis import Results, Shown, analysis_command
-from mnemoscope.cli.lazy import xr
+from mnemoscope.cli.analysis import Results, Shown, analysis_command, xr
 from mnemoscope.cli.options import AnalysisOptions
 from mnemoscope.core.errors import InputError, in_range
 from mnemoscope.core.site import BY_HEAD, EMBEDDINGS, MLP, Kind, Site
@@ -19,7 +18,7 @@ class Probe(AnalysisOptions):
     """Linear probes: what can be read from activations, beside controls, and what is lost when it is erased."""
 
     latents: tuple[str, ...] = ()
-    """Of the task, such as name or name[2], or target; none: that and all with one value per sequence or position."""
+    """Of the task, such as name or name[2]; or target. None: that, and all with one value per sequence or position."""
     sites: tuple[Kind, ...] = ()
     """Activations, in TransformerLens's words; none: z, resid_mid, post, mlp_out, resid_post."""
     pos: int | None = None
@@ -44,7 +43,7 @@ ERASED = (
     "are measured. Two controls: vectors as long in random directions, and the same procedure with shuffled labels. "
     "Where both spare a skill, it depends on what lies in these directions at this site. That need not be the latent "
     "alone, since latents that go together share directions; and where nothing is lost, another site may carry it. "
-    "Latents are erased where the probe tells something of them; 'seeds' says in how many."
+    "Latents are erased where the probe reads something of them; 'seeds' says in how many."
 )
 
 KINDS: tuple[Kind, ...] = ("z", "resid_mid", "post", "mlp_out", "resid_post")

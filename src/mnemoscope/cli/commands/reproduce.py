@@ -71,7 +71,7 @@ def run(options: Reproduce) -> None:
 
 def _changes(system: ms.System, corpus: Path | None) -> tuple[tuple[str, object], ...]:
     """What differs from the plan."""
-    from mnemoscope.cli.corpus import with_corpus
+    from mnemoscope.cli.commands.train import with_corpus
 
     if corpus is None:
         return ()

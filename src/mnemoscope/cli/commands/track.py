@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from functools import partial
 
 import mnemoscope as ms
+from mnemoscope.cli.analysis import xr
 from mnemoscope.cli.command import COMMANDS, Command
-from mnemoscope.cli.lazy import xr
 from mnemoscope.cli.options import OfRuns
 from mnemoscope.core.errors import InputError
 

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 import mnemoscope as ms
-from mnemoscope.cli.analysis import Results, Shown, analysis_command
-from mnemoscope.cli.lazy import xr
+from mnemoscope.cli.analysis import Results, Shown, analysis_command, drawn, xr
 from mnemoscope.cli.options import AnalysisOptions
 from mnemoscope.core.site import ParamSite
 
@@ -40,15 +39,15 @@ def truncate_run(run: ms.Run, options: Truncate) -> dict[str, xr.Dataset]:
     """The cuts of one run, with what the entry of its task adds."""
     from mnemoscope.analyses.token_scores import skill_targets
 
-    model, task, seed = run.model(options.step), run.spec.task, run.spec.seed
-    batch = task.monitor(options.n, split=options.split, generator=ms.generator(seed, "truncation", options.split))
+    model, task = run.model(options.step), run.spec.task
+    batch = drawn(run, options, "truncation")
     weights = _weights(model, options.weights)
     cuts = {"weights": weights, "ranks": options.ranks or _ranks(model, weights), "parts": options.parts}
     targets = skill_targets(batch, {name: mask for name, mask in task.skills(batch).items() if mask.any()})
     added = ms.viz.report_of(task).truncation
     if added is None:
         return {"truncation": ms.analyses.truncate(model, batch, targets=targets, **cuts)}
-    reference = task.monitor(options.n, split=options.split, generator=ms.generator(seed, "reference", options.split))
+    reference = drawn(run, options, "reference")
     return added.measure(model, task, batch, reference=reference, targets=targets, cuts=cuts)
 
 
