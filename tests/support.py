@@ -14,7 +14,7 @@ from mnemoscope.core.patterns import earlier
 from mnemoscope.core.presets import preset
 from mnemoscope.core.specification import ModelSpec, RunSpec
 from mnemoscope.models.building import build, from_configuration, matching, zeroed
-from mnemoscope.models.constructed.predictor import Predictor as Predictor
+from mnemoscope.models.constructed.stand_ins import Predictor as Predictor
 
 EARLIER_X = earlier(period=2, phase=0, name="earlier x")
 EARLIER_Y = earlier(period=2, phase=1, name="earlier y")

@@ -5,14 +5,19 @@ import json
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import get_type_hints
+from unittest import mock
 
 import pytest
 import xarray as xr
 
 from mnemoscope.cli import claims, main
 from mnemoscope.cli.command import commands, overview
+from mnemoscope.cli.parse import default_system
+from mnemoscope.core.errors import InputError
+from mnemoscope.core.presets import SYSTEMS
 from mnemoscope.judging.claim import CLAIMS
 from mnemoscope.models.run import find_runs
 
@@ -120,7 +125,7 @@ def test_the_experiment_fits_the_commands():
         (["train", "--set", "task.repeat_ratio=2"], "from 0 to 1"),
         (["train", "--set", "task.repeat_ratio=often"], "valid number"),
         (["train", "--set", "model.d_modell=3"], "d_model"),
-        (["train", "--set", "widths=3"], "task.repeat_ratio=0.5"),
+        (["train", "--set", "widths=3"], "recipe.n_steps=500"),
         (["train", "--set", "model.n_heads=3"], "divide"),
         (["train", "--seeds", "a-b"], "0-15"),
         (["train", "--jobs", "-1"], "0 for one process per core"),
@@ -160,6 +165,15 @@ def test_wrong_input_gets_one_line_and_writes_nothing(words, named, runs, tmp_pa
     assert error.startswith("mnemoscope: ")
     assert named in error
     assert written(tmp_path) == before
+
+
+def test_what_is_not_named_is_what_an_installed_system_declares(tmp_path):
+    main(["train", "--set", *SMALL])
+    assert [run.spec.preset.partition("+")[0] for run in find_runs(tmp_path / "runs")] == ["v3"]
+    assert default_system() == ("tiny-recall", "v3")
+    undeclared = {name: replace(SYSTEMS.get(name), default=None) for name in SYSTEMS.names()}
+    with mock.patch.dict(SYSTEMS._items, undeclared), pytest.raises(InputError, match="name a preset or a system"):
+        default_system()
 
 
 def test_a_device_that_is_not_there_shows_no_progress(capsys):

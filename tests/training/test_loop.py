@@ -11,8 +11,8 @@ from mnemoscope.core.specification import Freeze, TaskChange
 from mnemoscope.models.checkpoint import load_checkpoint
 from mnemoscope.models.run import open_run
 from mnemoscope.training import recorder
-from mnemoscope.training.data import Blocks
 from mnemoscope.training.loop import train, train_together
+from mnemoscope.training.schedule import Blocks
 from mnemoscope.training.state import last_step, read_state
 from tests.support import contents, flip, global_generators_untouched, small_spec
 

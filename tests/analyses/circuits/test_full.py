@@ -7,8 +7,8 @@ from mnemoscope.analyses.circuits.full import ov_circuits, qk_circuits
 from mnemoscope.analyses.circuits.weights import effective_weights
 from mnemoscope.core.batch import Batch
 from mnemoscope.core.errors import InputError
+from mnemoscope.models.building import folded
 from mnemoscope.models.constructed import induction
-from mnemoscope.models.processing import folded
 from mnemoscope.systems.tiny_recall.constructed import elimination_only
 from tests.support import foreign_model, random_model, seeded
 

@@ -8,6 +8,7 @@ from typing import Any
 from mnemoscope.judging.claim import EFFECT, Claim, Criterion
 from mnemoscope.judging.evidence import named
 from mnemoscope.judging.verdict import Outcome, PartResult, Ruling, Verdict
+from mnemoscope.viz.tables import counted
 
 MEANINGS: dict[Outcome, str] = {
     "SUPPORTED": "the evidence decides for the claim",
@@ -138,7 +139,7 @@ def flips(ruling: Ruling) -> str:
     if not ruling.sensitivity:
         return "nothing was varied"
     flipped = [f"⚑ {cell.factor} = {cell.value} ({outcome_text(cell.verdict.outcome)})" for cell in ruling.flips]
-    return ", ".join(flipped) or f"under none of {len(ruling.sensitivity)} changes"
+    return ", ".join(flipped) or f"under none of {counted(len(ruling.sensitivity), 'change')}"
 
 
 VERDICT_HEADER = ("id", "statement", "verdict", "share", "effect", "why")

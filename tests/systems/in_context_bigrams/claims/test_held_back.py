@@ -5,7 +5,7 @@ from fnmatch import fnmatchcase
 import pytest
 
 from mnemoscope.core.errors import InputError
-from mnemoscope.models.constructed.trajectory import following, jump
+from mnemoscope.models.constructed.stand_ins import following, jump
 from mnemoscope.models.subjects import untrained
 from mnemoscope.systems.in_context_bigrams.claims.held_back import (
     ALL,

@@ -6,7 +6,7 @@ import pytest
 
 from mnemoscope.core.errors import InputError
 from mnemoscope.judging.claim import GATE
-from mnemoscope.models.constructed.trajectory import following
+from mnemoscope.models.constructed.stand_ins import following
 from mnemoscope.models.subjects import untrained
 from mnemoscope.systems.in_context_bigrams.claims.order_of_learning import (
     B5,

@@ -5,7 +5,7 @@ import torch
 
 from mnemoscope.core.errors import InputError
 from mnemoscope.judging.claim import GATE
-from mnemoscope.models.constructed.trajectory import following
+from mnemoscope.models.constructed.stand_ins import following
 from mnemoscope.models.subjects import untrained
 from mnemoscope.systems.in_context_bigrams.claims.predicted_memories import (
     ALONE,

@@ -2,7 +2,7 @@ import math
 
 import pytest
 
-from mnemoscope.models.constructed.predictor import predicting
+from mnemoscope.models.constructed.stand_ins import predicting
 from mnemoscope.models.subjects import planted, untrained
 from mnemoscope.systems.tiny_recall.claims.loss import T5, T8, UNITS, distances, measure, small_on_repeats
 from mnemoscope.systems.tiny_recall.constructed import dissociated, elimination_only

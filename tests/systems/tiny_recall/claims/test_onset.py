@@ -5,7 +5,7 @@ import pytest
 import xarray as xr
 
 from mnemoscope.judging.claim import GATE
-from mnemoscope.models.constructed.predictor import predicting
+from mnemoscope.models.constructed.stand_ins import predicting
 from mnemoscope.models.subjects import untrained
 from mnemoscope.systems.tiny_recall.claims.onset import EPOCH, T10, UNITS, measure
 from tests.systems.on_trial import verdict

@@ -4,7 +4,7 @@ import pytest
 
 from mnemoscope.judging.claim import EFFECT
 from mnemoscope.models.constructed import layer_normalised
-from mnemoscope.models.constructed.predictor import predicting
+from mnemoscope.models.constructed.stand_ins import predicting
 from mnemoscope.models.subjects import planted, untrained
 from mnemoscope.systems.tiny_recall.claims.recall import FRESH, T6, T7, T9, V3, larger_recall, measure, measure_errors
 from mnemoscope.systems.tiny_recall.constructed.partial_recall import partial_recall

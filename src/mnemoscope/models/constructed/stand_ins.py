@@ -1,7 +1,8 @@
-"""An exact predictor of a task in the place of a model.
+"""What stands in the place of a trained model as a control: an exact predictor, or a training that went as prescribed.
 
-For what looks at predictions only: there is nothing inside, so whatever hooks it or reads its weights refuses it or
-finds none.
+A predictor is for what looks at predictions only: there is nothing inside, so whatever hooks it or reads its weights
+refuses it or finds none. A prescribed training is for claims about the order of learning, which read nothing but
+measures along the steps; the models beside them are untrained.
 """
 
 from collections.abc import Callable, Mapping
@@ -10,7 +11,9 @@ from functools import partial
 from types import SimpleNamespace
 from typing import Any, NoReturn
 
+import numpy as np
 import torch
+import xarray as xr
 from jaxtyping import Float, Int
 from torch import Tensor
 
@@ -89,3 +92,37 @@ def predicting(units: Mapping[str, Configuration], reference: str) -> Callable[[
 def _predicting(units: Mapping[str, Configuration], reference: str, case: int) -> dict[str, Subject]:
     subjects = untrained(units)(case)
     return {name: replace(each, model=Predictor(each.task, reference)) for name, each in subjects.items()}
+
+
+Course = tuple[tuple[float, float], ...]
+"""Steps and values: straight in between, constant before the first and after the last."""
+
+
+def jump(step: float, *, low: float = 0.0, high: float = 1.0) -> Course:
+    """The course of a measure that is `low` before a step and `high` from then on."""
+    return ((step - 0.5, low), (step, high))
+
+
+def following(
+    units: Mapping[str, Configuration], courses: Mapping[str, Mapping[str, Course]]
+) -> Callable[[int], dict[str, Subject]]:
+    """A control: trajectories in the place of the claim's configurations, at the steps that these keep.
+
+    Args:
+        units: Of the claim.
+        courses: By unit, the course of every measure.
+    """
+    return partial(_following, dict(units), {name: dict(measures) for name, measures in courses.items()})
+
+
+def _following(
+    units: Mapping[str, Configuration], courses: Mapping[str, Mapping[str, Course]], case: int
+) -> dict[str, Subject]:
+    fresh = untrained(units)(case)
+    return {name: replace(fresh[name], trajectory=_trajectory(units[name], courses[name])) for name in units}
+
+
+def _trajectory(unit: Configuration, courses: Mapping[str, Course]) -> xr.Dataset:
+    steps = np.array(unit.spec(0).recipe.checkpoints)
+    values = {name: ("step", np.interp(steps, *np.transpose(course))) for name, course in courses.items()}
+    return xr.Dataset(values, coords={"step": steps})
