@@ -38,8 +38,8 @@ NOTES = (
 def patch_run(run: ms.Run, options: Patch) -> dict[str, xr.Dataset]:
     """Values and effects of the sweep on one run, a dataset a skill; heads by role.
 
-    Prompts have the numbers of the sequences drawn, with NaN where one does not test the skill: how many do may differ
-    between seeds, which are put together.
+    As many prompts as sequences are drawn, those that test the skill first, then NaN: how many do may differ between
+    seeds, which are put together.
     """
     task, seed = run.spec.task, run.spec.seed
     kind = corruption(task, options.corruption)
@@ -52,8 +52,7 @@ def patch_run(run: ms.Run, options: Patch) -> dict[str, xr.Dataset]:
         chosen = [metrics()[name] for name in options.metrics]
         values = ms.patch(model, pairs, kind=options.kind, over=options.over, metrics=chosen)
         result = xr.merge([values, ms.analyses.effects(values, refuse=False)], combine_attrs="override")
-        rows = masks[skill].any(1).nonzero()[:, 0].tolist()
-        result = result.assign_coords(prompt=rows).reindex(prompt=range(len(batch)))
+        result = result.reindex(prompt=range(len(batch)))
         results[f"patch_{skill}"] = result if named is None else ms.analyses.by_role(result, named)
     return results
 
@@ -83,7 +82,7 @@ def _finish(label: str, runs: Sequence[ms.Run], results: Results, options: Patch
             f"no run of {label} tells clean from corrupted sequences apart: there is nothing to be carried; take "
             "another --corruption, --metrics, --step or other runs"
         )
-    return results
+    return {name: result.dropna("prompt", how="all", subset=["clean"]) for name, result in results.items()}
 
 
 analysis_command("patch", Patch, measure=patch_run, show=_shown, check=_check, finish=_finish)
