@@ -12,7 +12,7 @@ rivals ask for a sign. An onset at step 0 counts as 1. Where accuracy never gets
 last, so two models that both fail differ by nothing.
 
 Read from the trajectory: measures of every kept checkpoint, taken after training. Steps between two checkpoints cannot
-be told apart.
+be distinguished.
 
 They show which measure moves first. They do not show that the one is needed for the other; and that half of a fall is
 passed first says nothing about which is finished first: the two losses end at different values.
