@@ -1,11 +1,16 @@
 """The commands that take models apart: arrays, tables and a page for runs of any task, and what they refuse."""
 
 import csv
+from types import SimpleNamespace
 
 import pytest
 import xarray as xr
 
+from mnemoscope.analyses.stacking import along
 from mnemoscope.cli import main
+from mnemoscope.cli.commands import patch
+from mnemoscope.models.constructed import induction
+from mnemoscope.systems.in_context_bigrams.tasks.in_context_bigrams import InContextBigrams
 from mnemoscope.training.loop import train
 from tests.support import small_spec
 
@@ -67,6 +72,34 @@ def test_arrays_tables_and_a_page(command, trained, tmp_path, capsys):
     before = {file.name: file.read_bytes() for file in place.glob("*.nc")}
     main([command, str(trained), *WORDS[command], "--jobs", "2"])
     assert {file.name: file.read_bytes() for file in place.glob("*.nc")} == before  # the same, by two processes
+
+
+def test_patch_keeps_the_prompts_that_test_a_skill(trained, tmp_path):
+    """Of permutation lookup as many of every seed, so that none is padded."""
+    main(["patch", str(trained), "--n", "20", "--out", "out"])
+    for skill in ("elimination", "recall"):
+        (file,) = tmp_path.glob(f"out/*/patch/patch_{skill}.nc")
+        found = xr.open_dataset(file)
+        assert found.prompt.values.tolist() == list(range(20))
+        assert found.clean.notnull().all()
+
+
+def test_patch_pads_where_seeds_have_different_numbers_of_prompts():
+    task = InContextBigrams(length=24, triggers="fixed")
+    run = SimpleNamespace(model=lambda step: induction(task.d_vocab, task.n_ctx))
+    options = patch.Patch(runs=(), n=12, over=("layer",), skills=("in_context",))
+    found = {}
+    for seed in (3, 4):
+        run.spec = SimpleNamespace(task=task, seed=seed)
+        found[seed] = patch.patch_run(run, options)["patch_in_context"]
+    (shown,) = patch._finish("birth", [], {"patch": along("seed", found)}, options).values()
+    numbers = shown.clean.notnull().all("metric").sum("prompt").values
+    assert numbers[0] != numbers[1]
+    assert shown.sizes["prompt"] == max(numbers)
+    for seed, number in zip((3, 4), numbers, strict=True):
+        tested = shown.sel(seed=seed).isel(prompt=slice(number))
+        assert tested.clean.notnull().all()
+        assert tested.value.notnull().all()
 
 
 @pytest.mark.parametrize("what", ["subsets", "positions", "paths"])

@@ -8,7 +8,7 @@ import subprocess
 import pytest
 
 from mnemoscope.analyses.stacking import over_seeds
-from mnemoscope.systems.tiny_recall.analyses.examination import analyse_run
+from mnemoscope.systems.tiny_recall.report import analyse_run
 from mnemoscope.viz.reporting import report, report_of
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")

@@ -2,7 +2,7 @@ import pytest
 import xarray as xr
 
 from mnemoscope.systems.in_context_bigrams.analyses.noise_or_context import removed, truncated
-from mnemoscope.systems.in_context_bigrams.constructed.noisy_induction import noisy_induction
+from mnemoscope.systems.in_context_bigrams.constructed import noisy_induction
 from mnemoscope.systems.in_context_bigrams.tasks.noisy_recall import NoisyRecall
 from mnemoscope.systems.in_context_bigrams.truncation import REMOVED_HEADER, removed_rows
 from mnemoscope.viz.truncation import spectrum_figure, truncation_figure, truncation_table

@@ -35,19 +35,18 @@ NOTES = (
 
 
 def patch_run(run: ms.Run, options: Patch) -> dict[str, xr.Dataset]:
-    """Values and effects of the sweep on one run, a dataset a skill; heads by role.
+    """Values and effects of the sweep on one run, one dataset per skill; heads by role.
 
-    Prompts have the numbers of the sequences drawn, with NaN where one does not test the skill: how many do may differ
-    between seeds, which are put together.
+    As many prompts as sequences are drawn, those that test the skill first, then NaN: how many do may differ between
+    seeds, which are put together.
     """
     batch, results = drawn(run, options, "patch"), {}
     model, named = run.model(options.step), ms.analyses.last_roles(run) if "head" in options.over else None
-    masks, chosen = run.spec.task.skills(batch), metrics("--metrics", options.metrics)
+    chosen = metrics("--metrics", options.metrics)
     for skill, pairs in pairs_by_skill(run, options, batch).items():
         values = ms.patch(model, pairs, kind=options.kind, over=options.over, metrics=chosen)
         result = xr.merge([values, ms.analyses.effects(values, refuse=False)], combine_attrs="override")
-        rows = masks[skill].any(1).nonzero()[:, 0].tolist()
-        result = result.assign_coords(prompt=rows).reindex(prompt=range(len(batch)))
+        result = result.reindex(prompt=range(len(batch)))
         results[f"patch_{skill}"] = result if named is None else ms.analyses.by_role(result, named)
     return results
 
@@ -72,7 +71,7 @@ def _check(options: Patch) -> None:
 def _finish(label: str, runs: Sequence[ms.Run], results: Results, options: Patch) -> Results:
     ratios = {name: result.ratio for name, result in results.items()}
     refuse_unknown(label, ratios, missing="nothing to be carried", option="--metrics")
-    return results
+    return {name: result.dropna("prompt", how="all", subset=["clean"]) for name, result in results.items()}
 
 
 analysis_command("patch", Patch, measure=patch_run, show=_shown, check=_check, finish=_finish)

@@ -6,8 +6,7 @@ from mnemoscope.core.errors import InputError
 from mnemoscope.core.specification import ModelSpec
 from mnemoscope.models import constructed
 from mnemoscope.models.building import build
-from mnemoscope.systems.in_context_bigrams.constructed import induction_memories
-from mnemoscope.systems.in_context_bigrams.constructed.induction_memories import MEMORIES
+from mnemoscope.systems.in_context_bigrams.constructed import MEMORIES, induction_memories
 from tests.support import global_generators_untouched, seeded
 
 N_TOKENS, N_CTX, WIDTH = 10, 12, 512

@@ -1,14 +1,57 @@
-"""Generic and associative-memory transformers on in-context bigrams, and the plan."""
+"""Configurations of both systems, and what `reproduce` trains for them.
 
+On in-context bigrams generic and associative-memory transformers, on noisy recall a generic one.
+"""
+
+from collections.abc import Iterable
 from typing import Any
 
-from mnemoscope import PRESETS, SYSTEMS, Freeze, ModelSpec, Preset, Recipe
-from mnemoscope.systems.in_context_bigrams.presets import generic, plan
+from mnemoscope import PRESETS, SYSTEMS, Freeze, ModelSpec, Preset, Recipe, System, Task, TrainingSet
 from mnemoscope.systems.in_context_bigrams.tasks.in_context_bigrams import InContextBigrams
+from mnemoscope.systems.in_context_bigrams.tasks.noisy_recall import NoisyRecall
 
 _FREE_AT = 150
 """Step from which parameters that are held back move, of the quick recipe; published: 300."""
 _FROZEN = ("embed.W_E", "pos_embed.W_pos", "unembed.W_U", "blocks.*.attn.W_[QV]", "blocks.0.attn.W_O", "*.mlp.W_in")
+
+
+def generic(summary: str, task: Task, *, n_steps: int, n_layers: int = 2, published: tuple[int, int]) -> Preset:
+    """A transformer without normalisation of which everything is learned.
+
+    Args:
+        summary: Of the preset.
+        task: Of 128 tokens; published: 256.
+        n_steps: Of the quick recipe.
+        n_layers: Of one head each.
+        published: Widths of the residual stream and of the MLPs in the published recipe.
+    """
+    quick = Recipe(
+        name="quick", n_steps=n_steps, batch_size=32, learning_rate=6e-3, beta2=0.98, metrics_every=25,
+        checkpoint_steps=tuple(range(0, n_steps, 25)),
+    )  # fmt: skip
+    return Preset(
+        summary=summary,
+        task=task,
+        model=ModelSpec(d_model=64, n_heads=1, n_layers=n_layers, d_mlp=64, normalization="none"),
+        recipes={
+            "quick": quick,
+            "published": Recipe(name="published", n_steps=4000, batch_size=512, learning_rate=1e-3, metrics_every=25),
+        },
+        sizes={"published": {"task.length": 256, "model.d_model": published[0], "model.d_mlp": published[1]}},
+    )
+
+
+def plan(summary: str, presets: Iterable[str]) -> System:
+    """What is trained for a system: 4 quick seeds, 16 published ones, and 16 quick ones that are shipped."""
+    names = tuple(presets)
+
+    def part(recipe: str, first: int, n: int) -> tuple[TrainingSet, ...]:
+        return (TrainingSet(recipe=recipe, presets=names, seeds=tuple(range(first, first + n))),)
+
+    return System(
+        summary=summary, quick=part("quick", 48, 4), full=part("published", 16, 16), shipped=part("quick", 16, 16),
+        compact=True,
+    )  # fmt: skip
 
 
 def _generic(summary: str, *, n_steps: int = 800, n_layers: int = 2, **task: Any) -> Preset:
@@ -65,3 +108,7 @@ for _name, _preset in _BIRTH.items():
     PRESETS.add(_name, _preset)
 
 SYSTEMS.add("birth", plan("in-context bigrams and the birth of an induction head", _BIRTH))
+
+_SUMMARY = "2 layers, fixed triggers, half of the outputs replaced by noise"
+PRESETS.add("noisy-recall", generic(_SUMMARY, NoisyRecall(length=128), n_steps=1000, published=(256, 1024)))
+SYSTEMS.add("noisy-recall", plan("in-context recall against a noise token that always may follow", ("noisy-recall",)))
