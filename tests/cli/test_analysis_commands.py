@@ -6,8 +6,6 @@ import pytest
 import xarray as xr
 
 from mnemoscope.cli import main
-from mnemoscope.training.loop import train
-from tests.support import small_spec
 
 COMMANDS = {
     "patch": ({"patch_elimination", "patch_recall"}, {"logit_diff"}),
@@ -33,23 +31,14 @@ WORDS = {
 }
 
 
-@pytest.fixture(scope="module")
-def trained(tmp_path_factory):
-    """Two seeds of a v3 after 60 steps."""
-    path = tmp_path_factory.mktemp("runs")
-    for seed in (3, 4):
-        train(small_spec("v3", seed=seed), path / f"seed-{seed}")
-    return path
-
-
 @pytest.fixture(autouse=True)
 def empty_directory(tmp_path, monkeypatch, as_installed):
     monkeypatch.chdir(tmp_path)
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_arrays_tables_and_a_page(command, trained, tmp_path, capsys):
-    main([command, str(trained), *WORDS[command]])
+def test_arrays_tables_and_a_page(command, two_seeds, sent, tmp_path, capsys):
+    main([command, str(two_seeds), *WORDS[command]])
     arrays, tables = COMMANDS[command]
     (place,) = tmp_path.glob(f"results/v3+*-quick/{command}")
     assert {file.stem for file in place.glob("*.nc")} == arrays
@@ -64,14 +53,26 @@ def test_arrays_tables_and_a_page(command, trained, tmp_path, capsys):
     for name in tables:
         header, *rows = csv.reader((place / f"{name}.csv").open())
         assert all(len(row) == len(header) for row in rows)
-    before = {file.name: file.read_bytes() for file in place.glob("*.nc")}
-    main([command, str(trained), *WORDS[command], "--jobs", "2"])
-    assert {file.name: file.read_bytes() for file in place.glob("*.nc")} == before  # the same, by two processes
+    assert len(sent) == 2
+
+
+@pytest.mark.parametrize(
+    "command",
+    ["ablate", *(pytest.param(name, marks=pytest.mark.thorough) for name in sorted({*COMMANDS} - {"ablate"}))],
+)
+def test_two_processes_write_the_same(command, two_seeds, tmp_path):
+    words = [command, str(two_seeds), *WORDS[command]]
+    main([*words, "--out", "alone"])
+    main([*words, "--out", "two", "--jobs", "2"])
+    (alone,), (two,) = (tmp_path.glob(f"{out}/*/{command}") for out in ("alone", "two"))
+    expected = {file.name: file.read_bytes() for file in alone.glob("*.nc")}
+    assert expected
+    assert {file.name: file.read_bytes() for file in two.glob("*.nc")} == expected
 
 
 @pytest.mark.parametrize("what", ["subsets", "positions", "paths"])
-def test_what_else_can_be_ablated(what, trained, tmp_path):
-    main(["ablate", str(trained), "--n", "32", "--what", what, "--out", "out"])
+def test_what_else_can_be_ablated(what, two_seeds, tmp_path):
+    main(["ablate", str(two_seeds), "--n", "32", "--what", what, "--out", "out"])
     (file,) = tmp_path.glob("out/*/ablate/ablation.nc")
     names = xr.open_dataset(file).role.values.tolist()
     expected = {

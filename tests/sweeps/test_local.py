@@ -96,10 +96,20 @@ def test_no_jobs_are_one_per_core(tiny, monkeypatch, n_cores, here):
     assert (set(analyse_many([tiny, tiny], process_of, jobs=0)) == {os.getpid()}) == here
 
 
-def test_where_there_is_no_fork_server_workers_are_spawned(tmp_path, monkeypatch):
+@pytest.fixture
+def no_fork_server(monkeypatch):
     monkeypatch.setattr(multiprocessing, "get_all_start_methods", lambda: ["spawn"])
+
+
+@pytest.mark.usefixtures("no_fork_server")
+def test_where_there_is_no_fork_server_workers_are_spawned():
     assert server.worker_context().get_start_method() == "spawn"
-    server.start_early()
+    server.start_early()  # nothing to start
+
+
+@pytest.mark.thorough  # four processes that import everything
+@pytest.mark.usefixtures("no_fork_server")
+def test_spawned_workers_train_and_analyse(tmp_path):
     specs = [small_spec(seed=seed, changes={"recipe.n_steps": 10, "recipe.checkpoint_steps": ()}) for seed in (0, 1)]
     runs = train_many(specs, [tmp_path / "0", tmp_path / "1"], jobs=2)
     assert list(analyse_many(runs, seed_of, jobs=2)) == [0, 1]

@@ -28,7 +28,7 @@ from mnemoscope.systems.tiny_recall.tasks import PermutationLookup
 from tests.support import foreign_model, global_generators_untouched, random_model, reads_back, seeded
 
 TASK = PermutationLookup(repeat_ratio=0.3).for_seed(0)
-FIT, TEST = (random_pairs(TASK.monitor(256, split=split, generator=seeded()), 512) for split in ("train", "test"))
+FIT, TEST = (random_pairs(TASK.monitor(256, split=split, generator=seeded()), 256) for split in ("train", "test"))
 SITE = Site(kind="resid_post", layer=0, pos=-1)
 FAST = {"n_steps": 150, "learning_rate": 0.1}
 MARGIN = 3.0
