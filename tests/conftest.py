@@ -17,7 +17,8 @@ if os.environ.get("TYPECHECK"):
     import tests.typecheck  # noqa: F401 (the hook names it)
 
     jaxtyping.install_import_hook("mnemoscope", "tests.typecheck.check")
-hypothesis.settings.register_profile("fixed", derandomize=True, deadline=None, max_examples=30, database=None)
+EXAMPLES = 30 if os.environ.get("TYPECHECK") else 10
+hypothesis.settings.register_profile("fixed", derandomize=True, deadline=None, max_examples=EXAMPLES, database=None)
 hypothesis.settings.load_profile("fixed")
 
 

@@ -1,4 +1,7 @@
-"""Scripts that start workers, with `if __name__ == "__main__":` and without."""
+"""Scripts that start workers, with `if __name__ == "__main__":` and without.
+
+Each imports everything twice, so these tests are thorough; what a worker and its pool do for them is in `test_local`.
+"""
 
 import subprocess
 import sys
@@ -39,15 +42,17 @@ TRY = """
 """
 
 
+pytestmark = pytest.mark.thorough
+each_body = pytest.mark.parametrize("body", [TRAIN, ANALYSE, TRY])
+
+
 def run_script(folder, body: str, end: str) -> subprocess.CompletedProcess:
     (folder / "script.py").write_text(textwrap.dedent(body) + end)
     command = [sys.executable, "script.py"]
     return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=120, check=False)
 
 
-@pytest.mark.parametrize(
-    "body", [pytest.param(TRAIN, marks=pytest.mark.thorough), ANALYSE, pytest.param(TRY, marks=pytest.mark.thorough)]
-)
+@each_body
 def test_a_script_without_a_guard_gets_one_error_with_the_way_out(tmp_path, body):
     done = run_script(tmp_path, body, "\nwork()\n")
     assert done.returncode == 1
@@ -59,8 +64,7 @@ def test_a_script_without_a_guard_gets_one_error_with_the_way_out(tmp_path, body
     assert "finished" not in done.stdout
 
 
-@pytest.mark.thorough  # the commands and `test_local` have workers of a guarded process
-@pytest.mark.parametrize("body", [TRAIN, ANALYSE, TRY])
+@each_body
 def test_a_script_with_a_guard_works(tmp_path, body):
     done = run_script(tmp_path, body, '\nif __name__ == "__main__":\n    work()\n')
     assert (done.returncode, done.stdout, done.stderr) == (0, "finished 2\n", "")
