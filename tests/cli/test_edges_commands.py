@@ -21,7 +21,6 @@ from mnemoscope.training.loop import train
 from mnemoscope.viz import patching
 from tests.support import small_spec
 
-SIX_STEPS = {"recipe.n_steps": 6, "recipe.warmup_steps": 2, "recipe.checkpoint_steps": ()}
 ARRAYS = {
     "edges": {f"{what}_{skill}" for what in ("edges", "estimates", "errors") for skill in ("elimination", "recall")},
     "shapley": {"shapley", "agreement"},
@@ -38,10 +37,10 @@ TABLES = {
 
 @pytest.fixture(scope="module")
 def deep(tmp_path_factory):
-    """Two seeds of a v3 of two layers after 6 steps."""
+    """Two seeds of a v3 of two layers after 60 steps."""
     path = tmp_path_factory.mktemp("deep")
     for seed in (3, 4):
-        train(small_spec("v3", seed=seed, changes={"model.n_layers": 2, **SIX_STEPS}), path / f"seed-{seed}")
+        train(small_spec("v3", seed=seed, changes={"model.n_layers": 2}), path / f"seed-{seed}")
     return path
 
 
