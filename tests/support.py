@@ -26,6 +26,7 @@ SMALL = {
     "recipe.save_every": 25,  # once together with a line of metrics, once not
     "recipe.checkpoint_steps": (10, 30),
 }
+LONGER = {"recipe.warmup_steps": 100, "recipe.batch_size": 256}
 
 
 def small_spec(name: str = "v3", *, seed: int = 0, changes: dict | None = None) -> RunSpec:

@@ -4,36 +4,62 @@ import os
 import shutil
 import subprocess
 import sys
+from contextlib import ExitStack
 from pathlib import Path
+from unittest import mock
 
 import pytest
 
 from mnemoscope.cli import main
 from mnemoscope.core import guests
 from mnemoscope.core.errors import InputError
+from mnemoscope.core.presets import PRESETS, SYSTEMS
+from mnemoscope.core.specification import TASKS
 from mnemoscope.sweeps import measuring
 
 EXAMPLE = Path(__file__).parents[2] / "docs" / "examples" / "copy_task.py"
 SHORT = ["--set", "recipe.n_steps=4", "recipe.metrics_every=2"]
 
 
-def mnemoscope(place, *words) -> str:
-    """What a command prints that is run in a process of its own."""
-    command = [sys.executable, "-m", "mnemoscope.cli", *map(str, words)]
-    done = subprocess.run(command, cwd=place, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+@pytest.fixture
+def as_found():
+    """No guest stays, and nothing that one registers."""
+    with ExitStack() as stack:
+        for registry in (TASKS, PRESETS, SYSTEMS):
+            registry.names()  # those of the package are there before
+            stack.enter_context(mock.patch.dict(registry._items))
+        stack.enter_context(mock.patch.dict(guests._invited))
+        yield
+    sys.modules.pop(EXAMPLE.stem, None)
 
 
-def test_workers_know_the_guests_too(tmp_path):
+@pytest.mark.usefixtures("as_found")
+def test_workers_know_the_guests_too(tmp_path, monkeypatch, capsys):
+    """The workers come from a server that was there before the guest."""
     guest = tmp_path / "elsewhere" / "copy_task.py"
     guest.parent.mkdir()
     shutil.copy(EXAMPLE, guest)
+    monkeypatch.chdir(tmp_path)
     two = ("--jobs", "2")
-    words = ("train", "--preset", "copy-small", "--seeds", "0,1", "--import", guest, *two, *SHORT)
-    assert "2 finished runs" in mnemoscope(tmp_path, *words)
+    main(["train", "--preset", "copy-small", "--seeds", "0,1", "--import", str(guest), *two, *SHORT])
+    assert "2 finished runs" in capsys.readouterr().out
     (tmp_path / "config.yaml").write_text(f"import: [{guest}]\nevaluate: {{n_samples: 20, jobs: 2}}\n")
-    assert "copying" in mnemoscope(tmp_path, "evaluate", "runs", "--config", "config.yaml")
+    main(["evaluate", "runs", "--config", "config.yaml"])
+    assert "copying" in capsys.readouterr().out
+
+
+@pytest.mark.thorough  # two processes, each with a server of workers, that import everything
+def test_commands_in_processes_of_their_own_know_the_guests(tmp_path):
+    def mnemoscope(*words) -> str:
+        command = [sys.executable, "-m", "mnemoscope.cli", *map(str, words)]
+        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    options = ("--import", EXAMPLE, "--jobs", "2")
+    words = ("train", "--preset", "copy-small", "--seeds", "0,1", *options, *SHORT)
+    assert "2 finished runs" in mnemoscope(*words)
+    assert "copying" in mnemoscope("evaluate", "runs", "--n-samples", "20", *options)
 
 
 @pytest.mark.parametrize(

@@ -63,6 +63,7 @@ def test_a_planted_subspace_is_found():
     assert all(parameter.grad is None for parameter in model.parameters())
 
 
+@pytest.mark.thorough  # the whole search, of which the other tests prove the parts
 def test_a_search_beside_its_controls(tmp_path):
     model, _ = planted()
     with global_generators_untouched():
@@ -98,6 +99,7 @@ def test_too_few_dimensions_do_not_carry_it_and_an_untrained_model_has_none():
     assert reached(random_model(d_model=22, normalization="none"), wanted, SITE, 4, tested=tested) < 0.4
 
 
+@pytest.mark.thorough
 def test_a_large_subspace_says_anything_about_a_few_pairs():
     """The control can succeed: where it does, the search is to be thanked and not the network."""
     model = foreign_model(n_layers=1, d_model=64, d_head=32, d_vocab=6, n_ctx=9, act_fn="relu")
