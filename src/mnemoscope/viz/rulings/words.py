@@ -188,7 +188,7 @@ def diff_rows(old: Iterable[Mapping[str, Any]], new: Iterable[Mapping[str, Any]]
 
 
 def _verdicts(records: Iterable[Mapping[str, Any]]) -> dict[str, tuple[str, ...]]:
-    """Outcome, share and effect as they are shown, by id; a cell is `T14, kind = zero`."""
+    """Outcome, share and effect as they are shown, by id; that of a cell goes on with `, kind = zero`."""
     shown = {}
     for record in records:
         shown[record["id"]] = _shown(record)

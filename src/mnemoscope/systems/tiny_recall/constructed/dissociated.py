@@ -38,6 +38,9 @@ def dissociated_circuit(n_values: int = 5) -> Circuit:
 def dissociated(n_values: int = 5, *, margin: float = 10.0, recall: float = 30.0) -> HookedTransformer:
     """One layer, two heads and an MLP: head 0 alone eliminates, head 1 and the MLP alone recall.
 
+    With LayerNorm put on top (`ms.constructed.layer_normalised`) it is right up to V = 6, since neurons are sharp and
+    rounding in float32 is not; so is `shared_store`.
+
     Residual stream: `token` and `position` one-hot from the embeddings; `answer`, read by the unembedding; what
     head 1 writes for the MLP to read: `stored`, `source`, `missing`, `fresh`, `unit`. The bias of token 0 is -100.
 
