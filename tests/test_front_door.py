@@ -135,3 +135,67 @@ def test_pages_and_examples_use_public_names():
     assert len(files) > 20
     checked = [file for file in files if str(file.relative_to(ROOT)) not in TO_CONVERT]
     assert [line for file in checked for line in inner_lines(file)] == []
+
+
+WORD = re.compile(r"`(?:ms|mnemoscope)\.([a-zA-Z_][\w.]*\w)[^`\n]*`")
+"""A public name in the text of a page."""
+LINKED = re.compile(r"\[((?:`\w+`(?:, )?)+)\]\(analyses/[^)]*\) \|")
+"""The names of a row in the table of questions."""
+
+
+def test_the_names_in_the_text_of_pages_exist():
+    absent = []
+    docs = ROOT / "docs"
+    pages = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *sorted(docs.rglob("*.md"))]
+    pages = [page for page in pages if "_build" not in page.parts and page.name != "migration.md"]  # has old paths
+    words = [(page, word) for page in pages for word in WORD.findall(page.read_text())]
+    assert len(words) > 100
+    for page, word in words:
+        try:
+            pkgutil.resolve_name(f"mnemoscope.{word}")
+        except (AttributeError, ImportError):
+            absent.append(f"{page.relative_to(ROOT)}: {word}")
+    assert absent == []
+
+
+def test_the_table_of_questions_names_functions_that_exist():
+    """Those of systems are looked for among the functions of their own analyses."""
+    import mnemoscope as ms
+
+    own = {
+        node.name
+        for file in (PACKAGE / "systems").glob("*/analyses/**/*.py")
+        for node in ast.parse(file.read_text()).body
+        if isinstance(node, ast.FunctionDef)
+    }
+    named = LINKED.findall((ROOT / "docs" / "analyses.md").read_text())
+    names = [name.strip("` ") for cell in named for name in cell.split(",")]
+    assert len(names) > 40
+    assert [name for name in names if not (hasattr(ms, name) or hasattr(ms.analyses, name) or name in own)] == []
+
+
+def words_of_tasks() -> set[str]:
+    """Names that guests register: tasks, presets, systems, claims, kinds of pairs; those that are no plain English."""
+    import mnemoscope as ms
+
+    tasks = [ms.TASKS.get(name) for name in ms.TASKS.names()]
+    registered = {name for registry in (ms.TASKS, ms.PRESETS, ms.SYSTEMS, ms.CLAIMS) for name in registry.names()}
+    names = registered | {task.__name__ for task in tasks} | {kind for t in tasks for kind in t.corruptions}
+    return {name for name in names if not (name.isalpha() and name.islower())} | OF_TASKS
+
+
+OF_TASKS = {"elimination", "birth", "permutation lookup", "lookup task", "is_repeat", "repeat_ratio", "earlier_x"}
+
+
+def test_the_library_has_no_word_of_a_task():
+    words = words_of_tasks()
+    assert len(words) > 80
+    pattern = re.compile(rf"(?<![\w-])({'|'.join(map(re.escape, sorted(words, key=len, reverse=True)))})(?![\w-])")
+    found = [
+        f"{file.relative_to(PACKAGE)}:{number} {line.strip()}"
+        for file in sorted(PACKAGE.rglob("*.py*"))
+        if file.suffix in (".py", ".pyi") and file.relative_to(PACKAGE).parts[0] != "systems"
+        for number, line in enumerate(file.read_text().splitlines(), start=1)
+        if pattern.search(line)
+    ]
+    assert found == []

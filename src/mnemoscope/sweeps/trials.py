@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
+from mnemoscope.core import guests
 from mnemoscope.core.errors import InputError
 from mnemoscope.core.presets import Configuration
 from mnemoscope.core.specification import RunSpec
@@ -22,7 +23,7 @@ from mnemoscope.judging.evidence import Evidence
 from mnemoscope.judging.judge import judge, judge_family
 from mnemoscope.judging.verdict import Cell, Ruling
 from mnemoscope.models.run import Run, by_label
-from mnemoscope.sweeps.measuring import Call, Factors, OfDraw, OfPlant, OfRun, Results, Work, measure_all
+from mnemoscope.sweeps.measuring import Call, Factors, OfDraw, OfPlant, OfRun, Results, Work, measure_all, modules_of
 from mnemoscope.sweeps.server import n_processes
 
 MANY_STEPS = 12
@@ -75,8 +76,8 @@ def run_trials(
         report: Called in this process as work gets done.
 
     Raises:
-        InputError: `jobs` is negative, a claim has no measure, runs contradict each other, or a measure refuses its
-            model.
+        InputError: `jobs` is negative, a claim has no measure, its system cannot be imported as a whole, runs
+            contradict each other, or a measure refuses its model.
     """
     n_processes(jobs)
     if recipe is not None:
@@ -84,6 +85,8 @@ def run_trials(
     for claim in claims:
         if claim.measure is None:
             raise InputError(f"claim {claim.id} has no measure, so nothing can be measured for it")
+        for module in modules_of(claim.measure):
+            guests.require(module)
     asked = {claim.id: questions_about(claim, sensitivity) for claim in claims}
     bench = find_bench(runs, [question.claim for questions in asked.values() for question in questions])
     plans = {claim.id: plan(claim, asked[claim.id], bench, emergence=emergence) for claim in claims}
