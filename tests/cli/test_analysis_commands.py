@@ -61,10 +61,8 @@ def test_arrays_tables_and_a_page(command, two_seeds, sent, tmp_path, capsys):
     assert len(sent) == 2
 
 
-@pytest.mark.parametrize(
-    "command",
-    ["ablate", *(pytest.param(name, marks=pytest.mark.thorough) for name in sorted({*COMMANDS} - {"ablate"}))],
-)
+@pytest.mark.thorough
+@pytest.mark.parametrize("command", sorted(COMMANDS))
 def test_two_processes_write_the_same(command, two_seeds, tmp_path):
     words = [command, str(two_seeds), *WORDS[command]]
     main([*words, "--out", "alone"])

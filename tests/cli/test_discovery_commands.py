@@ -144,6 +144,7 @@ def test_a_run_that_tells_nothing_apart_counts_in_no_table(tmp_path):
     assert result.circuit.shape == (4, 13)
 
 
+@pytest.mark.thorough
 def test_deeper_models_have_no_truth_to_compare_with(tmp_path):
     runs = train_seeds(tmp_path / "runs", (0, 1), **{"model.n_layers": 2, "recipe.batch_size": 32})
     main(["discover", str(runs), "--n", "16", "--n-random", "2", "--target", "0.5", "--metric", "kl"])

@@ -196,6 +196,7 @@ def test_an_interrupted_unpacking_is_completed(archives, trained, monkeypatch):
     assert [run.steps for run in find_runs("zoo")] == [(0, 10, 30, 60), (60,), (60,)]
 
 
+@pytest.mark.thorough
 def test_processes_may_unpack_at_once(archives, tmp_path):
     words = [sys.executable, "-c", UNPACK, str(archives)]
     started = [subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) for _ in range(4)]

@@ -30,6 +30,7 @@ window.addEventListener("load", () => setTimeout(() => {
 """
 
 
+@pytest.mark.thorough
 @pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine: the report was not opened in a browser")
 def test_the_report_in_a_browser(four_values, tmp_path):
     results = over_seeds([four_values], [analyse_run(four_values)])
