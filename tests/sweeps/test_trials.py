@@ -213,23 +213,71 @@ def test_the_headlines_that_are_not_on_trial_count_in_the_correction(runs, monke
     assert corrected.p == pytest.approx(11 * alone.p)
 
 
-def test_what_was_measured_is_found_again_until_model_or_code_changes(runs, tmp_path, monkeypatch):
+@pytest.fixture
+def n_calls(runs, tmp_path, monkeypatch):
+    """How many runs are measured when a claim is tried once more over what is kept."""
     monkeypatch.setenv("COUNTED", str(tmp_path / "counted"))
-    store, claim = tmp_path / "kept", make(measure=counted, develops=False)
 
-    def n_calls() -> int:
-        before = len((tmp_path / "counted").read_text().splitlines()) if (tmp_path / "counted").exists() else 0
-        only(run_trials([claim], runs, store=store))
-        return len((tmp_path / "counted").read_text().splitlines()) - before
+    def again(claim: Claim) -> int:
+        (tmp_path / "counted").write_text("")
+        run_trials([claim], runs, store=tmp_path / "kept")
+        return len((tmp_path / "counted").read_text().splitlines())
 
-    assert n_calls() == 18
-    assert n_calls() == 0
-    (store / runs[2].label / "seed-02.json").write_text('{"finger')
-    assert n_calls() == 1
+    return again
+
+
+def test_what_was_measured_is_found_again_until_model_or_code_changes(runs, tmp_path, monkeypatch, n_calls):
+    claim = make(measure=counted, develops=False)
+    assert n_calls(claim) == 18
+    assert n_calls(claim) == 0
+    (tmp_path / "kept" / runs[2].label / "seed-02.json").write_text('{"finger')
+    assert n_calls(claim) == 1
     fake_run(tmp_path, D4, 6, 1.0, steps=(2,))
-    assert n_calls() == 1
-    monkeypatch.setattr(measuring, "code_digest", lambda: "changed")
-    assert n_calls() == 18
+    assert n_calls(claim) == 1
+    monkeypatch.setattr(measuring, "instrument", lambda: "changed")
+    assert n_calls(claim) == 18
+
+
+def test_what_was_logged_and_specified_decides_whether_it_is_found_again(runs, n_calls):
+    claim = make(measure=counted, develops=False)
+    n_calls(claim)
+    (runs[4].path / "metrics.jsonl").write_text('{"step": 0, "train_loss": 1.0, "test_loss": 1.0}\n')
+    assert n_calls(claim) == 1
+    assert n_calls(claim) == 0
+    (runs[5].path / "run.json").write_text((runs[5].path / "run.json").read_text() + "\n")
+    assert n_calls(claim) == 1
+
+
+def test_each_step_is_found_again_until_its_own_checkpoint_changes(runs, n_calls):
+    claim = make(measure=counted)
+    assert n_calls(claim) == 18 + 3  # the claim at the last step of every seed; seed 0 along its three steps
+    assert n_calls(claim) == 0
+    fake_run(runs[0].path.parents[1], D4, 0, 2.5, steps=(1, 2))
+    assert n_calls(claim) == 1 + 2
+
+
+def test_another_version_of_torch_measures_anew(monkeypatch):
+    before = measuring.instrument()
+    monkeypatch.setattr(measuring, "version", lambda name: f"{name} of tomorrow")
+    assert measuring.instrument.__wrapped__() != before
+
+
+def adding(amount: float):
+    def measure(subject: Subject) -> dict[str, float]:
+        return {"effect": amount, "gate": 1.0}
+
+    return measure
+
+
+@pytest.mark.parametrize("measure", [adding(1), lambda subject: {"effect": 1.0}, partial(parity, adding(1))])
+def test_functions_that_their_name_does_not_identify_are_refused(runs, measure):
+    for claim in (
+        make(measure=measure),
+        make(controls=(Control(name="c", kind="negative", plant=measure),)),
+        make().against(make().rival("r", "another", quantifier="most", margin=1.0, measure=measure)),
+    ):
+        with pytest.raises(InputError, match=r"of claim X.* must be a function that is defined at the top level"):
+            run_trials([claim], runs)
 
 
 def test_processes_give_the_same_and_a_killed_one_is_replaced(runs, tmp_path):

@@ -22,7 +22,17 @@ from mnemoscope.judging.evidence import Evidence
 from mnemoscope.judging.judge import judge, judge_family
 from mnemoscope.judging.verdict import Cell, Ruling
 from mnemoscope.models.run import Run, by_label
-from mnemoscope.sweeps.measuring import Call, Factors, OfDraw, OfPlant, OfRun, Results, Work, measure_all
+from mnemoscope.sweeps.measuring import (
+    Call,
+    Factors,
+    OfDraw,
+    OfPlant,
+    OfRun,
+    Results,
+    Work,
+    check_named,
+    measure_all,
+)
 from mnemoscope.sweeps.server import n_processes
 
 MANY_STEPS = 12
@@ -84,12 +94,22 @@ def run_trials(
     for claim in claims:
         if claim.measure is None:
             raise InputError(f"claim {claim.id} has no measure, so nothing can be measured for it")
+        _check_functions(claim)
     asked = {claim.id: questions_about(claim, sensitivity) for claim in claims}
     bench = find_bench(runs, [question.claim for questions in asked.values() for question in questions])
     plans = {claim.id: plan(claim, asked[claim.id], bench, emergence=emergence) for claim in claims}
     work = _merged([piece for plan in plans.values() for piece in plan])
     results = measure_all(work, jobs=jobs, store=store, report=_progress(plans, report))
     return _rulings(claims, asked, bench, results, emergence=emergence)
+
+
+def _check_functions(claim: Claim) -> None:
+    """Results are kept, and workers are sent functions, by name."""
+    for asked in (claim, *claim.rivals):
+        plants = {f"what control {control.name} plants": control.plant for control in asked.controls}
+        for what, function in {"measure": asked.measure, "compare": asked.compare, **plants}.items():
+            if function is not None:
+                check_named(f"{what} of claim {asked.id}", function)
 
 
 def asked_of(claim: Claim, recipe: str) -> Claim | None:
