@@ -17,7 +17,7 @@ from mnemoscope.core.subject import Subject
 from mnemoscope.judging.claim import Claim, Control, Criterion, Gate
 from mnemoscope.models.building import build
 from mnemoscope.models.checkpoint import save_checkpoint
-from mnemoscope.models.run import create_run
+from mnemoscope.models.run import create_run, finish_run
 from mnemoscope.models.subjects import untrained
 from mnemoscope.sweeps import measuring
 from mnemoscope.sweeps.trials import run_trials
@@ -26,8 +26,9 @@ D4, D8 = Configuration(preset="d4"), Configuration(preset="d8")
 
 
 def fake_run(root: Path, unit: Configuration, seed: int, bias: float, steps=(0,)):
-    """A run whose unembedding bias of token 1 is `bias` at the last step, and half of it before."""
+    """A run whose unembedding bias of token 1 is `bias` at its end, and half of it at the steps before."""
     spec = unit.spec(seed)
+    steps = (*steps[:-1], spec.recipe.n_steps)
     run = create_run(root / spec.label / f"seed-{seed:02d}", spec)
     model = build(spec.model, d_vocab=spec.task.d_vocab, n_ctx=spec.task.n_ctx, seed=seed)
     for step in steps:
@@ -96,7 +97,7 @@ def test_a_claim_is_measured_on_every_seed_and_judged(runs):
 def test_emergence_follows_the_first_seed_with_checkpoints_along_training(runs):
     emergence = only(run_trials([make()], runs)).emergence
     assert emergence.attrs["seed"] == 0
-    assert emergence.step.values.tolist() == [0, 1, 2]
+    assert emergence.step.values.tolist() == [0, 1, runs[0].spec.recipe.n_steps]
     assert emergence.effect.values.tolist() == pytest.approx([1.0, 1.0, 2.0])
     assert only(run_trials([make(develops=False)], runs)).emergence is None
     assert only(run_trials([make()], runs[1:])).emergence is None
@@ -104,7 +105,8 @@ def test_emergence_follows_the_first_seed_with_checkpoints_along_training(runs):
 
 def test_of_many_checkpoints_every_other_is_measured(tmp_path):
     run = fake_run(tmp_path, D4, 0, 2.0, steps=tuple(range(14)))
-    assert only(run_trials([make()], [run])).emergence.step.values.tolist() == [1, 3, 5, 7, 9, 11, 13]
+    steps = only(run_trials([make()], [run])).emergence.step.values.tolist()
+    assert steps == [1, 3, 5, 7, 9, 11, run.spec.recipe.n_steps]
 
 
 def test_unfinished_and_other_runs_do_not_count(runs, tmp_path):
@@ -112,6 +114,69 @@ def test_unfinished_and_other_runs_do_not_count(runs, tmp_path):
     other = fake_run(tmp_path, D8, 4, 2.0)
     ruling = only(run_trials([make()], [*runs, other]))
     assert ruling.evidence.labels.tolist() == [seed for seed in range(18) if seed != 4]
+
+
+def test_seeds_whose_training_did_not_end_count_against_the_claim(runs):
+    """14 of 16 seeds support `most`; with two more that were begun they are 14 of 18."""
+    for run in runs[:2]:
+        (run.path / "done").unlink()
+    for run in runs[2:4]:
+        with torch.no_grad():
+            model = run.model()
+            model.unembed.b_U[1] = 0.0
+        save_checkpoint(model, run.checkpoint_path(run.spec.recipe.n_steps), step=run.spec.recipe.n_steps)
+    alone = only(run_trials([make()], runs[2:])).verdict
+    assert alone.outcome == "SUPPORTED"
+    ruling = only(run_trials([make()], runs))
+    assert ruling.verdict.outcome == "INCONCLUSIVE"
+    assert "seeds 0, 1 were begun, did not end and count against any decision" in ruling.verdict.reason
+    assert ruling.set_aside == ("narrow, seeds 0, 1: not finished",)
+
+
+def test_runs_with_another_split_are_set_aside_by_name(runs):
+    """The split of a quick run follows its seed; one of a fixed split is another experiment, which selects nothing."""
+    spec = D4.spec(30)
+    other = create_run(runs[0].path.parent / "seed-30", replace(spec, task=replace(spec.task, split_seed=7)))
+    ruling = only(run_trials([make()], [*runs, other]))
+    assert ruling.verdict.outcome == "SUPPORTED"
+    assert ruling.set_aside == ("narrow, seed 30: another split of the data",)
+
+
+def test_weights_under_two_seeds_are_refused(runs):
+    last = runs[0].spec.recipe.n_steps
+    runs[9].checkpoint_path(last).write_bytes(runs[2].checkpoint_path(last).read_bytes())
+    with pytest.raises(InputError, match=r"seed-02 and .*seed-09, .* the same weights: a copy is no replicate"):
+        run_trials([make()], runs)
+
+
+def test_weights_of_another_step_or_another_training_are_refused(runs):
+    run, last = runs[0], runs[0].spec.recipe.n_steps
+    finish_run(run)
+    only(run_trials([make()], runs))
+    with torch.no_grad():
+        model = run.model()
+        model.unembed.b_U[1] = 3.0
+    save_checkpoint(model, run.checkpoint_path(last), step=last)
+    with pytest.raises(InputError, match=r"seed-00.* does not hold the weights that training ended with"):
+        run_trials([make()], runs)
+    save_checkpoint(model, run.checkpoint_path(last), step=20)
+    with pytest.raises(InputError, match=f"a checkpoint of step 20 under the name of step {last}"):
+        run_trials([make()], runs)
+    run.checkpoint_path(last).unlink()
+    with pytest.raises(InputError, match=f"finished, but its last checkpoint is of step 1, not of step {last}"):
+        run_trials([make()], runs)
+    for step in run.steps:
+        run.checkpoint_path(step).unlink()
+    with pytest.raises(InputError, match="its last checkpoint is missing"):
+        run_trials([make()], runs)
+
+
+def test_one_configuration_under_two_names_is_refused(runs):
+    alias = replace(D4.spec(3), preset="narrow-again")
+    other = create_run(runs[0].path.parents[1] / "again", alias)
+    (other.path / "done").touch()
+    with pytest.raises(InputError, match="same configuration and seed under two names, d4-quick and narrow-again-qui"):
+        run_trials([make()], [*runs, other])
 
 
 def test_without_runs_there_is_no_verdict():

@@ -4,7 +4,7 @@ Replicates of the published and of the quick recipe are never pooled. Prompts ar
 the error of the effect of one replicate, if we know how they came about (`Prompts`).
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, get_args
 
@@ -30,11 +30,13 @@ class Sample:
         values: Per replicate and prompt; a single column where effects come without prompts.
         labels: Of the replicates, in words: seed 7.
         prompts: How the prompts came about; None: effects come without, and their own error is not known.
+        n_left_out: How many other replicates were begun and are not known; they count against every decision.
     """
 
     values: Float[np.ndarray, "replicate prompt"]
     labels: tuple[str, ...]
     prompts: Prompts | None
+    n_left_out: int = 0
 
     def __len__(self) -> int:
         return len(self.values)
@@ -106,6 +108,8 @@ class Evidence:
         prompts: How the prompts came about: `own` ones drawn for each replicate, drawn once and `shared`, or
             `enumerated`. None: effects come without prompts, and their own errors are not known.
         replicate: Dimension whose entries are independent of each other.
+        left_out: Labels of replicates that were begun and have no effects, such as seeds whose training did not end.
+            What they would have shown may be why, so they count against every decision.
 
     Raises:
         InputError: Dimensions, labels or recipes do not fit, or a dimension `prompt` is left unexplained.
@@ -116,6 +120,7 @@ class Evidence:
     controls: Mapping[str, Effects] = field(default_factory=dict)
     prompts: Prompts | None = None
     replicate: Literal["seed", "draw", "question"] = "seed"
+    left_out: Sequence[int] = ()
 
     def __post_init__(self) -> None:
         one_of("prompts of evidence", self.prompts, (*get_args(Prompts), None))
@@ -162,6 +167,7 @@ class Evidence:
             values=effect.to_numpy() if per_prompt else effect.to_numpy()[:, None],
             labels=tuple(f"{self.replicate} {label}" for label in self.labels[chosen]),
             prompts=self.prompts if per_prompt or self.prompts == "enumerated" else None,
+            n_left_out=len(self.left_out),
         )
 
 

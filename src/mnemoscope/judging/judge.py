@@ -51,6 +51,7 @@ class Trial:
         share_interval: Exact.
         n: How many replicates pass the gate.
         n_failed: How many do not.
+        left_out: Replicates that were begun and are not known.
         barred: An outcome that no p can change, and why; None: the p decide.
     """
 
@@ -60,6 +61,7 @@ class Trial:
     share_interval: Interval
     n: int
     n_failed: int
+    left_out: tuple[str, ...]
     barred: tuple[Outcome, str] | None
 
     @property
@@ -140,6 +142,7 @@ def assess(claim: Claim, evidence: Evidence, *, seed: int, n_resamples: int) -> 
         share_interval=share_interval(n_clear, n),
         n=n,
         n_failed=n_run - n,
+        left_out=tuple(map(str, evidence.left_out)),
         barred=_barred(claim, evidence, n, n_run),
     )
 
@@ -283,6 +286,8 @@ def _reason(trial: Trial, outcome: Outcome, p_support: float, p_refute: float) -
     clauses = []
     if trial.claim.gate is not None:
         clauses.append(f"{trial.n} of {trial.n + trial.n_failed} {what} pass the gate ({trial.claim.gate.statement})")
+    if trial.left_out:
+        clauses.append(f"{what} {', '.join(trial.left_out)} were begun, did not end and count against any decision")
     if trial.n:
         if len(trial.parts) > 1:
             which = "all parts hold" if trial.claim.joined == "all" else "some part holds"

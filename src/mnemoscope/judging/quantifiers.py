@@ -20,6 +20,9 @@ bootstrap is the worse one (3.5 %) and t the better (1.5 %). So the more cautiou
 ever narrower than Student's. A resample that leaves out the only deviating replicate has hardly an error of its
 own, so error* is at least 0.3 of the error; that alone changes none of these rates.
 
+Replicates that were begun and are not known (`n_left_out`) may be missing because of what they would have shown. In a
+count they stand on the side against the decision; a mean is not decided without them.
+
 What remains: a kind of replicate so rare that none is in the sample is seen by no method. Where replicates fall into
 kinds, ask for a share and not for a mean.
 """
@@ -175,8 +178,8 @@ def most(sample: Sample, part: Criterion, over_replicates: Average) -> Decision:
     """More than half of the replicates clear the margin."""
     slack = part.slack(sample.effects)
     return Decision(
-        p_support=_p_majority(slack > sample.shared_prompt_error),
-        p_refute=_p_majority(slack < -sample.shared_prompt_error),
+        p_support=_p_majority(slack > sample.shared_prompt_error, sample.n_left_out),
+        p_refute=_p_majority(slack < -sample.shared_prompt_error, sample.n_left_out),
         remark=_prompts_undecided(slack, sample.shared_prompt_error),
     )
 
@@ -190,7 +193,11 @@ def every(sample: Sample, part: Criterion, over_replicates: Average) -> Decision
         remark = undecided or f"which means a share of at least {share_interval(n, n).low:.2f}"
     else:
         remark = _clearest(sample, own, "is the clearest exception")
-    return Decision(p_support=_p_all(slack > sample.shared_prompt_error), p_refute=_p_any(own), remark=remark)
+    return Decision(
+        p_support=_p_all(slack > sample.shared_prompt_error, sample.n_left_out),
+        p_refute=_p_any(own, sample.n_left_out),
+        remark=remark,
+    )
 
 
 def exists(sample: Sample, part: Criterion, over_replicates: Average) -> Decision:
@@ -202,21 +209,25 @@ def exists(sample: Sample, part: Criterion, over_replicates: Average) -> Decisio
         remark = undecided or f"which means a share of at most {share_interval(0, n).high:.2f}"
     else:
         remark = _clearest(sample, own, "is the clearest case")
-    return Decision(p_support=_p_any(own), p_refute=_p_all(slack < -sample.shared_prompt_error), remark=remark)
+    return Decision(
+        p_support=_p_any(own, sample.n_left_out),
+        p_refute=_p_all(slack < -sample.shared_prompt_error, sample.n_left_out),
+        remark=remark,
+    )
 
 
 def mean(sample: Sample, part: Criterion, over_replicates: Average) -> Decision:
     """The mean clears the margin."""
     above, below = over_replicates.p_above(part.margin), over_replicates.p_below(part.margin)
     support, refute = (above, below) if part.direction == "above" else (below, above)
-    return Decision(p_support=support, p_refute=refute, remark=_about_mean(over_replicates))
+    return _of_mean(sample, over_replicates, support, refute)
 
 
 def equivalence(sample: Sample, part: Criterion, over_replicates: Average) -> Decision:
     """The mean lies within the margin on either side of 0."""
     support = max(over_replicates.p_above(-part.margin), over_replicates.p_below(part.margin))
     refute = min(1.0, 2 * min(over_replicates.p_above(part.margin), over_replicates.p_below(-part.margin)))
-    return Decision(p_support=support, p_refute=refute, remark=_about_mean(over_replicates))
+    return _of_mean(sample, over_replicates, support, refute)
 
 
 QUANTIFIERS: Mapping[Quantifier, Callable[[Sample, Criterion, Average], Decision]] = {
@@ -228,19 +239,19 @@ QUANTIFIERS: Mapping[Quantifier, Callable[[Sample, Criterion, Average], Decision
 }
 
 
-def _p_majority(hits: np.ndarray) -> float:
-    """Exact p against "at most half of them"."""
-    return float(stats.binomtest(int(hits.sum()), len(hits), alternative="greater").pvalue)
+def _p_majority(hits: np.ndarray, n_left_out: int) -> float:
+    """Exact p against "at most half of them"; those left out are no hits."""
+    return float(stats.binomtest(int(hits.sum()), len(hits) + n_left_out, alternative="greater").pvalue)
 
 
-def _p_all(hits: np.ndarray) -> float:
+def _p_all(hits: np.ndarray, n_left_out: int) -> float:
     """The same where nothing but n of n will do."""
-    return _p_majority(hits) if hits.all() else 1.0
+    return _p_majority(hits, 0) if hits.all() and not n_left_out else 1.0
 
 
-def _p_any(own: Float[np.ndarray, " replicate"]) -> float:
+def _p_any(own: Float[np.ndarray, " replicate"], n_left_out: int) -> float:
     """P against "none of them", from the p of each."""
-    return min(1.0, len(own) * float(own.min()))
+    return min(1.0, (len(own) + n_left_out) * float(own.min()))
 
 
 def _clearest(sample: Sample, own: Float[np.ndarray, " replicate"], what: str) -> str:
@@ -248,7 +259,7 @@ def _clearest(sample: Sample, own: Float[np.ndarray, " replicate"], what: str) -
     if sample.prompts is None:
         return "and how sure any one of them is, is not known"
     i = int(own.argmin())
-    return f"and {sample.labels[i]} {what} ({sample.effects[i]:.3g}, p = {_p_any(own):.2g})"
+    return f"and {sample.labels[i]} {what} ({sample.effects[i]:.3g}, p = {_p_any(own, sample.n_left_out):.2g})"
 
 
 def _prompts_undecided(slack: Float[np.ndarray, " replicate"], shared_prompt_error: float) -> str:
@@ -259,5 +270,8 @@ def _prompts_undecided(slack: Float[np.ndarray, " replicate"], shared_prompt_err
     )
 
 
-def _about_mean(over: Average) -> str:
-    return f"and the mean is {over.mean:.3g} ({over.interval})"
+def _of_mean(sample: Sample, over: Average, support: float, refute: float) -> Decision:
+    """What p a mean gives; none while replicates are left out, whose effects could be anything."""
+    if sample.n_left_out:
+        support = refute = 1.0
+    return Decision(p_support=support, p_refute=refute, remark=f"and the mean is {over.mean:.3g} ({over.interval})")

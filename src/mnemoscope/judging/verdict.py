@@ -124,6 +124,7 @@ class Ruling:
         sensitivity: One factor changed at a time, of the claim and of rivals that name factors of their own.
         emergence: The effects along `step`, of the one seed that the attribute `seed` names; None where no seed has
             checkpoints along training, or the measure makes no sense there.
+        set_aside: Runs of the claim's configurations that were handed in and are not used, and why.
     """
 
     claim: Claim
@@ -132,6 +133,7 @@ class Ruling:
     rivals: Mapping[str, Verdict]
     sensitivity: tuple[Cell, ...] = ()
     emergence: xr.Dataset | None = None
+    set_aside: tuple[str, ...] = ()
 
     @property
     def favoured(self) -> tuple[str, ...]:
@@ -181,6 +183,7 @@ def record(ruling: Ruling) -> dict[str, Any]:
         "headline": claim.headline,
         "units": {name: {"preset": u.preset, "recipe": u.recipe, **dict(u.changes)} for name, u in claim.units.items()},
         "favoured": list(ruling.favoured),
+        "set_aside": list(ruling.set_aside),
         "rivals": [
             {**verdict_record(ruling.rivals[rival.id]), "statement": rival.statement}
             for rival in claim.rivals

@@ -265,7 +265,7 @@ def _taken(piece: Work, calls: Sequence[Call]) -> dict[str, dict[str, float | li
 
 @cache
 def instrument() -> str:
-    """What decides what is measured whatever the measure: the code of the library, and the packages that it rests on."""
+    """What decides what is measured whatever the measure: the code of the library and the packages below it."""
     library = Path(str(files("mnemoscope")))
     code = _digest(file for package in MEASURED_BY for file in sorted((library / package).rglob("*.py")))
     return " ".join([code, *(version(package) for package in RESTS_ON)])

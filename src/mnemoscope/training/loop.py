@@ -18,8 +18,7 @@ from mnemoscope.core.errors import InputError
 from mnemoscope.core.specification import RunSpec
 from mnemoscope.models.building import matching, parameters, zeroed
 from mnemoscope.models.device import usable_device
-from mnemoscope.models.files import write_atomically
-from mnemoscope.models.run import Run, create_run
+from mnemoscope.models.run import Run, create_run, finish_run
 from mnemoscope.training.data import Blocks
 from mnemoscope.training.learner import Learner
 from mnemoscope.training.recorder import Recorder, Report
@@ -100,7 +99,7 @@ def _continue(runs: list[Run], start: int, device: torch.device, report: Report 
             ]
             learner.update(losses, learning_rate=learning_rate(recipe, step))
     for run in runs:
-        write_atomically(run.path / "done", b"")
+        finish_run(run)
 
 
 def _learner(runs: list[Run], recorders: list[Recorder], start: int, device: torch.device) -> Learner:

@@ -96,6 +96,8 @@ def asked(ruling: Ruling) -> list[str]:
     if claim.units:
         units = (f"{name} ({unit.preset}, {unit.recipe} recipe)" for name, unit in claim.units.items())
         sentences.append(f"Measured on {', '.join(units)}.")
+    if ruling.set_aside:
+        sentences.append(f"Handed in and not used: {'; '.join(ruling.set_aside)}.")
     if ruling.evidence.prompts is not None:
         prompts = _PROMPTS[ruling.evidence.prompts].format(what=what)
         sentences.append(prompts[0].upper() + prompts[1:] + ".")
