@@ -159,6 +159,8 @@ EFFECT = "effect"
 """Name of the only effect of a claim without parts."""
 GATE = "gate"
 """Name under which a measure returns what the gate looks at."""
+SOURCE = "source"
+"""Name under which a measure returns, for each prompt, the number of the source that it was made from."""
 
 
 @dataclass(frozen=True, kw_only=True)

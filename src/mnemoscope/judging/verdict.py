@@ -32,6 +32,7 @@ class PartResult:
         p_support: Against "this part is false"; NaN without a verdict.
         p_refute: Against "this part is true"; NaN without a verdict.
         finding: The same in words.
+        power: What so many replicates can decide, in words; shown where they decide nothing.
     """
 
     name: str
@@ -43,6 +44,7 @@ class PartResult:
     p_support: float
     p_refute: float
     finding: str
+    power: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -15,7 +15,7 @@ import numpy as np
 import xarray as xr
 
 from mnemoscope.core.errors import InputError
-from mnemoscope.judging.claim import CLAIMS, GATE, MIN_REPLICATES, Claim, Measured
+from mnemoscope.judging.claim import CLAIMS, GATE, MIN_REPLICATES, SOURCE, Claim, Measured
 from mnemoscope.judging.evidence import Evidence
 from mnemoscope.judging.judge import judge, judge_family
 from mnemoscope.judging.verdict import Cell, Ruling
@@ -287,6 +287,8 @@ def _collected(
     effects = _dataset(claim, [measured for _, measured in each], claim.replicate).assign_coords(labels)
     gate = effects.get(GATE)
     effects = effects.drop_vars(GATE, errors="ignore")
+    if SOURCE in effects:
+        effects = effects.set_coords(SOURCE)
     if claim.gate is None:
         gate = None
     elif gate is None and each:
