@@ -15,10 +15,9 @@ from mnemoscope.core.seeding import generator
 from mnemoscope.core.specification import RunSpec
 from mnemoscope.models.building import build, parameters, zeroed
 from mnemoscope.models.forward import logits
-from mnemoscope.training.data import Blocks
 from mnemoscope.training.learner import Learner
 from mnemoscope.training.loop import train
-from mnemoscope.training.schedule import frozen, learning_rate, matching
+from mnemoscope.training.schedule import Blocks, frozen, learning_rate, matching
 from timing import Contender, Figure, duration, interleave, ratio
 
 SIZES = ("v3", "v1")

@@ -1,50 +1,85 @@
-"""One thread, models that are trained once per session, and, where TYPECHECK is set, type checks at run time.
+"""One thread, models that are trained once for all processes of a session, and type checks at run time.
 
-`make test-thorough` sets it: the annotations and shapes of the package are then checked at every call.
-The package is imported inside the fixtures: pytest-xdist's controller reads this file too, and TransformerLens takes
-ten seconds.
+`make test-thorough` sets TYPECHECK: the annotations and shapes of the package are then checked at every call.
+The package is imported inside the fixtures, and torch as well: pytest-xdist's controller reads this file too, the
+processes that run the tests start after that, and TransformerLens takes ten seconds.
 """
 
 import os
 
 import hypothesis
-import jaxtyping
 import pytest
-import torch
-
-import tests.typecheck  # noqa: F401 (the hook names it)
 
 pytest_plugins = ["pytester"]
 if os.environ.get("TYPECHECK"):
+    import jaxtyping
+
+    import tests.typecheck  # noqa: F401 (the hook names it)
+
     jaxtyping.install_import_hook("mnemoscope", "tests.typecheck.check")
-torch.set_num_threads(1)
-hypothesis.settings.register_profile("fixed", derandomize=True, deadline=None, max_examples=30, database=None)
+EXAMPLES = 30 if os.environ.get("TYPECHECK") else 10
+hypothesis.settings.register_profile("fixed", derandomize=True, deadline=None, max_examples=EXAMPLES, database=None)
 hypothesis.settings.load_profile("fixed")
 
 
-def _trained(directory, preset: str, **recipe):
+@pytest.fixture(scope="session", autouse=True)
+def one_thread():
+    import torch
+
+    torch.set_num_threads(1)
+
+
+@pytest.fixture(scope="session")
+def trained_once(tmp_path_factory):
+    """A function of a name and a specification that trains a run in the directory of that name.
+
+    The first process of the session trains it, the others read it: nobody may write into it.
+    """
+    from filelock import FileLock
+
     from mnemoscope.training.loop import train
+
+    common = tmp_path_factory.getbasetemp()
+    common = (common.parent if "PYTEST_XDIST_WORKER" in os.environ else common) / "trained"
+    common.mkdir(exist_ok=True)
+
+    def run(name: str, spec):
+        with FileLock(common / f"{name.replace('/', ' ')}.lock"):
+            return train(spec, common / name)
+
+    return run
+
+
+@pytest.fixture(scope="session")
+def tiny(trained_once):
+    """A run of 60 steps on sequences with repeats: two heads, an MLP, not much learned."""
     from tests.support import small_spec
 
-    return train(small_spec(preset, changes={f"recipe.{k}": v for k, v in recipe.items()}), directory / "run")
+    return trained_once("tiny/run", small_spec("v3"))
 
 
 @pytest.fixture(scope="session")
-def tiny(tmp_path_factory):
-    """A run of 60 steps on sequences with repeats: two heads, an MLP, not much learned."""
-    return _trained(tmp_path_factory.mktemp("tiny"), "v3")
+def four_values(trained_once):
+    """As `tiny`, but with four values: a report enumerates fewer sequences."""
+    from tests.support import small_spec
+
+    return trained_once("four-values", small_spec("v3", changes={"task.n_values": 4}))
 
 
 @pytest.fixture(scope="session")
-def learned(tmp_path_factory):
+def learned(trained_once):
     """A v1 that has learned elimination (about 3 s)."""
-    return _trained(tmp_path_factory.mktemp("learned"), "v1", n_steps=800, warmup_steps=100, batch_size=256)
+    from tests.support import LONGER, small_spec
+
+    return trained_once("learned/run", small_spec("v1", changes={**LONGER, "recipe.n_steps": 800}))
 
 
 @pytest.fixture(scope="session")
-def learned_v3(tmp_path_factory):
+def learned_v3(trained_once):
     """A v3 under the quick recipe (about 15 s): tests that use it are slow."""
-    return _trained(tmp_path_factory.mktemp("learned_v3"), "v3", n_steps=3000, warmup_steps=100, batch_size=256)
+    from tests.support import LONGER, small_spec
+
+    return trained_once("learned_v3/run", small_spec("v3", changes={**LONGER, "recipe.n_steps": 3000}))
 
 
 @pytest.fixture
@@ -58,6 +93,7 @@ def planted():
 @pytest.fixture
 def pretrained(tmp_path, monkeypatch):
     """What `HookedTransformer.from_pretrained("gpt2")` gives where `gpt2` is a small local model; no network."""
+    import torch
     from tokenizers import Tokenizer
     from tokenizers.models import WordLevel
     from transformer_lens import HookedTransformer
@@ -78,6 +114,8 @@ def pretrained(tmp_path, monkeypatch):
 @pytest.fixture
 def as_installed():
     """No type checks at run time, as for a user: the package's own validation answers."""
+    import jaxtyping
+
     jaxtyping.config.update("jaxtyping_disable", True)
     yield
     jaxtyping.config.update("jaxtyping_disable", False)

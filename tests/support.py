@@ -10,11 +10,14 @@ import numpy as np
 import torch
 import xarray as xr
 
+from mnemoscope.core.patterns import earlier
 from mnemoscope.core.presets import preset
 from mnemoscope.core.specification import ModelSpec, RunSpec
 from mnemoscope.models.building import build, from_configuration, matching, zeroed
-from mnemoscope.models.constructed.predictor import Predictor as Predictor
+from mnemoscope.models.constructed.stand_ins import Predictor as Predictor
 
+EARLIER_X = earlier(period=2, phase=0, name="earlier x")
+EARLIER_Y = earlier(period=2, phase=1, name="earlier y")
 SMALL = {
     "recipe.n_steps": 60,
     "recipe.warmup_steps": 10,
@@ -23,6 +26,7 @@ SMALL = {
     "recipe.save_every": 25,  # once together with a line of metrics, once not
     "recipe.checkpoint_steps": (10, 30),
 }
+LONGER = {"recipe.warmup_steps": 100, "recipe.batch_size": 256}
 
 
 def small_spec(name: str = "v3", *, seed: int = 0, changes: dict | None = None) -> RunSpec:

@@ -20,7 +20,7 @@ from tests.support import random_model, seeded, small_spec
 from tests.sweeps.test_trials import D4, fake_run
 from tests.systems.in_context_bigrams.analyses.test_evaluation import TASK as IN_CONTEXT
 
-LOOKUP = small_spec("v3").task.for_seed(0)
+LOOKUP = small_spec("v3", changes={"task.n_values": 4}).task.for_seed(0)
 MEASURES = {
     "skills": lambda subject: learned_skills.learned(subject),
     "evaluation": lambda subject: learned_skills.evaluated(subject),

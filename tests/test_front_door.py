@@ -172,3 +172,30 @@ def test_the_table_of_questions_names_functions_that_exist():
     names = [name.strip("` ") for cell in named for name in cell.split(",")]
     assert len(names) > 40
     assert [name for name in names if not (hasattr(ms, name) or hasattr(ms.analyses, name) or name in own)] == []
+
+
+def words_of_tasks() -> set[str]:
+    """Names that guests register: tasks, presets, systems, claims, kinds of pairs; those that are no plain English."""
+    import mnemoscope as ms
+
+    tasks = [ms.TASKS.get(name) for name in ms.TASKS.names()]
+    registered = {name for registry in (ms.TASKS, ms.PRESETS, ms.SYSTEMS, ms.CLAIMS) for name in registry.names()}
+    names = registered | {task.__name__ for task in tasks} | {kind for t in tasks for kind in t.corruptions}
+    return {name for name in names if not (name.isalpha() and name.islower())} | OF_TASKS
+
+
+OF_TASKS = {"elimination", "birth", "permutation lookup", "lookup task", "is_repeat", "repeat_ratio", "earlier_x"}
+
+
+def test_the_library_has_no_word_of_a_task():
+    words = words_of_tasks()
+    assert len(words) > 80
+    pattern = re.compile(rf"(?<![\w-])({'|'.join(map(re.escape, sorted(words, key=len, reverse=True)))})(?![\w-])")
+    found = [
+        f"{file.relative_to(PACKAGE)}:{number} {line.strip()}"
+        for file in sorted(PACKAGE.rglob("*.py*"))
+        if file.suffix in (".py", ".pyi") and file.relative_to(PACKAGE).parts[0] != "systems"
+        for number, line in enumerate(file.read_text().splitlines(), start=1)
+        if pattern.search(line)
+    ]
+    assert found == []

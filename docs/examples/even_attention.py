@@ -24,7 +24,7 @@ from mnemoscope import (
     run_with,
 )
 from mnemoscope.core import Mechanism
-from mnemoscope.core.patterns import earlier_y, uniform
+from mnemoscope.core.patterns import earlier, uniform
 from mnemoscope.judging import EFFECT, GATE
 from mnemoscope.models import planted, untrained
 from mnemoscope.systems.tiny_recall.constructed import elimination_only
@@ -43,7 +43,7 @@ def measure(subject: Subject, *, split: str = "test") -> dict[str, float]:
         answers = run_with(subject.model, batch, changes)[:, -1].argmax(-1)
         return float((answers == batch.targets[:, -1]).double().mean())
 
-    return {GATE: accuracy(), EFFECT: accuracy(earlier_y()), "over_tokens": accuracy(uniform())}
+    return {GATE: accuracy(), EFFECT: accuracy(earlier(period=2, phase=1)), "over_tokens": accuracy(uniform())}
 
 
 LEARNED = Gate(statement="eliminates in 99 % of unseen sequences or more", at_least=0.99)

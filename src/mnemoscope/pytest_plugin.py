@@ -10,6 +10,7 @@ and without its options it does nothing but to skip tests that are marked.
 """
 
 from collections.abc import Generator
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -106,7 +107,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     """Record which claim and seed the item is about, before anything can go wrong."""
     call = getattr(item, "callspec", None)
     if call is not None and _PARAMETER in call.params:
-        case = item.stash[_CASE] = call.params[_PARAMETER].anew()
+        case = item.stash[_CASE] = replace(call.params[_PARAMETER])  # with a model that nobody has changed
         item.user_properties += case.claim_properties(item.nodeid)
 
 

@@ -1,13 +1,16 @@
 """The commands that take models apart: arrays, tables and a page for runs of any task, and what they refuse."""
 
 import csv
+from types import SimpleNamespace
 
 import pytest
 import xarray as xr
 
+from mnemoscope.analyses.stacking import along
 from mnemoscope.cli import main
-from mnemoscope.training.loop import train
-from tests.support import small_spec
+from mnemoscope.cli.commands import patch
+from mnemoscope.models.constructed import induction
+from mnemoscope.systems.in_context_bigrams.tasks.in_context_bigrams import InContextBigrams
 
 COMMANDS = {
     "patch": ({"patch_elimination", "patch_recall"}, {"logit_diff"}),
@@ -33,23 +36,14 @@ WORDS = {
 }
 
 
-@pytest.fixture(scope="module")
-def trained(tmp_path_factory):
-    """Two seeds of a v3 after 60 steps."""
-    path = tmp_path_factory.mktemp("runs")
-    for seed in (3, 4):
-        train(small_spec("v3", seed=seed), path / f"seed-{seed}")
-    return path
-
-
 @pytest.fixture(autouse=True)
 def empty_directory(tmp_path, monkeypatch, as_installed):
     monkeypatch.chdir(tmp_path)
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_arrays_tables_and_a_page(command, trained, tmp_path, capsys):
-    main([command, str(trained), *WORDS[command]])
+def test_arrays_tables_and_a_page(command, two_seeds, sent, tmp_path, capsys):
+    main([command, str(two_seeds), *WORDS[command]])
     arrays, tables = COMMANDS[command]
     (place,) = tmp_path.glob(f"results/v3+*-quick/{command}")
     assert {file.stem for file in place.glob("*.nc")} == arrays
@@ -64,14 +58,54 @@ def test_arrays_tables_and_a_page(command, trained, tmp_path, capsys):
     for name in tables:
         header, *rows = csv.reader((place / f"{name}.csv").open())
         assert all(len(row) == len(header) for row in rows)
-    before = {file.name: file.read_bytes() for file in place.glob("*.nc")}
-    main([command, str(trained), *WORDS[command], "--jobs", "2"])
-    assert {file.name: file.read_bytes() for file in place.glob("*.nc")} == before  # the same, by two processes
+    assert len(sent) == 2
+
+
+@pytest.mark.parametrize(
+    "command",
+    ["ablate", *(pytest.param(name, marks=pytest.mark.thorough) for name in sorted({*COMMANDS} - {"ablate"}))],
+)
+def test_two_processes_write_the_same(command, two_seeds, tmp_path):
+    words = [command, str(two_seeds), *WORDS[command]]
+    main([*words, "--out", "alone"])
+    main([*words, "--out", "two", "--jobs", "2"])
+    (alone,), (two,) = (tmp_path.glob(f"{out}/*/{command}") for out in ("alone", "two"))
+    expected = {file.name: file.read_bytes() for file in alone.glob("*.nc")}
+    assert expected
+    assert {file.name: file.read_bytes() for file in two.glob("*.nc")} == expected
+
+
+def test_patch_keeps_the_prompts_that_test_a_skill(two_seeds, tmp_path):
+    """Of permutation lookup as many of every seed, so that none is padded."""
+    main(["patch", str(two_seeds), "--n", "20", "--out", "out"])
+    for skill in ("elimination", "recall"):
+        (file,) = tmp_path.glob(f"out/*/patch/patch_{skill}.nc")
+        found = xr.open_dataset(file)
+        assert found.prompt.values.tolist() == list(range(20))
+        assert found.clean.notnull().all()
+
+
+def test_patch_pads_where_seeds_have_different_numbers_of_prompts():
+    task = InContextBigrams(length=24, triggers="fixed")
+    run = SimpleNamespace(model=lambda step: induction(task.d_vocab, task.n_ctx))
+    options = patch.Patch(runs=(), n=12, over=("layer",), skills=("in_context",))
+    found = {}
+    for seed in (3, 4):
+        run.spec = SimpleNamespace(task=task, seed=seed)
+        found[seed] = patch.patch_run(run, options)["patch_in_context"]
+    (shown,) = patch._finish("birth", [], {"patch": along("seed", found)}, options).values()
+    numbers = shown.clean.notnull().all("metric").sum("prompt").values
+    assert numbers[0] != numbers[1]
+    assert shown.sizes["prompt"] == max(numbers)
+    for seed, number in zip((3, 4), numbers, strict=True):
+        tested = shown.sel(seed=seed).isel(prompt=slice(number))
+        assert tested.clean.notnull().all()
+        assert tested.value.notnull().all()
 
 
 @pytest.mark.parametrize("what", ["subsets", "positions", "paths"])
-def test_what_else_can_be_ablated(what, trained, tmp_path):
-    main(["ablate", str(trained), "--n", "32", "--what", what, "--out", "out"])
+def test_what_else_can_be_ablated(what, two_seeds, tmp_path):
+    main(["ablate", str(two_seeds), "--n", "32", "--what", what, "--out", "out"])
     (file,) = tmp_path.glob("out/*/ablate/ablation.nc")
     names = xr.open_dataset(file).role.values.tolist()
     expected = {

@@ -29,7 +29,7 @@ def test_a_task_without_an_entry_gets_the_plain_one(copy_run, capsys):
         assert f'<h2 id="{section}"' in page
     main(["follow", "run"])
     out = capsys.readouterr().out
-    assert "followed 1 runs; 0 were complete" in out
+    assert "followed 1 run; 0 were complete" in out
     assert "accuracy copying" in out
     assert copy_run.trajectory().step.values.tolist() == list(copy_run.steps)
 

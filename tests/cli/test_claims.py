@@ -2,6 +2,8 @@
 
 import json
 import shutil
+from contextlib import redirect_stdout
+from io import StringIO
 from pathlib import Path
 
 import pytest
@@ -21,8 +23,7 @@ def empty_directory(tmp_path, monkeypatch, as_installed):
     monkeypatch.chdir(tmp_path)
 
 
-@pytest.fixture
-def untrained_runs() -> str:
+def make_untrained_runs() -> str:
     """Runs called v1-published that learned nothing."""
     for seed in (0, 1):
         spec = Configuration(preset="v1", recipe="published").spec(seed)
@@ -31,6 +32,28 @@ def untrained_runs() -> str:
         save_checkpoint(model, run.checkpoint_path(0), step=0)
         (run.path / "done").touch()
     return "runs"
+
+
+@pytest.fixture
+def untrained_runs() -> str:
+    return make_untrained_runs()
+
+
+@pytest.fixture(scope="module")
+def trial(tmp_path_factory) -> tuple[Path, str]:
+    """A directory where T1 was tried on untrained runs, and what was printed."""
+    place, printed = tmp_path_factory.mktemp("trial"), StringIO()
+    with pytest.MonkeyPatch.context() as patch, redirect_stdout(printed):
+        patch.chdir(place)
+        main(["claims", "run", "T1", "--runs", make_untrained_runs(), "--jobs", "1", "--out", "first"])
+    return place, printed.getvalue()
+
+
+@pytest.fixture
+def tried(trial, tmp_path) -> str:
+    """That directory for one test; what was measured in it is not measured again."""
+    shutil.copytree(trial[0], tmp_path, dirs_exist_ok=True)
+    return trial[1]
 
 
 @pytest.fixture
@@ -63,9 +86,8 @@ def test_show_tells_all_that_is_fixed(capsys):
     assert all(word in text for word in [*words, *(rival.id for rival in claim.rivals), "resample"])
 
 
-def test_run_writes_verdicts_evidence_and_a_report(untrained_runs, capsys):
-    main(["claims", "run", "T1", "--runs", untrained_runs, "--jobs", "1", "--out", "first"])
-    assert "not applicable" in capsys.readouterr().out.lower()
+def test_run_writes_verdicts_evidence_and_a_report(tried):
+    assert "not applicable" in tried.lower()
     (verdict,) = json.loads(Path("first/verdicts.json").read_text())
     assert set(verdict) >= KEYS
     assert verdict["outcome"] == "NOT_APPLICABLE"
@@ -75,12 +97,13 @@ def test_run_writes_verdicts_evidence_and_a_report(untrained_runs, capsys):
     assert Path("first/evidence/T1.nc").exists()
     kept = {file: file.stat().st_mtime_ns for file in Path("first/measured").rglob("*.json")}
     assert kept
-    main(["claims", "run", "T1", "--runs", untrained_runs, "--jobs", "1", "--out", "first"])
+    main(["claims", "run", "T1", "--runs", "runs", "--jobs", "1", "--out", "first"])
     assert kept == {file: file.stat().st_mtime_ns for file in Path("first/measured").rglob("*.json")}
 
 
-def test_the_page_counts_the_models_that_were_measured(untrained_runs, other_runs):
-    words = ["--runs", untrained_runs, other_runs, "--no-sensitivity", "--no-emergence", "--jobs", "1"]
+@pytest.mark.usefixtures("tried")
+def test_the_page_counts_the_models_that_were_measured(other_runs):
+    words = ["--runs", "runs", other_runs, "--no-sensitivity", "--no-emergence", "--jobs", "1"]
     main(["claims", "run", "T1", *words, "--out", "first"])
     assert json.loads(Path("first/verdicts.json").read_text())[0]["n"] == 2
     lead = "2 trained models that the claims are about; a seed is the unit of replication."

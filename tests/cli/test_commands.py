@@ -5,19 +5,30 @@ import json
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import get_type_hints
+from unittest import mock
 
 import pytest
 import xarray as xr
 
 from mnemoscope.cli import claims, main
 from mnemoscope.cli.command import commands, overview
+from mnemoscope.cli.parse import default_system
+from mnemoscope.core.errors import InputError
+from mnemoscope.core.presets import SYSTEMS
 from mnemoscope.judging.claim import CLAIMS
 from mnemoscope.models.run import find_runs
 
 COMMANDS = commands()
-SMALL = ("recipe.n_steps=40", "recipe.warmup_steps=5", "recipe.batch_size=64", "recipe.metrics_every=20")
+SMALL = (
+    "task.n_values=4",
+    "recipe.n_steps=40",
+    "recipe.warmup_steps=5",
+    "recipe.batch_size=64",
+    "recipe.metrics_every=20",
+)
 VERDICTS = ("verdicts", "verdicts-fresh")
 SEQUENCE = "3 3 4 5 2 1 1 4 3"
 
@@ -30,6 +41,12 @@ def empty_directory(tmp_path, monkeypatch, as_installed):
 @pytest.fixture
 def runs(tiny, tmp_path) -> str:
     shutil.copytree(tiny.path, tmp_path / "runs" / "run")
+    return "runs"
+
+
+@pytest.fixture
+def few(four_values, tmp_path) -> str:
+    shutil.copytree(four_values.path, tmp_path / "runs" / "run")
     return "runs"
 
 
@@ -120,7 +137,7 @@ def test_the_experiment_fits_the_commands():
         (["train", "--set", "task.repeat_ratio=2"], "from 0 to 1"),
         (["train", "--set", "task.repeat_ratio=often"], "valid number"),
         (["train", "--set", "model.d_modell=3"], "d_model"),
-        (["train", "--set", "widths=3"], "task.repeat_ratio=0.5"),
+        (["train", "--set", "widths=3"], "recipe.n_steps=500"),
         (["train", "--set", "model.n_heads=3"], "divide"),
         (["train", "--seeds", "a-b"], "0-15"),
         (["train", "--jobs", "-1"], "0 for one process per core"),
@@ -162,6 +179,15 @@ def test_wrong_input_gets_one_line_and_writes_nothing(words, named, runs, tmp_pa
     assert written(tmp_path) == before
 
 
+def test_what_is_not_named_is_what_an_installed_system_declares(tmp_path):
+    main(["train", "--set", *SMALL])
+    assert [run.spec.preset.partition("+")[0] for run in find_runs(tmp_path / "runs")] == ["v3"]
+    assert default_system() == ("tiny-recall", "v3")
+    undeclared = {name: replace(SYSTEMS.get(name), default=None) for name in SYSTEMS.names()}
+    with mock.patch.dict(SYSTEMS._items, undeclared), pytest.raises(InputError, match="name a preset or a system"):
+        default_system()
+
+
 def test_a_device_that_is_not_there_shows_no_progress(capsys):
     with pytest.raises(SystemExit):
         main(["train", "--device", "cuda:99"])
@@ -169,11 +195,11 @@ def test_a_device_that_is_not_there_shows_no_progress(capsys):
 
 
 @pytest.mark.parametrize("words", [["report", "runs"], ["report", "runs", "--jobs", "2"], ["list", "runs"]])
-def test_damaged_metrics_are_one_line(words, runs, tmp_path, capsys):
-    shutil.copytree(tmp_path / runs / "run", tmp_path / runs / "other")
-    spec = (tmp_path / runs / "other" / "run.json").read_text().replace('"seed": 0', '"seed": 1', 1)
-    (tmp_path / runs / "other" / "run.json").write_text(spec)
-    file = tmp_path / runs / "run" / "metrics.jsonl"
+def test_damaged_metrics_are_one_line(words, few, tmp_path, capsys):
+    shutil.copytree(tmp_path / few / "run", tmp_path / few / "other")
+    spec = (tmp_path / few / "other" / "run.json").read_text().replace('"seed": 0', '"seed": 1', 1)
+    (tmp_path / few / "other" / "run.json").write_text(spec)
+    file = tmp_path / few / "run" / "metrics.jsonl"
     file.write_bytes(file.read_bytes()[:-9])
     before = written(tmp_path)
     with pytest.raises(SystemExit) as end:
@@ -186,14 +212,14 @@ def test_damaged_metrics_are_one_line(words, runs, tmp_path, capsys):
     assert written(tmp_path) == before
 
 
-def test_the_cut_last_line_of_an_unfinished_run_is_left_out(runs, tmp_path, capsys):
-    (tmp_path / runs / "run" / "done").unlink()
-    file = tmp_path / runs / "run" / "metrics.jsonl"
+def test_the_cut_last_line_of_an_unfinished_run_is_left_out(few, tmp_path, capsys):
+    (tmp_path / few / "run" / "done").unlink()
+    file = tmp_path / few / "run" / "metrics.jsonl"
     loss = json.loads(file.read_text().splitlines()[-2])["train_loss"]
     file.write_bytes(file.read_bytes()[:-9])
-    main(["list", runs])
+    main(["list", few])
     assert f"{loss:.4f}" in capsys.readouterr().out
-    main(["report", runs])
+    main(["report", few])
     assert (tmp_path / "report.html").exists()
 
 

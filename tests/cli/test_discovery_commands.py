@@ -46,12 +46,6 @@ def train_seeds(path, seeds, **changes):
 
 
 @pytest.fixture(scope="module")
-def trained(tmp_path_factory):
-    """Two seeds of a v3 after 60 steps."""
-    return train_seeds(tmp_path_factory.mktemp("runs"), (3, 4))
-
-
-@pytest.fixture(scope="module")
 def published():
     """A v3 that has learned both skills."""
     return open_run("zoo:v3-published/seed-16")
@@ -63,9 +57,9 @@ def empty_directory(tmp_path, monkeypatch, as_installed):
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_arrays_tables_and_a_page(command, trained, tmp_path, capsys):
+def test_arrays_tables_and_a_page(command, two_seeds, sent, tmp_path, capsys):
     words, arrays, tables = COMMANDS[command]
-    main([command, str(trained), *words])
+    main([command, str(two_seeds), *words])
     (place,) = tmp_path.glob(f"results/v3+*-quick/{command}")
     assert {file.stem for file in place.glob("*.nc")} == arrays
     assert {file.stem for file in place.glob("*.csv")} == tables
@@ -79,9 +73,19 @@ def test_arrays_tables_and_a_page(command, trained, tmp_path, capsys):
         header, *rows = csv.reader((place / f"{name}.csv").open())
         assert rows
         assert all(len(row) == len(header) for row in rows)
-    before = {file.name: file.read_bytes() for file in place.glob("*.nc")}
-    main([command, str(trained), *words, "--jobs", "2"])
-    assert {file.name: file.read_bytes() for file in place.glob("*.nc")} == before  # the same, by two processes
+    assert len(sent) == 2
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("command", COMMANDS)
+def test_two_processes_write_the_same(command, two_seeds, tmp_path):
+    words = [command, str(two_seeds), *COMMANDS[command][0]]
+    main([*words, "--out", "alone"])
+    main([*words, "--out", "two", "--jobs", "2"])
+    (alone,), (two,) = (tmp_path.glob(f"{out}/*/{command}") for out in ("alone", "two"))
+    expected = {file.name: file.read_bytes() for file in alone.glob("*.nc")}
+    assert expected
+    assert {file.name: file.read_bytes() for file in two.glob("*.nc")} == expected
 
 
 @pytest.mark.parametrize("command", COMMANDS)

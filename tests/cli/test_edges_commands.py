@@ -12,7 +12,7 @@ from mnemoscope import analyses
 from mnemoscope.analyses.dynamics.trajectories import last_roles
 from mnemoscope.analyses.patching.activations import effects
 from mnemoscope.analyses.patching.edges import patch_edges
-from mnemoscope.analyses.shapley import removal_agreement
+from mnemoscope.analyses.shapley.against_removal import removal_agreement
 from mnemoscope.cli import main
 from mnemoscope.core.pairs import PromptPairs
 from mnemoscope.core.seeding import generator
@@ -33,15 +33,6 @@ TABLES = {
         "dissociation",
     },
 }
-
-
-@pytest.fixture(scope="module")
-def trained(tmp_path_factory):
-    """Two seeds of a v3 after 60 steps."""
-    path = tmp_path_factory.mktemp("runs")
-    for seed in (3, 4):
-        train(small_spec("v3", seed=seed), path / f"seed-{seed}")
-    return path
 
 
 @pytest.fixture(scope="module")
@@ -66,8 +57,8 @@ def table(place: Path, name: str) -> tuple[list[str], dict[str, list[str]]]:
 
 
 @pytest.mark.parametrize("name", ["edges", "shapley"])
-def test_arrays_tables_and_a_page(name, trained, tmp_path, capsys):
-    main([name, str(trained), "--n", "24"])
+def test_arrays_tables_and_a_page(name, two_seeds, tmp_path, capsys):
+    main([name, str(two_seeds), "--n", "24"])
     (place,) = tmp_path.glob(f"results/v3+*-quick/{name}")
     assert {file.stem for file in place.glob("*.nc")} == ARRAYS[name] | ({"roles"} if name == "edges" else set())
     assert {file.stem for file in place.glob("*.csv")} == TABLES[name]
@@ -77,12 +68,12 @@ def test_arrays_tables_and_a_page(name, trained, tmp_path, capsys):
         assert xr.open_dataset(place / f"{array}.nc").seed.values.tolist() == [3, 4]
 
 
-def test_edges_are_those_of_the_sweep_with_heads_by_role(trained, tmp_path):
-    main(["edges", str(trained), "--n", "24", "--skills", "elimination", "--no-approximate", "--out", "out"])
+def test_edges_are_those_of_the_sweep_with_heads_by_role(two_seeds, tmp_path):
+    main(["edges", str(two_seeds), "--n", "24", "--skills", "elimination", "--no-approximate", "--out", "out"])
     (place,) = tmp_path.glob("out/*/edges")
     assert {file.stem for file in place.glob("*.csv")} == {"logit_diff"}
     found, component = xr.open_dataset(place / "edges_elimination.nc"), xr.open_dataset(place / "roles.nc").component
-    for run in find_runs([trained]):
+    for run in find_runs([two_seeds]):
         task, seed = run.spec.task, run.spec.seed
         named = last_roles(run)
         assert component.sel(seed=seed).values.tolist() == list(named)
@@ -113,8 +104,8 @@ def test_edges_are_those_of_the_sweep_with_heads_by_role(trained, tmp_path):
         (["--metrics", "kl", "prob"], {"kl", "prob", "prob-estimates", "prob-errors"}),
     ],
 )
-def test_only_what_has_an_estimate_is_estimated(words, tables, trained, tmp_path):
-    main(["edges", str(trained / "seed-3"), "--n", "24", "--skills", "elimination", *words])
+def test_only_what_has_an_estimate_is_estimated(words, tables, two_seeds, tmp_path):
+    main(["edges", str(two_seeds / "seed-3"), "--n", "24", "--skills", "elimination", *words])
     (place,) = tmp_path.glob("results/*/edges")
     assert {file.stem for file in place.glob("*.csv")} == tables
     assert ("EAP-IG" in (place / "edges.html").read_text()) == any("-" in name for name in tables)
@@ -151,8 +142,8 @@ def test_heads_of_one_role_may_lie_in_different_layers(deep, tmp_path, monkeypat
     assert "mean over 2 seeds" in page
 
 
-def test_values_and_agreement_go_by_role(trained, tmp_path):
-    main(["shapley", str(trained), "--n", "24", "--kinds", "zero", "mean", "--within", "is_repeat"])
+def test_values_and_agreement_go_by_role(two_seeds, tmp_path):
+    main(["shapley", str(two_seeds), "--n", "24", "--kinds", "zero", "mean", "--within", "is_repeat"])
     (place,) = tmp_path.glob("results/*/shapley")
     values = xr.open_dataset(place / "shapley.nc")
     assert values.role.values.tolist() == values.other.values.tolist() == ["elimination head", "other head", "L0 MLP"]
@@ -170,8 +161,8 @@ def _exchanged(dims):
     return [{"role": "other", "other": "role"}.get(dim, dim) for dim in dims]
 
 
-def test_orders_can_be_sampled(trained, tmp_path):
-    main(["shapley", str(trained / "seed-3"), "--n", "24", "--samples", "8"])
+def test_orders_can_be_sampled(two_seeds, tmp_path):
+    main(["shapley", str(two_seeds / "seed-3"), "--n", "24", "--samples", "8"])
     (place,) = tmp_path.glob("results/*/shapley")
     values = xr.open_dataset(place / "shapley.nc")
     assert values.attrs["n_samples"] == 8

@@ -5,7 +5,7 @@ from pathlib import Path
 from rich.console import Console
 
 from mnemoscope.cli.progress import live
-from mnemoscope.training.progress import Progress
+from mnemoscope.training.recorder import Progress
 
 
 def test_loss_both_accuracies_and_the_time_left_fit_80_columns():

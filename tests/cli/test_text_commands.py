@@ -149,7 +149,7 @@ def test_follow_measures_once_and_the_report_shows_it(birth, place, capsys):
     first.write_trajectory(first.trajectory().isel(step=[0, 1]))  # a checkpoint is missing
     written = second.trajectory_path.stat().st_mtime_ns
     main(["track", birth])
-    assert "followed 1 runs; 1 were complete" in capsys.readouterr().out
+    assert "followed 1 run; 1 was complete" in capsys.readouterr().out
     assert first.trajectory().sizes["step"] == 3
     assert second.trajectory_path.stat().st_mtime_ns == written
     main(["report", birth, "--out", "after.html"])
@@ -206,7 +206,7 @@ def test_reproduce_follows_reports_and_asks_the_claims_of_the_text(place, monkey
         main(["reproduce", "birth", "--corpus", "text.txt", "--jobs", "1"])
     out = capsys.readouterr().out
     assert "What was learned" in out
-    assert "followed 1 runs" in out
+    assert "followed 1 run" in out
     assert "no claim is made of such models" in out
     assert "its verdicts are left out" in out
     (run,) = find_runs("reports/birth/runs")

@@ -39,8 +39,8 @@ ANY = batch([3, 1, 3, 1, 1])
         (p.previous(), [[], [0], [1], [2], [3]]),
         (p.previous(2), [[], [], [0], [1], [2]]),
         (p.fixed_key(2), [[], [], [2], [2], [2]]),
-        (p.earlier_y(), [[], [], [1], [1], [1, 3]]),
-        (p.earlier_x(), [[], [0], [0], [0, 2], [0, 2]]),
+        (p.earlier(period=2, phase=1), [[], [], [1], [1], [1, 3]]),
+        (p.earlier(period=2, phase=0), [[], [0], [0], [0, 2], [0, 2]]),
         (p.same_slot(), [[], [0], [], [2], []]),
         (p.same_slot(period=3), [[], [0], [0, 1], [], [3]]),
         (p.earlier_same(), [[], [], [0], [1], [1, 3]]),
@@ -118,9 +118,12 @@ def test_wrong_input_is_refused(make, words):
 
 
 def test_lists_have_names_of_their_own():
-    names = [mechanism.name for mechanism in p.for_pairs()]
+    names = [mechanism.name for mechanism in p.for_slots(2)]
     assert len(set(names)) == len(names)
-    assert p.for_pairs()[: len(p.common())] == p.common()
+    assert p.for_slots(2)[: len(p.common())] == p.common()
+    assert p.for_slots(1) == p.common(), "slots of one token have nothing else"
+    three = [mechanism.name for mechanism in p.for_slots(3)]
+    assert [name for name in three if name.startswith("earlier")] == [f"earlier at place {i} of 3" for i in (3, 2, 1)]
 
 
 def test_a_mechanism_of_ones_own():

@@ -5,7 +5,6 @@ from scipy import stats
 
 from mnemoscope.core.errors import InputError
 from mnemoscope.judging.claim import Criterion
-from mnemoscope.judging.evidence import paired
 from tests.judging.trials import along_seeds, make_evidence
 
 NONE = np.zeros(3, dtype=bool)
@@ -58,20 +57,6 @@ def test_nan_is_refused_where_the_gate_is_passed():
 def test_evidence_that_does_not_fit_is_refused(effects, fields, message):
     with pytest.raises(InputError, match=message):
         make_evidence(effects, **fields)
-
-
-def test_configurations_are_compared_seed_by_seed():
-    first, second = along_seeds([1.0, 5.0], unit="nats"), along_seeds([0.5, 4.0], unit="nats")
-    difference = paired(first, second)
-    assert difference.to_numpy().tolist() == [0.5, 1.0]
-    assert difference.attrs["unit"] == "nats"
-    for other, what in (
-        (second.assign_coords(seed=[1, 0]), "seeds"),
-        (along_seeds([[0.5], [4.0]]), "dimensions"),
-        (second.assign_coords(recipe="quick"), "recipe"),
-    ):
-        with pytest.raises(InputError, match=f"must have the same {what}"):
-            paired(first, other)
 
 
 def part(direction="above"):

@@ -4,8 +4,8 @@ import pytest
 import torch
 
 from mnemoscope.core.errors import InputError
+from mnemoscope.models.building import usable_device
 from mnemoscope.models.checkpoint import save_checkpoint
-from mnemoscope.models.device import usable_device
 from mnemoscope.models.run import create_run
 from tests.support import random_model, small_spec
 

@@ -2,7 +2,7 @@ import pytest
 import torch
 
 from mnemoscope.core.errors import InputError
-from mnemoscope.models.processing import folded
+from mnemoscope.models.building import folded
 from tests.support import foreign_model, random_model
 
 

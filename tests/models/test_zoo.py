@@ -182,15 +182,15 @@ def test_what_is_there_is_not_written_again(archives):
 
 
 def test_an_interrupted_unpacking_is_completed(archives, trained, monkeypatch):
-    write, left = zoo._write, iter(range(4))
+    write, left = zoo.write_atomically, iter(range(4))
 
-    def interrupted(path: Path, content: bytes) -> None:
+    def interrupted(path: Path, content: bytes, **kind: bool) -> None:
         if next(left, None) is None:
             raise KeyboardInterrupt
-        write(path, content)
+        write(path, content, **kind)
 
     with monkeypatch.context() as patch:
-        patch.setattr(zoo, "_write", interrupted)
+        patch.setattr(zoo, "write_atomically", interrupted)
         with pytest.raises(KeyboardInterrupt):
             find_runs("zoo")
     assert [run.steps for run in find_runs("zoo")] == [(0, 10, 30, 60), (60,), (60,)]
@@ -243,10 +243,10 @@ def test_a_directory_without_permission_counts_as_one_that_cannot_be_written(arc
 def test_an_unpacked_zoo_serves_where_nothing_can_be_written(archives, monkeypatch):
     before = find_runs("zoo")
 
-    def refused(path: Path, content: bytes) -> None:
+    def refused(path: Path, content: bytes, **kind: bool) -> None:
         raise PermissionError(f"{path} cannot be written")
 
-    monkeypatch.setattr(zoo, "_write", refused)
+    monkeypatch.setattr(zoo, "write_atomically", refused)
     assert find_runs("zoo") == before
 
 

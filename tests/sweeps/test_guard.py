@@ -1,4 +1,7 @@
-"""Scripts that start workers, with `if __name__ == "__main__":` and without."""
+"""Scripts that start workers, with `if __name__ == "__main__":` and without.
+
+Each imports everything twice, so these tests are thorough; what a worker and its pool do for them is in `test_local`.
+"""
 
 import subprocess
 import sys
@@ -39,9 +42,8 @@ TRY = """
 """
 
 
-each_body = pytest.mark.parametrize(
-    "body", [pytest.param(TRAIN, marks=pytest.mark.thorough), ANALYSE, pytest.param(TRY, marks=pytest.mark.thorough)]
-)
+pytestmark = pytest.mark.thorough
+each_body = pytest.mark.parametrize("body", [TRAIN, ANALYSE, TRY])
 
 
 def run_script(folder, body: str, end: str) -> subprocess.CompletedProcess:

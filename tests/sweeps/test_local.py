@@ -1,6 +1,7 @@
 import multiprocessing
 import os
 import signal
+from concurrent.futures.process import BrokenProcessPool
 
 import pytest
 import torch
@@ -47,7 +48,7 @@ def test_a_killed_worker_is_started_again(tmp_path):
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(local._Workers, "_start", remember)
-        specs = [small_spec(seed=seed, changes={"recipe.n_steps": 400}) for seed in (0, 1)]
+        specs = [small_spec(seed=seed, changes={"recipe.n_steps": 400, "recipe.batch_size": 128}) for seed in (0, 1)]
         runs = train_many(specs, [tmp_path / "0", tmp_path / "1"], jobs=2, report=kill_once)
     assert len(killed) == 2
     assert all(run.finished for run in runs)
@@ -96,13 +97,43 @@ def test_no_jobs_are_one_per_core(tiny, monkeypatch, n_cores, here):
     assert (set(analyse_many([tiny, tiny], process_of, jobs=0)) == {os.getpid()}) == here
 
 
-def test_where_there_is_no_fork_server_workers_are_spawned(tmp_path, monkeypatch):
+@pytest.fixture
+def no_fork_server(monkeypatch):
     monkeypatch.setattr(multiprocessing, "get_all_start_methods", lambda: ["spawn"])
+
+
+@pytest.mark.usefixtures("no_fork_server")
+def test_where_there_is_no_fork_server_workers_are_spawned():
     assert server.worker_context().get_start_method() == "spawn"
-    server.start_early()
+    server.start_early()  # nothing to start
+
+
+@pytest.mark.thorough  # four processes that import everything
+@pytest.mark.usefixtures("no_fork_server")
+def test_spawned_workers_train_and_analyse(tmp_path):
     specs = [small_spec(seed=seed, changes={"recipe.n_steps": 10, "recipe.checkpoint_steps": ()}) for seed in (0, 1)]
     runs = train_many(specs, [tmp_path / "0", tmp_path / "1"], jobs=2)
     assert list(analyse_many(runs, seed_of, jobs=2)) == [0, 1]
+
+
+def test_a_process_that_imports_an_unguarded_script_ends_when_it_asks_for_workers(monkeypatch):
+    class Ended(Exception):  # noqa: N818
+        pass
+
+    def end(code):
+        raise Ended(code)
+
+    monkeypatch.setattr(os, "_exit", end)
+    monkeypatch.setattr(multiprocessing.current_process(), "_inheriting", True, raising=False)
+    with pytest.raises(Ended, match=str(server.UNGUARDED)):
+        server.worker_context()
+
+
+def test_a_pool_that_breaks_is_put_down_to_the_script_if_workers_cannot_import_it(monkeypatch):
+    for guarded, error, message in ((True, BrokenProcessPool, ""), (False, InputError, "worker processes import ")):
+        monkeypatch.setattr(local, "main_is_guarded", lambda answer=guarded: answer)
+        with pytest.raises(error, match=message):
+            list(analyse_many([server.UNGUARDED] * 2, os._exit, jobs=2))
 
 
 def test_no_more_processes_than_windows_can_wait_for(monkeypatch):

@@ -1,5 +1,7 @@
 """What is planted, measured once for all tests that ask, and what a claim and its rivals say of it."""
 
+from functools import partial
+
 from mnemoscope.sweeps.measuring import Call
 from tests.systems.on_trial import taken, trouble, verdict
 
@@ -28,3 +30,12 @@ def outcomes(claim, plant, **factors):
     """Outcomes of a claim and of its rivals where all replicates are what is planted."""
     case = effects_of(claim, plant, **factors)
     return {one.id: verdict(one, case).outcome for one in (claim, *claim.rivals)}
+
+
+def numbers(measured):
+    """A plant of what was measured, by configuration."""
+    return partial(_same, measured)
+
+
+def _same(measured, case):
+    return measured

@@ -3,7 +3,7 @@
 import pytest
 
 from mnemoscope.core.errors import InputError
-from mnemoscope.core.patterns import earlier_y, identity, previous, same_slot
+from mnemoscope.core.patterns import identity, previous, same_slot
 from mnemoscope.systems.tiny_recall.constructed import dissociated, shared_store
 from mnemoscope.testing import (
     assert_dissociated,
@@ -16,7 +16,7 @@ from mnemoscope.testing import (
     mlp,
 )
 from mnemoscope.testing.effect import on_trial
-from tests.support import random_model
+from tests.support import EARLIER_Y, random_model
 from tests.testing.planted import N_VALUES, subject_of
 
 ELIMINATION, OTHER = head("elimination head"), head("other head")
@@ -75,13 +75,13 @@ def test_roles_by_the_skill_that_a_name_begins_with(two_heads):
 
 
 def test_where_a_head_attends(two_heads):
-    assert_pattern(ELIMINATION, earlier_y(), at_least=0.99, subject=two_heads, n=N)
+    assert_pattern(ELIMINATION, EARLIER_Y, at_least=0.99, subject=two_heads, n=N)
     with pytest.raises(AssertionError, match=r"share of attention of elimination head \(L0H0\) on earlier y"):
-        assert_pattern(ELIMINATION, earlier_y(), at_least=1.1, subject=two_heads, n=N)
+        assert_pattern(ELIMINATION, EARLIER_Y, at_least=1.1, subject=two_heads, n=N)
     with pytest.raises(AssertionError, match="on identity"):
         assert_pattern(ELIMINATION, identity(), subject=two_heads, n=N)
     with pytest.raises(AssertionError):
-        assert_pattern(head("L0H0"), earlier_y(), at_least=0.9, subject=one_head(), n=N)
+        assert_pattern(head("L0H0"), EARLIER_Y, at_least=0.9, subject=one_head(), n=N)
 
 
 def test_the_queries_of_a_pattern(two_heads):
@@ -92,7 +92,7 @@ def test_the_queries_of_a_pattern(two_heads):
     with pytest.raises(InputError, match=r"same slot says nothing about queries \[0, 2, 4, 6\]"):
         assert_pattern(ELIMINATION, same_slot(), subject=two_heads, n=N)
     with pytest.raises(InputError, match="a query must be from -7 to 6; got 7"):
-        assert_pattern(ELIMINATION, earlier_y(), queries=[7], subject=two_heads, n=N)
+        assert_pattern(ELIMINATION, EARLIER_Y, queries=[7], subject=two_heads, n=N)
 
 
 def test_a_number_of_one_s_own():
@@ -139,7 +139,7 @@ def test_bad_input_is_refused_with_the_way_out(two_heads):
     with pytest.raises(InputError, match="is the whole model; name fewer parts"):
         assert_sufficient([ELIMINATION, OTHER, mlp()], for_="recall", **on)
     with pytest.raises(InputError, match="an attention pattern is that of a head; got L0 MLP"):
-        assert_pattern(mlp(), earlier_y(), **on)
+        assert_pattern(mlp(), EARLIER_Y, **on)
     with pytest.raises(InputError, match="got 'recall' twice"):
         assert_dissociated("recall", "recall", **on)
     with pytest.raises(InputError, match="needs two heads; the model has one"):

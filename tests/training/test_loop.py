@@ -11,8 +11,8 @@ from mnemoscope.core.specification import Freeze, TaskChange
 from mnemoscope.models.checkpoint import load_checkpoint
 from mnemoscope.models.run import open_run
 from mnemoscope.training import recorder
-from mnemoscope.training.data import Blocks
 from mnemoscope.training.loop import train, train_together
+from mnemoscope.training.schedule import Blocks
 from mnemoscope.training.state import last_step, read_state
 from tests.support import contents, flip, global_generators_untouched, small_spec
 
@@ -49,7 +49,12 @@ def stop_at(monkeypatch):
 # ---- interruption
 
 
-@pytest.mark.parametrize("step", STOPS)
+def mostly_thorough(first, *others):
+    """One case in the default lane, and the others, on the same path, in the thorough one."""
+    return [first, *(pytest.param(case, marks=pytest.mark.thorough) for case in others)]
+
+
+@pytest.mark.parametrize("step", mostly_thorough(STOPS[-1], *STOPS[:-1]))
 def test_a_run_that_was_interrupted_ends_with_the_same_bytes(tmp_path, finished, stop_at, step):
     stop_at(step)
     with pytest.raises(Stopped):
@@ -70,7 +75,7 @@ def test_a_run_may_be_interrupted_again_and_again(tmp_path, finished, stop_at):
     assert contents(tmp_path) == finished
 
 
-@pytest.mark.parametrize("step", [0, 20, 50, 60])
+@pytest.mark.parametrize("step", mostly_thorough(50, 0, 20, 60))
 def test_stopping_in_the_report_is_no_different(tmp_path, finished, step):
     def report(progress):
         if progress.step == step:
@@ -83,7 +88,7 @@ def test_stopping_in_the_report_is_no_different(tmp_path, finished, step):
 
 
 @pytest.mark.parametrize("function", ["save_checkpoint", "write_state", "write_atomically"])
-@pytest.mark.parametrize("call", [1, 2])
+@pytest.mark.parametrize("call", mostly_thorough(2, 1))
 def test_stopping_before_a_write_is_no_different(tmp_path, finished, monkeypatch, function, call):
     calls = iter(range(100))
     original = getattr(recorder, function)

@@ -3,7 +3,7 @@ import math
 import pytest
 import torch
 
-from mnemoscope.training.progress import measure
+from mnemoscope.training.recorder import measure
 from tests.support import Predictor, seeded, small_spec
 
 SCORED = torch.tensor([0, 2, 4, 6, 8])

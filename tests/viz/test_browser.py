@@ -8,7 +8,7 @@ import subprocess
 import pytest
 
 from mnemoscope.analyses.stacking import over_seeds
-from mnemoscope.systems.tiny_recall.analyses.examination import analyse_run
+from mnemoscope.systems.tiny_recall.report import analyse_run
 from mnemoscope.viz.reporting import report, report_of
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
@@ -31,8 +31,9 @@ window.addEventListener("load", () => setTimeout(() => {
 
 
 @pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine: the report was not opened in a browser")
-def test_the_report_in_a_browser(tiny, tmp_path):
-    html = report([(report_of(tiny.spec.task), {tiny.label: over_seeds([tiny], [analyse_run(tiny)])})])
+def test_the_report_in_a_browser(four_values, tmp_path):
+    results = over_seeds([four_values], [analyse_run(four_values)])
+    html = report([(report_of(four_values.spec.task), {four_values.label: results})])
     page = tmp_path / "report.html"
     page.write_text(html.replace("</body>", f"{PROBE}</body>"))
     assert CHROMIUM is not None

@@ -3,8 +3,7 @@
 import numpy as np
 import xarray as xr
 
-from mnemoscope.viz.curves import skill_curves, skills_in, trajectory_curves
-from mnemoscope.viz.onset_table import onset_rows
+from mnemoscope.viz.curves import onset_table, skill_curves, skills_in, trajectory_curves
 
 STEPS = [0, 10, 20, 30]
 
@@ -17,7 +16,7 @@ def curves(**measures):
 
 
 def test_onsets_are_means_over_the_seeds_that_get_there():
-    rows = onset_rows(
+    table = onset_table(
         curves(
             accuracy_in_context=[[0, 0.4, 0.6, 0.9], [0, 0.1, 0.2, 0.5]],
             induction_score=[[0, 0.8, 0.2, 0.3], [0, 0.1, 0.7, 0.7]],  # of the first it does not stay
@@ -26,16 +25,16 @@ def test_onsets_are_means_over_the_seeds_that_get_there():
             accuracy_first=[[0.0] * 4] * 2,
         )
     )
-    assert {row[0]: row[2:4] for row in rows} == {
+    assert {row[0]: row[2:4] for row in table.rows} == {
         "accuracy in context": ["25 [20, 30]", "2/2"],
         "induction score": ["20", "1/2"],
         "loss global": ["15 [10, 20]", "2/2"],
         "accuracy first": ["never", "0/2"],
     }
-    assert rows[0][4] == "0.700 [0.500, 0.900]"
+    assert table.rows[0][4] == "0.700 [0.500, 0.900]"
 
 
-def test_curves_have_a_line_a_seed_and_measure():
+def test_curves_have_a_line_per_seed_and_measure():
     measures = curves(
         train_loss=[[1, 2, 3, 4]] * 2, test_loss=[[1] * 4] * 2, test_a=[[0.5] * 4] * 2, test_loss_a=[[1] * 4] * 2
     )

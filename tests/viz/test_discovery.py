@@ -9,12 +9,10 @@ from mnemoscope.viz.discovery import (
     GREEDY,
     SMALLEST,
     circuit_by_role,
-    circuit_header,
-    circuit_rows,
-    control_rows,
+    circuit_table,
+    control_table,
     curve_figure,
-    member_header,
-    member_rows,
+    member_table,
 )
 from tests.support import random_model
 
@@ -61,19 +59,22 @@ def drawn(trace) -> bool:
 
 def test_every_search_has_a_row_over_the_seeds_that_have_a_circuit():
     result = {"recall": found()}
-    rows = circuit_rows(result)
-    assert all(len(row) == len(circuit_header(result)) for row in rows)
+    table = circuit_table(result, "how")
+    rows = table.rows
+    assert table.title.endswith("; how")
+    assert all(len(row) == len(table.header) for row in rows)
     assert rows[0][:4] == ["recall", SMALLEST, "2", "2.0 [1.0, 3.0]"]
     assert rows[2][:4] == ["recall", BY_EFFECT, "2", "1.5 [1.0, 2.0]"]
     assert rows[0][-1] == "1.5 [1.0, 2.0]"
-    without = {"recall": found((GREEDY, BY_EFFECT))}
-    assert len(circuit_rows(without)[0]) == len(circuit_header(without)) == 5
+    without = circuit_table({"recall": found((GREEDY, BY_EFFECT))}, "how")
+    assert len(without.rows[0]) == len(without.header) == 5
 
 
 def test_edges_are_counted_among_the_seeds_that_have_a_circuit():
     result = {"elimination": found(), "recall": found()}
-    assert member_header(result) == ["skill", "edge", SMALLEST, GREEDY, BY_EFFECT]
-    rows = [row[1:] for row in member_rows(result) if row[0] == "recall"]
+    table = member_table(result, "how")
+    assert table.header == ["skill", "edge", SMALLEST, GREEDY, BY_EFFECT]
+    rows = [row[1:] for row in table.rows if row[0] == "recall"]
     assert rows == [
         ["input → the head q", "1/2", "1/2", "0/2"],
         ["input → the head k", "1/2", "1/2", "1/2"],
@@ -82,7 +83,7 @@ def test_edges_are_counted_among_the_seeds_that_have_a_circuit():
 
 
 def test_searches_with_the_same_circuits_stand_among_random_ones_once():
-    rows = control_rows({"recall": found()})
+    rows = control_table({"recall": found()}, "how").rows
     assert [row[:3] for row in rows[::3]] == [
         ["recall", SMALLEST, "faithfulness"],
         ["recall", BY_EFFECT, "faithfulness"],

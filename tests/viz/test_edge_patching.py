@@ -15,15 +15,7 @@ from mnemoscope.interventions.edges.graph import model_edges
 from mnemoscope.systems.tiny_recall.constructed import store_and_match
 from mnemoscope.viz import patching
 from mnemoscope.viz.edges import role_circuit
-from mnemoscope.viz.patching import (
-    ERROR_HEADER,
-    edge_header,
-    effect_rows,
-    error_rows,
-    estimate_figure,
-    estimate_header,
-    estimate_rows,
-)
+from mnemoscope.viz.patching import edge_table, error_table, estimate_figure, estimate_table
 from tests.support import seeded, small_spec
 
 TASK = small_spec("v3").task
@@ -78,8 +70,9 @@ def drawn(*arguments) -> tuple[str, Any]:
 
 
 def test_rows_begin_with_what_is_carried_and_go_by_role(found):
-    assert edge_header(found) == ["edge", "recall, necessity", "recall, sufficiency"]
-    rows = {name: cells for name, *cells in effect_rows(found, "logit_diff")}
+    table = edge_table(found, "logit_diff", "effects")
+    assert (table.title, table.header) == ("effects", ["edge", "recall, necessity", "recall, sufficiency"])
+    rows = {name: cells for name, *cells in table.rows}
     assert list(rows) == ["clean less corrupted, logits", *found["recall"].edge.values]
     assert float(rows["clean less corrupted, logits"][0].split(" ")[0]) > 1
     assert rows["match → L0 MLP"] == ["1.00 [1.00, 1.00]"] * 2
@@ -88,13 +81,16 @@ def test_rows_begin_with_what_is_carried_and_go_by_role(found):
 
 def test_a_long_table_keeps_the_largest_edges_in_their_order(found, monkeypatch):
     monkeypatch.setattr(patching, "MOST", 3)
-    names = [row[0] for row in effect_rows(found, "logit_diff")]
+    table = edge_table(found, "logit_diff", "effects")
+    names = [row[0] for row in table.rows]
+    assert table.title == f"effects; the 3 largest of {found['recall'].sizes['edge']}"
     assert names[1:] == ["input → match q", "match → L0 MLP", "L0 MLP → logits"]
 
 
 def test_estimates_stand_beside_the_exact_necessity(found, estimates):
-    assert estimate_header(estimates) == ["edge", "recall, exact", "recall, EAP", "recall, EAP-IG"]
-    rows = {name: cells for name, *cells in estimate_rows(found, estimates, "logit_diff")}
+    table = estimate_table(found, estimates, "logit_diff")
+    assert table.header == ["edge", "recall, exact", "recall, EAP", "recall, EAP-IG"]
+    rows = {name: cells for name, *cells in table.rows}
     at = {"edge": "L0 MLP → logits", "metric": "logit_diff", "direction": "noising"}
     ratios = [
         found["recall"].ratio.sel(at),
@@ -109,17 +105,17 @@ def test_estimates_stand_beside_the_exact_necessity(found, estimates):
     assert (dots["EAP"].x[place], dots["EAP"].y[place]) == tuple(float(ratio.sel(seed=1)) for ratio in ratios[:2])
 
 
-def test_errors_have_a_row_an_estimate_and_direction():
+def test_errors_have_a_row_per_estimate_and_direction():
     def analyse(pairs):
         return xr.concat(
             [approximation(patch_edges(MODEL, pairs), patch_edges(MODEL, pairs))],
             xr.DataArray(["itself"], dims="estimate", name="estimate"),
         )
 
-    rows = error_rows({"recall": swept(analyse)}, "logit_diff")
-    assert [row[:3] for row in rows] == [["recall", "itself", "necessity"], ["recall", "itself", "sufficiency"]]
-    assert dict(zip(ERROR_HEADER, rows[0], strict=True))["Pearson"] == "1.00 [1.00, 1.00]"
-    assert dict(zip(ERROR_HEADER, rows[0], strict=True))["relative"] == "0.00 [0.00, 0.00]"
+    table = error_table({"recall": swept(analyse)}, "logit_diff")
+    assert [row[:3] for row in table.rows] == [["recall", "itself", "necessity"], ["recall", "itself", "sufficiency"]]
+    assert dict(zip(table.header, table.rows[0], strict=True))["Pearson"] == "1.00 [1.00, 1.00]"
+    assert dict(zip(table.header, table.rows[0], strict=True))["relative"] == "0.00 [0.00, 0.00]"
 
 
 def test_the_circuit_is_a_mean_where_roles_lie_in_one_layer(found):

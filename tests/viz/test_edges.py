@@ -9,7 +9,7 @@ from mnemoscope.core.errors import InputError
 from mnemoscope.core.site import Site
 from mnemoscope.interventions.edges.graph import model_edges
 from mnemoscope.viz.edge_routes import HALF_HEIGHT, PORTS, places, routes
-from mnemoscope.viz.edges import circuit_figure, edge_rows
+from mnemoscope.viz.edges import circuit_figure
 from mnemoscope.viz.page import Page
 from tests.support import random_model
 
@@ -154,29 +154,6 @@ def test_a_page_takes_the_figure():
     page = Page("Circuit")
     page.figure(drawing(FOUR, of(FOUR, [1.0] * 4)), "All edges.")
     assert "L0H0 \\u2192 L0 MLP" in page.html()
-
-
-# ---- table
-
-
-def test_rows_are_sorted_by_size_and_say_what_is_in_the_circuit():
-    rows = edge_rows(FOUR, of(FOUR, [1.0, -2.0, 0.5, np.nan]), of(FOUR, [True, True, False, False]))
-    assert rows == [
-        ["L0H0 → L0 MLP", "-2.000", "yes"],
-        ["input → L0H0 q", "1.000", "yes"],
-        ["L0H0 → L1H1 v", "0.500", "no"],
-        ["L1H1 → logits", "–", "no"],
-    ]
-
-
-def test_rows_over_seeds_have_a_range_and_a_count():
-    weights = xr.concat([of(FOUR, [1.0, 2, 3, 4]), of(FOUR, [3.0, 2, 1, 9])], "seed")
-    included = xr.concat([of(FOUR, [True, False, False, True]), of(FOUR, [True, True, False, False])], "seed")
-    assert edge_rows(FOUR, weights, included)[:2] == [
-        ["L1H1 → logits", "6.500 [4.000, 9.000]", "1/2"],
-        ["input → L0H0 q", "2.000 [1.000, 3.000]", "2/2"],
-    ]
-    assert edge_rows(FOUR, weights)[0][2] == "yes"
 
 
 @pytest.mark.parametrize(

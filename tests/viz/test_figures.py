@@ -2,10 +2,10 @@ import numpy as np
 import pytest
 
 from mnemoscope.analyses.stacking import over_seeds
-from mnemoscope.systems.tiny_recall.analyses.examination import analyse_run
-from mnemoscope.systems.tiny_recall.analyses.prediction import predict
+from mnemoscope.systems.tiny_recall.analyses.predictions import predict
 from mnemoscope.systems.tiny_recall.figures import attention_by_role, prediction, training_curves
-from mnemoscope.systems.tiny_recall.report import floors
+from mnemoscope.systems.tiny_recall.report import analyse_run
+from mnemoscope.systems.tiny_recall.report_sections import floors
 from mnemoscope.viz.ablation import ablation_by_role
 from tests.support import Predictor
 

@@ -2,14 +2,7 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from mnemoscope.viz.probes import (
-    erase_figure,
-    erase_header,
-    erase_rows,
-    reading_figure,
-    reading_header,
-    reading_rows,
-)
+from mnemoscope.viz.probes import erase_figure, erase_table, reading_figure, reading_table
 
 
 @pytest.fixture
@@ -34,6 +27,7 @@ def read():
             "control": ["untrained"],
             "against": ["shuffled", "untrained"],
         },
+        attrs={"pos": 8},
     )
 
 
@@ -56,11 +50,14 @@ def erased():
             "site": ["other head", "L0 resid_mid", "L0 MLP"],
             "skill": ["elimination", "recall"],
         },
+        attrs={"pos": 8},
     )
 
 
 def test_rows_have_the_score_beside_its_controls(read):
-    rows = reading_rows(read)
+    table = reading_table(read)
+    rows = table.rows
+    assert table.title == "what a linear probe reads at position 8"
     assert len(rows) == 6
     assert rows[1] == [
         "slot",
@@ -72,14 +69,13 @@ def test_rows_have_the_score_beside_its_controls(read):
         "0.10 [0.03, 0.17]",
         "0.40 [0.10, 0.70]",
     ]
-    assert len(reading_header(read)) == len(rows[0])
-    assert reading_header(read)[-1] == "bits"
+    assert len(table.header) == len(rows[0])
+    assert table.header[-1] == "bits"
 
 
 def test_the_header_says_which_scores_there_are(read):
-    mixed = read.assign(unit=(("seed", "latent"), [["accuracy", "R²"]] * 2))
-    assert reading_header(mixed)[2] == "accuracy or R²"
-    assert reading_header(mixed)[-1] == "bits or R²"
+    mixed = reading_table(read.assign(unit=(("seed", "latent"), [["accuracy", "R²"]] * 2)))
+    assert (mixed.header[2], mixed.header[-1]) == ("accuracy or R²", "bits or R²")
 
 
 def test_heatmaps_have_sites_below_each_other_and_latents_along(read):
@@ -92,8 +88,9 @@ def test_heatmaps_have_sites_below_each_other_and_latents_along(read):
 
 
 def test_rows_without_a_latent_stand_below_the_intact_model(erased):
-    rows = erase_rows(erased)
-    assert len(erase_header(erased)) == len(rows[0])
+    table = erase_table(erased)
+    rows = table.rows
+    assert len(table.header) == len(rows[0])
     intact, control = "1.00 [1.00, 1.00]", "–"
     assert rows[0] == ["nothing", "", "2", intact, control, control, intact, control, control]
     assert [row[:3] for row in rows[1:]] == [
@@ -105,7 +102,7 @@ def test_rows_without_a_latent_stand_below_the_intact_model(erased):
     assert rows[2][3:6] == ["0.20 [0.20, 0.20]", "0.80 [0.80, 0.80]", "0.55 [0.55, 0.55]"]
 
 
-def test_the_heatmap_has_what_is_lost_beyond_the_dearer_control(erased):
+def test_the_heatmap_has_what_is_lost_beyond_the_control_that_costs_more(erased):
     figure = erase_figure(erased)
     assert [note.text for note in figure.layout.annotations] == ["elimination", "recall"]
     z = np.asarray(figure.data[0].z, dtype=float)

@@ -3,21 +3,12 @@ import torch
 import xarray as xr
 
 from mnemoscope.analyses.roles import by_role
-from mnemoscope.analyses.shapley import removal_agreement, shapley
+from mnemoscope.analyses.shapley.against_removal import removal_agreement
+from mnemoscope.analyses.shapley.values import shapley
 from mnemoscope.analyses.stacking import along
 from mnemoscope.systems.tiny_recall.constructed import dissociated, shared_store, twin_elimination
-from mnemoscope.viz.ablation import outcome_rows
 from mnemoscope.viz.page import Page
-from mnemoscope.viz.shapley import (
-    OUTCOMES,
-    agreement_rows,
-    interaction_figure,
-    interaction_header,
-    interaction_rows,
-    value_figure,
-    value_header,
-    value_rows,
-)
+from mnemoscope.viz.shapley import agreement_tables, interaction_figure, value_figure, value_tables
 from tests.support import seeded, small_spec
 
 TASK = small_spec("v3").task
@@ -37,8 +28,9 @@ def two() -> xr.Dataset:
 
 
 def test_rows_hold_value_and_single_removal_and_add_up(two):
-    header, rows = value_header(two), value_rows(two, "accuracy")
-    assert header[2:] == ["elimination, value", "elimination, alone", "recall, value", "recall, alone"]
+    table = value_tables(two, "accuracy")[0]
+    rows = table.rows
+    assert list(table.header[2:]) == ["elimination, value", "elimination, alone", "recall, value", "recall, alone"]
     assert [row[1] for row in rows] == ["recall head", "elimination head", "L0 MLP", "all together"]
     values = [float(row[2].split(" ")[0]) for row in rows]
     assert sum(values[:3]) == pytest.approx(values[3], abs=0.02)
@@ -50,18 +42,18 @@ def test_one_seed_has_its_interval_in_brackets():
     one = measured(dissociated())
     at = one.sel(metric="accuracy", kind="mean", skill="recall").isel(seed=0)
     value = at.sel(role="L0 MLP")
-    assert value_rows(one, "accuracy")[2][4] == (
-        f"{float(value.value):.2f} [{float(value.low):.2f}, {float(value.high):.2f}]"
-    )
+    values, interactions = value_tables(one, "accuracy")
+    assert values.rows[2][4] == (f"{float(value.value):.2f} [{float(value.low):.2f}, {float(value.high):.2f}]")
     pair = at.sel(role="recall head", other="L0 MLP")
-    rows = {row[1]: row[3] for row in interaction_rows(one, "accuracy")}
+    rows = {row[1]: row[3] for row in interactions.rows}
     low, high = float(pair.interaction_low), float(pair.interaction_high)
     assert rows["recall head and L0 MLP"] == f"{float(pair.interaction):.2f} [{low:.2f}, {high:.2f}]"
 
 
 def test_interactions_are_listed_once_and_the_largest_first(two):
-    assert interaction_header(two) == ["missing parts", "pair", "elimination", "recall"]
-    rows = interaction_rows(two, "accuracy")
+    table = value_tables(two, "accuracy")[1]
+    assert table.header == ("missing parts", "pair", "elimination", "recall")
+    rows = table.rows
     assert len(rows) == 3
     sizes = [max(abs(float(cell.split(" ")[0])) for cell in row[2:]) for row in rows]
     assert sizes == sorted(sizes, reverse=True)
@@ -70,7 +62,7 @@ def test_interactions_are_listed_once_and_the_largest_first(two):
 def test_reasons_are_counted_over_seeds():
     """Of two twins either is spared by removal, since the other one is there; each is worth half."""
     twins = removal_agreement(measured(twin_elimination(), twin_elimination()))
-    rows = {(row[1], row[2]): row[3:] for row in agreement_rows(twins)}
+    rows = {(row[1], row[2]): row[3:] for row in agreement_tables(twins)[0].rows}
     alone, value, *counts, why = rows["elimination head", "elimination"]
     assert float(alone.split(" ")[0]) == 0
     assert float(value.split(" ")[0]) == 0.5
@@ -81,7 +73,7 @@ def test_reasons_are_counted_over_seeds():
 
 
 def test_outcomes_are_counted_by_removal_and_by_value(two):
-    (row,) = outcome_rows(removal_agreement(two), OUTCOMES)
+    (row,) = agreement_tables(removal_agreement(two))[1].rows
     assert row[1] == "elimination and recall"
     assert sorted(row[2].split(", ")) == ["double: 1", "single: 1"]
     assert row[3] == "double: 2"
@@ -103,7 +95,7 @@ def test_kinds_stand_below_each_other(two):
     for figure in (value_figure(both, "accuracy"), interaction_figure(both, "accuracy")):
         titles = [note.text for note in figure.layout.annotations]
         assert titles == ["elimination, mean", "recall, mean", "elimination, zero", "recall, zero"]
-    assert len(value_rows(both, "accuracy")) == 8
+    assert len(value_tables(both, "accuracy")[0].rows) == 8
 
 
 def test_a_page_takes_the_heatmap_of_interactions(two):

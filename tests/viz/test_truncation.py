@@ -2,15 +2,10 @@ import pytest
 import xarray as xr
 
 from mnemoscope.systems.in_context_bigrams.analyses.noise_or_context import removed, truncated
-from mnemoscope.systems.in_context_bigrams.constructed.noisy_induction import noisy_induction
+from mnemoscope.systems.in_context_bigrams.constructed import noisy_induction
 from mnemoscope.systems.in_context_bigrams.tasks.noisy_recall import NoisyRecall
 from mnemoscope.systems.in_context_bigrams.truncation import REMOVED_HEADER, removed_rows
-from mnemoscope.viz.truncation import (
-    spectrum_figure,
-    truncation_figure,
-    truncation_header,
-    truncation_rows,
-)
+from mnemoscope.viz.truncation import spectrum_figure, truncation_figure, truncation_table
 from tests.support import seeded
 
 TASK = NoisyRecall(length=32, n_tokens=6, n_triggers=2)
@@ -28,7 +23,8 @@ def seeds():
 
 def test_rows_of_every_cut(seeds):
     found, _ = seeds
-    header, rows = truncation_header(found, "probability"), truncation_rows(found, "probability")
+    table = truncation_table(found, "probability")
+    header, rows = table.header, table.rows
     assert header == ["weight", "components", "rank", "noise_token", "output", "context share"]
     assert len(rows) == 1 + 3 * 2 * 3
     assert all(len(row) == len(header) for row in rows)
@@ -37,8 +33,8 @@ def test_rows_of_every_cut(seeds):
     assert rows[0][4] == f"{both.mean():.2f} [{both.min():.2f}, {both.max():.2f}]"
     gone = next(row for row in rows if row[:3] == ["L1 W_out", "largest removed", "1"])
     assert gone[5] == "1.00 [0.99, 1.00]" or gone[5].startswith("1.00")
-    assert truncation_header(found, "accuracy")[-1] == "output"
-    assert truncation_rows(found.drop_vars("context_share"), "accuracy")[3][1:3] == ["largest kept", "2"]
+    assert truncation_table(found, "accuracy").header[-1] == "output"
+    assert truncation_table(found.drop_vars("context_share"), "accuracy").rows[3][1:3] == ["largest kept", "2"]
 
 
 def test_rows_of_parts_that_are_removed(seeds):

@@ -131,10 +131,8 @@ class _Sums:
     """Weighted means (of `max_abs_error` the maximum) of values that come in chunks; NaN stays out."""
 
     def __init__(self) -> None:
-        self._sum: dict[str, Tensor] = {}
-        self._weight: dict[str, Tensor] = {}
-        self._total: dict[str, Tensor] = {}
-        self._max: Tensor | None = None
+        self._sums: dict[str, Tensor] = {}
+        self._max = torch.tensor(-torch.inf, dtype=torch.double)
 
     def add(
         self,
@@ -144,23 +142,19 @@ class _Sums:
     ) -> None:
         """Count a chunk of sequences in."""
         counts = (share > 0) & ~values.isnan()
-        for store, part in (
-            (self._sum, torch.where(counts, share * values, 0.0).sum(2)),
-            (self._weight, torch.where(counts, share, 0.0).sum(2)),
-            (self._total, share.sum(2).expand(-1, len(values), -1)),
-        ):
-            store[name] = store[name] + part if name in store else part
+        weighted = (torch.where(counts, part, 0.0) for part in (share * values, share))
+        parts = torch.stack([*(part.sum(2) for part in weighted), share.sum(2).expand(-1, len(values), -1)])
+        self._sums[name] = self._sums.get(name, 0) + parts
         if name == "max_abs_error":
-            largest = torch.where(counts, values, -torch.inf).amax(2)
-            self._max = largest if self._max is None else torch.maximum(self._max, largest)
+            self._max = torch.maximum(self._max, torch.where(counts, values, -torch.inf).amax(2))
 
     def variables(self) -> dict[str, tuple[tuple[str, ...], ndarray]]:
         """Dimensions and values of every variable."""
         by_reference = ("reference", "subgroup", "pos")
-        arrays = {name: self._sum[name] / self._weight[name] for name in self._sum}
-        if self._max is not None:
+        arrays = {name: total / weight for name, (total, weight, _) in self._sums.items()}
+        if "kl" in arrays:
             arrays["max_abs_error"] = self._max.where(self._max >= 0, torch.nan)
-            arrays["defined"] = self._weight["kl"] / self._total["kl"]
+            arrays["defined"] = self._sums["kl"][1] / self._sums["kl"][2]
         result: dict[str, tuple[tuple[str, ...], ndarray]] = {
             name: (by_reference, array.transpose(0, 1).numpy()) for name, array in arrays.items()
         }

@@ -19,7 +19,7 @@ def along_seed(runs: Sequence[Run], results: Iterable[Result]) -> Result:
     """Results of runs that differ in the seed only, one per run, along `seed`.
 
     Raises:
-        InputError: The runs are of several configurations, a seed stands there twice, or the results differ in more
+        InputError: The runs are of several configurations, a seed occurs twice, or the results differ in more
             than their values.
     """
     labels = list(by_label(runs))

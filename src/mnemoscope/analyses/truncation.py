@@ -17,7 +17,7 @@ not folded in.
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from itertools import product
+from itertools import product, zip_longest
 from typing import Literal, get_args
 
 import numpy as np
@@ -52,7 +52,7 @@ def truncate(
     ranks: Sequence[int] | None = None,
     parts: Sequence[Kept] = KEPT,
 ) -> xr.Dataset:
-    """Predictions with weights cut at one rank after the other; one decomposition a weight, and no copy of the model.
+    """Predictions with weights cut at one rank after the other; one decomposition per weight, and no copy of the model.
 
     Args:
         model: Any hooked model with TransformerLens's parameters; it is left as found, also after an exception.
@@ -65,7 +65,7 @@ def truncate(
 
     Returns:
         `probability`, `log_prob` (nats) and `accuracy` over (weight, part, rank, target), and with `clean_` before
-        them over target; `n`, positions a target. `singular_value` over (matrix, index), largest first, and
+        them over target; `n`, positions per target. `singular_value` over (matrix, index), largest first, and
         `full_rank` over weight; NaN beyond the rank of a matrix.
 
     Raises:
@@ -76,12 +76,13 @@ def truncate(
     for part in parts:
         one_of("part", part, KEPT)
     kept = Decompositions()
-    values, full = _spectra(model, weights, kept), _full_ranks(model, weights)
-    ranks = range(max(full.values()) + 1) if ranks is None else ranks
+    values = _spectra(model, weights, kept)
+    full = [max(min(weight_at(model, site).shape[-2:]) for site in sites) for sites in weights.values()]
+    ranks = range(max(full) + 1) if ranks is None else ranks
     if not ranks or not parts:
         raise InputError("ranks and parts must not be empty; leave them out for all")
     for rank in ranks:
-        in_range("rank", rank, 0, max(full.values()))
+        in_range("rank", rank, 0, max(full))
     cuts = [
         [LowRank(site=site, rank=rank, part=part) for site in sites]
         for sites, part, rank in product(weights.values(), parts, ranks)
@@ -94,7 +95,7 @@ def truncate(
             **{name: (dims, scores[1:, :, i].reshape(shape)) for i, name in enumerate(SCORES)},
             **{f"clean_{name}": ("target", scores[0, :, i]) for i, name in enumerate(SCORES)},
             "n": ("target", counts(targets).numpy()),
-            "full_rank": ("weight", list(full.values())),
+            "full_rank": ("weight", full),
             "singular_value": values,
         },
         coords={"weight": list(weights), "part": list(parts), "rank": list(ranks), "target": list(targets)},
@@ -125,17 +126,10 @@ def _spectra(model: HookedModel, weights: Weights, kept: Decompositions) -> xr.D
         heads = [None] if found.ndim == 1 else range(len(found))
         names = [str(site) if head is None else str(replace(site, head=head)) for head in heads]
         values |= dict(zip(names, np.atleast_2d(found), strict=True))
-    table = np.full((len(values), max(map(len, values.values()))), np.nan)
-    for row, found in zip(table, values.values(), strict=True):
-        row[: len(found)] = found
+    table = np.array(list(zip_longest(*values.values(), fillvalue=np.nan)), dtype=float).T
     return xr.DataArray(
         table, dims=("matrix", "index"), coords={"matrix": list(values), "index": np.arange(table.shape[1])}
     )
-
-
-def _full_ranks(model: HookedModel, weights: Weights) -> dict[str, int]:
-    """The largest full rank among the matrices of each weight."""
-    return {name: max(min(weight_at(model, site).shape[-2:]) for site in sites) for name, sites in weights.items()}
 
 
 def _scores(

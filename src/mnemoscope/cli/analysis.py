@@ -10,13 +10,19 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+import lazy_loader
 
 import mnemoscope as ms
 from mnemoscope.cli.command import COMMANDS, Command
-from mnemoscope.cli.lazy import xr
 from mnemoscope.cli.options import AnalysisOptions
-from mnemoscope.core.errors import in_range, one_of
+from mnemoscope.core.errors import in_range
+
+if TYPE_CHECKING:
+    import xarray as xr
+else:
+    xr = lazy_loader.load("xarray")  # the help of a command does not wait for it
 
 Results = Mapping[str, Any]
 """By name a dataset along `seed`, or a tree with a dataset per seed where seeds differ in more than their values."""
@@ -57,30 +63,23 @@ def analysis_command(
         least_n: The smallest `--n`.
         apart: Names of results that differ between seeds in more than their values (`each_configuration`).
     """
-    run = partial(
-        _run, name, measure=measure, show=show, check=check, finish=finish, least_n=least_n, apart=tuple(apart)
-    )
+
+    def run(chosen: Any) -> None:
+        in_range("--n", chosen.n, least_n, float("inf"))
+        if check is not None:
+            check(chosen)
+        measured = partial(measure, options=chosen)
+        for label, runs, found in each_configuration(chosen.runs, measured, jobs=chosen.jobs, apart=apart):
+            results = found if finish is None else finish(label, runs, found, chosen)
+            publish(name, label, runs, results, show(results, chosen, runs), chosen.out)
+
     return COMMANDS.add(name, Command(options=options, run=run, section="take models apart"))
 
 
-def _run(
-    name: str,
-    options: Any,
-    *,
-    measure: Measure,
-    show: Callable[..., Shown],
-    check: Callable[[Any], None] | None,
-    finish: Callable[..., Results] | None,
-    least_n: int,
-    apart: Sequence[str],
-) -> None:
-    in_range("--n", options.n, least_n, float("inf"))
-    if check is not None:
-        check(options)
-    measured = partial(measure, options=options)
-    for label, runs, found in each_configuration(options.runs, measured, jobs=options.jobs, apart=apart):
-        results = found if finish is None else finish(label, runs, found, options)
-        publish(name, label, runs, results, show(results, options, runs), options.out)
+def drawn(run: ms.Run, options: Any, stream: str) -> ms.Batch:
+    """Sequences to measure on, from a generator of the run's seed and that name."""
+    generator = ms.generator(run.spec.seed, stream, options.split)
+    return run.spec.task.monitor(options.n, split=options.split, generator=generator)
 
 
 def each_configuration(
@@ -108,22 +107,6 @@ def each_configuration(
         yield label, runs, {**ms.analyses.over_seeds(runs, alike), **trees}
 
 
-def metrics() -> dict[str, Any]:
-    """What patches are measured by, by name."""
-    return {metric.name: metric for metric in ms.core.metrics.METRICS}
-
-
-def corruption(task: ms.Task, asked: str | None) -> str:
-    """The kind of minimal pairs that is asked for, or the first that the task names.
-
-    Raises:
-        InputError: The task has no such kind.
-    """
-    kind = task.corruptions[0] if asked is None else asked
-    one_of("--corruption", kind, task.corruptions)
-    return kind
-
-
 def publish(command: str, label: str, runs: Sequence[ms.Run], results: Results, shown: Shown, out: Path) -> None:
     """Print the tables; write arrays, tables and a page with the figures to OUT/<label>/<command>.
 
@@ -131,8 +114,9 @@ def publish(command: str, label: str, runs: Sequence[ms.Run], results: Results, 
     """
     from mnemoscope.cli.output import console, show, write_arrays, write_table
     from mnemoscope.models.files import write_atomically
+    from mnemoscope.viz.tables import counted
 
-    seeds, place = f"{label}, {len(runs)} seed{'s' if len(runs) > 1 else ''}", out / label / command
+    seeds, place = f"{label}, {counted(len(runs), 'seed')}", out / label / command
     for file in [file for kind in ("nc", "csv", "html") for file in place.glob(f"*.{kind}")]:
         file.unlink()
     page = ms.viz.Page(f"{command}: {seeds}", "Mean and range are over seeds." if len(runs) > 1 else "")

@@ -21,6 +21,7 @@ from mnemoscope.sweeps.admission import find_bench
 from mnemoscope.sweeps.trials import Progress, run_trials
 from mnemoscope.viz.reporting import report_of
 from mnemoscope.viz.rulings import VERDICT_HEADER, Example, rulings_page, verdict_rows
+from mnemoscope.viz.tables import counted
 
 MANY_TOKENS = 16
 """More tokens than this are seen in the view only."""
@@ -140,14 +141,14 @@ def _lead(rulings: Sequence[Ruling], runs: Sequence[Run], recipe: str | None) ->
     bench = find_bench(runs, claims)
     seeds = [(unit, bench.seeds(claim)) for claim in claims for unit in claim.units.values()]
     measured = {bench.finished[unit][seed].path for unit, each in seeds for seed in each}
-    models = f"{len(measured)} trained model{'' if len(measured) == 1 else 's'} that the claims are about"
+    models = f"{counted(len(measured), 'trained model')} that the claims are about"
     asked = f" All claims are asked of models of the {recipe} recipe." if recipe else ""
     return f"{models}; a seed is the unit of replication.{asked}"
 
 
 @contextmanager
 def _live(claims: Sequence[Claim]) -> Iterator[Any]:
-    """A table of what is measured so far, one line a claim."""
+    """A table of what is measured so far, one line per claim."""
 
     def table(done: Mapping[str, tuple[int, int]]) -> Table:
         rows = Table("claim", "statement", "measured", title="on trial", title_justify="left", title_style="bold")

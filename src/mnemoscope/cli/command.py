@@ -66,7 +66,8 @@ def overview() -> str:
         "",
         "Train small transformers on memory tasks, take them apart, put claims about them on trial.",
     ]
+    width = max(12, *map(len, found))
     for section in dict.fromkeys(command.section for command in found.values()):
         members = [(name, command) for name, command in found.items() if command.section == section]
-        lines += ["", f"{section}:", *(f"  {name:<12} {command.summary}" for name, command in members)]
+        lines += ["", f"{section}:", *(f"  {name:<{width}} {command.summary}" for name, command in members)]
     return "\n".join(lines)

@@ -65,6 +65,6 @@ class OfSequence(Options):
     run: Positional[Path]
     """Run directory, or a word such as `zoo:<configuration>/seed-<seed>`."""
     sequence: Positional[str]
-    """As the task reads it: "x1 y1 x2 ...", ending with an x or with its y; a text; numbers of tokens."""
+    """As the task reads it, such as a text or numbers of tokens."""
     step: int | None = None
     """Training step of the checkpoint; none: the last."""

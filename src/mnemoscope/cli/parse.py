@@ -153,7 +153,7 @@ def parse_seeds(text: str) -> list[int]:
 
 
 def parse_changes(words: Sequence[str]) -> dict[str, Any]:
-    """The changes of `task.repeat_ratio=0.5 ...`; values are read as YAML.
+    """The changes of `recipe.n_steps=500 ...`; values are read as YAML.
 
     Raises:
         InputError: A word has no `=`.
@@ -164,6 +164,21 @@ def parse_changes(words: Sequence[str]) -> dict[str, Any]:
     for word in words:
         key, equals, value = word.partition("=")
         if not equals or "." not in key:
-            raise InputError(f"--set takes words such as task.repeat_ratio=0.5; got {word!r}")
+            raise InputError(f"--set takes words such as recipe.n_steps=500; got {word!r}")
         changes[key] = yaml.safe_load(value)
     return changes
+
+
+def default_system() -> tuple[str, str]:
+    """The first installed system that has a default preset, and this preset: what is taken where none is named.
+
+    Raises:
+        InputError: No system has one.
+    """
+    from mnemoscope.core.presets import SYSTEMS
+
+    found = {name: SYSTEMS.get(name).default for name in SYSTEMS.names()}
+    for name, default in found.items():
+        if default is not None:
+            return name, default
+    raise InputError(f"name a preset or a system: no installed system has a default; there are {', '.join(found)}")

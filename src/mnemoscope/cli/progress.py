@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 from rich.table import Column
 
-from mnemoscope.training import progress
+from mnemoscope.training import recorder
 from mnemoscope.training.recorder import Report
 
 
@@ -27,7 +27,7 @@ def live(n_runs: int, console: Console) -> Iterator[Report]:
     with bars:
         overall = bars.add_task("runs", total=n_runs, numbers=f"0 of {n_runs}")
 
-        def report(line: progress.Progress) -> None:
+        def report(line: recorder.Progress) -> None:
             name = "/".join(line.path.parts[-2:])
             if line.path not in tasks:
                 tasks[line.path] = bars.add_task(name, total=line.n_steps, numbers=_numbers(line, digits=0))
@@ -41,7 +41,7 @@ def live(n_runs: int, console: Console) -> Iterator[Report]:
         yield report
 
 
-def _numbers(line: progress.Progress, *, digits: int) -> str:
+def _numbers(line: recorder.Progress, *, digits: int) -> str:
     """Loss on training mappings, and every accuracy on unseen ones."""
     skills = [name for name in line.metrics if name.startswith("test_") and "loss" not in name]
     accuracies = " ".join(f"{name.removeprefix('test_')} {line.metrics[name]:4.{digits}%}" for name in skills)

@@ -8,6 +8,7 @@ somebody first asks for what they register, so that a list of commands does not 
 
 import importlib
 import importlib.util
+import logging
 import pkgutil
 import sys
 from functools import cache
@@ -22,6 +23,8 @@ GROUP = "mnemoscope.systems"
 
 _invited: dict[str, str] = {}
 """Module name to what `invite` was given, in that order."""
+_broken: dict[str, str] = {}
+"""Installed guest to what keeps it from being imported."""
 
 
 def guests() -> tuple[str, ...]:
@@ -62,16 +65,31 @@ def invite(source: str) -> ModuleType:
 def load(part: str) -> None:
     """Import every guest and its part of that name, so that what they register is there.
 
+    An installed guest that cannot be imported is left out from then on, with a warning: it may be of no concern.
+
     Raises:
-        InputError: A guest cannot be imported.
+        InputError: A guest that was invited cannot be imported.
     """
     for guest in guests():
-        _load(guest, part)
+        _import(guest, part)
+
+
+def require(module: str) -> None:
+    """Refuse what belongs to a guest of which not everything could be imported.
+
+    Args:
+        module: Dotted name of the module that something comes from.
+
+    Raises:
+        InputError: The guest that it belongs to was left out.
+    """
+    if (guest := owner(module)) in _broken:
+        raise InputError(_broken[guest])
 
 
 def directory(guest: str) -> Path | None:
-    """The directory of a guest that is a package; None for a single module."""
-    spec = importlib.util.find_spec(guest)
+    """The directory of a guest that is a package; None for a single module, and where nothing can be imported."""
+    spec = importlib.util.find_spec(guest) if _import(guest, "") else None
     places = list(spec.submodule_search_locations or ()) if spec else []
     return Path(places[0]) if places else None
 
@@ -102,16 +120,24 @@ def _installed() -> tuple[str, ...]:
 
 
 @cache
-def _load(guest: str, part: str) -> None:
+def _import(guest: str, part: str) -> bool:
+    """Import a guest and, if it is a package that has it, a part; whether nothing went wrong so far."""
+    if guest in _broken:
+        return False
     try:
         module = importlib.import_module(guest)
-        if not hasattr(module, "__path__") or importlib.util.find_spec(f"{guest}.{part}") is None:
-            return
-        found = importlib.import_module(f"{guest}.{part}")
-        for each in pkgutil.iter_modules(getattr(found, "__path__", ())):
-            importlib.import_module(f"{found.__name__}.{each.name}")
-    except ImportError as error:
-        raise InputError(f"the system {guest} cannot be imported: {error}; mend or uninstall it") from error
+        if part and hasattr(module, "__path__") and importlib.util.find_spec(f"{guest}.{part}") is not None:
+            found = importlib.import_module(f"{guest}.{part}")
+            for each in pkgutil.iter_modules(getattr(found, "__path__", ())):
+                importlib.import_module(f"{found.__name__}.{each.name}")
+    except Exception as error:
+        what = " ".join(f"{type(error).__name__}: {error}".split())
+        message = f"the system {guest} cannot be imported ({what}); mend or uninstall it"
+        if guest in _invited:
+            raise InputError(message) from error
+        _broken[guest] = message
+        logging.getLogger(__name__).warning("mnemoscope goes on without a system: %s", message)
+    return guest not in _broken
 
 
 def _from_file(path: Path) -> ModuleType:

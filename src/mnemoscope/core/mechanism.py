@@ -84,17 +84,18 @@ def checked_pattern(mechanism: Mechanism, batch: Batch) -> Float[Tensor, "batch 
     shape = (len(batch), n_pos, n_pos)
     if pattern.shape != shape:
         raise InputError(f"{who} must have shape (batch, query, key) = {shape}; got {tuple(pattern.shape)}")
-    nothing_said = silent(pattern)
-    if not pattern[nothing_said].isnan().all():
+    rows = pattern if pattern.stride(0) else pattern[:1]  # one row may stand for all
+    missing = rows.isnan()
+    if not torch.equal(missing.any(-1), missing.all(-1)):
         raise InputError(f"{who} must be NaN in a whole row, so that the learned row stays, or nowhere in it")
-    rows = pattern[~nothing_said]
     if (rows < 0).any():
-        raise InputError(f"{who} must not be negative; got {float(rows.min()):g}")
-    if (pattern.triu(1) > 0).any():
+        raise InputError(f"{who} must not be negative; got {float(rows[~missing].min()):g}")
+    if (rows.triu(1) > 0).any():
         raise InputError(f"{who} must be causal: keys after the query have weight 0; a query without a key has NaN")
-    off = (rows.sum(-1) - 1).abs()
+    off = (rows.sum(-1) - 1).abs()  # NaN is never too far off
     if (off > TOLERANCE).any():
-        raise InputError(f"{who} must have rows that add up to 1; got one that misses it by {float(off.max()):g}")
+        most = float(off[off > TOLERANCE].max())
+        raise InputError(f"{who} must have rows that add up to 1; got one that misses it by {most:g}")
     return pattern
 
 

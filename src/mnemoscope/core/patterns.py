@@ -38,8 +38,9 @@ def attends_to(name: str, keys: Keys) -> Mechanism:
     def pattern(batch: Batch) -> Float[Tensor, "batch query key"]:
         pos = torch.arange(batch.inputs.shape[1], device=batch.inputs.device)
         query, key = pos[:, None], pos[None]
-        named = (keys(batch, query, key) & (key <= query)).expand(len(batch), -1, -1)
-        return named.float() / named.sum(-1, keepdim=True)  # 0 / 0 = NaN: nothing is said
+        named = keys(batch, query, key) & (key <= query)
+        weights = named.float() / named.sum(-1, keepdim=True)  # 0 / 0 = NaN: nothing is said
+        return weights.expand(len(batch), -1, -1)
 
     return Mechanism(name=name, pattern=pattern)
 
@@ -74,25 +75,13 @@ def previous(offset: int = 1) -> Mechanism:
 def earlier(*, period: int, phase: int, name: str = "") -> Mechanism:
     """All keys before the query that stand at one place of their slots."""
     _check_slots(period, phase)
-    name = name or f"earlier, place {phase} of {period}"
+    name = name or f"earlier at place {phase + 1} of {period}"
     return attends_to(name, lambda batch, query, key: (key % period == phase) & (key < query))
 
 
 @cache
-def earlier_y() -> Mechanism:
-    """All earlier y of `x1 y1 x2 y2 ...`."""
-    return earlier(period=2, phase=1, name="earlier y")
-
-
-@cache
-def earlier_x() -> Mechanism:
-    """All earlier x of `x1 y1 x2 y2 ...`."""
-    return earlier(period=2, phase=0, name="earlier x")
-
-
-@cache
 def same_slot(*, period: int = 2) -> Mechanism:
-    """The keys before the query in its own slot: from y its x."""
+    """The keys before the query in its own slot: from the second of a pair the first."""
     _check_slots(period, 0)
     return attends_to("same slot", lambda batch, query, key: (key // period == query // period) & (key < query))
 
@@ -123,7 +112,8 @@ def earlier_same(occurrences: Occurrences = "all", *, period: int = 1) -> Mechan
 
     Args:
         occurrences: All of them, the first or the last.
-        period: Only those at the query's place of a slot of that length: with 2, an x is no occurrence of a y.
+        period: Only those at the query's place of a slot of that length: with 2, the first of a pair does not occur
+            again as the second of one.
     """
     one_of("occurrences", occurrences, ("all", "first", "last"))
     return attends_to(
@@ -197,10 +187,13 @@ def common() -> tuple[Mechanism, ...]:
     return (uniform(), identity(), first(), previous(), earlier_same(), after_earlier_same())
 
 
-def for_pairs() -> tuple[Mechanism, ...]:
-    """`common` and those of sequences `x1 y1 x2 y2 ...`."""
-    in_pairs = (same_slot(), earlier_y(), earlier_x(), earlier_same(period=2), after_earlier_same(period=2))
-    return (*common(), *in_pairs)
+def for_slots(period: int) -> tuple[Mechanism, ...]:
+    """`common` and those of sequences that consist of slots; with slots of one token there are no others."""
+    if period == 1:
+        return common()
+    places = (earlier(period=period, phase=phase) for phase in reversed(range(period)))
+    copies = (earlier_same(period=period), after_earlier_same(period=period))
+    return (*common(), same_slot(period=period), *places, *copies)
 
 
 def _check_slots(period: int, phase: int) -> None:

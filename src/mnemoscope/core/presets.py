@@ -78,6 +78,9 @@ class System:
     """What the zoo holds, behind the verdicts; none: what `full` names."""
     compact: bool = False
     """Whether the zoo keeps compact checkpoints and trajectories (`models.packing`)."""
+    default: str | None = None
+    """Preset that `train` takes where none is named. Commands to which no system is named take the first that has
+    one."""
 
     @property
     def judged(self) -> tuple[TrainingSet, ...]:

@@ -168,7 +168,7 @@ class Claim:
     """What is claimed, of what, and what would refute it.
 
     Attributes:
-        id: Short name: "T14".
+        id: Short name, by which it is called at the command line.
         statement: The sentence, in our words.
         source: Where it was published.
         quantifier: Of a claim without parts, as in `Criterion`; so are `margin` and `direction`.

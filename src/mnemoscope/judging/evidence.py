@@ -241,25 +241,6 @@ def prompt_mean(effect: xr.DataArray) -> xr.DataArray:
     return effect.mean("prompt") if "prompt" in effect.dims else effect
 
 
-def paired(first: xr.DataArray, second: xr.DataArray, *, replicate: str = "seed") -> xr.DataArray:
-    """Effect of one configuration minus that of another, per seed.
-
-    What two configurations share through the seed (such as the split of the data) cancels.
-
-    Raises:
-        InputError: They have other replicates or dimensions, or were trained under different recipes.
-    """
-    for what, of in (
-        (f"{replicate}s", lambda x: x[replicate].to_numpy().tolist()),
-        ("dimensions", lambda x: sorted(map(str, x.dims))),
-        ("recipe", lambda x: sorted(recipes_of(x))),
-    ):
-        if of(first) != of(second):
-            raise InputError(f"effects that are compared must have the same {what}; got {of(first)} and {of(second)}")
-    with xr.set_options(keep_attrs=True):
-        return first - second
-
-
 def recipes_of(values: Effects) -> set[str]:
     """The recipes named by a coordinate `recipe`; none if there is no such coordinate."""
     return {str(recipe) for recipe in np.ravel(values.coords["recipe"])} if "recipe" in values.coords else set()

@@ -1,5 +1,6 @@
-"""From an architecture to a `HookedTransformer`."""
+"""From an architecture to a `HookedTransformer`, on a device of this machine; and a processed copy of one."""
 
+import copy
 import math
 import warnings
 from collections.abc import Iterable, Iterator, Mapping
@@ -12,9 +13,9 @@ from torch import Tensor
 from transformer_lens import HookedTransformer, HookedTransformerConfig
 from transformer_lens.utilities.activation_functions import SUPPORTED_ACTIVATIONS
 
+from mnemoscope.core.errors import InputError
 from mnemoscope.core.seeding import stream_seed
 from mnemoscope.core.specification import ModelSpec
-from mnemoscope.models.device import usable_device
 
 _ATTENTION = "blocks.*.attn.[Wb]_*"
 SUPPORTED_ACTIVATIONS.setdefault("identity", lambda x: x)  # TransformerLens has none
@@ -115,3 +116,49 @@ def matching(patterns: Iterable[str], names: Iterable[str]) -> frozenset[str]:
 def parameters(model: HookedTransformer) -> dict[str, Tensor]:
     """Detached copies of the model's parameters, without its buffers."""
     return {name: value.detach().clone() for name, value in model.named_parameters()}
+
+
+def folded(model: HookedTransformer) -> HookedTransformer:
+    """A copy whose normalisations only centre and divide; the original stays as it is.
+
+    Gains and biases of the normalisations are folded into the weights that read, the weights that write are centred,
+    and value biases are moved into the output bias of their layer (TransformerLens's `process_weights_`, which works
+    in float32). Logits stay the same, because the unembedding is not centred over the vocabulary. Zero ablation of a
+    head does not: its value bias is no longer removed with it.
+
+    Raises:
+        InputError: The model has no normalisation with a gain to fold.
+    """
+    if model.cfg.normalization_type not in ("LN", "RMS"):
+        raise InputError(
+            f"model must have a normalisation with weights (LN or RMS) to be folded; got "
+            f"{model.cfg.normalization_type!r}; use the model as it is"
+        )
+    result = copy.deepcopy(model)
+    result.reset_hooks(including_permanent=True)
+    result.process_weights_(center_unembed=False)
+    return result
+
+
+def usable_device(device: torch.device | str) -> torch.device:
+    """The device of that name.
+
+    Raises:
+        InputError: There is no such device, or torch cannot use it on this machine.
+    """
+    try:
+        found = torch.device(device)
+    except RuntimeError:
+        found = None
+    if found is not None and (found.type == "cpu" or str(found) in _accelerators()):
+        return found
+    allowed = ", ".join(["cpu", *_accelerators()])
+    raise InputError(f"device must be one that torch can use on this machine: {allowed}; got {str(device)!r}")
+
+
+def _accelerators() -> list[str]:
+    """Such as cuda, cuda:0 and cuda:1; asking starts no context on the device."""
+    kind = torch.accelerator.current_accelerator()
+    if kind is None or not torch.accelerator.is_available():
+        return []
+    return [kind.type, *(f"{kind.type}:{index}" for index in range(torch.accelerator.device_count()))]

@@ -4,6 +4,7 @@ import hashlib
 import json
 from collections.abc import Mapping
 from pathlib import Path
+from uuid import uuid4
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -15,10 +16,13 @@ from mnemoscope.core.errors import InputError
 _ENTRY = "mnemoscope"  # the metadata as one JSON entry: safetensors writes several entries in random order
 
 
-def write_atomically(path: Path, content: bytes) -> None:
-    """Replace `path` by `content` in one move: a reader, or a run continued after a kill, never sees a part."""
+def write_atomically(path: Path, content: bytes, *, shared: bool = False) -> None:
+    """Replace `path` by `content` in one move: a reader, or a run continued after a kill, never sees a part.
+
+    With `shared` other processes may be writing the same file, so that what is not complete has a name of its own.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
-    beside = path.with_name(f".{path.name}.part")
+    beside = path.with_name(f".{path.name}.{uuid4().hex if shared else 'part'}")
     try:
         beside.write_bytes(content)
         beside.replace(path)

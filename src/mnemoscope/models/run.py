@@ -23,9 +23,8 @@ from transformer_lens import HookedTransformer
 from mnemoscope.core.errors import InputError, one_of
 from mnemoscope.core.presets import PRESETS
 from mnemoscope.core.specification import RunSpec
-from mnemoscope.models.building import build
+from mnemoscope.models.building import build, usable_device
 from mnemoscope.models.checkpoint import load_checkpoint, load_compact, weights_digest
-from mnemoscope.models.device import usable_device
 from mnemoscope.models.files import write_atomically
 from mnemoscope.models.progress_file import read_progress
 from mnemoscope.models.zoo import shipped
@@ -191,7 +190,7 @@ def finish_run(run: Run) -> None:
 
 
 def open_run(path: str | Path) -> Run:
-    """The run in that directory, or one that came with the package, such as `zoo:v3-published/seed-16`.
+    """The run in that directory, or one that came with the package, `zoo:<configuration>/seed-<seed>`.
 
     Raises:
         InputError: The directory is no run, its run.json cannot be read, or the word names no run or several.
@@ -222,7 +221,7 @@ def find_runs(paths: str | Path | Sequence[Path], *, without_checkpoint: bool = 
     """All runs at or below the given directories that have a checkpoint, in the order of the presets, then by seed.
 
     Args:
-        paths: Directories; `zoo` and words such as `zoo:v3-published` stand for the runs that came with the package.
+        paths: Directories; `zoo` and words such as `zoo:<configuration>` stand for the runs that came with the package.
         without_checkpoint: Whether those that have none come along; there must be one that has one all the same.
 
     Raises:

@@ -1,7 +1,7 @@
 """The zoo: trained runs that come with the package, one archive per configuration, unpacked on first use.
 
-`zoo` names all of them, `zoo:v3-published` those of one configuration and `zoo:v3-published/seed-16` one run. They are
-unpacked into a directory of the user, so that they are read like any other run directory.
+`zoo` names all of them, `zoo:<configuration>` those of one configuration and `zoo:<configuration>/seed-16` one run.
+They are unpacked into a directory of the user, so that they are read like any other run directory.
 
 An archive is a zip file whose comment is the SHA-256 of all bytes before it: a damaged one is refused before anything
 in it is read. Files are moved into place when complete, and one that is missing or cut short is written again. So it
@@ -17,11 +17,11 @@ import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from uuid import uuid4
 from zipfile import ZipFile
 
 from mnemoscope.core.errors import InputError, one_of
 from mnemoscope.core.guests import directory, guests, owner
+from mnemoscope.models.files import write_atomically
 
 WORD = "zoo"
 """What stands for the zoo where a run directory is expected."""
@@ -120,7 +120,7 @@ def archive(label: str) -> Archive:
 
 
 def shipped(path: str | Path) -> list[Path] | None:
-    """The run directories that a word such as `zoo:v3-published` names, unpacked; none: the path is no such word.
+    """The run directories that a word such as `zoo:<configuration>` names, unpacked; none: the path is no such word.
 
     Raises:
         InputError: There are no such runs, their archive is damaged, there is no place to unpack them, or `zoo` is
@@ -188,18 +188,7 @@ def _complete(place: Path, packed: Archive) -> None:
         for info in file.infolist():
             target = place / info.filename
             if not target.is_file() or target.stat().st_size != info.file_size:
-                _write(target, file.read(info))
-
-
-def _write(path: Path, content: bytes) -> None:
-    """Move a file into place when it is complete, under a name of its own until then: others may be writing it too."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    beside = path.with_name(f".{path.name}.{uuid4().hex}")
-    try:
-        beside.write_bytes(content)
-        beside.replace(path)
-    finally:
-        beside.unlink(missing_ok=True)
+                write_atomically(target, file.read(info), shared=True)
 
 
 def archives() -> Iterator[Archive]:

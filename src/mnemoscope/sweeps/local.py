@@ -1,4 +1,4 @@
-"""Many training runs on one machine: one process of one thread a run, or all seeds of a configuration as one program.
+"""Many training runs on one machine: one process of one thread per run, or all seeds of a configuration as one program.
 
 Workers are forked from a server that has imported everything once, so a run starts in milliseconds; a worker that
 dies is started again and continues from its run's last saved state.
@@ -21,12 +21,11 @@ import torch
 from mnemoscope.core import guests
 from mnemoscope.core.errors import InputError
 from mnemoscope.core.specification import RunSpec
-from mnemoscope.models.device import usable_device
+from mnemoscope.models.building import usable_device
 from mnemoscope.models.run import Run, create_run, open_run
 from mnemoscope.sweeps.server import UNGUARDED, main_is_guarded, n_processes, unguarded, worker, worker_context
 from mnemoscope.training.loop import train, train_together
-from mnemoscope.training.progress import Progress
-from mnemoscope.training.recorder import Report
+from mnemoscope.training.recorder import Progress, Report
 from mnemoscope.training.schedule import check_schedules
 
 S = TypeVar("S")

@@ -98,14 +98,15 @@ def source_digest(function: Callable[..., Any]) -> str:
     That of a function of a system is the source of the whole system; one that was defined at a prompt has none, and
     gets another digest in every process, so that nothing kept is taken for its result.
     """
-    return _digest_of(tuple(sorted(_modules(function))))
+    return _digest_of(tuple(sorted(modules_of(function))))
 
 
-def _modules(function: Callable[..., Any]) -> set[str]:
+def modules_of(function: Callable[..., Any]) -> set[str]:
+    """The modules that a function and the functions that are bound to it come from."""
     if not isinstance(function, partial):
         return {function.__module__}
     bound = [value for value in (*function.args, *function.keywords.values()) if callable(value)]
-    return set().union(*(_modules(each) for each in (function.func, *bound)))
+    return set().union(*(modules_of(each) for each in (function.func, *bound)))
 
 
 @cache

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
+from mnemoscope.core import guests
 from mnemoscope.core.errors import InputError
 from mnemoscope.judging.claim import CLAIMS, GATE, MIN_REPLICATES, SOURCE, Claim, Measured
 from mnemoscope.judging.evidence import Evidence
@@ -31,6 +32,7 @@ from mnemoscope.sweeps.measuring import (
     Work,
     check_named,
     measure_all,
+    modules_of,
 )
 from mnemoscope.sweeps.server import n_processes
 
@@ -82,8 +84,8 @@ def run_trials(
         report: Called in this process as work gets done.
 
     Raises:
-        InputError: `jobs` is negative, a claim has no measure, runs contradict each other, or a measure refuses its
-            model.
+        InputError: `jobs` is negative, a claim has no measure, its system cannot be imported as a whole, runs
+            contradict each other, or a measure refuses its model.
     """
     n_processes(jobs)
     if recipe is not None:
@@ -92,6 +94,8 @@ def run_trials(
         if claim.measure is None:
             raise InputError(f"claim {claim.id} has no measure, so nothing can be measured for it")
         _check_functions(claim)
+        for module in modules_of(claim.measure):
+            guests.require(module)
     asked = {claim.id: questions_about(claim, sensitivity) for claim in claims}
     bench = find_bench(runs, [question.claim for questions in asked.values() for question in questions])
     check_identity(bench)

@@ -20,14 +20,14 @@ from itertools import permutations
 import xarray as xr
 
 from mnemoscope.analyses.ablation.removal import Removal, ablate
-from mnemoscope.analyses.mechanisms.scores import attention_by_mechanism
+from mnemoscope.analyses.attention_replacement.scores import attention_by_mechanism
 from mnemoscope.core.errors import InputError, in_range, one_of
 from mnemoscope.core.mechanism import Mechanism
 from mnemoscope.core.site import Site
 from mnemoscope.core.subject import Subject
 from mnemoscope.interventions.regions import components
 from mnemoscope.testing.effect import Effect, subject_or_current, submit
-from mnemoscope.testing.parts import N_PROMPTS, Component, Prompts, described, find, find_head, prompts
+from mnemoscope.testing.parts import N_PROMPTS, Component, Prompts, described, find, prompts
 
 COST = 0.25
 """Accuracy that a needed part costs, unless said otherwise."""
@@ -104,7 +104,7 @@ def assert_sufficient(
     __tracebackhide__ = True
     on = subject_or_current(subject)
     at = _prompts(on, n, for_)
-    kept = find(parts, on.model, at.selection, skills=at.selection_skills, reference=at.reference)
+    kept = find(parts, on.model, at)
     others = {str(site): site for site in components(on.model) if str(site) not in kept}
     if not others:
         raise InputError(f"{described(parts, kept)} is the whole model; name fewer parts")
@@ -129,14 +129,8 @@ def assert_dissociated(
     The effect is the smallest distance of the four costs to the margin, on the right side of it. The two heads are
     chosen on other prompts than those that it is measured on.
 
-    Args:
-        first: A skill.
-        second: Another one.
-        margin: A cost above it is one, a cost below it none.
-        kind: As in `ablate`.
-        within: As in `ablate`.
-        subject: The model; none: the one on trial.
-        n: Sequences of each subgroup; half of them are measured on.
+    Args are those of `assert_necessary`, and `first` and `second`: skills; `margin`: a cost above it is one, a cost
+    below it none.
 
     Raises:
         InputError: There is no such skill, no model, or it has one head only.
@@ -184,14 +178,16 @@ def assert_pattern(
     __tracebackhide__ = True
     on = subject_or_current(subject)
     at = _prompts(on, n)
-    found = find_head(part, on.model, at.selection, skills=at.selection_skills, reference=at.reference)
+    found = find(part, on.model, at)
     [site] = found.values()
+    if site.head is None:
+        raise InputError(f"an attention pattern is that of a head; got {part}")
     n_pos = at.test.inputs.shape[1]
     if queries is None:
         queries = at.test.scored.any(0).nonzero()[:, 0].tolist()
     for query in queries:
         in_range("a query", query, -n_pos, n_pos - 1)
-    table = attention_by_mechanism(on.model, at.test, [mechanism]).isel(subgroup=0, mechanism=0)
+    table = attention_by_mechanism(on.model, at.test, [mechanism], measures=["share"]).isel(subgroup=0, mechanism=0)
     table = table.isel(query=[query % n_pos for query in queries])
     said = table.said
     if not float(said.sum()) > 0:
@@ -207,7 +203,7 @@ def _cost(
 ) -> tuple[str, float]:
     """What removing parts costs a skill, in words and as a number."""
     at = _prompts(on, n, skill)
-    found = find(parts, on.model, at.selection, skills=at.selection_skills, reference=at.reference)
+    found = find(parts, on.model, at)
     table = _ablated(on, at, {"parts": tuple(found.values())}, kind, within)
     what = f"what {skill} loses without {described(parts, found)}"
     return what, float(_lost(table).sel(skill=skill).squeeze())

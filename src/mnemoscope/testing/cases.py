@@ -30,7 +30,7 @@ class Terms:
             to a number. None: all.
         at_least: Lowest value of the gate that passes; of a skill, the share of right answers among all unseen
             sequences.
-        preset: Preset (`v3`) or configuration (`v3-quick`) of the runs, where several are found.
+        preset: Preset or configuration (preset and recipe, `copy-small-quick`) of the runs, where several are found.
         expect: The outcome without which the session fails; None: any outcome is a result.
 
     Raises:
@@ -159,10 +159,6 @@ class Case:
     def name(self) -> str:
         """What the test item of the seed is called."""
         return f"seed-{self.run.spec.seed:02d}"
-
-    def anew(self) -> "Case":
-        """The same with a model that nobody has changed yet."""
-        return Case(terms=self.terms, run=self.run, runs=self.runs)
 
     @cached_property
     def subject(self) -> Subject:

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from mnemoscope.analyses.ablation.head_roles import choose_roles, role_prompts
-from mnemoscope.analyses.roles import HEAD
 from mnemoscope.core.batch import Batch
 from mnemoscope.core.errors import InputError, one_of
 from mnemoscope.core.protocols import HookedModel, Task
@@ -89,17 +88,8 @@ def prompts(task: Task, seed: int, n: int = N_PROMPTS) -> Prompts:
     )
 
 
-def find(
-    parts: Component | Sequence[Component], model: HookedModel, selection: Batch, *, skills: Skills, reference: Batch
-) -> dict[str, Site]:
-    """Where some parts are in one model.
-
-    Args:
-        parts: One or more.
-        model: The model.
-        selection: Prompts to choose roles by.
-        skills: On the selection.
-        reference: For the means.
+def find(parts: Component | Sequence[Component], model: HookedModel, at: Prompts) -> dict[str, Site]:
+    """Where some parts are in one model, with roles chosen on the selection.
 
     Returns:
         The sites by component (`L0H1`, `L0 MLP`).
@@ -116,26 +106,14 @@ def find(
     for part in parts:
         name = part.name
         if name not in sites:
-            skill = _skill(part, skills)
-            named = choose_roles(model, selection, skills=skills, reference=reference, skill=skill)
-            name = _component(part, {role: component for component, role in named.items()})
+            skills, skill = at.selection_skills, _skill(part, at.selection_skills)
+            named = choose_roles(model, at.selection, skills=skills, reference=at.reference, skill=skill)
+            by_role = {role: component for component, role in named.items()}
+            one_of("a part of the model", name, by_role)
+            name = by_role[name]
         if name in found:
             raise InputError(f"{part} is {name}, which is named twice; name every part once")
         found[name] = sites[name]
-    return found
-
-
-def find_head(
-    part: Component, model: HookedModel, selection: Batch, *, skills: Skills, reference: Batch
-) -> dict[str, Site]:
-    """Where one head is; as `find`.
-
-    Raises:
-        InputError: As `find`, or it is an MLP.
-    """
-    found = find(part, model, selection, skills=skills, reference=reference)
-    if not all(HEAD.fullmatch(name) for name in found):
-        raise InputError(f"an attention pattern is that of a head; got {part}")
     return found
 
 
@@ -152,8 +130,3 @@ def _skill(part: Component, skills: Skills) -> str | None:
         return part.by
     named = part.name.removesuffix(_ROLE)
     return named if named in skills else None
-
-
-def _component(part: Component, by_role: Mapping[str, str]) -> str:
-    one_of("a part of the model", part.name, by_role)
-    return by_role[part.name]

@@ -23,7 +23,7 @@ class Learner:
     def __init__(
         self, model: ModelSpec, recipe: Recipe, params: Sequence[Mapping[str, Tensor]], moments: Sequence[Moments]
     ):
-        """Start from one dictionary of parameters, and one of the optimiser's moments (empty: afresh), a run."""
+        """Start from one dictionary of parameters, and one of the optimiser's moments (empty: afresh), per run."""
         self._model, self._n = model, len(params)
         self._params = {name: self._join([p[name] for p in params]).requires_grad_() for name in params[0]}
         self._optimizer = _optimizer(self._params.values(), recipe)

@@ -16,13 +16,11 @@ from filelock import AcquireReturnProxy, FileLock, Timeout
 from mnemoscope.core.batch import Batch
 from mnemoscope.core.errors import InputError
 from mnemoscope.core.specification import RunSpec
-from mnemoscope.models.building import matching, parameters, zeroed
-from mnemoscope.models.device import usable_device
+from mnemoscope.models.building import matching, parameters, usable_device, zeroed
 from mnemoscope.models.run import Run, create_run, finish_run
-from mnemoscope.training.data import Blocks
 from mnemoscope.training.learner import Learner
 from mnemoscope.training.recorder import Recorder, Report
-from mnemoscope.training.schedule import check_schedules, frozen, learning_rate
+from mnemoscope.training.schedule import Blocks, check_schedules, frozen, learning_rate
 from mnemoscope.training.state import last_step, read_state
 
 

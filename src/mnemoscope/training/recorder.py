@@ -1,19 +1,39 @@
-"""What a run writes while it trains: checkpoints, metrics and the state that it continues from."""
+"""What a run writes while it trains: checkpoints, metrics and the state that it continues from.
+
+Metrics are losses and accuracies on fixed monitoring batches, by subgroup and skill.
+"""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
 
 import torch
+from jaxtyping import Float, Int
+from torch import Tensor
 
+from mnemoscope.core import metrics
+from mnemoscope.core.batch import Batch
 from mnemoscope.core.monitoring import monitored
+from mnemoscope.core.protocols import Task
 from mnemoscope.models.building import build
 from mnemoscope.models.checkpoint import save_checkpoint
 from mnemoscope.models.files import write_atomically
 from mnemoscope.models.progress_file import read_progress
 from mnemoscope.models.run import Run
 from mnemoscope.training.learner import Learner
-from mnemoscope.training.progress import Progress, measure
 from mnemoscope.training.state import write_state
+
+
+@dataclass(frozen=True)
+class Progress:
+    """A line of metrics that was just measured."""
+
+    path: Path
+    step: int
+    n_steps: int
+    metrics: Mapping[str, float]
+
 
 Report = Callable[[Progress], None]
 
@@ -57,3 +77,29 @@ class Recorder:
                 task, batch, learner.evaluate(index, batch.inputs, self.positions), self.positions
             ).items()
         }
+
+
+@torch.no_grad()
+def measure(
+    task: Task, batch: Batch, outputs: Float[Tensor, "batch scored d_vocab"], positions: Int[Tensor, " scored"]
+) -> dict[str, float]:
+    """Loss on the task's own mixture and of every subgroup, loss and accuracy of every skill; losses in nats.
+
+    Args:
+        task: Knows subgroups and skills.
+        batch: A monitoring batch, weighted.
+        outputs: Logits at `positions`.
+        positions: Every position that some sequence of the batch is scored at.
+    """
+    scored = batch.scored[:, positions]
+    losses = metrics.cross_entropy(outputs, batch.targets[:, positions]) * scored
+    correct = metrics.correct(outputs, batch.targets[:, positions])
+    total, count = losses.sum(1), scored.sum(1)
+    weights = torch.ones_like(total) if batch.weights is None else batch.weights.to(total.dtype)
+    line = {"loss": float(weights @ total / (weights @ count.to(total.dtype)))}
+    line |= {f"loss_{n}": float(total[rows].sum() / count[rows].sum()) for n, rows in task.subgroups(batch).items()}
+    for name, mask in task.skills(batch).items():
+        here = mask[:, positions]
+        line[f"loss_{name}"] = float(losses[here].mean())
+        line[name] = float(correct[here].double().mean())
+    return line

@@ -1,15 +1,22 @@
-"""What a recipe prescribes at a given step, as pure functions of the step.
+"""What a recipe prescribes at a given step, and the batch of that step: functions of the step.
 
-Nothing has to be remembered to continue a run.
+Nothing has to be remembered to continue a run. Batches are cut from blocks that are sampled at once; the generator of a
+block is derived from the seed and the block's number, so any step's batch can be drawn without the ones before it.
 """
 
 import math
 from collections.abc import Iterable
 
+import torch
+
+from mnemoscope.core.batch import Batch
 from mnemoscope.core.errors import InputError
 from mnemoscope.core.protocols import Task
+from mnemoscope.core.seeding import generator
 from mnemoscope.core.specification import Recipe, RunSpec, change
 from mnemoscope.models.building import build, matching, parameters
+
+_BLOCK = 2**14  # sequences sampled at once
 
 
 def learning_rate(recipe: Recipe, step: int) -> float:
@@ -64,3 +71,23 @@ def check_schedules(spec: RunSpec) -> None:
             raise InputError("recipe.task_changes must keep the vocabulary and the length of the task")
     model = build(spec.model, d_vocab=spec.task.d_vocab, n_ctx=spec.task.n_ctx, seed=spec.seed)
     frozen(spec.recipe, parameters(model), 0)
+
+
+class Blocks:
+    """The stream of training batches of one run."""
+
+    def __init__(self, spec: RunSpec, device: torch.device | str = "cpu"):
+        self._spec, self._device = spec, device
+        self._steps = max(1, _BLOCK // spec.recipe.batch_size)
+        self._key: tuple[int, Task] | None = None
+
+    def batch(self, step: int) -> Batch:
+        """The batch of the update number `step`."""
+        key = (step // self._steps, task_at(self._spec.task, self._spec.recipe, step))
+        size = self._spec.recipe.batch_size
+        if key != self._key:
+            stream = generator(self._spec.seed, "data", key[0], device=self._device)
+            self._block = key[1].sample(self._steps * size, split="train", generator=stream)
+            self._key = key
+        start = (step % self._steps) * size
+        return self._block.select(slice(start, start + size))

@@ -8,6 +8,8 @@ from .edges import circuit_figure as circuit_figure
 from .figures import COLOURS as COLOURS
 from .figures import LAYOUT as LAYOUT
 from .figures import PALETTE as PALETTE
+from .figures import bars_with_dots as bars_with_dots
+from .figures import seed_lines as seed_lines
 from .guesses import guess_figure as guess_figure
 from .guesses import guess_table as guess_table
 from .guesses import symbols_of as symbols_of

@@ -1,15 +1,15 @@
-"""Ablations and dissociation tables, as rows of text and as figures."""
+"""Ablations and dissociation, as tables and as figures."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import combinations, product
 
 import plotly.graph_objects as go
 import xarray as xr
 from plotly.subplots import make_subplots
 
-from mnemoscope.viz.figures import LAYOUT, colours_of
-from mnemoscope.viz.tables import spread
+from mnemoscope.viz.figures import LAYOUT, bars_with_dots, colours_of
+from mnemoscope.viz.tables import Table, spread
 
 
 def ablation_header(ablation: xr.Dataset) -> Sequence[str]:
@@ -28,47 +28,40 @@ def ablation_rows(ablation: xr.Dataset) -> list[list[str]]:
     return rows
 
 
-DISSOCIATION_HEADER = (
-    "ablation",
-    "removed, or pair of skills",
-    "skill",
-    "accuracy lost",
-    "costs",
-    "spares",
-    "undecided",
-)
-
-
-def dissociation_rows(found: xr.Dataset) -> list[list[str]]:
-    """In how many seeds removal costs or spares each skill, for every kind of ablation.
+def dissociation_tables(found: xr.Dataset) -> list[Table]:
+    """For every kind of ablation: in how many seeds removal costs or spares a skill, and sets a pair of skills apart.
 
     Args:
         found: Over (seed, kind, role, skill), from `dissociation`.
     """
-    return [
-        row for row, _ in state_rows(found, means=("lost",), state="effect", states=("costs", "spares", "undecided"))
-    ]
+    states = ("costs", "spares", "undecided")
+    costs = Table(
+        name="costs",
+        title=f"what removal costs, margin {found.attrs['margin']:g}, in seeds",
+        header=("ablation", "removed, or pair of skills", "skill", "accuracy lost", *states),
+        rows=[row for row, _ in state_rows(found, means=("lost",), state="effect", states=states)],
+        n_text=3,
+    )
+    outcomes = {"dissociation: seeds": "outcome"}
+    return [costs, outcome_table(found, "dissociation of skills", outcomes, kinds="ablation")]
 
 
-OUTCOME_HEADER = ("ablation", "skills", "dissociation: seeds")
-
-
-def outcome_rows(found: xr.Dataset, outcomes: Sequence[str] = ("outcome",)) -> list[list[str]]:
+def outcome_table(found: xr.Dataset, title: str, outcomes: Mapping[str, str], *, kinds: str) -> Table:
     """For every kind of ablation and pair of skills: in how many seeds they are dissociated singly, doubly, not.
 
     Args:
-        found: From `dissociation`, or from `agreement`.
-        outcomes: Its variables over (skill, other_skill); one column per variable.
+        found: From `dissociation`, or from `removal_agreement`.
+        title: Of the table.
+        outcomes: Column to its variable over (skill, other_skill).
+        kinds: Name of the column with the kind of ablation.
     """
-    return [
-        [
-            str(kind),
-            f"{skill} and {other}",
-            *(counted(found[name].sel(kind=kind, skill=skill, other_skill=other).values.tolist()) for name in outcomes),
-        ]
-        for kind in found.kind.values
-        for skill, other in combinations(found.skill.values.tolist(), 2)
-    ]
+    rows = []
+    for kind, (skill, other) in product(found.kind.values, combinations(found.skill.values.tolist(), 2)):
+        at = found.sel(kind=kind, skill=skill, other_skill=other)
+        counts = [counted(at[name].values.tolist()) for name in outcomes.values()]
+        rows.append([str(kind), f"{skill} and {other}", *counts])
+    header = (kinds, "skills", *outcomes)
+    return Table(name="dissociation", title=title, header=header, rows=rows, n_text=len(header))
 
 
 def state_rows(
@@ -111,20 +104,9 @@ def ablation_by_role(ablation: xr.Dataset) -> go.Figure:
             shift = 0.34 * (i - (len(skills) - 1) / 2)
             cells = [ablation.clean_accuracy.sel(skill=skill)]
             cells += [ablation.accuracy.sel(kind=kind, skill=skill, role=role) for role in roles]
-            style = {"name": skill, "legendgroup": skill, "marker_color": colour}
             places = [place + shift for place in range(len(cells))]
-            means = [float(cell.mean()) for cell in cells]
-            bars = go.Bar(x=places, y=means, width=0.3, opacity=0.35, showlegend=column == 1, **style)
-            dots = go.Scatter(
-                x=[place for place, cell in zip(places, cells, strict=True) for _ in cell],
-                y=[float(value) for cell in cells for value in cell],
-                mode="markers",
-                marker_size=5,
-                showlegend=False,
-                hovertemplate="%{y:.3f}<extra></extra>",
-                **style,
-            )
-            figure.add_traces([bars, dots], rows=1, cols=column)
+            traces = bars_with_dots(cells, places, name=skill, colour=colour, width=0.3, legend=column == 1)
+            figure.add_traces(traces, rows=1, cols=column)
         figure.update_xaxes(
             tickvals=list(range(len(roles) + 1)),
             ticktext=["nothing", *(role.replace(" ", "<br>") for role in roles)],

@@ -1,4 +1,4 @@
-"""Circuits read from weights: rows of text and figures."""
+"""Circuits read from weights: tables and figures."""
 
 from collections.abc import Mapping
 
@@ -6,65 +6,53 @@ import plotly.graph_objects as go
 import xarray as xr
 
 from mnemoscope.viz.figures import heatmaps
-from mnemoscope.viz.tables import spread
-
-HEADER = (
-    "head",
-    "OV copying",
-    "same token",
-    "previous pos",
-    "pattern: R²",
-    "pattern: KL",
-    "zeros: R²",
-    "mean: R²",
-)
+from mnemoscope.viz.tables import Table, spread
 
 
-def circuit_rows(results: Mapping[str, xr.Dataset]) -> list[list[str]]:
-    """For every role: what OV and QK circuits look like, and how well they predict the pattern and the removal.
+def circuit_tables(results: Mapping[str, xr.Dataset]) -> list[Table]:
+    """For every role: what OV and QK circuits look like, and how well they predict the pattern and the removal. Then
+    the heads that compose most, where composition was read.
 
     Args:
         results: From `read_circuits`, by role and along `seed`.
     """
     heads, patterns, removal = (results[name] for name in ("heads", "patterns", "removal"))
-    rows = []
-    for role in heads.role.values:
-        at, pattern = heads.sel(role=role), patterns.sel(role=role, part="all")
-        removed = removal.sel(role=role, read="circuit").r2
-        cells = [
-            (at.copying_score, ".2f"),
-            (at.same_token, ".1f"),
-            (at.offset_affinity.sel(offset=1), ".1f"),
-            (pattern.r2, ".2f"),
-            (pattern.kl, ".3f"),
-            (removed.sel(kind="zero"), ".2f"),
-            (removed.sel(kind="mean"), ".2f"),
-        ]
-        rows.append([str(role), *(spread(cell, form) for cell, form in cells)])
-    return rows
+    removed = removal.r2.sel(read="circuit")
+    columns = {
+        "OV copying": (heads.copying_score, ".2f"),
+        "same token": (heads.same_token, ".1f"),
+        "previous pos": (heads.offset_affinity.sel(offset=1), ".1f"),
+        "pattern: R²": (patterns.r2.sel(part="all"), ".2f"),
+        "pattern: KL": (patterns.kl.sel(part="all"), ".3f"),
+        "zeros: R²": (removed.sel(kind="zero"), ".2f"),
+        "mean: R²": (removed.sel(kind="mean"), ".2f"),
+    }
+    rows = [
+        [str(role), *(spread(values.sel(role=role), form) for values, form in columns.values())]
+        for role in heads.role.values
+    ]
+    title = "circuits read from the weights, and how well they predict"
+    summary = Table(name="summary", title=title, header=("head", *columns), rows=rows)
+    return [summary, *([composition_table(results["composition"])] if "composition" in results else [])]
 
 
-COMPOSITION_HEADER = ("writer", "reader", "through", "score", "above random (sd)")
-
-
-def composition_rows(composition: xr.Dataset, *, top: int = 12) -> list[list[str]]:
-    """The pairs of heads of one run that compose most above the random baseline."""
-    found = composition.z.stack(pair=[str(dim) for dim in composition.z.dims]).dropna("pair")
+def composition_table(composition: xr.Dataset, *, top: int = 12) -> Table:
+    """The pairs of heads of the first seed that compose most above the random baseline."""
+    first = composition.isel(seed=0)
+    found = first.z.stack(pair=[str(dim) for dim in first.z.dims]).dropna("pair")
     rows = []
     for i in found.values.argsort()[::-1][:top]:
         labels = dict(zip(found.indexes["pair"].names, found.pair.values[i], strict=True))
-        cell = composition.sel(labels)
-        writer, reader = ([str(labels[name]) for name in labels if name.startswith(w)] for w in ("writer", "reader"))
-        rows.append(
-            [
-                " ".join(writer),
-                " ".join(reader),
-                str(labels["through"]),
-                f"{float(cell.score):.3f}",
-                f"{float(cell.z):.1f}",
-            ]
-        )
-    return rows
+        cell = first.sel(labels)
+        heads = [" ".join(str(labels[name]) for name in labels if name.startswith(w)) for w in ("writer", "reader")]
+        rows.append([*heads, str(labels["through"]), f"{float(cell.score):.3f}", f"{float(cell.z):.1f}"])
+    return Table(
+        name="most-composed",
+        title=f"composition of heads, seed {int(first.seed)}",
+        header=("writer", "reader", "through", "score", "above random (sd)"),
+        rows=rows,
+        n_text=3,
+    )
 
 
 def circuit_figures(results: Mapping[str, xr.Dataset]) -> dict[str, go.Figure]:

@@ -1,12 +1,21 @@
-"""Training curves of any task, and curves of measures over checkpoints."""
+"""Training curves of any task, curves of measures over checkpoints, and when these measures set in.
+
+A loss, or a divergence, sets in at the first kept step from which it has fallen half of the way from its first to its
+smallest value and stays there; any other measure at the first from which it stays at one half or more.
+"""
 
 from collections.abc import Mapping, Sequence
 
+import numpy as np
 import plotly.graph_objects as go
 import xarray as xr
 from plotly.subplots import make_subplots
 
-from mnemoscope.viz.figures import COLOURS, LAYOUT, colours_of
+from mnemoscope.analyses.dynamics.onsets import HALF, falls, first_step
+from mnemoscope.viz.figures import COLOURS, LAYOUT, colours_of, seed_lines
+from mnemoscope.viz.tables import Table, spread
+
+_HOVER = "%{y:.4f} at step %{x}"
 
 
 def skills_in(metrics: xr.Dataset) -> list[str]:
@@ -25,7 +34,7 @@ def skill_curves(metrics: xr.Dataset) -> go.Figure:
     lines = [("training", 1, "train_loss", COLOURS["train"]), ("unseen", 1, "test_loss", "#111")]
     lines += [(name.replace("_", " "), 2, f"test_{name}", c) for name, c in colours_of(skills_in(metrics)).items()]
     for name, column, variable, colour in lines:
-        _lines(figure, metrics[variable], name, colour, column)
+        figure.add_traces(seed_lines(metrics[variable], name, colour, _HOVER), rows=1, cols=column)
     figure.update_yaxes(range=[-0.03, 1.03], row=1, col=2)
     figure.update_xaxes(title="step")
     return figure.update_layout(**LAYOUT, height=380)
@@ -42,21 +51,33 @@ def trajectory_curves(trajectory: xr.Dataset, panels: Mapping[str, Sequence[str]
     colours = colours_of(dict.fromkeys(name for group in panels.values() for name in group))
     for column, group in enumerate(panels.values(), 1):
         for name in group:
-            _lines(figure, trajectory[name], name.replace("_", " "), colours[name], column)
+            lines = seed_lines(trajectory[name], name.replace("_", " "), colours[name], _HOVER)
+            figure.add_traces(lines, rows=1, cols=column)
     figure.update_xaxes(title="step")
     return figure.update_layout(**LAYOUT, height=400)
 
 
-def _lines(figure: go.Figure, values: xr.DataArray, name: str, colour: str, column: int) -> None:
-    for i in range(values.sizes["seed"]):
-        line = go.Scatter(
-            x=values.step.values,
-            y=values.isel(seed=i).values,
-            line={"color": colour, "width": 1.2},
-            opacity=0.75,
-            name=name,
-            legendgroup=name,
-            showlegend=i == 0,
-            hovertemplate=f"{name}, seed {int(values.seed[i])}: %{{y:.4f}} at step %{{x}}<extra></extra>",
+def onset_table(trajectory: xr.Dataset) -> Table:
+    """When measures set in: of each that the models have the onset (mean and range over the seeds in which it sets in),
+    and the last value.
+
+    Args:
+        trajectory: Over (seed, step).
+    """
+    rows = []
+    for name, values in trajectory.data_vars.items():
+        if not np.isfinite(values).any():
+            continue  # models without such a layer
+        onsets = first_step(values).values
+        reached = xr.DataArray(onsets[np.isfinite(onsets)], dims="seed")
+        rows.append(
+            [
+                str(name).replace("_", " "),
+                "half-way down" if falls(str(name)) else f"{HALF:g}",
+                spread(reached, ".0f") if reached.size else "never",
+                f"{reached.size}/{len(onsets)}",
+                spread(values.isel(step=-1), ".3f"),
+            ]
         )
-        figure.add_trace(line, 1, column)
+    header = ("measure", "sets in at", "onset, step", "in seeds", "at the end")
+    return Table(name="onsets", title="when measures set in", header=header, rows=rows)

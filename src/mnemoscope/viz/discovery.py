@@ -1,4 +1,4 @@
-"""Circuits that searches found, over seeds: rows of text, circuits by role, and faithfulness by number of edges."""
+"""Circuits that searches found, over seeds: tables, circuits by role, and faithfulness by number of edges."""
 
 from collections.abc import Mapping, Sequence
 
@@ -10,7 +10,7 @@ from plotly.subplots import make_subplots
 from mnemoscope.core.edge import Edge
 from mnemoscope.viz.edges import role_circuit
 from mnemoscope.viz.figures import LAYOUT
-from mnemoscope.viz.tables import spread
+from mnemoscope.viz.tables import Table, spread
 
 SMALLEST, GREEDY, BY_EFFECT, BY_GRADIENT = "smallest minimal", "greedy", "top n by effect", "top n by EAP-IG"
 """What searches are called."""
@@ -23,65 +23,53 @@ _CURVES = {
 }
 
 
-def circuit_header(found: Mapping[str, xr.Dataset]) -> list[str]:
-    """Column names of `circuit_rows`."""
-    words = ["skill", "search", "seeds", "edges", "faithfulness"]
-    return [*words, *(["size ratio", "overlap", "gap", "minimal circuits"] if _truth_known(found) else [])]
-
-
-def circuit_rows(found: Mapping[str, xr.Dataset]) -> list[list[str]]:
+def circuit_table(found: Mapping[str, xr.Dataset], how: str) -> Table:
     """Every search: size and faithfulness of its circuit and, where all circuits were run, how far it is from them.
 
     Args:
         found: Skill to the circuits of every search, along `seed`; NaN in seeds that do not tell clean from corrupted
             prompts. The others are counted.
+        how: What was asked, for the title.
 
     Returns:
         Cells are mean [range] over seeds.
     """
-    forms = {"n_edges": ".1f", "faithfulness": ".3f"}
-    if _truth_known(found):
-        forms |= {"size_ratio": ".2f", "jaccard": ".2f", "gap": ".3f", "n_minimal": ".1f"}
+    columns = {"edges": ("n_edges", ".1f"), "faithfulness": ("faithfulness", ".3f")}
+    if all(SMALLEST in each.search for each in found.values()):
+        columns |= {"size ratio": ("size_ratio", ".2f"), "overlap": ("jaccard", ".2f"), "gap": ("gap", ".3f")}
+        columns |= {"minimal circuits": ("n_minimal", ".1f")}
     rows = []
     for skill, each in found.items():
         for search in each.search.values:
             at = each.sel(search=search)
             n = str(int(at.n_edges.notnull().sum()))
-            rows.append([skill, str(search), n, *(spread(at[name], form) for name, form in forms.items())])
-    return rows
+            rows.append([skill, str(search), n, *(spread(at[name], form) for name, form in columns.values())])
+    title, header = f"circuits, judged on other prompts; {how}", ["skill", "search", "seeds", *columns]
+    return Table(name="circuits", title=title, header=header, rows=rows, n_text=2)
 
 
-def member_header(found: Mapping[str, xr.Dataset]) -> list[str]:
-    """Column names of `member_rows`."""
-    return ["skill", "edge", *(str(search) for search in next(iter(found.values())).search.values)]
-
-
-def member_rows(found: Mapping[str, xr.Dataset]) -> list[list[str]]:
+def member_table(found: Mapping[str, xr.Dataset], how: str) -> Table:
     """By search: how many seeds have the edge in their circuit, of those that have the edge and a circuit.
 
     Edges come in the order of the model; those of no circuit are left out, of many those of the fewest circuits.
-
-    Args:
-        found: As for `circuit_rows`.
+    Arguments as for `circuit_table`.
     """
     rows = []
     for skill, each in found.items():
         often = each.circuit.sum("seed").max("search").values
         kept = sorted(i for i in np.argsort(-often, kind="stable")[:MOST] if often[i])
-        rows += [[skill, str(each.edge.values[i]), *_counts(each.circuit.isel(edge=i))] for i in kept]
-    return rows
+        for i in kept:
+            inside = each.circuit.isel(edge=i).transpose("search", "seed")
+            rows.append([skill, str(each.edge.values[i]), *(f"{int(of.sum())}/{int(of.count())}" for of in inside)])
+    title = f"seeds whose circuit has the edge (edges of no circuit are left out); {how}"
+    header = ["skill", "edge", *(str(search) for search in next(iter(found.values())).search.values)]
+    return Table(name="edges", title=title, header=header, rows=rows, n_text=2)
 
 
-CONTROL_HEADER = ("skill", "search", "measure", "circuit", "random circuits", "p", "none better: seeds")
-
-
-def control_rows(found: Mapping[str, xr.Dataset]) -> list[list[str]]:
+def control_table(found: Mapping[str, xr.Dataset], how: str) -> Table:
     """Circuits among random ones of their size, mean [range] over seeds; and in how many seeds none of these is better.
 
-    Searches that find in every seed what one before them finds are left out.
-
-    Args:
-        found: As for `circuit_rows`.
+    Searches that find in every seed what one before them finds are left out. Arguments as for `circuit_table`.
     """
     rows = []
     for skill, each in found.items():
@@ -91,10 +79,13 @@ def control_rows(found: Mapping[str, xr.Dataset]) -> list[list[str]]:
                 continue
             for measure in each.measure.values:
                 at = each.sel(search=search, measure=measure)
-                cells = [spread(at.value, ".3f"), spread(at.random.mean("draw"), ".3f"), spread(at.p, ".3f")]
-                best = f"{int((at['rank'] == 1).sum())}/{int(at['rank'].notnull().sum())}"
+                cells = [spread(values, ".3f") for values in (at.value, at.random.mean("draw"), at.p)]
+                best = f"{int((at['rank'] == 1).sum())}/{int(at['rank'].count())}"
                 rows.append([skill, str(search), str(measure), *cells, best])
-    return rows
+    n_random = next(iter(found.values())).sizes["draw"]
+    title = f"circuits among {n_random} random ones of their size, on other prompts; {how}"
+    header = ("skill", "search", "measure", "circuit", "random circuits", "p", "none better: seeds")
+    return Table(name="random", title=title, header=header, rows=rows, n_text=3)
 
 
 def circuit_by_role(chosen: Sequence[Edge], found: xr.Dataset, component: xr.DataArray) -> tuple[str, go.Figure] | None:
@@ -120,7 +111,7 @@ def curve_figure(found: Mapping[str, xr.Dataset]) -> go.Figure:
     """Faithfulness by number of edges, one panel per skill: of the best circuits and of rankings, mean over seeds.
 
     Args:
-        found: As for `circuit_rows`.
+        found: As for `circuit_table`.
     """
     figure = make_subplots(1, len(found), subplot_titles=list(found), shared_yaxes=True)
     for column, each in enumerate(found.values(), 1):
@@ -144,11 +135,3 @@ def curve_figure(found: Mapping[str, xr.Dataset]) -> go.Figure:
     figure.update_xaxes(title="edges")
     figure.update_yaxes(title="faithfulness", row=1, col=1)
     return figure.update_layout(**LAYOUT, height=360)
-
-
-def _counts(inside: xr.DataArray) -> list[str]:
-    return [f"{int(of.sum())}/{int(of.notnull().sum())}" for of in inside.transpose("search", "seed")]
-
-
-def _truth_known(found: Mapping[str, xr.Dataset]) -> bool:
-    return all(SMALLEST in each.search for each in found.values())

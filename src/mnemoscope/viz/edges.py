@@ -1,4 +1,4 @@
-"""A circuit of edges between the parts of a model, as a picture and as rows of text."""
+"""A circuit of edges between the parts of a model, as a picture."""
 
 import textwrap
 from collections.abc import Mapping, Sequence
@@ -7,7 +7,6 @@ from typing import Literal
 import numpy as np
 import plotly.graph_objects as go
 import xarray as xr
-from jaxtyping import Bool
 from plotly.colors import sample_colorscale
 
 from mnemoscope.analyses.roles import HEAD, called
@@ -15,33 +14,12 @@ from mnemoscope.core.edge import LOGITS, Edge, part_name
 from mnemoscope.core.errors import InputError, one_of
 from mnemoscope.viz.edge_routes import HALF_HEIGHT, HALF_WIDTH, PORTS, Box, Curve, Node, is_bar, places, routes
 from mnemoscope.viz.figures import LAYOUT
-from mnemoscope.viz.tables import spread
 
 INK, SOFT, FAINT, WASH = "#1d2433", "#5b6577", "#c3c9d3", "#f5f7fa"
 NEGATIVE, POSITIVE = ("rgb(188,208,240)", "rgb(31,95,191)"), ("rgb(245,205,185)", "rgb(200,80,30)")
 """From the smallest weight, which can still be seen, to the largest."""
 ROW_HEIGHT = {False: 110, True: 136}
 """In pixels, without and with names of what parts do."""
-HEADER = ("edge", "weight", "in the circuit")
-
-
-def edge_rows(edges: Sequence[Edge], weights: xr.DataArray, included: xr.DataArray | None = None) -> list[list[str]]:
-    """Every edge, largest weight (without sign) first: weight, mean [range] over seeds, and whether it is included.
-
-    Args:
-        edges: Which.
-        weights: Over edge (with labels `str(edge)`, or in the order of `edges`) and perhaps seed.
-        included: Likewise, truth values; over seeds, in how many. None: all.
-
-    Raises:
-        InputError: There is not one weight for each edge.
-    """
-    by_seed = [_along(edges, v, name) for name, v in (("weights", weights), ("included", included))]
-    weights, included = (values if "seed" in values.dims else values.expand_dims("seed") for values in by_seed)
-    order = (-abs(weights.mean("seed")).fillna(0)).values.argsort(kind="stable")
-    return [
-        [str(edges[i]), spread(weights.isel(edge=i), ".3f"), _how_often(included.isel(edge=i).values)] for i in order
-    ]
 
 
 def circuit_figure(
@@ -240,8 +218,3 @@ def _along(edges: Sequence[Edge], values: xr.DataArray | None, name: str) -> xr.
         lacking = missing[0] if missing else f"labels: it has {values.sizes['edge']} values for {len(labels)} edges"
         raise InputError(f"{name} must have a value for each edge, by its label or in order; it lacks {lacking}")
     return values.assign_coords(edge=known).sel(edge=labels)
-
-
-def _how_often(included: Bool[np.ndarray, " seed"]) -> str:
-    n = int(included.astype(bool).sum())
-    return f"{n}/{len(included)}" if len(included) > 1 else "yes" if n else "no"

@@ -1,7 +1,7 @@
-"""What all plotly figures have in common: colours, layout, and heatmaps of labelled arrays."""
+"""What all plotly figures have in common: colours, layout, seeds as dots or lines, and heatmaps of labelled arrays."""
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import cycle
 
 import plotly.graph_objects as go
@@ -24,6 +24,78 @@ MAX_CELLS_WITH_TEXT = 400
 def colours_of(names: Iterable[str]) -> dict[str, str]:
     """A colour for each of several names, by their place."""
     return dict(zip(names, cycle(PALETTE)))
+
+
+def bars_with_dots(
+    cells: Sequence[xr.DataArray],
+    places: Sequence[float],
+    *,
+    name: str,
+    colour: str,
+    width: float,
+    legend: bool,
+    labels: Sequence[str] | None = None,
+) -> list[go.Bar | go.Scatter]:
+    """A bar at the mean over seeds of every cell, and a dot per seed: two traces that the legend switches together.
+
+    Args:
+        cells: Each over seed.
+        places: Where the middle of each bar is.
+        name: In the legend.
+        colour: Of both.
+        width: Of the bars.
+        legend: Whether there is an entry.
+        labels: What the cells are called where one points at a dot. With them the bars lie, without them they stand.
+    """
+    flat = labels is not None
+    across, along = ("y", "x") if flat else ("x", "y")
+    style = {"name": name, "legendgroup": name, "marker_color": colour}
+    shape = {"width": width, "opacity": 0.35, "orientation": "h" if flat else None, "showlegend": legend}
+    bars = go.Bar({across: places, along: [float(cell.mean()) for cell in cells]}, **shape, **style)
+    named = zip(labels, cells, strict=True) if flat else ()
+    text = [f"{label}, seed {seed}" for label, cell in named for seed in cell.seed.values]
+    dots = go.Scatter(
+        {
+            across: [place for place, cell in zip(places, cells, strict=True) for _ in cell],
+            along: [float(value) for cell in cells for value in cell],
+        },
+        text=text or None,
+        mode="markers",
+        marker_size=5,
+        showlegend=False,
+        hovertemplate="%{text}: %{x:.3f}<extra></extra>" if flat else "%{y:.3f}<extra></extra>",
+        **style,
+    )
+    return [bars, dots]
+
+
+def seed_lines(
+    values: xr.DataArray, name: str, colour: str, hover: str, *, mode: str | None = None
+) -> list[go.Scatter]:
+    """A line per seed over the other dimension, which the legend switches together.
+
+    Args:
+        values: Over seed and one other dimension with labels.
+        name: In the legend.
+        colour: Of all.
+        hover: What stands after name and seed where one points at a line, as plotly's template.
+        mode: Such as `lines`; none: plotly chooses by the number of points.
+    """
+    (x,) = (str(dim) for dim in values.dims if dim != "seed")
+    return [
+        go.Scatter(
+            x=values[x].values,
+            y=values.isel(seed=i).values,
+            mode=mode,
+            line={"color": colour, "width": 1.2},
+            opacity=0.75,
+            name=name,
+            legendgroup=name,
+            showlegend=i == 0,
+            hovertemplate=f"{name}, seed {int(seed)}: {hover}<extra></extra>",
+        )
+        for i, seed in enumerate(values.seed.values)
+    ]
 
 
 def heatmaps(

@@ -1,21 +1,18 @@
-"""Attention by mechanism: rows of text and figures."""
+"""Attention by mechanism: tables and figures."""
 
 from collections import Counter
-from collections.abc import Mapping
 
 import plotly.graph_objects as go
 import xarray as xr
 
 from mnemoscope.viz.figures import heatmaps
-from mnemoscope.viz.tables import spread
-
-HEADER = ("head", "simplest mechanism", "verdict", "seeds", "numbers fitted", "loss rises by")
+from mnemoscope.viz.tables import Table, spread
 
 LEAST = 0.01
 """Share of attention from which a mechanism is shown."""
 
 
-def mechanism_rows(heads: xr.Dataset) -> list[list[str]]:
+def mechanism_table(heads: xr.Dataset) -> Table:
     """For every role: the mechanisms found, in how many seeds each, and what putting them in costs (nats).
 
     Args:
@@ -31,13 +28,12 @@ def mechanism_rows(heads: xr.Dataset) -> list[list[str]]:
             numbers = spread(chosen.n_parameters, ".0f") if best != "none" else "–"
             rise = spread(chosen.rise.sel(skill="all"), ".3f")
             rows.append([str(role), best, verdict, str(count), numbers, rise])
-    return rows
+    title = f"the simplest mechanism of every head that costs at most {heads.attrs['tolerance']:g} nats"
+    header = ("head", "simplest mechanism", "verdict", "seeds", "numbers fitted", "loss rises by")
+    return Table(name="mechanisms", title=title, header=header, rows=rows, n_text=3)
 
 
-JOINT_HEADER = ("seed", "replaced", "loss", "with mechanisms", "holds")
-
-
-def joint_rows(joint: xr.Dataset) -> list[list[str]]:
+def joint_table(joint: xr.Dataset) -> Table:
     """For every seed: the loss (nats) with all explained heads replaced together."""
     rows = []
     for seed in joint.seed.values:
@@ -45,19 +41,18 @@ def joint_rows(joint: xr.Dataset) -> list[list[str]]:
         losses = [f"{float(at[name].sel(skill='all')):.4f}" for name in ("clean_loss", "loss")]
         holds = "–" if int(at.n_replaced) == 0 else "yes" if bool(at.holds) else "no"
         rows.append([str(int(seed)), str(int(at.n_replaced)), *losses, holds])
-    return rows
+    header = ("seed", "replaced", "loss", "with mechanisms", "holds")
+    return Table(name="together", title="all explained heads replaced together", header=header, rows=rows)
 
 
-PATHS_HEADER = ("path", "seeds", "needed in", "loss without it rises by")
-
-
-def path_rows(paths: Mapping[str, xr.Dataset]) -> list[list[str]]:
+def path_table(paths: xr.DataTree) -> Table:
     """For every path of the replaced attention: in how many seeds it occurs, and in how many it is needed.
 
     Args:
-        paths: Seed to the paths of its run, with roles in their names.
+        paths: Below each other the paths of every seed, with roles in their names.
     """
-    some = [found for found in paths.values() if "path" in found.coords]
+    datasets = [node.to_dataset() for node in paths.children.values()]
+    some = [found for found in datasets if "path" in found.coords]
     names = dict.fromkeys(str(name) for found in some for name in found["path"].values)
     rows = []
     for name in names:
@@ -65,7 +60,10 @@ def path_rows(paths: Mapping[str, xr.Dataset]) -> list[list[str]]:
         rises = xr.DataArray([float(cell.rise.sel(skill="all").max()) for cell in cells], dims="seed")
         needed = sum(bool(cell.needed) for cell in cells)
         rows.append([name, str(len(cells)), str(needed), spread(rises, ".3f")])
-    return rows
+    title = "paths taken out one at a time, all explained heads replaced"
+    return Table(
+        name="without-path", title=title, header=("path", "seeds", "needed in", "loss without it rises by"), rows=rows
+    )
 
 
 def share_figures(shares: xr.Dataset) -> dict[str, go.Figure]:

@@ -1,9 +1,10 @@
-"""Patching over seeds, of activations and of paths: rows of text, heatmaps, scatter plots, and circuits by role.
+"""Patching over seeds, of activations and of paths: tables, heatmaps and scatter plots.
 
 Effects of paths stand beside what gradients estimate of them.
 """
 
 from collections.abc import Iterator, Mapping
+from itertools import product
 
 import numpy as np
 import plotly.graph_objects as go
@@ -11,18 +12,13 @@ import xarray as xr
 from plotly.subplots import make_subplots
 
 from mnemoscope.viz.figures import LAYOUT, heatmaps
-from mnemoscope.viz.tables import spread
+from mnemoscope.viz.tables import Table, spread
 
 WORDS = {"noising": "necessity", "denoising": "sufficiency"}
 """What an effect is called, by direction."""
 
 
-def patching_header(effects: Mapping[str, xr.Dataset]) -> list[str]:
-    """Column names of `patching_rows`: one for each skill and direction."""
-    return ["patched", *(f"{skill}, {WORDS[direction]}" for skill, direction, _ in _columns(effects))]
-
-
-def patching_rows(effects: Mapping[str, xr.Dataset], metric: str) -> list[list[str]]:
+def patching_table(effects: Mapping[str, xr.Dataset], metric: str, title: str) -> Table:
     """The difference that is carried, then every cell of the sweep, for each skill and direction.
 
     All are mean [range] over seeds. Below 0 the difference is one of a model that answers the other way round.
@@ -30,15 +26,20 @@ def patching_rows(effects: Mapping[str, xr.Dataset], metric: str) -> list[list[s
     Args:
         effects: Skill to the effects of a patch, along `seed`.
         metric: Which metric.
+        title: Of the table.
     """
-    columns = [ratio.sel(metric=metric).stack(cell=_axes(ratio)) for _, _, ratio in _columns(effects)]
-    names = [_name(columns[0], i) for i in range(columns[0].cell.size)]
-    rows = [[name, *(spread(column.isel(cell=i), ".2f") for column in columns)] for i, name in enumerate(names)]
-    label, whole = difference(effects, metric)
-    return [[label, *(spread(value, ".2f") for value in whole)], *rows]
+    columns = {
+        f"{skill}, {WORDS[direction]}": ratio.sel(metric=metric).stack(cell=_axes(ratio))
+        for skill, direction, ratio in _columns(effects)
+    }
+    first = next(iter(columns.values()))
+    label, whole = _difference(effects, metric)
+    cells = [(_name(first, i), [column.isel(cell=i) for column in columns.values()]) for i in range(first.cell.size)]
+    rows = [[name, *(spread(cell, ".2f") for cell in row)] for name, row in [(label, whole), *cells]]
+    return Table(name=metric, title=title, header=["patched", *columns], rows=rows)
 
 
-def difference(effects: Mapping[str, xr.Dataset], metric: str) -> tuple[str, list[xr.DataArray]]:
+def _difference(effects: Mapping[str, xr.Dataset], metric: str) -> tuple[str, list[xr.DataArray]]:
     """Clean less corrupted, the mean over prompts: its label, and a value for each skill and direction."""
     unit = next(iter(effects.values())).unit.sel(metric=metric).item()
     whole = [each.difference.sel(metric=metric).mean("prompt") for each in effects.values() for _ in each.direction]
@@ -67,7 +68,7 @@ def _axes(ratio: xr.DataArray) -> list[str]:
 
 
 def _name(column: xr.DataArray, i: int) -> str:
-    """What a cell is called: `elimination head pos 8`."""
+    """What a cell is called: `memory head pos 8`."""
     labels = zip(column.indexes["cell"].names, column.cell.values[i], strict=True)
     return " ".join(str(value) if axis == "role" else f"{axis} {value}" for axis, value in labels)
 
@@ -79,77 +80,53 @@ TOP = (3, 5)
 _COLOURS = ("#1f5fbf", "#c8501e")
 
 
-def edge_header(effects: Mapping[str, xr.Dataset]) -> list[str]:
-    """Column names of `effect_rows`: one for each skill and direction, and how many seeds have an edge if not all."""
-    words = [f"{skill}, {WORDS[str(d)]}" for skill, found in effects.items() for d in found.direction.values]
-    return ["edge", *words, *(["seeds that have it"] if some_lack(effects) else [])]
-
-
-def effect_rows(effects: Mapping[str, xr.Dataset], metric: str) -> list[list[str]]:
+def edge_table(effects: Mapping[str, xr.Dataset], metric: str, title: str) -> Table:
     """The difference that is carried, then necessity and sufficiency of the largest edges in the order of the model.
 
-    All are mean [range] over seeds. Below 0 the difference is one of a model that answers the other way round.
+    All are mean [range] over seeds. Below 0 the difference is one of a model that answers the other way round. Where
+    not all seeds have all edges, the last column says how many do.
 
     Args:
         effects: Skill to the effects of patching edges by role, along `seed`.
         metric: Which metric.
+        title: Of the table.
     """
     found = {skill: each.ratio.sel(metric=metric) for skill, each in effects.items()}
     first = next(iter(effects.values()))
-    label, whole = difference(effects, metric)
+    label, whole = _difference(effects, metric)
     there = {label: (whole, first.sizes["seed"])}
     for edge in _largest(found):
         cells = [each.sel(edge=edge, direction=d) for each in found.values() for d in each.direction.values]
         there[edge] = (cells, int((first.component.sel(edge=edge) != "").sum()))
-    counted = some_lack(effects)
-    return [
-        [name, *(spread(cell, ".2f") for cell in cells), *([str(n)] if counted else [])]
-        for name, (cells, n) in there.items()
-    ]
+    header = ["edge", *(f"{skill}, {WORDS[direction]}" for skill, direction, _ in _columns(effects))]
+    rows = [[name, *(spread(cell, ".2f") for cell in cells)] for name, (cells, _) in there.items()]
+    if some_lack(effects):
+        header.append("seeds that have it")
+        rows = [[*row, str(n)] for row, (_, n) in zip(rows, there.values(), strict=True)]
+    most = f"; the {MOST} largest of {first.sizes['edge']}" if first.sizes["edge"] > MOST else ""
+    return Table(name=metric, title=title + most, header=header, rows=rows)
 
 
-def estimate_header(estimates: Mapping[str, xr.Dataset]) -> list[str]:
-    """Column names of `estimate_rows`."""
-    words = [f"{skill}, {name}" for skill, each in estimates.items() for name in ("exact", *each.estimate.values)]
-    return ["edge", *words]
-
-
-def estimate_rows(
-    effects: Mapping[str, xr.Dataset], estimates: Mapping[str, xr.Dataset], metric: str
-) -> list[list[str]]:
-    """The necessity of every edge of `effect_rows` beside its estimates, mean [range] over seeds.
+def estimate_table(effects: Mapping[str, xr.Dataset], estimates: Mapping[str, xr.Dataset], metric: str) -> Table:
+    """The necessity of every edge of `edge_table` beside its estimates, mean [range] over seeds.
 
     Args:
-        effects: As for `effect_rows`.
+        effects: As for `edge_table`.
         estimates: Skill to the effects that were estimated, along `estimate` too.
         metric: Which metric.
     """
-    exact, guessed = (
-        {skill: each.ratio.sel(metric=metric) for skill, each in found.items()} for found in (effects, estimates)
-    )
-    rows = []
-    for edge in _largest(exact):
-        at = {"edge": edge, "direction": "noising"}
-        cells = []
-        for skill in exact:
-            cells += [exact[skill].sel(at), *guessed[skill].sel(at).transpose("estimate", ...)]
-        rows.append([edge, *(spread(cell, ".2f") for cell in cells)])
-    return rows
+    exact = {skill: each.ratio.sel(metric=metric) for skill, each in effects.items()}
+    columns = {}
+    for skill, each in estimates.items():
+        columns[f"{skill}, exact"] = exact[skill].sel(direction="noising")
+        for guess in each.ratio.sel(metric=metric, direction="noising").transpose("estimate", ...):
+            columns[f"{skill}, {guess.estimate.item()}"] = guess
+    rows = [[edge, *(spread(column.sel(edge=edge), ".2f") for column in columns.values())] for edge in _largest(exact)]
+    title = f"{metric}: necessity beside its estimates"
+    return Table(name=f"{metric}-estimates", title=title, header=["edge", *columns], rows=rows)
 
 
-ERROR_HEADER = (
-    "skill",
-    "estimate",
-    "of",
-    "Pearson",
-    "sign agreement",
-    *(f"overlap of the top {n}" for n in TOP),
-    "mean absolute error",
-    "relative",
-)
-
-
-def error_rows(errors: Mapping[str, xr.Dataset], metric: str) -> list[list[str]]:
+def error_table(errors: Mapping[str, xr.Dataset], metric: str) -> Table:
     """How far each estimate is from the exact sweep of its model, mean [range] over seeds.
 
     Args:
@@ -158,13 +135,15 @@ def error_rows(errors: Mapping[str, xr.Dataset], metric: str) -> list[list[str]]
     """
     rows = []
     for skill, found in errors.items():
-        for estimate in found.estimate.values:
-            for direction in found.direction.values:
-                at = found.sel(metric=metric, estimate=estimate, direction=direction)
-                cells = [at.pearson, at.sign_agreement, *(at.precision.sel(top=n) for n in TOP)]
-                cells += [at.mean_absolute_error, at.relative_error]
-                rows.append([skill, str(estimate), WORDS[str(direction)], *(spread(cell, ".2f") for cell in cells)])
-    return rows
+        for estimate, direction in product(found.estimate.values, found.direction.values):
+            at = found.sel(metric=metric, estimate=estimate, direction=direction)
+            cells = [at.pearson, at.sign_agreement, *(at.precision.sel(top=n) for n in TOP)]
+            cells += [at.mean_absolute_error, at.relative_error]
+            rows.append([skill, str(estimate), WORDS[str(direction)], *(spread(cell, ".2f") for cell in cells)])
+    overlaps = [f"overlap of the top {n}" for n in TOP]
+    header = ["skill", "estimate", "of", "Pearson", "sign agreement", *overlaps, "mean absolute error", "relative"]
+    title = f"{metric}: error of the estimates on each model"
+    return Table(name=f"{metric}-errors", title=title, header=header, rows=rows, n_text=3)
 
 
 def estimate_figure(effects: Mapping[str, xr.Dataset], estimates: Mapping[str, xr.Dataset], metric: str) -> go.Figure:

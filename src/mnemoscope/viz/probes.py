@@ -1,35 +1,32 @@
-"""What probes read, and what is lost without it: rows of text and heatmaps."""
+"""What probes read, and what is lost without it: tables and heatmaps."""
 
 from collections.abc import Mapping
+from itertools import product
 
 import plotly.graph_objects as go
 import xarray as xr
 
 from mnemoscope.viz.figures import heatmaps
-from mnemoscope.viz.tables import spread
+from mnemoscope.viz.tables import Table, spread
 
 
-def reading_header(found: xr.Dataset) -> list[str]:
-    """Column names of `reading_rows`."""
-    score = " or ".join(dict.fromkeys(found.unit.values.ravel().tolist()))
-    words = ["latent", "site", score, "chance", "shuffled labels", "before training", "added by training"]
-    return [*words, "bits" if score == "accuracy" else "bits or R²"]
-
-
-def reading_rows(found: xr.Dataset) -> list[list[str]]:
+def reading_table(found: xr.Dataset) -> Table:
     """Every latent at every site: score, chance and controls, mean [range] over seeds.
 
     Args:
         found: Probes over (seed, latent, site), with the control `untrained`.
     """
     rows = []
-    for latent in found.latent.values:
-        for site in found.site.values:
-            at = found.sel(latent=latent, site=site)
-            cells = [at.score, at.chance, at.shuffled.mean("draw"), at.control_score.sel(control="untrained")]
-            cells += [at.selectivity.sel(against="untrained"), at.told]
-            rows.append([str(latent), str(site), *(spread(cell, ".2f") for cell in cells)])
-    return rows
+    for latent, site in product(found.latent.values, found.site.values):
+        at = found.sel(latent=latent, site=site)
+        cells = [at.score, at.chance, at.shuffled.mean("draw"), at.control_score.sel(control="untrained")]
+        cells += [at.selectivity.sel(against="untrained"), at.told]
+        rows.append([str(latent), str(site), *(spread(cell, ".2f") for cell in cells)])
+    score = " or ".join(dict.fromkeys(found.unit.values.ravel().tolist()))
+    words = ["latent", "site", score, "chance", "shuffled labels", "before training", "added by training"]
+    header = [*words, "bits" if score == "accuracy" else "bits or R²"]
+    title = f"what a linear probe reads at position {found.attrs['pos']}"
+    return Table(name="read", title=title, header=header, rows=rows, n_text=2)
 
 
 def reading_figure(found: xr.Dataset) -> go.Figure:
@@ -38,13 +35,7 @@ def reading_figure(found: xr.Dataset) -> go.Figure:
     return _below(panels, low=0)
 
 
-def erase_header(erased: xr.Dataset) -> list[str]:
-    """Column names of `erase_rows`."""
-    words = [f"{skill}, {what}" for skill in erased.skill.values for what in ("erased", "random", "shuffled")]
-    return ["latent", "site", "seeds", *words]
-
-
-def erase_rows(erased: xr.Dataset) -> list[list[str]]:
+def erase_table(erased: xr.Dataset) -> Table:
     """Accuracy of each skill: the intact model, then with every latent erased at every site, beside both controls.
 
     Args:
@@ -53,24 +44,24 @@ def erase_rows(erased: xr.Dataset) -> list[list[str]]:
     Returns:
         Cells are mean [range] over the seeds in which it is erased. Latents are left out at sites where it never is.
     """
-    intact = erased.clean_accuracy.max(["latent", "site"])
-    first = [text for skill in erased.skill.values for text in (spread(intact.sel(skill=skill), ".2f"), "–", "–")]
+    skills, intact = erased.skill.values, erased.clean_accuracy.max(["latent", "site"])
+    first = [text for skill in skills for text in (spread(intact.sel(skill=skill), ".2f"), "–", "–")]
     rows = [["nothing", "", str(erased.sizes["seed"]), *first]]
-    for latent in erased.latent.values:
-        for site in erased.site.values:
-            at = erased.sel(latent=latent, site=site)
-            n = int(at.accuracy.notnull().any("skill").sum())
-            cells = [cell for skill in erased.skill.values for cell in _beside(at.sel(skill=skill))]
-            if n:
-                rows.append([str(latent), str(site), str(n), *(spread(cell, ".2f") for cell in cells)])
-    return rows
+    for latent, site in product(erased.latent.values, erased.site.values):
+        at = erased.sel(latent=latent, site=site)
+        if n := int(at.accuracy.notnull().any("skill").sum()):
+            cells = [cell for skill in skills for cell in _beside(at.sel(skill=skill))]
+            rows.append([str(latent), str(site), str(n), *(spread(cell, ".2f") for cell in cells)])
+    words = [f"{skill}, {what}" for skill in skills for what in ("erased", "random", "shuffled")]
+    title = f"accuracy with a latent erased at position {erased.attrs['pos']}"
+    return Table(name="erased", title=title, header=["latent", "site", "seeds", *words], rows=rows, n_text=2)
 
 
 def erase_figure(erased: xr.Dataset) -> go.Figure:
     """Accuracy lost beyond the control that costs more, sites by latents, mean over seeds; one panel per skill.
 
     Args:
-        erased: As for `erase_rows`.
+        erased: As for `erase_table`.
     """
     without, random, shuffled = _beside(erased)
     lost = xr.where(random < shuffled, random, shuffled) - without

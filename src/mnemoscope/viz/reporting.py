@@ -6,17 +6,24 @@ from dataclasses import replace
 import plotly.graph_objects as go
 import xarray as xr
 
+from mnemoscope.core import guests
 from mnemoscope.core.protocols import Task
 from mnemoscope.models.run import Run, by_label
 from mnemoscope.viz.page import Page
 from mnemoscope.viz.plain_report import PLAIN
-from mnemoscope.viz.tables import Results
+from mnemoscope.viz.tables import Results, counted
 from mnemoscope.viz.task_report import REPORTS, TaskReport
 
 
 def report_of(task: Task) -> TaskReport:
-    """The entry of a task, or the plain one under the task's name."""
-    if task.name in REPORTS.names():
+    """The entry of a task, or the plain one under the task's name.
+
+    Raises:
+        InputError: The system that the task belongs to cannot be imported as a whole.
+    """
+    known = REPORTS.names()
+    guests.require(type(task).__module__)
+    if task.name in known:
         return REPORTS.get(task.name)
     return replace(PLAIN, title=task.name.replace("-", " ").replace("_", " ").capitalize())
 
@@ -66,7 +73,7 @@ def report(parts: Sequence[tuple[TaskReport, Mapping[str, Results]]]) -> str:
     several = len(parts) > 1
     page = Page(
         "Trained models" if several else parts[0][0].title,
-        f"{len(results)} configurations, {n_runs} trained models. Mean and range are over seeds.",
+        f"{counted(len(results), 'configuration')}, {counted(n_runs, 'trained model')}. Mean and range are over seeds.",
     )
     for entry, each in parts:
         if several:

@@ -1,4 +1,4 @@
-"""Shapley values, interactions, and their agreement with single removals: rows of text and figures."""
+"""Shapley values, interactions, and their agreement with single removals: tables and figures."""
 
 from collections.abc import Iterable
 from itertools import combinations
@@ -8,9 +8,9 @@ import plotly.graph_objects as go
 import xarray as xr
 from plotly.subplots import make_subplots
 
-from mnemoscope.viz.ablation import counted, state_rows
-from mnemoscope.viz.figures import LAYOUT, heatmaps
-from mnemoscope.viz.tables import spread
+from mnemoscope.viz.ablation import counted, outcome_table, state_rows
+from mnemoscope.viz.figures import LAYOUT, bars_with_dots, heatmaps
+from mnemoscope.viz.tables import Table, spread
 
 MOST = 40
 """Pairs of a table."""
@@ -19,52 +19,55 @@ MOST_UPRIGHT = 4
 _BARS = {"value": ("value", "#1f5fbf"), "lost": ("lost without it alone", "#c8501e")}
 
 
-def value_header(values: xr.Dataset) -> list[str]:
-    """Column names of `value_rows`."""
-    return [
-        "missing parts",
-        "part",
-        *(f"{skill}, {what}" for skill in values.skill.values for what in ("value", "alone")),
-    ]
-
-
-def value_rows(values: xr.Dataset, metric: str) -> list[list[str]]:
-    """By skill the value of every part, and what is lost without it alone; below what all of them carry.
+def value_tables(values: xr.Dataset, metric: str) -> list[Table]:
+    """By skill the value of every part, and what is lost without it alone; below what all of them carry. Then the
+    interactions of pairs of parts, the largest first.
 
     Args:
         values: Over (seed, kind, role, skill, metric), from `shapley` by role.
         metric: Which metric.
 
     Returns:
-        Cells are mean [range] over seeds; of one seed the value and its interval.
+        Two tables. Cells are mean [range] over seeds; of one seed the value and its interval.
     """
-    at, rows = values.sel(metric=metric), []
+    interval = f"; in brackets the interval, {values.attrs['interval']}" if values.sizes["seed"] == 1 else ""
+    n_pairs = values.sizes["role"] * (values.sizes["role"] - 1) // 2
+    most, how = f"the {MOST} largest " if n_pairs > MOST else "", values.attrs["method"] + interval
+    skills = [str(skill) for skill in values.skill.values]
+    worth = Table(
+        name=f"values-{metric}",
+        title=f"{metric}: Shapley values, and what is lost without one part alone; {how}",
+        header=("missing parts", "part", *(f"{skill}, {what}" for skill in skills for what in ("value", "alone"))),
+        rows=_value_rows(values.sel(metric=metric)),
+        n_text=2,
+    )
+    interactions = Table(
+        name=f"interactions-{metric}",
+        title=f"{metric}: {most}interactions of parts; {how}",
+        header=("missing parts", "pair", *skills),
+        rows=_interaction_rows(values.sel(metric=metric)),
+        n_text=2,
+    )
+    return [worth, interactions]
+
+
+def _value_rows(values: xr.Dataset) -> list[list[str]]:
+    rows = []
     for kind in values.kind.values:
         for role in values.role.values:
-            of = at.sel(kind=kind, role=role)
-            cells = [
-                text
-                for skill in values.skill.values
-                for text in (_cell(of.sel(skill=skill), "value"), spread(of.lost.sel(skill=skill), ".2f"))
-            ]
+            each = [values.sel(kind=kind, role=role, skill=skill) for skill in values.skill.values]
+            cells = [text for at in each for text in (_cell(at, "value"), spread(at.lost, ".2f"))]
             rows.append([str(kind), str(role), *cells])
-        carried = [spread(at.carried.sel(kind=kind, skill=skill), ".2f") for skill in values.skill.values]
+        carried = [spread(values.carried.sel(kind=kind, skill=skill), ".2f") for skill in values.skill.values]
         rows.append([str(kind), "all together", *(text for cell in carried for text in (cell, cell))])
     return rows
 
 
-def interaction_header(values: xr.Dataset) -> list[str]:
-    """Column names of `interaction_rows`."""
-    return ["missing parts", "pair", *(str(skill) for skill in values.skill.values)]
-
-
-def interaction_rows(values: xr.Dataset, metric: str) -> list[list[str]]:
-    """The interaction of every pair of parts by skill, the largest first; arguments and cells as for `value_rows`."""
+def _interaction_rows(values: xr.Dataset) -> list[list[str]]:
     rows = []
     for kind in values.kind.values:
-        at = values.sel(metric=metric, kind=kind)
         pairs = list(combinations(values.role.values.tolist(), 2))
-        of_pairs = [at.sel(role=one, other=other) for one, other in pairs]
+        of_pairs = [values.sel(kind=kind, role=one, other=other) for one, other in pairs]
         sizes = [-float(abs(of.interaction.mean("seed")).max()) for of in of_pairs]
         for i in np.argsort(sizes, kind="stable")[:MOST]:
             cells = [_cell(of_pairs[i].sel(skill=skill), "interaction") for skill in values.skill.values]
@@ -72,41 +75,32 @@ def interaction_rows(values: xr.Dataset, metric: str) -> list[list[str]]:
     return rows
 
 
-AGREEMENT_HEADER = (
-    "missing parts",
-    "part",
-    "skill",
-    "lost alone",
-    "value",
-    "agree",
-    "disagree",
-    "undecided",
-    "why they disagree: seeds",
-)
-
-
-def agreement_rows(found: xr.Dataset) -> list[list[str]]:
-    """In how many seeds removal and value agree on a part and a skill, and why they do not.
+def agreement_tables(found: xr.Dataset) -> list[Table]:
+    """In how many seeds removal and value agree on a part and a skill, and why they do not; and on pairs of skills.
 
     Args:
-        found: Over (seed, kind, role, skill), from `agreement`.
+        found: Over (seed, kind, role, skill), from `removal_agreement`.
     """
-    rows = state_rows(
-        found, means=("lost_share", "value_share"), state="agreement", states=("agrees", "disagrees", "undecided")
+    states = ("agrees", "disagrees", "undecided")
+    rows = state_rows(found, means=("lost_share", "value_share"), state="agreement", states=states)
+    counts = ("agree", "disagree", "undecided", "why they disagree: seeds")
+    agreement = Table(
+        name="agreement",
+        title=f"removal and value, as shares of what all parts carry in accuracy, margin {found.attrs['margin']:g}",
+        header=("missing parts", "part", "skill", "lost alone", "value", *counts),
+        rows=[[*row, _reasons(at)] for row, at in rows],
+        n_text=3,
     )
-    return [[*row, _reasons(at)] for row, at in rows]
-
-
-OUTCOME_HEADER = ("missing parts", "skills", "by removal: seeds", "by value: seeds")
-OUTCOMES = ("removal_outcome", "value_outcome")
-"""Variables of `agreement` that `ablation.outcome_rows` counts."""
+    outcomes = {"by removal: seeds": "removal_outcome", "by value: seeds": "value_outcome"}
+    title = "dissociation of skills by removal and by value"
+    return [agreement, outcome_table(found, title, outcomes, kinds="missing parts")]
 
 
 def value_figure(values: xr.Dataset, metric: str) -> go.Figure:
     """Values, and what is lost without each part alone: bars are means, dots are seeds; one panel per skill and kind.
 
     Args:
-        values: As for `value_rows`.
+        values: As for `value_tables`.
         metric: Which metric.
     """
     kinds, skills, roles = ([str(name) for name in values[dim].values] for dim in ("kind", "skill", "role"))
@@ -117,20 +111,8 @@ def value_figure(values: xr.Dataset, metric: str) -> go.Figure:
         for side, (name, (words, colour)) in zip((-1, 1), _BARS.items(), strict=True):
             cells = values[name].sel(metric=metric, kind=kind, skill=skill).transpose("role", "seed")
             places = [i + 0.2 * side for i in range(len(roles))]
-            style = {"name": words, "legendgroup": name, "marker_color": colour}
-            means = cells.mean("seed").values
-            bars = go.Bar(x=means, y=places, width=0.36, opacity=0.35, orientation="h", showlegend=not place, **style)
-            dots = go.Scatter(
-                x=cells.values.ravel(),
-                y=[at for at in places for _ in cells.seed],
-                text=[f"{role}, seed {seed}" for role in roles for seed in cells.seed.values],
-                mode="markers",
-                marker_size=5,
-                showlegend=False,
-                hovertemplate="%{text}: %{x:.3f}<extra></extra>",
-                **style,
-            )
-            figure.add_traces([bars, dots], rows=row + 1, cols=column + 1)
+            look = {"name": words, "colour": colour, "width": 0.36, "legend": not place}
+            figure.add_traces(bars_with_dots(list(cells), places, **look, labels=roles), rows=row + 1, cols=column + 1)
     figure.update_yaxes(tickvals=list(range(len(roles))), ticktext=_broken(roles), range=[len(roles) - 0.5, -0.5])
     unit = f"log-probability ({values.attrs['log_prob_unit']})" if metric == "log_prob" else metric
     figure.update_xaxes(matches="x").update_xaxes(title=unit, row=len(kinds))

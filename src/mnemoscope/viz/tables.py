@@ -22,6 +22,11 @@ class Table:
     n_text: int = 1
 
 
+def counted(n: int, thing: str) -> str:
+    """How many there are, in words: `1 run`, `2 runs`."""
+    return f"{n} {thing}" if n == 1 else f"{n} {thing}s"
+
+
 BAR = 24
 """Characters of a full bar."""
 

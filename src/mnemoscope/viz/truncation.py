@@ -1,6 +1,6 @@
-"""What a model says when weights are cut at a rank: rows of text and curves over the rank."""
+"""What a model says when weights are cut at a rank: tables and curves over the rank."""
 
-from itertools import cycle
+from itertools import cycle, product
 from typing import Literal
 
 import plotly.graph_objects as go
@@ -8,8 +8,8 @@ import xarray as xr
 from plotly.subplots import make_subplots
 
 from mnemoscope.core.statistics import summary_over
-from mnemoscope.viz.figures import LAYOUT
-from mnemoscope.viz.tables import spread
+from mnemoscope.viz.figures import LAYOUT, seed_lines
+from mnemoscope.viz.tables import Table, spread
 
 Score = Literal["probability", "accuracy"]
 PALETTE = ("#1f5fbf", "#c8501e", "#2f8f5b", "#8a5fbf", "#b08a1e", "#5b6577")
@@ -17,13 +17,7 @@ KEPT = {"top": "largest kept", "rest": "largest removed"}
 ROW_HEIGHT = 280
 
 
-def truncation_header(found: xr.Dataset, score: Score) -> list[str]:
-    """Column names of `truncation_rows`."""
-    shares = ["context share"] if "context_share" in found and score == "probability" else []
-    return ["weight", "components", "rank", *(str(target) for target in found.target.values), *shares]
-
-
-def truncation_rows(found: xr.Dataset, score: Score) -> list[list[str]]:
+def truncation_table(found: xr.Dataset, score: Score) -> Table:
     """The intact model, then every weight, part and rank: one score of each target.
 
     Args:
@@ -33,13 +27,18 @@ def truncation_rows(found: xr.Dataset, score: Score) -> list[list[str]]:
     Returns:
         Cells are mean [range] over seeds.
     """
+    shares = ["context share"] if "context_share" in found and score == "probability" else []
     rows = [["nothing", "", "", *_cells(found, "clean_", score)]]
-    for weight in found.weight.values:
-        for part in found.part.values:
-            for rank in found["rank"].values:
-                at = found.sel(weight=weight, part=part, rank=rank)
-                rows.append([str(weight), KEPT[str(part)], str(int(rank)), *_cells(at, "", score)])
-    return rows
+    for weight, part, rank in product(found.weight.values, found.part.values, found["rank"].values):
+        at = found.sel(weight=weight, part=part, rank=rank)
+        rows.append([str(weight), KEPT[str(part)], str(int(rank)), *_cells(at, "", score)])
+    return Table(
+        name=score,
+        title=f"{score} of every target with a weight cut at a rank",
+        header=["weight", "components", "rank", *(str(target) for target in found.target.values), *shares],
+        rows=rows,
+        n_text=2,
+    )
 
 
 def _cells(at: xr.Dataset, when: str, score: Score) -> list[str]:
@@ -49,12 +48,12 @@ def _cells(at: xr.Dataset, when: str, score: Score) -> list[str]:
 
 
 def truncation_figure(found: xr.Dataset) -> go.Figure:
-    """Mean probability of every target over the rank, a line each, with the range over seeds; a row a weight.
+    """Mean probability of every target over the rank, a line each, with the range over seeds; a row per weight.
 
     Ranks are set apart evenly. Dotted: the intact model.
 
     Args:
-        found: As for `truncation_rows`.
+        found: As for `truncation_table`.
     """
     weights, parts = ([str(name) for name in found[dim].values] for dim in ("weight", "part"))
     titles = [f"{weight}, {KEPT[part]}" for weight in weights for part in parts]
@@ -119,26 +118,15 @@ def _curve(values: xr.DataArray, name: str, colour: str, intact: float, *, legen
 
 
 def spectrum_figure(found: xr.Dataset) -> go.Figure:
-    """Singular values of every matrix, largest first, one line a seed.
+    """Singular values of every matrix, largest first, one line per seed.
 
     Args:
-        found: As for `truncation_rows`.
+        found: As for `truncation_table`.
     """
-    figure = go.Figure()
+    figure, values = go.Figure(), found.singular_value.assign_coords(index=found["index"].values + 1)
     for matrix, colour in zip(found.matrix.values, cycle(PALETTE)):
-        for i in range(found.sizes["seed"]):
-            line = go.Scatter(
-                x=found["index"].values + 1,
-                y=found.singular_value.isel(seed=i).sel(matrix=matrix).values,
-                mode="lines",
-                name=str(matrix),
-                legendgroup=str(matrix),
-                showlegend=i == 0,
-                line={"color": colour, "width": 1.2},
-                opacity=0.75,
-                hovertemplate=f"{matrix}, seed {int(found.seed[i])}: %{{y:.3g}}<extra></extra>",
-            )
-            figure.add_trace(line)
+        lines = seed_lines(values.sel(matrix=matrix, drop=True), str(matrix), colour, "%{y:.3g}", mode="lines")
+        figure.add_traces(lines)
     figure.update_xaxes(title="component")
     figure.update_yaxes(title="singular value", rangemode="tozero")
     return figure.update_layout(**LAYOUT, height=320)

@@ -6,9 +6,8 @@ from scipy import stats
 from mnemoscope.analyses.circuits.composition import composed_circuit, composition
 from mnemoscope.core.errors import InputError
 from mnemoscope.core.specification import ModelSpec
-from mnemoscope.models.building import build
+from mnemoscope.models.building import build, folded
 from mnemoscope.models.constructed import induction
-from mnemoscope.models.processing import folded
 from tests.support import foreign_model, global_generators_untouched, random_model
 
 FAR = 3

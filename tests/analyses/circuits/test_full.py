@@ -4,12 +4,11 @@ import torch
 import xarray as xr
 
 from mnemoscope.analyses.circuits.full import ov_circuits, qk_circuits
-from mnemoscope.analyses.circuits.normalisation import first_layer_sigma
 from mnemoscope.analyses.circuits.weights import effective_weights
 from mnemoscope.core.batch import Batch
 from mnemoscope.core.errors import InputError
+from mnemoscope.models.building import folded
 from mnemoscope.models.constructed import induction
-from mnemoscope.models.processing import folded
 from mnemoscope.systems.tiny_recall.constructed import elimination_only
 from tests.support import foreign_model, random_model, seeded
 
@@ -38,6 +37,12 @@ def scores_from(circuits: xr.Dataset, inputs, sigma: xr.DataArray):
                 array = array.sel({f"{side}_{part}": place}).drop_vars(f"{side}_{part}") / scale
         total = total + array
     return total.transpose("batch", "head", "query", "key")
+
+
+def first_layer_sigma(model) -> xr.DataArray:
+    """Sigma before the first attention layer, which depends on the token and its position only."""
+    weights = effective_weights(model, [0])
+    return xr.DataArray(weights.sigma(weights.W_E[:, None] + weights.W_pos).numpy(), dims=("token", "pos"))
 
 
 @pytest.mark.parametrize("changes", KINDS)
@@ -211,8 +216,6 @@ def test_token_circuits_of_a_rotary_model_are_the_scores_at_one_position():
     for circuits in (qk_circuits, ov_circuits):
         with pytest.raises(InputError, match=r"positions are rotary.*pass parts=\['token'\]"):
             circuits(model)
-    with pytest.raises(InputError, match="sigma depends on the token only"):
-        first_layer_sigma(model)
 
 
 def test_a_scale_that_grows_with_the_layer_is_heeded():

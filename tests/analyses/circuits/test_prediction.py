@@ -5,11 +5,9 @@ import pytest
 import torch
 import xarray as xr
 
-from mnemoscope.analyses.circuits import pattern_prediction, removal_prediction
+from mnemoscope.analyses.circuits import prediction
 from mnemoscope.analyses.circuits.full import ov_circuits, qk_circuits
-from mnemoscope.analyses.circuits.pattern_prediction import predict_patterns
-from mnemoscope.analyses.circuits.prediction_fit import fit, fit_sums
-from mnemoscope.analyses.circuits.removal_prediction import predict_removal
+from mnemoscope.analyses.circuits.prediction import fit, fit_sums, predict_patterns, predict_removal
 from mnemoscope.core.batch import Batch
 from mnemoscope.core.errors import InputError
 from mnemoscope.models.constructed import induction, induction_batch
@@ -90,7 +88,7 @@ def test_pattern_measures_are_those_of_the_circuits_one_by_one(layer):
     token, pos = (xr.DataArray(values, dims=dims) for values, dims in ((inputs, ("b", "p")), (range(9), "p")))
     place = {"token": token, "pos": pos}
     total, alone = 0, {}
-    for part in pattern_prediction.PARTS[1:-1]:
+    for part in prediction.PARTS[1:-1]:
         query, key = part.split("_")
         array = qk[part]
         if query != "bias":
@@ -217,8 +215,7 @@ def test_the_size_of_the_chunks_does_not_matter(predict, monkeypatch):
     model = random_model(n_layers=2)
     batch = random_batch(model, 7)
     whole = predict(model, batch)
-    for module in (pattern_prediction, removal_prediction):
-        monkeypatch.setattr(module, "MAX_BYTES", 50_000)
+    monkeypatch.setattr(prediction, "MAX_BYTES", 50_000)
     xr.testing.assert_allclose(predict(model, batch), whole, atol=1e-6)
 
 

@@ -8,9 +8,8 @@ from mnemoscope.analyses.circuits.spectra import singular_tokens, spectra
 from mnemoscope.analyses.circuits.summaries import copying, offset_affinity, same_token_affinity
 from mnemoscope.core.errors import InputError
 from mnemoscope.core.specification import ModelSpec
-from mnemoscope.models.building import build
+from mnemoscope.models.building import build, folded
 from mnemoscope.models.constructed import attention_memory, induction
-from mnemoscope.models.processing import folded
 from mnemoscope.systems.tiny_recall.constructed import elimination_only
 from tests.support import foreign_model, random_model
 

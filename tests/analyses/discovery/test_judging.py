@@ -7,7 +7,7 @@ import pytest
 from scipy.stats import kstest
 
 from mnemoscope.analyses.discovery import against_random, circuit, completeness, minimality
-from mnemoscope.analyses.discovery.controls import random_circuits
+from mnemoscope.analyses.discovery.criteria import random_circuits
 from mnemoscope.analyses.discovery.setting import labelled
 from mnemoscope.core.errors import InputError
 from mnemoscope.systems.tiny_recall.constructed import elimination_only, store_and_match, twin_elimination

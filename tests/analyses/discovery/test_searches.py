@@ -7,8 +7,7 @@ import pytest
 import xarray as xr
 
 from mnemoscope.analyses.discovery import circuit, compared_with_exact, exact, greedy, top_n
-from mnemoscope.analyses.discovery.exact import minimal
-from mnemoscope.analyses.discovery.searches import order
+from mnemoscope.analyses.discovery.searches import minimal, order
 from mnemoscope.analyses.discovery.setting import coordinates, labelled
 from mnemoscope.core.errors import InputError
 from mnemoscope.core.metrics import KL, LOGIT_DIFF

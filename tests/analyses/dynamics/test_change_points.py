@@ -1,3 +1,5 @@
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 import xarray as xr
@@ -81,7 +83,7 @@ def test_log_axis_and_attributes():
     assert float(result.position.item()) == pytest.approx(250, rel=0.1)
     assert result.attrs["definition"].startswith("least-squares sigmoid along log(1 + step)")
     assert all(isinstance(value, str | int | float) for value in result.attrs.values())
-    fitted = fit_change(steps, values.values[0], log=True, confidence=0.95, n_draws=99, rng=np.random.default_rng(0))
+    fitted = fit(values.values[0], steps, log=True)
     assert float(result.position.item()) == fitted.position
     assert float(result.width.item()) == fitted.end - fitted.start
 
@@ -106,7 +108,9 @@ EVERY_TENTH = np.arange(0, 400.0, 10)
 
 
 def fit(values, steps=EVERY_TENTH, *, log=False, n_draws=99):
-    return fit_change(steps, values, log=log, confidence=0.95, n_draws=n_draws, rng=np.random.default_rng(0))
+    rng = np.random.default_rng(0)
+    figures, whole = fit_change(steps, values, log=log, confidence=0.95, n_draws=n_draws, rng=rng)
+    return SimpleNamespace(**figures, whole=whole)
 
 
 def noise(sd, steps=EVERY_TENTH):

@@ -8,16 +8,8 @@ import torch
 from scipy.linalg import subspace_angles
 
 from mnemoscope.analyses.interchange.counterfactuals import arbitrary, counterfactuals, random_pairs
-from mnemoscope.analyses.interchange.exchange import (
-    Subspace,
-    exchanged,
-    in_parts,
-    interchange_accuracy,
-    over_pairs,
-    scores,
-)
-from mnemoscope.analyses.interchange.search import alignment_search
-from mnemoscope.analyses.interchange.subspaces import learn_subspace, random_subspaces, width
+from mnemoscope.analyses.interchange.exchange import Subspace, exchanged, in_parts, interchange_accuracy, scores
+from mnemoscope.analyses.interchange.search import alignment_search, learn_subspace, random_subspaces, width
 from mnemoscope.core.causal import CausalModel
 from mnemoscope.core.errors import InputError
 from mnemoscope.core.named import Named
@@ -71,6 +63,7 @@ def test_a_planted_subspace_is_found():
     assert all(parameter.grad is None for parameter in model.parameters())
 
 
+@pytest.mark.thorough  # the whole search, of which the other tests prove the parts
 def test_a_search_beside_its_controls(tmp_path):
     model, _ = planted()
     with global_generators_untouched():
@@ -95,9 +88,9 @@ def reached(model, wanted, site, k, *, tested=None):
     """Accuracy on changing pairs inside a subspace learned for them, or on others."""
     basis, tested = learn_subspace(model, wanted, site, k, **FAST), tested or wanted
     part = Subspace(site=site, basis=Named(name="learned", value=basis))
-    (pairs,) = in_parts(tested.pairs, len(tested.pairs))
-    logits = exchanged(model, wanted.causal, pairs, [part], recordings=Recordings(model))
-    return float(over_pairs(scores(logits, tested), tested)[0, 1])
+    pairs = in_parts(tested.pairs, len(tested.pairs))
+    logits = exchanged(model, wanted.causal, pairs, [part], Recordings(model))
+    return float(scores(logits, tested)[0, 1])
 
 
 def test_too_few_dimensions_do_not_carry_it_and_an_untrained_model_has_none():
@@ -106,6 +99,7 @@ def test_too_few_dimensions_do_not_carry_it_and_an_untrained_model_has_none():
     assert reached(random_model(d_model=22, normalization="none"), wanted, SITE, 4, tested=tested) < 0.4
 
 
+@pytest.mark.thorough
 def test_a_large_subspace_says_anything_about_a_few_pairs():
     """The control can succeed: where it does, the search is to be thanked and not the network."""
     model = foreign_model(n_layers=1, d_model=64, d_head=32, d_vocab=6, n_ctx=9, act_fn="relu")

@@ -4,14 +4,16 @@ import numpy as np
 import pytest
 import torch
 
-from mnemoscope.analyses.circuits import copying, ov_circuits, qk_circuits
-from mnemoscope.analyses.memory_recall import (
+from mnemoscope.analyses import (
     Association,
     copied_token,
+    copying,
     embeddings,
     induction_memories,
+    ov_circuits,
     previous_token,
     product,
+    qk_circuits,
     recall,
     remapped_copy,
     weight,

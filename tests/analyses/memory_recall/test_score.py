@@ -6,7 +6,7 @@ import torch
 import xarray as xr
 from scipy import stats
 
-from mnemoscope.analyses.memory_recall import Association, recall
+from mnemoscope.analyses import Association, recall
 from mnemoscope.core.errors import InputError
 from tests.support import global_generators_untouched, reads_back, seeded
 

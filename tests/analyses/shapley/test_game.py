@@ -3,18 +3,8 @@ from itertools import combinations, pairwise, permutations
 import pytest
 import torch
 
-from mnemoscope.analyses.shapley.game import (
-    coalitions,
-    exact,
-    n_played,
-    orders,
-    pairs,
-    samples,
-    shapley_interactions,
-    shapley_values,
-    spread,
-)
-from mnemoscope.core.errors import InputError
+from mnemoscope.analyses.shapley.game import coalitions, exact, n_played, orders, pairs, samples, spread
+from tests.analyses.shapley.tables import played, shapley_interactions, shapley_values
 from tests.support import global_generators_untouched, seeded
 
 GLOVES = torch.tensor([0, 0, 0, 1, 0, 1, 0, 1]).double()  # of none, 0, 1, 01, 2, 02, 12, 012
@@ -107,36 +97,11 @@ def test_parts_that_stand_in_for_each_other_and_parts_that_need_each_other():
         assert shapley_interactions(values).tolist() == pytest.approx([sign, 0, 0])
 
 
-@pytest.mark.parametrize("interactions", [True, False])
-def test_a_game_that_is_played_is_read_like_its_table(interactions):
-    values = table(8, 0, 3)
-
-    def play(there):
-        assert len(there) <= 64
-        return values[(there.long() * 2 ** torch.arange(8)).sum(1)]
-
-    expected = [shapley_values(values), *([shapley_interactions(values)] if interactions else [])]
-    torch.testing.assert_close(exact(play, 8, interactions=interactions), torch.cat(expected))
-
-
-@pytest.mark.parametrize("read", [shapley_values, shapley_interactions])
-def test_an_incomplete_table_is_refused(read):
-    with pytest.raises(InputError, match=r"of every coalition, 2\^n for n players; got 6"):
-        read(torch.zeros(6))
-    with pytest.raises(InputError, match="the number of players of a table must be from 1 to 12; got 13"):
-        read(torch.zeros(2**13))
-
-
-def played(values, log: list[int] | None = None):
-    """A table as a game, which logs how many coalitions it was asked for."""
-    n = len(values).bit_length() - 1
-
-    def play(there):
-        if log is not None:
-            log.append(len(there))
-        return values[(there.long() * 2 ** torch.arange(n)).sum(1)].view(len(there), -1)
-
-    return play
+def test_coalitions_are_played_in_parts_and_pairs_only_where_asked_for():
+    values, asked = table(8, 0, 3), []
+    whole = exact(played(values, asked), 8)
+    assert (max(asked), sum(asked)) == (64, 256)
+    torch.testing.assert_close(exact(played(values), 8, interactions=False), whole[:8])
 
 
 def read(values) -> torch.Tensor:

@@ -38,11 +38,24 @@ CELLS = {
 }
 
 
+SIZES = {"wide": (WIDE, [-1]), "many tokens": (MANY_TOKENS, range(40)), "long": (LONG, [-1])}
+WAYS = [*(("stream", kind) for kind in CELLS), ("hooks", "resid_pre")]
+QUICK = [
+    ("wide", "stream", "resid_pre"),
+    ("wide", "stream", "k"),
+    ("long", "stream", "scores"),
+    ("many tokens", "stream", "post"),
+    ("wide", "hooks", "resid_pre"),
+]
+"""Every way once, and every size."""
+OTHERS = {(size, *way) for size in SIZES for way in WAYS} - set(QUICK)
+
+
 @pytest.mark.parametrize(
-    ("sizes", "scored"), [(WIDE, [-1]), (MANY_TOKENS, range(40)), (LONG, [-1])], ids=["wide", "many tokens", "long"]
+    ("size", "method", "kind"), [*QUICK, *(pytest.param(*case, marks=pytest.mark.thorough) for case in sorted(OTHERS))]
 )
-@pytest.mark.parametrize(("method", "kind"), [*(("stream", kind) for kind in CELLS), ("hooks", "resid_pre")])
-def test_what_is_allocated_stays_within_the_budget(sizes, scored, method, kind):
+def test_what_is_allocated_stays_within_the_budget(size, method, kind):
+    sizes, scored = SIZES[size]
     subject = foreign_model(**sizes)
     pairs = prompt_pairs(n=8, n_pos=sizes["n_ctx"], scored=scored)
     over, only = CELLS[kind]

@@ -7,7 +7,7 @@ from mnemoscope.analyses.evaluation import evaluate
 from mnemoscope.core.errors import InputError
 from mnemoscope.core.presets import Configuration
 from mnemoscope.core.protocols import HookedModel
-from mnemoscope.models.constructed.predictor import UNIFORM, Predictor, predicting
+from mnemoscope.models.constructed.stand_ins import UNIFORM, Predictor, predicting
 from mnemoscope.systems.tiny_recall.tasks import PermutationLookup
 
 TASK = PermutationLookup(n_values=4, repeat_ratio=0.3).for_seed(0)

@@ -3,7 +3,7 @@ import pickle
 import numpy as np
 
 from mnemoscope.core.presets import Configuration
-from mnemoscope.models.constructed.trajectory import following, jump
+from mnemoscope.models.constructed.stand_ins import following, jump
 
 UNITS = {"together": Configuration(preset="memories"), "late": Configuration(preset="memories-keys-late")}
 PLANT = following(UNITS, {name: {"loss": ((0, 2.0), (100, 1.0)), "recall": jump(50, low=0.25)} for name in UNITS})

@@ -28,7 +28,7 @@ window.addEventListener("load", () => setTimeout(() =>
 
 
 @pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine: the page was not opened in a browser")
-@pytest.mark.parametrize("width", [1200, 500])
+@pytest.mark.parametrize("width", [500, pytest.param(1200, marks=pytest.mark.thorough)])
 def test_the_page_in_a_browser(tmp_path, width):
     html = rulings_page([two_heads(), nobody_passes()], title="Claims", examples={"T14": [example(), example()]})
     page = tmp_path / "claims.html"

@@ -21,22 +21,17 @@ import xarray as xr
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from mnemoscope.analyses.attribution.contrast import Contrast, Foil, contrast
 from mnemoscope.analyses.attribution.parts import (
     component_hooks,
     component_terms,
-    head_labels,
     head_terms,
     hooks_term,
     kind_of,
-    mlp_labels,
-    neuron_hooks,
     neuron_terms,
-    source_hooks,
     source_terms,
 )
 from mnemoscope.analyses.attribution.residual import FROZEN, MAX_BYTES, Reading, check_model, processing, readings
-from mnemoscope.analyses.attribution.selection import Selection, selection
+from mnemoscope.analyses.attribution.selection import Contrast, Foil, Selection, contrast, selection
 from mnemoscope.core.batch import Batch
 from mnemoscope.core.errors import InputError, in_range, one_of
 from mnemoscope.core.protocols import HookedModel
@@ -48,18 +43,17 @@ MAX_RESULT_BYTES = 2**31
 
 @dataclass(frozen=True, kw_only=True)
 class _Split:
-    """One way to split the parts of a layer: the new axes, what is needed, the terms, and what they stand for."""
+    """One way to split the parts of a layer: how their labels go on after the layer, the terms, and what they need."""
 
-    dims: tuple[str, ...]
-    hooks: Callable[[HookedModel, int], set[str]]
+    labels: Literal["H", " MLP"]
     terms: Callable[[HookedModel, Reading, int], Float[Tensor, "batch pos *term"]]
-    covers: Callable[[HookedModel, int], list[str]]
+    hooks: tuple[str, ...] = ()
 
 
 _SPLITS = {
-    "head": _Split(dims=("head",), hooks=lambda _, __: set(), terms=head_terms, covers=head_labels),
-    "neuron": _Split(dims=("neuron",), hooks=neuron_hooks, terms=neuron_terms, covers=mlp_labels),
-    "source": _Split(dims=("head", "key"), hooks=source_hooks, terms=source_terms, covers=head_labels),
+    "head": _Split(labels="H", terms=head_terms),
+    "neuron": _Split(labels=" MLP", terms=neuron_terms, hooks=("mlp.hook_post",)),
+    "source": _Split(labels="H", terms=source_terms, hooks=("attn.hook_v", "attn.hook_pattern")),
 }
 
 
@@ -112,8 +106,14 @@ def logit_attribution(
     coords = _coords(model, batch, by, chosen)
     n_terms = math.prod(len(values) for values in coords.values())
     if skills is None:
-        _check_size(8 * n_terms * len(batch) * len(select.columns))
-    hooks = component_hooks(model).union(*(split.hooks(model, layer) for layer in chosen) if split else ())
+        n_bytes = 8 * n_terms * len(batch) * len(select.columns)
+        if n_bytes > MAX_RESULT_BYTES:
+            raise InputError(
+                f"the result must take up at most {MAX_RESULT_BYTES / 1e9:.1f} GB; it would take {n_bytes / 1e9:.1f}: "
+                "choose layers, positions or fewer sequences, or take means with skills"
+            )
+    hooks = component_hooks(model)
+    hooks |= {f"blocks.{layer}.{hook}" for layer in chosen for hook in split.hooks} if split else set()
     floats = _floats(model, batch) + 3 * n_terms * len(select.columns)
     runs = readings(model, batch, what, select.columns, hooks, floats_per_prompt=floats, max_bytes=max_bytes)
     values = select.gather(_terms(model, split, chosen, runs))
@@ -128,8 +128,8 @@ def _terms(
         terms = component_terms(model, reading)
         terms |= hooks_term(model, terms, reading)
         if split is not None:
-            covered = {label for layer in layers for label in split.covers(model, layer)}
-            rest = [term for label, term in terms.items() if label not in covered]
+            begin = tuple(f"L{layer}{split.labels}" for layer in layers)
+            rest = [term for label, term in terms.items() if not label.startswith(begin)]
             split_up = torch.stack([split.terms(model, reading, layer) for layer in layers], 2)
             terms = {"attribution": split_up, "rest": torch.stack(rest).sum(0)}
         yield rows, {**terms, "logit_difference": reading.truth}
@@ -174,14 +174,6 @@ def _layers(model: HookedModel, by: By, layers: Sequence[int] | None) -> list[in
     for layer in chosen:
         in_range("layers", layer, 0, n_layers - 1)
     return chosen
-
-
-def _check_size(n_bytes: int) -> None:
-    if n_bytes > MAX_RESULT_BYTES:
-        raise InputError(
-            f"the result must take up at most {MAX_RESULT_BYTES / 1e9:.1f} GB; it would take {n_bytes / 1e9:.1f}: "
-            "choose layers, positions or fewer sequences, or take means with skills"
-        )
 
 
 def _floats(model: HookedModel, batch: Batch) -> int:

@@ -7,7 +7,7 @@ to that of the lens, the entropy, and the logit difference that direct logit att
 
 With `scale="own"` the final normalisation divides the partial stream by its own scale; this is the lens. With
 `scale="final"` it divides by the scale of the whole stream. Then the logit difference is linear in the stream: between
-two depths it changes by the terms that `attribution.attribute` gives to what was written between them.
+two depths it changes by the terms that `logit_attribution` gives to what was written between them.
 
 It shows how far the answer can be read, with the model's own last layer, at each depth. It does not show that later
 layers read it in this way, and an answer that the lens does not see may be there in directions that the last layer does
@@ -22,7 +22,6 @@ import xarray as xr
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from mnemoscope.analyses.attribution.contrast import Contrast, Foil, contrast
 from mnemoscope.analyses.attribution.residual import (
     FROZEN,
     MAX_BYTES,
@@ -35,7 +34,7 @@ from mnemoscope.analyses.attribution.residual import (
     is_hooked,
     processing,
 )
-from mnemoscope.analyses.attribution.selection import Selection, selection
+from mnemoscope.analyses.attribution.selection import Contrast, Foil, Selection, contrast, selection
 from mnemoscope.analyses.forward import normalised
 from mnemoscope.core import metrics
 from mnemoscope.core.batch import Batch
@@ -43,6 +42,7 @@ from mnemoscope.core.errors import InputError, one_of
 from mnemoscope.core.protocols import HookedModel
 
 Scale = Literal["own", "final"]
+SCALES = {"own": "of each partial stream by itself", "final": FROZEN}
 MEASURES = {"log_prob": "nats", "rank": "1: the most probable token", "kl": "nats", "entropy": "nats"}
 
 
@@ -67,15 +67,8 @@ def logit_lens(
 ) -> xr.Dataset:
     """The answer as it can be read from the residual stream at every depth.
 
-    Args:
-        model: Any hooked model in float32 or float64. Hooks that are on it stay and take part.
-        batch: The sequences. They are run in chunks, or all at once if hooks are on the model.
-        scale: What the final normalisation divides by: the partial stream's own scale, or the final stream's.
-        answer: The token at every position; none: the batch's targets.
-        foil: What the answer's logit is compared with in `logit_difference`, as for `attribution.attribute`.
-        positions: Where to look; none: the scored positions, or with `skills` wherever one of them is True.
-        skills: Masks; means over each are returned in place of the single values.
-        max_bytes: How much one chunk may take up.
+    Arguments and errors as for `logit_attribution`. `scale` is what the final normalisation divides by: the partial
+    stream's own scale, or the final stream's.
 
     Returns:
         Over (depth, prompt, pos), or (depth, skill) if there are skills: `log_prob` of the answer (nats); `rank` of the
@@ -84,11 +77,10 @@ def logit_lens(
         output. `pos` has the positions that are looked at, NaN in sequences where they are not.
 
     Raises:
-        InputError: As for `attribution.attribute`.
         AssertionError: The last depth does not give the model's own logits; with the size of the gap.
     """
     check_model(model)
-    one_of("scale", scale, ("own", "final"))
+    one_of("scale", scale, SCALES)
     select = selection(batch, positions=positions, skills=skills)
     what = contrast(model, batch, positions=select.positions, answer=answer, foil=foil)
     values = select.gather(_values(model, batch, what, select, scale, max_bytes))
@@ -102,7 +94,7 @@ def logit_lens(
             "logit_difference_unit": "nats, a difference of logits",
             "contrast": what.name,
             "kl_of": "KL(model || lens)",
-            "final_normalisation": _normalisation(kind, scale),
+            "final_normalisation": "none" if kind is None else f"{kind}: {SCALES[scale]}",
             "n": len(batch),
             "weights": processing(model),
             **select.attrs,
@@ -110,16 +102,11 @@ def logit_lens(
     ).transpose("depth", *select.dims)
 
 
-def _normalisation(kind: str | None, scale: Scale) -> str:
-    if kind is None:
-        return "none"
-    return f"{kind}: {FROZEN}" if scale == "final" else f"{kind}: of each partial stream by itself"
-
-
 def _values(
     model: HookedModel, batch: Batch, what: Contrast, select: Selection, scale: Scale, max_bytes: int
 ) -> Iterator[tuple[slice, dict[str, Float[Tensor, "batch pos depth"]]]]:
-    hooks = [_hook(depth) for depth in depths(model)]
+    places = [depth.removeprefix("L").split(" ") for depth in depths(model)]
+    hooks = [f"blocks.{layer}.hook_{stage}" for layer, stage in places]
     kept = {*hooks, "ln_final.hook_scale"} if model.cfg.normalization_type else set(hooks)
     floats = batch.inputs.shape[1] * (len(hooks) * (model.cfg.d_model + len(MEASURES)) + 8 * model.cfg.d_vocab)
     for rows in chunks(model, batch, floats, max_bytes):
@@ -133,11 +120,6 @@ def _values(
                 read = final
             by_depth.append(_measures(read, own, here))
         yield rows, {name: torch.stack([each[name] for each in by_depth], -1) for name in by_depth[0]}
-
-
-def _hook(depth: str) -> str:
-    layer, stage = depth.removeprefix("L").split(" ")
-    return f"blocks.{layer}.hook_{stage}"
 
 
 def _read(model: Any, cache: Mapping[str, Tensor], hook: str, scale: Scale) -> Float[Tensor, "batch pos d_vocab"]:
@@ -170,18 +152,13 @@ def _measures(
 ) -> dict[str, Float[Tensor, "batch pos"]]:
     log_probs, difference = normalised(logits), here.of(logits.double())
     check_finite(difference, here)
-    probs = log_probs.exp()
+    probs, value = log_probs.exp(), metrics.at_target(logits, here.answer).unsqueeze(-1)
+    lower = torch.arange(logits.shape[-1], device=logits.device) < here.answer.unsqueeze(-1)
+    ahead = (logits > value) | ((logits == value) & lower)  # of equals the lowest token, as in `metrics.correct`
     return {
         "log_prob": metrics.at_target(log_probs, here.answer),
-        "rank": _rank(logits, here.answer).double(),
+        "rank": (1 + ahead.sum(-1)).double(),
         "kl": metrics.kl_divergence(own.exp(), log_probs),
         "entropy": -torch.special.xlogy(probs, probs).sum(-1),
         "logit_difference": difference,
     }
-
-
-def _rank(logits: Float[Tensor, "batch pos d_vocab"], answer: Int[Tensor, "batch pos"]) -> Int[Tensor, "batch pos"]:
-    """1 for the most probable token; of equals the lowest token comes first, as in `metrics.correct`."""
-    value = metrics.at_target(logits, answer).unsqueeze(-1)
-    earlier = torch.arange(logits.shape[-1], device=logits.device) < answer.unsqueeze(-1)
-    return 1 + ((logits > value) | ((logits == value) & earlier)).sum(-1)

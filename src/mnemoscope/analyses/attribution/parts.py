@@ -40,7 +40,7 @@ def component_terms(model: Any, reading: Reading) -> dict[str, Float[Tensor, "ba
     terms = {name: _along(reading.at(f"hook_{name}"), along) for name in embeddings}
     for layer, block in enumerate(model.blocks):
         heads = head_terms(model, reading, layer).unbind(-1)
-        terms |= dict(zip(head_labels(model, layer), heads, strict=True))
+        terms |= {f"L{layer}H{head}": term for head, term in enumerate(heads)}
         terms[f"L{layer} b_O"] = _constant(block.attn.b_O, along)
         if not model.cfg.attn_only:
             bias = _constant(block.mlp.b_out, along)
@@ -60,26 +60,11 @@ def kind_of(label: str) -> str:
     return "bias" if " " in label or label == "b_U" else "head"
 
 
-def head_labels(model: HookedModel, layer: int) -> list[str]:
-    """The heads of a layer."""
-    return [f"L{layer}H{head}" for head in range(model.cfg.n_heads)]
-
-
-def mlp_labels(model: HookedModel, layer: int) -> list[str]:
-    """The MLP of a layer."""
-    return [f"L{layer} MLP"]
-
-
 def head_terms(model: Any, reading: Reading, layer: int) -> Float[Tensor, "batch pos head_index"]:
     """The term of every head of a layer."""
     written = reading.at(f"blocks.{layer}.attn.{_of_heads(model)}")
     along = reading.direction[:, :, None] if model.cfg.use_attn_result else _into_heads(model, reading, layer)
     return (written * along).sum(-1)
-
-
-def neuron_hooks(model: HookedModel, layer: int) -> set[str]:
-    """The activations that `neuron_terms` needs."""
-    return {f"blocks.{layer}.mlp.hook_post"}
 
 
 def neuron_terms(model: Any, reading: Reading, layer: int) -> Float[Tensor, "batch pos neuron"]:
@@ -95,11 +80,6 @@ def neuron_terms(model: Any, reading: Reading, layer: int) -> Float[Tensor, "bat
     total = written - _constant(bias, reading.direction)
     _adds_up(f"the output of the MLP of layer {layer}", "its neurons", terms, total, model, reading)
     return terms
-
-
-def source_hooks(model: HookedModel, layer: int) -> set[str]:
-    """The activations that `source_terms` needs."""
-    return {f"blocks.{layer}.attn.hook_{kind}" for kind in ("v", "pattern")}
 
 
 def source_terms(model: Any, reading: Reading, layer: int) -> Float[Tensor, "batch pos head_index key"]:
@@ -125,8 +105,7 @@ def hooks_term(model: HookedModel, terms: Terms, reading: Reading) -> dict[str, 
 
     Asserts that the parts add up to the difference of logits where no hook is on the model.
     """
-    missing, allowed = _gap(torch.stack(list(terms.values()), -1), reading.truth, reading)
-    beyond = missing.abs() > allowed
+    missing, allowed, beyond = _gap(torch.stack(list(terms.values()), -1), reading.truth, reading)
     if is_hooked(model):
         return {"hooks": torch.where(beyond, missing, torch.zeros_like(missing))}
     assert not beyond.any(), (
@@ -137,8 +116,7 @@ def hooks_term(model: HookedModel, terms: Terms, reading: Reading) -> dict[str, 
 
 
 def _adds_up(what: str, parts: str, terms: Tensor, total: Tensor, model: HookedModel, reading: Reading) -> None:
-    missing, allowed = _gap(terms, total, reading)
-    beyond = missing.abs() > allowed
+    missing, _, beyond = _gap(terms, total, reading)
     if not beyond.any():
         return
     worst = f"{float(missing[beyond].abs().max()):.3g}"
@@ -149,10 +127,11 @@ def _adds_up(what: str, parts: str, terms: Tensor, total: Tensor, model: HookedM
     )
 
 
-def _gap(terms: Tensor, total: Tensor, reading: Reading) -> tuple[Tensor, Tensor]:
-    """By how much terms miss their total at the contrast's positions, and what the model's rounding explains."""
+def _gap(terms: Tensor, total: Tensor, reading: Reading) -> tuple[Tensor, Tensor, Tensor]:
+    """How far terms miss their total at the contrast's positions, what rounding explains, and whether it is more."""
     missing = torch.where(reading.contrast.positions, total - terms.sum(-1), 0.0)
-    return missing, reading.rounding * (reading.size + terms.abs().sum(-1))
+    allowed = reading.rounding * (reading.size + terms.abs().sum(-1))
+    return missing, allowed, missing.abs() > allowed
 
 
 def _along(written: Tensor, direction: Tensor) -> Float[Tensor, "batch pos"]:

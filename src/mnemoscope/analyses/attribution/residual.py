@@ -22,7 +22,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from mnemoscope.analyses.attribution.contrast import Contrast
+from mnemoscope.analyses.attribution.selection import Contrast
 from mnemoscope.core.batch import Batch
 from mnemoscope.core.errors import InputError
 from mnemoscope.core.protocols import HookedModel
@@ -30,7 +30,7 @@ from mnemoscope.core.protocols import HookedModel
 ROUNDING = 16
 """By how many units of rounding a sum may miss what it should give; models of 1 to 24 layers miss it by less than 1."""
 MAX_BYTES = 2**28
-"""How much the activations of one chunk of sequences may take up unless told otherwise."""
+"""How much the activations of one chunk of sequences may take up by default."""
 FROZEN = "scale frozen at its value in this run and shared by all terms; effects through it are in no term"
 
 
@@ -178,27 +178,24 @@ def readings(
     needed = hooks | {final} | ({"ln_final.hook_scale"} if model.cfg.normalization_type else set())
     for rows in chunks(model, batch, floats_per_prompt, max_bytes):
         logits, cache = forward(model, batch, rows, needed)
-        yield rows, _reading(model, logits, cache, contrast.at(rows, columns), columns, final)
-
-
-def _reading(
-    model: Any, logits: Tensor, cache: Mapping[str, Tensor], here: Contrast, columns: Tensor, final: str
-) -> Reading:
-    logits = logits[:, columns].double()
-    direction, constants = _read_direction(model, here, cache, columns)
-    truth = here.of(logits)
-    check_finite(truth, here)
-    stream = cache[final][:, columns].double()
-    return Reading(
-        cache=cache,
-        contrast=here,
-        columns=columns,
-        direction=direction,
-        constants=constants,
-        truth=truth,
-        size=here.size(logits) + stream.norm(dim=-1) * direction.norm(dim=-1),
-        rounding=ROUNDING * torch.finfo(model.cfg.dtype).eps,
-    )
+        logits, here = logits[:, columns].double(), contrast.at(rows, columns)
+        direction, constants = _read_direction(model, here, cache, columns)
+        truth = here.of(logits)
+        check_finite(truth, here)
+        stream = cache[final][:, columns].double()
+        yield (
+            rows,
+            Reading(
+                cache=cache,
+                contrast=here,
+                columns=columns,
+                direction=direction,
+                constants=constants,
+                truth=truth,
+                size=here.size(logits) + stream.norm(dim=-1) * direction.norm(dim=-1),
+                rounding=ROUNDING * torch.finfo(model.cfg.dtype).eps,
+            ),
+        )
 
 
 def _read_direction(

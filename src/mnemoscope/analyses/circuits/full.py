@@ -6,11 +6,11 @@ into the logits into three, (W_E[t_j] + W_pos[j] + bias) W_V W_O W_U, times the 
 b_Q, b_K and b_V themselves. Elhage et al. 2021, "A Mathematical Framework for Transformer Circuits".
 
 *Shows*, for the first layer, all there is: the parts add up to the score, exactly, and weighted with the pattern to
-the head's direct contribution to the logits (with normalisation: once divided by the sigmas, see `normalisation`).
+the head's direct contribution to the logits (with normalisation: once divided by the sigmas, see `weights`).
 
 *Does not show*, for later layers, what earlier heads and MLPs contribute: there the parts are the direct path from
 the embeddings only. Nor does it show what the head is needed for: weights are correlational until an intervention
-agrees (`pattern_prediction`, `removal_prediction`). The parts `token_bias`, `pos_bias` and `bias_bias` are the same
+agrees (`prediction`). The parts `token_bias`, `pos_bias` and `bias_bias` are the same
 for all keys of a query, so that they change no pattern.
 """
 
@@ -23,8 +23,14 @@ import xarray as xr
 from jaxtyping import Float
 from torch import Tensor
 
-from mnemoscope.analyses.circuits.normalisation import Frozen, described, frozen_sigmas
-from mnemoscope.analyses.circuits.weights import EffectiveWeights, chosen_indices, effective_weights
+from mnemoscope.analyses.circuits.weights import (
+    EffectiveWeights,
+    Frozen,
+    chosen_indices,
+    described,
+    effective_weights,
+    frozen_sigmas,
+)
 from mnemoscope.core.batch import Batch
 from mnemoscope.core.errors import InputError, one_of
 from mnemoscope.core.protocols import HookedModel
@@ -177,6 +183,6 @@ def _dataset(
 ) -> xr.Dataset:
     return xr.Dataset(
         {**variables, "sigma": ("layer", sigma.cpu().numpy())},
-        coords={"layer": list(weights.layers), "head": list(range(weights.W_Q.shape[1])), **coords},
+        coords={**weights.coords, **coords},
         attrs={"complete_for": "layer 0; in later layers the direct path from the embeddings only"},
     )

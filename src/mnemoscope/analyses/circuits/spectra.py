@@ -74,13 +74,12 @@ def spectra(
             cells[name].append(values(left, right).cpu())
     stacked = {name: torch.stack(both).unflatten(0, (len(CIRCUITS), -1)) for name, both in cells.items()}
     dims = ("circuit", "layer", "head")
-    coords = {"circuit": list(CIRCUITS), "layer": list(weights.layers), "head": list(range(weights.W_Q.shape[1]))}
     return xr.Dataset(
         {
             **{name: ((*dims, "index"), array.numpy()) for name, array in stacked.items()},
             "sign_score": (dims, sign_score(stacked["eigenvalue"]).numpy()),
         },
-        coords=coords,
+        coords={"circuit": list(CIRCUITS), **weights.coords},
         attrs=_attrs(weights, chosen, centred),
     )
 

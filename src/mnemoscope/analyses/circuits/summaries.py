@@ -9,7 +9,7 @@ All are in the units of the circuits with sigma left out, and free of constants 
 pattern. Affinities are a head's own: a head that matches tokens which *another* head wrote (an induction head) shows
 it in `composition.composed_circuit` instead.
 
-They are reads of the weights. Whether the head behaves so on real sequences: `pattern_prediction`; whether that is
+They are reads of the weights. Whether the head behaves so on real sequences: `prediction`; whether that is
 what it is needed for: an intervention.
 
 `read_circuits` puts all analyses of circuits together.
@@ -24,8 +24,7 @@ from torch import Tensor
 
 from mnemoscope.analyses.circuits.composition import composition
 from mnemoscope.analyses.circuits.full import ov_circuits, qk_circuits
-from mnemoscope.analyses.circuits.pattern_prediction import predict_patterns
-from mnemoscope.analyses.circuits.removal_prediction import predict_removal
+from mnemoscope.analyses.circuits.prediction import predict_patterns, predict_removal
 from mnemoscope.analyses.circuits.spectra import factors, spectra
 from mnemoscope.analyses.circuits.weights import chosen_indices, effective_weights
 from mnemoscope.core.batch import Batch
@@ -118,7 +117,7 @@ def same_token_affinity(
     return xr.DataArray(
         ((own / n - rest / (n * (n - 1))) / weights.attn_scale[:, None]).cpu().numpy(),
         dims=("layer", "head"),
-        coords={"layer": list(weights.layers), "head": list(range(weights.W_Q.shape[1]))},
+        coords=weights.coords,
         attrs={"unit": "attention score", "weights": weights.description, "n_tokens": n},
     )
 
@@ -157,11 +156,7 @@ def offset_affinity(
     return xr.DataArray(
         torch.stack(means, -1).cpu().numpy(),
         dims=("layer", "head", "offset"),
-        coords={
-            "layer": list(weights.layers),
-            "head": list(range(weights.W_Q.shape[1])),
-            "offset": list(range(n_pos)),
-        },
+        coords={**weights.coords, "offset": list(range(n_pos))},
         attrs={"unit": "attention score", "weights": weights.description, "n_pos": n_pos},
     )
 

@@ -1,24 +1,35 @@
-"""The weights as attention and the unembedding see them: LayerNorm's gain, bias and centring folded in.
+"""The weights as attention and the unembedding see them, with LayerNorm folded in, and what is left to divide by.
 
 LayerNorm gives w * (x - mean(x)) / sigma(x) + b. All of it except the division by sigma is linear, and can be moved
 into the matrices that read: W_Q becomes C diag(w) W_Q, where C subtracts the mean over the residual stream, and b_Q
 becomes b_Q + b W_Q; likewise for keys, values and the unembedding. The matrices that write (W_E, W_pos, W_O) are
-centred, since no reader sees their mean. What is left is x / sigma, see `normalisation`. Root-mean-square
-normalisation has no centring and no bias; without normalisation the weights stay as they are.
+centred, since no reader sees their mean. What is left is x / sigma(x), where sigma is the root of the variance plus
+eps. Root-mean-square normalisation has no centring and no bias; without normalisation the weights stay as they are.
 
 The folding is the one of Elhage et al. 2021 and of TransformerLens (`fold_ln`, `center_writing_weights`); the model
 is not changed. Value biases stay with their heads, and the unembedding is not centred over the vocabulary.
+
+A circuit is a matrix only if sigma is a constant. What is done about it is stated in results:
+
+- `folded`: sigma is left out (1). Shapes and signs of circuits are right, their size is not.
+- `linearised`: sigma is frozen at its mean over the sequences and positions of a batch, one number per layer. Sizes
+  are those that are typical of the batch; what varies with sigma from place to place is lost.
+- `actual`: sigma of every position of every sequence. This is exact, and no longer one matrix: it is for predictions
+  on given sequences. In the first layer sigma depends on the token and the position only.
+
+Freezing sigma drops its derivative. The circuits are a read of the values, not of the gradient.
 """
 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from mnemoscope.core.batch import Batch
 from mnemoscope.core.errors import InputError, in_range, one_of
 from mnemoscope.core.protocols import HookedModel
 
@@ -35,7 +46,11 @@ _NOT_LINEAR = {
     "per_layer_head_dim": "has heads of several widths",
     "load_in_4bit": "keeps its weights in four bits",
 }
-_NORMALISATIONS = (None, "LN", "LNPre", "RMS", "RMSPre")
+_KINDS = (None, "LN", "LNPre", "RMS", "RMSPre")
+Frozen = Literal["folded", "linearised"]
+Normalisation = Literal["folded", "linearised", "actual"]
+FROZEN: tuple[Frozen, ...] = ("folded", "linearised")
+NORMALISATIONS: tuple[Normalisation, ...] = (*FROZEN, "actual")
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -74,6 +89,11 @@ class EffectiveWeights:
         if self.centred:
             residual = residual - residual.mean(-1, keepdim=True)
         return (residual.pow(2).mean(-1) + self.eps).sqrt()
+
+    @property
+    def coords(self) -> dict[str, list]:
+        """Coordinates of a result over (layer, head)."""
+        return {"layer": list(self.layers), "head": list(range(self.W_Q.shape[1]))}
 
     @property
     def description(self) -> str:
@@ -133,7 +153,7 @@ def chosen_indices(argument: str, given: Sequence[int] | None, size: int) -> lis
 
 
 def _check_supported(cfg: Any) -> None:
-    one_of("the model's normalization_type", cfg.normalization_type, _NORMALISATIONS)
+    one_of("the model's normalization_type", cfg.normalization_type, _KINDS)
     way_out = "so its circuits are not products of weight matrices; take a model that does not"
     for name, words in _NOT_LINEAR.items():
         value = getattr(cfg, name, None)
@@ -182,3 +202,91 @@ def _finite(name: str, weight: Tensor) -> Tensor:
     if not weight.isfinite().all():
         raise InputError(f"the model's {name} holds NaN or infinity; check its weights, or take an earlier checkpoint")
     return weight.detach().double()
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Sigmas:
+    """Sigma before attention of every chosen layer, and before the unembedding.
+
+    The first axes are `batch pos` for actual values; frozen ones have length one there.
+    """
+
+    layer: Float[Tensor, "batch pos layer"]
+    final: Float[Tensor, "batch pos"]
+
+
+@torch.no_grad()
+def recorded(
+    model: HookedModel,
+    weights: EffectiveWeights,
+    batch: Batch,
+    kinds: Sequence[str] = (),
+    frozen: Sigmas | None = None,
+) -> tuple[dict[str, Float[Tensor, "batch ..."]], Sigmas]:
+    """Activations on a batch, in float64: of attention, and the residual streams that sigmas are read from.
+
+    Args:
+        model: Any hooked model.
+        weights: Its folded weights, which name the layers.
+        batch: The sequences.
+        kinds: Of attention, such as `q` or `pattern`.
+        frozen: Sigmas to take; none: those of every position of the batch.
+
+    Raises:
+        InputError: One of them is not finite.
+    """
+    streams = [f"blocks.{layer}.hook_resid_pre" for layer in weights.layers]
+    streams.append(f"blocks.{model.cfg.n_layers - 1}.hook_resid_post")
+    names = {f"blocks.{layer}.attn.hook_{kind}" for layer in weights.layers for kind in kinds}.union(streams)
+    _, cache = model.run_with_cache(batch.inputs, names_filter=lambda name: name in names)
+    for name in names:
+        if not cache[name].isfinite().all():
+            raise InputError(f"the model's {name} holds NaN or infinity; check its weights and hooks")
+    activations = {name: cache[name].double() for name in names}
+    if frozen is not None:
+        return activations, frozen
+    *before, final = (weights.sigma(activations[name]) for name in streams)
+    return activations, Sigmas(layer=torch.stack(before, -1), final=final)
+
+
+@torch.no_grad()
+def frozen_sigmas(
+    model: HookedModel, weights: EffectiveWeights, normalisation: Frozen, at: Batch | None = None
+) -> Sigmas:
+    """One sigma per layer.
+
+    Raises:
+        InputError: The way is unknown, or `linearised` without a batch.
+    """
+    one_of("normalisation", normalisation, FROZEN)
+    ones = torch.ones(1, 1, len(weights.layers), dtype=torch.double, device=weights.W_E.device)
+    if normalisation == "folded" or not weights.normalised:
+        return Sigmas(layer=ones, final=ones[..., 0])
+    if at is None:
+        raise InputError("normalisation='linearised' needs the batch at which sigma is frozen; pass at=batch")
+    _, actual = recorded(model, weights, at)
+    share = (row_weight(at) / row_weight(at).sum()).to(actual.final)
+
+    def mean(sigma: Float[Tensor, "batch pos *layer"]) -> Float[Tensor, "1 1 *layer"]:
+        return torch.einsum("b,bp...->...", share, sigma)[None, None] / sigma.shape[1]
+
+    return Sigmas(layer=mean(actual.layer), final=mean(actual.final))
+
+
+def row_weight(batch: Batch) -> Float[Tensor, " batch"]:
+    """How much each sequence counts: its probability, or one."""
+    return torch.ones(len(batch), dtype=torch.double) if batch.weights is None else batch.weights.double()
+
+
+def described(weights: EffectiveWeights, normalisation: Normalisation, at: Batch | None) -> dict[str, str | int]:
+    """Attributes of a result: what was done about normalisation."""
+    words = {
+        "folded": "sigma left out",
+        "linearised": "sigma frozen at its mean over a batch, one number per layer",
+        "actual": "sigma of every position of every sequence",
+    }
+    result: dict[str, str | int] = {"weights": weights.description}
+    result["normalisation"] = f"{normalisation}: {words[normalisation]}" if weights.normalised else "none"
+    if normalisation == "linearised" and weights.normalised and at is not None:
+        result["n_frozen_at"] = len(at)
+    return result

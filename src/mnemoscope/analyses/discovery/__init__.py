@@ -1,17 +1,17 @@
 """Circuits on the graph of a model's edges: finding them, and judging those that were found.
 
 - `setting`: which edges belong to a circuit, which of them can matter, and what a circuit is measured on.
-- `criteria`: faithfulness, completeness and minimality. `controls`: random circuits of the same size.
-- `searches`: which circuit do pruning, or a ranking of edges, find? `exact`: which circuits of a small model are
-  minimal, and how far from these is what a search found?
+- `criteria`: faithfulness, completeness and minimality, and random circuits of the same size.
+- `searches`: which circuit do pruning, or a ranking of edges, find? Which circuits of a small model are minimal, and
+  how far from these is what a search found?
 """
 
-from mnemoscope.analyses.discovery.controls import against_random as against_random
+from mnemoscope.analyses.discovery.criteria import against_random as against_random
 from mnemoscope.analyses.discovery.criteria import completeness as completeness
 from mnemoscope.analyses.discovery.criteria import faithfulness as faithfulness
 from mnemoscope.analyses.discovery.criteria import minimality as minimality
-from mnemoscope.analyses.discovery.exact import compared_with_exact as compared_with_exact
-from mnemoscope.analyses.discovery.exact import exact as exact
+from mnemoscope.analyses.discovery.searches import compared_with_exact as compared_with_exact
+from mnemoscope.analyses.discovery.searches import exact as exact
 from mnemoscope.analyses.discovery.searches import greedy as greedy
 from mnemoscope.analyses.discovery.searches import top_n as top_n
 from mnemoscope.analyses.discovery.setting import Setting as Setting

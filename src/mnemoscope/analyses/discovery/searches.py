@@ -1,4 +1,4 @@
-"""Searches for a circuit: greedy pruning, and the edges of the highest score.
+"""Searches for a circuit: greedy pruning, the edges of the highest score, and every set of edges of a small model.
 
 *Greedy pruning*: edges are taken out one after the other, from the logits backwards, if little is lost. The edges are
 visited once, those into the last reader first, and of a reader's those from the last writer first. With C what is left,
@@ -30,6 +30,24 @@ returned is the pruned form, which may have fewer edges than were taken.
 
 It shows how well a ranking finds a circuit. It does not show that the circuit is the smallest: edges that do the same
 get similar scores and come in together, and edges that only work together may get none.
+
+*The truth about a small model*: every set of edges is measured. Of E edges there are 2^E circuits; those with the same
+pruned form are the same circuit and are run once (of the 8192 of one layer with two heads and an MLP, 1936 differ). A
+circuit is *minimal* if its faithfulness reaches the target and that of none of its subsets does. Because faithfulness
+is not monotone, it does not do to look at the subsets with one edge fewer: whether some subset reaches the target is
+handed up from every set to those with one edge more. The *frontier* is the highest faithfulness of any circuit with a
+number of edges.
+
+It shows what searches could find on these prompts. Several minimal circuits are several ways to the same answer; which
+of them the model uses is not a question of faithfulness. A circuit whose faithfulness lies above 1 counts as faithful
+here: it leaves out what works against the answer. With KL none does.
+
+`compared_with_exact` says how far circuits that a search found are from this. `size_ratio`: edges by those of the
+smallest circuit that reaches the target. `jaccard`: shared edges by edges of either, with the minimal circuit for which
+that is highest. `gap`: the highest faithfulness of any circuit of that size minus its own.
+
+That shows how good a search is on this model and these prompts. It does not show that the same search is as good where
+the truth cannot be had.
 """
 
 import heapq
@@ -43,6 +61,7 @@ from mnemoscope.analyses.discovery.setting import ROUNDING, TARGET, Setting, alo
 from mnemoscope.core.edge import LOGITS, Edge, coordinates
 from mnemoscope.core.errors import InputError, in_range
 
+MAX_EDGES = 16
 _WINDOW = (8, 64)
 """Decisions run at once: at least and at most."""
 
@@ -108,7 +127,10 @@ def _visited(
     guess, window = True, _WINDOW[0]
     while queue:
         ahead = queue[:window]
-        means = setting.values(_without(kept, ahead, together=guess)).mean(1)
+        left = kept[None].repeat(len(ahead), 0)  # at each step, if all edges before are taken out too, or none of them
+        for step, edge in enumerate(ahead):
+            left[slice(step, None) if guess else step, edge] = False
+        means = setting.values(left).mean(1)
         for edge, without in zip(ahead, means.tolist(), strict=True):
             worse[edge] = sign * (now - without)
             taken = accepts(now, without)
@@ -123,14 +145,6 @@ def _visited(
         kept = setting.prune(kept)
         queue = [edge for edge in queue if kept[edge]]
     return kept, worse
-
-
-def _without(kept: Bool[np.ndarray, " edge"], ahead: list[int], *, together: bool) -> Bool[np.ndarray, "step edge"]:
-    """What is left at each of the next steps, if all edges before are taken out too, or none of them."""
-    left = kept[None].repeat(len(ahead), 0)
-    for step, edge in enumerate(ahead):
-        left[step if not together else slice(step, None), edge] = False
-    return left
 
 
 def top_n(
@@ -155,7 +169,7 @@ def top_n(
         `taken`, the number of edges that were taken; `score` and `rank` (from 1) over edge.
 
     Raises:
-        InputError: Scores are not one a edge of the model, or NaN; the target is out of range; or as `Setting.span`.
+        InputError: Scores are not one per edge of the model, or NaN; the target is out of range; or as `Setting.span`.
     """
     in_range("target", target, 0, 1)
     strength = along(setting.edges, scores).to_numpy()
@@ -192,10 +206,10 @@ def order(edges: tuple[Edge, ...], scores: Float[np.ndarray, " edge"], *, signed
     """Numbers of the edges, in the order in which they are taken.
 
     Raises:
-        InputError: A score is NaN, or there is more than one an edge.
+        InputError: A score is NaN, or there is more than one per edge.
     """
     if scores.ndim != 1 or np.isnan(scores).any():
-        raise InputError(f"scores must be one number an edge; got shape {scores.shape}, {np.isnan(scores).sum()} NaN")
+        raise InputError(f"scores must be one number per edge; got shape {scores.shape}, {np.isnan(scores).sum()} NaN")
     strength = scores if signed else abs(scores)
     if not connected:
         return np.argsort(-strength, kind="stable").tolist()
@@ -210,3 +224,97 @@ def order(edges: tuple[Edge, ...], scores: Float[np.ndarray, " edge"], *, signed
         for entry in into.pop(edges[number].writer, ()):
             heapq.heappush(open_, entry)
     return ranked
+
+
+def exact(setting: Setting, *, target: float = TARGET) -> xr.Dataset:
+    """Every circuit of a small model.
+
+    Args:
+        setting: What circuits are measured on; at most 16 edges.
+        target: Faithfulness to be reached.
+
+    Returns:
+        `faithfulness` over `number`: of the circuit that has edge e if bit e of its number is set; `minimal` over
+        (alternative, edge): the minimal circuits, the smallest first; `frontier` and `best` over n_edges: the highest
+        faithfulness, and (with edge) a circuit that has it.
+
+    Raises:
+        InputError: There are too many edges, or the target is out of range; or as `Setting.span`.
+    """
+    in_range("target", target, 0, 1)
+    n_edges = len(setting.edges)
+    if n_edges > MAX_EDGES:
+        raise InputError(
+            f"exact runs every set of edges of models with at most {MAX_EDGES} edges; this one has {n_edges}, and so "
+            "2 to that power circuits; take embeddings together, a smaller model, or `greedy` or `top_n`"
+        )
+    masks = (np.arange(2**n_edges)[:, None] >> np.arange(n_edges)) % 2 == 1
+    found, size = setting.faithfulness(masks), masks.sum(1)
+    small = np.flatnonzero(minimal(found >= target - ROUNDING))
+    small = small[np.lexsort((-found[small], size[small]))]
+    best = np.array([np.where(size == n, found, -np.inf).argmax() for n in range(n_edges + 1)])
+    return xr.Dataset(
+        {
+            "faithfulness": ("number", found),
+            "minimal": (("alternative", "edge"), masks[small]),
+            "frontier": ("n_edges", found[best]),
+            "best": (("n_edges", "edge"), masks[best]),
+        },
+        coords={
+            **coordinates(setting.edges),
+            "number": range(len(masks)),
+            "alternative": range(len(small)),
+            "size": ("alternative", size[small]),
+            "n_edges": range(n_edges + 1),
+        },
+        attrs={**setting.attrs, "method": "every set of edges", "target": target},
+    )
+
+
+def minimal(reached: Bool[np.ndarray, " circuit"]) -> Bool[np.ndarray, " circuit"]:
+    """Which sets reach a target while none of their subsets does.
+
+    Args:
+        reached: Of the set that has element e if bit e of its number is set.
+    """
+    below = reached.copy()
+    n_elements = len(reached).bit_length() - 1
+    for element in range(n_elements):
+        half = below.reshape(-1, 2, 2**element)
+        half[:, 1] |= half[:, 0]
+    smaller = np.zeros_like(reached)
+    for element in range(n_elements):
+        smaller.reshape(-1, 2, 2**element)[:, 1] |= below.reshape(-1, 2, 2**element)[:, 0]
+    return reached & ~smaller
+
+
+def compared_with_exact(truth: xr.Dataset, circuits: xr.DataArray) -> xr.Dataset:
+    """Circuits beside the truth.
+
+    Args:
+        truth: From `exact`.
+        circuits: Of the same model: truth values over edge, after any other axes, which the result keeps.
+
+    Returns:
+        `n_edges`, `faithfulness`, `size_ratio`, `jaccard`, `gap` over the axes of `circuits` but edge.
+
+    Raises:
+        InputError: The circuits are of another model, or no circuit reaches the target.
+    """
+    if not truth.sizes["alternative"]:
+        raise InputError("no circuit reaches the target of truth, so that nothing can be compared with it")
+    circuits = along(truth["edge"].values, circuits).astype(bool)
+    places = xr.DataArray(1 << np.arange(circuits.sizes["edge"]), dims="edge")
+    size, number = circuits.sum("edge"), (circuits * places).sum("edge")
+    both = (circuits & truth.minimal).sum("edge")
+    found = truth.faithfulness.sel(number=number).drop_vars("number")
+    return xr.Dataset(
+        {
+            "n_edges": size,
+            "faithfulness": found,
+            "size_ratio": size / int(truth["size"].min()),
+            "jaccard": (both / (size + truth["size"] - both)).max("alternative"),
+            "gap": truth.frontier.sel(n_edges=size).drop_vars("n_edges") - found,
+        },
+        attrs=truth.attrs,
+    )

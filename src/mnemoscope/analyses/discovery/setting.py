@@ -48,7 +48,7 @@ def circuit(edges: Sequence[Edge], members: Iterable[str]) -> xr.DataArray:
 
     Args:
         edges: All edges of the model.
-        members: Names, as `str(edge)` says them: `L0H1 → L0 MLP`.
+        members: Names, as `str(edge)` gives them: `L0H1 → L0 MLP`.
 
     Returns:
         Truth values over edge.
@@ -71,7 +71,7 @@ def along(edges: Iterable[Edge | str], values: xr.DataArray) -> xr.DataArray:
     """Values along `edge` in the order of a model's edges, `edge` last.
 
     Raises:
-        InputError: They are not one an edge of the model.
+        InputError: They are not one per edge of the model.
     """
     names = [str(edge) for edge in edges]
     given = [str(name) for name in values["edge"].values] if "edge" in values.coords else []
@@ -88,7 +88,7 @@ def members(edges: Sequence[Edge], circuits: xr.DataArray) -> Bool[np.ndarray, "
     """Circuits as truth values in the order of a model's edges.
 
     Raises:
-        InputError: They are not truth values, one an edge of the model.
+        InputError: They are not truth values, one per edge of the model.
     """
     masks = along(edges, circuits).to_numpy()
     if masks.dtype != bool:
@@ -116,16 +116,16 @@ def pruned(
         masks: Circuits.
         from_embeddings: Whether the paths have to start at the embeddings too.
     """
-    kept = masks.copy()
+    kept, numbers = masks.copy(), range(len(edges))
     if from_embeddings:
         reached: dict[Site | str, np.ndarray] = {}
-        for number in sorted(range(len(edges)), key=lambda number: depth(edges[number].writer)):
+        for number in sorted(numbers, key=lambda number: depth(edges[number].writer)):
             edge = edges[number]
             if depth(edge.writer) >= 0:
                 kept[..., number] &= reached.get(edge.writer, False)
             reached[edge.reader] = kept[..., number] | reached.get(edge.reader, False)
     needed: dict[Site | str, np.ndarray] = {}
-    for number in sorted(range(len(edges)), key=lambda number: -depth(edges[number].reader)):
+    for number in sorted(numbers, key=lambda number: -depth(edges[number].reader)):
         edge = edges[number]
         if edge.reader != LOGITS:
             kept[..., number] &= needed.get(edge.reader, False)
@@ -138,7 +138,9 @@ def _some(names: Sequence[str]) -> str:
 
 
 TARGET = 0.9
-"""Faithfulness that searches aim at unless told otherwise."""
+"""Faithfulness that searches aim at by default."""
+UNIT = "share of the difference between the model and the empty circuit"
+"""Of faithfulness, and of differences of it."""
 ROUNDING = 1e-6
 """By how much faithfulness may fall short of a target."""
 _AT_ONCE = 2048
@@ -147,7 +149,7 @@ _AT_ONCE = 2048
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Setting:
-    """What circuits of one model are measured on, so that all measures and searches speak of the same.
+    """What circuits of one model are measured on, the same for all measures and searches.
 
     Attributes:
         model: A HookedTransformer whose parts add up in the residual stream.
@@ -199,8 +201,8 @@ class Setting:
         value = (("direction", *names), self.ends[1][None, None])
         coords = {"direction": ["noising"], "metric": [self.metric.name]}
         result = xr.Dataset({"value": value, "clean": whole, "corrupted": empty}, coords=coords)
-        told = bool(effects(result, refuse=self.refuse).ratio.notnull().all())
-        return float(self.ends[0].mean() - self.ends[1].mean()) if told else np.nan
+        apart = bool(effects(result, refuse=self.refuse).ratio.notnull().all())
+        return float(self.ends[0].mean() - self.ends[1].mean()) if apart else np.nan
 
     def prune(self, masks: Bool[np.ndarray, "*circuits edge"]) -> Bool[np.ndarray, "*circuits edge"]:
         """Circuits without the edges that cannot matter."""
@@ -234,17 +236,9 @@ class Setting:
         rest = values - empty - self.share(values)[:, None] * (whole - empty)
         return rest.std(1, ddof=1) / np.sqrt(len(self.pairs)) / abs(self.span)
 
-    def members(self, circuits: xr.DataArray) -> Bool[np.ndarray, "*circuits edge"]:
-        """Circuits as truth values in the order of `edges`.
-
-        Raises:
-            InputError: They are not truth values, one an edge of the model.
-        """
-        return members(self.edges, circuits)
-
     @property
     def attrs(self) -> dict[str, Any]:
-        """What a result says of where it comes from."""
+        """What a result was measured on."""
         return {
             "metric": self.metric.name,
             "replacement": self.replacement,

@@ -18,7 +18,6 @@ the series looks sudden.
 """
 
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, fields
 from functools import partial
 from typing import Any, get_args
 
@@ -51,45 +50,9 @@ N_PARAMETERS = 4
 """Of the change: two levels, place and width."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Change:
-    """The best change of one series; places and widths in steps.
-
-    Attributes:
-        start: Where a tenth of the change is done.
-        position: Where half of it is done.
-        end: Where nine tenths are done.
-        position_low: Lower end of the interval of `position`.
-        position_high: Its upper end.
-        width_low: Lower end of the interval of `end` - `start`; 0: a sudden step is not excluded.
-        width_high: Its upper end; infinite: a change as long as the series is not excluded.
-        before: Level before the change.
-        after: Level after it.
-        explained: Share of the variance about the mean that the change explains.
-        explained_by_drift: The share that the best drift explains.
-        p: Of the drift as the null hypothesis (`dynamics.drift_test`).
-        whole: The change from a tenth to nine tenths lies inside the series, with two points on either side of its
-            half.
-    """
-
-    start: float
-    position: float
-    end: float
-    position_low: float
-    position_high: float
-    width_low: float
-    width_high: float
-    before: float
-    after: float
-    explained: float
-    explained_by_drift: float
-    p: float
-    whole: bool
-
-
 def fit_change(
     steps: Series, values: Series, *, log: bool, confidence: float, n_draws: int, rng: np.random.Generator
-) -> Change:
+) -> tuple[dict[str, float], bool]:
     """The best change of a series, with its intervals and its test.
 
     Args:
@@ -99,6 +62,10 @@ def fit_change(
         confidence: Of the intervals.
         n_draws: Simulated series for p.
         rng: Draws them.
+
+    Returns:
+        The figures of `change_point`, and whether the change is seen whole: from a tenth to nine tenths inside the
+        series, with two points on either side of its half.
     """
     back = np.expm1 if log else np.positive
     shapes = candidates(np.log1p(steps) if log else steps)
@@ -112,18 +79,21 @@ def fit_change(
     bound = float(rss / total * (1 + (1 + r) / (1 - r) * f_distribution.ppf(confidence, 1, free) / free))
     start, end = mid - scale * TEN_TO_NINETY / 2, mid + scale * TEN_TO_NINETY / 2
     u, slack = shapes.u, 1e-3 * np.diff(shapes.u).min()
-    return Change(
-        start=float(back(start)),
-        position=float(back(mid)),
-        end=float(back(end)),
+    position, width = float(back(mid)), float(back(end) - back(start))
+    figures = {
+        "start": float(back(start)),
+        "position": position,
+        "end": float(back(end)),
         **_intervals(shapes, values, (mid, scale), bound, back),
-        before=float(before),
-        after=float(before + height),
-        explained=1 - rss / total,
-        explained_by_drift=1 - float(left_over(best_drift(shapes, values)[None], values)) / total,
-        p=drift_p(shapes, values, n_draws=n_draws, rng=rng),
-        whole=bool(u[0] <= start and end <= u[-1] and u[1] + slack < mid < u[-2] - slack),
-    )
+        "before": float(before),
+        "after": float(before + height),
+        "width": width,
+        "relative_width": width / position,
+        "p": drift_p(shapes, values, n_draws=n_draws, rng=rng),
+        "explained": 1 - rss / total,
+        "explained_by_drift": 1 - float(left_over(best_drift(shapes, values)[None], values)) / total,
+    }
+    return figures, bool(u[0] <= start and end <= u[-1] and u[1] + slack < mid < u[-2] - slack)
 
 
 def _remaining(u: Series, values: Series) -> Callable[[float, float], float]:
@@ -204,8 +174,11 @@ def _kept(good: Bool[np.ndarray, " n"], distance: Array) -> Bool[np.ndarray, " n
 
 MOST_STEPS = 500
 """The candidates of a change take memory in the square of this."""
-_REPORTED = ("p", "explained", "explained_by_drift")  # also where there is no change
-_PLACES = tuple(field.name for field in fields(Change) if field.name not in (*_REPORTED, "whole"))
+_ALWAYS = ("p", "explained", "explained_by_drift")
+_WHERE_THERE_IS_ONE = (
+    *("start", "position", "end", "position_low", "position_high", "width_low", "width_high"),
+    *("before", "after", "width", "relative_width"),
+)
 
 
 def change_point(
@@ -255,8 +228,10 @@ def change_point(
         if np.ptp(row) == 0:
             return _refused("no change", p=1.0, explained=0.0, explained_by_drift=0.0)
         rng = np.random.default_rng(stream_seed(seed, "change point"))
-        change = fit_change(found.steps, row, log=axis == "log", confidence=confidence, n_draws=n_draws, rng=rng)
-        return _reported(change, alpha)
+        change, whole = fit_change(found.steps, row, log=axis == "log", confidence=confidence, n_draws=n_draws, rng=rng)
+        if change["p"] <= alpha and whole:
+            return {**change, "status": "change"}
+        return _refused("not seen whole" if change["p"] <= alpha else "no change", **{n: change[n] for n in _ALWAYS})
 
     rows = [
         figures(row) if fine else _refused("undefined") for row, fine in zip(found.rows, found.defined, strict=True)
@@ -271,17 +246,5 @@ def change_point(
     )
 
 
-def _reported(change: Change, alpha: float) -> dict[str, float | str]:
-    known = {name: getattr(change, name) for name in _REPORTED}
-    if change.p > alpha:
-        return _refused("no change", **known)
-    if not change.whole:
-        return _refused("not seen whole", **known)
-    width = change.end - change.start
-    places = {name: value for name, value in asdict(change).items() if name in _PLACES}
-    return {**places, "width": width, "relative_width": width / change.position, **known, "status": "change"}
-
-
 def _refused(status: str, **known: float) -> dict[str, float | str]:
-    nothing = dict.fromkeys((*_PLACES, "width", "relative_width", *_REPORTED), np.nan)
-    return {**nothing, **known, "status": status}
+    return {**dict.fromkeys((*_WHERE_THERE_IS_ONE, *_ALWAYS), np.nan), **known, "status": status}

@@ -17,7 +17,7 @@ from itertools import permutations
 import xarray as xr
 
 from mnemoscope.analyses.interchange.exchange import Subspace, interchange_accuracy
-from mnemoscope.analyses.interchange.subspaces import random_subspaces
+from mnemoscope.analyses.interchange.search import random_subspaces
 from mnemoscope.core.causal import CausalModel
 from mnemoscope.core.errors import InputError
 from mnemoscope.core.pairs import PromptPairs

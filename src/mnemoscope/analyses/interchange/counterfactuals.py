@@ -1,7 +1,7 @@
-"""What a causal model says about pairs of sequences, and an arbitrary saying to compare with.
+"""What a causal model says about pairs of sequences, and arbitrary answers to compare with.
 
-A pair is a base and a source; one variable of the base takes its value in the source. Pairs are told apart by what
-follows for the answer:
+A pair is a base and a source; one variable of the base takes its value in the source. Pairs are distinguished by
+what follows for the answer:
 
     changing  no answer that was best before is best afterwards: who is left alone cannot score here
     kept      the probabilities of all answers stay: who changes anything fails here
@@ -117,9 +117,9 @@ def arbitrary(sets: Sequence[Counterfactuals], *, seed: int = 0) -> list[Counter
         for side in ("before", "after")
     )
     kinds, kind = torch.cat((before, after)).unique(dim=0, return_inverse=True)
-    said, which = kind.view(2, -1).unique(dim=1, return_inverse=True)
+    changes, which = kind.view(2, -1).unique(dim=1, return_inverse=True)
     apart = (best(kinds).double() @ best(kinds).double().T == 0).double()
-    allowed = apart[said[0]] * apart[said[1]]
+    allowed = apart[changes[0]] * apart[changes[1]]
     if not len(before) or not allowed.any(1).all():
         raise InputError(
             "an arbitrary answer must be neither that before nor that after the exchange, so that three answers are "

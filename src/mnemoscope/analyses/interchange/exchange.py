@@ -21,6 +21,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, get_args
 
+import numpy as np
 import torch
 import xarray as xr
 from jaxtyping import Float
@@ -74,7 +75,7 @@ def interchange_accuracy(
 ) -> xr.Dataset:
     """How far a network answers as the causal model says, for every variable and every place.
 
-    A site at a latent that holds one position a sequence is read in the source where the latent lies there.
+    A site at a latent that holds one position per sequence is read in the source where the latent lies there.
 
     Args:
         model: Any hooked model; hooks that are on it stay and act.
@@ -108,20 +109,17 @@ def interchange_accuracy(
         wanted = [arbitrary([one], seed=seed)[0] for one in wanted]
     parts, recordings = in_parts(pairs, CHUNK), Recordings(model)
 
-    def answered(place: Sequence[Site | Subspace]) -> Float[Tensor, "pair d_vocab"]:
-        return torch.cat([exchanged(model, causal, part, place, recordings=recordings) for part in parts])
-
     def summary(logits: Float[Tensor, "pair d_vocab"]) -> Float[Tensor, "variable measure over"]:
-        return torch.stack([over_pairs(scores(logits, one), one) for one in wanted])
+        return torch.stack([scores(logits, one) for one in wanted])
 
-    clean = answered(())
+    clean = exchanged(model, causal, parts, (), recordings)
     follows = best(wanted[0].before).gather(1, clean.argmax(1, keepdim=True)).double().mean()
-    alone, cells = summary(clean), torch.stack([summary(answered(place)) for place in places.values()], 1)
+    cells = [summary(exchanged(model, causal, parts, place, recordings)) for place in places.values()]
     counts = torch.stack([torch.stack([one.over[name].sum() for name in OVER]) for one in wanted])
     return xr.Dataset(
         {
-            **{name: (("variable", "place", "over"), cells[:, :, i].numpy()) for i, name in enumerate(MEASURES)},
-            **{f"before_{name}": (("variable", "over"), alone[:, i].numpy()) for i, name in enumerate(MEASURES)},
+            **by_measure(torch.stack(cells, 1), ("variable", "place"), ("over",)),
+            **by_measure(summary(clean), ("variable",), ("over",), "before_"),
             "n": (("variable", "over"), counts.cpu().numpy()),
         },
         coords={"variable": chosen, "place": list(places), "over": list(OVER)},
@@ -158,24 +156,32 @@ def patch(place: Site | Subspace, source: Named[Batch]) -> Patch:
 def exchanged(
     model: HookedModel,
     causal: CausalModel,
-    part: Chunk,
+    parts: Sequence[Chunk],
     place: Sequence[Site | Subspace],
-    *,
     recordings: Recordings,
 ) -> Float[Tensor, "pair d_vocab"]:
     """The network's logits where the answer is due, with a place as in the source."""
-    base, source = part
-    logits = run_with(model, base, [patch(at, source) for at in place], recordings=recordings)
-    return causal.due(logits, base)
+    logits = [
+        causal.due(run_with(model, base, [patch(at, source) for at in place], recordings=recordings), base)
+        for base, source in parts
+    ]
+    return torch.cat(logits)
 
 
-def scores(logits: Float[Tensor, "pair d_vocab"], wanted: Counterfactuals) -> Float[Tensor, "measure pair"]:
-    """`iia`, `mass` and `kl` of every pair; of equally probable tokens the lowest is the network's answer."""
+def scores(logits: Float[Tensor, "pair d_vocab"], wanted: Counterfactuals) -> Float[Tensor, "measure over"]:
+    """Means of `iia`, `mass` and `kl` over the pairs that count, on the CPU; NaN where there are none.
+
+    Of equally probable tokens the lowest is the network's answer.
+    """
     log_probs, right = normalised(logits), best(wanted.after)
     hit = right.gather(1, log_probs.argmax(1, keepdim=True))[:, 0].double()
-    return torch.stack([hit, (log_probs.exp() * right).sum(1), kl_divergence(wanted.after, log_probs)])
-
-
-def over_pairs(values: Float[Tensor, "measure pair"], wanted: Counterfactuals) -> Float[Tensor, "measure over"]:
-    """Means over the pairs that count, on the CPU; NaN where there are none."""
+    values = torch.stack([hit, (log_probs.exp() * right).sum(1), kl_divergence(wanted.after, log_probs)])
     return torch.stack([values[:, wanted.over[name]].mean(1) for name in OVER], 1).cpu()
+
+
+def by_measure(
+    values: Float[Tensor, "..."], before: tuple[str, ...], after: tuple[str, ...], prefix: str = ""
+) -> dict[str, tuple[tuple[str, ...], np.ndarray]]:
+    """Variables of a result; `before` and `after` name the axes beside that of the measures."""
+    measures = values.movedim(len(before), 0).numpy()
+    return {prefix + name: ((*before, *after), array) for name, array in zip(MEASURES, measures, strict=True)}

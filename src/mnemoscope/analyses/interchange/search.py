@@ -1,4 +1,12 @@
-"""Distributed alignment search with its controls: does a subspace of a site carry a variable, and only just that?
+r"""Distributed alignment search with its controls: does a subspace of a site carry a variable, and only just that?
+
+With B an orthonormal basis, h the activation on the base and s that on the source, what is exchanged is
+
+    h + B^T B (s - h)
+
+and B is chosen by gradient descent on the cross-entropy of the network's answer with that of the causal model after
+the exchange (Geiger, Wu et al. 2023, "Finding alignments between interpretable causal variables and distributed neural
+representations"; a basis of k columns as in Wu et al. 2024, "pyvene"). The network's weights stay as they are.
 
 For one variable and one site, `iia`, `mass` and `kl` (see `exchange`) on the pairs that the subspaces were fitted to
 and on others, of
@@ -10,50 +18,42 @@ and on others, of
 
 A variable lies in a subspace of the site if `learned` is near 1 on the test pairs of either kind while `arbitrary` and
 `random` are near 0 on the changing ones. Where `arbitrary` succeeds too, k is so large that the search could have made
-the network say anything. Where `learned` does better than `whole` on the changing pairs, the rest of the site carries
-other variables as well, or the subspace works by a path that the network itself does not use (Makelov et al. 2023, "Is
-this the subspace you are looking for?"). The same call on an untrained network is the third control.
+the network say anything. The same call on an untrained network is the third control.
 
-It shows that the variable can be read off and set there, by a linear map. It does not show that the network computes it
-there, nor that no smaller subspace would do.
+A learned subspace shows that the variable *can be set* there, by a linear map. It does not show that the network sets
+it there itself: a direction that holds a little of it, and one that the rest of the network ignores until it is written
+to, do together what neither does alone (Makelov et al. 2023, "Is this the subspace you are looking for?"). Where
+`learned` does better than `whole` on the changing pairs, that may be so, or the rest of the site carries other
+variables as well. Nor does it show that the subspace is unique, or the smallest.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from itertools import cycle, islice
 
-import numpy as np
 import torch
 import xarray as xr
-from torch import Tensor
+from jaxtyping import Float
+from torch import Tensor, nn
+from torch.nn.utils.parametrizations import orthogonal
 
 from mnemoscope.analyses.forward import check_fits
 from mnemoscope.analyses.interchange.counterfactuals import OVER, Counterfactuals, arbitrary, counterfactuals
-from mnemoscope.analyses.interchange.exchange import (
-    MEASURES,
-    Subspace,
-    exchanged,
-    in_parts,
-    over_pairs,
-    scores,
-)
-from mnemoscope.analyses.interchange.subspaces import (
-    BATCH_SIZE,
-    LEARNING_RATE,
-    N_STEPS,
-    learn_subspace,
-    random_subspaces,
-    subspace,
-)
+from mnemoscope.analyses.interchange.exchange import Subspace, by_measure, exchanged, in_parts, patch, scores
 from mnemoscope.core.batch import CHUNK
 from mnemoscope.core.causal import CausalModel
-from mnemoscope.core.errors import in_range
+from mnemoscope.core.errors import InputError, in_range
+from mnemoscope.core.named import Named
 from mnemoscope.core.pairs import PromptPairs
 from mnemoscope.core.protocols import HookedModel
-from mnemoscope.core.seeding import stream_seed
-from mnemoscope.core.site import Site
+from mnemoscope.core.seeding import generator, stream_seed
+from mnemoscope.core.site import ATTENTION, BY_HEAD, BY_NEURON, Site
 from mnemoscope.interventions.recordings import Recordings
+from mnemoscope.interventions.regions import check_exists
+from mnemoscope.interventions.run import intervened
 
-Sets = Mapping[str, Counterfactuals]
-"""`fit` and `test`."""
+N_STEPS = 300
+LEARNING_RATE = 0.03
+BATCH_SIZE = 128
 
 
 def alignment_search(
@@ -86,7 +86,7 @@ def alignment_search(
         n_random: How many random subspaces.
         n_steps: Steps of Adam.
         learning_rate: Of Adam.
-        batch_size: Pairs a step.
+        batch_size: Pairs per step.
         seed: Starts, random subspaces and arbitrary answers come from this seed's streams.
 
     Returns:
@@ -102,12 +102,15 @@ def alignment_search(
     in_range("n_starts", n_starts, 1, float("inf"))
     for batch in (fit.clean, fit.corrupted, test.clean, test.corrupted):
         check_fits(model, batch)
-    said = [counterfactuals(causal, pairs, variable, model.cfg.d_vocab) for pairs in (fit, test)]
-    by_answers = {"causal model": said, "arbitrary": arbitrary(said, seed=seed)}
-    recordings = Recordings(model)
+    modelled = [counterfactuals(causal, pairs, variable, model.cfg.d_vocab) for pairs in (fit, test)]
+    by_answers = {"causal model": modelled, "arbitrary": arbitrary(modelled, seed=seed)}
+    parts, recordings = [in_parts(pairs, CHUNK) for pairs in (fit, test)], Recordings(model)
 
-    def measured(wanted: Sequence[Counterfactuals], place: Sequence[Site | Subspace]) -> Tensor:
-        return torch.stack([_measured(model, one, place, recordings) for one in wanted], 1)
+    def measured(
+        wanted: Sequence[Counterfactuals], place: Sequence[Site | Subspace]
+    ) -> Float[Tensor, "measure 2 over"]:
+        logits = [exchanged(model, causal, part, place, recordings) for part in parts]
+        return torch.stack([scores(*each) for each in zip(logits, wanted, strict=True)], 1)
 
     bases, learned = [], []
     for wanted in by_answers.values():
@@ -126,18 +129,16 @@ def alignment_search(
             learned.append(measured(wanted, (subspace(site, basis, "learned"),)))
     shape = (len(by_answers), n_starts)
     at_random = random_subspaces(model, site, k, n=n_random, seed=seed).values()
-    counts = [[int(one.over[name].sum()) for name in OVER] for one in said]
+    counts = [[int(one.over[name].sum()) for name in OVER] for one in modelled]
+    over = ("prompts", "over")
     return xr.Dataset(
         {
-            **_named(torch.stack(learned).unflatten(0, shape), ("answers", "start")),
-            **_named(torch.stack([measured(said, place) for place in at_random]), ("draw",), "random_"),
-            **_named(measured(said, (site,)), (), "whole_"),
-            **_named(measured(said, ()), (), "before_"),
-            "n": (("prompts", "over"), counts),
-            "basis": (
-                ("answers", "start", "direction", "dimension"),
-                torch.stack(bases).unflatten(0, shape).numpy(),
-            ),
+            **by_measure(torch.stack(learned).unflatten(0, shape), ("answers", "start"), over),
+            **by_measure(torch.stack([measured(modelled, place) for place in at_random]), ("draw",), over, "random_"),
+            **by_measure(measured(modelled, (site,)), (), over, "whole_"),
+            **by_measure(measured(modelled, ()), (), over, "before_"),
+            "n": (over, counts),
+            "basis": (("answers", "start", "direction", "dimension"), torch.stack(bases).unflatten(0, shape).numpy()),
         },
         coords={"answers": list(by_answers), "prompts": ["fit", "test"], "over": list(OVER)},
         attrs={
@@ -153,15 +154,99 @@ def alignment_search(
     )
 
 
-def _measured(
-    model: HookedModel, wanted: Counterfactuals, place: Sequence[Site | Subspace], recordings: Recordings
-) -> Tensor:
-    parts = in_parts(wanted.pairs, CHUNK)
-    logits = [exchanged(model, wanted.causal, part, place, recordings=recordings) for part in parts]
-    return over_pairs(scores(torch.cat(logits), wanted), wanted)
+def width(model: HookedModel, site: Site) -> int:
+    """Number of dimensions of the vectors at a site.
+
+    Raises:
+        InputError: The site does not exist, holds no vectors, or is narrowed to some neurons.
+    """
+    check_exists(model, site)
+    if site.kind in ATTENTION or site.neuron is not None:
+        raise InputError(f"a subspace needs a site that holds whole vectors; got {site}; take z, attn_out or mlp_out")
+    if site.kind in BY_NEURON:
+        return model.cfg.d_mlp
+    return model.cfg.d_head if site.kind in BY_HEAD and site.kind != "result" else model.cfg.d_model
 
 
-def _named(values: Tensor, dims: tuple[str, ...], prefix: str = "") -> dict[str, tuple[tuple[str, ...], np.ndarray]]:
-    """Variables by measure, from `dims measure prompts over`."""
-    by_measure = values.movedim(len(dims), 0).numpy()
-    return {prefix + name: ((*dims, "prompts", "over"), by_measure[i]) for i, name in enumerate(MEASURES)}
+def random_basis(d_site: int, k: int, draws: torch.Generator) -> Float[Tensor, "k d_site"]:
+    """An orthonormal basis of a subspace, all subspaces being equally likely."""
+    return torch.linalg.qr(torch.randn(d_site, k, generator=draws, dtype=torch.double)).Q.T
+
+
+def random_subspaces(
+    model: HookedModel, site: Site, k: int, *, n: int = 20, seed: int = 0
+) -> dict[str, tuple[Subspace, ...]]:
+    """Places to compare with: random subspaces of k dimensions, as `interchange` takes them.
+
+    Args:
+        model: Says how wide the site is.
+        site: Where.
+        k: Dimensions, from 1 to the site's width.
+        n: How many draws.
+        seed: Draws come from this seed's stream `random subspaces`.
+
+    Raises:
+        InputError: The site does not exist or holds no vectors, or k or n is out of range.
+    """
+    d_site = width(model, site)
+    in_range("k, the dimensions of a subspace", k, 1, d_site)
+    in_range("n, the number of random subspaces", n, 1, float("inf"))
+    draws = generator(seed, "random subspaces")
+    return {f"random {i}": (subspace(site, random_basis(d_site, k, draws), f"random {i}"),) for i in range(n)}
+
+
+def subspace(site: Site, basis: Float[Tensor, "k d_site"], name: str) -> Subspace:
+    """A basis by name, at a site."""
+    return Subspace(site=site, basis=Named(name=name, value=basis))
+
+
+def learn_subspace(
+    model: HookedModel,
+    wanted: Counterfactuals,
+    site: Site,
+    k: int,
+    *,
+    seed: int = 0,
+    n_steps: int = N_STEPS,
+    learning_rate: float = LEARNING_RATE,
+    batch_size: int = BATCH_SIZE,
+) -> Float[Tensor, "k d_site"]:
+    """The subspace of a site in which exchanging does best what a causal model says: distributed alignment search.
+
+    Adam from a random subspace, on batches of the pairs in turn.
+
+    Arguments as for `alignment_search`. `wanted` says what should come out, on pairs to fit; at a site with several
+    positions the subspace is the same at all of them; the search starts at a draw of the seed's stream `subspace`.
+
+    Returns:
+        An orthonormal basis, a row each, in float64 on the CPU.
+
+    Raises:
+        InputError: The site does not exist or holds no vectors, a number is out of range, or a gradient is NaN.
+    """
+    d_site = width(model, site)
+    in_range("k, the dimensions of a subspace", k, 1, d_site)
+    for name, given in (("n_steps", n_steps), ("batch_size", batch_size)):
+        in_range(name, given, 1, float("inf"))
+    rotation = nn.Module()
+    rotation.weight = nn.Parameter(random_basis(d_site, k, generator(seed, "subspace")).T.contiguous())
+    orthogonal(rotation, orthogonal_map="householder", use_trivialization=False)  # the other way draws at random
+    optimizer = torch.optim.Adam(rotation.parameters(), lr=learning_rate)
+    recordings, parts = Recordings(model), in_parts(wanted.pairs, batch_size)
+    answers = wanted.after.split(batch_size)
+    for (base, source), after in islice(cycle(zip(parts, answers, strict=True)), n_steps):
+        with torch.enable_grad():
+            place = subspace(site, rotation.weight.T, "learned")
+            with intervened(model, base, [patch(place, source)], recordings=recordings):
+                logits = wanted.causal.due(model(base.inputs), base)
+            log_probs = logits.double().log_softmax(-1)
+            loss = -torch.where(after > 0, after * log_probs, 0).sum(-1).mean()
+            (gradient,) = torch.autograd.grad(loss, list(rotation.parameters()))
+        if gradient.isnan().any():
+            raise InputError(
+                f"the search at {site} has a gradient of NaN at a loss of {float(loss.detach()):g}; check the model's "
+                "weights, or take a smaller learning_rate"
+            )
+        next(iter(rotation.parameters())).grad = gradient
+        optimizer.step()
+    return rotation.weight.T.detach().cpu()

@@ -119,11 +119,7 @@ def copied_token(
 ) -> xr.Dataset:
     """Whether a head that attends to a token raises the logit of that token most.
 
-    Args:
-        model: Any hooked model with the same input and output vocabulary.
-        head: Layer and head.
-        tokens: Whose; every logit is a candidate. None: all.
-        options: As for `previous_token`.
+    Arguments as for `remapped_copy`, of a model with the same input and output vocabulary; every logit is a candidate.
 
     Returns:
         As `recall`, over association labelled by the token; scores are logits at full attention.
@@ -220,17 +216,14 @@ def _read(weights: EffectiveWeights, matrix: str) -> dict[str, str]:
 def memory_maps(
     model: HookedModel,
     *,
-    previous: tuple[int, int] = (0, 0),
-    induction: tuple[int, int] = (1, 0),
+    previous: Head = (0, 0),
+    induction: Head = (1, 0),
     tokens: Sequence[int] | None = None,
 ) -> xr.Dataset:
     """Standardised scores of the three memories.
 
-    Args:
-        model: Any hooked model of at least two layers, with added positions.
-        previous: Layer and head that should attend to the previous token.
-        induction: Layer and head that should match what the former writes, and copy.
-        tokens: Of the remapped copy and the copied token, in this order (triggers first, say); none: all.
+    Arguments as for `induction_memories`; the remapped copy and the copied token have the tokens in this order
+    (triggers first, say).
 
     Returns:
         `previous_token` over (query, key), positions from 1 and from 0 on; `remapped_copy` over (token, copy);
@@ -239,10 +232,7 @@ def memory_maps(
     Raises:
         InputError: There is no such head or token, or the model is not supported.
     """
-    for layer, head in (previous, induction):
-        in_range("the layer of a head", layer, 0, model.cfg.n_layers - 1)
-        in_range("the number of a head", head, 0, model.cfg.n_heads - 1)
-    first, second = (effective_weights(model, [layer]) for layer, _ in (previous, induction))
+    first, second = (_weights(model, head) for head in (previous, induction))
     chosen = chosen_indices("tokens", tokens, len(first.W_E))
     position, token = positions(first), first.W_E[chosen]
     scores = {
@@ -252,13 +242,10 @@ def memory_maps(
     }
     dims = {"previous_token": ("query", "key"), "remapped_copy": ("token", "copy"), "copied_token": ("token", "logit")}
     n_pos = len(position)
+    coords = {"query": list(range(1, n_pos)), "key": list(range(n_pos - 1))}
     return xr.Dataset(
         {name: (dims[name], _standardised(values).cpu().numpy()) for name, values in scores.items()},
-        coords={
-            **dict.fromkeys(("token", "copy", "logit"), chosen),
-            "query": list(range(1, n_pos)),
-            "key": list(range(n_pos - 1)),
-        },
+        coords={**dict.fromkeys(("token", "copy", "logit"), chosen), **coords},
         attrs={"unit": "standard deviations of the row", "weights": first.description},
     )
 

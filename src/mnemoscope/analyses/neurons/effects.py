@@ -14,11 +14,10 @@ What the MLP writes is computed anew and not corrected by a difference, whose ro
 A model that is no HookedTransformer cannot start at a layer: it runs from the tokens for every set.
 
 *Where shares are given.* A neuron's share of what its layer adds to a skill is a quotient, and its denominator must not
-be noise. It is given only where the model has the skill (accuracy at
-least `MIN_SKILL` above that of the best constant answer) and the layer adds to it (intact - layer removed at least
-`MIN_CARRIED`, and at least `N_ERRORS` standard errors). Of 60 untrained models of a lookup task none had
-an accuracy more than .1 above chance, though removing the layer changed it by up to .1 (means) and .3 (zeros): random
-functions of the input are not neutral.
+be noise. It is given only where the model has the skill (accuracy at least `MIN_SKILL` above that of the best constant
+answer) and the layer adds to it (intact - layer removed at least `MIN_CARRIED`, and at least `N_ERRORS` standard
+errors). Of 60 untrained models none had an accuracy more than .1 above chance, though removing the layer changed it by
+up to .1 (means) and .3 (zeros): random functions of the input are not neutral.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -79,14 +78,8 @@ def bench(
 ) -> Bench:
     """Record what removals need.
 
-    Args:
-        model: With an MLP of two matrices.
-        batch: Sequences that test the skills; its weights, if it has them, count within a skill.
-        skills: For each skill the positions whose answer it alone gives.
-        reference: Sequences that means and resampled activations come from; as long as those of `batch`.
-        layer: Whose neurons.
-        kind: `zero`, `mean` or `resample`; resampled neurons all take the same other sequence.
-        seed: Resampling draws from this seed's stream `resample`.
+    Args are those of `neuron_effects`, and `kind`: `zero`, `mean` or `resample`; resampled neurons all take the same
+    other sequence.
 
     Raises:
         InputError: The model has no such neurons or is too small, the reference has another length, another kind,
@@ -252,15 +245,7 @@ def group_effects(
 ) -> xr.Dataset:
     """Skills with one group of neurons of a layer removed at a time.
 
-    Args:
-        model: As for `neuron_effects`, like the arguments that are not named here.
-        batch: Sequences that test the skills.
-        groups: Name to neurons; a group may be empty, and groups may overlap.
-        skills: For each skill the positions whose answer it alone gives.
-        reference: Sequences that means and resampled activations come from.
-        layer: Whose neurons.
-        kinds: Which ablations.
-        seed: Resampling draws from this seed's stream `resample`.
+    Args are those of `neuron_effects`, and `groups`: name to neurons; a group may be empty, and groups may overlap.
 
     Returns:
         As `neuron_effects` without `layer_...`, with dimension `group` in place of `neuron`, and `size` over group.
@@ -277,8 +262,7 @@ def group_effects(
         in_range("a neuron", neuron, 0, n - 1)
     ends = [torch.arange(0), torch.arange(n)]
     sets = [torch.tensor(sorted(set(group)), dtype=torch.long) for group in groups.values()]
-    cells: list[Cells] = []
-    carried = []
+    cells, carried = [], []
     for kind in kinds:
         on = bench(model, batch, skills=skills, reference=reference, layer=layer, kind=kind, seed=seed)
         found = without(on, [*sets, *ends])

@@ -14,10 +14,8 @@ Two controls:
 - `random`: vectors of the same length, row by row, in random subspaces of the same rank: what any disturbance of this
   size costs;
 - `shuffled`: the same edit with the subspaces of permuted labels. These lie where the activations vary, and where the
-  latent cannot be read the subspace is as good as one of them: what the procedure costs without the latent.
-
- Where the latent is all that varies at the site, permuted
-labels span it too, and swapping cannot differ from patching the site.
+  latent cannot be read the subspace is as good as one of them: what the procedure costs without the latent. Where the
+  latent is all that varies at the site, permuted labels span it too, and swapping cannot differ from patching the site.
 
 It shows that the answer depends on what lies in these directions at this site, given the rest of the model as it is,
 and in the way that the other prompt predicts. It does not show that nothing but the latent lies there: that takes

@@ -5,8 +5,8 @@ The part of x inside is P x, with P one of three projections of the rank of the 
 - `leace`: the one after whose removal no linear classifier with any convex loss does better than a constant (linear
   guardedness: class means are equal), and that changes the activation least in the mean square. With the covariance
   S of x, W = S^(-1/2) and U the projection on the span of W (class means - common mean), P = W^+ U W. Belrose et al.
-  2023, "LEACE: perfect linear concept erasure in closed form". It is oblique: it reads the latent where it is told
-  best from the rest, and writes along the class means. It needs no iteration as null-space projection does.
+  2023, "LEACE: perfect linear concept erasure in closed form". It is oblique: it reads the latent where it differs
+  most from the rest, and writes along the class means. It needs no iteration as null-space projection does.
 - `means`: the orthogonal projection on the span of the class means minus the common mean. The same guarantee, but
   whatever else varies along these directions goes too. As values, with `basis`: `Project` erases and `Patch` swaps.
 - `probe`: the orthogonal projection on the span of the coefficients of a fitted probe: what this probe reads, but not

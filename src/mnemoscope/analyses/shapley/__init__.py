@@ -3,6 +3,3 @@
 `game`: Shapley values and interactions of any game, exact or estimated. `play`: a model as such a game.
 `values`: the values of its components by skill. `against_removal`: whether removing one part at a time agrees.
 """
-
-from mnemoscope.analyses.shapley.against_removal import removal_agreement as removal_agreement
-from mnemoscope.analyses.shapley.values import shapley as shapley

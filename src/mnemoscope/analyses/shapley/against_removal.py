@@ -1,4 +1,4 @@
-r"""Whether removing one part at a time tells the same as Shapley values: the dissociation table read both ways.
+r"""Whether removing one part at a time agrees with Shapley values: the dissociation table read both ways.
 
 Everything is a share of what is lost when all parts are removed, in accuracy. By removal a part *costs* a skill if what
 is lost without it alone is more than the margin, and *spares* it if it is less; by value it does if its Shapley value
@@ -96,7 +96,7 @@ def _table(full: xr.DataArray, share: xr.DataArray, error: xr.DataArray, margin:
 
 
 def _rank_correlation(first: np.ndarray, second: np.ndarray) -> float:
-    """Spearman's; NaN where one of the two is constant, or missing. Equals are not told apart by rounding."""
+    """Spearman's; NaN where one of the two is constant, or missing. Rounding does not separate equal values."""
     first, second = first.round(_DECIMALS), second.round(_DECIMALS)
     if np.ptp(first) > 0 and np.ptp(second) > 0:
         return float(np.corrcoef(stats.rankdata(first), stats.rankdata(second))[0, 1])

@@ -43,7 +43,6 @@ from jaxtyping import Bool, Float, Int
 from scipy import stats
 from torch import Tensor
 
-from mnemoscope.core.errors import InputError, in_range
 from mnemoscope.core.seeding import generator
 
 MAX_EXACT = 12
@@ -65,30 +64,6 @@ def pairs(n: int) -> Int[Tensor, "pair 2"]:
     return torch.combinations(torch.arange(n))
 
 
-def shapley_values(values: Float[Tensor, "coalition *outcome"]) -> Float[Tensor, "player *outcome"]:
-    """Shapley values of a table.
-
-    Args:
-        values: Of every coalition, in the order of `coalitions`.
-
-    Raises:
-        InputError: The number of coalitions is no power of two, or there are too many.
-    """
-    return torch.tensordot(_value_weights(_n_players(values)).to(values), values, dims=1)
-
-
-def shapley_interactions(values: Float[Tensor, "coalition *outcome"]) -> Float[Tensor, "pair *outcome"]:
-    """Shapley interaction indices of a table, in the order of `pairs`.
-
-    Args:
-        values: Of every coalition, in the order of `coalitions`.
-
-    Raises:
-        InputError: The number of coalitions is no power of two, or there are too many.
-    """
-    return torch.tensordot(_interaction_weights(_n_players(values)).to(values), values, dims=1)
-
-
 def exact(play: Play, n: int, *, interactions: bool = True) -> Float[Tensor, "index outcome"]:
     """Shapley values of `n` players and, after them, the interactions of their pairs; every coalition is played."""
     who, weights = coalitions(n), _value_weights(n)
@@ -96,14 +71,6 @@ def exact(play: Play, n: int, *, interactions: bool = True) -> Float[Tensor, "in
         weights = torch.cat((weights, _interaction_weights(n)))
     chunks = zip(weights.split(_AT_ONCE, 1), who.split(_AT_ONCE), strict=True)
     return torch.stack([weight @ play(chunk).to(weight) for weight, chunk in chunks]).sum(0)
-
-
-def _n_players(values: Tensor) -> int:
-    n = len(values).bit_length() - 1
-    if len(values) != 2**n:
-        raise InputError(f"values must be of every coalition, 2^n for n players; got {len(values)}")
-    in_range("the number of players of a table", n, 1, MAX_EXACT)
-    return n
 
 
 def _value_weights(n: int) -> Float[Tensor, "player coalition"]:

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import mnemoscope as ms
-from mnemoscope.cli.analysis import Results, Shown, analysis_command
-from mnemoscope.cli.lazy import xr
+from mnemoscope.cli.analysis import Results, Shown, analysis_command, xr
 from mnemoscope.cli.options import AnalysisOptions
 
 
@@ -19,7 +18,7 @@ class Ablate(AnalysisOptions):
     what: Literal["components", "subsets", "positions", "paths"] = "components"
     """What is removed: heads and MLPs, every set of those, their output at one position, or single attention paths."""
     within: str | None = None
-    """Latent, such as is_repeat: means and resampled activations come from sequences of the same class."""
+    """Latent of the task: means and resampled activations come from sequences of the same class."""
     n: int = 2048
     """Sequences of each subgroup; one half chooses the roles, the other is measured."""
 
@@ -54,7 +53,7 @@ def ablate_run(run: ms.Run, options: Ablate) -> dict[str, xr.Dataset]:
 
 
 def _shown(results: Results, options: Ablate, runs: Sequence[ms.Run]) -> Shown:
-    from mnemoscope.viz.ablation import DISSOCIATION_HEADER, OUTCOME_HEADER, dissociation_rows, drops, outcome_rows
+    from mnemoscope.viz.ablation import dissociation_tables, drops
 
     what, ablation = options.what, results["ablation"]
     title = f"accuracy without one of the {what}"
@@ -65,12 +64,7 @@ def _shown(results: Results, options: Ablate, runs: Sequence[ms.Run]) -> Shown:
     header, rows = ms.viz.ablation_header(ablation), ms.viz.ablation_rows(ablation)
     tables = [ms.viz.Table(name="accuracy", title=title, header=header, rows=rows)]
     if "dissociation" in results:
-        found = results["dissociation"]
-        title = f"what removal costs, margin {found.attrs['margin']:g}, in seeds"
-        rows = dissociation_rows(found)
-        tables.append(ms.viz.Table(name="costs", title=title, header=DISSOCIATION_HEADER, rows=rows, n_text=3))
-        rows, title = outcome_rows(found), "dissociation of skills"
-        tables.append(ms.viz.Table(name="dissociation", title=title, header=OUTCOME_HEADER, rows=rows, n_text=3))
+        tables += dissociation_tables(results["dissociation"])
     if what == "components":
         figure = ("Dots are seeds, bars their mean; 'nothing' is the intact model.", ms.viz.ablation_by_role(ablation))
     else:

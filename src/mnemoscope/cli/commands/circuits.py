@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import mnemoscope as ms
-from mnemoscope.cli.analysis import Results, Shown, analysis_command
-from mnemoscope.cli.lazy import xr
+from mnemoscope.cli.analysis import Results, Shown, analysis_command, drawn, xr
 from mnemoscope.cli.options import AnalysisOptions
 
 
@@ -31,7 +30,7 @@ NOTES = (
 def circuits_run(run: ms.Run, options: Circuits) -> dict[str, xr.Dataset]:
     """The circuits of one run, heads by role; composition stays by number."""
     task, seed, split = run.spec.task, run.spec.seed, options.split
-    batch = task.monitor(options.n, split=split, generator=ms.generator(seed, "circuits", split))
+    batch = drawn(run, options, "circuits")
     reference = task.sample(options.n, split=split, generator=ms.generator(seed, "reference", split))
     results = ms.analyses.read_circuits(run.model(options.step), batch, reference=reference, seed=seed)
     named = ms.analyses.last_roles(run)
@@ -42,16 +41,9 @@ def circuits_run(run: ms.Run, options: Circuits) -> dict[str, xr.Dataset]:
 
 
 def _shown(results: Results, options: Circuits, runs: Sequence[ms.Run]) -> Shown:
-    from mnemoscope.viz.circuits import COMPOSITION_HEADER, HEADER, circuit_figures, circuit_rows, composition_rows
+    from mnemoscope.viz.circuits import circuit_figures, circuit_tables
 
-    title = "circuits read from the weights, and how well they predict"
-    tables = [ms.viz.Table(name="summary", title=title, header=HEADER, rows=circuit_rows(results))]
-    if "composition" in results:
-        first = results["composition"].isel(seed=0)
-        title = f"composition of heads, seed {int(first.seed)}"
-        rows = composition_rows(first)
-        tables.append(ms.viz.Table(name="most-composed", title=title, header=COMPOSITION_HEADER, rows=rows, n_text=3))
-    return Shown(tables=tables, figures=list(circuit_figures(results).items()), notes=NOTES)
+    return Shown(tables=circuit_tables(results), figures=list(circuit_figures(results).items()), notes=NOTES)
 
 
 analysis_command("circuits", Circuits, measure=circuits_run, show=_shown)

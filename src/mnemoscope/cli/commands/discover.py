@@ -7,10 +7,17 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import mnemoscope as ms
-from mnemoscope.cli.analysis import Results, Shown, analysis_command, corruption, metrics
-from mnemoscope.cli.lazy import xr
+from mnemoscope.cli.analysis import Results, Shown, analysis_command, drawn, xr
 from mnemoscope.cli.options import OfPairs
-from mnemoscope.core.errors import InputError, in_range, one_of
+from mnemoscope.cli.pairs import (
+    by_skill,
+    edges_by_role,
+    heads_with_roles,
+    metrics,
+    pairs_by_skill,
+    refuse_unknown,
+)
+from mnemoscope.core.errors import in_range
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,8 +77,7 @@ _AXES: dict[str, tuple[str, ...]] = {
 
 def discover_run(run: ms.Run, options: Discover) -> dict[str, xr.Dataset]:
     """Circuits of one run by every search, and how good they are, a dataset a skill; and the roles of heads."""
-    named = ms.analyses.last_roles(run)
-    results = {"roles": xr.Dataset({"component": ("role", list(named))}, coords={"role": list(named.values())})}
+    results = {"roles": heads_with_roles(run)}
     for skill, selection, test in _settings(run, options):
         results[f"discovery_{skill}"] = _discovered(selection, test, options, run.spec.seed)
     return results
@@ -79,31 +85,20 @@ def discover_run(run: ms.Run, options: Discover) -> dict[str, xr.Dataset]:
 
 def _settings(run: ms.Run, options: Discover) -> Iterator[tuple[str, ms.analyses.Setting, ms.analyses.Setting]]:
     """Every skill, with what its circuits are chosen on and what they are judged on."""
-    task, seed, model = run.spec.task, run.spec.seed, run.model(options.step)
-    kind = corruption(task, options.corruption)
-    batch = task.monitor(options.n, split=options.split, generator=ms.generator(seed, "discover", options.split))
-    halves = ms.analyses.split_halves(batch)
-
-    def setting(skill: str, half: int) -> ms.analyses.Setting:
-        one_of("--skills", skill, task.skills(halves[half]))
-        return ms.analyses.Setting(
-            model=model,
-            pairs=ms.PromptPairs.from_task(task, halves[half], kind=kind, skill=skill, seed=seed),
-            metric=metrics()[options.metric],
-            replacement=options.replacement,
-            embeddings=options.embeddings,
-            refuse=False,
-        )
-
-    for skill in options.skills or task.skills(batch):
-        yield skill, setting(skill, 0), setting(skill, 1)
+    batch, model = drawn(run, options, "discover"), run.model(options.step)
+    (metric,) = metrics("--metric", [options.metric])
+    what = {"metric": metric, "replacement": options.replacement, "embeddings": options.embeddings, "refuse": False}
+    selection, test = (pairs_by_skill(run, options, half) for half in ms.analyses.split_halves(batch))
+    for skill, pairs in selection.items():
+        one, other = (ms.analyses.Setting(model=model, pairs=each, **what) for each in (pairs, test[skill]))
+        yield skill, one, other
 
 
 def _discovered(selection: ms.analyses.Setting, test: ms.analyses.Setting, options: Discover, seed: int) -> xr.Dataset:
     """The circuits of every search on some prompts, judged on others."""
     import numpy as np
 
-    from mnemoscope.analyses.discovery.controls import MEASURES
+    from mnemoscope.analyses.discovery.criteria import MEASURES
     from mnemoscope.analyses.discovery.setting import coordinates
 
     searches, n_edges = _searches(selection), len(selection.edges)
@@ -121,7 +116,7 @@ def _discovered(selection: ms.analyses.Setting, test: ms.analyses.Setting, optio
 
 def _searches(selection: ms.analyses.Setting) -> list[str]:
     """Those that can be made: estimates are of patches, and accuracy has no gradient."""
-    from mnemoscope.analyses.discovery.exact import MAX_EDGES
+    from mnemoscope.analyses.discovery.searches import MAX_EDGES
     from mnemoscope.core.metrics import ACCURACY
     from mnemoscope.viz.discovery import BY_EFFECT, BY_GRADIENT, GREEDY, SMALLEST
 
@@ -185,38 +180,23 @@ def _estimated(setting: ms.analyses.Setting) -> xr.DataArray:
     return (found.clean - found.value).mean("prompt").squeeze(drop=True)
 
 
-def _by_skill(results: Results) -> dict[str, xr.Dataset]:
-    name = "discovery_"
-    return {key.removeprefix(name): result for key, result in results.items() if key.startswith(name)}
-
-
 def _shown(results: Results, options: Discover, runs: Sequence[ms.Run]) -> Shown:
-    from mnemoscope.analyses.discovery.exact import MAX_EDGES
+    from mnemoscope.analyses.discovery.searches import MAX_EDGES
     from mnemoscope.interventions.edges.graph import model_edges
     from mnemoscope.viz.discovery import (
-        CONTROL_HEADER,
         SMALLEST,
         circuit_by_role,
-        circuit_header,
-        circuit_rows,
-        control_rows,
+        circuit_table,
+        control_table,
         curve_figure,
-        member_header,
-        member_rows,
+        member_table,
     )
 
     chosen = model_edges(runs[0].model(options.step), embeddings=options.embeddings)
-    found = _by_skill(results)
+    found = by_skill("discovery", results)
     first = next(iter(found.values()))
     how = f"{options.metric}, {first.attrs['pairs']}, {options.replacement} elsewhere, target {options.target:g}"
-    of_edges = "seeds whose circuit has the edge (edges of no circuit are left out)"
-    of_random = f"circuits among {options.n_random} random ones of their size, on other prompts"
-    contents = (
-        ("circuits", f"circuits, judged on other prompts; {how}", circuit_header(found), circuit_rows(found), 2),
-        ("edges", f"{of_edges}; {how}", member_header(found), member_rows(found), 2),
-        ("random", f"{of_random}; {how}", CONTROL_HEADER, control_rows(found), 3),
-    )
-    tables = [ms.viz.Table(name=name, title=title, header=h, rows=r, n_text=n) for name, title, h, r, n in contents]
+    tables = [table(found, how) for table in (circuit_table, member_table, control_table)]
     figures = []
     for skill, each in found.items():
         drawn = circuit_by_role(chosen, each, results["roles"].component)
@@ -231,22 +211,13 @@ def _shown(results: Results, options: Discover, runs: Sequence[ms.Run]) -> Shown
 def _check(options: Discover) -> None:
     in_range("--n-random", options.n_random, 1, float("inf"))
     in_range("--target", options.target, 0.01, 1)
-    one_of("--metric", options.metric, metrics())
+    metrics("--metric", [options.metric])
 
 
 def _finish(label: str, runs: Sequence[ms.Run], found: Results, options: Discover) -> Results:
-    """Edges of all seeds beside each other; refused where no run has anything to show."""
-    from mnemoscope.analyses.patching.edge_roles import edges_of_seeds
-
-    component = found["roles"].component
-    results = {
-        name: edges_of_seeds(result, component) if "edge" in result.dims else result for name, result in found.items()
-    }
-    if all(bool(result.n_edges.isnull().all()) for result in _by_skill(results).values()):
-        raise InputError(
-            f"no run of {label} tells clean from corrupted sequences apart: there is no circuit to be found; take "
-            "another --corruption, --metric, --step or other runs"
-        )
+    results = edges_by_role(found)
+    sizes = {skill: result.n_edges for skill, result in by_skill("discovery", results).items()}
+    refuse_unknown(label, sizes, missing="no circuit to be found", option="--metric")
     return results
 
 

@@ -7,10 +7,16 @@ from dataclasses import dataclass
 from typing import Literal
 
 import mnemoscope as ms
-from mnemoscope.cli.analysis import Results, Shown, analysis_command, corruption, metrics
-from mnemoscope.cli.lazy import xr
+from mnemoscope.cli.analysis import Results, Shown, analysis_command, drawn, xr
 from mnemoscope.cli.options import OfPairs
-from mnemoscope.core.errors import InputError, one_of
+from mnemoscope.cli.pairs import (
+    by_skill,
+    edges_by_role,
+    heads_with_roles,
+    metrics,
+    pairs_by_skill,
+    refuse_unknown,
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,8 +40,8 @@ NOTES = (
     "one. Noising patches the clean run: necessity is the share of the difference between clean and corrupted prompts "
     "that is lost. Denoising patches the corrupted run: sufficiency is the share that comes back. The first row of the "
     "table is the difference itself: below 0 the model prefers the other answer, and shares are of that.",
-    "This shows that what a reader does depends on what the writer tells it about that in which the two prompts "
-    "differ. It does not show what is told, nor what the prompts have in common. Edges that can stand in for each "
+    "This shows that what a reader does depends on what the writer passes on of the difference between the two "
+    "prompts. It does not show what that is, nor what the prompts have in common. Edges that can stand in for each "
     "other look unneeded, and effects do not add up. A dash: clean and corrupted are not told apart.",
 )
 ESTIMATED = (
@@ -54,35 +60,16 @@ _SMOOTH = ("logit_diff", "log_prob", "prob")
 
 def edges_run(run: ms.Run, options: Edges) -> dict[str, xr.Dataset]:
     """The sweep over all edges of one run, its estimates and their error, a dataset a skill; and the roles of heads."""
-    model, named = run.model(options.step), ms.analyses.last_roles(run)
-    results = {"roles": xr.Dataset({"component": ("role", list(named))}, coords={"role": list(named.values())})}
-    for skill, pairs in _pairs(run, options).items():
-        values = ms.patch_edges(
-            model,
-            pairs,
-            embeddings=options.embeddings,
-            metrics=[metrics()[name] for name in options.metrics],
-            effect=options.effect,
-            freeze=options.freeze,
-        )
-        results[f"edges_{skill}"] = xr.merge(
-            [values, ms.analyses.effects(values, refuse=False)], combine_attrs="override"
-        )
+    model, chosen = run.model(options.step), metrics("--metrics", options.metrics)
+    results = {"roles": heads_with_roles(run)}
+    for skill, pairs in pairs_by_skill(run, options, drawn(run, options, "edges")).items():
+        kinds = {"embeddings": options.embeddings, "effect": options.effect, "freeze": options.freeze}
+        values = ms.patch_edges(model, pairs, metrics=chosen, **kinds)
+        effects = ms.analyses.effects(values, refuse=False)
+        results[f"edges_{skill}"] = xr.merge([values, effects], combine_attrs="override")
         for name, result in _estimated(model, pairs, values, options).items():
             results[f"{name}_{skill}"] = result
     return results
-
-
-def _pairs(run: ms.Run, options: Edges) -> dict[str, ms.PromptPairs]:
-    """Clean and corrupted prompts of every skill."""
-    task, seed = run.spec.task, run.spec.seed
-    kind = corruption(task, options.corruption)
-    batch = task.monitor(options.n, split=options.split, generator=ms.generator(seed, "edges", options.split))
-    masks = task.skills(batch)
-    for skill in options.skills:
-        one_of("--skills", skill, masks)
-    chosen = options.skills or tuple(masks)
-    return {skill: ms.PromptPairs.from_task(task, batch, kind=kind, skill=skill, seed=seed) for skill in chosen}
 
 
 def _estimated(
@@ -92,7 +79,7 @@ def _estimated(
     from mnemoscope.analyses.patching.approximation import approximation
     from mnemoscope.analyses.patching.edge_attribution import attribute_edges, integrate_edges
 
-    smooth = [metrics()[name] for name in _SMOOTH if name in options.metrics]
+    smooth = metrics("--metrics", [name for name in _SMOOTH if name in options.metrics])
     if not options.approximate or not smooth or options.effect != "total" or options.freeze:
         return {}
     exact = values.sel(metric=[metric.name for metric in smooth])
@@ -106,68 +93,39 @@ def _estimated(
     return {name: xr.concat(parts, names, combine_attrs="drop_conflicts") for name, parts in found.items()}
 
 
-def _of(name: str, results: Results) -> dict[str, xr.Dataset]:
-    """Skill to result."""
-    return {key.removeprefix(f"{name}_"): result for key, result in results.items() if key.startswith(f"{name}_")}
-
-
 def _shown(results: Results, options: Edges, runs: Sequence[ms.Run]) -> Shown:
     from mnemoscope.interventions.edges.graph import model_edges
     from mnemoscope.viz.edges import role_circuit
-    from mnemoscope.viz.patching import MOST, edge_header, effect_rows, estimate_figure, some_lack
+    from mnemoscope.viz.patching import edge_table, error_table, estimate_figure, estimate_table, some_lack
 
     chosen = model_edges(runs[0].model(options.step), embeddings=options.embeddings)
-    found, estimates, component = _of("edges", results), _of("estimates", results), results["roles"].component
-    first = next(iter(found.values()))
-    attrs, n_edges = first.attrs, first.sizes["edge"]
+    found, estimates, errors = (by_skill(name, results) for name in ("edges", "estimates", "errors"))
+    attrs = next(iter(found.values())).attrs
     frozen = "" if attrs["frozen"] == "nothing" else f", {attrs['frozen']} frozen"
     tables, figures, notes = [], [], [*NOTES, *([ESTIMATED] if estimates else [])]
     for metric in options.metrics:
         title = f"{metric} under patches of single edges, {attrs['pairs']}, {options.effect} effect{frozen}"
-        header, rows = edge_header(found), effect_rows(found, metric)
-        most = f"; the {MOST} largest of {n_edges}" if n_edges > MOST else ""
-        tables.append(ms.viz.Table(name=metric, title=title + most, header=header, rows=rows))
+        tables.append(edge_table(found, metric, title))
         for skill, result in found.items():
-            drawn = role_circuit(chosen, result.ratio.sel(direction="noising", metric=metric), component)
-            if drawn is not None:
-                figures.append((f"{skill}: necessity, {drawn[0]}; {title}.", drawn[1]))
+            necessity = result.ratio.sel(direction="noising", metric=metric)
+            drawing = role_circuit(chosen, necessity, results["roles"].component)
+            if drawing is not None:
+                figures.append((f"{skill}: necessity, {drawing[0]}; {title}.", drawing[1]))
         if estimates and metric in next(iter(estimates.values())).metric:
-            tables += _estimate_tables(results, metric)
+            tables += [estimate_table(found, estimates, metric), error_table(errors, metric)]
             title = f"{metric}: necessity of every edge in every seed, estimated and exact; on the line they are equal."
             figures.append((title, estimate_figure(found, estimates, metric)))
     return Shown(tables=tables, figures=figures, notes=notes + ([ELSEWHERE] if some_lack(found) else []))
 
 
-def _estimate_tables(results: Results, metric: str) -> list[ms.viz.Table]:
-    from mnemoscope.viz.patching import ERROR_HEADER, error_rows, estimate_header, estimate_rows
-
-    found, estimates = _of("edges", results), _of("estimates", results)
-    beside, errors = estimate_rows(found, estimates, metric), error_rows(_of("errors", results), metric)
-    title, of_errors = f"{metric}: necessity beside its estimates", f"{metric}: error of the estimates on each model"
-    return [
-        ms.viz.Table(name=f"{metric}-estimates", title=title, header=estimate_header(estimates), rows=beside),
-        ms.viz.Table(name=f"{metric}-errors", title=of_errors, header=ERROR_HEADER, rows=errors, n_text=3),
-    ]
-
-
 def _check(options: Edges) -> None:
-    for metric in options.metrics:
-        one_of("--metrics", metric, metrics())
+    metrics("--metrics", options.metrics)
 
 
 def _finish(label: str, runs: Sequence[ms.Run], found: Results, options: Edges) -> Results:
-    """Edges of all seeds beside each other; refused where no run has anything to show."""
-    from mnemoscope.analyses.patching.edge_roles import edges_of_seeds
-
-    component = found["roles"].component
-    results = {
-        name: edges_of_seeds(result, component) if "edge" in result.dims else result for name, result in found.items()
-    }
-    if all(bool(result.ratio.isnull().all()) for result in _of("edges", results).values()):
-        raise InputError(
-            f"no run of {label} tells clean from corrupted sequences apart: there is nothing to be carried; take "
-            "another --corruption, --metrics, --step or other runs"
-        )
+    results = edges_by_role(found)
+    ratios = {skill: result.ratio for skill, result in by_skill("edges", results).items()}
+    refuse_unknown(label, ratios, missing="nothing to be carried", option="--metrics")
     return results
 
 

@@ -7,9 +7,8 @@ from functools import partial
 from pathlib import Path
 
 import mnemoscope as ms
-from mnemoscope.cli.analysis import each_configuration
+from mnemoscope.cli.analysis import each_configuration, xr
 from mnemoscope.cli.command import COMMANDS, Command
-from mnemoscope.cli.lazy import xr
 from mnemoscope.cli.options import OfRuns
 from mnemoscope.core.errors import in_range
 
@@ -27,6 +26,7 @@ class Evaluate(OfRuns):
 def run(options: Evaluate) -> None:
     """Print, for every configuration, the evaluation as its task's entry shows it; write it too if asked to."""
     from mnemoscope.cli.output import show, write_arrays, write_table
+    from mnemoscope.viz.tables import counted
 
     if options.n_samples is not None:
         in_range("--n-samples", options.n_samples, 1, float("inf"))
@@ -35,7 +35,7 @@ def run(options: Evaluate) -> None:
         if options.out:
             write_arrays(options.out / label, results)
         for table in ms.viz.report_of(runs[0].spec.task).evaluation_tables(results):
-            show(f"{label}, {len(runs)} seeds: {table.title}", table.header, table.rows, n_text=table.n_text)
+            show(f"{label}, {counted(len(runs), 'seed')}: {table.title}", table.header, table.rows, n_text=table.n_text)
             if options.out:
                 write_table(options.out / label / f"{table.name}.csv", table.header, table.rows)
 

@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import mnemoscope as ms
-from mnemoscope.cli.analysis import Results, Shown, analysis_command
-from mnemoscope.cli.lazy import xr
+from mnemoscope.cli.analysis import Results, Shown, analysis_command, drawn, xr
 from mnemoscope.cli.options import AnalysisOptions
 from mnemoscope.core.errors import in_range
 
@@ -36,10 +35,10 @@ APART = ("paths", "selection")
 
 def heads_run(run: ms.Run, options: Heads) -> dict[str, xr.Dataset]:
     """The mechanisms of one run, heads by role."""
-    from mnemoscope.analyses.mechanisms.search import TOLERANCE
+    from mnemoscope.analyses.attention_replacement.search import TOLERANCE
 
     task, seed = run.spec.task, run.spec.seed
-    batch = task.monitor(options.n, split=options.split, generator=ms.generator(seed, "heads", options.split))
+    batch = drawn(run, options, "heads")
     tolerance = TOLERANCE if options.tolerance is None else options.tolerance
     results = ms.analyses.read_heads(run.model(options.step), task, batch, tolerance=tolerance, seed=seed)
     named = ms.analyses.last_roles(run)
@@ -53,26 +52,10 @@ def heads_run(run: ms.Run, options: Heads) -> dict[str, xr.Dataset]:
 
 
 def _shown(results: Results, options: Heads, runs: Sequence[ms.Run]) -> Shown:
-    from mnemoscope.viz.heads import (
-        HEADER,
-        JOINT_HEADER,
-        PATHS_HEADER,
-        joint_rows,
-        mechanism_rows,
-        path_rows,
-        share_figures,
-    )
+    from mnemoscope.viz.heads import joint_table, mechanism_table, path_table, share_figures
 
-    heads, joint, shares = (results[name] for name in ("heads", "joint", "shares"))
-    tolerance = heads.attrs["tolerance"]
-    paths = path_rows({name: node.to_dataset() for name, node in results["paths"].children.items()})
-    title = f"the simplest mechanism of every head that costs at most {tolerance:g} nats"
-    tables = [ms.viz.Table(name="mechanisms", title=title, header=HEADER, rows=mechanism_rows(heads), n_text=3)]
-    title = "all explained heads replaced together"
-    tables.append(ms.viz.Table(name="together", title=title, header=JOINT_HEADER, rows=joint_rows(joint)))
-    title = "paths taken out one at a time, all explained heads replaced"
-    tables.append(ms.viz.Table(name="without-path", title=title, header=PATHS_HEADER, rows=paths))
-    return Shown(tables=tables, figures=list(share_figures(shares).items()), notes=NOTES)
+    tables = [mechanism_table(results["heads"]), joint_table(results["joint"]), path_table(results["paths"])]
+    return Shown(tables=tables, figures=list(share_figures(results["shares"]).items()), notes=NOTES)
 
 
 def _check(options: Heads) -> None:

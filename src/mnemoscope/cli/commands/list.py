@@ -20,7 +20,7 @@ class List(Options):
     """What exists: tasks, presets, systems, the runs that came with the package, or those below a directory."""
 
     what: Positional[Annotated[str, "tasks, presets, systems, zoo or a directory"]] = "presets"
-    """tasks, presets, systems, zoo, a word such as `zoo:v3-published`, or a directory with runs."""
+    """tasks, presets, systems, zoo, a word `zoo:<configuration>`, or a directory with runs."""
 
 
 _ZOO_HEADER = ("configuration", "seeds", "steps", "checkpoints", "kB")
@@ -51,7 +51,7 @@ def run(options: List) -> None:
 
 
 def _zoo() -> list[list[str]]:
-    """One line a configuration, read from the archives without unpacking them."""
+    """One line per configuration, read from the archives without unpacking them."""
     from mnemoscope.models import zoo
 
     rows = []

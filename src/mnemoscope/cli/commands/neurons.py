@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import mnemoscope as ms
-from mnemoscope.cli.analysis import Results, Shown, analysis_command
-from mnemoscope.cli.lazy import xr
+from mnemoscope.cli.analysis import Results, Shown, analysis_command, drawn, xr
 from mnemoscope.cli.options import AnalysisOptions
 from mnemoscope.core.errors import in_range
 
@@ -38,7 +37,7 @@ NOTES = (
 def neurons_run(run: ms.Run, options: Neurons) -> dict[str, xr.Dataset]:
     """The neurons of one layer of one run."""
     task, seed, split = run.spec.task, run.spec.seed, options.split
-    batch = task.monitor(options.n, split=split, generator=ms.generator(seed, "prompts", split))
+    batch = drawn(run, options, "prompts")
     reference = task.sample(options.n, split=split, generator=ms.generator(seed, "reference", split))
     inputs = batch if options.sampled else task.enumerate(split=split)
     model, skills = run.model(options.step), task.skills(batch)
@@ -48,43 +47,17 @@ def neurons_run(run: ms.Run, options: Neurons) -> dict[str, xr.Dataset]:
 
 
 def _shown(results: Results, options: Neurons, runs: Sequence[ms.Run]) -> Shown:
-    from mnemoscope.viz.neurons import (
-        NEURON_HEADER,
-        key_figure,
-        neuron_rows,
-        role_header,
-        role_rows,
-        share_figure,
-        share_header,
-        share_rows,
-    )
+    from mnemoscope.viz.neurons import key_figure, neuron_table, role_table, share_figure, share_table
 
-    roles, shares = results["roles"], results["shares"]
     first = {name: result.isel(seed=0) for name, result in results.items()}
-    listed = f"the most needed neurons of seed {int(first['neurons'].seed)}"
-    rows = neuron_rows(first["neurons"], first["selectivity"], first["agreement"], top=options.top)
-    return Shown(
-        tables=[
-            ms.viz.Table(
-                name="by-role",
-                title="neurons by role, and accuracy without them",
-                header=role_header(roles),
-                rows=role_rows(roles),
-            ),
-            ms.viz.Table(
-                name="top-k",
-                title="fraction of each skill (accuracy) with k neurons kept",
-                header=share_header(shares),
-                rows=share_rows(shares),
-            ),
-            ms.viz.Table(name="most-needed", title=listed, header=NEURON_HEADER, rows=rows, n_text=4),
-        ],
-        figures=[
-            ("Fraction of each skill against the number of neurons kept; one line a seed.", share_figure(shares)),
-            (f"What {listed} read and write.", key_figure(first["neurons"], top=options.top)),
-        ],
-        notes=NOTES,
-    )
+    listed = neuron_table(first["neurons"], first["selectivity"], first["agreement"], top=options.top)
+    shares = results["shares"]
+    figures = [
+        ("Fraction of each skill against the number of neurons kept; one line per seed.", share_figure(shares)),
+        (f"What {listed.title} read and write.", key_figure(first["neurons"], top=options.top)),
+    ]
+    tables = [role_table(results["roles"]), share_table(shares), listed]
+    return Shown(tables=tables, figures=figures, notes=NOTES)
 
 
 def _check(options: Neurons) -> None:

@@ -6,10 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import mnemoscope as ms
-from mnemoscope.cli.analysis import Results, Shown, analysis_command, corruption, metrics
-from mnemoscope.cli.lazy import xr
+from mnemoscope.cli.analysis import Results, Shown, analysis_command, drawn, xr
 from mnemoscope.cli.options import OfPairs
-from mnemoscope.core.errors import InputError, one_of
+from mnemoscope.cli.pairs import by_skill, metrics, pairs_by_skill, refuse_unknown
 from mnemoscope.core.site import Kind
 
 
@@ -36,54 +35,43 @@ NOTES = (
 
 
 def patch_run(run: ms.Run, options: Patch) -> dict[str, xr.Dataset]:
-    """Values and effects of the sweep on one run, a dataset a skill; heads by role.
+    """Values and effects of the sweep on one run, one dataset per skill; heads by role.
 
-    Prompts have the numbers of the sequences drawn, with NaN where one does not test the skill: how many do may differ
-    between seeds, which are put together.
+    As many prompts as sequences are drawn, those that test the skill first, then NaN: how many do may differ between
+    seeds, which are put together.
     """
-    task, seed = run.spec.task, run.spec.seed
-    kind = corruption(task, options.corruption)
-    batch = task.monitor(options.n, split=options.split, generator=ms.generator(seed, "patch", options.split))
+    batch, results = drawn(run, options, "patch"), {}
     model, named = run.model(options.step), ms.analyses.last_roles(run) if "head" in options.over else None
-    masks, results = task.skills(batch), {}
-    for skill in options.skills or masks:
-        one_of("--skills", skill, masks)
-        pairs = ms.PromptPairs.from_task(task, batch, kind=kind, skill=skill, seed=seed)
-        chosen = [metrics()[name] for name in options.metrics]
+    chosen = metrics("--metrics", options.metrics)
+    for skill, pairs in pairs_by_skill(run, options, batch).items():
         values = ms.patch(model, pairs, kind=options.kind, over=options.over, metrics=chosen)
         result = xr.merge([values, ms.analyses.effects(values, refuse=False)], combine_attrs="override")
-        rows = masks[skill].any(1).nonzero()[:, 0].tolist()
-        result = result.assign_coords(prompt=rows).reindex(prompt=range(len(batch)))
+        result = result.reindex(prompt=range(len(batch)))
         results[f"patch_{skill}"] = result if named is None else ms.analyses.by_role(result, named)
     return results
 
 
 def _shown(results: Results, options: Patch, runs: Sequence[ms.Run]) -> Shown:
-    from mnemoscope.viz.patching import patching_figure, patching_header, patching_rows
+    from mnemoscope.viz.patching import patching_figure, patching_table
 
-    found = {name.removeprefix("patch_"): result for name, result in results.items()}
+    found = by_skill("patch", results)
     first = next(iter(found.values()))
     tables, figures = [], []
     for metric in options.metrics:
         title = f"{metric} under patches of {options.kind}, {first.attrs['pairs']}"
-        header, rows = patching_header(found), patching_rows(found, metric)
-        tables.append(ms.viz.Table(name=metric, title=title, header=header, rows=rows))
+        tables.append(patching_table(found, metric, title))
         figures.append((f"{title}, mean over seeds.", patching_figure(found, metric)))
     return Shown(tables=tables, figures=figures, notes=NOTES)
 
 
 def _check(options: Patch) -> None:
-    for metric in options.metrics:
-        one_of("--metrics", metric, metrics())
+    metrics("--metrics", options.metrics)
 
 
 def _finish(label: str, runs: Sequence[ms.Run], results: Results, options: Patch) -> Results:
-    if all(bool(result.ratio.isnull().all()) for result in results.values()):
-        raise InputError(
-            f"no run of {label} tells clean from corrupted sequences apart: there is nothing to be carried; take "
-            "another --corruption, --metrics, --step or other runs"
-        )
-    return results
+    ratios = {name: result.ratio for name, result in results.items()}
+    refuse_unknown(label, ratios, missing="nothing to be carried", option="--metrics")
+    return {name: result.dropna("prompt", how="all", subset=["clean"]) for name, result in results.items()}
 
 
 analysis_command("patch", Patch, measure=patch_run, show=_shown, check=_check, finish=_finish)

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from itertools import product
 
 import mnemoscope as ms
-from mnemoscope.cli.analysis import Results, Shown, analysis_command
-from mnemoscope.cli.lazy import xr
+from mnemoscope.cli.analysis import Results, Shown, analysis_command, xr
 from mnemoscope.cli.options import AnalysisOptions
 from mnemoscope.core.errors import InputError, in_range
 from mnemoscope.core.site import BY_HEAD, EMBEDDINGS, MLP, Kind, Site
@@ -19,7 +18,7 @@ class Probe(AnalysisOptions):
     """Linear probes: what can be read from activations, beside controls, and what is lost when it is erased."""
 
     latents: tuple[str, ...] = ()
-    """Such as is_repeat, y[2] or target; none: the answer, and every latent with one value a sequence or position."""
+    """Of the task, such as name or name[2]; or target. None: that, and all with one value per sequence or position."""
     sites: tuple[Kind, ...] = ()
     """Activations, in TransformerLens's words; none: z, resid_mid, post, mlp_out, resid_post."""
     pos: int | None = None
@@ -44,7 +43,7 @@ ERASED = (
     "are measured. Two controls: vectors as long in random directions, and the same procedure with shuffled labels. "
     "Where both spare a skill, it depends on what lies in these directions at this site. That need not be the latent "
     "alone, since latents that go together share directions; and where nothing is lost, another site may carry it. "
-    "Latents are erased where the probe tells something of them; 'seeds' says in how many."
+    "Latents are erased where the probe reads something of them; 'seeds' says in how many."
 )
 
 KINDS: tuple[Kind, ...] = ("z", "resid_mid", "post", "mlp_out", "resid_post")
@@ -154,30 +153,21 @@ def _together(
 
 
 def _shown(results: Results, options: Probe, runs: Sequence[ms.Run]) -> Shown:
-    from mnemoscope.viz.probes import (
-        erase_figure,
-        erase_header,
-        erase_rows,
-        reading_figure,
-        reading_header,
-        reading_rows,
-    )
+    from mnemoscope.viz.probes import erase_figure, erase_table, reading_figure, reading_table
 
     found = results["probes"]
     over = ", mean over seeds" if found.sizes["seed"] > 1 else ""
-    at = f"position {found.attrs['pos']}"
-    title = f"what a linear probe reads at {at}"
-    tables = [ms.viz.Table(name="read", title=title, header=reading_header(found), rows=reading_rows(found), n_text=2)]
-    figures = [(f"What a linear probe reads at {at}, and from a model before training{over}.", reading_figure(found))]
+    tables = [reading_table(found)]
+    caption = f"What a linear probe reads at position {found.attrs['pos']}, and from a model before training{over}."
+    figures = [(caption, reading_figure(found))]
     if "erased" not in results:
         return Shown(tables=tables, figures=figures, notes=NOTES)
     lost = results["erased"]
-    title = f"accuracy with a latent erased at {at}"
-    tables.append(ms.viz.Table(name="erased", title=title, header=erase_header(lost), rows=erase_rows(lost), n_text=2))
     over = ", mean over the seeds in which it is erased" if over else ""
-    caption = f"Accuracy lost by erasing a latent at {at}, beyond what the dearer of both controls costs{over}."
+    what = f"Accuracy lost by erasing a latent at position {found.attrs['pos']}"
+    caption = f"{what}, beyond what the control that costs more costs{over}."
     figures.append((caption, erase_figure(lost)))
-    return Shown(tables=tables, figures=figures, notes=[NOTES[0], NOTES[1], ERASED, NOTES[2]])
+    return Shown(tables=[*tables, erase_table(lost)], figures=figures, notes=[NOTES[0], NOTES[1], ERASED, NOTES[2]])
 
 
 analysis_command("probe", Probe, measure=probe_run, show=_shown)

@@ -29,10 +29,11 @@ def analyse_all(runs: Sequence[ms.Run], jobs: int) -> list[tuple[ms.TaskReport, 
     from mnemoscope.cli.output import console
     from mnemoscope.sweeps.local import analyse_many
     from mnemoscope.viz.reporting import analyse_run, by_report
+    from mnemoscope.viz.tables import counted
 
     parts = by_report(runs)
     ordered = [run for _, groups in parts for group in groups.values() for run in group]
-    with console.status(f"analysing {len(ordered)} runs"):
+    with console.status(f"analysing {counted(len(ordered), 'run')}"):
         results = iter(list(analyse_many(ordered, analyse_run, jobs=jobs)))
     return [
         (

@@ -11,15 +11,15 @@ from tyro.conf import Positional
 import mnemoscope as ms
 from mnemoscope.cli.command import COMMANDS, Command
 from mnemoscope.cli.options import Jobs
-from mnemoscope.cli.parse import parse_seeds
+from mnemoscope.cli.parse import default_system, parse_seeds
 
 
 @dataclass(frozen=True, kw_only=True)
 class Reproduce(Jobs):
     """Train and report a published system and put its claims on trial; a second call continues or only reports."""
 
-    system: Positional[str] = "tiny-recall"
-    """Which system; `mnemoscope list systems` shows them."""
+    system: Positional[str | None] = None
+    """Which system; `mnemoscope list systems` shows them. None: the first that has a default preset."""
     full: bool = False
     """Train the models of the published recipe anew, at the paper's sizes, and judge those (hours on two cores)."""
     corpus: Path | None = None
@@ -40,8 +40,9 @@ def run(options: Reproduce) -> None:
     from mnemoscope.cli.output import console
     from mnemoscope.sweeps.trials import under
 
-    system = ms.SYSTEMS.get(options.system)
-    out = options.out or Path("reports") / options.system
+    name = options.system or default_system()[0]
+    system = ms.SYSTEMS.get(name)
+    out = options.out or Path("reports") / name
     chosen = parse_seeds(options.seeds) if options.seeds is not None else None
     changes = _changes(system, options.corpus)
     parts = [
@@ -52,9 +53,9 @@ def run(options: Reproduce) -> None:
     if followed := [run for run in runs if ms.viz.report_of(run.spec.task).trajectory is not None]:
         track_all(followed, options.jobs)
     _tables(runs, out, options.jobs)
-    claims = [claim for claim in claims_called(()) if claim.system == options.system]
+    claims = [claim for claim in claims_called(()) if claim.system == name]
     if not claims:
-        console.print(f"there are no claims on {options.system}", highlight=False)
+        console.print(f"there are no claims on {name}", highlight=False)
         return
     for field, value in changes:
         claims = [under(claim, field, value) for claim in claims]
@@ -70,7 +71,7 @@ def run(options: Reproduce) -> None:
 
 def _changes(system: ms.System, corpus: Path | None) -> tuple[tuple[str, object], ...]:
     """What differs from the plan."""
-    from mnemoscope.cli.corpus import with_corpus
+    from mnemoscope.cli.commands.train import with_corpus
 
     if corpus is None:
         return ()

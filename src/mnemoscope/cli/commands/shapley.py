@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 import mnemoscope as ms
-from mnemoscope.cli.analysis import Results, Shown, analysis_command
-from mnemoscope.cli.lazy import xr
+from mnemoscope.cli.analysis import Results, Shown, analysis_command, xr
 from mnemoscope.cli.options import AnalysisOptions
 from mnemoscope.core.errors import InputError, in_range
 
@@ -20,7 +19,7 @@ class Shapley(AnalysisOptions):
     kinds: tuple[Literal["zero", "mean", "resample"], ...] = ("mean",)
     """What stands in for a part that is missing: zeros, means, activations of another sequence."""
     within: str | None = None
-    """Latent, such as is_repeat: means and resampled activations come from sequences of the same class."""
+    """Latent of the task: means and resampled activations come from sequences of the same class."""
     samples: int | None = None
     """Sampled squares of orders, at least 8; none: every set of up to 12 parts, 16 squares of more."""
     n: int = 1024
@@ -49,7 +48,7 @@ COMPARED = (
 def shapley_run(run: ms.Run, options: Shapley) -> dict[str, xr.Dataset]:
     """Values and interactions of one run, heads by role, and the agreement where there are two skills."""
     from mnemoscope.analyses.ablation.head_roles import role_prompts
-    from mnemoscope.analyses.shapley import removal_agreement
+    from mnemoscope.analyses.shapley.against_removal import removal_agreement
 
     task, seed, model = run.spec.task, run.spec.seed, run.model(options.step)
     selection, test, reference = role_prompts(task, n=options.n, split=options.split, seed=seed)
@@ -69,55 +68,18 @@ def shapley_run(run: ms.Run, options: Shapley) -> dict[str, xr.Dataset]:
 
 
 def _shown(results: Results, options: Shapley, runs: Sequence[ms.Run]) -> Shown:
-    from mnemoscope.viz.ablation import outcome_rows
-    from mnemoscope.viz.shapley import (
-        AGREEMENT_HEADER,
-        OUTCOME_HEADER,
-        OUTCOMES,
-        agreement_rows,
-        interaction_figure,
-        value_figure,
-    )
+    from mnemoscope.viz.shapley import agreement_tables, interaction_figure, value_figure, value_tables
 
     values, tables, figures, notes = results["shapley"], [], [], NOTES
     dots, mean = ("; dots are seeds, bars their mean", ", mean over seeds") if values.sizes["seed"] > 1 else ("", "")
     for metric in (str(name) for name in values.metric.values):
-        tables += _value_tables(values, metric)
+        tables += value_tables(values, metric)
         caption = f"{metric}: value of a part, and what is lost without it alone{dots}."
         figures.append((caption, value_figure(values, metric)))
         figures.append((f"{metric}: interactions of parts{mean}.", interaction_figure(values, metric)))
     if "agreement" in results:
-        found, notes = results["agreement"], (*NOTES, COMPARED)
-        title = f"removal and value, as shares of what all parts carry in accuracy, margin {found.attrs['margin']:g}"
-        rows = agreement_rows(found)
-        tables.append(ms.viz.Table(name="agreement", title=title, header=AGREEMENT_HEADER, rows=rows, n_text=3))
-        rows, title = outcome_rows(found, OUTCOMES), "dissociation of skills by removal and by value"
-        tables.append(ms.viz.Table(name="dissociation", title=title, header=OUTCOME_HEADER, rows=rows, n_text=4))
+        tables, notes = [*tables, *agreement_tables(results["agreement"])], (*NOTES, COMPARED)
     return Shown(tables=tables, figures=figures, notes=notes)
-
-
-def _value_tables(values: xr.Dataset, metric: str) -> list[ms.viz.Table]:
-    from mnemoscope.viz.shapley import MOST, interaction_header, interaction_rows, value_header, value_rows
-
-    one_seed = values.sizes["seed"] == 1
-    how = values.attrs["method"] + (f"; in brackets the interval, {values.attrs['interval']}" if one_seed else "")
-    most = f"the {MOST} largest " if values.sizes["role"] * (values.sizes["role"] - 1) // 2 > MOST else ""
-    return [
-        ms.viz.Table(
-            name=f"values-{metric}",
-            title=f"{metric}: Shapley values, and what is lost without one part alone; {how}",
-            header=value_header(values),
-            rows=value_rows(values, metric),
-            n_text=2,
-        ),
-        ms.viz.Table(
-            name=f"interactions-{metric}",
-            title=f"{metric}: {most}interactions of parts; {how}",
-            header=interaction_header(values),
-            rows=interaction_rows(values, metric),
-            n_text=2,
-        ),
-    ]
 
 
 def _check(options: Shapley) -> None:

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from functools import partial
 
 import mnemoscope as ms
+from mnemoscope.cli.analysis import xr
 from mnemoscope.cli.command import COMMANDS, Command
-from mnemoscope.cli.lazy import xr
 from mnemoscope.cli.options import OfRuns
 from mnemoscope.core.errors import InputError
 
@@ -21,11 +21,13 @@ class Track(OfRuns):
 def run(options: Track) -> None:
     """Measure what is not measured yet, and print onsets."""
     from mnemoscope.cli.output import console
+    from mnemoscope.viz.tables import counted
 
     runs = ms.find_runs(options.runs)
     finished = [run for run in runs if run.finished]
     if len(finished) < len(runs):
-        console.print(f"{len(runs) - len(finished)} runs are not finished and left out", highlight=False)
+        left = counted(len(runs) - len(finished), "run")
+        console.print(f"{left} not finished and left out", highlight=False)
     if not finished:
         raise InputError("none of the runs is finished; `mnemoscope train` continues them")
     track_all(finished, options.jobs)
@@ -35,16 +37,20 @@ def track_all(runs: Sequence[ms.Run], jobs: int) -> None:
     """Measure checkpoints of runs that lack it and keep that with each run; print onsets by configuration."""
     from mnemoscope.cli.output import console, show
     from mnemoscope.sweeps.local import analyse_many
-    from mnemoscope.viz.onset_table import ONSET_HEADER, onset_rows
+    from mnemoscope.viz.curves import onset_table
+    from mnemoscope.viz.tables import counted
 
     missing = [run for run in runs if not _complete(run)]
     with console.status("") as status:
         for n, _ in enumerate(analyse_many(missing, track_run, jobs=jobs)):
-            status.update(f"followed {n + 1} of {len(missing)} runs")
-    console.print(f"followed {len(missing)} runs; {len(runs) - len(missing)} were complete", highlight=False)
+            status.update(f"followed {n + 1} of {counted(len(missing), 'run')}")
+    complete = len(runs) - len(missing)
+    followed = f"followed {counted(len(missing), 'run')}"
+    console.print(f"{followed}; {complete} {'was' if complete == 1 else 'were'} complete", highlight=False)
     for label, group in ms.models.by_label(runs).items():
         followed = ms.analyses.along_seed(group, [_read(run) for run in group])
-        show(f"{label}, {len(group)} seeds: when measures set in", ONSET_HEADER, onset_rows(followed))
+        table = onset_table(followed)
+        show(f"{label}, {counted(len(group), 'seed')}: {table.title}", table.header, table.rows)
 
 
 def track_run(run: ms.Run) -> None:

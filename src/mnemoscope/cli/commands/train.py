@@ -1,23 +1,28 @@
-"""`mnemoscope train`."""
+"""`mnemoscope train`, and any text in place of the one that a task is made of.
+
+Such a task has a method `with_text(text)`, which returns the fields that differ, or raises an `InputError`.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, Protocol, runtime_checkable
 
 import mnemoscope as ms
 from mnemoscope.cli.command import COMMANDS, Command
 from mnemoscope.cli.options import Jobs
-from mnemoscope.cli.parse import parse_changes, parse_seeds
+from mnemoscope.cli.parse import default_system, parse_changes, parse_seeds
+from mnemoscope.core.errors import InputError
 
 
 @dataclass(frozen=True, kw_only=True)
 class Train(Jobs):
     """Train presets over seeds; interrupted runs continue, finished ones are left alone."""
 
-    preset: tuple[str, ...] = ("v3",)
-    """Configurations; `mnemoscope list presets` shows them."""
+    preset: tuple[str, ...] = ()
+    """Configurations; `mnemoscope list presets` shows them. None: the default of an installed system."""
     recipe: str = "quick"
     """Training recipe: quick or published."""
     seeds: str = "0"
@@ -31,24 +36,25 @@ class Train(Jobs):
     corpus: Path | None = None
     """Text file in place of the one that the task is made of, for tasks that are made of a text."""
     set: tuple[str, ...] = ()
-    """Changes such as `task.repeat_ratio=0.5 model.normalization=none recipe.n_steps=500`."""
+    """Changes such as `recipe.n_steps=500 model.normalization=none task.<field>=<value>`."""
 
 
 def run(options: Train) -> None:
     """Train what the options name, and say where it lies."""
-    from mnemoscope.cli.corpus import with_corpus
     from mnemoscope.cli.output import console
+    from mnemoscope.viz.tables import counted
 
+    presets = options.preset or (default_system()[1],)
     changes = parse_changes(options.set)
     if options.corpus is not None:
-        changes |= with_corpus(options.preset, options.corpus)
+        changes |= with_corpus(presets, options.corpus)
     specs = [
         ms.preset(name, options.recipe, seed, changes=changes)
-        for name in options.preset
+        for name in presets
         for seed in parse_seeds(options.seeds)
     ]
     runs = train_with_progress(specs, options.out, options.jobs, options.device, together=options.together)
-    console.print(f"{len(runs)} finished runs in {options.out}", highlight=False)
+    console.print(f"{counted(len(runs), 'finished run')} in {options.out}", highlight=False)
 
 
 def train_with_progress(
@@ -57,13 +63,54 @@ def train_with_progress(
     """Train with a live display; the run of a specification goes to <out>/<label>/seed-<seed>."""
     from mnemoscope.cli.output import console
     from mnemoscope.cli.progress import live
-    from mnemoscope.models.device import usable_device
+    from mnemoscope.models.building import usable_device
 
     paths = [out / spec.label / f"seed-{spec.seed:02d}" for spec in specs]
     unfinished = sum(not (path / "done").exists() for path in paths)
     usable_device(device)  # before the display begins
     with live(unfinished, console) as report:
         return ms.train_many(specs, paths, jobs=jobs, device=device, report=report, together=together)
+
+
+@runtime_checkable
+class OfText(Protocol):
+    """A task that is made of a text."""
+
+    def with_text(self, text: str) -> dict[str, Any]:
+        """Fields that make this the task of another text."""
+        ...
+
+
+def with_corpus(presets: Sequence[str], file: Path) -> dict[str, Any]:
+    """The changes that give presets another text.
+
+    Raises:
+        InputError: The file cannot be read, is no text, or is refused by a task; or there is no such preset, or its
+            task is not made of a text.
+    """
+    text, changes = _read(file), {}
+    for name in presets:
+        task = ms.PRESETS.get(name).task
+        if not isinstance(task, OfText):
+            able = ", ".join(each for each in ms.PRESETS.names() if isinstance(ms.PRESETS.get(each).task, OfText))
+            raise InputError(f"--corpus is for presets whose task is made of a text: {able}; got {name}")
+        try:
+            changes |= {f"task.{field}": value for field, value in task.with_text(text).items()}
+        except InputError as error:
+            raise InputError(f"--corpus {file}: {error}") from None
+    return changes
+
+
+def _read(file: Path) -> str:
+    try:
+        text = file.read_text(encoding="utf-8-sig")
+    except OSError as error:
+        raise InputError(f"--corpus {file} cannot be read: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise InputError(f"--corpus {file} is no text in UTF-8; convert it first") from None
+    if "\0" in text:
+        raise InputError(f"--corpus {file} is no text: it holds a NUL character")
+    return text
 
 
 COMMANDS.add("train", Command(options=Train, run=run, section="train and look"))

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 import mnemoscope as ms
-from mnemoscope.cli.analysis import Results, Shown, analysis_command
-from mnemoscope.cli.lazy import xr
+from mnemoscope.cli.analysis import Results, Shown, analysis_command, drawn, xr
 from mnemoscope.cli.options import AnalysisOptions
 from mnemoscope.core.site import ParamSite
 
@@ -27,7 +26,6 @@ class Truncate(AnalysisOptions):
     """Sequences of each subgroup."""
 
 
-SHOWN: tuple[Literal["probability", "accuracy"], ...] = ("probability", "accuracy")
 NOTES = (
     "A weight is replaced by part of its singular value decomposition: only its largest components up to a rank, or "
     "all but these. At full rank, or with none removed, the model is as it was; with none kept the weight is zero, but "
@@ -41,15 +39,15 @@ def truncate_run(run: ms.Run, options: Truncate) -> dict[str, xr.Dataset]:
     """The cuts of one run, with what the entry of its task adds."""
     from mnemoscope.analyses.token_scores import skill_targets
 
-    model, task, seed = run.model(options.step), run.spec.task, run.spec.seed
-    batch = task.monitor(options.n, split=options.split, generator=ms.generator(seed, "truncation", options.split))
+    model, task = run.model(options.step), run.spec.task
+    batch = drawn(run, options, "truncation")
     weights = _weights(model, options.weights)
     cuts = {"weights": weights, "ranks": options.ranks or _ranks(model, weights), "parts": options.parts}
     targets = skill_targets(batch, {name: mask for name, mask in task.skills(batch).items() if mask.any()})
     added = ms.viz.report_of(task).truncation
     if added is None:
         return {"truncation": ms.analyses.truncate(model, batch, targets=targets, **cuts)}
-    reference = task.monitor(options.n, split=options.split, generator=ms.generator(seed, "reference", options.split))
+    reference = drawn(run, options, "reference")
     return added.measure(model, task, batch, reference=reference, targets=targets, cuts=cuts)
 
 
@@ -72,31 +70,17 @@ def _ranks(model: ms.HookedModel, weights: ms.analyses.Weights) -> list[int]:
 
 
 def _shown(results: Results, options: Truncate, runs: Sequence[ms.Run]) -> Shown:
-    from mnemoscope.viz.truncation import (
-        spectrum_figure,
-        truncation_figure,
-        truncation_header,
-        truncation_rows,
-    )
+    from mnemoscope.viz.truncation import spectrum_figure, truncation_figure, truncation_table
 
     found = results["truncation"]
-    tables = [
-        ms.viz.Table(
-            name=score,
-            title=f"{score} of every target with a weight cut at a rank",
-            header=truncation_header(found, score),
-            rows=truncation_rows(found, score),
-            n_text=2,
-        )
-        for score in SHOWN
-    ]
+    tables = [truncation_table(found, "probability"), truncation_table(found, "accuracy")]
     over = ", mean and range over seeds" if found.sizes["seed"] > 1 else ""
     figures = [
         (
             f"Probability of every target over the rank of the cut{over}; dotted: the intact model.",
             truncation_figure(found),
         ),
-        ("Singular values, largest first; one line a seed.", spectrum_figure(found)),
+        ("Singular values, largest first; one line per seed.", spectrum_figure(found)),
     ]
     added = ms.viz.report_of(runs[0].spec.task).truncation
     if added is None:

@@ -11,6 +11,7 @@ from tyro.conf import Positional
 import mnemoscope as ms
 from mnemoscope.cli.command import COMMANDS, Command
 from mnemoscope.cli.options import Options
+from mnemoscope.cli.parse import default_system
 from mnemoscope.core.errors import InputError, one_of
 
 
@@ -18,12 +19,12 @@ from mnemoscope.core.errors import InputError, one_of
 class Zoo(Options):
     """For maintainers: pack trained runs of a system's full plan into the archives that come with the package."""
 
-    system: Positional[str] = "tiny-recall"
-    """Whose plan."""
+    system: Positional[str | None] = None
+    """Whose plan; none: that of the first system that has a default preset."""
     runs: Path = Path("reports/zoo/runs")
     """Directory with the finished runs, as `mnemoscope reproduce --full --out reports/zoo` leaves it."""
     only: tuple[str, ...] = ()
-    """Configurations to pack, such as v3-published; none: all of the plan."""
+    """Configurations to pack; none: all of the plan."""
     out: Path | None = None
     """Directory for the archives; none: that of the package."""
 
@@ -33,17 +34,19 @@ def run(options: Zoo) -> None:
     from mnemoscope.cli.output import console, show
     from mnemoscope.models import zoo
     from mnemoscope.models.packing import pack
+    from mnemoscope.viz.tables import counted
 
-    plan = planned(options.system)
+    system = options.system or default_system()[0]
+    plan = planned(system)
     for label in options.only:
         one_of("--only", label, plan)
     found = ms.models.by_label(ms.find_runs(options.runs))
     groups = [_of_plan(label, plan[label], found.get(label, ())) for label in options.only or plan]
     out = options.out or zoo.folder(type(groups[0][0].spec.task).__module__)
     rows = []
-    with console.status(f"packing {len(groups)} configurations"):
+    with console.status(f"packing {counted(len(groups), 'configuration')}"):
         for group in groups:
-            file = pack(group, out, compact=ms.SYSTEMS.get(options.system).compact)
+            file = pack(group, out, compact=ms.SYSTEMS.get(system).compact)
             rows.append([group[0].label, str(len(group)), f"{file.stat().st_size / 1000:.0f}"])
     show(f"packed into {out}", ("configuration", "seeds", "kB"), rows)
     total = sum(file.stat().st_size for file in out.glob("*.zip"))

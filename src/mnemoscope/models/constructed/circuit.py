@@ -1,6 +1,6 @@
-"""What is known about a constructed model, and the steps by which its weights are set."""
+"""What is known about a constructed model, the steps by which its weights are set, and layer normalisation for it."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import torch
@@ -85,13 +85,9 @@ def attend(
     *pairs: tuple[Float[Tensor, "d_model _"], Float[Tensor, "d_model _"]],
 ) -> None:
     """Score of a key = the sum over the pairs (Q, K) of (query residual @ Q) . (key residual @ K)."""
-    attention, number, start = model.blocks[head[0]].attn, head[1], 0
-    for query, key in pairs:
-        stop = start + query.shape[1]
-        assert stop <= model.cfg.d_head
-        attention.W_Q[number, :, start:stop] = query * model.cfg.attn_scale
-        attention.W_K[number, :, start:stop] = key
-        start = stop
+    attention, number = model.blocks[head[0]].attn, head[1]
+    scaled = [(query * model.cfg.attn_scale, key) for query, key in pairs]
+    _fill(attention.W_Q[number], attention.W_K[number], scaled)
 
 
 def move(
@@ -100,10 +96,59 @@ def move(
     *pairs: tuple[Float[Tensor, "d_model _"], Float[Tensor, "d_model _"]],
 ) -> None:
     """What a head writes = the sum over the pairs (V, O) of (attended residual @ V) @ O^T."""
-    attention, number, start = model.blocks[head[0]].attn, head[1], 0
-    for read, write in pairs:
-        stop = start + read.shape[1]
-        assert stop <= model.cfg.d_head
-        attention.W_V[number, :, start:stop] = read
-        attention.W_O[number, start:stop] = write.T
+    attention, number = model.blocks[head[0]].attn, head[1]
+    _fill(attention.W_V[number], attention.W_O[number].T, pairs)
+
+
+def _fill(
+    first: Float[Tensor, "d_model d_head"],
+    second: Float[Tensor, "d_model d_head"],
+    pairs: Sequence[tuple[Float[Tensor, "d_model _"], Float[Tensor, "d_model _"]]],
+) -> None:
+    """Write the columns of the pairs beside each other into two views of weights."""
+    start = 0
+    for one, other in pairs:
+        stop = start + one.shape[1]
+        assert stop <= first.shape[1]
+        first[:, start:stop], second[:, start:stop] = one, other
         start = stop
+
+
+_WRITING = ("W_E", "W_pos", "W_O", "b_O", "W_out", "b_out")
+
+
+@torch.no_grad()
+def layer_normalised(model: HookedTransformer, *, anchor: float = 3000.0) -> HookedTransformer:
+    """The same circuit with layer normalisation before every attention, MLP and unembedding.
+
+    Every vector r of the residual stream becomes (r, -r, anchor, -anchor): its mean is zero, and its length hardly
+    depends on r. Only the first copy is read. The weights of the normalisation undo the fixed length, so that
+    everything is read as before, smaller by the factor anchor / sqrt(anchor^2 + |r|^2). What remains is this factor and
+    rounding in float32; a large circuit has to be tried.
+
+    Args:
+        model: With two heads per layer and without normalisation.
+        anchor: The constant that the positional embedding carries; large against r.
+
+    Returns:
+        A model with 2 * d_model + 2 dimensions; those of the circuit are the same as before.
+    """
+    cfg = model.cfg
+    assert cfg.normalization_type is None
+    width = 2 * cfg.d_model + 2
+    spec = ModelSpec(d_model=width, n_heads=cfg.n_heads, n_layers=cfg.n_layers, mlp=not cfg.attn_only, d_mlp=cfg.d_mlp)
+    result = build(spec, d_vocab=cfg.d_vocab, n_ctx=cfg.n_ctx, seed=0)
+    old = dict(model.named_parameters())
+    for name, parameter in result.named_parameters():
+        kind = name.rsplit(".", 1)[-1]
+        if kind in ("w", "b"):
+            parameter.fill_(anchor * (2 / width) ** 0.5 if kind == "w" else 0.0)
+            continue
+        parameter.zero_()
+        source = old[name] * (result.cfg.attn_scale / cfg.attn_scale if kind in ("W_Q", "b_Q") else 1)
+        first = [slice(size) for size in source.shape]
+        parameter[*first] = source
+        if kind in _WRITING:
+            parameter[*first[:-1], cfg.d_model : 2 * cfg.d_model] = -source
+    result.pos_embed.W_pos[:, -2:] = torch.tensor([anchor, -anchor])
+    return result

@@ -1,4 +1,4 @@
-"""A function of one token, stored in an MLP or in the OV circuit of a head."""
+"""A function of the current token, stored in an MLP, in the OV circuit of a head, or in the embeddings alone."""
 
 from collections.abc import Sequence
 
@@ -92,6 +92,24 @@ def attention_memory(mapping: Sequence[int], *, n_ctx: int = 8, margin: float = 
     token, position, answer = (directions(model, block) for block in circuit.dims.values())
     attend(model, circuit.heads["memory"], (position, SURE * position))
     move(model, circuit.heads["memory"], (token, margin * answer[:, list(mapping)]))
+    return model
+
+
+def bigram_table(logits: Float[Tensor, "token next"], n_ctx: int) -> HookedTransformer:
+    """One layer whose heads write nothing: embedding and unembedding alone look the current token up in a table.
+
+    With the identity it says the same token again, with log-probabilities it predicts global bigrams. It is what a
+    model can know without its context.
+
+    Args:
+        logits: Of every next token, for every current one; finite.
+        n_ctx: Longest input.
+    """
+    circuit = Circuit(dims=blocks(token=len(logits)), heads={})
+    model = blank(circuit, d_vocab=len(logits), n_ctx=n_ctx)
+    with torch.no_grad():
+        embed(model, circuit)
+        model.unembed.W_U[circuit.dims["token"]] = logits
     return model
 
 

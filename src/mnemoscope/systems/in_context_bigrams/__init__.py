@@ -7,6 +7,6 @@ prediction: `ideal_learner`, the Bayes-optimal predictor where triggers are hidd
 
 Models: `presets`, configurations and what `reproduce` trains; `constructed`, circuits with hand-set weights.
 `analyses`: predictions by class of position, attention, causal costs, trajectories, and what single gradient steps
-store. `claims`: one module per question, each with its rivals and controls. `report`, `report_sections` and `figures`:
-the page on runs. `data` has the counts of tiny Shakespeare, `zoo` the trained runs.
+store. `claims`: one module per question, each with its rivals and controls, put together from `claim_parts`. `report`,
+`report_sections` and `figures`: the page on runs. `data` has the counts of tiny Shakespeare, `zoo` the trained runs.
 """

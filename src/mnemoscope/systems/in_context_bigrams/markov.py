@@ -16,7 +16,7 @@ from mnemoscope import InputError
 
 @dataclass(frozen=True, eq=False)
 class AliasTable:
-    """Distributions over tokens, one a state, in a form to draw from.
+    """Distributions over tokens, one per state, in a form to draw from.
 
     Attributes:
         threshold: Share of a column that belongs to its own token.
@@ -71,8 +71,8 @@ def walk(
     Args:
         first: First tokens.
         table: The chain's transitions; on the generator's device.
-        length: Tokens a sequence, the first included.
-        prescribed: The successor of every token, one row a sequence; -1: the chain decides.
+        length: Tokens per sequence, the first included.
+        prescribed: The successor of every token, one row per sequence; -1: the chain decides.
         generator: Draws everything.
         noise: Probability with which `noise_token` stands in the place of a prescribed successor.
         noise_token: See there.

@@ -78,7 +78,7 @@ def trajectory_section(page: Page, results: Mapping[str, Results]) -> None:
     for label, result in results.items():
         page.heading(label)
         if "trajectory" in result:
-            page.figure(trajectory_curves(result["trajectory"], PANELS), "One line a seed.")
+            page.figure(trajectory_curves(result["trajectory"], PANELS), "One line per seed.")
         else:
             page.text("Not tracked yet.")
 

@@ -11,20 +11,21 @@ The task:
 
 Measurements (`analyses`):
 
-- `published`: the figures of the source beside ours; `prediction`: one sequence, slot by slot.
-- `conflict`: which skill wins where both answer; `examination`: all that the report shows of a run.
+- `published`: the figures of the source beside ours; `predictions`: one sequence, slot by slot, and which skill wins
+  where both answer.
 - `attention_shares`: where heads look, by slot; `attention_by_role`: the same for heads by role, for claims.
 - `removal_costs`: skills without a head or the MLP; `carriers`: what a head's output carries between minimal pairs.
 - `causal_models`: two causal models of the last answer and their alignment with heads.
 
 Ground truth: `constructed` has models with weights set by hand, one per hypothetical mechanism.
 
-Claims (`claims`, one module per question, with their rivals) and `controls`, the plants that they share:
+Claims (`claims`, one module per question, with their rivals), put together from `claim_parts`:
 
 - what is learned: `elimination` (T1, T2), `posterior` (T3, T4), `loss` (T5, T8), `recall` (T6, T7, T9), `onset` (T10);
 - heads: `attention` (T11, T12), `same_roles` (T13), `split` (T14), `same_head` (T21), `specialisation` (T23);
 - architecture: `second_head` (T15), `attention_and_mlp` (T16), `memory` (T17), `capacity` (T18, T19);
 - data: `order` (T20, T24), `override` (T22), `next_x` (T25).
 
-Output: `tables` and `figures` show results; `report` puts them on a page and registers them with the command line.
+Output: `tables` and `figures` show results; `report` takes them of runs and registers them with the command line,
+`report_sections` puts them on a page.
 """

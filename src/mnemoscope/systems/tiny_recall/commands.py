@@ -43,7 +43,7 @@ NOTES = (
 def interchange_run(run: ms.Run, options: Interchange) -> Results:
     """Both causal models on one run, places by role, and on the same network before training, places by number."""
     from mnemoscope.systems.tiny_recall.analyses.causal_models import compare
-    from mnemoscope.systems.tiny_recall.analyses.examination import lookup_task
+    from mnemoscope.systems.tiny_recall.tasks import lookup_task
 
     task, model, seed = lookup_task(run.spec.task), run.model(options.step), run.spec.seed
     if model.cfg.n_layers * model.cfg.n_heads < 2:

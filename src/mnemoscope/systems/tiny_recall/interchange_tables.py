@@ -87,7 +87,7 @@ def seed_rows(trained: xr.Dataset, untrained: xr.Dataset) -> list[list[str]]:
 
 
 def score_figure(trained: xr.Dataset, untrained: xr.Dataset) -> go.Figure:
-    """Scores of both causal models: a dot a seed, a line a network; arguments as above."""
+    """Scores of both causal models: one dot per seed, one line per network; arguments as above."""
     figure = go.Figure()
     for side, (name, found) in zip((-1, 1), (("trained", trained), ("untrained", untrained)), strict=True):
         n = found.sizes["seed"]

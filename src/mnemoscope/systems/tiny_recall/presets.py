@@ -56,4 +56,7 @@ _PLAN = (
     TrainingSet(recipe="published", presets=("v1", "v3"), seeds=_SEEDS, changes=(("model.normalization", "none"),)),
 )
 _NEW = (TrainingSet(recipe="quick", presets=("v1", "v3"), seeds=tuple(range(48, 64))),)
-SYSTEMS.add("tiny-recall", System(summary="elimination and recall in permutation lookup", quick=_NEW, full=_PLAN))
+SYSTEMS.add(
+    "tiny-recall",
+    System(summary="elimination and recall in permutation lookup", quick=_NEW, full=_PLAN, default="v3"),
+)

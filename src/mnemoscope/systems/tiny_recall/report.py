@@ -2,16 +2,16 @@
 
 from collections.abc import Mapping
 
+import torch
 import xarray as xr
 
-from mnemoscope import REPORTS, Batch, Run, TaskReport
-from mnemoscope.analyses import evaluate_splits, every_sequence
-from mnemoscope.systems.tiny_recall.analyses.attention_shares import attention_patterns
-from mnemoscope.systems.tiny_recall.analyses.conflict import conflict
-from mnemoscope.systems.tiny_recall.analyses.examination import LEARNED, analyse_run, lookup_task
-from mnemoscope.systems.tiny_recall.analyses.prediction import predict
+from mnemoscope import REPORTS, Batch, HookedModel, InputError, Run, TaskReport, generator
+from mnemoscope.analyses import ablate_by_role, by_role, evaluate_splits, every_sequence, named_in
+from mnemoscope.systems.tiny_recall.analyses.attention_shares import attention_patterns, attention_shares
+from mnemoscope.systems.tiny_recall.analyses.predictions import conflict, predict
 from mnemoscope.systems.tiny_recall.analyses.published import N_SAMPLES
-from mnemoscope.systems.tiny_recall.figures import attention_by_role, prediction, training_curves
+from mnemoscope.systems.tiny_recall.figures import prediction
+from mnemoscope.systems.tiny_recall.report_sections import page
 from mnemoscope.systems.tiny_recall.tables import (
     CONFLICT_HEADER,
     EVALUATION_HEADER,
@@ -24,128 +24,56 @@ from mnemoscope.systems.tiny_recall.tables import (
     reference_header,
     reference_rows,
 )
-from mnemoscope.systems.tiny_recall.tasks import MAX_ENUMERATED, PermutationLookup
-from mnemoscope.viz import Page, Results, Table, ablation_by_role, ablation_header, ablation_rows, attention_view, bar
+from mnemoscope.systems.tiny_recall.tasks import MAX_ENUMERATED, PermutationLookup, lookup_task
+from mnemoscope.viz import Results, Table, bar
 
-_FLOORS = {"bayes": "floor: all mappings", "bayes_train": "floor: training mappings"}
+# ---- what is taken of a run
 
 
-def page(page: Page, results: Mapping[str, Results]) -> None:
-    """The sections of the page.
+def examine(model: HookedModel, task: PermutationLookup, *, seed: int) -> dict[str, xr.Dataset]:
+    """All analyses of one model.
 
     Args:
-        page: Where they go.
-        results: For every label (preset and recipe), what `analyse_run` returns for every seed, along `seed`.
+        model: Any hooked model.
+        task: With a split chosen; V small enough to enumerate.
+        seed: Prompts come from this seed's streams.
+
+    Returns:
+        `evaluation` (enumerated), `sampled` (the published number of samples), `conflict`, `ablation` (by role),
+        `attention` (with dimension `role` in place of `head`) and `examples` (patterns on one sequence of each
+        subgroup).
+
+    Raises:
+        InputError: V is too large to enumerate, or the model too small.
     """
-    for section in (_what_was_learned, _published, _references, _conflict, _curves, _ablations, _attention, _views):
-        section(page, results)
+    if task.n_values > MAX_ENUMERATED:
+        raise InputError(f"this needs task.n_values <= {MAX_ENUMERATED}; got {task.n_values}; evaluate samples instead")
+    ablation = ablate_by_role(model, task, seed=seed)
+    batch = task.monitor(512, split="test", generator=generator(seed, "attention"))
+    return {
+        "evaluation": evaluate_splits(model, task),
+        "sampled": evaluate_splits(model, task, n_samples=N_SAMPLES, seed=seed),
+        "conflict": conflict(model, task),
+        "ablation": ablation,
+        "attention": by_role(attention_shares(model, task, batch), named_in(ablation)),
+        "examples": attention_patterns(model, task, batch.select(torch.tensor([0, 512]))),
+    }
 
 
-def _what_was_learned(page: Page, results: Mapping[str, Results]) -> None:
-    page.section("What was learned")
-    page.text(
-        "Accuracy of the last answer on unseen mappings: elimination on sequences whose last x is new, recall "
-        f"on sequences whose last x stood there before. A skill counts as learned from {LEARNED:.0%} on. "
-        "Losses are those of the configuration's own distribution, in nats per scored position; sequences are "
-        "enumerated, so these numbers are exact."
-    )
-    page.table(LEARNED_HEADER, learned_rows(results))
+def analyse_run(run: Run) -> dict[str, xr.Dataset]:
+    """`examine` of a run's last checkpoint, and its training curve as `metrics`."""
+    return {**examine(run.model(), lookup_task(run.spec.task), seed=run.spec.seed), "metrics": run.metrics()}
 
 
-def _published(page: Page, results: Mapping[str, Results]) -> None:
-    page.section("Beside the published figures")
-    page.text(
-        "5,000 samples on unseen mappings, as the source did; its one loss stands beside ours on training and on "
-        "unseen mappings. Absolute errors are distances to the uniform posterior over the permutations consistent "
-        "with the context, over the five values. The conflict set is the mean over every sequence that repeats "
-        "slot 1; the source shows one sequence. Quick and published recipes are never pooled."
-    )
-    for label, result in results.items():
-        if rows := published_rows(result, result["metrics"].attrs["preset"]):
-            page.heading(label)
-            page.table(PUBLISHED_HEADER, rows)
-
-
-def _references(page: Page, results: Mapping[str, Results]) -> None:
-    page.section("Distance to the exact predictors")
-    page.text(
-        "KL divergence from every exact predictor to the model, in nats: 'bayes' is the uniform posterior over "
-        "consistent permutations, 'bayes, train' the posterior of a predictor that knows the training mappings. "
-        "Infinite where the model excludes what the predictor allows. A share after a number: the predictor is "
-        "defined on that share of the sequences only, because elsewhere no training mapping is consistent; a dash: "
-        "on none."
-    )
-    for label, result in results.items():
-        page.heading(label)
-        page.table(reference_header(result["evaluation"]), reference_rows(result["evaluation"]))
-
-
-def _conflict(page: Page, results: Mapping[str, Results]) -> None:
-    page.section("The conflict set")
-    page.text(
-        "Four pairs, then an earlier x again: recall answers with that x's y, elimination with the one value "
-        "not used yet. Mean probability of either answer on every such sequence over unseen mappings, by the "
-        "slot that is repeated."
-    )
-    for label, result in results.items():
-        page.heading(label)
-        page.table(CONFLICT_HEADER, conflict_rows(result["conflict"]))
-
-
-def floors(result: Results) -> dict[str, float]:
-    """The exact losses that the curves of a configuration are drawn with: floors of its own distribution."""
-    own = result["evaluation"].floor.sel(subgroup="all", split="train").mean(["pos", "seed"])
-    return {name: float(own.sel(reference=reference)) for reference, name in _FLOORS.items()}
-
-
-def _curves(page: Page, results: Mapping[str, Results]) -> None:
-    page.section("Training")
-    page.text(
-        "Floors are exact: the loss of the best predictor that knows nothing of the split (all mappings), and "
-        "of one that knows the training mappings. A loss on training mappings below the first can only come "
-        "from the training split itself, and it is paid for on unseen mappings."
-    )
-    for label, result in results.items():
-        page.heading(label)
-        page.figure(training_curves(result["metrics"], floors(result)), "One line per seed.")
-
-
-def _ablations(page: Page, results: Mapping[str, Results]) -> None:
-    page.section("Removing one component")
-    page.text(
-        "Heads are named by what they do, not by number: the elimination head is the one whose mean ablation costs "
-        "most on elimination, chosen on one half of the prompts; all numbers are from the other half. This shows what "
-        "a skill needs, with the rest of the model as it is; it does not show what the component computes."
-    )
-    for label, result in results.items():
-        table = result["ablation"]
-        page.heading(label)
-        page.figure(ablation_by_role(table), "Dots are seeds, bars their mean; 'nothing' is the intact model.")
-        caption = "Accuracy, mean [range] over seeds."
-        page.table(ablation_header(table), ablation_rows(table), caption)
-
-
-def _attention(page: Page, results: Mapping[str, Results]) -> None:
-    page.section("Where x looks")
-    page.text(
-        "Mean share of attention from the x of every slot, over unseen mappings and seeds, by role. Shares "
-        "overlap: the y just before is one of the earlier y. 'Same x' is the earlier occurrence of the x that "
-        "repeats. Patterns are correlational."
-    )
-    for label, result in results.items():
-        for subgroup, words in (("fresh", "last x new"), ("repeat", "last x repeated")):
-            page.heading(f"{label}: {words}")
-            page.figure(attention_by_role(result["attention"], subgroup))
-
-
-def _views(page: Page, results: Mapping[str, Results]) -> None:
-    page.section("Single sequences")
-    page.text("Select a head to see it in full size; rows are queries, columns keys.")
-    for label, result in results.items():
-        first = result["examples"].isel(seed=0)
-        page.heading(f"{label}, seed {int(first.seed)}")
-        for index, words in enumerate(("The last x is new", "The last x stood there before")):
-            attention_view(page, first.isel(example=index), words)
+def evaluate(run: Run, n_samples: int | None) -> dict[str, xr.Dataset]:
+    """Everything that one run is evaluated on; all sequences are enumerated unless some are drawn."""
+    model, task, seed = run.model(), lookup_task(run.spec.task), run.spec.seed
+    results = {"evaluation": evaluate_splits(model, task, n_samples=n_samples, seed=seed)}
+    if task.n_values <= MAX_ENUMERATED:
+        results["conflict"] = conflict(model, task)
+        sampled = evaluate_splits(model, task, n_samples=N_SAMPLES, seed=seed)
+        results["sampled"] = sampled.assign_attrs(preset=run.spec.preset)
+    return results
 
 
 # ---- tables
@@ -160,17 +88,6 @@ def tables(results: Mapping[str, Results]) -> list[Table]:
             found.append(Table(name=f"{label}-published", title=title, header=PUBLISHED_HEADER, rows=rows))
     title = "What was learned: mean [range] over seeds, unseen mappings"
     return [*found, Table(name="learned", title=title, header=LEARNED_HEADER, rows=learned_rows(results))]
-
-
-def evaluate(run: Run, n_samples: int | None) -> dict[str, xr.Dataset]:
-    """Everything that one run is evaluated on; all sequences are enumerated unless some are drawn."""
-    model, task, seed = run.model(), lookup_task(run.spec.task), run.spec.seed
-    results = {"evaluation": evaluate_splits(model, task, n_samples=n_samples, seed=seed)}
-    if task.n_values <= MAX_ENUMERATED:
-        results["conflict"] = conflict(model, task)
-        sampled = evaluate_splits(model, task, n_samples=N_SAMPLES, seed=seed)
-        results["sampled"] = sampled.assign_attrs(preset=run.spec.preset)
-    return results
 
 
 def evaluation_tables(results: Results) -> list[Table]:

@@ -4,16 +4,31 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import xarray as xr
 
-from mnemoscope.systems.tiny_recall.analyses.examination import skills
 from mnemoscope.systems.tiny_recall.analyses.published import compare
 from mnemoscope.viz import Results, spread
+
+LEARNED = 0.99
+"""Accuracy on unseen mappings from which a skill counts as learned."""
+
+
+def learned_skills(results: Mapping[str, xr.Dataset]) -> xr.Dataset:
+    """Accuracy of each skill on unseen mappings, per seed, and whether it counts as learned.
+
+    Returns:
+        `accuracy` and `learned` over (seed, skill): elimination on fresh sequences, recall on repeats, both in the
+        last slot.
+    """
+    last = results["evaluation"].accuracy.sel(split="test").isel(pos=-1, drop=True)
+    accuracy = last.sel(subgroup=["fresh", "repeat"]).rename(subgroup="skill")
+    accuracy = accuracy.assign_coords(skill=["elimination", "recall"])
+    return xr.Dataset({"accuracy": accuracy, "learned": accuracy >= LEARNED})
 
 
 def learned_rows(results: Mapping[str, Results]) -> list[list[str]]:
     """For every configuration: both skills, how many seeds learned them, loss on training and on unseen mappings."""
     rows = []
     for label, result in results.items():
-        each = skills(result)
+        each = learned_skills(result)
         loss = result["evaluation"].loss.sel(subgroup="all").mean("pos")
         counts = [f"{int(each.learned.sel(skill=s).sum())}/{each.sizes['seed']}" for s in ("elimination", "recall")]
         shares = [spread(each.accuracy.sel(skill=s)) for s in ("elimination", "recall")]

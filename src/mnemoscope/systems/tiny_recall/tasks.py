@@ -18,7 +18,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from mnemoscope import TASKS, Batch, InputError
+from mnemoscope import TASKS, Batch, InputError, Task
 from mnemoscope.core import in_range, metrics, one_of
 from mnemoscope.systems.tiny_recall.permutations import (
     all_permutations,
@@ -334,6 +334,17 @@ class PermutationLookup:
 def pairs(batch: Batch) -> tuple[Int[Tensor, "batch slot"], Int[Tensor, "batch slot"]]:
     """The x and the y of every slot of a batch of this task."""
     return batch.inputs[:, ::2], batch.targets[:, ::2]
+
+
+def lookup_task(task: Task) -> PermutationLookup:
+    """The task, if it is the permutation lookup.
+
+    Raises:
+        InputError: It is another one.
+    """
+    if not isinstance(task, PermutationLookup):
+        raise InputError(f"this analysis reads runs of {PermutationLookup.name}; got a run of {task.name}")
+    return task
 
 
 TASKS.add(PermutationLookup.name, PermutationLookup)

@@ -32,6 +32,7 @@ from mnemoscope.viz.rulings.words import (
     number,
     share_text,
 )
+from mnemoscope.viz.tables import counted
 
 _HEADER = ("id", "statement", "verdict", "share", "effect")
 _PARTS = ("part", "must be", "share", "effect")
@@ -95,9 +96,7 @@ def _counts(rulings: Sequence[Ruling]) -> str:
         f"<li><strong>{n[outcome]}</strong> {badge(outcome)} {escape(meaning)}</li>"
         for outcome, meaning in MEANINGS.items()
     )
-    return (
-        f'<p>{len(rulings)} {"claim" if len(rulings) == 1 else "claims"}:</p><ul class="counts">{"".join(items)}</ul>'
-    )
+    return f'<p>{counted(len(rulings), "claim")}:</p><ul class="counts">{"".join(items)}</ul>'
 
 
 def _entry(i: int, ruling: Ruling) -> Entry:
@@ -182,8 +181,8 @@ def _sensitivity(sheet: Sheet, ruling: Ruling) -> None:
     sheet.page.heading("Under other choices")
     n, n_flips = len(ruling.sensitivity), len(ruling.flips)
     sheet.page.text(
-        f"One factor is changed at a time; {n_flips} of {n} changes {'flips' if n_flips == 1 else 'flip'} the verdict. "
-        "Changes that leave it undecided flip nothing."
+        f"One factor is changed at a time; {n_flips} of {counted(n, 'change')} "
+        f"{'flips' if n_flips == 1 else 'flip'} the verdict. Changes that leave it undecided flip nothing."
     )
     rows = [Entry(cells=["as claimed", "", *_results(ruling.verdict), ""])]
     rows += [_cell(ruling, cell) for cell in ruling.sensitivity]

@@ -8,6 +8,7 @@ from typing import Any
 from mnemoscope.judging.claim import EFFECT, Claim, Criterion
 from mnemoscope.judging.evidence import named
 from mnemoscope.judging.verdict import Outcome, PartResult, Ruling, Verdict
+from mnemoscope.viz.tables import counted
 
 MEANINGS: dict[Outcome, str] = {
     "SUPPORTED": "the evidence decides for the claim",
@@ -140,7 +141,7 @@ def flips(ruling: Ruling) -> str:
     if not ruling.sensitivity:
         return "nothing was varied"
     flipped = [f"⚑ {cell.factor} = {cell.value} ({outcome_text(cell.verdict.outcome)})" for cell in ruling.flips]
-    return ", ".join(flipped) or f"under none of {len(ruling.sensitivity)} changes"
+    return ", ".join(flipped) or f"under none of {counted(len(ruling.sensitivity), 'change')}"
 
 
 VERDICT_HEADER = ("id", "statement", "verdict", "share", "effect", "why")
@@ -189,7 +190,7 @@ def diff_rows(old: Iterable[Mapping[str, Any]], new: Iterable[Mapping[str, Any]]
 
 
 def _verdicts(records: Iterable[Mapping[str, Any]]) -> dict[str, tuple[str, ...]]:
-    """Outcome, share and effect as they are shown, by id; a cell is `T14, kind = zero`."""
+    """Outcome, share and effect as they are shown, by id; that of a cell goes on with `, kind = zero`."""
     shown = {}
     for record in records:
         shown[record["id"]] = _shown(record)

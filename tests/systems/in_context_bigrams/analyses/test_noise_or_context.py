@@ -15,7 +15,7 @@ from mnemoscope.systems.in_context_bigrams.analyses.noise_or_context import (
     removed,
     truncated,
 )
-from mnemoscope.systems.in_context_bigrams.constructed.noisy_induction import noisy_induction
+from mnemoscope.systems.in_context_bigrams.constructed import noisy_induction
 from mnemoscope.systems.in_context_bigrams.tasks.noisy_recall import NoisyRecall
 from mnemoscope.systems.tiny_recall.tasks import PermutationLookup
 from tests.support import random_model, reads_back, seeded

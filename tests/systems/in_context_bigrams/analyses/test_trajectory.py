@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from mnemoscope.analyses.memory_recall import induction_memories
+from mnemoscope.analyses import induction_memories
 from mnemoscope.models import constructed
 from mnemoscope.models.run import read_trajectory, trajectory_text
 from mnemoscope.systems.in_context_bigrams.analyses import accuracy_by_class, pattern_costs, trajectory

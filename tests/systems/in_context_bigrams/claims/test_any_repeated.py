@@ -3,12 +3,11 @@ import pytest
 from mnemoscope.core.errors import InputError
 from mnemoscope.judging.claim import GATE
 from mnemoscope.systems.in_context_bigrams.analyses.prompts import learned
+from mnemoscope.systems.in_context_bigrams.claim_parts import FIXED_TRIGGERS, RANDOM_TRIGGERS, any_token
 from mnemoscope.systems.in_context_bigrams.claims.any_repeated import (
     B12,
     FIXED,
     RANDOM,
-    TASKS,
-    any_token,
     by_triggers,
     measure,
     triggers_only,
@@ -24,12 +23,12 @@ def ruled(**changes):
 
 
 def test_the_induction_circuit_continues_every_token():
-    found = measure(on(any_token(), TASKS[RANDOM]))
+    found = measure(on(any_token(), RANDOM_TRIGGERS))
     assert found == {"repeated": 1, "attention": pytest.approx(1), GATE: 1}
 
 
 def test_a_circuit_of_triggers_has_learned_its_task_and_continues_no_other_token():
-    subject = on(triggers_only(), TASKS[FIXED])
+    subject = on(triggers_only(), FIXED_TRIGGERS)
     assert learned(subject) > 0.95
     found = measure(subject)
     assert found["repeated"] < 0.3
@@ -37,7 +36,7 @@ def test_a_circuit_of_triggers_has_learned_its_task_and_continues_no_other_token
 
 
 def test_frequent_tokens_have_more_triggers_among_them():
-    subject = on(triggers_only(), TASKS[FIXED])
+    subject = on(triggers_only(), FIXED_TRIGGERS)
     assert measure(subject, tokens="frequent")["repeated"] > measure(subject)["repeated"]
     with pytest.raises(InputError, match="tokens must be one of"):
         measure(subject, tokens="rare")

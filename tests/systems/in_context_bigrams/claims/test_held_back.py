@@ -5,15 +5,15 @@ from fnmatch import fnmatchcase
 import pytest
 
 from mnemoscope.core.errors import InputError
-from mnemoscope.models.constructed.trajectory import following, jump
+from mnemoscope.models.constructed.stand_ins import following, jump
 from mnemoscope.models.subjects import untrained
+from mnemoscope.systems.in_context_bigrams.claim_parts import NEVER
 from mnemoscope.systems.in_context_bigrams.claims.held_back import (
     ALL,
     B6,
     B11,
     HELD_UNTIL,
     LATE,
-    NEVER,
     STAGED,
     alone,
     delays,

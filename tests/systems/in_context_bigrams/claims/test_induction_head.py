@@ -1,7 +1,6 @@
 """B3: a previous-token head, then an induction head."""
 
 from dataclasses import replace
-from functools import partial
 
 import pytest
 import torch
@@ -9,27 +8,27 @@ import torch
 from mnemoscope.judging.claim import GATE
 from mnemoscope.models.constructed import induction
 from mnemoscope.models.subjects import untrained
+from mnemoscope.systems.in_context_bigrams.claim_parts import FIXED_TRIGGERS, RANDOM_TRIGGERS, any_token
 from mnemoscope.systems.in_context_bigrams.claims.induction_head import (
     B3,
     FIXED,
     IN_BOTH,
     RANDOM,
-    TASKS,
     UNITS,
-    any_token,
     compare,
     fixed_tokens,
     measure,
     models,
     no_match,
-    table,
+    outcome,
 )
 from mnemoscope.systems.in_context_bigrams.tasks.in_context_bigrams import InContextBigrams
 from tests.systems.on_trial import on, verdict
-from tests.systems.planting import effects_of, misbehaving, outcomes
+from tests.systems.planting import effects_of, misbehaving, numbers, outcomes
 
-AS_CLAIMED = partial(models, random=any_token, fixed=fixed_tokens)
-NARROW = partial(models, random=any_token, fixed=any_token)
+AS_CLAIMED = models(any_token, fixed_tokens)
+NARROW = models(any_token, any_token)
+TASKS = {RANDOM: RANDOM_TRIGGERS, FIXED: FIXED_TRIGGERS}
 
 
 def test_controls_behave():
@@ -81,11 +80,11 @@ def test_a_head_that_looks_two_places_back_is_no_previous_token_head():
     [
         (AS_CLAIMED, ["SUPPORTED", "REFUTED"]),
         (NARROW, ["REFUTED", "SUPPORTED"]),
-        (partial(models, random=no_match, fixed=no_match), ["NOT_APPLICABLE", "NOT_APPLICABLE"]),
-        (partial(table, previous_cost=0.0), ["REFUTED", "REFUTED"]),
-        (partial(table, induction=0.3), ["REFUTED", "REFUTED"]),
-        (partial(table, sufficient=0.3, after_elsewhere=0.2), ["REFUTED", "SUPPORTED"]),
-        (partial(table, after=0.5, after_elsewhere=0.5), ["INCONCLUSIVE", "INCONCLUSIVE"]),
+        (models(no_match, no_match), ["NOT_APPLICABLE", "NOT_APPLICABLE"]),
+        (numbers(outcome(previous_cost=0.0)), ["REFUTED", "REFUTED"]),
+        (numbers(outcome(induction=0.3)), ["REFUTED", "REFUTED"]),
+        (numbers(outcome(sufficient=0.3, after_elsewhere=0.2)), ["REFUTED", "SUPPORTED"]),
+        (numbers(outcome(after=0.5, after_elsewhere=0.5)), ["INCONCLUSIVE", "INCONCLUSIVE"]),
     ],
 )
 def test_verdicts_on_what_is_planted(plant, expected):

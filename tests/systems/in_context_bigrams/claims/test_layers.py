@@ -5,16 +5,15 @@ from mnemoscope.core.errors import InputError
 from mnemoscope.models.constructed import bigram_table
 from mnemoscope.models.subjects import untrained
 from mnemoscope.systems.in_context_bigrams.analyses.prompts import prompts
+from mnemoscope.systems.in_context_bigrams.claim_parts import FIXED_TRIGGERS, any_token
 from mnemoscope.systems.in_context_bigrams.claims.layers import (
     B1,
     B2,
     N_SEQUENCES,
     ONE,
-    TASK,
     TWO,
     by_depth,
     measure,
-    reads_the_context,
     says_it_again,
 )
 from tests.systems.on_trial import on, verdict
@@ -23,7 +22,7 @@ from tests.systems.planting import misbehaving
 
 @pytest.fixture(scope="module")
 def repeating():
-    return on(says_it_again(), TASK, seed=7)
+    return on(says_it_again(), FIXED_TRIGGERS, seed=7)
 
 
 def one_layer(**found):
@@ -32,7 +31,7 @@ def one_layer(**found):
 
 def test_who_says_it_again_is_right_in_loops_only(repeating):
     found = measure(repeating)
-    batch = prompts(TASK, 7, N_SEQUENCES)
+    batch = prompts(FIXED_TRIGGERS, 7, N_SEQUENCES)
     triggers, outputs = batch.known["triggers"], batch.known["outputs"]
     looped = (triggers == outputs)[..., None] & (triggers[..., None] == batch.inputs[:, None])
     counts = batch.latents["occurrence"] > 1
@@ -47,13 +46,13 @@ def test_without_loops_it_is_never_right(repeating):
 
 
 def test_the_induction_circuit_is_always_right():
-    found = measure(on(reads_the_context(), TASK))
+    found = measure(on(any_token(), FIXED_TRIGGERS))
     assert (found["accuracy"], found["from_loops"]) == (1, 0)
     assert found["distance"] == pytest.approx(0.45)
 
 
 def test_equally_likely_tokens_share():
-    found = measure(on(bigram_table(torch.zeros(65, 65), 128), TASK))
+    found = measure(on(bigram_table(torch.zeros(65, 65), 128), FIXED_TRIGGERS))
     assert found["accuracy"] == pytest.approx(1 / 65)
 
 

@@ -6,15 +6,15 @@ import pytest
 
 from mnemoscope.core.errors import InputError
 from mnemoscope.judging.claim import GATE
-from mnemoscope.models.constructed.trajectory import following
+from mnemoscope.models.constructed.stand_ins import following
 from mnemoscope.models.subjects import untrained
+from mnemoscope.systems.in_context_bigrams.claim_parts import NEVER
 from mnemoscope.systems.in_context_bigrams.claims.order_of_learning import (
     B5,
     B10,
     BOTH,
     JOINT,
     MEMORIES,
-    NEVER,
     courses,
     early_and_all,
     order,

@@ -1,16 +1,15 @@
 import pytest
 
 from mnemoscope.systems.in_context_bigrams.analyses.prompts import prompts
+from mnemoscope.systems.in_context_bigrams.claim_parts import FIXED_TRIGGERS, any_token
 from mnemoscope.systems.in_context_bigrams.claims.output_distribution import (
     B8,
     BIGRAM,
     N_SEQUENCES,
-    TASK,
     UNIFORM,
     by_training,
     knows_the_bigrams,
     measure,
-    reads_the_context,
 )
 from tests.systems.on_trial import on, verdict
 from tests.systems.planting import misbehaving
@@ -29,10 +28,10 @@ def ruled(uniform, bigram):
 
 
 def test_who_knows_the_bigrams_is_right_where_the_output_is_the_likely_one():
-    found = measure(on(knows_the_bigrams(), TASK))
-    likely = TASK.bigrams.transitions.argmax(1)
+    found = measure(on(knows_the_bigrams(), FIXED_TRIGGERS))
+    likely = FIXED_TRIGGERS.bigrams.transitions.argmax(1)
     for outputs, accuracy in found.items():
-        batch = prompts(TASK, 0, N_SEQUENCES, outputs=outputs)
+        batch = prompts(FIXED_TRIGGERS, 0, N_SEQUENCES, outputs=outputs)
         counts = batch.latents["occurrence"] > 1
         right = likely[batch.inputs] == batch.targets
         assert accuracy == pytest.approx(float(right[counts].double().mean()))
@@ -40,7 +39,7 @@ def test_who_knows_the_bigrams_is_right_where_the_output_is_the_likely_one():
 
 
 def test_who_reads_the_context_is_right_on_both():
-    assert measure(on(reads_the_context(), TASK)) == {"uniform": 1, "bigram": 1}
+    assert measure(on(any_token(), FIXED_TRIGGERS)) == {"uniform": 1, "bigram": 1}
 
 
 def test_effects_by_hand():

@@ -5,7 +5,7 @@ import torch
 
 from mnemoscope.core.errors import InputError
 from mnemoscope.judging.claim import GATE
-from mnemoscope.models.constructed.trajectory import following
+from mnemoscope.models.constructed.stand_ins import following
 from mnemoscope.models.subjects import untrained
 from mnemoscope.systems.in_context_bigrams.claims.predicted_memories import (
     ALONE,
@@ -18,8 +18,7 @@ from mnemoscope.systems.in_context_bigrams.claims.predicted_memories import (
     holding,
     measure,
 )
-from mnemoscope.systems.in_context_bigrams.constructed import induction_memories
-from mnemoscope.systems.in_context_bigrams.constructed.induction_memories import MEMORIES
+from mnemoscope.systems.in_context_bigrams.constructed import MEMORIES, induction_memories
 from mnemoscope.systems.in_context_bigrams.tasks.in_context_bigrams import InContextBigrams
 from tests.systems.on_trial import on, verdict
 from tests.systems.planting import effects_of, misbehaving, outcomes

@@ -2,7 +2,7 @@ import pytest
 import torch
 
 from mnemoscope.core.errors import InputError
-from mnemoscope.systems.in_context_bigrams.constructed.noisy_induction import (
+from mnemoscope.systems.in_context_bigrams.constructed import (
     PLACES,
     noisy_induction,
     noisy_induction_circuit,

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from mnemoscope.analyses.memory_recall import induction_memories, memory_maps
+from mnemoscope.analyses import induction_memories, memory_maps
 from mnemoscope.analyses.stacking import along
 from mnemoscope.models import constructed
 from mnemoscope.systems.in_context_bigrams.analyses import marked_patterns

@@ -15,7 +15,7 @@ from mnemoscope.systems.tiny_recall.analyses.attention_by_role import (
     unseen_halves,
 )
 from mnemoscope.systems.tiny_recall.constructed import dissociated
-from mnemoscope.systems.tiny_recall.constructed.local_binding import local_binding as binding_model
+from mnemoscope.systems.tiny_recall.constructed import local_binding as binding_model
 from mnemoscope.systems.tiny_recall.tasks import PermutationLookup
 from tests.support import random_model
 

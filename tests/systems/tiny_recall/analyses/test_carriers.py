@@ -10,9 +10,14 @@ from mnemoscope.core.presets import Configuration
 from mnemoscope.core.subject import Subject
 from mnemoscope.models.subjects import planted, untrained
 from mnemoscope.systems.tiny_recall.analyses.carriers import divided, patching_recovery
-from mnemoscope.systems.tiny_recall.constructed import dissociated, elimination_only, shared_store, two_layer_recall
-from mnemoscope.systems.tiny_recall.constructed.store_and_match import store_and_match
-from mnemoscope.systems.tiny_recall.constructed.twin_elimination import twin_elimination
+from mnemoscope.systems.tiny_recall.constructed import (
+    dissociated,
+    elimination_only,
+    shared_store,
+    store_and_match,
+    twin_elimination,
+    two_layer_recall,
+)
 from mnemoscope.systems.tiny_recall.tasks import PermutationLookup
 from tests.support import global_generators_untouched
 

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from mnemoscope.core.errors import InputError
-from mnemoscope.systems.tiny_recall.analyses.conflict import conflict
+from mnemoscope.systems.tiny_recall.analyses.predictions import conflict
 from mnemoscope.systems.tiny_recall.tasks import PermutationLookup
 from tests.support import Predictor, random_model, small_spec
 

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from mnemoscope.core.errors import InputError
-from mnemoscope.systems.tiny_recall.analyses.prediction import predict
+from mnemoscope.systems.tiny_recall.analyses.predictions import predict
 from tests.support import Predictor, small_spec
 
 TASK = small_spec().task

@@ -5,7 +5,7 @@ import pytest
 
 from mnemoscope.analyses.evaluation import evaluate_splits
 from mnemoscope.analyses.stacking import over_seeds
-from mnemoscope.systems.tiny_recall.analyses.conflict import conflict
+from mnemoscope.systems.tiny_recall.analyses.predictions import conflict
 from mnemoscope.systems.tiny_recall.analyses.published import FIGURES, compare
 from tests.support import Predictor
 

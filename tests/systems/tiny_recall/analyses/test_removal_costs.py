@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from mnemoscope.analyses.ablation import ablate
+from mnemoscope.analyses.ablation.removal import ablate
 from mnemoscope.analyses.learned_skills import accuracy_by_skill, every_sequence
 from mnemoscope.core.errors import InputError
 from mnemoscope.core.subject import Subject

@@ -9,7 +9,7 @@ from mnemoscope.systems.tiny_recall.claims.attention_and_mlp import (
     measure,
     outcome,
 )
-from tests.systems.planting import effects_of, misbehaving, outcomes
+from tests.systems.planting import effects_of, misbehaving, numbers, outcomes
 
 NEEDED = {control.name: control.plant for control in CLAIM.controls}["both are needed"]
 ATTENTION = {control.name: control.plant for control in CLAIM.controls}["attention recalls"]
@@ -45,7 +45,7 @@ def test_verdicts_on_planted_outcomes():
     for place in range(4):
         values = [0.2] * 4
         values[place] = 0.95
-        assert outcomes(CLAIM, outcome(values))["T16"] == "REFUTED"
+        assert outcomes(CLAIM, numbers(outcome(*values)))["T16"] == "REFUTED"
 
 
 def test_untrained_models_do_not_pass():

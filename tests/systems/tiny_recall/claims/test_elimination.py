@@ -5,7 +5,7 @@ import pytest
 from mnemoscope.core.errors import InputError
 from mnemoscope.core.subject import Subject
 from mnemoscope.judging.claim import EFFECT, GATE
-from mnemoscope.models.constructed.predictor import predicting
+from mnemoscope.models.constructed.stand_ins import predicting
 from mnemoscope.models.subjects import planted, untrained
 from mnemoscope.systems.tiny_recall.claims.elimination import T1, T2, UNITS, measure_conflict
 from mnemoscope.systems.tiny_recall.constructed import dissociated

@@ -2,11 +2,11 @@ import math
 
 import pytest
 
-from mnemoscope.models.constructed.predictor import predicting
+from mnemoscope.models.constructed.stand_ins import predicting
 from mnemoscope.models.subjects import planted, untrained
+from mnemoscope.systems.tiny_recall.claim_parts import together
 from mnemoscope.systems.tiny_recall.claims.loss import T5, T8, UNITS, distances, measure, small_on_repeats
 from mnemoscope.systems.tiny_recall.constructed import dissociated, elimination_only
-from mnemoscope.systems.tiny_recall.controls import together
 from tests.systems.on_trial import verdict
 from tests.systems.planting import misbehaving, outcomes
 

@@ -5,16 +5,17 @@ import pytest
 import xarray as xr
 
 from mnemoscope.judging.claim import GATE
-from mnemoscope.models.constructed.predictor import predicting
+from mnemoscope.models.constructed.stand_ins import predicting
 from mnemoscope.models.subjects import untrained
-from mnemoscope.systems.tiny_recall.claims.onset import EPOCH, T10, UNITS, measure
+from mnemoscope.systems.tiny_recall.claim_parts import V3
+from mnemoscope.systems.tiny_recall.claims.onset import EPOCH, T10, measure
 from tests.systems.on_trial import verdict
 from tests.systems.planting import misbehaving
 
 
 @pytest.fixture(scope="module")
 def subject():
-    return predicting(UNITS, "bayes")(0)["v3"]
+    return predicting(V3, "bayes")(0)["v3"]
 
 
 def logged(subject, recall):
@@ -72,7 +73,7 @@ def test_at_the_margin_nothing_is_decided(subject):
 
 
 def test_untrained_models_are_not_judged():
-    assert verdict(T10, [measure(untrained(UNITS)(0)["v3"])]).outcome == "NOT_APPLICABLE"
+    assert verdict(T10, [measure(untrained(V3)(0)["v3"])]).outcome == "NOT_APPLICABLE"
 
 
 def test_controls_behave():

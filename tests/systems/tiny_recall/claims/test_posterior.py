@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from mnemoscope.judging.claim import EFFECT, GATE
-from mnemoscope.models.constructed.predictor import predicting
+from mnemoscope.models.constructed.stand_ins import predicting
 from mnemoscope.models.subjects import untrained
 from mnemoscope.systems.tiny_recall.claims.posterior import BOTH, ERRORS, T3, T4, V1, compare, measure
 from tests.systems.on_trial import verdict

@@ -4,10 +4,11 @@ import pytest
 
 from mnemoscope.judging.claim import EFFECT
 from mnemoscope.models.constructed import layer_normalised
-from mnemoscope.models.constructed.predictor import predicting
+from mnemoscope.models.constructed.stand_ins import predicting
 from mnemoscope.models.subjects import planted, untrained
-from mnemoscope.systems.tiny_recall.claims.recall import FRESH, T6, T7, T9, V3, larger_recall, measure, measure_errors
-from mnemoscope.systems.tiny_recall.constructed.partial_recall import partial_recall
+from mnemoscope.systems.tiny_recall.claim_parts import V3
+from mnemoscope.systems.tiny_recall.claims.recall import FRESH, T6, T7, T9, larger_recall, measure, measure_errors
+from mnemoscope.systems.tiny_recall.constructed import partial_recall
 from tests.systems.on_trial import verdict
 from tests.systems.planting import misbehaving, outcomes
 

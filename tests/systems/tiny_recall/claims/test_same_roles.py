@@ -2,10 +2,9 @@
 
 import pytest
 
-from mnemoscope.systems.tiny_recall.claims.same_roles import CLAIM, roles_by_attention, roles_by_carrying
-from mnemoscope.systems.tiny_recall.constructed import dissociated
-from mnemoscope.systems.tiny_recall.constructed.local_binding import local_binding
-from mnemoscope.systems.tiny_recall.constructed.store_and_match import store_and_match
+from mnemoscope.systems.tiny_recall.analyses.carriers import roles_by_carrying
+from mnemoscope.systems.tiny_recall.claims.same_roles import CLAIM, roles_by_attention
+from mnemoscope.systems.tiny_recall.constructed import dissociated, local_binding, store_and_match
 from mnemoscope.systems.tiny_recall.tasks import PermutationLookup
 from tests.systems.on_trial import on, trouble, verdict
 

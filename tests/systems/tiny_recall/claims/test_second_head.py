@@ -6,7 +6,7 @@ from mnemoscope.models.subjects import planted, untrained
 from mnemoscope.systems.tiny_recall.claims.second_head import CLAIM, UNITS, compare, measure, outcome
 from mnemoscope.systems.tiny_recall.constructed import dissociated, elimination_only
 from mnemoscope.systems.tiny_recall.tasks import PermutationLookup
-from tests.systems.planting import misbehaving, outcomes
+from tests.systems.planting import misbehaving, numbers, outcomes
 
 TASK = PermutationLookup(repeat_ratio=0.3)
 
@@ -16,7 +16,7 @@ def test_controls_behave():
 
 
 def test_effects_by_hand():
-    effects = compare(outcome((0.1, 0.5, 0.3, 0.9, 0.4))(0))
+    effects = compare(outcome(0.1, 0.5, 0.3, 0.9, 0.4))
     assert effects == pytest.approx({"second_head": 0.4, "width": 0.4, "narrow": 0.5})  # min(.9 - .3, .5 - .1)
 
 
@@ -29,7 +29,7 @@ def test_effects_by_hand():
     ],
 )
 def test_verdicts_on_planted_outcomes(recall, expected):
-    assert list(outcomes(CLAIM, outcome(recall)).values()) == expected
+    assert list(outcomes(CLAIM, numbers(outcome(*recall))).values()) == expected
 
 
 def two_heads_recall(case):

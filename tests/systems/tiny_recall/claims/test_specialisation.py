@@ -5,10 +5,9 @@ import pytest
 from mnemoscope.core.errors import InputError
 from mnemoscope.models.subjects import planted, untrained
 from mnemoscope.systems.tiny_recall.claims.specialisation import CLAIM, UNITS, compare, measure, models, outcome
-from mnemoscope.systems.tiny_recall.constructed import elimination_only, two_layer_recall
-from mnemoscope.systems.tiny_recall.constructed.twin_elimination import twin_elimination
+from mnemoscope.systems.tiny_recall.constructed import elimination_only, twin_elimination, two_layer_recall
 from mnemoscope.systems.tiny_recall.tasks import PermutationLookup
-from tests.systems.planting import misbehaving, outcomes
+from tests.systems.planting import misbehaving, numbers, outcomes
 
 
 @pytest.mark.parametrize("by", ["carried", "removal"])
@@ -27,7 +26,7 @@ def test_index_of_circuits_that_are_known():
 
 
 def test_each_model_is_asked_for_what_it_is_trained_for():
-    measured = outcome(0.9, 0.1)(0)
+    measured = outcome(0.9, 0.1)
     measured["v3-fresh"]["recall"] = 0.0
     assert compare(measured) == {"gate": 1.0, "with_repeats": 0.9, "without": 0.1}
     measured["v3"]["recall"] = 0.5
@@ -39,7 +38,7 @@ def test_each_model_is_asked_for_what_it_is_trained_for():
     [
         (models(twin_elimination), ["SUPPORTED", "REFUTED"]),
         (models(elimination_only), ["REFUTED", "SUPPORTED"]),
-        (outcome(0.2, 0.2), ["REFUTED", "REFUTED"]),
+        (numbers(outcome(0.2, 0.2)), ["REFUTED", "REFUTED"]),
         (untrained(UNITS), ["NOT_APPLICABLE"] * 2),
     ],
 )

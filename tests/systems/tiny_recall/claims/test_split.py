@@ -7,9 +7,9 @@ import pytest
 from mnemoscope.core.errors import InputError
 from mnemoscope.judging.claim import EFFECT, GATE
 from mnemoscope.models.subjects import planted, untrained
-from mnemoscope.systems.tiny_recall.claims.split import CLAIM, carriers, measure, outcome
-from mnemoscope.systems.tiny_recall.constructed import dissociated, shared_store, two_layer_recall
-from mnemoscope.systems.tiny_recall.constructed.store_and_match import store_and_match
+from mnemoscope.systems.tiny_recall.analyses.carriers import roles_by_carrying
+from mnemoscope.systems.tiny_recall.claims.split import CLAIM, measure, outcome
+from mnemoscope.systems.tiny_recall.constructed import dissociated, shared_store, store_and_match, two_layer_recall
 from mnemoscope.systems.tiny_recall.tasks import PermutationLookup
 from tests.systems.planting import effects_of, misbehaving, outcomes, verdict
 
@@ -33,9 +33,9 @@ def test_costs_of_a_circuit_that_is_known():
 
 
 def test_the_number_of_a_head_does_not_matter():
-    by_hand = outcome(((0.5, 0.1), (0.2, 0.9), (0.6, 0.9)))(0)["v3"]
+    by_hand = outcome((0.5, 0.1), (0.2, 0.9), (0.6, 0.9))["v3"]
     assert by_hand[EFFECT] == pytest.approx(0.05)  # the smallest of .25, .15, .65, .05
-    assert outcome(((0.2, 0.9), (0.5, 0.1), (0.6, 0.9)))(0)["v3"] == by_hand
+    assert outcome((0.2, 0.9), (0.5, 0.1), (0.6, 0.9))["v3"] == by_hand
 
 
 @pytest.mark.parametrize(
@@ -79,4 +79,4 @@ def test_other_numbers_of_heads_are_refused():
     subject = plant(two_layer_recall)(0)["v3"]
     with pytest.raises(InputError, match="must have two heads in all"):
         measure(subject)
-    assert carriers(subject)[GATE] == 1  # two heads in the layer that is asked
+    assert roles_by_carrying(subject)[GATE] == 1  # two heads in the layer that is asked

@@ -2,7 +2,7 @@ import pytest
 
 from mnemoscope.analyses.forward import log_probs
 from mnemoscope.core import metrics
-from mnemoscope.systems.tiny_recall.constructed.partial_recall import partial_recall
+from mnemoscope.systems.tiny_recall.constructed import partial_recall
 from mnemoscope.systems.tiny_recall.tasks import PermutationLookup
 
 TASK = PermutationLookup(n_values=4, repeat_ratio=0.3).for_seed(0)

@@ -5,7 +5,7 @@ from mnemoscope.core.intervention import Patch
 from mnemoscope.core.named import Named
 from mnemoscope.core.site import Site
 from mnemoscope.interventions.run import run_with
-from mnemoscope.systems.tiny_recall.constructed.store_and_match import store_and_match, store_and_match_circuit
+from mnemoscope.systems.tiny_recall.constructed import store_and_match, store_and_match_circuit
 from mnemoscope.systems.tiny_recall.tasks import PermutationLookup
 from tests.support import seeded
 

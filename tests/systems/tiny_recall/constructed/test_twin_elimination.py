@@ -3,8 +3,7 @@
 import pytest
 import torch
 
-from mnemoscope.systems.tiny_recall.constructed import elimination_only
-from mnemoscope.systems.tiny_recall.constructed.twin_elimination import twin_elimination, twin_elimination_circuit
+from mnemoscope.systems.tiny_recall.constructed import elimination_only, twin_elimination, twin_elimination_circuit
 from mnemoscope.systems.tiny_recall.tasks import PermutationLookup
 
 

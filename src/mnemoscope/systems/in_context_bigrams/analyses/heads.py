@@ -51,7 +51,7 @@ def _after_triggers_elsewhere(batch: Batch, query: Tensor, key: Tensor) -> Bool[
 
 
 EXACT_INDUCTION = attends_to("after the same trigger", _after_same_trigger)
-"""From a trigger evenly to the tokens after all its earlier occurrences; nothing is said of other queries."""
+"""From a trigger evenly to the tokens after all its earlier occurrences; other queries keep the model's pattern."""
 EXACT_PREVIOUS = previous()
 UNIFORM = uniform()
 MEASURES: dict[str, Mechanism] = {

@@ -6,7 +6,7 @@ look where it should, or if a model of fixed triggers continues them as well. Ri
 no trigger is not continued.
 
 The prompts come from no chain: up to 50 random tokens, none of them twice, and then the same ones again in the same
-order (`mechanisms.repeated_tokens`). Five in 65 of them would be triggers.
+order (`analyses.repeated_tokens`). Five in 65 of them would be triggers.
 
 - `any`: accuracy of the model with random triggers in the second half; of equally likely tokens each gets its share.
 - `attends`: mean attention of its best head in the last layer, from the second half, to the token after the earlier
@@ -19,17 +19,27 @@ have been learned alike: a factor keeps to the frequent ones.
 """
 
 from collections.abc import Callable, Mapping
-from functools import partial
 
 import torch
 
-from mnemoscope import CLAIMS, Batch, Claim, Configuration, Control, Criterion, HookedModel, Subject
+from mnemoscope import CLAIMS, Batch, Configuration, HookedModel, Subject
 from mnemoscope.analyses import expected_accuracy, head_scores, repeated_tokens
 from mnemoscope.core import one_of
 from mnemoscope.judging import GATE, Measured
-from mnemoscope.models import planted, untrained
-from mnemoscope.models.constructed import induction
+from mnemoscope.models import Plant, planted, untrained
 from mnemoscope.systems.in_context_bigrams.analyses.prompts import LEARNED, learned
+from mnemoscope.systems.in_context_bigrams.claim_parts import (
+    FIXED_TRIGGERS,
+    RANDOM_TRIGGERS,
+    Case,
+    any_token,
+    birth,
+    case,
+    controls,
+    most,
+    table,
+    together,
+)
 from mnemoscope.systems.in_context_bigrams.constructed import induction_memories
 from mnemoscope.systems.in_context_bigrams.tasks.in_context_bigrams import InContextBigrams
 from mnemoscope.systems.in_context_bigrams.triggers import by_frequency
@@ -39,8 +49,6 @@ HALF = 0.5
 N_FREQUENT = 32
 RANDOM, FIXED = "birth-2-layers", "birth-fixed"
 UNITS = {name: Configuration(preset=name) for name in (RANDOM, FIXED)}
-TASKS = {RANDOM: InContextBigrams(length=64), FIXED: InContextBigrams(length=64, triggers="fixed")}
-"""Of planted models: shorter, which is faster."""
 
 
 def measure(subject: Subject, *, tokens: str = "all", length: int | None = None) -> dict[str, float]:
@@ -86,61 +94,50 @@ def by_triggers(measured: Mapping[str, Measured]) -> Measured:
     }
 
 
-def any_token() -> HookedModel:
-    """The induction circuit, for every token."""
-    return induction(TASKS[RANDOM].d_vocab, TASKS[RANDOM].n_ctx)
-
-
 def triggers_only() -> HookedModel:
     """The induction circuit, whose last layer matches the fixed triggers only."""
-    task = TASKS[FIXED]
+    task = FIXED_TRIGGERS
     return induction_memories(task.d_vocab, task.n_ctx, tokens=task.fixed_triggers)
 
 
-def _models(case: int, *, random: Callable[[], HookedModel], fixed: Callable[[], HookedModel]) -> dict[str, Subject]:
+def _models(random: Callable[[], HookedModel], fixed: Callable[[], HookedModel]) -> Plant:
     """Planted models, by what they would have been trained on."""
-    return planted(RANDOM, random, TASKS[RANDOM])(case) | planted(FIXED, fixed, TASKS[FIXED])(case)
+    return together(planted(RANDOM, random, RANDOM_TRIGGERS), planted(FIXED, fixed, FIXED_TRIGGERS))
 
 
-def _table(case: int, *, random: float, attention: float, fixed: float) -> dict[str, dict[str, float]]:
+def _table(name: str, *, random: float = 0.9, attention: float = 0.9, fixed: float = 0.1) -> Case:
     """A planted outcome of models that have learned their task."""
-    return {
-        RANDOM: {"repeated": random, "attention": attention, GATE: 1.0},
-        FIXED: {"repeated": fixed, "attention": 0.1, GATE: 1.0},
-    }
+    by_random = {"repeated": random, "attention": attention, GATE: 1.0}
+    return table(name, {RANDOM: by_random, FIXED: {"repeated": fixed, "attention": 0.1, GATE: 1.0}})
 
 
-_part = partial(Criterion, quantifier="most", margin=HALF)
-_ANY = Control(
-    name="any token, triggers only", kind="positive", plant=partial(_models, random=any_token, fixed=triggers_only)
-)
-_ALWAYS = partial(_models, random=any_token, fixed=any_token)
-_NEVER = partial(_models, random=triggers_only, fixed=triggers_only)
-_at = partial(Control, n=1, kind="negative")
+_ALWAYS, _NEVER = _models(any_token, any_token), _models(triggers_only, triggers_only)
+_AT_MARGIN = _table("accuracy at the margin", random=HALF)
 
-_B12 = Claim(
+_B12 = birth(
     id="B12",
     statement="With random triggers the induction head works for any repeated token, with fixed ones it does not.",
     source=SOURCE,
-    system="birth",
     units=UNITS,
     gate=LEARNED,
     measure=measure,
     compare=by_triggers,
     parts=(
-        _part(name="any", unit="accuracy"),
-        _part(name="attends", unit="share of attention"),
-        _part(name="not_fixed", direction="below", unit="accuracy"),
+        most("any", "above", HALF, "accuracy"),
+        most("attends", "above", HALF, "share of attention"),
+        most("not_fixed", "below", HALF, "accuracy"),
     ),
     factors={"tokens": ("frequent",), "length": (20,)},
-    controls=(
-        _ANY,
-        Control(name="any token, with fixed triggers too", kind="negative", plant=_ALWAYS),
-        Control(name="triggers only", kind="negative", plant=_NEVER),
-        _at(name="accuracy at the margin", plant=partial(_table, random=HALF, attention=0.9, fixed=0.1)),
-        _at(name="attention at the margin", plant=partial(_table, random=0.9, attention=HALF, fixed=0.1)),
-        _at(name="fixed at the margin", plant=partial(_table, random=0.9, attention=0.9, fixed=HALF)),
-        Control(name="untrained", kind="negative", plant=untrained(UNITS)),
+    controls=controls(
+        positive=(case("any token, triggers only", _models(any_token, triggers_only)),),
+        negative=(
+            case("any token, with fixed triggers too", _ALWAYS),
+            case("triggers only", _NEVER),
+            _AT_MARGIN,
+            _table("attention at the margin", attention=HALF),
+            _table("fixed at the margin", fixed=HALF),
+            case("untrained", untrained(UNITS)),
+        ),
     ),
 )
 B12 = _B12.against(
@@ -148,12 +145,8 @@ B12 = _B12.against(
         "triggers-only",
         "With random triggers too, what is no trigger is not continued.",
         source=f"against {SOURCE}",
-        parts=(_part(name="any", direction="below", unit="accuracy"),),
-        controls=(
-            Control(name="triggers only", kind="positive", plant=_NEVER),
-            Control(name="any token", kind="negative", plant=_ALWAYS),
-            _at(name="accuracy at the margin", plant=partial(_table, random=HALF, attention=0.9, fixed=0.1)),
-        ),
+        parts=(most("any", "below", HALF, "accuracy"),),
+        controls=controls(positive=(case("triggers only", _NEVER),), negative=(case("any token", _ALWAYS), _AT_MARGIN)),
     ),
 )
 CLAIMS.add(B12.id, B12)

@@ -22,18 +22,18 @@ import math
 from functools import partial
 from typing import Any
 
-from mnemoscope import CLAIMS, Claim, Control, Criterion
+from mnemoscope import CLAIMS
 from mnemoscope.judging import EFFECT, Measured
-from mnemoscope.systems.in_context_bigrams.analyses.gradient_memories.gradient import against_autograd
-from mnemoscope.systems.in_context_bigrams.analyses.gradient_memories.one_step import recalled_after_one_step
+from mnemoscope.systems.in_context_bigrams.analyses.gradient_memories.one_step import (
+    against_autograd,
+    recalled_after_one_step,
+)
 from mnemoscope.systems.in_context_bigrams.analyses.gradient_memories.three_steps import ORDER, three_steps
+from mnemoscope.systems.in_context_bigrams.claim_parts import FIRST_PLANTED, birth, case, controls, most
 
 N_INPUTS, WIDTH, NARROW = 64, 128, 32
 RECALLED = 0.9
-_FIRST_PLANTED = 1_000_000
-"""Draws of controls start here, where no replicate's are."""
 _RECALL = "share recalled"
-_SOURCE = "Bietti et al. 2023"
 
 
 def measure_gradient(draw: int) -> dict[str, float]:
@@ -83,101 +83,83 @@ def _recalls(draw: int, **options: Any) -> dict[str, float]:
     return {**{name: float(found.recall.sel(memory=name)) for name in ORDER}, "accuracy": float(found.accuracy)}
 
 
-def formula(case: int) -> dict[str, Measured]:
+def formula(number: int) -> dict[str, Measured]:
     """A control: the right formula on other problems."""
-    return {"draw": measure_gradient(_FIRST_PLANTED + case)}
+    return {"draw": measure_gradient(FIRST_PLANTED + number)}
 
 
-def without_predictions(case: int) -> dict[str, Measured]:
+def without_predictions(number: int) -> dict[str, Measured]:
     """A control: a wrong formula, which leaves out what the model predicts."""
-    found = against_autograd(seed=_FIRST_PLANTED + case)
+    found = against_autograd(seed=FIRST_PLANTED + number)
     return {"draw": {EFFECT: _digits(float(found.difference_without_predictions.max()))}}
 
 
-def stored(case: int, *, d: int, permuted: bool = False) -> dict[str, Measured]:
+def stored(number: int, *, d: int, permuted: bool = False) -> dict[str, Measured]:
     """A control: one step in d dimensions, scored on what it stores or on permuted answers."""
-    share = recalled_after_one_step(N_INPUTS, d, seed=_FIRST_PLANTED + case, permuted=permuted)
+    share = recalled_after_one_step(N_INPUTS, d, seed=FIRST_PLANTED + number, permuted=permuted)
     return {"draw": {EFFECT: share, "narrow": share}}
 
 
-def planted_steps(case: int, *, permuted: bool = False, backwards: bool = False) -> dict[str, Measured]:
+def planted_steps(number: int, *, permuted: bool = False, backwards: bool = False) -> dict[str, Measured]:
     """A control: three steps with orthonormal embeddings, with true or permuted targets, in either order."""
     order = ORDER[::-1] if backwards else ORDER
-    draw = _FIRST_PLANTED + case
+    draw = FIRST_PLANTED + number
     return {"draw": _recalls(draw, embeddings="orthonormal", permuted=permuted, order=order)}
 
 
-_ALL_THREE = tuple(Criterion(name=name, quantifier="most", margin=RECALLED, unit=_RECALL) for name in ORDER)
-_THREE_STEPS = Control(name="orthonormal embeddings", kind="positive", plant=planted_steps, n=1)
-_PERMUTED = Control(
-    name="targets of other sequences", kind="negative", plant=partial(planted_steps, permuted=True), n=1
-)
-M1 = Claim(
+_of_draws = partial(birth, source="Bietti et al. 2023", replicate="draw", develops=False)
+_ALL_THREE = tuple(most(name, "above", RECALLED, _RECALL) for name in ORDER)
+_WIDE = case("1024 dimensions", partial(stored, d=1024))
+_THREE_STEPS = case("orthonormal embeddings", planted_steps, n=1)
+M1 = _of_draws(
     id="M1",
     statement="The gradient of a linear associative memory is the sum of (p_W(k|z) - p(k|z)) u_k e_z^T over z and k.",
-    source=_SOURCE,
-    system="birth",
     quantifier="every",
     margin=-9,
     direction="below",
     unit="log10 of the share of the largest entry",
-    replicate="draw",
-    controls=(
-        Control(name="other problems", kind="positive", plant=formula),
-        Control(name="predictions left out", kind="negative", plant=without_predictions),
+    controls=controls(
+        positive=(case("other problems", formula),), negative=(case("predictions left out", without_predictions),)
     ),
     prompts="enumerated",
     measure=measure_gradient,
-    develops=False,
 )
-_M2 = Claim(
+_M2 = _of_draws(
     id="M2",
     statement="One gradient step from zero stores a function of a token for nearly orthonormal embeddings.",
-    source=_SOURCE,
-    system="birth",
     quantifier="most",
     margin=0.99,
     unit=_RECALL,
-    replicate="draw",
-    controls=(
-        Control(name="1024 dimensions", kind="positive", plant=partial(stored, d=1024)),
-        Control(name="permuted answers", kind="negative", plant=partial(stored, d=1024, permuted=True)),
-    ),
+    controls=controls(positive=(_WIDE,), negative=(case("permuted answers", partial(stored, d=1024, permuted=True)),)),
     measure=measure_step,
     factors={"d": (32, 64, 256)},
-    develops=False,
 )
 M2 = _M2.against(
     _M2.rival(
         "capacity",
         "With half as many dimensions as inputs one step does not store the function.",
-        parts=(Criterion(name="narrow", quantifier="most", margin=RECALLED, direction="below", unit=_RECALL),),
-        controls=(
-            Control(name="16 dimensions", kind="positive", plant=partial(stored, d=16)),
-            Control(name="1024 dimensions", kind="negative", plant=partial(stored, d=1024)),
-        ),
+        parts=(most("narrow", "below", RECALLED, _RECALL),),
+        controls=controls(positive=(case("16 dimensions", partial(stored, d=16)),), negative=(_WIDE,)),
     ),
 )
-_M3 = Claim(
+_M3 = _of_draws(
     id="M3",
     statement="Three gradient steps, on W_O and W_K of layer 2 and on W_K of layer 1, recover the three memories.",
-    source=_SOURCE,
-    system="birth",
     parts=_ALL_THREE,
-    replicate="draw",
-    controls=(_THREE_STEPS, _PERMUTED),
+    controls=controls(
+        positive=(_THREE_STEPS,),
+        negative=(case("targets of other sequences", partial(planted_steps, permuted=True), n=1),),
+    ),
     measure=measure_steps,
     factors={"embeddings": ("orthonormal",)},
-    develops=False,
 )
 M3 = _M3.against(
     _M3.rival(
         "order",
         "The same three steps in the reverse order recover the three memories.",
         parts=_ALL_THREE,
-        controls=(
-            _THREE_STEPS,
-            Control(name="reversed", kind="negative", plant=partial(planted_steps, backwards=True), n=1),
+        controls=controls(
+            positive=(_THREE_STEPS,), negative=(case("reversed", partial(planted_steps, backwards=True), n=1),)
         ),
         measure=measure_reversed,
     ),

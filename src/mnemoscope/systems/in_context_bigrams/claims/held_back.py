@@ -28,12 +28,12 @@ matrix also carries a gradient to the keys.
 """
 
 from collections.abc import Mapping
-from functools import partial
 
-from mnemoscope import CLAIMS, Claim, Configuration, Control, Criterion, Subject
+from mnemoscope import CLAIMS, Configuration, Subject
 from mnemoscope.judging import Measured
 from mnemoscope.models.constructed import Course, following, jump
 from mnemoscope.systems.in_context_bigrams.analyses.order import HALF, at_step, onset
+from mnemoscope.systems.in_context_bigrams.claim_parts import NEVER, Case, birth, case, controls, most
 
 HELD_UNTIL = 150
 """The step from which on all matrices move."""
@@ -44,8 +44,6 @@ LATE = {"keys_late": "memories-keys-late", "output_late": "memories-output-late"
 """Configurations by what is held back."""
 STAGED = {name: Configuration(preset=name) for name in LATE.values()}
 ALL = {TOGETHER: Configuration(preset=TOGETHER), **STAGED}
-NEVER = 10_000
-"""A step that no recipe has."""
 
 
 def speed(subject: Subject, *, threshold: float = HALF) -> dict[str, float]:
@@ -87,11 +85,10 @@ def alone(measured: Mapping[str, Measured]) -> Measured:
     }
 
 
-def _accuracies(name: str, *, together: float, keys_late: float, output_late: float) -> partial[Control]:
+def _accuracies(name: str, *, together: float, keys_late: float, output_late: float) -> Case:
     """A control in which accuracy jumps to 1 at these steps."""
     steps = dict(zip(ALL, (together, keys_late, output_late), strict=True))
-    planted = {unit: {ACCURACY: jump(step)} for unit, step in steps.items()}
-    return partial(Control, name=name, plant=following(ALL, planted), n=1)
+    return case(name, following(ALL, {unit: {ACCURACY: jump(step)} for unit, step in steps.items()}), n=1)
 
 
 def memories_at(*, output: float, accuracy: float, match: float, previous: float) -> dict[str, dict[str, Course]]:
@@ -113,9 +110,9 @@ def memories_at(*, output: float, accuracy: float, match: float, previous: float
     }
 
 
-def _stage(name: str, output: float, accuracy: float, match: float, previous: float) -> partial[Control]:
+def _stage(name: str, output: float, accuracy: float, match: float, previous: float) -> Case:
     planted = memories_at(output=output, accuracy=accuracy, match=match, previous=previous)
-    return partial(Control, name=name, plant=following(STAGED, planted), n=1)
+    return case(name, following(STAGED, planted), n=1)
 
 
 _waits = _accuracies("as much later as it waits", together=190, keys_late=340, output_late=340)
@@ -123,72 +120,56 @@ _slower = _accuracies("slower than it waits", together=200, keys_late=480, outpu
 _same = _accuracies("at the same time", together=300, keys_late=300, output_late=300)
 _one_slower = _accuracies("only one is slower", together=200, keys_late=180, output_late=500)
 _none = _accuracies("never", together=NEVER, keys_late=NEVER, output_late=NEVER)
-_steps = partial(Criterion, quantifier="most", margin=0.0, unit="steps")
 
 _output_first = _stage("the output alone is learned, the keys are not", 1.0, 0.1, 0.2, 0.1)
 _keys_alone = _stage("the keys are learned without the output", 1.0, 0.1, 1.0, 0.1)
 _suffices = _stage("the output suffices", 1.0, 0.9, 0.2, 0.1)
 _nothing_alone = _stage("nothing is learned alone", 0.1, 0.1, 0.2, 0.1)
 _at_margin = _stage("at the margins", 0.9, 0.5, 0.5, 0.5)
-_most = partial(Criterion, quantifier="most")
 
-_B6 = Claim(
+_B6 = birth(
     id="B6",
     statement="Learning all three memories together is faster than holding the keys back, or the output.",
     source="Bietti et al. 2023, Birth of a Transformer, as presented",
-    system="birth",
     units=ALL,
     measure=speed,
     compare=delays,
     develops=False,
-    parts=tuple(_steps(name=what) for what in LATE),
+    parts=tuple(most(what, "above", 0.0, "steps") for what in LATE),
     factors={"threshold": (0.25, 0.75)},
-    controls=(
-        _slower(kind="positive"),
-        _waits(kind="positive"),
-        _same(kind="negative"),
-        _one_slower(kind="negative"),
-        _none(kind="negative"),
-    ),
+    controls=controls(positive=(_slower, _waits), negative=(_same, _one_slower, _none)),
 )
 B6 = _B6.against(
     _B6.rival(
         "wait",
         "Holding back makes it slower even from the moment at which all is free.",
         source="rival of B6: what waits is later anyhow",
-        parts=tuple(_steps(name=f"{what}_freed") for what in LATE),
-        controls=(_slower(kind="positive"), _waits(kind="negative"), _same(kind="negative")),
+        parts=tuple(most(f"{what}_freed", "above", 0.0, "steps") for what in LATE),
+        controls=controls(positive=(_slower,), negative=(_waits, _same)),
     ),
 )
-_B11 = Claim(
+_B11 = birth(
     id="B11",
     statement="W_O^2 can be learned before the keys and must be, and it does not suffice for good accuracy.",
     source="Bietti et al. 2023, Birth of a Transformer, recall with some matrices held back",
-    system="birth",
     units=STAGED,
     measure=when_freed,
     compare=alone,
     develops=False,
     parts=(
-        _most(name="can", margin=0.9, unit="recall"),
-        _most(name="not_enough", margin=HALF, direction="below", unit="accuracy"),
-        _most(name="must", margin=HALF, direction="below", unit="recall"),
+        most("can", "above", 0.9, "recall"),
+        most("not_enough", "below", HALF, "accuracy"),
+        most("must", "below", HALF, "recall"),
     ),
-    controls=(
-        _output_first(kind="positive"),
-        _keys_alone(kind="negative"),
-        _suffices(kind="negative"),
-        _nothing_alone(kind="negative"),
-        _at_margin(kind="negative"),
-    ),
+    controls=controls(positive=(_output_first,), negative=(_keys_alone, _suffices, _nothing_alone, _at_margin)),
 )
 B11 = _B11.against(
     _B11.rival(
         "keys-alone",
         "A key-query matrix is learned without W_O^2.",
-        parts=(_most(name="must", margin=HALF, unit="recall"),),
-        controls=(_keys_alone(kind="positive"), _output_first(kind="negative"), _at_margin(kind="negative")),
+        parts=(most("must", "above", HALF, "recall"),),
+        controls=controls(positive=(_keys_alone,), negative=(_output_first, _at_margin)),
     ),
 )
-CLAIMS.add(B6.id, B6)
-CLAIMS.add(B11.id, B11)
+for _claim in (B6, B11):
+    CLAIMS.add(_claim.id, _claim)

@@ -26,26 +26,33 @@ these in the context, some .3.
 """
 
 from collections.abc import Callable, Mapping
-from functools import partial
 
-from mnemoscope import CLAIMS, Claim, Configuration, Control, Criterion, HookedModel, Subject
+from mnemoscope import CLAIMS, Configuration, HookedModel, Subject
 from mnemoscope.judging import GATE, Measured
-from mnemoscope.models import planted, untrained
-from mnemoscope.models.constructed import induction
+from mnemoscope.models import Plant, planted, untrained
 from mnemoscope.systems.in_context_bigrams.analyses.causal import pattern_costs
 from mnemoscope.systems.in_context_bigrams.analyses.heads import EXACT_PREVIOUS, UNIFORM, head_attention
 from mnemoscope.systems.in_context_bigrams.analyses.prompts import LEARNED, learned, prompts
+from mnemoscope.systems.in_context_bigrams.claim_parts import (
+    FIXED_TRIGGERS,
+    RANDOM_TRIGGERS,
+    any_token,
+    birth,
+    case,
+    controls,
+    most,
+    table,
+    together,
+)
 from mnemoscope.systems.in_context_bigrams.constructed import induction_memories, trigger_induction
-from mnemoscope.systems.in_context_bigrams.tasks.in_context_bigrams import InContextBigrams
 
 RANDOM, FIXED = "birth-2-layers", "birth-fixed"
 UNITS = {name: Configuration(preset=name) for name in (RANDOM, FIXED)}
-TASKS = {RANDOM: InContextBigrams(length=64), FIXED: InContextBigrams(length=64, triggers="fixed")}
-"""Of planted models: shorter than the units', since the circuit has a dimension a position."""
 FIRST, SECOND = "L0", "L1"
 HALF, NEEDED, SPARED = 0.5, 0.25, 0.1
 IN_BOTH = {"previous": min, "induction": min, "previous_cost": min, "induction_cost": min, "sufficient": max}
 """Which of two values is the worse one."""
+_SHARE = "share of attention"
 
 
 def measure(subject: Subject) -> dict[str, float]:
@@ -81,75 +88,62 @@ def compare(measured: Mapping[str, Measured]) -> Measured:
     return worse | fixed | gate | {f"{name} {unit}": measured[unit][name] for unit in measured for name in IN_BOTH}
 
 
-def any_token() -> HookedModel:
-    """The induction circuit for any token."""
-    return induction(TASKS[RANDOM].d_vocab, TASKS[RANDOM].n_ctx)
-
-
 def fixed_tokens() -> HookedModel:
     """The induction circuit for the fixed triggers."""
-    task = TASKS[FIXED]
+    task = FIXED_TRIGGERS
     return trigger_induction(task.d_vocab, task.n_ctx, triggers=task.fixed_triggers)
 
 
 def no_match() -> HookedModel:
     """A previous-token head and a copying one that does not know where to look."""
-    task = TASKS[RANDOM]
+    task = RANDOM_TRIGGERS
     return induction_memories(task.d_vocab, task.n_ctx, memories=("previous token", "copied token"))
 
 
-def models(case: int, *, random: Callable[[], HookedModel], fixed: Callable[[], HookedModel]) -> dict[str, Subject]:
+def models(random: Callable[[], HookedModel], fixed: Callable[[], HookedModel]) -> Plant:
     """Planted models for random and for fixed triggers."""
-    return planted(RANDOM, random, TASKS[RANDOM])(case) | planted(FIXED, fixed, TASKS[FIXED])(case)
+    return together(planted(RANDOM, random, RANDOM_TRIGGERS), planted(FIXED, fixed, FIXED_TRIGGERS))
 
 
-def table(case: int, **changes: float) -> dict[str, dict[str, float]]:
+def outcome(**changes: float) -> dict[str, dict[str, float]]:
     """A planted outcome, alike for both: the claim as it is meant, with some values changed."""
     meant = {"previous": 1.0, "induction": 1.0, "previous_cost": 0.6, "induction_cost": 0.6, "sufficient": 0.0}
     return {name: {**meant, "after": 1.0, "after_elsewhere": 1.0, GATE: 1.0, **changes} for name in UNITS}
 
 
-_share = partial(Criterion, quantifier="most", unit="share of attention")
-_lost = partial(Criterion, quantifier="most", unit="accuracy")
-_as_claimed = partial(
-    Control, name="induction circuits", plant=partial(models, random=any_token, fixed=fixed_tokens), n=1
-)
-_narrow = partial(
-    Control,
-    name="induction of any token, with fixed triggers too",
-    plant=partial(models, random=any_token, fixed=any_token),
-    n=1,
-)
+_as_claimed = case("induction circuits", models(any_token, fixed_tokens), n=1)
+_narrow = case("induction of any token, with fixed triggers too", models(any_token, any_token), n=1)
 _margins = {
     "previous": HALF, "induction": HALF, "previous_cost": NEEDED, "induction_cost": NEEDED, "sufficient": SPARED,
     "after": HALF, "after_elsewhere": HALF,
 }  # fmt: skip
-_planted = partial(Control, kind="negative", n=1)
+_at_margins = table("at the margins", outcome(**_margins))
 
-_B3 = Claim(
+_B3 = birth(
     id="B3",
     statement="Layer 1 is a previous-token head, layer 2 an induction head that looks after the triggers.",
     source="Bietti et al. 2023, Birth of a Transformer, attention maps",
-    system="birth",
     units=UNITS,
     measure=measure,
     compare=compare,
     gate=LEARNED,
     parts=(
-        _share(name="previous", margin=HALF),
-        _share(name="induction", margin=HALF),
-        _lost(name="previous_cost", margin=NEEDED),
-        _lost(name="induction_cost", margin=NEEDED),
-        _lost(name="sufficient", margin=SPARED, direction="below"),
-        _share(name="fixed_after", margin=HALF),
+        most("previous", "above", HALF, _SHARE),
+        most("induction", "above", HALF, _SHARE),
+        most("previous_cost", "above", NEEDED, "accuracy"),
+        most("induction_cost", "above", NEEDED, "accuracy"),
+        most("sufficient", "below", SPARED, "accuracy"),
+        most("fixed_after", "above", HALF, _SHARE),
     ),
-    controls=(
-        _as_claimed(kind="positive"),
-        _planted(name="no match", plant=partial(models, random=no_match, fixed=no_match)),
-        _planted(name="patterns that nothing depends on", plant=partial(table, previous_cost=0.0, induction_cost=0.0)),
-        _planted(name="more than the previous token is needed", plant=partial(table, sufficient=0.3)),
-        _planted(name="at the margins", plant=partial(table, **_margins)),
-        Control(name="untrained", kind="negative", plant=untrained(UNITS)),
+    controls=controls(
+        positive=(_as_claimed,),
+        negative=(
+            case("no match", models(no_match, no_match), n=1),
+            table("patterns that nothing depends on", outcome(previous_cost=0.0, induction_cost=0.0)),
+            table("more than the previous token is needed", outcome(sufficient=0.3)),
+            _at_margins,
+            case("untrained", untrained(UNITS)),
+        ),
     ),
 )
 B3 = _B3.against(
@@ -157,12 +151,8 @@ B3 = _B3.against(
         "fixed-narrow",
         "With fixed triggers, tokens that are no trigger give what follows triggers less than half.",
         source="rival of B3: the head looks there from triggers only",
-        parts=(_share(name="fixed_elsewhere", margin=HALF, direction="below"),),
-        controls=(
-            _narrow(kind="positive"),
-            _as_claimed(kind="negative"),
-            _planted(name="at the margins", plant=partial(table, **_margins)),
-        ),
+        parts=(most("fixed_elsewhere", "below", HALF, _SHARE),),
+        controls=controls(positive=(_narrow,), negative=(_as_claimed, _at_margins)),
     ),
 )
 CLAIMS.add(B3.id, B3)

@@ -15,26 +15,33 @@ They show what training finds at this width with this recipe. They do not show w
 the second one does better.
 """
 
-from collections.abc import Callable, Mapping
-from functools import partial
+from collections.abc import Mapping
 
 import torch
 
-from mnemoscope import CLAIMS, Claim, Configuration, Control, Criterion, HookedModel, Subject
+from mnemoscope import CLAIMS, Configuration, HookedModel, Subject
 from mnemoscope.core import one_of
 from mnemoscope.judging import Measured
 from mnemoscope.models import planted, untrained
-from mnemoscope.models.constructed import bigram_table, induction
+from mnemoscope.models.constructed import bigram_table
 from mnemoscope.systems.in_context_bigrams.analyses.evaluation import accuracy_by_class
 from mnemoscope.systems.in_context_bigrams.analyses.prompts import prompts
-from mnemoscope.systems.in_context_bigrams.tasks.in_context_bigrams import InContextBigrams
+from mnemoscope.systems.in_context_bigrams.claim_parts import (
+    FIXED_TRIGGERS,
+    Case,
+    any_token,
+    birth,
+    case,
+    controls,
+    most,
+    table,
+    together,
+)
 
 SOURCE = "Bietti et al. 2023, Birth of a Transformer, as presented"
 N_SEQUENCES = 512
 PUBLISHED = 0.55
 """Accuracy of one layer."""
-TASK = InContextBigrams(length=64, triggers="fixed")
-"""Of planted models: shorter, which is faster."""
 ONE, TWO = "birth-1-layer", "birth-fixed"
 ONE_LAYER = {ONE: Configuration(preset=ONE)}
 DEPTHS = {name: Configuration(preset=name) for name in (ONE, TWO)}
@@ -73,49 +80,39 @@ def by_depth(measured: Mapping[str, Measured]) -> Measured:
 
 def says_it_again() -> HookedModel:
     """A model that always names the current token: right in loops, and else almost never."""
-    return bigram_table(torch.eye(TASK.d_vocab), TASK.n_ctx)
+    return bigram_table(torch.eye(FIXED_TRIGGERS.d_vocab), FIXED_TRIGGERS.n_ctx)
 
 
-def reads_the_context() -> HookedModel:
-    """The induction circuit."""
-    return induction(TASK.d_vocab, TASK.n_ctx)
-
-
-def _table(case: int, *, accuracy: float, from_loops: float = 0.2) -> dict[str, dict[str, float]]:
+def _one(name: str, *, accuracy: float, from_loops: float = 0.2) -> Case:
     """A planted outcome for one layer."""
-    return {ONE: {"accuracy": accuracy, "distance": abs(accuracy - PUBLISHED), "from_loops": from_loops}}
+    return table(name, {ONE: {"accuracy": accuracy, "distance": abs(accuracy - PUBLISHED), "from_loops": from_loops}})
 
 
-def _accuracies(case: int, *, one: float, two: float) -> dict[str, dict[str, float]]:
+def _both(name: str, *, one: float, two: float) -> Case:
     """A planted outcome for both depths."""
-    return {ONE: {"accuracy": one}, TWO: {"accuracy": two}}
+    return table(name, {ONE: {"accuracy": one}, TWO: {"accuracy": two}})
 
 
-def _models(case: int, *, one: Callable[[], HookedModel], two: Callable[[], HookedModel]) -> dict[str, Subject]:
-    """Planted models for both depths."""
-    return planted(ONE, one, TASK)(case) | planted(TWO, two, TASK)(case)
-
-
-_part = partial(Criterion, quantifier="most", unit="accuracy")
-_control = partial(Control, n=1)
-_AGAIN, _READS = planted(ONE, says_it_again, TASK), planted(ONE, reads_the_context, TASK)
-_NEITHER = Control(name="untrained", kind="negative", plant=untrained(DEPTHS))
+_AGAIN, _READS, _DEEP = (
+    planted(unit, make, FIXED_TRIGGERS) for unit, make in ((ONE, says_it_again), (ONE, any_token), (TWO, any_token))
+)
+_ONE_READS = case("reads the context", _READS)
+_UNTRAINED = case("untrained", untrained(ONE_LAYER))
+_ONLY_TWO, _NEITHER = together(_AGAIN, _DEEP), case("untrained", untrained(DEPTHS))
+_TWO_READ = case("two layers read the context", _ONLY_TWO)
 _FACTORS = {"loops": (False,), "positions": ("second", "later")}
 
-_B1 = Claim(
+_B1 = birth(
     id="B1",
     statement="One layer fails: it gets about 55 % of in-context outputs right.",
-    system="birth",
     source=SOURCE,
     measure=measure,
     units=ONE_LAYER,
-    parts=(_part(name="distance", margin=0.1, direction="below"),),
+    parts=(most("distance", "below", 0.1, "accuracy"),),
     factors=_FACTORS,
-    controls=(
-        _control(name="near 55 %", kind="positive", plant=partial(_table, accuracy=0.6)),
-        _control(name="a margin off", kind="negative", plant=partial(_table, accuracy=0.65)),
-        Control(name="reads the context", kind="negative", plant=_READS),
-        Control(name="untrained", kind="negative", plant=untrained(ONE_LAYER)),
+    controls=controls(
+        positive=(_one("near 55 %", accuracy=0.6),),
+        negative=(_one("a margin off", accuracy=0.65), _ONE_READS, _UNTRAINED),
     ),
 )
 B1 = _B1.against(
@@ -123,69 +120,52 @@ B1 = _B1.against(
         "loops",
         "Of that accuracy more than ten points come from triggers that are their own output.",
         source=f"against {SOURCE}",
-        parts=(_part(name="from_loops", margin=0.1),),
-        controls=(
-            Control(name="says it again", kind="positive", plant=_AGAIN),
-            Control(name="reads the context", kind="negative", plant=_READS),
-            _control(name="a margin from loops", kind="negative", plant=partial(_table, accuracy=0.6, from_loops=0.1)),
+        parts=(most("from_loops", "above", 0.1, "accuracy"),),
+        controls=controls(
+            positive=(case("says it again", _AGAIN),),
+            negative=(_ONE_READS, _one("a margin from loops", accuracy=0.6, from_loops=0.1)),
         ),
     ),
     _B1.rival(
         "chance",
         "One layer gets less than 30 % of in-context outputs right.",
         source=f"against {SOURCE}",
-        parts=(_part(name="accuracy", margin=0.3, direction="below"),),
-        controls=(
-            Control(name="untrained", kind="positive", plant=untrained(ONE_LAYER)),
-            Control(name="reads the context", kind="negative", plant=_READS),
-            _control(name="at the margin", kind="negative", plant=partial(_table, accuracy=0.3)),
-        ),
+        parts=(most("accuracy", "below", 0.3, "accuracy"),),
+        controls=controls(positive=(_UNTRAINED,), negative=(_ONE_READS, _one("at the margin", accuracy=0.3))),
     ),
 )
-_DEEP = partial(_models, one=says_it_again, two=reads_the_context)
-_B2 = Claim(
+_B2 = birth(
     id="B2",
     statement="Two layers succeed: they get about 99 % of in-context outputs right.",
-    system="birth",
     source=SOURCE,
     measure=measure,
     units=DEPTHS,
     compare=by_depth,
-    parts=(_part(name="two_layers", margin=0.98),),
+    parts=(most("two_layers", "above", 0.98, "accuracy"),),
     factors=_FACTORS,
-    controls=(
-        Control(name="two layers read the context", kind="positive", plant=_DEEP),
-        _control(name="at the margin", kind="negative", plant=partial(_accuracies, one=0.55, two=0.98)),
-        _NEITHER,
-    ),
+    controls=controls(positive=(_TWO_READ,), negative=(_both("at the margin", one=0.55, two=0.98), _NEITHER)),
 )
 B2 = _B2.against(
     _B2.rival(
         "nearly",
         "Two layers get over 90 % of in-context outputs right, and possibly no more.",
         source=f"against {SOURCE}",
-        parts=(_part(name="two_layers", margin=0.9),),
-        controls=(
-            Control(name="two layers read the context", kind="positive", plant=_DEEP),
-            _control(name="at the margin", kind="negative", plant=partial(_accuracies, one=0.55, two=0.9)),
-            _NEITHER,
-        ),
+        parts=(most("two_layers", "above", 0.9, "accuracy"),),
+        controls=controls(positive=(_TWO_READ,), negative=(_both("at the margin", one=0.55, two=0.9), _NEITHER)),
     ),
     _B2.rival(
         "depth",
         "The second layer is worth more than 25 points.",
         source=f"{SOURCE}: the two accuracies stand side by side",
-        parts=(_part(name="depth", margin=0.25),),
-        controls=(
-            Control(name="only two layers read the context", kind="positive", plant=_DEEP),
-            Control(
-                name="both read the context",
-                kind="negative",
-                plant=partial(_models, one=reads_the_context, two=reads_the_context),
+        parts=(most("depth", "above", 0.25, "accuracy"),),
+        controls=controls(
+            positive=(case("only two layers read the context", _ONLY_TWO),),
+            negative=(
+                case("both read the context", together(_READS, _DEEP)),
+                _both("a margin apart", one=0.7, two=0.95),
             ),
-            _control(name="a margin apart", kind="negative", plant=partial(_accuracies, one=0.7, two=0.95)),
         ),
     ),
 )
-CLAIMS.add(B1.id, B1)
-CLAIMS.add(B2.id, B2)
+for _claim in (B1, B2):
+    CLAIMS.add(_claim.id, _claim)

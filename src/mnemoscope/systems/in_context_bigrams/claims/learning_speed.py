@@ -12,7 +12,7 @@ rivals ask for a sign. An onset at step 0 counts as 1. Where accuracy never gets
 last, so two models that both fail differ by nothing.
 
 Read from the trajectory: measures of every kept checkpoint, taken after training. Steps between two checkpoints cannot
-be told apart.
+be distinguished.
 
 They show which measure moves first. They do not show that the one is needed for the other; and that half of a fall is
 passed first says nothing about which is finished first: the two losses end at different values.
@@ -20,19 +20,17 @@ passed first says nothing about which is finished first: the two losses end at d
 
 import math
 from collections.abc import Mapping
-from functools import partial
 
-from mnemoscope import CLAIMS, Claim, Configuration, Control, Criterion, Subject
+from mnemoscope import CLAIMS, Configuration, Subject
 from mnemoscope.judging import Measured
 from mnemoscope.models.constructed import Course, following, jump
 from mnemoscope.systems.in_context_bigrams.analyses.order import onset, tracked
+from mnemoscope.systems.in_context_bigrams.claim_parts import NEVER, Case, birth, case, controls, most, table
 
 SOURCE = "Bietti et al. 2023, Birth of a Transformer"
 CLASSES = ("in_context", "global")
 RATIO = 0.25
 """In powers of two: a factor of about 1.19."""
-NEVER = 10_000
-"""A step after the last."""
 GLOBAL_FIRST = {name: Configuration(preset=name) for name in ("memories-all", "birth-2-layers")}
 FREQUENCIES = {name: Configuration(preset=name) for name in ("birth-fixed", "birth-rare")}
 
@@ -92,81 +90,71 @@ def accuracy(step: float) -> dict[str, Course]:
     return {"accuracy_in_context": jump(step, low=0.1, high=0.9)}
 
 
-def _onsets(case: int, *, frequent: float, rare: float) -> dict[str, dict[str, float]]:
-    """A planted outcome for B9: both onsets."""
-    return {name: {"onset": at} for name, at in zip(FREQUENCIES, (frequent, rare), strict=True)}
-
-
-def _falling(name: str, *, memories: tuple[float, float], generic: tuple[float, float]) -> partial[Control]:
+def _falling(name: str, *, memories: tuple[float, float], generic: tuple[float, float]) -> Case:
     """A control of B7: the steps of both losses, in associative memories and in the generic model."""
     trained = dict(zip(GLOBAL_FIRST, (losses(*memories), losses(*generic)), strict=True))
-    return partial(Control, name=name, plant=following(GLOBAL_FIRST, trained), n=1)
+    return case(name, following(GLOBAL_FIRST, trained), n=1)
 
 
-def _rising(name: str, *, frequent: float, rare: float) -> partial[Control]:
+def _rising(name: str, *, frequent: float, rare: float) -> Case:
     """A control of B9: the steps of accuracy."""
     trained = dict(zip(FREQUENCIES, (accuracy(frequent), accuracy(rare)), strict=True))
-    return partial(Control, name=name, plant=following(FREQUENCIES, trained), n=1)
+    return case(name, following(FREQUENCIES, trained), n=1)
 
 
-_ratio = partial(Criterion, quantifier="most", unit="log2 of a ratio of steps")
+_RATIO = "log2 of a ratio of steps"
 _equal = _rising("equally fast", frequent=300, rare=300)
 _frequent_first = _rising("frequent ones twice as fast", frequent=200, rare=400)
 _rare_first = _rising("rare ones twice as fast", frequent=400, rare=200)
-_a_margin = partial(Control, n=1, kind="negative")
+_a_margin = table("a margin apart", {"birth-fixed": {"onset": 400.0}, "birth-rare": {"onset": 400 * 2**RATIO}})
 
-B7 = Claim(
+B7 = birth(
     id="B7",
     statement="Global bigrams are learned before in-context ones, by associative memories and by two generic layers.",
     source=f"{SOURCE}, loss on both along training",
-    system="birth",
     develops=False,
-    parts=tuple(Criterion(name=name, quantifier="most", margin=0.0, unit="steps") for name in GLOBAL_FIRST),
+    parts=tuple(most(name, "above", 0.0, "steps") for name in GLOBAL_FIRST),
     units=GLOBAL_FIRST,
     measure=falls,
     compare=by_unit,
     factors={"fallen": (0.25, 0.75)},
-    controls=(
-        _falling("200 steps earlier", memories=(300, 100), generic=(600, 400))(kind="positive"),
-        _falling("at the same time", memories=(100, 100), generic=(400, 400))(kind="negative"),
-        _falling("later", memories=(100, 200), generic=(400, 600))(kind="negative"),
-        _falling("earlier in the memories only", memories=(300, 100), generic=(400, 400))(kind="negative"),
-        _falling("none falls", memories=(NEVER, NEVER), generic=(NEVER, NEVER))(kind="negative"),
+    controls=controls(
+        positive=(_falling("200 steps earlier", memories=(300, 100), generic=(600, 400)),),
+        negative=(
+            _falling("at the same time", memories=(100, 100), generic=(400, 400)),
+            _falling("later", memories=(100, 200), generic=(400, 600)),
+            _falling("earlier in the memories only", memories=(300, 100), generic=(400, 400)),
+            _falling("none falls", memories=(NEVER, NEVER), generic=(NEVER, NEVER)),
+        ),
     ),
 )
-_B9 = Claim(
+_B9 = birth(
     id="B9",
     statement="Models whose fixed triggers are the most frequent tokens, and less frequent ones, differ in speed.",
     source=f"{SOURCE}, loss along training for two sets of triggers",
-    system="birth",
     develops=False,
     units=FREQUENCIES,
     measure=reached,
     compare=ratio,
-    parts=(_ratio(name="difference", margin=RATIO),),
+    parts=(most("difference", "above", RATIO, _RATIO),),
     factors={"threshold": (0.25, 0.75)},
-    controls=(
-        _frequent_first(kind="positive"),
-        _rare_first(kind="positive"),
-        _equal(kind="negative"),
-        _a_margin(name="a margin apart", plant=partial(_onsets, frequent=400.0, rare=400 * 2**RATIO)),
-    ),
+    controls=controls(positive=(_frequent_first, _rare_first), negative=(_equal, _a_margin)),
 )
 B9 = _B9.against(
     _B9.rival(
         "frequent-first",
         "Frequent triggers are learned faster.",
         source=SOURCE,
-        parts=(_ratio(name="rare_later", margin=RATIO),),
-        controls=(_frequent_first(kind="positive"), _equal(kind="negative"), _rare_first(kind="negative")),
+        parts=(most("rare_later", "above", RATIO, _RATIO),),
+        controls=controls(positive=(_frequent_first,), negative=(_equal, _rare_first)),
     ),
     _B9.rival(
         "rare-first",
         "Rare triggers are learned faster.",
         source=SOURCE,
-        parts=(_ratio(name="rare_later", margin=-RATIO, direction="below"),),
-        controls=(_rare_first(kind="positive"), _equal(kind="negative"), _frequent_first(kind="negative")),
+        parts=(most("rare_later", "below", -RATIO, _RATIO),),
+        controls=controls(positive=(_rare_first,), negative=(_equal, _frequent_first)),
     ),
 )
-CLAIMS.add(B7.id, B7)
-CLAIMS.add(B9.id, B9)
+for _claim in (B7, B9):
+    CLAIMS.add(_claim.id, _claim)

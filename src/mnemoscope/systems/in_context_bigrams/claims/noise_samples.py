@@ -15,16 +15,20 @@ It shows how the need of one step grows in this range of N. It does not show wha
 anything of a trained model.
 """
 
-from functools import partial
-
-from mnemoscope import CLAIMS, Claim, Control, Criterion
+from mnemoscope import CLAIMS
 from mnemoscope.judging import Measured
 from mnemoscope.systems.in_context_bigrams.analyses.noise_samples import LENGTH, NOISE, SIZES, On, exponent, scaling
+from mnemoscope.systems.in_context_bigrams.claim_parts import (
+    FIRST_PLANTED,
+    Case,
+    case,
+    controls,
+    most,
+    noisy_recall,
+    table,
+)
 
 _LARGE = 64
-_FIRST_PLANTED = 1_000_000
-"""Draws of controls start here, where no replicate's are."""
-_UNIT = "exponent of N"
 CONSTANT, LINEAR = 0.25, 0.75
 """Nearer to 0 than to 1, and the reverse, by half the distance to the middle."""
 
@@ -49,40 +53,37 @@ def measure(draw: int, *, length: int = LENGTH, noise: float = NOISE, on: On = "
     }
 
 
-def _growing(case: int, *, feed_forward: float, attention: float) -> dict[str, Measured]:
+def _growing(name: str, feed_forward: float, attention: float) -> Case:
     """A planted outcome: ten samples at N = 1, and powers of N."""
     powers = {"feed_forward": feed_forward, "attention": attention}
-    return {"draw": {part: exponent(SIZES, [10 * n**power for n in SIZES]) for part, power in powers.items()}}
+    return table(
+        name, {"draw": {part: exponent(SIZES, [10 * n**power for n in SIZES]) for part, power in powers.items()}}
+    )
 
 
-def long_contexts(case: int) -> dict[str, Measured]:
+def long_contexts(number: int) -> dict[str, Measured]:
     """A control: contexts as long as the largest N, so that a sample has most of the tokens."""
-    return {"draw": measure(_FIRST_PLANTED + case, length=max(SIZES))}
+    return {"draw": measure(FIRST_PLANTED + number, length=max(SIZES))}
 
 
-def _table(name: str, feed_forward: float, attention: float) -> partial[Control]:
-    plant = partial(_growing, feed_forward=feed_forward, attention=attention)
-    return partial(Control, name=name, plant=plant, n=1)
-
-
-_part = partial(Criterion, quantifier="most", unit=_UNIT)
-CLAIM = Claim(
+CLAIM = noisy_recall(
     id="N1",
     statement="The feed-forward layer learns the noise token from O(1) samples, attention from O(N).",
     source="Chen, Bruna & Bietti 2024, How Truncating Weights Improves Reasoning in Language Models",
-    system="noisy-recall",
     parts=(
-        _part(name="feed_forward", margin=CONSTANT, direction="below"),
-        _part(name="attention", margin=LINEAR),
+        most("feed_forward", "below", CONSTANT, "exponent of N"),
+        most("attention", "above", LINEAR, "exponent of N"),
     ),
     replicate="draw",
-    controls=(
-        _table("constant and linear", 0.0, 1.0)(kind="positive"),
-        _table("both linear", 1.0, 1.0)(kind="negative"),
-        _table("both constant", 0.0, 0.0)(kind="negative"),
-        _table("the other way round", 1.0, 0.0)(kind="negative"),
-        _table("by the margins", CONSTANT, LINEAR)(kind="negative"),
-        Control(name="long contexts", kind="negative", plant=long_contexts, n=1),
+    controls=controls(
+        positive=(_growing("constant and linear", 0.0, 1.0),),
+        negative=(
+            _growing("both linear", 1.0, 1.0),
+            _growing("both constant", 0.0, 0.0),
+            _growing("the other way round", 1.0, 0.0),
+            _growing("by the margins", CONSTANT, LINEAR),
+            case("long contexts", long_contexts, n=1),
+        ),
     ),
     measure=measure,
     factors={"noise": (0.3, 0.7), "length": (16, 64), "on": ("contexts",)},

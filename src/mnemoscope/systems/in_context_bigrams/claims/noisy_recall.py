@@ -22,7 +22,7 @@ chance.
 from functools import partial
 from typing import Literal
 
-from mnemoscope import CLAIMS, Batch, Claim, Configuration, Control, Criterion, Gate, Subject, Task, generator
+from mnemoscope import CLAIMS, Batch, Configuration, Gate, Subject, Task, generator
 from mnemoscope.analyses import last_mlp
 from mnemoscope.core import kept, one_of
 from mnemoscope.judging import GATE
@@ -34,7 +34,8 @@ from mnemoscope.systems.in_context_bigrams.analyses.noise_or_context import (
     removed,
     truncated,
 )
-from mnemoscope.systems.in_context_bigrams.constructed.noisy_induction import noisy_induction
+from mnemoscope.systems.in_context_bigrams.claim_parts import case, controls, most, noisy_recall
+from mnemoscope.systems.in_context_bigrams.constructed import noisy_induction
 from mnemoscope.systems.in_context_bigrams.tasks.noisy_recall import NoisyRecall
 
 GAIN = 0.25
@@ -113,52 +114,37 @@ TASK = NoisyRecall(length=64, n_tokens=8, n_triggers=3)
 IN_MLP, IN_HEAD, IN_INDUCTION = (
     planted("noisy-recall", partial(noisy_induction, noise_in=place), TASK) for place in ("mlp", "head", "induction")
 )
-_UNTRAINED = Control(name="untrained", kind="negative", plant=untrained(UNITS), n=2)
-
-
-_CLAIM = Claim(
+_BY_MLP, _BY_HEAD, _BY_INDUCTION = (
+    case(f"noise by {place}", plant, n=1)
+    for place, plant in (("the MLP", IN_MLP), ("a late head", IN_HEAD), ("the induction head", IN_INDUCTION))
+)
+_UNTRAINED = case("untrained", untrained(UNITS), n=2)
+_CLAIM = noisy_recall(
     id="N2",
-    system="noisy-recall",
     statement=(
         "Removing the late MLP, or truncating its low-rank part, turns the prediction from the global to the "
         "in-context token."
     ),
     source="Chen, Bruna & Bietti 2024, How Truncating Weights Improves Reasoning in Language Models, as presented",
-    parts=(
-        Criterion(name="removal", quantifier="most", margin=GAIN, unit="share"),
-        Criterion(name="truncation", quantifier="most", margin=GAIN, unit="share"),
-    ),
+    parts=(most("removal", "above", GAIN, "share"), most("truncation", "above", GAIN, "share")),
     gate=CERTAIN,
     units=UNITS,
     measure=measure,
     factors={"kind": ("zero",), "weight": ("W_in", "both")},
-    controls=(
-        Control(name="noise by the MLP", kind="positive", plant=IN_MLP, n=1),
-        Control(name="noise by a late head", kind="negative", plant=IN_HEAD, n=1),
-        Control(name="noise by the induction head", kind="negative", plant=IN_INDUCTION, n=1),
-        _UNTRAINED,
-    ),
+    controls=controls(positive=(_BY_MLP,), negative=(_BY_HEAD, _BY_INDUCTION, _UNTRAINED)),
 )
 CLAIM = _CLAIM.against(
     _CLAIM.rival(
         "attention",
         "Removing the last attention layer turns the prediction to the in-context token.",
-        parts=(Criterion(name="attention", quantifier="most", margin=GAIN, unit="share"),),
-        controls=(
-            Control(name="noise by a late head", kind="positive", plant=IN_HEAD, n=1),
-            Control(name="noise by the MLP", kind="negative", plant=IN_MLP, n=1),
-            Control(name="noise by the induction head", kind="negative", plant=IN_INDUCTION, n=1),
-            _UNTRAINED,
-        ),
+        parts=(most("attention", "above", GAIN, "share"),),
+        controls=controls(positive=(_BY_HEAD,), negative=(_BY_MLP, _BY_INDUCTION, _UNTRAINED)),
     ),
     _CLAIM.rival(
         "none",
         "Removing the late MLP changes nothing.",
-        parts=(Criterion(name="removal", quantifier="most", margin=NONE, direction="within", unit="share"),),
-        controls=(
-            Control(name="noise by the induction head", kind="positive", plant=IN_INDUCTION, n=1),
-            Control(name="noise by the MLP", kind="negative", plant=IN_MLP, n=1),
-        ),
+        parts=(most("removal", "within", NONE, "share"),),
+        controls=controls(positive=(_BY_INDUCTION,), negative=(_BY_MLP,)),
     ),
 )
 CLAIMS.add(CLAIM.id, CLAIM)

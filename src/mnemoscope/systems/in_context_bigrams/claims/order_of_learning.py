@@ -29,12 +29,12 @@ are near what 5 triggers give by chance, so B5 is tried at higher ones only.
 """
 
 from collections.abc import Mapping
-from functools import partial
 
-from mnemoscope import CLAIMS, Claim, Configuration, Control, Criterion, Gate, Subject
+from mnemoscope import CLAIMS, Configuration, Gate, Subject
 from mnemoscope.judging import GATE, Measured
 from mnemoscope.models.constructed import Course, following, jump
 from mnemoscope.systems.in_context_bigrams.analyses.order import HALF, onset, tracked
+from mnemoscope.systems.in_context_bigrams.claim_parts import NEVER, Case, birth, case, controls, most
 
 MEMORIES = {
     "output": "recall_copied_token",
@@ -47,8 +47,6 @@ JOINT = {"memories": Configuration(preset="memories")}
 BOTH = {name: Configuration(preset=name) for name in ("memories", "memories-all")}
 LONGER = 0.25
 """By which share all positions must take longer than the early ones."""
-NEVER = 10_000
-"""A step that no recipe has."""
 
 
 def order(subject: Subject, *, threshold: float = HALF) -> dict[str, float]:
@@ -101,15 +99,15 @@ def courses(output: float, match: float, previous_early: float, previous: float)
     return {MEMORIES[memory]: jump(step) for memory, step in steps.items()}
 
 
-def _training(name: str, *steps: float) -> partial[Control]:
+def _training(name: str, *steps: float) -> Case:
     """A control in which the memories come at these steps, in the order of `courses`."""
-    return partial(Control, name=name, plant=following(JOINT, {"memories": courses(*steps)}), n=1)
+    return case(name, following(JOINT, {"memories": courses(*steps)}), n=1)
 
 
-def _two(name: str, *, first: tuple[float, float], second: tuple[float, float]) -> partial[Control]:
+def _two(name: str, *, first: tuple[float, float], second: tuple[float, float]) -> Case:
     """A control in which W_K^1 learns early positions and all of them at these steps, in both configurations."""
     planted = {unit: courses(50, 100, *steps) for unit, steps in zip(BOTH, (first, second), strict=True)}
-    return partial(Control, name=name, plant=following(BOTH, planted), n=1)
+    return case(name, following(BOTH, planted), n=1)
 
 
 _in_order = _training("top down", 50, 100, 150, 300)
@@ -117,64 +115,59 @@ _early_before = _training("early positions before the match", 50, 150, 100, 300)
 _reversed = _training("bottom up", 300, 200, 100, 150)
 _together = _training("all at once", 100, 100, 100, 100)
 _only_output = _training("the output alone", 50, NEVER, NEVER, NEVER)
-_steps = partial(Criterion, quantifier="most", margin=0.0, unit="steps")
 
-_B5 = Claim(
+_B5 = birth(
     id="B5",
     statement="The memories are learned from the top down: W_O^2 first, W_K^2 next, W_K^1 last.",
     source="Bietti et al. 2023, Birth of a Transformer, as presented",
-    system="birth",
     units=JOINT,
     measure=order,
     gate=Gate(statement="recalls half of the tokens or more from W_O^2 at some step", at_least=0.5),
     develops=False,
-    parts=(_steps(name="output_before_match"), _steps(name="match_before_previous")),
+    parts=(most("output_before_match", "above", 0.0, "steps"), most("match_before_previous", "above", 0.0, "steps")),
     factors={"threshold": (0.75, 0.9)},
-    controls=(
-        _in_order(kind="positive"),
-        _early_before(kind="positive"),
-        _reversed(kind="negative"),
-        _together(kind="negative"),
-        _only_output(kind="negative"),
-    ),
+    controls=controls(positive=(_in_order, _early_before), negative=(_reversed, _together, _only_output)),
 )
 B5 = _B5.against(
     _B5.rival(
         "early",
         "The same order holds where W_K^1 is asked of early positions only.",
         source="rival of B5: what W_K^1 takes long for are late positions",
-        parts=(_steps(name="output_before_match"), _steps(name="match_before_previous_early")),
-        controls=(_in_order(kind="positive"), _early_before(kind="negative"), _together(kind="negative")),
+        parts=(
+            most("output_before_match", "above", 0.0, "steps"),
+            most("match_before_previous_early", "above", 0.0, "steps"),
+        ),
+        controls=controls(positive=(_in_order,), negative=(_early_before, _together)),
     ),
     _B5.rival(
         "keys-reversed",
         "W_K^1 learns early positions before W_K^2 learns triggers.",
         source="rival of B5: the same keys, the other way round",
-        parts=(_steps(name="previous_early_before_match"),),
-        controls=(_early_before(kind="positive"), _in_order(kind="negative"), _together(kind="negative")),
+        parts=(most("previous_early_before_match", "above", 0.0, "steps"),),
+        controls=controls(positive=(_early_before,), negative=(_in_order, _together)),
     ),
 )
-B10 = Claim(
+B10 = birth(
     id="B10",
     statement="W_K^1 stores early positions much faster than late ones.",
     source="Bietti et al. 2023, Birth of a Transformer, recall during training",
-    system="birth",
-    parts=tuple(
-        Criterion(name=name, quantifier="most", margin=LONGER, unit="share of the steps that early ones take")
-        for name in BOTH
-    ),
+    parts=tuple(most(name, "above", LONGER, "share of the steps that early ones take") for name in BOTH),
     units=BOTH,
     measure=early_and_all,
     compare=by_unit,
     factors={"threshold": (0.25, 0.75)},
-    controls=(
-        _two("twice as long", first=(100, 200), second=(200, 400))(kind="positive"),
-        _two("late positions never", first=(100, NEVER), second=(200, NEVER))(kind="positive"),
-        _two("a margin longer", first=(200, 250), second=(240, 300))(kind="negative"),
-        _two("longer in one model", first=(100, 200), second=(200, 200))(kind="negative"),
-        _two("neither ever", first=(NEVER, NEVER), second=(NEVER, NEVER))(kind="negative"),
+    controls=controls(
+        positive=(
+            _two("twice as long", first=(100, 200), second=(200, 400)),
+            _two("late positions never", first=(100, NEVER), second=(200, NEVER)),
+        ),
+        negative=(
+            _two("a margin longer", first=(200, 250), second=(240, 300)),
+            _two("longer in one model", first=(100, 200), second=(200, 200)),
+            _two("neither ever", first=(NEVER, NEVER), second=(NEVER, NEVER)),
+        ),
     ),
     develops=False,
 )
-CLAIMS.add(B5.id, B5)
-CLAIMS.add(B10.id, B10)
+for _claim in (B5, B10):
+    CLAIMS.add(_claim.id, _claim)

@@ -15,16 +15,25 @@ It shows which distribution carries over to the other. It does not show that a m
 the bigrams some are right by guessing the likely one, and where a trigger is its own output all that follow are easy.
 """
 
-from collections.abc import Callable, Mapping
-from functools import partial
+from collections.abc import Mapping
 
-from mnemoscope import CLAIMS, Claim, Configuration, Control, Criterion, HookedModel, Subject
+from mnemoscope import CLAIMS, Configuration, HookedModel, Subject
 from mnemoscope.judging import Measured
 from mnemoscope.models import planted, untrained
-from mnemoscope.models.constructed import bigram_table, induction
+from mnemoscope.models.constructed import bigram_table
 from mnemoscope.systems.in_context_bigrams.analyses.evaluation import accuracy_by_class
 from mnemoscope.systems.in_context_bigrams.analyses.prompts import prompts
-from mnemoscope.systems.in_context_bigrams.tasks.in_context_bigrams import InContextBigrams
+from mnemoscope.systems.in_context_bigrams.claim_parts import (
+    FIXED_TRIGGERS,
+    Case,
+    any_token,
+    birth,
+    case,
+    controls,
+    most,
+    table,
+    together,
+)
 
 SOURCE = "Bietti et al. 2023, Birth of a Transformer, in-context accuracy by training and test distribution"
 N_SEQUENCES = 512
@@ -32,9 +41,7 @@ MARGIN = 0.1
 OUTPUTS = ("uniform", "bigram")
 UNIFORM, BIGRAM = "memories-all", "memories-all-bigram"
 UNITS = {name: Configuration(preset=name) for name in (UNIFORM, BIGRAM)}
-TASK = InContextBigrams(length=64, triggers="fixed")
-"""Of planted models: shorter, which is faster."""
-NEVER = 1e-9
+NEVER_FOLLOWS = 1e-9
 """Probability, in the planted table, of a bigram that the text does not have."""
 
 
@@ -68,53 +75,40 @@ def by_training(measured: Mapping[str, Measured]) -> Measured:
     }
 
 
-def reads_the_context() -> HookedModel:
-    """The induction circuit: right whatever the outputs are."""
-    return induction(TASK.d_vocab, TASK.n_ctx)
-
-
 def knows_the_bigrams() -> HookedModel:
     """A model that predicts global bigrams: right where an output is the likely one."""
-    return bigram_table(TASK.bigrams.transitions.clamp(min=NEVER).log().float(), TASK.n_ctx)
+    task = FIXED_TRIGGERS
+    return bigram_table(task.bigrams.transitions.clamp(min=NEVER_FOLLOWS).log().float(), task.n_ctx)
 
 
-def _models(case: int, *, uniform: Callable[[], HookedModel], bigram: Callable[[], HookedModel]) -> dict[str, Subject]:
-    """Planted models, by what they would have been trained on."""
-    return planted(UNIFORM, uniform, TASK)(case) | planted(BIGRAM, bigram, TASK)(case)
-
-
-def _table(case: int, *, on_uniform: float, even_on_bigram: float) -> dict[str, dict[str, float]]:
+def _table(name: str, *, on_uniform: float, even_on_bigram: float) -> Case:
     """A planted outcome."""
-    return {
-        UNIFORM: {"uniform": 0.9, "bigram": 0.9 - even_on_bigram},
-        BIGRAM: {"uniform": 0.9 - on_uniform, "bigram": 0.9},
-    }
+    by_uniform = {"uniform": 0.9, "bigram": 0.9 - even_on_bigram}
+    return table(name, {UNIFORM: by_uniform, BIGRAM: {"uniform": 0.9 - on_uniform, "bigram": 0.9}})
 
 
-_part = partial(Criterion, quantifier="most", unit="accuracy")
-_planted = partial(Control, n=1, kind="negative")
-_BOTH = partial(_models, uniform=reads_the_context, bigram=reads_the_context)
-_ONE = partial(_models, uniform=reads_the_context, bigram=knows_the_bigrams)
+_UNIFORM = planted(UNIFORM, any_token, FIXED_TRIGGERS)
+_both = case("both read the context", together(_UNIFORM, planted(BIGRAM, any_token, FIXED_TRIGGERS)))
+_one = case("only one reads the context", together(_UNIFORM, planted(BIGRAM, knows_the_bigrams, FIXED_TRIGGERS)))
+_a_margin = _table("a margin ahead", on_uniform=MARGIN, even_on_bigram=0.0)
 
-_B8 = Claim(
+_B8 = birth(
     id="B8",
     statement="Training on uniform outputs generalises better than training on outputs from the global bigrams.",
     source=SOURCE,
-    system="birth",
     units=UNITS,
     measure=measure,
     compare=by_training,
-    parts=(
-        _part(name="on_uniform", margin=MARGIN),
-        _part(name="even_on_bigram", margin=MARGIN, direction="below"),
-    ),
+    parts=(most("on_uniform", "above", MARGIN, "accuracy"), most("even_on_bigram", "below", MARGIN, "accuracy")),
     factors={"loops": (False,)},
-    controls=(
-        Control(name="only one reads the context", kind="positive", plant=_ONE),
-        Control(name="both read the context", kind="negative", plant=_BOTH),
-        _planted(name="a margin ahead", plant=partial(_table, on_uniform=MARGIN, even_on_bigram=0.0)),
-        _planted(name="a margin lost on bigrams", plant=partial(_table, on_uniform=0.5, even_on_bigram=MARGIN)),
-        Control(name="untrained", kind="negative", plant=untrained(UNITS)),
+    controls=controls(
+        positive=(_one,),
+        negative=(
+            _both,
+            _a_margin,
+            _table("a margin lost on bigrams", on_uniform=0.5, even_on_bigram=MARGIN),
+            case("untrained", untrained(UNITS)),
+        ),
     ),
 )
 B8 = _B8.against(
@@ -122,12 +116,8 @@ B8 = _B8.against(
         "both",
         "On uniform outputs either training gives the same accuracy.",
         source=f"against {SOURCE}",
-        parts=(_part(name="gap", margin=MARGIN, direction="below"),),
-        controls=(
-            Control(name="both read the context", kind="positive", plant=_BOTH),
-            Control(name="only one reads the context", kind="negative", plant=_ONE),
-            _planted(name="a margin ahead", plant=partial(_table, on_uniform=MARGIN, even_on_bigram=0.0)),
-        ),
+        parts=(most("gap", "below", MARGIN, "accuracy"),),
+        controls=controls(positive=(_both,), negative=(_one, _a_margin)),
     ),
 )
 CLAIMS.add(B8.id, B8)

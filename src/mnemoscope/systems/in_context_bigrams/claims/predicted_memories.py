@@ -32,19 +32,21 @@ show competition: W_F may move because predictions ask for it.
 from collections.abc import Mapping
 from functools import partial
 
-from mnemoscope import CLAIMS, Claim, Configuration, Control, Criterion, Subject
+from mnemoscope import CLAIMS, Configuration, Subject
 from mnemoscope.analyses import LEAST, Over, copied_token, previous_token, remapped_copy
-from mnemoscope.judging import GATE, Measured
+from mnemoscope.judging import GATE
 from mnemoscope.models import Plant, planted, untrained
 from mnemoscope.models.constructed import Course, following
 from mnemoscope.systems.in_context_bigrams.analyses.order import tracked
 from mnemoscope.systems.in_context_bigrams.analyses.prompts import LEARNED, fixed_triggers, learned
+from mnemoscope.systems.in_context_bigrams.claim_parts import Case, birth, case, controls, most, table
 from mnemoscope.systems.in_context_bigrams.constructed import induction_memories
 from mnemoscope.systems.in_context_bigrams.tasks.in_context_bigrams import InContextBigrams
 
 TASK = InContextBigrams(length=128, triggers="fixed")
 ALONE = {"memories": Configuration(preset="memories")}
 WITH_W_F = {"memories-all": Configuration(preset="memories-all")}
+MEMORIES = ("output", "match", "previous_early")
 RECALLED = 0.9
 DEVIATES = 0.05
 """Of recall, and in nats."""
@@ -93,12 +95,6 @@ def holding(*memories: str) -> Plant:
     return planted("memories", make, TASK)
 
 
-def _table(case: int, *, recall: float, previous_all: float) -> dict[str, Measured]:
-    """A planted outcome: all recalls alike but that over all positions."""
-    alike = dict.fromkeys(("output", "match", "previous_early"), recall)
-    return {"memories": {**alike, "previous_all": previous_all, GATE: 1.0}}
-
-
 def courses(*, output: float, ff: float) -> Mapping[str, Course]:
     """A planted training: W_O^2 is perfect at step 200, W_F .2 nats from the bigrams; they end so much further off."""
     return {
@@ -107,87 +103,68 @@ def courses(*, output: float, ff: float) -> Mapping[str, Course]:
     }
 
 
-def _drift(name: str, *, output: float, ff: float) -> partial[Control]:
-    plant = following(WITH_W_F, {"memories-all": courses(output=output, ff=ff)})
-    return partial(Control, name=name, plant=plant, n=1)
+def _table(name: str, *, recall: float, previous_all: float) -> Case:
+    """A planted outcome: all recalls alike but that over all positions."""
+    alike = dict.fromkeys(MEMORIES, recall)
+    return table(name, {"memories": {**alike, "previous_all": previous_all, GATE: 1.0}})
 
 
-_all_three = partial(
-    Control, name="the predicted sums", plant=holding("previous token", "remapped copy", "copied token")
-)
-_no_match = partial(Control, name="no remapped copy", plant=holding("previous token", "copied token"))
-_no_previous = partial(Control, name="no previous token", plant=holding("remapped copy", "copied token"))
-_UNTRAINED = Control(name="untrained", kind="negative", plant=untrained(ALONE))
-_early_only = partial(Control, name="only early positions", plant=partial(_table, recall=1.0, previous_all=0.5), n=1)
-_at_margin = partial(Control, name="at the margin", plant=partial(_table, recall=RECALLED, previous_all=RECALLED), n=1)
-_recall = partial(Criterion, quantifier="most", margin=RECALLED, unit="recall")
+def _drift(name: str, *, output: float, ff: float) -> Case:
+    return case(name, following(WITH_W_F, {"memories-all": courses(output=output, ff=ff)}), n=1)
+
+
+_all_three = case("the predicted sums", holding("previous token", "remapped copy", "copied token"))
+_no_match = case("no remapped copy", holding("previous token", "copied token"))
+_no_previous = case("no previous token", holding("remapped copy", "copied token"))
+_untrained = case("untrained", untrained(ALONE))
+_early_only = _table("only early positions", recall=1.0, previous_all=0.5)
+_at_margin = _table("at the margin", recall=RECALLED, previous_all=RECALLED)
 
 _compete = _drift("both deviate", output=0.2, ff=0.5)
 _output_only = _drift("only the output deviates", output=0.2, ff=0.0)
 _ff_only = _drift("only W_F deviates", output=0.0, ff=0.5)
 _neither = _drift("neither deviates", output=0.0, ff=0.0)
 _by_margin = _drift("by the margin", output=DEVIATES, ff=DEVIATES)
-_output_deviates = Criterion(name="output_deviates", quantifier="most", margin=DEVIATES, unit="recall")
-_ff = partial(Criterion, name="ff_deviates", quantifier="most", margin=DEVIATES, unit="nats")
+_output_deviates = most("output_deviates", "above", DEVIATES, "recall")
 
-_B4 = Claim(
+_B4 = birth(
     id="B4",
     statement="The trained matrices become the predicted memories.",
-    system="birth",
     units=ALONE,
     measure=measure,
     gate=LEARNED,
     source="Bietti et al. 2023, Birth of a Transformer",
-    parts=tuple(_recall(name=name) for name in ("output", "match", "previous_early")),
+    parts=tuple(most(name, "above", RECALLED, "recall") for name in MEMORIES),
     factors={"over": ("queries",)},
-    controls=(
-        _all_three(kind="positive"),
-        _early_only(kind="positive"),
-        _no_match(kind="negative"),
-        _no_previous(kind="negative"),
-        _at_margin(kind="negative"),
-        _UNTRAINED,
-    ),
+    controls=controls(positive=(_all_three, _early_only), negative=(_no_match, _no_previous, _at_margin, _untrained)),
 )
 B4 = _B4.against(
     _B4.rival(
         "late-too",
         "W_K^1 stores all positions, late ones too.",
         source=_B4.source,
-        parts=(_recall(name="previous_all"),),
-        controls=(
-            _all_three(kind="positive"),
-            _early_only(kind="negative"),
-            _no_previous(kind="negative"),
-            _UNTRAINED,
-        ),
+        parts=(most("previous_all", "above", RECALLED, "recall"),),
+        controls=controls(positive=(_all_three,), negative=(_early_only, _no_previous, _untrained)),
     ),
 )
-_B13 = Claim(
+_B13 = birth(
     id="B13",
     statement="W_O^2 and W_F eventually compete and deviate from the ideal memories.",
-    system="birth",
     units=WITH_W_F,
     measure=deviations,
     source="Bietti et al. 2023, Birth of a Transformer, probes throughout training",
     develops=False,
-    parts=(_output_deviates, _ff()),
-    controls=(
-        _compete(kind="positive"),
-        _output_only(kind="negative"),
-        _ff_only(kind="negative"),
-        _neither(kind="negative"),
-        _by_margin(kind="negative"),
-    ),
+    parts=(_output_deviates, most("ff_deviates", "above", DEVIATES, "nats")),
+    controls=controls(positive=(_compete,), negative=(_output_only, _ff_only, _neither, _by_margin)),
 )
 B13 = _B13.against(
     _B13.rival(
         "output-only",
         "W_O^2 alone deviates; W_F stays as near the global bigrams as it was.",
         source=_B13.source,
-        parts=(_output_deviates, _ff(direction="below")),
-        controls=(_output_only(kind="positive"), _compete(kind="negative"), _neither(kind="negative")),
+        parts=(_output_deviates, most("ff_deviates", "below", DEVIATES, "nats")),
+        controls=controls(positive=(_output_only,), negative=(_compete, _neither)),
     ),
 )
-CLAIMS.add(B4.id, B4)
-CLAIMS.add(B13.id, B13)
+for _claim in (B4, B13):
+    CLAIMS.add(_claim.id, _claim)

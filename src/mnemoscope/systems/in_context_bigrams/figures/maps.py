@@ -143,7 +143,7 @@ MEASURES = {**MEMORY_NAMES, "accuracy_in_context": "in-context accuracy"}
 
 
 def settings(trajectories: Mapping[str, xr.Dataset]) -> go.Figure:
-    """A row a setting, a column a measure: the mean over seeds at the last step, and their range under it.
+    """One row per setting, one column per measure: the mean over seeds at the last step, and their range under it.
 
     Args:
         trajectories: Name of a setting to measures over (seed, step); settings may have different steps.

@@ -3,7 +3,7 @@
 Sequences over unseen mappings are halved by mapping. On the fresh sequences of one half roles are chosen
 (`choose_roles`): the elimination head is the one whose mean ablation costs most log-probability of the eliminated
 value; means are over sequences drawn from the task's own distribution. On all sequences of the other half, each
-counting the same, shares of attention are taken (`mechanisms.attention_by_mechanism`). Only the means are drawn.
+counting the same, shares of attention are taken (`analyses.attention_by_mechanism`). Only the means are drawn.
 
 Two summaries, each a mean over sequences and over slots:
 
@@ -26,11 +26,12 @@ import xarray as xr
 from mnemoscope import Batch, Subject, Task, generator
 from mnemoscope.analyses import attention_by_mechanism, by_role, choose_roles, every_sequence
 from mnemoscope.core import kept
-from mnemoscope.core.patterns import after_earlier_same, earlier_same, earlier_y, identity, previous
+from mnemoscope.core.patterns import after_earlier_same, earlier, earlier_same, identity, previous
 
 SKILL = "elimination"
 N_REFERENCE = 2048
-EARLIER_Y, ITSELF, JUST_BEFORE = earlier_y(), identity(), previous()
+EARLIER_Y = earlier(period=2, phase=1, name="earlier y")
+ITSELF, JUST_BEFORE = identity(), previous()
 SAME_X, AFTER_SAME_X = earlier_same(period=2), after_earlier_same(period=2)
 MECHANISMS = (EARLIER_Y, ITSELF, JUST_BEFORE, SAME_X, AFTER_SAME_X)
 

@@ -11,17 +11,19 @@ Patterns are correlational: where a head looks is not yet what it contributes; t
 
 from dataclasses import replace
 
+import numpy as np
 import xarray as xr
+from jaxtyping import Float
 
 from mnemoscope import Batch, HookedModel
 from mnemoscope.analyses import attention_by_mechanism, check_fits, patterns
-from mnemoscope.core.patterns import attends_to, earlier_y, identity, one_hot, same_slot
+from mnemoscope.core.patterns import attends_to, earlier, identity, one_hot, same_slot
 from mnemoscope.systems.tiny_recall.tasks import PermutationLookup
 
 MECHANISMS = (
     replace(identity(), name="self"),
     attends_to("previous_y", lambda batch, query, key: key == query // 2 * 2 - 1),
-    replace(earlier_y(), name="earlier_y"),
+    earlier(period=2, phase=1, name="earlier_y"),
     attends_to("earlier_x", lambda batch, query, key: (key % 2 == 0) & (key // 2 < query // 2)),
     replace(same_slot(), name="own_x"),
     replace(one_hot("source_pos", query=-1), name="same_x"),
@@ -64,10 +66,30 @@ def attention_shares(model: HookedModel, task: PermutationLookup, batch: Batch) 
     """
     groups = task.subgroups(batch)
     present = {name: mask for name, mask in groups.items() if mask.any()}
-    found = attention_by_mechanism(model, batch, MECHANISMS, subgroups=present, period=2)
-    found = found[["share", "mean_pattern"]].set_index(query=("query_place", "slot")).unstack("query")
-    found = found.reindex(subgroup=list(groups)).rename(query_place="query", mechanism="target")
-    to_y = found.mean_pattern.isel(key=slice(1, None, 2)).rename(key="source_slot")
-    result = xr.Dataset({"share": found.share, "to_y": to_y}, attrs={"unit": "share of attention", "n": len(batch)})
-    result = result.assign_coords(query=["x", "y"], source_slot=list(range(1, task.n_values)))
-    return result.transpose("subgroup", "layer", "head", "query", "slot", ...)
+    measures = ("share", "mean_pattern")
+    found = attention_by_mechanism(model, batch, MECHANISMS, subgroups=present, period=2, measures=measures)
+    dims = ("subgroup", "layer", "head", "query", "slot")
+    result = xr.Dataset(
+        {
+            "share": ((*dims, "target"), _by_slot(found.share.values)),
+            "to_y": ((*dims, "source_slot"), _by_slot(found.mean_pattern.values[..., 1::2])),
+        },
+        coords={
+            **{name: found[name].values for name in ("subgroup", "layer", "head")},
+            "query": ["x", "y"],
+            "slot": list(range(1, task.n_values + 1)),
+            "target": list(TARGETS),
+            "source_slot": list(range(1, task.n_values)),
+        },
+        attrs={"unit": "share of attention", "n": len(batch)},
+    )
+    return result if len(present) == len(groups) else result.reindex(subgroup=list(groups))
+
+
+def _by_slot(
+    values: Float[np.ndarray, "subgroup layer head pos value"],
+) -> Float[np.ndarray, "subgroup layer head query slot value"]:
+    """The positions as x and y of each slot; NaN for the last y, which is no input."""
+    last = np.full_like(values[:, :, :, :1], np.nan)
+    pairs = np.concatenate((values, last), 3).reshape(*values.shape[:3], -1, 2, values.shape[4])
+    return pairs.swapaxes(3, 4)

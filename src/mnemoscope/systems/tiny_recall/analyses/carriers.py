@@ -26,10 +26,11 @@ import torch
 from jaxtyping import Float
 
 from mnemoscope import Batch, InputError, PromptPairs, Subject, generator, patch
-from mnemoscope.analyses import effects, every_sequence
+from mnemoscope.analyses import effects, every_sequence, learned
 from mnemoscope.core import in_range, one_of
 from mnemoscope.core.metrics import LOGIT_DIFF
 from mnemoscope.interventions import Direction
+from mnemoscope.judging import EFFECT, GATE
 
 HALF = 0.5
 """Share of a difference above which a head carries it, for `divided`."""
@@ -92,6 +93,24 @@ def divided(first: Float[np.ndarray, " head"], second: Float[np.ndarray, " head"
         float(min(first[a] - HALF, HALF - first[b], second[b] - HALF, HALF - second[a]))
         for a, b in permutations(range(len(first)), 2)
     )
+
+
+def roles_by_carrying(subject: Subject, *, direction: Direction = "denoising") -> dict[str, float]:
+    """How clearly one head carries the values and the other one whether x was seen: above 0 it is more than half each.
+
+    Args:
+        subject: A model of two heads or more; its seed draws the pairs.
+        direction: As for `patching_recovery`.
+
+    Returns:
+        The effect, a share above one half, and what the gate looks at.
+
+    Raises:
+        InputError: The model has one head, or is too small for the task.
+    """
+    values = patching_recovery(subject, kind="exchange_answer", direction=direction)
+    seen = patching_recovery(subject, kind="toggle_repeat", direction=direction)
+    return {GATE: learned(subject), EFFECT: divided(values, seen)}
 
 
 def _drawn(rows: torch.Tensor, n: int, seed: int, kind: str, skill: str) -> torch.Tensor:

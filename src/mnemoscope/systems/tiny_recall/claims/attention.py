@@ -21,11 +21,10 @@ It shows where the heads look. It does not show what they contribute, nor that a
 of the same models by removal. A head has its place by what elimination needs; what recall needs is not looked at.
 """
 
-from mnemoscope import CLAIMS, Claim, Configuration, Criterion, Subject
-from mnemoscope.analyses import LEARNED, learned
+from mnemoscope import CLAIMS, Subject
+from mnemoscope.analyses import learned
 from mnemoscope.core import one_of
 from mnemoscope.judging import EFFECT, GATE
-from mnemoscope.models import planted, untrained
 from mnemoscope.systems.tiny_recall.analyses.attention_by_role import (
     AFTER_SAME_X,
     SAME_X,
@@ -34,12 +33,11 @@ from mnemoscope.systems.tiny_recall.analyses.attention_by_role import (
     local_binding,
     on_earlier_y,
 )
+from mnemoscope.systems.tiny_recall.claim_parts import OTHER_TRAINING, UNTRAINED, as_v3, controls, most, of_v3
 from mnemoscope.systems.tiny_recall.constructed import elimination_only, shared_store
 from mnemoscope.systems.tiny_recall.constructed import local_binding as binding_model
-from mnemoscope.systems.tiny_recall.controls import REPEATS, negative, positive
 
 SEQUENCES = ("all", "fresh", "repeat")
-UNITS = {"v3": Configuration(preset="v3", recipe="published")}
 _UNIT = "share of attention"
 _OTHER = 1
 
@@ -91,65 +89,56 @@ def binding(subject: Subject) -> dict[str, float]:
     }
 
 
-_UNTRAINED = negative("untrained", untrained(UNITS))
-_T11_CONTROLS = (_UNTRAINED, positive("elimination only", planted("v3", elimination_only, REPEATS)))
-_BINDS, _MATCHES = planted("v3", binding_model, REPEATS), planted("v3", shared_store, REPEATS)
-_BOUND, _NOT_BOUND = positive("local binding", _BINDS), negative("local binding", _BINDS)
-_BY_MATCH, _NOT_BY_MATCH = (sign("a head that finds the same x", _MATCHES) for sign in (positive, negative))
-_T11 = Claim(
+_elimination_only = as_v3("elimination only", elimination_only)
+_T11 = of_v3(
     id="T11",
-    system="tiny-recall",
     statement="One head, the elimination head, attends from x only to earlier y.",
     source="tiny-recall, article",
     quantifier="most",
     margin=0.9,
     unit=_UNIT,
-    gate=LEARNED,
-    units=UNITS,
-    n_replicates=32,
-    controls=_T11_CONTROLS,
+    controls=controls(negative=(UNTRAINED,), positive=(_elimination_only,)),
     measure=scanning,
-    factors={"sequences": ("fresh", "repeat"), "recipe": ("quick",), "model.normalization": ("none",)},
+    factors={"sequences": ("fresh", "repeat"), **OTHER_TRAINING},
     prompts="enumerated",
 )
 T11 = _T11.against(
     _T11.rival(
         "last",
         "That head attends only to earlier y from the last x.",
-        parts=(Criterion(name="last", quantifier="most", margin=0.9, unit=_UNIT),),
-        controls=_T11_CONTROLS,
+        parts=(most("last", "above", 0.9, _UNIT),),
+        controls=_T11.controls,
     )
 )
-_T12 = Claim(
+_bound, _by_match = as_v3("local binding", binding_model), as_v3("a head that finds the same x", shared_store)
+_PLACE = controls(negative=(UNTRAINED,), positive=(_bound,)) + controls(negative=(_by_match,))
+_T12 = of_v3(
     id="T12",
-    system="tiny-recall",
     statement="The other head binds locally: y attends to itself, x to the y just before it.",
     source="tiny-recall, article",
     quantifier="most",
     margin=0.5,
     unit=_UNIT,
-    gate=LEARNED,
-    units=UNITS,
-    n_replicates=32,
     headline=True,
-    controls=(_UNTRAINED, _BOUND, _NOT_BY_MATCH),
+    controls=_PLACE,
     measure=binding,
-    factors={"recipe": ("quick",), "model.normalization": ("none",)},
+    factors=OTHER_TRAINING,
     prompts="enumerated",
 )
+_MATCH = controls(negative=(UNTRAINED,), positive=(_by_match,)) + controls(negative=(_bound,))
 T12 = _T12.against(
     *(
-        _T12.rival(
-            name.replace("_", "-"),
-            statement,
-            parts=(Criterion(name=name, quantifier="most", margin=margin, unit=_UNIT),),
-            controls=(_UNTRAINED, *controls),
-        )
+        _T12.rival(name.replace("_", "-"), statement, parts=(most(name, "above", margin, _UNIT),), controls=controls)
         for name, statement, margin, controls in (
-            ("same_x", "It attends from a repeated x to its earlier occurrence.", 0.5, (_BY_MATCH, _NOT_BOUND)),
-            ("after_same_x", "It attends from a repeated x to the y after it.", 0.5, (_NOT_BY_MATCH, _NOT_BOUND)),
-            ("slot", "It attends from a repeated x to one fixed position.", 0.5, (_BOUND, _NOT_BY_MATCH)),
-            ("conditional", "What it attends to depends on a repeat.", 0.25, (_BY_MATCH, _NOT_BOUND)),
+            ("same_x", "It attends from a repeated x to its earlier occurrence.", 0.5, _MATCH),
+            (
+                "after_same_x",
+                "It attends from a repeated x to the y after it.",
+                0.5,
+                controls(negative=(UNTRAINED, _by_match, _bound)),
+            ),
+            ("slot", "It attends from a repeated x to one fixed position.", 0.5, _PLACE),
+            ("conditional", "What it attends to depends on a repeat.", 0.25, _MATCH),
         )
     )
 )

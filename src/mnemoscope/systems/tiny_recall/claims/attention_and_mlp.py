@@ -12,20 +12,29 @@ It shows what this model cannot do without, and what training finds without it. 
 Without attention the last position sees nothing of the context, so that those parts can only fail by an error.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 
-from mnemoscope import CLAIMS, Claim, Configuration, Criterion, Subject
+from mnemoscope import CLAIMS, Subject
 from mnemoscope.analyses import LEARNED, accuracy_by_skill
 from mnemoscope.core import Replacement
 from mnemoscope.judging import GATE, Measured
 from mnemoscope.models import planted, untrained
 from mnemoscope.systems.tiny_recall.analyses.removal_costs import all_heads, all_mlps, skills_without
+from mnemoscope.systems.tiny_recall.claim_parts import (
+    REPEATS,
+    case,
+    controls,
+    most,
+    table,
+    tiny_recall,
+    together,
+    units,
+)
 from mnemoscope.systems.tiny_recall.constructed import dissociated, two_layer_recall
-from mnemoscope.systems.tiny_recall.controls import REPEATS, negative, positive, table, together
 
 HALF = 0.5
 RECALLS = 0.9
-UNITS = {name: Configuration(preset=name) for name in ("v3", "v3-no-mlp", "v3-no-attention")}
+UNITS = units("v3", "v3-no-mlp", "v3-no-attention")
 _PARTS = ("without_mlp", "without_attention", "trained_without_mlp", "trained_without_attention")
 
 
@@ -62,62 +71,55 @@ def compare(measured: Mapping[str, Measured]) -> dict[str, float]:
     }
 
 
-def outcome(values: Sequence[float]) -> Callable[[int], dict[str, Measured]]:
+def outcome(without_mlp: float, without_attention: float, no_mlp: float, no_attention: float) -> dict[str, Measured]:
     """A planted outcome: the four accuracies in the order of the parts."""
-    without_mlp, without_attention, no_mlp, no_attention = values
     v3 = {GATE: 1.0, "without_mlp": without_mlp, "without_attention": without_attention}
-    return table({"v3": v3, "v3-no-mlp": {"recall": no_mlp}, "v3-no-attention": {"recall": no_attention}})
+    return {"v3": v3, "v3-no-mlp": {"recall": no_mlp}, "v3-no-attention": {"recall": no_attention}}
 
 
-_BOTH_NEEDED = together(untrained(UNITS), planted("v3", dissociated, REPEATS))
+_both_needed = case("both are needed", together(untrained(UNITS), planted("v3", dissociated, REPEATS)), n=1)
 """One model recalls by a head and the MLP; those without either have learned nothing."""
-_ATTENTION_RECALLS = together(
-    untrained(UNITS), together(*(planted(name, two_layer_recall, REPEATS) for name in ("v3", "v3-no-mlp")))
+_attention_recalls = case(
+    "attention recalls",
+    together(untrained(UNITS), *(planted(name, two_layer_recall, REPEATS) for name in ("v3", "v3-no-mlp"))),
+    n=1,
 )
 """Two models recall by attention alone, in two layers; the one without attention has learned nothing."""
-_CLAIM = Claim(
+_CLAIM = tiny_recall(
     id="T16",
-    system="tiny-recall",
     statement="Recall needs attention and the MLP: without either it is lost, and it is not learned.",
     source="tiny-recall, article on the model with repeats",
-    parts=tuple(
-        Criterion(name=name, quantifier="most", margin=HALF, direction="below", unit="accuracy") for name in _PARTS
-    ),
+    parts=tuple(most(name, "below", HALF, "accuracy") for name in _PARTS),
     gate=LEARNED,
     units=UNITS,
-    controls=(
-        positive("both are needed", _BOTH_NEEDED, n=1),
-        negative("attention recalls", _ATTENTION_RECALLS, n=1),
-        negative("learned without the MLP", outcome((0.2, 0.2, 1.0, 0.2)), n=1),
-        negative("half is left", outcome((HALF, 0.2, 0.2, 0.2)), n=1),
+    controls=controls(
+        positive=(_both_needed,),
+        negative=(
+            _attention_recalls,
+            table("learned without the MLP", outcome(0.2, 0.2, 1.0, 0.2)),
+            table("half is left", outcome(HALF, 0.2, 0.2, 0.2)),
+        ),
     ),
     measure=measure,
     compare=compare,
     factors={"kind": ("zero", "resample")},
 )
 CLAIM = _CLAIM.against(
-    *(
-        _CLAIM.rival(
-            word,
-            statement,
-            parts=(Criterion(name=part, quantifier="most", margin=RECALLS, unit="accuracy"),),
-            controls=(control, negative("both are needed", _BOTH_NEEDED, n=1)),
-            prompts="enumerated",
-        )
-        for word, statement, part, control in (
-            (
-                "attention",
-                "Attention suffices: a model trained without the MLP recalls.",
-                "trained_without_mlp",
-                positive("attention recalls", _ATTENTION_RECALLS, n=1),
-            ),
-            (
-                "mlp",
-                "The MLP suffices: a model trained without attention recalls.",
-                "trained_without_attention",
-                positive("learned without attention", outcome((0.2, 0.2, 0.2, 1.0)), n=1),
-            ),
-        )
-    )
+    _CLAIM.rival(
+        "attention",
+        "Attention suffices: a model trained without the MLP recalls.",
+        parts=(most("trained_without_mlp", "above", RECALLS, "accuracy"),),
+        controls=controls(positive=(_attention_recalls,), negative=(_both_needed,)),
+        prompts="enumerated",
+    ),
+    _CLAIM.rival(
+        "mlp",
+        "The MLP suffices: a model trained without attention recalls.",
+        parts=(most("trained_without_attention", "above", RECALLS, "accuracy"),),
+        controls=controls(
+            positive=(table("learned without attention", outcome(0.2, 0.2, 0.2, 1.0)),), negative=(_both_needed,)
+        ),
+        prompts="enumerated",
+    ),
 )
 CLAIMS.add(CLAIM.id, CLAIM)

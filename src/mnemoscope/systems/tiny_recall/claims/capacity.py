@@ -15,26 +15,23 @@ They show what training finds under this recipe. That a width never gets there d
 width would; and a model that fails on unseen mappings has learned by heart only if it answers those of training.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import partial
 
-from mnemoscope import CLAIMS, Claim, Configuration, Criterion, Subject
+from mnemoscope import CLAIMS, Subject
 from mnemoscope.analyses import every_sequence, log_probs
 from mnemoscope.core import metrics
 from mnemoscope.judging import Measured
 from mnemoscope.models import planted, untrained
 from mnemoscope.models.constructed import predicting
+from mnemoscope.systems.tiny_recall.claim_parts import Case, case, controls, most, table, tiny_recall, together, units
 from mnemoscope.systems.tiny_recall.constructed import elimination_only
-from mnemoscope.systems.tiny_recall.controls import negative, positive, table, together
 from mnemoscope.systems.tiny_recall.tasks import PermutationLookup
 
 REACHED = 0.99
 NOT_GENERALISED = 0.9
-WIDTHS = {
-    **{name: Configuration(preset=name) for name in ("d4", "d8", "d12")},
-    "v1": Configuration(preset="v1"),
-}
-VALUES = {name: Configuration(preset=name) for name in ("v3-4-values", "v3")}
+WIDTHS = units("d4", "d8", "d12", "v1")
+VALUES = units("v3-4-values", "v3")
 
 
 def elimination(subject: Subject, *, split: str = "test") -> float:
@@ -71,36 +68,38 @@ def by_values(measured: Mapping[str, Measured]) -> Measured:
     return unseen | {f"{word} in training": found["training"] for word, found in words.items()}
 
 
-def _widths(*reached: str, at: float = 1.0, others: float) -> Callable[[int], dict[str, Measured]]:
+def _widths(name: str, *reached: str, at: float = 1.0, others: float) -> Case:
     """A planted outcome: accuracy `at` for the widths in `reached`, `others` for the rest."""
-    return table({name: {"unseen": at if name in reached else others} for name in WIDTHS})
+    return table(name, {width: {"unseen": at if width in reached else others} for width in WIDTHS})
 
 
-_ELIMINATES = planted("v3", elimination_only, PermutationLookup())
-_BY_HEART = together(predicting({"v3-4-values": VALUES["v3-4-values"]}, "bayes_train"), _ELIMINATES)
-"""A predictor that knows the training mappings by heart at V = 4, and a model that eliminates at V = 5."""
-_GENERALISES = together(
-    planted("v3-4-values", partial(elimination_only, 4), PermutationLookup(n_values=4)), _ELIMINATES
+_V3 = planted("v3", elimination_only, PermutationLookup())
+_FOUR = planted("v3-4-values", partial(elimination_only, 4), PermutationLookup(n_values=4))
+_by_heart = case(
+    "by heart with four values", together(predicting({"v3-4-values": VALUES["v3-4-values"]}, "bayes_train"), _V3)
 )
+"""A predictor that knows the training mappings by heart at V = 4, and a model that eliminates at V = 5."""
+_generalises = case("eliminates at any size", together(_FOUR, _V3))
 """Models that eliminate with four and with five values."""
 _AT_MARGIN = {"v3-4-values": {"unseen": NOT_GENERALISED, "training": 1.0}, "v3": {"unseen": 1.0, "training": 1.0}}
-_REACHED = partial(Criterion, quantifier="most", margin=REACHED, unit="accuracy")
+_no_width, _no_values = (case("untrained", untrained(of)) for of in (WIDTHS, VALUES))
 _AGAINST = "tiny-recall, against the article on the model without repeats"
 
-_T18 = Claim(
+_T18 = tiny_recall(
     id="T18",
-    system="tiny-recall",
     statement="Width 16 barely suffices for elimination: it reaches 99 % on unseen mappings, and width 12 does not.",
     source="tiny-recall, article on the model without repeats",
-    parts=(_REACHED(name="d16"), _REACHED(name="d12", direction="below")),
+    parts=(most("d16", "above", REACHED, "accuracy"), most("d12", "below", REACHED, "accuracy")),
     units=WIDTHS,
     measure=measure,
     compare=by_width,
-    controls=(
-        positive("only d 16 reaches it", _widths("v1", others=0.9), n=1),
-        negative("d 12 at the margin", _widths("d12", at=REACHED, others=1.0), n=1),
-        negative("d 12 suffices", _widths("v1", "d12", others=0.5), n=1),
-        negative("untrained", untrained(WIDTHS)),
+    controls=controls(
+        positive=(_widths("only d 16 reaches it", "v1", others=0.9),),
+        negative=(
+            _widths("d 12 at the margin", "d12", at=REACHED, others=1.0),
+            _widths("d 12 suffices", "v1", "d12", others=0.5),
+            _no_width,
+        ),
     ),
     prompts="enumerated",
 )
@@ -110,33 +109,25 @@ T18 = _T18.against(
             width,
             f"{width.replace('d', 'd ')} suffices for elimination.",
             source=_AGAINST,
-            parts=(_REACHED(name=width),),
-            controls=(
-                positive("reached", _widths(width, others=0.0), n=1),
-                negative("at the margin", _widths(width, at=REACHED, others=1.0), n=1),
-                negative("untrained", untrained(WIDTHS)),
+            parts=(most(width, "above", REACHED, "accuracy"),),
+            controls=controls(
+                positive=(_widths("reached", width, others=0.0),),
+                negative=(_widths("at the margin", width, at=REACHED, others=1.0), _no_width),
             ),
         )
         for width in ("d12", "d8", "d4")
     )
 )
-_T19 = Claim(
+_T19 = tiny_recall(
     id="T19",
-    system="tiny-recall",
     statement="With four values the model learns the mappings by heart, with five it generalises to unseen ones.",
     source="tiny-recall, article on the model without repeats",
-    parts=(
-        Criterion(name="four", quantifier="most", margin=NOT_GENERALISED, direction="below", unit="accuracy"),
-        _REACHED(name="five"),
-    ),
+    parts=(most("four", "below", NOT_GENERALISED, "accuracy"), most("five", "above", REACHED, "accuracy")),
     units=VALUES,
     measure=measure_both,
     compare=by_values,
-    controls=(
-        positive("by heart with four values", _BY_HEART),
-        negative("eliminates at any size", _GENERALISES),
-        negative("four values at the margin", table(_AT_MARGIN), n=1),
-        negative("untrained", untrained(VALUES)),
+    controls=controls(
+        positive=(_by_heart,), negative=(_generalises, table("four values at the margin", _AT_MARGIN), _no_values)
     ),
     prompts="enumerated",
 )
@@ -145,12 +136,8 @@ T19 = _T19.against(
         "generalises",
         "With four values the model generalises to unseen mappings as well.",
         source=_AGAINST,
-        parts=(_REACHED(name="four"),),
-        controls=(
-            positive("eliminates at any size", _GENERALISES),
-            negative("by heart with four values", _BY_HEART),
-            negative("untrained", untrained(VALUES)),
-        ),
+        parts=(most("four", "above", REACHED, "accuracy"),),
+        controls=controls(positive=(_generalises,), negative=(_by_heart, _no_values)),
     )
 )
 for _claim in (T18, T19):

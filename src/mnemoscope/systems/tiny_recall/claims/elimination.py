@@ -15,23 +15,21 @@ T1 and T2 show what the model answers, not how it comes to it; a loss near the f
 not show that a model is free of its training mappings.
 """
 
-from functools import partial
 from typing import Literal
 
-from mnemoscope import CLAIMS, Claim, Configuration, Criterion, Subject
+from mnemoscope import CLAIMS, Subject
 from mnemoscope.analyses import ALL, LEARNED, evaluated, learned, mean_loss
 from mnemoscope.core import one_of
 from mnemoscope.judging import EFFECT, GATE
 from mnemoscope.models import planted, untrained
 from mnemoscope.models.constructed import predicting
-from mnemoscope.systems.tiny_recall.analyses.conflict import conflict
+from mnemoscope.systems.tiny_recall.analyses.predictions import conflict
 from mnemoscope.systems.tiny_recall.analyses.published import published
+from mnemoscope.systems.tiny_recall.claim_parts import OTHER_TRAINING, case, controls, most, tiny_recall, units
 from mnemoscope.systems.tiny_recall.constructed import elimination_only
-from mnemoscope.systems.tiny_recall.controls import negative, positive
 from mnemoscope.systems.tiny_recall.tasks import PermutationLookup
 
-UNITS = {"v1": Configuration(preset="v1", recipe="published")}
-FACTORS = {"recipe": ("quick",), "model.normalization": ("none",)}
+UNITS = units("v1", recipe="published")
 PUBLISHED_LOSS = published("v1", "loss")[ALL, None]
 
 
@@ -72,23 +70,19 @@ def measure_conflict(subject: Subject, *, slots: Literal["all", "first"] = "all"
     }
 
 
-_ELIMINATION = Criterion(name="elimination", quantifier="most", margin=0.999, unit="accuracy")
-_LOSS = partial(Criterion, quantifier="most", margin=0.01, direction="below", unit="nats")
-_UNTRAINED = negative("untrained", untrained(UNITS))
-_T1_CONTROLS = (positive("exact predictor", predicting(UNITS, "bayes")), _UNTRAINED)
-
-_T1 = Claim(
+_ELIMINATION = most("elimination", "above", 0.999, "accuracy")
+_untrained = case("untrained", untrained(UNITS))
+_T1 = tiny_recall(
     id="T1",
-    system="tiny-recall",
     statement="Without repeats the small model answers all last slots on unseen mappings, at the published loss.",
     source="tiny-recall, presentation and article, results of the first model",
-    parts=(_ELIMINATION, _LOSS(name="loss_distance")),
+    parts=(_ELIMINATION, most("loss_distance", "below", 0.01, "nats")),
     units=UNITS,
     n_replicates=32,
     headline=True,
     measure=measure,
-    factors=FACTORS,
-    controls=_T1_CONTROLS,
+    factors=OTHER_TRAINING,
+    controls=controls(positive=(case("exact predictor", predicting(UNITS, "bayes")),), negative=(_untrained,)),
     prompts="enumerated",
 )
 T1 = _T1.against(
@@ -96,13 +90,12 @@ T1 = _T1.against(
         "train",
         "The published loss is that of the training mappings.",
         source="tiny-recall: which mappings the loss was measured on is not said everywhere",
-        parts=(_ELIMINATION, _LOSS(name="training_loss_distance")),
-        controls=_T1_CONTROLS,
+        parts=(_ELIMINATION, most("training_loss_distance", "below", 0.01, "nats")),
+        controls=_T1.controls,
     )
 )
-T2 = Claim(
+T2 = tiny_recall(
     id="T2",
-    system="tiny-recall",
     statement="Without repeats in training the model puts 99 % on the unused value where an x repeats.",
     source="tiny-recall, presentation and article, the memorisation probe of the first model",
     quantifier="most",
@@ -112,8 +105,11 @@ T2 = Claim(
     units=UNITS,
     n_replicates=32,
     measure=measure_conflict,
-    factors={"slots": ("first",), **FACTORS},
-    controls=(positive("eliminates", planted("v1", elimination_only, UNITS["v1"].spec(0).task)), _UNTRAINED),
+    factors={"slots": ("first",), **OTHER_TRAINING},
+    controls=controls(
+        positive=(case("eliminates", planted("v1", elimination_only, UNITS["v1"].spec(0).task)),),
+        negative=(_untrained,),
+    ),
     prompts="enumerated",
 )
 for _claim in (T1, T2):

@@ -17,19 +17,18 @@ They show what a loss curve can be read for. They do not show how a model answer
 answer with little confidence loses less than one that is sure of it.
 """
 
-from collections.abc import Callable, Mapping
-from functools import partial
+from collections.abc import Mapping
 
-from mnemoscope import CLAIMS, Claim, Configuration, Criterion, Subject
+from mnemoscope import CLAIMS, Subject
 from mnemoscope.analyses import evaluated, mean_loss
 from mnemoscope.judging import Measured
-from mnemoscope.systems.tiny_recall.controls import negative, positive, table
+from mnemoscope.systems.tiny_recall.claim_parts import Case, controls, most, table, tiny_recall, units
 
 REPEATS = 0.3
 """Share of repeats in the mixture: what v3 and d16h1 are trained on."""
 MARGIN = 0.01
-UNITS = {name: Configuration(preset=name, recipe="published") for name in ("v1", "d16h1", "v3")}
-ON_REPEATS = {name: UNITS[name] for name in ("d16h1", "v3")}
+UNITS = units("v1", "d16h1", "v3", recipe="published")
+ON_REPEATS = units("d16h1", "v3", recipe="published")
 GUESS = 0.25
 """Recall of a guess among the four values used before."""
 FLOOR = 0.9575
@@ -78,40 +77,35 @@ def distances(measured: Mapping[str, Measured]) -> Measured:
     }
 
 
-def _skills(*, recall: float, distance: float) -> Callable[[int], dict[str, Measured]]:
+def _skills(name: str, *, recall: float, distance: float) -> Case:
     """A planted outcome for T5: d16h1 eliminates; its recall, and its loss above v3's."""
     small = {"elimination": 1.0, "recall": recall, "mixed": FLOOR + distance}
-    return table({"d16h1": small, "v3": {"elimination": 1.0, "recall": 1.0, "mixed": FLOOR}})
+    return table(name, {"d16h1": small, "v3": {"elimination": 1.0, "recall": 1.0, "mixed": FLOOR}})
 
 
-def _losses(*, fresh: float, mixed: float) -> Callable[[int], dict[str, Measured]]:
+def _losses(name: str, *, fresh: float, mixed: float) -> Case:
     """A planted outcome for T8: how much more v1 and d16h1 lose than v3."""
     small = {"fresh": FLOOR + fresh, "mixed": FLOOR + mixed}
-    return table({"v1": small, "d16h1": small, "v3": {"fresh": FLOOR, "mixed": FLOOR}})
+    return table(name, {"v1": small, "d16h1": small, "v3": {"fresh": FLOOR, "mixed": FLOOR}})
 
 
-_NEAR = partial(Criterion, quantifier="most", margin=MARGIN, direction="below", unit="nats")
-_FAR = partial(Criterion, quantifier="most", margin=MARGIN, unit="nats")
-_GUESSES, _NO_RECALL = _skills(recall=GUESS, distance=0.002), _skills(recall=0.0, distance=0.002)
-
-_T5 = Claim(
+_guesses = _skills("guesses", recall=GUESS, distance=0.002)
+_no_recall = _skills("no recall", recall=0.0, distance=0.002)
+_T5 = tiny_recall(
     id="T5",
-    system="tiny-recall",
     statement="With 16 dimensions and one head repeats teach elimination and no recall, at almost the loss of v3.",
     source="tiny-recall, article, table of configurations",
     parts=(
-        Criterion(name="elimination", quantifier="most", margin=0.99, unit="accuracy"),
-        Criterion(name="recall", quantifier="most", margin=0.01, direction="below", unit="accuracy"),
-        _NEAR(name="loss_distance"),
+        most("elimination", "above", 0.99, "accuracy"),
+        most("recall", "below", 0.01, "accuracy"),
+        most("loss_distance", "below", MARGIN, "nats"),
     ),
     units=ON_REPEATS,
     measure=measure,
     compare=small_on_repeats,
     factors={"recipe": ("quick",)},
-    controls=(
-        positive("no recall", _NO_RECALL, n=1),
-        negative("guesses", _GUESSES, n=1),
-        negative("losses a margin apart", _skills(recall=0.0, distance=MARGIN), n=1),
+    controls=controls(
+        positive=(_no_recall,), negative=(_guesses, _skills("losses a margin apart", recall=0.0, distance=MARGIN))
     ),
     prompts="enumerated",
 )
@@ -120,23 +114,22 @@ T5 = _T5.against(
         "guess",
         "On repeats the small model guesses among the values used before.",
         source="against tiny-recall",
-        parts=(Criterion(name="guess", quantifier="most", margin=0.1, direction="below", unit="accuracy"),),
-        controls=(positive("guesses", _GUESSES, n=1), negative("no recall", _NO_RECALL, n=1)),
+        parts=(most("guess", "below", 0.1, "accuracy"),),
+        controls=controls(positive=(_guesses,), negative=(_no_recall,)),
     )
 )
-_T8 = Claim(
+_T8 = tiny_recall(
     id="T8",
-    system="tiny-recall",
     statement="On one and the same distribution the loss does not tell a model that recalls from one that does not.",
     source="tiny-recall, presentation and article: loss alone is misleading",
-    parts=tuple(_NEAR(name=name) for name in ("v1_fresh", "v1_mixed", "d16h1_fresh", "d16h1_mixed")),
+    parts=tuple(most(name, "below", MARGIN, "nats") for name in ("v1_fresh", "v1_mixed", "d16h1_fresh", "d16h1_mixed")),
     units=UNITS,
     measure=measure,
     compare=distances,
     factors={"recipe": ("quick",)},
-    controls=(
-        positive("equal losses", _losses(fresh=0.002, mixed=0.002), n=1),
-        negative("a margin apart on repeats", _losses(fresh=0.002, mixed=MARGIN), n=1),
+    controls=controls(
+        positive=(_losses("equal losses", fresh=0.002, mixed=0.002),),
+        negative=(_losses("a margin apart on repeats", fresh=0.002, mixed=MARGIN),),
     ),
     prompts="enumerated",
 )
@@ -145,20 +138,20 @@ T8 = _T8.against(
         "mixed",
         "On sequences with repeats the loss tells them apart.",
         source="against tiny-recall",
-        parts=tuple(_FAR(name=name) for name in ("v1_mixed", "d16h1_mixed")),
-        controls=(
-            positive("far apart on repeats", _losses(fresh=0.0, mixed=0.1), n=1),
-            negative("a margin apart on repeats", _losses(fresh=0.0, mixed=MARGIN), n=1),
+        parts=tuple(most(name, "above", MARGIN, "nats") for name in ("v1_mixed", "d16h1_mixed")),
+        controls=controls(
+            positive=(_losses("far apart on repeats", fresh=0.0, mixed=0.1),),
+            negative=(_losses("a margin apart on repeats", fresh=0.0, mixed=MARGIN),),
         ),
     ),
     _T8.rival(
         "own",
         "Each on what it is trained on, the losses of v1 and v3 are equal.",
         source="tiny-recall: the two losses stand side by side",
-        parts=(_NEAR(name="own"),),
-        controls=(
-            positive("equal losses", _losses(fresh=0.002, mixed=0.1), n=1),
-            negative("a margin apart", _losses(fresh=MARGIN, mixed=0.0), n=1),
+        parts=(most("own", "below", MARGIN, "nats"),),
+        controls=controls(
+            positive=(_losses("equal losses", fresh=0.002, mixed=0.1),),
+            negative=(_losses("a margin apart", fresh=MARGIN, mixed=0.0),),
         ),
     ),
 )

@@ -27,21 +27,19 @@ from collections.abc import Mapping
 from dataclasses import replace
 from functools import lru_cache
 
-from mnemoscope import CLAIMS, Batch, Claim, Configuration, Criterion, Site, Subject, Task, ablate
-from mnemoscope.analyses import LEARNED, every_sequence, learned
+from mnemoscope import CLAIMS, Batch, Site, Subject, Task, ablate
+from mnemoscope.analyses import every_sequence, learned
 from mnemoscope.core import Replacement, kept
 from mnemoscope.interventions import Direction
 from mnemoscope.judging import EFFECT, GATE
-from mnemoscope.models import planted, untrained
 from mnemoscope.systems.tiny_recall.analyses.carriers import divided, patching_recovery
 from mnemoscope.systems.tiny_recall.analyses.removal_costs import ablation_effect as costs
 from mnemoscope.systems.tiny_recall.analyses.removal_costs import all_mlps, skills_without
+from mnemoscope.systems.tiny_recall.claim_parts import OTHER_TRAINING, UNTRAINED, as_v3, controls, most, of_v3, table
 from mnemoscope.systems.tiny_recall.constructed import dissociated, shared_store, store_and_match, two_layer_recall
-from mnemoscope.systems.tiny_recall.controls import REPEATS, negative, positive, table
 
 MARGIN = 0.25
 """Recall accuracy that a model must lose for a removal to count."""
-UNITS = {"v3": Configuration(preset="v3", recipe="published")}
 
 
 @lru_cache(maxsize=4)
@@ -121,34 +119,26 @@ def without_paths(subject: Subject) -> Mapping[str, float]:
     return {name: float(lost.sel(component=name)) for name in lost.component.values.tolist()}
 
 
-_SEPARATE = planted("v3", dissociated, REPEATS)
-_SHARED = planted("v3", shared_store, REPEATS)
-_UNTRAINED = negative("untrained", untrained(UNITS))
-_NEEDS_MLP = Criterion(name="mlp", quantifier="most", margin=MARGIN, unit="accuracy")
-_CLAIM = Claim(
+_NEEDS_MLP = most("mlp", "above", MARGIN, "accuracy")
+_CLAIM = of_v3(
     id="T17",
-    system="tiny-recall",
     statement=(
         "The MLP is a key/value memory that recognises the embedding of x and returns its y: recall needs the MLP, and "
         "no attention from the last x to the original pair."
     ),
     source="tiny-recall, article on the model with repeats",
-    parts=(
-        Criterion(name="pair", quantifier="most", margin=MARGIN, direction="below", unit="accuracy"),
-        _NEEDS_MLP,
-    ),
-    gate=LEARNED,
-    units=UNITS,
-    n_replicates=32,
+    parts=(most("pair", "below", MARGIN, "accuracy"), _NEEDS_MLP),
     headline=True,
     measure=measure,
-    factors={"kind": ("zero", "resample"), "recipe": ("quick",), "model.normalization": ("none",)},
-    controls=(
-        positive("beyond the margins", table({"v3": {"pair": 0.15, "mlp": 0.35}}), n=1),
-        negative("at the margins", table({"v3": {"pair": MARGIN, "mlp": MARGIN}}), n=1),
-        negative("recall reads the source y", _SEPARATE, n=1),
-        negative("shared store", _SHARED, n=1),
-        _UNTRAINED,
+    factors={"kind": ("zero", "resample"), **OTHER_TRAINING},
+    controls=controls(
+        positive=(table("beyond the margins", {"v3": {"pair": 0.15, "mlp": 0.35}}),),
+        negative=(
+            table("at the margins", {"v3": {"pair": MARGIN, "mlp": MARGIN}}),
+            as_v3("recall reads the source y", dissociated, n=1),
+            as_v3("shared store", shared_store, n=1),
+            UNTRAINED,
+        ),
     ),
     prompts="enumerated",
 )
@@ -157,9 +147,9 @@ CLAIM = _CLAIM.against(
         "attention",
         "Attention carries the answer itself: recall does not need the MLP.",
         parts=(replace(_NEEDS_MLP, direction="below"),),
-        controls=(
-            positive("recall by attention alone", planted("v3", two_layer_recall, REPEATS), n=1),
-            negative("recall by the MLP", _SEPARATE, n=1),
+        controls=controls(
+            positive=(as_v3("recall by attention alone", two_layer_recall, n=1),),
+            negative=(as_v3("recall by the MLP", dissociated, n=1),),
         ),
     ),
     _CLAIM.rival(
@@ -167,10 +157,9 @@ CLAIM = _CLAIM.against(
         "One head carries what stood where, another where the match is, and the MLP combines them.",
         quantifier="most",
         margin=0.0,
-        controls=(
-            positive("store and match", planted("v3", store_and_match, REPEATS)),
-            negative("one head carries both", _SEPARATE),
-            _UNTRAINED,
+        controls=controls(
+            positive=(as_v3("store and match", store_and_match),),
+            negative=(as_v3("one head carries both", dissociated), UNTRAINED),
         ),
         measure=combines,
         factors={"direction": ("noising",)},
@@ -179,11 +168,10 @@ CLAIM = _CLAIM.against(
     _CLAIM.rival(
         "stored",
         "The pair is stored at an earlier position, its y: recall needs attention to that y and not to its x.",
-        parts=(Criterion(name="stored", quantifier="most", margin=0.0, unit="accuracy"),),
-        controls=(
-            positive("read at the source y", _SEPARATE, n=1),
-            negative("x and y are read", _SHARED, n=1),
-            _UNTRAINED,
+        parts=(most("stored", "above", 0.0, "accuracy"),),
+        controls=controls(
+            positive=(as_v3("read at the source y", dissociated, n=1),),
+            negative=(as_v3("x and y are read", shared_store, n=1), UNTRAINED),
         ),
     ),
 )

@@ -18,14 +18,12 @@ import torch
 from jaxtyping import Int
 from torch import Tensor
 
-from mnemoscope import CLAIMS, Claim, Criterion, generator
+from mnemoscope import CLAIMS, Criterion, generator
 from mnemoscope.judging import EFFECT, Measured
-from mnemoscope.systems.tiny_recall.controls import negative, positive
+from mnemoscope.systems.tiny_recall.claim_parts import FIRST_PLANTED, case, controls, tiny_recall
 from mnemoscope.systems.tiny_recall.tasks import PermutationLookup
 
 N_COUNTED, N_TESTED = 4000, 1000
-_FIRST_PLANTED = 1_000_000
-"""Draws of controls start here, where no replicate's are."""
 _UNIT = "accuracy above chance"
 
 
@@ -68,24 +66,23 @@ def _orders(task: PermutationLookup, draw: int) -> Int[Tensor, "batch slot"]:
     return task.for_seed(draw).sample(N_COUNTED + N_TESTED, split="train", generator=stream).latents["x"]
 
 
-def independent(case: int) -> dict[str, Measured]:
+def independent(number: int) -> dict[str, Measured]:
     """A control: every x drawn by itself, whatever the others are."""
     n_values = PermutationLookup().n_values
-    stream = generator(_FIRST_PLANTED + case, "independent x")
+    stream = generator(FIRST_PLANTED + number, "independent x")
     x = torch.randint(1, n_values + 1, (N_COUNTED + N_TESTED, n_values), generator=stream)
     return {"draw": advantages(x, n_values)}
 
 
-def in_order(case: int) -> dict[str, Measured]:
+def in_order(number: int) -> dict[str, Measured]:
     """A control: x always in the same order."""
     task = PermutationLookup(shuffle_x=False)
-    return {"draw": advantages(_orders(task, _FIRST_PLANTED + case), task.n_values)}
+    return {"draw": advantages(_orders(task, FIRST_PLANTED + number), task.n_values)}
 
 
-_INDEPENDENT, _IN_ORDER = "x drawn independently", "x in one order"
-_CLAIM = Claim(
+_independent, _in_order = case("x drawn independently", independent), case("x in one order", in_order)
+_CLAIM = tiny_recall(
     id="T25",
-    system="tiny-recall",
     statement="The next x follows no learnable pattern.",
     source="tiny-recall, article",
     quantifier="equivalence",
@@ -93,7 +90,7 @@ _CLAIM = Claim(
     direction="within",
     unit=_UNIT,
     replicate="draw",
-    controls=(positive(_INDEPENDENT, independent), negative(_IN_ORDER, in_order)),
+    controls=controls(positive=(_independent,), negative=(_in_order,)),
     measure=measure,
     factors={"repeats": (0.3,)},
     develops=False,
@@ -103,7 +100,7 @@ CLAIM = _CLAIM.against(
         "unused",
         "The last x is the one that has not been used yet.",
         parts=(Criterion(name="slot_5", quantifier="mean", margin=0.5, unit=_UNIT),),
-        controls=(positive(_IN_ORDER, in_order), negative(_INDEPENDENT, independent)),
+        controls=controls(positive=(_in_order,), negative=(_independent,)),
     )
 )
 CLAIMS.add(CLAIM.id, CLAIM)

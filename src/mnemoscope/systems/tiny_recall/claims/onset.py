@@ -16,24 +16,23 @@ drifts. Under another recipe an epoch means something else, so that is no factor
 """
 
 import math
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
 import xarray as xr
 from jaxtyping import Float
 
-from mnemoscope import CLAIMS, Claim, Configuration, Control, Criterion, Gate, Subject
+from mnemoscope import CLAIMS, Gate, Subject
 from mnemoscope.analyses import learned, threshold_onset
 from mnemoscope.judging import GATE
-from mnemoscope.models import untrained
 from mnemoscope.models.constructed import predicting
-from mnemoscope.systems.tiny_recall.controls import negative
+from mnemoscope.systems.tiny_recall.claim_parts import UNTRAINED, V3, Case, case, controls, most, tiny_recall
 
 EPOCH = 391
 """Steps."""
 PUBLISHED_ONSET = 9.5
 LOW, HALF, HIGH = 0.4, 0.5, 0.9
-UNITS = {"v3": Configuration(preset="v3", recipe="published")}
 
 
 def measure(subject: Subject) -> dict[str, float]:
@@ -62,62 +61,51 @@ def _width(epochs: Float[np.ndarray, " step"], recall: Float[np.ndarray, " step"
     return float(epochs[last + above[0]] - epochs[last]) if above.size else math.nan
 
 
-def _trajectory(case: int, *, onset: float, width: float) -> dict[str, Subject]:
-    """A model that recalls, and a log: recall is at .5 at `onset` and takes `width` from .4 to .9, in epochs."""
+def _training(name: str, *, onset: float, width: float) -> Case:
+    """A control: a model that recalls, and a log; recall is at .5 at `onset` and takes `width` from .4 to .9, in
+    epochs.
+    """
+    return case(name, partial(_trained, onset=onset, width=width))
+
+
+def _trained(number: int, *, onset: float, width: float) -> dict[str, Subject]:
     steps = np.arange(0, 50 * EPOCH + 1, EPOCH // 4)
-    epochs = steps / EPOCH - 0.05 * case
+    epochs = steps / EPOCH - 0.05 * number
     recall = np.clip(HALF + (HIGH - LOW) * (epochs - onset) / width, 0.2, 1.0)
     progress = xr.Dataset({"test_recall": ("step", recall)}, coords={"step": steps})
-    planted = predicting(UNITS, "bayes")(case)["v3"]
-    return {"v3": Subject(model=planted.model, task=planted.task, seed=planted.seed, progress=progress)}
+    return {name: replace(of, progress=progress) for name, of in predicting(V3, "bayes")(number).items()}
 
 
-_ABRUPT, _LATE, _GRADUAL = (
-    partial(Control, name=name, plant=partial(_trajectory, onset=onset, width=width))
-    for name, onset, width in (
-        ("abrupt near epoch 9.5", PUBLISHED_ONSET, 0.2),
-        ("abrupt at epoch 20", 20.0, 0.2),
-        ("gradual over 8 epochs", PUBLISHED_ONSET, 8.0),
-    )
-)
-_WIDTH = partial(Criterion, name="width", quantifier="most", unit="epochs")
-
-_T10 = Claim(
+_abrupt = _training("abrupt near epoch 9.5", onset=PUBLISHED_ONSET, width=0.2)
+_late = _training("abrupt at epoch 20", onset=20.0, width=0.2)
+_gradual = _training("gradual over 8 epochs", onset=PUBLISHED_ONSET, width=8.0)
+_T10 = tiny_recall(
     id="T10",
-    system="tiny-recall",
     statement="Recall appears abruptly, near epoch 9 or 10.",
     source="tiny-recall, presentation, loss curve of the second model",
-    parts=(
-        Criterion(name="onset_distance", quantifier="most", margin=1.5, direction="below", unit="epochs"),
-        _WIDTH(margin=1.0, direction="below"),
-    ),
-    units=UNITS,
+    parts=(most("onset_distance", "below", 1.5, "epochs"), most("width", "below", 1.0, "epochs")),
+    units=V3,
     measure=measure,
     gate=Gate(statement="answers recall in 99 % of unseen sequences or more", at_least=0.99),
     n_replicates=32,
     develops=False,
     factors={"model.normalization": ("none",)},
-    controls=(
-        _ABRUPT(kind="positive"),
-        _LATE(kind="negative"),
-        _GRADUAL(kind="negative"),
-        negative("untrained", untrained(UNITS)),
-    ),
+    controls=controls(positive=(_abrupt,), negative=(_late, _gradual, UNTRAINED)),
 )
 T10 = _T10.against(
     _T10.rival(
         "elsewhen",
         "Recall appears abruptly, at whatever time.",
         source="against tiny-recall: the time depends on the seed",
-        parts=(_WIDTH(margin=1.0, direction="below"),),
-        controls=(_LATE(kind="positive"), _GRADUAL(kind="negative")),
+        parts=(most("width", "below", 1.0, "epochs"),),
+        controls=controls(positive=(_late,), negative=(_gradual,)),
     ),
     _T10.rival(
         "gradual",
         "Recall appears over more than two epochs.",
         source="against tiny-recall",
-        parts=(_WIDTH(margin=2.0),),
-        controls=(_GRADUAL(kind="positive"), _ABRUPT(kind="negative")),
+        parts=(most("width", "above", 2.0, "epochs"),),
+        controls=controls(positive=(_gradual,), negative=(_abrupt,)),
     ),
 )
 CLAIMS.add(T10.id, T10)

@@ -17,18 +17,18 @@ from dataclasses import replace
 
 import torch
 
-from mnemoscope import CLAIMS, Claim, Configuration, Criterion, InputError, Subject
+from mnemoscope import CLAIMS, Configuration, InputError, Subject
 from mnemoscope.analyses import accuracy_by_skill, every_sequence, log_probs
 from mnemoscope.core import metrics
 from mnemoscope.judging import EFFECT
 from mnemoscope.models import planted, untrained
+from mnemoscope.systems.tiny_recall.claim_parts import case, controls, most, tiny_recall, units
 from mnemoscope.systems.tiny_recall.constructed import elimination_only
-from mnemoscope.systems.tiny_recall.controls import negative, positive
 from mnemoscope.systems.tiny_recall.tasks import PermutationLookup
 
-BLIND = {"v3-no-positions": Configuration(preset="v3-no-positions", recipe="quick")}
+BLIND = units("v3-no-positions")
 _SEEING = {"v3-no-positions": Configuration(preset="v3", recipe="quick")}
-ORDERED = {"v1-ordered": Configuration(preset="v1-ordered", recipe="quick")}
+ORDERED = units("v1-ordered")
 
 
 @torch.no_grad()
@@ -71,12 +71,11 @@ def reading(subject: Subject) -> dict[str, float]:
     return {EFFECT: own, "own_order": own, "shuffled": other}
 
 
-_READS = planted("v1-ordered", elimination_only, PermutationLookup(shuffle_x=False))
-_OWN = Criterion(name="own_order", quantifier="most", margin=0.99, unit="accuracy")
-_SHUFFLED = Criterion(name="shuffled", quantifier="most", margin=0.9, unit="accuracy")
-T20 = Claim(
+_reads = case("elimination only", planted("v1-ordered", elimination_only, PermutationLookup(shuffle_x=False)))
+_untrained = case("untrained", untrained(ORDERED))
+_OWN, _SHUFFLED = most("own_order", "above", 0.99, "accuracy"), most("shuffled", "above", 0.9, "accuracy")
+T20 = tiny_recall(
     id="T20",
-    system="tiny-recall",
     statement="Without positional embeddings the model is blind to the order of tokens.",
     source="tiny-recall, article",
     quantifier="every",
@@ -84,16 +83,15 @@ T20 = Claim(
     direction="below",
     unit="probability",
     units=BLIND,
-    controls=(
-        positive("untrained without positions", untrained(BLIND)),
-        negative("untrained with positions", untrained(_SEEING)),
+    controls=controls(
+        positive=(case("untrained without positions", untrained(BLIND)),),
+        negative=(case("untrained with positions", untrained(_SEEING)),),
     ),
     measure=blindness,
     prompts="enumerated",
 )
-_T24 = Claim(
+_T24 = tiny_recall(
     id="T24",
-    system="tiny-recall",
     statement="Without shuffling the order of x the model does not read the context.",
     source="tiny-recall, article",
     quantifier="most",
@@ -101,18 +99,13 @@ _T24 = Claim(
     direction="below",
     unit="accuracy",
     units=ORDERED,
-    controls=(positive("untrained", untrained(ORDERED)), negative("elimination only", _READS)),
+    controls=controls(positive=(_untrained,), negative=(_reads,)),
     measure=reading,
     prompts="enumerated",
 )
 T24 = _T24.against(
     *(
-        _T24.rival(
-            word,
-            statement,
-            parts=parts,
-            controls=(negative("untrained", untrained(ORDERED)), positive("elimination only", _READS)),
-        )
+        _T24.rival(word, statement, parts=parts, controls=controls(negative=(_untrained,), positive=(_reads,)))
         for word, statement, parts in (
             ("reads", "It reads the context: it eliminates on unseen mappings.", (_OWN,)),
             ("ignores-x", "It reads y and ignores x: it eliminates in any order of x.", (_OWN, _SHUFFLED)),

@@ -30,9 +30,6 @@ from torch import Tensor
 from mnemoscope import (
     CLAIMS,
     Batch,
-    Claim,
-    Configuration,
-    Criterion,
     InputError,
     Intervention,
     Named,
@@ -40,21 +37,19 @@ from mnemoscope import (
     Subject,
     run_with,
 )
-from mnemoscope.analyses import LEARNED, every_sequence, learned, normalised, removal
+from mnemoscope.analyses import every_sequence, learned, normalised, removal
 from mnemoscope.core import CHUNK, stream_seed
 from mnemoscope.core.metrics import at_target
 from mnemoscope.interventions import Recordings
 from mnemoscope.judging import GATE
-from mnemoscope.models import planted, untrained
 from mnemoscope.systems.tiny_recall.analyses.attention_by_role import heads_by_need
 from mnemoscope.systems.tiny_recall.analyses.removal_costs import all_heads
+from mnemoscope.systems.tiny_recall.claim_parts import OTHER_TRAINING, UNTRAINED, as_v3, controls, most, of_v3
 from mnemoscope.systems.tiny_recall.constructed import dissociated
-from mnemoscope.systems.tiny_recall.controls import REPEATS, negative, positive
 
 PRESENT = 1.0
 OVERRIDDEN = 0.5
 GONE = 0.5
-UNITS = {"v3": Configuration(preset="v3", recipe="published")}
 
 
 def measure(subject: Subject, *, kind: Literal["mean", "resample"] = "mean") -> dict[str, float]:
@@ -119,35 +114,24 @@ def _answers(subject: Subject, batch: Batch, interventions: Sequence[Interventio
     return torch.cat(found)
 
 
-_OVERRIDES = planted("v3", dissociated, REPEATS)
-_FAINT = planted("v3", partial(dissociated, margin=0.4), REPEATS)
-_CLAIM = Claim(
+_overrides = as_v3("recall overrides", dissociated, n=1)
+_faint = as_v3("a faint signal", partial(dissociated, margin=0.4), n=1)
+_CLAIM = of_v3(
     id="T22",
-    system="tiny-recall",
     statement="On the conflict set the unused value is still favoured, and wins once the other head sees no repeat.",
     source="tiny-recall, article on the model with repeats",
-    parts=(
-        Criterion(name="present", quantifier="most", margin=PRESENT, unit="nats"),
-        Criterion(name="override", quantifier="most", margin=OVERRIDDEN, unit="share"),
-    ),
-    gate=LEARNED,
-    units=UNITS,
-    n_replicates=32,
-    controls=(
-        positive("recall overrides", _OVERRIDES, n=1),
-        negative("a faint signal", _FAINT, n=1),
-        negative("untrained", untrained(UNITS)),
-    ),
+    parts=(most("present", "above", PRESENT, "nats"), most("override", "above", OVERRIDDEN, "share")),
+    controls=controls(positive=(_overrides,), negative=(_faint, UNTRAINED)),
     measure=measure,
-    factors={"kind": ("resample",), "recipe": ("quick",), "model.normalization": ("none",)},
+    factors={"kind": ("resample",), **OTHER_TRAINING},
     prompts="enumerated",
 )
 CLAIM = _CLAIM.against(
     _CLAIM.rival(
         "gone",
         "Nothing is left of elimination on the conflict set.",
-        parts=(Criterion(name="present", quantifier="most", margin=GONE, direction="within", unit="nats"),),
-        controls=(positive("a faint signal", _FAINT, n=1), negative("recall overrides", _OVERRIDES, n=1)),
+        parts=(most("present", "within", GONE, "nats"),),
+        controls=controls(positive=(_faint,), negative=(_overrides,)),
     )
 )
 CLAIMS.add(CLAIM.id, CLAIM)

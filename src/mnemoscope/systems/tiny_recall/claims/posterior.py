@@ -20,21 +20,20 @@ nearer is the one that it has.
 """
 
 from collections.abc import Mapping
-from functools import partial
 
 import numpy as np
 from jaxtyping import Float
 
-from mnemoscope import CLAIMS, Claim, Configuration, Criterion, Subject
+from mnemoscope import CLAIMS, Subject
 from mnemoscope.analyses import LEARNED, evaluated, expected_accuracy, learned, log_probs, sequences
 from mnemoscope.judging import EFFECT, GATE, Measured
 from mnemoscope.models import untrained
 from mnemoscope.models.constructed import predicting
 from mnemoscope.systems.tiny_recall.analyses.published import published
-from mnemoscope.systems.tiny_recall.controls import negative, positive
+from mnemoscope.systems.tiny_recall.claim_parts import OTHER_TRAINING, case, controls, most, tiny_recall, units
 
-BOTH = {name: Configuration(preset=name, recipe="published") for name in ("v1", "v3")}
-V1 = {"v1": BOTH["v1"]}
+BOTH = units("v1", "v3", recipe="published")
+V1 = units("v1", recipe="published")
 ERRORS = {
     preset: {f"{subgroup}_{slot}": error for (subgroup, slot), error in published(preset, "mean_abs_error").items()}
     for preset in BOTH
@@ -92,20 +91,22 @@ def _below_theory(subject: Subject, split: str) -> Float[np.ndarray, " slot"]:
     return (1 / np.arange(len(accuracy), 0, -1) - accuracy)[:-1]
 
 
-_WITHIN = partial(Criterion, quantifier="most", margin=1.5, direction="below", unit="times the published error")
-_NEARER = partial(Criterion, quantifier="most", margin=0.0, unit="probability")
-
-_T3 = Claim(
+_RATIO = "times the published error"
+_exact, _split, _exact_v1, _split_v1 = (
+    case(name, predicting(of, reference))
+    for of in (BOTH, V1)
+    for name, reference in (("exact predictor", "bayes"), ("knows its split", "bayes_train"))
+)
+_T3 = tiny_recall(
     id="T3",
-    system="tiny-recall",
     statement="At every slot the outputs equal the Bayes posterior, within the published errors.",
     source="tiny-recall, presentation and article, evaluation against the posterior",
-    parts=(_WITHIN(name="v1"), _WITHIN(name="v3")),
+    parts=tuple(most(name, "below", 1.5, _RATIO) for name in BOTH),
     units=BOTH,
     n_replicates=32,
     measure=measure,
     compare=compare,
-    controls=(positive("exact predictor", predicting(BOTH, "bayes")), negative("untrained", untrained(BOTH))),
+    controls=controls(positive=(_exact,), negative=(case("untrained", untrained(BOTH)),)),
     prompts="enumerated",
 )
 T3 = _T3.against(
@@ -113,16 +114,12 @@ T3 = _T3.against(
         "split",
         "On training mappings the outputs are nearer to the posterior over the training mappings.",
         source="against tiny-recall: what a model that knew its split would say",
-        parts=(_NEARER(name="v1_split"), _NEARER(name="v3_split")),
-        controls=(
-            positive("knows its split", predicting(BOTH, "bayes_train")),
-            negative("exact predictor", predicting(BOTH, "bayes")),
-        ),
+        parts=tuple(most(f"{name}_split", "above", 0.0, "probability") for name in BOTH),
+        controls=controls(positive=(_split,), negative=(_exact,)),
     )
 )
-_T4 = Claim(
+_T4 = tiny_recall(
     id="T4",
-    system="tiny-recall",
     statement="On all unseen sequences accuracy at slots 1 to 4 is what theory says.",
     source="tiny-recall, presentation: the low accuracies are put down to random selection",
     quantifier="equivalence",
@@ -133,11 +130,8 @@ _T4 = Claim(
     units=V1,
     n_replicates=32,
     measure=measure_shortfall,
-    factors={"recipe": ("quick",), "model.normalization": ("none",)},
-    controls=(
-        positive("exact predictor", predicting(V1, "bayes")),
-        negative("knows its split", predicting(V1, "bayes_train")),
-    ),
+    factors=OTHER_TRAINING,
+    controls=controls(positive=(_exact_v1,), negative=(_split_v1,)),
     prompts="enumerated",
 )
 T4 = _T4.against(
@@ -145,14 +139,8 @@ T4 = _T4.against(
         "imprint",
         "Accuracy falls short on unseen mappings and exceeds theory on training mappings.",
         source="against tiny-recall: the imprint of the split",
-        parts=(
-            Criterion(name="shortfall", quantifier="most", margin=0.02, unit="accuracy"),
-            Criterion(name="excess", quantifier="most", margin=0.005, unit="accuracy"),
-        ),
-        controls=(
-            positive("knows its split", predicting(V1, "bayes_train")),
-            negative("exact predictor", predicting(V1, "bayes")),
-        ),
+        parts=(most("shortfall", "above", 0.02, "accuracy"), most("excess", "above", 0.005, "accuracy")),
+        controls=controls(positive=(_split_v1,), negative=(_exact_v1,)),
     )
 )
 for _claim in (T3, T4):

@@ -16,21 +16,28 @@ is learned under these recipes and not why, nor that another recipe could not do
 """
 
 from collections.abc import Mapping
-from functools import partial
 
-from mnemoscope import CLAIMS, Claim, Configuration, Criterion, Subject
+from mnemoscope import CLAIMS, Subject
 from mnemoscope.analyses import accuracy_by_skill, evaluated
 from mnemoscope.judging import EFFECT, Measured
 from mnemoscope.models import planted
 from mnemoscope.models.constructed import predicting
 from mnemoscope.systems.tiny_recall.analyses.published import published
+from mnemoscope.systems.tiny_recall.claim_parts import (
+    OTHER_TRAINING,
+    V3,
+    case,
+    controls,
+    most,
+    tiny_recall,
+    together,
+    units,
+)
 from mnemoscope.systems.tiny_recall.constructed import dissociated, elimination_only, partial_recall
-from mnemoscope.systems.tiny_recall.controls import negative, positive, together
 
 NOT_AT_ALL, FULLY = 0.30, 0.97
-V2 = {"v2": Configuration(preset="v2", recipe="published")}
-V3 = {"v3": Configuration(preset="v3", recipe="published")}
-FRESH = {name: Configuration(preset=name) for name in ("v1", "v3-fresh")}
+V2 = units("v2", recipe="published")
+FRESH = units("v1", "v3-fresh")
 LAST_ERRORS = {
     skill: published("v3", "mean_abs_error")[subgroup, 5]
     for skill, subgroup in (("elimination", "fresh"), ("recall", "repeat"))
@@ -62,18 +69,17 @@ def larger_recall(measured: Mapping[str, Measured]) -> Measured:
     return {**recall, EFFECT: max(recall.values())}
 
 
-_ELIMINATE = {
-    name: planted(name, elimination_only, configuration.spec(0).task) for name, configuration in FRESH.items()
-}
-_NONE_RECALLS = together(_ELIMINATE["v1"], _ELIMINATE["v3-fresh"])
-_ONE_RECALLS = together(_ELIMINATE["v1"], planted("v3-fresh", dissociated, FRESH["v3-fresh"].spec(0).task))
-_ACCURACY = partial(Criterion, quantifier="most", unit="accuracy")
-
-_V2_TASK = V2["v2"].spec(0).task
-_NONE, _SOME, _ALL = (planted("v2", make, _V2_TASK) for make in (elimination_only, partial_recall, dissociated))
-_T6 = Claim(
+_V1, _V3_FRESH = (planted(name, elimination_only, unit.spec(0).task) for name, unit in FRESH.items())
+_none, _some, _all = (
+    case(name, planted("v2", make, V2["v2"].spec(0).task))
+    for name, make in (
+        ("eliminates only", elimination_only),
+        ("recalls three tokens of five", partial_recall),
+        ("recalls", dissociated),
+    )
+)
+_T6 = tiny_recall(
     id="T6",
-    system="tiny-recall",
     statement="With 32 dimensions and one head recall is learned partially.",
     source="tiny-recall, article, table of versions",
     quantifier="most",
@@ -82,52 +88,44 @@ _T6 = Claim(
     units=V2,
     measure=measure,
     factors={"recipe": ("quick",)},
-    controls=(
-        positive("recalls three tokens of five", _SOME),
-        negative("recalls", _ALL),
-        negative("eliminates only", _NONE),
-    ),
+    controls=controls(positive=(_some,), negative=(_all, _none)),
     prompts="enumerated",
 )
 T6 = _T6.against(
-    *(
-        _T6.rival(
-            word,
-            f"With 32 dimensions and one head recall is {what}.",
-            source="against tiny-recall",
-            parts=(criterion,),
-            controls=(control, negative("recalls three tokens of five", _SOME)),
-        )
-        for word, what, criterion, control in (
-            ("full", "learned fully", _ACCURACY(name="recall", margin=0.99), positive("recalls", _ALL)),
-            (
-                "none",
-                "not learned",
-                _ACCURACY(name="recall", margin=NOT_AT_ALL, direction="below"),
-                positive("eliminates only", _NONE),
-            ),
-        )
-    )
+    _T6.rival(
+        "full",
+        "With 32 dimensions and one head recall is learned fully.",
+        source="against tiny-recall",
+        parts=(most("recall", "above", 0.99, "accuracy"),),
+        controls=controls(positive=(_all,), negative=(_some,)),
+    ),
+    _T6.rival(
+        "none",
+        "With 32 dimensions and one head recall is not learned.",
+        source="against tiny-recall",
+        parts=(most("recall", "below", NOT_AT_ALL, "accuracy"),),
+        controls=controls(positive=(_none,), negative=(_some,)),
+    ),
 )
 
-_ACCURACIES = (_ACCURACY(name="elimination", margin=0.999), _ACCURACY(name="recall", margin=0.999))
-_ERROR = partial(Criterion, quantifier="most", margin=1.5, direction="below", unit="times the published error")
-_T7_CONTROLS = (
-    positive("exact predictor", predicting(V3, "bayes")),
-    negative("eliminates only", planted("v3", elimination_only, V3["v3"].spec(0).task)),
-)
-_T7 = Claim(
+_ACCURACIES = tuple(most(skill, "above", 0.999, "accuracy") for skill in LAST_ERRORS)
+_T7 = tiny_recall(
     id="T7",
-    system="tiny-recall",
     statement="With 32 dimensions and two heads both skills are learned fully, within the published errors.",
     source="tiny-recall, presentation and article, evaluation of the second model",
-    parts=(*_ACCURACIES, _ERROR(name="error_elimination"), _ERROR(name="error_recall")),
+    parts=(
+        *_ACCURACIES,
+        *(most(f"error_{skill}", "below", 1.5, "times the published error") for skill in LAST_ERRORS),
+    ),
     units=V3,
     n_replicates=32,
     headline=True,
     measure=measure_errors,
-    factors={"recipe": ("quick",), "model.normalization": ("none",)},
-    controls=_T7_CONTROLS,
+    factors=OTHER_TRAINING,
+    controls=controls(
+        positive=(case("exact predictor", predicting(V3, "bayes")),),
+        negative=(case("eliminates only", planted("v3", elimination_only, V3["v3"].spec(0).task)),),
+    ),
     prompts="enumerated",
 )
 T7 = _T7.against(
@@ -136,12 +134,11 @@ T7 = _T7.against(
         "With 32 dimensions and two heads both skills are learned fully, at whatever errors.",
         source="tiny-recall, the accuracies alone",
         parts=_ACCURACIES,
-        controls=_T7_CONTROLS,
+        controls=_T7.controls,
     )
 )
-T9 = Claim(
+T9 = tiny_recall(
     id="T9",
-    system="tiny-recall",
     statement="Without repeats in training recall is not learned, whatever the size.",
     source="tiny-recall, article, findings: no repeats, no signal towards recall",
     quantifier="every",
@@ -151,7 +148,12 @@ T9 = Claim(
     units=FRESH,
     measure=measure,
     compare=larger_recall,
-    controls=(positive("none recalls", _NONE_RECALLS), negative("one recalls", _ONE_RECALLS)),
+    controls=controls(
+        positive=(case("none recalls", together(_V1, _V3_FRESH)),),
+        negative=(
+            case("one recalls", together(_V1, planted("v3-fresh", dissociated, FRESH["v3-fresh"].spec(0).task))),
+        ),
+    ),
     prompts="enumerated",
 )
 for _claim in (T6, T7, T9):

@@ -14,21 +14,32 @@ It shows that the two heads agree in two summaries, of their pattern and of thei
 not show that they do the same: what the MLP makes of a head's output is in neither number.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 
 import numpy as np
 
-from mnemoscope import CLAIMS, Claim, Configuration, Criterion, Gate, Subject
+from mnemoscope import CLAIMS, Gate, Subject
 from mnemoscope.analyses import copying, learned
 from mnemoscope.judging import GATE, Measured
 from mnemoscope.models import planted
 from mnemoscope.systems.tiny_recall.analyses.attention_by_role import attention_by_role, on_earlier_y
+from mnemoscope.systems.tiny_recall.claim_parts import (
+    OTHER_TRAINING,
+    REPEATS,
+    Case,
+    case,
+    controls,
+    most,
+    table,
+    tiny_recall,
+    together,
+    units,
+)
 from mnemoscope.systems.tiny_recall.constructed import dissociated, elimination_only
-from mnemoscope.systems.tiny_recall.controls import REPEATS, negative, positive, table, together
 from mnemoscope.systems.tiny_recall.tasks import PermutationLookup
 
-UNITS = {name: Configuration(preset=name, recipe="published") for name in ("v1", "v3")}
+UNITS = units("v1", "v3", recipe="published")
 LEARNED = Gate(statement="answers elimination in 99 % of unseen sequences or more", at_least=0.99)
 _SAME_ATTENTION, _SAME_COPYING = 0.1, 0.25
 
@@ -63,40 +74,35 @@ def difference(units: Mapping[str, Measured]) -> Measured:
     }
 
 
-def _heads(*, share: float = 1.0, copying: float = -1.0) -> Callable[[int], dict[str, Measured]]:
+def _heads(name: str, *, share: float = 1.0, copying: float = -1.0) -> Case:
     """A planted outcome: v1's head attends to earlier y only and lowers what it finds, v3's as the arguments say."""
     v1 = {GATE: 1.0, "share": 1.0, "copying": -1.0}
-    return table({"v1": v1, "v3": {GATE: 1.0, "share": share, "copying": copying}})
+    return table(name, {"v1": v1, "v3": {GATE: 1.0, "share": share, "copying": copying}}, n=4)
 
 
-_ELSEWHERE = _heads(share=0.8)
-_MARGIN = negative("a difference of margin size", _heads(share=0.9))
-_SAME_HEADS = together(planted("v1", elimination_only, PermutationLookup()), planted("v3", dissociated, REPEATS))
-"""One and the same head by hand, alone and beside recall."""
-_ATTENTION = Criterion(
-    name="attention", quantifier="most", margin=_SAME_ATTENTION, direction="below", unit="share of attention"
+_elsewhere = _heads("attention elsewhere", share=0.8)
+_a_margin = _heads("a difference of margin size", share=0.9)
+_same = case(
+    "the same head by hand",
+    together(planted("v1", elimination_only, PermutationLookup()), planted("v3", dissociated, REPEATS)),
 )
-_CLAIM = Claim(
+"""One and the same head by hand, alone and beside recall."""
+_ATTENTION = most("attention", "below", _SAME_ATTENTION, "share of attention")
+_CLAIM = tiny_recall(
     id="T21",
-    system="tiny-recall",
     statement="The single head of v1 is the same elimination head that v3 has.",
     source="tiny-recall, article",
-    parts=(
-        _ATTENTION,
-        Criterion(name="copying", quantifier="most", margin=_SAME_COPYING, direction="below", unit="copying score"),
-    ),
+    parts=(_ATTENTION, most("copying", "below", _SAME_COPYING, "copying score")),
     gate=LEARNED,
     units=UNITS,
     n_replicates=32,
-    controls=(
-        positive("the same head by hand", _SAME_HEADS),
-        negative("attention elsewhere", _ELSEWHERE),
-        negative("the opposite effect on values", _heads(copying=1.0)),
-        _MARGIN,
+    controls=controls(
+        positive=(_same,),
+        negative=(_elsewhere, _heads("the opposite effect on values", copying=1.0), _a_margin),
     ),
     measure=elimination_head,
     compare=difference,
-    factors={"recipe": ("quick",), "model.normalization": ("none",)},
+    factors=OTHER_TRAINING,
     prompts="enumerated",
 )
 CLAIM = _CLAIM.against(
@@ -104,11 +110,7 @@ CLAIM = _CLAIM.against(
         "different",
         "The heads look at different things.",
         parts=(replace(_ATTENTION, direction="above"),),
-        controls=(
-            positive("attention elsewhere", _ELSEWHERE),
-            negative("the same head by hand", _SAME_HEADS),
-            _MARGIN,
-        ),
+        controls=controls(positive=(_elsewhere,), negative=(_same, _a_margin)),
     )
 )
 CLAIMS.add(CLAIM.id, CLAIM)

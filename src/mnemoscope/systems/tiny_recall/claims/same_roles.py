@@ -17,23 +17,17 @@ It shows whether seeds agree in this description of their heads. Sixteen or 32 s
 exception, and seeds may agree in a description that misses what the heads are for.
 """
 
-from mnemoscope import CLAIMS, Claim, Configuration, Subject
-from mnemoscope.analyses import LEARNED, learned
+from mnemoscope import CLAIMS, Subject
+from mnemoscope.analyses import learned
 from mnemoscope.judging import EFFECT, GATE
-from mnemoscope.models import planted, untrained
-from mnemoscope.systems.tiny_recall.analyses.attention_by_role import (
-    attention_by_role,
-    local_binding,
-    on_earlier_y,
-)
-from mnemoscope.systems.tiny_recall.analyses.carriers import divided, patching_recovery
+from mnemoscope.systems.tiny_recall.analyses.attention_by_role import attention_by_role, local_binding, on_earlier_y
+from mnemoscope.systems.tiny_recall.analyses.carriers import roles_by_carrying
+from mnemoscope.systems.tiny_recall.claim_parts import OTHER_TRAINING, UNTRAINED, as_v3, controls, of_v3
 from mnemoscope.systems.tiny_recall.constructed import dissociated, store_and_match
 from mnemoscope.systems.tiny_recall.constructed import local_binding as binding_model
-from mnemoscope.systems.tiny_recall.controls import REPEATS, negative, positive
 
 SCANNING, BINDING = 0.9, 0.5
 """Shares of attention above which a head has the role."""
-UNITS = {"v3": Configuration(preset="v3", recipe="published")}
 
 
 def roles_by_attention(subject: Subject) -> dict[str, float]:
@@ -55,36 +49,21 @@ def roles_by_attention(subject: Subject) -> dict[str, float]:
     }
 
 
-def roles_by_carrying(subject: Subject) -> dict[str, float]:
-    """How clearly one head carries the values and the other whether the last x was seen, as a share above one half.
-
-    Args:
-        subject: A model of two heads or more; its seed draws the pairs.
-
-    Raises:
-        InputError: The model has one head, or is too small for the task.
-    """
-    values, seen = patching_recovery(subject, kind="exchange_answer"), patching_recovery(subject, kind="toggle_repeat")
-    return {GATE: learned(subject), EFFECT: divided(values, seen)}
-
-
-_UNTRAINED = negative("untrained", untrained(UNITS))
-_NEITHER = negative("one head a skill", planted("v3", dissociated, REPEATS))
-_CLAIM = Claim(
+_neither, _carriers = as_v3("one head a skill", dissociated), as_v3("store and match", store_and_match)
+_CLAIM = of_v3(
     id="T13",
-    system="tiny-recall",
     statement="The same two roles appear in every seed; only the number of the head changes.",
     source="tiny-recall, article",
     quantifier="every",
     margin=0.0,
     unit="share of attention",
-    gate=LEARNED,
-    units=UNITS,
-    n_replicates=32,
     headline=True,
-    controls=(_UNTRAINED, positive("local binding", planted("v3", binding_model, REPEATS)), _NEITHER),
+    controls=(
+        *controls(negative=(UNTRAINED,), positive=(as_v3("local binding", binding_model),)),
+        *controls(negative=(_neither,)),
+    ),
     measure=roles_by_attention,
-    factors={"recipe": ("quick",), "model.normalization": ("none",)},
+    factors=OTHER_TRAINING,
     prompts="enumerated",
 )
 CLAIM = _CLAIM.against(
@@ -95,7 +74,7 @@ CLAIM = _CLAIM.against(
             quantifier=quantifier,
             margin=0.0,
             unit="share of the logit difference",
-            controls=(_UNTRAINED, positive("store and match", planted("v3", store_and_match, REPEATS)), _NEITHER),
+            controls=controls(negative=(UNTRAINED,), positive=(_carriers,)) + controls(negative=(_neither,)),
             measure=roles_by_carrying,
             prompts=None,
         )

@@ -14,18 +14,18 @@ It shows what training finds with this recipe. It does not show what an architec
 head does. No model is set aside: whether recall is learned is the question.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 
-from mnemoscope import CLAIMS, Claim, Configuration, Criterion, Subject
+from mnemoscope import CLAIMS, Subject
 from mnemoscope.analyses import accuracy_by_skill
 from mnemoscope.judging import Measured
 from mnemoscope.models import untrained
-from mnemoscope.systems.tiny_recall.controls import negative, positive, table
+from mnemoscope.systems.tiny_recall.claim_parts import case, controls, most, table, tiny_recall, units
 
 GAIN = 0.25
 HALF = 0.5
 RECALLS = 0.9
-UNITS = {name: Configuration(preset=name) for name in ("d16h1", "d16h2", "v2", "v3", "d64h1")}
+UNITS = units("d16h1", "d16h2", "v2", "v3", "d64h1")
 
 
 def measure(subject: Subject) -> dict[str, float]:
@@ -47,29 +47,24 @@ def compare(measured: Mapping[str, Measured]) -> dict[str, float]:
     }
 
 
-def outcome(recall: Sequence[float]) -> Callable[[int], dict[str, Measured]]:
+def outcome(*recall: float) -> dict[str, Measured]:
     """A planted outcome: the accuracy of recall of every configuration, in their order."""
-    return table({name: {"recall": value} for name, value in zip(UNITS, recall, strict=True)})
+    return {name: {"recall": value} for name, value in zip(UNITS, recall, strict=True)}
 
 
-_UNTRAINED = negative("untrained", untrained(UNITS))
-_SECOND_HEAD = outcome((0.25, 1.0, 0.25, 1.0, 0.25))
-_CAPACITY = outcome((0.25, 0.25, 0.6, 1.0, 1.0))
-_CLAIM = Claim(
+_untrained = case("untrained", untrained(UNITS))
+_second_head = table("the second head decides", outcome(0.25, 1.0, 0.25, 1.0, 0.25))
+_CAPACITY = outcome(0.25, 0.25, 0.6, 1.0, 1.0)
+_capacity = table("capacity decides", _CAPACITY)
+_CLAIM = tiny_recall(
     id="T15",
-    system="tiny-recall",
     statement="A second head makes recall possible, at width 16 and 32; twice the width with one head does not.",
     source="tiny-recall, article on the model with repeats",
-    parts=(
-        Criterion(name="second_head", quantifier="most", margin=GAIN, unit="accuracy"),
-        Criterion(name="width", quantifier="most", margin=HALF, direction="below", unit="accuracy"),
-    ),
+    parts=(most("second_head", "above", GAIN, "accuracy"), most("width", "below", HALF, "accuracy")),
     units=UNITS,
-    controls=(
-        positive("the second head decides", _SECOND_HEAD, n=1),
-        negative("capacity decides", _CAPACITY, n=1),
-        negative("a gain of margin size", outcome((0.5, 0.75, 0.5, 0.75, 0.5)), n=1),
-        _UNTRAINED,
+    controls=controls(
+        positive=(_second_head,),
+        negative=(_capacity, table("a gain of margin size", outcome(0.5, 0.75, 0.5, 0.75, 0.5)), _untrained),
     ),
     measure=measure,
     compare=compare,
@@ -79,21 +74,14 @@ CLAIM = _CLAIM.against(
     _CLAIM.rival(
         "capacity",
         "Capacity makes recall possible: a single head recalls if the model is wide.",
-        parts=(Criterion(name="width", quantifier="most", margin=RECALLS, unit="accuracy"),),
-        controls=(
-            positive("capacity decides", _CAPACITY, n=1),
-            negative("the second head decides", _SECOND_HEAD, n=1),
-            _UNTRAINED,
-        ),
+        parts=(most("width", "above", RECALLS, "accuracy"),),
+        controls=controls(positive=(_capacity,), negative=(_second_head, _untrained)),
     ),
     _CLAIM.rival(
         "width-too",
         "A second head alone does not do: at width 16 two heads do not recall.",
-        parts=(Criterion(name="narrow", quantifier="most", margin=RECALLS, direction="below", unit="accuracy"),),
-        controls=(
-            positive("width decides", _CAPACITY, n=1),
-            negative("the second head decides", _SECOND_HEAD, n=1),
-        ),
+        parts=(most("narrow", "below", RECALLS, "accuracy"),),
+        controls=controls(positive=(table("width decides", _CAPACITY),), negative=(_second_head,)),
     ),
 )
 CLAIMS.add(CLAIM.id, CLAIM)

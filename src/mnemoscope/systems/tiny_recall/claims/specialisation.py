@@ -20,19 +20,28 @@ stand in for each other look alike, as do two that are both needed.
 from collections.abc import Callable, Mapping
 from typing import Literal
 
-from mnemoscope import CLAIMS, Claim, Configuration, Criterion, HookedModel, InputError, Subject
+from mnemoscope import CLAIMS, HookedModel, InputError, Subject
 from mnemoscope.analyses import LEARNED, accuracy_by_skill
 from mnemoscope.core import one_of
 from mnemoscope.judging import GATE, Measured
 from mnemoscope.models import Plant, planted, untrained
 from mnemoscope.systems.tiny_recall.analyses.carriers import patching_recovery
 from mnemoscope.systems.tiny_recall.analyses.removal_costs import ablation_effect, all_heads, skills_without
+from mnemoscope.systems.tiny_recall.claim_parts import (
+    REPEATS,
+    case,
+    controls,
+    most,
+    table,
+    tiny_recall,
+    together,
+    units,
+)
 from mnemoscope.systems.tiny_recall.constructed import dissociated, elimination_only, twin_elimination
-from mnemoscope.systems.tiny_recall.controls import REPEATS, negative, positive, table, together
 from mnemoscope.systems.tiny_recall.tasks import PermutationLookup
 
 HALF = 0.5
-UNITS = {name: Configuration(preset=name) for name in ("v3", "v3-fresh")}
+UNITS = units("v3", "v3-fresh")
 _SKILL = "elimination"
 _TRAINED = {"v3": (_SKILL, "recall"), "v3-fresh": (_SKILL,)}
 
@@ -69,10 +78,10 @@ def compare(measured: Mapping[str, Measured]) -> dict[str, float]:
     }
 
 
-def outcome(with_repeats: float, without: float) -> Callable[[int], dict[str, Measured]]:
+def outcome(with_repeats: float, without: float) -> dict[str, Measured]:
     """A planted outcome: two indices, of models that have learned everything."""
     learned = {_SKILL: 1.0, "recall": 1.0}
-    return table({"v3": {"index": with_repeats, **learned}, "v3-fresh": {"index": without, **learned}})
+    return {"v3": {"index": with_repeats, **learned}, "v3-fresh": {"index": without, **learned}}
 
 
 def models(fresh: Callable[[], HookedModel]) -> Plant:
@@ -80,24 +89,19 @@ def models(fresh: Callable[[], HookedModel]) -> Plant:
     return together(planted("v3", dissociated, REPEATS), planted("v3-fresh", fresh, PermutationLookup()))
 
 
-_SPECIALISED, _ALWAYS = models(twin_elimination), models(elimination_only)
-_UNTRAINED = negative("untrained", untrained(UNITS))
-_CLAIM = Claim(
+_specialised = case("two heads without repeats", models(twin_elimination), n=1)
+_always = case("one head whatever the data", models(elimination_only), n=1)
+_untrained = case("untrained", untrained(UNITS))
+_CLAIM = tiny_recall(
     id="T23",
-    system="tiny-recall",
     statement="One head eliminates alone if the data has repeats, and the heads share it equally if it has none.",
     source="tiny-recall, article on the model with repeats",
-    parts=(
-        Criterion(name="with_repeats", quantifier="most", margin=HALF, unit="share"),
-        Criterion(name="without", quantifier="most", margin=HALF, direction="below", unit="share"),
-    ),
+    parts=(most("with_repeats", "above", HALF, "share"), most("without", "below", HALF, "share")),
     gate=LEARNED,
     units=UNITS,
-    controls=(
-        positive("two heads without repeats", _SPECIALISED, n=1),
-        negative("one head whatever the data", _ALWAYS, n=1),
-        negative("an index of margin size", outcome(1.0, HALF), n=1),
-        _UNTRAINED,
+    controls=controls(
+        positive=(_specialised,),
+        negative=(_always, table("an index of margin size", outcome(1.0, HALF)), _untrained),
     ),
     measure=measure,
     compare=compare,
@@ -107,12 +111,8 @@ CLAIM = _CLAIM.against(
     _CLAIM.rival(
         "always",
         "One head eliminates alone without repeats in the data as well.",
-        parts=(Criterion(name="without", quantifier="most", margin=HALF, unit="share"),),
-        controls=(
-            positive("one head whatever the data", _ALWAYS, n=1),
-            negative("two heads without repeats", _SPECIALISED, n=1),
-            _UNTRAINED,
-        ),
+        parts=(most("without", "above", HALF, "share"),),
+        controls=controls(positive=(_always,), negative=(_specialised, _untrained)),
     )
 )
 CLAIMS.add(CLAIM.id, CLAIM)

@@ -19,18 +19,14 @@ It shows which head each skill needs under this kind of removal. It does not sho
 itself, nor what it writes.
 """
 
-from collections.abc import Callable, Sequence
-
 import numpy as np
 import xarray as xr
 
-from mnemoscope import CLAIMS, Claim, Configuration, Criterion, InputError, Subject
-from mnemoscope.analyses import LEARNED, dissociation_margins, learned
+from mnemoscope import CLAIMS, InputError, Subject
+from mnemoscope.analyses import dissociation_margins, learned
 from mnemoscope.core import Replacement
-from mnemoscope.interventions import Direction
 from mnemoscope.judging import EFFECT, GATE, Measured
-from mnemoscope.models import planted, untrained
-from mnemoscope.systems.tiny_recall.analyses.carriers import divided, patching_recovery
+from mnemoscope.systems.tiny_recall.analyses.carriers import roles_by_carrying
 from mnemoscope.systems.tiny_recall.analyses.removal_costs import (
     Loss,
     Within,
@@ -38,11 +34,10 @@ from mnemoscope.systems.tiny_recall.analyses.removal_costs import (
     all_heads,
     skills_without,
 )
+from mnemoscope.systems.tiny_recall.claim_parts import OTHER_TRAINING, UNTRAINED, as_v3, controls, most, of_v3, table
 from mnemoscope.systems.tiny_recall.constructed import dissociated, shared_store, store_and_match
-from mnemoscope.systems.tiny_recall.controls import REPEATS, negative, positive, table
 
 MARGIN = 0.25
-UNITS = {"v3": Configuration(preset="v3", recipe="published")}
 _SKILLS = ("elimination", "recall")
 _JOINT = "both heads"
 
@@ -80,76 +75,43 @@ def _effects(cost: xr.DataArray, joint: xr.DataArray) -> dict[str, float]:
     return {EFFECT: found.pop("double"), **found}
 
 
-def carriers(subject: Subject, *, direction: Direction = "denoising") -> dict[str, float]:
-    """How clearly one head carries the values and the other one whether x was seen: above 0 it is more than half each.
-
-    Args:
-        subject: Its seed draws the pairs.
-        direction: As for `carried`.
-
-    Raises:
-        InputError: The model has fewer than two heads, or is too small for the task.
-    """
-    values = patching_recovery(subject, kind="exchange_answer", direction=direction)
-    seen = patching_recovery(subject, kind="toggle_repeat", direction=direction)
-    return {GATE: learned(subject), EFFECT: divided(values, seen)}
-
-
-def outcome(costs: Sequence[Sequence[float]]) -> Callable[[int], dict[str, Measured]]:
+def outcome(*costs: tuple[float, float]) -> dict[str, Measured]:
     """Planted costs: rows are the first head, the second head, and both; columns elimination and recall."""
     cost = xr.DataArray(np.array(costs), dims=("component", "skill"), coords={"skill": list(_SKILLS)})
-    return table({"v3": {GATE: 1.0, **_effects(cost[:2], cost[2])}})
+    return {"v3": {GATE: 1.0, **_effects(cost[:2], cost[2])}}
 
 
-_UNTRAINED = negative("untrained", untrained(UNITS))
-_SHARED = planted("v3", shared_store, REPEATS)
-_DISSOCIATED = planted("v3", dissociated, REPEATS)
-_NOT_WHERE_SPLIT = negative("one head a skill", _DISSOCIATED)
-_CLAIM = Claim(
+_shared, _dissociated = as_v3("a shared store", shared_store), as_v3("one head a skill", dissociated)
+_both = table("planted costs", outcome((0.6, 0.7), (0.6, 0.7), (0.6, 0.7)))
+_redundant = table("planted costs", outcome((0.1, 0.1), (0.1, 0.1), (0.8, 0.8)))
+_CLAIM = of_v3(
     id="T14",
-    system="tiny-recall",
     statement="Removing one head costs elimination and spares recall; removing the other does the reverse.",
     source="tiny-recall, article on the model with repeats",
     quantifier="most",
     margin=0.0,
     unit="accuracy",
-    gate=LEARNED,
-    units=UNITS,
-    n_replicates=32,
     headline=True,
-    controls=(
-        positive("one head a skill", _DISSOCIATED),
-        negative("a shared store", _SHARED),
-        negative("costs at the margin", outcome(((0.8, MARGIN), (0.0, 0.8), (0.8, 0.8))), n=1),
-        _UNTRAINED,
+    controls=controls(
+        positive=(_dissociated,),
+        negative=(_shared, table("costs at the margin", outcome((0.8, MARGIN), (0.0, 0.8), (0.8, 0.8))), UNTRAINED),
     ),
     measure=measure,
-    factors={
-        "kind": ("zero", "resample"),
-        "within": ("all sequences",),
-        "metric": ("log_prob",),
-        "recipe": ("quick",),
-        "model.normalization": ("none",),
-    },
-)
-_BY_REMOVAL = (
-    ("single", "One head serves both skills and the other one of them.", positive("a shared store", _SHARED)),
-    ("both", "Both heads serve both skills.", positive("planted costs", outcome(((0.6, 0.7),) * 3), n=1)),
-    (
-        "redundant",
-        "Either head can stand in for the other one.",
-        positive("planted costs", outcome(((0.1, 0.1), (0.1, 0.1), (0.8, 0.8))), n=1),
-    ),
+    factors={"kind": ("zero", "resample"), "within": ("all sequences",), "metric": ("log_prob",), **OTHER_TRAINING},
 )
 CLAIM = _CLAIM.against(
     *(
         _CLAIM.rival(
             word,
             statement,
-            parts=(Criterion(name=word, quantifier="most", margin=0.0, unit="accuracy"),),
-            controls=(_UNTRAINED, control, _NOT_WHERE_SPLIT),
+            parts=(most(word, "above", 0.0, "accuracy"),),
+            controls=controls(negative=(UNTRAINED,), positive=(planted,)) + controls(negative=(_dissociated,)),
         )
-        for word, statement, control in _BY_REMOVAL
+        for word, statement, planted in (
+            ("single", "One head serves both skills and the other one of them.", _shared),
+            ("both", "Both heads serve both skills.", _both),
+            ("redundant", "Either head can stand in for the other one.", _redundant),
+        )
     ),
     _CLAIM.rival(
         "carriers",
@@ -158,11 +120,10 @@ CLAIM = _CLAIM.against(
         margin=0.0,
         unit="share of the logit difference",
         controls=(
-            _UNTRAINED,
-            positive("store and match", planted("v3", store_and_match, REPEATS)),
-            _NOT_WHERE_SPLIT,
+            *controls(negative=(UNTRAINED,), positive=(as_v3("store and match", store_and_match),)),
+            *controls(negative=(_dissociated,)),
         ),
-        measure=carriers,
+        measure=roles_by_carrying,
         factors={"direction": ("noising",)},
     ),
 )

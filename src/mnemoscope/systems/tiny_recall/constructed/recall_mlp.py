@@ -1,7 +1,7 @@
 """An MLP that recalls: it names the value whose weight equals that of the slot which is repeated."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 
 import torch
 from jaxtyping import Float
@@ -35,10 +35,10 @@ def slot_weights(n_values: int) -> Float[Tensor, " slot"]:
     return 2.0 ** torch.arange(n_values - 2, -1, -1)
 
 
-def recall_neurons(n_values: int) -> dict[tuple[int, ...], tuple[int, ...]]:
-    """Three neurons for every (query token, value), then one for every (token,) at slot 1."""
+def recall_neurons(n_values: int, *, queries: Iterable[int] | None = None) -> dict[tuple[int, ...], tuple[int, ...]]:
+    """Three neurons for every (query token, value), then one for every (token,) at slot 1; no queries: all tokens."""
     values = range(1, n_values + 1)
-    pairs = [(query, value) for query in values for value in values]
+    pairs = [(query, value) for query in queries or values for value in values]
     tents = {pair: (3 * i, 3 * i + 1, 3 * i + 2) for i, pair in enumerate(pairs)}
     return tents | {(value,): (3 * len(pairs) + value - 1,) for value in values}
 
@@ -54,8 +54,7 @@ def set_recall(
 ) -> None:
     """Set the neurons that recall.
 
-    A tent is relu(d + h) - 2 relu(d) + relu(d - h), d the difference and h the half width: h at d = 0 and zero
-    beyond h. It is open at the last position, on its query token, and where `shut` is zero.
+    Every (query token, value) has a tent, open at the last position, on its query token, and where `shut` is zero.
 
     Args:
         model: Its weights are changed.
@@ -65,13 +64,24 @@ def set_recall(
         gate: Holds a neuron shut at another position, and again on another token: more than any reading.
         recall: Written on the value for every unit of the tent.
     """
-    mlp = model.blocks[0].mlp
-    token, position, answer = (directions(model, circuit.dims[name]) for name in ("token", "position", "answer"))
+    token, position = directions(model, circuit.dims["token"]), directions(model, circuit.dims["position"])
     for (query, value), read in readings.items():
         elsewhere = gate * (2 * position.sum(1) - token[:, query] - position[:, -1])
-        for neuron, shift, weight in zip(circuit.neurons[query, value], (1, 0, -1), (1, -2, 1), strict=True):
-            mlp.W_in[:, neuron] = slope * (read.difference + shift * HALF_WIDTH * read.unit - read.shut - elsewhere)
-            mlp.W_out[neuron] = weight * recall * answer[:, value]
+        set_tent(model, circuit, (query, value), replace(read, shut=read.shut + elsewhere), slope=slope, height=recall)
+
+
+def set_tent(
+    model: HookedTransformer, circuit: Circuit, key: tuple[int, int], read: Readings, *, slope: float, height: float
+) -> None:
+    """Set the three neurons of a (query token, value).
+
+    A tent is relu(d + h) - 2 relu(d) + relu(d - h), d the difference and h the half width: h at d = 0 and zero
+    beyond h, and where `shut` is not zero.
+    """
+    mlp, answer = model.blocks[0].mlp, directions(model, circuit.dims["answer"])
+    for neuron, shift, weight in zip(circuit.neurons[key], (1, 0, -1), (1, -2, 1), strict=True):
+        mlp.W_in[:, neuron] = slope * (read.difference + shift * HALF_WIDTH * read.unit - read.shut)
+        mlp.W_out[neuron] = weight * height * answer[:, key[1]]
 
 
 def mend_first_slot(model: HookedTransformer, circuit: Circuit, amount: float) -> None:

@@ -2,7 +2,7 @@ import pytest
 import torch
 
 from mnemoscope.core.errors import InputError
-from mnemoscope.systems.in_context_bigrams.analyses.gradient_memories.gradient import (
+from mnemoscope.systems.in_context_bigrams.analyses.gradient_memories.one_step import (
     against_autograd,
     association_gradient,
     loss,

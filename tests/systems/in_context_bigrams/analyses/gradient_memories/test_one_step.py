@@ -2,8 +2,8 @@ import pytest
 import torch
 
 from mnemoscope.core.errors import InputError
-from mnemoscope.systems.in_context_bigrams.analyses.gradient_memories.gradient import loss
 from mnemoscope.systems.in_context_bigrams.analyses.gradient_memories.one_step import (
+    loss,
     one_step,
     one_step_recall,
     recalled_after_one_step,

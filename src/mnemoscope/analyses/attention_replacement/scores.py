@@ -1,0 +1,271 @@
+"""What the learned attention is made of: its shares by mechanism, and the usual scores of heads.
+
+For every head, query and subgroup of the sequences, and every mechanism with the keys S that it attends to:
+
+- `share`: the attention on S, over the sequences in which the mechanism says something. Shares overlap.
+- `exclusive`: each key counts for the first mechanism of the list that attends to it; what no mechanism attends to is
+  `other`. Over all sequences of the subgroup, so that the parts add up to one.
+- `overlap`: sum over keys of min(attention, mechanism); 1 only if the head attends as the mechanism says. It is
+  smaller than the share where the weights on S are not even.
+- `even_share`: the share that attention even over all keys would have: what a share is to be compared with.
+
+A sequence consists of slots of `period` positions. The dependence of a share on the slot is its range and standard
+deviation over the slots that have the mechanism, for each place in the slot; the first query, which has one key only,
+is left out.
+
+*Does not show* what a head contributes: patterns are correlational, and attention to a key need not use it. What a
+mechanism is worth is measured by putting it in the head's place (`replacement`).
+
+*The usual scores* of attention heads say how much of its attention a head gives to what its name says: mean attention,
+over all queries but the first that have such keys, to the query itself (`self`), the first token, the previous token,
+earlier occurrences of the query's token (`duplicate token`), and the tokens after them (`induction`; Olsson et al.
+2022, "In-context learning and induction heads"). They are the shares of `attention_by_mechanism`, without the query.
+`even` is what attention even over all keys would score.
+
+The first two kinds of repetition have to occur: `repeated_tokens` gives random tokens shown twice, the sequences on
+which these scores are usually read; there nothing but the repetition can be predicted.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Literal, get_args
+
+import numpy as np
+import torch
+import xarray as xr
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from mnemoscope.analyses.attention import layer_attention
+from mnemoscope.analyses.forward import check_fits
+from mnemoscope.core.batch import Batch
+from mnemoscope.core.errors import InputError, in_range, one_of
+from mnemoscope.core.mechanism import Mechanism, check_names, checked_pattern
+from mnemoscope.core.patterns import after_earlier_same, earlier_same, first, identity, previous
+from mnemoscope.core.protocols import HookedModel
+from mnemoscope.core.seeding import generator
+
+OTHER = "other"
+Subgroups = Mapping[str, Bool[Tensor, " batch"]]
+
+BY_QUERY = ("subgroup", "layer", "head", "query")
+Measure = Literal["share", "overlap", "exclusive", "mean_pattern"]
+MEASURES: dict[str, str] = {
+    "share": "mechanism",
+    "overlap": "mechanism",
+    "exclusive": "part",
+    "mean_pattern": "key",
+}
+"""What is measured, to the dimension that it has besides `BY_QUERY`."""
+SAID = ("subgroup", "query", "mechanism")
+
+
+def attention_by_mechanism(
+    model: HookedModel,
+    batch: Batch,
+    mechanisms: Sequence[Mechanism],
+    *,
+    subgroups: Subgroups | None = None,
+    period: int = 1,
+    measures: Collection[Measure] = get_args(Measure),
+) -> xr.Dataset:
+    """Shares of every head's attention by mechanism.
+
+    Args:
+        model: Any hooked model.
+        batch: The sequences.
+        mechanisms: In the order in which keys are attributed to one of them only.
+        subgroups: Kinds of sequences that are reported apart; none: `all` together.
+        period: Length of a slot; 2 for pairs `x1 y1 x2 y2 ...`.
+        measures: Which of the four are taken; each costs about as much as the others.
+
+    Returns:
+        `share` and `overlap` over (subgroup, layer, head, query, mechanism), NaN where the mechanism never says
+        anything; `exclusive` over (..., query, part), the parts being the mechanisms and `other`; `mean_pattern`
+        over (..., query, key); over (subgroup, query, mechanism) `even_share`, and `said`: in which share of the
+        sequences the mechanism says something. With `share`, its `slot_range` and `slot_sd` over (subgroup, layer,
+        head, place, mechanism), NaN with fewer than two slots. Queries have coordinates `slot` (from 1) and
+        `query_place` (from 0).
+
+    Raises:
+        InputError: A mechanism's pattern could not be attention, two share a name, one is called `other`, a subgroup
+            is empty, there is no such measure, the model is too small for the batch, or attention is NaN.
+    """
+    check_fits(model, batch)
+    check_names(mechanisms)
+    names = [mechanism.name for mechanism in mechanisms]
+    if OTHER in names:
+        raise InputError(f"a mechanism must not be called {OTHER!r}, the name of what is left over; rename it")
+    for measure in measures:
+        one_of("a measure of attention", measure, MEASURES)
+    n_pos = batch.inputs.shape[1]
+    in_range("period", period, 1, n_pos)
+    groups = _groups(batch, subgroups)
+    patterns = [checked_pattern(mechanism, batch) for mechanism in mechanisms]
+    keys = torch.stack([pattern > 0 for pattern in patterns])
+    layers = []
+    for layer in range(model.cfg.n_layers):
+        attention = layer_attention(model, layer, batch)
+        layers.append([_measured(attention, patterns, keys, mask, measures) for mask in groups.values()])
+    arrays = {name: _stacked(layers, name) for name in measures}
+    expected = [_expected(keys[:, mask]) for mask in groups.values()]
+    place = np.arange(n_pos) % period
+    dependence = slot_dependence(arrays["share"][..., 1:, :], place[1:]) if "share" in arrays and n_pos > 1 else {}
+    return xr.Dataset(
+        {
+            **{name: ((*BY_QUERY, MEASURES[name]), values) for name, values in arrays.items()},
+            **{name: (SAID, torch.stack([group[name] for group in expected]).cpu().numpy()) for name in expected[0]},
+            **{name: ((*BY_QUERY[:3], "place", "mechanism"), values) for name, values in dependence.items()},
+        },
+        coords={
+            "subgroup": list(groups),
+            "layer": list(range(model.cfg.n_layers)),
+            "head": list(range(model.cfg.n_heads)),
+            "mechanism": names,
+            "part": [*names, OTHER],
+            "slot": ("query", np.arange(n_pos) // period + 1),
+            "query_place": ("query", place),
+            "place": np.unique(place[1:]),
+        },
+        attrs={"unit": "share of attention", "n": len(batch), "period": period, "weights": "unprocessed"},
+    )
+
+
+def slot_dependence(
+    share: Float[np.ndarray, "subgroup layer head query mechanism"], place: Int[np.ndarray, " query"]
+) -> dict[str, Float[np.ndarray, "subgroup layer head place mechanism"]]:
+    """Range and standard deviation of a share over the slots, for each place in the slot; NaN with fewer than two."""
+    parts: dict[str, list[np.ndarray]] = {"slot_range": [], "slot_sd": []}
+    for each in np.unique(place):
+        slots = share[:, :, :, place == each]
+        enough = (~np.isnan(slots)).sum(3) > 1
+        slots = np.where(enough[:, :, :, None], slots, 0)  # NumPy warns of what is NaN throughout
+        parts["slot_range"].append(np.where(enough, np.nanmax(slots, 3) - np.nanmin(slots, 3), np.nan))
+        parts["slot_sd"].append(np.where(enough, np.nanstd(slots, 3), np.nan))
+    return {name: np.stack(values, 3) for name, values in parts.items()}
+
+
+def _groups(batch: Batch, subgroups: Subgroups | None) -> dict[str, Bool[Tensor, " batch"]]:
+    if subgroups is None:
+        return {"all": torch.ones_like(batch.inputs[:, 0], dtype=torch.bool)}
+    for name, mask in subgroups.items():
+        if not mask.any():
+            raise InputError(f"subgroup {name} has no sequence in the batch; take more prompts or leave it out")
+    return dict(subgroups)
+
+
+def _measured(
+    attention: Float[Tensor, "batch head_index query key"],
+    patterns: Sequence[Float[Tensor, "batch query key"]],
+    keys: Bool[Tensor, "mechanism batch query key"],
+    group: Bool[Tensor, " batch"],
+    measures: Collection[Measure],
+) -> dict[Measure, Float[Tensor, "head_index query value"]]:
+    """What one layer's heads do in one subgroup."""
+    attention, keys = attention[group], keys[:, group]
+    said, result = keys.any(-1), {}
+    n_said = said.sum(1).T
+    if "share" in measures:
+        result["share"] = torch.stack([_on(attention, each) for each in keys], -1) / n_said
+    if "overlap" in measures:
+        agreed = [torch.minimum(attention, rows.nan_to_num()[:, None]).sum(-1) for rows in (p[group] for p in patterns)]
+        total = [torch.einsum("bhq,bq->hq", *pair) for pair in zip(agreed, said.double(), strict=True)]
+        result["overlap"] = torch.stack(total, -1) / n_said
+    if "exclusive" in measures:
+        first = keys & (keys.cumsum(0) == 1)
+        result["exclusive"] = torch.stack([_on(attention, p) for p in (*first, ~keys.any(0))], -1) / len(attention)
+    if "mean_pattern" in measures:
+        result["mean_pattern"] = attention.mean(0)
+    return result
+
+
+def _on(
+    attention: Float[Tensor, "batch head_index query key"], keys: Bool[Tensor, "batch query key"]
+) -> Float[Tensor, "head_index query"]:
+    """Attention on some keys, added up over sequences."""
+    return torch.einsum("bhqk,bqk->hq", attention, keys.to(attention))
+
+
+def _expected(keys: Bool[Tensor, "mechanism batch query key"]) -> dict[str, Float[Tensor, "query mechanism"]]:
+    """What does not depend on the model."""
+    said, n_keys = keys.any(-1), torch.arange(1, keys.shape[-1] + 1, device=keys.device)
+    even = (keys.sum(-1) / n_keys).double()
+    return {"even_share": (even.sum(1) / said.sum(1)).T, "said": said.double().mean(1).T}
+
+
+def _stacked(layers: Sequence[Sequence[Mapping[str, Tensor]]], name: str) -> np.ndarray:
+    """One measure over (subgroup, layer, ...)."""
+    return torch.stack([torch.stack([group[name] for group in groups]) for groups in layers], 1).cpu().numpy()
+
+
+SCORES = {
+    "self": identity(),
+    "first token": first(),
+    "previous token": previous(),
+    "duplicate token": earlier_same(),
+    "induction": after_earlier_same(),
+}
+
+
+def head_scores(model: HookedModel, batch: Batch) -> xr.Dataset:
+    """The scores of every head on a batch, such as `repeated_tokens`.
+
+    Returns:
+        `score` over (score_name, layer, head), `even` over score_name: from 0 to 1. NaN where no query has such keys.
+
+    Raises:
+        InputError: The model is too small for the batch, or the batch has one position only.
+    """
+    in_range("the number of positions", batch.inputs.shape[1], 2, float("inf"))
+    shares = attention_by_mechanism(model, batch, list(SCORES.values()), measures=["share"])
+    shares = shares.isel(subgroup=0, query=slice(1, None))
+    covered = shares.said.sum("query")
+    parts = {"score": shares.share, "even": shares.even_share}
+    means = {name: (value * (shares.said / covered)).sum("query").where(covered > 0) for name, value in parts.items()}
+    result = xr.Dataset(means).drop_vars("subgroup").rename(mechanism="score_name")
+    result = result.assign_coords(score_name=list(SCORES)).transpose("score_name", ...)
+    return result.assign_attrs(unit="share of attention", n=len(batch), weights="unprocessed")
+
+
+def repeated_tokens(
+    model: HookedModel,
+    *,
+    n: int = 64,
+    length: int | None = None,
+    tokens: Sequence[int] | None = None,
+    first_token: int | None = None,
+    seed: int = 0,
+) -> Batch:
+    """Random tokens, none of them twice, and then the same ones again in the same order.
+
+    Args:
+        model: Says how long sequences may be and which tokens there are.
+        n: How many sequences.
+        length: Of the part that is repeated; none: as long as the model allows, up to 50.
+        tokens: Which to draw from; none: all.
+        first_token: What comes before everything, where the model was trained with such a token; it is not drawn.
+        seed: Tokens come from this seed's stream `repeated tokens`.
+
+    Returns:
+        A batch scored where the next token is known from the first part.
+
+    Raises:
+        InputError: The sequences would be longer than the model reads, or there are too few tokens.
+    """
+    pool = torch.tensor(list(range(model.cfg.d_vocab)) if tokens is None else list(tokens))
+    in_range("tokens", int(pool.min()), 0, model.cfg.d_vocab - 1)
+    in_range("tokens", int(pool.max()), 0, model.cfg.d_vocab - 1)
+    start = [] if first_token is None else [first_token]
+    pool = pool[pool != first_token] if start else pool
+    longest = min((model.cfg.n_ctx - len(start)) // 2, len(pool))
+    length = min(50, longest) if length is None else length
+    if not 2 <= length <= longest:
+        raise InputError(
+            f"length must be from 2 to {longest}, since the model reads {model.cfg.n_ctx} tokens and {len(pool)} "
+            f"tokens are drawn from; got {length}"
+        )
+    draws = torch.rand(n, len(pool), generator=generator(seed, "repeated tokens"))
+    part = pool[draws.argsort(1)[:, :length]]
+    inputs = torch.cat((torch.tensor(start).long().expand(n, -1), part, part), 1)
+    scored = torch.zeros_like(inputs, dtype=torch.bool)
+    scored[:, len(start) + length : -1] = True
+    return Batch(inputs=inputs, targets=inputs.roll(-1, 1), scored=scored)

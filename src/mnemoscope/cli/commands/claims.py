@@ -1,0 +1,165 @@
+"""`mnemoscope claims list`, `claims show`, `claims run` and `claims diff`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from tyro.conf import Positional
+
+import mnemoscope as ms
+from mnemoscope.cli.command import COMMANDS, Command
+from mnemoscope.cli.options import Jobs, Options
+from mnemoscope.cli.parse import default_system
+from mnemoscope.core.errors import InputError, one_of
+
+RECIPES = ("quick", "published")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClaimsList(Options):
+    """The claims that can be put on trial, with their rivals."""
+
+    what: Positional[tuple[str, ...]] = ()
+    """Systems or ids of claims; none: all."""
+
+
+def claims_list(options: ClaimsList) -> None:
+    """Print every claim on a line, with its rivals."""
+    from mnemoscope.cli.claims import claims_called
+    from mnemoscope.cli.output import show
+
+    rows = [
+        [claim.id, claim.statement, ", ".join(rival.id for rival in claim.rivals), "headline" * claim.headline]
+        for claim in claims_called(options.what)
+    ]
+    show("claims", ("id", "statement", "rivals", ""), rows, n_text=4)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClaimsShow(Options):
+    """All that is fixed about claims before they are tried: criteria, gate, models, controls, rivals, factors."""
+
+    what: Positional[tuple[str, ...]]
+    """Systems or ids of claims; `claims list` shows them."""
+
+
+def claims_show(options: ClaimsShow) -> None:
+    """Print a table per claim."""
+    from mnemoscope.cli.claims import claims_called
+    from mnemoscope.cli.output import show
+
+    for claim in claims_called(options.what):
+        show(f"{claim.id}: {claim.statement}", ("what", "fixed beforehand"), _rows(claim), n_text=2)
+
+
+def _rows(claim: ms.Claim) -> list[list[str]]:
+    from mnemoscope.sweeps.measuring import name_of
+
+    rows = [["source", claim.source], ["models", "; ".join(f"{n}: {_unit(u)}" for n, u in claim.units.items())]]
+    rows.append(["replicates", f"{claim.n_replicates} {claim.replicate}s or more" + ", a headline" * claim.headline])
+    if claim.gate is not None:
+        rows.append(["gate", claim.gate.statement])
+    joined = f" ({claim.joined} of the parts)" if claim.parts else ""
+    rows += [
+        [f"criterion{joined}", f"{part.name}: {part.quantifier}, {part.wording} {part.unit}"] for part in claim.criteria
+    ]
+    rows += [[f"{control.kind} control", control.name] for control in claim.controls]
+    rows += [["rival", f"{rival.id}: {rival.statement}"] for rival in claim.rivals]
+    rows += [["varied", f"{name}: {', '.join(map(str, values))}"] for name, values in claim.factors.items()]
+    if claim.measure is not None:
+        rows.append(["measure", name_of(claim.measure)])
+    return rows
+
+
+def _unit(unit: ms.Configuration) -> str:
+    changes = "".join(f", {name}={value}" for name, value in unit.changes)
+    return f"{unit.preset}, {unit.recipe} recipe{changes}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClaimsRun(Jobs):
+    """Put claims on trial over trained models: a verdict each, with controls, rivals and sensitivity; resumes."""
+
+    what: Positional[tuple[str, ...]] = ()
+    """Systems or ids of claims; none: those on the first system that has a default preset."""
+    runs: tuple[Path, ...] = ()
+    """Run directories, directories that hold some, or words such as `zoo:<configuration>`."""
+    zoo: bool = False
+    """Take the trained runs that come with the package too."""
+    recipe: str | None = None
+    """Ask of models of this recipe, quick or published, in place of the claims' own."""
+    sensitivity: bool = True
+    """Ask again with one factor changed at a time."""
+    emergence: bool = True
+    """Follow the effects of the first seed that has checkpoints over its training."""
+    jobs: int = 0
+    """Worker processes, of one thread each; 0: one per core."""
+    out: Path = Path("verdicts")
+    """Directory for verdicts.json, report.html, the evidence, and what was measured so far."""
+
+
+def claims_run(options: ClaimsRun) -> None:
+    """Measure, judge, print and write."""
+    from mnemoscope.cli.claims import answered_by_zoo, claims_called, try_claims
+    from mnemoscope.cli.output import console
+    from mnemoscope.sweeps.trials import asked_of
+
+    what = options.what or default_system()[:1]
+    claims = claims_called(what)
+    if options.recipe is not None:
+        one_of("--recipe", options.recipe, RECIPES)
+        claims = [claim for claim in claims if asked_of(claim, options.recipe)]
+        if not claims:
+            raise InputError(f"{' '.join(what)} says nothing of the {options.recipe} recipe; leave out --recipe")
+    paths = [*options.runs, *([Path("zoo")] if options.zoo else [])]
+    if not paths:
+        raise InputError("claims run needs models: --zoo takes those that came with the package, --runs DIR your own")
+    runs = ms.find_runs(paths, without_checkpoint=True)
+    if not options.runs:
+        claims, sentences = answered_by_zoo(claims, runs)
+        if not claims:
+            raise InputError("; ".join(sentences))
+        for sentence in sentences:
+            console.print(sentence, highlight=False)
+    try_claims(
+        claims,
+        runs,
+        options.out,
+        title="verdicts",
+        recipe=options.recipe,
+        sensitivity=options.sensitivity,
+        emergence=options.emergence,
+        jobs=options.jobs,
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClaimsDiff(Options):
+    """What differs between two trials: verdicts, shares and effects, with those of rivals and sensitivity tables."""
+
+    old: Positional[Path]
+    """verdicts.json, or the directory that holds it."""
+    new: Positional[Path]
+    """verdicts.json, or the directory that holds it."""
+
+
+def claims_diff(options: ClaimsDiff) -> None:
+    """Print what differs."""
+    from mnemoscope.cli.claims import read_verdicts
+    from mnemoscope.cli.output import console, show
+    from mnemoscope.viz.rulings import DIFF_HEADER, diff_rows
+
+    rows = diff_rows(read_verdicts(options.old), read_verdicts(options.new))
+    if rows:
+        show(f"{options.old} → {options.new}", DIFF_HEADER, rows, n_text=5)
+    else:
+        console.print("the two agree in every verdict, share and effect", highlight=False)
+
+
+_command = partial(Command, section="put claims on trial")
+COMMANDS.add("claims diff", _command(options=ClaimsDiff, run=claims_diff))
+COMMANDS.add("claims list", _command(options=ClaimsList, run=claims_list))
+COMMANDS.add("claims run", _command(options=ClaimsRun, run=claims_run))
+COMMANDS.add("claims show", _command(options=ClaimsShow, run=claims_show))

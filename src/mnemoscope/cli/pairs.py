@@ -1,0 +1,73 @@
+"""What commands that compare clean and corrupted sequences have in common: pairs, metrics, and results by skill."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import mnemoscope as ms
+from mnemoscope.cli.analysis import Results, xr
+from mnemoscope.cli.options import OfPairs
+from mnemoscope.core.errors import InputError, one_of
+
+
+def metrics(option: str, names: Sequence[str]) -> list[Any]:
+    """The metrics of these names.
+
+    Raises:
+        InputError: The option names one that there is not.
+    """
+    known = {metric.name: metric for metric in ms.core.metrics.METRICS}
+    for name in names:
+        one_of(option, name, known)
+    return [known[name] for name in names]
+
+
+def pairs_by_skill(run: ms.Run, options: OfPairs, batch: ms.Batch) -> dict[str, ms.PromptPairs]:
+    """Clean and corrupted sequences of every skill that is asked for.
+
+    Raises:
+        InputError: The task has no such skill, or no such kind of pairs.
+    """
+    task, seed = run.spec.task, run.spec.seed
+    kind = task.corruptions[0] if options.corruption is None else options.corruption
+    one_of("--corruption", kind, task.corruptions)
+    masks = task.skills(batch)
+    for skill in options.skills:
+        one_of("--skills", skill, masks)
+    chosen = options.skills or tuple(masks)
+    return {skill: ms.PromptPairs.from_task(task, batch, kind=kind, skill=skill, seed=seed) for skill in chosen}
+
+
+def by_skill(name: str, results: Results) -> dict[str, xr.Dataset]:
+    """Skill to the result `<name>_<skill>`."""
+    return {key.removeprefix(f"{name}_"): result for key, result in results.items() if key.startswith(f"{name}_")}
+
+
+def heads_with_roles(run: ms.Run) -> xr.Dataset:
+    """The head or MLP that has each role, to be kept beside results by edge."""
+    named = ms.analyses.last_roles(run)
+    return xr.Dataset({"component": ("role", list(named))}, coords={"role": list(named.values())})
+
+
+def edges_by_role(results: Results) -> dict[str, Any]:
+    """Results of all seeds with the edges of all of them beside each other, named by the `roles` among the results."""
+    from mnemoscope.analyses.patching.edge_roles import edges_of_seeds
+
+    component = results["roles"].component
+    return {
+        name: edges_of_seeds(result, component) if "edge" in result.dims else result for name, result in results.items()
+    }
+
+
+def refuse_unknown(label: str, values: Mapping[str, xr.DataArray], *, missing: str, option: str) -> None:
+    """Refuse results in which no seed has a value.
+
+    Raises:
+        InputError: No run tells the sequences apart.
+    """
+    if all(bool(each.isnull().all()) for each in values.values()):
+        raise InputError(
+            f"no run of {label} tells clean from corrupted sequences apart: there is {missing}; take another "
+            f"--corruption, {option}, --step or other runs"
+        )

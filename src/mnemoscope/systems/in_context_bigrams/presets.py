@@ -1,0 +1,114 @@
+"""Configurations of both systems, and what `reproduce` trains for them.
+
+On in-context bigrams generic and associative-memory transformers, on noisy recall a generic one.
+"""
+
+from collections.abc import Iterable
+from typing import Any
+
+from mnemoscope import PRESETS, SYSTEMS, Freeze, ModelSpec, Preset, Recipe, System, Task, TrainingSet
+from mnemoscope.systems.in_context_bigrams.tasks.in_context_bigrams import InContextBigrams
+from mnemoscope.systems.in_context_bigrams.tasks.noisy_recall import NoisyRecall
+
+_FREE_AT = 150
+"""Step from which parameters that are held back move, of the quick recipe; published: 300."""
+_FROZEN = ("embed.W_E", "pos_embed.W_pos", "unembed.W_U", "blocks.*.attn.W_[QV]", "blocks.0.attn.W_O", "*.mlp.W_in")
+
+
+def generic(summary: str, task: Task, *, n_steps: int, n_layers: int = 2, published: tuple[int, int]) -> Preset:
+    """A transformer without normalisation of which everything is learned.
+
+    Args:
+        summary: Of the preset.
+        task: Of 128 tokens; published: 256.
+        n_steps: Of the quick recipe.
+        n_layers: Of one head each.
+        published: Widths of the residual stream and of the MLPs in the published recipe.
+    """
+    quick = Recipe(
+        name="quick", n_steps=n_steps, batch_size=32, learning_rate=6e-3, beta2=0.98, metrics_every=25,
+        checkpoint_steps=tuple(range(0, n_steps, 25)),
+    )  # fmt: skip
+    return Preset(
+        summary=summary,
+        task=task,
+        model=ModelSpec(d_model=64, n_heads=1, n_layers=n_layers, d_mlp=64, normalization="none"),
+        recipes={
+            "quick": quick,
+            "published": Recipe(name="published", n_steps=4000, batch_size=512, learning_rate=1e-3, metrics_every=25),
+        },
+        sizes={"published": {"task.length": 256, "model.d_model": published[0], "model.d_mlp": published[1]}},
+    )
+
+
+def plan(summary: str, presets: Iterable[str]) -> System:
+    """What is trained for a system: 4 quick seeds, 16 published ones, and 16 quick ones that are shipped."""
+    names = tuple(presets)
+
+    def part(recipe: str, first: int, n: int) -> tuple[TrainingSet, ...]:
+        return (TrainingSet(recipe=recipe, presets=names, seeds=tuple(range(first, first + n))),)
+
+    return System(
+        summary=summary, quick=part("quick", 48, 4), full=part("published", 16, 16), shipped=part("quick", 16, 16),
+        compact=True,
+    )  # fmt: skip
+
+
+def _generic(summary: str, *, n_steps: int = 800, n_layers: int = 2, **task: Any) -> Preset:
+    """On all tokens."""
+    bigrams = InContextBigrams(**{"length": 128, **task})
+    return generic(summary, bigrams, n_steps=n_steps, n_layers=n_layers, published=(128, 512))
+
+
+def _memories(summary: str, *, late: tuple[str, ...] = (), feed_forward: bool = False, **task: Any) -> Preset:
+    """The simplified transformer: random frozen embeddings, one head per layer, three matrices learned (and W_F)."""
+    width, n_steps = 96, 800 if feed_forward else 600
+    model = ModelSpec(
+        d_model=width, n_heads=1, n_layers=2, d_mlp=width, mlp=feed_forward, first_mlp=int(feed_forward),
+        act_fn="identity", normalization="none", initialisation="memories",
+    )  # fmt: skip
+    frozen = tuple(Freeze(parameters=name) for name in _FROZEN if feed_forward or "mlp" not in name)
+    quick = Recipe(
+        name="quick", n_steps=n_steps, batch_size=32, learning_rate=3e-3, metrics_every=10,
+        checkpoint_steps=(*range(0, 300, 10), *range(300, n_steps, 20)),
+        frozen=(*frozen, *(Freeze(parameters=name, stop=_FREE_AT) for name in late)),
+    )  # fmt: skip
+    published = Recipe(
+        name="published", optimizer="sgd", n_steps=1000, batch_size=512, learning_rate=0.2 if feed_forward else 0.03,
+        weight_decay=1e-4, metrics_every=10, checkpoint_steps=tuple(range(0, 1000, 10)),
+        frozen=(*frozen, *(Freeze(parameters=name, stop=300) for name in late)),
+    )  # fmt: skip
+    return Preset(
+        summary=summary,
+        task=InContextBigrams(**{"length": 128, **task}),
+        model=model,
+        recipes={"quick": quick, "published": published},
+        sizes={"published": {"task.length": 256, "model.d_model": 256, "model.d_mlp": 256}},
+    )
+
+
+_KEYS = "blocks.*.attn.W_K"
+_OUTPUT = "blocks.1.attn.W_O"
+_ALONE: dict[str, Any] = {"triggers": "fixed", "loss_on": "predictable"}
+_BIRTH = {
+    "birth-1-layer": _generic("1 layer, fixed triggers", n_layers=1, triggers="fixed"),
+    "birth-fixed": _generic("2 layers, fixed triggers, the most frequent tokens", triggers="fixed"),
+    "birth-rare": _generic("2 layers, fixed triggers, less frequent tokens", triggers="fixed", first_rank=10),
+    "birth-2-layers": _generic("2 layers, random triggers", n_steps=1200),
+    "memories": _memories("associative memories, predictable tokens: all learned together", **_ALONE),
+    "memories-keys-late": _memories("the same; W_K of both layers held back", late=(_KEYS,), **_ALONE),
+    "memories-output-late": _memories("the same; W_O of layer 2 held back", late=(_OUTPUT,), **_ALONE),
+    "memories-all": _memories("associative memories and a linear W_F, all tokens", feed_forward=True, triggers="fixed"),
+    "memories-all-bigram": _memories(
+        "the same; outputs drawn from the bigrams", feed_forward=True, triggers="fixed", outputs="bigram"
+    ),
+}
+
+for _name, _preset in _BIRTH.items():
+    PRESETS.add(_name, _preset)
+
+SYSTEMS.add("birth", plan("in-context bigrams and the birth of an induction head", _BIRTH))
+
+_SUMMARY = "2 layers, fixed triggers, half of the outputs replaced by noise"
+PRESETS.add("noisy-recall", generic(_SUMMARY, NoisyRecall(length=128), n_steps=1000, published=(256, 1024)))
+SYSTEMS.add("noisy-recall", plan("in-context recall against a noise token that always may follow", ("noisy-recall",)))

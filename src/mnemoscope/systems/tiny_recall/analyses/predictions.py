@@ -1,0 +1,73 @@
+"""What a model answers: slot by slot on one sequence, and where elimination and recall give different answers.
+
+On the *conflict set* four pairs are kept and the last x repeats an earlier one: recall answers that x's y, elimination
+the one value not used yet. The published memorisation probe is the case of slot 1.
+
+It shows which answer a model gives, not by which mechanism.
+"""
+
+import torch
+import xarray as xr
+
+from mnemoscope import Batch, HookedModel
+from mnemoscope.analyses import log_probs
+from mnemoscope.systems.tiny_recall.tasks import PermutationLookup
+
+
+def predict(model: HookedModel, task: PermutationLookup, sequence: str | Batch) -> xr.Dataset:
+    """Distribution over the values at every slot of one sequence.
+
+    Args:
+        model: Any hooked model.
+        task: Defines the values.
+        sequence: `x1 y1 x2 y2 ...` as text, ending with an x or with its y; or a batch of one sequence.
+
+    Returns:
+        Over (slot, value): `probability` of the model, `bayes` (uniform over the consistent permutations) and
+        `used` (an earlier pair has the value as its y); over slot: `x`, `target` (0 where it is not given).
+
+    Raises:
+        InputError: The sequence is refused, or the model is too small.
+    """
+    batch = task.parse(sequence) if isinstance(sequence, str) else sequence
+    values = list(task.answers)
+    x, y = batch.inputs[0, ::2], batch.targets[0, ::2]
+    return xr.Dataset(
+        {
+            "probability": (("slot", "value"), log_probs(model, task, batch)[0, ::2].exp()[:, values].numpy()),
+            "bayes": (("slot", "value"), task.reference(batch, "bayes")[0, ::2][:, values].numpy()),
+            "used": (("slot", "value"), [[value in y[:slot].tolist() for value in values] for slot in range(len(y))]),
+            "x": ("slot", x.tolist()),
+            "target": ("slot", y.tolist()),
+        },
+        coords={"slot": list(range(1, len(x) + 1)), "value": values},
+    )
+
+
+def conflict(model: HookedModel, task: PermutationLookup, *, split: str = "test") -> xr.Dataset:
+    """Probability of either answer on every conflict sequence of `split`, by the slot that is repeated.
+
+    Returns:
+        Over `source_slot`: the mean probability of the recalled value (`p_recalled`), of the unused value
+        (`p_unused`) and of anything else (`p_other`), and the share of sequences on which each is the top answer
+        (`chose_recalled`, `chose_unused`).
+
+    Raises:
+        InputError: The model is too small for the task, or the task too large to enumerate.
+    """
+    batch = task.conflict_set(split=split)
+    answers = log_probs(model, task, batch)[:, -1]
+    top = answers.argmax(-1)
+    each = {}
+    for kind in ("recalled", "unused"):
+        value = batch.latents[kind]
+        each[f"p_{kind}"] = answers.exp().gather(1, value[:, None])[:, 0]
+        each[f"chose_{kind}"] = (top == value).double()
+    each["p_other"] = 1 - each["p_recalled"] - each["p_unused"]
+    slots = torch.arange(1, task.n_values)
+    rows = [batch.latents["source_slot"] == slot for slot in slots]
+    return xr.Dataset(
+        {name: ("source_slot", [float(values[mask].mean()) for mask in rows]) for name, values in each.items()},
+        coords={"source_slot": slots.tolist()},
+        attrs={"split": split, "n": len(batch), "sequences": "enumerated"},
+    )

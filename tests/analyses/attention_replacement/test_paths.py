@@ -1,0 +1,105 @@
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from mnemoscope.analyses.attention_replacement.paths import Path, paths, remove_paths, without
+from mnemoscope.core.errors import InputError
+from mnemoscope.core.mechanism import checked_pattern, otherwise
+from mnemoscope.core.patterns import after_earlier_same, identity, previous, uniform
+from mnemoscope.models.constructed import induction, induction_batch
+from mnemoscope.systems.tiny_recall.constructed import elimination_only
+from tests.support import EARLIER_Y, seeded, small_spec
+
+TASK = small_spec("v3").task
+BATCH = TASK.monitor(40, split="test", generator=seeded())
+FRESH = BATCH.select(~BATCH.latents["is_repeat"])
+ELIMINATION = {"elimination": TASK.skills(FRESH)["elimination"]}
+ON_Y = otherwise(EARLIER_Y, identity())
+
+
+def taken_out(cells, mechanism, fallback):
+    """The row of query 3 without some of its keys."""
+    mask = torch.zeros(len(BATCH), 9, 9, dtype=torch.bool)
+    mask[:, 3, cells] = True
+    path = Path(head=(0, 0), name="mine", cells=mask & (mechanism.pattern(BATCH) > 0))
+    changed = without(path, mechanism, fallback, BATCH)
+    return None if changed is None else checked_pattern(changed, BATCH)[0, 3, :4].tolist()
+
+
+def test_the_weight_goes_where_the_fallback_attends_off_the_path():
+    assert taken_out([0, 1], uniform(), identity()) == [0, 0, 0.25, 0.75]
+    assert taken_out([0, 1], uniform(), uniform()) == [0, 0, 0.5, 0.5]
+    assert taken_out([2], previous(), identity()) == [0, 0, 0, 1]
+    assert taken_out([2], previous(), uniform()) == pytest.approx([1 / 3, 1 / 3, 0, 1 / 3])
+    assert taken_out([3], identity(), uniform()) == pytest.approx([1 / 3, 1 / 3, 1 / 3, 0])
+
+
+def test_a_fallback_that_has_nothing_off_the_path_takes_its_place_or_changes_nothing():
+    assert taken_out([0, 1, 2, 3], uniform(), identity()) == [0, 0, 0, 1]
+    assert taken_out([0, 1, 2, 3], uniform(), uniform()) is None
+    assert taken_out([3], identity(), identity()) is None
+
+
+def test_paths_are_the_rows_that_a_part_decides():
+    first, second = paths(BATCH, {(0, 1): ON_Y}, "mechanism")
+    assert (first.name, second.name) == ("L0H1 earlier y", "L0H1 identity")
+    assert first.cells[0, 8].nonzero()[:, 0].tolist() == [1, 3, 5, 7]
+    assert second.cells[0].nonzero().tolist() == [[0, 0], [1, 1]], "y 1 has no earlier y"
+    names = [path.name for path in paths(BATCH, {(0, 0): ON_Y}, "query")]
+    assert names[0] == "L0H0 earlier y, query 2"
+    assert len(names) == 9
+    names = [path.name for path in paths(BATCH, {(0, 0): ON_Y}, "cell")]
+    assert "L0H0 earlier y, 1→2" in names
+    assert len(names) == 1 + 1 + 2 + 2 + 3 + 3 + 4 + 2
+
+
+def test_only_the_attention_to_earlier_y_is_needed():
+    result = remove_paths(elimination_only(), FRESH, {(0, 0): ON_Y, (0, 1): uniform()}, skills=ELIMINATION)
+    assert result.needed.to_series().to_dict() == {
+        "L0H0 earlier y": True,
+        "L0H0 identity": False,
+        "L0H1 uniform": False,
+    }
+    np.testing.assert_array_equal(result["rise"].isel(later=0), result["rise"].isel(later=1), "there is one layer")
+
+
+def test_every_slot_of_the_elimination_head_is_needed():
+    result = remove_paths(elimination_only(), FRESH, {(0, 0): ON_Y}, by="query", skills=ELIMINATION)
+    needed = [str(name) for name in result.path[result.needed].values]
+    assert needed == [f"L0H0 earlier y, query {query}" for query in (2, 4, 6, 8)], "y is not scored"
+    last = result.sel(path="L0H0 earlier y, query 8", later="set", skill="elimination")
+    assert last.loss.item() == pytest.approx(np.log(5), abs=1e-4), "x alone, on all alike, says nothing about y"
+    assert last.fallback.item() == "uniform"
+
+
+def repetition(n: int = 40):
+    batch = induction_batch(n, n_tokens=12, n_ctx=12, generator=seeded())
+    scored = batch.scored.clone()
+    scored[:, -1] = False
+    return replace(batch, scored=scored)
+
+
+def test_a_path_that_only_later_attention_uses_is_needed_if_that_is_learned():
+    assigned = {
+        (0, 0): otherwise(previous(), identity()),
+        (1, 0): otherwise(after_earlier_same(), identity()),
+    }
+    result = remove_paths(induction(12, 12), repetition(), assigned)
+    costs = result.costs.sel(path="L0H0 previous token")
+    assert costs.sel(later="learned").item()
+    assert not costs.sel(later="set").item()
+    assert result.needed.sel(path=["L0H0 previous token", "L1H0 after same token"]).all()
+    assert not result.needed.sel(path="L1H0 identity").item()
+    assert result.layer.values.tolist() == [0, 1, 1], "from position 0 there is nowhere else to go"
+
+
+def test_wrong_input_is_refused():
+    model = elimination_only()
+    with pytest.raises(InputError, match="a head whose paths"):
+        remove_paths(model, BATCH, {(0, 0): ON_Y}, of=[(0, 1)])
+    with pytest.raises(InputError, match="no path can be taken out"):
+        remove_paths(model, BATCH, {(0, 0): uniform()}, fallbacks=[uniform()])
+    with pytest.raises(InputError, match="no path can be taken out"):
+        remove_paths(model, BATCH, {})
