@@ -143,6 +143,23 @@ class Ruling:
         return tuple(v.id for v in (self.verdict, *self.rivals.values()) if v.outcome == "SUPPORTED")
 
     @property
+    def favoured_otherwise(self) -> tuple[tuple[str, str, tuple[str, ...]], ...]:
+        """Changes under which other explanations are supported: factor, value and their ids.
+
+        Those that were asked of the claim and of all its rivals, with an answer that decides something for each.
+        """
+        asked: dict[tuple[str, str], list[Verdict]] = {}
+        for cell in self.sensitivity:
+            asked.setdefault((cell.factor, cell.value), []).append(cell.verdict)
+        found = []
+        for (factor, value), verdicts in asked.items():
+            known = all(verdict.outcome not in ("INCONCLUSIVE", "NOT_APPLICABLE") for verdict in verdicts)
+            supported = tuple(verdict.id for verdict in verdicts if verdict.outcome == "SUPPORTED")
+            if known and len(verdicts) == 1 + len(self.rivals) and set(supported) != set(self.favoured):
+                found.append((factor, value, supported))
+        return tuple(found)
+
+    @property
     def flips(self) -> tuple[Cell, ...]:
         """Cells of the sensitivity table with another outcome."""
         return tuple(cell for cell in self.sensitivity if cell.flips)
@@ -185,6 +202,10 @@ def record(ruling: Ruling) -> dict[str, Any]:
         "headline": claim.headline,
         "units": {name: {"preset": u.preset, "recipe": u.recipe, **dict(u.changes)} for name, u in claim.units.items()},
         "favoured": list(ruling.favoured),
+        "favoured_otherwise": [
+            {"factor": factor, "value": value, "favoured": list(ids)}
+            for factor, value, ids in ruling.favoured_otherwise
+        ],
         "set_aside": list(ruling.set_aside),
         "rivals": [
             {**verdict_record(ruling.rivals[rival.id]), "statement": rival.statement}

@@ -16,7 +16,7 @@ import xarray as xr
 
 from mnemoscope.core import guests
 from mnemoscope.core.errors import InputError
-from mnemoscope.judging.claim import CLAIMS, GATE, MIN_REPLICATES, SOURCE, Claim, Measured
+from mnemoscope.judging.claim import CLAIMS, GATE, MIN_REPLICATES, SOURCE, Claim, Measured, of_training
 from mnemoscope.judging.evidence import Evidence
 from mnemoscope.judging.judge import judge, judge_family
 from mnemoscope.judging.verdict import Cell, Ruling
@@ -147,7 +147,7 @@ def _cells(claim: Claim) -> list[Question]:
     alone = replace(claim, n_replicates=MIN_REPLICATES, headline=False, rivals=(), factors={})
     return [
         Question(claim=under(alone, factor, value), factor=factor, value=str(value))
-        if factor == "recipe" or "." in factor
+        if of_training(factor)
         else Question(claim=alone, factors=((factor, value),), factor=factor, value=str(value))
         for factor, values in claim.factors.items()
         for value in values

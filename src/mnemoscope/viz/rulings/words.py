@@ -144,6 +144,22 @@ def flips(ruling: Ruling) -> str:
     return ", ".join(flipped) or f"under none of {counted(len(ruling.sensitivity), 'change')}"
 
 
+ZERO = "zero"
+ZERO_NOTE = (
+    "Zero ablation depends on how biases are written: moving b_V into b_O changes no output, but what is lost without "
+    "z. Mean and resample ablation do not."
+)
+"""What has to be known of cells in which activations are replaced by zero."""
+
+
+def favoured_otherwise(ruling: Ruling) -> list[str]:
+    """Under which changes other explanations are favoured, a sentence each."""
+    return [
+        f"⚑ With {factor} = {value} the evidence favours {' and '.join(ids) or 'none of them'}."
+        for factor, value, ids in ruling.favoured_otherwise
+    ]
+
+
 VERDICT_HEADER = ("id", "statement", "verdict", "share", "effect", "why")
 LONGEST = 72
 """Characters of a statement."""
