@@ -29,7 +29,8 @@ def make_untrained_runs() -> str:
         spec = Configuration(preset="v1", recipe="published").spec(seed)
         run = create_run(Path(f"runs/v1-published/seed-{seed:02d}"), spec)
         model = build(spec.model, d_vocab=spec.task.d_vocab, n_ctx=spec.task.n_ctx, seed=seed)
-        save_checkpoint(model, run.checkpoint_path(0), step=0)
+        last = spec.recipe.n_steps
+        save_checkpoint(model, run.checkpoint_path(last), step=last)
         (run.path / "done").touch()
     return "runs"
 

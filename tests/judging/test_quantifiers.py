@@ -44,7 +44,7 @@ def test_every_needs_all_and_says_what_all_means():
 def test_one_exception_refutes_every_only_on_its_own_authority():
     effects = clearing(15, 16)
     assert decide("every", effects).p_refute == 0
-    assert decide("every", effects, None).p_refute == 1
+    assert decide("every", effects, None).p_refute == pytest.approx(1 - 0.5**16)  # one of 16 is no majority
     sure, unsure = (decide("every", noisy(effects, scale=scale), "own") for scale in (0.2, 2.0))
     assert sure.p_refute < 1e-6 < 0.1 < unsure.p_refute
     assert sure.p_support == unsure.p_support == 1
@@ -54,7 +54,7 @@ def test_one_exception_refutes_every_only_on_its_own_authority():
 def test_each_of_sixteen_could_be_the_exception_by_chance():
     values = noisy(clearing(15, 16), scale=0.6)
     own = stats.ttest_1samp(values[15], MARGIN, alternative="less").pvalue
-    assert decide("every", values, "own").p_refute == pytest.approx(16 * own)
+    assert decide("every", values, "own").p_refute == pytest.approx(2 * 16 * own)  # by one, or by a majority
 
 
 def test_exists_mirrors_every():

@@ -16,7 +16,7 @@ CLAIM = Claim(
     units={"v3": Configuration(preset="v3")},
     n_replicates=32,
     measure=max,
-    factors={"recipe": ("published",)},
+    factors={"recipe": ("published",), "kind": ("zero",)},
     system="tiny-recall",
 )
 
@@ -26,7 +26,7 @@ def test_a_rival_is_about_the_same_models_by_the_same_measure():
     assert (rival.id, rival.source, rival.statement) == ("C1-second", "rival of C1", "The second head recalls.")
     shared = ("gate", "units", "measure", "n_replicates", "system", "replicate", "prompts", "compare", "develops")
     assert all(getattr(rival, name) == getattr(CLAIM, name) for name in shared)
-    assert (rival.margin, rival.direction, dict(rival.factors), rival.controls) == (0.0, "below", {}, ())
+    assert (rival.margin, rival.direction, rival.controls) == (0.0, "below", ())
     assert CLAIM.against(rival).rivals == (rival,)
     assert CLAIM.rivals == ()
 
@@ -37,3 +37,11 @@ def test_a_rival_needs_criteria_of_its_own():
     one = CLAIM.rival("a", "A.", quantifier="most", margin=0.0)
     with pytest.raises(InputError, match="rivals of claim C1 must have different names"):
         CLAIM.against(one, one)
+
+
+def test_a_rival_is_asked_under_the_same_changes():
+    """Keywords of the measure mean nothing to another measure; what is trained does."""
+    one = CLAIM.rival("a", "A.", quantifier="most", margin=0.0)
+    assert one.factors == CLAIM.factors
+    assert CLAIM.rival("b", "B.", quantifier="most", margin=0.0, measure=min).factors == {"recipe": ("published",)}
+    assert CLAIM.rival("c", "C.", quantifier="most", margin=0.0, factors={}).factors == {}

@@ -6,6 +6,7 @@ import pytest
 from mnemoscope.judging.claim import Criterion, Gate
 from mnemoscope.judging.judge import judge
 from mnemoscope.judging.verdict import Cell, Ruling, record
+from mnemoscope.viz.rulings.words import favoured_otherwise
 from tests.judging.trials import along_seeds, clearing, make_claim, make_evidence
 
 
@@ -60,3 +61,29 @@ def test_a_record_is_strict_json():
     assert content["rivals"][0]["id"] == "T0-other"
     assert content["sensitivity"][0]["flips"] is False
     assert content["effect"] == 0.75
+
+
+def test_a_change_under_which_another_explanation_is_favoured_is_named():
+    """Only if every one of them was asked, and decided."""
+    claim, rival = make_claim(), make_claim(id="T0-other", direction="below")
+    up, down = make_evidence(clearing(16, 16)), make_evidence(clearing(0, 16))
+
+    def cell(asked, evidence, value):
+        return Cell(factor="kind", value=value, verdict=judge(asked, evidence), before="SUPPORTED")
+
+    ruling = Ruling(
+        claim=claim,
+        evidence=up,
+        verdict=judge(claim, up),
+        rivals={"T0-other": judge(rival, up)},
+        sensitivity=(
+            *(cell(asked, down, "zero") for asked in (claim, rival)),
+            *(cell(asked, up, "resample") for asked in (claim, rival)),
+            cell(claim, down, "asked of the claim alone"),
+            *(cell(asked, make_evidence(clearing(3, 3)), "too few") for asked in (claim, rival)),
+        ),
+    )
+    assert ruling.favoured == ("T0",)
+    assert ruling.favoured_otherwise == (("kind", "zero", ("T0-other",)),)
+    assert record(ruling)["favoured_otherwise"] == [{"factor": "kind", "value": "zero", "favoured": ["T0-other"]}]
+    assert favoured_otherwise(ruling) == ["⚑ With kind = zero the evidence favours T0-other."]

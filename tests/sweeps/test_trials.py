@@ -17,7 +17,7 @@ from mnemoscope.core.subject import Subject
 from mnemoscope.judging.claim import Claim, Control, Criterion, Gate
 from mnemoscope.models.building import build
 from mnemoscope.models.checkpoint import save_checkpoint
-from mnemoscope.models.run import create_run
+from mnemoscope.models.run import create_run, finish_run
 from mnemoscope.models.subjects import untrained
 from mnemoscope.sweeps import measuring
 from mnemoscope.sweeps.trials import run_trials
@@ -26,8 +26,9 @@ D4, D8 = Configuration(preset="d4"), Configuration(preset="d8")
 
 
 def fake_run(root: Path, unit: Configuration, seed: int, bias: float, steps=(0,)):
-    """A run whose unembedding bias of token 1 is `bias` at the last step, and half of it before."""
+    """A run whose unembedding bias of token 1 is `bias` at its end, and half of it at the steps before."""
     spec = unit.spec(seed)
+    steps = (*steps[:-1], spec.recipe.n_steps)
     run = create_run(root / spec.label / f"seed-{seed:02d}", spec)
     model = build(spec.model, d_vocab=spec.task.d_vocab, n_ctx=spec.task.n_ctx, seed=seed)
     for step in steps:
@@ -96,7 +97,7 @@ def test_a_claim_is_measured_on_every_seed_and_judged(runs):
 def test_emergence_follows_the_first_seed_with_checkpoints_along_training(runs):
     emergence = only(run_trials([make()], runs)).emergence
     assert emergence.attrs["seed"] == 0
-    assert emergence.step.values.tolist() == [0, 1, 2]
+    assert emergence.step.values.tolist() == [0, 1, runs[0].spec.recipe.n_steps]
     assert emergence.effect.values.tolist() == pytest.approx([1.0, 1.0, 2.0])
     assert only(run_trials([make(develops=False)], runs)).emergence is None
     assert only(run_trials([make()], runs[1:])).emergence is None
@@ -104,7 +105,8 @@ def test_emergence_follows_the_first_seed_with_checkpoints_along_training(runs):
 
 def test_of_many_checkpoints_every_other_is_measured(tmp_path):
     run = fake_run(tmp_path, D4, 0, 2.0, steps=tuple(range(14)))
-    assert only(run_trials([make()], [run])).emergence.step.values.tolist() == [1, 3, 5, 7, 9, 11, 13]
+    steps = only(run_trials([make()], [run])).emergence.step.values.tolist()
+    assert steps == [1, 3, 5, 7, 9, 11, run.spec.recipe.n_steps]
 
 
 def test_unfinished_and_other_runs_do_not_count(runs, tmp_path):
@@ -112,6 +114,69 @@ def test_unfinished_and_other_runs_do_not_count(runs, tmp_path):
     other = fake_run(tmp_path, D8, 4, 2.0)
     ruling = only(run_trials([make()], [*runs, other]))
     assert ruling.evidence.labels.tolist() == [seed for seed in range(18) if seed != 4]
+
+
+def test_seeds_whose_training_did_not_end_count_against_the_claim(runs):
+    """14 of 16 seeds support `most`; with two more that were begun they are 14 of 18."""
+    for run in runs[:2]:
+        (run.path / "done").unlink()
+    for run in runs[2:4]:
+        with torch.no_grad():
+            model = run.model()
+            model.unembed.b_U[1] = 0.0
+        save_checkpoint(model, run.checkpoint_path(run.spec.recipe.n_steps), step=run.spec.recipe.n_steps)
+    alone = only(run_trials([make()], runs[2:])).verdict
+    assert alone.outcome == "SUPPORTED"
+    ruling = only(run_trials([make()], runs))
+    assert ruling.verdict.outcome == "INCONCLUSIVE"
+    assert "seeds 0, 1 were begun, did not end and count against any decision" in ruling.verdict.reason
+    assert ruling.set_aside == ("narrow, seeds 0, 1: not finished",)
+
+
+def test_runs_with_another_split_are_set_aside_by_name(runs):
+    """The split of a quick run follows its seed; one of a fixed split is another experiment, which selects nothing."""
+    spec = D4.spec(30)
+    other = create_run(runs[0].path.parent / "seed-30", replace(spec, task=replace(spec.task, split_seed=7)))
+    ruling = only(run_trials([make()], [*runs, other]))
+    assert ruling.verdict.outcome == "SUPPORTED"
+    assert ruling.set_aside == ("narrow, seed 30: another split of the data",)
+
+
+def test_weights_under_two_seeds_are_refused(runs):
+    last = runs[0].spec.recipe.n_steps
+    runs[9].checkpoint_path(last).write_bytes(runs[2].checkpoint_path(last).read_bytes())
+    with pytest.raises(InputError, match=r"seed-02 and .*seed-09, .* the same weights: a copy is no replicate"):
+        run_trials([make()], runs)
+
+
+def test_weights_of_another_step_or_another_training_are_refused(runs):
+    run, last = runs[0], runs[0].spec.recipe.n_steps
+    finish_run(run)
+    only(run_trials([make()], runs))
+    with torch.no_grad():
+        model = run.model()
+        model.unembed.b_U[1] = 3.0
+    save_checkpoint(model, run.checkpoint_path(last), step=last)
+    with pytest.raises(InputError, match=r"seed-00.* does not hold the weights that training ended with"):
+        run_trials([make()], runs)
+    save_checkpoint(model, run.checkpoint_path(last), step=20)
+    with pytest.raises(InputError, match=f"a checkpoint of step 20 under the name of step {last}"):
+        run_trials([make()], runs)
+    run.checkpoint_path(last).unlink()
+    with pytest.raises(InputError, match=f"finished, but its last checkpoint is of step 1, not of step {last}"):
+        run_trials([make()], runs)
+    for step in run.steps:
+        run.checkpoint_path(step).unlink()
+    with pytest.raises(InputError, match="its last checkpoint is missing"):
+        run_trials([make()], runs)
+
+
+def test_one_configuration_under_two_names_is_refused(runs):
+    alias = replace(D4.spec(3), preset="narrow-again")
+    other = create_run(runs[0].path.parents[1] / "again", alias)
+    (other.path / "done").touch()
+    with pytest.raises(InputError, match="same configuration and seed under two names, d4-quick and narrow-again-qui"):
+        run_trials([make()], [*runs, other])
 
 
 def test_without_runs_there_is_no_verdict():
@@ -213,23 +278,71 @@ def test_the_headlines_that_are_not_on_trial_count_in_the_correction(runs, monke
     assert corrected.p == pytest.approx(11 * alone.p)
 
 
-def test_what_was_measured_is_found_again_until_model_or_code_changes(runs, tmp_path, monkeypatch):
+@pytest.fixture
+def n_calls(runs, tmp_path, monkeypatch):
+    """How many runs are measured when a claim is tried once more over what is kept."""
     monkeypatch.setenv("COUNTED", str(tmp_path / "counted"))
-    store, claim = tmp_path / "kept", make(measure=counted, develops=False)
 
-    def n_calls() -> int:
-        before = len((tmp_path / "counted").read_text().splitlines()) if (tmp_path / "counted").exists() else 0
-        only(run_trials([claim], runs, store=store))
-        return len((tmp_path / "counted").read_text().splitlines()) - before
+    def again(claim: Claim) -> int:
+        (tmp_path / "counted").write_text("")
+        run_trials([claim], runs, store=tmp_path / "kept")
+        return len((tmp_path / "counted").read_text().splitlines())
 
-    assert n_calls() == 18
-    assert n_calls() == 0
-    (store / runs[2].label / "seed-02.json").write_text('{"finger')
-    assert n_calls() == 1
+    return again
+
+
+def test_what_was_measured_is_found_again_until_model_or_code_changes(runs, tmp_path, monkeypatch, n_calls):
+    claim = make(measure=counted, develops=False)
+    assert n_calls(claim) == 18
+    assert n_calls(claim) == 0
+    (tmp_path / "kept" / runs[2].label / "seed-02.json").write_text('{"finger')
+    assert n_calls(claim) == 1
     fake_run(tmp_path, D4, 6, 1.0, steps=(2,))
-    assert n_calls() == 1
-    monkeypatch.setattr(measuring, "code_digest", lambda: "changed")
-    assert n_calls() == 18
+    assert n_calls(claim) == 1
+    monkeypatch.setattr(measuring, "instrument", lambda: "changed")
+    assert n_calls(claim) == 18
+
+
+def test_what_was_logged_and_specified_decides_whether_it_is_found_again(runs, n_calls):
+    claim = make(measure=counted, develops=False)
+    n_calls(claim)
+    (runs[4].path / "metrics.jsonl").write_text('{"step": 0, "train_loss": 1.0, "test_loss": 1.0}\n')
+    assert n_calls(claim) == 1
+    assert n_calls(claim) == 0
+    (runs[5].path / "run.json").write_text((runs[5].path / "run.json").read_text() + "\n")
+    assert n_calls(claim) == 1
+
+
+def test_each_step_is_found_again_until_its_own_checkpoint_changes(runs, n_calls):
+    claim = make(measure=counted)
+    assert n_calls(claim) == 18 + 3  # the claim at the last step of every seed; seed 0 along its three steps
+    assert n_calls(claim) == 0
+    fake_run(runs[0].path.parents[1], D4, 0, 2.5, steps=(1, 2))
+    assert n_calls(claim) == 1 + 2
+
+
+def test_another_version_of_torch_measures_anew(monkeypatch):
+    before = measuring.instrument()
+    monkeypatch.setattr(measuring, "version", lambda name: f"{name} of tomorrow")
+    assert measuring.instrument.__wrapped__() != before
+
+
+def adding(amount: float):
+    def measure(subject: Subject) -> dict[str, float]:
+        return {"effect": amount, "gate": 1.0}
+
+    return measure
+
+
+@pytest.mark.parametrize("measure", [adding(1), lambda subject: {"effect": 1.0}, partial(parity, adding(1))])
+def test_functions_that_their_name_does_not_identify_are_refused(runs, measure):
+    for claim in (
+        make(measure=measure),
+        make(controls=(Control(name="c", kind="negative", plant=measure),)),
+        make().against(make().rival("r", "another", quantifier="most", margin=1.0, measure=measure)),
+    ):
+        with pytest.raises(InputError, match=r"of claim X.* must be a function that is defined at the top level"):
+            run_trials([claim], runs)
 
 
 def test_processes_give_the_same_and_a_killed_one_is_replaced(runs, tmp_path):

@@ -17,7 +17,8 @@ from mnemoscope.judging.evidence import as_dataset
 from mnemoscope.judging.verdict import Ruling, record
 from mnemoscope.models.files import write_atomically
 from mnemoscope.models.run import Run
-from mnemoscope.sweeps.trials import Progress, find_bench, run_trials, seeds_of
+from mnemoscope.sweeps.admission import find_bench
+from mnemoscope.sweeps.trials import Progress, run_trials
 from mnemoscope.viz.reporting import report_of
 from mnemoscope.viz.rulings import VERDICT_HEADER, Example, rulings_page, verdict_rows
 from mnemoscope.viz.tables import counted
@@ -44,7 +45,7 @@ def answered_by_zoo(claims: Sequence[Claim], runs: Sequence[Run]) -> tuple[list[
     """The claims without those about models of systems of which the zoo holds nothing, and a sentence for each such."""
     bench = find_bench(runs, claims)
     of_models = [claim for claim in claims if claim.units]
-    there = {claim.system for claim in of_models if seeds_of(claim, bench)}
+    there = {claim.system for claim in of_models if bench.seeds(claim)}
     absent = list(dict.fromkeys(claim.system for claim in of_models if claim.system not in there))
     sentences = [
         f"the zoo holds no models that the claims on {system} are about; train some, and name them with --runs"
@@ -119,7 +120,7 @@ def examples(rulings: Sequence[Ruling], runs: Sequence[Run]) -> dict[str, list[E
         for kind, seed in (("typical", ruling.typical()), ("deviating", ruling.deviating())):
             if len(ruling.claim.units) == 1 and seed is not None:
                 (unit,) = ruling.claim.units.values()
-                found.setdefault(ruling.claim.id, []).append(_example(bench[unit][seed], kind))
+                found.setdefault(ruling.claim.id, []).append(_example(bench.finished[unit][seed], kind))
     return found
 
 
@@ -138,8 +139,8 @@ def _lead(rulings: Sequence[Ruling], runs: Sequence[Run], recipe: str | None) ->
     """How many of the runs the claims were measured on; rivals and sensitivity tables may have looked at more."""
     claims = [ruling.claim for ruling in rulings]
     bench = find_bench(runs, claims)
-    seeds = [(unit, seeds_of(claim, bench)) for claim in claims for unit in claim.units.values()]
-    measured = {bench[unit][seed].path for unit, each in seeds for seed in each}
+    seeds = [(unit, bench.seeds(claim)) for claim in claims for unit in claim.units.values()]
+    measured = {bench.finished[unit][seed].path for unit, each in seeds for seed in each}
     models = f"{counted(len(measured), 'trained model')} that the claims are about"
     asked = f" All claims are asked of models of the {recipe} recipe." if recipe else ""
     return f"{models}; a seed is the unit of replication.{asked}"

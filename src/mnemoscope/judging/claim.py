@@ -159,6 +159,8 @@ EFFECT = "effect"
 """Name of the only effect of a claim without parts."""
 GATE = "gate"
 """Name under which a measure returns what the gate looks at."""
+SOURCE = "source"
+"""Name under which a measure returns, for each prompt, the number of the source that it was made from."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -256,12 +258,15 @@ class Claim:
             word: Its id is that of the claim and this word, such as `T14-both`.
             statement: The sentence.
             changes: Its criteria, controls, and whatever else differs. It has the units, gate, measure, replicates,
-                prompts and system of this claim, but not its criteria, controls, factors and rivals.
+                prompts, system and factors of this claim (with a measure of its own only those that are not keywords of
+                the measure), so that it is asked as often; but not its criteria, controls and rivals.
 
         Raises:
             InputError: A combination that cannot be judged.
         """
         shared = {name: getattr(self, name) for name in _SHARED_WITH_RIVALS}
+        if "measure" in changes:
+            shared["factors"] = {name: values for name, values in self.factors.items() if of_training(name)}
         own = {"id": f"{self.id}-{word}", "statement": statement, "source": f"rival of {self.id}"}
         return Claim(**{**shared, **own, **changes})
 
@@ -283,7 +288,13 @@ class Claim:
 
 
 _SHARED_WITH_RIVALS = (
-    "gate", "replicate", "n_replicates", "units", "measure", "compare", "prompts", "develops", "system"
+    "gate", "replicate", "n_replicates", "units", "measure", "compare", "prompts", "develops", "system", "factors"
 )  # fmt: skip
+
+
+def of_training(factor: str) -> bool:
+    """Whether a factor changes what is trained, and not how it is measured."""
+    return factor == "recipe" or "." in factor
+
 
 CLAIMS: Registry[Claim] = Registry("claim", "claims")

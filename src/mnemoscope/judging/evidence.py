@@ -2,9 +2,15 @@
 
 Replicates of the published and of the quick recipe are never pooled. Prompts are no replicates: they give
 the error of the effect of one replicate, if we know how they came about (`Prompts`).
+
+That error is taken by Student's t over prompts. Where every prompt has the effect 0 or 1 the exact binomial tail of
+their sum takes its place, and where all prompts have the same other effect there is no error to be had: five prompts
+that are all answered do not show that nearly all are. Prompts that were made from one source (a text, a fact, a
+template) are no independent draws. A coordinate `source` says which belong together: each source then counts as one
+prompt, whose effect is the mean over its own.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, get_args
 
@@ -14,7 +20,7 @@ from jaxtyping import Bool, Float
 from scipy import stats
 
 from mnemoscope.core.errors import InputError, one_of
-from mnemoscope.judging.claim import Criterion, Prompts, beyond
+from mnemoscope.judging.claim import SOURCE, Criterion, Prompts, beyond
 
 Effects = xr.DataArray | xr.Dataset
 """The only effect of a claim, or one variable per part."""
@@ -30,11 +36,13 @@ class Sample:
         values: Per replicate and prompt; a single column where effects come without prompts.
         labels: Of the replicates, in words: seed 7.
         prompts: How the prompts came about; None: effects come without, and their own error is not known.
+        n_left_out: How many other replicates were begun and are not known; they count against every decision.
     """
 
     values: Float[np.ndarray, "replicate prompt"]
     labels: tuple[str, ...]
     prompts: Prompts | None
+    n_left_out: int = 0
 
     def __len__(self) -> int:
         return len(self.values)
@@ -58,7 +66,8 @@ class Sample:
     def p_clears(self, part: Criterion) -> Float[np.ndarray, " replicate"]:
         """Per replicate, p of its own against "its effect does not clear the margin".
 
-        By t over its prompts; 0 or 1 where they are enumerated; 1 where the error of an effect is not known.
+        Over its prompts by Student's t, or by the exact binomial tail where each is 0 or 1; 0 or 1 where they are
+        enumerated; 1 where the error of an effect is not known.
         """
         match part.direction:
             case "above":
@@ -80,18 +89,24 @@ class Sample:
                 return np.minimum(1, 2 * np.minimum(self._p_above(part.margin), self._p_below(-part.margin)))
 
     def _p_above(self, bound: float) -> Float[np.ndarray, " replicate"]:
-        return self._p(beyond(self.effects, bound))
+        return self._p(1, bound)
 
     def _p_below(self, bound: float) -> Float[np.ndarray, " replicate"]:
-        return self._p(-beyond(self.effects, bound))
+        return self._p(-1, bound)
 
-    def _p(self, distance: Float[np.ndarray, " replicate"]) -> Float[np.ndarray, " replicate"]:
+    def _p(self, side: int, bound: float) -> Float[np.ndarray, " replicate"]:
+        distance = side * beyond(self.effects, bound)
         if self.prompts is None:
             return np.ones(len(self))
+        if self.prompts == "enumerated":
+            return np.where(distance > 0, 0.0, 1.0)
         n = self.values.shape[1]
-        with np.errstate(invalid="ignore"):  # infinite effects have no spread, and need none
-            error = np.zeros(len(self)) if self.prompts == "enumerated" else self.values.std(1, ddof=1) / n**0.5
-        return np.where(distance == 0, 1.0, stats.t.sf(signed_ratio(distance, error), max(n - 1, 1)))
+        with np.errstate(invalid="ignore"):  # infinite effects have no spread
+            error = self.values.std(1, ddof=1) / n**0.5
+        by_t = stats.t.sf(signed_ratio(distance, error), n - 1)
+        exact = np.isin(self.values, (0.0, 1.0)).all(1)
+        known = np.where(exact, _binomial_tail(side, self.values.sum(1), n, bound), np.where(error > 0, by_t, 1.0))
+        return np.where(distance == 0, 1.0, known)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -100,12 +115,15 @@ class Evidence:
 
     Attributes:
         effects: Along `replicate`, and along `prompt` where they are kept per prompt. A coordinate `recipe`, if there
-            is one, has a single value. NaN only for replicates that fail the gate. The attribute `unit` is shown.
+            is one, has a single value. A coordinate `source` along `prompt` (or both) says which prompts were made from
+            one source. NaN only for replicates that fail the gate. The attribute `unit` is shown.
         gate: What the claim's gate looks at, along `replicate`.
         controls: Effects under each control, by name: a dimension of any name, or none, and `prompt`.
         prompts: How the prompts came about: `own` ones drawn for each replicate, drawn once and `shared`, or
             `enumerated`. None: effects come without prompts, and their own errors are not known.
         replicate: Dimension whose entries are independent of each other.
+        left_out: Labels of replicates that were begun and have no effects, such as seeds whose training did not end.
+            What they would have shown may be why, so they count against every decision.
 
     Raises:
         InputError: Dimensions, labels or recipes do not fit, or a dimension `prompt` is left unexplained.
@@ -116,6 +134,7 @@ class Evidence:
     controls: Mapping[str, Effects] = field(default_factory=dict)
     prompts: Prompts | None = None
     replicate: Literal["seed", "draw", "question"] = "seed"
+    left_out: Sequence[int] = ()
 
     def __post_init__(self) -> None:
         one_of("prompts of evidence", self.prompts, (*get_args(Prompts), None))
@@ -125,6 +144,11 @@ class Evidence:
                 raise InputError(
                     f"effect {name} is given per prompt, so there must be two or more and prompts must be one of: "
                     f"{', '.join(get_args(Prompts))}; got {effect.sizes['prompt']} and {self.prompts}"
+                )
+            if self.prompts == "shared" and "prompt" not in effect.dims:
+                raise InputError(
+                    f"effect {name} is a mean over shared prompts, which hides how far they move all replicates "
+                    "together; give it per prompt"
                 )
         if self.gate is not None:
             _check_dimensions("gate", self.gate, self.replicate)
@@ -153,6 +177,8 @@ class Evidence:
         """
         effect = named(self.effects, name)
         effect = effect.transpose(self.replicate, ...).astype(float)[chosen]
+        if SOURCE in effect.coords and len(effect):
+            effect = _by_source(effect, self.replicate)
         if effect.mean(set(effect.dims) - {self.replicate}, skipna=False).isnull().any():
             raise InputError(
                 f"effect {name} is NaN in a {self.replicate} that passes the gate; say in the measure what it counts as"
@@ -162,7 +188,35 @@ class Evidence:
             values=effect.to_numpy() if per_prompt else effect.to_numpy()[:, None],
             labels=tuple(f"{self.replicate} {label}" for label in self.labels[chosen]),
             prompts=self.prompts if per_prompt or self.prompts == "enumerated" else None,
+            n_left_out=len(self.left_out),
         )
+
+
+def _binomial_tail(
+    side: int, n_hits: Float[np.ndarray, " replicate"], n: int, bound: float
+) -> Float[np.ndarray, " replicate"]:
+    """P of as many hits among n, or more (side 1) or fewer (-1), where each is one with probability `bound`."""
+    share = min(max(bound, 0.0), 1.0)
+    return stats.binom.sf(n_hits - 1, n, share) if side > 0 else stats.binom.cdf(n_hits, n, share)
+
+
+def _by_source(effect: xr.DataArray, replicate: str) -> xr.DataArray:
+    """Effects with one prompt per source, the mean over those that share it.
+
+    Raises:
+        InputError: Replicates have unequal numbers of sources, or there is one only.
+    """
+    source = effect[SOURCE].broadcast_like(effect).transpose(replicate, "prompt").to_numpy()
+    rows = effect.transpose(replicate, "prompt").to_numpy()
+    means = [
+        np.bincount(labels, row) / np.bincount(labels)
+        for row, labels in zip(rows, (np.unique(each, return_inverse=True)[1] for each in source), strict=True)
+    ]
+    numbers = sorted({len(each) for each in means})
+    if len(numbers) > 1 or numbers[:1] == [1]:
+        raise InputError(f"prompts must be of as many sources in every {replicate}, two or more; got {numbers}")
+    coords = {replicate: effect[replicate]}
+    return xr.DataArray(np.array(means), dims=(replicate, "prompt"), coords=coords, attrs=effect.attrs)
 
 
 def as_dataset(effects: Effects) -> xr.Dataset:

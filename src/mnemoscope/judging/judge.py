@@ -5,14 +5,16 @@ the claim needs, or none that passes, there are effects and no verdict. With few
 misbehaves, the evidence is inconclusive whatever its effects. Otherwise every part gives one p for it and one against.
 
 Parts of which *all* must hold are supported at the largest p (intersection-union, Berger 1982) and refuted at the
-smallest times their number, which is Holm's p of the first of them; of *any*, the other way round.
+smallest times their number, which is Holm's p of the first of them; of *any*, the other way round. Where two or more of
+those that must all hold are counted over replicates, that they hold in the same ones is one part more.
 
 A decision needs p ≤ `LEVEL`. Among the headline claims of a system it also needs a p that Holm's procedure leaves at or
 below `FAMILY_LEVEL`, in each direction apart. `LEVEL` is .005 and not .025 since of 200 null claims no more than 4 may
 be supported: at .025 an exact test supports 5 of them. Of 16 seeds `most` then needs 14, of 32 it needs 24.
 
-What is not decided is `MIXED` where the interval of the share contains one half and lies within `MIXED_WITHIN`, and
-`INCONCLUSIVE` otherwise.
+What is not decided is `MIXED` where the interval of the share contains one half and lies within `MIXED_WITHIN`, unless
+the errors of single effects explain why they differ: alike models at the margin are not of two kinds. The rest is
+`INCONCLUSIVE`, with what so many replicates could have decided.
 """
 
 import math
@@ -27,11 +29,18 @@ from statsmodels.stats.multitest import multipletests
 from mnemoscope.core.errors import InputError
 from mnemoscope.judging.claim import MIN_REPLICATES, Claim, Control, Criterion
 from mnemoscope.judging.evidence import Effects, Evidence, Sample, named, prompt_mean
-from mnemoscope.judging.quantifiers import QUANTIFIERS, Decision, Interval, share_interval, studentised
+from mnemoscope.judging.quantifiers import (
+    LEVEL,
+    QUANTIFIERS,
+    Decision,
+    Interval,
+    differ,
+    jointly,
+    share_interval,
+    studentised,
+)
 from mnemoscope.judging.verdict import Outcome, PartResult, Verdict
 
-LEVEL = 0.005
-"""Error rate of one verdict, in each direction."""
 FAMILY_LEVEL = 0.025
 """Rate of one error or more among the headline claims of a system, in each direction."""
 MIXED_WITHIN = (0.1, 0.9)
@@ -47,30 +56,41 @@ class Trial:
     Attributes:
         claim: What is claimed.
         parts: Result of each part.
+        joint: Of all counted parts in the same replicates; None where there is nothing to join.
+        alike: Whether single effects differ by no more than their own errors explain; None: these are not known.
         share: Of replicates in which the parts hold, joined as the claim states; NaN without replicates.
         share_interval: Exact.
         n: How many replicates pass the gate.
         n_failed: How many do not.
+        left_out: Replicates that were begun and are not known.
         barred: An outcome that no p can change, and why; None: the p decide.
     """
 
     claim: Claim
     parts: tuple[PartResult, ...]
+    joint: Decision | None
+    alike: bool | None
     share: float
     share_interval: Interval
     n: int
     n_failed: int
+    left_out: tuple[str, ...]
     barred: tuple[Outcome, str] | None
 
     @property
     def p_support(self) -> float:
         """P against "the claim is false"; NaN if barred."""
-        return self._joined([part.p_support for part in self.parts], largest=self.claim.joined == "all")
+        return self._joined([part.p_support for part in self.decisions], largest=self.claim.joined == "all")
 
     @property
     def p_refute(self) -> float:
         """P against "the claim is true"; NaN if barred."""
-        return self._joined([part.p_refute for part in self.parts], largest=self.claim.joined == "any")
+        return self._joined([part.p_refute for part in self.decisions], largest=self.claim.joined == "any")
+
+    @property
+    def decisions(self) -> list[PartResult | Decision]:
+        """Those of the parts, and of all counted ones together."""
+        return [*self.parts, *([self.joint] if self.joint else [])]
 
     def _joined(self, ps: list[float], *, largest: bool) -> float:
         if self.barred:
@@ -136,12 +156,21 @@ def assess(claim: Claim, evidence: Evidence, *, seed: int, n_resamples: int) -> 
     return Trial(
         claim=claim,
         parts=tuple(parts),
+        joint=jointly(samples, claim.criteria) if n and claim.joined == "all" else None,
+        alike=_alike(samples, claim.criteria) if n > 1 else None,
         share=n_clear / n if n else math.nan,
         share_interval=share_interval(n_clear, n),
         n=n,
         n_failed=n_run - n,
+        left_out=tuple(map(str, evidence.left_out)),
         barred=_barred(claim, evidence, n, n_run),
     )
+
+
+def _alike(samples: Sequence[Sample], parts: Sequence[Criterion]) -> bool | None:
+    """Whether replicates differ in no part; None where that cannot be told of one and they differ in no other."""
+    found = [differ(sample, part) for sample, part in zip(samples, parts, strict=True)]
+    return False if True in found else None if None in found else True
 
 
 def _passed(claim: Claim, evidence: Evidence) -> Bool[np.ndarray, " replicate"]:
@@ -186,6 +215,7 @@ def _result(claim: Claim, part: Criterion, sample: Sample, unit: str, *, seed: i
         p_support=decision.p_support,
         p_refute=decision.p_refute,
         finding=f"{finding}, {decision.remark}" if decision.remark else finding,
+        power=decision.power,
     )
 
 
@@ -268,7 +298,8 @@ def _outcome(trial: Trial, p_support: float, p_refute: float) -> Outcome:
     if supported or refuted:
         return "SUPPORTED" if supported else "REFUTED"
     share, (low, high) = trial.share_interval, MIXED_WITHIN
-    return "MIXED" if 0.5 in share and low < share.low and share.high < high else "INCONCLUSIVE"
+    halves = 0.5 in share and low < share.low and share.high < high
+    return "MIXED" if halves and not trial.alike else "INCONCLUSIVE"
 
 
 def _deciding(trial: Trial) -> PartResult:
@@ -283,6 +314,8 @@ def _reason(trial: Trial, outcome: Outcome, p_support: float, p_refute: float) -
     clauses = []
     if trial.claim.gate is not None:
         clauses.append(f"{trial.n} of {trial.n + trial.n_failed} {what} pass the gate ({trial.claim.gate.statement})")
+    if trial.left_out:
+        clauses.append(f"{what} {', '.join(trial.left_out)} were begun, did not end and count against any decision")
     if trial.n:
         if len(trial.parts) > 1:
             which = "all parts hold" if trial.claim.joined == "all" else "some part holds"
@@ -291,7 +324,12 @@ def _reason(trial: Trial, outcome: Outcome, p_support: float, p_refute: float) -
     if trial.barred:
         clauses.append(trial.barred[1])
     elif outcome == "MIXED":
-        clauses.append(f"{what} differ: the share that meets the criterion is {trial.share_interval}")
+        known = "differ" if trial.alike is False else "differ, or all lie near the margin (their errors are not known)"
+        clauses.append(f"{what} {known}: the share that meets the criterion is {trial.share_interval}")
     elif outcome == "INCONCLUSIVE":
         clauses.append(f"this decides neither way (p = {p_support:.2g} for it, {p_refute:.2g} against it)")
+        if trial.alike:
+            clauses.append(f"{what} differ by no more than the error of each explains")
+        powers = dict.fromkeys(part.power for part in trial.decisions if part.power)
+        clauses += [f"of {what}, {power}" for power in powers]
     return "; ".join(clauses) + "."

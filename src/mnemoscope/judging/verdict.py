@@ -32,6 +32,7 @@ class PartResult:
         p_support: Against "this part is false"; NaN without a verdict.
         p_refute: Against "this part is true"; NaN without a verdict.
         finding: The same in words.
+        power: What so many replicates can decide, in words; shown where they decide nothing.
     """
 
     name: str
@@ -43,6 +44,7 @@ class PartResult:
     p_support: float
     p_refute: float
     finding: str
+    power: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -124,6 +126,7 @@ class Ruling:
         sensitivity: One factor changed at a time, of the claim and of rivals that name factors of their own.
         emergence: The effects along `step`, of the one seed that the attribute `seed` names; None where no seed has
             checkpoints along training, or the measure makes no sense there.
+        set_aside: Runs of the claim's configurations that were handed in and are not used, and why.
     """
 
     claim: Claim
@@ -132,11 +135,29 @@ class Ruling:
     rivals: Mapping[str, Verdict]
     sensitivity: tuple[Cell, ...] = ()
     emergence: xr.Dataset | None = None
+    set_aside: tuple[str, ...] = ()
 
     @property
     def favoured(self) -> tuple[str, ...]:
         """Which explanations the evidence supports: ids of the claim and of its rivals."""
         return tuple(v.id for v in (self.verdict, *self.rivals.values()) if v.outcome == "SUPPORTED")
+
+    @property
+    def favoured_otherwise(self) -> tuple[tuple[str, str, tuple[str, ...]], ...]:
+        """Changes under which other explanations are supported: factor, value and their ids.
+
+        Those that were asked of the claim and of all its rivals, with an answer that decides something for each.
+        """
+        asked: dict[tuple[str, str], list[Verdict]] = {}
+        for cell in self.sensitivity:
+            asked.setdefault((cell.factor, cell.value), []).append(cell.verdict)
+        found = []
+        for (factor, value), verdicts in asked.items():
+            known = all(verdict.outcome not in ("INCONCLUSIVE", "NOT_APPLICABLE") for verdict in verdicts)
+            supported = tuple(verdict.id for verdict in verdicts if verdict.outcome == "SUPPORTED")
+            if known and len(verdicts) == 1 + len(self.rivals) and set(supported) != set(self.favoured):
+                found.append((factor, value, supported))
+        return tuple(found)
 
     @property
     def flips(self) -> tuple[Cell, ...]:
@@ -181,6 +202,11 @@ def record(ruling: Ruling) -> dict[str, Any]:
         "headline": claim.headline,
         "units": {name: {"preset": u.preset, "recipe": u.recipe, **dict(u.changes)} for name, u in claim.units.items()},
         "favoured": list(ruling.favoured),
+        "favoured_otherwise": [
+            {"factor": factor, "value": value, "favoured": list(ids)}
+            for factor, value, ids in ruling.favoured_otherwise
+        ],
+        "set_aside": list(ruling.set_aside),
         "rivals": [
             {**verdict_record(ruling.rivals[rival.id]), "statement": rival.statement}
             for rival in claim.rivals

@@ -13,10 +13,12 @@ from transformer_lens import HookedTransformer, HookedTransformerConfig
 
 from mnemoscope.core.errors import InputError
 from mnemoscope.models.building import from_configuration
-from mnemoscope.models.files import read_tensors, tensor_bytes, write_tensors
+from mnemoscope.models.files import digest, read_tensors, tensor_bytes, write_tensors
 
 _KIND = "checkpoint"
 _COMPACT = "compact-checkpoint"
+KINDS = (_KIND, _COMPACT)
+"""What a file of weights can be: whole, or compact."""
 _NOT_KEPT = {"device", "n_devices", "n_params", "seed", "tokenizer_name"}  # a tokenizer would be fetched
 
 
@@ -62,6 +64,16 @@ def load_compact(path: Path, untrained: HookedTransformer) -> HookedTransformer:
     except RuntimeError as error:
         raise InputError(f"{path}: the weights do not fit the specification: {error}") from None
     return untrained.eval()
+
+
+def weights_digest(path: Path) -> tuple[int, str]:
+    """The step of a checkpoint, whole or compact, and the SHA-256 of its tensors: what tells two models apart.
+
+    Raises:
+        InputError: As `load_checkpoint`, or the file is no checkpoint.
+    """
+    tensors, metadata = read_tensors(path, *KINDS)
+    return int(metadata["step"]), digest(tensors, {})
 
 
 def _configuration(cfg: HookedTransformerConfig) -> dict[str, Any]:

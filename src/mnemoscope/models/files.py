@@ -52,8 +52,8 @@ def write_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[s
     write_atomically(path, tensor_bytes(tensors, metadata))
 
 
-def read_tensors(path: Path, kind: str) -> tuple[dict[str, Tensor], dict[str, str]]:
-    """Read a file of `tensor_bytes` whose metadata say `kind`.
+def read_tensors(path: Path, *kinds: str) -> tuple[dict[str, Tensor], dict[str, str]]:
+    """Read a file of `tensor_bytes` whose metadata name one of these kinds.
 
     Returns:
         The tensors, copied into memory of their own, and the metadata.
@@ -65,8 +65,8 @@ def read_tensors(path: Path, kind: str) -> tuple[dict[str, Tensor], dict[str, st
     try:
         with safe_open(path, framework="pt") as file:
             metadata = json.loads((file.metadata() or {}).get(_ENTRY, "{}"))
-            if metadata.get("kind") != kind:
-                raise InputError(f"{path} is not a mnemoscope {kind}: its metadata do not say so")
+            if metadata.get("kind") not in kinds:
+                raise InputError(f"{path} is not a mnemoscope {' or '.join(kinds)}: its metadata do not say so")
             tensors = {name: file.get_tensor(name).clone() for name in file.keys()}  # noqa: SIM118 (no mapping)
     except FileNotFoundError:
         raise InputError(f"{path} does not exist") from None

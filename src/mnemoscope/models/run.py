@@ -14,6 +14,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 import torch
 import xarray as xr
@@ -23,7 +24,7 @@ from mnemoscope.core.errors import InputError, one_of
 from mnemoscope.core.presets import PRESETS
 from mnemoscope.core.specification import RunSpec
 from mnemoscope.models.building import build, usable_device
-from mnemoscope.models.checkpoint import load_checkpoint, load_compact
+from mnemoscope.models.checkpoint import load_checkpoint, load_compact, weights_digest
 from mnemoscope.models.files import write_atomically
 from mnemoscope.models.progress_file import read_progress
 from mnemoscope.models.zoo import shipped
@@ -48,6 +49,15 @@ class Run:
     def finished(self) -> bool:
         """Whether training reached its last step."""
         return (self.path / "done").exists()
+
+    @property
+    def final_weights(self) -> str | None:
+        """SHA-256 of the weights that training ended with, as run.json has it; None: the run is older, or unfinished.
+
+        Raises:
+            InputError: run.json cannot be read.
+        """
+        return _content(self.path).get("final_weights")
 
     @property
     def steps(self) -> tuple[int, ...]:
@@ -171,6 +181,14 @@ def create_run(path: Path, spec: RunSpec) -> Run:
     return Run(path, spec)
 
 
+def finish_run(run: Run) -> None:
+    """Write down which weights training ended with, and that it ended."""
+    _, weights = weights_digest(run.checkpoint_path(run.spec.recipe.n_steps))
+    content = json.dumps({**_content(run.path), "final_weights": weights}, indent=2)
+    write_atomically(run.path / "run.json", (content + "\n").encode())
+    write_atomically(run.path / "done", b"")
+
+
 def open_run(path: str | Path) -> Run:
     """The run in that directory, or one that came with the package, `zoo:<configuration>/seed-<seed>`.
 
@@ -186,20 +204,25 @@ def open_run(path: str | Path) -> Run:
 
 
 def _read(path: Path) -> Run:
+    return Run(path, RunSpec.from_dict(_content(path)))
+
+
+def _content(path: Path) -> dict[str, Any]:
+    """What run.json holds."""
     try:
-        content = json.loads((path / "run.json").read_text())
+        return json.loads((path / "run.json").read_text())
     except (FileNotFoundError, NotADirectoryError):
         raise InputError(f"{path} is no run directory: it has no run.json; `mnemoscope train` makes one") from None
     except (json.JSONDecodeError, UnicodeDecodeError) as error:
         raise InputError(f"{path / 'run.json'} cannot be read: {error}") from None
-    return Run(path, RunSpec.from_dict(content))
 
 
-def find_runs(paths: str | Path | Sequence[Path]) -> list[Run]:
+def find_runs(paths: str | Path | Sequence[Path], *, without_checkpoint: bool = False) -> list[Run]:
     """All runs at or below the given directories that have a checkpoint, in the order of the presets, then by seed.
 
     Args:
         paths: Directories; `zoo` and words such as `zoo:<configuration>` stand for the runs that came with the package.
+        without_checkpoint: Whether those that have none come along; there must be one that has one all the same.
 
     Raises:
         InputError: One of the directories holds none, or none is given; there are no such runs in the zoo.
@@ -211,13 +234,13 @@ def find_runs(paths: str | Path | Sequence[Path]) -> list[Run]:
         folders = shipped(path)
         if folders is None:
             folders = [file.parent for file in Path(path).rglob("run.json")]
-        found = [_read(folder) for folder in folders]
-        found = [run for run in found if run.steps]
+        everything = [_read(folder) for folder in folders]
+        found = [run for run in everything if run.steps]
         if not found:
             raise InputError(
                 f"{path} is no run directory and holds none with a checkpoint; `mnemoscope train` makes one"
             )
-        runs += found
+        runs += everything if without_checkpoint else found
     known = PRESETS.names()
     rank = {name: place for place, name in enumerate(known)}
     return sorted(runs, key=lambda run: (rank.get(run.spec.preset, len(known)), run.label, run.spec.seed))

@@ -1,7 +1,9 @@
 """Measures taken of many models: planned once, shared between claims, kept on disk, spread over processes.
 
 What one model is asked by all claims and cells is one piece of work, so that a model is read once. A piece that was
-finished is kept in a file of its own and found again, as long as neither the model nor the code has changed.
+finished is kept in a file of its own and found again, as long as nothing has changed that decides about it: the source
+of the measure and of the library, the versions of torch and TransformerLens, and of the run its specification, metrics,
+trajectory and the checkpoint that was measured.
 """
 
 import hashlib
@@ -10,6 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from functools import cache, partial
+from importlib.metadata import version
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -18,6 +21,7 @@ from uuid import uuid4
 import numpy as np
 
 from mnemoscope.core import guests
+from mnemoscope.core.errors import InputError
 from mnemoscope.core.subject import Subject
 from mnemoscope.judging.claim import Measured
 from mnemoscope.models.files import write_atomically
@@ -27,6 +31,8 @@ from mnemoscope.sweeps.local import ATTEMPTS, analyse_many
 
 MEASURED_BY = ("core", "models", "interventions", "analyses")
 """Packages of the library whose code decides what is measured, whatever the measure."""
+RESTS_ON = ("torch", "transformer-lens")
+"""Distributions whose versions do."""
 
 Factors = tuple[tuple[str, Any], ...]
 Planted = Mapping[str, Subject] | Mapping[str, Measured]
@@ -47,6 +53,30 @@ class Call:
         factors = ", ".join(f"{name}={value!r}" for name, value in self.factors)
         at = "" if self.step is None else f" at step {self.step}"
         return f"{name_of(self.measure)}({factors}){at} {source_digest(self.measure)}"
+
+
+def check_named(what: str, function: Callable[..., Any]) -> None:
+    """Refuse a function that its name does not identify: two closures of one name would be taken for each other.
+
+    Args:
+        what: What the function is, for the message.
+        function: A function, or one to which arguments are bound by `functools.partial`; functions among these are
+            checked too.
+
+    Raises:
+        InputError: It is a lambda, was defined within a function, or is no function.
+    """
+    if isinstance(function, partial):
+        for each in (function.func, *function.args, *function.keywords.values()):
+            if callable(each):
+                check_named(what, each)
+        return
+    name = getattr(function, "__qualname__", None)
+    if name is None or "<" in name:
+        raise InputError(
+            f"{what} must be a function that is defined at the top level of a module, with arguments bound by "
+            f"functools.partial if need be; got {name or repr(function)}"
+        )
 
 
 def name_of(function: Callable[..., Any]) -> str:
@@ -99,11 +129,11 @@ class OfRun:
         """Of the file that keeps the results."""
         return f"{self.run.label}/seed-{self.run.spec.seed:02d}"
 
-    @property
-    def fingerprint(self) -> str:
-        """Changes with the model, and with what was measured along its training."""
-        files = (self.run.checkpoint_path(self.run.steps[-1]), self.run.trajectory_path)
-        return hashlib.sha256(b"".join(file.read_bytes() for file in files if file.exists())).hexdigest()
+    def fingerprint(self, step: int | None) -> str:
+        """Changes with the specification, with what was logged and measured along training, and with the model."""
+        run = self.run
+        model = run.checkpoint_path(run.steps[-1] if step is None else step)
+        return _digest((run.path / "run.json", run.path / "metrics.jsonl", run.trajectory_path, model))
 
     def load(self, step: int | None) -> Subject:
         """What calls at a step are on."""
@@ -129,8 +159,7 @@ class OfPlant:
         what = name_of(self.plant) + ("" if self.compare is None else name_of(self.compare))
         return f"controls/{hashlib.sha256(what.encode()).hexdigest()[:16]}-{self.case}"
 
-    @property
-    def fingerprint(self) -> str:
+    def fingerprint(self, step: int | None) -> str:
         """Changes with the source of what is planted, and of how it is compared."""
         return " ".join(source_digest(each) for each in (self.plant, self.compare) if each is not None)
 
@@ -159,7 +188,9 @@ class OfDraw:
         """Of the file that keeps the results."""
         return f"draws/{self.claim}-{self.draw}"
 
-    fingerprint = ""
+    def fingerprint(self, step: int | None) -> str:
+        """A draw is nothing but its number."""
+        return ""
 
     def load(self, step: int | None) -> int:
         """What calls are on."""
@@ -206,18 +237,19 @@ def measure_all(
 
 def do(piece: Work, *, store: Path | None) -> dict[str, Measured]:
     """One piece of work: what is kept is read, the rest measured and kept."""
-    fingerprint = f"{code_digest()} {piece.fingerprint}"
     file = None if store is None else store / f"{piece.name}.json"
-    found = {} if file is None else _read(file, fingerprint)
-    missing = [call for call in piece.calls if call.key not in found]
+    kept = {} if file is None else _read(file)
+    stamps = {step: f"{instrument()} {piece.fingerprint(step)}" for step in {call.step for call in piece.calls}}
+    missing = [call for call in piece.calls if kept.get(call.key, {}).get("stamp") != stamps[call.step]]
     if missing:
-        found |= _taken(piece, missing)
+        taken = _taken(piece, missing)
+        kept |= {call.key: {"stamp": stamps[call.step], "measured": taken[call.key]} for call in missing}
         if file is not None:
-            write_atomically(file, json.dumps({"fingerprint": fingerprint, "measured": found}).encode())
+            write_atomically(file, json.dumps(kept).encode())
     return {
         call.key: {
             name: np.array(value, dtype=float) if isinstance(value, list) else float(value)
-            for name, value in found[call.key].items()
+            for name, value in kept[call.key]["measured"].items()
         }
         for call in piece.calls
     }
@@ -233,26 +265,31 @@ def _taken(piece: Work, calls: Sequence[Call]) -> dict[str, dict[str, float | li
 
 
 @cache
-def code_digest() -> str:
-    """Of the code of the library that decides what is measured, whatever the measure."""
+def instrument() -> str:
+    """What decides what is measured whatever the measure: the code of the library and the packages below it."""
     library = Path(str(files("mnemoscope")))
-    return _digest(file for package in MEASURED_BY for file in sorted((library / package).rglob("*.py")))
+    code = _digest(file for package in MEASURED_BY for file in sorted((library / package).rglob("*.py")))
+    return " ".join([code, *(version(package) for package in RESTS_ON)])
 
 
 def _digest(sources: Iterable[Path]) -> str:
+    """Of the contents of files, in their order; one that is not there counts as such."""
     digest = hashlib.sha256()
     for file in sources:
-        digest.update(file.read_bytes())
-    return digest.hexdigest()[:16]
+        content = file.read_bytes() if file.exists() else None
+        digest.update(f"{None if content is None else len(content)};".encode() + (content or b""))
+    return digest.hexdigest()[:32]
 
 
-def _read(file: Path, fingerprint: str) -> dict[str, dict[str, Any]]:
-    """What the file keeps, nothing if it is of another model or other code, or cannot be read."""
+def _read(file: Path) -> dict[str, dict[str, Any]]:
+    """By key what the file keeps of this instrument, with the stamp of what it was measured on; nothing if it cannot be
+    read.
+    """
     try:
         content = json.loads(file.read_text())
-    except (FileNotFoundError, json.JSONDecodeError):
+        return {key: entry for key, entry in content.items() if entry["stamp"].startswith(f"{instrument()} ")}
+    except (FileNotFoundError, json.JSONDecodeError, UnicodeDecodeError, KeyError, TypeError, AttributeError):
         return {}
-    return content["measured"] if content["fingerprint"] == fingerprint else {}
 
 
 def _plain(measured: Measured) -> dict[str, float | list[float]]:

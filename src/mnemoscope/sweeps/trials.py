@@ -1,9 +1,9 @@
 """Claims put on trial over runs: questions, what has to be measured for them, evidence, and rulings.
 
-Replicates of a claim are the seeds of which every one of its configurations has a finished run. Beside the claim itself
-stand its rivals and its sensitivity table, which asks the same of other configurations, or measures otherwise, one
-factor at a time. The headline claims of a system are corrected for each other also where only some of them are on
-trial.
+Replicates of a claim are the seeds of which every one of its configurations has a finished run (`admission`). Beside
+the claim itself stand its rivals and its sensitivity table, which asks the same of other configurations, or measures
+otherwise, one factor at a time. The headline claims of a system are corrected for each other also where only some of
+them are on trial.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -16,21 +16,29 @@ import xarray as xr
 
 from mnemoscope.core import guests
 from mnemoscope.core.errors import InputError
-from mnemoscope.core.presets import Configuration
-from mnemoscope.core.specification import RunSpec
-from mnemoscope.judging.claim import CLAIMS, GATE, MIN_REPLICATES, Claim, Measured
+from mnemoscope.judging.claim import CLAIMS, GATE, MIN_REPLICATES, SOURCE, Claim, Measured, of_training
 from mnemoscope.judging.evidence import Evidence
 from mnemoscope.judging.judge import judge, judge_family
 from mnemoscope.judging.verdict import Cell, Ruling
-from mnemoscope.models.run import Run, by_label
-from mnemoscope.sweeps.measuring import Call, Factors, OfDraw, OfPlant, OfRun, Results, Work, measure_all, modules_of
+from mnemoscope.models.run import Run
+from mnemoscope.sweeps.admission import Bench, check_identity, find_bench
+from mnemoscope.sweeps.measuring import (
+    Call,
+    Factors,
+    OfDraw,
+    OfPlant,
+    OfRun,
+    Results,
+    Work,
+    check_named,
+    measure_all,
+    modules_of,
+)
 from mnemoscope.sweeps.server import n_processes
 
 MANY_STEPS = 12
 """More checkpoints than this are not all measured."""
 
-Bench = Mapping[Configuration, Mapping[int, Run]]
-"""Finished runs by configuration and seed."""
 Progress = Mapping[str, tuple[int, int]]
 """By claim: pieces of work that are done, and how many there are."""
 
@@ -85,14 +93,25 @@ def run_trials(
     for claim in claims:
         if claim.measure is None:
             raise InputError(f"claim {claim.id} has no measure, so nothing can be measured for it")
+        _check_functions(claim)
         for module in modules_of(claim.measure):
             guests.require(module)
     asked = {claim.id: questions_about(claim, sensitivity) for claim in claims}
     bench = find_bench(runs, [question.claim for questions in asked.values() for question in questions])
+    check_identity(bench)
     plans = {claim.id: plan(claim, asked[claim.id], bench, emergence=emergence) for claim in claims}
     work = _merged([piece for plan in plans.values() for piece in plan])
     results = measure_all(work, jobs=jobs, store=store, report=_progress(plans, report))
     return _rulings(claims, asked, bench, results, emergence=emergence)
+
+
+def _check_functions(claim: Claim) -> None:
+    """Results are kept, and workers are sent functions, by name."""
+    for asked in (claim, *claim.rivals):
+        plants = {f"what control {control.name} plants": control.plant for control in asked.controls}
+        for what, function in {"measure": asked.measure, "compare": asked.compare, **plants}.items():
+            if function is not None:
+                check_named(f"{what} of claim {asked.id}", function)
 
 
 def asked_of(claim: Claim, recipe: str) -> Claim | None:
@@ -128,43 +147,19 @@ def _cells(claim: Claim) -> list[Question]:
     alone = replace(claim, n_replicates=MIN_REPLICATES, headline=False, rivals=(), factors={})
     return [
         Question(claim=under(alone, factor, value), factor=factor, value=str(value))
-        if factor == "recipe" or "." in factor
+        if of_training(factor)
         else Question(claim=alone, factors=((factor, value),), factor=factor, value=str(value))
         for factor, values in claim.factors.items()
         for value in values
     ]
 
 
-def find_bench(runs: Sequence[Run], claims: Sequence[Claim]) -> Bench:
-    """The finished runs that claims are about."""
-    by_label([run for run in runs if run.finished])  # refuses a seed that stands there twice
-    found: dict[tuple, dict[int, Run]] = {}
-    for run in runs:
-        if run.finished:
-            found.setdefault(_alike(run.spec), {})[run.spec.seed] = run
-    units = {unit for claim in claims for unit in claim.units.values()}
-    return {unit: found.get(_alike(unit.spec(0)), {}) for unit in units}
-
-
-def _alike(spec: RunSpec) -> tuple:
-    """What runs of one configuration have in common; when checkpoints are kept is not part of it."""
-    task, model, recipe = spec.configuration
-    return task, model, replace(recipe, checkpoint_steps=None, save_every=1)
-
-
-def seeds_of(claim: Claim, bench: Bench) -> list[int]:
-    """Replicates: seeds of which every unit has a run; for a claim about no model, as many draws as it needs."""
-    if not claim.units:
-        return list(range(claim.n_replicates))
-    return sorted(set.intersection(*(set(bench[unit]) for unit in claim.units.values())))
-
-
 def developing(claim: Claim, bench: Bench) -> tuple[int, tuple[int, ...]] | None:
     """The first seed whose runs have checkpoints along training, and steps that all of them have: every other one if
     there are many.
     """
-    for seed in seeds_of(claim, bench) if claim.units and claim.develops else ():
-        steps = set.intersection(*(set(bench[unit][seed].steps) for unit in claim.units.values()))
+    for seed in bench.seeds(claim) if claim.units and claim.develops else ():
+        steps = set.intersection(*(set(bench.finished[unit][seed].steps) for unit in claim.units.values()))
         if len(steps) > 2:
             every = 2 if len(steps) > MANY_STEPS else 1
             return seed, tuple(sorted(sorted(steps, reverse=True)[::every]))
@@ -176,9 +171,9 @@ def plan(claim: Claim, questions: Sequence[Question], bench: Bench, *, emergence
     work: list[Work] = []
     for question in questions:
         asked, calls = question.claim, (question.call,)
-        for seed in seeds_of(asked, bench):
+        for seed in bench.seeds(asked):
             if asked.units:
-                work += [OfRun(bench[unit][seed], calls) for unit in asked.units.values()]
+                work += [OfRun(bench.finished[unit][seed], calls) for unit in asked.units.values()]
             else:
                 work.append(OfDraw(asked.id, seed, calls))
         for control in asked.controls:
@@ -187,7 +182,7 @@ def plan(claim: Claim, questions: Sequence[Question], bench: Bench, *, emergence
     if emergence and (along := developing(claim, bench)):
         seed, steps = along
         calls = tuple(replace(questions[0].call, step=step) for step in steps)
-        work += [OfRun(bench[unit][seed], calls) for unit in claim.units.values()]
+        work += [OfRun(bench.finished[unit][seed], calls) for unit in claim.units.values()]
     return work
 
 
@@ -248,6 +243,7 @@ def _rulings(
                     if q.factor
                 ),
                 emergence=_emergence(claim, bench, results) if emergence else None,
+                set_aside=bench.set_aside(claim),
             )
         )
     return rulings
@@ -264,7 +260,7 @@ def _absent(system: str, claims: Sequence[Claim]) -> list[tuple[Claim, Evidence]
 def _evidence(question: Question, bench: Bench, results: Results) -> Evidence:
     """Effects of one question, replicate by replicate, with its controls."""
     claim, key = question.claim, question.call.key
-    seeds = seeds_of(claim, bench)
+    seeds = bench.seeds(claim)
     each = [_of_seed(claim, seed, key, bench, results) for seed in seeds]
     controls = {}
     for control in claim.controls:
@@ -272,25 +268,31 @@ def _evidence(question: Question, bench: Bench, results: Results) -> Evidence:
             pieces = [OfPlant(control.plant, i, claim.compare, ()) for i in range(control.n)]
             controls[control.name] = _dataset(claim, [results[piece.name][key] for piece in pieces], "case")
     recipe = next(iter(claim.units.values())).recipe if claim.units else ""
-    return _collected(claim, each, controls, recipe)
+    return _collected(claim, each, controls, recipe, bench.left_out(claim))
 
 
 def _of_seed(claim: Claim, seed: int, key: str, bench: Bench, results: Results) -> tuple[int, Measured]:
     """The effects of one replicate."""
     if not claim.units:
         return seed, results[OfDraw(claim.id, seed, ()).name][key]
-    units = {name: results[OfRun(bench[unit][seed], ()).name][key] for name, unit in claim.units.items()}
+    units = {name: results[OfRun(bench.finished[unit][seed], ()).name][key] for name, unit in claim.units.items()}
     return seed, next(iter(units.values())) if claim.compare is None else claim.compare(units)
 
 
 def _collected(
-    claim: Claim, each: Sequence[tuple[int, Measured]], controls: Mapping[str, xr.Dataset], recipe: str
+    claim: Claim,
+    each: Sequence[tuple[int, Measured]],
+    controls: Mapping[str, xr.Dataset],
+    recipe: str,
+    left_out: Sequence[int] = (),
 ) -> Evidence:
     """Evidence of replicates that were measured."""
     labels = {claim.replicate: [label for label, _ in each]}
     effects = _dataset(claim, [measured for _, measured in each], claim.replicate).assign_coords(labels)
     gate = effects.get(GATE)
     effects = effects.drop_vars(GATE, errors="ignore")
+    if SOURCE in effects:
+        effects = effects.set_coords(SOURCE)
     if claim.gate is None:
         gate = None
     elif gate is None and each:
@@ -299,7 +301,14 @@ def _collected(
         gate = xr.DataArray(np.zeros(0), dims=claim.replicate, coords=labels)
     if recipe:
         effects = effects.assign_coords(recipe=recipe)
-    return Evidence(effects=effects, gate=gate, controls=controls, prompts=claim.prompts, replicate=claim.replicate)
+    return Evidence(
+        effects=effects,
+        gate=gate,
+        controls=controls,
+        prompts=claim.prompts,
+        replicate=claim.replicate,
+        left_out=left_out,
+    )
 
 
 def _dataset(claim: Claim, each: Sequence[Measured], dim: str) -> xr.Dataset:

@@ -17,8 +17,7 @@ from mnemoscope.core.batch import Batch
 from mnemoscope.core.errors import InputError
 from mnemoscope.core.specification import RunSpec
 from mnemoscope.models.building import matching, parameters, usable_device, zeroed
-from mnemoscope.models.files import write_atomically
-from mnemoscope.models.run import Run, create_run
+from mnemoscope.models.run import Run, create_run, finish_run
 from mnemoscope.training.learner import Learner
 from mnemoscope.training.recorder import Recorder, Report
 from mnemoscope.training.schedule import Blocks, check_schedules, frozen, learning_rate
@@ -98,7 +97,7 @@ def _continue(runs: list[Run], start: int, device: torch.device, report: Report 
             ]
             learner.update(losses, learning_rate=learning_rate(recipe, step))
     for run in runs:
-        write_atomically(run.path / "done", b"")
+        finish_run(run)
 
 
 def _learner(runs: list[Run], recorders: list[Recorder], start: int, device: torch.device) -> Learner:

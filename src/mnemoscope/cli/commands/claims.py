@@ -116,7 +116,7 @@ def claims_run(options: ClaimsRun) -> None:
     paths = [*options.runs, *([Path("zoo")] if options.zoo else [])]
     if not paths:
         raise InputError("claims run needs models: --zoo takes those that came with the package, --runs DIR your own")
-    runs = ms.find_runs(paths)
+    runs = ms.find_runs(paths, without_checkpoint=True)
     if not options.runs:
         claims, sentences = answered_by_zoo(claims, runs)
         if not claims:

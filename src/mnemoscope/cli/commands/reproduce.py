@@ -96,10 +96,10 @@ def _tables(runs: Sequence[ms.Run], out: Path, jobs: int) -> None:
 
 def _answerable(claims: Sequence[ms.Claim], runs: Sequence[ms.Run]) -> list[ms.Claim]:
     """The claims about models that some seed of the runs can answer."""
-    from mnemoscope.sweeps.trials import find_bench, seeds_of
+    from mnemoscope.sweeps.admission import find_bench
 
     bench = find_bench(runs, claims)
-    return [claim for claim in claims if claim.units and seeds_of(claim, bench)]
+    return [claim for claim in claims if claim.units and bench.seeds(claim)]
 
 
 def _try_fresh(claims: Sequence[ms.Claim], fresh: Sequence[ms.Run], out: Path, jobs: int) -> None:

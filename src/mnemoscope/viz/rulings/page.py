@@ -23,10 +23,13 @@ from mnemoscope.viz.rulings.plots import LOOKS, by_case, emergence_plots, strip_
 from mnemoscope.viz.rulings.sheet import Entry, Sheet, badge, figures, link, place, table
 from mnemoscope.viz.rulings.words import (
     MEANINGS,
+    ZERO,
+    ZERO_NOTE,
     asked,
     criterion,
     effect_text,
     favoured,
+    favoured_otherwise,
     favours,
     flips,
     number,
@@ -187,6 +190,8 @@ def _sensitivity(sheet: Sheet, ruling: Ruling) -> None:
     rows = [Entry(cells=["as claimed", "", *_results(ruling.verdict), ""])]
     rows += [_cell(ruling, cell) for cell in ruling.sensitivity]
     sheet.add(table(_CELLS, rows, "cells"))
+    if any(cell.value == ZERO for cell in ruling.sensitivity):
+        sheet.page.text(ZERO_NOTE)
 
 
 def _cell(ruling: Ruling, cell: Cell) -> Entry:
@@ -200,7 +205,7 @@ def _rivals(sheet: Sheet, ruling: Ruling) -> None:
     if not ruling.claim.rivals:
         return
     sheet.page.heading("Rival explanations")
-    sheet.page.text(favours(ruling))
+    sheet.page.text(" ".join([favours(ruling), *favoured_otherwise(ruling)]))
     rows = []
     for rival in ruling.claim.rivals:
         if (verdict := ruling.rivals.get(rival.id)) is not None:

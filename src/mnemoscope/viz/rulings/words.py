@@ -97,6 +97,8 @@ def asked(ruling: Ruling) -> list[str]:
     if claim.units:
         units = (f"{name} ({unit.preset}, {unit.recipe} recipe)" for name, unit in claim.units.items())
         sentences.append(f"Measured on {', '.join(units)}.")
+    if ruling.set_aside:
+        sentences.append(f"Handed in and not used: {'; '.join(ruling.set_aside)}.")
     if ruling.evidence.prompts is not None:
         prompts = _PROMPTS[ruling.evidence.prompts].format(what=what)
         sentences.append(prompts[0].upper() + prompts[1:] + ".")
@@ -140,6 +142,22 @@ def flips(ruling: Ruling) -> str:
         return "nothing was varied"
     flipped = [f"⚑ {cell.factor} = {cell.value} ({outcome_text(cell.verdict.outcome)})" for cell in ruling.flips]
     return ", ".join(flipped) or f"under none of {counted(len(ruling.sensitivity), 'change')}"
+
+
+ZERO = "zero"
+ZERO_NOTE = (
+    "Zero ablation depends on how biases are written: moving b_V into b_O changes no output, but what is lost without "
+    "z. Mean and resample ablation do not."
+)
+"""What has to be known of cells in which activations are replaced by zero."""
+
+
+def favoured_otherwise(ruling: Ruling) -> list[str]:
+    """Under which changes other explanations are favoured, a sentence each."""
+    return [
+        f"⚑ With {factor} = {value} the evidence favours {' and '.join(ids) or 'none of them'}."
+        for factor, value, ids in ruling.favoured_otherwise
+    ]
 
 
 VERDICT_HEADER = ("id", "statement", "verdict", "share", "effect", "why")

@@ -1,0 +1,133 @@
+"""Which of the runs that were handed in count for claims, and what is refused since it would make a verdict false.
+
+A seed is the unit of replication, so each has to be a training of its own, of the configuration that its name says, and
+ended. Refused are runs whose last checkpoint is not that of the last step or not the one that training ended with, the
+same weights under two seeds, and one configuration and seed under two names. Set aside are runs that are not finished,
+and those of a configuration that differs from the one claimed in its split only. Seeds whose training did not end may
+have been stopped because of how they went: they count against every decision (`Sample.left_out`).
+
+*Does not show* that weights were not changed on purpose, nor which runs were never handed in.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from mnemoscope.core.errors import InputError
+from mnemoscope.core.presets import Configuration
+from mnemoscope.core.specification import RunSpec
+from mnemoscope.judging.claim import Claim
+from mnemoscope.models.checkpoint import weights_digest
+from mnemoscope.models.run import COMPACT, Run, by_label
+
+
+@dataclass(frozen=True)
+class Bench:
+    """Runs by configuration and seed: those that claims are judged on, and those of which only a part is there."""
+
+    finished: Mapping[Configuration, Mapping[int, Run]]
+    unfinished: Mapping[Configuration, Mapping[int, Run]]
+    other_split: Mapping[Configuration, Sequence[Run]]
+
+    def seeds(self, claim: Claim) -> list[int]:
+        """Replicates: seeds of which every unit has a finished run; of a claim about no model, as many draws as it
+        needs.
+        """
+        if not claim.units:
+            return list(range(claim.n_replicates))
+        return sorted(set.intersection(*(set(self.finished[unit]) for unit in claim.units.values())))
+
+    def left_out(self, claim: Claim) -> list[int]:
+        """Seeds that were handed in, and of which some unit has a run that did not end."""
+        started = {seed for unit in claim.units.values() for seed in self.unfinished[unit]}
+        return sorted(started - set(self.seeds(claim)))
+
+    def set_aside(self, claim: Claim) -> tuple[str, ...]:
+        """What was handed in of a claim's configurations and is not used, in sentences."""
+        sentences = []
+        for name, unit in claim.units.items():
+            for runs, why in (
+                (self.unfinished[unit].values(), "not finished"),
+                (self.other_split[unit], "another split of the data"),
+            ):
+                if runs:
+                    seeds = ", ".join(str(run.spec.seed) for run in runs)
+                    sentences.append(f"{name}, seed{'s' if len(runs) > 1 else ''} {seeds}: {why}")
+        return tuple(sentences)
+
+
+def find_bench(runs: Sequence[Run], claims: Iterable[Claim]) -> Bench:
+    """The runs that claims are about.
+
+    Raises:
+        InputError: A seed of a configuration stands there twice, under one name or two.
+    """
+    by_label([run for run in runs if run.finished])  # refuses a seed that stands there twice
+    units = {unit for claim in claims for unit in claim.units.values()}
+    finished: dict[tuple, dict[int, Run]] = {}
+    unfinished: dict[tuple, dict[int, Run]] = {}
+    for run in runs:
+        group = (finished if run.finished else unfinished).setdefault(_alike(run.spec), {})
+        other = group.setdefault(run.spec.seed, run)
+        if other is not run and run.finished:
+            raise InputError(
+                f"{other.path} and {run.path} hold the same configuration and seed under two names, {other.label} and "
+                f"{run.label}; hand in one of them"
+            )
+    asked = {unit: unit.spec(0) for unit in units}
+    return Bench(
+        finished={unit: finished.get(_alike(spec), {}) for unit, spec in asked.items()},
+        unfinished={
+            unit: {
+                seed: run
+                for seed, run in unfinished.get(_alike(spec), {}).items()
+                if seed not in finished.get(_alike(spec), {})
+            }
+            for unit, spec in asked.items()
+        },
+        other_split={unit: [run for run in runs if _differs_in_split(run.spec, spec)] for unit, spec in asked.items()},
+    )
+
+
+def check_identity(bench: Bench) -> None:
+    """Refuse runs whose weights are not what the run says, and weights that stand there twice.
+
+    Raises:
+        InputError: Naming the run, or both.
+    """
+    for unit, runs in bench.finished.items():
+        seen: dict[str, Run] = {}
+        for run in runs.values():
+            weights = _weights(run)
+            first = seen.setdefault(weights, run)
+            if first is not run:
+                raise InputError(
+                    f"{first.path} and {run.path}, seeds {first.spec.seed} and {run.spec.seed} of {unit.preset}, hold "
+                    "the same weights: a copy is no replicate; hand in one of them"
+                )
+
+
+def _weights(run: Run) -> str:
+    """The digest of a run's last checkpoint, if it is the one that training ended with."""
+    last = run.spec.recipe.n_steps
+    path = run.checkpoint_path(last)
+    if run.steps[-1:] != (last,):
+        found = f"of step {run.steps[-1]}" if run.steps else "missing"
+        raise InputError(f"{run.path} is marked as finished, but its last checkpoint is {found}, not of step {last}")
+    step, weights = weights_digest(path)
+    if step != last:
+        raise InputError(f"{path} is a checkpoint of step {step} under the name of step {last}; train the run again")
+    if run.final_weights not in (None, weights) and not path.name.endswith(COMPACT):
+        raise InputError(f"{path} does not hold the weights that training ended with, by run.json; train the run again")
+    return weights
+
+
+def _alike(spec: RunSpec) -> tuple:
+    """What runs of one configuration have in common; when checkpoints are kept is not part of it."""
+    task, model, recipe = spec.configuration
+    return task, model, replace(recipe, checkpoint_steps=None, save_every=1)
+
+
+def _differs_in_split(one: RunSpec, other: RunSpec) -> bool:
+    """Whether two specifications of one name would be alike if their splits were."""
+    same = (one.label, *_alike(one)[1:]) == (other.label, *_alike(other)[1:])
+    return same and _alike(one) != _alike(other)
