@@ -1,16 +1,14 @@
 """What is registered of a claim, and what is noticed when it changes."""
 
-import json
 from dataclasses import replace
 from functools import partial
 
 import pytest
 
-from mnemoscope.core.errors import InputError
 from mnemoscope.core.presets import Configuration
 from mnemoscope.core.subject import Subject
-from mnemoscope.judging.claim import Control, Gate
-from mnemoscope.judging.registration import FILE, differences, function_digest, registered, registration
+from mnemoscope.judging.claim import CLAIMS, Control, Gate
+from mnemoscope.judging.registration import _source, differences, expected_seeds, function_digest, registration
 from tests.judging.trials import make_claim
 
 FACTOR = 2.0
@@ -59,27 +57,35 @@ CHANGES = {
 }
 
 
-def test_a_registration_is_found_again_as_it_was(tmp_path):
+def differing(claim, seeds, then) -> list[str]:
+    return differences(registration(claim, seeds), then)
+
+
+def test_wording_is_no_part_of_a_registration():
     claim = CLAIM.against(RIVAL)
-    (tmp_path / FILE).write_text(json.dumps({"T0": registration(claim, SEEDS)}))
-    assert differences(claim, SEEDS, registered(tmp_path)["T0"]) == []
-    reworded = replace(claim, statement="it does so", source="elsewhere")
-    assert differences(reworded, SEEDS, registered(tmp_path)["T0"]) == []
-    assert registered(tmp_path / "elsewhere") == registered(None) == {}
+    then = registration(claim, SEEDS)
+    assert differing(claim, SEEDS, then) == []
+    assert differing(replace(claim, statement="it does so", source="elsewhere"), SEEDS, then) == []
+
+
+def test_a_system_names_the_seeds_that_it_judges():
+    assert expected_seeds(CLAIMS.get("T14")) == list(range(16, 48))
+    assert expected_seeds(CLAIMS.get("M3")) == []  # about draws
+    assert expected_seeds(CLAIM) == []  # of no system
 
 
 @pytest.mark.parametrize("what", CHANGES)
 def test_what_decides_a_verdict_is_noticed_when_it_changes(what):
     then = registration(CLAIM, SEEDS)
-    assert differences(replace(CLAIM, **CHANGES[what]), SEEDS, then) == [what]
+    assert differing(replace(CLAIM, **CHANGES[what]), SEEDS, then) == [what]
 
 
 def test_other_seeds_and_rivals_are_noticed():
     then = registration(CLAIM.against(RIVAL), SEEDS)
-    assert differences(CLAIM.against(RIVAL), SEEDS[1:], then) == ["seeds"]
-    assert differences(CLAIM, SEEDS, then) == ["rival T0-not"]
+    assert differing(CLAIM.against(RIVAL), SEEDS[1:], then) == ["seeds"]
+    assert differing(CLAIM, SEEDS, then) == ["rival T0-not"]
     milder = CLAIM.rival("not", "it does not", quantifier="most", margin=0.2, direction="below")
-    assert differences(CLAIM.against(milder), SEEDS, then) == ["T0-not: criteria"]
+    assert differing(CLAIM.against(milder), SEEDS, then) == ["T0-not: criteria"]
 
 
 def test_the_digest_is_of_what_a_function_does(monkeypatch):
@@ -90,10 +96,11 @@ def test_the_digest_is_of_what_a_function_does(monkeypatch):
     assert function_digest(measure) != before
     monkeypatch.undo()
     assert function_digest(measure) == before
-    monkeypatch.setattr("inspect.getsource", lambda of: SOURCES[of.__name__].replace("Twice", "Two times"))
-    assert function_digest(measure) == before
-    monkeypatch.setattr("inspect.getsource", lambda of: SOURCES[of.__name__].replace("FACTOR *", "FACTOR +"))
-    assert function_digest(measure) != before
+    for old, new, same in (("Twice", "Two times", True), ("FACTOR *", "FACTOR +", False)):
+        _source.cache_clear()
+        monkeypatch.setattr("inspect.getsource", lambda of, pair=(old, new): SOURCES[of.__name__].replace(*pair))
+        assert (function_digest(measure) == before) == same
+    _source.cache_clear()
 
 
 SOURCES = {
@@ -106,9 +113,3 @@ SOURCES = {
 ''',
     "Subject": "class Subject: ...",
 }
-
-
-def test_a_damaged_file_is_refused(tmp_path):
-    (tmp_path / FILE).write_text("{")
-    with pytest.raises(InputError, match=r"registered\.json cannot be read"):
-        registered(tmp_path)

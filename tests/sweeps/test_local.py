@@ -130,7 +130,7 @@ def test_a_process_that_imports_an_unguarded_script_ends_when_it_asks_for_worker
 
 
 def test_a_pool_that_breaks_is_put_down_to_the_script_if_workers_cannot_import_it(monkeypatch):
-    for guarded, error, message in ((True, BrokenProcessPool, ""), (False, InputError, "worker processes import ")):
+    for guarded, error, message in ((True, BrokenProcessPool, "."), (False, InputError, "worker processes import ")):
         monkeypatch.setattr(local, "main_is_guarded", lambda answer=guarded: answer)
         with pytest.raises(error, match=message):
             list(analyse_many([server.UNGUARDED] * 2, os._exit, jobs=2))

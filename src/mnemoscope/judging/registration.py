@@ -1,13 +1,11 @@
 """What was fixed about a claim before its first run, as plain data, and what differs from it today.
 
 A registration holds all that decides a verdict: criteria, gate, controls, units with their full configurations, seeds,
-prompts, factors, rivals, and a digest of the source of the measure. It is committed beside the claims of a system
-(`registered.json`), so that a margin that was changed after a verdict is seen, whatever the id says.
+prompts, factors, rivals, and a digest of the source of the measure.
 
-The digest of a function is of its syntax tree without docstrings, and of the functions and constants of its guest that
-it names, and so on. Formatting, comments and the library do not change it.
-
-*Does not show* that a registration is older than the runs; the history of the file does.
+The digest of a function is of its syntax tree without docstrings, and of the functions and constants of its guest (or
+its module, where that belongs to no guest) that it names, and so on. Formatting, comments and the library do not change
+it.
 """
 
 import ast
@@ -17,18 +15,15 @@ import json
 import sys
 import textwrap
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
-from pathlib import Path
-from types import FunctionType
+from functools import cache, partial
+from types import FunctionType, ModuleType
 from typing import Any
 
 from mnemoscope.core import guests
-from mnemoscope.core.errors import InputError
-from mnemoscope.core.presets import Configuration
+from mnemoscope.core.presets import SYSTEMS, Configuration
 from mnemoscope.judging.claim import Claim, Control
 
-FILE = "registered.json"
-"""Of a system's package: registrations by the id of the claim."""
+LIBRARY = f"{__name__.partition('.')[0]}."
 
 
 def registration(claim: Claim, seeds: Sequence[int] = ()) -> dict[str, Any]:
@@ -60,33 +55,28 @@ def registration(claim: Claim, seeds: Sequence[int] = ()) -> dict[str, Any]:
     return json.loads(json.dumps(fixed, default=str))  # as it is read again
 
 
-def differences(claim: Claim, seeds: Sequence[int], registered: Mapping[str, Any]) -> list[str]:
-    """What of a claim is not as it was registered: names of entries, those of rivals after the rival's id."""
-    return _differences(registration(claim, seeds), registered)
+def expected_seeds(claim: Claim) -> list[int]:
+    """The seeds on which the system of a claim judges it: those of the runs behind its verdicts that all units have."""
+    if not claim.units or claim.system not in SYSTEMS.names():
+        return []
+    judged = SYSTEMS.get(claim.system).judged
+    each = []
+    for unit in claim.units.values():
+        of = [part for part in judged if unit.preset in part.presets]
+        of = [part for part in of if (unit.recipe, unit.changes) == (part.recipe, part.changes)]
+        each.append({seed for part in of for seed in part.seeds})
+    return sorted(set.intersection(*each))
 
 
-def _differences(now: Mapping[str, Any], then: Mapping[str, Any], prefix: str = "") -> list[str]:
+def differences(now: Mapping[str, Any], then: Mapping[str, Any], prefix: str = "") -> list[str]:
+    """In what two registrations differ: names of entries, those of rivals after the rival's id."""
     found = [prefix + name for name in now if name != "rivals" and now[name] != then.get(name)]
     rivals, before = now["rivals"], then.get("rivals", {})
     found += [f"{prefix}rival {id}" for id in {**rivals, **before} if (id in rivals) != (id in before)]
     for id in rivals:
         if id in before:
-            found += _differences(rivals[id], before[id], f"{id}: ")
+            found += differences(rivals[id], before[id], f"{id}: ")
     return found
-
-
-def registered(directory: Path | None) -> dict[str, dict[str, Any]]:
-    """Registrations by id that a guest's package holds; none where it holds no such file.
-
-    Raises:
-        InputError: The file cannot be read.
-    """
-    if directory is None or not (file := directory / FILE).is_file():
-        return {}
-    try:
-        return json.loads(file.read_text())
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
-        raise InputError(f"{file} cannot be read: {error}") from None
 
 
 def function_digest(function: Callable[..., Any]) -> str:
@@ -98,37 +88,57 @@ def function_digest(function: Callable[..., Any]) -> str:
 
 
 def _texts(value: Any, seen: set[str]) -> list[str]:
-    """The source of a value and of all it rests on within its guest."""
+    """The source of a value, and of all within its guest that it rests on."""
     if isinstance(value, partial):
-        parts = (value.func, *value.args, *(word for pair in sorted(value.keywords.items()) for word in pair))
-        return [text for part in parts for text in _texts(part, seen)]
+        return _texts((value.func, value.args, value.keywords), seen)
+    if isinstance(value, Mapping):
+        return [text for pair in sorted(value.items(), key=repr) for text in _texts(pair, seen)]
+    if isinstance(value, tuple | list):
+        return [text for each in value for text in _texts(each, seen)]
     if not isinstance(value, FunctionType | type):
-        return [repr(value)]
-    name, home = f"{value.__module__}.{value.__qualname__}", guests.owner(value.__module__)
-    if home is None and value.__module__.split(".")[0] == __name__.split(".")[0]:
-        return [name]  # of the library
+        return [] if " at 0x" in (text := repr(value)) else [text]
+    name, home = f"{value.__module__}.{value.__qualname__}", _home(value)
     if name in seen:
         return []
     seen.add(name)
-    try:
-        tree = ast.parse(textwrap.dedent(inspect.getsource(value)))
-    except (OSError, TypeError):
+    if home.startswith(LIBRARY) and guests.owner(value.__module__) is None:
         return [name]
-    texts = [ast.dump(_without_docstrings(tree))]
-    for word in sorted({node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}):
-        used = vars(sys.modules[value.__module__]).get(word)
-        if isinstance(used, FunctionType | type) and guests.owner(used.__module__) == home:
-            texts += _texts(used, seen)
-        elif isinstance(used, bool | int | float | str | tuple | frozenset | partial | Configuration):
-            texts += [word, *_texts(used, seen)]
+    source, words = _source(value)
+    names = vars(sys.modules[value.__module__])
+    texts = [name, source]
+    for used in (names[word] for word in words if word in names):
+        foreign = isinstance(used, FunctionType | type) and _home(used) != home
+        if not isinstance(used, ModuleType):
+            texts += [f"{used.__module__}.{used.__qualname__}"] if foreign else _texts(used, seen)
     return texts
 
 
-def _without_docstrings(tree: ast.Module) -> ast.Module:
+def _home(function: Callable[..., Any] | type) -> str:
+    """The guest that a function belongs to, or its module."""
+    return guests.owner(function.__module__) or function.__module__
+
+
+@cache
+def _source(function: Callable[..., Any] | type) -> tuple[str, tuple[str, ...]]:
+    """The syntax tree of a function or class without docstrings, and the names in it; nothing without a source."""
+    try:
+        tree = ast.parse(textwrap.dedent(inspect.getsource(function)))
+    except (OSError, TypeError):
+        return "", ()
     for node in ast.walk(tree):
         if isinstance(node, ast.FunctionDef | ast.ClassDef) and ast.get_docstring(node) is not None:
             node.body = node.body[1:]
-    return tree
+    return _outline(tree), tuple(sorted({node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}))
+
+
+def _outline(node: Any) -> str:
+    """A syntax tree as text, without what is empty: versions of Python differ in that."""
+    if isinstance(node, list):
+        return f"[{', '.join(map(_outline, node))}]"
+    if not isinstance(node, ast.AST):
+        return repr(node)
+    fields = (f"{name}={_outline(value)}" for name, value in ast.iter_fields(node) if value not in (None, []))
+    return f"{type(node).__name__}({', '.join(fields)})"
 
 
 def _unit(unit: Configuration) -> dict[str, Any]:

@@ -14,6 +14,7 @@ import xarray as xr
 from mnemoscope.judging.claim import Claim
 from mnemoscope.judging.evidence import Evidence, named, prompt_mean
 from mnemoscope.judging.quantifiers import Interval
+from mnemoscope.judging.registration import expected_seeds, registration
 
 Outcome = Literal["SUPPORTED", "REFUTED", "MIXED", "INCONCLUSIVE", "NOT_APPLICABLE"]
 
@@ -126,6 +127,7 @@ class Ruling:
         sensitivity: One factor changed at a time, of the claim and of rivals that name factors of their own.
         emergence: The effects along `step`, of the one seed that the attribute `seed` names; None where no seed has
             checkpoints along training, or the measure makes no sense there.
+        departures: What of the claim is not as it was registered; None where nothing is registered.
         set_aside: Runs of the claim's configurations that were handed in and are not used, and why.
     """
 
@@ -135,6 +137,7 @@ class Ruling:
     rivals: Mapping[str, Verdict]
     sensitivity: tuple[Cell, ...] = ()
     emergence: xr.Dataset | None = None
+    departures: tuple[str, ...] | None = None
     set_aside: tuple[str, ...] = ()
 
     @property
@@ -207,6 +210,8 @@ def record(ruling: Ruling) -> dict[str, Any]:
             for factor, value, ids in ruling.favoured_otherwise
         ],
         "set_aside": list(ruling.set_aside),
+        "departures": None if ruling.departures is None else list(ruling.departures),
+        "fixed": registration(claim, expected_seeds(claim)),
         "rivals": [
             {**verdict_record(ruling.rivals[rival.id]), "statement": rival.statement}
             for rival in claim.rivals

@@ -21,6 +21,7 @@ def test_rows_for_the_terminal():
         "NOT APPLICABLE",
         "1.00 [0.03, 1.00]",
         "0.75 [-∞, ∞] logits",
+        "not registered",
         "the effect is above 0.25 logits in 1 of 1 seeds; a verdict needs 16 seeds.",
     ]
     assert by_id["T6"][3:5] == ["–", "–"]

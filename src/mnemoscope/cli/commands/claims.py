@@ -1,4 +1,4 @@
-"""`mnemoscope claims list`, `claims show`, `claims run` and `claims diff`."""
+"""`mnemoscope claims list`, `claims show`, `claims register`, `claims run` and `claims diff`."""
 
 from __future__ import annotations
 
@@ -76,6 +76,32 @@ def _rows(claim: ms.Claim) -> list[list[str]]:
 def _unit(unit: ms.Configuration) -> str:
     changes = "".join(f", {name}={value}" for name, value in unit.changes)
     return f"{unit.preset}, {unit.recipe} recipe{changes}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClaimsRegister(Options):
+    """Write down what is fixed about claims, before the first run: `registered.json` beside them, to be committed."""
+
+    what: Positional[tuple[str, ...]]
+    """Systems or ids of claims."""
+    supersede: str | None = None
+    """Why registrations that differ are replaced; they are kept under `superseded`."""
+
+
+def claims_register(options: ClaimsRegister) -> None:
+    """Write the registrations of every package that the claims belong to."""
+    from mnemoscope.cli.claims import claims_called
+    from mnemoscope.cli.output import console
+    from mnemoscope.sweeps.registered import FILE, package_of, register
+
+    claims = claims_called(options.what)
+    for claim in claims:
+        if package_of(claim) is None:
+            raise InputError(f"claim {claim.id} belongs to no package, where {FILE} could lie")
+    for package in dict.fromkeys(map(package_of, claims)):
+        assert package is not None
+        changed = register([c for c in claims if package_of(c) == package], package, reason=options.supersede)
+        console.print(f"{package / FILE}: {', '.join(changed) or 'nothing new'}", highlight=False)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -161,5 +187,6 @@ def claims_diff(options: ClaimsDiff) -> None:
 _command = partial(Command, section="put claims on trial")
 COMMANDS.add("claims diff", _command(options=ClaimsDiff, run=claims_diff))
 COMMANDS.add("claims list", _command(options=ClaimsList, run=claims_list))
+COMMANDS.add("claims register", _command(options=ClaimsRegister, run=claims_register))
 COMMANDS.add("claims run", _command(options=ClaimsRun, run=claims_run))
 COMMANDS.add("claims show", _command(options=ClaimsShow, run=claims_show))

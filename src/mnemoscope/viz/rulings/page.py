@@ -25,6 +25,7 @@ from mnemoscope.viz.rulings.words import (
     MEANINGS,
     ZERO,
     ZERO_NOTE,
+    as_registered,
     asked,
     criterion,
     effect_text,
@@ -108,7 +109,12 @@ def _entry(i: int, ruling: Ruling) -> Entry:
     statement = f'{escape(claim.statement)}{headline}<span class="source">{escape(claim.source)}</span>'
     why, *beside = (
         f"<b>{name}:</b> {escape(text)}"
-        for name, text in (("Why", verdict.reason), ("Favoured", favoured(ruling)), ("Flips", flips(ruling)))
+        for name, text in (
+            ("Why", verdict.reason),
+            ("Favoured", favoured(ruling)),
+            ("Flips", flips(ruling)),
+            ("Registered", as_registered(ruling)),
+        )
     )
     below = [why, " &emsp; ".join(beside)]
     cells = [link(i, ruling), statement, badge(verdict.outcome), figures(share_text(verdict))]

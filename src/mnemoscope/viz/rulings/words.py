@@ -160,7 +160,14 @@ def favoured_otherwise(ruling: Ruling) -> list[str]:
     ]
 
 
-VERDICT_HEADER = ("id", "statement", "verdict", "share", "effect", "why")
+def as_registered(ruling: Ruling) -> str:
+    """Whether the claim is as it was registered, and what differs."""
+    if ruling.departures is None:
+        return "not registered"
+    return f"not as registered: {', '.join(ruling.departures)}" if ruling.departures else "as registered"
+
+
+VERDICT_HEADER = ("id", "statement", "verdict", "share", "effect", "registered", "why")
 LONGEST = 72
 """Characters of a statement."""
 
@@ -174,6 +181,7 @@ def verdict_rows(rulings: Iterable[Ruling]) -> list[list[str]]:
             outcome_text(ruling.verdict.outcome),
             share_text(ruling.verdict),
             effect_text(ruling.verdict),
+            as_registered(ruling),
             ruling.verdict.reason,
         ]
         for ruling in rulings
