@@ -199,3 +199,15 @@ def test_the_library_has_no_word_of_a_task():
         if pattern.search(line)
     ]
     assert found == []
+
+
+PATH = re.compile(r"`((?:src|tests|docs|experiments)/[\w/.-]+[\w/])`")
+
+
+def test_the_paths_in_the_text_of_pages_exist():
+    pages = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
+    paths = [
+        (page.name, path) for page in pages if "_build" not in page.parts for path in PATH.findall(page.read_text())
+    ]
+    assert len(paths) > 5
+    assert [(page, path) for page, path in paths if not (ROOT / path).exists()] == []

@@ -87,6 +87,19 @@ def test_show_tells_all_that_is_fixed(capsys):
     assert all(word in text for word in [*words, *(rival.id for rival in claim.rivals), "resample"])
 
 
+def test_register_writes_beside_the_claims_once(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr("mnemoscope.sweeps.registered.package_of", lambda claim: tmp_path)
+    main(["claims", "register", "T14"])
+    assert "registered.json: T14" in "".join(capsys.readouterr().out.splitlines())
+    assert list(json.loads((tmp_path / "registered.json").read_text())) == ["T14"]
+    main(["claims", "register", "T14"])
+    assert "registered.json: nothing new" in "".join(capsys.readouterr().out.splitlines())
+    monkeypatch.setattr("mnemoscope.sweeps.registered.package_of", lambda claim: None)
+    with pytest.raises(SystemExit):
+        main(["claims", "register", "T14"])
+    assert "claim T14 belongs to no package, where registered.json could lie" in capsys.readouterr().err
+
+
 def test_run_writes_verdicts_evidence_and_a_report(tried):
     assert "not applicable" in tried.lower()
     (verdict,) = json.loads(Path("first/verdicts.json").read_text())
