@@ -20,6 +20,9 @@ def outcomes(claim, draw, *, n_trials=200, **fields) -> Counter:
     return Counter(verdict.outcome for verdict in found)
 
 
+BOTH = np.array([True, True])
+
+
 def test_prompts_that_are_all_answered_do_not_show_that_nearly_all_are():
     """Of models that answer .8 of prompts, one in three answers five of five; none has an accuracy above .9."""
     claim = make_claim("exists", margin=0.9)
@@ -27,12 +30,12 @@ def test_prompts_that_are_all_answered_do_not_show_that_nearly_all_are():
     assert count["SUPPORTED"] == 0
     shown = judge(claim, make_evidence(np.ones((16, 150)), prompts="own"))  # 16 * .9**150 is below .005
     assert shown.outcome == "SUPPORTED"
-    constant = make_evidence(np.full((2, 5), 0.95), prompts="own").sample("effect", [0, 1])
+    constant = make_evidence(np.full((2, 5), 0.95), prompts="own").sample("effect", BOTH)
     assert constant.p_clears(claim.criteria[0]).tolist() == [1, 1]  # an error that nobody knows
 
 
 def test_the_tail_of_answered_prompts_is_that_of_the_binomial():
-    sample = make_evidence(np.r_[np.ones(18), np.zeros(2)][None].repeat(2, 0), prompts="own").sample("effect", [0, 1])
+    sample = make_evidence(np.r_[np.ones(18), np.zeros(2)][None].repeat(2, 0), prompts="own").sample("effect", BOTH)
     part = Criterion(name="effect", quantifier="exists", margin=0.5)
     by_hand = (190 + 20 + 1) / 2**20  # 18, 19 or 20 of 20
     assert sample.p_clears(part) == pytest.approx([by_hand] * 2)
@@ -56,11 +59,11 @@ def test_sources_may_differ_between_replicates_but_not_in_number():
     values = along_seeds(np.arange(12.0).reshape(2, 6))
     sources = (("seed", "prompt"), [[0, 0, 0, 7, 7, 7], [1, 2, 1, 2, 1, 2]])
     evidence = Evidence(effects=values.assign_coords(source=sources), prompts="own")
-    sample = evidence.sample("effect", np.array([True, True]))
+    sample = evidence.sample("effect", BOTH)
     assert sample.values.tolist() == [[1.0, 4.0], [8.0, 9.0]]
     unequal = values.assign_coords(source=(("seed", "prompt"), [[0, 0, 0, 7, 7, 7], [1, 2, 3, 1, 2, 3]]))
     with pytest.raises(InputError, match=r"as many sources in every seed, two or more; got \[2, 3\]"):
-        Evidence(effects=unequal, prompts="own").sample("effect", np.array([True, True]))
+        Evidence(effects=unequal, prompts="own").sample("effect", BOTH)
 
 
 def test_shared_prompts_cannot_be_averaged_beforehand():

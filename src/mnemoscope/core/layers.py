@@ -73,7 +73,7 @@ def attended(
     scores: Float[Tensor, "*heads query key"],
     values: Float[Tensor, "*values key d_head"],
     queries: Int[Tensor, " query"],
-) -> Float[Tensor, "*heads query d_head"]:
+) -> Float[Tensor, "... query d_head"]:
     """What heads take from the values; the queries are at these positions, the keys at all. Scores are overwritten."""
     later = torch.arange(scores.shape[-1], device=scores.device) > queries[:, None]
     return scores.masked_fill_(later, -math.inf).softmax(-1) @ values

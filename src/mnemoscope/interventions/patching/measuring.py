@@ -8,7 +8,7 @@ gives the values of its cells in each direction.
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Generic, Literal, Protocol, TypeVar, get_args
+from typing import Any, Generic, Literal, Protocol, TypeVar, get_args, runtime_checkable
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -28,6 +28,7 @@ MAX_BYTES = 2**28
 """What a sweep allocates at most, unless another bound is given."""
 
 
+@runtime_checkable
 class _Read(Protocol):
     """A forward pass of which at least the logits at the positions that metrics read are known."""
 
