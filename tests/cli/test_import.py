@@ -43,8 +43,7 @@ def test_workers_know_the_guests_too(tmp_path, monkeypatch, capsys):
     two = ("--jobs", "2")
     main(["train", "--preset", "copy-small", "--seeds", "0,1", "--import", str(guest), *two, *SHORT])
     assert "2 finished runs" in capsys.readouterr().out
-    (tmp_path / "config.yaml").write_text(f"import: [{guest}]\nevaluate: {{n_samples: 20, jobs: 2}}\n")
-    main(["evaluate", "runs", "--config", "config.yaml"])
+    main(["evaluate", "runs", "--n-samples", "20", "--import", str(guest), *two])
     assert "copying" in capsys.readouterr().out
 
 
@@ -60,6 +59,8 @@ def test_commands_in_processes_of_their_own_know_the_guests(tmp_path):
     words = ("train", "--preset", "copy-small", "--seeds", "0,1", *options, *SHORT)
     assert "2 finished runs" in mnemoscope(*words)
     assert "copying" in mnemoscope("evaluate", "runs", "--n-samples", "20", *options)
+    (tmp_path / "config.yaml").write_text(f"import: [{EXAMPLE}]\nevaluate: {{n_samples: 20, jobs: 2}}\n")
+    assert "copying" in mnemoscope("evaluate", "runs", "--config", "config.yaml")
 
 
 @pytest.mark.parametrize(

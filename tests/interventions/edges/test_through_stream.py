@@ -1,7 +1,6 @@
 """The fast way of patching edges one at a time against one hooked forward pass an edge."""
 
 from dataclasses import replace
-from types import SimpleNamespace
 
 import pytest
 import torch
@@ -15,7 +14,7 @@ from mnemoscope.core.site import Site
 from mnemoscope.interventions.edges import through_stream
 from mnemoscope.interventions.edges.graph import model_edges
 from mnemoscope.interventions.edges.through_stream import plan_edges
-from mnemoscope.interventions.patching.measuring import MAX_BYTES, Question, measured
+from mnemoscope.interventions.patching.measuring import MAX_BYTES, Chunk, Question, Reader, measured
 from tests.interventions.patching.test_memory import most_at_once
 from tests.split_hooks import added, by_hand, mean_logit_difference, output, random_pairs, split
 from tests.support import foreign_model
@@ -44,11 +43,16 @@ def prompts(read=(5,), differ=tuple(range(6)), n=3) -> PromptPairs:
 def fast(model, base: Batch, other: Batch, chosen, *, direct=False, max_bytes=MAX_BYTES):
     """Logits of every edge at the positions that are read, and the numbers of the edges that were run."""
     pairs = PromptPairs(clean=base, corrupted=other, name="")
-    how = plan_edges(Question(model=model, pairs=pairs, max_bytes=max_bytes), chosen, direct=direct)
+    question = Question(model=model, pairs=pairs, max_bytes=max_bytes)
+    how = plan_edges(question, chosen, direct=direct)
     assert not isinstance(how, str), how
     here, there = (how.run(batch.inputs) for batch in (base, other))
+    reader = Reader.of(pairs, question.read, METRICS, here.logits)
+    means = torch.zeros(2, len(METRICS), len(pairs))
+    chunk = Chunk(pairs=pairs, into=0, runs=(here, there), reader=reader, values=(), means=means, shared={})
+    object.__setattr__(chunk, "answers", iter)  # logits in place of metrics
     logits, ran = here.logits.repeat(len(chosen), 1, 1, 1), []
-    for patched in how.answers(SimpleNamespace(batch=base, base=here, source=there, answers=iter)):
+    for patched in how.answers(chunk):
         logits[list(patched.cells), :, patched.first :] = patched.logits
         ran += patched.cells
     assert len(ran) == len(set(ran))

@@ -27,7 +27,6 @@ which these scores are usually read; there nothing but the repetition can be pre
 """
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import Literal, get_args
 
 import numpy as np
 import torch
@@ -48,7 +47,6 @@ OTHER = "other"
 Subgroups = Mapping[str, Bool[Tensor, " batch"]]
 
 BY_QUERY = ("subgroup", "layer", "head", "query")
-Measure = Literal["share", "overlap", "exclusive", "mean_pattern"]
 MEASURES: dict[str, str] = {
     "share": "mechanism",
     "overlap": "mechanism",
@@ -66,7 +64,7 @@ def attention_by_mechanism(
     *,
     subgroups: Subgroups | None = None,
     period: int = 1,
-    measures: Collection[Measure] = get_args(Measure),
+    measures: Collection[str] = tuple(MEASURES),
 ) -> xr.Dataset:
     """Shares of every head's attention by mechanism.
 
@@ -158,8 +156,8 @@ def _measured(
     patterns: Sequence[Float[Tensor, "batch query key"]],
     keys: Bool[Tensor, "mechanism batch query key"],
     group: Bool[Tensor, " batch"],
-    measures: Collection[Measure],
-) -> dict[Measure, Float[Tensor, "head_index query value"]]:
+    measures: Collection[str],
+) -> dict[str, Float[Tensor, "head_index query value"]]:
     """What one layer's heads do in one subgroup."""
     attention, keys = attention[group], keys[:, group]
     said, result = keys.any(-1), {}
