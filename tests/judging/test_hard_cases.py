@@ -84,7 +84,7 @@ def unlike_parts(n: int = 32) -> xr.Dataset:
 def test_parts_that_never_hold_together_are_not_supported():
     verdict = judge(make_claim(None, parts=PARTS), Evidence(effects=unlike_parts(), prompts="enumerated"))
     assert verdict.share == 0
-    assert verdict.outcome == "REFUTED"
+    assert verdict.outcome == "INCONCLUSIVE"  # alike models at all four margins could look like this
     alone = judge(make_claim(None, parts=PARTS[:1]), Evidence(effects=unlike_parts(), prompts="enumerated"))
     assert alone.outcome == "SUPPORTED"
 

@@ -245,7 +245,8 @@ def equivalence(sample: Sample, part: Criterion, over_replicates: Average) -> De
 def jointly(samples: Sequence[Sample], parts: Sequence[Criterion]) -> Decision | None:
     """Whether all parts that are counted over replicates hold in the same ones; None where fewer than two are.
 
-    Each may hold in most replicates, and all of them together in none.
+    Each may hold in most replicates, and all of them together in none. Of k parts that all lie at their margins, and so
+    neither hold nor fail, some part seems to fail in a share 1 - 2^-k of the replicates: more have to fail.
     """
     counted = [
         (part.slack(sample.effects), sample.shared_prompt_error)
@@ -260,7 +261,7 @@ def jointly(samples: Sequence[Sample], parts: Sequence[Criterion]) -> Decision |
     count = _p_all if all(part.quantifier == "every" for part in parts) else _p_majority
     return Decision(
         p_support=count(hold, n_left_out),
-        p_refute=_p_majority(fail, n_left_out),
+        p_refute=_p_majority(fail, n_left_out, share=1 - 0.5 ** len(counted)),
         power=power_of_majority(len(hold) + n_left_out),
     )
 
@@ -290,9 +291,9 @@ QUANTIFIERS: Mapping[Quantifier, Callable[[Sample, Criterion, Average], Decision
 }
 
 
-def _p_majority(hits: np.ndarray, n_left_out: int) -> float:
-    """Exact p against "at most half of them"; those left out are no hits."""
-    return float(stats.binomtest(int(hits.sum()), len(hits) + n_left_out, alternative="greater").pvalue)
+def _p_majority(hits: np.ndarray, n_left_out: int, share: float = 0.5) -> float:
+    """Exact p against "at most this share of them"; those left out are no hits."""
+    return float(stats.binomtest(int(hits.sum()), len(hits) + n_left_out, share, alternative="greater").pvalue)
 
 
 def _p_all(hits: np.ndarray, n_left_out: int) -> float:

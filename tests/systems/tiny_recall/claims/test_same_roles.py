@@ -38,5 +38,5 @@ def test_roles_by_what_is_carried():
     mixture = [*[usual] * 31, exception]
     # the pairs are drawn and not kept, so that no single seed is sure enough to be an exception
     assert [verdict(claim, mixture).outcome for claim in (every, most)] == ["INCONCLUSIVE", "SUPPORTED"]
-    assert [verdict(claim, exception).outcome for claim in (every, most)] == ["INCONCLUSIVE", "REFUTED"]
+    assert [verdict(claim, exception).outcome for claim in (every, most)] == ["REFUTED", "REFUTED"]  # by their number
     assert [verdict(claim, usual).outcome for claim in (every, most)] == ["SUPPORTED", "SUPPORTED"]
