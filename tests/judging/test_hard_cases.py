@@ -43,6 +43,15 @@ def test_the_tail_of_answered_prompts_is_that_of_the_binomial():
     assert sample.p_fails(below) == pytest.approx([by_hand] * 2)
 
 
+def test_an_infinite_effect_needs_no_error():
+    """As where a model gives the answer no probability at all."""
+    values = np.full((2, 5), [[np.inf], [2.0]])
+    sample = make_evidence(values, prompts="own").sample("effect", BOTH)
+    above = Criterion(name="effect", quantifier="exists", margin=0.5)
+    assert sample.p_clears(above).tolist() == [0, 1]
+    assert sample.p_fails(above).tolist() == [1, 1]
+
+
 def clustered(rng):
     """24 sources of 5 prompts; what is seen beyond the margin is noise of the sources."""
     return MARGIN + rng.normal(size=(16, 24, 1)).repeat(5, 2).reshape(16, 120) + 0.1 * rng.normal(size=(16, 120))
@@ -50,7 +59,10 @@ def clustered(rng):
 
 def test_prompts_of_one_source_count_once():
     claim, source = make_claim("exists"), np.arange(24).repeat(5)
-    sourced = lambda rng: along_seeds(clustered(rng)).assign_coords(source=("prompt", source))  # noqa: E731
+
+    def sourced(rng):
+        return along_seeds(clustered(rng)).assign_coords(source=("prompt", source))
+
     assert outcomes(claim, clustered, prompts="own")["SUPPORTED"] >= 50  # as if there were 120
     assert outcomes(claim, sourced, prompts="own")["SUPPORTED"] <= 4
 
@@ -149,5 +161,8 @@ def test_how_often_means_of_skewed_and_rare_kinds_err_is_what_the_text_says():
     lognormal = outcomes(mean, lambda rng: rng.lognormal(-0.5, 1, 16), n_trials=600)
     assert 0.015 <= lognormal["REFUTED"] / 600 <= 0.06
     rare = make_claim("mean", margin=0.0)
-    kinds = lambda rng: np.where(rng.random(16) < 1 / 16, -15.0, 1.0) + 0.1 * rng.normal(size=16)  # noqa: E731
+
+    def kinds(rng):
+        return np.where(rng.random(16) < 1 / 16, -15.0, 1.0) + 0.1 * rng.normal(size=16)
+
     assert 0.25 <= outcomes(rare, kinds, n_trials=300)["SUPPORTED"] / 300 <= 0.42

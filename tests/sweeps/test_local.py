@@ -117,15 +117,15 @@ def test_spawned_workers_train_and_analyse(tmp_path):
 
 
 def test_a_process_that_imports_an_unguarded_script_ends_when_it_asks_for_workers(monkeypatch):
-    class Ended(Exception):  # noqa: N818
+    class ExitError(Exception):
         pass
 
     def end(code):
-        raise Ended(code)
+        raise ExitError(code)
 
     monkeypatch.setattr(os, "_exit", end)
     monkeypatch.setattr(multiprocessing.current_process(), "_inheriting", True, raising=False)
-    with pytest.raises(Ended, match=str(server.UNGUARDED)):
+    with pytest.raises(ExitError, match=str(server.UNGUARDED)):
         server.worker_context()
 
 

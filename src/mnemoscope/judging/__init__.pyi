@@ -5,5 +5,10 @@ from .claim import Quantifier as Quantifier
 from .evidence import Evidence as Evidence
 from .judge import judge_family as judge_family
 from .operating import operating_characteristics as operating_characteristics
+from .parts import Case as Case
+from .parts import case as case
+from .parts import controls as controls
+from .parts import most as most
+from .parts import table as table
 from .verdict import Verdict as Verdict
 from .verdict import record as record

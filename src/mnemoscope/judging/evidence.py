@@ -101,11 +101,11 @@ class Sample:
         if self.prompts == "enumerated":
             return np.where(distance > 0, 0.0, 1.0)
         n = self.values.shape[1]
-        with np.errstate(invalid="ignore"):  # infinite effects have no spread
+        with np.errstate(invalid="ignore"):  # infinite effects have no spread, and need none
             error = self.values.std(1, ddof=1) / n**0.5
-        by_t = stats.t.sf(signed_ratio(distance, error), n - 1)
+        by_t = np.where((error > 0) | np.isinf(distance), stats.t.sf(signed_ratio(distance, error), n - 1), 1.0)
         exact = np.isin(self.values, (0.0, 1.0)).all(1)
-        known = np.where(exact, _binomial_tail(side, self.values.sum(1), n, bound), np.where(error > 0, by_t, 1.0))
+        known = np.where(exact, _binomial_tail(side, self.values.sum(1), n, bound), by_t)
         return np.where(distance == 0, 1.0, known)
 
 

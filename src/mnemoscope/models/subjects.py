@@ -11,8 +11,8 @@ from mnemoscope.models.run import Run
 
 Plant = Callable[[int], dict[str, Subject]]
 
-_FIRST_UNTRAINED = 1_000_000
-"""Seeds of untrained models start here, where no run's are."""
+FIRST_PLANTED = 1_000_000
+"""Seeds and draws of controls start here, where no replicate's are."""
 
 
 def subject(run: Run, step: int | None = None) -> Subject:
@@ -37,7 +37,7 @@ def untrained(units: Mapping[str, Configuration]) -> Plant:
 
 
 def _untrained(units: Mapping[str, Configuration], case: int) -> dict[str, Subject]:
-    specs = {name: unit.spec(_FIRST_UNTRAINED + case) for name, unit in units.items()}
+    specs = {name: unit.spec(FIRST_PLANTED + case) for name, unit in units.items()}
     return {
         name: Subject(
             model=build(spec.model, d_vocab=spec.task.d_vocab, n_ctx=spec.task.n_ctx, seed=spec.seed).eval(),
@@ -60,5 +60,14 @@ def planted(name: str, make: Callable[..., HookedModel], task: Task) -> Plant:
 
 
 def _planted(name: str, make: Callable[..., HookedModel], task: Task, case: int) -> dict[str, Subject]:
-    seed = _FIRST_UNTRAINED + case
+    seed = FIRST_PLANTED + case
     return {name: Subject(model=make(), task=task.for_seed(seed), seed=seed)}
+
+
+def together(*plants: Plant) -> Plant:
+    """A plant of models for the configurations of all of these; where several have one, that of the last."""
+    return partial(_together, plants)
+
+
+def _together(plants: tuple[Plant, ...], case: int) -> dict[str, Subject]:
+    return {name: subject for plant in plants for name, subject in plant(case).items()}

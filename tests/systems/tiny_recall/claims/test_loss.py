@@ -2,9 +2,9 @@ import math
 
 import pytest
 
+from mnemoscope.models import together
 from mnemoscope.models.constructed.stand_ins import predicting
 from mnemoscope.models.subjects import planted, untrained
-from mnemoscope.systems.tiny_recall.claim_parts import together
 from mnemoscope.systems.tiny_recall.claims.loss import T5, T8, UNITS, distances, measure, small_on_repeats
 from mnemoscope.systems.tiny_recall.constructed import dissociated, elimination_only
 from tests.systems.on_trial import verdict

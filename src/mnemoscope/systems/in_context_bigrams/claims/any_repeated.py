@@ -25,21 +25,10 @@ import torch
 from mnemoscope import CLAIMS, Batch, Configuration, HookedModel, Subject
 from mnemoscope.analyses import expected_accuracy, head_scores, repeated_tokens
 from mnemoscope.core import one_of
-from mnemoscope.judging import GATE, Measured
-from mnemoscope.models import Plant, planted, untrained
+from mnemoscope.judging import GATE, Case, Measured, case, controls, most, table
+from mnemoscope.models import Plant, planted, together, untrained
 from mnemoscope.systems.in_context_bigrams.analyses.prompts import LEARNED, learned
-from mnemoscope.systems.in_context_bigrams.claim_parts import (
-    FIXED_TRIGGERS,
-    RANDOM_TRIGGERS,
-    Case,
-    any_token,
-    birth,
-    case,
-    controls,
-    most,
-    table,
-    together,
-)
+from mnemoscope.systems.in_context_bigrams.claim_parts import FIXED_TRIGGERS, RANDOM_TRIGGERS, any_token, birth
 from mnemoscope.systems.in_context_bigrams.constructed import induction_memories
 from mnemoscope.systems.in_context_bigrams.tasks.in_context_bigrams import InContextBigrams
 from mnemoscope.systems.in_context_bigrams.triggers import by_frequency

@@ -23,13 +23,14 @@ from functools import partial
 from typing import Any
 
 from mnemoscope import CLAIMS
-from mnemoscope.judging import EFFECT, Measured
+from mnemoscope.judging import EFFECT, Measured, case, controls, most
+from mnemoscope.models import FIRST_PLANTED
 from mnemoscope.systems.in_context_bigrams.analyses.gradient_memories.one_step import (
     against_autograd,
     recalled_after_one_step,
 )
 from mnemoscope.systems.in_context_bigrams.analyses.gradient_memories.three_steps import ORDER, three_steps
-from mnemoscope.systems.in_context_bigrams.claim_parts import FIRST_PLANTED, birth, case, controls, most
+from mnemoscope.systems.in_context_bigrams.claim_parts import birth
 
 N_INPUTS, WIDTH, NARROW = 64, 128, 32
 RECALLED = 0.9

@@ -30,10 +30,10 @@ matrix also carries a gradient to the keys.
 from collections.abc import Mapping
 
 from mnemoscope import CLAIMS, Configuration, Subject
-from mnemoscope.judging import Measured
+from mnemoscope.judging import Case, Measured, case, controls, most
 from mnemoscope.models.constructed import Course, following, jump
 from mnemoscope.systems.in_context_bigrams.analyses.order import HALF, at_step, onset
-from mnemoscope.systems.in_context_bigrams.claim_parts import NEVER, Case, birth, case, controls, most
+from mnemoscope.systems.in_context_bigrams.claim_parts import NEVER, birth
 
 HELD_UNTIL = 150
 """The step from which on all matrices move."""

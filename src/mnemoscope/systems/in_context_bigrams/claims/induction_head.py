@@ -28,22 +28,12 @@ these in the context, some .3.
 from collections.abc import Callable, Mapping
 
 from mnemoscope import CLAIMS, Configuration, HookedModel, Subject
-from mnemoscope.judging import GATE, Measured
-from mnemoscope.models import Plant, planted, untrained
+from mnemoscope.judging import GATE, Measured, case, controls, most, table
+from mnemoscope.models import Plant, planted, together, untrained
 from mnemoscope.systems.in_context_bigrams.analyses.causal import pattern_costs
 from mnemoscope.systems.in_context_bigrams.analyses.heads import EXACT_PREVIOUS, UNIFORM, head_attention
 from mnemoscope.systems.in_context_bigrams.analyses.prompts import LEARNED, learned, prompts
-from mnemoscope.systems.in_context_bigrams.claim_parts import (
-    FIXED_TRIGGERS,
-    RANDOM_TRIGGERS,
-    any_token,
-    birth,
-    case,
-    controls,
-    most,
-    table,
-    together,
-)
+from mnemoscope.systems.in_context_bigrams.claim_parts import FIXED_TRIGGERS, RANDOM_TRIGGERS, any_token, birth
 from mnemoscope.systems.in_context_bigrams.constructed import induction_memories, trigger_induction
 
 RANDOM, FIXED = "birth-2-layers", "birth-fixed"

@@ -21,22 +21,12 @@ import torch
 
 from mnemoscope import CLAIMS, Configuration, HookedModel, Subject
 from mnemoscope.core import one_of
-from mnemoscope.judging import Measured
-from mnemoscope.models import planted, untrained
+from mnemoscope.judging import Case, Measured, case, controls, most, table
+from mnemoscope.models import planted, together, untrained
 from mnemoscope.models.constructed import bigram_table
 from mnemoscope.systems.in_context_bigrams.analyses.evaluation import accuracy_by_class
 from mnemoscope.systems.in_context_bigrams.analyses.prompts import prompts
-from mnemoscope.systems.in_context_bigrams.claim_parts import (
-    FIXED_TRIGGERS,
-    Case,
-    any_token,
-    birth,
-    case,
-    controls,
-    most,
-    table,
-    together,
-)
+from mnemoscope.systems.in_context_bigrams.claim_parts import FIXED_TRIGGERS, any_token, birth
 
 SOURCE = "Bietti et al. 2023, Birth of a Transformer, as presented"
 N_SEQUENCES = 512

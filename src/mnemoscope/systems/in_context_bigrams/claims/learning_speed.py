@@ -22,10 +22,10 @@ import math
 from collections.abc import Mapping
 
 from mnemoscope import CLAIMS, Configuration, Subject
-from mnemoscope.judging import Measured
+from mnemoscope.judging import Case, Measured, case, controls, most, table
 from mnemoscope.models.constructed import Course, following, jump
 from mnemoscope.systems.in_context_bigrams.analyses.order import onset, tracked
-from mnemoscope.systems.in_context_bigrams.claim_parts import NEVER, Case, birth, case, controls, most, table
+from mnemoscope.systems.in_context_bigrams.claim_parts import NEVER, birth
 
 SOURCE = "Bietti et al. 2023, Birth of a Transformer"
 CLASSES = ("in_context", "global")

@@ -16,17 +16,10 @@ anything of a trained model.
 """
 
 from mnemoscope import CLAIMS
-from mnemoscope.judging import Measured
+from mnemoscope.judging import Case, Measured, case, controls, most, table
+from mnemoscope.models import FIRST_PLANTED
 from mnemoscope.systems.in_context_bigrams.analyses.noise_samples import LENGTH, NOISE, SIZES, On, exponent, scaling
-from mnemoscope.systems.in_context_bigrams.claim_parts import (
-    FIRST_PLANTED,
-    Case,
-    case,
-    controls,
-    most,
-    noisy_recall,
-    table,
-)
+from mnemoscope.systems.in_context_bigrams.claim_parts import noisy_recall
 
 _LARGE = 64
 CONSTANT, LINEAR = 0.25, 0.75

@@ -25,7 +25,7 @@ from typing import Literal
 from mnemoscope import CLAIMS, Batch, Configuration, Gate, Subject, Task, generator
 from mnemoscope.analyses import last_mlp
 from mnemoscope.core import kept, one_of
-from mnemoscope.judging import GATE
+from mnemoscope.judging import GATE, case, controls, most
 from mnemoscope.models import planted, untrained
 from mnemoscope.systems.in_context_bigrams.analyses.noise_or_context import (
     NOISE,
@@ -34,7 +34,7 @@ from mnemoscope.systems.in_context_bigrams.analyses.noise_or_context import (
     removed,
     truncated,
 )
-from mnemoscope.systems.in_context_bigrams.claim_parts import case, controls, most, noisy_recall
+from mnemoscope.systems.in_context_bigrams.claim_parts import noisy_recall
 from mnemoscope.systems.in_context_bigrams.constructed import noisy_induction
 from mnemoscope.systems.in_context_bigrams.tasks.noisy_recall import NoisyRecall
 

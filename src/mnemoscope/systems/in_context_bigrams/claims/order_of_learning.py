@@ -31,10 +31,10 @@ are near what 5 triggers give by chance, so B5 is tried at higher ones only.
 from collections.abc import Mapping
 
 from mnemoscope import CLAIMS, Configuration, Gate, Subject
-from mnemoscope.judging import GATE, Measured
+from mnemoscope.judging import GATE, Case, Measured, case, controls, most
 from mnemoscope.models.constructed import Course, following, jump
 from mnemoscope.systems.in_context_bigrams.analyses.order import HALF, onset, tracked
-from mnemoscope.systems.in_context_bigrams.claim_parts import NEVER, Case, birth, case, controls, most
+from mnemoscope.systems.in_context_bigrams.claim_parts import NEVER, birth
 
 MEMORIES = {
     "output": "recall_copied_token",

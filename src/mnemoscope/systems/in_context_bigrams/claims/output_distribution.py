@@ -18,22 +18,12 @@ the bigrams some are right by guessing the likely one, and where a trigger is it
 from collections.abc import Mapping
 
 from mnemoscope import CLAIMS, Configuration, HookedModel, Subject
-from mnemoscope.judging import Measured
-from mnemoscope.models import planted, untrained
+from mnemoscope.judging import Case, Measured, case, controls, most, table
+from mnemoscope.models import planted, together, untrained
 from mnemoscope.models.constructed import bigram_table
 from mnemoscope.systems.in_context_bigrams.analyses.evaluation import accuracy_by_class
 from mnemoscope.systems.in_context_bigrams.analyses.prompts import prompts
-from mnemoscope.systems.in_context_bigrams.claim_parts import (
-    FIXED_TRIGGERS,
-    Case,
-    any_token,
-    birth,
-    case,
-    controls,
-    most,
-    table,
-    together,
-)
+from mnemoscope.systems.in_context_bigrams.claim_parts import FIXED_TRIGGERS, any_token, birth
 
 SOURCE = "Bietti et al. 2023, Birth of a Transformer, in-context accuracy by training and test distribution"
 N_SEQUENCES = 512

@@ -34,12 +34,12 @@ from functools import partial
 
 from mnemoscope import CLAIMS, Configuration, Subject
 from mnemoscope.analyses import LEAST, Over, copied_token, previous_token, remapped_copy
-from mnemoscope.judging import GATE
+from mnemoscope.judging import GATE, Case, case, controls, most, table
 from mnemoscope.models import Plant, planted, untrained
 from mnemoscope.models.constructed import Course, following
 from mnemoscope.systems.in_context_bigrams.analyses.order import tracked
 from mnemoscope.systems.in_context_bigrams.analyses.prompts import LEARNED, fixed_triggers, learned
-from mnemoscope.systems.in_context_bigrams.claim_parts import Case, birth, case, controls, most, table
+from mnemoscope.systems.in_context_bigrams.claim_parts import birth
 from mnemoscope.systems.in_context_bigrams.constructed import induction_memories
 from mnemoscope.systems.in_context_bigrams.tasks.in_context_bigrams import InContextBigrams
 

@@ -24,7 +24,7 @@ of the same models by removal. A head has its place by what elimination needs; w
 from mnemoscope import CLAIMS, Subject
 from mnemoscope.analyses import learned
 from mnemoscope.core import one_of
-from mnemoscope.judging import EFFECT, GATE
+from mnemoscope.judging import EFFECT, GATE, controls, most
 from mnemoscope.systems.tiny_recall.analyses.attention_by_role import (
     AFTER_SAME_X,
     SAME_X,
@@ -33,7 +33,7 @@ from mnemoscope.systems.tiny_recall.analyses.attention_by_role import (
     local_binding,
     on_earlier_y,
 )
-from mnemoscope.systems.tiny_recall.claim_parts import OTHER_TRAINING, UNTRAINED, as_v3, controls, most, of_v3
+from mnemoscope.systems.tiny_recall.claim_parts import OTHER_TRAINING, UNTRAINED, as_v3, of_v3
 from mnemoscope.systems.tiny_recall.constructed import elimination_only, shared_store
 from mnemoscope.systems.tiny_recall.constructed import local_binding as binding_model
 

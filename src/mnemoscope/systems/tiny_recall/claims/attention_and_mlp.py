@@ -17,19 +17,10 @@ from collections.abc import Mapping
 from mnemoscope import CLAIMS, Subject
 from mnemoscope.analyses import LEARNED, accuracy_by_skill
 from mnemoscope.core import Replacement
-from mnemoscope.judging import GATE, Measured
-from mnemoscope.models import planted, untrained
+from mnemoscope.judging import GATE, Measured, case, controls, most, table
+from mnemoscope.models import planted, together, untrained
 from mnemoscope.systems.tiny_recall.analyses.removal_costs import all_heads, all_mlps, skills_without
-from mnemoscope.systems.tiny_recall.claim_parts import (
-    REPEATS,
-    case,
-    controls,
-    most,
-    table,
-    tiny_recall,
-    together,
-    units,
-)
+from mnemoscope.systems.tiny_recall.claim_parts import REPEATS, tiny_recall, units
 from mnemoscope.systems.tiny_recall.constructed import dissociated, two_layer_recall
 
 HALF = 0.5

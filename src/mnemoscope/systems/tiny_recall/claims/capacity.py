@@ -21,10 +21,10 @@ from functools import partial
 from mnemoscope import CLAIMS, Subject
 from mnemoscope.analyses import every_sequence, log_probs
 from mnemoscope.core import metrics
-from mnemoscope.judging import Measured
-from mnemoscope.models import planted, untrained
+from mnemoscope.judging import Case, Measured, case, controls, most, table
+from mnemoscope.models import planted, together, untrained
 from mnemoscope.models.constructed import predicting
-from mnemoscope.systems.tiny_recall.claim_parts import Case, case, controls, most, table, tiny_recall, together, units
+from mnemoscope.systems.tiny_recall.claim_parts import tiny_recall, units
 from mnemoscope.systems.tiny_recall.constructed import elimination_only
 from mnemoscope.systems.tiny_recall.tasks import PermutationLookup
 

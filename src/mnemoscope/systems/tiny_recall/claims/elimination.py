@@ -20,12 +20,12 @@ from typing import Literal
 from mnemoscope import CLAIMS, Subject
 from mnemoscope.analyses import ALL, LEARNED, evaluated, learned, mean_loss
 from mnemoscope.core import one_of
-from mnemoscope.judging import EFFECT, GATE
+from mnemoscope.judging import EFFECT, GATE, case, controls, most
 from mnemoscope.models import planted, untrained
 from mnemoscope.models.constructed import predicting
 from mnemoscope.systems.tiny_recall.analyses.predictions import conflict
 from mnemoscope.systems.tiny_recall.analyses.published import published
-from mnemoscope.systems.tiny_recall.claim_parts import OTHER_TRAINING, case, controls, most, tiny_recall, units
+from mnemoscope.systems.tiny_recall.claim_parts import OTHER_TRAINING, tiny_recall, units
 from mnemoscope.systems.tiny_recall.constructed import elimination_only
 from mnemoscope.systems.tiny_recall.tasks import PermutationLookup
 

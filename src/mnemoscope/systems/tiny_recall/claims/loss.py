@@ -21,8 +21,8 @@ from collections.abc import Mapping
 
 from mnemoscope import CLAIMS, Subject
 from mnemoscope.analyses import evaluated, mean_loss
-from mnemoscope.judging import Measured
-from mnemoscope.systems.tiny_recall.claim_parts import Case, controls, most, table, tiny_recall, units
+from mnemoscope.judging import Case, Measured, controls, most, table
+from mnemoscope.systems.tiny_recall.claim_parts import tiny_recall, units
 
 REPEATS = 0.3
 """Share of repeats in the mixture: what v3 and d16h1 are trained on."""

@@ -31,11 +31,11 @@ from mnemoscope import CLAIMS, Batch, Site, Subject, Task, ablate
 from mnemoscope.analyses import every_sequence, learned
 from mnemoscope.core import Replacement, kept
 from mnemoscope.interventions import Direction
-from mnemoscope.judging import EFFECT, GATE
+from mnemoscope.judging import EFFECT, GATE, controls, most, table
 from mnemoscope.systems.tiny_recall.analyses.carriers import divided, patching_recovery
 from mnemoscope.systems.tiny_recall.analyses.removal_costs import ablation_effect as costs
 from mnemoscope.systems.tiny_recall.analyses.removal_costs import all_mlps, skills_without
-from mnemoscope.systems.tiny_recall.claim_parts import OTHER_TRAINING, UNTRAINED, as_v3, controls, most, of_v3, table
+from mnemoscope.systems.tiny_recall.claim_parts import OTHER_TRAINING, UNTRAINED, as_v3, of_v3
 from mnemoscope.systems.tiny_recall.constructed import dissociated, shared_store, store_and_match, two_layer_recall
 
 MARGIN = 0.25

@@ -19,8 +19,9 @@ from jaxtyping import Int
 from torch import Tensor
 
 from mnemoscope import CLAIMS, Criterion, generator
-from mnemoscope.judging import EFFECT, Measured
-from mnemoscope.systems.tiny_recall.claim_parts import FIRST_PLANTED, case, controls, tiny_recall
+from mnemoscope.judging import EFFECT, Measured, case, controls
+from mnemoscope.models import FIRST_PLANTED
+from mnemoscope.systems.tiny_recall.claim_parts import tiny_recall
 from mnemoscope.systems.tiny_recall.tasks import PermutationLookup
 
 N_COUNTED, N_TESTED = 4000, 1000

@@ -25,9 +25,9 @@ from jaxtyping import Float
 
 from mnemoscope import CLAIMS, Gate, Subject
 from mnemoscope.analyses import learned, threshold_onset
-from mnemoscope.judging import GATE
+from mnemoscope.judging import GATE, Case, case, controls, most
 from mnemoscope.models.constructed import predicting
-from mnemoscope.systems.tiny_recall.claim_parts import UNTRAINED, V3, Case, case, controls, most, tiny_recall
+from mnemoscope.systems.tiny_recall.claim_parts import UNTRAINED, V3, tiny_recall
 
 EPOCH = 391
 """Steps."""

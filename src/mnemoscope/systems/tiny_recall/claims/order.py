@@ -20,9 +20,9 @@ import torch
 from mnemoscope import CLAIMS, Configuration, InputError, Subject
 from mnemoscope.analyses import accuracy_by_skill, every_sequence, log_probs
 from mnemoscope.core import metrics
-from mnemoscope.judging import EFFECT
+from mnemoscope.judging import EFFECT, case, controls, most
 from mnemoscope.models import planted, untrained
-from mnemoscope.systems.tiny_recall.claim_parts import case, controls, most, tiny_recall, units
+from mnemoscope.systems.tiny_recall.claim_parts import tiny_recall, units
 from mnemoscope.systems.tiny_recall.constructed import elimination_only
 from mnemoscope.systems.tiny_recall.tasks import PermutationLookup
 

@@ -41,10 +41,10 @@ from mnemoscope.analyses import every_sequence, learned, normalised, removal
 from mnemoscope.core import CHUNK, stream_seed
 from mnemoscope.core.metrics import at_target
 from mnemoscope.interventions import Recordings
-from mnemoscope.judging import GATE
+from mnemoscope.judging import GATE, controls, most
 from mnemoscope.systems.tiny_recall.analyses.attention_by_role import heads_by_need
 from mnemoscope.systems.tiny_recall.analyses.removal_costs import all_heads
-from mnemoscope.systems.tiny_recall.claim_parts import OTHER_TRAINING, UNTRAINED, as_v3, controls, most, of_v3
+from mnemoscope.systems.tiny_recall.claim_parts import OTHER_TRAINING, UNTRAINED, as_v3, of_v3
 from mnemoscope.systems.tiny_recall.constructed import dissociated
 
 PRESENT = 1.0

@@ -26,11 +26,11 @@ from jaxtyping import Float
 
 from mnemoscope import CLAIMS, Subject
 from mnemoscope.analyses import LEARNED, evaluated, expected_accuracy, learned, log_probs, sequences
-from mnemoscope.judging import EFFECT, GATE, Measured
+from mnemoscope.judging import EFFECT, GATE, Measured, case, controls, most
 from mnemoscope.models import untrained
 from mnemoscope.models.constructed import predicting
 from mnemoscope.systems.tiny_recall.analyses.published import published
-from mnemoscope.systems.tiny_recall.claim_parts import OTHER_TRAINING, case, controls, most, tiny_recall, units
+from mnemoscope.systems.tiny_recall.claim_parts import OTHER_TRAINING, tiny_recall, units
 
 BOTH = units("v1", "v3", recipe="published")
 V1 = units("v1", recipe="published")

@@ -19,20 +19,11 @@ from collections.abc import Mapping
 
 from mnemoscope import CLAIMS, Subject
 from mnemoscope.analyses import accuracy_by_skill, evaluated
-from mnemoscope.judging import EFFECT, Measured
-from mnemoscope.models import planted
+from mnemoscope.judging import EFFECT, Measured, case, controls, most
+from mnemoscope.models import planted, together
 from mnemoscope.models.constructed import predicting
 from mnemoscope.systems.tiny_recall.analyses.published import published
-from mnemoscope.systems.tiny_recall.claim_parts import (
-    OTHER_TRAINING,
-    V3,
-    case,
-    controls,
-    most,
-    tiny_recall,
-    together,
-    units,
-)
+from mnemoscope.systems.tiny_recall.claim_parts import OTHER_TRAINING, V3, tiny_recall, units
 from mnemoscope.systems.tiny_recall.constructed import dissociated, elimination_only, partial_recall
 
 NOT_AT_ALL, FULLY = 0.30, 0.97

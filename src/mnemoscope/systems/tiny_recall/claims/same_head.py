@@ -21,21 +21,10 @@ import numpy as np
 
 from mnemoscope import CLAIMS, Gate, Subject
 from mnemoscope.analyses import copying, learned
-from mnemoscope.judging import GATE, Measured
-from mnemoscope.models import planted
+from mnemoscope.judging import GATE, Case, Measured, case, controls, most, table
+from mnemoscope.models import planted, together
 from mnemoscope.systems.tiny_recall.analyses.attention_by_role import attention_by_role, on_earlier_y
-from mnemoscope.systems.tiny_recall.claim_parts import (
-    OTHER_TRAINING,
-    REPEATS,
-    Case,
-    case,
-    controls,
-    most,
-    table,
-    tiny_recall,
-    together,
-    units,
-)
+from mnemoscope.systems.tiny_recall.claim_parts import OTHER_TRAINING, REPEATS, tiny_recall, units
 from mnemoscope.systems.tiny_recall.constructed import dissociated, elimination_only
 from mnemoscope.systems.tiny_recall.tasks import PermutationLookup
 

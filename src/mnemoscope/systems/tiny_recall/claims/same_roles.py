@@ -19,10 +19,10 @@ exception, and seeds may agree in a description that misses what the heads are f
 
 from mnemoscope import CLAIMS, Subject
 from mnemoscope.analyses import learned
-from mnemoscope.judging import EFFECT, GATE
+from mnemoscope.judging import EFFECT, GATE, controls
 from mnemoscope.systems.tiny_recall.analyses.attention_by_role import attention_by_role, local_binding, on_earlier_y
 from mnemoscope.systems.tiny_recall.analyses.carriers import roles_by_carrying
-from mnemoscope.systems.tiny_recall.claim_parts import OTHER_TRAINING, UNTRAINED, as_v3, controls, of_v3
+from mnemoscope.systems.tiny_recall.claim_parts import OTHER_TRAINING, UNTRAINED, as_v3, of_v3
 from mnemoscope.systems.tiny_recall.constructed import dissociated, store_and_match
 from mnemoscope.systems.tiny_recall.constructed import local_binding as binding_model
 

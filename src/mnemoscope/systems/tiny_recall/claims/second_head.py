@@ -18,9 +18,9 @@ from collections.abc import Mapping
 
 from mnemoscope import CLAIMS, Subject
 from mnemoscope.analyses import accuracy_by_skill
-from mnemoscope.judging import Measured
+from mnemoscope.judging import Measured, case, controls, most, table
 from mnemoscope.models import untrained
-from mnemoscope.systems.tiny_recall.claim_parts import case, controls, most, table, tiny_recall, units
+from mnemoscope.systems.tiny_recall.claim_parts import tiny_recall, units
 
 GAIN = 0.25
 HALF = 0.5

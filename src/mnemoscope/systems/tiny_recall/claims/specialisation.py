@@ -23,20 +23,11 @@ from typing import Literal
 from mnemoscope import CLAIMS, HookedModel, InputError, Subject
 from mnemoscope.analyses import LEARNED, accuracy_by_skill
 from mnemoscope.core import one_of
-from mnemoscope.judging import GATE, Measured
-from mnemoscope.models import Plant, planted, untrained
+from mnemoscope.judging import GATE, Measured, case, controls, most, table
+from mnemoscope.models import Plant, planted, together, untrained
 from mnemoscope.systems.tiny_recall.analyses.carriers import patching_recovery
 from mnemoscope.systems.tiny_recall.analyses.removal_costs import ablation_effect, all_heads, skills_without
-from mnemoscope.systems.tiny_recall.claim_parts import (
-    REPEATS,
-    case,
-    controls,
-    most,
-    table,
-    tiny_recall,
-    together,
-    units,
-)
+from mnemoscope.systems.tiny_recall.claim_parts import REPEATS, tiny_recall, units
 from mnemoscope.systems.tiny_recall.constructed import dissociated, elimination_only, twin_elimination
 from mnemoscope.systems.tiny_recall.tasks import PermutationLookup
 

@@ -25,7 +25,7 @@ import xarray as xr
 from mnemoscope import CLAIMS, InputError, Subject
 from mnemoscope.analyses import dissociation_margins, learned
 from mnemoscope.core import Replacement
-from mnemoscope.judging import EFFECT, GATE, Measured
+from mnemoscope.judging import EFFECT, GATE, Measured, controls, most, table
 from mnemoscope.systems.tiny_recall.analyses.carriers import roles_by_carrying
 from mnemoscope.systems.tiny_recall.analyses.removal_costs import (
     Loss,
@@ -34,7 +34,7 @@ from mnemoscope.systems.tiny_recall.analyses.removal_costs import (
     all_heads,
     skills_without,
 )
-from mnemoscope.systems.tiny_recall.claim_parts import OTHER_TRAINING, UNTRAINED, as_v3, controls, most, of_v3, table
+from mnemoscope.systems.tiny_recall.claim_parts import OTHER_TRAINING, UNTRAINED, as_v3, of_v3
 from mnemoscope.systems.tiny_recall.constructed import dissociated, shared_store, store_and_match
 
 MARGIN = 0.25
