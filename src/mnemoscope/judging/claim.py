@@ -180,6 +180,7 @@ class Claim:
         gate: Which replicates it is about; None: all.
         replicate: What is replicated, and the dimension of the evidence.
         n_replicates: How many it needs: at least 16, at least 32 for a headline.
+        first_seed: Smaller seeds were looked at before this was fixed; they do not count.
         headline: One of the claims among which the error rate is shared out.
         units: Configurations that it is about, by name.
         rivals: Other explanations, as claims.
@@ -209,6 +210,7 @@ class Claim:
     gate: Gate | None = None
     replicate: Literal["seed", "draw", "question"] = "seed"
     n_replicates: int = MIN_REPLICATES
+    first_seed: int = 0
     headline: bool = False
     units: Mapping[str, Configuration] = field(default_factory=dict, hash=False)
     rivals: "tuple[Claim, ...]" = ()
@@ -288,7 +290,7 @@ class Claim:
 
 
 _SHARED_WITH_RIVALS = (
-    "gate", "replicate", "n_replicates", "units", "measure", "compare", "prompts", "develops", "system", "factors"
+    "gate", "replicate", "n_replicates", "first_seed", "units", "measure", "compare", "prompts", "develops", "system", "factors"
 )  # fmt: skip
 
 

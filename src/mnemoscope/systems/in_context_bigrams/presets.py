@@ -4,6 +4,7 @@ On in-context bigrams generic and associative-memory transformers, on noisy reca
 """
 
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any
 
 from mnemoscope import PRESETS, SYSTEMS, Freeze, ModelSpec, Preset, Recipe, System, Task, TrainingSet
@@ -11,7 +12,11 @@ from mnemoscope.systems.in_context_bigrams.tasks.in_context_bigrams import InCon
 from mnemoscope.systems.in_context_bigrams.tasks.noisy_recall import NoisyRecall
 
 _FREE_AT = 150
-"""Step from which parameters that are held back move, of the quick recipe; published: 300."""
+"""Step from which parameters that are held back move, of the quick recipe."""
+_SOURCE_FREE_AT = 300
+"""The same in the recipes of the source's optimiser, as in the source."""
+_LONG = 3600
+"""Steps of the long recipe."""
 _FROZEN = ("embed.W_E", "pos_embed.W_pos", "unembed.W_U", "blocks.*.attn.W_[QV]", "blocks.0.attn.W_O", "*.mlp.W_in")
 
 
@@ -29,12 +34,16 @@ def generic(summary: str, task: Task, *, n_steps: int, n_layers: int = 2, publis
         name="quick", n_steps=n_steps, batch_size=32, learning_rate=6e-3, beta2=0.98, metrics_every=25,
         checkpoint_steps=tuple(range(0, n_steps, 25)),
     )  # fmt: skip
+    long = replace(
+        quick, name="long", n_steps=_LONG, checkpoint_steps=(*range(0, n_steps, 25), *range(n_steps, _LONG, 100))
+    )
     return Preset(
         summary=summary,
         task=task,
         model=ModelSpec(d_model=64, n_heads=1, n_layers=n_layers, d_mlp=64, normalization="none"),
         recipes={
             "quick": quick,
+            "long": long,
             "published": Recipe(name="published", n_steps=4000, batch_size=512, learning_rate=1e-3, metrics_every=25),
         },
         sizes={"published": {"task.length": 256, "model.d_model": published[0], "model.d_mlp": published[1]}},
@@ -76,14 +85,22 @@ def _memories(summary: str, *, late: tuple[str, ...] = (), feed_forward: bool = 
     published = Recipe(
         name="published", optimizer="sgd", n_steps=1000, batch_size=512, learning_rate=0.2 if feed_forward else 0.03,
         weight_decay=1e-4, metrics_every=10, checkpoint_steps=tuple(range(0, 1000, 10)),
-        frozen=(*frozen, *(Freeze(parameters=name, stop=300) for name in late)),
+        frozen=(*frozen, *(Freeze(parameters=name, stop=_SOURCE_FREE_AT) for name in late)),
+    )  # fmt: skip
+    n_sgd = 2500 if feed_forward else 600
+    sgd = replace(
+        published, name="sgd", n_steps=n_sgd, batch_size=64, learning_rate=0.2,
+        checkpoint_steps=(*range(0, 600, 10), *range(600, n_sgd, 50)),
     )  # fmt: skip
     return Preset(
         summary=summary,
         task=InContextBigrams(**{"length": 128, **task}),
         model=model,
-        recipes={"quick": quick, "published": published},
-        sizes={"published": {"task.length": 256, "model.d_model": 256, "model.d_mlp": 256}},
+        recipes={"quick": quick, "sgd": sgd, "published": published},
+        sizes={
+            "published": {"task.length": 256, "model.d_model": 256, "model.d_mlp": 256},
+            "sgd": {"model.d_model": 128, "model.d_mlp": 128},
+        },
     )
 
 
