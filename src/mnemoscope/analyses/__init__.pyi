@@ -75,7 +75,9 @@ from .memory_recall.memories import memory_maps as memory_maps
 from .memory_recall.memories import previous_token as previous_token
 from .memory_recall.memories import remapped_copy as remapped_copy
 from .memory_recall.score import Association as Association
+from .memory_recall.score import beyond_chance as beyond_chance
 from .memory_recall.score import recall as recall
+from .memory_recall.score import recall_among as recall_among
 from .neurons.activity import neuron_activity as neuron_activity
 from .neurons.activity import selectivity as selectivity
 from .neurons.activity import top_inputs as top_inputs

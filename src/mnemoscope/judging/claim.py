@@ -290,7 +290,8 @@ class Claim:
 
 
 _SHARED_WITH_RIVALS = (
-    "gate", "replicate", "n_replicates", "first_seed", "units", "measure", "compare", "prompts", "develops", "system", "factors"
+    "gate", "replicate", "n_replicates", "first_seed", "units", "measure", "compare", "prompts", "develops", "system",
+    "factors",
 )  # fmt: skip
 
 

@@ -102,6 +102,9 @@ def test_scores_are_those_of_the_full_circuits(normalization):
     assert found.association.values.tolist() == list(range(1, 9))
     found = previous_token(model, head=(1, 1), over="queries", n_pos=5)
     assert found.recalled.values.tolist() == (scores.values[1:5, :4].argmax(0) == np.arange(4)).tolist()
+    found = previous_token(model, head=(1, 1), first=4, n_pos=4)
+    assert found.association.values.tolist() == [5, 6, 7]
+    assert found.recalled.values.tolist() == (scores.values[5:8, 4:7].argmax(1) == np.arange(3)).tolist()
     written = ov_circuits(model).token_logit.sel(layer=0, head=1).values
     np.testing.assert_allclose(copied_token(model, head=(0, 1)).score, written.diagonal(), rtol=1e-9)
 

@@ -6,7 +6,7 @@ import torch
 import xarray as xr
 from scipy import stats
 
-from mnemoscope.analyses import Association, recall
+from mnemoscope.analyses import Association, beyond_chance, recall, recall_among
 from mnemoscope.core.errors import InputError
 from tests.support import global_generators_untouched, reads_back, seeded
 
@@ -198,3 +198,43 @@ def test_associations_that_cannot_be_are_refused(changes, message):
 def test_what_cannot_be_asked_is_refused(matrix, options, message):
     with pytest.raises(InputError, match=message):
         recall(matrix, pairs(), **options)
+
+
+def test_among_few_candidates_by_hand():
+    """Of 4 others 4, 2 and 0 are worse: of their 6 pairs C(4,2), C(2,2) and none leave the right one best."""
+    scores = torch.tensor([[5.0, 1, 2, 3, 4], [1.0, 3, 2, 4, 5], [1.0, 2, 0, 3, 4]])
+    targets = torch.tensor([0, 1, 2])
+    found = recall(scores, Association(name="few", inputs=torch.eye(3), outputs=torch.eye(5), targets=targets))
+    assert found["rank"].values.tolist() == [1, 3, 5]
+    assert recall_among(found, 3) == pytest.approx((1 + 1 / 6 + 0) / 3)
+    assert recall_among(found, 5) == found.recall  # all of them
+    assert recall_among(found, 2) == pytest.approx((1 + 1 / 2 + 0) / 3)
+    with pytest.raises(InputError, match="n_candidates"):
+        recall_among(found, 6)
+
+
+def test_among_few_candidates_is_what_draws_give():
+    found = recall(random(12, 12), pairs(12))
+    scores, draw = random(12, 12), seeded(3)
+    hits = []
+    for pair in range(12):
+        others = torch.tensor([other for other in range(12) if other != pair])
+        for _ in range(400):
+            rivals = others[torch.randperm(11, generator=draw)[:3]]
+            hits.append(bool(scores[pair, pair] > scores[pair, rivals].max()))
+    assert recall_among(found, 4) == pytest.approx(np.mean(hits), abs=0.03)
+
+
+def test_chance_alone_stays_at_one_in_as_many():
+    values = [recall_among(recall(random(40, 40, seed=seed), pairs(40)), 5) for seed in range(40)]
+    assert np.mean(values) == pytest.approx(0.2, abs=0.02)
+
+
+def test_where_guessing_ends():
+    """Of five at .2: three or more with .058, four or more with .0067."""
+    assert beyond_chance(5, 0.2) == 0.8
+    assert beyond_chance(5, 0.2, p=0.1) == 0.6
+    assert beyond_chance(1, 0.2) == 2  # one association that is guessed says nothing
+    for wrong in ({"n": 0}, {"chance": 1.0}, {"p": 0.0}):
+        with pytest.raises(InputError):
+            beyond_chance(**{"n": 5, "chance": 0.2, **wrong})

@@ -49,14 +49,21 @@ LEAST = 3
 
 @torch.no_grad()
 def previous_token(
-    model: HookedModel, *, head: Head = (0, 0), n_pos: int | None = None, over: Over = "keys", **options: Any
+    model: HookedModel,
+    *,
+    head: Head = (0, 0),
+    first: int = 0,
+    n_pos: int | None = None,
+    over: Over = "keys",
+    **options: Any,
 ) -> xr.Dataset:
     """Whether a head's scores lead from every position to the one before it.
 
     Args:
         model: Any hooked model whose positions are added to the residual stream.
         head: Layer and head.
-        n_pos: How many positions, from the first; none: the whole context. Others are no candidates.
+        first: The first of the positions that are asked.
+        n_pos: How many; none: the rest of the context. Others are no candidates.
         over: Whether keys compete for a query, or queries for a key.
         options: `k`, `weights`, `n_draws` and `seed` of `recall`.
 
@@ -68,10 +75,11 @@ def previous_token(
     """
     weights = _weights(model, head)
     position = positions(weights)
-    n_pos = len(position) if n_pos is None else n_pos
-    in_range("n_pos", n_pos, LEAST, len(position))
-    position = position[:n_pos]
-    labels = tuple(range(1, n_pos))
+    in_range("first", first, 0, len(position) - LEAST)
+    n_pos = len(position) - first if n_pos is None else n_pos
+    in_range("n_pos", n_pos, LEAST, len(position) - first)
+    position = position[first : first + n_pos]
+    labels = tuple(range(first + 1, first + n_pos))
     scores = qk(weights, (0, head[1]))
     return _attention("previous token", weights, scores, position[1:], position[:-1], labels, over, options)
 

@@ -8,6 +8,10 @@ the transpose. Bietti et al. 2023, "Birth of a Transformer: A Memory Viewpoint".
 Two baselines stand beside it: chance, k in the number of candidates, and the score of the same matrix for permuted
 targets, which is higher where a matrix prefers frequent outputs whatever the input.
 
+The score depends on how many candidates compete: among few, half of the pairs is reached sooner. `recall_among` makes
+matrices comparable: the expected score if the right output competes with as many random others in each of them.
+`beyond_chance` is the share that guessing among the candidates does not reach (exact binomial).
+
 *Shows* that the associations can be read off the matrix by taking the best candidate. A positive factor changes
 nothing, so a matrix may recall everything long before it is large enough to matter: the margin is the graded measure.
 
@@ -17,9 +21,12 @@ leaves the order as it is, or that the model makes use of it. That takes an inte
 
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 import xarray as xr
 from jaxtyping import Float, Int
+from scipy.special import gammaln
+from scipy.stats import binom
 from torch import Tensor
 
 from mnemoscope.core.errors import InputError, in_range
@@ -151,6 +158,46 @@ def recall(
             "ties": "not recalled",
         },
     )
+
+
+def recall_among(found: xr.Dataset, n_candidates: int) -> float:
+    """The expected recall if the right output competes with others drawn at random, without replacement.
+
+    With w of n - 1 other candidates worse than the right one, a pair is recalled among m candidates with the
+    probability C(w, m - 1) / C(n - 1, m - 1). Chance is 1/m.
+
+    Args:
+        found: What `recall` gives; all associations count the same.
+        n_candidates: m, the right one included.
+
+    Raises:
+        InputError: There are fewer candidates.
+    """
+    n = int(found.attrs["n_candidates"])
+    in_range("n_candidates", n_candidates, 2, n)
+    worse, drawn = n - found["rank"].to_numpy().astype(float), n_candidates - 1
+    enough = worse >= drawn
+    log_ways = gammaln(np.where(enough, worse, drawn) + 1) - gammaln(np.where(enough, worse - drawn, 0) + 1)
+    log_all = gammaln(n) - gammaln(n - drawn)
+    return float(np.mean(np.where(enough, np.exp(log_ways - log_all), 0.0)))
+
+
+def beyond_chance(n: int, chance: float, *, p: float = 0.01) -> float:
+    """The smallest share of `n` associations that guessing reaches with a probability below `p`; above 1 if none is.
+
+    Args:
+        n: How many associations there are, taken as independent.
+        chance: The probability of recalling one of them by guessing.
+        p: Exact binomial, one-sided.
+
+    Raises:
+        InputError: There is no association, or chance or p is no probability between 0 and 1.
+    """
+    in_range("n", n, 1, float("inf"))
+    for name, value in (("chance", chance), ("p", p)):
+        if not 0 < value < 1:
+            raise InputError(f"{name} must lie between 0 and 1; got {value!r}")
+    return float(next(k for k in range(n + 2) if binom.sf(k - 1, n, chance) < p) / n)
 
 
 def _rows(

@@ -13,6 +13,10 @@ RANDOM_TRIGGERS, FIXED_TRIGGERS = InContextBigrams(length=64), InContextBigrams(
 """Tasks of planted models: shorter than the units', since a circuit has a dimension per position."""
 NEVER = 10_000
 """A step after the last of every recipe."""
+SGD = "sgd"
+"""The recipe with the source's optimiser, on which claims about associative memories are judged."""
+MEMORY_SEEDS = 32
+"""The first seed that claims about associative memories are judged on; smaller ones were looked at before."""
 
 
 def any_token() -> HookedModel:

@@ -11,10 +11,8 @@ from mnemoscope import PRESETS, SYSTEMS, Freeze, ModelSpec, Preset, Recipe, Syst
 from mnemoscope.systems.in_context_bigrams.tasks.in_context_bigrams import InContextBigrams
 from mnemoscope.systems.in_context_bigrams.tasks.noisy_recall import NoisyRecall
 
-_FREE_AT = 150
-"""Step from which parameters that are held back move, of the quick recipe."""
-_SOURCE_FREE_AT = 300
-"""The same in the recipes of the source's optimiser, as in the source."""
+FREE_AT = 300
+"""Step from which parameters that are held back move, as in the source."""
 _LONG = 3600
 """Steps of the long recipe."""
 _FROZEN = ("embed.W_E", "pos_embed.W_pos", "unembed.W_U", "blocks.*.attn.W_[QV]", "blocks.0.attn.W_O", "*.mlp.W_in")
@@ -50,17 +48,18 @@ def generic(summary: str, task: Task, *, n_steps: int, n_layers: int = 2, publis
     )
 
 
-def plan(summary: str, presets: Iterable[str]) -> System:
-    """What is trained for a system: 4 quick seeds, 16 published ones, and 16 quick ones that are shipped."""
+def plan(summary: str, presets: Iterable[str], *shipped: TrainingSet) -> System:
+    """What is trained for a system: 4 quick seeds, 16 published ones; shipped are 16 quick ones, or the sets given."""
     names = tuple(presets)
-
-    def part(recipe: str, first: int, n: int) -> tuple[TrainingSet, ...]:
-        return (TrainingSet(recipe=recipe, presets=names, seeds=tuple(range(first, first + n))),)
-
     return System(
-        summary=summary, quick=part("quick", 48, 4), full=part("published", 16, 16), shipped=part("quick", 16, 16),
-        compact=True,
+        summary=summary, quick=(_part("quick", 48, 4, names),), full=(_part("published", 16, 16, names),),
+        shipped=shipped or (_part("quick", 16, 16, names),), compact=True,
     )  # fmt: skip
+
+
+def _part(recipe: str, first: int, n: int, presets: Iterable[str], **changes: Any) -> TrainingSet:
+    seeds = tuple(range(first, first + n))
+    return TrainingSet(recipe=recipe, presets=tuple(presets), seeds=seeds, changes=tuple(changes.items()))
 
 
 def _generic(summary: str, *, n_steps: int = 800, n_layers: int = 2, **task: Any) -> Preset:
@@ -80,12 +79,12 @@ def _memories(summary: str, *, late: tuple[str, ...] = (), feed_forward: bool = 
     quick = Recipe(
         name="quick", n_steps=n_steps, batch_size=32, learning_rate=3e-3, metrics_every=10,
         checkpoint_steps=(*range(0, 300, 10), *range(300, n_steps, 20)),
-        frozen=(*frozen, *(Freeze(parameters=name, stop=_FREE_AT) for name in late)),
+        frozen=(*frozen, *(Freeze(parameters=name, stop=FREE_AT) for name in late)),
     )  # fmt: skip
     published = Recipe(
         name="published", optimizer="sgd", n_steps=1000, batch_size=512, learning_rate=0.2 if feed_forward else 0.03,
         weight_decay=1e-4, metrics_every=10, checkpoint_steps=tuple(range(0, 1000, 10)),
-        frozen=(*frozen, *(Freeze(parameters=name, stop=_SOURCE_FREE_AT) for name in late)),
+        frozen=(*frozen, *(Freeze(parameters=name, stop=FREE_AT) for name in late)),
     )  # fmt: skip
     n_sgd = 2500 if feed_forward else 600
     sgd = replace(
@@ -124,7 +123,15 @@ _BIRTH = {
 for _name, _preset in _BIRTH.items():
     PRESETS.add(_name, _preset)
 
-SYSTEMS.add("birth", plan("in-context bigrams and the birth of an induction head", _BIRTH))
+_STAGED = ("memories", "memories-keys-late", "memories-output-late")
+_SHIPPED = (
+    _part("quick", 16, 16, (name for name in _BIRTH if name not in _STAGED)),
+    _part("long", 32, 16, ("birth-1-layer", "birth-fixed", "birth-2-layers")),
+    _part("quick", 32, 16, _STAGED),
+    _part("sgd", 32, 16, (*_STAGED, "memories-all")),
+    _part("sgd", 32, 16, ("memories",), **{"task.n_triggers": 20}),
+)
+SYSTEMS.add("birth", plan("in-context bigrams and the birth of an induction head", _BIRTH, *_SHIPPED))
 
 _SUMMARY = "2 layers, fixed triggers, half of the outputs replaced by noise"
 PRESETS.add("noisy-recall", generic(_SUMMARY, NoisyRecall(length=128), n_steps=1000, published=(256, 1024)))

@@ -9,6 +9,7 @@ from mnemoscope.models import constructed
 from mnemoscope.models.run import read_trajectory, trajectory_text
 from mnemoscope.systems.in_context_bigrams.analyses import accuracy_by_class, pattern_costs, trajectory
 from mnemoscope.systems.in_context_bigrams.analyses.prompts import prompts
+from mnemoscope.systems.in_context_bigrams.analyses.trajectory import RECALLED
 from mnemoscope.systems.in_context_bigrams.tasks.noisy_recall import NoisyRecall
 from tests.support import global_generators_untouched, random_model
 from tests.systems.in_context_bigrams.analyses.test_evaluation import TASK
@@ -17,7 +18,7 @@ GROUPS = ("in_context", "first", "second", "later", "global")
 NAMES = {
     *(f"{name}_{group}" for name in ("loss", "accuracy") for group in GROUPS),
     *(f"accuracy_in_context_{name}" for name in ("no_loops", "bigram_outputs", "uniform_outputs")),
-    *(f"recall_{name}" for name in ("previous_token", "previous_token_early", "remapped_copy", "copied_token")),
+    *(f"{kind}_{name}" for kind in ("recall", "matched") for name in RECALLED),
     *("feed_forward_kl", "previous_token_score", "induction_score", "attends_after_triggers"),
     *("cost_uniform_layer0", "cost_uniform_layer1", "cost_exact_previous"),
 }
@@ -34,8 +35,8 @@ def test_of_the_planted_circuit():
     assert undefined(found) == {"feed_forward_kl"}
     for name in ("accuracy_in_context", "accuracy_in_context_no_loops", "accuracy_in_context_bigram_outputs"):
         assert found[name] == 1
-    for name in ("previous_token", "previous_token_early", "remapped_copy", "copied_token"):
-        assert found[f"recall_{name}"] == 1
+    for name in RECALLED:
+        assert found[f"recall_{name}"] == found[f"matched_{name}"] == 1
     assert found.previous_token_score == pytest.approx(1)
     assert found.induction_score == pytest.approx(1)
     assert found.cost_exact_previous == 0
@@ -63,7 +64,7 @@ def test_numbers_are_those_of_the_analyses():
 
 
 def test_what_a_model_or_task_lacks_is_undefined():
-    layer = {"recall_previous_token", "recall_previous_token_early", "recall_remapped_copy", "recall_copied_token"}
+    layer = {f"{kind}_{name}" for kind in ("recall", "matched") for name in RECALLED}
     found = trajectory(random_model(d_vocab=6, n_ctx=12), TASK, seed=0)
     assert undefined(found) == {*layer, "cost_uniform_layer1"}
     noisy = NoisyRecall(length=12, n_tokens=5, n_triggers=2)

@@ -15,7 +15,7 @@ from mnemoscope.systems.in_context_bigrams.claims.any_repeated import (
 from tests.systems.on_trial import on, verdict
 from tests.systems.planting import effects_of, misbehaving
 
-TABLE = {"any": 0.9, "attends": 0.9, "not_fixed": 0.1, GATE: 1.0}
+TABLE = {"any": 0.9, "frequent": 0.9, "attends": 0.9, "not_fixed": 0.1, GATE: 1.0}
 
 
 def ruled(**changes):
@@ -24,7 +24,7 @@ def ruled(**changes):
 
 def test_the_induction_circuit_continues_every_token():
     found = measure(on(any_token(), RANDOM_TRIGGERS))
-    assert found == {"repeated": 1, "attention": pytest.approx(1), GATE: 1}
+    assert found == {"repeated": 1, "frequent": 1, "attention": pytest.approx(1), GATE: 1}
 
 
 def test_a_circuit_of_triggers_has_learned_its_task_and_continues_no_other_token():
@@ -43,10 +43,11 @@ def test_frequent_tokens_have_more_triggers_among_them():
 
 
 def test_effects_by_hand():
-    random = {"repeated": 0.8, "attention": 0.7, GATE: 0.95}
-    fixed = {"repeated": 0.2, "attention": 0.3, GATE: 0.85}
+    random = {"repeated": 0.8, "frequent": 0.9, "attention": 0.7, GATE: 0.95}
+    fixed = {"repeated": 0.2, "frequent": 0.3, "attention": 0.3, GATE: 0.85}
     assert by_triggers({RANDOM: random, FIXED: fixed}) == {
         "any": 0.8,
+        "frequent": 0.9,
         "attends": 0.7,
         "not_fixed": 0.2,
         "attends_fixed": 0.3,
@@ -55,17 +56,18 @@ def test_effects_by_hand():
 
 
 def test_what_decides():
-    assert ruled() == ["SUPPORTED", "REFUTED"]
-    assert ruled(not_fixed=0.9) == ["REFUTED", "REFUTED"]
-    assert ruled(attends=0.4) == ["REFUTED", "REFUTED"]
-    assert ruled(any=0.2) == ["REFUTED", "SUPPORTED"]
-    assert ruled(any=0.5) == ["INCONCLUSIVE", "INCONCLUSIVE"]
-    assert ruled(**{GATE: 0.7}) == ["NOT_APPLICABLE", "NOT_APPLICABLE"]
+    assert ruled() == ["SUPPORTED", "REFUTED", "SUPPORTED"]
+    assert ruled(not_fixed=0.9) == ["REFUTED", "REFUTED", "SUPPORTED"]
+    assert ruled(attends=0.4) == ["REFUTED", "REFUTED", "SUPPORTED"]
+    assert ruled(any=0.2, frequent=0.2) == ["REFUTED", "SUPPORTED", "REFUTED"]
+    assert ruled(any=0.3) == ["REFUTED", "SUPPORTED", "SUPPORTED"]
+    assert ruled(any=0.5, frequent=0.5) == ["INCONCLUSIVE", "INCONCLUSIVE", "INCONCLUSIVE"]
+    assert ruled(**{GATE: 0.7}) == ["NOT_APPLICABLE"] * 3
 
 
 def test_models_that_continue_everything_refute_it():
     everything = effects_of(B12, B12.controls[1].plant)
-    assert [verdict(claim, everything).outcome for claim in (B12, *B12.rivals)] == ["REFUTED", "REFUTED"]
+    assert [verdict(claim, everything).outcome for claim in (B12, *B12.rivals)] == ["REFUTED", "REFUTED", "SUPPORTED"]
 
 
 @pytest.mark.parametrize("factors", [{}, {"tokens": "frequent"}, {"length": 20}])

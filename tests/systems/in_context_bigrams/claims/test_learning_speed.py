@@ -6,7 +6,7 @@ import xarray as xr
 
 from mnemoscope.core.errors import InputError
 from mnemoscope.models.subjects import untrained
-from mnemoscope.systems.in_context_bigrams.claims.learning_speed import B7, B9, by_unit, falls, ratio, reached
+from mnemoscope.systems.in_context_bigrams.claims.learning_speed import B7, B7_GENERIC, B9, falls, ratio, reached
 from tests.systems.on_trial import verdict
 from tests.systems.planting import misbehaving
 
@@ -86,21 +86,16 @@ def test_both_directions_in_turn_support_a_difference_without_a_direction():
     assert [verdict(claim, cases).outcome for claim in (B9, *B9.rivals)] == ["SUPPORTED", "MIXED", "MIXED"]
 
 
-@pytest.mark.parametrize(
-    ("memories", "generic", "expected"),
-    [(50, 100, "SUPPORTED"), (50, -25, "REFUTED"), (-10, -25, "REFUTED"), (0, 0, "INCONCLUSIVE")],
-)
-def test_what_decides_b7(memories, generic, expected):
-    measured = {
-        name: {"in_context": 300.0, "global": 300.0 - later, "later": later}
-        for name, later in (("memories-all", memories), ("birth-2-layers", generic))
-    }
-    assert verdict(B7, by_unit(measured)).outcome == expected
+@pytest.mark.parametrize("claim", [B7, B7_GENERIC], ids=lambda claim: claim.id)
+@pytest.mark.parametrize(("later", "expected"), [(50, "SUPPORTED"), (-10, "REFUTED"), (0, "INCONCLUSIVE")])
+def test_what_decides_b7(claim, later, expected):
+    assert verdict(claim, {"in_context": 300.0, "global": 300.0 - later, "later": later}).outcome == expected
 
 
+@pytest.mark.parametrize("claim", [B7, B7_GENERIC], ids=lambda claim: claim.id)
 @pytest.mark.parametrize("factors", [{}, {"fallen": 0.25}, {"fallen": 0.75}])
-def test_controls_of_b7_behave(factors):
-    assert misbehaving(B7, **factors) == {}
+def test_controls_of_b7_behave(claim, factors):
+    assert misbehaving(claim, **factors) == {}
 
 
 @pytest.mark.parametrize("factors", [{}, {"threshold": 0.25}, {"threshold": 0.75}])

@@ -13,10 +13,14 @@ from mnemoscope.systems.in_context_bigrams.claims.order_of_learning import (
     B5,
     B10,
     BOTH,
+    IN_ORDER,
     JOINT,
+    MANY,
     MEMORIES,
+    READINGS,
     courses,
-    early_and_all,
+    early_and_late,
+    onsets,
     order,
 )
 from tests.systems.on_trial import verdict
@@ -34,13 +38,13 @@ def both(*pairs):
 @pytest.mark.parametrize("claim", [B5, B10], ids=lambda claim: claim.id)
 def test_controls_behave(claim):
     assert misbehaving(claim) == {}
-    for value in claim.factors["threshold"]:
-        assert misbehaving(claim, threshold=value) == {}
+    for value in claim.factors["reading"]:
+        assert misbehaving(claim, reading=value) == {}
 
 
 def test_differences_by_hand():
     found = order(one(40, 120, 90, NEVER)(0)["memories"])  # kept every 10 steps up to 300, the last is 600
-    assert [found[memory] for memory in MEMORIES] == [40, 120, 601, 90]
+    assert [found[memory] for memory in IN_ORDER] == [40, 120, 601, 90]
     assert found["output_before_match"] == 80
     assert found["match_before_previous"] == 481
     assert found["match_before_previous_early"] == -30 == -found["previous_early_before_match"]
@@ -55,7 +59,8 @@ def test_an_onset_lies_between_two_checkpoints():
 def test_what_was_learned_and_lost_is_never_there_but_passes_the_gate():
     subject = one(40, 120, 90, 200)(0)["memories"]
     assert subject.trajectory is not None
-    lost = subject.trajectory.assign({MEMORIES["output"]: 0.6 * (subject.trajectory.step < 500)})
+    kept = 0.6 * (subject.trajectory.step < 500)
+    lost = subject.trajectory.assign({f"{kind}_{MEMORIES['output']}": kept for kind in ("recall", "matched")})
     found = order(replace(subject, trajectory=lost))
     assert found["output"] == 601
     assert found[GATE] == 0.6
@@ -95,8 +100,44 @@ def test_ratios_by_hand():
     assert found["memories"] == 1.5
     assert found["memories-all"] == 299  # at step 0 counts as at step 1
     assert found["memories previous"] == 250
-    never = early_and_all(both((100, NEVER), (50, 60))(0)["memories"])
+    never = early_and_late(both((100, NEVER), (50, 60))(0)["memories"])
     assert never["longer"] == pytest.approx(5.01)
+
+
+def gradually():
+    """A course in which every recall grows by a hundredth every 5 steps, alike for all memories."""
+    subject = one(40, 120, 90, 200)(0)["memories"]
+    assert subject.trajectory is not None
+    share = (subject.trajectory.step / 500).clip(max=1)
+    return replace(subject, trajectory=subject.trajectory.map(lambda _: share))
+
+
+def test_readings_by_hand():
+    """Guessing reaches 4 of 5 triggers, 5 of 65 tokens, 4 of 31 and of 127 positions in less than 1 % of cases."""
+    subject = gradually()
+    found = {reading: onsets(subject, reading, IN_ORDER) for reading in READINGS}
+    assert set(found["matched"].values()) == {400}  # 4 of 5, for all
+    assert found["half"] == {"output": 250, "match": 400, "previous": 250, "previous_early": 250}
+    assert set(found["nine tenths"].values()) == {450}
+    assert found["beyond chance"] == {"output": 40, "match": 400, "previous": 20, "previous_early": 70}
+
+
+def test_all_readings_are_reported():
+    found = order(one(40, 120, 90, 200)(0)["memories"])
+    assert {f"output_before_match, {reading}" for reading in READINGS[1:]} < set(found)
+    with pytest.raises(InputError, match="reading"):
+        order(one(40, 120, 90, 200)(0)["memories"], reading="raw")
+
+
+def test_guessed_triggers_are_not_learned():
+    found = order(following(JOINT, {"memories": courses(50, 100, 150, 300, guessed=0.6)})(0)["memories"])
+    assert found["match"] == 100
+
+
+def test_with_twenty_triggers_the_level_is_half_of_the_way():
+    subject = gradually()
+    many = replace(subject, task=replace(subject.task, n_triggers=MANY))
+    assert set(onsets(many, "matched", IN_ORDER).values()) == {300}
 
 
 def test_most_seeds_decide():

@@ -5,6 +5,7 @@
 | `loss_*`, `accuracy_*` | by class of position (`evaluation`) |
 | `accuracy_in_context_no_loops`, `..._uniform_outputs`, `..._bigram_outputs` | the same task with one field changed |
 | `recall_*` | whether the matrices hold the memories of an induction head (`memory_recall`) |
+| `matched_*` | the same if the right output competes with 4 others in all matrices (`recall_among`) |
 | `feed_forward_kl` | divergence of the last MLP alone from the global bigrams, in nats |
 | `previous_token_score` | attention to the previous token, the best head of the first layer |
 | `induction_score`, `attends_after_triggers` | as in `heads`, the best head of the last layer |
@@ -30,7 +31,15 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from mnemoscope import Batch, HookedModel, SetPattern, Site, Task, run_with
-from mnemoscope.analyses import LEAST, check_fits, copied_token, normalised, previous_token, remapped_copy
+from mnemoscope.analyses import (
+    LEAST,
+    check_fits,
+    copied_token,
+    normalised,
+    previous_token,
+    recall_among,
+    remapped_copy,
+)
 from mnemoscope.core import Mechanism
 from mnemoscope.systems.in_context_bigrams.analyses.evaluation import at_every_position, mean_over, position_classes
 from mnemoscope.systems.in_context_bigrams.analyses.feed_forward import feed_forward_bigrams
@@ -50,7 +59,10 @@ VARIANTS: Mapping[str, Mapping[str, Any]] = {
     "uniform_outputs": {"outputs": "uniform"},
 }
 """What differs in the task."""
-RECALLS = ("recall_previous_token", "recall_previous_token_early", "recall_remapped_copy", "recall_copied_token")
+RECALLED = ("previous_token", "previous_token_early", "previous_token_late", "remapped_copy", "copied_token")
+"""Memories; of positions all, those of the first and those of the last quarter among themselves."""
+N_MATCHED = 5
+"""Candidates in all matrices: as many as there are triggers in the published task."""
 N_TRACKED = 32
 """Sequences: there are many checkpoints."""
 N_DRAWS = 2
@@ -119,19 +131,25 @@ def _attention(scores: xr.DataArray) -> dict[str, float]:
 
 def _recall(model: HookedModel, task: Task, scores: xr.DataArray) -> dict[str, float]:
     if model.cfg.n_layers != 2:
-        return dict.fromkeys(RECALLS, math.nan)
+        return {f"{kind}_{name}": math.nan for kind in ("recall", "matched") for name in RECALLED}
     previous, induction = (
         (layer, int(scores.sel(measure=name)[layer].argmax("head")))
         for layer, name in enumerate(("previous_token", "induction"))
     )
-    early = max(LEAST, task.n_ctx // 4)
+    quarter = max(LEAST, task.n_ctx // 4)
     found = (
         previous_token(model, head=previous, n_pos=task.n_ctx, n_draws=N_DRAWS),
-        previous_token(model, head=previous, n_pos=early, n_draws=N_DRAWS),
+        previous_token(model, head=previous, n_pos=quarter, n_draws=N_DRAWS),
+        previous_token(model, head=previous, first=task.n_ctx - quarter, n_pos=quarter, n_draws=N_DRAWS),
         remapped_copy(model, writer=previous, head=induction, tokens=fixed_triggers(task) or None, n_draws=N_DRAWS),
         copied_token(model, head=induction, n_draws=N_DRAWS),
     )
-    return {name: float(result.recall) for name, result in zip(RECALLS, found, strict=True)}
+    recalls = {f"recall_{name}": float(result.recall) for name, result in zip(RECALLED, found, strict=True)}
+    matched = {
+        f"matched_{name}": recall_among(result, min(N_MATCHED, result.attrs["n_candidates"]))
+        for name, result in zip(RECALLED, found, strict=True)
+    }
+    return recalls | matched
 
 
 def _feed_forward(model: HookedModel, task: Task) -> float:

@@ -2,13 +2,14 @@
 
 "With random triggers the induction head is active for any repeated token, with fixed triggers only after those" is
 refuted if a model of random triggers does not continue random tokens that it sees a second time, if its head does not
-look where it should, or if a model of fixed triggers continues them as well. Rival: with random triggers too, what is
-no trigger is not continued.
+look where it should, or if a model of fixed triggers continues them as well. Rivals: with random triggers too, what is
+no trigger is not continued; frequent tokens, which often were triggers in training, are continued.
 
 The prompts come from no chain: up to 50 random tokens, none of them twice, and then the same ones again in the same
 order (`analyses.repeated_tokens`). Five in 65 of them would be triggers.
 
 - `any`: accuracy of the model with random triggers in the second half; of equally likely tokens each gets its share.
+- `frequent`: the same of the 32 most frequent tokens of the text alone.
 - `attends`: mean attention of its best head in the last layer, from the second half, to the token after the earlier
   occurrence of the query's token.
 - `not_fixed`: accuracy of the model with fixed triggers in the second half.
@@ -41,8 +42,9 @@ UNITS = {name: Configuration(preset=name) for name in (RANDOM, FIXED)}
 
 
 def measure(subject: Subject, *, tokens: str = "all", length: int | None = None) -> dict[str, float]:
-    """On random tokens shown twice: accuracy (0 to 1) in the second half (`repeated`), and the best last-layer head's
-    share of attention on the token after the earlier occurrence (`attention`).
+    """On random tokens shown twice: accuracy (0 to 1) in the second half (`repeated`), also of frequent tokens only
+    (`frequent`), and the best last-layer head's share of attention on the token after the earlier occurrence
+    (`attention`).
 
     Args:
         subject: The model and its task.
@@ -53,14 +55,18 @@ def measure(subject: Subject, *, tokens: str = "all", length: int | None = None)
         InputError: `tokens` or `length` is none of these, or the task is another one.
     """
     batch = _prompts(subject, tokens, length)
-    with torch.no_grad():
-        right = expected_accuracy(subject.model(batch.inputs), batch.targets)[batch.scored]
     induction_scores = head_scores(subject.model, batch).score.sel(score_name="induction")
     return {
-        "repeated": float(right.mean()),
+        "repeated": _accuracy(subject.model, batch),
+        "frequent": _accuracy(subject.model, _prompts(subject, "frequent", length)),
         "attention": float(induction_scores.isel(layer=-1).max()),
         GATE: learned(subject),
     }
+
+
+@torch.no_grad()
+def _accuracy(model: HookedModel, batch: Batch) -> float:
+    return float(expected_accuracy(model(batch.inputs), batch.targets)[batch.scored].mean())
 
 
 def _prompts(subject: Subject, tokens: str, length: int | None) -> Batch:
@@ -76,6 +82,7 @@ def by_triggers(measured: Mapping[str, Measured]) -> Measured:
     random, fixed = measured[RANDOM], measured[FIXED]
     return {
         "any": random["repeated"],
+        "frequent": random["frequent"],
         "attends": random["attention"],
         "not_fixed": fixed["repeated"],
         "attends_fixed": fixed["attention"],
@@ -96,8 +103,9 @@ def _models(random: Callable[[], HookedModel], fixed: Callable[[], HookedModel])
 
 def _table(name: str, *, random: float = 0.9, attention: float = 0.9, fixed: float = 0.1) -> Case:
     """A planted outcome of models that have learned their task."""
-    by_random = {"repeated": random, "attention": attention, GATE: 1.0}
-    return table(name, {RANDOM: by_random, FIXED: {"repeated": fixed, "attention": 0.1, GATE: 1.0}})
+    by_random = {"repeated": random, "frequent": random, "attention": attention, GATE: 1.0}
+    by_fixed = {"repeated": fixed, "frequent": fixed, "attention": 0.1, GATE: 1.0}
+    return table(name, {RANDOM: by_random, FIXED: by_fixed})
 
 
 _ALWAYS, _NEVER = _models(any_token, any_token), _models(triggers_only, triggers_only)
@@ -116,7 +124,7 @@ _B12 = birth(
         most("attends", "above", HALF, "share of attention"),
         most("not_fixed", "below", HALF, "accuracy"),
     ),
-    factors={"tokens": ("frequent",), "length": (20,)},
+    factors={"tokens": ("frequent",), "length": (20,), "recipe": ("long",)},
     controls=controls(
         positive=(case("any token, triggers only", _models(any_token, triggers_only)),),
         negative=(
@@ -136,6 +144,12 @@ B12 = _B12.against(
         source=f"against {SOURCE}",
         parts=(most("any", "below", HALF, "accuracy"),),
         controls=controls(positive=(case("triggers only", _NEVER),), negative=(case("any token", _ALWAYS), _AT_MARGIN)),
+    ),
+    _B12.rival(
+        "frequent",
+        "With random triggers the head works for the tokens that are frequent, as triggers were in training.",
+        parts=(most("frequent", "above", HALF, "accuracy"),),
+        controls=controls(positive=(case("any token", _ALWAYS),), negative=(case("triggers only", _NEVER), _AT_MARGIN)),
     ),
 )
 CLAIMS.add(B12.id, B12)

@@ -125,6 +125,7 @@ _B3 = birth(
         most("sufficient", "below", SPARED, "accuracy"),
         most("fixed_after", "above", HALF, _SHARE),
     ),
+    factors={"recipe": ("long",)},
     controls=controls(
         positive=(_as_claimed,),
         negative=(

@@ -90,7 +90,7 @@ _ONE_READS = case("reads the context", _READS)
 _UNTRAINED = case("untrained", untrained(ONE_LAYER))
 _ONLY_TWO, _NEITHER = together(_AGAIN, _DEEP), case("untrained", untrained(DEPTHS))
 _TWO_READ = case("two layers read the context", _ONLY_TWO)
-_FACTORS = {"loops": (False,), "positions": ("second", "later")}
+_FACTORS = {"loops": (False,), "positions": ("second", "later"), "recipe": ("long",)}
 
 _B1 = birth(
     id="B1",
