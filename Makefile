@@ -47,11 +47,7 @@ reproduce: .venv/.installed ## train and report the tiny-recall models; ARGS="..
 	$(BIN)/mnemoscope reproduce tiny-recall $(ARGS)
 
 zoo: .venv/.installed ## train the runs that come with the package and pack them (hours); ARGS="..." is passed on
-	$(BIN)/mnemoscope reproduce tiny-recall --full --out reports/zoo $(ARGS)
-	$(BIN)/mnemoscope zoo tiny-recall --runs reports/zoo/runs
-	for system in birth noisy-recall; do \
-	  $(BIN)/mnemoscope reproduce $$system --seeds 16-31 --out reports/zoo-$$system $(ARGS) && \
-	  $(BIN)/mnemoscope zoo $$system --runs reports/zoo-$$system/runs || exit 1; done
+	for system in tiny-recall birth noisy-recall; do $(BIN)/mnemoscope zoo $$system --train --jobs 2 $(ARGS) || exit 1; done
 
 docs: .venv/.installed-docs ## build the pages in docs/_build/html
 	$(BIN)/sphinx-build -W --keep-going -b html docs docs/_build/html

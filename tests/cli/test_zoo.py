@@ -86,13 +86,25 @@ def test_only_the_runs_of_the_plan_are_packed(trained, tmp_path, capsys, monkeyp
     packed.unlink()
     shutil.rmtree(runs / "seed-02")
     error = refused(words, capsys)
-    assert "no d4+" in error
+    assert "no finished d4+" in error
     assert "of seed 2;" in error
     shutil.copytree(trained / "seed-02", runs / "seed-02")
     for file in runs.glob("*/run.json"):
         file.write_text(file.read_text().replace('"batch_size": 512', '"batch_size": 256'))
     assert "has another specification than d4+" in refused(words, capsys)
     assert not packed.exists()
+
+
+@pytest.mark.usefixtures("system")
+def test_what_is_missing_is_trained_first(tmp_path, capsys):
+    words = ["zoo", "small", "--runs", "runs"]
+    assert "runs is no run directory" in refused(words, capsys)
+    main([*words, "--train"])
+    (packed,) = (tmp_path / "archives").iterdir()
+    before = packed.read_bytes()
+    main([*words, "--train"])  # nothing is left to do
+    assert packed.read_bytes() == before
+    assert list(zoo.archive(packed.stem).steps) == ["seed-01", "seed-02"]
 
 
 def test_runs_of_the_zoo_stand_in_for_directories(label, tmp_path, capsys):

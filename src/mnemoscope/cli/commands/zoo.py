@@ -10,27 +10,31 @@ from tyro.conf import Positional
 
 import mnemoscope as ms
 from mnemoscope.cli.command import COMMANDS, Command
-from mnemoscope.cli.options import Options
+from mnemoscope.cli.options import Jobs
 from mnemoscope.cli.parse import default_system
 from mnemoscope.core.errors import InputError, one_of
 
 
 @dataclass(frozen=True, kw_only=True)
-class Zoo(Options):
-    """For maintainers: pack trained runs of a system's full plan into the archives that come with the package."""
+class Zoo(Jobs):
+    """For maintainers: pack the runs behind the verdicts on a system into the archives that come with the package."""
 
     system: Positional[str | None] = None
-    """Whose plan; none: that of the first system that has a default preset."""
+    """Whose runs; none: those of the first system that has a default preset."""
     runs: Path = Path("reports/zoo/runs")
-    """Directory with the finished runs, as `mnemoscope reproduce --full --out reports/zoo` leaves it."""
+    """Directory with the runs."""
+    train: bool = False
+    """Train what is missing there first, and follow it where the zoo keeps what was measured along training (hours)."""
     only: tuple[str, ...] = ()
-    """Configurations to pack; none: all of the plan."""
+    """Configurations to pack; none: all that the verdicts rest on."""
     out: Path | None = None
     """Directory for the archives; none: that of the package."""
 
 
 def run(options: Zoo) -> None:
-    """Pack the runs of the system's full plan, after a look whether they are those of the plan."""
+    """Pack the runs behind the verdicts, after a look whether they are these."""
+    from mnemoscope.cli.commands.track import track_all
+    from mnemoscope.cli.commands.train import train_with_progress
     from mnemoscope.cli.output import console, show
     from mnemoscope.models import zoo
     from mnemoscope.models.packing import pack
@@ -40,13 +44,18 @@ def run(options: Zoo) -> None:
     plan = planned(system)
     for label in options.only:
         one_of("--only", label, plan)
+    chosen, compact = options.only or tuple(plan), ms.SYSTEMS.get(system).compact
+    if options.train:
+        trained = train_with_progress([s for label in chosen for s in plan[label].values()], options.runs, options.jobs)
+        if compact:
+            track_all(trained, options.jobs)
     found = ms.models.by_label(ms.find_runs(options.runs))
-    groups = [_of_plan(label, plan[label], found.get(label, ())) for label in options.only or plan]
+    groups = [_of_plan(label, plan[label], found.get(label, ())) for label in chosen]
     out = options.out or zoo.folder(type(groups[0][0].spec.task).__module__)
     rows = []
     with console.status(f"packing {counted(len(groups), 'configuration')}"):
         for group in groups:
-            file = pack(group, out, compact=ms.SYSTEMS.get(system).compact)
+            file = pack(group, out, compact=compact)
             rows.append([group[0].label, str(len(group)), f"{file.stat().st_size / 1000:.0f}"])
     show(f"packed into {out}", ("configuration", "seeds", "kB"), rows)
     total = sum(file.stat().st_size for file in out.glob("*.zip"))
@@ -67,9 +76,7 @@ def _of_plan(label: str, specs: Mapping[int, ms.RunSpec], runs: Iterable[ms.Run]
     found = {run.spec.seed: run for run in runs}
     if missing := sorted(specs.keys() - found.keys()):
         seeds = ", ".join(map(str, missing))
-        raise InputError(
-            f"--runs holds no {label} of seed {seeds}; `mnemoscope reproduce --full` trains what is missing"
-        )
+        raise InputError(f"--runs holds no finished {label} of seed {seeds}; --train trains what is missing")
     for seed, spec in specs.items():
         if found[seed].spec != spec:
             raise InputError(f"{found[seed].path} has another specification than {label} in the plan; train it again")
