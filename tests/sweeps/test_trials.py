@@ -20,6 +20,7 @@ from mnemoscope.models.checkpoint import save_checkpoint
 from mnemoscope.models.run import create_run, finish_run
 from mnemoscope.models.subjects import untrained
 from mnemoscope.sweeps import measuring
+from mnemoscope.sweeps.admission import find_bench
 from mnemoscope.sweeps.trials import run_trials
 
 D4, D8 = Configuration(preset="d4"), Configuration(preset="d8")
@@ -131,6 +132,34 @@ def test_seeds_whose_training_did_not_end_count_against_the_claim(runs):
     assert ruling.verdict.outcome == "INCONCLUSIVE"
     assert "seeds 0, 1 were begun, did not end and count against any decision" in ruling.verdict.reason
     assert ruling.set_aside == ("narrow, seeds 0, 1: not finished",)
+
+
+def test_seeds_before_the_first_and_after_the_last_do_not_count(runs, tmp_path):
+    """Neither for the claim nor for its rivals and cells, and those that were begun are not held against it."""
+    published = [fake_run(tmp_path, D4.changed("recipe", "published"), seed, 2.0) for seed in range(18)]
+    for seed in (0, 2, 17):
+        (runs[seed].path / "done").unlink()
+    claim = make(first_seed=2, last_seed=16, factors={"recipe": ("published",)})
+    rival = claim.rival("not", "it is not", quantifier="most", margin=0.5, direction="below")
+    ruling = only(run_trials([claim.against(rival)], [*runs, *published]))
+    assert ruling.evidence.labels.tolist() == list(range(3, 17))
+    assert ruling.rivals["X-not"].n == 14
+    assert [cell.verdict.n for cell in ruling.sensitivity] == [15, 15]
+    assert "seeds 2 were begun" in ruling.verdict.reason
+    assert ruling.set_aside == (
+        "narrow, seed 1: looked at before the criteria were fixed",
+        "narrow, seeds 0, 2, 17: not finished",
+    )
+
+
+def test_seeds_that_do_not_count_are_listed_with_the_reason(runs):
+    bench = find_bench(runs, [claim := make(first_seed=2, last_seed=14)])
+    assert bench.seeds(claim) == list(range(2, 15))
+    assert bench.left_out(claim) == []
+    assert bench.set_aside(claim) == (
+        "narrow, seeds 0, 1: looked at before the criteria were fixed",
+        "narrow, seeds 15, 16, 17: trained after the verdict",
+    )
 
 
 def test_runs_with_another_split_are_set_aside_by_name(runs):

@@ -5,7 +5,7 @@ import inspect
 import pickle
 import pkgutil
 import sys
-from functools import cache, partial
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -14,6 +14,7 @@ from mnemoscope.core import guests
 from mnemoscope.core.presets import SYSTEMS
 from mnemoscope.core.specification import RunSpec
 from mnemoscope.judging.claim import CLAIMS, MIN_HEADLINE, Claim
+from mnemoscope.judging.registration import expected_seeds
 from mnemoscope.sweeps.measuring import MEASURED_BY, name_of
 from mnemoscope.sweeps.trials import under
 
@@ -77,21 +78,9 @@ def test_units_are_configurations_that_exist():
         assert len(claim.units) < 2 or claim.compare is not None, claim.id
 
 
-@cache
-def judged(system: str) -> dict[tuple, set[int]]:
-    """Seeds behind the verdicts, by configuration."""
-    seeds: dict[tuple, set[int]] = {}
-    for part in SYSTEMS.get(system).judged:
-        for spec in part.specs():
-            seeds.setdefault(spec.configuration, set()).add(spec.seed)
-    return seeds
-
-
 def test_enough_seeds_of_the_system_are_judged():
     for claim in ALL:
-        plan = judged(claim.system)
-        seeds = [plan.get(unit.spec(0).configuration, set()) for unit in claim.units.values()]
-        assert not seeds or len(set.intersection(*seeds)) >= claim.n_replicates, claim.id
+        assert not claim.units or len(expected_seeds(claim)) >= claim.n_replicates, claim.id
 
 
 def test_effects_have_units():
@@ -114,7 +103,7 @@ def test_a_rival_is_judged_on_the_same_replicates():
     for claim in REGISTERED:
         for rival in claim.rivals:
             assert rival.id.startswith(f"{claim.id}-"), rival.id
-            for field in ("units", "gate", "replicate", "n_replicates", "system"):
+            for field in ("units", "gate", "replicate", "n_replicates", "first_seed", "last_seed", "system"):
                 assert getattr(rival, field) == getattr(claim, field), (rival.id, field)
             assert not rival.headline, rival.id
             assert not rival.rivals, rival.id
