@@ -257,6 +257,11 @@ class Claim:
             raise InputError(f"claim {self.id} must have a quantifier and a margin, or parts; got {given or 'neither'}")
         self.criteria  # noqa: B018 - a part checks itself when it is built
 
+    @property
+    def recipe(self) -> str:
+        """The recipe of its units; empty for a claim about no model."""
+        return next((unit.recipe for unit in self.units.values()), "")
+
     def counts(self, seed: int) -> bool:
         """Whether a seed is one of those that the claim is judged on."""
         return self.first_seed <= seed and (self.last_seed is None or seed <= self.last_seed)

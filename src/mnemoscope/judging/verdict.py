@@ -11,7 +11,7 @@ from typing import Any, Literal
 import numpy as np
 import xarray as xr
 
-from mnemoscope.judging.claim import Claim
+from mnemoscope.judging.claim import Claim, of_training
 from mnemoscope.judging.evidence import Evidence, named, prompt_mean
 from mnemoscope.judging.quantifiers import Interval
 from mnemoscope.judging.registration import expected_seeds, registration
@@ -114,6 +114,12 @@ class Cell:
         """Whether the change makes another outcome; a cell that decides nothing makes none."""
         return self.verdict.outcome not in (self.before, "INCONCLUSIVE", "NOT_APPLICABLE")
 
+    def sentence(self, replicate: str) -> str:
+        """What comes out here, with the number of replicates that clear the margins."""
+        where = f"Under the {self.value} recipe" if self.factor == "recipe" else f"With {self.factor} = {self.value}"
+        v = self.verdict
+        return f"{where} it is {v.outcome} ({round(v.share * v.n)} of {v.n} {replicate}s)."
+
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Ruling:
@@ -167,6 +173,15 @@ class Ruling:
         """Cells of the sensitivity table with another outcome."""
         return tuple(cell for cell in self.sensitivity if cell.flips)
 
+    @property
+    def reason(self) -> str:
+        """The reason of the verdict, after what comes out of models that were trained otherwise, if it is another."""
+        others = [cell for cell in self.flips if cell.verdict.id == self.claim.id and of_training(cell.factor)]
+        reason = self.verdict.reason
+        if not others:
+            return reason
+        return " ".join([*(cell.sentence(self.claim.replicate) for cell in others), reason[0].upper() + reason[1:]])
+
     def slack(self) -> xr.DataArray:
         """By how much each judged replicate clears the margins; empty without a replicate.
 
@@ -200,6 +215,8 @@ def record(ruling: Ruling) -> dict[str, Any]:
     claim = ruling.claim
     return {
         **verdict_record(ruling.verdict),
+        "reason": ruling.reason,
+        "recipe": claim.recipe or None,
         "statement": claim.statement,
         "source": claim.source,
         "headline": claim.headline,

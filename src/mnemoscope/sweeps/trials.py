@@ -120,7 +120,7 @@ def asked_of(claim: Claim, recipe: str) -> Claim | None:
 
     Under another recipe than its own it stands alone, and no headline hangs on it.
     """
-    if all(unit.recipe == recipe for unit in claim.units.values()):
+    if claim.recipe in ("", recipe):
         return claim
     if recipe not in claim.factors.get("recipe", ()):
         return None
@@ -269,8 +269,7 @@ def _evidence(question: Question, bench: Bench, results: Results) -> Evidence:
         if control.plant is not None:
             pieces = [OfPlant(control.plant, i, claim.compare, ()) for i in range(control.n)]
             controls[control.name] = _dataset(claim, [results[piece.name][key] for piece in pieces], "case")
-    recipe = next(iter(claim.units.values())).recipe if claim.units else ""
-    return _collected(claim, each, controls, recipe, bench.left_out(claim))
+    return _collected(claim, each, controls, claim.recipe, bench.left_out(claim))
 
 
 def _of_seed(claim: Claim, seed: int, key: str, bench: Bench, results: Results) -> tuple[int, Measured]:

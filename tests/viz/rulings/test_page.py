@@ -47,12 +47,13 @@ def test_all_verdicts_come_first(html):
         "✓ SUPPORTED",
         "0.97 [0.84, 1.00]",
         "accuracy",
-        "Why: 32 of 34 seeds pass the gate",
+        "✓ SUPPORTED published 0.97",
+        "Why: With model.normalization = none it is MIXED (9 of 16 seeds). 32 of 34 seeds pass the gate",
         "Favoured: the claim, T14-both (“Removing both heads costs <b>everything</b>.”)",
         "⚑ kind = resample (REFUTED), ⚑ model.normalization = none (MIXED)",
     ):
         assert words in first
-    assert "recipe" not in first  # too few replicates flip nothing
+    assert "quick" not in first  # too few replicates flip nothing
     assert "Favoured: none" in text_of(rows[1])
     assert "nothing was varied" in text_of(rows[1])
 

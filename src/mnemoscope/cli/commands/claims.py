@@ -14,8 +14,6 @@ from mnemoscope.cli.options import Jobs, Options
 from mnemoscope.cli.parse import default_system
 from mnemoscope.core.errors import InputError, one_of
 
-RECIPES = ("quick", "published")
-
 
 @dataclass(frozen=True, kw_only=True)
 class ClaimsList(Options):
@@ -115,7 +113,7 @@ class ClaimsRun(Jobs):
     zoo: bool = False
     """Take the trained runs that come with the package too."""
     recipe: str | None = None
-    """Ask of models of this recipe, quick or published, in place of the claims' own."""
+    """Ask of models of this recipe in place of the claims' own; `list presets` shows the recipes."""
     sensitivity: bool = True
     """Ask again with one factor changed at a time."""
     emergence: bool = True
@@ -130,12 +128,13 @@ def claims_run(options: ClaimsRun) -> None:
     """Measure, judge, print and write."""
     from mnemoscope.cli.claims import answered_by_zoo, claims_called, try_claims
     from mnemoscope.cli.output import console
+    from mnemoscope.core.presets import recipes
     from mnemoscope.sweeps.trials import asked_of
 
     what = options.what or default_system()[:1]
     claims = claims_called(what)
     if options.recipe is not None:
-        one_of("--recipe", options.recipe, RECIPES)
+        one_of("--recipe", options.recipe, recipes())
         claims = [claim for claim in claims if asked_of(claim, options.recipe)]
         if not claims:
             raise InputError(f"{' '.join(what)} says nothing of the {options.recipe} recipe; leave out --recipe")

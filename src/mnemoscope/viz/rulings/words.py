@@ -65,6 +65,11 @@ def outcome_text(outcome: str) -> str:
     return outcome.replace("_", " ")
 
 
+def recipe_text(claim: Claim) -> str:
+    """The recipe of the models that a verdict speaks of; a dash for a claim about no model."""
+    return claim.recipe or "–"
+
+
 def effect_name(name: str) -> str:
     """What an effect is called in a sentence."""
     return "the effect" if name == EFFECT else name
@@ -167,22 +172,25 @@ def as_registered(ruling: Ruling) -> str:
     return f"not as registered: {', '.join(ruling.departures)}" if ruling.departures else "as registered"
 
 
-VERDICT_HEADER = ("id", "statement", "verdict", "share", "effect", "registered", "why")
+VERDICT_HEADER = ("id", "statement", "verdict", "recipe", "share", "effect", "registered", "why")
 LONGEST = 72
 """Characters of a statement."""
 
 
 def verdict_rows(rulings: Iterable[Ruling]) -> list[list[str]]:
-    """For every ruling: id, statement in short, outcome, share and effect with 95 % intervals, and the reason."""
+    """For every ruling: id, statement in short, outcome, recipe of the models, share and effect with 95 % intervals,
+    whether it is as registered, and the reason.
+    """
     return [
         [
             ruling.claim.id,
             textwrap.shorten(ruling.claim.statement, LONGEST, placeholder=" …"),
             outcome_text(ruling.verdict.outcome),
+            recipe_text(ruling.claim),
             share_text(ruling.verdict),
             effect_text(ruling.verdict),
             as_registered(ruling),
-            ruling.verdict.reason,
+            ruling.reason,
         ]
         for ruling in rulings
     ]
