@@ -7,7 +7,7 @@ import pytest
 from mnemoscope.core.presets import Configuration
 from mnemoscope.judging.claim import Criterion, Gate
 from mnemoscope.judging.judge import judge
-from mnemoscope.judging.verdict import Cell, Ruling, record
+from mnemoscope.judging.verdict import Cell, Ruling, Superseded, record
 from mnemoscope.viz.rulings.words import favoured_otherwise
 from tests.judging.trials import along_seeds, clearing, make_claim, make_evidence
 
@@ -92,6 +92,7 @@ def test_a_record_is_strict_json():
         verdict=judge(claim, few),
         rivals={"T0-other": judge(claim.rivals[0], few)},
         sensitivity=(Cell(factor="kind", value="zero", verdict=judge(claim, few), before="REFUTED"),),
+        superseded=(Superseded(reason="r", outcome="REFUTED", share=0.5, n=8),),
     )
     content = json.loads(json.dumps(record(ruling), allow_nan=False))
     assert content["p"] is None
@@ -99,6 +100,7 @@ def test_a_record_is_strict_json():
     assert content["rivals"][0]["id"] == "T0-other"
     assert content["sensitivity"][0]["flips"] is False
     assert content["effect"] == 0.75
+    assert content["superseded"] == [{"reason": "r", "outcome": "REFUTED", "share": 0.5, "n": 8, "recipe": None}]
 
 
 def test_a_change_under_which_another_explanation_is_favoured_is_named():

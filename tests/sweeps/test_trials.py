@@ -15,12 +15,14 @@ from mnemoscope.core.errors import InputError
 from mnemoscope.core.presets import Configuration
 from mnemoscope.core.subject import Subject
 from mnemoscope.judging.claim import Claim, Control, Criterion, Gate
+from mnemoscope.judging.verdict import Superseded
 from mnemoscope.models.building import build
 from mnemoscope.models.checkpoint import save_checkpoint
 from mnemoscope.models.run import create_run, finish_run
 from mnemoscope.models.subjects import untrained
 from mnemoscope.sweeps import measuring
 from mnemoscope.sweeps.admission import find_bench
+from mnemoscope.sweeps.registered import register
 from mnemoscope.sweeps.trials import run_trials
 
 D4, D8 = Configuration(preset="d4"), Configuration(preset="d8")
@@ -274,6 +276,15 @@ def test_under_another_recipe_a_claim_stands_alone_or_means_nothing(tmp_path):
     assert not moved.claim.headline
     assert run_trials([make()], published, recipe="published") == []
     assert only(run_trials([make()], [], recipe="quick")).claim == make()
+
+
+def test_a_ruling_says_how_the_claim_was_asked_before(tmp_path, monkeypatch):
+    monkeypatch.setattr("mnemoscope.sweeps.registered.package_of", lambda claim: tmp_path)
+    register([make(margin=0.4)], tmp_path)
+    register([make()], tmp_path, reason="too mild")
+    ruling = only(run_trials([make()], []))
+    assert ruling.superseded == (Superseded(reason="too mild"),)
+    assert ruling.departures == ()
 
 
 def test_draws_need_no_runs():

@@ -5,7 +5,7 @@
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 import numpy as np
@@ -121,6 +121,25 @@ class Cell:
         return f"{where} it is {v.outcome} ({round(v.share * v.n)} of {v.n} {replicate}s)."
 
 
+@dataclass(frozen=True, kw_only=True)
+class Superseded:
+    """A claim as it was asked before, under the same id.
+
+    Attributes:
+        reason: Why it is asked otherwise now.
+        outcome: Of its trial; None where no verdict was kept.
+        share: Of replicates that met its criteria.
+        n: How many were judged.
+        recipe: Of the models; None for a claim about no model.
+    """
+
+    reason: str
+    outcome: Outcome | None = None
+    share: float | None = None
+    n: int = 0
+    recipe: str | None = None
+
+
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Ruling:
     """What a trial leaves behind.
@@ -135,6 +154,7 @@ class Ruling:
             checkpoints along training, or the measure makes no sense there.
         departures: What of the claim is not as it was registered; None where nothing is registered.
         set_aside: Runs of the claim's configurations that were handed in and are not used, and why.
+        superseded: How it was asked before, the oldest first.
     """
 
     claim: Claim
@@ -145,6 +165,7 @@ class Ruling:
     emergence: xr.Dataset | None = None
     departures: tuple[str, ...] | None = None
     set_aside: tuple[str, ...] = ()
+    superseded: tuple[Superseded, ...] = ()
 
     @property
     def favoured(self) -> tuple[str, ...]:
@@ -227,6 +248,7 @@ def record(ruling: Ruling) -> dict[str, Any]:
             for factor, value, ids in ruling.favoured_otherwise
         ],
         "set_aside": list(ruling.set_aside),
+        "superseded": [asdict(earlier) for earlier in ruling.superseded],
         "departures": None if ruling.departures is None else list(ruling.departures),
         "fixed": registration(claim, expected_seeds(claim)),
         "rivals": [

@@ -34,7 +34,7 @@ from mnemoscope.sweeps.measuring import (
     measure_all,
     modules_of,
 )
-from mnemoscope.sweeps.registered import departures
+from mnemoscope.sweeps.registered import departures, superseded
 from mnemoscope.sweeps.server import n_processes
 
 MANY_STEPS = 12
@@ -246,6 +246,7 @@ def _rulings(
                 emergence=_emergence(claim, bench, results) if emergence else None,
                 departures=departures(claim, bench.seeds(claim) if claim.units else ()),
                 set_aside=bench.set_aside(claim),
+                superseded=superseded(claim),
             )
         )
     return rulings

@@ -1,10 +1,12 @@
 import re
+from dataclasses import replace
 from html import unescape
 
 import pytest
 import xarray as xr
 
 from mnemoscope.judging.claim import Criterion
+from mnemoscope.judging.verdict import Superseded
 from mnemoscope.viz.rulings import rulings_page
 from mnemoscope.viz.rulings.words import favours
 from tests.judging.trials import along_seeds, clearing, make_claim, make_evidence
@@ -88,6 +90,19 @@ def test_what_was_asked_is_said_in_words(html):
     assert "headline claim" in asked
     assert "v3 (v3, published recipe)" in asked
     assert "no gate: every seed is judged" in part_of(rulings_page([simple("T1", 8)], title="x"), "What was asked")
+
+
+def test_how_it_was_asked_before_is_said():
+    earlier = (
+        Superseded(reason="the criterion < could not be met", outcome="REFUTED", share=0.125, n=16, recipe="quick"),
+        Superseded(reason="a slip"),
+    )
+    page = rulings_page([replace(simple("T1", 8), superseded=earlier)], title="x")
+    assert part_of(page, "Asked before").endswith(
+        "> REFUTED (2 of 16, quick recipe); superseded: the criterion < could not be met "
+        "no verdict was kept; superseded: a slip "
+    )
+    assert "Asked before" not in rulings_page([simple("T1", 8)], title="x")
 
 
 @pytest.mark.parametrize(

@@ -54,6 +54,8 @@ def claims_show(options: ClaimsShow) -> None:
 
 def _rows(claim: ms.Claim) -> list[list[str]]:
     from mnemoscope.sweeps.measuring import name_of
+    from mnemoscope.sweeps.registered import superseded
+    from mnemoscope.viz.rulings.words import earlier_text
 
     rows = [["source", claim.source], ["models", "; ".join(f"{n}: {_unit(u)}" for n, u in claim.units.items())]]
     rows.append(["replicates", f"{claim.n_replicates} {claim.replicate}s or more" + ", a headline" * claim.headline])
@@ -68,7 +70,7 @@ def _rows(claim: ms.Claim) -> list[list[str]]:
     rows += [["varied", f"{name}: {', '.join(map(str, values))}"] for name, values in claim.factors.items()]
     if claim.measure is not None:
         rows.append(["measure", name_of(claim.measure)])
-    return rows
+    return rows + [["asked before", earlier_text(earlier)] for earlier in superseded(claim)]
 
 
 def _unit(unit: ms.Configuration) -> str:
@@ -84,22 +86,32 @@ class ClaimsRegister(Options):
     """Systems or ids of claims."""
     supersede: str | None = None
     """Why registrations that differ are replaced; they are kept under `superseded`."""
+    verdicts: Path | None = None
+    """verdicts.json of the earlier trial, or its directory: superseded registrations keep their verdicts from it, those
+    that were superseded before and have none too."""
 
 
 def claims_register(options: ClaimsRegister) -> None:
     """Write the registrations of every package that the claims belong to."""
-    from mnemoscope.cli.claims import claims_called
+    from mnemoscope.cli.claims import claims_called, read_verdicts
     from mnemoscope.cli.output import console
-    from mnemoscope.sweeps.registered import FILE, package_of, register
+    from mnemoscope.sweeps.registered import FILE, package_of, register, superseded
 
     claims = claims_called(options.what)
+    verdicts = () if options.verdicts is None else read_verdicts(options.verdicts)
     for claim in claims:
         if package_of(claim) is None:
             raise InputError(f"claim {claim.id} belongs to no package, where {FILE} could lie")
     for package in dict.fromkeys(map(package_of, claims)):
         assert package is not None
-        changed = register([c for c in claims if package_of(c) == package], package, reason=options.supersede)
+        of_package = [claim for claim in claims if package_of(claim) == package]
+        changed = register(of_package, package, reason=options.supersede, verdicts=verdicts)
         console.print(f"{package / FILE}: {', '.join(changed) or 'nothing new'}", highlight=False)
+        without = [c.id for c in of_package if any(earlier.outcome is None for earlier in superseded(c))]
+        if without:
+            console.print(
+                f"superseded without a verdict: {', '.join(without)}; add it with --verdicts", highlight=False
+            )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -28,6 +28,7 @@ from mnemoscope.viz.rulings.words import (
     as_registered,
     asked,
     criterion,
+    earlier_text,
     effect_text,
     favoured,
     favoured_otherwise,
@@ -148,7 +149,14 @@ def _sentence(sheet: Sheet, ruling: Ruling) -> None:
     numbers = f"share {figures(share_text(verdict))}, effect {figures(effect_text(verdict))}"
     sheet.add(f'<p class="verdict">{badge(verdict.outcome)} {numbers}</p><p>{escape(ruling.reason)}</p>')
     sheet.page.heading("What was asked")
-    sheet.add(f'<ul class="asked">{"".join(f"<li>{escape(sentence)}</li>" for sentence in asked(ruling))}</ul>')
+    _list(sheet, asked(ruling))
+    if ruling.superseded:
+        sheet.page.heading("Asked before")
+        _list(sheet, list(map(earlier_text, ruling.superseded)))
+
+
+def _list(sheet: Sheet, sentences: Sequence[str]) -> None:
+    sheet.add(f'<ul class="asked">{"".join(f"<li>{escape(sentence)}</li>" for sentence in sentences)}</ul>')
 
 
 def _seeds(sheet: Sheet, ruling: Ruling) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 from mnemoscope.judging.claim import EFFECT, Claim, Criterion
 from mnemoscope.judging.evidence import named
-from mnemoscope.judging.verdict import Outcome, PartResult, Ruling, Verdict
+from mnemoscope.judging.verdict import Outcome, PartResult, Ruling, Superseded, Verdict
 from mnemoscope.viz.tables import counted
 
 MEANINGS: dict[Outcome, str] = {
@@ -170,6 +170,16 @@ def as_registered(ruling: Ruling) -> str:
     if ruling.departures is None:
         return "not registered"
     return f"not as registered: {', '.join(ruling.departures)}" if ruling.departures else "as registered"
+
+
+def earlier_text(earlier: Superseded) -> str:
+    """What came out of a claim as it was asked before, and why it is asked otherwise now."""
+    verdict = "no verdict was kept"
+    if earlier.outcome is not None:
+        n_clear = round((earlier.share or 0) * earlier.n)
+        recipe = f", {earlier.recipe} recipe" if earlier.recipe else ""
+        verdict = f"{outcome_text(earlier.outcome)} ({n_clear} of {earlier.n}{recipe})"
+    return f"{verdict}; superseded: {earlier.reason}"
 
 
 VERDICT_HEADER = ("id", "statement", "verdict", "recipe", "share", "effect", "registered", "why")
