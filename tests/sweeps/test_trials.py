@@ -18,12 +18,14 @@ from mnemoscope.judging.claim import Claim, Control, Criterion, Gate
 from mnemoscope.judging.verdict import Superseded
 from mnemoscope.models.building import build
 from mnemoscope.models.checkpoint import save_checkpoint
+from mnemoscope.models.constructed.stand_ins import following, jump
 from mnemoscope.models.run import create_run, finish_run
-from mnemoscope.models.subjects import untrained
+from mnemoscope.models.subjects import together, untrained
 from mnemoscope.sweeps import measuring
 from mnemoscope.sweeps.admission import find_bench
+from mnemoscope.sweeps.measuring import name_of
 from mnemoscope.sweeps.registered import register
-from mnemoscope.sweeps.trials import run_trials
+from mnemoscope.sweeps.trials import questions_about, run_trials, under
 
 D4, D8 = Configuration(preset="d4"), Configuration(preset="d8")
 
@@ -256,6 +258,25 @@ def test_the_sensitivity_table_changes_one_factor_at_a_time(runs, tmp_path):
     }
     assert [(cell.factor, cell.value) for cell in ruling.flips] == [("token", "2"), ("model.normalization", "none")]
     assert only(run_trials([claim], runs, sensitivity=False)).sensitivity == ()
+
+
+def test_controls_go_with_the_claim_to_other_configurations():
+    """Untrained models have the sizes of these, and planted trajectories their checkpoints; a table stays."""
+    units = {"narrow": D4}
+    fresh, course = untrained(units), following(units, {"narrow": {"recall": jump(20)}})
+    plants = (together(fresh, fresh), course, ones)
+    controls = tuple(Control(name=name_of(plant), kind="negative", plant=plant) for plant in plants)
+    claim = make(controls=controls, rivals=(make(id="X-not", controls=controls),), factors={"recipe": ("published",)})
+    wide = under(claim, "model.d_model", 8)
+    for asked in (wide, wide.rivals[0]):
+        assert asked.controls[0].plant(0)["narrow"].model.cfg.d_model == 8
+        assert asked.controls[2].plant is ones
+    longer = under(claim, "recipe.n_steps", 500).controls[1].plant
+    assert int(longer(0)["narrow"].trajectory.step[-1]) == 500
+    assert int(course(0)["narrow"].trajectory.step[-1]) == D4.spec(0).recipe.n_steps != 500
+    (cell,) = (question.claim for question in questions_about(claim, True) if question.factor)
+    assert "recipe='published'" in name_of(cell.controls[1].plant)
+    assert name_of(under(claim, "recipe", "quick").controls[1].plant) == name_of(course)
 
 
 def test_another_recipe_can_be_asked_for(runs, tmp_path):

@@ -15,12 +15,28 @@ from mnemoscope.core.presets import SYSTEMS
 from mnemoscope.core.specification import RunSpec
 from mnemoscope.judging.claim import CLAIMS, MIN_HEADLINE, Claim
 from mnemoscope.judging.registration import expected_seeds
+from mnemoscope.models.constructed.stand_ins import following
 from mnemoscope.sweeps.measuring import MEASURED_BY, name_of
 from mnemoscope.sweeps.trials import under
+from tests.systems.on_trial import trouble
 
 REGISTERED = [CLAIMS.get(name) for name in CLAIMS.names()]
 ALL = [*REGISTERED, *(rival for claim in REGISTERED for rival in claim.rivals)]
 
+OVER_TRAINING = [
+    claim
+    for claim in ALL
+    if any(isinstance(c.plant, partial) and c.plant.func is following({}, {}).func for c in claim.controls)
+]
+"""Claims with planted trajectories."""
+SHARES = ("accuracy", "probability", "recall", "share")
+"""First words of the units of effects from 0 to 1."""
+AROUND_ZERO = {
+    **dict.fromkeys(("T6", "T13", "T13-carriers", "T13-carriers-most", "T14-carriers"), "less its margin"),
+    **dict.fromkeys(("T14", "T14-single", "T14-both", "T14-redundant", "T17-stored"), "less their margins"),
+    "T3-split": "a difference of two distances",
+}
+"""Effects of these units that lie on either side of 0: what they are."""
 WITHOUT_UNIT = {"T17-combines": "the smallest of shares of different things, less their margins"}
 WITHOUT_POSITIVE = {
     "T12-after-same-x": "in one layer a key does not know which x stood before it: such a head cannot be built"
@@ -97,6 +113,20 @@ def test_there_are_controls_of_both_kinds():
         assert "negative" in kinds, claim.id
         by_itself = all(control.plant is not None for control in claim.controls)
         assert by_itself, f"{claim.id}: a trial has to plant them by itself"
+
+
+@pytest.mark.parametrize("claim", OVER_TRAINING, ids=lambda claim: claim.id)
+def test_what_is_asked_of_training_can_be_met_and_missed_at_the_checkpoints_of_every_recipe(claim):
+    asked = {claim.recipe: claim, **{to: under(claim, "recipe", to) for to in claim.factors.get("recipe", ())}}
+    for recipe, one in asked.items():
+        assert trouble(one, most=4) is None, recipe
+
+
+def test_margins_of_shares_can_be_met_and_missed():
+    for claim in ALL:
+        for part in claim.criteria:
+            if part.unit.startswith(SHARES):
+                assert 0 < part.margin < 1 or (claim.id in AROUND_ZERO and part.margin == 0), (claim.id, part.name)
 
 
 def test_a_rival_is_judged_on_the_same_replicates():

@@ -8,6 +8,7 @@ them are on trial.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ import xarray as xr
 
 from mnemoscope.core import guests
 from mnemoscope.core.errors import InputError
+from mnemoscope.core.presets import Configuration
 from mnemoscope.judging.claim import CLAIMS, GATE, MIN_REPLICATES, SOURCE, Claim, Measured, of_training
 from mnemoscope.judging.evidence import Evidence
 from mnemoscope.judging.judge import judge, judge_family
@@ -130,10 +132,31 @@ def asked_of(claim: Claim, recipe: str) -> Claim | None:
 
 
 def under(claim: Claim, field: str, value: Any) -> Claim:
-    """The claim about other configurations; rivals go with it, and what varies the same factor goes."""
+    """The claim about other configurations, and its rivals; what varies the same factor is dropped.
+
+    Controls that are made from its configurations, such as untrained models and planted trajectories, are made from the
+    others, with their sizes and checkpoints.
+    """
     units = {name: unit.changed(field, value) for name, unit in claim.units.items()}
     factors = {name: values for name, values in claim.factors.items() if name != field}
-    return replace(claim, units=units, factors=factors, rivals=tuple(under(r, field, value) for r in claim.rivals))
+    controls = tuple(replace(control, plant=_bound(control.plant, field, value)) for control in claim.controls)
+    rivals = tuple(under(rival, field, value) for rival in claim.rivals)
+    return replace(claim, units=units, factors=factors, controls=controls, rivals=rivals)
+
+
+def _bound(given: Any, field: str, value: Any) -> Any:
+    """What is bound to a function by `partial`, with every configuration in it changed."""
+    match given:
+        case Configuration():
+            return given.changed(field, value)
+        case partial():
+            words = {name: _bound(each, field, value) for name, each in given.keywords.items()}
+            return partial(given.func, *(_bound(each, field, value) for each in given.args), **words)
+        case dict():
+            return {name: _bound(each, field, value) for name, each in given.items()}
+        case tuple():
+            return tuple(_bound(each, field, value) for each in given)
+    return given
 
 
 def questions_about(claim: Claim, sensitivity: bool) -> list[Question]:
