@@ -92,6 +92,19 @@ def test_what_was_asked_is_said_in_words(html):
     assert "no gate: every seed is judged" in part_of(rulings_page([simple("T1", 8)], title="x"), "What was asked")
 
 
+@pytest.mark.parametrize(
+    ("bounds", "words"),
+    [
+        ({"first_seed": 32}, "Seeds that count: from 32 on."),
+        ({"last_seed": 31}, "Seeds that count: 0 to 31."),
+        ({"first_seed": 16, "last_seed": 31}, "Seeds that count: 16 to 31."),
+    ],
+)
+def test_which_seeds_count_is_said(bounds, words):
+    assert words in part_of(rulings_page([simple("T1", 8, **bounds)], title="x"), "What was asked")
+    assert "Seeds that count" not in rulings_page([simple("T1", 8)], title="x")
+
+
 def test_how_it_was_asked_before_is_said():
     earlier = (
         Superseded(reason="the criterion < could not be met", outcome="REFUTED", share=0.125, n=16, recipe="quick"),

@@ -55,10 +55,12 @@ def claims_show(options: ClaimsShow) -> None:
 def _rows(claim: ms.Claim) -> list[list[str]]:
     from mnemoscope.sweeps.measuring import name_of
     from mnemoscope.sweeps.registered import superseded
-    from mnemoscope.viz.rulings.words import earlier_text
+    from mnemoscope.viz.rulings.words import earlier_text, seeds_text
 
     rows = [["source", claim.source], ["models", "; ".join(f"{n}: {_unit(u)}" for n, u in claim.units.items())]]
     rows.append(["replicates", f"{claim.n_replicates} {claim.replicate}s or more" + ", a headline" * claim.headline])
+    if which := seeds_text(claim):
+        rows.append(["seeds that count", which])
     if claim.gate is not None:
         rows.append(["gate", claim.gate.statement])
     joined = f" ({claim.joined} of the parts)" if claim.parts else ""

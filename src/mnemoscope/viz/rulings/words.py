@@ -70,6 +70,13 @@ def recipe_text(claim: Claim) -> str:
     return claim.recipe or "–"
 
 
+def seeds_text(claim: Claim) -> str:
+    """Which seeds count; empty if all do."""
+    if claim.last_seed is not None:
+        return f"{claim.first_seed} to {claim.last_seed}"
+    return f"from {claim.first_seed} on" if claim.first_seed else ""
+
+
 def effect_name(name: str) -> str:
     """What an effect is called in a sentence."""
     return "the effect" if name == EFFECT else name
@@ -97,6 +104,8 @@ def asked(ruling: Ruling) -> list[str]:
     what = claim.replicate
     sentences = [f"{opening} {'; '.join(parts)}.", _gate(claim)]
     sentences.append(f"It needs {claim.n_replicates} {what}s. Run: {n_run}; of these judged: {verdict.n}.")
+    if which := seeds_text(claim):
+        sentences.append(f"Seeds that count: {which}.")
     if claim.headline:
         sentences.append("It is a headline claim, which shares one error rate with the others of its system.")
     if claim.units:
