@@ -83,12 +83,11 @@ def register(
         claims: Each judged on the seeds of its system.
         directory: Of the guest's package.
         reason: Why a registration that differs is superseded; none: it is not.
-        verdicts: Records of earlier trials. Registrations that are superseded, now or before, and have no verdict keep
-            that of the trial in which just this was fixed; a record that does not say what was fixed is taken for the
-            last of them.
+        verdicts: Records of earlier trials: what is superseded, now or before, keeps the verdict of the trial in which
+            just that was fixed. A record that does not say what was fixed counts for the last.
 
     Returns:
-        The ids of claims that were not registered, or not like this, and of those whose earlier verdict was added.
+        The ids of claims that were not registered, or not like this, or to which an earlier verdict was added.
 
     Raises:
         InputError: A claim is registered otherwise and there is no reason, or the file cannot be read.
@@ -106,9 +105,8 @@ def register(
         earlier = [] if then is None else then.pop("superseded", [])
         if different:
             earlier.append({"reason": reason, "registration": then})
-        added = _add_verdict(earlier, by_id.get(claim.id))
         content[claim.id] = {**now, **({"superseded": earlier} if earlier else {})}
-        if then is None or different or added:
+        if _add_verdict(earlier, by_id.get(claim.id)) or different or then is None:
             changed.append(claim.id)
     if changed:
         write_atomically(directory / FILE, (json.dumps(content, indent=1, sort_keys=True) + "\n").encode())
