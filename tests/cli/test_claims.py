@@ -94,6 +94,17 @@ def test_register_writes_beside_the_claims_once(tmp_path, monkeypatch, capsys):
     assert list(json.loads((tmp_path / "registered.json").read_text())) == ["T14"]
     main(["claims", "register", "T14"])
     assert "registered.json: nothing new" in "".join(capsys.readouterr().out.splitlines())
+    content = json.loads((tmp_path / "registered.json").read_text())
+    content["T14"]["joined"] = "any"
+    (tmp_path / "registered.json").write_text(json.dumps(content))
+    main(["claims", "register", "T14", "--supersede", "a slip"])
+    assert "superseded without a verdict: T14; add it with --verdicts" in capsys.readouterr().out
+    trial = {"id": "T14", "outcome": "MIXED", "share": 0.5, "n": 32, "units": {"v3": {"recipe": "published"}}}
+    (tmp_path / "verdicts.json").write_text(json.dumps([trial]))
+    main(["claims", "register", "T14", "--verdicts", str(tmp_path)])
+    assert "without a verdict" not in capsys.readouterr().out
+    main(["claims", "show", "T14"])
+    assert "MIXED (16 of 32, published recipe); superseded: a slip" in " ".join(capsys.readouterr().out.split())
     monkeypatch.setattr("mnemoscope.sweeps.registered.package_of", lambda claim: None)
     with pytest.raises(SystemExit):
         main(["claims", "register", "T14"])
@@ -147,7 +158,7 @@ def test_diff_shows_what_differs(untrained_runs, capsys):
         (["claims", "show", "T99"], "a claim or a system must be one of: birth, noisy-recall, tiny-recall, B1"),
         (["claims", "run", "T1"], "claims run needs models: --zoo"),
         (["claims", "run", "T1", "--runs", "nowhere"], "nowhere is no run directory"),
-        (["claims", "run", "T1", "--runs", "nowhere", "--recipe", "slow"], "--recipe must be one of: quick, published"),
+        (["claims", "run", "T1", "--runs", "nowhere", "--recipe", "slow"], "--recipe must be one of: quick, "),
         (["claims", "run", "T1", "--runs", "nowhere", "--jobs", "-1"], "jobs must be"),
         (["claims", "run", "T10", "--runs", "nowhere", "--recipe", "quick"], "T10 says nothing of the quick recipe"),
         (["claims", "diff", "a", "b"], "a does not exist; `mnemoscope claims run` writes one"),

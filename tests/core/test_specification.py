@@ -4,7 +4,7 @@ from dataclasses import replace
 import pytest
 
 from mnemoscope.core.errors import InputError
-from mnemoscope.core.presets import preset
+from mnemoscope.core.presets import preset, recipes
 from mnemoscope.core.specification import Freeze, ModelSpec, Recipe, RunSpec, TaskChange, change, structure
 from tests.support import small_spec
 
@@ -131,6 +131,11 @@ def test_a_change_that_names_nothing_is_refused(changes, message):
 def test_an_unknown_recipe_is_refused():
     with pytest.raises(InputError, match="recipe must be one of: quick, published; got 'slow'"):
         preset("v1", "slow", 0)
+
+
+def test_recipes_of_all_presets_are_named_once():
+    assert {"quick", "published", "sgd", "long"} <= set(recipes())
+    assert len(set(recipes())) == len(recipes())
 
 
 def test_replicates_differ_in_the_seed_only():

@@ -39,6 +39,7 @@ def test_claims_are_values():
         ({"quantifier": "mean", "direction": "within"}, "is quantifier='equivalence'"),
         ({"joined": "both"}, "joined of claim T0 must be one of: all, any"),
         ({"n_replicates": 15}, "at least 16 for a claim; got 15"),
+        ({"first_seed": 32, "last_seed": 31}, "last_seed of T0 must be at least 32; got 31"),
         ({"headline": True, "n_replicates": 31}, "at least 32 for a headline claim; got 31"),
     ],
 )
@@ -46,6 +47,12 @@ def test_a_claim_that_cannot_be_judged_cannot_be_built(changes, message):
     fields = {"id": "T0", "statement": "it does", "source": "made up", "quantifier": "most", "margin": 0.25}
     with pytest.raises(InputError, match=message):
         Claim(**{**fields, **changes})
+
+
+def test_seeds_outside_the_bounds_do_not_count():
+    assert [seed for seed in range(5) if make_claim(first_seed=1, last_seed=3).counts(seed)] == [1, 2, 3]
+    assert make_claim().counts(0)
+    assert make_claim(first_seed=1).counts(10**6)
 
 
 def test_names_in_a_claim_differ():

@@ -72,6 +72,7 @@ def test_a_system_names_the_seeds_that_it_judges():
     assert expected_seeds(CLAIMS.get("T14")) == list(range(16, 48))
     assert expected_seeds(CLAIMS.get("M3")) == []  # about draws
     assert expected_seeds(CLAIM) == []  # of no system
+    assert expected_seeds(replace(CLAIMS.get("T14"), first_seed=40, last_seed=45)) == list(range(40, 46))
 
 
 @pytest.mark.parametrize("what", CHANGES)

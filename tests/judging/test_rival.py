@@ -15,6 +15,8 @@ CLAIM = Claim(
     gate=Gate(statement="learned", at_least=0.9),
     units={"v3": Configuration(preset="v3")},
     n_replicates=32,
+    first_seed=16,
+    last_seed=47,
     measure=max,
     factors={"recipe": ("published",), "kind": ("zero",)},
     system="tiny-recall",
@@ -25,6 +27,7 @@ def test_a_rival_is_about_the_same_models_by_the_same_measure():
     rival = CLAIM.rival("second", "The second head recalls.", quantifier="most", margin=0.0, direction="below")
     assert (rival.id, rival.source, rival.statement) == ("C1-second", "rival of C1", "The second head recalls.")
     shared = ("gate", "units", "measure", "n_replicates", "system", "replicate", "prompts", "compare", "develops")
+    shared += ("first_seed", "last_seed")
     assert all(getattr(rival, name) == getattr(CLAIM, name) for name in shared)
     assert (rival.margin, rival.direction, rival.controls) == (0.0, "below", ())
     assert CLAIM.against(rival).rivals == (rival,)

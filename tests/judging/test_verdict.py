@@ -1,11 +1,13 @@
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
+from mnemoscope.core.presets import Configuration
 from mnemoscope.judging.claim import Criterion, Gate
 from mnemoscope.judging.judge import judge
-from mnemoscope.judging.verdict import Cell, Ruling, record
+from mnemoscope.judging.verdict import Cell, Ruling, Superseded, record
 from mnemoscope.viz.rulings.words import favoured_otherwise
 from tests.judging.trials import along_seeds, clearing, make_claim, make_evidence
 
@@ -20,6 +22,42 @@ def test_a_cell_flips_where_another_outcome_comes_up():
     for n_clear, n, flips in ((16, 16, False), (0, 16, True), (8, 16, True), (4, 4, False)):
         verdict = judge(claim, make_evidence(clearing(n_clear, n)))
         assert Cell(factor="kind", value="zero", verdict=verdict, before=ruling.verdict.outcome).flips == flips
+
+
+def test_the_reason_begins_with_what_another_training_decides():
+    """Not with other ways to measure, changes that decide nothing, or cells of rivals."""
+    claim, rival = make_claim(), make_claim(id="T0-other")
+    ruling = rule(claim, make_evidence(clearing(1, 16)))
+    assert ruling.reason == ruling.verdict.reason
+    cells = tuple(
+        Cell(
+            factor=factor,
+            value=value,
+            verdict=judge(asked, make_evidence(clearing(n_clear, n))),
+            before=ruling.verdict.outcome,
+        )
+        for factor, value, asked, n_clear, n in (
+            ("recipe", "quick", claim, 17, 17),
+            ("recipe", "sgd", claim, 0, 16),
+            ("recipe", "long", claim, 15, 15),
+            ("recipe", "quick", rival, 16, 16),
+            ("kind", "zero", claim, 16, 16),
+            ("model.d_model", "64", claim, 8, 16),
+        )
+    )
+    ruling = replace(ruling, sensitivity=cells)
+    assert ruling.reason == record(ruling)["reason"]
+    assert ruling.reason == (
+        "Under the quick recipe it is SUPPORTED (17 of 17 seeds). With model.d_model = 64 it is MIXED (8 of 16 seeds). "
+        "The effect is above 0.25 logits in 1 of 16 seeds."
+    )
+
+
+def test_a_record_names_the_recipe_that_the_verdict_speaks_of():
+    evidence = make_evidence(clearing(16, 16))
+    assert record(rule(make_claim(), evidence))["recipe"] is None
+    units = {"v3": Configuration(preset="v3", recipe="published")}
+    assert record(rule(make_claim(units=units), evidence))["recipe"] == "published"
 
 
 def test_slack_is_that_of_the_weakest_part_or_of_the_strongest():
@@ -54,6 +92,7 @@ def test_a_record_is_strict_json():
         verdict=judge(claim, few),
         rivals={"T0-other": judge(claim.rivals[0], few)},
         sensitivity=(Cell(factor="kind", value="zero", verdict=judge(claim, few), before="REFUTED"),),
+        superseded=(Superseded(reason="r", outcome="REFUTED", share=0.5, n=8),),
     )
     content = json.loads(json.dumps(record(ruling), allow_nan=False))
     assert content["p"] is None
@@ -61,6 +100,7 @@ def test_a_record_is_strict_json():
     assert content["rivals"][0]["id"] == "T0-other"
     assert content["sensitivity"][0]["flips"] is False
     assert content["effect"] == 0.75
+    assert content["superseded"] == [{"reason": "r", "outcome": "REFUTED", "share": 0.5, "n": 8, "recipe": None}]
 
 
 def test_a_change_under_which_another_explanation_is_favoured_is_named():

@@ -7,7 +7,9 @@ import pytest
 
 from mnemoscope.core.errors import InputError
 from mnemoscope.judging.claim import CLAIMS
-from mnemoscope.sweeps.registered import FILE, departures, package_of, register, registered
+from mnemoscope.judging.registration import expected_seeds, registration
+from mnemoscope.judging.verdict import Superseded
+from mnemoscope.sweeps.registered import FILE, departures, package_of, register, registered, superseded
 
 T14 = CLAIMS.get("T14")
 
@@ -36,12 +38,53 @@ def test_what_differs_is_refused_without_a_reason_and_kept_with_one(tmp_path):
     ]
 
 
+def trial_of(claim, **changes) -> dict:
+    """The record of a trial of a claim."""
+    fixed = registration(claim, expected_seeds(claim))
+    found = {"id": claim.id, "outcome": "REFUTED", "share": 0.25, "n": 32, "units": fixed["units"], "fixed": fixed}
+    return {**found, **changes}
+
+
+KEPT = {"outcome": "REFUTED", "share": 0.25, "n": 32, "recipe": "published"}
+
+
+def test_a_superseded_registration_keeps_its_verdict(tmp_path, monkeypatch):
+    register([T14], tmp_path)
+    first, second, third = T14, replace(T14, margin=-0.1), replace(T14, margin=-0.2)
+    register([second], tmp_path, reason="a slip", verdicts=[trial_of(first)])
+    register([third], tmp_path, reason="another", verdicts=[trial_of(first), trial_of(second, id="T15")])
+    entries = registered(tmp_path)["T14"]["superseded"]
+    assert [entry.get("verdict") for entry in entries] == [KEPT, None]
+    assert entries[0]["registration"]["criteria"][0]["margin"] == 0.0
+    monkeypatch.setattr("mnemoscope.sweeps.registered.package_of", lambda claim: tmp_path)
+    assert superseded(third) == (Superseded(reason="a slip", **KEPT), Superseded(reason="another"))
+    assert departures(third, expected_seeds(third)) == ()
+
+
+def test_a_verdict_can_be_added_later_and_once(tmp_path):
+    register([T14], tmp_path)
+    now = replace(T14, margin=-0.1)
+    register([now], tmp_path, reason="a slip")
+    assert register([now], tmp_path, verdicts=[trial_of(now)]) == []  # of the claim as it is asked now
+    assert register([now], tmp_path, verdicts=[trial_of(T14)]) == ["T14"]
+    before = (tmp_path / FILE).read_bytes()
+    assert register([now], tmp_path, verdicts=[trial_of(T14, outcome="SUPPORTED")]) == []
+    assert (tmp_path / FILE).read_bytes() == before
+
+
+def test_a_record_that_does_not_say_what_was_fixed_is_of_the_last_one(tmp_path):
+    register([T14], tmp_path)
+    register([replace(T14, margin=-0.1)], tmp_path, reason="a slip")
+    old = trial_of(T14)
+    del old["fixed"]
+    assert register([replace(T14, margin=-0.2)], tmp_path, reason="another", verdicts=[old]) == ["T14"]
+    assert [entry.get("verdict") for entry in registered(tmp_path)["T14"]["superseded"]] == [None, KEPT]
+
+
 def test_the_claims_of_the_systems_are_as_registered():
     """A change of what decides a verdict has to be registered: `mnemoscope claims register`, with the reason."""
-    from mnemoscope.judging.registration import expected_seeds
-
     claims = [CLAIMS.get(name) for name in CLAIMS.names()]
-    assert len(claims) == 43
+    assert len(claims) == 44
     found = {claim.id: departures(claim, expected_seeds(claim)) for claim in claims}
     assert {id: what for id, what in found.items() if what != ()} == {}
 

@@ -15,12 +15,17 @@ from mnemoscope.core.errors import InputError
 from mnemoscope.core.presets import Configuration
 from mnemoscope.core.subject import Subject
 from mnemoscope.judging.claim import Claim, Control, Criterion, Gate
+from mnemoscope.judging.verdict import Superseded
 from mnemoscope.models.building import build
 from mnemoscope.models.checkpoint import save_checkpoint
+from mnemoscope.models.constructed.stand_ins import following, jump
 from mnemoscope.models.run import create_run, finish_run
-from mnemoscope.models.subjects import untrained
+from mnemoscope.models.subjects import together, untrained
 from mnemoscope.sweeps import measuring
-from mnemoscope.sweeps.trials import run_trials
+from mnemoscope.sweeps.admission import find_bench
+from mnemoscope.sweeps.measuring import name_of
+from mnemoscope.sweeps.registered import register
+from mnemoscope.sweeps.trials import questions_about, run_trials, under
 
 D4, D8 = Configuration(preset="d4"), Configuration(preset="d8")
 
@@ -133,6 +138,34 @@ def test_seeds_whose_training_did_not_end_count_against_the_claim(runs):
     assert ruling.set_aside == ("narrow, seeds 0, 1: not finished",)
 
 
+def test_seeds_before_the_first_and_after_the_last_do_not_count(runs, tmp_path):
+    """Neither for the claim nor for its rivals and cells, and those that were begun are not held against it."""
+    published = [fake_run(tmp_path, D4.changed("recipe", "published"), seed, 2.0) for seed in range(18)]
+    for seed in (0, 2, 17):
+        (runs[seed].path / "done").unlink()
+    claim = make(first_seed=2, last_seed=16, factors={"recipe": ("published",)})
+    rival = claim.rival("not", "it is not", quantifier="most", margin=0.5, direction="below")
+    ruling = only(run_trials([claim.against(rival)], [*runs, *published]))
+    assert ruling.evidence.labels.tolist() == list(range(3, 17))
+    assert ruling.rivals["X-not"].n == 14
+    assert [cell.verdict.n for cell in ruling.sensitivity] == [15, 15]
+    assert "seeds 2 were begun" in ruling.verdict.reason
+    assert ruling.set_aside == (
+        "narrow, seed 1: looked at before the criteria were fixed",
+        "narrow, seeds 0, 2, 17: not finished",
+    )
+
+
+def test_seeds_that_do_not_count_are_listed_with_the_reason(runs):
+    bench = find_bench(runs, [claim := make(first_seed=2, last_seed=14)])
+    assert bench.seeds(claim) == list(range(2, 15))
+    assert bench.left_out(claim) == []
+    assert bench.set_aside(claim) == (
+        "narrow, seeds 0, 1: looked at before the criteria were fixed",
+        "narrow, seeds 15, 16, 17: trained after the verdict",
+    )
+
+
 def test_runs_with_another_split_are_set_aside_by_name(runs):
     """The split of a quick run follows its seed; one of a fixed split is another experiment, which selects nothing."""
     spec = D4.spec(30)
@@ -227,6 +260,25 @@ def test_the_sensitivity_table_changes_one_factor_at_a_time(runs, tmp_path):
     assert only(run_trials([claim], runs, sensitivity=False)).sensitivity == ()
 
 
+def test_controls_go_with_the_claim_to_other_configurations():
+    """Untrained models have the sizes of these, and planted trajectories their checkpoints; a table stays."""
+    units = {"narrow": D4}
+    fresh, course = untrained(units), following(units, {"narrow": {"recall": jump(20)}})
+    plants = (together(fresh, fresh), course, ones)
+    controls = tuple(Control(name=name_of(plant), kind="negative", plant=plant) for plant in plants)
+    claim = make(controls=controls, rivals=(make(id="X-not", controls=controls),), factors={"recipe": ("published",)})
+    wide = under(claim, "model.d_model", 8)
+    for asked in (wide, wide.rivals[0]):
+        assert asked.controls[0].plant(0)["narrow"].model.cfg.d_model == 8
+        assert asked.controls[2].plant is ones
+    longer = under(claim, "recipe.n_steps", 500).controls[1].plant
+    assert int(longer(0)["narrow"].trajectory.step[-1]) == 500
+    assert int(course(0)["narrow"].trajectory.step[-1]) == D4.spec(0).recipe.n_steps != 500
+    (cell,) = (question.claim for question in questions_about(claim, True) if question.factor)
+    assert "recipe='published'" in name_of(cell.controls[1].plant)
+    assert name_of(under(claim, "recipe", "quick").controls[1].plant) == name_of(course)
+
+
 def test_another_recipe_can_be_asked_for(runs, tmp_path):
     published = [fake_run(tmp_path, D4.changed("recipe", "published"), seed, -2.0) for seed in range(20, 36)]
     claim = make(factors={"recipe": ("published",)}, rivals=(make(id="X-not", direction="below"),))
@@ -245,6 +297,15 @@ def test_under_another_recipe_a_claim_stands_alone_or_means_nothing(tmp_path):
     assert not moved.claim.headline
     assert run_trials([make()], published, recipe="published") == []
     assert only(run_trials([make()], [], recipe="quick")).claim == make()
+
+
+def test_a_ruling_says_how_the_claim_was_asked_before(tmp_path, monkeypatch):
+    monkeypatch.setattr("mnemoscope.sweeps.registered.package_of", lambda claim: tmp_path)
+    register([make(margin=0.4)], tmp_path)
+    register([make()], tmp_path, reason="too mild")
+    ruling = only(run_trials([make()], []))
+    assert ruling.superseded == (Superseded(reason="too mild"),)
+    assert ruling.departures == ()
 
 
 def test_draws_need_no_runs():

@@ -5,7 +5,7 @@ import inspect
 import pickle
 import pkgutil
 import sys
-from functools import cache, partial
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -14,12 +14,29 @@ from mnemoscope.core import guests
 from mnemoscope.core.presets import SYSTEMS
 from mnemoscope.core.specification import RunSpec
 from mnemoscope.judging.claim import CLAIMS, MIN_HEADLINE, Claim
+from mnemoscope.judging.registration import expected_seeds
+from mnemoscope.models.constructed.stand_ins import following
 from mnemoscope.sweeps.measuring import MEASURED_BY, name_of
 from mnemoscope.sweeps.trials import under
+from tests.systems.on_trial import trouble
 
 REGISTERED = [CLAIMS.get(name) for name in CLAIMS.names()]
 ALL = [*REGISTERED, *(rival for claim in REGISTERED for rival in claim.rivals)]
 
+OVER_TRAINING = [
+    claim
+    for claim in ALL
+    if any(isinstance(c.plant, partial) and c.plant.func is following({}, {}).func for c in claim.controls)
+]
+"""Claims with planted trajectories."""
+SHARES = ("accuracy", "probability", "recall", "share")
+"""First words of the units of effects from 0 to 1."""
+AROUND_ZERO = {
+    **dict.fromkeys(("T6", "T13", "T13-carriers", "T13-carriers-most", "T14-carriers"), "less its margin"),
+    **dict.fromkeys(("T14", "T14-single", "T14-both", "T14-redundant", "T17-stored"), "less their margins"),
+    "T3-split": "a difference of two distances",
+}
+"""Effects of these units that lie on either side of 0: what they are."""
 WITHOUT_UNIT = {"T17-combines": "the smallest of shares of different things, less their margins"}
 WITHOUT_POSITIVE = {
     "T12-after-same-x": "in one layer a key does not know which x stood before it: such a head cannot be built"
@@ -77,21 +94,9 @@ def test_units_are_configurations_that_exist():
         assert len(claim.units) < 2 or claim.compare is not None, claim.id
 
 
-@cache
-def judged(system: str) -> dict[tuple, set[int]]:
-    """Seeds behind the verdicts, by configuration."""
-    seeds: dict[tuple, set[int]] = {}
-    for part in SYSTEMS.get(system).judged:
-        for spec in part.specs():
-            seeds.setdefault(spec.configuration, set()).add(spec.seed)
-    return seeds
-
-
 def test_enough_seeds_of_the_system_are_judged():
     for claim in ALL:
-        plan = judged(claim.system)
-        seeds = [plan.get(unit.spec(0).configuration, set()) for unit in claim.units.values()]
-        assert not seeds or len(set.intersection(*seeds)) >= claim.n_replicates, claim.id
+        assert not claim.units or len(expected_seeds(claim)) >= claim.n_replicates, claim.id
 
 
 def test_effects_have_units():
@@ -110,11 +115,25 @@ def test_there_are_controls_of_both_kinds():
         assert by_itself, f"{claim.id}: a trial has to plant them by itself"
 
 
+@pytest.mark.parametrize("claim", OVER_TRAINING, ids=lambda claim: claim.id)
+def test_what_is_asked_of_training_can_be_met_and_missed_at_the_checkpoints_of_every_recipe(claim):
+    asked = {claim.recipe: claim, **{to: under(claim, "recipe", to) for to in claim.factors.get("recipe", ())}}
+    for recipe, one in asked.items():
+        assert trouble(one, most=4) is None, recipe
+
+
+def test_margins_of_shares_can_be_met_and_missed():
+    for claim in ALL:
+        for part in claim.criteria:
+            if part.unit.startswith(SHARES):
+                assert 0 < part.margin < 1 or (claim.id in AROUND_ZERO and part.margin == 0), (claim.id, part.name)
+
+
 def test_a_rival_is_judged_on_the_same_replicates():
     for claim in REGISTERED:
         for rival in claim.rivals:
             assert rival.id.startswith(f"{claim.id}-"), rival.id
-            for field in ("units", "gate", "replicate", "n_replicates", "system"):
+            for field in ("units", "gate", "replicate", "n_replicates", "first_seed", "last_seed", "system"):
                 assert getattr(rival, field) == getattr(claim, field), (rival.id, field)
             assert not rival.headline, rival.id
             assert not rival.rivals, rival.id

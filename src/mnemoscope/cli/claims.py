@@ -83,7 +83,7 @@ def try_claims(
             report=report,
         )
     rows = verdict_rows(rulings)
-    show(title, VERDICT_HEADER, rows, n_text=3)
+    show(title, VERDICT_HEADER, rows, n_text=4)
     write_table(out / "verdicts.csv", VERDICT_HEADER, rows)
     write_arrays(out / "evidence", {ruling.claim.id: as_dataset(ruling.evidence.effects) for ruling in rulings})
     verdicts = json.dumps([record(ruling) for ruling in rulings], indent=2, allow_nan=False)

@@ -26,6 +26,11 @@ class Preset:
 PRESETS: Registry[Preset] = Registry("preset", "presets")
 
 
+def recipes() -> list[str]:
+    """Names of the recipes that some preset has."""
+    return list(dict.fromkeys(recipe for name in PRESETS.names() for recipe in PRESETS.get(name).recipes))
+
+
 @dataclass(frozen=True, kw_only=True)
 class Configuration:
     """What replicates have in common: a preset under one of its recipes, with fields changed."""

@@ -181,6 +181,7 @@ class Claim:
         replicate: What is replicated, and the dimension of the evidence.
         n_replicates: How many it needs: at least 16, at least 32 for a headline.
         first_seed: Smaller seeds were looked at before this was fixed; they do not count.
+        last_seed: Larger seeds were trained after the verdict; they do not count either.
         headline: One of the claims among which the error rate is shared out.
         units: Configurations that it is about, by name.
         rivals: Other explanations, as claims.
@@ -211,6 +212,7 @@ class Claim:
     replicate: Literal["seed", "draw", "question"] = "seed"
     n_replicates: int = MIN_REPLICATES
     first_seed: int = 0
+    last_seed: int | None = None
     headline: bool = False
     units: Mapping[str, Configuration] = field(default_factory=dict, hash=False)
     rivals: "tuple[Claim, ...]" = ()
@@ -233,6 +235,8 @@ class Claim:
         if self.n_replicates < needed:
             kind = "a headline claim" if self.headline else "a claim"
             raise InputError(f"n_replicates of {self.id} must be at least {needed} for {kind}; got {self.n_replicates}")
+        if self.last_seed is not None:
+            in_range(f"last_seed of {self.id}", self.last_seed, self.first_seed, math.inf)
         for what, names in (
             ("parts", [part.name for part in self.parts]),
             ("controls", [control.name for control in self.controls]),
@@ -253,6 +257,15 @@ class Claim:
             raise InputError(f"claim {self.id} must have a quantifier and a margin, or parts; got {given or 'neither'}")
         self.criteria  # noqa: B018 - a part checks itself when it is built
 
+    @property
+    def recipe(self) -> str:
+        """The recipe of its units; empty for a claim about no model."""
+        return next((unit.recipe for unit in self.units.values()), "")
+
+    def counts(self, seed: int) -> bool:
+        """Whether a seed is one of those that the claim is judged on."""
+        return self.first_seed <= seed and (self.last_seed is None or seed <= self.last_seed)
+
     def rival(self, word: str, statement: str, **changes: Any) -> "Claim":
         """Another explanation of what this claim is about.
 
@@ -260,8 +273,8 @@ class Claim:
             word: Its id is that of the claim and this word, such as `T14-both`.
             statement: The sentence.
             changes: Its criteria, controls, and whatever else differs. It has the units, gate, measure, replicates,
-                prompts, system and factors of this claim (with a measure of its own only those that are not keywords of
-                the measure), so that it is asked as often; but not its criteria, controls and rivals.
+                seeds, prompts, system and factors of this claim (with a measure of its own only those that are not
+                keywords of the measure), so that it is asked as often; but not its criteria, controls and rivals.
 
         Raises:
             InputError: A combination that cannot be judged.
@@ -290,8 +303,8 @@ class Claim:
 
 
 _SHARED_WITH_RIVALS = (
-    "gate", "replicate", "n_replicates", "first_seed", "units", "measure", "compare", "prompts", "develops", "system",
-    "factors",
+    "gate", "replicate", "n_replicates", "first_seed", "last_seed", "units", "measure", "compare", "prompts",
+    "develops", "system", "factors",
 )  # fmt: skip
 
 

@@ -65,7 +65,7 @@ def expected_seeds(claim: Claim) -> list[int]:
         of = [part for part in judged if unit.preset in part.presets]
         of = [part for part in of if (unit.recipe, unit.changes) == (part.recipe, part.changes)]
         each.append({seed for part in of for seed in part.seeds})
-    return sorted(seed for seed in set.intersection(*each) if seed >= claim.first_seed)
+    return sorted(seed for seed in set.intersection(*each) if claim.counts(seed))
 
 
 def differences(now: Mapping[str, Any], then: Mapping[str, Any], prefix: str = "") -> list[str]:

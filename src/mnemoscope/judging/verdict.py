@@ -5,13 +5,13 @@
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 import numpy as np
 import xarray as xr
 
-from mnemoscope.judging.claim import Claim
+from mnemoscope.judging.claim import Claim, of_training
 from mnemoscope.judging.evidence import Evidence, named, prompt_mean
 from mnemoscope.judging.quantifiers import Interval
 from mnemoscope.judging.registration import expected_seeds, registration
@@ -114,6 +114,31 @@ class Cell:
         """Whether the change makes another outcome; a cell that decides nothing makes none."""
         return self.verdict.outcome not in (self.before, "INCONCLUSIVE", "NOT_APPLICABLE")
 
+    def sentence(self, replicate: str) -> str:
+        """What comes out here, with the number of replicates that clear the margins."""
+        where = f"Under the {self.value} recipe" if self.factor == "recipe" else f"With {self.factor} = {self.value}"
+        v = self.verdict
+        return f"{where} it is {v.outcome} ({round(v.share * v.n)} of {v.n} {replicate}s)."
+
+
+@dataclass(frozen=True, kw_only=True)
+class Superseded:
+    """A claim as it was asked before, under the same id.
+
+    Attributes:
+        reason: Why it is asked otherwise now.
+        outcome: Of its trial; None where no verdict was kept.
+        share: Of replicates that met its criteria.
+        n: How many were judged.
+        recipe: Of the models; None for a claim about no model.
+    """
+
+    reason: str
+    outcome: Outcome | None = None
+    share: float | None = None
+    n: int = 0
+    recipe: str | None = None
+
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Ruling:
@@ -129,6 +154,7 @@ class Ruling:
             checkpoints along training, or the measure makes no sense there.
         departures: What of the claim is not as it was registered; None where nothing is registered.
         set_aside: Runs of the claim's configurations that were handed in and are not used, and why.
+        superseded: How it was asked before, the oldest first.
     """
 
     claim: Claim
@@ -139,6 +165,7 @@ class Ruling:
     emergence: xr.Dataset | None = None
     departures: tuple[str, ...] | None = None
     set_aside: tuple[str, ...] = ()
+    superseded: tuple[Superseded, ...] = ()
 
     @property
     def favoured(self) -> tuple[str, ...]:
@@ -166,6 +193,15 @@ class Ruling:
     def flips(self) -> tuple[Cell, ...]:
         """Cells of the sensitivity table with another outcome."""
         return tuple(cell for cell in self.sensitivity if cell.flips)
+
+    @property
+    def reason(self) -> str:
+        """The reason of the verdict, after what comes out of models that were trained otherwise, if it is another."""
+        others = [cell for cell in self.flips if cell.verdict.id == self.claim.id and of_training(cell.factor)]
+        reason = self.verdict.reason
+        if not others:
+            return reason
+        return " ".join([*(cell.sentence(self.claim.replicate) for cell in others), reason[0].upper() + reason[1:]])
 
     def slack(self) -> xr.DataArray:
         """By how much each judged replicate clears the margins; empty without a replicate.
@@ -200,6 +236,8 @@ def record(ruling: Ruling) -> dict[str, Any]:
     claim = ruling.claim
     return {
         **verdict_record(ruling.verdict),
+        "reason": ruling.reason,
+        "recipe": claim.recipe or None,
         "statement": claim.statement,
         "source": claim.source,
         "headline": claim.headline,
@@ -210,6 +248,7 @@ def record(ruling: Ruling) -> dict[str, Any]:
             for factor, value, ids in ruling.favoured_otherwise
         ],
         "set_aside": list(ruling.set_aside),
+        "superseded": [asdict(earlier) for earlier in ruling.superseded],
         "departures": None if ruling.departures is None else list(ruling.departures),
         "fixed": registration(claim, expected_seeds(claim)),
         "rivals": [

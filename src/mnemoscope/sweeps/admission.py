@@ -29,26 +29,30 @@ class Bench:
     other_split: Mapping[Configuration, Sequence[Run]]
 
     def seeds(self, claim: Claim) -> list[int]:
-        """Replicates: seeds from the first that counts, of which every unit has a finished run; of a claim about no
-        model, as many draws as it needs.
+        """Replicates: seeds that count and of which every unit has a finished run; of a claim about no model, as many
+        draws as it needs.
         """
         if not claim.units:
             return list(range(claim.n_replicates))
         common = set.intersection(*(set(self.finished[unit]) for unit in claim.units.values()))
-        return sorted(seed for seed in common if seed >= claim.first_seed)
+        return sorted(filter(claim.counts, common))
 
     def left_out(self, claim: Claim) -> list[int]:
-        """Seeds that were handed in, and of which some unit has a run that did not end."""
+        """Seeds that count and were handed in, and of which some unit has a run that did not end."""
         started = {seed for unit in claim.units.values() for seed in self.unfinished[unit]}
-        return sorted(seed for seed in started - set(self.seeds(claim)) if seed >= claim.first_seed)
+        return sorted(filter(claim.counts, started - set(self.seeds(claim))))
 
     def set_aside(self, claim: Claim) -> tuple[str, ...]:
         """What was handed in of a claim's configurations and is not used, in sentences."""
         sentences = []
         for name, unit in claim.units.items():
-            earlier = [run for seed, run in self.finished[unit].items() if seed < claim.first_seed]
+            others = [run for seed, run in self.finished[unit].items() if not claim.counts(seed)]
             for runs, why in (
-                (earlier, "looked at before the criteria were fixed"),
+                (
+                    [run for run in others if run.spec.seed < claim.first_seed],
+                    "looked at before the criteria were fixed",
+                ),
+                ([run for run in others if run.spec.seed > claim.first_seed], "trained after the verdict"),
                 (self.unfinished[unit].values(), "not finished"),
                 (self.other_split[unit], "another split of the data"),
             ):

@@ -8,6 +8,7 @@ them are on trial.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ import xarray as xr
 
 from mnemoscope.core import guests
 from mnemoscope.core.errors import InputError
+from mnemoscope.core.presets import Configuration
 from mnemoscope.judging.claim import CLAIMS, GATE, MIN_REPLICATES, SOURCE, Claim, Measured, of_training
 from mnemoscope.judging.evidence import Evidence
 from mnemoscope.judging.judge import judge, judge_family
@@ -34,7 +36,7 @@ from mnemoscope.sweeps.measuring import (
     measure_all,
     modules_of,
 )
-from mnemoscope.sweeps.registered import departures
+from mnemoscope.sweeps.registered import departures, superseded
 from mnemoscope.sweeps.server import n_processes
 
 MANY_STEPS = 12
@@ -120,7 +122,7 @@ def asked_of(claim: Claim, recipe: str) -> Claim | None:
 
     Under another recipe than its own it stands alone, and no headline hangs on it.
     """
-    if all(unit.recipe == recipe for unit in claim.units.values()):
+    if claim.recipe in ("", recipe):
         return claim
     if recipe not in claim.factors.get("recipe", ()):
         return None
@@ -130,10 +132,31 @@ def asked_of(claim: Claim, recipe: str) -> Claim | None:
 
 
 def under(claim: Claim, field: str, value: Any) -> Claim:
-    """The claim about other configurations; rivals go with it, and what varies the same factor goes."""
+    """The claim about other configurations, and its rivals; what varies the same factor is dropped.
+
+    Controls that are made from its configurations, such as untrained models and planted trajectories, are made from the
+    others, with their sizes and checkpoints.
+    """
     units = {name: unit.changed(field, value) for name, unit in claim.units.items()}
     factors = {name: values for name, values in claim.factors.items() if name != field}
-    return replace(claim, units=units, factors=factors, rivals=tuple(under(r, field, value) for r in claim.rivals))
+    controls = tuple(replace(control, plant=_bound(control.plant, field, value)) for control in claim.controls)
+    rivals = tuple(under(rival, field, value) for rival in claim.rivals)
+    return replace(claim, units=units, factors=factors, controls=controls, rivals=rivals)
+
+
+def _bound(given: Any, field: str, value: Any) -> Any:
+    """What is bound to a function by `partial`, with every configuration in it changed."""
+    match given:
+        case Configuration():
+            return given.changed(field, value)
+        case partial():
+            words = {name: _bound(each, field, value) for name, each in given.keywords.items()}
+            return partial(given.func, *(_bound(each, field, value) for each in given.args), **words)
+        case dict():
+            return {name: _bound(each, field, value) for name, each in given.items()}
+        case tuple():
+            return tuple(_bound(each, field, value) for each in given)
+    return given
 
 
 def questions_about(claim: Claim, sensitivity: bool) -> list[Question]:
@@ -246,6 +269,7 @@ def _rulings(
                 emergence=_emergence(claim, bench, results) if emergence else None,
                 departures=departures(claim, bench.seeds(claim) if claim.units else ()),
                 set_aside=bench.set_aside(claim),
+                superseded=superseded(claim),
             )
         )
     return rulings
@@ -269,8 +293,7 @@ def _evidence(question: Question, bench: Bench, results: Results) -> Evidence:
         if control.plant is not None:
             pieces = [OfPlant(control.plant, i, claim.compare, ()) for i in range(control.n)]
             controls[control.name] = _dataset(claim, [results[piece.name][key] for piece in pieces], "case")
-    recipe = next(iter(claim.units.values())).recipe if claim.units else ""
-    return _collected(claim, each, controls, recipe, bench.left_out(claim))
+    return _collected(claim, each, controls, claim.recipe, bench.left_out(claim))
 
 
 def _of_seed(claim: Claim, seed: int, key: str, bench: Bench, results: Results) -> tuple[int, Measured]:

@@ -1,10 +1,12 @@
 import re
+from dataclasses import replace
 from html import unescape
 
 import pytest
 import xarray as xr
 
 from mnemoscope.judging.claim import Criterion
+from mnemoscope.judging.verdict import Superseded
 from mnemoscope.viz.rulings import rulings_page
 from mnemoscope.viz.rulings.words import favours
 from tests.judging.trials import along_seeds, clearing, make_claim, make_evidence
@@ -47,12 +49,13 @@ def test_all_verdicts_come_first(html):
         "✓ SUPPORTED",
         "0.97 [0.84, 1.00]",
         "accuracy",
-        "Why: 32 of 34 seeds pass the gate",
+        "✓ SUPPORTED published 0.97",
+        "Why: With model.normalization = none it is MIXED (9 of 16 seeds). 32 of 34 seeds pass the gate",
         "Favoured: the claim, T14-both (“Removing both heads costs <b>everything</b>.”)",
         "⚑ kind = resample (REFUTED), ⚑ model.normalization = none (MIXED)",
     ):
         assert words in first
-    assert "recipe" not in first  # too few replicates flip nothing
+    assert "quick" not in first  # too few replicates flip nothing
     assert "Favoured: none" in text_of(rows[1])
     assert "nothing was varied" in text_of(rows[1])
 
@@ -87,6 +90,32 @@ def test_what_was_asked_is_said_in_words(html):
     assert "headline claim" in asked
     assert "v3 (v3, published recipe)" in asked
     assert "no gate: every seed is judged" in part_of(rulings_page([simple("T1", 8)], title="x"), "What was asked")
+
+
+@pytest.mark.parametrize(
+    ("bounds", "words"),
+    [
+        ({"first_seed": 32}, "Seeds that count: from 32 on."),
+        ({"last_seed": 31}, "Seeds that count: 0 to 31."),
+        ({"first_seed": 16, "last_seed": 31}, "Seeds that count: 16 to 31."),
+    ],
+)
+def test_which_seeds_count_is_said(bounds, words):
+    assert words in part_of(rulings_page([simple("T1", 8, **bounds)], title="x"), "What was asked")
+    assert "Seeds that count" not in rulings_page([simple("T1", 8)], title="x")
+
+
+def test_how_it_was_asked_before_is_said():
+    earlier = (
+        Superseded(reason="the criterion < could not be met", outcome="REFUTED", share=0.125, n=16, recipe="quick"),
+        Superseded(reason="a slip"),
+    )
+    page = rulings_page([replace(simple("T1", 8), superseded=earlier)], title="x")
+    assert part_of(page, "Asked before").endswith(
+        "> REFUTED (2 of 16, quick recipe); superseded: the criterion < could not be met "
+        "no verdict was kept; superseded: a slip "
+    )
+    assert "Asked before" not in rulings_page([simple("T1", 8)], title="x")
 
 
 @pytest.mark.parametrize(

@@ -16,15 +16,17 @@ def test_rows_for_the_terminal():
     assert all(len(row) == len(VERDICT_HEADER) for row in rows)
     by_id = {row[0]: row for row in rows}
     assert by_id["T14"][1] == "Removing one head costs elimination & not recall, removing the other …"
-    assert by_id["T2"][2:5] == ["MIXED", "0.50 [0.25, 0.75]", "0.375 [0.1686, 0.5915] logits"]
+    assert by_id["T14"][3] == "published"
+    assert by_id["T2"][2:6] == ["MIXED", "–", "0.50 [0.25, 0.75]", "0.375 [0.1686, 0.5915] logits"]
     assert by_id["T4"][2:] == [
         "NOT APPLICABLE",
+        "–",
         "1.00 [0.03, 1.00]",
         "0.75 [-∞, ∞] logits",
         "not registered",
         "the effect is above 0.25 logits in 1 of 1 seeds; a verdict needs 16 seeds.",
     ]
-    assert by_id["T6"][3:5] == ["–", "–"]
+    assert by_id["T6"][4:6] == ["–", "–"]
 
 
 def test_the_same_list_has_no_differences():

@@ -14,8 +14,6 @@ from mnemoscope.cli.options import Jobs, Options
 from mnemoscope.cli.parse import default_system
 from mnemoscope.core.errors import InputError, one_of
 
-RECIPES = ("quick", "published")
-
 
 @dataclass(frozen=True, kw_only=True)
 class ClaimsList(Options):
@@ -56,9 +54,13 @@ def claims_show(options: ClaimsShow) -> None:
 
 def _rows(claim: ms.Claim) -> list[list[str]]:
     from mnemoscope.sweeps.measuring import name_of
+    from mnemoscope.sweeps.registered import superseded
+    from mnemoscope.viz.rulings.words import earlier_text, seeds_text
 
     rows = [["source", claim.source], ["models", "; ".join(f"{n}: {_unit(u)}" for n, u in claim.units.items())]]
     rows.append(["replicates", f"{claim.n_replicates} {claim.replicate}s or more" + ", a headline" * claim.headline])
+    if which := seeds_text(claim):
+        rows.append(["seeds that count", which])
     if claim.gate is not None:
         rows.append(["gate", claim.gate.statement])
     joined = f" ({claim.joined} of the parts)" if claim.parts else ""
@@ -70,7 +72,7 @@ def _rows(claim: ms.Claim) -> list[list[str]]:
     rows += [["varied", f"{name}: {', '.join(map(str, values))}"] for name, values in claim.factors.items()]
     if claim.measure is not None:
         rows.append(["measure", name_of(claim.measure)])
-    return rows
+    return rows + [["asked before", earlier_text(earlier)] for earlier in superseded(claim)]
 
 
 def _unit(unit: ms.Configuration) -> str:
@@ -86,22 +88,32 @@ class ClaimsRegister(Options):
     """Systems or ids of claims."""
     supersede: str | None = None
     """Why registrations that differ are replaced; they are kept under `superseded`."""
+    verdicts: Path | None = None
+    """verdicts.json of the earlier trial, or its directory: superseded registrations keep their verdicts from it, those
+    that were superseded before and have none too."""
 
 
 def claims_register(options: ClaimsRegister) -> None:
     """Write the registrations of every package that the claims belong to."""
-    from mnemoscope.cli.claims import claims_called
+    from mnemoscope.cli.claims import claims_called, read_verdicts
     from mnemoscope.cli.output import console
-    from mnemoscope.sweeps.registered import FILE, package_of, register
+    from mnemoscope.sweeps.registered import FILE, package_of, register, superseded
 
     claims = claims_called(options.what)
+    verdicts = () if options.verdicts is None else read_verdicts(options.verdicts)
     for claim in claims:
         if package_of(claim) is None:
             raise InputError(f"claim {claim.id} belongs to no package, where {FILE} could lie")
     for package in dict.fromkeys(map(package_of, claims)):
         assert package is not None
-        changed = register([c for c in claims if package_of(c) == package], package, reason=options.supersede)
+        of_package = [claim for claim in claims if package_of(claim) == package]
+        changed = register(of_package, package, reason=options.supersede, verdicts=verdicts)
         console.print(f"{package / FILE}: {', '.join(changed) or 'nothing new'}", highlight=False)
+        without = [c.id for c in of_package if any(earlier.outcome is None for earlier in superseded(c))]
+        if without:
+            console.print(
+                f"superseded without a verdict: {', '.join(without)}; add it with --verdicts", highlight=False
+            )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -115,7 +127,7 @@ class ClaimsRun(Jobs):
     zoo: bool = False
     """Take the trained runs that come with the package too."""
     recipe: str | None = None
-    """Ask of models of this recipe, quick or published, in place of the claims' own."""
+    """Ask of models of this recipe in place of the claims' own; `list presets` shows the recipes."""
     sensitivity: bool = True
     """Ask again with one factor changed at a time."""
     emergence: bool = True
@@ -130,12 +142,13 @@ def claims_run(options: ClaimsRun) -> None:
     """Measure, judge, print and write."""
     from mnemoscope.cli.claims import answered_by_zoo, claims_called, try_claims
     from mnemoscope.cli.output import console
+    from mnemoscope.core.presets import recipes
     from mnemoscope.sweeps.trials import asked_of
 
     what = options.what or default_system()[:1]
     claims = claims_called(what)
     if options.recipe is not None:
-        one_of("--recipe", options.recipe, RECIPES)
+        one_of("--recipe", options.recipe, recipes())
         claims = [claim for claim in claims if asked_of(claim, options.recipe)]
         if not claims:
             raise InputError(f"{' '.join(what)} says nothing of the {options.recipe} recipe; leave out --recipe")

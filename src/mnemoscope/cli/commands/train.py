@@ -24,7 +24,7 @@ class Train(Jobs):
     preset: tuple[str, ...] = ()
     """Configurations; `mnemoscope list presets` shows them. None: the default of an installed system."""
     recipe: str = "quick"
-    """Training recipe: quick or published."""
+    """Training recipe; `mnemoscope list presets` shows those of every preset."""
     seeds: str = "0"
     """Seeds, such as `3`, `0-15` or `0-3,7`."""
     together: bool = False

@@ -28,17 +28,19 @@ from mnemoscope.viz.rulings.words import (
     as_registered,
     asked,
     criterion,
+    earlier_text,
     effect_text,
     favoured,
     favoured_otherwise,
     favours,
     flips,
     number,
+    recipe_text,
     share_text,
 )
 from mnemoscope.viz.tables import counted
 
-_HEADER = ("id", "statement", "verdict", "share", "effect")
+_HEADER = ("id", "statement", "verdict", "recipe", "share", "effect")
 _PARTS = ("part", "must be", "share", "effect")
 _CELLS = ("factor", "value", "verdict", "share", "effect", "flips")
 _RIVALS = ("rival", "statement", "verdict", "share", "effect")
@@ -46,8 +48,9 @@ _BESIDE = ("measured beside", "mean [range] over the judged")
 _CONTROLS = ("control", "kind", "what it gave", "behaved")
 _MUST = {"positive": "positive: must meet the claim", "negative": "negative: must not meet the claim"}
 _LEGEND = (
-    "Share: of the judged replicates, how many clear the margin, with its exact 95 % interval. Effect: mean over the "
-    "judged replicates with its studentised 95 % interval; where a claim has several parts, of the part that decides. "
+    "Recipe: that of the models the verdict speaks of. Share: of the judged replicates, how many clear the margin, "
+    "with its exact 95 % interval. Effect: mean over the judged replicates with its studentised 95 % interval; where a "
+    "claim has several parts, of the part that decides. "
     "Favoured: which explanations the evidence supports. Flips: which other choices give another verdict."
 )
 
@@ -110,15 +113,16 @@ def _entry(i: int, ruling: Ruling) -> Entry:
     why, *beside = (
         f"<b>{name}:</b> {escape(text)}"
         for name, text in (
-            ("Why", verdict.reason),
+            ("Why", ruling.reason),
             ("Favoured", favoured(ruling)),
             ("Flips", flips(ruling)),
             ("Registered", as_registered(ruling)),
         )
     )
     below = [why, " &emsp; ".join(beside)]
-    cells = [link(i, ruling), statement, badge(verdict.outcome), figures(share_text(verdict))]
-    return Entry(cells=[*cells, figures(effect_text(verdict))], below=below)
+    outcome, share, effect = _results(verdict)
+    recipe = escape(recipe_text(claim))
+    return Entry(cells=[link(i, ruling), statement, outcome, recipe, share, effect], below=below)
 
 
 def _section(sheet: Sheet, ruling: Ruling, examples: Sequence[Example]) -> None:
@@ -143,9 +147,16 @@ def _sentence(sheet: Sheet, ruling: Ruling) -> None:
     claim, verdict = ruling.claim, ruling.verdict
     sheet.add(f'<p class="statement">{escape(claim.statement)}</p><p class="source">Source: {escape(claim.source)}</p>')
     numbers = f"share {figures(share_text(verdict))}, effect {figures(effect_text(verdict))}"
-    sheet.add(f'<p class="verdict">{badge(verdict.outcome)} {numbers}</p><p>{escape(verdict.reason)}</p>')
+    sheet.add(f'<p class="verdict">{badge(verdict.outcome)} {numbers}</p><p>{escape(ruling.reason)}</p>')
     sheet.page.heading("What was asked")
-    sheet.add(f'<ul class="asked">{"".join(f"<li>{escape(sentence)}</li>" for sentence in asked(ruling))}</ul>')
+    _list(sheet, asked(ruling))
+    if ruling.superseded:
+        sheet.page.heading("Asked before")
+        _list(sheet, list(map(earlier_text, ruling.superseded)))
+
+
+def _list(sheet: Sheet, sentences: Sequence[str]) -> None:
+    sheet.add(f'<ul class="asked">{"".join(f"<li>{escape(sentence)}</li>" for sentence in sentences)}</ul>')
 
 
 def _seeds(sheet: Sheet, ruling: Ruling) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 from mnemoscope.judging.claim import EFFECT, Claim, Criterion
 from mnemoscope.judging.evidence import named
-from mnemoscope.judging.verdict import Outcome, PartResult, Ruling, Verdict
+from mnemoscope.judging.verdict import Outcome, PartResult, Ruling, Superseded, Verdict
 from mnemoscope.viz.tables import counted
 
 MEANINGS: dict[Outcome, str] = {
@@ -65,6 +65,18 @@ def outcome_text(outcome: str) -> str:
     return outcome.replace("_", " ")
 
 
+def recipe_text(claim: Claim) -> str:
+    """The recipe of the models that a verdict speaks of; a dash for a claim about no model."""
+    return claim.recipe or "–"
+
+
+def seeds_text(claim: Claim) -> str:
+    """Which seeds count; empty if all do."""
+    if claim.last_seed is not None:
+        return f"{claim.first_seed} to {claim.last_seed}"
+    return f"from {claim.first_seed} on" if claim.first_seed else ""
+
+
 def effect_name(name: str) -> str:
     """What an effect is called in a sentence."""
     return "the effect" if name == EFFECT else name
@@ -92,6 +104,8 @@ def asked(ruling: Ruling) -> list[str]:
     what = claim.replicate
     sentences = [f"{opening} {'; '.join(parts)}.", _gate(claim)]
     sentences.append(f"It needs {claim.n_replicates} {what}s. Run: {n_run}; of these judged: {verdict.n}.")
+    if which := seeds_text(claim):
+        sentences.append(f"Seeds that count: {which}.")
     if claim.headline:
         sentences.append("It is a headline claim, which shares one error rate with the others of its system.")
     if claim.units:
@@ -167,22 +181,35 @@ def as_registered(ruling: Ruling) -> str:
     return f"not as registered: {', '.join(ruling.departures)}" if ruling.departures else "as registered"
 
 
-VERDICT_HEADER = ("id", "statement", "verdict", "share", "effect", "registered", "why")
+def earlier_text(earlier: Superseded) -> str:
+    """What came out of a claim as it was asked before, and why it is asked otherwise now."""
+    verdict = "no verdict was kept"
+    if earlier.outcome is not None:
+        n_clear = round((earlier.share or 0) * earlier.n)
+        recipe = f", {earlier.recipe} recipe" if earlier.recipe else ""
+        verdict = f"{outcome_text(earlier.outcome)} ({n_clear} of {earlier.n}{recipe})"
+    return f"{verdict}; superseded: {earlier.reason}"
+
+
+VERDICT_HEADER = ("id", "statement", "verdict", "recipe", "share", "effect", "registered", "why")
 LONGEST = 72
 """Characters of a statement."""
 
 
 def verdict_rows(rulings: Iterable[Ruling]) -> list[list[str]]:
-    """For every ruling: id, statement in short, outcome, share and effect with 95 % intervals, and the reason."""
+    """For every ruling: id, statement in short, outcome, recipe of the models, share and effect with 95 % intervals,
+    whether it is as registered, and the reason.
+    """
     return [
         [
             ruling.claim.id,
             textwrap.shorten(ruling.claim.statement, LONGEST, placeholder=" …"),
             outcome_text(ruling.verdict.outcome),
+            recipe_text(ruling.claim),
             share_text(ruling.verdict),
             effect_text(ruling.verdict),
             as_registered(ruling),
-            ruling.verdict.reason,
+            ruling.reason,
         ]
         for ruling in rulings
     ]

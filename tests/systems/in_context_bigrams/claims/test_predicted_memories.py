@@ -5,7 +5,6 @@ import torch
 
 from mnemoscope.core.errors import InputError
 from mnemoscope.judging.claim import GATE
-from mnemoscope.models.constructed.stand_ins import following
 from mnemoscope.models.subjects import untrained
 from mnemoscope.systems.in_context_bigrams.claims.predicted_memories import (
     ALONE,
@@ -13,8 +12,8 @@ from mnemoscope.systems.in_context_bigrams.claims.predicted_memories import (
     B13,
     TASK,
     WITH_W_F,
-    courses,
     deviations,
+    drifting,
     holding,
     measure,
 )
@@ -28,10 +27,6 @@ NAMES = ("output", "match", "previous_early", "previous_all")
 
 def recalls(*values, gate=1.0):
     return {**dict(zip(NAMES, values, strict=True)), GATE: gate}
-
-
-def drift(**by):
-    return following(WITH_W_F, {"memories-all": courses(**by)})
 
 
 def test_controls_behave():
@@ -123,13 +118,13 @@ def test_untrained_models_are_not_judged():
 
 def test_deviations_by_hand():
     """Between the quarters it falls; 625 to 1,250 and 1,875 to 2,500 of 2,500 steps are compared."""
-    found = deviations(drift(output=0.25, ff=0.5)(0)["memories-all"])
+    found = deviations(drifting(0.25, 0.5)(0)["memories-all"])
     assert found["output_deviates"] == pytest.approx(0.25)
     assert found["ff_deviates"] == pytest.approx(0.5)
     assert found["output in the last quarter"] == pytest.approx(0.75)
     assert found["ff in the second quarter"] == pytest.approx(0.2)
     assert (found["output at its best"], found["ff at its best"]) == (1.0, pytest.approx(0.2))
-    closer = deviations(drift(output=0.0, ff=-0.1)(0)["memories-all"])
+    closer = deviations(drifting(0.0, -0.1)(0)["memories-all"])
     assert closer["ff_deviates"] == pytest.approx(-0.1)
 
 
@@ -143,7 +138,7 @@ def test_deviations_by_hand():
     ],
 )
 def test_verdicts_on_planted_deviations(by, expected):
-    assert list(outcomes(B13, drift(**by)).values()) == expected
+    assert list(outcomes(B13, drifting(**by)).values()) == expected
 
 
 def test_a_run_that_was_not_tracked_is_refused():

@@ -30,7 +30,7 @@ retrieve everything long before it is large enough to matter, and R(W) says noth
 show competition: W_F may move because predictions ask for it.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 
 from mnemoscope import CLAIMS, Configuration, Subject
@@ -105,16 +105,24 @@ def holding(*memories: str) -> Plant:
     return planted("memories", make, TASK)
 
 
-def courses(*, output: float, ff: float) -> Mapping[str, Course]:
-    """A planted training: W_O^2 is perfect in the second quarter, W_F .2 nats from the bigrams; in the last one they
+def drifting(
+    output: float, ff: float, *, units: Mapping[str, Configuration] = WITH_W_F
+) -> Callable[[int], Mapping[str, Subject]]:
+    """A control: W_O^2 is perfect in the second quarter of training, W_F .2 nats from the bigrams; in the last one they
     are so much further off.
     """
-    steps = WITH_W_F["memories-all"].spec(0).recipe.n_steps
+    return partial(_drifting, dict(units), output, ff)
+
+
+def _drifting(units: Mapping[str, Configuration], output: float, ff: float, case: int) -> Mapping[str, Subject]:
+    """As far along in any recipe."""
+    steps = units["memories-all"].spec(0).recipe.n_steps
     learned, begins, ends = steps // 5, steps // 2, 3 * steps // 4
-    return {
+    courses: Mapping[str, Course] = {
         "recall_copied_token": ((0, 0.0), (learned, 1.0), (begins, 1.0), (ends, 1 - output)),
         "feed_forward_kl": ((0, 2.0), (learned, 0.2), (begins, 0.2), (ends, 0.2 + ff)),
     }
+    return following(units, {"memories-all": courses})(case)
 
 
 def _table(name: str, *, recall: float, previous_all: float) -> Case:
@@ -124,7 +132,7 @@ def _table(name: str, *, recall: float, previous_all: float) -> Case:
 
 
 def _drift(name: str, *, output: float, ff: float) -> Case:
-    return case(name, following(WITH_W_F, {"memories-all": courses(output=output, ff=ff)}), n=1)
+    return case(name, drifting(output, ff), n=1)
 
 
 _all_three = case("the predicted sums", holding("previous token", "remapped copy", "copied token"))
