@@ -22,6 +22,12 @@ V3 = units("v3", recipe="published")
 OTHER_TRAINING = {"recipe": ("quick",), "model.normalization": ("none",)}
 """Factors of claims about published models."""
 tiny_recall = partial(Claim, system="tiny-recall")
+asked_anew = partial(tiny_recall, first_seed=64)
+"""A claim whose criteria were written after models of smaller seeds had been looked at."""
+GUESS = 0.25
+"""Recall of a guess among the four values used before."""
+RECALLS = (GUESS + 1) / 2
+"""Recall from which a model is nearer to one that recalls than to one that guesses."""
 of_v3 = partial(tiny_recall, units=V3, gate=LEARNED, n_replicates=32)
 """A claim about a mechanism of v3, where it has learned both skills."""
 

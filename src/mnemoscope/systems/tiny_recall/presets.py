@@ -46,6 +46,11 @@ _COMPARISONS = {
     "v1-ordered": _preset("v1 with x in one order", repeats=0.0, epochs=20, d_model=16, n_heads=1, shuffle_x=False),
 }
 _SEEDS = tuple(range(16, 32))
+_UNSEEN = tuple(range(64, 80))
+"""Of claims with criteria that were written after the smaller seeds had been looked at (`Claim.first_seed`)."""
+_ASKED_ANEW = (
+    "v1", "v2", "v3", "d16h1", "d16h2", "d64h1", "v3-fresh", "v3-4-values", "v3-no-mlp", "v3-no-positions", "v1-ordered"
+)  # fmt: skip
 
 for _name, _value in (_PUBLISHED | _COMPARISONS).items():
     PRESETS.add(_name, _value)
@@ -54,6 +59,8 @@ _PLAN = (
     TrainingSet(recipe="published", presets=("v2", "d16h1"), seeds=_SEEDS),
     TrainingSet(recipe="quick", presets=(*_PUBLISHED, *_COMPARISONS), seeds=_SEEDS),
     TrainingSet(recipe="published", presets=("v1", "v3"), seeds=_SEEDS, changes=(("model.normalization", "none"),)),
+    TrainingSet(recipe="published", presets=("v1", "v3"), seeds=_UNSEEN),
+    TrainingSet(recipe="quick", presets=_ASKED_ANEW, seeds=_UNSEEN),
 )
 _NEW = (TrainingSet(recipe="quick", presets=("v1", "v3"), seeds=tuple(range(48, 64))),)
 SYSTEMS.add(

@@ -10,8 +10,9 @@ from mnemoscope.systems.tiny_recall.analyses.attention_by_role import (
     attention_by_role,
     evenness,
     heads_by_need,
-    local_binding,
     on_earlier_y,
+    on_itself,
+    on_y_before,
     unseen_halves,
 )
 from mnemoscope.systems.tiny_recall.constructed import dissociated
@@ -51,10 +52,12 @@ def test_roles_follow_the_head_and_not_its_number(exchanged):
     assert heads.component.values.tolist() == order
     np.testing.assert_allclose(on_earlier_y(heads), 1)
     np.testing.assert_allclose(evenness(heads), 1)
-    np.testing.assert_allclose(local_binding(heads), 1)
+    np.testing.assert_allclose(on_y_before(heads), 1)
+    np.testing.assert_allclose(on_itself(heads), 1)
     assert float(on_earlier_y(heads, role=1).mean()) == pytest.approx(1)  # the y just before is an earlier y
     assert float(evenness(heads, role=1)[-1]) == pytest.approx(1 / 3)
-    assert local_binding(heads, role=0) == pytest.approx(((1 + 1 / 2 + 1 / 3) / 3, (1 + 1 / 2 + 1 / 3) / 3))
+    np.testing.assert_allclose(on_y_before(heads, role=0), [1, 1 / 2, 1 / 3])
+    np.testing.assert_allclose(on_itself(heads, role=0), [1, 1 / 2, 1 / 3])
 
 
 @pytest.mark.parametrize("subgroup", ["all", "fresh", "repeat"])
@@ -67,9 +70,8 @@ def test_even_attention_by_hand(subgroup):
     share = [1 / 3, 2 / 5, 3 / 7, 4 / 9]  # from x of slot s on s - 1 earlier y among 2s - 1 keys
     np.testing.assert_allclose(on_earlier_y(heads, subgroup=subgroup), share, rtol=1e-6)
     np.testing.assert_allclose(evenness(heads, subgroup=subgroup), share, rtol=1e-6)
-    on_itself = (1 / 2 + 1 / 4 + 1 / 6 + 1 / 8) / 4
-    just_before = (1 / 3 + 1 / 5 + 1 / 7 + 1 / 9) / 4
-    assert local_binding(heads) == pytest.approx((on_itself, just_before))
+    np.testing.assert_allclose(on_itself(heads), [1 / 2, 1 / 4, 1 / 6, 1 / 8], rtol=1e-6)
+    np.testing.assert_allclose(on_y_before(heads), [1 / 3, 1 / 5, 1 / 7, 1 / 9], rtol=1e-6)
 
 
 def test_subgroups_are_told_apart():

@@ -6,7 +6,7 @@ import torch
 
 from mnemoscope.core.errors import InputError
 from mnemoscope.systems.tiny_recall.claims.attention import T11, T12, binding, scanning
-from mnemoscope.systems.tiny_recall.constructed import dissociated, local_binding, shared_store
+from mnemoscope.systems.tiny_recall.constructed import dissociated, local_binding, shared_store, twin_elimination
 from mnemoscope.systems.tiny_recall.tasks import PermutationLookup
 from tests.systems.on_trial import on, trouble, verdict
 
@@ -59,23 +59,38 @@ def test_another_recall_head_is_refuted_and_its_rival_found():
 
 def test_local_binding_by_hand():
     found = binding(on(local_binding(), TASK))
-    expected = {"effect": 1, "self": 1, "previous": 1, "same_x": 0, "slot": 1, "conditional": 0}
+    expected = {"effect": 1, "self": 1, "from x2": 1, "from x5": 1, "same_x": 0, "slot": 1, "conditional": 0}
     for name, value in expected.items():
         assert found[name] == pytest.approx(value, abs=1e-6), name
     assert found["after_same_x"] == pytest.approx(1 / 4)  # of the slots that repeat, the y just before is one in four
     assert verdict(T12, found | {"gate": 1.0}).outcome == "SUPPORTED"
 
 
-def test_half_a_binding_is_not_enough():
+def with_even_attention_from(positions):
+    """Local binding, with attention that is even from some positions."""
     model = local_binding()
-    with torch.no_grad():  # y attends evenly, x still to the y just before
-        y = torch.arange(1, 9, 2)
-        position = model.W_pos[y].argmax(-1)
-        model.blocks[0].attn.W_Q[1, position] = 0
-    found = binding(on(model, TASK))
-    on_itself = np.mean([1 / 2, 1 / 4, 1 / 6, 1 / 8])
-    assert (found["self"], found["previous"]) == pytest.approx((on_itself, 1))
-    assert found["effect"] == pytest.approx(on_itself)
+    with torch.no_grad():
+        model.blocks[0].attn.W_Q[1, model.W_pos[positions].argmax(-1)] = 0
+    return model
+
+
+def test_what_y_attends_to_does_not_count():
+    found = binding(on(with_even_attention_from(torch.arange(1, 9, 2)), TASK))
+    assert found["self"] == pytest.approx(np.mean([1 / 2, 1 / 4, 1 / 6, 1 / 8]))
+    assert found["effect"] == pytest.approx(1)
+    assert verdict(T12, found | {"gate": 1.0}).outcome == "SUPPORTED"
+
+
+def test_one_slot_without_binding_is_enough():
+    found = binding(on(with_even_attention_from(torch.tensor([6])), TASK))  # x4, of seven keys
+    assert [found[f"from x{slot}"] for slot in range(2, 6)] == pytest.approx([1, 1, 1 / 7, 1])
+    assert found["effect"] == pytest.approx(1 / 7)
+    assert verdict(T12, found | {"gate": 1.0}).outcome == "REFUTED"
+
+
+def test_a_head_that_looks_at_all_earlier_y_is_told_from_one_that_binds():
+    found = binding(on(twin_elimination(), TASK))
+    assert [found[f"from x{slot}"] for slot in range(2, 6)] == pytest.approx([1, 1 / 2, 1 / 3, 1 / 4])
 
 
 def test_another_subgroup_is_refused():

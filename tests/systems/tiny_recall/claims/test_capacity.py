@@ -59,14 +59,24 @@ def test_at_the_margin_nothing_is_decided():
 
 
 @pytest.mark.parametrize(
-    ("four", "five", "expected"),
+    ("four", "training", "five", "expected"),
     [
-        (0.0, 1.0, {"T19": "SUPPORTED", "T19-generalises": "REFUTED"}),
-        (1.0, 1.0, {"T19": "REFUTED", "T19-generalises": "SUPPORTED"}),
-        (0.95, 1.0, {"T19": "REFUTED", "T19-generalises": "REFUTED"}),
-        (0.0, 0.5, {"T19": "REFUTED", "T19-generalises": "REFUTED"}),
+        (0.0, 1.0, 1.0, {"T19": "SUPPORTED", "T19-generalises": "REFUTED"}),
+        (0.6, 1.0, 1.0, {"T19": "SUPPORTED", "T19-generalises": "REFUTED"}),
+        (0.625, 1.0, 1.0, {"T19": "INCONCLUSIVE", "T19-generalises": "REFUTED"}),  # at the margin
+        (1.0, 1.0, 1.0, {"T19": "REFUTED", "T19-generalises": "SUPPORTED"}),
+        (0.7, 1.0, 1.0, {"T19": "REFUTED", "T19-generalises": "REFUTED"}),
+        (0.25, 0.25, 1.0, {"T19": "REFUTED", "T19-generalises": "REFUTED"}),  # nothing learned is not by heart
+        (0.0, 1.0, 0.5, {"T19": "REFUTED", "T19-generalises": "REFUTED"}),
     ],
 )
-def test_four_and_five_values(four, five, expected):
-    table = {"v3-4-values": {"unseen": four, "training": 1.0}, "v3": {"unseen": five, "training": 1.0}}
+def test_four_and_five_values(four, training, five, expected):
+    table = {"v3-4-values": {"unseen": four, "training": training}, "v3-fresh": {"unseen": five, "training": 1.0}}
     assert verdicts(T19, table) == expected
+
+
+def test_both_sizes_differ_in_the_number_of_values_alone():
+    four, five = (T19.units[name].spec(0) for name in ("v3-4-values", "v3-fresh"))
+    assert four.model == five.model
+    assert (four.task.n_values, five.task.n_values) == (4, 5)
+    assert four.task.repeat_ratio == five.task.repeat_ratio == 0

@@ -7,8 +7,9 @@ from mnemoscope.core.subject import Subject
 from mnemoscope.judging.claim import EFFECT, GATE
 from mnemoscope.models.constructed.stand_ins import predicting
 from mnemoscope.models.subjects import planted, untrained
-from mnemoscope.systems.tiny_recall.claims.elimination import T1, T2, UNITS, measure_conflict
+from mnemoscope.systems.tiny_recall.claims.elimination import T1, T1_LOSS, T2, UNITS, measure_conflict
 from mnemoscope.systems.tiny_recall.constructed import dissociated
+from tests.systems.on_trial import verdict
 from tests.systems.planting import effects_of, misbehaving, outcomes
 
 TASK = UNITS["v1"].spec(0).task
@@ -27,12 +28,22 @@ def test_a_predictor_that_knows_its_split_loses_less_in_training_and_does_not_co
     found = effects_of(T1, predicting(UNITS, "bayes_train"))
     assert found["training_loss"] == pytest.approx(math.log(96) / 5)  # one of 96 mappings, told in five answers
     assert found["loss"] == math.inf
-    assert outcomes(T1, predicting(UNITS, "bayes_train")) == {"T1": "REFUTED", "T1-train": "REFUTED"}
+    assert outcomes(T1, predicting(UNITS, "bayes_train")) == {"T1": "REFUTED"}
+    assert set(outcomes(T1_LOSS, predicting(UNITS, "bayes_train")).values()) == {"REFUTED"}
 
 
 def test_planted_models_decide_t1():
-    assert outcomes(T1, predicting(UNITS, "bayes")) == {"T1": "SUPPORTED", "T1-train": "SUPPORTED"}
-    assert outcomes(T1, untrained(UNITS)) == {"T1": "REFUTED", "T1-train": "REFUTED"}
+    for plant, expected in ((predicting(UNITS, "bayes"), "SUPPORTED"), (untrained(UNITS), "REFUTED")):
+        assert outcomes(T1, plant) == {"T1": expected}
+        assert outcomes(T1_LOSS, plant) == {"T1-loss": expected, "T1-loss-train": expected}
+
+
+def test_accuracy_and_loss_are_two_questions():
+    off_by_more = {"elimination": 1.0, "loss_distance": 0.03, "training_loss_distance": 0.001}
+    found = {one.id: verdict(one, off_by_more).outcome for one in (T1, T1_LOSS, *T1_LOSS.rivals)}
+    assert found == {"T1": "SUPPORTED", "T1-loss": "REFUTED", "T1-loss-train": "SUPPORTED"}
+    three_wrong = off_by_more | {"elimination": 1 - 3 / 2880}
+    assert verdict(T1, three_wrong).outcome == "REFUTED"
 
 
 @pytest.mark.parametrize("slots", ["all", "first"])
@@ -58,6 +69,6 @@ def test_other_slots_are_refused(as_installed):
         measure_conflict(predicting(UNITS, "bayes")(0)["v1"], slots="last")  # pyright: ignore[reportArgumentType]
 
 
-@pytest.mark.parametrize(("claim", "factors"), [(T1, {}), (T2, {}), (T2, {"slots": "first"})])
+@pytest.mark.parametrize(("claim", "factors"), [(T1, {}), (T1_LOSS, {}), (T2, {}), (T2, {"slots": "first"})])
 def test_controls_behave(claim, factors):
     assert misbehaving(claim, **factors) == {}

@@ -5,13 +5,13 @@ import pytest
 from mnemoscope.models import together
 from mnemoscope.models.constructed.stand_ins import predicting
 from mnemoscope.models.subjects import planted, untrained
-from mnemoscope.systems.tiny_recall.claims.loss import T5, T8, UNITS, distances, measure, small_on_repeats
-from mnemoscope.systems.tiny_recall.constructed import dissociated, elimination_only
+from mnemoscope.systems.tiny_recall.claims.loss import ONE_BIT, T5, T8, T8_FRESH, distances, measure, small_on_repeats
+from mnemoscope.systems.tiny_recall.constructed import dissociated, elimination_only, partial_recall
 from tests.systems.on_trial import verdict
 from tests.systems.planting import misbehaving, outcomes
 
 FLOOR = math.log(120) / 5
-MIXED = UNITS["v3"].spec(0).task
+MIXED = T8.units["v3"].spec(0).task
 
 
 def ruled(claim, effects):
@@ -19,15 +19,14 @@ def ruled(claim, effects):
 
 
 def test_loss_by_distribution():
-    found = measure(predicting(UNITS, "bayes")(0)["v1"])
+    found = measure(predicting(T8.units, "bayes")(0)["v3"])
     assert [found[name] for name in ("fresh", "repeat", "mixed")] == pytest.approx([FLOOR] * 3)
     assert (found["elimination"], found["recall"]) == (1, 1)
 
 
 def test_a_sure_wrong_answer_costs_on_the_mixture():
     """At the last slot of a repeat `elimination_only` puts the recalled value 10 logits below the unused one."""
-    task = UNITS["v1"].spec(0).task
-    found = measure(planted("v1", elimination_only, task)(0)["v1"])
+    found = measure(planted("d16h1", elimination_only, MIXED)(0)["d16h1"])
     assert found["repeat"] - found["fresh"] == pytest.approx(10 / 5, rel=1e-4)
     assert found["mixed"] == pytest.approx(found["fresh"] + 0.3 * 2, rel=1e-4)
     assert (found["elimination"], found["recall"]) == (1, 0)
@@ -52,29 +51,48 @@ def test_models_that_eliminate_and_recall_decide_t5():
     assert outcomes(T5, untrained(T5.units))["T5"] == "REFUTED"
 
 
+def losses(fresh, mixed, recall):
+    small = {"fresh": 0.957 + fresh, "mixed": 0.956 + mixed, "elimination": 1.0, "recall": recall}
+    return {"d16h1": small, "v3": {"fresh": 0.957, "mixed": 0.956, "elimination": 1.0, "recall": 1.0}}
+
+
 def test_effects_of_t8_by_hand():
-    measured = {
-        "v1": {"fresh": 0.959, "mixed": 1.500},
-        "d16h1": {"fresh": 0.960, "mixed": 1.010},
-        "v3": {"fresh": 0.957, "mixed": 0.956},
-    }
+    found = distances(losses(0.003, 0.054, 0.25))
+    assert (found["fresh"], found["mixed"]) == pytest.approx((0.003, 0.054))
+    assert found["d16h1 mixed"] == pytest.approx(1.010)
+    assert found["gate"] == pytest.approx(0.01)  # v3 recalls in all: .01 above .99; d16h1 is .375 below .625
+    assert ruled(T8, found) == ["REFUTED", "SUPPORTED"]
+    assert ruled(T8_FRESH, found) == ["SUPPORTED", "REFUTED"]
+
+
+def test_the_margin_is_what_wrong_answers_to_all_repeats_cost_at_least():
+    """The right answer gets one half at most; a guess among four gets a quarter, which costs twice as much."""
+    assert pytest.approx(0.3 * math.log(2) / 5) == ONE_BIT
+    assert pytest.approx(0.3 * math.log(4) / 5) == 2 * ONE_BIT
+    assert ruled(T8, distances(losses(0.0, 2 * ONE_BIT, 0.25))) == ["REFUTED", "SUPPORTED"]
+    assert ruled(T8, distances(losses(0.0, 0.02, 0.5))) == ["SUPPORTED", "REFUTED"]
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [("d16h1", "recall", 0.7), ("v3", "recall", 0.9), ("d16h1", "elimination", 0.9), ("v3", "elimination", 0.9)],
+)
+def test_models_that_do_not_differ_in_recall_alone_are_set_aside(changed):
+    measured = losses(0.0, 0.0, 0.25)
+    unit, name, value = changed
+    measured[unit][name] = value
     found = distances(measured)
-    expected = {"v1_fresh": 0.002, "v1_mixed": 0.544, "d16h1_fresh": 0.003, "d16h1_mixed": 0.054, "own": 0.003}
-    assert found == {name: pytest.approx(value) for name, value in expected.items()}
-    assert ruled(T8, found) == ["REFUTED", "SUPPORTED", "SUPPORTED"]
-
-
-def test_equal_losses_support_t8():
-    equal = {name: {"fresh": 0.958, "mixed": 0.958} for name in UNITS}
-    assert ruled(T8, distances(equal)) == ["SUPPORTED", "REFUTED", "SUPPORTED"]
+    assert found["gate"] < 0
+    assert set(ruled(T8, found)) == {"NOT_APPLICABLE"}
 
 
 def test_models_of_which_one_recalls_decide_t8():
-    small = [planted(name, elimination_only, MIXED) for name in ("v1", "d16h1")]
-    found = outcomes(T8, together(predicting(UNITS, "bayes"), together(*small)))
-    assert (found["T8"], found["T8-mixed"]) == ("REFUTED", "SUPPORTED")
+    """Sure wrong answers to two tokens of five cost 10 logits each, on repeats only."""
+    small, large = planted("d16h1", partial_recall, MIXED), planted("v3", dissociated, MIXED)
+    assert outcomes(T8, together(small, large)) == {"T8": "REFUTED", "T8-tells": "SUPPORTED"}
+    assert outcomes(T8_FRESH, together(small, large)) == {"T8-fresh": "SUPPORTED", "T8-fresh-tells": "REFUTED"}
 
 
-@pytest.mark.parametrize("claim", [T5, T8])
+@pytest.mark.parametrize("claim", [T5, T8, T8_FRESH], ids=lambda claim: claim.id)
 def test_controls_behave(claim):
     assert misbehaving(claim) == {}

@@ -22,14 +22,27 @@ def test_errors_of_a_uniform_predictor():
     assert [found[f"{name}_5"] for name in ("fresh", "repeat")] == pytest.approx([8 / 25] * 2)
 
 
-def test_the_largest_ratio_counts_and_only_of_what_was_published():
+def test_the_largest_error_counts_and_only_where_one_was_published():
     own = {name: dict.fromkeys(["all_1", "all_2", "all_3", "all_4", "fresh_5", "repeat_5"], 0.0) for name in BOTH}
     v1, v3 = ({**own[name], "nearer_to_training": 0.1} for name in ("v1", "v3"))
     v1 |= {"all_2": 3 * 0.015530, "all_3": 0.018369, "repeat_5": 1.0}  # v1 has no published figure on repeats
     v3 |= {"repeat_5": 2 * 0.000838}
     found = compare({"v1": v1, "v3": v3})
-    assert found == {"v1": pytest.approx(3), "v3": pytest.approx(2), "v1_split": 0.1, "v3_split": 0.1}
+    expected = {
+        **{"v1": 3 * 0.015530, "v1_split": 0.1, "v1 published": 0.018369, "v1 by published": 3},
+        **{"v3": 2 * 0.000838, "v3_split": 0.1, "v3 published": 0.021205, "v3 by published": 2},
+    }
+    assert found == pytest.approx(expected)
     assert verdict(T3, [found]).outcome == "REFUTED"
+    assert verdict(T3, [found | {"v1": 0.0249}]).outcome == "SUPPORTED"
+    assert verdict(T3, [found | {"v1": 0.025}]).outcome == "INCONCLUSIVE"  # at the margin
+
+
+def test_a_value_ruled_out_at_slot_1():
+    """`elimination_only` reads the first x as a y: .25 on four values instead of .2 on five."""
+    found = effects_of(T3, T3.controls[4].plant)
+    assert found["v1"] == pytest.approx((0.2 + 4 * 0.05) / 5, abs=1e-4)
+    assert found["v3"] == pytest.approx((1 + 1) / 5, abs=1e-4)  # and on repeats it is sure of another value
 
 
 def test_planted_predictors_decide_t3():

@@ -1,3 +1,4 @@
+import math
 from dataclasses import replace
 
 import pytest
@@ -8,9 +9,9 @@ from mnemoscope.models.constructed.stand_ins import predicting
 from mnemoscope.models.subjects import planted, untrained
 from mnemoscope.systems.tiny_recall.claim_parts import V3
 from mnemoscope.systems.tiny_recall.claims.recall import FRESH, T6, T7, T9, larger_recall, measure, measure_errors
-from mnemoscope.systems.tiny_recall.constructed import partial_recall
+from mnemoscope.systems.tiny_recall.constructed import elimination_only, partial_recall
 from tests.systems.on_trial import verdict
-from tests.systems.planting import misbehaving, outcomes
+from tests.systems.planting import effects_of, misbehaving, outcomes
 
 
 def table(recall):
@@ -36,23 +37,36 @@ def test_tables_decide_t6(recall, expected):
     assert [verdict(claim, [table(recall)]).outcome for claim in (T6, *T6.rivals)] == expected
 
 
-def test_errors_are_multiples_of_the_published_ones():
-    """A uniform predictor is off by (.8 + 4 * .2) / 5 at the last slot."""
+def test_errors_and_the_published_ones_beside():
+    """A uniform predictor is off by (.8 + 4 * .2) / 5 = .32 at the last slot."""
     found = measure_errors(predicting(V3, "uniform")(0)["v3"])
-    assert found["error_elimination"] == pytest.approx(0.32 / 0.000081)
-    assert found["error_recall"] == pytest.approx(0.32 / 0.000838)
+    assert (found["error_elimination"], found["error_recall"]) == pytest.approx((0.32, 0.32))
+    assert found["error_elimination by published"] == pytest.approx(0.32 / 0.000081)
+    assert found["error_recall by published"] == pytest.approx(0.32 / 0.000838)
     assert found["recall"] == pytest.approx(0.2)  # of equals the lowest token counts
 
 
 def test_planted_models_decide_t7():
     assert outcomes(T7, predicting(V3, "bayes")) == {"T7": "SUPPORTED", "T7-accuracy": "SUPPORTED"}
-    assert outcomes(T7, T7.controls[1].plant) == {"T7": "REFUTED", "T7-accuracy": "REFUTED"}
+    assert outcomes(T7, planted("v3", elimination_only, V3["v3"].spec(0).task)) == {
+        "T7": "REFUTED",
+        "T7-accuracy": "REFUTED",
+    }
     assert outcomes(T7, untrained(V3)) == {"T7": "REFUTED", "T7-accuracy": "REFUTED"}
 
 
 def test_accuracy_without_the_errors_is_the_rival():
-    case = {"elimination": 1.0, "recall": 1.0, "error_elimination": 0.5, "error_recall": 2.0}
+    case = {"elimination": 1.0, "recall": 1.0, "error_elimination": 0.001, "error_recall": 0.02}
     assert [verdict(claim, [case]).outcome for claim in (T7, *T7.rivals)] == ["REFUTED", "SUPPORTED"]
+    case |= {"error_recall": 2 * 0.005 / 5}  # 99.5 % on the right answer
+    assert [verdict(claim, [case]).outcome for claim in (T7, *T7.rivals)] == ["SUPPORTED", "SUPPORTED"]
+
+
+def test_a_model_that_is_right_and_unsure():
+    found = effects_of(T7, {control.name: control for control in T7.controls}["right and unsure"].plant)
+    right = 1 / (1 + 4 * math.exp(-4))  # the unused value stands 4 logits above the others
+    assert found["error_elimination"] == pytest.approx(2 * (1 - right) / 5, rel=1e-3)
+    assert found["elimination"] == found["recall"] == 1
 
 
 def test_the_larger_recall_counts():

@@ -1,44 +1,50 @@
-"""T15: a second head makes recall possible."""
+"""T15: a second head makes recall possible, by width; twice the width does not."""
 
 import pytest
 
 from mnemoscope.models.subjects import planted, untrained
-from mnemoscope.systems.tiny_recall.claims.second_head import CLAIM, UNITS, compare, measure, outcome
-from mnemoscope.systems.tiny_recall.constructed import dissociated, elimination_only
+from mnemoscope.systems.tiny_recall.claims.second_head import T15, T15_NARROW, T15_WIDE, measure
+from mnemoscope.systems.tiny_recall.constructed import dissociated, elimination_only, partial_recall
 from mnemoscope.systems.tiny_recall.tasks import PermutationLookup
-from tests.systems.planting import misbehaving, numbers, outcomes
+from tests.systems.planting import effects_of, misbehaving, numbers, outcomes
 
 TASK = PermutationLookup(repeat_ratio=0.3)
+BY_WIDTH = [(T15, "v2", "v3"), (T15_NARROW, "d16h1", "d16h2")]
 
 
-def test_controls_behave():
-    assert misbehaving(CLAIM) == {}
+@pytest.mark.parametrize("claim", [T15, T15_NARROW, T15_WIDE], ids=lambda claim: claim.id)
+def test_controls_behave(claim):
+    assert misbehaving(claim) == {}
 
 
-def test_effects_by_hand():
-    effects = compare(outcome(0.1, 0.5, 0.3, 0.9, 0.4))
-    assert effects == pytest.approx({"second_head": 0.4, "width": 0.4, "narrow": 0.5})  # min(.9 - .3, .5 - .1)
-
-
+@pytest.mark.parametrize(("claim", "one", "two"), BY_WIDTH)
 @pytest.mark.parametrize(
-    ("recall", "expected"),
+    ("one_head", "two_heads", "effect", "expected"),
     [
-        ((0.1, 1.0, 0.2, 1.0, 0.2), ["SUPPORTED", "REFUTED", "REFUTED"]),
-        ((0.1, 0.3, 0.2, 1.0, 0.2), ["REFUTED", "REFUTED", "SUPPORTED"]),  # at width 32 only
-        ((0.1, 0.5, 0.2, 1.0, 1.0), ["REFUTED", "SUPPORTED", "SUPPORTED"]),
+        (0.2, 0.9, 0.275, ["SUPPORTED", "REFUTED", "REFUTED"]),  # min(.9 - .625, .625 - .2)
+        (0.9, 1.0, -0.275, ["REFUTED", "SUPPORTED", "REFUTED"]),
+        (0.2, 0.3, -0.325, ["REFUTED", "REFUTED", "SUPPORTED"]),
+        (0.625, 1.0, 0.0, ["INCONCLUSIVE", "INCONCLUSIVE", "REFUTED"]),
     ],
 )
-def test_verdicts_on_planted_outcomes(recall, expected):
-    assert list(outcomes(CLAIM, numbers(outcome(*recall))).values()) == expected
+def test_verdicts_by_hand(claim, one, two, one_head, two_heads, effect, expected):
+    planted_numbers = numbers({one: {"recall": one_head}, two: {"recall": two_heads}})
+    assert effects_of(claim, planted_numbers)["effect"] == pytest.approx(effect)
+    assert list(outcomes(claim, planted_numbers).values()) == expected
 
 
-def two_heads_recall(case):
-    recalls = {"d16h2", "v3"}
-    makes = {name: dissociated if name in recalls else elimination_only for name in UNITS}
-    return {name: planted(name, make, TASK)(case)[name] for name, make in makes.items()}
+def wide(make):
+    return planted("d64h1", make, TASK)
 
 
-def test_models_in_place_of_the_table():
-    assert measure(two_heads_recall(0)["v3"]) == {"recall": 1.0}
-    assert outcomes(CLAIM, two_heads_recall)["T15"] == "SUPPORTED"
-    assert outcomes(CLAIM, untrained(UNITS))["T15"] == "REFUTED"
+def test_a_wide_head_that_recalls_refutes():
+    assert measure(wide(dissociated)(0)["d64h1"]) == {"elimination": 1.0, "recall": 1.0}
+    assert list(outcomes(T15_WIDE, wide(dissociated)).values()) == ["REFUTED", "SUPPORTED"]
+    assert list(outcomes(T15_WIDE, wide(elimination_only)).values()) == ["SUPPORTED", "REFUTED"]
+    # three tokens of five are just nearer to a guess than to always
+    assert list(outcomes(T15_WIDE, wide(partial_recall)).values()) == ["SUPPORTED", "REFUTED"]
+
+
+@pytest.mark.parametrize("claim", [T15, T15_NARROW])
+def test_untrained_models_refute(claim):
+    assert outcomes(claim, untrained(claim.units))[claim.id] == "REFUTED"

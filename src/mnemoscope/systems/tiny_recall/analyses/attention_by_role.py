@@ -5,10 +5,10 @@ Sequences over unseen mappings are halved by mapping. On the fresh sequences of 
 value; means are over sequences drawn from the task's own distribution. On all sequences of the other half, each
 counting the same, shares of attention are taken (`analyses.attention_by_mechanism`). Only the means are drawn.
 
-Two summaries, each a mean over sequences and over slots:
+Shares by slot, means over sequences:
 
 - `on_earlier_y`: sum over the earlier y of the attention from x, for the slots 2 to V;
-- `local_binding`: the attention from y on itself (slots 1 to V - 1), and from x on the y just before (slots 2 to V).
+- `on_y_before`: the attention from x on the y just before, for the same slots; `on_itself`: from y on itself.
 
 *Shows* where the head looks that elimination needs most, and where the others do.
 
@@ -99,11 +99,17 @@ def evenness(heads: xr.Dataset, *, role: int = 0, subgroup: str = "all") -> xr.D
     return _from_x(heads.overlap, subgroup).isel(role=role).sel(mechanism=EARLIER_Y.name)
 
 
-def local_binding(heads: xr.Dataset, *, role: int = 1) -> tuple[float, float]:
-    """The mean share of a head's attention from y on itself, and from x of slots 2 to V on the y just before."""
-    y = heads.share.sel(subgroup="all").isel(role=role, query=slice(1, None, 2)).sel(mechanism=ITSELF.name)
-    x = _from_x(heads.share, "all").isel(role=role).sel(mechanism=JUST_BEFORE.name)
-    return float(y.mean()), float(x.mean())
+def on_y_before(heads: xr.Dataset, *, role: int = 1) -> xr.DataArray:
+    """The share of a head's attention from x on the y just before, over slots 2 to V (`slot`)."""
+    return _from_x(heads.share, "all").isel(role=role).sel(mechanism=JUST_BEFORE.name)
+
+
+def on_itself(heads: xr.Dataset, *, role: int = 1) -> xr.DataArray:
+    """The share of a head's attention from y on itself, over slots 1 to V - 1 (`slot`); training scores no such
+    position.
+    """
+    y = heads.share.sel(subgroup="all").isel(role=role, query=slice(1, None, 2))
+    return y.sel(mechanism=ITSELF.name)
 
 
 def _from_x(values: xr.DataArray, subgroup: str) -> xr.DataArray:

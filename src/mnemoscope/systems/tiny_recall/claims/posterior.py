@@ -1,9 +1,11 @@
 """T3 and T4: how near the predictions are to the exact posterior, and why accuracy falls short of it.
 
-T3, "outputs equal the Bayes posterior at every slot within the published errors", is refuted if at some slot the mean
-absolute error of v1 or of v3 on unseen mappings is 1.5 times the published one or more. Its rival says that where
-several values are possible the models follow the training mappings. Ours is the largest ratio over the slots,
-v3's last slot on fresh sequences and on repeats apart, as published.
+T3, "outputs equal the Bayes posterior at every slot", is refuted if in most seeds the mean absolute error of v1 or of
+v3 on unseen mappings is .025 or more at some slot. The posterior is 1/5, 1/4, 1/3, 1/2 or 1 on the values that are
+left, and the nearest two of these are .05 apart: with an error below half of that the right one of them is the nearest.
+The effect is the largest error over the slots, v3's last slot on fresh sequences and on repeats apart; the largest
+published one and the largest ratio of ours to the published one stand beside. The rival says that where several values
+are possible the models follow the training mappings.
 
 T4, "accuracy below theory at slots 1 to 4 is an accident of sampling", is refuted if it stays below when every
 sequence over unseen mappings is counted once. Its rival is the imprint of the split: the share of a value among the
@@ -26,11 +28,12 @@ from jaxtyping import Float
 
 from mnemoscope import CLAIMS, Subject
 from mnemoscope.analyses import LEARNED, evaluated, expected_accuracy, learned, log_probs, sequences
-from mnemoscope.judging import EFFECT, GATE, Measured, case, controls, most
-from mnemoscope.models import untrained
+from mnemoscope.judging import EFFECT, GATE, Case, Measured, case, controls, most, table
+from mnemoscope.models import planted, together, untrained
 from mnemoscope.models.constructed import predicting
 from mnemoscope.systems.tiny_recall.analyses.published import published
-from mnemoscope.systems.tiny_recall.claim_parts import OTHER_TRAINING, tiny_recall, units
+from mnemoscope.systems.tiny_recall.claim_parts import OTHER_TRAINING, asked_anew, tiny_recall, units
+from mnemoscope.systems.tiny_recall.constructed import dissociated, elimination_only
 
 BOTH = units("v1", "v3", recipe="published")
 V1 = units("v1", recipe="published")
@@ -60,14 +63,16 @@ def measure(subject: Subject) -> dict[str, float]:
 
 
 def compare(measured: Mapping[str, Measured]) -> Measured:
-    """Of each model its largest error as a multiple of the published one, and `..._split`, what the rival looks at."""
-    return {
-        **{
-            name: float(max(found[place] / error for place, error in ERRORS[name].items()))
-            for name, found in measured.items()
-        },
-        **{f"{name}_split": found["nearer_to_training"] for name, found in measured.items()},
-    }
+    """Of each model its largest error over the slots, in probability, and `..._split`, what the rival looks at; beside
+    them the largest published error and the largest ratio of ours to the published one.
+    """
+    effects: dict[str, float] = {}
+    for name, found in measured.items():
+        effects[name] = float(max(found[place] for place in ERRORS[name]))
+        effects[f"{name}_split"] = float(found["nearer_to_training"])
+        effects[f"{name} published"] = max(ERRORS[name].values())
+        effects[f"{name} by published"] = float(max(found[place] / error for place, error in ERRORS[name].items()))
+    return effects
 
 
 def measure_shortfall(subject: Subject) -> dict[str, float]:
@@ -91,22 +96,38 @@ def _below_theory(subject: Subject, split: str) -> Float[np.ndarray, " slot"]:
     return (1 / np.arange(len(accuracy), 0, -1) - accuracy)[:-1]
 
 
-_RATIO = "times the published error"
+RESOLUTION = (1 / 4 - 1 / 5) / 2
+"""Half of the smallest difference between two values that the posterior takes."""
+
+
+def _errors(name: str, largest: float) -> Case:
+    """A planted outcome: the largest error of either model, at slot 4."""
+    found = {**dict.fromkeys(ERRORS["v3"], 0.0), "all_4": largest, "nearer_to_training": 0.0}
+    return table(name, dict.fromkeys(BOTH, found))
+
+
 _exact, _split, _exact_v1, _split_v1 = (
     case(name, predicting(of, reference))
     for of in (BOTH, V1)
     for name, reference in (("exact predictor", "bayes"), ("knows its split", "bayes_train"))
 )
-_T3 = tiny_recall(
+_by_hand, _first_slot = (
+    case(name, together(*(planted(of, make, unit.spec(0).task) for of, unit in BOTH.items())), n=1)
+    for name, make in (("both skills by hand", dissociated), ("rules a value out at slot 1", elimination_only))
+)
+_T3 = asked_anew(
     id="T3",
-    statement="At every slot the outputs equal the Bayes posterior, within the published errors.",
+    statement="At every slot the outputs equal the Bayes posterior.",
     source="tiny-recall, presentation and article, evaluation against the posterior",
-    parts=tuple(most(name, "below", 1.5, _RATIO) for name in BOTH),
+    parts=tuple(most(name, "below", RESOLUTION, "probability") for name in BOTH),
     units=BOTH,
-    n_replicates=32,
     measure=measure,
     compare=compare,
-    controls=controls(positive=(_exact,), negative=(case("untrained", untrained(BOTH)),)),
+    factors={"recipe": ("quick",)},
+    controls=controls(
+        positive=(_exact, _by_hand, _errors("the largest published error", max(ERRORS["v3"].values()))),
+        negative=(_errors("at the margin", RESOLUTION), _first_slot, case("untrained", untrained(BOTH))),
+    ),
     prompts="enumerated",
 )
 T3 = _T3.against(
@@ -115,7 +136,7 @@ T3 = _T3.against(
         "On training mappings the outputs are nearer to the posterior over the training mappings.",
         source="against tiny-recall: what a model that knew its split would say",
         parts=tuple(most(f"{name}_split", "above", 0.0, "probability") for name in BOTH),
-        controls=controls(positive=(_split,), negative=(_exact,)),
+        controls=controls(positive=(_split,), negative=(_exact, _errors("as near to either", 0.0))),
     )
 )
 _T4 = tiny_recall(
