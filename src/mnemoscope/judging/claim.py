@@ -180,7 +180,8 @@ class Claim:
         gate: Which replicates it is about; None: all.
         replicate: What is replicated, and the dimension of the evidence.
         n_replicates: How many it needs: at least 16, at least 32 for a headline.
-        first_seed: Smaller seeds were looked at before this was fixed; they do not count.
+        first_seed: Smaller seeds were looked at before this was fixed; they do not count. Where the system has runs
+            behind its verdicts, both bounds are about these; runs of one's own count.
         last_seed: Larger seeds were trained after the verdict; they do not count either.
         headline: One of the claims among which the error rate is shared out.
         units: Configurations that it is about, by name.

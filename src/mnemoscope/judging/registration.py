@@ -14,7 +14,7 @@ import inspect
 import json
 import sys
 import textwrap
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache, partial
 from types import FunctionType, ModuleType
 from typing import Any
@@ -57,6 +57,20 @@ def registration(claim: Claim, seeds: Sequence[int] = ()) -> dict[str, Any]:
 
 def expected_seeds(claim: Claim) -> list[int]:
     """The seeds on which the system of a claim judges it: those of the runs behind its verdicts that all units have."""
+    each = _planned(claim)
+    return sorted(filter(claim.counts, set.intersection(*each))) if each else []
+
+
+def counted(claim: Claim, seeds: Iterable[int]) -> list[int]:
+    """Those of some seeds that a claim is judged on: of the runs behind its system's verdicts those that count for it,
+    and all others where there are such runs.
+    """
+    planned = set().union(*_planned(claim))
+    return sorted(seed for seed in seeds if claim.counts(seed) or (planned and seed not in planned))
+
+
+def _planned(claim: Claim) -> list[set[int]]:
+    """By unit, the seeds of the runs behind the verdicts of the claim's system; none without such a system."""
     if not claim.units or claim.system not in SYSTEMS.names():
         return []
     judged = SYSTEMS.get(claim.system).judged
@@ -65,7 +79,7 @@ def expected_seeds(claim: Claim) -> list[int]:
         of = [part for part in judged if unit.preset in part.presets]
         of = [part for part in of if (unit.recipe, unit.changes) == (part.recipe, part.changes)]
         each.append({seed for part in of for seed in part.seeds})
-    return sorted(seed for seed in set.intersection(*each) if claim.counts(seed))
+    return each
 
 
 def differences(now: Mapping[str, Any], then: Mapping[str, Any], prefix: str = "") -> list[str]:

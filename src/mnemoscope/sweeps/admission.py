@@ -16,6 +16,7 @@ from mnemoscope.core.errors import InputError
 from mnemoscope.core.presets import Configuration
 from mnemoscope.core.specification import RunSpec
 from mnemoscope.judging.claim import Claim
+from mnemoscope.judging.registration import counted
 from mnemoscope.models.checkpoint import weights_digest
 from mnemoscope.models.run import COMPACT, Run, by_label
 
@@ -35,18 +36,19 @@ class Bench:
         if not claim.units:
             return list(range(claim.n_replicates))
         common = set.intersection(*(set(self.finished[unit]) for unit in claim.units.values()))
-        return sorted(filter(claim.counts, common))
+        return counted(claim, common)
 
     def left_out(self, claim: Claim) -> list[int]:
         """Seeds that count and were handed in, and of which some unit has a run that did not end."""
         started = {seed for unit in claim.units.values() for seed in self.unfinished[unit]}
-        return sorted(filter(claim.counts, started - set(self.seeds(claim))))
+        return counted(claim, started - set(self.seeds(claim)))
 
     def set_aside(self, claim: Claim) -> tuple[str, ...]:
         """What was handed in of a claim's configurations and is not used, in sentences."""
         sentences = []
         for name, unit in claim.units.items():
-            others = [run for seed, run in self.finished[unit].items() if not claim.counts(seed)]
+            count = counted(claim, self.finished[unit])
+            others = [run for seed, run in self.finished[unit].items() if seed not in count]
             for runs, why in (
                 (
                     [run for run in others if run.spec.seed < claim.first_seed],

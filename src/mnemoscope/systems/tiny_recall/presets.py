@@ -59,7 +59,7 @@ _PLAN = (
     TrainingSet(recipe="published", presets=("v2", "d16h1"), seeds=_SEEDS),
     TrainingSet(recipe="quick", presets=(*_PUBLISHED, *_COMPARISONS), seeds=_SEEDS),
     TrainingSet(recipe="published", presets=("v1", "v3"), seeds=_SEEDS, changes=(("model.normalization", "none"),)),
-    TrainingSet(recipe="published", presets=("v1", "v3"), seeds=_UNSEEN),
+    TrainingSet(recipe="published", presets=("v1", "v2", "v3"), seeds=_UNSEEN),
     TrainingSet(recipe="quick", presets=_ASKED_ANEW, seeds=_UNSEEN),
 )
 _NEW = (TrainingSet(recipe="quick", presets=("v1", "v3"), seeds=tuple(range(48, 64))),)
