@@ -22,7 +22,7 @@ from mnemoscope.models.run import COMPACT, find_runs, open_run
 from mnemoscope.training.loop import train
 from tests.support import contents, flip, random_model, small_spec
 
-LIMIT = 37_000_000
+LIMIT = 60_000_000
 """Bytes that the archives may take together."""
 UNPACK = """
 import sys; from pathlib import Path; from mnemoscope.models import zoo

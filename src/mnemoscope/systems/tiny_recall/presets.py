@@ -57,7 +57,7 @@ for _name, _value in (_PUBLISHED | _COMPARISONS).items():
 _PLAN = (
     TrainingSet(recipe="published", presets=("v1", "v3"), seeds=tuple(range(16, 48))),
     TrainingSet(recipe="published", presets=("v2", "d16h1"), seeds=_SEEDS),
-    TrainingSet(recipe="quick", presets=(*_PUBLISHED, *_COMPARISONS), seeds=_SEEDS),
+    TrainingSet(recipe="quick", presets=(*_PUBLISHED, "v3-fresh", "d4", "d8", "d12"), seeds=_SEEDS),
     TrainingSet(recipe="published", presets=("v1", "v3"), seeds=_SEEDS, changes=(("model.normalization", "none"),)),
     TrainingSet(recipe="published", presets=("v1", "v2", "v3"), seeds=_UNSEEN),
     TrainingSet(recipe="quick", presets=_ASKED_ANEW, seeds=_UNSEEN),
