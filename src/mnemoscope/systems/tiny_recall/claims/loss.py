@@ -133,7 +133,6 @@ _three_of_five = case(
     together(planted("v3", dissociated, _MIXED), planted("d16h1", partial_recall, _MIXED)),
 )
 """By hand; sure wrong answers to the other two cost 10 logits each, and nothing on fresh sequences."""
-_DIFFER = Gate(statement="both eliminate, and of which v3 recalls and d16h1 is nearer to a guess", at_least=0.0)
 _half = _losses("recalls half, one of two for the rest", mixed=ONE_BIT / 2, recall=0.5)
 _fresh_apart = _losses("far apart without repeats", fresh=2 * ONE_BIT)
 
