@@ -24,6 +24,12 @@ from tests.support import contents, flip, random_model, small_spec
 
 LIMIT = 60_000_000
 """Bytes that the archives may take together."""
+PENDING = {
+    **dict.fromkeys(("birth-1-layer-long", "birth-2-layers-long", "birth-fixed-long"), range(32, 48)),
+    **dict.fromkeys(("memories-all-sgd", "memories+1491e6-sgd"), range(32, 48)),
+    "v2-published": range(64, 80),
+}
+"""Runs that claims are registered on and that have not been trained yet: seeds by configuration."""
 UNPACK = """
 import sys; from pathlib import Path; from mnemoscope.models import zoo
 zoo.folders = lambda: [Path(sys.argv[1])]; print(*zoo.shipped("zoo"), sep="\\n")
@@ -367,20 +373,21 @@ def test_a_compact_checkpoint_of_another_model_is_refused(trained, tmp_path):
 # ---- what is shipped
 
 
-def test_what_is_shipped_is_planned():
+def test_what_is_shipped_is_planned_and_nothing_else_is_missing():
     plan = {label: runs for system in SYSTEMS.names() for label, runs in planned(system).items()}
     compact = {label for name in SYSTEMS.names() if SYSTEMS.get(name).compact for label in planned(name)}
-    assert zoo.labels() == sorted(plan)
+    shipped = {label: sorted(specs.keys() - PENDING.get(label, ())) for label, specs in plan.items()}
+    assert zoo.labels() == sorted(label for label, seeds in shipped.items() if seeds)
     assert all(file.suffix == ".zip" for folder in zoo.folders() for file in folder.iterdir())
     for archive in zoo.archives():
-        specs = plan[archive.label]
-        first, *others = archive.steps.items()
-        recipe = specs[min(specs)].recipe
+        seeds = shipped[archive.label]
+        recipe = plan[archive.label][seeds[0]].recipe
         if archive.label in compact:
-            assert archive.steps == {f"seed-{seed:02d}": (recipe.n_steps,) for seed in sorted(specs)}
+            assert archive.steps == {f"seed-{seed:02d}": (recipe.n_steps,) for seed in seeds}
             continue
-        assert first == (f"seed-{min(specs):02d}", recipe.checkpoints)
-        assert dict(others) == {f"seed-{seed:02d}": (recipe.n_steps,) for seed in sorted(specs)[1:]}
+        first, *others = archive.steps.items()
+        assert first == (f"seed-{seeds[0]:02d}", recipe.checkpoints)
+        assert dict(others) == {f"seed-{seed:02d}": (recipe.n_steps,) for seed in seeds[1:]}
 
 
 def test_what_is_shipped_is_small():
