@@ -108,12 +108,21 @@ def test_no_path_of_the_machine_is_packed(trained, tmp_path):
     shutil.copytree(trained[0].path, tmp_path / "run")
     file = tmp_path / "run" / "run.json"
     content = json.loads(file.read_text())
-    words = ["train", "--out", "/home/ada/runs", "--config=/home/ada/a=b.yaml", "/home/ada/x=y", "--set", "task.a=0.5"]
+    words = [
+        "train",
+        "--out",
+        "/home/ada/runs",
+        "--config=/home/ada/a=b.yaml",
+        "/home/ada/x=y",
+        "--set",
+        "task.a=0.5",
+        "a/b",
+    ]
     file.write_text(json.dumps({**content, "command": words}))
     with zipfile.ZipFile(pack([open_run(tmp_path / "run")], tmp_path / "out")) as archive:
         kept = json.loads(archive.read("seed-03/run.json"))
         assert all(str(tmp_path).encode() not in archive.read(name) for name in archive.namelist())
-    assert kept["command"] == ["train", "--out", "runs", "--config=a=b.yaml", "x=y", "--set", "task.a=0.5"]
+    assert kept["command"] == ["train", "--out", "runs", "--config=a=b.yaml", "x=y", "b", "--set", "task.a=0.5"]
     assert {**kept, "command": None} == {**content, "command": None}
 
 

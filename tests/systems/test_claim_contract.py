@@ -32,8 +32,10 @@ OVER_TRAINING = [
 SHARES = ("accuracy", "probability", "recall", "share")
 """First words of the units of effects from 0 to 1."""
 AROUND_ZERO = {
-    **dict.fromkeys(("T6", "T13", "T13-carriers", "T13-carriers-most", "T14-carriers"), "less its margin"),
-    **dict.fromkeys(("T14", "T14-single", "T14-both", "T14-redundant", "T17-stored"), "less their margins"),
+    **dict.fromkeys(("T6", "T13", "T13-most", "T14-carriers"), "less its margin"),
+    **dict.fromkeys(
+        ("T14", "T14-single", "T14-both", "T14-redundant", "T15", "T15-narrow", "T17-stored"), "less margins"
+    ),
     "T3-split": "a difference of two distances",
 }
 """Effects of these units that lie on either side of 0: what they are."""

@@ -90,7 +90,8 @@ def _portable(text: str) -> bytes:
 
 
 def _local(word: str) -> str:
-    if Path(word).is_absolute():
-        return Path(word).name
+    """A word of a command with its path cut to the last name."""
     option, equals, value = word.partition("=")
-    return option + equals + Path(value).name if Path(value).is_absolute() else word
+    if "/" in option:
+        return Path(word).name
+    return option + equals + Path(value).name if "/" in value else word
