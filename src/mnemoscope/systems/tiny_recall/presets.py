@@ -61,6 +61,7 @@ _PLAN = (
     TrainingSet(recipe="published", presets=("v1", "v3"), seeds=_SEEDS, changes=(("model.normalization", "none"),)),
     TrainingSet(recipe="published", presets=("v1", "v2", "v3"), seeds=_UNSEEN),
     TrainingSet(recipe="quick", presets=_ASKED_ANEW, seeds=_UNSEEN),
+    TrainingSet(recipe="quick", presets=("v3", "d16h1", "v3-no-mlp"), seeds=tuple(range(80, 100))),
 )
 _NEW = (TrainingSet(recipe="quick", presets=("v1", "v3"), seeds=tuple(range(48, 64))),)
 SYSTEMS.add(

@@ -37,7 +37,7 @@ from mnemoscope.systems.tiny_recall.analyses.attention_by_role import (
     on_itself,
     on_y_before,
 )
-from mnemoscope.systems.tiny_recall.claim_parts import OTHER_TRAINING, UNTRAINED, as_v3, asked_anew, of_v3, units
+from mnemoscope.systems.tiny_recall.claim_parts import OTHER_TRAINING, UNTRAINED, as_v3, asked_of_more, of_v3, units
 from mnemoscope.systems.tiny_recall.constructed import elimination_only, shared_store, twin_elimination
 from mnemoscope.systems.tiny_recall.constructed import local_binding as binding_model
 
@@ -129,7 +129,7 @@ _at_margin = table(
 _NOTHING = (_fresh_weights, _at_margin)
 _PLACE = controls(positive=(_bound,), negative=(*_NOTHING, _by_match))
 _MATCH = controls(positive=(_by_match,), negative=(*_NOTHING, _bound))
-_T12 = asked_anew(
+_T12 = asked_of_more(
     id="T12",
     statement="The other head binds locally: from x of every slot it attends to the y just before.",
     source="tiny-recall, article",

@@ -28,7 +28,7 @@ from mnemoscope.core import Replacement
 from mnemoscope.judging import GATE, Case, Measured, case, controls, most, table
 from mnemoscope.models import planted, together, untrained
 from mnemoscope.systems.tiny_recall.analyses.removal_costs import all_heads, all_mlps, skills_without
-from mnemoscope.systems.tiny_recall.claim_parts import RECALLS, REPEATS, asked_anew, units
+from mnemoscope.systems.tiny_recall.claim_parts import RECALLS, REPEATS, asked_of_more, units
 from mnemoscope.systems.tiny_recall.constructed import dissociated, two_layer_recall
 
 UNITS = units("v3", "v3-no-mlp")
@@ -100,7 +100,7 @@ _attention_recalls = case(
 )
 """Both models recall by attention alone, in two layers."""
 _fixed = table("fixed attention recalls", outcome(0.2, 1.0, 0.2))
-_CLAIM = asked_anew(
+_CLAIM = asked_of_more(
     id="T16",
     statement="Recall needs attention that depends on the sequence, and the MLP: without either it is lost.",
     source="tiny-recall, article on the model with repeats",

@@ -28,7 +28,7 @@ from mnemoscope import CLAIMS, Claim, Gate, Subject
 from mnemoscope.analyses import evaluated, mean_loss
 from mnemoscope.judging import GATE, Case, Measured, case, controls, most, table
 from mnemoscope.models import planted, together
-from mnemoscope.systems.tiny_recall.claim_parts import GUESS, RECALLS, asked_anew, tiny_recall, units
+from mnemoscope.systems.tiny_recall.claim_parts import GUESS, RECALLS, asked_of_more, tiny_recall, units
 from mnemoscope.systems.tiny_recall.constructed import dissociated, partial_recall
 
 REPEATS = 0.3
@@ -141,7 +141,7 @@ def _asked_of(word: str, distribution: str, where: str, alike: Case, apart: Case
     """T8 of one distribution, with its rival."""
     part = most(distribution, "below", ONE_BIT, "nats")
     margin = _losses("at the margin", **{distribution: ONE_BIT})
-    claim = asked_anew(
+    claim = asked_of_more(
         id=f"T8{word}",
         statement=f"{where} the loss does not tell a model that recalls from one that does not.",
         source="tiny-recall, presentation and article: loss alone is misleading",

@@ -37,7 +37,7 @@ from mnemoscope.interventions import Direction
 from mnemoscope.judging import GATE, case, controls, table
 from mnemoscope.models import untrained
 from mnemoscope.systems.tiny_recall.analyses.carriers import patching_recovery
-from mnemoscope.systems.tiny_recall.claim_parts import as_v3, asked_anew, units
+from mnemoscope.systems.tiny_recall.claim_parts import as_v3, asked_of_more, units
 from mnemoscope.systems.tiny_recall.constructed import dissociated, store_and_match, twin_elimination
 
 HALF = 0.5
@@ -109,7 +109,7 @@ _CONTROLS = controls(
         case("untrained", untrained(UNITS)),
     ),
 )
-_CLAIM = asked_anew(
+_CLAIM = asked_of_more(
     id="T13",
     statement="The same two roles appear in every seed, whatever they are; only the number of the head changes.",
     source="tiny-recall, article",
