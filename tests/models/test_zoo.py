@@ -122,7 +122,7 @@ def test_no_path_of_the_machine_is_packed(trained, tmp_path):
     with zipfile.ZipFile(pack([open_run(tmp_path / "run")], tmp_path / "out")) as archive:
         kept = json.loads(archive.read("seed-03/run.json"))
         assert all(str(tmp_path).encode() not in archive.read(name) for name in archive.namelist())
-    assert kept["command"] == ["train", "--out", "runs", "--config=a=b.yaml", "x=y", "b", "--set", "task.a=0.5"]
+    assert kept["command"] == ["train", "--out", "runs", "--config=a=b.yaml", "x=y", "--set", "task.a=0.5", "b"]
     assert {**kept, "command": None} == {**content, "command": None}
 
 
