@@ -151,10 +151,14 @@ def _quoted(rival: Claim) -> str:
 
 
 def flips(ruling: Ruling) -> str:
-    """Which changes flip the verdict, and to what."""
+    """Which changes flip the verdict, or that on a rival, and to what."""
     if not ruling.sensitivity:
         return "nothing was varied"
-    flipped = [f"⚑ {cell.factor} = {cell.value} ({outcome_text(cell.verdict.outcome)})" for cell in ruling.flips]
+    flipped = [
+        f"⚑ {cell.factor} = {cell.value} ({whose}{outcome_text(cell.verdict.outcome)})"
+        for cell in ruling.flips
+        for whose in ("" if cell.verdict.id == ruling.claim.id else f"{cell.verdict.id}: ",)
+    ]
     return ", ".join(flipped) or f"under none of {counted(len(ruling.sensitivity), 'change')}"
 
 
