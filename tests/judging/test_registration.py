@@ -8,7 +8,14 @@ import pytest
 from mnemoscope.core.presets import Configuration
 from mnemoscope.core.subject import Subject
 from mnemoscope.judging.claim import CLAIMS, Control, Gate
-from mnemoscope.judging.registration import _source, differences, expected_seeds, function_digest, registration
+from mnemoscope.judging.registration import (
+    _source,
+    differences,
+    expected_seeds,
+    function_digest,
+    registration,
+    that_count,
+)
 from tests.judging.trials import make_claim
 
 FACTOR = 2.0
@@ -114,3 +121,11 @@ SOURCES = {
 ''',
     "Subject": "class Subject: ...",
 }
+
+
+def test_bounds_are_about_the_runs_behind_the_verdicts_and_runs_of_ones_own_count():
+    """Of v3 seeds 16 to 31, 64 to 79 and 80 to 99 are planned with the quick recipe, 16 to 47 and 64 on published."""
+    assert that_count(CLAIMS.get("T12"), [0, 16, 64, 85, 200]) == [0, 85, 200]
+    assert that_count(CLAIMS.get("T14"), [0, 20, 70, 200]) == [0, 20, 200]
+    unplanned = replace(CLAIMS.get("T12"), system="", rivals=())
+    assert that_count(unplanned, [0, 16, 85]) == [85]

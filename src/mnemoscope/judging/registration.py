@@ -61,7 +61,7 @@ def expected_seeds(claim: Claim) -> list[int]:
     return sorted(filter(claim.counts, set.intersection(*each))) if each else []
 
 
-def counted(claim: Claim, seeds: Iterable[int]) -> list[int]:
+def that_count(claim: Claim, seeds: Iterable[int]) -> list[int]:
     """Those of some seeds that a claim is judged on: of the runs behind its system's verdicts those that count for it,
     and all others where there are such runs.
     """

@@ -16,7 +16,7 @@ from mnemoscope.core.errors import InputError
 from mnemoscope.core.presets import Configuration
 from mnemoscope.core.specification import RunSpec
 from mnemoscope.judging.claim import Claim
-from mnemoscope.judging.registration import counted
+from mnemoscope.judging.registration import that_count
 from mnemoscope.models.checkpoint import weights_digest
 from mnemoscope.models.run import COMPACT, Run, by_label
 
@@ -36,18 +36,18 @@ class Bench:
         if not claim.units:
             return list(range(claim.n_replicates))
         common = set.intersection(*(set(self.finished[unit]) for unit in claim.units.values()))
-        return counted(claim, common)
+        return that_count(claim, common)
 
     def left_out(self, claim: Claim) -> list[int]:
         """Seeds that count and were handed in, and of which some unit has a run that did not end."""
         started = {seed for unit in claim.units.values() for seed in self.unfinished[unit]}
-        return counted(claim, started - set(self.seeds(claim)))
+        return that_count(claim, started - set(self.seeds(claim)))
 
     def set_aside(self, claim: Claim) -> tuple[str, ...]:
         """What was handed in of a claim's configurations and is not used, in sentences."""
         sentences = []
         for name, unit in claim.units.items():
-            count = counted(claim, self.finished[unit])
+            count = that_count(claim, self.finished[unit])
             others = [run for seed, run in self.finished[unit].items() if seed not in count]
             for runs, why in (
                 (

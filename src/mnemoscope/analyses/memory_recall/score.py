@@ -21,12 +21,10 @@ leaves the order as it is, or that the model makes use of it. That takes an inte
 
 from dataclasses import dataclass
 
-import numpy as np
 import torch
 import xarray as xr
 from jaxtyping import Float, Int
-from scipy.special import gammaln
-from scipy.stats import binom
+from scipy.stats import binom, hypergeom
 from torch import Tensor
 
 from mnemoscope.core.errors import InputError, in_range
@@ -175,11 +173,8 @@ def recall_among(found: xr.Dataset, n_candidates: int) -> float:
     """
     n = int(found.attrs["n_candidates"])
     in_range("n_candidates", n_candidates, 2, n)
-    worse, drawn = n - found["rank"].to_numpy().astype(float), n_candidates - 1
-    enough = worse >= drawn
-    log_ways = gammaln(np.where(enough, worse, drawn) + 1) - gammaln(np.where(enough, worse - drawn, 0) + 1)
-    log_all = gammaln(n) - gammaln(n - drawn)
-    return float(np.mean(np.where(enough, np.exp(log_ways - log_all), 0.0)))
+    drawn = n_candidates - 1
+    return float(hypergeom.pmf(drawn, n - 1, n - found["rank"].to_numpy(), drawn).mean())
 
 
 def beyond_chance(n: int, chance: float, *, p: float = 0.01) -> float:
@@ -197,7 +192,7 @@ def beyond_chance(n: int, chance: float, *, p: float = 0.01) -> float:
     for name, value in (("chance", chance), ("p", p)):
         if not 0 < value < 1:
             raise InputError(f"{name} must lie between 0 and 1; got {value!r}")
-    return float(next(k for k in range(n + 2) if binom.sf(k - 1, n, chance) < p) / n)
+    return float(binom.isf(p, n, chance) + 1) / n
 
 
 def _rows(

@@ -20,7 +20,6 @@ passed first says nothing about which is finished first: the two losses end at d
 
 import math
 from collections.abc import Mapping
-from dataclasses import replace
 
 from mnemoscope import CLAIMS, Claim, Configuration, Subject
 from mnemoscope.judging import Case, Measured, case, controls, most, table
@@ -91,17 +90,17 @@ def _falling(units: Mapping[str, Configuration], name: str, *steps: float) -> Ca
     return case(name, following(units, {unit: losses(*steps) for unit in units}), n=1)
 
 
-def _global_first(units: Mapping[str, Configuration]) -> Claim:
+def _global_first(id: str, model: str, units: Mapping[str, Configuration], *, other_recipe: str) -> Claim:
     """B7 about a model."""
     return birth(
-        id="B7",
-        statement="Global bigrams are learned before in-context ones, by associative memories.",
+        id=id,
+        statement=f"Global bigrams are learned before in-context ones, by {model}.",
         source=f"{SOURCE}, loss on both along training",
         develops=False,
         parts=(most("later", "above", 0.0, "steps"),),
         units=units,
         measure=falls,
-        factors={"fallen": (0.25, 0.75), "recipe": ("quick",)},
+        factors={"fallen": (0.25, 0.75), "recipe": (other_recipe,)},
         controls=controls(
             positive=(_falling(units, "200 steps earlier", 300, 100),),
             negative=(
@@ -125,13 +124,8 @@ _frequent_first = _rising("frequent ones twice as fast", frequent=200, rare=400)
 _rare_first = _rising("rare ones twice as fast", frequent=400, rare=200)
 _a_margin = table("a margin apart", {"birth-fixed": {"onset": 400.0}, "birth-rare": {"onset": 400 * 2**RATIO}})
 
-B7 = _global_first(MEMORIES)
-B7_GENERIC = replace(
-    _global_first(GENERIC),
-    id="B7-generic",
-    statement="Global bigrams are learned before in-context ones, by two generic layers.",
-    factors={"fallen": (0.25, 0.75), "recipe": ("long",)},
-)
+B7 = _global_first("B7", "associative memories", MEMORIES, other_recipe="quick")
+B7_GENERIC = _global_first("B7-generic", "two generic layers", GENERIC, other_recipe="long")
 _B9 = birth(
     id="B9",
     statement="Models whose fixed triggers are the most frequent tokens, and less frequent ones, differ in speed.",
