@@ -13,7 +13,7 @@ from mnemoscope.core.batch import Batch
 from mnemoscope.core.presets import preset
 from mnemoscope.core.seeding import generator
 from mnemoscope.core.specification import RunSpec
-from mnemoscope.models.building import build, parameters, zeroed
+from mnemoscope.models.building import parameters, untrained, zeroed
 from mnemoscope.models.forward import logits
 from mnemoscope.training.learner import Learner
 from mnemoscope.training.loop import train
@@ -36,7 +36,7 @@ def published(
 
 def fresh(spec: RunSpec, device: str = "cpu") -> HookedTransformer:
     """The untrained hooked model of a run."""
-    return build(spec.model, d_vocab=spec.task.d_vocab, n_ctx=spec.task.n_ctx, seed=spec.seed, device=device)
+    return untrained(spec, device=device)
 
 
 class OurSteps:

@@ -9,9 +9,9 @@ import torch
 
 from mnemoscope.core.errors import InputError
 from mnemoscope.core.presets import PRESETS, preset
-from mnemoscope.core.protocols import Task
+from mnemoscope.core.protocols import Task, VectorTask
 from mnemoscope.core.specification import TASKS, RunSpec
-from mnemoscope.models.building import build, matching, parameters, zeroed
+from mnemoscope.models.building import matching, parameters, untrained, zeroed
 from mnemoscope.models.forward import logits
 from mnemoscope.training.schedule import check_schedules
 from tests.support import global_generators_untouched, seeded
@@ -22,7 +22,15 @@ SPLITS = ("train", "test")
 
 TRAINED_ON = {PRESETS.get(name).task.for_seed(0): name for name in reversed(PRESETS.names())}  # first preset of each
 
-each_task = pytest.mark.parametrize("task", TRAINED_ON, ids=[f"{t.name}-{name}" for t, name in TRAINED_ON.items()])
+
+def each(tasks):
+    return pytest.mark.parametrize("task", tasks, ids=[f"{t.name}-{name}" for t, name in tasks.items()])
+
+
+each_task = each(TRAINED_ON)
+OF_VECTORS = {task: name for task, name in TRAINED_ON.items() if isinstance(task, VectorTask)}
+each_vector_task = each(OF_VECTORS)
+each_token_task = each({task: name for task, name in TRAINED_ON.items() if task not in OF_VECTORS})
 each_preset = pytest.mark.parametrize("name", PRESETS.names())
 
 
@@ -91,14 +99,18 @@ def test_batches_fit_the_sizes_that_the_task_states(task, split):
     batch = task.sample(64, split=split, generator=seeded())
     assert len(batch) == 64
     assert batch.inputs.shape[1] <= task.n_ctx
-    for tokens in (batch.inputs, batch.targets):
-        assert 0 <= tokens.min() <= tokens.max() < task.d_vocab
     assert batch.scored.any(1).all()
-    assert set(batch.targets[batch.scored].tolist()) <= set(task.answers) <= set(range(task.d_vocab))
+    if batch.has_vectors:
+        assert (batch.inputs.shape[-1], batch.targets.shape[-1]) == (task.d_vocab, task.d_output)
+        assert dict(batch.parts) == dict(task.parts)
+    else:
+        for tokens in (batch.inputs, batch.targets):
+            assert 0 <= tokens.min() <= tokens.max() < task.d_vocab
+        assert set(batch.targets[batch.scored].tolist()) <= set(task.answers) <= set(range(task.d_vocab))
     assert all(len(value) == 64 for value in batch.latents.values())
 
 
-@each_task
+@each_token_task
 @pytest.mark.parametrize("split", SPLITS)
 def test_references_are_probabilities_or_undefined(task, split):
     batch = task.sample(n_for(task), split=split, generator=seeded())
@@ -117,7 +129,25 @@ def test_references_are_probabilities_or_undefined(task, split):
         task.reference(batch, "no such reference")
 
 
-@each_task
+@each_vector_task
+def test_references_are_vectors_where_something_is_due(task):
+    batch = task.sample(n_for(task), split="train", generator=seeded())
+    for name in task.references:
+        predicted = task.reference(batch, name)
+        assert predicted.shape == batch.targets.shape
+        assert predicted.dtype == torch.double
+        assert torch.equal(predicted.isnan().any(-1), ~batch.scored), name
+    with pytest.raises(InputError, match="reference must be one of"):
+        task.reference(batch, "no such reference")
+
+
+@each_vector_task
+def test_parts_of_the_targets_cover_them(task):
+    covered = torch.cat([torch.arange(task.d_output)[part] for part in task.parts.values()])
+    assert covered.tolist() == list(range(task.d_output))
+
+
+@each_token_task
 def test_a_reference_does_not_look_at_what_it_predicts(task):
     batch = task.sample(n_for(task), split="train", generator=seeded())
     last = batch.scored.nonzero()[:, 1].max()
@@ -129,7 +159,15 @@ def test_a_reference_does_not_look_at_what_it_predicts(task):
         torch.testing.assert_close(given, expected, equal_nan=True, atol=0, rtol=0)
 
 
-@each_task
+@each_vector_task
+def test_the_loss_is_the_mean_squared_error_over_scored_positions(task):
+    batch = task.sample(32, split="test", generator=seeded())
+    assert task.loss(batch.targets, batch).item() == 0
+    off = batch.targets + torch.where(batch.scored[..., None], 2.0, 7.0)
+    assert task.loss(off, batch).item() == pytest.approx(4, rel=1e-5)
+
+
+@each_token_task
 def test_the_loss_is_cross_entropy_in_nats(task):
     batch = task.sample(32, split="test", generator=seeded())
     uniform = torch.zeros(*batch.inputs.shape, task.d_vocab)
@@ -145,7 +183,7 @@ def test_subgroups_and_skills_are_masks(task):
     assert (groups.sum(0) == 1).all()
     assert groups.any(1).all()
     for name, mask in task.skills(batch).items():
-        assert mask.shape == batch.inputs.shape, name
+        assert mask.shape == batch.scored.shape, name
         assert mask.any(), name
         assert not (mask & ~batch.scored).any(), name
 
@@ -183,9 +221,12 @@ def test_counterfactuals_follow_their_generator_and_leave_the_clean_batch_alone(
                 continue  # the kind does not apply to this subgroup
             n_pairs += len(first)
             assert torch.equal(first.inputs, again.inputs)
-            whole = [torch.cat((batch.inputs, batch.targets[:, -1:]), 1) for batch in (part, first)]
-            assert (whole[0] != whole[1]).any(1).all(), kind
-            assert set(first.targets[first.scored].tolist()) <= set(task.answers)
+            changed = (part.inputs != first.inputs).flatten(1) | (part.targets != first.targets).flatten(1).any(1)[
+                :, None
+            ]
+            assert changed.any(1).all(), kind
+            if not first.has_vectors:
+                assert set(first.targets[first.scored].tolist()) <= set(task.answers)
             report = task.pair_report(part, first)
             assert all(0 <= value <= 1 for value in report.values())
             assert report["answer_changed"] in (0, 1), "the answer provably changes, or provably does not"
@@ -244,10 +285,10 @@ def test_schedules_and_checkpoints_are_in_order():
 def test_the_model_can_be_built_and_both_forward_passes_agree(name):
     spec = preset(name, "quick", 0)
     with global_generators_untouched():
-        model = build(spec.model, d_vocab=spec.task.d_vocab, n_ctx=spec.task.n_ctx, seed=spec.seed)
+        model = untrained(spec)
     batch = spec.task.sample(16, split="train", generator=seeded())
     expected = model(batch.inputs)
-    assert expected.shape == (*batch.inputs.shape, spec.task.d_vocab)
+    assert expected.shape == (*batch.scored.shape, getattr(spec.task, "d_output", spec.task.d_vocab))
     positions = batch.scored.any(0).nonzero()[:, 0]
     given = logits(parameters(model), spec.model, batch.inputs, positions)
     torch.testing.assert_close(given, expected[:, positions], atol=1e-5, rtol=1e-5)

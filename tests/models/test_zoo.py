@@ -387,7 +387,7 @@ def test_what_is_shipped_is_planned_and_nothing_else_is_missing():
     compact = {label for name in SYSTEMS.names() if SYSTEMS.get(name).compact for label in planned(name)}
     shipped = {label: sorted(specs.keys() - PENDING.get(label, ())) for label, specs in plan.items()}
     assert zoo.labels() == sorted(label for label, seeds in shipped.items() if seeds)
-    assert all(file.suffix == ".zip" for folder in zoo.folders() for file in folder.iterdir())
+    assert all(file.suffix == ".zip" for folder in zoo.folders() for file in folder.glob("*"))
     for archive in zoo.archives():
         seeds = shipped[archive.label]
         recipe = plan[archive.label][seeds[0]].recipe

@@ -58,7 +58,7 @@ def layer_attention(model: HookedModel, layer: int, batch: Batch) -> Float[Tenso
         InputError: The layer does not exist, the model is too small for the batch, or attention is NaN.
     """
     in_range("layer", layer, 0, model.cfg.n_layers - 1)
-    check_fits(model, batch)
+    check_fits(model, batch, vectors=True)
     hook = Site(kind="pattern", layer=layer).hook
     attention = recorded(model, batch, [hook])[hook].double()
     # TransformerLens turns a row of NaN into zeros, so that the logits do not show it

@@ -26,6 +26,7 @@ from numpy import ndarray
 from torch import Tensor
 
 from mnemoscope.analyses.forward import check_fits, log_probs, normalised
+from mnemoscope.analyses.vector_evaluation import evaluate_vectors
 from mnemoscope.core import metrics
 from mnemoscope.core.batch import CHUNK, Batch
 from mnemoscope.core.errors import InputError, one_of
@@ -69,13 +70,19 @@ def evaluate(
         share of the sequences on which the reference is defined, and on those `floor`, `best_accuracy`, `kl`,
         `mean_abs_error` and `max_abs_error`; `n` sequences per subgroup. `pos` holds the scored positions.
 
+        Of vectors: as `evaluate_vectors`, by part of the answer.
+
         By skill or positions: over that dimension `accuracy`, `loss` and `n` (positions); over (reference, dimension)
         `floor`, `best_accuracy`, `kl`. NaN where there is no position. The skill `all` is every scored position.
 
     Raises:
         InputError: The model is too small for the task, or predicts NaN; there is no such reference; or subgroups or
-            skills are asked for without a task.
+            skills are asked for without a task, or of vectors.
     """
+    if batch.has_vectors:
+        if by != "subgroup":
+            raise InputError("vectors are evaluated by part of the answer and position; leave out `by`")
+        return evaluate_vectors(model, task, batch, references=references)
     names = [] if task is None else list(task.references if references is None else references)
     for name in names:
         assert task is not None
@@ -205,12 +212,19 @@ def skill_trajectory(model: HookedModel, task: Task, *, seed: int) -> xr.Dataset
 
     Returns:
         Scalars `accuracy_<skill>` (share) and `loss_<skill>` (nats), float64; NaN where no position tests the skill.
-        Of a task without skills all scored positions are one, `all`.
+        Of a task without skills all scored positions are one, `all`. Of vectors `loss` and `loss_<part>` (squared
+        error).
 
     Raises:
         InputError: The model is too small for the task, or predicts NaN.
     """
     batch = monitored(task, split="test", seed=seed)
+    if batch.has_vectors:
+        losses = evaluate_vectors(model, task, batch, references=()).loss.mean("pos")
+        by_part = {
+            "loss" if part == ALL else f"loss_{part}": float(losses.sel(part=part)) for part in losses.part.values
+        }
+        return xr.Dataset(by_part, attrs={"unit": batch.loss_unit, "n_sequences": len(batch)})
     skills = task.skills(batch) or {ALL: batch.scored}
     found = evaluate(model, task, batch, by={"skill": skills}, references=(), chunk=CHUNK)
     scalars = {

@@ -1,37 +1,94 @@
 """Predictions of any hooked model on a task's sequences, in chunks of bounded size."""
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from mnemoscope.core import metrics
 from mnemoscope.core.batch import CHUNK, Batch
 from mnemoscope.core.errors import InputError
-from mnemoscope.core.protocols import HookedModel, Task
+from mnemoscope.core.protocols import HookedModel, Task, reads_vectors
+from mnemoscope.core.skills import Skills
+from mnemoscope.interventions.recordings import check_numbers
 
 
-def check_fits(model: HookedModel, batch: Batch) -> None:
+def check_fits(model: HookedModel, batch: Batch, *, vectors: bool = False) -> None:
     """Refuse a model that cannot be run on the batch, or whose weights hold NaN.
 
     TransformerLens turns NaN in attention into zeros, so that logits do not always tell.
 
+    Args:
+        model: Any hooked model.
+        batch: What it is to run on.
+        vectors: Whether what follows makes sense for vectors too; otherwise they are refused.
+
     Raises:
         InputError: Naming what is needed and what the model has.
     """
+    if batch.has_vectors and not vectors:
+        raise InputError(
+            "this analysis is of predicted tokens, and the batch holds vectors; evaluate, ablate, patch, patch_edges "
+            "and the replacement of attention take vectors"
+        )
     for name, weight in model.named_parameters():
         if weight.isnan().any():
             raise InputError(f"the model's weight {name} holds NaN; take an earlier checkpoint")
     if len(batch) == 0:
         raise InputError("the batch holds no sequence; give at least one")
-    n_pos, highest = batch.inputs.shape[1], int(max(batch.inputs.max(), batch.targets.max()))
-    if int(batch.inputs.min()) < 0:
-        raise InputError("the batch holds a token below 0; tokens count from 0")
-    if model.cfg.d_vocab <= highest:
-        raise InputError(
-            f"the model has {model.cfg.d_vocab} tokens and the batch uses token {highest}; take a model with more"
-        )
+    _check_kind(model, batch)
+    n_pos = batch.inputs.shape[1]
+    if batch.has_vectors:
+        given = (batch.inputs.shape[-1], batch.targets.shape[-1])
+        if given != (model.cfg.d_vocab, model.cfg.d_vocab_out):
+            sizes = f"{model.cfg.d_vocab} and {model.cfg.d_vocab_out}; those of the batch {given[0]} and {given[1]}"
+            raise InputError(f"the model's inputs and outputs are vectors of width {sizes}; take the model's own task")
+    else:
+        highest = int(max(batch.inputs.max(), batch.targets.max()))
+        if int(batch.inputs.min()) < 0:
+            raise InputError("the batch holds a token below 0; tokens count from 0")
+        if model.cfg.d_vocab <= highest:
+            raise InputError(
+                f"the model has {model.cfg.d_vocab} tokens and the batch uses token {highest}; take a model with more"
+            )
     if model.cfg.n_ctx < n_pos:
-        raise InputError(f"the model reads {model.cfg.n_ctx} tokens and the batch has {n_pos}; take a model with more")
+        unit = "vectors" if batch.has_vectors else "tokens"
+        raise InputError(f"the model reads {model.cfg.n_ctx} {unit} and the batch has {n_pos}; take a model with more")
+
+
+def _check_kind(model: HookedModel, batch: Batch) -> None:
+    if batch.has_vectors != reads_vectors(model):
+        kinds = ("vectors", "tokens") if batch.has_vectors else ("tokens", "vectors")
+        raise InputError(f"the batch holds {kinds[0]} and the model reads {kinds[1]}; take the model's own task")
+
+
+@torch.no_grad()
+def predicted_vectors(model: HookedModel, batch: Batch) -> Float[Tensor, "batch pos d_output"]:
+    """What a model that reads vectors gives, in float64.
+
+    Raises:
+        InputError: The model does not fit the batch, or its outputs hold NaN.
+    """
+    check_fits(model, batch, vectors=True)
+    found = torch.cat([model(chunk) for chunk in batch.inputs.split(CHUNK)]).double()
+    check_numbers(found)
+    return found
+
+
+def skill_losses(
+    outputs: Float[Tensor, "batch pos d_output"], batch: Batch, skills: Skills
+) -> dict[str, tuple[Float[Tensor, "batch pos"], Bool[Tensor, "batch pos"]]]:
+    """The loss at every position, and where it counts: of every skill; of every part of vectors where scored.
+
+    Args:
+        outputs: Logits or vectors.
+        batch: The targets.
+        skills: Positions by name.
+    """
+    targets, scored = batch.targets.to(outputs.device), batch.scored.to(outputs.device)
+    losses = metrics.loss(outputs, targets)
+    found = {name: (losses, mask.to(outputs.device)) for name, mask in skills.items()}
+    parts = {name: (metrics.loss(outputs[..., p], targets[..., p]), scored) for name, p in batch.parts.items()}
+    return {**found, **parts}
 
 
 @torch.no_grad()
@@ -42,6 +99,7 @@ def log_probs(model: HookedModel, task: Task, batch: Batch) -> Float[Tensor, "ba
     Raises:
         InputError: The model is too small for the task, or its logits hold NaN.
     """
+    _check_kind(model, batch)
     if model.cfg.d_vocab < task.d_vocab:
         raise InputError(
             f"the model has {model.cfg.d_vocab} tokens and the task {task.d_vocab}; take a model with more"

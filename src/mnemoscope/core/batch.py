@@ -14,24 +14,36 @@ CHUNK = 1024
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Batch:
-    """Inputs, targets and latents of a number of sequences.
+    """Inputs, targets and latents of a number of sequences, of tokens or of vectors.
 
     Attributes:
-        inputs: Tokens that the model sees.
-        targets: The next token at every position.
+        inputs: Tokens that the model sees, or vectors.
+        targets: The next token at every position, or the vector that is due there.
         scored: Where loss and metrics look.
         weights: Probability of each row under the task's distribution (an enumeration); None: every row counts the
             same.
         known: Latents that only the generator knows, batch axis first.
-        derive: Latents that follow from the tokens; computed when first asked for.
+        derive: Latents that follow from the inputs; computed when first asked for.
+        parts: Named parts of target vectors that are reported apart; none for tokens.
     """
 
-    inputs: Int[Tensor, "batch pos"]
-    targets: Int[Tensor, "batch pos"]
+    inputs: Int[Tensor, "batch pos"] | Float[Tensor, "batch pos d_input"]
+    targets: Int[Tensor, "batch pos"] | Float[Tensor, "batch pos d_output"]
     scored: Bool[Tensor, "batch pos"]
     weights: Float[Tensor, " batch"] | None = None
     known: Mapping[str, Tensor] = field(default_factory=dict)
     derive: Callable[["Batch"], Mapping[str, Tensor]] | None = None
+    parts: Mapping[str, slice] = field(default_factory=dict)
+
+    @property
+    def has_vectors(self) -> bool:
+        """Whether inputs and targets are vectors; otherwise they are tokens."""
+        return self.inputs.is_floating_point()
+
+    @property
+    def loss_unit(self) -> str:
+        """Of what `core.metrics.loss` gives."""
+        return "squared error" if self.has_vectors else "nats"
 
     @cached_property
     def latents(self) -> Mapping[str, Tensor]:

@@ -1,11 +1,12 @@
-"""Elementary measures on predictions: they take logits or probabilities and keep every leading axis.
+"""Elementary measures on predictions: they take logits, probabilities or vectors and keep every leading axis.
 
-None of them moves when a constant is added to the logits. A `Metric` is such a measure as a value, for analyses that
-let the user choose.
+None of those on logits moves when a constant is added to them. A `Metric` is such a measure as a value, for analyses
+that let the user choose.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Literal
 
 import torch
@@ -13,6 +14,20 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from mnemoscope.core.errors import InputError, one_of
+
+
+def loss(
+    outputs: Float[Tensor, "*rows d_output"], targets: Int[Tensor, "*rows"] | Float[Tensor, "*rows d_output"]
+) -> Float[Tensor, "*rows"]:
+    """Of logits the cross-entropy, in nats; of vectors the mean squared error."""
+    return squared_error(outputs, targets) if targets.is_floating_point() else cross_entropy(outputs, targets)
+
+
+def squared_error(
+    outputs: Float[Tensor, "*rows d_output"], targets: Float[Tensor, "*rows d_output"]
+) -> Float[Tensor, "*rows"]:
+    """Mean over the entries of a vector."""
+    return (outputs - targets).square().mean(-1)
 
 
 def cross_entropy(logits: Float[Tensor, "*rows d_vocab"], targets: Int[Tensor, "*rows"]) -> Float[Tensor, "*rows"]:
@@ -57,6 +72,7 @@ class Metric:
             added to the logits (`check_metric`).
         higher_is: Whether higher values mean a `better` answer or a `worse` one.
         against_clean: Whether it compares with the clean prompt's logits.
+        of: `logits`, or `vectors`: outputs, answers and foils are `*rows d_output`.
     """
 
     name: str
@@ -64,19 +80,31 @@ class Metric:
     function: Callable[..., Tensor]
     higher_is: Literal["better", "worse"] = "better"
     against_clean: bool = False
+    of: Literal["logits", "vectors"] = "logits"
 
     def __post_init__(self) -> None:
         one_of("higher_is of a metric", self.higher_is, ("better", "worse"))
+        one_of("what a metric is of", self.of, ("logits", "vectors"))
 
     def __call__(
         self,
-        logits: Float[Tensor, "*rows d_vocab"],
-        answer: Int[Tensor, "*rows"],
-        foil: Int[Tensor, "*rows"],
-        clean: Float[Tensor, "*rows d_vocab"],
+        logits: Float[Tensor, "*rows d_output"],
+        answer: Int[Tensor, "*rows"] | Float[Tensor, "*rows d_output"],
+        foil: Int[Tensor, "*rows"] | Float[Tensor, "*rows d_output"],
+        clean: Float[Tensor, "*rows d_output"],
     ) -> Tensor:
         """The value of every row, as the function gives it."""
         return self.function(logits, answer, foil, *((clean,) if self.against_clean else ()))
+
+    def on(self, name: str, part: slice) -> "Metric":
+        """The same of a part of the vectors, called `<metric> <name>`.
+
+        Raises:
+            InputError: The metric is of logits.
+        """
+        if self.of != "vectors":
+            raise InputError(f"only a metric of vectors is of parts; {self.name} is of {self.of}")
+        return replace(self, name=f"{self.name} {name}", function=partial(_on_part, self.function, part))
 
 
 def logit_difference(
@@ -117,6 +145,38 @@ def divergence(
     return kl_divergence(clean.softmax(-1), logits.log_softmax(-1))
 
 
+def _on_part(function: Callable[..., Tensor], part: slice, *vectors: Float[Tensor, "*rows d_output"]) -> Tensor:
+    return function(*(vector[..., part] for vector in vectors))
+
+
+def squared_error_metric(
+    outputs: Float[Tensor, "*rows d_output"],
+    answer: Float[Tensor, "*rows d_output"],
+    foil: Float[Tensor, "*rows d_output"],
+) -> Float[Tensor, "*rows"]:
+    """Mean squared error of the answer."""
+    return squared_error(outputs, answer)
+
+
+def error_difference(
+    outputs: Float[Tensor, "*rows d_output"],
+    answer: Float[Tensor, "*rows d_output"],
+    foil: Float[Tensor, "*rows d_output"],
+) -> Float[Tensor, "*rows"]:
+    """Mean squared error of the foil minus that of the answer: for vectors what the logit difference is for tokens."""
+    return squared_error(outputs, foil) - squared_error(outputs, answer)
+
+
+def distance(
+    outputs: Float[Tensor, "*rows d_output"],
+    answer: Float[Tensor, "*rows d_output"],
+    foil: Float[Tensor, "*rows d_output"],
+    clean: Float[Tensor, "*rows d_output"],
+) -> Float[Tensor, "*rows"]:
+    """Mean squared distance from the clean output."""
+    return squared_error(outputs, clean)
+
+
 LOGIT_DIFF = Metric(name="logit_diff", unit="logits", function=logit_difference)
 LOG_PROB = Metric(name="log_prob", unit="nats", function=log_probability)
 PROB = Metric(name="prob", unit="probability", function=probability)
@@ -124,43 +184,63 @@ ACCURACY = Metric(name="accuracy", unit="share", function=accuracy)
 KL = Metric(name="kl", unit="nats", function=divergence, higher_is="worse", against_clean=True)
 METRICS: tuple[Metric, ...] = (LOGIT_DIFF, LOG_PROB, PROB, ACCURACY, KL)
 """Answer against foil in logits; log-probability, probability and accuracy of the answer; divergence from clean."""
+ERROR_DIFF = Metric(name="error_diff", unit="squared error", function=error_difference, of="vectors")
+SQUARED_ERROR = Metric(
+    name="squared_error", unit="squared error", function=squared_error_metric, higher_is="worse", of="vectors"
+)
+DISTANCE = Metric(
+    name="distance", unit="squared error", function=distance, higher_is="worse", against_clean=True, of="vectors"
+)
+VECTOR_METRICS: tuple[Metric, ...] = (ERROR_DIFF, SQUARED_ERROR, DISTANCE)
+"""Answer against foil; error of the answer; distance from clean."""
+
+
+def metrics_of(*, vectors: bool) -> tuple[Metric, ...]:
+    """All metrics for outputs of one kind, the one to take where none is named first."""
+    return VECTOR_METRICS if vectors else METRICS
+
 
 _INVARIANCE = 1e-4
 
 
 def check_metric(
     metric: Metric,
-    logits: Float[Tensor, "*rows d_vocab"],
-    answer: Int[Tensor, "*rows"],
-    foil: Int[Tensor, "*rows"],
+    logits: Float[Tensor, "*rows d_output"],
+    answer: Int[Tensor, "*rows"] | Float[Tensor, "*rows d_output"],
+    foil: Int[Tensor, "*rows"] | Float[Tensor, "*rows d_output"],
     *,
     generator: torch.Generator,
 ) -> None:
     """Refuse a metric that moves when a constant is added to the logits of a row, or gives no number a row.
 
-    A softmax takes such a constant away, so what moves with it is no statement about the prediction.
+    A softmax takes such a constant away, so what moves with it is no statement about the prediction. Of vectors it is.
 
     Args:
         metric: What to try.
         logits: Of the clean prompts; taken in float64.
-        answer: The right token.
-        foil: The token that is right on the corrupted prompts.
+        answer: The right token, or vector.
+        foil: What is right on the corrupted prompts.
         generator: Draws the constants.
 
     Raises:
-        InputError: The values move, are NaN, or are not one per row.
+        InputError: The values move, are NaN, or are not one per row; or the metric is of the other kind of output.
     """
-    logits = logits.double()
+    logits, given = logits.double(), "vectors" if answer.is_floating_point() else "logits"
+    if metric.of != given:
+        allowed = ", ".join(each.name for each in metrics_of(vectors=answer.is_floating_point()))
+        raise InputError(f"metric {metric.name} is of {metric.of}, and the model gives {given}; take one of {allowed}")
     noise = torch.randn(logits.shape[:-1], generator=generator, device=generator.device).to(logits)
     before, after = (metric(x, answer, foil, logits) for x in (logits, logits + 10 * noise.unsqueeze(-1)))
-    if before.shape != answer.shape:
+    if before.shape != logits.shape[:-1]:
         raise InputError(
-            f"metric {metric.name} must give one value per position, shape {tuple(answer.shape)}; it gave shape "
+            f"metric {metric.name} must give one value per position, shape {tuple(logits.shape[:-1])}; it gave shape "
             f"{tuple(before.shape)}; do not average inside it"
         )
     if before.isnan().any():
         raise InputError(f"metric {metric.name} is NaN on clean prompts; change the metric or choose other positions")
-    if not torch.allclose(before.double(), after.double(), rtol=_INVARIANCE, atol=_INVARIANCE):
+    if metric.of == "logits" and not torch.allclose(
+        before.double(), after.double(), rtol=_INVARIANCE, atol=_INVARIANCE
+    ):
         raise InputError(
             f"metric {metric.name} moves when a constant is added to the logits, so it does not measure the "
             "prediction; take differences of logits, or probabilities"

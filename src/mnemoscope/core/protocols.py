@@ -30,12 +30,12 @@ class Task(Protocol):
 
     @property
     def d_vocab(self) -> int:
-        """Number of tokens."""
+        """Number of tokens; where inputs are vectors, their width."""
         ...
 
     @property
     def answers(self) -> Sequence[int]:
-        """The tokens that can be an answer; distances between predictions are taken over these."""
+        """The tokens that can be an answer; distances between predictions are taken over these. Of vectors none."""
         ...
 
     @property
@@ -64,7 +64,9 @@ class Task(Protocol):
         ...
 
     def reference(self, batch: Batch, name: str) -> Float[Tensor, "batch pos d_vocab"]:
-        """Probabilities of an exact predictor; NaN where it is undefined and at positions that are not scored."""
+        """Probabilities of an exact predictor, or the vectors that it predicts; NaN where it is undefined and at
+        positions that are not scored.
+        """
         ...
 
     def loss(self, outputs: Float[Tensor, "batch pos d_vocab"], batch: Batch) -> Float[Tensor, ""]:
@@ -77,6 +79,21 @@ class Task(Protocol):
 
     def skills(self, batch: Batch) -> Mapping[str, Bool[Tensor, "batch pos"]]:
         """Where a named skill, and nothing else, gives the answer."""
+        ...
+
+
+@runtime_checkable
+class VectorTask(Task, Protocol):
+    """A task whose inputs and targets are vectors, and whose loss is a mean squared error."""
+
+    @property
+    def d_output(self) -> int:
+        """Width of the targets."""
+        ...
+
+    @property
+    def parts(self) -> Mapping[str, slice]:
+        """Parts of the targets that are reported apart, by name."""
         ...
 
 
@@ -111,7 +128,7 @@ class ModelConfig(Protocol):
 
     @property
     def d_vocab(self) -> int:
-        """Number of tokens."""
+        """Number of tokens; where the model reads vectors, their width."""
         ...
 
     @property
@@ -227,7 +244,7 @@ class HookedModel(Protocol):
         ...
 
     def __call__(self, input: Tensor, **kwargs: Any) -> Tensor:
-        """Logits `batch pos d_vocab` of tokens `batch pos`."""
+        """Logits `batch pos d_vocab` of tokens `batch pos`, or vectors of vectors."""
         ...
 
     def run_with_hooks(self, *args: Any, **kwargs: Any) -> Tensor:
@@ -245,3 +262,8 @@ class HookedModel(Protocol):
     def run_with_cache(self, *args: Any, **kwargs: Any) -> tuple[Any, Cache]:
         """A forward pass that returns its activations too."""
         ...
+
+
+def reads_vectors(model: HookedModel) -> bool:
+    """Whether a model reads vectors in the place of tokens (`models.building.ReadIn`)."""
+    return bool(getattr(getattr(model, "embed", None), "reads_vectors", False))

@@ -3,7 +3,7 @@
 import dataclasses
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, Literal
 
@@ -14,6 +14,10 @@ from mnemoscope.core.protocols import Task
 from mnemoscope.core.registry import Registry
 
 TASKS: Registry[type] = Registry("task", "tasks")
+NEWER = {"newer": True}
+"""Metadata of fields that specifications did not always have: while they have their default they are left out of
+`RunSpec.to_dict`, so that what was written and registered before stays as it is.
+"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,7 +27,7 @@ class ModelSpec:
     d_model: int = 32
     """Width of the residual stream."""
     n_heads: int = 2
-    """Attention heads per layer; the head width is d_model / n_heads."""
+    """Attention heads per layer."""
     n_layers: int = 1
     """Number of blocks."""
     d_mlp: int | None = None
@@ -45,10 +49,13 @@ class ModelSpec:
     other weights uniform within 1/sqrt of their input width, biases held at zero."""
     dtype: Literal["float32", "float64"] = "float32"
     """Floating-point type of the parameters."""
+    d_head: int | None = field(default=None, metadata=NEWER)
+    """Width of a head; none: d_model / n_heads."""
 
     def __post_init__(self) -> None:
         for name in ("d_model", "n_heads", "n_layers"):
             in_range(f"model.{name}", getattr(self, name), 1, math.inf)
+        in_range("model.d_head", self.head_width, 1, math.inf)
         in_range("model.d_mlp", self.mlp_width, 1, math.inf)
         one_of("model.normalization", self.normalization, ("LN", "none"))
         in_range("model.first_mlp", self.first_mlp, 0, self.n_layers - 1)
@@ -60,10 +67,16 @@ class ModelSpec:
                 "model.initialisation memories needs model.n_heads 1 and model.normalization none; got "
                 f"{self.n_heads} and {self.normalization}"
             )
-        if self.d_model % self.n_heads:
+        if self.d_head is None and self.d_model % self.n_heads:
             raise InputError(
-                f"model.n_heads must divide model.d_model = {self.d_model}; got {self.n_heads}; change one of the two"
+                f"model.n_heads must divide model.d_model = {self.d_model}; got {self.n_heads}; change one of the two, "
+                "or set model.d_head"
             )
+
+    @property
+    def head_width(self) -> int:
+        """Width of a head, d_model / n_heads by default."""
+        return self.d_model // self.n_heads if self.d_head is None else self.d_head
 
     @property
     def mlp_width(self) -> int:
@@ -184,9 +197,9 @@ class RunSpec:
         return {
             "preset": self.preset,
             "seed": self.seed,
-            "task": {"name": self.task.name, **dataclasses.asdict(self.task)},
-            "model": dataclasses.asdict(self.model),
-            "recipe": dataclasses.asdict(self.recipe),
+            "task": {"name": self.task.name, **_plain(self.task)},
+            "model": _plain(self.model),
+            "recipe": _plain(self.recipe),
         }
 
     @staticmethod
@@ -209,6 +222,14 @@ class RunSpec:
             )
         except (KeyError, TypeError) as error:
             raise InputError(f"a run specification needs preset, seed, task, model and recipe: {error!r}") from error
+
+
+def _plain(value: Any) -> dict[str, Any]:
+    """The fields of a dataclass, without newer ones that have their default."""
+    unset = {
+        f.name for f in dataclasses.fields(value) if f.metadata.get("newer") and getattr(value, f.name) == f.default
+    }
+    return {name: content for name, content in dataclasses.asdict(value).items() if name not in unset}
 
 
 @lru_cache

@@ -96,6 +96,11 @@ def _cached(model: HookedModel, tokens: Tensor, names: Collection[str]) -> tuple
     return found, logits
 
 
+def repeated(rows: Tensor, n: int) -> Tensor:
+    """All rows once more after the last one, and so on, `n` times."""
+    return rows.repeat(n, *(1,) * (rows.ndim - 1))
+
+
 def read(site: Site) -> str:
     """The hook point that has the numbers of a site; those of `result` are computed from z."""
     return site.hook.replace("hook_attn_out", "attn.hook_z") if site.kind == "result" else site.hook

@@ -9,14 +9,18 @@ from fnmatch import fnmatchcase
 from typing import Any
 
 import torch
-from torch import Tensor
+from jaxtyping import Float
+from torch import Tensor, nn
 from transformer_lens import HookedTransformer, HookedTransformerConfig
 from transformer_lens.utilities.activation_functions import SUPPORTED_ACTIVATIONS
 
 from mnemoscope.core.errors import InputError
+from mnemoscope.core.protocols import VectorTask
 from mnemoscope.core.seeding import stream_seed
-from mnemoscope.core.specification import ModelSpec
+from mnemoscope.core.specification import ModelSpec, RunSpec
 
+VECTORS = "reads_vectors"
+"""Key of a configuration: whether the model reads vectors."""
 _ATTENTION = "blocks.*.attn.[Wb]_*"
 SUPPORTED_ACTIVATIONS.setdefault("identity", lambda x: x)  # TransformerLens has none
 
@@ -29,13 +33,47 @@ def _quiet() -> Iterator[None]:
         yield
 
 
-def configuration(spec: ModelSpec, *, d_vocab: int, n_ctx: int) -> dict[str, Any]:
-    """Arguments of `HookedTransformerConfig` for an architecture on a task of that size."""
+class ReadIn(nn.Module):
+    """What a model that reads vectors has in the place of the token embedding: x W_E, behind the same hook."""
+
+    reads_vectors = True
+
+    def __init__(self, weight: nn.Parameter):
+        super().__init__()
+        self.W_E = weight
+
+    def forward(self, vectors: Float[Tensor, "batch pos d_input"]) -> Float[Tensor, "batch pos d_model"]:
+        """The start of the residual stream."""
+        return vectors @ self.W_E
+
+
+class Places(nn.Module):
+    """The positional embedding of a model that reads vectors."""
+
+    def __init__(self, weight: nn.Parameter):
+        super().__init__()
+        self.W_pos = weight
+
+    def forward(self, vectors: Float[Tensor, "batch pos d_input"], *_: Any) -> Float[Tensor, "batch pos d_model"]:
+        """The same for every sequence."""
+        return self.W_pos[: vectors.shape[1]].expand(len(vectors), -1, -1).clone()
+
+
+def configuration(spec: ModelSpec, *, d_vocab: int, n_ctx: int, d_output: int | None = None) -> dict[str, Any]:
+    """Arguments of `from_configuration` for an architecture on a task of that size.
+
+    Args:
+        spec: The architecture.
+        d_vocab: Number of tokens, or the width of the input.
+        n_ctx: Longest input.
+        d_output: Width of the output of a model that reads vectors; none: it reads tokens.
+    """
+    vectors = {} if d_output is None else {"d_vocab_out": d_output, VECTORS: True}
     return {
         "n_layers": spec.n_layers,
         "d_model": spec.d_model,
         "n_heads": spec.n_heads,
-        "d_head": spec.d_model // spec.n_heads,
+        "d_head": spec.head_width,
         "d_mlp": spec.mlp_width if spec.mlp else None,
         "attn_only": not spec.mlp,
         "act_fn": spec.act_fn,
@@ -43,30 +81,61 @@ def configuration(spec: ModelSpec, *, d_vocab: int, n_ctx: int) -> dict[str, Any
         "n_ctx": n_ctx,
         "d_vocab": d_vocab,
         "dtype": spec.dtype,
+        **vectors,
     }
 
 
 def from_configuration(config: Mapping[str, Any], *, device: torch.device | str = "cpu") -> HookedTransformer:
     """The model of those arguments, with TransformerLens's initialisation drawn from the global generator.
 
+    Args:
+        config: Arguments of `HookedTransformerConfig`; with `reads_vectors` the model reads vectors of width `d_vocab`
+            and gives some of width `d_vocab_out`. All hooks and weights keep their names.
+        device: Where the model goes.
+
     Raises:
         InputError: The device cannot be used.
     """
     arguments = {**config, "dtype": getattr(torch, config["dtype"]), "device": str(usable_device(device))}
+    vectors = arguments.pop(VECTORS, False)
     with _quiet():
-        return HookedTransformer(HookedTransformerConfig(**arguments), move_to_device=True)
+        model = HookedTransformer(HookedTransformerConfig(**arguments), move_to_device=True)
+    if vectors:
+        weights = dict(model.named_parameters())
+        model.add_module("embed", ReadIn(weights["embed.W_E"]))
+        model.add_module("pos_embed", Places(weights["pos_embed.W_pos"]))
+        model.setup()
+    return model
+
+
+def untrained(spec: RunSpec, *, device: torch.device | str = "cpu") -> HookedTransformer:
+    """The model that a run starts from.
+
+    Raises:
+        InputError: The device cannot be used.
+    """
+    task = spec.task
+    d_output = task.d_output if isinstance(task, VectorTask) else None
+    return build(spec.model, d_vocab=task.d_vocab, n_ctx=task.n_ctx, d_output=d_output, seed=spec.seed, device=device)
 
 
 def build(
-    spec: ModelSpec, *, d_vocab: int, n_ctx: int, seed: int, device: torch.device | str = "cpu"
+    spec: ModelSpec,
+    *,
+    d_vocab: int,
+    n_ctx: int,
+    seed: int,
+    d_output: int | None = None,
+    device: torch.device | str = "cpu",
 ) -> HookedTransformer:
     """A freshly initialised model. The global generator is left as found.
 
     Args:
         spec: The architecture. Parts that it switches off exist as parameters and are exactly zero.
-        d_vocab: Number of tokens.
+        d_vocab: Number of tokens, or the width of the input.
         n_ctx: Longest input.
         seed: The run's seed; the weights come from its stream `initialisation`, the same on every device.
+        d_output: Width of the output of a model that reads vectors; none: it reads tokens.
         device: Where the model goes.
 
     Raises:
@@ -75,7 +144,7 @@ def build(
     device = usable_device(device)
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(stream_seed(seed, "initialisation"))
-        model = from_configuration(configuration(spec, d_vocab=d_vocab, n_ctx=n_ctx))
+        model = from_configuration(configuration(spec, d_vocab=d_vocab, n_ctx=n_ctx, d_output=d_output))
     named = dict(model.named_parameters())
     with torch.no_grad():
         if spec.initialisation == "memories":

@@ -12,7 +12,8 @@ import torch
 from transformer_lens import HookedTransformer, HookedTransformerConfig
 
 from mnemoscope.core.errors import InputError
-from mnemoscope.models.building import from_configuration
+from mnemoscope.core.protocols import reads_vectors
+from mnemoscope.models.building import VECTORS, from_configuration
 from mnemoscope.models.files import digest, read_tensors, tensor_bytes, write_tensors
 
 _KIND = "checkpoint"
@@ -24,7 +25,8 @@ _NOT_KEPT = {"device", "n_devices", "n_params", "seed", "tokenizer_name"}  # a t
 
 def save_checkpoint(model: HookedTransformer, path: Path, *, step: int = 0) -> None:
     """Write `model`, after `step` steps of training, to `path`. Any `HookedTransformer` will do."""
-    metadata = {"kind": _KIND, "step": str(step), "configuration": json.dumps(_configuration(model.cfg))}
+    config = {**_configuration(model.cfg), **({VECTORS: True} if reads_vectors(model) else {})}
+    metadata = {"kind": _KIND, "step": str(step), "configuration": json.dumps(config)}
     write_tensors(path, model.state_dict(), metadata)
 
 

@@ -26,26 +26,35 @@ Parameters = Mapping[str, Tensor]
 
 
 def logits(
-    params: Parameters, spec: ModelSpec, inputs: Int[Tensor, "batch pos"], positions: Int[Tensor, " scored"]
-) -> Float[Tensor, "batch scored d_vocab"]:
-    """Logits at `positions` (ascending, the same for every sequence).
+    params: Parameters,
+    spec: ModelSpec,
+    inputs: Int[Tensor, "batch pos"] | Float[Tensor, "batch pos d_input"],
+    positions: Int[Tensor, " scored"],
+    *,
+    fused: bool = True,
+) -> Float[Tensor, "batch scored d_output"]:
+    """Logits, or output vectors, at `positions` (ascending, the same for every sequence).
 
     Args:
         params: Parameters under `HookedTransformer`'s names.
         spec: The architecture that they belong to.
-        inputs: Tokens.
-        positions: Where logits are wanted.
+        inputs: Tokens, or vectors.
+        positions: Where outputs are wanted.
+        fused: Whether attention is one operation of torch, which takes half the time but has no rule for `vmap`.
     """
     everywhere = torch.arange(inputs.shape[1], device=inputs.device)
     token, position = params["embed.W_E"], params["pos_embed.W_pos"][: len(everywhere)]
-    looked_up = spec.attention and len(token) * len(position) <= MAX_CELLS
-    residual = torch.empty(0) if looked_up else F.embedding(inputs, token) + position
+    vectors = inputs.is_floating_point()
+    looked_up = spec.attention and not vectors and len(token) * len(position) <= MAX_CELLS
+    residual = torch.empty(0)
+    if not looked_up:
+        residual = (inputs @ token if vectors else F.embedding(inputs, token)) + position
     for layer in range(spec.n_layers):
         queries = positions if layer == spec.n_layers - 1 else everywhere
         if layer == 0 and looked_up:
             residual = _looked_up(params, spec, inputs, queries)
         elif spec.attention:
-            residual = residual[:, queries] + _attention(params, layer, spec, residual, queries)
+            residual = residual[:, queries] + _attention(params, layer, spec, residual, queries, fused=fused)
         else:
             residual = residual[:, queries]
         if spec.mlp and layer >= spec.first_mlp:
@@ -79,7 +88,7 @@ def _looked_up(
     future = torch.zeros(n_cells, n_cells, dtype=q.dtype, device=q.device).masked_fill(
         place > place[:, None], -math.inf
     )
-    scores = torch.baddbmm(future, q, k.transpose(1, 2), alpha=1 / math.sqrt(spec.d_model // n_heads))
+    scores = torch.baddbmm(future, q, k.transpose(1, 2), alpha=1 / math.sqrt(spec.head_width))
     written = torch.bmm(v, params[f"{name}.W_O"]).flatten(0, 1)
 
     cell = inputs * n_pos + everywhere
@@ -96,17 +105,21 @@ def _attention(
     spec: ModelSpec,
     residual: Float[Tensor, "batch pos d_model"],
     queries: Int[Tensor, " query"],
+    *,
+    fused: bool,
 ) -> Float[Tensor, "batch query d_model"]:
     """What attention adds at `queries`."""
-    name, d_head = f"blocks.{layer}.attn", spec.d_model // spec.n_heads
+    name, d_head = f"blocks.{layer}.attn", spec.head_width
     source = _norm(params, f"blocks.{layer}.ln1", spec)(residual)
 
     def projected(kind: str, x: Tensor) -> Float[Tensor, "batch head_index pos d_head"]:
         weight, bias = params[f"{name}.W_{kind}"].transpose(1, 2).flatten(0, 1), params[f"{name}.b_{kind}"].flatten()
         return F.linear(x, weight, bias).unflatten(-1, (spec.n_heads, d_head)).transpose(1, 2)
 
-    q, k, v = projected("Q", source[:, queries]) / math.sqrt(d_head), projected("K", source), projected("V", source)
-    future = torch.arange(residual.shape[1], device=residual.device)[:, None] > queries
-    scores = (k @ q.transpose(-1, -2)).masked_fill(future, -math.inf)
-    z = scores.softmax(-2).transpose(-1, -2) @ v  # keys before queries: the softmax then runs along memory
+    q, k, v = projected("Q", source[:, queries]), projected("K", source), projected("V", source)
+    past = torch.arange(residual.shape[1], device=residual.device) <= queries[:, None]
+    if fused:
+        z = F.scaled_dot_product_attention(q, k, v, attn_mask=past)
+    else:
+        z = (q @ k.mT / math.sqrt(d_head)).masked_fill(~past, -math.inf).softmax(-1) @ v
     return F.linear(z.transpose(1, 2).flatten(2), params[f"{name}.W_O"].flatten(0, 1).T, params[f"{name}.b_O"])

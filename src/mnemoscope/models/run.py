@@ -23,7 +23,7 @@ from transformer_lens import HookedTransformer
 from mnemoscope.core.errors import InputError, one_of
 from mnemoscope.core.presets import PRESETS
 from mnemoscope.core.specification import RunSpec
-from mnemoscope.models.building import build, usable_device
+from mnemoscope.models.building import untrained, usable_device
 from mnemoscope.models.checkpoint import load_checkpoint, load_compact, weights_digest
 from mnemoscope.models.files import write_atomically
 from mnemoscope.models.progress_file import read_progress
@@ -93,8 +93,7 @@ class Run:
 
     def untrained(self) -> HookedTransformer:
         """The same architecture and seed before training, built anew (a control)."""
-        task, spec = self.spec.task, self.spec
-        return build(spec.model, d_vocab=task.d_vocab, n_ctx=task.n_ctx, seed=spec.seed).eval()
+        return untrained(self.spec).eval()
 
     def metrics(self) -> xr.Dataset:
         """Training progress: one variable a metric, along `step`.

@@ -6,7 +6,7 @@ from functools import partial
 from mnemoscope.core.presets import Configuration
 from mnemoscope.core.protocols import HookedModel, Task
 from mnemoscope.core.subject import Subject
-from mnemoscope.models.building import build
+from mnemoscope.models.building import untrained as fresh
 from mnemoscope.models.run import Run
 
 Plant = Callable[[int], dict[str, Subject]]
@@ -38,14 +38,7 @@ def untrained(units: Mapping[str, Configuration]) -> Plant:
 
 def _untrained(units: Mapping[str, Configuration], case: int) -> dict[str, Subject]:
     specs = {name: unit.spec(FIRST_PLANTED + case) for name, unit in units.items()}
-    return {
-        name: Subject(
-            model=build(spec.model, d_vocab=spec.task.d_vocab, n_ctx=spec.task.n_ctx, seed=spec.seed).eval(),
-            task=spec.task,
-            seed=spec.seed,
-        )
-        for name, spec in specs.items()
-    }
+    return {name: Subject(model=fresh(spec).eval(), task=spec.task, seed=spec.seed) for name, spec in specs.items()}
 
 
 def planted(name: str, make: Callable[..., HookedModel], task: Task) -> Plant:

@@ -49,15 +49,15 @@ class Learner:
             value.requires_grad_(name not in names)
 
     def outputs(self, inputs: Sequence[Tensor], positions: Tensor) -> Sequence[Tensor]:
-        """Logits `batch scored d_vocab` of every run on its own tokens `batch pos`."""
+        """Logits `batch scored d_vocab`, or output vectors, of every run on its own inputs."""
         if self._n == 1:
             return [logits(self._params, self._model, inputs[0], positions)]
-        forward = torch.func.vmap(lambda params, tokens: logits(params, self._model, tokens, positions))
+        forward = torch.func.vmap(lambda params, own: logits(params, self._model, own, positions, fused=False))
         return forward(self._params, torch.stack(list(inputs))).unbind()
 
     @torch.no_grad()
     def evaluate(self, run: int, inputs: Tensor, positions: Tensor) -> Tensor:
-        """Logits `batch scored d_vocab` of one run, without a gradient."""
+        """Logits `batch scored d_vocab`, or output vectors, of one run, without a gradient."""
         return logits(self.parameters(run), self._model, inputs, positions)
 
     def update(self, losses: Sequence[Tensor], *, learning_rate: float) -> None:

@@ -16,7 +16,7 @@ from mnemoscope.core import metrics
 from mnemoscope.core.batch import Batch
 from mnemoscope.core.monitoring import monitored
 from mnemoscope.core.protocols import Task
-from mnemoscope.models.building import build
+from mnemoscope.models.building import untrained
 from mnemoscope.models.checkpoint import save_checkpoint
 from mnemoscope.models.files import write_atomically
 from mnemoscope.models.progress_file import read_progress
@@ -44,7 +44,7 @@ class Recorder:
     def __init__(self, run: Run, start: int, device: torch.device, report: Report | None):
         spec = run.spec
         self._run, self._report = run, report
-        self.model = build(spec.model, d_vocab=spec.task.d_vocab, n_ctx=spec.task.n_ctx, seed=spec.seed)
+        self.model = untrained(spec)
         self._monitors = {
             split: monitored(spec.task, split=split, seed=spec.seed, device=device) for split in ("train", "test")
         }
@@ -83,17 +83,19 @@ class Recorder:
 def measure(
     task: Task, batch: Batch, outputs: Float[Tensor, "batch scored d_vocab"], positions: Int[Tensor, " scored"]
 ) -> dict[str, float]:
-    """Loss on the task's own mixture and of every subgroup, loss and accuracy of every skill; losses in nats.
+    """Loss on the task's own mixture and of every subgroup, loss and accuracy of every skill, losses in nats.
+
+    Where targets are vectors losses are mean squared errors; the parts of the targets have theirs as well, and
+    skills have no accuracy.
 
     Args:
         task: Knows subgroups and skills.
         batch: A monitoring batch, weighted.
-        outputs: Logits at `positions`.
+        outputs: Logits or vectors at `positions`.
         positions: Every position that some sequence of the batch is scored at.
     """
-    scored = batch.scored[:, positions]
-    losses = metrics.cross_entropy(outputs, batch.targets[:, positions]) * scored
-    correct = metrics.correct(outputs, batch.targets[:, positions])
+    scored, targets = batch.scored[:, positions], batch.targets[:, positions]
+    losses = metrics.loss(outputs, targets) * scored
     total, count = losses.sum(1), scored.sum(1)
     weights = torch.ones_like(total) if batch.weights is None else batch.weights.to(total.dtype)
     line = {"loss": float(weights @ total / (weights @ count.to(total.dtype)))}
@@ -101,5 +103,8 @@ def measure(
     for name, mask in task.skills(batch).items():
         here = mask[:, positions]
         line[f"loss_{name}"] = float(losses[here].mean())
-        line[name] = float(correct[here].double().mean())
+        if not batch.has_vectors:
+            line[name] = float(metrics.correct(outputs, targets)[here].double().mean())
+    for name, part in batch.parts.items():
+        line[f"loss_{name}"] = float(metrics.loss(outputs[..., part], targets[..., part])[scored].mean())
     return line

@@ -14,7 +14,7 @@ from mnemoscope.core.errors import InputError
 from mnemoscope.core.protocols import Task
 from mnemoscope.core.seeding import generator
 from mnemoscope.core.specification import Recipe, RunSpec, change
-from mnemoscope.models.building import build, matching, parameters
+from mnemoscope.models.building import matching, parameters, untrained
 
 _BLOCK = 2**14  # sequences sampled at once
 
@@ -69,8 +69,7 @@ def check_schedules(spec: RunSpec) -> None:
         changed = task_at(spec.task, spec.recipe, item.step)
         if (changed.d_vocab, changed.n_ctx) != (spec.task.d_vocab, spec.task.n_ctx):
             raise InputError("recipe.task_changes must keep the vocabulary and the length of the task")
-    model = build(spec.model, d_vocab=spec.task.d_vocab, n_ctx=spec.task.n_ctx, seed=spec.seed)
-    frozen(spec.recipe, parameters(model), 0)
+    frozen(spec.recipe, parameters(untrained(spec)), 0)
 
 
 class Blocks:

@@ -2,7 +2,8 @@
 
 Sets of sites (a head, an MLP, a neuron, a position, an attention path, any group of them) are replaced, one set at a
 time, by zeros, by their mean over a reference set, or by their activation in another sequence of that set. For each
-skill: accuracy and mean log-probability of the answer (nats), clean and ablated.
+skill: accuracy and mean log-probability of the answer (nats), clean and ablated; where answers are vectors the mean
+squared error.
 
 It shows that a part is needed for a skill on this distribution, given the rest of the model as it is. It does not
 show what the part computes, and a part that another one can stand in for looks unneeded.
@@ -12,10 +13,11 @@ from collections.abc import Mapping, Sequence
 
 import torch
 import xarray as xr
+from jaxtyping import Bool, Float
 from torch import Tensor
 
 from mnemoscope.analyses.ablation.targets import heads_and_mlps
-from mnemoscope.analyses.forward import answer_scores, check_fits
+from mnemoscope.analyses.forward import answer_scores, check_fits, skill_losses
 from mnemoscope.core.batch import CHUNK, Batch
 from mnemoscope.core.errors import InputError, one_of
 from mnemoscope.core.intervention import REMOVALS, REPLACEMENTS, Removal, removal
@@ -54,12 +56,13 @@ def ablate(
     Returns:
         `accuracy`, `log_prob` and `accuracy_error` (the standard error, over sequences, of the drop in accuracy) over
         (kind, component, skill), `clean_accuracy` and `clean_log_prob` over skill; NaN for a skill that no sequence
-        of the batch tests.
+        of the batch tests. Where answers are vectors `loss`, `loss_error` (of its rise) and `clean_loss` instead, and
+        the parts of the answers are skills too, tested at every scored position.
 
     Raises:
         InputError: The model is too small for the batch, a site does not exist, or the reference has another length.
     """
-    check_fits(model, batch)
+    check_fits(model, batch, vectors=True)
     for kind in kinds:
         one_of("the kind of an ablation", kind, REMOVALS)
     if targets is None:
@@ -67,7 +70,7 @@ def ablate(
     if not targets:
         raise InputError("targets must name at least one set of sites; got none")
     source, recordings = Named(name="reference", value=reference), Recordings(model)
-    clean = answer_scores(torch.cat([run_with(model, part, []) for part in _parts(batch, CHUNK)]), batch.targets)
+    clean = _scores(torch.cat([run_with(model, part, []) for part in _parts(batch, CHUNK)]), batch, skills)
     cells = []
     for kind in kinds:
         for sites in targets.values():
@@ -76,18 +79,18 @@ def ablate(
             logits = [
                 run_with(model, part, interventions, seed=seed, recordings=recordings) for part in _parts(batch, size)
             ]
-            cells.append(_by_skill(answer_scores(torch.cat(logits), batch.targets), clean, skills))
-    shape = (len(kinds), len(targets), len(skills))
-    dims = ("kind", "component", "skill")
-    whole = _by_skill(clean, clean, skills)
+            cells.append(_by_skill(_scores(torch.cat(logits), batch, skills), clean))
+    dims, names = ("kind", "component", "skill"), list(next(iter(clean.values())))
+    shape = (len(kinds), len(targets), len(names))
+    whole = _by_skill(clean, clean)
     return xr.Dataset(
         {
             **{name: (dims, torch.stack([cell[name] for cell in cells]).view(shape).numpy()) for name in whole},
-            **{f"clean_{name}": ("skill", whole[name].numpy()) for name in ("accuracy", "log_prob")},
+            **{f"clean_{name}": ("skill", whole[name].numpy()) for name in clean},
         },
-        coords={"kind": list(kinds), "component": list(targets), "skill": list(skills)},
+        coords={"kind": list(kinds), "component": list(targets), "skill": names},
         attrs={
-            "log_prob_unit": "nats",
+            **({"loss_unit": batch.loss_unit} if batch.has_vectors else {"log_prob_unit": "nats"}),
             "n": len(batch),
             "n_reference": len(reference),
             "reference": str(source),
@@ -102,9 +105,27 @@ def _parts(batch: Batch, size: int) -> list[Batch]:
     return [batch.select(rows) for rows in torch.arange(len(batch)).split(size)]
 
 
-def _by_skill(scores: Mapping[str, Tensor], clean: Mapping[str, Tensor], skills: Skills) -> dict[str, Tensor]:
-    result = {name: means(values, skills) for name, values in scores.items()}
-    drop = clean["accuracy"] - scores["accuracy"]
-    drops = [drop[mask.to(drop.device)] for mask in skills.values()]
-    errors = [(drop - drop.mean()).square().mean().sqrt() / max(len(drop) - 1, 1) ** 0.5 for drop in drops]
-    return {**result, "accuracy_error": torch.stack(errors)}
+_Scores = dict[str, dict[str, tuple[Float[Tensor, "batch pos"], Bool[Tensor, "batch pos"]]]]
+"""By measure and skill: its value everywhere, and where the skill is tested."""
+
+
+def _scores(outputs: Float[Tensor, "batch pos d_output"], batch: Batch, skills: Skills) -> _Scores:
+    if batch.has_vectors:
+        return {"loss": skill_losses(outputs.double(), batch, skills)}
+    found = answer_scores(outputs, batch.targets)
+    return {
+        name: {skill: (values, mask.to(values.device)) for skill, mask in skills.items()}
+        for name, values in found.items()
+    }
+
+
+def _by_skill(scores: _Scores, clean: _Scores) -> dict[str, Tensor]:
+    """Means over the positions of each skill, and the standard error of the change of the first measure."""
+    result = {name: torch.cat([means(v, {s: mask}) for s, (v, mask) in of.items()]) for name, of in scores.items()}
+    first = next(iter(scores))
+    changes = [
+        (before[mask] - after[mask]).double()
+        for (before, mask), (after, _) in zip(clean[first].values(), scores[first].values(), strict=True)
+    ]
+    errors = [(d - d.mean()).square().mean().sqrt() / max(len(d) - 1, 1) ** 0.5 for d in changes]
+    return {**result, f"{first}_error": torch.stack(errors)}

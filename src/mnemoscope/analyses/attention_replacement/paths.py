@@ -136,7 +136,7 @@ def without(path: Path, mechanism: Mechanism, fallback: Mechanism, batch: Batch)
 
 def _parts(mechanism: Mechanism, batch: Batch) -> Iterator[tuple[Mechanism, Bool[Tensor, "batch query key"]]]:
     """The parts of a mechanism, each with the cells that have their weight from it."""
-    undecided = torch.ones_like(batch.inputs, dtype=torch.bool)
+    undecided = torch.ones_like(batch.scored)
     for part in mechanism.parts or (mechanism,):
         rows = checked_pattern(part, batch)
         yield part, (rows > 0) & undecided[..., None]

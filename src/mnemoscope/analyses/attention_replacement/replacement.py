@@ -1,8 +1,9 @@
 """What a head's attention is replaced with, and what that does to the loss.
 
 The learned attention of one head is set to the pattern of a mechanism. Loss (nats) and accuracy, for all scored
-positions and for each skill, are compared with the clean run, with the head mean-ablated (z replaced by its mean
-over a reference set, position by position), and with the mechanism aimed at other targets (`derived`).
+positions and for each skill (for vectors the squared error, also of each part of the answers), are compared with the
+clean run, with the head mean-ablated (z replaced by its mean over a reference set, position by position), and with the
+mechanism aimed at other targets (`derived`).
 
     recovered = (loss ablated - loss with the mechanism) / (loss ablated - loss clean)
 
@@ -35,7 +36,7 @@ from torch import Tensor
 
 from mnemoscope.analyses.attention import layer_attention
 from mnemoscope.analyses.attention_replacement.derived import has_control, permuted_targets
-from mnemoscope.analyses.forward import normalised
+from mnemoscope.analyses.forward import normalised, skill_losses
 from mnemoscope.core import metrics
 from mnemoscope.core.batch import Batch
 from mnemoscope.core.errors import InputError
@@ -45,7 +46,7 @@ from mnemoscope.core.named import Named
 from mnemoscope.core.protocols import HookedModel
 from mnemoscope.core.site import Site
 from mnemoscope.core.skills import Skills, check_skills
-from mnemoscope.interventions.recordings import Recordings
+from mnemoscope.interventions.recordings import Recordings, check_numbers
 from mnemoscope.interventions.run import run_with
 
 ALL = "all"
@@ -67,18 +68,19 @@ class SkillLoss:
 
     @property
     def names(self) -> list[str]:
-        """The skills."""
-        return list(self.masks)
+        """The skills, and the parts of vectors."""
+        return [*self.masks, *self.batch.parts]
 
     @cached_property
     def counts(self) -> Float[Tensor, "batch skill"]:
         """Positions of each skill in each sequence."""
-        return torch.stack([mask.double().sum(1) for mask in self.masks.values()], 1)
+        masks = [*self.masks.values(), *(self.batch.scored for _ in self.batch.parts)]
+        return torch.stack([mask.double().sum(1) for mask in masks], 1)
 
     @cached_property
     def weights(self) -> Float[Tensor, "batch skill"]:
         """The probabilities of the sequences for `all`; within a skill every sequence counts the same."""
-        weights = torch.ones(len(self.batch), len(self.masks), dtype=torch.double, device=self.batch.scored.device)
+        weights = torch.ones(len(self.batch), len(self.names), dtype=torch.double, device=self.batch.scored.device)
         if self.batch.weights is not None:
             weights[:, 0] = self.batch.weights
         return weights
@@ -89,12 +91,13 @@ class Score:
     """Sums over the positions of a skill, sequence by sequence."""
 
     loss: Float[Tensor, "batch skill"]
-    n_correct: Float[Tensor, "batch skill"]
+    n_correct: Float[Tensor, "batch skill"] | None
+    """None where answers are vectors."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Change:
-    """By how much a loss rises (nats), and the standard error of that."""
+    """By how much a loss rises, and the standard error of that."""
 
     mean: Float[Tensor, " skill"]
     error: Float[Tensor, " skill"]
@@ -127,20 +130,26 @@ def yardstick(batch: Batch, skills: Skills | None = None) -> SkillLoss:
     return SkillLoss(batch=batch, masks=masks)
 
 
-def score(logits: Float[Tensor, "batch pos d_vocab"], by: SkillLoss) -> Score:
+def score(outputs: Float[Tensor, "batch pos d_output"], by: SkillLoss) -> Score:
     """Loss and right answers of every sequence, summed over the positions of each skill.
 
     Raises:
-        InputError: The logits hold NaN.
+        InputError: The outputs hold NaN.
     """
-    log_probs = normalised(logits)
-    targets = by.batch.targets
+    vectors = by.batch.has_vectors
+    if vectors:
+        check_numbers(outputs)
+    outputs = outputs.double() if vectors else normalised(outputs)
 
-    def sums(values: Float[Tensor, "batch pos"]) -> Float[Tensor, "batch skill"]:
-        return torch.stack([values.masked_fill(~mask.to(values.device), 0).sum(1) for mask in by.masks.values()], 1)
+    def sums(values: Float[Tensor, "batch pos"], mask: Bool[Tensor, "batch pos"]) -> Float[Tensor, " batch"]:
+        return values.masked_fill(~mask.to(values.device), 0).sum(1)
 
-    losses, right = metrics.cross_entropy(log_probs, targets), metrics.correct(log_probs, targets)
-    return Score(loss=sums(losses), n_correct=sums(right.double()))
+    losses = skill_losses(outputs, by.batch, by.masks)
+    loss = torch.stack([sums(values, mask) for values, mask in losses.values()], 1)
+    if vectors:
+        return Score(loss=loss, n_correct=None)
+    right = metrics.correct(outputs, by.batch.targets).double()
+    return Score(loss=loss, n_correct=torch.stack([sums(right, mask) for mask in by.masks.values()], 1))
 
 
 def over_skills(values: Mapping[str, Tensor]) -> dict[str, tuple[str, np.ndarray]]:
@@ -149,9 +158,9 @@ def over_skills(values: Mapping[str, Tensor]) -> dict[str, tuple[str, np.ndarray
 
 
 def means(total: Score, by: SkillLoss) -> dict[str, Float[Tensor, " skill"]]:
-    """`loss` (nats) and `accuracy` of every skill."""
+    """`loss` and, of tokens, `accuracy` of every skill."""
     weights, whole = by.weights, (by.weights * by.counts).sum(0)
-    sums = {"loss": total.loss, "accuracy": total.n_correct}
+    sums = {"loss": total.loss, **({} if total.n_correct is None else {"accuracy": total.n_correct})}
     return {name: ((weights * value).sum(0) / whole).cpu() for name, value in sums.items()}
 
 
@@ -165,7 +174,7 @@ def rise(after: Score, before: Score, by: SkillLoss) -> Change:
 
 
 TOLERANCE = 0.05
-"""Nats by which a loss may rise and still count as held."""
+"""By how much a loss (nats, or squared error) may rise and still count as held."""
 
 Head = tuple[int, int]
 """Layer and number in the layer."""
@@ -203,7 +212,7 @@ class Bench:
     def attrs(self) -> dict[str, str | int | float]:
         """Attributes of a result."""
         return {
-            "loss_unit": "nats",
+            "loss_unit": self.by.batch.loss_unit,
             "tolerance": self.tolerance,
             "n": len(self.by.batch),
             "reference": str(self.reference),

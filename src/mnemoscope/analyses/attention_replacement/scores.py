@@ -88,7 +88,7 @@ def attention_by_mechanism(
         InputError: A mechanism's pattern could not be attention, two share a name, one is called `other`, a subgroup
             is empty, there is no such measure, the model is too small for the batch, or attention is NaN.
     """
-    check_fits(model, batch)
+    check_fits(model, batch, vectors=True)
     check_names(mechanisms)
     names = [mechanism.name for mechanism in mechanisms]
     if OTHER in names:
@@ -144,7 +144,7 @@ def slot_dependence(
 
 def _groups(batch: Batch, subgroups: Subgroups | None) -> dict[str, Bool[Tensor, " batch"]]:
     if subgroups is None:
-        return {"all": torch.ones_like(batch.inputs[:, 0], dtype=torch.bool)}
+        return {"all": torch.ones_like(batch.scored[:, 0])}
     for name, mask in subgroups.items():
         if not mask.any():
             raise InputError(f"subgroup {name} has no sequence in the batch; take more prompts or leave it out")

@@ -154,7 +154,7 @@ class Setting:
     Attributes:
         model: A HookedTransformer whose parts add up in the residual stream.
         pairs: Clean and corrupted prompts; the metric is read at their scored positions.
-        metric: The value of a prompt is the mean over its scored positions.
+        metric: The value of a prompt is the mean over its scored positions; vectors need one of theirs.
         replacement: What edges outside a circuit carry: `patch`, what the writer wrote on the corrupted prompt;
             `mean`, the mean of that over prompts, position by position; `zero`, nothing.
         embeddings: Whether token and positional embedding are one writer or two.
@@ -185,7 +185,7 @@ class Setting:
             InputError: The model does not fit the prompts or has no such graph, or its logits hold NaN.
         """
         for batch in (self.pairs.clean, self.pairs.corrupted):
-            check_fits(self.model, batch)
+            check_fits(self.model, batch, vectors=True)
         whole, empty = self._run(np.array([[True], [False]]).repeat(len(self.edges), 1))
         return whole, empty
 

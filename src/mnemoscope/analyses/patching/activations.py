@@ -24,7 +24,7 @@ import xarray as xr
 
 from mnemoscope.analyses.forward import check_fits
 from mnemoscope.core.errors import InputError
-from mnemoscope.core.metrics import LOGIT_DIFF, Metric
+from mnemoscope.core.metrics import Metric, metrics_of
 from mnemoscope.core.pairs import PromptPairs
 from mnemoscope.core.protocols import HookedModel
 from mnemoscope.core.site import Kind
@@ -47,7 +47,7 @@ def patch(
     *,
     kind: Kind,
     over: Sequence[str],
-    metrics: Sequence[Metric] = (LOGIT_DIFF,),
+    metrics: Sequence[Metric] | None = None,
     directions: Sequence[Direction] = DIRECTIONS,
     only: Mapping[str, Sequence[int]] | None = None,
     max_bytes: int = MAX_BYTES,
@@ -63,7 +63,8 @@ def patch(
             `v`, `z`, `result` (the same as `z`, from which it follows): layer, pos, head; `pattern`, `scores`: layer,
             head, query, key; `pre`, `post` (of the MLP): layer, pos, neuron; `embed`, `pos_embed`: pos.
         over: Which of these axes to sweep. Along the others the whole activation is patched at once.
-        metrics: The value of a prompt is the mean over its scored positions.
+        metrics: The value of a prompt is the mean over its scored positions. None: the logit difference; for
+            vectors the difference of errors.
         directions: `noising`, `denoising`, or both.
         only: Along a swept axis the numbers to visit; none: all.
         max_bytes: Bound on what is allocated on the way, weights and result excepted. It does not change the result.
@@ -87,7 +88,7 @@ def patch(
 def asked(
     model: HookedModel,
     pairs: PromptPairs,
-    metrics: Sequence[Metric],
+    metrics: Sequence[Metric] | None,
     directions: Sequence[Direction],
     max_bytes: int,
     seed: int,
@@ -97,11 +98,12 @@ def asked(
     Raises:
         InputError: A name is missing or occurs twice, or the model is too small for the prompts.
     """
+    metrics = metrics_of(vectors=pairs.clean.has_vectors)[:1] if metrics is None else metrics
     question = Question(
         model=model, pairs=pairs, metrics=metrics, directions=directions, max_bytes=max_bytes, seed=seed
     )
     for batch in (pairs.clean, pairs.corrupted):
-        check_fits(model, batch)
+        check_fits(model, batch, vectors=True)
     return question
 
 

@@ -29,7 +29,7 @@ from torch import Tensor
 
 from mnemoscope.analyses.patching.activations import asked, cells_of, labelled
 from mnemoscope.core.errors import InputError, one_of
-from mnemoscope.core.metrics import LOGIT_DIFF, Metric
+from mnemoscope.core.metrics import Metric
 from mnemoscope.core.pairs import PromptPairs
 from mnemoscope.core.protocols import HookedModel
 from mnemoscope.core.site import ATTENTION, BY_NEURON, Kind, Site
@@ -58,7 +58,7 @@ def estimate(
     kind: Kind,
     over: Sequence[str],
     attention: Attention = "linear",
-    metrics: Sequence[Metric] = (LOGIT_DIFF,),
+    metrics: Sequence[Metric] | None = None,
     directions: Sequence[Direction] = DIRECTIONS,
     only: Mapping[str, Sequence[int]] | None = None,
     max_bytes: int = MAX_BYTES,

@@ -46,7 +46,7 @@ from mnemoscope.analyses.patching.activations import asked
 from mnemoscope.analyses.patching.edges import all_or, of_edges
 from mnemoscope.core.edge import Edge
 from mnemoscope.core.errors import in_range, one_of
-from mnemoscope.core.metrics import LOGIT_DIFF, Metric
+from mnemoscope.core.metrics import Metric
 from mnemoscope.core.pairs import PromptPairs
 from mnemoscope.core.protocols import HookedModel
 from mnemoscope.core.site import EMBEDDINGS
@@ -69,7 +69,7 @@ def attribute_edges(
     *,
     chosen: Sequence[Edge] | None = None,
     embeddings: Embeddings = "together",
-    metrics: Sequence[Metric] = (LOGIT_DIFF,),
+    metrics: Sequence[Metric] | None = None,
     directions: Sequence[Direction] = DIRECTIONS,
     max_bytes: int = MAX_BYTES,
     seed: int = 0,
@@ -96,7 +96,7 @@ def integrate_edges(
     rule: Rule = "left",
     along: Along = "inputs",
     embeddings: Embeddings = "together",
-    metrics: Sequence[Metric] = (LOGIT_DIFF,),
+    metrics: Sequence[Metric] | None = None,
     directions: Sequence[Direction] = DIRECTIONS,
     max_bytes: int = MAX_BYTES,
     seed: int = 0,

@@ -36,7 +36,7 @@ from torch import Tensor
 from mnemoscope.analyses.patching.activations import asked, labelled
 from mnemoscope.core.edge import LOGITS, Edge, coordinates
 from mnemoscope.core.errors import InputError, one_of
-from mnemoscope.core.metrics import LOGIT_DIFF, Metric
+from mnemoscope.core.metrics import Metric
 from mnemoscope.core.pairs import PromptPairs
 from mnemoscope.core.protocols import HookedModel
 from mnemoscope.core.site import Site
@@ -67,7 +67,7 @@ def patch_edges(
     *,
     chosen: Sequence[Edge] | None = None,
     embeddings: Embeddings = "together",
-    metrics: Sequence[Metric] = (LOGIT_DIFF,),
+    metrics: Sequence[Metric] | None = None,
     directions: Sequence[Direction] = DIRECTIONS,
     effect: Effect = "total",
     between: Between = "nothing",
@@ -202,7 +202,7 @@ def patch_paths(
     pairs: PromptPairs,
     paths: Mapping[str, Sequence[Edge]],
     *,
-    metrics: Sequence[Metric] = (LOGIT_DIFF,),
+    metrics: Sequence[Metric] | None = None,
     directions: Sequence[Direction] = DIRECTIONS,
     freeze: Collection[Freeze] = (),
     max_bytes: int = MAX_BYTES,

@@ -24,7 +24,7 @@ from mnemoscope.core.protocols import HookedModel
 from mnemoscope.core.site import Site
 from mnemoscope.interventions.edges.graph import Carried, Input, inputs, writers
 from mnemoscope.interventions.edges.hooks import Hook, reading
-from mnemoscope.interventions.recordings import forward
+from mnemoscope.interventions.recordings import forward, repeated
 
 Freeze = Literal["attention", "layer_norm"]
 FREEZES: tuple[Freeze, ...] = get_args(Freeze)
@@ -109,13 +109,13 @@ def run_cells(
     frozen = _frozen_hooks(base, freeze, cells)
     with reading(model, one.wanted, one.read) as (heads, at_logits):
         hooks = [*one.listening(), *heads, *at_logits, *frozen]
-        logits = model.run_with_hooks(tokens.repeat(cells, 1), fwd_hooks=hooks)
+        logits = model.run_with_hooks(repeated(tokens, cells), fwd_hooks=hooks)
     return logits.unflatten(0, (cells, len(tokens))).index_select(2, read.to(logits.device))
 
 
 def _frozen_hooks(base: Written, freeze: Collection[Freeze], cells: int) -> list[Hook]:
     def kept(activation: Tensor, hook: Any, *, value: Tensor) -> Tensor:
-        value = value.repeat(cells, *(1,) * (value.ndim - 1))
+        value = repeated(value, cells)
         return value[:, :, None] if activation.ndim == value.ndim + 1 else value
 
     ends = tuple(_ENDS[part] for part in freeze)

@@ -236,15 +236,15 @@ class Reader:
 
     Attributes:
         metrics: To be read.
-        answer: The right token.
-        foil: The token that is right on the corrupted prompt.
+        answer: The right token, or vector.
+        foil: What is right on the corrupted prompt.
         scored: Which of the positions count for a prompt.
-        clean: Logits of the clean prompts.
+        clean: Logits, or output vectors, of the clean prompts.
     """
 
     metrics: Sequence[Metric]
-    answer: Int[Tensor, "prompt read"]
-    foil: Int[Tensor, "prompt read"]
+    answer: Int[Tensor, "prompt read"] | Float[Tensor, "prompt read d_vocab"]
+    foil: Int[Tensor, "prompt read"] | Float[Tensor, "prompt read d_vocab"]
     scored: Bool[Tensor, "prompt read"]
     clean: Float[Tensor, "prompt read d_vocab"]
 
@@ -258,12 +258,17 @@ class Reader:
         """The reader of some pairs, on the device of the logits.
 
         Raises:
-            InputError: The model has no logit for an answer or a foil.
+            InputError: The model has no logit for an answer or a foil, or its outputs are of another width.
         """
         answer, foil, scored = (
             values[:, read.to(values.device)].to(clean.device) for values in (pairs.answer, pairs.foil, pairs.scored)
         )
         # Where nothing is scored a target may be anything, also no token.
+        if answer.is_floating_point():
+            if answer.shape[-1] != clean.shape[-1]:
+                widths = f"{answer.shape[-1]}; the model's outputs have {clean.shape[-1]}"
+                raise InputError(f"answers and foils must be as wide as the model's outputs; got {widths}")
+            return Reader(metrics=metrics, answer=answer, foil=foil, scored=scored, clean=clean)
         answer, foil = (torch.where(scored, tokens, 0) for tokens in (answer, foil))
         highest = int(max(answer.max(), foil.max()))
         if highest >= clean.shape[-1]:
@@ -287,7 +292,7 @@ class Reader:
         self, logits: Float[Tensor, "cell prompt some d_vocab"], first: int = 0
     ) -> Float[Tensor, "metric cell prompt some"]:
         """Every metric at the positions from number `first` on."""
-        rows = logits.shape[:-1]
+        rows = logits.shape if self.answer.is_floating_point() else logits.shape[:-1]
         answer, foil = (tokens[:, first:].expand(rows) for tokens in (self.answer, self.foil))
         clean = self.clean[:, first:].expand(logits.shape)
         return torch.stack([metric(logits, answer, foil, clean).double() for metric in self.metrics])

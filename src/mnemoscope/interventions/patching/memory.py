@@ -47,11 +47,13 @@ class Sizes:
 
     def _read(self) -> int:
         """Logits at the positions that are read, and what metrics make of them (the divergence needs most)."""
-        return self.n_read * (8 * self.cfg.d_vocab + 40)
+        return self.n_read * (8 * self.cfg.d_vocab_out + 40)
 
     def weights(self) -> int:
         """Bytes of what does not grow with prompts: copies of weights, and the check of the metrics."""
-        return self.float_bytes * (self.cfg.d_model * (self.cfg.d_vocab + 4 * self._heads) + 300 * self.cfg.d_vocab)
+        return self.float_bytes * (
+            self.cfg.d_model * (self.cfg.d_vocab_out + 4 * self._heads) + 300 * self.cfg.d_vocab_out
+        )
 
     def continued(self, start: int) -> int:
         """Bytes of one cell on one prompt, continued from position `start`."""
@@ -73,14 +75,14 @@ class Sizes:
         d = self.cfg.d_model
         attention = 6 * self._heads + 6 * self.cfg.n_heads * self.n_pos
         mlp = 6 * self._d_mlp
-        logits = 2 * self.n_pos * self.cfg.d_vocab + self._read()
+        logits = 2 * self.n_pos * self.cfg.d_vocab_out + self._read()
         return self.float_bytes * max(self.n_pos * (6 * d + max(attention, mlp)), self.n_pos * 2 * d + logits)
 
     def recorded(self, places: Collection[Place]) -> int:
         """Bytes of one prompt's records of two runs, with the keys and values laid out anew."""
         numbers = sum(self._numbers(kind) for kind, _ in places)
         past = 2 * self.cfg.n_layers * self._heads
-        read = self.n_read * (2 * self.cfg.d_vocab + 40)
+        read = self.n_read * (2 * self.cfg.d_vocab_out + 40)
         return self.float_bytes * (self.n_pos * (2 * numbers + past) + read)
 
     def _numbers(self, kind: str) -> int:

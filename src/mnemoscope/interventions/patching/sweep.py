@@ -20,7 +20,7 @@ from mnemoscope.interventions.patching.measuring import Chunk, Patched, Plan, Qu
 from mnemoscope.interventions.patching.memory import CACHE_BYTES, Sizes, prompts_at_once
 from mnemoscope.interventions.patching.packed import Packed, packed, unsupported
 from mnemoscope.interventions.patching.through_stream import by_stream, places, reproduces, stream
-from mnemoscope.interventions.recordings import Place, Run, recorded_run
+from mnemoscope.interventions.recordings import Place, Run, recorded_run, repeated
 from mnemoscope.interventions.writing import check_written, writing
 
 Method = Literal["auto", "stream", "hooks"]
@@ -157,7 +157,7 @@ def by_hooks(
             for layer in {grid.of(grid.cells[number], "layer") for number in chunk}
         ]
         with writing(model, hooks) as completed:
-            logits = model.run_with_hooks(tokens.repeat(len(chunk), 1), fwd_hooks=completed)
+            logits = model.run_with_hooks(repeated(tokens, len(chunk)), fwd_hooks=completed)
         logits = logits.unflatten(0, (len(chunk), len(tokens))).index_select(2, read.to(logits.device))
         yield Patched(cells=chunk, first=0, logits=logits)
 

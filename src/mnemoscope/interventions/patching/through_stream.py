@@ -77,7 +77,7 @@ def reproduces(
     run = recorded_run(model, tokens, [("resid_pre", 0)], read)
     residual = run["resid_pre", 0][None].clone()
     nothing = [
-        residual.new_empty(len(tokens), layer.w_o.shape[0], *tokens.shape[1:], layer.w_o.shape[1])
+        residual.new_empty(len(tokens), layer.w_o.shape[0], tokens.shape[1], layer.w_o.shape[1])
         for layer in weights.layers
     ]
     entered = [1] * (2 * len(weights.layers) + 1)
