@@ -6,14 +6,18 @@ from .ablation.head_roles import split_halves as split_halves
 from .ablation.removal import Removal as Removal
 from .ablation.removal import removal as removal
 from .ablation.targets import paths as paths
+from .attention import layer_attention as layer_attention
 from .attention import patterns as patterns
 from .attention import patterns_of_sequences as patterns_of_sequences
 from .attention_replacement.paths import remove_paths as remove_paths
+from .attention_replacement.pruning import Circuit as Circuit
+from .attention_replacement.pruning import find_circuit as find_circuit
 from .attention_replacement.replacement import replace_each as replace_each
 from .attention_replacement.replacement import replace_heads as replace_heads
 from .attention_replacement.scores import attention_by_mechanism as attention_by_mechanism
 from .attention_replacement.scores import head_scores as head_scores
 from .attention_replacement.scores import repeated_tokens as repeated_tokens
+from .attention_replacement.search import Own as Own
 from .attention_replacement.search import read_heads as read_heads
 from .attention_replacement.search import reverse_engineer as reverse_engineer
 from .circuits.composition import composed_circuit as composed_circuit
@@ -50,6 +54,7 @@ from .dynamics.trajectories import over_steps as over_steps
 from .evaluation import ALL as ALL
 from .evaluation import evaluate_splits as evaluate_splits
 from .evaluation import expected_accuracy as expected_accuracy
+from .evaluation import skill_trajectory as skill_trajectory
 from .forward import check_fits as check_fits
 from .forward import log_probs as log_probs
 from .forward import normalised as normalised

@@ -17,7 +17,7 @@ import lazy_loader
 import mnemoscope as ms
 from mnemoscope.cli.command import COMMANDS, Command
 from mnemoscope.cli.options import AnalysisOptions
-from mnemoscope.core.errors import in_range
+from mnemoscope.core.errors import InputError, in_range
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -50,6 +50,7 @@ def analysis_command(
     finish: Callable[..., Results] | None = None,
     least_n: int = 2,
     apart: Sequence[str] = (),
+    vectors: bool = False,
 ) -> Command:
     """Register a command that takes models apart.
 
@@ -62,18 +63,37 @@ def analysis_command(
         finish: Takes label, runs, results and options, and returns the results that are shown and written.
         least_n: The smallest `--n`.
         apart: Names of results that differ between seeds in more than their values (`each_configuration`).
+        vectors: Whether it makes sense for tasks of vectors too.
     """
 
     def run(chosen: Any) -> None:
         in_range("--n", chosen.n, least_n, float("inf"))
         if check is not None:
             check(chosen)
+        if not vectors:
+            _check_tokens(name, chosen.runs)
         measured = partial(measure, options=chosen)
         for label, runs, found in each_configuration(chosen.runs, measured, jobs=chosen.jobs, apart=apart):
             results = found if finish is None else finish(label, runs, found, chosen)
             publish(name, label, runs, results, show(results, chosen, runs), chosen.out)
 
     return COMMANDS.add(name, Command(options=options, run=run, section="take models apart"))
+
+
+def _check_tokens(command: str, paths: Sequence[Path]) -> None:
+    """Refuse runs on vectors.
+
+    Raises:
+        InputError: Some are, or no runs are found.
+    """
+    from mnemoscope.core.protocols import VectorTask
+
+    for run in ms.find_runs(paths):
+        if isinstance(run.spec.task, VectorTask):
+            raise InputError(
+                f"{command} is about tokens, and runs on {run.spec.task.name} read and give vectors; ablate, edges, "
+                "evaluate, heads, patch, report and track take them"
+            )
 
 
 def drawn(run: ms.Run, options: Any, stream: str) -> ms.Batch:

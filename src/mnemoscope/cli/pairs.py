@@ -12,19 +12,19 @@ from mnemoscope.core.errors import InputError, one_of
 
 
 def metrics(option: str, names: Sequence[str]) -> list[Any]:
-    """The metrics of these names.
+    """The metrics of these names, of tokens or of vectors.
 
     Raises:
         InputError: The option names one that there is not.
     """
-    known = {metric.name: metric for metric in ms.core.metrics.METRICS}
+    known = {metric.name: metric for metric in (*ms.core.metrics.METRICS, *ms.core.metrics.VECTOR_METRICS)}
     for name in names:
         one_of(option, name, known)
     return [known[name] for name in names]
 
 
 def pairs_by_skill(run: ms.Run, options: OfPairs, batch: ms.Batch) -> dict[str, ms.PromptPairs]:
-    """Clean and corrupted sequences of every skill that is asked for.
+    """Clean and corrupted sequences of every skill that is asked for; `all` of a task without skills.
 
     Raises:
         InputError: The task has no such skill, or no such kind of pairs.
@@ -35,6 +35,8 @@ def pairs_by_skill(run: ms.Run, options: OfPairs, batch: ms.Batch) -> dict[str, 
     masks = task.skills(batch)
     for skill in options.skills:
         one_of("--skills", skill, masks)
+    if not masks:
+        return {"all": ms.PromptPairs.from_task(task, batch, kind=kind, seed=seed)}
     chosen = options.skills or tuple(masks)
     return {skill: ms.PromptPairs.from_task(task, batch, kind=kind, skill=skill, seed=seed) for skill in chosen}
 

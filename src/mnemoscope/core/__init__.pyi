@@ -8,6 +8,7 @@ from .errors import one_of as one_of
 from .intervention import Replacement as Replacement
 from .keeping import kept as kept
 from .mechanism import Mechanism as Mechanism
+from .mechanism import otherwise as otherwise
 from .registry import Registry as Registry
 from .seeding import stream_seed as stream_seed
 from .statistics import summary_over as summary_over

@@ -1,4 +1,5 @@
 from . import plain_report as plain_report
+from . import vector_report as vector_report
 from .ablation import ablation_by_role as ablation_by_role
 from .ablation import ablation_header as ablation_header
 from .ablation import ablation_rows as ablation_rows
@@ -9,6 +10,7 @@ from .figures import COLOURS as COLOURS
 from .figures import LAYOUT as LAYOUT
 from .figures import PALETTE as PALETTE
 from .figures import bars_with_dots as bars_with_dots
+from .figures import colours_of as colours_of
 from .figures import seed_lines as seed_lines
 from .guesses import guess_figure as guess_figure
 from .guesses import guess_table as guess_table

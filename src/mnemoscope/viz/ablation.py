@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import combinations, product
 
 import plotly.graph_objects as go
@@ -12,18 +13,45 @@ from mnemoscope.viz.figures import LAYOUT, bars_with_dots, colours_of
 from mnemoscope.viz.tables import Table, spread
 
 
+@dataclass(frozen=True, kw_only=True)
+class Measured:
+    """What an ablation is read by."""
+
+    name: str
+    title: str
+    change: str
+    sign: int
+    """Of the change that is damage."""
+
+
+ACCURACY = Measured(name="accuracy", title="accuracy", change="accuracy lost", sign=-1)
+LOSS = Measured(name="loss", title="squared error", change="rise of the squared error", sign=1)
+
+
+def measure_of(ablation: xr.Dataset) -> Measured:
+    """Accuracy, or the squared error where answers are vectors."""
+    return ACCURACY if "accuracy" in ablation else LOSS
+
+
+def damage(ablation: xr.Dataset) -> xr.DataArray:
+    """Accuracy lost, or the rise of the squared error."""
+    measure = measure_of(ablation)
+    return measure.sign * (ablation[measure.name] - ablation[f"clean_{measure.name}"])
+
+
 def ablation_header(ablation: xr.Dataset) -> Sequence[str]:
     """Column names of `ablation_rows`."""
     return ("removed", *(f"{skill}, {kind}" for kind in ablation.kind.values for skill in ablation.skill.values))
 
 
 def ablation_rows(ablation: xr.Dataset) -> list[list[str]]:
-    """Accuracy of each skill by kind of ablation: the intact model, then one row per role."""
+    """Accuracy (or squared error) of each skill by kind of ablation: the intact model, then one row per role."""
+    name = measure_of(ablation).name
     cells = [(kind, skill) for kind in ablation.kind.values for skill in ablation.skill.values]
-    intact = [spread(ablation.clean_accuracy.sel(skill=skill), ".2f") for _, skill in cells]
+    intact = [spread(ablation[f"clean_{name}"].sel(skill=skill), ".2f") for _, skill in cells]
     rows = [["nothing", *intact]]
     for role in ablation.role.values:
-        at = ablation.accuracy.sel(role=role)
+        at = ablation[name].sel(role=role)
         rows.append([str(role), *(spread(at.sel(kind=kind, skill=skill), ".2f") for kind, skill in cells)])
     return rows
 
@@ -91,19 +119,20 @@ def counted(words: Iterable[str]) -> str:
 
 
 def ablation_by_role(ablation: xr.Dataset) -> go.Figure:
-    """Accuracy of each skill with one component removed; one dot per seed, a bar at the mean.
+    """Accuracy (or squared error) of each skill with one component removed; one dot per seed, a bar at the mean.
 
     Args:
         ablation: Over (seed, kind, role, skill), from `ablate_by_role`.
     """
+    measure = measure_of(ablation)
     kinds = [str(kind) for kind in ablation.kind.values]
     figure = make_subplots(1, len(kinds), subplot_titles=[f"{kind} ablation" for kind in kinds], shared_yaxes=True)
     roles, skills = ([str(name) for name in ablation[dim].values] for dim in ("role", "skill"))
     for column, kind in enumerate(kinds, 1):
         for i, (skill, colour) in enumerate(colours_of(skills).items()):
             shift = 0.34 * (i - (len(skills) - 1) / 2)
-            cells = [ablation.clean_accuracy.sel(skill=skill)]
-            cells += [ablation.accuracy.sel(kind=kind, skill=skill, role=role) for role in roles]
+            cells = [ablation[f"clean_{measure.name}"].sel(skill=skill)]
+            cells += [ablation[measure.name].sel(kind=kind, skill=skill, role=role) for role in roles]
             places = [place + shift for place in range(len(cells))]
             traces = bars_with_dots(cells, places, name=skill, colour=colour, width=0.3, legend=column == 1)
             figure.add_traces(traces, rows=1, cols=column)
@@ -113,13 +142,14 @@ def ablation_by_role(ablation: xr.Dataset) -> go.Figure:
             row=1,
             col=column,
         )
-    figure.update_yaxes(range=[-0.03, 1.05])
-    figure.update_yaxes(title="accuracy", row=1, col=1)
+    if measure is ACCURACY:
+        figure.update_yaxes(range=[-0.03, 1.05])
+    figure.update_yaxes(title=measure.title, row=1, col=1)
     return figure.update_layout(**LAYOUT, height=380)
 
 
 def drops(ablation: xr.Dataset) -> go.Figure:
-    """Accuracy lost without each part, mean over seeds: a heatmap for each kind of ablation.
+    """Accuracy lost (or rise of the squared error) without each part, mean over seeds: a heatmap for each kind.
 
     Args:
         ablation: Over (seed, kind, role, skill), of any parts.
@@ -127,7 +157,7 @@ def drops(ablation: xr.Dataset) -> go.Figure:
     kinds = [str(kind) for kind in ablation.kind.values]
     figure = make_subplots(1, len(kinds), subplot_titles=kinds, shared_yaxes=True)
     for column, kind in enumerate(kinds, 1):
-        lost = (ablation.clean_accuracy - ablation.accuracy.sel(kind=kind)).mean("seed").transpose("role", "skill")
+        lost = damage(ablation).sel(kind=kind).mean("seed").transpose("role", "skill")
         heat = go.Heatmap(
             z=lost.values,
             x=[str(skill) for skill in lost.skill.values],

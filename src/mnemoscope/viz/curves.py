@@ -24,18 +24,31 @@ def skills_in(metrics: xr.Dataset) -> list[str]:
     return [name.removeprefix("test_") for name in names if not name.startswith("test_loss")]
 
 
+def parts_in(metrics: xr.Dataset) -> list[str]:
+    """Of what else losses on unseen sequences were logged: parts of vectors, skills, subgroups."""
+    start = "test_loss_"
+    return [str(name).removeprefix(start) for name in metrics.data_vars if str(name).startswith(start)]
+
+
 def skill_curves(metrics: xr.Dataset) -> go.Figure:
     """Loss on training and on unseen sequences, and the accuracy of every skill on unseen ones; one line per seed.
+
+    Where no accuracy was logged, as for vectors, the losses of the parts take its place.
 
     Args:
         metrics: Over (seed, step), from `Run.metrics`.
     """
-    figure = make_subplots(1, 2, subplot_titles=("loss (nats)", "accuracy, unseen"))
+    skills = skills_in(metrics)
+    beside = colours_of(skills or parts_in(metrics))
+    titles = ("loss (nats)", "accuracy, unseen") if skills else ("squared error", "squared error of the parts, unseen")
+    figure = make_subplots(1, 2, subplot_titles=titles)
     lines = [("training", 1, "train_loss", COLOURS["train"]), ("unseen", 1, "test_loss", "#111")]
-    lines += [(name.replace("_", " "), 2, f"test_{name}", c) for name, c in colours_of(skills_in(metrics)).items()]
+    prefix = "test_" if skills else "test_loss_"
+    lines += [(name.replace("_", " "), 2, f"{prefix}{name}", colour) for name, colour in beside.items()]
     for name, column, variable, colour in lines:
         figure.add_traces(seed_lines(metrics[variable], name, colour, _HOVER), rows=1, cols=column)
-    figure.update_yaxes(range=[-0.03, 1.03], row=1, col=2)
+    if skills:
+        figure.update_yaxes(range=[-0.03, 1.03], row=1, col=2)
     figure.update_xaxes(title="step")
     return figure.update_layout(**LAYOUT, height=380)
 

@@ -19,7 +19,7 @@ from mnemoscope.core.errors import in_range, one_of
 from mnemoscope.core.protocols import HookedModel, Task
 from mnemoscope.core.seeding import generator
 from mnemoscope.models.run import Run
-from mnemoscope.viz.ablation import ablation_by_role, ablation_header, ablation_rows
+from mnemoscope.viz.ablation import ablation_by_role, ablation_header, ablation_rows, measure_of
 from mnemoscope.viz.curves import skill_curves
 from mnemoscope.viz.guesses import CAPTION, guess_figure, guess_table, symbols_of
 from mnemoscope.viz.page import Page, attention_view
@@ -200,7 +200,8 @@ def ablation_section(page: Page, results: Mapping[str, Results]) -> None:
     for label, ablation in found.items():
         page.heading(label)
         page.figure(ablation_by_role(ablation), "Dots are seeds, bars their mean; 'nothing' is the intact model.")
-        page.table(ablation_header(ablation), ablation_rows(ablation), "Accuracy, mean [range] over seeds.")
+        title = f"{measure_of(ablation).title.capitalize()}, mean [range] over seeds."
+        page.table(ablation_header(ablation), ablation_rows(ablation), title)
 
 
 def training_section(page: Page, results: Mapping[str, Results]) -> None:

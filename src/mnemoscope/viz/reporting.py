@@ -7,16 +7,17 @@ import plotly.graph_objects as go
 import xarray as xr
 
 from mnemoscope.core import guests
-from mnemoscope.core.protocols import Task
+from mnemoscope.core.protocols import Task, VectorTask
 from mnemoscope.models.run import Run, by_label
 from mnemoscope.viz.page import Page
 from mnemoscope.viz.plain_report import PLAIN
 from mnemoscope.viz.tables import Results, counted
 from mnemoscope.viz.task_report import REPORTS, TaskReport
+from mnemoscope.viz.vector_report import VECTORS
 
 
 def report_of(task: Task) -> TaskReport:
-    """The entry of a task, or the plain one under the task's name.
+    """The entry of a task, or the plain one of its kind under the task's name.
 
     Raises:
         InputError: The system that the task belongs to cannot be imported as a whole.
@@ -25,7 +26,8 @@ def report_of(task: Task) -> TaskReport:
     guests.require(type(task).__module__)
     if task.name in known:
         return REPORTS.get(task.name)
-    return replace(PLAIN, title=task.name.replace("-", " ").replace("_", " ").capitalize())
+    entry = VECTORS if isinstance(task, VectorTask) else PLAIN
+    return replace(entry, title=task.name.replace("-", " ").replace("_", " ").capitalize())
 
 
 def analyse_run(run: Run) -> dict[str, xr.Dataset]:

@@ -50,9 +50,9 @@ def choose_roles(
 ) -> dict[str, str]:
     """Names for the components that mean the same thing in every seed.
 
-    The head whose mean ablation costs most log-probability on `skill` is the `<skill> head`; the others are `other
-    head` (numbered from the most to the least needed where there are several); a single head is `the head`. MLPs
-    keep their names.
+    The head whose mean ablation costs most log-probability on `skill` (for vectors, raises its loss most) is the
+    `<skill> head`; the others are `other head` (numbered from the most to the least needed where there are several); a
+    single head is `the head`. MLPs keep their names.
 
     Args:
         model: Any hooked model.
@@ -68,10 +68,10 @@ def choose_roles(
     Raises:
         InputError: There is no such skill.
     """
-    skill = next(iter(skills)) if skill is None else skill
-    one_of("skill", skill, skills)
-    result = ablate(model, selection, skills=skills, reference=reference, kinds=("mean",))
-    remaining = result.log_prob.sel(kind="mean", skill=skill)
+    result = ablate(model, selection, skills=skills, reference=reference, kinds=("mean",)).sel(kind="mean")
+    skill = result.skill.values[0] if skill is None else skill
+    one_of("skill", skill, result.skill.values.tolist())
+    remaining = (-result.loss if selection.has_vectors else result.log_prob).sel(skill=skill)
     heads = [name for name in remaining.component.values.tolist() if "H" in name]
     ordered = sorted(heads, key=lambda name: float(remaining.sel(component=name)))
     if len(ordered) == 1:
@@ -123,7 +123,7 @@ def ablate_by_role(
     result = ablate(
         model, test, skills=skills, reference=reference, targets=targets, kinds=kinds, within=within, seed=seed
     )
-    result = result.rename(component="role").assign_attrs(split=split, n=len(test) // len(skills))
+    result = result.rename(component="role").assign_attrs(split=split, n=len(test) // max(len(skills), 1))
     if len(set(named.values()) & set(targets)) < len(targets):
         return result
     component = {role: name for name, role in named.items()}

@@ -19,6 +19,7 @@ that look alike on this distribution cannot be distinguished. It says nothing ab
 """
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
 
 import xarray as xr
@@ -57,6 +58,8 @@ from mnemoscope.core.protocols import HookedModel, Task
 from mnemoscope.core.skills import Skills, halves
 
 NONE = "none"
+Own = Callable[[HookedModel, Head, Batch], Sequence[Mechanism]]
+"""Candidates for one head, read off a model on the sequences to choose by."""
 
 
 def speaks(mechanism: Mechanism, batch: Batch) -> bool:
@@ -134,6 +137,7 @@ def reverse_engineer(
     skills: Skills | None = None,
     fallbacks: Sequence[Mechanism] = FALLBACKS,
     learned: bool = True,
+    own: Own | None = None,
     by: Grain = "mechanism",
     tolerance: float = TOLERANCE,
     seed: int = 0,
@@ -148,8 +152,9 @@ def reverse_engineer(
         fallbacks: What completes mechanisms that do not say something about every query, and what stands in for
             paths; each must say something about every query.
         learned: Whether to try each head's own mean pattern too, the last by its number of parameters.
+        own: More candidates for each head; those that say nothing about some queries get each of the fallbacks.
         by: What a path is: see `remove_paths`.
-        tolerance: Nats by which a loss may rise and still count as held.
+        tolerance: By how much a loss (nats, or squared error) may rise and still count as held.
         seed: Of the permuted targets.
 
     Returns:
@@ -165,6 +170,63 @@ def reverse_engineer(
         InputError: There is no mechanism, two share a name, one gives what could not be attention, a fallback says
             nothing about some query, or a skill is tested in no sequence of one half.
     """
+    found = search(
+        model,
+        batch,
+        mechanisms,
+        skills=skills,
+        fallbacks=fallbacks,
+        learned=learned,
+        own=own,
+        tolerance=tolerance,
+        seed=seed,
+    )
+    table = removed(found.at, found.chosen, remaining(found.chosen, found.best, fallbacks), by, fallbacks)
+    parts = found.parts
+    return xr.DataTree.from_dict(parts if table is None else {**parts, "paths": table})
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Found:
+    """What the first three steps of the procedure give.
+
+    Attributes:
+        chosen: The mechanism of each head, without those for which none will do.
+        tried: What was tried on the sequences to choose by.
+        best: What was chosen, on the test half.
+        selection: The model on the sequences to choose by.
+        at: The model on the test half.
+    """
+
+    chosen: dict[Head, Mechanism]
+    tried: xr.Dataset
+    best: xr.Dataset
+    selection: Bench
+    at: Bench
+
+    @property
+    def parts(self) -> dict[str, xr.Dataset]:
+        """`selection`, `heads` and `joint` of `reverse_engineer`."""
+        return {
+            "selection": self.tried.assign_attrs(self.selection.attrs),
+            "heads": self.best.assign_attrs(self.at.attrs),
+            "joint": joint(self.at, self.chosen),
+        }
+
+
+def search(
+    model: HookedModel,
+    batch: Batch,
+    mechanisms: Sequence[Mechanism],
+    *,
+    skills: Skills | None,
+    fallbacks: Sequence[Mechanism],
+    learned: bool,
+    own: Own | None,
+    tolerance: float,
+    seed: int,
+) -> Found:
+    """The first three steps of `reverse_engineer`, with its arguments and errors."""
     check_names(mechanisms)
     for fallback in fallbacks:
         if not speaks(fallback, batch):
@@ -173,18 +235,13 @@ def reverse_engineer(
     prepared = partial(bench, model, reference=first[0], tolerance=tolerance, seed=seed)
     selection, at = prepared(*first), prepared(*second)
 
-    def own(head: Head) -> list[Mechanism]:
-        return fitted(model, head, mechanisms, fallbacks, first[0]) if learned else []
+    def candidates(head: Head) -> list[Mechanism]:
+        read_off = [] if own is None else completed(own(model, head, first[0]), fallbacks, first[0])
+        return [*read_off, *(fitted(model, head, mechanisms, fallbacks, first[0]) if learned else [])]
 
-    chosen, tried = choose(selection, completed(mechanisms, fallbacks, batch), own)
+    chosen, tried = choose(selection, completed(mechanisms, fallbacks, batch), candidates)
     best = by_layer([_tested(at, head, chosen.get(head)) for head in heads(model)], model)
-    parts = {
-        "selection": tried.assign_attrs(selection.attrs),
-        "heads": best.assign_attrs(at.attrs),
-        "joint": joint(at, chosen),
-    }
-    table = removed(at, chosen, remaining(chosen, best, fallbacks), by, fallbacks)
-    return xr.DataTree.from_dict(parts if table is None else {**parts, "paths": table})
+    return Found(chosen=chosen, tried=tried, best=best, selection=selection, at=at)
 
 
 def remaining(chosen: Assignment, tested: xr.Dataset, fallbacks: Sequence[Mechanism]) -> list[Head]:

@@ -31,7 +31,7 @@ NOTES = (
 )
 
 LEAST = 0.01
-"""Loss of accuracy from which one of many parts is listed."""
+"""Loss of accuracy, or rise of the squared error, from which one of many parts is listed."""
 
 
 def ablate_run(run: ms.Run, options: Ablate) -> dict[str, xr.Dataset]:
@@ -47,28 +47,29 @@ def ablate_run(run: ms.Run, options: Ablate) -> dict[str, xr.Dataset]:
         split=options.split,
         seed=run.spec.seed,
     )
-    if options.what != "components" or ablation.sizes["skill"] < 2:
+    if options.what != "components" or ablation.sizes["skill"] < 2 or "accuracy" not in ablation:
         return {"ablation": ablation}
     return {"ablation": ablation, "dissociation": ms.analyses.dissociation(ablation)}
 
 
 def _shown(results: Results, options: Ablate, runs: Sequence[ms.Run]) -> Shown:
-    from mnemoscope.viz.ablation import dissociation_tables, drops
+    from mnemoscope.viz.ablation import damage, dissociation_tables, drops, measure_of
 
     what, ablation = options.what, results["ablation"]
-    title = f"accuracy without one of the {what}"
+    measure = measure_of(ablation)
+    title = f"{measure.title} without one of the {what}"
     if what in ("positions", "paths"):
-        lost = (ablation.clean_accuracy - ablation.accuracy).max(["seed", "kind", "skill"])
+        lost = damage(ablation).max(["seed", "kind", "skill"])
         ablation = ablation.isel(role=(lost >= LEAST).values)
         title += f", those that cost some seed at least {LEAST:g} (all of them: ablation.nc)"
     header, rows = ms.viz.ablation_header(ablation), ms.viz.ablation_rows(ablation)
-    tables = [ms.viz.Table(name="accuracy", title=title, header=header, rows=rows)]
+    tables = [ms.viz.Table(name=measure.name, title=title, header=header, rows=rows)]
     if "dissociation" in results:
         tables += dissociation_tables(results["dissociation"])
     if what == "components":
         figure = ("Dots are seeds, bars their mean; 'nothing' is the intact model.", ms.viz.ablation_by_role(ablation))
     else:
-        figure = ("Accuracy lost, mean over seeds.", drops(ablation))
+        figure = (f"{measure.change.capitalize()}, mean over seeds.", drops(ablation))
     return Shown(tables=tables, figures=[figure], notes=NOTES)
 
 
@@ -95,4 +96,4 @@ def _choices() -> dict[str, tuple[Any, tuple[ms.analyses.Removal, ...]]]:
     }
 
 
-analysis_command("ablate", Ablate, measure=ablate_run, show=_shown)
+analysis_command("ablate", Ablate, measure=ablate_run, show=_shown, vectors=True)

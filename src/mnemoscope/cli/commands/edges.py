@@ -23,8 +23,8 @@ from mnemoscope.cli.pairs import (
 class Edges(OfPairs):
     """Path patching: which connections between parts carry the difference between clean and corrupted sequences."""
 
-    metrics: tuple[str, ...] = ("logit_diff",)
-    """Among logit_diff, log_prob, prob, accuracy, kl."""
+    metrics: tuple[str, ...] = ()
+    """logit_diff (the default), log_prob, prob, accuracy, kl; of vectors error_diff, squared_error, distance."""
     embeddings: Literal["together", "apart"] = "together"
     """Token and positional embeddings as one writer or as two."""
     effect: Literal["total", "direct"] = "total"
@@ -32,7 +32,7 @@ class Edges(OfPairs):
     freeze: tuple[Literal["attention", "layer_norm"], ...] = ()
     """What keeps its values of the unchanged run: attention, layer_norm."""
     approximate: bool = True
-    """Estimate by gradients too (EAP, EAP-IG): total effects with nothing frozen, of logit_diff, log_prob, prob."""
+    """Estimate by gradients too (EAP, EAP-IG): total effects with nothing frozen, of metrics that are smooth."""
 
 
 NOTES = (
@@ -54,13 +54,13 @@ ELSEWHERE = (
     "is over the seeds that have the edge, and the picture is of the first seed only."
 )
 
-_SMOOTH = ("logit_diff", "log_prob", "prob")
+_SMOOTH = ("logit_diff", "log_prob", "prob", "error_diff", "squared_error")
 """Accuracy has no gradient, and a divergence from the clean run none there."""
 
 
 def edges_run(run: ms.Run, options: Edges) -> dict[str, xr.Dataset]:
     """The sweep over all edges of one run, its estimates and their error, a dataset a skill; and the roles of heads."""
-    model, chosen = run.model(options.step), metrics("--metrics", options.metrics)
+    model, chosen = run.model(options.step), metrics("--metrics", options.metrics) or None
     results = {"roles": heads_with_roles(run)}
     for skill, pairs in pairs_by_skill(run, options, drawn(run, options, "edges")).items():
         kinds = {"embeddings": options.embeddings, "effect": options.effect, "freeze": options.freeze}
@@ -79,7 +79,7 @@ def _estimated(
     from mnemoscope.analyses.patching.approximation import approximation
     from mnemoscope.analyses.patching.edge_attribution import attribute_edges, integrate_edges
 
-    smooth = metrics("--metrics", [name for name in _SMOOTH if name in options.metrics])
+    smooth = metrics("--metrics", [name for name in _SMOOTH if name in values.metric])
     if not options.approximate or not smooth or options.effect != "total" or options.freeze:
         return {}
     exact = values.sel(metric=[metric.name for metric in smooth])
@@ -100,10 +100,11 @@ def _shown(results: Results, options: Edges, runs: Sequence[ms.Run]) -> Shown:
 
     chosen = model_edges(runs[0].model(options.step), embeddings=options.embeddings)
     found, estimates, errors = (by_skill(name, results) for name in ("edges", "estimates", "errors"))
-    attrs = next(iter(found.values())).attrs
+    first = next(iter(found.values()))
+    attrs = first.attrs
     frozen = "" if attrs["frozen"] == "nothing" else f", {attrs['frozen']} frozen"
     tables, figures, notes = [], [], [*NOTES, *([ESTIMATED] if estimates else [])]
-    for metric in options.metrics:
+    for metric in first.metric.values.tolist():
         title = f"{metric} under patches of single edges, {attrs['pairs']}, {options.effect} effect{frozen}"
         tables.append(edge_table(found, metric, title))
         for skill, result in found.items():
@@ -129,4 +130,4 @@ def _finish(label: str, runs: Sequence[ms.Run], found: Results, options: Edges) 
     return results
 
 
-analysis_command("edges", Edges, measure=edges_run, show=_shown, check=_check, finish=_finish)
+analysis_command("edges", Edges, measure=edges_run, show=_shown, check=_check, finish=_finish, vectors=True)

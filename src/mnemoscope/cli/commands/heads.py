@@ -63,4 +63,4 @@ def _check(options: Heads) -> None:
         in_range("--tolerance", options.tolerance, 0, float("inf"))
 
 
-analysis_command("heads", Heads, measure=heads_run, show=_shown, check=_check, apart=APART)
+analysis_command("heads", Heads, measure=heads_run, show=_shown, check=_check, apart=APART, vectors=True)

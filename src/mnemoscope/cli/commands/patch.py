@@ -20,8 +20,8 @@ class Patch(OfPairs):
     """Activation, in TransformerLens's words."""
     over: tuple[str, ...] = ("layer", "pos")
     """Its axes to sweep, such as layer pos, layer head, layer pos head, layer head query key, layer neuron."""
-    metrics: tuple[str, ...] = ("logit_diff",)
-    """Among logit_diff, log_prob, prob, accuracy, kl."""
+    metrics: tuple[str, ...] = ()
+    """logit_diff (the default), log_prob, prob, accuracy, kl; of vectors error_diff, squared_error, distance."""
 
 
 NOTES = (
@@ -42,7 +42,7 @@ def patch_run(run: ms.Run, options: Patch) -> dict[str, xr.Dataset]:
     """
     batch, results = drawn(run, options, "patch"), {}
     model, named = run.model(options.step), ms.analyses.last_roles(run) if "head" in options.over else None
-    chosen = metrics("--metrics", options.metrics)
+    chosen = metrics("--metrics", options.metrics) or None
     for skill, pairs in pairs_by_skill(run, options, batch).items():
         values = ms.patch(model, pairs, kind=options.kind, over=options.over, metrics=chosen)
         result = xr.merge([values, ms.analyses.effects(values, refuse=False)], combine_attrs="override")
@@ -57,7 +57,7 @@ def _shown(results: Results, options: Patch, runs: Sequence[ms.Run]) -> Shown:
     found = by_skill("patch", results)
     first = next(iter(found.values()))
     tables, figures = [], []
-    for metric in options.metrics:
+    for metric in first.metric.values.tolist():
         title = f"{metric} under patches of {options.kind}, {first.attrs['pairs']}"
         tables.append(patching_table(found, metric, title))
         figures.append((f"{title}, mean over seeds.", patching_figure(found, metric)))
@@ -74,4 +74,4 @@ def _finish(label: str, runs: Sequence[ms.Run], results: Results, options: Patch
     return {name: result.dropna("prompt", how="all", subset=["clean"]) for name, result in results.items()}
 
 
-analysis_command("patch", Patch, measure=patch_run, show=_shown, check=_check, finish=_finish)
+analysis_command("patch", Patch, measure=patch_run, show=_shown, check=_check, finish=_finish, vectors=True)

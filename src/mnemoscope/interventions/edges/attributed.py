@@ -78,7 +78,7 @@ def _averaged(
     """What the clean run writes beyond the corrupted one, times the gradient averaged over points."""
     differs = chunk.runs[0].outputs - chunk.runs[1].outputs
     clean, corrupted = _ends(question.model, chunk, points)
-    total = differs.new_zeros(len(chunk.reader.metrics), n_edges, *chunk.batch.inputs.shape)
+    total = differs.new_zeros(len(chunk.reader.metrics), n_edges, *chunk.batch.scored.shape)
     for point in points:
         starts = {name: torch.lerp(corrupted[name], clean[name], share) for name, share in point.items()}
         _add(total, question, chunk, starts, terms, differs)

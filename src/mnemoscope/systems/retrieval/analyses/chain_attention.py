@@ -22,12 +22,13 @@ from mnemoscope.core.patterns import attends_to
 ELSEWHERE = "elsewhere"
 
 
-def chain_attention(model: HookedModel, batch: Batch) -> xr.DataArray:
+def chain_attention(model: HookedModel, batch: Batch, *, layers: Sequence[int] | None = None) -> xr.DataArray:
     """Mean attention within chains.
 
     Args:
         model: Any hooked model that reads the sequences.
         batch: Of the retrieval problem; chains that were rewired count as far as a query leads along them.
+        layers: Which; none: all.
 
     Returns:
         `attention` over (layer, head, place, to); along `to` the places and `elsewhere`. Rows add up to one.
@@ -35,25 +36,37 @@ def chain_attention(model: HookedModel, batch: Batch) -> xr.DataArray:
     Raises:
         InputError: The model does not fit the batch.
     """
-    places = n_places(batch)
-    own = torch.stack([_of(batch, i) for i in range(places)])
-    share = own.double() / own.sum((1, 2), keepdim=True)
-    keys = torch.stack([batch.latents[f"at_{j}"] for j in range(places)], -1)
-    layers = []
-    for layer in range(model.cfg.n_layers):
-        attention = layer_attention(model, layer, batch).cpu()
-        at = keys.clamp(min=0)[:, None].expand(-1, attention.shape[1], -1, -1).cpu()
-        within = attention.gather(-1, at) * (keys >= 0)[:, None].cpu()
-        means = torch.einsum("ibq,bhqj->hij", share.cpu(), within)
-        layers.append(torch.cat((means, 1 - means.sum(-1, keepdim=True)), -1))
+    places, chosen = n_places(batch), list(range(model.cfg.n_layers) if layers is None else layers)
+    found = []
+    for layer in chosen:
+        means = between_places(layer_attention(model, layer, batch), batch)
+        found.append(torch.cat((means, 1 - means.sum(-1, keepdim=True)), -1))
     coords = {
-        "layer": list(range(model.cfg.n_layers)),
+        "layer": chosen,
         "head": list(range(model.cfg.n_heads)),
         "place": list(range(places)),
         "to": [*map(str, range(places)), ELSEWHERE],
     }
     attrs = {"unit": "share of attention", "n": len(batch), "weights": "unprocessed"}
-    return xr.DataArray(torch.stack(layers).numpy(), dims=tuple(coords), coords=coords, name="attention", attrs=attrs)
+    return xr.DataArray(torch.stack(found).numpy(), dims=tuple(coords), coords=coords, name="attention", attrs=attrs)
+
+
+def between_places(
+    weights: Float[Tensor, "batch head_index query key"], batch: Batch
+) -> Float[Tensor, "head_index place to"]:
+    """Mean weight that positions of each place give to each place of their own chain, on the CPU.
+
+    Args:
+        weights: Attention, or patterns; NaN counts as none.
+        batch: Of the retrieval problem.
+    """
+    places = range(n_places(batch))
+    own = torch.stack([_of(batch, i) for i in places]).cpu()
+    share = own.to(weights.dtype) / own.sum((1, 2), keepdim=True)
+    keys = torch.stack([batch.latents[f"at_{j}"] for j in places], -1).cpu()
+    at = keys.clamp(min=0)[:, None].expand(-1, weights.shape[1], -1, -1)
+    within = weights.cpu().nan_to_num().gather(-1, at) * (keys >= 0)[:, None]
+    return torch.einsum("ibq,bhqj->hij", share, within)
 
 
 def n_places(batch: Batch) -> int:

@@ -1,0 +1,94 @@
+"""The circuit of a model that follows chains: which head fetches what, from which place to which.
+
+For every head the simplest of these is taken that holds the loss: attention to all alike, to itself, to the previous
+position, to an earlier occurrence of the same symbol, and to places of the own chain, which are read off the head: from
+each place the one that gets at least half of its attention. All heads are replaced together, and paths are dropped as
+long as none is needed (`mnemoscope.analyses.find_circuit`).
+"""
+
+from functools import reduce
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+import xarray as xr
+
+from mnemoscope import Batch, HookedModel
+from mnemoscope.analyses import Circuit, find_circuit
+from mnemoscope.core import Mechanism, otherwise
+from mnemoscope.core.patterns import identity, previous, same_value, uniform
+from mnemoscope.systems.retrieval.analyses.chain_attention import (
+    between_places,
+    chain_attention,
+    n_places,
+    strongest,
+    within_chain,
+)
+
+LEVEL = 0.5
+"""Share of attention from which a place counts as attended to, as in the source."""
+MAX_SUBSETS = 4
+"""Paths of a head of which every set is tried; of more, each one and all together."""
+SIMPLE = (uniform(), identity(), previous(), same_value("symbol"))
+"""Mechanisms for every head, from the simplest on."""
+
+
+def chain_circuit(model: HookedModel, batch: Batch, **options: Any) -> Circuit:
+    """The attention circuit of a model on sequences of the retrieval problem.
+
+    Args:
+        model: Any hooked model that reads them.
+        batch: Half of the sequences to choose mechanisms by, the others to test.
+        options: As for `mnemoscope.analyses.find_circuit`: `tolerance`, `fallbacks`, `seed`.
+
+    Raises:
+        InputError: The model does not fit the batch.
+    """
+    return find_circuit(model, batch, SIMPLE, own=read_off, **options)
+
+
+def read_off(model: HookedModel, head: tuple[int, int], batch: Batch) -> list[Mechanism]:
+    """Attention from places of the chain to others, as the head has it on a batch: single paths, and sets of them.
+
+    Args:
+        model: Any hooked model.
+        head: Layer and number.
+        batch: Of the retrieval problem.
+    """
+    attention = chain_attention(model, batch, layers=[head[0]]).sel(layer=head[0], head=head[1])
+    paths = [within_chain(*path) for path in strongest(attention, LEVEL)]
+    sizes = range(1, len(paths) + 1) if len(paths) <= MAX_SUBSETS else sorted({1, len(paths)})
+    return [reduce(otherwise, some) for size in sizes for some in combinations(paths, size)]
+
+
+def path_table(circuit: Circuit, model: HookedModel, batch: Batch) -> xr.Dataset:
+    """The paths of a circuit, as places of a chain that heads connect.
+
+    Args:
+        circuit: From `chain_circuit`.
+        model: That it is of.
+        batch: Of the retrieval problem; says what mechanisms such as `previous token` connect.
+
+    Returns:
+        Over (layer, head, place, to, skill) `rise`: by how much the squared error rises without the mechanism that
+        connects the places, the others in place; NaN where no needed mechanism connects them.
+    """
+    n, cfg = n_places(batch), model.cfg
+    skills = circuit.joint.skill.values.tolist()
+    rise = np.full((cfg.n_layers, cfg.n_heads, n, n, len(skills)), np.nan)
+    table = circuit.paths
+    for number in range(0 if table is None else table.sizes["path"]):
+        assert table is not None
+        at = table.isel(path=number).sel(later="set")
+        head, name = (int(at.layer), int(at["head"])), at.path.item().split(" ", 1)[1]
+        mechanism = circuit.mechanisms[head]
+        (part,) = [part for part in mechanism.parts or (mechanism,) if part.name == name]
+        connected = between_places(part.pattern(batch)[:, None], batch)[0].numpy() >= LEVEL
+        np.fill_diagonal(connected, False)
+        rise[head][connected] = at.rise.sel(skill=skills).values
+    dims = ("layer", "head", "place", "to", "skill")
+    sizes = dict(zip(dims, (range(cfg.n_layers), range(cfg.n_heads), range(n), range(n), skills), strict=True))
+    attrs = {"unit": "squared error", "n": len(batch)}
+    return xr.Dataset(
+        {"rise": (dims, rise)}, coords={name: list(labels) for name, labels in sizes.items()}, attrs=attrs
+    )

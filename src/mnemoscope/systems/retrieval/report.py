@@ -1,0 +1,158 @@
+"""The report on runs of the retrieval problem: partial losses, the circuit of attention, and how paths emerge."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import xarray as xr
+
+from mnemoscope import REPORTS, Batch, HookedModel, Run, generator
+from mnemoscope.analyses import skill_trajectory
+from mnemoscope.systems.retrieval.analyses.chain_attention import ELSEWHERE, chain_attention
+from mnemoscope.systems.retrieval.analyses.circuit import chain_circuit, path_table
+from mnemoscope.systems.retrieval.analyses.reach import bound, first_layers, least_layers
+from mnemoscope.systems.retrieval.figures import circuit_figure, place_name, reach_figure, symbol_name
+from mnemoscope.systems.retrieval.tasks import Retrieval
+from mnemoscope.viz import Page, Results, vector_report
+
+N_CIRCUIT = 512
+"""Sequences that the circuit is searched and tested on, half of them each."""
+N_FOLLOWED = 32
+"""Sequences that attention is averaged over along training, as in the source."""
+
+
+def examine(run: Run) -> dict[str, xr.Dataset]:
+    """All that any task of vectors has, and the circuit."""
+    task = run.spec.task
+    assert isinstance(task, Retrieval)
+    batch = task.sample(N_CIRCUIT, split="test", generator=generator(run.spec.seed, "circuit"))
+    circuit = chain_circuit(run.model(), batch, seed=run.spec.seed)
+    losses = xr.Dataset(
+        {
+            "clean": circuit.joint.clean_loss,
+            "all heads replaced": circuit.joint.loss,
+            "paths that are not needed dropped": circuit.pruned.loss,
+        },
+        attrs={"tolerance": circuit.joint.attrs["tolerance"]},
+    )
+    tracked = run.trajectory()
+    return {
+        **vector_report.examine(run),
+        "circuit": losses,
+        "paths": path_table(circuit, run.model(), batch).assign_attrs(n_steps=task.n_steps),
+        **({} if tracked is None else {"trajectory": tracked}),
+    }
+
+
+def trajectory(model: HookedModel, task: Retrieval, *, seed: int) -> xr.Dataset:
+    """Partial losses of one checkpoint, and how much the head that attends most along each path attends along it.
+
+    Args:
+        model: Any hooked model.
+        task: The retrieval problem.
+        seed: Of the run.
+
+    Returns:
+        Scalars `loss`, `loss_x1` and so on, and `0→4` for the largest mean attention of any head from place 0 to 4.
+    """
+    batch = task.sample(N_FOLLOWED, split="test", generator=generator(seed, "paths"))
+    most = chain_attention(model, batch).max(("layer", "head"))
+    ends = [to for to in most.to.values.tolist() if to != ELSEWHERE]
+    paths = {
+        f"{place}→{to}": float(most.sel(place=place, to=to))
+        for place in most.place.values.tolist()
+        for to in ends
+        if int(to) != place
+    }
+    return skill_trajectory(model, task, seed=seed).assign(paths)
+
+
+def patterns(model: HookedModel, task: Retrieval, batch: Batch) -> xr.Dataset:
+    """The attention of every head on sequences whose symbols are called by chain and place in it, such as A1, B1."""
+    number, chain = (batch.latents[name].tolist() for name in ("place", "chain"))
+    rows = zip(number, chain, strict=True)
+    names = [[_called(place, of) for place, of in zip(*row, strict=True)] for row in rows]
+    return vector_report.named_patterns(model, batch, names)
+
+
+def _called(place: int, chain: int) -> str:
+    return symbol_name(place // 2) + (str(chain + 1) if chain >= 0 else "–") + ("?" if place == 0 else "")
+
+
+def page(page: Page, results: Mapping[str, Results]) -> None:
+    """The sections of the page."""
+    vector_report.learned_section(page, results)
+    reach_section(page, results)
+    circuit_section(page, results)
+    vector_report.later_sections(page, results)
+
+
+def reach_section(page: Page, results: Mapping[str, Results]) -> None:
+    """What could be known after how many layers."""
+    page.section("What can be known after how many layers")
+    page.text(
+        "A place of a chain can attend to another one if they have a symbol or a code in common, and then knows all that "
+        "the other one knew. Counted exactly for any number of heads, with the causal mask."
+    )
+    for n_steps in sorted({int(result["paths"].attrs["n_steps"]) for result in results.values()}):
+        table = first_layers(n_steps, least_layers(n_steps, mask="forward"), mask="forward")
+        least = {mask: least_layers(n_steps, mask=mask) for mask in ("none", "forward", "backward")}
+        page.heading(f"D = {n_steps}")
+        caption = (
+            f"D = {n_steps}: at least {least['forward']} layers; without a mask {least['none']}, with the steps "
+            f"backwards {least['backward']}; the published bound is log_3(2D) = {bound(n_steps):.2f}."
+        )
+        page.figure(reach_figure(table), caption)
+
+
+def circuit_section(page: Page, results: Mapping[str, Results]) -> None:
+    """The circuit of every seed: losses, and the first seed's paths as a picture."""
+    page.section("The circuit of attention")
+    page.text(
+        "The attention of every head is replaced by the simplest pattern that holds the loss, and paths are dropped as "
+        "long as one is not needed. What a path is worth is the rise of the squared error without it."
+    )
+    for label, result in results.items():
+        page.heading(label)
+        losses = result["circuit"]
+        names = [str(name) for name in losses.data_vars]
+        rows = [
+            [str(int(seed)), *(f"{float(losses[name].sel(seed=seed, skill='all')):.4f}" for name in names)]
+            for seed in losses.seed.values
+        ]
+        page.table(["seed", *names], rows, "Squared error on sequences that had no part in the choice")
+        for seed in losses.seed.values:
+            _paths(page, int(seed), result["paths"].rise.sel(seed=seed))
+
+
+def _paths(page: Page, seed: int, rise: xr.DataArray) -> None:
+    """The paths of one seed, as a picture and as a table."""
+    found = rise.stack(path=("layer", "head", "place", "to")).dropna("path")
+    if not found.sizes["path"]:
+        page.text(f"Seed {seed}: no path is needed; the model does as well without attention to its chains.")
+        return
+    page.figure(circuit_figure(rise.sel(skill="all")), f"Seed {seed}: who fetches what from where.")
+    rows = [
+        [
+            f"L{layer}H{head}",
+            place_name(place),
+            place_name(to),
+            *(f"{float(v):.3f}" for v in found.sel(path=path).values),
+        ]
+        for path in found.path.values
+        for layer, head, place, to in [path]
+    ]
+    header = ["head", "reader", "fetches from", *(str(skill) for skill in rise.skill.values)]
+    page.table(header, rows, f"Seed {seed}: rise of the squared error without each path", n_text=3)
+
+
+REPORTS.add(
+    Retrieval.name,
+    replace(
+        vector_report.VECTORS,
+        title="The retrieval problem",
+        analyse=examine,
+        page=page,
+        patterns=patterns,
+        trajectory=trajectory,
+    ),
+)

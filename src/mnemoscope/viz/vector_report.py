@@ -1,0 +1,173 @@
+"""The report on runs of a task of vectors: squared errors by part of the answer, what raises them, and attention.
+
+Entries of such tasks are made of these pieces and of those of `plain_report`.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import plotly.graph_objects as go
+import xarray as xr
+
+from mnemoscope.analyses.ablation.head_roles import ablate_by_role
+from mnemoscope.analyses.attention import patterns as attention_patterns
+from mnemoscope.analyses.evaluation import evaluate_splits
+from mnemoscope.core.batch import Batch
+from mnemoscope.core.errors import InputError
+from mnemoscope.core.protocols import HookedModel, Task
+from mnemoscope.core.seeding import generator
+from mnemoscope.models.run import Run
+from mnemoscope.viz import plain_report as plain
+from mnemoscope.viz.page import Page
+from mnemoscope.viz.tables import Results, Table, spread
+
+
+def examine(run: Run) -> dict[str, xr.Dataset]:
+    """Training, evaluation, ablation and attention on one sequence."""
+    task, model, n = run.spec.task, run.model(), plain.N_ABLATED
+    return {
+        "metrics": run.metrics(),
+        **evaluate(run, None),
+        "ablation": ablate_by_role(model, task, kinds=("mean",), n=n, seed=run.spec.seed),
+        "examples": patterns(model, task, example(task)),
+    }
+
+
+def evaluate(run: Run, n_samples: int | None) -> dict[str, xr.Dataset]:
+    """Squared errors by part of the answer, on sampled sequences, beside the exact predictors."""
+    n = n_samples or plain.N_SEQUENCES
+    return {"evaluation": evaluate_splits(run.model(), run.spec.task, n_samples=n, seed=run.spec.seed).mean("pos")}
+
+
+def evaluation_tables(results: Results) -> list[Table]:
+    """The errors of the model and of the exact predictors, and the distances between them."""
+    evaluation = results["evaluation"]
+    names = evaluation.reference.values.tolist() if "reference" in evaluation.coords else []
+    cells: dict[str, list[xr.DataArray]] = {
+        "loss": [evaluation.loss, *(evaluation.floor.sel(reference=name) for name in names)],
+        "distance": [evaluation.distance.sel(reference=name) for name in names],
+    }
+    titles = {
+        "loss": "squared error, mean [range] over seeds; the exact predictors beside the model",
+        "distance": "mean squared distance of the model from every exact predictor",
+    }
+    words = [name.replace("_", " ") for name in names]
+    return [
+        Table(
+            name=name,
+            title=f"{titles[name]}, {evaluation.attrs['sequences']}",
+            header=["sequences", "part", *(["model"] if name == "loss" else []), *words],
+            rows=[
+                [split, part, *(spread(column.sel(split=split, part=part)) for column in columns)]
+                for split in evaluation.split.values.tolist()
+                for part in evaluation["part"].values.tolist()
+            ],
+            n_text=2,
+        )
+        for name, columns in cells.items()
+        if columns
+    ]
+
+
+def tables(results: Mapping[str, Results]) -> list[Table]:
+    """Squared errors on unseen sequences of every configuration, by part, and the losses at the last step."""
+    parts = list(dict.fromkeys(str(p) for result in results.values() for p in result["evaluation"]["part"].values))
+    header = ["configuration", *parts, "loss, training", "loss, unseen"]
+    rows = []
+    for label, result in results.items():
+        unseen, last = result["evaluation"].loss.sel(split="test"), result["metrics"].isel(step=-1)
+        cells = [spread(unseen.sel(part=part), ".3f") if part in unseen["part"].values else "–" for part in parts]
+        rows.append([label, *cells, spread(last.train_loss), spread(last.test_loss)])
+    title = "What was learned: mean [range] over seeds; squared error on unseen sequences, and at the last step"
+    return [Table(name="learned", title=title, header=header, rows=rows)]
+
+
+def page(page: Page, results: Mapping[str, Results]) -> None:
+    """The sections of the page."""
+    learned_section(page, results)
+    later_sections(page, results)
+
+
+def later_sections(page: Page, results: Mapping[str, Results]) -> None:
+    """What parts are needed for, training, and attention on one sequence."""
+    for section in (plain.ablation_section, plain.training_section, plain.view_section):
+        section(page, results)
+
+
+def learned_section(page: Page, results: Mapping[str, Results]) -> None:
+    """What every configuration has learned, with the exact predictors beside it."""
+    page.section("What was learned")
+    for table in tables(results):
+        page.table(table.header, table.rows, table.title, n_text=table.n_text)
+    for label, result in results.items():
+        page.heading(label)
+        for table in evaluation_tables(result):
+            page.table(table.header, table.rows, table.title, n_text=table.n_text)
+
+
+def patterns(model: HookedModel, task: Task, batch: Batch) -> xr.Dataset:
+    """The attention of every head on every sequence; positions are numbered."""
+    return named_patterns(model, batch, [[str(pos) for pos in range(batch.scored.shape[1])]] * len(batch))
+
+
+def named_patterns(model: HookedModel, batch: Batch, names: list[list[str]]) -> xr.Dataset:
+    """The attention of every head on every sequence.
+
+    Args:
+        model: Any hooked model that reads vectors.
+        batch: Sequences.
+        names: What stands at every position of every sequence.
+
+    Returns:
+        `pattern` over (example, layer, head, query, key), `token` over (example, key).
+    """
+    dims, numbers = ("example", "layer", "head", "query", "key"), range(batch.scored.shape[1])
+    found = {"pattern": (dims, attention_patterns(model, batch).numpy()), "token": (("example", "key"), names)}
+    return xr.Dataset(found, coords={"query": numbers, "key": numbers})
+
+
+def example(task: Task) -> Batch:
+    """An unseen sequence, the same for every seed."""
+    return task.sample(1, split="test", generator=generator(0, "example"))
+
+
+def parse(task: Task, text: str) -> Batch:
+    """Vectors are not typed.
+
+    Raises:
+        InputError: Always.
+    """
+    raise InputError(f"a sequence of {task.name} consists of vectors, which cannot be typed; `report` shows one")
+
+
+def predict(model: HookedModel, task: Any, batch: Batch) -> xr.Dataset:
+    """As `parse`."""
+    raise InputError(f"runs on {task.name} predict vectors, not tokens; `evaluate` gives their errors")
+
+
+def no_tables(result: xr.Dataset) -> list[Table]:
+    """None: nothing is predicted token by token."""
+    return []
+
+
+def no_figure(result: xr.Dataset) -> go.Figure:
+    """An empty one."""
+    return go.Figure()
+
+
+VECTORS = replace(
+    plain.PLAIN,
+    analyse=examine,
+    page=page,
+    tables=tables,
+    evaluate=evaluate,
+    evaluation_tables=evaluation_tables,
+    parse=parse,
+    predict=predict,
+    prediction_tables=no_tables,
+    prediction_figure=no_figure,
+    prediction_caption="",
+    patterns=patterns,
+    example=example,
+)
