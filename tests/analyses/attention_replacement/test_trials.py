@@ -110,11 +110,11 @@ def test_small_chunks_give_the_same(monkeypatch):
 def test_a_model_with_hooks_keeps_the_hooked_way():
     model, batch = random_model(n_layers=3), tokens()
     plain = remove_paths(model, batch, ASSIGNED)
-    model.add_hook("blocks.1.hook_resid_pre", lambda stream, hook: stream * 1.0)
+    model.add_hook("blocks.1.hook_resid_pre", lambda tensor, *, hook: tensor * 1.0)
     assert not is_fast(model, batch)
     same(remove_paths(model, batch, ASSIGNED), plain)
     model.reset_hooks()
-    model.add_hook("blocks.1.hook_resid_pre", lambda stream, hook: stream * 0.5)
+    model.add_hook("blocks.1.hook_resid_pre", lambda tensor, *, hook: tensor * 0.5)
     assert not np.allclose(remove_paths(model, batch, ASSIGNED).loss, plain.loss)
 
 
