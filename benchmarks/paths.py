@@ -54,7 +54,8 @@ class Ours:
     """All paths taken out, a pair of intact runs a layer included; a trial is a unit."""
 
     def __init__(self, model: HookedTransformer, batch: Batch, by: Grain):
-        self.at, self.by, self.assigned = bench(model, batch, None, tolerance=TOLERANCE), by, mechanisms()
+        self.at, self.assigned = bench(model, batch, None, tolerance=TOLERANCE), mechanisms()
+        self.by: Grain = by
         self.n_trials = float(len(LATER) * self._n_patterns())
 
     def __call__(self) -> float:

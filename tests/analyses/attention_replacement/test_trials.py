@@ -10,6 +10,7 @@ from mnemoscope.analyses.attention_replacement import trials as module
 from mnemoscope.analyses.attention_replacement.paths import remove_paths
 from mnemoscope.analyses.attention_replacement.replacement import bench
 from mnemoscope.core.batch import Batch
+from mnemoscope.core.errors import InputError
 from mnemoscope.core.mechanism import otherwise
 from mnemoscope.core.patterns import earlier_same, identity, previous, uniform
 from mnemoscope.core.specification import ModelSpec
@@ -129,3 +130,12 @@ def test_sequences_without_a_scored_position(monkeypatch):
     scored = batch.scored.clone()
     scored[3] = False
     both(monkeypatch, random_model(n_layers=3), replace(batch, scored=scored), ASSIGNED, by="query")
+
+
+def test_a_fallback_that_says_nothing_about_some_queries(monkeypatch):
+    both(monkeypatch, random_model(n_layers=3), tokens(), ASSIGNED, by="query", fallbacks=[PARTLY, identity()])
+
+
+def test_a_head_that_does_not_exist_is_refused():
+    with pytest.raises(InputError, match="layer"):
+        remove_paths(random_model(n_layers=1), tokens(), {(1, 0): uniform()})

@@ -1,6 +1,6 @@
 """The forward pass of a `HookedTransformer` with set attention patterns, without hooks, from a changed pattern on.
 
-A head with a set pattern needs its values only: z = pattern @ v. A *trial* differs from an intact run in the pattern of
+A *trial* differs from an intact run in the pattern of
 one head. Then a position is run in a layer only if it differs from the intact run there (its row changed, or it sees a
 position that differs) and a position that is read can see it through the layers above. Set patterns are mostly zero,
 so that few positions are left; where attention is learned, every query sees all keys up to itself. All else is kept
@@ -11,61 +11,25 @@ Equal to the hooked way to 1e-5 in float32, for the models that `packed.unsuppor
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 
 import torch
-from einops import einsum, rearrange
+from einops import einsum
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from mnemoscope.core.layers import attended, projected
-from mnemoscope.core.mechanism import silent
+from mnemoscope.analyses.attention_replacement.set_layer import (
+    Patterns,
+    Projections,
+    after_mlp,
+    by_head,
+    projections,
+    z_of,
+)
+from mnemoscope.core.layers import projected
 from mnemoscope.interventions.patching.packed import Layer, Packed
 
-PIECE_BYTES = 2**19
-"""Of the activations of an MLP at once."""
 DENSE = 0.8
 """From this share of positions that differ on, all are run: gathering them costs more than it saves."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Patterns:
-    """The set attention of a layer.
-
-    Attributes:
-        rows: Of all heads; 0 where attention is learned.
-        free: Rows whose attention is learned.
-        learned: Heads that have such rows.
-    """
-
-    rows: Float[Tensor, "batch head_index query key"]
-    free: Bool[Tensor, "batch head_index query"]
-    learned: tuple[int, ...]
-
-    @staticmethod
-    def of(rows: Float[Tensor, "batch head_index query key"]) -> "Patterns":
-        """From patterns with NaN where attention is learned."""
-        free = silent(rows)
-        return Patterns(rows=rows.nan_to_num(), free=free, learned=tuple(free.any(-1).any(0).nonzero()[:, 0].tolist()))
-
-    @cached_property
-    def sees(self) -> Bool[Tensor, "batch query key"]:
-        """Which keys a query attends to with some head."""
-        return ((self.rows > 0) | self.free[..., None]).any(1).tril()
-
-    @cached_property
-    def all_free(self) -> bool:
-        """Whether nothing is set."""
-        return bool(self.free.all())
-
-
-@dataclass(frozen=True, kw_only=True)
-class Projections:
-    """Queries and keys of the heads with learned attention, and the values of all heads; heads lie side by side."""
-
-    q: Float[Tensor, "*rows learned_heads"]
-    k: Float[Tensor, "*rows learned_heads"]
-    v: Float[Tensor, "*rows all_heads"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -116,11 +80,11 @@ def intact(
     kept = [*below]
     everywhere = torch.arange(stream.shape[1], device=stream.device)
     for layer, own in zip(weights.layers[len(below) :], patterns[len(below) :], strict=True):
-        projections = _projections(layer, stream, own.learned)
-        alone = Projections(**{name: value[None] for name, value in vars(projections).items()})
-        middle = stream + projected(_z(own, alone, layer, everywhere)[0], layer.w_o.flatten(0, 1), layer.b_o)
-        kept.append(Kept(before=stream, middle=middle, patterns=own, projections=projections))
-        stream = _after_mlp(layer, middle.flatten(0, 1).clone()).view_as(middle)
+        qkv = projections(layer, stream, own.learned)
+        alone = Projections(**{name: value[None] for name, value in vars(qkv).items()})
+        middle = stream + projected(z_of(own, alone, layer, everywhere)[0], layer.w_o.flatten(0, 1), layer.b_o)
+        kept.append(Kept(before=stream, middle=middle, patterns=own, projections=qkv))
+        stream = after_mlp(layer, middle.flatten(0, 1).clone()).view_as(middle)
     needed = [where]
     for own in reversed(patterns[1:]):
         needed.insert(0, needed[0] | _any(own.sees.mT, needed[0][None])[0])
@@ -142,10 +106,10 @@ def continued(
     layer, kept = weights.layers[index], run.kept[index]
     change = (rows - kept.patterns.rows[:, head]).nan_to_num()
     live = (change != 0).any(-1) & run.needed[index]
-    z = change @ _by_head(kept.projections.v, layer)[:, head]
+    z = change @ by_head(kept.projections.v, layer)[:, head]
     at = _numbers(live)
     stream = _of_intact(kept.middle, at) + z.flatten(0, 2).index_select(0, at) @ layer.w_o[head]
-    stream = _after_mlp(layer, stream)
+    stream = after_mlp(layer, stream)
     above = zip(weights.layers[index + 1 :], run.kept[index + 1 :], run.needed[index + 1 :], strict=True)
     for layer, kept, needed in above:
         live, stream = _through(layer, kept, needed, live, stream)
@@ -176,14 +140,14 @@ def _through(
         live = everywhere
     after = (live | _any(kept.patterns.sees, live)) & needed
     before, at = _numbers(live), _numbers(after)
-    own = vars(_projections(layer, stream, kept.patterns.learned))
+    own = vars(projections(layer, stream, kept.patterns.learned))
     parts = {name: _put(old, before, own[name], len(live)) for name, old in vars(kept.projections).items()}
     queries = after.flatten(0, 1).any(0).nonzero()[:, 0]
-    z = _z(kept.patterns, Projections(**parts), layer, queries).flatten(0, 2)
+    z = z_of(kept.patterns, Projections(**parts), layer, queries).flatten(0, 2)
     if len(at) < len(z):
         z = z.index_select(0, _numbers(after[:, :, queries]))
     stream = _moved(kept.before, live, stream, after)
-    return after, _after_mlp(layer, stream.add_(projected(z, layer.w_o.flatten(0, 1), layer.b_o)))
+    return after, after_mlp(layer, stream.add_(projected(z, layer.w_o.flatten(0, 1), layer.b_o)))
 
 
 def _moved(
@@ -201,47 +165,6 @@ def _moved(
     return result.index_copy_(
         0, _numbers(both.flatten()[at]), stream.index_select(0, _numbers(both.flatten()[_numbers(live)]))
     )
-
-
-def _projections(layer: Layer, stream: Float[Tensor, "*rows d_model"], learned: Sequence[int]) -> Projections:
-    normed, n_heads = layer.ln1(stream), len(layer.w_o)
-    found = {}
-    for through in ("q", "k", "v"):
-        w, b = layer.into(through)
-        if through != "v" and len(learned) < n_heads:
-            w, b = (x.unflatten(-1, (n_heads, -1))[..., list(learned), :].flatten(-2) for x in (w, b))
-        found[through] = projected(normed, w, b)
-    return Projections(**found)
-
-
-def _z(
-    patterns: Patterns, of: Projections, layer: Layer, queries: Int[Tensor, " query"]
-) -> Float[Tensor, "cell batch query all_heads"]:
-    """What heads take from the values at some queries."""
-    v, learned = _by_head(of.v, layer), list(patterns.learned)
-    some = len(queries) < v.shape[-2]
-    z = None if patterns.all_free else (patterns.rows[:, :, queries] if some else patterns.rows) @ v
-    if learned:
-        scores = _by_head(of.q[:, :, queries] if some else of.q, layer) @ _by_head(of.k, layer).mT
-        by_learned = attended(scores, v if len(learned) == v.shape[2] else v[:, :, learned], queries)
-        if z is None:
-            z = by_learned
-        else:
-            z[:, :, learned] = torch.where(patterns.free[:, learned][:, :, queries, None], by_learned, z[:, :, learned])
-    assert z is not None
-    return rearrange(z, "cell batch head pos d_head -> cell batch pos (head d_head)")
-
-
-def _by_head(x: Float[Tensor, "*rows pos some_heads"], layer: Layer) -> Float[Tensor, "*rows head_index pos d_head"]:
-    return x.unflatten(-1, (-1, layer.w_o.shape[1])).transpose(-2, -3)
-
-
-def _after_mlp(layer: Layer, stream: Float[Tensor, "row d_model"]) -> Float[Tensor, "row d_model"]:
-    """The stream after the MLP of a layer; it is overwritten, some rows at a time, whose activations fit the cache."""
-    if layer.mlp is not None:
-        for rows in stream.split(max(1, PIECE_BYTES // (layer.mlp.w_in.shape[1] * stream.element_size()))):
-            rows += layer.mlp(rows)
-    return stream
 
 
 def _outputs(weights: Packed, stream: Float[Tensor, "*rows d_model"]) -> Float[Tensor, "*rows d_output"]:
