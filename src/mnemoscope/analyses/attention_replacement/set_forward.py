@@ -178,8 +178,8 @@ def _any(
     return einsum(sees.float(), which.float(), "batch query key, cell batch key -> cell batch query") > 0
 
 
-def _numbers(which: Bool[Tensor, "cell batch pos"]) -> Int[Tensor, " row"]:
-    """Of positions, counted over all cells and sequences."""
+def _numbers(which: Bool[Tensor, "*axes"]) -> Int[Tensor, " row"]:
+    """Of what is chosen, counted over all axes."""
     return which.flatten().nonzero()[:, 0]
 
 
