@@ -17,7 +17,18 @@ if TYPE_CHECKING:
 
     from timing import Figure
 
-ROWS = ("training", "sampling", "sequences", "equality", "processes", "memory", "together", "patching", "edges")
+ROWS = (
+    "training",
+    "sampling",
+    "sequences",
+    "equality",
+    "processes",
+    "memory",
+    "together",
+    "patching",
+    "edges",
+    "paths",
+)
 
 
 def main() -> None:
@@ -48,6 +59,7 @@ def main() -> None:
 def _measurements(only: tuple[str, ...], quick: bool) -> "Iterator[tuple[str, Callable[[], list[Figure]]]]":
     import edges
     import patching
+    import paths
     import seeds
     import sequences
     import steps
@@ -69,6 +81,7 @@ def _measurements(only: tuple[str, ...], quick: bool) -> "Iterator[tuple[str, Ca
         *(("together", "equality of parameters", lambda d=d: seeds.same_parameters(d, n_apart)) for d in devices),
         ("patching", "activation patching", lambda: patching.sweeps(quick)),
         ("edges", "path patching", lambda: edges.sweeps(quick)),
+        ("paths", "attention paths", lambda: paths.sweeps(quick)),
     ]
     return ((title, work) for row, title, work in everything if row in only)
 

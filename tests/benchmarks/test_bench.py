@@ -20,6 +20,7 @@ GROUPS = (
     "same parameters",
     "patching",
     "edges",
+    "paths",
 )
 
 

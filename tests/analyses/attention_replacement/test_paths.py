@@ -24,8 +24,9 @@ def taken_out(cells, mechanism, fallback):
     mask = torch.zeros(len(BATCH), 9, 9, dtype=torch.bool)
     mask[:, 3, cells] = True
     path = Path(head=(0, 0), name="mine", cells=mask & (mechanism.pattern(BATCH) > 0))
-    changed = without(path, mechanism, fallback, BATCH)
-    return None if changed is None else checked_pattern(changed, BATCH)[0, 3, :4].tolist()
+    rows, other = (checked_pattern(each, BATCH).double() for each in (mechanism, fallback))
+    changed = without(path, rows, other)
+    return None if changed is None else changed[0, 3, :4].tolist()
 
 
 def test_the_weight_goes_where_the_fallback_attends_off_the_path():

@@ -12,14 +12,16 @@ step of the procedure of Musat, "Mechanism and emergence of stacked attention he
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Literal
 
 import torch
 import xarray as xr
-from jaxtyping import Bool
+from jaxtyping import Bool, Float
 from torch import Tensor
 
-from mnemoscope.analyses.attention_replacement.replacement import TOLERANCE, Assignment, Bench, Head, bench
+from mnemoscope.analyses.attention_replacement.replacement import TOLERANCE, Assignment, Bench, Head, Score, bench
+from mnemoscope.analyses.attention_replacement.trials import trials
 from mnemoscope.core.batch import Batch
 from mnemoscope.core.errors import InputError, one_of
 from mnemoscope.core.mechanism import Mechanism, checked_pattern, silent
@@ -30,6 +32,8 @@ from mnemoscope.core.skills import Skills
 Grain = Literal["mechanism", "query", "cell"]
 FALLBACKS = (identity(), uniform())
 LATER = ("set", "learned")
+N_TOGETHER = 8
+"""Paths whose patterns are in memory at once."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -87,15 +91,13 @@ def removed(
     at: Bench, assigned: Assignment, of: Sequence[Head] | None, by: Grain, fallbacks: Sequence[Mechanism]
 ) -> xr.Dataset | None:
     """As `remove_paths`; none if no path can be taken out."""
-    rows = []
-    for path in paths(at.by.batch, {head: assigned[head] for head in (assigned if of is None else of)}, by):
-        instead = {fallback.name: without(path, assigned[path.head], fallback, at.by.batch) for fallback in fallbacks}
-        trials = {name: mechanism for name, mechanism in instead.items() if mechanism is not None}
-        if trials:
-            up_to = {head: mechanism for head, mechanism in assigned.items() if head[0] <= path.head[0]}
-            by_later = [_least_harm(at, path.head, trials, kept) for kept in (assigned, up_to)]
-            row = xr.concat(by_later, "later", data_vars="all").assign_coords(later=list(LATER), path=path.name)
-            rows.append(row.assign(needed=row.costs.any(), layer=path.head[0], head=path.head[1]))
+    run, rows = trials(at, assigned), []
+    for head in assigned if of is None else of:
+        up_to = {other: mechanism for other, mechanism in assigned.items() if other[0] <= head[0]}
+        for tried in _tried(at.by.batch, head, assigned[head], by, fallbacks):
+            patterns = [pattern for instead in tried.values() for pattern in instead.values()]
+            results = [_least_harm(at, tried, *run(kept, head, patterns)) for kept in (assigned, up_to)]
+            rows += [_row(path, both) for path, *both in zip(tried, *results, strict=True)]
     if not rows:
         return None
     return xr.concat(rows, "path", data_vars="all").assign_attrs(**at.attrs, by=by)
@@ -117,21 +119,25 @@ def paths(batch: Batch, assigned: Assignment, by: Grain) -> Iterator[Path]:
                     yield Path(head=head, name=f"L{head[0]}H{head[1]} {part.name}{suffix}", cells=cells)
 
 
-def without(path: Path, mechanism: Mechanism, fallback: Mechanism, batch: Batch) -> Mechanism | None:
-    """The mechanism with the weight of a path moved to where the fallback attends off the path.
+def without(
+    path: Path, rows: Float[Tensor, "batch query key"], fallback: Float[Tensor, "batch query key"]
+) -> Float[Tensor, "batch query key"] | None:
+    """A pattern with the weight of a path moved to where the pattern of a fallback is off the path.
 
     Where the fallback attends to the path only, the fallback itself takes its place; none if that changes nothing.
     """
-    rows = checked_pattern(mechanism, batch).double()
-    other = checked_pattern(fallback, batch).double()
-    off = other * ~path.cells
+    touched = path.cells.any(-1)
+    own, cells, other = rows[touched], path.cells[touched], fallback[touched]
+    off = other * ~cells
     total = off.sum(-1, keepdim=True)
     other = torch.where(total > 0, off / total, other)
-    weight = (rows * path.cells).sum(-1, keepdim=True)
-    moved = torch.where(weight > 0, rows * ~path.cells + weight * other, rows)
-    if torch.allclose(moved, rows, equal_nan=True):
+    weight = (own * cells).sum(-1, keepdim=True)
+    moved = torch.where(weight > 0, own * ~cells + weight * other, own)
+    if torch.allclose(moved, own, equal_nan=True):
         return None
-    return Mechanism(name=f"{mechanism.name} without {path.name}", pattern=lambda _: moved)
+    result = rows.clone()
+    result[touched] = moved
+    return result
 
 
 def _parts(mechanism: Mechanism, batch: Batch) -> Iterator[tuple[Mechanism, Bool[Tensor, "batch query key"]]]:
@@ -155,10 +161,35 @@ def _places(n_pos: int, by: Grain) -> Iterator[tuple[str, Bool[Tensor, "query ke
             yield (f", query {query}" if key is None else f", {key}→{query}"), cells
 
 
-def _least_harm(at: Bench, head: Head, trials: Mapping[str, Mechanism], kept: Assignment) -> xr.Dataset:
-    """The loss with the fallback that raises it least, over the loss with what is kept."""
-    intact = at.with_patterns(kept)
-    scores = {name: at.with_patterns({**kept, head: mechanism}) for name, mechanism in trials.items()}
-    fallback = min(scores, key=lambda name: float(at.rise(scores[name], intact).mean.max()))
-    judged = {"costs": ((), at.rise(scores[fallback], intact).costs(at.tolerance)), "fallback": ((), fallback)}
-    return xr.Dataset({**at.measured(scores[fallback], intact), **judged}, coords={"skill": at.by.names})
+def _tried(
+    batch: Batch, head: Head, mechanism: Mechanism, by: Grain, fallbacks: Sequence[Mechanism]
+) -> Iterator[dict[Path, dict[str, Tensor]]]:
+    """What takes the place of a head's pattern, by path and name of the fallback; a few paths at a time."""
+    rows = checked_pattern(mechanism, batch).double()
+    others = {fallback.name: checked_pattern(fallback, batch).double() for fallback in fallbacks}
+    found = paths(batch, {head: mechanism}, by)
+    while several := list(islice(found, N_TOGETHER)):
+        every = {path: {name: without(path, rows, other) for name, other in others.items()} for path in several}
+        changed = {
+            path: {name: new for name, new in instead.items() if new is not None} for path, instead in every.items()
+        }
+        if some := {path: instead for path, instead in changed.items() if instead}:
+            yield some
+
+
+def _least_harm(
+    at: Bench, tried: Mapping[Path, Mapping[str, Tensor]], intact: Score, scores: Sequence[Score]
+) -> list[xr.Dataset]:
+    """For every path the loss with the fallback that raises it least, over the loss of the intact run."""
+    left, found = iter(scores), []
+    for instead in tried.values():
+        own = {name: next(left) for name in instead}
+        fallback = min(own, key=lambda name: float(at.rise(own[name], intact).mean.max()))
+        judged = {"costs": ((), at.rise(own[fallback], intact).costs(at.tolerance)), "fallback": ((), fallback)}
+        found.append(xr.Dataset({**at.measured(own[fallback], intact), **judged}, coords={"skill": at.by.names}))
+    return found
+
+
+def _row(path: Path, by_later: Sequence[xr.Dataset]) -> xr.Dataset:
+    row = xr.concat(by_later, "later", data_vars="all").assign_coords(later=list(LATER), path=path.name)
+    return row.assign(needed=row.costs.any(), layer=path.head[0], head=path.head[1])

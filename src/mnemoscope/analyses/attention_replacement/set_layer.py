@@ -1,0 +1,104 @@
+"""One layer of a `HookedTransformer` with set attention patterns, without hooks.
+
+A head with a set pattern needs its values only: z = pattern @ v. Queries and keys are formed for the heads whose
+attention is learned, in all rows or in some.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import torch
+from einops import rearrange
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from mnemoscope.core.layers import attended, projected
+from mnemoscope.core.mechanism import silent
+from mnemoscope.interventions.patching.packed import Layer
+
+PIECE_BYTES = 2**19
+"""Of the activations of an MLP at once."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Patterns:
+    """The set attention of a layer.
+
+    Attributes:
+        rows: Of all heads; 0 where attention is learned.
+        free: Rows whose attention is learned.
+        learned: Heads that have such rows.
+    """
+
+    rows: Float[Tensor, "batch head_index query key"]
+    free: Bool[Tensor, "batch head_index query"]
+    learned: tuple[int, ...]
+
+    @staticmethod
+    def of(rows: Float[Tensor, "batch head_index query key"]) -> "Patterns":
+        """From patterns with NaN where attention is learned."""
+        free = silent(rows)
+        return Patterns(rows=rows.nan_to_num(), free=free, learned=tuple(free.any(-1).any(0).nonzero()[:, 0].tolist()))
+
+    @cached_property
+    def sees(self) -> Bool[Tensor, "batch query key"]:
+        """Which keys a query attends to with some head."""
+        return ((self.rows > 0) | self.free[..., None]).any(1).tril()
+
+    @cached_property
+    def all_free(self) -> bool:
+        """Whether nothing is set."""
+        return bool(self.free.all())
+
+
+@dataclass(frozen=True, kw_only=True)
+class Projections:
+    """Queries and keys of the heads with learned attention, and the values of all heads; heads lie side by side."""
+
+    q: Float[Tensor, "*rows learned_heads"]
+    k: Float[Tensor, "*rows learned_heads"]
+    v: Float[Tensor, "*rows all_heads"]
+
+
+def projections(layer: Layer, stream: Float[Tensor, "*rows d_model"], learned: Sequence[int]) -> Projections:
+    """Queries and keys of the learned heads, and the values of all."""
+    normed, n_heads = layer.ln1(stream), len(layer.w_o)
+    found = {}
+    for through in ("q", "k", "v"):
+        w, b = layer.into(through)
+        if through != "v" and len(learned) < n_heads:
+            w, b = (x.unflatten(-1, (n_heads, -1))[..., list(learned), :].flatten(-2) for x in (w, b))
+        found[through] = projected(normed, w, b)
+    return Projections(**found)
+
+
+def z_of(
+    patterns: Patterns, of: Projections, layer: Layer, queries: Int[Tensor, " query"]
+) -> Float[Tensor, "cell batch query all_heads"]:
+    """What heads take from the values at some queries."""
+    v, learned = by_head(of.v, layer), list(patterns.learned)
+    some = len(queries) < v.shape[-2]
+    z = None if patterns.all_free else (patterns.rows[:, :, queries] if some else patterns.rows) @ v
+    if learned:
+        scores = by_head(of.q[:, :, queries] if some else of.q, layer) @ by_head(of.k, layer).mT
+        by_learned = attended(scores, v if len(learned) == v.shape[2] else v[:, :, learned], queries)
+        if z is None:
+            z = by_learned
+        else:
+            z[:, :, learned] = torch.where(patterns.free[:, learned][:, :, queries, None], by_learned, z[:, :, learned])
+    assert z is not None
+    return rearrange(z, "cell batch head pos d_head -> cell batch pos (head d_head)")
+
+
+def by_head(x: Float[Tensor, "*rows pos some_heads"], layer: Layer) -> Float[Tensor, "*rows head_index pos d_head"]:
+    """Heads in an axis of their own."""
+    return x.unflatten(-1, (-1, layer.w_o.shape[1])).transpose(-2, -3)
+
+
+def after_mlp(layer: Layer, stream: Float[Tensor, "row d_model"]) -> Float[Tensor, "row d_model"]:
+    """The stream after the MLP of a layer; it is overwritten, some rows at a time, whose activations fit the cache."""
+    if layer.mlp is not None:
+        for rows in stream.split(max(1, PIECE_BYTES // (layer.mlp.w_in.shape[1] * stream.element_size()))):
+            rows += layer.mlp(rows)
+    return stream

@@ -1,0 +1,136 @@
+"""Losses with the mechanism of one head changed and those of others kept, for many changes.
+
+Without hooks (`set_forward`) where the model's forward pass is reproduced, which is tried on one sequence, and what has
+to be kept of the intact runs is not too much; one hooked forward pass a change elsewhere. Both give the same numbers.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from mnemoscope.analyses.attention_replacement.replacement import Assignment, Bench, Head, Score, SkillLoss, score
+from mnemoscope.analyses.attention_replacement.set_forward import Intact, Patterns, continued, intact
+from mnemoscope.core.mechanism import Mechanism, checked_pattern, silent
+from mnemoscope.core.site import Site
+from mnemoscope.interventions.patching.memory import CACHE_BYTES, Sizes
+from mnemoscope.interventions.patching.packed import Packed, packed, unsupported
+from mnemoscope.interventions.patching.through_stream import reproduces
+from mnemoscope.interventions.recordings import recorded
+from mnemoscope.interventions.regions import check_exists
+
+MAX_BYTES = 2**30
+"""Of the intact runs that are kept."""
+
+Rows = Float[Tensor, "batch query key"]
+"""A pattern that a head is set to."""
+Trials = Callable[[Assignment, Head, Sequence[Rows]], tuple[Score, list[Score]]]
+"""From what is kept, a head and patterns of it: the score of what is kept, and with each pattern in that head.
+
+Where a pattern is NaN, attention is learned.
+"""
+
+
+@torch.no_grad()
+def trials(at: Bench, assigned: Assignment) -> Trials:
+    """The fast way for a model on a batch, if it is open, otherwise the hooked way.
+
+    Args:
+        at: The model on its batch.
+        assigned: What is kept most often; all else that is kept is a part of it.
+    """
+    for layer, head in assigned:
+        check_exists(at.model, Site(kind="pattern", layer=layer, head=head))
+    read = torch.stack([mask.any(0) for mask in at.by.masks.values()]).any(0).nonzero()[:, 0]
+    if unsupported(at.model) is None and _kept_bytes(at) <= MAX_BYTES:
+        weights = packed(at.model)
+        if reproduces(weights, at.model, at.by.batch.inputs[:1], read):
+            return WithoutHooks(at, weights, assigned, read)
+    return partial(_hooked, at)
+
+
+def _hooked(at: Bench, kept: Assignment, head: Head, patterns: Sequence[Rows]) -> tuple[Score, list[Score]]:
+    changed = [Mechanism(name=f"trial {number}", pattern=lambda _, p=p: p) for number, p in enumerate(patterns)]
+    return at.with_patterns(kept), [at.with_patterns({**kept, head: mechanism}) for mechanism in changed]
+
+
+def _kept_bytes(at: Bench) -> int:
+    """Of two intact runs."""
+    cfg, n_pos = at.model.cfg, at.by.batch.inputs.shape[1]
+    numbers = 2 * cfg.d_model + 3 * cfg.n_heads * cfg.d_head + cfg.n_heads * n_pos
+    return 8 * cfg.n_layers * len(at.by.batch) * n_pos * numbers
+
+
+class WithoutHooks:
+    """Trials on a batch that is cut into parts of which one trial fits into the cache."""
+
+    def __init__(self, at: Bench, weights: Packed, assigned: Assignment, read: Int[Tensor, " read"]):
+        self._at, self._batch, self._weights, self._read = at, at.by.batch, weights, read
+        self._by = _at_positions(at.by, read)
+        start = Site(kind="resid_pre", layer=0).hook
+        self._where = torch.stack([*at.by.masks.values()]).any(0)
+        self._stream = recorded(at.model, at.by.batch, [start])[start]
+        self._n_heads = at.model.cfg.n_heads
+        n_pos = self._stream.shape[1]
+        self._bytes = Sizes(cfg=at.model.cfg, n_pos=n_pos, n_read=len(read)).continued(0)
+        n = max(1, CACHE_BYTES // self._bytes)
+        self._parts = [slice(start, start + n) for start in range(0, len(at.by.batch), n)]
+        self._patterns: dict[tuple[object, int], Patterns] = {}
+        self._whole = self._runs(assigned)
+        self._last = (assigned, self._whole)
+
+    @torch.no_grad()
+    def __call__(self, kept: Assignment, head: Head, patterns: Sequence[Rows]) -> tuple[Score, list[Score]]:
+        """The scores; by the hooked way if attention is learned in other rows than before."""
+        before = silent(checked_pattern(kept[head], self._batch))
+        if not all(torch.equal(silent(pattern), before) for pattern in patterns):
+            return _hooked(self._at, kept, head, patterns)
+        if kept != self._last[0]:
+            self._last = (kept, self._runs(kept, self._whole))
+        runs = self._last[1]
+        rows = torch.stack([*patterns]).to(self._stream)
+        parts = zip(runs, self._parts, strict=True)
+        outputs = torch.cat([self._changed(run, head, rows[:, part]) for run, part in parts], 1)
+        intact_outputs = torch.cat([run.outputs for run in runs])
+        return score(intact_outputs, self._by), [score(after, self._by) for after in outputs]
+
+    def _changed(
+        self, run: Intact, head: Head, rows: Float[Tensor, "cell batch query key"]
+    ) -> Float[Tensor, "cell batch read d_output"]:
+        n = max(1, CACHE_BYTES // (self._bytes * rows.shape[1]))
+        return torch.cat([continued(self._weights, run, *head, chunk) for chunk in rows.split(n)])
+
+    def _runs(self, kept: Assignment, whole: Sequence[Intact] | None = None) -> list[Intact]:
+        """The intact run on every part, from the first layer on in which it differs from one of more mechanisms."""
+        n_layers, found = len(self._weights.layers), []
+        for number, part in enumerate(self._parts):
+            patterns = [self._of_layer(kept, layer, part) for layer in range(n_layers)]
+            below = whole[number].kept if whole else []
+            n_same = next((i for i, old in enumerate(below) if old.patterns is not patterns[i]), len(below))
+            if whole and n_same == n_layers:
+                found.append(whole[number])
+                continue
+            stream = below[n_same].before if below else self._stream[part]
+            found.append(intact(self._weights, stream, patterns, self._where[part], self._read, below[:n_same]))
+        return found
+
+    def _of_layer(self, kept: Assignment, layer: int, part: slice) -> Patterns:
+        own = tuple((head, mechanism) for (where, head), mechanism in kept.items() if where == layer)
+        key = (own, part.start)
+        if key not in self._patterns:
+            n_pos = self._stream.shape[1]
+            rows = self._stream.new_full((len(self._stream[part]), self._n_heads, n_pos, n_pos), torch.nan)
+            for head, mechanism in own:
+                rows[:, head] = checked_pattern(mechanism, self._batch)[part]
+            self._patterns[key] = Patterns.of(rows)
+        return self._patterns[key]
+
+
+def _at_positions(by: SkillLoss, read: Int[Tensor, " read"]) -> SkillLoss:
+    """The same at some positions only."""
+    batch = by.batch
+    fields = {name: getattr(batch, name)[:, read] for name in ("inputs", "targets", "scored")}
+    return SkillLoss(batch=replace(batch, **fields), masks={name: mask[:, read] for name, mask in by.masks.items()})
