@@ -8,6 +8,10 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+Inputs = Int[Tensor, "batch pos"] | Float[Tensor, "batch pos d_input"]
+"""Tokens, or vectors."""
+Targets = Int[Tensor, "batch pos"] | Float[Tensor, "batch pos d_output"]
+"""The same of what is due."""
 CHUNK = 1024
 """Sequences in one forward pass; on a CPU larger ones leave the cache and take more than twice as long."""
 
@@ -27,8 +31,8 @@ class Batch:
         parts: Named parts of target vectors that are reported apart; none for tokens.
     """
 
-    inputs: Int[Tensor, "batch pos"] | Float[Tensor, "batch pos d_input"]
-    targets: Int[Tensor, "batch pos"] | Float[Tensor, "batch pos d_output"]
+    inputs: Inputs
+    targets: Targets
     scored: Bool[Tensor, "batch pos"]
     weights: Float[Tensor, " batch"] | None = None
     known: Mapping[str, Tensor] = field(default_factory=dict)

@@ -4,10 +4,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import torch
-from jaxtyping import Bool, Int
+from jaxtyping import Bool
 from torch import Tensor
 
-from mnemoscope.core.batch import Batch
+from mnemoscope.core.batch import Batch, Targets
 from mnemoscope.core.errors import InputError, one_of
 from mnemoscope.core.protocols import Task
 from mnemoscope.core.seeding import generator
@@ -73,13 +73,13 @@ class PromptPairs:
         return len(self.clean)
 
     @property
-    def answer(self) -> Int[Tensor, "batch pos"]:
-        """The right next token on the clean prompt."""
+    def answer(self) -> Targets:
+        """The right next token, or vector, on the clean prompt."""
         return self.clean.targets
 
     @property
-    def foil(self) -> Int[Tensor, "batch pos"]:
-        """The right next token on the corrupted prompt."""
+    def foil(self) -> Targets:
+        """The right next token, or vector, on the corrupted prompt."""
         return self.corrupted.targets
 
     @property

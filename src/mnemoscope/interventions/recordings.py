@@ -8,7 +8,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from mnemoscope.core.batch import CHUNK, Batch
+from mnemoscope.core.batch import CHUNK, Batch, Inputs
 from mnemoscope.core.errors import InputError
 from mnemoscope.core.named import Named
 from mnemoscope.core.protocols import HookedModel
@@ -34,9 +34,7 @@ class Run:
         return self.activations[place]
 
 
-def recorded_run(
-    model: HookedModel, tokens: Int[Tensor, "batch pos"], places: Collection[Place], read: Int[Tensor, " read"]
-) -> Run:
+def recorded_run(model: HookedModel, tokens: Inputs, places: Collection[Place], read: Int[Tensor, " read"]) -> Run:
     """Run the model.
 
     Args:
@@ -59,7 +57,7 @@ def recorded_run(
 
 @torch.no_grad()
 def forward(
-    model: HookedModel, tokens: Int[Tensor, "batch pos"], names: Collection[str], read: Int[Tensor, " read"]
+    model: HookedModel, tokens: Inputs, names: Collection[str], read: Int[Tensor, " read"]
 ) -> tuple[dict[str, Tensor], Float[Tensor, "batch read d_vocab"]]:
     """The activations at those hook points that the model has, and the logits at some positions.
 

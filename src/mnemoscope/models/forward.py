@@ -15,6 +15,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from torch.nn import functional as F
 
+from mnemoscope.core.batch import Inputs
 from mnemoscope.core.layers import ACTIVATIONS, Mlp, Norm, projected
 from mnemoscope.core.specification import ModelSpec
 
@@ -28,7 +29,7 @@ Parameters = Mapping[str, Tensor]
 def logits(
     params: Parameters,
     spec: ModelSpec,
-    inputs: Int[Tensor, "batch pos"] | Float[Tensor, "batch pos d_input"],
+    inputs: Inputs,
     positions: Int[Tensor, " scored"],
     *,
     fused: bool = True,

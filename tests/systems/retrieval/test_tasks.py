@@ -142,7 +142,6 @@ def test_after_rewiring_a_symbol_that_no_query_leads_to_has_no_chain():
         ({"n_chains": 1}, "task.n_chains"),
         ({"n_steps": 0}, "task.n_steps"),
         ({"d_symbol": 3}, "task.d_symbol must be even"),
-        ({"order": "sideways"}, "task.order"),
     ],
 )
 def test_wrong_sizes_are_refused(fields, message):

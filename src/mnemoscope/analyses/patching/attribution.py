@@ -24,10 +24,11 @@ from typing import Any, Literal, get_args
 import torch
 import xarray as xr
 from einops import reduce
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from torch import Tensor
 
 from mnemoscope.analyses.patching.activations import asked, cells_of, labelled
+from mnemoscope.core.batch import Inputs
 from mnemoscope.core.errors import InputError, one_of
 from mnemoscope.core.metrics import Metric
 from mnemoscope.core.pairs import PromptPairs
@@ -104,7 +105,7 @@ class _Estimate:
         heads = cells.kind in ("q", "k")
         self.patterns = [Site(kind="pattern", layer=layer).hook for layer in cells.layers] if heads else []
 
-    def run(self, tokens: Int[Tensor, "prompt pos"]) -> Run:
+    def run(self, tokens: Inputs) -> Run:
         """A forward pass without patches."""
         run = traced(self.model, tokens, [*self.own, *self.beside.values(), *self.patterns], self.read)
         check_numbers(run.logits)

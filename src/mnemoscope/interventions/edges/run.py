@@ -19,6 +19,7 @@ from einops import einsum, rearrange
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from mnemoscope.core.batch import Inputs
 from mnemoscope.core.edge import Through
 from mnemoscope.core.protocols import HookedModel
 from mnemoscope.core.site import Site
@@ -48,9 +49,7 @@ class Written:
 
 
 @torch.no_grad()
-def written(
-    model: HookedModel, tokens: Int[Tensor, "prompt pos"], read: Int[Tensor, " read"], wanted: frozenset[Freeze]
-) -> Written:
+def written(model: HookedModel, tokens: Inputs, read: Int[Tensor, " read"], wanted: frozenset[Freeze]) -> Written:
     """Run a model; hooks that are on it take part.
 
     Raises:
@@ -85,7 +84,7 @@ def _frozen(model: HookedModel, wanted: frozenset[Freeze]) -> list[str]:
 @torch.no_grad()
 def run_cells(
     model: HookedModel,
-    tokens: Int[Tensor, "prompt pos"],
+    tokens: Inputs,
     base: Written,
     other: Float[Tensor, "prompt pos writer d_model"],
     carried: Carried,

@@ -14,7 +14,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from mnemoscope.core.batch import Batch
+from mnemoscope.core.batch import Batch, Inputs
 from mnemoscope.core.errors import InputError, one_of
 from mnemoscope.core.metrics import LOGIT_DIFF, Metric, check_metric
 from mnemoscope.core.pairs import PromptPairs
@@ -183,7 +183,7 @@ class Plan(Generic[AnyRun]):
 
     method: str
     n_prompts: int
-    run: Callable[[Int[Tensor, "prompt pos"]], AnyRun]
+    run: Callable[[Inputs], AnyRun]
     answers: Callable[[Chunk[AnyRun]], Iterator[Answer]]
 
 

@@ -13,6 +13,7 @@ import torch
 from jaxtyping import Int
 from torch import Tensor
 
+from mnemoscope.core.batch import Inputs
 from mnemoscope.core.errors import InputError, one_of
 from mnemoscope.core.protocols import HookedModel
 from mnemoscope.interventions.patching.grid import Grid
@@ -132,7 +133,7 @@ def best_bytes(question: Question) -> int:
 @torch.no_grad()
 def by_hooks(
     model: HookedModel,
-    tokens: Int[Tensor, "prompt pos"],
+    tokens: Inputs,
     source: Run,
     grid: Grid,
     read: Int[Tensor, " read"],

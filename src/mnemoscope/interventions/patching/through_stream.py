@@ -18,6 +18,7 @@ from einops import einsum
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from mnemoscope.core.batch import Inputs
 from mnemoscope.core.layers import Mlp, attended
 from mnemoscope.core.protocols import HookedModel
 from mnemoscope.core.site import ATTENTION, BY_HEAD, BY_NEURON, EMBEDDINGS, Kind
@@ -70,9 +71,7 @@ def stream(weights: Packed, base: Run, read: Int[Tensor, " read"]) -> Stream:
 
 
 @torch.no_grad()
-def reproduces(
-    weights: Packed, model: HookedModel, tokens: Int[Tensor, "prompt pos"], read: Int[Tensor, " read"]
-) -> bool:
+def reproduces(weights: Packed, model: HookedModel, tokens: Inputs, read: Int[Tensor, " read"]) -> bool:
     """Whether continuing from the embedding gives the logits that the model itself gives."""
     run = recorded_run(model, tokens, [("resid_pre", 0)], read)
     residual = run["resid_pre", 0][None].clone()

@@ -9,6 +9,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from mnemoscope.core.batch import Inputs
 from mnemoscope.core.errors import InputError
 from mnemoscope.core.protocols import HookedModel
 from mnemoscope.interventions.patching.measuring import Question, Reader
@@ -21,7 +22,7 @@ CHUNK_BYTES = 2**26
 
 def traced(
     model: HookedModel,
-    tokens: Int[Tensor, "prompt pos"],
+    tokens: Inputs,
     names: Collection[str],
     read: Int[Tensor, " read"],
     *,

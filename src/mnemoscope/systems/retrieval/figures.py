@@ -3,6 +3,7 @@
 import math
 from collections.abc import Sequence
 
+import numpy as np
 import plotly.graph_objects as go
 import xarray as xr
 
@@ -58,10 +59,9 @@ def circuit_figure(rise: xr.DataArray) -> go.Figure:
     Args:
         rise: Over (layer, head, place, to), of the whole answer: from `path_table`.
     """
-    paths = [
-        (int(layer), int(head), int(place), int(to), float(value))
-        for (layer, head, place, to), value in rise.stack(path=rise.dims).dropna("path").to_series().items()
-    ]
+    layers, numbers, names = (rise[dim].values.tolist() for dim in ("layer", "head", "place"))
+    finite = np.argwhere(np.isfinite(rise.values)).tolist()
+    paths = [(layers[a], numbers[b], names[c], names[d], float(rise.values[a, b, c, d])) for a, b, c, d in finite]
     places = [*(int(place) for place in rise.place.values if place), 0]
     at = {place: x for x, place in enumerate(places)}
     used = sorted({path[0] for path in paths})
@@ -72,26 +72,11 @@ def circuit_figure(rise: xr.DataArray) -> go.Figure:
         what = f"L{layer}H{head}: {place_name(place)} fetches from {place_name(to)}<br>without it +{value:.3f}"
         line = {"color": colour, "width": 1.5 + 4 * min(max(value, 0.0), 1.0)}
         marker = {"symbol": "arrow", "size": 12, "angleref": "previous"}
-        figure.add_trace(
-            go.Scatter(
-                x=x,
-                y=[y, y + 1],
-                mode="lines+markers",
-                line=line,
-                marker=marker,
-                hovertemplate=f"{what}<extra></extra>",
-            )
-        )
-        text = f"L{layer}H{head} {symbol_name(to // 2)}"
-        font = {"size": 11, "color": colour}
-        figure.add_annotation(
-            x=0.4 * x[0] + 0.6 * x[1],
-            y=y + 0.6,
-            text=text,
-            showarrow=False,
-            font=font,
-            bgcolor="rgba(255,255,255,0.85)",
-        )
+        style = {"line": line, "marker": marker, "hovertemplate": f"{what}<extra></extra>"}
+        figure.add_trace(go.Scatter(x=x, y=[y, y + 1], mode="lines+markers", **style))
+        label = {"text": f"L{layer}H{head} {symbol_name(to // 2)}", "font": {"size": 11, "color": colour}}
+        between = {"x": 0.4 * x[0] + 0.6 * x[1], "y": y + 0.6}
+        figure.add_annotation(**between, **label, showarrow=False, bgcolor="rgba(255,255,255,0.85)")
     figure.update_xaxes(tickvals=list(range(len(places))), ticktext=[place_name(place) for place in places])
     ticks = ["inputs", *(f"after layer {layer}" for layer in used)]
     figure.update_yaxes(tickvals=list(range(len(ticks))), ticktext=ticks, range=[-0.3, len(used) + 0.3])

@@ -90,8 +90,8 @@ def reach_section(page: Page, results: Mapping[str, Results]) -> None:
     """What could be known after how many layers."""
     page.section("What can be known after how many layers")
     page.text(
-        "A place of a chain can attend to another one if they have a symbol or a code in common, and then knows all that "
-        "the other one knew. Counted exactly for any number of heads, with the causal mask."
+        "A place of a chain can attend to another one if they have a symbol or a code in common, and then knows all "
+        "that the other one knew. Counted exactly for any number of heads, with the causal mask."
     )
     for n_steps in sorted({int(result["paths"].attrs["n_steps"]) for result in results.values()}):
         table = first_layers(n_steps, least_layers(n_steps, mask="forward"), mask="forward")
@@ -131,16 +131,11 @@ def _paths(page: Page, seed: int, rise: xr.DataArray) -> None:
         page.text(f"Seed {seed}: no path is needed; the model does as well without attention to its chains.")
         return
     page.figure(circuit_figure(rise.sel(skill="all")), f"Seed {seed}: who fetches what from where.")
-    rows = [
-        [
-            f"L{layer}H{head}",
-            place_name(place),
-            place_name(to),
-            *(f"{float(v):.3f}" for v in found.sel(path=path).values),
-        ]
-        for path in found.path.values
-        for layer, head, place, to in [path]
-    ]
+    rows = []
+    for path in found["path"].values:
+        layer, head, place, to = path
+        rises = [f"{float(value):.3f}" for value in found.sel(path=path).values]
+        rows.append([f"L{layer}H{head}", place_name(place), place_name(to), *rises])
     header = ["head", "reader", "fetches from", *(str(skill) for skill in rise.skill.values)]
     page.table(header, rows, f"Seed {seed}: rise of the squared error without each path", n_text=3)
 

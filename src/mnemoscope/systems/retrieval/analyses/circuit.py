@@ -87,8 +87,6 @@ def path_table(circuit: Circuit, model: HookedModel, batch: Batch) -> xr.Dataset
         np.fill_diagonal(connected, False)
         rise[head][connected] = at.rise.sel(skill=skills).values
     dims = ("layer", "head", "place", "to", "skill")
-    sizes = dict(zip(dims, (range(cfg.n_layers), range(cfg.n_heads), range(n), range(n), skills), strict=True))
-    attrs = {"unit": "squared error", "n": len(batch)}
-    return xr.Dataset(
-        {"rise": (dims, rise)}, coords={name: list(labels) for name, labels in sizes.items()}, attrs=attrs
-    )
+    labels = (range(cfg.n_layers), range(cfg.n_heads), range(n), range(n), skills)
+    coords = {name: list(each) for name, each in zip(dims, labels, strict=True)}
+    return xr.Dataset({"rise": (dims, rise)}, coords=coords, attrs={"unit": "squared error", "n": len(batch)})
