@@ -21,6 +21,7 @@ ROWS = (
     "training",
     "sampling",
     "sequences",
+    "vectors",
     "equality",
     "processes",
     "memory",
@@ -63,6 +64,7 @@ def _measurements(only: tuple[str, ...], quick: bool) -> "Iterator[tuple[str, Ca
     import seeds
     import sequences
     import steps
+    import vectors
 
     n_few, n_many = (3, 15) if quick else (9, 51)
     n_apart = 4 if quick else seeds.N_SEEDS
@@ -71,6 +73,7 @@ def _measurements(only: tuple[str, ...], quick: bool) -> "Iterator[tuple[str, Ca
         ("training", "training steps", lambda: steps.training(n_few)),
         ("sampling", "sampling", lambda: steps.sampling(n_many)),
         ("sequences", "sequences of a chain", lambda: sequences.generation(n_few)),
+        ("vectors", "training on vectors", lambda: vectors.vectors(n_few)),
         ("equality", "equality of logits", steps.equality),
         ("processes", "worker processes", lambda: seeds.processes(1, 500 if quick else seeds.QUICK_STEPS)),
         ("memory", "memory", lambda: seeds.memory(100 if quick else 500)),

@@ -51,16 +51,23 @@ def logits(
     if not looked_up:
         residual = (inputs @ token if vectors else F.embedding(inputs, token)) + position
     for layer in range(spec.n_layers):
-        queries = positions if layer == spec.n_layers - 1 else everywhere
+        queries = positions if layer == spec.n_layers - 1 else None
         if layer == 0 and looked_up:
-            residual = _looked_up(params, spec, inputs, queries)
+            residual = _looked_up(params, spec, inputs, everywhere if queries is None else queries)
         elif spec.attention:
-            residual = residual[:, queries] + _attention(params, layer, spec, residual, queries, fused=fused)
+            residual = _at(residual, queries) + _attention(params, layer, spec, residual, queries, fused=fused)
         else:
-            residual = residual[:, queries]
+            residual = _at(residual, queries)
         if spec.mlp and layer >= spec.first_mlp:
             residual = residual + _mlp(params, layer, spec)(residual)
     return projected(_norm(params, "ln_final", spec)(residual), params["unembed.W_U"], params["unembed.b_U"])
+
+
+def _at(
+    values: Float[Tensor, "batch pos width"], queries: Int[Tensor, " query"] | None
+) -> Float[Tensor, "batch query width"]:
+    """At some positions; none: at all."""
+    return values if queries is None else values[:, queries]
 
 
 def _norm(params: Parameters, name: str, spec: ModelSpec) -> Norm:
@@ -105,22 +112,25 @@ def _attention(
     layer: int,
     spec: ModelSpec,
     residual: Float[Tensor, "batch pos d_model"],
-    queries: Int[Tensor, " query"],
+    queries: Int[Tensor, " query"] | None,
     *,
     fused: bool,
 ) -> Float[Tensor, "batch query d_model"]:
-    """What attention adds at `queries`."""
-    name, d_head = f"blocks.{layer}.attn", spec.head_width
+    """What attention adds at `queries`; none: everywhere. Queries, keys and values of all positions are one product."""
+    name = f"blocks.{layer}.attn"
     source = _norm(params, f"blocks.{layer}.ln1", spec)(residual)
 
-    def projected(kind: str, x: Tensor) -> Float[Tensor, "batch head_index pos d_head"]:
-        weight, bias = params[f"{name}.W_{kind}"].transpose(1, 2).flatten(0, 1), params[f"{name}.b_{kind}"].flatten()
-        return F.linear(x, weight, bias).unflatten(-1, (spec.n_heads, d_head)).transpose(1, 2)
+    def heads(kinds: str, x: Tensor) -> tuple[Float[Tensor, "batch head_index pos d_head"], ...]:
+        weight = torch.cat([params[f"{name}.W_{kind}"].transpose(1, 2).flatten(0, 1) for kind in kinds])
+        bias = torch.cat([params[f"{name}.b_{kind}"].flatten() for kind in kinds])
+        found = F.linear(x, weight, bias).unflatten(-1, (len(kinds), spec.n_heads, spec.head_width))
+        return tuple(part.transpose(1, 2) for part in found.unbind(2))
 
-    q, k, v = projected("Q", source[:, queries]), projected("K", source), projected("V", source)
-    past = torch.arange(residual.shape[1], device=residual.device) <= queries[:, None]
+    q, k, v = heads("QKV", source) if queries is None else (*heads("Q", source[:, queries]), *heads("KV", source))
+    pos = torch.arange(residual.shape[1], device=residual.device)
+    past = pos <= (pos if queries is None else queries)[:, None]
     if fused:
         z = F.scaled_dot_product_attention(q, k, v, attn_mask=past)
     else:
-        z = (q @ k.mT / math.sqrt(d_head)).masked_fill(~past, -math.inf).softmax(-1) @ v
+        z = (q @ k.mT / math.sqrt(spec.head_width)).masked_fill(~past, -math.inf).softmax(-1) @ v
     return F.linear(z.transpose(1, 2).flatten(2), params[f"{name}.W_O"].flatten(0, 1).T, params[f"{name}.b_O"])

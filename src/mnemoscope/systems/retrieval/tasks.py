@@ -22,7 +22,7 @@ from functools import lru_cache
 from typing import ClassVar, Literal
 
 import torch
-from einops import rearrange, repeat
+from einops import repeat
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
@@ -122,7 +122,7 @@ class Retrieval:
         if self.order == "backward":
             pairs = pairs.flip(1)
         symbol = torch.cat((pairs.flatten(1), queries), 1)
-        return self.batch(symbol, vectors)
+        return self._batch(symbol, vectors, queries[..., None] + torch.tensor(self.due, device=device))
 
     def batch(self, symbol: Int[Tensor, "batch pos"], vectors: Float[Tensor, "batch symbol d_symbol"]) -> Batch:
         """The sequences with these symbols at their positions.
@@ -131,19 +131,24 @@ class Retrieval:
             symbol: Numbers of symbols; pairs first, then queries.
             vectors: Of the symbols by number.
         """
-        own = vectors.gather(1, repeat(symbol, "batch pos -> batch pos k", k=self.d_symbol))
-        codes = self.codes(own.device).to(own).expand(len(own), -1, -1)
-        place = self.positions(symbol)[:, 2 * self.n_pairs :]
-        due = place[..., [2 * step for step in self.due]]
-        targets = own.new_zeros(*symbol.shape, self.d_output)
-        found = own.gather(1, repeat(due, "batch query step -> batch (query step) k", k=self.d_symbol))
-        targets[:, 2 * self.n_pairs :] = rearrange(
-            found, "batch (query step) k -> batch query (step k)", query=self.n_chains
-        )
+        lies = self.positions(symbol)[:, 2 * self.n_pairs :, [2 * step for step in self.due]]
+        return self._batch(symbol, vectors, symbol.gather(1, lies.flatten(1)).unflatten(1, lies.shape[1:]))
+
+    def _batch(
+        self,
+        symbol: Int[Tensor, "batch pos"],
+        vectors: Float[Tensor, "batch symbol d_symbol"],
+        due: Int[Tensor, "batch query step"],
+    ) -> Batch:
+        """The same, with the symbols that are due at every query."""
+        rows = torch.arange(len(symbol), device=symbol.device)[:, None]
+        own, codes = vectors[rows, symbol], self.codes(symbol.device).to(vectors)
+        targets = vectors.new_zeros(*symbol.shape, self.d_output)
+        targets[:, 2 * self.n_pairs :] = vectors[rows[..., None], due].flatten(2)
         return Batch(
-            inputs=torch.cat((own, codes), -1),
+            inputs=torch.cat((own, codes.expand(len(own), -1, -1)), -1),
             targets=targets,
-            scored=self.is_query(own.device).expand(len(own), -1),
+            scored=self.is_query(symbol.device).expand(len(own), -1),
             known={"symbol": symbol},
             derive=self.latents,
             parts=self.parts,
