@@ -27,7 +27,6 @@ LIMIT = 60_000_000
 PENDING = {
     **dict.fromkeys(("birth-1-layer-long", "birth-2-layers-long", "birth-fixed-long"), range(32, 48)),
     **dict.fromkeys(("memories-all-sgd", "memories+1491e6-sgd"), range(32, 48)),
-    **dict.fromkeys(("v2-published", "v3-published"), range(64, 80)),
 }
 """Runs that claims are registered on and that have not been trained yet: seeds by configuration."""
 UNPACK = """
