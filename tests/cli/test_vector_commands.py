@@ -68,12 +68,12 @@ def test_the_page_shows_errors_of_parts(capsys):
     "words",
     [
         ["patch", "--n", "16", "--kind", "z", "--over", "layer", "head"],
-        ["edges", "--n", "8", "--corruption", "rewire"],
         ["ablate", "--n", "32"],
-        ["ablate", "--n", "8", "--what", "positions"],
-        ["heads", "--n", "64"],
+        pytest.param(["edges", "--n", "8", "--corruption", "rewire"], marks=pytest.mark.thorough),
+        pytest.param(["ablate", "--n", "8", "--what", "positions"], marks=pytest.mark.thorough),
+        pytest.param(["heads", "--n", "64"], marks=pytest.mark.thorough),
     ],
-    ids=" ".join,
+    ids=lambda words: " ".join(words),
 )
 def test_what_makes_sense_of_vectors_works_on_them(words, capsys):
     main([words[0], "runs", *words[1:]])
