@@ -26,7 +26,6 @@ LIMIT = 60_000_000
 """Bytes that the archives may take together."""
 PENDING = {
     **dict.fromkeys(("birth-1-layer-long", "birth-2-layers-long", "birth-fixed-long"), range(32, 48)),
-    **dict.fromkeys(("memories-all-sgd", "memories+1491e6-sgd"), range(32, 48)),
 }
 """Runs that claims are registered on and that have not been trained yet: seeds by configuration."""
 UNPACK = """
