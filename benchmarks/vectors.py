@@ -113,15 +113,14 @@ def vectors(repetitions: int) -> list[Figure]:
     """Training steps and sequences a second on one core."""
     batch = TASK.sample(BATCH, split="train", generator=generator(0, "bench"))
     steps = {"ours": ours(batch), "plain": plain(batch)}
-    size = f"a step, {N_LAYERS} layers of one head, d {WIDTH}, batch {BATCH}"
     drawn = {"ours": at_once, "plain": one_by_one}
     return [
-        _figure(size, "plain PyTorch modules / ours", interleave(steps, repetitions), 1.0),
-        _figure("a sequence of vectors", "loop / ours", interleave(drawn, repetitions), 50.0),
+        _figure("step: plain PyTorch modules / ours", interleave(steps, repetitions), 1.0),
+        _figure("sequence: loop / ours", interleave(drawn, repetitions), 50.0),
     ]
 
 
-def _figure(group: str, name: str, seconds: Mapping[str, Sequence[float]], aim: float) -> Figure:
+def _figure(name: str, seconds: Mapping[str, Sequence[float]], aim: float) -> Figure:
     middle, spread = ratio(seconds["plain"], seconds["ours"])
     note = " and ".join(duration(median(seconds[who])) for who in ("plain", "ours"))
-    return Figure(group=group, name=name, value=middle, unit="x", spread=spread, aim=aim, note=note)
+    return Figure(group="vectors", name=name, value=middle, unit="x", spread=spread, aim=aim, note=note)

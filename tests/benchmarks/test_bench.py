@@ -13,6 +13,7 @@ GROUPS = (
     "training step",
     "sampling",
     "sequences",
+    "vectors",
     "same logits",
     "16 seeds",
     "memory",
