@@ -416,7 +416,7 @@ def test_a_shipped_run_trained_anew_is_the_same(tmp_path, monkeypatch):
     The gradient of a key bias is zero but for rounding, of which Adam makes whole steps.
     """
     monkeypatch.setenv("MNEMOSCOPE_CACHE", str(tmp_path / "cache"))
-    label = "d4-quick"
+    label = "v1-quick"
     if label not in zoo.labels():
         pytest.skip(f"{label} is not in the zoo")
     shipped = open_run(f"zoo:{label}/seed-16")
