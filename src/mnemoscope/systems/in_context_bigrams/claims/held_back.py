@@ -9,7 +9,7 @@ kept step from which accuracy stays at .5 or above, and the last step + 1 where 
 likely to be later, so a rival asks for more: later even if the 300 steps of waiting are not counted.
 
 B11, "W_O^2 can and must be learned before the key-query matrices, but does not suffice", looks at the last moment at
-which something is frozen, step 300, and is refuted if in most seeds one of these fails:
+which something is frozen, step 300, and is refuted if in most seeds one of these fails::
 
     can         recall of W_O^2 with both W_K frozen: above .5, half of the tokens
     not_enough  in-context accuracy there, below .5

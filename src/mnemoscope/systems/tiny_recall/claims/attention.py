@@ -8,7 +8,7 @@ What y attends to is published too and shown beside (`self`), but no position of
 asked for it.
 
 With A[q, k] the mean attention of a head from query q to key k, heads by role (`analyses.attention_by_role`), over
-sequences over unseen mappings:
+sequences over unseen mappings::
 
     T11        effect = mean over x of slots 2 to 5 of the sum of A[x, earlier y];  `last`: of x5 only
                evenness = mean over x of slots 2 to 5 of the sum over earlier y of min(attention, 1 / their number)
