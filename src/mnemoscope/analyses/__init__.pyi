@@ -7,6 +7,7 @@ from .ablation.removal import Removal as Removal
 from .ablation.removal import removal as removal
 from .ablation.targets import paths as paths
 from .attention import layer_attention as layer_attention
+from .attention import named_patterns as named_patterns
 from .attention import patterns as patterns
 from .attention import patterns_of_sequences as patterns_of_sequences
 from .attention_replacement.paths import remove_paths as remove_paths

@@ -41,10 +41,20 @@ def patterns_of_sequences(model: HookedModel, batch: Batch, symbols: Sequence[st
         InputError: The model is too small for the batch.
     """
     check_fits(model, batch)
+    return named_patterns(model, batch, [[str(symbols[token]) for token in row] for row in batch.inputs.tolist()])
+
+
+def named_patterns(model: HookedModel, batch: Batch, names: Sequence[Sequence[str]]) -> xr.Dataset:
+    """The same with a name for what stands at every position of every sequence, which may be vectors.
+
+    Raises:
+        InputError: The model does not fit the batch.
+    """
+    check_fits(model, batch, vectors=True)
     return xr.Dataset(
         {
             "pattern": (("example", "layer", "head", "query", "key"), patterns(model, batch).numpy()),
-            "token": (("example", "key"), [[symbols[token] for token in row] for row in batch.inputs.tolist()]),
+            "token": (("example", "key"), [list(row) for row in names]),
         },
         coords={name: list(range(batch.inputs.shape[1])) for name in ("query", "key")},
     )

@@ -3,8 +3,9 @@
 Entries of other tasks are made of the same pieces.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Protocol, runtime_checkable
 
 import torch
@@ -177,12 +178,22 @@ def page(page: Page, results: Mapping[str, Results]) -> None:
 
 def learned_section(page: Page, results: Mapping[str, Results], dim: str = "skill") -> None:
     """What every configuration has learned, with the exact predictors beside it."""
+    learned(page, results, partial(tables, dim=dim), partial(evaluation_tables, dim=dim))
+
+
+def learned(
+    page: Page,
+    results: Mapping[str, Results],
+    overview: Callable[[Mapping[str, Results]], list[Table]],
+    of_each: Callable[[Results], list[Table]],
+) -> None:
+    """A section with the tables of all configurations together, and then of each."""
     page.section("What was learned")
-    for table in tables(results, dim):
+    for table in overview(results):
         page.table(table.header, table.rows, table.title, n_text=table.n_text)
     for label, result in results.items():
         page.heading(label)
-        for table in evaluation_tables(result, dim):
+        for table in of_each(result):
             page.table(table.header, table.rows, table.title, n_text=table.n_text)
 
 

@@ -11,7 +11,7 @@ import plotly.graph_objects as go
 import xarray as xr
 
 from mnemoscope.analyses.ablation.head_roles import ablate_by_role
-from mnemoscope.analyses.attention import patterns as attention_patterns
+from mnemoscope.analyses.attention import named_patterns
 from mnemoscope.analyses.evaluation import evaluate_splits
 from mnemoscope.core.batch import Batch
 from mnemoscope.core.errors import InputError
@@ -97,34 +97,12 @@ def later_sections(page: Page, results: Mapping[str, Results]) -> None:
 
 def learned_section(page: Page, results: Mapping[str, Results]) -> None:
     """What every configuration has learned, with the exact predictors beside it."""
-    page.section("What was learned")
-    for table in tables(results):
-        page.table(table.header, table.rows, table.title, n_text=table.n_text)
-    for label, result in results.items():
-        page.heading(label)
-        for table in evaluation_tables(result):
-            page.table(table.header, table.rows, table.title, n_text=table.n_text)
+    plain.learned(page, results, tables, evaluation_tables)
 
 
 def patterns(model: HookedModel, task: Task, batch: Batch) -> xr.Dataset:
     """The attention of every head on every sequence; positions are numbered."""
     return named_patterns(model, batch, [[str(pos) for pos in range(batch.scored.shape[1])]] * len(batch))
-
-
-def named_patterns(model: HookedModel, batch: Batch, names: list[list[str]]) -> xr.Dataset:
-    """The attention of every head on every sequence.
-
-    Args:
-        model: Any hooked model that reads vectors.
-        batch: Sequences.
-        names: What stands at every position of every sequence.
-
-    Returns:
-        `pattern` over (example, layer, head, query, key), `token` over (example, key).
-    """
-    dims, numbers = ("example", "layer", "head", "query", "key"), range(batch.scored.shape[1])
-    found = {"pattern": (dims, attention_patterns(model, batch).numpy()), "token": (("example", "key"), names)}
-    return xr.Dataset(found, coords={"query": numbers, "key": numbers})
 
 
 def example(task: Task) -> Batch:

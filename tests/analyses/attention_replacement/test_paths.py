@@ -23,7 +23,7 @@ def taken_out(cells, mechanism, fallback):
     """The row of query 3 without some of its keys."""
     mask = torch.zeros(len(BATCH), 9, 9, dtype=torch.bool)
     mask[:, 3, cells] = True
-    path = Path(head=(0, 0), name="mine", cells=mask & (mechanism.pattern(BATCH) > 0))
+    path = Path(head=(0, 0), name="mine", part=mechanism.name, cells=mask & (mechanism.pattern(BATCH) > 0))
     rows, other = (checked_pattern(each, BATCH).double() for each in (mechanism, fallback))
     changed = without(path, rows, other)
     return None if changed is None else changed[0, 3, :4].tolist()

@@ -86,10 +86,11 @@ def test_vectors(monkeypatch, changes, by):
 
 def test_all_heads_of_a_layer_and_only_some(monkeypatch):
     every = {(layer, head): uniform() if head else WHOLE for layer in range(3) for head in range(2)}
-    both(monkeypatch, random_model(n_layers=3), tokens(), every, by="query")
-    both(
-        monkeypatch, random_model(n_layers=3), tokens(), {(1, 1): WHOLE}, by="query", fallbacks=[identity(), uniform()]
-    )
+    model = random_model(n_layers=3)
+    table = both(monkeypatch, model, tokens(), every, by="query")
+    assert set(zip(table.layer.values.tolist(), table["head"].values.tolist(), strict=True)) == set(every)
+    only = both(monkeypatch, model, tokens(), {(1, 1): WHOLE}, by="query", fallbacks=[identity(), uniform()])
+    assert only.layer.values.tolist() == only["head"].values.tolist() == [1] * only.sizes["path"]
 
 
 @pytest.mark.parametrize("n_heads", [1, 2])
@@ -105,6 +106,8 @@ def test_small_chunks_give_the_same(monkeypatch):
     model, batch = random_model(n_layers=3, mlp=True), tokens()
     whole = remove_paths(model, batch, ASSIGNED, by="query")
     monkeypatch.setattr(module, "CACHE_BYTES", 2**14)
+    fast = module.trials(bench(model, batch, None, tolerance=0.05), ASSIGNED)
+    assert len(fast._parts) > 1
     same(remove_paths(model, batch, ASSIGNED, by="query"), whole)
 
 
@@ -129,11 +132,13 @@ def test_sequences_without_a_scored_position(monkeypatch):
     batch = tokens()
     scored = batch.scored.clone()
     scored[3] = False
-    both(monkeypatch, random_model(n_layers=3), replace(batch, scored=scored), ASSIGNED, by="query")
+    assert both(monkeypatch, random_model(n_layers=3), replace(batch, scored=scored), ASSIGNED, by="query").rise.any()
 
 
 def test_a_fallback_that_says_nothing_about_some_queries(monkeypatch):
-    both(monkeypatch, random_model(n_layers=3), tokens(), ASSIGNED, by="query", fallbacks=[PARTLY, identity()])
+    fallbacks = [PARTLY, identity()]
+    table = both(monkeypatch, random_model(n_layers=3), tokens(), ASSIGNED, by="query", fallbacks=fallbacks)
+    assert PARTLY.name in table.fallback.values
 
 
 def test_a_head_that_does_not_exist_is_refused():

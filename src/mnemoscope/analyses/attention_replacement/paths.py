@@ -43,11 +43,13 @@ class Path:
     Attributes:
         head: Layer and number.
         name: What it is called in results.
+        part: Name of the part of the head's mechanism that it belongs to.
         cells: Which cells; all of them have weight.
     """
 
     head: Head
     name: str
+    part: str
     cells: Bool[Tensor, "batch query key"]
 
 
@@ -72,8 +74,8 @@ def remove_paths(
     Returns:
         Over (path, later, skill): `loss` (nats), `accuracy`, `rise` over the loss with no path taken out and its
         standard error `rise_error`; over (path, later): `costs`, and `fallback`, the one that hurts least; over path:
-        `needed`, `layer` and `head`. Paths whose weight has nowhere else to go, as that of the first query, are left
-        out.
+        `needed`, `layer`, `head` and `part`, the part of its mechanism. Paths whose weight has nowhere else to go, as
+        that of the first query, are left out.
 
     Raises:
         InputError: A head of `of` has no mechanism, no path can be taken out, a pattern could not be attention, or a
@@ -116,7 +118,8 @@ def paths(batch: Batch, assigned: Assignment, by: Grain) -> Iterator[Path]:
             for suffix, where in _places(n_pos, by):
                 cells = given & where.to(given.device)
                 if cells.any():
-                    yield Path(head=head, name=f"L{head[0]}H{head[1]} {part.name}{suffix}", cells=cells)
+                    name = f"L{head[0]}H{head[1]} {part.name}{suffix}"
+                    yield Path(head=head, name=name, part=part.name, cells=cells)
 
 
 def without(
@@ -192,4 +195,4 @@ def _least_harm(
 
 def _row(path: Path, by_later: Sequence[xr.Dataset]) -> xr.Dataset:
     row = xr.concat(by_later, "later", data_vars="all").assign_coords(later=list(LATER), path=path.name)
-    return row.assign(needed=row.costs.any(), layer=path.head[0], head=path.head[1])
+    return row.assign(needed=row.costs.any(), layer=path.head[0], head=path.head[1], part=path.part)

@@ -96,12 +96,12 @@ def pruned(
         table = removed(at, assigned, informed, "mechanism", fallbacks) if informed else None
         if table is None:
             return assigned, tuple(dropped), None
-        paths = table.isel(path=[name.split(" ", 1)[1] not in idle for name in table.path.values.tolist()])
+        paths = table.isel(path=~table.part.isin(list(idle)).values)
         spare = paths.isel(path=~paths.needed.values)
         if not spare.sizes["path"]:
             return assigned, tuple(dropped), paths
         least = spare.isel(path=int(spare.rise.max(("later", "skill")).argmin("path")))
-        head, part = (int(least.layer), int(least["head"])), least.path.item().split(" ", 1)[1]
+        head, part = (int(least.layer), int(least["head"])), least.part.item()
         instead = next(f for f in fallbacks if f.name == least.fallback.sel(later="set").item())
         assigned = {**assigned, head: _without(assigned[head], part, instead)}
         dropped.append(least.path.item())

@@ -6,7 +6,7 @@ from dataclasses import replace
 import xarray as xr
 
 from mnemoscope import REPORTS, Batch, HookedModel, Run, generator
-from mnemoscope.analyses import skill_trajectory
+from mnemoscope.analyses import named_patterns, skill_trajectory
 from mnemoscope.systems.retrieval.analyses.chain_attention import ELSEWHERE, chain_attention
 from mnemoscope.systems.retrieval.analyses.circuit import chain_circuit, path_table
 from mnemoscope.systems.retrieval.analyses.reach import bound, first_layers, least_layers
@@ -71,7 +71,7 @@ def patterns(model: HookedModel, task: Retrieval, batch: Batch) -> xr.Dataset:
     number, chain = (batch.latents[name].tolist() for name in ("place", "chain"))
     rows = zip(number, chain, strict=True)
     names = [[_called(place, of) for place, of in zip(*row, strict=True)] for row in rows]
-    return vector_report.named_patterns(model, batch, names)
+    return named_patterns(model, batch, names)
 
 
 def _called(place: int, chain: int) -> str:

@@ -254,8 +254,7 @@ class Retrieval:
         if kind == "exchange":
             changed[rows, two] = symbol[rows, one]
         vectors = batch.inputs.new_zeros(n, int(symbol.max()) + 1, self.d_symbol)
-        index = repeat(symbol, "batch pos -> batch pos k", k=self.d_symbol)
-        vectors.scatter_(1, index, batch.inputs[..., : self.d_symbol])
+        vectors[rows[:, None], symbol] = batch.inputs[..., : self.d_symbol]
         result = self.batch(changed, vectors)
         known = {**result.known, "corrupted_step": step + 1, "corrupted_query": query}
         return replace(result, known=known, weights=batch.weights, scored=batch.scored)

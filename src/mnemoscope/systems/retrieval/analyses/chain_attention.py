@@ -96,8 +96,13 @@ def within_chain(place: int, to: int) -> Mechanism:
     return attends_to(f"{place}→{to}", keys)
 
 
-def strongest(attention: Float[xr.DataArray, "place to"] | xr.DataArray, level: float) -> Sequence[tuple[int, int]]:
-    """From each place the other place of its chain that gets most attention, where that is at least `level`."""
+def strongest(attention: xr.DataArray, level: float) -> Sequence[tuple[int, int]]:
+    """From each place the other place of its chain that gets most attention, where that is at least `level`.
+
+    Args:
+        attention: Of one head, over (place, to): from `chain_attention`.
+        level: A share.
+    """
     within = attention.sel(to=[to for to in attention.to.values if to != ELSEWHERE])
     found = []
     for place, row in zip(within.place.values.tolist(), within.values, strict=True):

@@ -80,9 +80,9 @@ def path_table(circuit: Circuit, model: HookedModel, batch: Batch) -> xr.Dataset
     for number in range(0 if table is None else table.sizes["path"]):
         assert table is not None
         at = table.isel(path=number).sel(later="set")
-        head, name = (int(at.layer), int(at["head"])), at.path.item().split(" ", 1)[1]
+        head = (int(at.layer), int(at["head"]))
         mechanism = circuit.mechanisms[head]
-        (part,) = [part for part in mechanism.parts or (mechanism,) if part.name == name]
+        (part,) = [part for part in mechanism.parts or (mechanism,) if part.name == at.part.item()]
         connected = between_places(part.pattern(batch)[:, None], batch)[0].numpy() >= LEVEL
         np.fill_diagonal(connected, False)
         rise[head][connected] = at.rise.sel(skill=skills).values
