@@ -26,6 +26,11 @@ LIMIT = 60_000_000
 """Bytes that the archives may take together."""
 PENDING = {
     **dict.fromkeys(("birth-1-layer-long", "birth-2-layers-long", "birth-fixed-long"), range(32, 48)),
+    "retrieval-3-quick": range(16, 36),
+    **dict.fromkeys(
+        ("retrieval-3-last-quick", *(f"retrieval-2-{n}-quick" for n in ("1-layer", "2-layers", "3-layers"))),
+        range(16, 32),
+    ),
 }
 """Runs that claims are registered on and that have not been trained yet: seeds by configuration."""
 UNPACK = """

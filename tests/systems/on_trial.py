@@ -31,8 +31,14 @@ def controls_of(claim: Claim, *, most: int = 1, **factors) -> dict[str, xr.Datas
     found = {}
     for control in claim.controls:
         cases = [taken(control.plant, case, claim.compare, call) for case in range(min(most, control.n))]
-        found[control.name] = xr.Dataset({name: ("case", [case[name] for case in cases]) for name in cases[0]})
+        found[control.name] = xr.Dataset({name: _along("case", [case[name] for case in cases]) for name in cases[0]})
     return found
+
+
+def _along(dim, values):
+    """Numbers along a dimension, or so many numbers per prompt."""
+    values = np.asarray(values)
+    return (dim, "prompt")[: values.ndim], values
 
 
 def trouble(claim: Claim, *, most: int = 1, **factors) -> str | None:
@@ -52,7 +58,9 @@ def verdict(claim: Claim, measured, *, n: int | None = None):
     n = claim.n_replicates if n is None else n
     coords = {claim.replicate: np.arange(n)}
     values = {
-        name: (claim.replicate, [each[i % len(each)][name] for i in range(n)]) for name in each[0] if name != "gate"
+        name: _along(claim.replicate, [each[i % len(each)][name] for i in range(n)])
+        for name in each[0]
+        if name != "gate"
     }
     gate = None
     if claim.gate is not None:

@@ -52,6 +52,7 @@ WITHOUT_POSITIVE = {
         ("tiny-recall", {f"T{i}" for i in range(1, 26)}),
         ("birth", {*(f"B{i}" for i in range(1, 14)), *(f"M{i}" for i in range(1, 4))}),
         ("noisy-recall", {"N1", "N2"}),
+        ("retrieval", {f"R{i}" for i in range(1, 10)}),
     ],
 )
 def test_all_published_claims_are_there(system, names):

@@ -1,5 +1,6 @@
 """The page on runs of the retrieval problem, of a model whose circuit is known."""
 
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -45,6 +46,18 @@ def test_the_page_shows_the_circuit_of_every_seed(runs, capsys):
         assert f"Seed {seed}: who fetches what from where." in page
     assert "query A" in page
     assert "B in AB" in page
+    assert "Not tracked yet" in page
+
+
+def test_a_page_of_tracked_runs_says_when_paths_set_in(runs, capsys):
+    """The chain follower stands at the last checkpoint only, so that its paths are there from step 20 on."""
+    main(["track", runs])
+    main(["report", runs])
+    page = re.sub(r"<[^>]+>", " ", Path("report.html").read_text())
+    section = " ".join(page[page.index("When the paths set in") :][:600].split())
+    assert "query A B in AB 2 2 20 [20, 20]" in section, "reader, source, seeds, seeds in which it sets in, step"
+    assert "B in AB A in AB 2 2 20 [20, 20]" in section
+    assert "in 100% of the seeds: 0→2 = 2→1." in section
 
 
 def test_paths_are_followed_along_training(runs, capsys):

@@ -61,7 +61,14 @@ def chain_follower_paths(
 
 @torch.no_grad()
 def chain_follower(
-    n_steps: int = 3, *, n_chains: int = 4, d_symbol: int = 4, reached: int | None = None, positions: bool = False
+    n_steps: int = 3,
+    *,
+    n_chains: int = 4,
+    d_symbol: int = 4,
+    reached: int | None = None,
+    positions: bool = False,
+    whole_chain: bool = True,
+    n_heads: int = 1,
 ) -> HookedTransformer:
     """D + 2 layers of one head, which answer every query of `Retrieval` with the chain that it starts.
 
@@ -93,14 +100,16 @@ def chain_follower(
         d_symbol: K.
         reached: Steps after which it stops; it answers later ones with zeros, their mean. None: all.
         positions: Whether there is a positional embedding.
+        whole_chain: Whether it answers the whole chain, or the last symbol only.
+        n_heads: Of every layer; all but the first of them move nothing.
 
     Raises:
         InputError: `reached` exceeds the steps, or the task does not exist.
     """
     reached = _reached(n_steps, reached)
-    task = Retrieval(n_steps=n_steps, n_chains=n_chains, d_symbol=d_symbol)
+    task = Retrieval(n_steps=n_steps, n_chains=n_chains, d_symbol=d_symbol, whole_chain=whole_chain)
     circuit = chain_follower_circuit(n_steps, d_symbol=d_symbol, positions=positions)
-    model = _blank(task, circuit, positions)
+    model = _blank(task, circuit, positions, n_heads)
     dim = {name: directions(model, block) for name, block in circuit.dims.items()}
     model.embed.W_E[:] = torch.cat((dim["symbol"], dim["code"]), 1).T
     if positions:
@@ -127,11 +136,11 @@ def _reached(n_steps: int, reached: int | None) -> int:
     return reached
 
 
-def _blank(task: Retrieval, circuit: Circuit, positions: bool) -> HookedTransformer:
+def _blank(task: Retrieval, circuit: Circuit, positions: bool, n_heads: int) -> HookedTransformer:
     """A model of the right size; all its weights are zero."""
     spec = ModelSpec(
         d_model=circuit.width,
-        n_heads=1,
+        n_heads=n_heads,
         n_layers=1 + max(layer for layer, _ in circuit.heads.values()),
         d_head=2 * task.d_symbol + 1,
         d_mlp=max(map(len, circuit.neurons.values())),

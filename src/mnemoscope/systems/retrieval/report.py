@@ -6,13 +6,14 @@ from dataclasses import replace
 import xarray as xr
 
 from mnemoscope import REPORTS, Batch, HookedModel, Run, generator
-from mnemoscope.analyses import named_patterns, skill_trajectory
+from mnemoscope.analyses import named_patterns, order_of_onsets, skill_trajectory
 from mnemoscope.systems.retrieval.analyses.chain_attention import ELSEWHERE, chain_attention
 from mnemoscope.systems.retrieval.analyses.circuit import chain_circuit, path_table
+from mnemoscope.systems.retrieval.analyses.emergence import first_above, path_name, surviving
 from mnemoscope.systems.retrieval.analyses.reach import bound, first_layers, least_layers
 from mnemoscope.systems.retrieval.figures import circuit_figure, place_name, reach_figure, symbol_name
 from mnemoscope.systems.retrieval.tasks import Retrieval
-from mnemoscope.viz import Page, Results, vector_report
+from mnemoscope.viz import Page, Results, spread, trajectory_curves, vector_report
 
 N_CIRCUIT = 512
 """Sequences that the circuit is searched and tested on, half of them each."""
@@ -58,7 +59,7 @@ def trajectory(model: HookedModel, task: Retrieval, *, seed: int) -> xr.Dataset:
     most = chain_attention(model, batch).max(("layer", "head"))
     ends = [to for to in most.to.values.tolist() if to != ELSEWHERE]
     paths = {
-        f"{place}→{to}": float(most.sel(place=place, to=to))
+        path_name(place, int(to)): float(most.sel(place=place, to=to))
         for place in most.place.values.tolist()
         for to in ends
         if int(to) != place
@@ -83,6 +84,7 @@ def page(page: Page, results: Mapping[str, Results]) -> None:
     vector_report.learned_section(page, results)
     reach_section(page, results)
     circuit_section(page, results)
+    emergence_section(page, results)
     vector_report.later_sections(page, results)
 
 
@@ -138,6 +140,49 @@ def _paths(page: Page, seed: int, rise: xr.DataArray) -> None:
         rows.append([f"L{layer}H{head}", place_name(place), place_name(to), *rises])
     header = ["head", "reader", "fetches from", *(str(skill) for skill in rise.skill.values)]
     page.table(header, rows, f"Seed {seed}: rise of the squared error without each path", n_text=3)
+
+
+def emergence_section(page: Page, results: Mapping[str, Results]) -> None:
+    """How the paths of the circuits set in over training, beside the partial losses."""
+    page.section("How the paths emerge")
+    page.text(
+        "Attention along the paths of each seed's final circuit, of the head that attends most along it, at every kept "
+        "checkpoint; a path sets in at the first one at which it has half of the attention of its place."
+    )
+    for label, result in results.items():
+        page.heading(label)
+        if "trajectory" not in result:
+            page.text("Not tracked yet: `mnemoscope track` takes these measures.")
+            continue
+        followed, rise = result["trajectory"], result["paths"].rise.sel(skill="all")
+        attention = surviving(followed, rise)
+        if not attention.sizes["path"]:
+            page.text("No seed has a path that is needed.")
+            continue
+        names = attention["path"].values.tolist()
+        shown = followed.assign({name: attention.sel(path=name, drop=True) for name in names})
+        losses = [str(name) for name in followed.data_vars if str(name).startswith("loss_")]
+        panels = {"squared error of each symbol": losses, "attention along the path": names}
+        page.figure(trajectory_curves(shown, panels), "One line per seed.")
+        _onsets(page, attention)
+
+
+def _onsets(page: Page, attention: xr.DataArray) -> None:
+    """When each path sets in, and in which order."""
+    onsets = first_above(attention)
+    in_circuit = attention.notnull().any("step")
+    rows = []
+    for name in attention["path"].values.tolist():
+        place, to = map(int, name.split("→"))
+        there, when = int(in_circuit.sel(path=name).sum()), onsets.sel(path=name).dropna("seed")
+        steps = spread(when, ".0f") if when.size else "never"
+        rows.append([place_name(place), place_name(to), str(there), str(when.size), steps])
+    header = ["reader", "fetches from", "in circuits of seeds", "set in", "onset, step: mean [range]"]
+    page.table(header, rows, "When the paths set in", n_text=2)
+    if attention.sizes["path"] > 1 and attention.sizes["seed"] > 1:
+        found = order_of_onsets({name: onsets.sel(path=name, drop=True) for name in attention["path"].values.tolist()})
+        share = float(found.commonest_share)
+        page.text(f"The commonest order, in {share:.0%} of the seeds: {found.commonest_order.item()}.")
 
 
 REPORTS.add(

@@ -8,7 +8,7 @@ long as none is needed (`mnemoscope.analyses.find_circuit`).
 
 from functools import reduce
 from itertools import combinations
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import xarray as xr
@@ -25,6 +25,7 @@ from mnemoscope.systems.retrieval.analyses.chain_attention import (
     within_chain,
 )
 
+Later = Literal["set", "learned"]
 LEVEL = 0.5
 """Share of attention from which a place counts as attended to, as in the source."""
 MAX_SUBSETS = 4
@@ -61,13 +62,14 @@ def read_off(model: HookedModel, head: tuple[int, int], batch: Batch) -> list[Me
     return [reduce(otherwise, some) for size in sizes for some in combinations(paths, size)]
 
 
-def path_table(circuit: Circuit, model: HookedModel, batch: Batch) -> xr.Dataset:
+def path_table(circuit: Circuit, model: HookedModel, batch: Batch, *, later: Later = "set") -> xr.Dataset:
     """The paths of a circuit, as places of a chain that heads connect.
 
     Args:
         circuit: From `chain_circuit`.
         model: That it is of.
         batch: Of the retrieval problem; says what mechanisms such as `previous token` connect.
+        later: Whether later heads attend as their mechanisms say when a path is taken out, or as they have learned to.
 
     Returns:
         Over (layer, head, place, to, skill) `rise`: by how much the squared error rises without the mechanism that
@@ -79,7 +81,7 @@ def path_table(circuit: Circuit, model: HookedModel, batch: Batch) -> xr.Dataset
     table = circuit.paths
     for number in range(0 if table is None else table.sizes["path"]):
         assert table is not None
-        at = table.isel(path=number).sel(later="set")
+        at = table.isel(path=number).sel(later=later)
         head = (int(at.layer), int(at["head"]))
         mechanism = circuit.mechanisms[head]
         (part,) = [part for part in mechanism.parts or (mechanism,) if part.name == at.part.item()]

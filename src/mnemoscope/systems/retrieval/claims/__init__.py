@@ -1,0 +1,1 @@
+"""Claims R1 to R9."""
