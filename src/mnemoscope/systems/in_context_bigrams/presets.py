@@ -126,13 +126,20 @@ for _name, _preset in _BIRTH.items():
 _STAGED = ("memories", "memories-keys-late", "memories-output-late")
 _SHIPPED = (
     _part("quick", 16, 16, (name for name in _BIRTH if name not in _STAGED)),
-    _part("long", 32, 16, ("birth-1-layer", "birth-fixed", "birth-2-layers")),
+    _part("long", 32, 16, ("birth-1-layer", "birth-fixed", "birth-2-layers", "birth-rare")),
     _part("quick", 32, 16, _STAGED),
-    _part("sgd", 32, 16, (*_STAGED, "memories-all")),
+    _part("sgd", 32, 16, (*_STAGED, "memories-all", "memories-all-bigram")),
     _part("sgd", 32, 16, ("memories",), **{"task.n_triggers": 20}),
 )
 SYSTEMS.add("birth", plan("in-context bigrams and the birth of an induction head", _BIRTH, *_SHIPPED))
 
 _SUMMARY = "2 layers, fixed triggers, half of the outputs replaced by noise"
 PRESETS.add("noisy-recall", generic(_SUMMARY, NoisyRecall(length=128), n_steps=1000, published=(256, 1024)))
-SYSTEMS.add("noisy-recall", plan("in-context recall against a noise token that always may follow", ("noisy-recall",)))
+_NOISY = ("noisy-recall",)
+SYSTEMS.add(
+    "noisy-recall",
+    plan(
+        "in-context recall against a noise token that always may follow", _NOISY,
+        _part("quick", 16, 16, _NOISY), _part("long", 32, 16, _NOISY),
+    ),
+)  # fmt: skip

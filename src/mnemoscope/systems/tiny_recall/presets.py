@@ -56,12 +56,13 @@ for _name, _value in (_PUBLISHED | _COMPARISONS).items():
     PRESETS.add(_name, _value)
 _PLAN = (
     TrainingSet(recipe="published", presets=("v1", "v3"), seeds=tuple(range(16, 48))),
-    TrainingSet(recipe="published", presets=("v2", "d16h1"), seeds=_SEEDS),
+    TrainingSet(recipe="published", presets=("v2", "d16h1", "v3-fresh", "d4", "d8", "d12"), seeds=_SEEDS),
     TrainingSet(recipe="quick", presets=(*_PUBLISHED, "v3-fresh", "d4", "d8", "d12"), seeds=_SEEDS),
     TrainingSet(recipe="published", presets=("v1", "v3"), seeds=_SEEDS, changes=(("model.normalization", "none"),)),
     TrainingSet(recipe="published", presets=("v1", "v2", "v3"), seeds=_UNSEEN),
     TrainingSet(recipe="quick", presets=_ASKED_ANEW, seeds=_UNSEEN),
     TrainingSet(recipe="quick", presets=("v3", "d16h1", "v3-no-mlp"), seeds=tuple(range(80, 100))),
+    TrainingSet(recipe="published", presets=("v3",), seeds=tuple(range(80, 100))),
 )
 _NEW = (TrainingSet(recipe="quick", presets=("v1", "v3"), seeds=tuple(range(48, 64))),)
 SYSTEMS.add(

@@ -135,7 +135,7 @@ _B9 = birth(
     measure=reached,
     compare=ratio,
     parts=(most("difference", "above", RATIO, _RATIO),),
-    factors={"threshold": (0.25, 0.75)},
+    factors={"threshold": (0.25, 0.75), "recipe": ("long",)},
     controls=controls(positive=(_frequent_first, _rare_first), negative=(_equal, _a_margin)),
 )
 B9 = _B9.against(

@@ -130,7 +130,7 @@ _CLAIM = noisy_recall(
     gate=CERTAIN,
     units=UNITS,
     measure=measure,
-    factors={"kind": ("zero",), "weight": ("W_in", "both")},
+    factors={"kind": ("zero",), "weight": ("W_in", "both"), "recipe": ("long",)},
     controls=controls(positive=(_BY_MLP,), negative=(_BY_HEAD, _BY_INDUCTION, _UNTRAINED)),
 )
 CLAIM = _CLAIM.against(

@@ -103,6 +103,7 @@ _T18 = tiny_recall(
     units=WIDTHS,
     measure=measure,
     compare=by_width,
+    factors={"recipe": ("published",)},
     controls=controls(
         positive=(_widths("only d 16 reaches it", "v1", others=0.9),),
         negative=(

@@ -159,6 +159,7 @@ T9 = tiny_recall(
     units=FRESH,
     measure=measure,
     compare=larger_recall,
+    factors={"recipe": ("published",)},
     controls=controls(
         positive=(case("none recalls", together(_V1, _V3_FRESH)),),
         negative=(

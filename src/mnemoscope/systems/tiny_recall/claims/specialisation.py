@@ -96,7 +96,7 @@ _CLAIM = tiny_recall(
     ),
     measure=measure,
     compare=compare,
-    factors={"by": ("removal",)},
+    factors={"by": ("removal",), "recipe": ("published",)},
 )
 CLAIM = _CLAIM.against(
     _CLAIM.rival(
