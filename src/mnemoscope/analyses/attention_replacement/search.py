@@ -18,19 +18,21 @@ that look alike on this distribution cannot be distinguished. It says nothing ab
 `read_heads` puts this search, the shares and the scores of every head (`scores`) together.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import islice
 
 import xarray as xr
 
 from mnemoscope.analyses.attention_replacement.derived import attention_of, learned_mean, learned_within
-from mnemoscope.analyses.attention_replacement.paths import FALLBACKS, Grain, removed
+from mnemoscope.analyses.attention_replacement.paths import FALLBACKS, N_TOGETHER, Grain, removed
 from mnemoscope.analyses.attention_replacement.replacement import (
     TOLERANCE,
     Assignment,
     Bench,
     Head,
+    Score,
     beaten,
     bench,
     by_layer,
@@ -41,6 +43,7 @@ from mnemoscope.analyses.attention_replacement.replacement import (
     trial,
 )
 from mnemoscope.analyses.attention_replacement.scores import attention_by_mechanism, head_scores
+from mnemoscope.analyses.attention_replacement.trials import Trials, trials
 from mnemoscope.core.batch import Batch
 from mnemoscope.core.errors import InputError
 from mnemoscope.core.mechanism import Mechanism, check_names, checked_pattern, otherwise, silent
@@ -110,12 +113,11 @@ def choose(
         where `rise` is NaN for what was not.
     """
     chosen: dict[Head, Mechanism] = {}
-    rows = []
+    rows, run = [], trials(at, {})
     for head in heads(at.model):
         needed = at.rise(at.ablated(head)).costs(at.tolerance)
-        tried = {}
-        for mechanism in sorted([*candidates, *own(head)], key=lambda m: (m.n_parameters, len(m.parts))):
-            after = at.with_patterns({head: mechanism})
+        ordered, tried = sorted([*candidates, *own(head)], key=lambda m: (m.n_parameters, len(m.parts))), {}
+        for mechanism, after in zip(ordered, _alone(run, head, ordered, at.by.batch), strict=True):
             change = at.rise(after)
             holds = change.holds(at.tolerance, surely=True)
             fits = holds and head not in chosen
@@ -127,6 +129,13 @@ def choose(
     names = list(dict.fromkeys(name for row in rows for name in row.mechanism.values.tolist()))
     absent = {"rise": float("nan"), "holds": False}
     return chosen, by_layer([row.reindex(mechanism=names, fill_value=absent) for row in rows], at.model)
+
+
+def _alone(run: Trials, head: Head, mechanisms: Sequence[Mechanism], batch: Batch) -> Iterator[Score]:
+    """With each of some mechanisms in one head, and all other attention as it is."""
+    each = iter(mechanisms)
+    while some := [*islice(each, N_TOGETHER)]:
+        yield from run({}, head, [checked_pattern(mechanism, batch) for mechanism in some])[1]
 
 
 def reverse_engineer(

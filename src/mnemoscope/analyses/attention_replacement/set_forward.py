@@ -92,7 +92,12 @@ def intact(
 
 
 def continued(
-    weights: Packed, run: Intact, index: int, head: int, rows: Float[Tensor, "cell batch query key"]
+    weights: Packed,
+    run: Intact,
+    index: int,
+    head: int,
+    rows: Float[Tensor, "cell batch query key"],
+    learned: Float[Tensor, "batch query key"] | None = None,
 ) -> Float[Tensor, "cell batch read d_output"]:
     """Outputs of trials, where outputs are read.
 
@@ -102,9 +107,10 @@ def continued(
         index: Of the layer in which they differ.
         head: Whose pattern differs.
         rows: That pattern in every cell; rows of NaN are those of the intact run.
+        learned: The head's attention in the intact run, where none is set; none: it is set.
     """
     layer, kept = weights.layers[index], run.kept[index]
-    change = (rows - kept.patterns.rows[:, head]).nan_to_num()
+    change = (rows - (kept.patterns.rows[:, head] if learned is None else learned)).nan_to_num()
     live = (change != 0).any(-1) & run.needed[index]
     z = change @ by_head(kept.projections.v, layer)[:, head]
     at = _numbers(live)

@@ -12,6 +12,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from mnemoscope.analyses.attention import layer_attention
 from mnemoscope.analyses.attention_replacement.replacement import Assignment, Bench, Head, Score, SkillLoss, score
 from mnemoscope.analyses.attention_replacement.set_forward import Intact, Patterns, continued, intact
 from mnemoscope.core.mechanism import Mechanism, checked_pattern, silent
@@ -30,7 +31,7 @@ Rows = Float[Tensor, "batch query key"]
 Trials = Callable[[Assignment, Head, Sequence[Rows]], tuple[Score, list[Score]]]
 """From what is kept, a head and patterns of it: the score of what is kept, and with each pattern in that head.
 
-Where a pattern is NaN, attention is learned.
+Where a pattern is NaN, attention is learned. The head need not be one of those that are kept.
 """
 
 
@@ -81,27 +82,47 @@ class WithoutHooks:
         self._patterns: dict[tuple[object, int], Patterns] = {}
         self._whole = self._runs(assigned)
         self._last = (assigned, self._whole)
+        self._learned: tuple[int, Tensor] | None = None
 
     @torch.no_grad()
     def __call__(self, kept: Assignment, head: Head, patterns: Sequence[Rows]) -> tuple[Score, list[Score]]:
-        """The scores; by the hooked way if attention is learned in other rows than before."""
-        before = silent(checked_pattern(kept[head], self._batch))
-        if not all(torch.equal(silent(pattern), before) for pattern in patterns):
+        """The scores; by the hooked way if attention is learned in other rows than before, or a head that is not among
+        the kept ones is set beside them.
+        """
+        alone = not kept
+        if not alone and head not in kept:
             return _hooked(self._at, kept, head, patterns)
+        before = None if alone else silent(checked_pattern(kept[head], self._batch))
+        for pattern in patterns:
+            rows = silent(pattern)
+            if rows.any() if before is None else not torch.equal(rows, before):
+                return _hooked(self._at, kept, head, patterns)
         if kept != self._last[0]:
             self._last = (kept, self._runs(kept, self._whole))
         runs = self._last[1]
         rows = torch.stack([*patterns]).to(self._stream)
-        parts = zip(runs, self._parts, strict=True)
-        outputs = torch.cat([self._changed(run, head, rows[:, part]) for run, part in parts], 1)
+        learned = self._attention(head) if alone else None
+        outputs = torch.cat(
+            [
+                self._changed(run, head, rows[:, part], None if learned is None else learned[part])
+                for run, part in zip(runs, self._parts, strict=True)
+            ],
+            1,
+        )
         intact_outputs = torch.cat([run.outputs for run in runs])
         return score(intact_outputs, self._by), [score(after, self._by) for after in outputs]
 
     def _changed(
-        self, run: Intact, head: Head, rows: Float[Tensor, "cell batch query key"]
+        self, run: Intact, head: Head, rows: Float[Tensor, "cell batch query key"], learned: Rows | None
     ) -> Float[Tensor, "cell batch read d_output"]:
         n = max(1, CACHE_BYTES // (self._bytes * rows.shape[1]))
-        return torch.cat([continued(self._weights, run, *head, chunk) for chunk in rows.split(n)])
+        return torch.cat([continued(self._weights, run, *head, chunk, learned) for chunk in rows.split(n)])
+
+    def _attention(self, head: Head) -> Rows:
+        """What the head has learned; that of its layer is kept for the next one."""
+        if self._learned is None or self._learned[0] != head[0]:
+            self._learned = (head[0], layer_attention(self._at.model, head[0], self._batch).to(self._stream))
+        return self._learned[1][:, head[1]]
 
     def _runs(self, kept: Assignment, whole: Sequence[Intact] | None = None) -> list[Intact]:
         """The intact run on every part, from the first layer on in which it differs from one of more mechanisms."""

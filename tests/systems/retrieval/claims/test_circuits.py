@@ -1,16 +1,8 @@
+import numpy as np
 import pytest
 
-from mnemoscope.systems.retrieval.claims.circuits import (
-    R5,
-    R6,
-    R6_FIRST,
-    R8,
-    R9,
-    WAYS,
-    ChainPath,
-    measure,
-    of_paths,
-)
+from mnemoscope.systems.retrieval.circuit_effects import WAYS, ChainPath, of_paths, take_apart
+from mnemoscope.systems.retrieval.claims.circuits import R5, R6, R6_FIRST, R8, R9
 from mnemoscope.systems.retrieval.constructed import chain_follower
 from mnemoscope.systems.retrieval.tasks import Retrieval
 from tests.systems.on_trial import on, verdict
@@ -80,13 +72,14 @@ def test_a_circuit_that_is_not_straight_is_different_and_one_way_in_most_seeds_t
 
 
 def test_the_circuit_of_two_steps_that_was_built_in_is_measured():
-    found = measure(on(chain_follower(2), Retrieval(n_steps=2)))
+    found = take_apart(on(chain_follower(2), Retrieval(n_steps=2)))
     assert (found["paths"], found["heads"], found["spare"]) == (4, 3, 0)
     assert (found["pairs_first"], found["forward"]) == (1, 1)
     assert found["kept"] < 0.01
     assert found["removed"] > 0.12
     assert found["first"] < 0.05
     assert found["gate"] < 0.01
+    assert np.isnan(found["induction_first"]), "it was not followed along training"
 
 
 @pytest.mark.parametrize("claim", [R5, R6, R6_FIRST, R8, R9], ids=lambda claim: claim.id)

@@ -3,7 +3,8 @@ import pytest
 import xarray as xr
 
 from mnemoscope.core.errors import InputError
-from mnemoscope.systems.retrieval.claims.emergence import R4, R7, emerges, falls, of_courses
+from mnemoscope.systems.retrieval.circuit_effects import of_courses
+from mnemoscope.systems.retrieval.claims.emergence import R4, R7, falls
 from mnemoscope.systems.retrieval.constructed import chain_follower
 from mnemoscope.systems.retrieval.tasks import Retrieval
 from tests.systems.on_trial import on, verdict
@@ -37,10 +38,8 @@ def test_without_an_induction_head_nothing_comes_first():
 
 
 def test_a_run_that_was_not_tracked_is_refused():
-    subject = on(chain_follower(2), Retrieval(n_steps=2))
-    for measure in (falls, emerges):
-        with pytest.raises(InputError, match="track it first"):
-            measure(subject)
+    with pytest.raises(InputError, match="track it first"):
+        falls(on(chain_follower(2), Retrieval(n_steps=2)))
 
 
 def test_when_losses_fall():

@@ -45,18 +45,23 @@ def chain_circuit(model: HookedModel, batch: Batch, **options: Any) -> Circuit:
     Raises:
         InputError: The model does not fit the batch.
     """
-    return find_circuit(model, batch, SIMPLE, own=read_off, **options)
+    by_layer: dict[int, xr.DataArray] = {}
+
+    def own(model: HookedModel, head: tuple[int, int], batch: Batch) -> list[Mechanism]:
+        layer, number = head
+        if layer not in by_layer:
+            by_layer[layer] = chain_attention(model, batch, layers=[layer]).sel(layer=layer)
+        return read_off(by_layer[layer].sel(head=number))
+
+    return find_circuit(model, batch, SIMPLE, own=own, **options)
 
 
-def read_off(model: HookedModel, head: tuple[int, int], batch: Batch) -> list[Mechanism]:
-    """Attention from places of the chain to others, as the head has it on a batch: single paths, and sets of them.
+def read_off(attention: xr.DataArray) -> list[Mechanism]:
+    """Attention from places of the chain to others, as a head has it: single paths, and sets of them.
 
     Args:
-        model: Any hooked model.
-        head: Layer and number.
-        batch: Of the retrieval problem.
+        attention: Of one head, over (place, to): from `chain_attention`.
     """
-    attention = chain_attention(model, batch, layers=[head[0]]).sel(layer=head[0], head=head[1])
     paths = [within_chain(*path) for path in strongest(attention, LEVEL)]
     sizes = range(1, len(paths) + 1) if len(paths) <= MAX_SUBSETS else sorted({1, len(paths)})
     return [reduce(otherwise, some) for size in sizes for some in combinations(paths, size)]

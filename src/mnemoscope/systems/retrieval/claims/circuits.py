@@ -30,123 +30,18 @@ do. Circuits with the same paths can still differ in the layers and heads that t
 """
 
 from functools import partial
-from typing import NamedTuple
 
-from mnemoscope import CLAIMS, HookedModel, Subject, generator
+from mnemoscope import CLAIMS, HookedModel
 from mnemoscope.judging import GATE, Case, case, controls, most, table
 from mnemoscope.models import planted, untrained
-from mnemoscope.systems.retrieval.analyses.circuit import chain_circuit, path_table
-from mnemoscope.systems.retrieval.analyses.reach import least_layers
-from mnemoscope.systems.retrieval.claim_parts import (
-    CHAINS,
-    FOLLOWS,
-    TASK,
-    WHOLE_CHAIN,
-    partial_losses,
-    retrieval,
-    task_of,
-)
+from mnemoscope.systems.retrieval.circuit_effects import WAYS, ChainPath, of_paths, take_apart
+from mnemoscope.systems.retrieval.claim_parts import CHAINS, FOLLOWS, TASK, WHOLE_CHAIN, retrieval
 from mnemoscope.systems.retrieval.constructed import chain_follower
 
-N_CIRCUIT = 256
-"""Sequences, one half to choose mechanisms by and the other to test them."""
 FEW = 1 / 3
 """Share of the heads; four of twelve in the source."""
 KEPT, COSTS, SPARED = 0.05, 0.12, 0.1
-WAYS = ("forward", "back_2", "back_3", "back_both")
 _ERROR, _YES = "squared error", "1: yes, 0: no"
-
-
-class ChainPath(NamedTuple):
-    """A path of a circuit, and by how much the error rises without it."""
-
-    layer: int
-    head: int
-    place: int
-    to: int
-    rise: float
-
-
-def measure(subject: Subject, *, tolerance: float = 0.05) -> dict[str, float]:
-    """What the circuit of a model is like.
-
-    Args:
-        subject: A model of the retrieval problem with three steps.
-        tolerance: By how much the loss may rise with the mechanism of one head, or without a path that is not needed.
-
-    Returns:
-        The effects, as the module says; `GATE`, the largest partial loss; `paths` and `heads`, how many there are.
-
-    Raises:
-        InputError: The model does not fit the task, or the tolerance is negative.
-    """
-    task = task_of(subject)
-    batch = task.sample(N_CIRCUIT, split="test", generator=generator(subject.seed, "circuit"))
-    circuit = chain_circuit(subject.model, batch, tolerance=tolerance, seed=subject.seed)
-    table = path_table(circuit, subject.model, batch).rise.sel(skill="all")
-    found = table.stack(path=("layer", "head", "place", "to")).dropna("path").to_series()
-    paths = [ChainPath(layer, head, place, to, rise) for (layer, head, place, to), rise in found.items()]
-    rise = float((circuit.pruned.loss - circuit.pruned.clean_loss).sel(skill="all"))
-    layers_in_use = least_layers(task.n_steps, mask=task.order, one_head=True)
-    n_heads = subject.model.cfg.n_layers * subject.model.cfg.n_heads
-    return {
-        **of_paths(paths, n_heads=n_heads, kept=rise, n_steps=task.n_steps, by_layout=layers_in_use),
-        GATE: max(partial_losses(subject).values()),
-    }
-
-
-def of_paths(
-    paths: list[ChainPath], *, n_heads: int, kept: float, n_steps: int = 3, by_layout: int = 3
-) -> dict[str, float]:
-    """The effects of some paths.
-
-    Args:
-        paths: That are needed.
-        n_heads: Heads of the model.
-        kept: By how much the error rises with all attention replaced.
-        n_steps: Of the chain.
-        by_layout: Heads that the order of the data asks for.
-    """
-    heads = {(path.layer, path.head) for path in paths}
-    first = min((path.layer for path in paths), default=0)
-    lowest = [path for path in paths if path.layer == first]
-    above = [path.rise for path in paths if path.layer > first]
-    query, elsewhere = ([path.rise for path in paths if (path.place == 0) == own] for own in (True, False))
-    back = {step for path in paths if (step := _reaches_back(path))}
-    way = WAYS[(2 in back) + 2 * (3 in back)]
-    beyond = {(path.place, path.to) for path in paths if not within_pair(path.place, path.to)}
-    straight = {(0, 2 * step) for step in range(1, n_steps + 1)}
-    return {
-        "paths": len(paths),
-        "heads": len(heads),
-        "share": len(heads) / n_heads,
-        "pairs_first": _mean([within_pair(path.place, path.to) for path in lowest]),
-        "query_first": _mean([path.place == 0 for path in lowest]),
-        "kept": kept,
-        "removed": min(above, default=0.0),
-        "at_query": min(query, default=0.0),
-        "elsewhere": max(elsewhere, default=0.0),
-        "first": max((path.rise for path in lowest), default=0.0),
-        **{name: float(bool(paths) and name == way) for name in WAYS},
-        "not_straight": float(bool(paths) and beyond != straight),
-        "spare": len(heads) - 3,
-        "by_layout": by_layout - 3,
-    }
-
-
-def within_pair(place: int, to: int) -> bool:
-    """Whether a path leads from the second symbol of a pair to the first."""
-    return place > 0 and place % 2 == 0 and to == place - 1
-
-
-def _mean(values: list[bool]) -> float:
-    return sum(values) / len(values) if values else 0.0
-
-
-def _reaches_back(path: ChainPath) -> int:
-    """The step of the pair that a path leads from to a pair of an earlier step; 0: it does not."""
-    step, to = (path.place + 1) // 2, (path.to + 1) // 2
-    return step if 0 < to < step else 0
 
 
 def follower() -> HookedModel:
@@ -175,7 +70,7 @@ _ONE_HOP_LESS = _circuit("the query skips a step", *_PAIRS, *_HOPS[1:])
 _NO_WAY = _circuit("no circuit")
 _THREE_HEADS = _circuit("three heads", *_PAIRS, *_HOPS[1:])
 
-circuits = partial(retrieval, units=WHOLE_CHAIN, gate=FOLLOWS, measure=measure, factors={"tolerance": (0.02, 0.1)})
+circuits = partial(retrieval, units=WHOLE_CHAIN, gate=FOLLOWS, measure=take_apart, factors={"tolerance": (0.02, 0.1)})
 _R5 = circuits(
     id="R5",
     statement="Few heads matter, and the first that does connects the two symbols of a pair.",

@@ -28,30 +28,17 @@ from dataclasses import replace
 from functools import partial
 from itertools import pairwise
 
-import xarray as xr
-
-from mnemoscope import CLAIMS, Criterion, InputError, Subject, generator
+from mnemoscope import CLAIMS, Criterion, InputError, Subject
 from mnemoscope.judging import GATE, Case, case, controls, most
 from mnemoscope.models import planted
 from mnemoscope.models.constructed import Course, following, jump
-from mnemoscope.systems.retrieval.analyses.circuit import LEVEL, chain_circuit, path_table
-from mnemoscope.systems.retrieval.claim_parts import (
-    CHAINS,
-    FOLLOWS,
-    TASK,
-    WHOLE_CHAIN,
-    partial_losses,
-    retrieval,
-    task_of,
-)
-from mnemoscope.systems.retrieval.claims.circuits import N_CIRCUIT, follower, within_pair
+from mnemoscope.systems.retrieval.circuit_effects import first, take_apart
+from mnemoscope.systems.retrieval.claim_parts import CHAINS, FOLLOWS, TASK, WHOLE_CHAIN, retrieval, task_of
+from mnemoscope.systems.retrieval.claims.circuits import follower
 
 HALF = 0.5
-LOW = 0.2
 AT_ONCE = 100
 """Steps."""
-INDUCTION = (0, 2)
-"""From the query to the second symbol of its pair of step 1."""
 
 
 def falls(subject: Subject, *, level: float = HALF) -> dict[str, float]:
@@ -65,71 +52,13 @@ def falls(subject: Subject, *, level: float = HALF) -> dict[str, float]:
     Raises:
         InputError: There is no trajectory.
     """
-    tracked = _trajectory(subject)
+    tracked = subject.trajectory
+    if tracked is None:
+        raise InputError("there is no trajectory of this run; track it first: mnemoscope track RUN")
     steps = {part: first(tracked[f"loss_{part}"] < level) for part in task_of(subject).parts}
     leads = [later - earlier for earlier, later in pairwise(steps.values())]
     final = max(float(tracked[f"loss_{part}"][-1]) for part in steps)
     return {**steps, "lead": min(leads), "last_two": leads[-1], GATE: final}
-
-
-def emerges(subject: Subject, *, tolerance: float = 0.05) -> dict[str, float]:
-    """When the paths of the final circuit set in, as the module says; `paths`, how many there are; `GATE`.
-
-    Args:
-        subject: With a trajectory.
-        tolerance: As for `claims.circuits.measure`.
-
-    Raises:
-        InputError: There is no trajectory.
-    """
-    tracked, task = _trajectory(subject), task_of(subject)
-    batch = task.sample(N_CIRCUIT, split="test", generator=generator(subject.seed, "circuit"))
-    circuit = chain_circuit(subject.model, batch, tolerance=tolerance, seed=subject.seed)
-    rise = path_table(circuit, subject.model, batch, later="learned").rise.sel(skill=[*task.parts][-1])
-    by_place = rise.max(("layer", "head"))
-    paths = by_place.stack(path=("place", "to")).dropna("path")["path"].values
-    found = {(int(place), int(to)): tracked[f"{place}→{to}"] for place, to in paths}
-    reused = float(by_place.sel(place=INDUCTION[0], to=INDUCTION[1])) if INDUCTION in found else 0.0
-    return {
-        **of_courses(found),
-        "reused": reused,
-        "paths": len(found),
-        GATE: max(partial_losses(subject).values()),
-    }
-
-
-def of_courses(found: Mapping[tuple[int, int], xr.DataArray]) -> dict[str, float]:
-    """The effects of the attention along some paths over the kept steps; where there is no induction head, or nothing
-    else, it is as if all came at once.
-    """
-    onsets = {path: first(course >= LEVEL) for path, course in found.items()}
-    pairs = [onset for path, onset in onsets.items() if within_pair(*path)]
-    others = [onset for path, onset in onsets.items() if not within_pair(*path) and path != INDUCTION]
-    complete = max(min(pairs), onsets[INDUCTION]) if pairs and INDUCTION in onsets else None
-    return {
-        "induction_first": min(others) - complete if others and complete is not None else 0.0,
-        "width": _width(found[INDUCTION]) if INDUCTION in found else 1.0,
-        "spread": max(onsets.values()) - min(onsets.values()) if onsets else 0.0,
-    }
-
-
-def first(holds: xr.DataArray) -> float:
-    """The first kept step at which something holds; the last step + 1 if there is none."""
-    steps = holds.step.values[holds.values]
-    return float(steps[0]) if len(steps) else float(holds.step[-1]) + 1
-
-
-def _width(course: xr.DataArray) -> float:
-    """How long attention takes from .2 to .5, as a share of the steps until then."""
-    there = first(course >= HALF)
-    before = course.step.values[(course.values <= LOW) & (course.step.values < there)]
-    return (there - float(before[-1] if len(before) else 0)) / max(there, 1)
-
-
-def _trajectory(subject: Subject) -> xr.Dataset:
-    if subject.trajectory is None:
-        raise InputError("there is no trajectory of this run; track it first: mnemoscope track RUN")
-    return subject.trajectory
 
 
 def losses(*steps: float) -> dict[str, Course]:
@@ -200,7 +129,7 @@ _R7 = retrieval(
     statement="Paths emerge in sequence: an induction head first and abruptly, which later heads reuse.",
     units=WHOLE_CHAIN,
     gate=FOLLOWS,
-    measure=emerges,
+    measure=take_apart,
     develops=False,
     parts=(
         most("induction_first", "above", 0.0, _STEPS),
