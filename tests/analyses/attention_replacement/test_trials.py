@@ -11,7 +11,7 @@ from mnemoscope.analyses.attention_replacement.paths import remove_paths
 from mnemoscope.analyses.attention_replacement.replacement import bench
 from mnemoscope.core.batch import Batch
 from mnemoscope.core.errors import InputError
-from mnemoscope.core.mechanism import otherwise
+from mnemoscope.core.mechanism import Mechanism, otherwise
 from mnemoscope.core.patterns import earlier_same, identity, previous, uniform
 from mnemoscope.core.specification import ModelSpec
 from mnemoscope.models.building import build
@@ -144,3 +144,24 @@ def test_a_fallback_that_says_nothing_about_some_queries(monkeypatch):
 def test_a_head_that_does_not_exist_is_refused():
     with pytest.raises(InputError, match="layer"):
         remove_paths(random_model(n_layers=1), tokens(), {(1, 0): uniform()})
+
+
+@pytest.mark.parametrize("read", [tokens, vectors], ids=["tokens", "vectors"])
+def test_a_head_whose_attention_was_learned_is_set_alone(monkeypatch, read):
+    """As the search for mechanisms does, with whole patterns; one that leaves rows out goes the hooked way."""
+    model, batch = (random_model(n_layers=3, normalization="LN"), tokens()) if read is tokens else vectors()
+    at = bench(model, batch, None, tolerance=0.05)
+    patterns = [mechanism.pattern(batch) for mechanism in (WHOLE, uniform(), identity())]
+    run = module.trials(at, {})
+    assert isinstance(run, module.WithoutHooks)
+    for head in ((0, 1), (1, 0), (2, 1)):
+        clean, fast = run({}, head, patterns)
+        torch.testing.assert_close(clean.loss, at.clean.loss, atol=1e-5, rtol=0)
+        for pattern, one in zip(patterns, fast, strict=True):
+            slow = at.with_patterns({head: Mechanism(name="set", pattern=lambda _, p=pattern: p)})
+            torch.testing.assert_close(one.loss, slow.loss, atol=1e-5, rtol=0)
+    partly = PARTLY.pattern(tokens()) if read is tokens else patterns[0].where(batch.scored[..., None], torch.nan)
+    monkeypatch.setattr(module, "continued", None)
+    _, (left_out,) = run({}, (1, 1), [partly])
+    slow = at.with_patterns({(1, 1): Mechanism(name="set", pattern=lambda _: partly)})
+    torch.testing.assert_close(left_out.loss, slow.loss, atol=1e-5, rtol=0)
