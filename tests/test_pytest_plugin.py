@@ -1,6 +1,7 @@
 """Sessions of claim tests over runs whose models are known, in this process and in others."""
 
 import json
+import shutil
 import subprocess
 import sys
 import xml.etree.ElementTree as ET
@@ -312,6 +313,19 @@ def test_a_marker_that_cannot_be_read_is_one_line(session, two_seeds, option, me
     assert result.ret == pytest.ExitCode.INTERRUPTED
     assert message in result.stdout.str()
     assert "Traceback" not in result.stdout.str()
+
+
+def test_runs_that_are_no_replicates_are_refused(session, two_seeds, tmp_path):
+    """One run under two seeds, and one that did not end."""
+    copied = shutil.copytree(two_seeds, tmp_path / "copied") / "planted"
+    shutil.copyfile(*(copied / f"seed-0{seed}/checkpoints/00000001.safetensors" for seed in (3, 5)))
+    stopped = shutil.copytree(two_seeds, tmp_path / "stopped") / "planted"
+    (stopped / "seed-05" / "done").unlink()
+    for place, message in ((copied, "a copy is no replicate"), (stopped, "seed-05 is not finished")):
+        result = session(CLAIM, RUNS, place)
+        assert result.ret == pytest.ExitCode.INTERRUPTED
+        assert message in result.stdout.str()
+        assert "Traceback" not in result.stdout.str()
 
 
 def test_places_without_runs_are_a_usage_error(session, tmp_path):

@@ -1,7 +1,10 @@
 """Runs whose models have weights set by hand, so that it is known what claims should say of every seed."""
 
+import copy
 from collections.abc import Mapping
 from pathlib import Path
+
+import torch
 
 from mnemoscope.core.specification import ModelSpec, Recipe, RunSpec
 from mnemoscope.core.subject import Subject
@@ -23,5 +26,14 @@ def plant(directory: Path, models: Mapping[int, object], preset: str = "planted"
         recipe = Recipe(name="by-hand", n_steps=1)
         spec = RunSpec(task=TASK.for_seed(seed), model=ModelSpec(), recipe=recipe, seed=seed, preset=preset)
         run = create_run(directory / preset / f"seed-{seed:02d}", spec)
-        save_checkpoint(model, run.checkpoint_path(1), step=1)
+        save_finished(model, run, seed, step=1)
     return directory
+
+
+def save_finished(model, run, seed: int, *, step: int) -> None:
+    """A run whose weights are no other seed's: all logits are higher by an amount that depends on the seed."""
+    own = copy.deepcopy(model)
+    with torch.no_grad():
+        own.unembed.b_U += seed / 1024
+    save_checkpoint(own, run.checkpoint_path(step), step=step)
+    (run.path / "done").touch()

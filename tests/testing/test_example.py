@@ -10,9 +10,9 @@ import mnemoscope.core.patterns
 import mnemoscope.testing.verdicts  # noqa: F401 (pytester forgets what its sessions import)
 from mnemoscope.core.presets import PRESETS, SYSTEMS, preset
 from mnemoscope.core.specification import TASKS
-from mnemoscope.models.checkpoint import save_checkpoint
 from mnemoscope.models.run import create_run
 from mnemoscope.training.loop import train
+from tests.testing.planted import save_finished
 
 DOCS = Path(__file__).parents[2] / "docs"
 CLAIM = DOCS / "examples" / "test_my_claim.py"
@@ -38,7 +38,7 @@ def copies(registries, pytester, monkeypatch):
         trained = train(preset("copy-small", "quick", 0), pytester.path / "trained")
         for seed in range(16):
             run = create_run(pytester.path / "runs" / f"seed-{seed:02d}", preset("copy-small", "quick", seed))
-            save_checkpoint(trained.model(), run.checkpoint_path(500), step=500)
+            save_finished(trained.model(), run, seed, step=500)
     return pytester
 
 

@@ -17,8 +17,8 @@ from mnemoscope.core.presets import Configuration
 from mnemoscope.core.specification import RunSpec
 from mnemoscope.judging.claim import Claim
 from mnemoscope.judging.registration import that_count
-from mnemoscope.models.checkpoint import weights_digest
-from mnemoscope.models.run import COMPACT, Run, by_label
+from mnemoscope.models.replicates import check_replicates
+from mnemoscope.models.run import Run, by_label
 
 
 @dataclass(frozen=True)
@@ -103,31 +103,8 @@ def check_identity(bench: Bench) -> None:
     Raises:
         InputError: Naming the run, or both.
     """
-    for unit, runs in bench.finished.items():
-        seen: dict[str, Run] = {}
-        for run in runs.values():
-            weights = _weights(run)
-            first = seen.setdefault(weights, run)
-            if first is not run:
-                raise InputError(
-                    f"{first.path} and {run.path}, seeds {first.spec.seed} and {run.spec.seed} of {unit.preset}, hold "
-                    "the same weights: a copy is no replicate; hand in one of them"
-                )
-
-
-def _weights(run: Run) -> str:
-    """The digest of a run's last checkpoint, if it is the one that training ended with."""
-    last = run.spec.recipe.n_steps
-    path = run.checkpoint_path(last)
-    if run.steps[-1:] != (last,):
-        found = f"of step {run.steps[-1]}" if run.steps else "missing"
-        raise InputError(f"{run.path} is marked as finished, but its last checkpoint is {found}, not of step {last}")
-    step, weights = weights_digest(path)
-    if step != last:
-        raise InputError(f"{path} is a checkpoint of step {step} under the name of step {last}; train the run again")
-    if run.final_weights not in (None, weights) and not path.name.endswith(COMPACT):
-        raise InputError(f"{path} does not hold the weights that training ended with, by run.json; train the run again")
-    return weights
+    for runs in bench.finished.values():
+        check_replicates(runs.values())
 
 
 def _alike(spec: RunSpec) -> tuple:

@@ -11,6 +11,7 @@ from mnemoscope.analyses.learned_skills import accuracy_by_skill
 from mnemoscope.core.errors import InputError, in_range, one_of
 from mnemoscope.core.subject import Subject
 from mnemoscope.judging.verdict import Outcome
+from mnemoscope.models.replicates import check_replicates
 from mnemoscope.models.run import Run, by_label, find_runs
 from mnemoscope.models.subjects import subject
 from mnemoscope.testing.effect import Effect
@@ -127,7 +128,8 @@ def choose(groups: dict[str, list[Run]], preset: str | None) -> list[Run]:
         preset: Preset or configuration; None: the only one.
 
     Raises:
-        InputError: It is not there, or there are several.
+        InputError: It is not there, or there are several; a run did not end, is not what it says, or stands there under
+            two seeds.
     """
     labels = list(groups)
     if preset is not None and preset not in labels:
@@ -138,7 +140,11 @@ def choose(groups: dict[str, list[Run]], preset: str | None) -> list[Run]:
         labels = [preset]
     if len(labels) > 1:
         raise InputError(f"there are runs of several configurations; choose one by preset=: {', '.join(labels)}")
-    return groups[labels[0]]
+    runs = groups[labels[0]]
+    if unfinished := [run for run in runs if not run.finished]:
+        raise InputError(f"{unfinished[0].path} is not finished; the command that trained it continues it")
+    check_replicates(runs)
+    return runs
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
