@@ -25,11 +25,7 @@ from tests.support import contents, flip, random_model, small_spec
 LIMIT = 60_000_000
 """Bytes that the archives may take together."""
 PENDING = {
-    **dict.fromkeys(
-        (*(f"birth-{name}-long" for name in ("1-layer", "2-layers", "fixed", "rare")), "noisy-recall-long"),
-        range(32, 48),
-    ),
-    "memories-all-bigram-sgd": range(32, 48),
+    **dict.fromkeys(("birth-rare-long", "noisy-recall-long", "memories-all-bigram-sgd"), range(32, 48)),
     **dict.fromkeys((f"{name}-published" for name in ("v3-fresh", "d4", "d8", "d12")), range(16, 32)),
     "v3-published": range(80, 100),
     "retrieval-3-quick": range(16, 36),
