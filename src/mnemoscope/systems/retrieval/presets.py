@@ -77,6 +77,5 @@ _SYSTEM = System(
         _part("quick", ("retrieval-3-last", *list(_DEPTHS)[:3]), range(16, 32)),
     ),
     compact=True,
-    default="retrieval-3",
 )
 SYSTEMS.add("retrieval", _SYSTEM)
