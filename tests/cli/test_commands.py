@@ -258,7 +258,7 @@ def test_reproduce_ends_with_verdicts_over_the_zoo_and_over_the_new_runs(tmp_pat
     assert {run.label for run in find_runs(tmp_path / "out" / "runs")} == {"v1-quick", "v3-quick"}
     zoo, fresh = (json.loads((tmp_path / f"out/{name}/verdicts.json").read_text()) for name in VERDICTS)
     assert [verdict["id"] for verdict in zoo] == ["T1", "T18"]
-    assert zoo[0]["n"] == 32
+    assert zoo[0]["n"] == 16
     assert zoo[0]["outcome"] != "NOT_APPLICABLE"
     assert [(verdict["id"], verdict["outcome"]) for verdict in fresh] == [("T1", "NOT_APPLICABLE")]
     main(["reproduce", "tiny-recall", "--seeds", "0", "--out", "out"])
