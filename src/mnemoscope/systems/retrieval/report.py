@@ -159,6 +159,7 @@ def emergence_section(page: Page, results: Mapping[str, Results]) -> None:
         if not attention.sizes["path"]:
             page.text("No seed has a path that is needed.")
             continue
+        attention = attention.assign_coords(path=[_in_words(name) for name in attention["path"].values.tolist()])
         names = attention["path"].values.tolist()
         shown = followed.assign({name: attention.sel(path=name, drop=True) for name in names})
         losses = [str(name) for name in followed.data_vars if str(name).startswith("loss_")]
@@ -167,18 +168,23 @@ def emergence_section(page: Page, results: Mapping[str, Results]) -> None:
         _onsets(page, attention)
 
 
+def _in_words(path: str) -> str:
+    """A path of a trajectory: who fetches from where."""
+    place, to = map(int, path.split("→"))
+    return f"{place_name(place)} ← {place_name(to)}"
+
+
 def _onsets(page: Page, attention: xr.DataArray) -> None:
     """When each path sets in, and in which order."""
     onsets = first_above(attention)
     in_circuit = attention.notnull().any("step")
     rows = []
     for name in attention["path"].values.tolist():
-        place, to = map(int, name.split("→"))
         there, when = int(in_circuit.sel(path=name).sum()), onsets.sel(path=name).dropna("seed")
         steps = spread(when, ".0f") if when.size else "never"
-        rows.append([place_name(place), place_name(to), str(there), str(when.size), steps])
-    header = ["reader", "fetches from", "in circuits of seeds", "set in", "onset, step: mean [range]"]
-    page.table(header, rows, "When the paths set in", n_text=2)
+        rows.append([name, str(there), str(when.size), steps])
+    header = ["path", "in circuits of seeds", "set in", "onset, step: mean [range]"]
+    page.table(header, rows, "When the paths set in: who fetches ← from where")
     if attention.sizes["path"] > 1 and attention.sizes["seed"] > 1:
         found = order_of_onsets({name: onsets.sel(path=name, drop=True) for name in attention["path"].values.tolist()})
         share = float(found.commonest_share)
