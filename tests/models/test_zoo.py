@@ -26,7 +26,7 @@ LIMIT = 60_000_000
 """Bytes that the archives may take together."""
 PENDING = {
     **dict.fromkeys(("birth-rare-long", "noisy-recall-long", "memories-all-bigram-sgd"), range(32, 48)),
-    **dict.fromkeys((f"{name}-published" for name in ("v3-fresh", "d4", "d8", "d12")), range(16, 32)),
+    **dict.fromkeys((f"{name}-published" for name in ("d4", "d8", "d12")), range(16, 32)),
     "v3-published": range(80, 100),
     "retrieval-3-quick": range(16, 36),
     **dict.fromkeys(
