@@ -13,8 +13,9 @@ import xarray as xr
 
 from mnemoscope import Subject, generator
 from mnemoscope.judging import GATE
+from mnemoscope.systems.retrieval.analyses.chain_attention import path_name
 from mnemoscope.systems.retrieval.analyses.circuit import LEVEL, chain_circuit, path_table
-from mnemoscope.systems.retrieval.analyses.emergence import path_name
+from mnemoscope.systems.retrieval.analyses.emergence import first_step
 from mnemoscope.systems.retrieval.analyses.reach import least_layers
 from mnemoscope.systems.retrieval.claim_parts import partial_losses, task_of
 
@@ -92,9 +93,9 @@ def of_paths(
         by_layout: Heads that the order of the data asks for.
     """
     heads = {(path.layer, path.head) for path in paths}
-    first = min((path.layer for path in paths), default=0)
-    lowest = [path for path in paths if path.layer == first]
-    above = [path.rise for path in paths if path.layer > first]
+    bottom = min((path.layer for path in paths), default=0)
+    lowest = [path for path in paths if path.layer == bottom]
+    above = [path.rise for path in paths if path.layer > bottom]
     query, elsewhere = ([path.rise for path in paths if (path.place == 0) == own] for own in (True, False))
     back = {step for path in paths if (step := _reaches_back(path))}
     way = WAYS[(2 in back) + 2 * (3 in back)]
@@ -137,7 +138,7 @@ def of_courses(found: Mapping[tuple[int, int], xr.DataArray]) -> dict[str, float
     """The effects of the attention along some paths over the kept steps; where there is no induction head, or nothing
     else, it is as if all came at once.
     """
-    onsets = {path: first(course >= LEVEL) for path, course in found.items()}
+    onsets = {path: onset(course >= LEVEL) for path, course in found.items()}
     pairs = [onset for path, onset in onsets.items() if within_pair(*path)]
     others = [onset for path, onset in onsets.items() if not within_pair(*path) and path != INDUCTION]
     complete = max(min(pairs), onsets[INDUCTION]) if pairs and INDUCTION in onsets else None
@@ -148,14 +149,13 @@ def of_courses(found: Mapping[tuple[int, int], xr.DataArray]) -> dict[str, float
     }
 
 
-def first(holds: xr.DataArray) -> float:
+def onset(holds: xr.DataArray) -> float:
     """The first kept step at which something holds; the last step + 1 if there is none."""
-    steps = holds.step.values[holds.values]
-    return float(steps[0]) if len(steps) else float(holds.step[-1]) + 1
+    return float(first_step(holds).fillna(holds.step[-1] + 1))
 
 
 def _width(course: xr.DataArray) -> float:
     """How long attention takes from .2 to .5, as a share of the steps until then."""
-    there = first(course >= LEVEL)
+    there = onset(course >= LEVEL)
     before = course.step.values[(course.values <= LOW) & (course.step.values < there)]
     return (there - float(before[-1] if len(before) else 0)) / max(there, 1)

@@ -7,9 +7,9 @@ import xarray as xr
 
 from mnemoscope import REPORTS, Batch, HookedModel, Run, generator
 from mnemoscope.analyses import named_patterns, order_of_onsets, skill_trajectory
-from mnemoscope.systems.retrieval.analyses.chain_attention import ELSEWHERE, chain_attention
-from mnemoscope.systems.retrieval.analyses.circuit import chain_circuit, path_table
-from mnemoscope.systems.retrieval.analyses.emergence import first_above, path_name, surviving
+from mnemoscope.systems.retrieval.analyses.chain_attention import ELSEWHERE, chain_attention, path_name
+from mnemoscope.systems.retrieval.analyses.circuit import LEVEL, chain_circuit, path_table
+from mnemoscope.systems.retrieval.analyses.emergence import first_step, surviving
 from mnemoscope.systems.retrieval.analyses.reach import bound, first_layers, least_layers
 from mnemoscope.systems.retrieval.figures import circuit_figure, place_name, reach_figure, symbol_name
 from mnemoscope.systems.retrieval.tasks import Retrieval
@@ -159,7 +159,7 @@ def emergence_section(page: Page, results: Mapping[str, Results]) -> None:
         if not attention.sizes["path"]:
             page.text("No seed has a path that is needed.")
             continue
-        attention = attention.assign_coords(path=[_in_words(name) for name in attention["path"].values.tolist()])
+        attention = attention.assign_coords(path=_in_words(attention))
         names = attention["path"].values.tolist()
         shown = followed.assign({name: attention.sel(path=name, drop=True) for name in names})
         losses = [str(name) for name in followed.data_vars if str(name).startswith("loss_")]
@@ -168,15 +168,15 @@ def emergence_section(page: Page, results: Mapping[str, Results]) -> None:
         _onsets(page, attention)
 
 
-def _in_words(path: str) -> str:
-    """A path of a trajectory: who fetches from where."""
-    place, to = map(int, path.split("→"))
-    return f"{place_name(place)} ← {place_name(to)}"
+def _in_words(attention: xr.DataArray) -> list[str]:
+    """Who fetches from where, for every path."""
+    ends = zip(attention.place.values.tolist(), attention.to.values.tolist(), strict=True)
+    return [f"{place_name(place)} ← {place_name(to)}" for place, to in ends]
 
 
 def _onsets(page: Page, attention: xr.DataArray) -> None:
     """When each path sets in, and in which order."""
-    onsets = first_above(attention)
+    onsets = first_step(attention >= LEVEL)
     in_circuit = attention.notnull().any("step")
     rows = []
     for name in attention["path"].values.tolist():

@@ -5,7 +5,7 @@ import pytest
 import xarray as xr
 
 from mnemoscope import InputError
-from mnemoscope.systems.retrieval.analyses.emergence import first_above, surviving
+from mnemoscope.systems.retrieval.analyses.emergence import first_step, surviving
 
 STEPS = [0, 10, 20, 30]
 
@@ -29,12 +29,13 @@ def circuits(*found):
 def test_a_path_counts_in_the_seeds_whose_circuit_has_it_in_any_layer(followed):
     found = surviving(followed, circuits((3, 0, 0, 2), (4, 1, 0, 2), (4, 0, 2, 1)))
     assert found.path.values.tolist() == ["0→2", "2→1"]
+    assert (found.place.values.tolist(), found.to.values.tolist()) == ([0, 2], [2, 1])
     assert found.sel(path="0→2", seed=3).values.tolist() == [0, 0.2, 0.6, 0.9]
     assert found.sel(path="2→1").isnull().all("step").values.tolist() == [True, False]
 
 
 def test_the_first_step_at_the_level_counts_whatever_follows(followed):
-    onsets = first_above(surviving(followed, circuits((3, 0, 0, 2), (4, 1, 0, 2), (3, 0, 2, 1))))
+    onsets = first_step(surviving(followed, circuits((3, 0, 0, 2), (4, 1, 0, 2), (3, 0, 2, 1))) >= 0.5)
     assert onsets.sel(path="0→2").values.tolist() == [20, 10]
     assert np.isnan(onsets.sel(path="2→1")).all(), "below one half, and in no circuit"
 

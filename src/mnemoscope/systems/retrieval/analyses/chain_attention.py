@@ -86,6 +86,11 @@ def _of(batch: Batch, place: int) -> Bool[Tensor, "batch pos"]:
     return (batch.latents["place"] == place) & (batch.latents["chain"] >= 0)
 
 
+def path_name(place: int, to: int) -> str:
+    """A path, as mechanisms and trajectories call it."""
+    return f"{place}→{to}"
+
+
 @cache
 def within_chain(place: int, to: int) -> Mechanism:
     """Attention from one place of a chain to another one of the same chain; it says nothing about other places."""
@@ -93,7 +98,7 @@ def within_chain(place: int, to: int) -> Mechanism:
     def keys(batch: Batch, query: Tensor, key: Tensor) -> Tensor:
         return _of(batch, place)[..., None] & (key == batch.latents[f"at_{to}"][..., None])
 
-    return attends_to(f"{place}→{to}", keys)
+    return attends_to(path_name(place, to), keys)
 
 
 def strongest(attention: xr.DataArray, level: float) -> Sequence[tuple[int, int]]:

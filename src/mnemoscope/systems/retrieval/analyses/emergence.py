@@ -12,12 +12,7 @@ import numpy as np
 import xarray as xr
 
 from mnemoscope import InputError
-from mnemoscope.systems.retrieval.analyses.circuit import LEVEL
-
-
-def path_name(place: int, to: int) -> str:
-    """A path as trajectories have it."""
-    return f"{place}→{to}"
+from mnemoscope.systems.retrieval.analyses.chain_attention import path_name
 
 
 def surviving(trajectory: xr.Dataset, rise: xr.DataArray) -> xr.DataArray:
@@ -28,30 +23,33 @@ def surviving(trajectory: xr.Dataset, rise: xr.DataArray) -> xr.DataArray:
         rise: Of one skill, over (layer, head, place, to) and as many seeds: from `path_table`.
 
     Returns:
-        Over (path, step), and seed: NaN where the path is in no circuit of that seed. Only paths that are in one.
+        Over (path, step), and seed: NaN where the path is in no circuit of that seed. Only paths that are in one, with
+        the coordinates `place` and `to`.
 
     Raises:
         InputError: The trajectory is of another task.
     """
     needed = rise.notnull().any(("layer", "head"))
-    names = {
-        path_name(place, to): needed.sel(place=place, to=to, drop=True)
-        for place, to in product(rise.place.values.tolist(), rise.to.values.tolist())
-        if bool(needed.sel(place=place, to=to).any())
-    }
+    ends = product(rise.place.values.tolist(), rise.to.values.tolist())
+    paths = [(place, to) for place, to in ends if bool(needed.sel(place=place, to=to).any())]
+    names = [path_name(*path) for path in paths]
     if missing := [name for name in names if name not in trajectory]:
         raise InputError(f"the trajectory has no attention along {', '.join(missing)}; `mnemoscope track` takes it")
-    courses = [trajectory[name].where(there) for name, there in names.items()]
-    if not courses:
+    if not paths:
         return xr.DataArray(np.zeros((0, trajectory.sizes["step"])), dims=("path", "step"), coords={"path": []})
-    return xr.concat(courses, xr.DataArray(list(names), dims="path", name="path")).rename("attention")
+    courses = [
+        trajectory[name].where(needed.sel(place=place, to=to, drop=True))
+        for name, (place, to) in zip(names, paths, strict=True)
+    ]
+    places, tos = zip(*paths, strict=True)
+    found = xr.concat(courses, xr.DataArray(names, dims="path", name="path")).rename("attention")
+    return found.assign_coords(place=("path", list(places)), to=("path", list(tos)))
 
 
-def first_above(values: xr.DataArray, level: float = LEVEL) -> xr.DataArray:
-    """The first step at which a measure is at or above a level; NaN where it never is.
+def first_step(holds: xr.DataArray) -> xr.DataArray:
+    """The first step at which something holds; NaN where it never does.
 
     Args:
-        values: Over step and other dimensions.
-        level: In the unit of the measure.
+        holds: Truth values over step and other dimensions.
     """
-    return values.step.where(values >= level).min("step")
+    return holds.step.where(holds).min("step")

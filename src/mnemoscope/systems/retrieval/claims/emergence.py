@@ -32,7 +32,7 @@ from mnemoscope import CLAIMS, Criterion, InputError, Subject
 from mnemoscope.judging import GATE, Case, case, controls, most
 from mnemoscope.models import planted
 from mnemoscope.models.constructed import Course, following, jump
-from mnemoscope.systems.retrieval.circuit_effects import first, take_apart
+from mnemoscope.systems.retrieval.circuit_effects import onset, take_apart
 from mnemoscope.systems.retrieval.claim_parts import CHAINS, FOLLOWS, TASK, WHOLE_CHAIN, retrieval, task_of
 from mnemoscope.systems.retrieval.claims.circuits import follower
 
@@ -55,7 +55,7 @@ def falls(subject: Subject, *, level: float = HALF) -> dict[str, float]:
     tracked = subject.trajectory
     if tracked is None:
         raise InputError("there is no trajectory of this run; track it first: mnemoscope track RUN")
-    steps = {part: first(tracked[f"loss_{part}"] < level) for part in task_of(subject).parts}
+    steps = {part: onset(tracked[f"loss_{part}"] < level) for part in task_of(subject).parts}
     leads = [later - earlier for earlier, later in pairwise(steps.values())]
     final = max(float(tracked[f"loss_{part}"][-1]) for part in steps)
     return {**steps, "lead": min(leads), "last_two": leads[-1], GATE: final}
