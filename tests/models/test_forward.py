@@ -22,6 +22,8 @@ ARCHITECTURES = [
     {"attention": False, "n_layers": 2},
     {"act_fn": "gelu", "d_mlp": 5, "n_heads": 4},
     {"positions": False, "n_layers": 2},
+    {"attention_dir": "bidirectional"},
+    {"attention_dir": "bidirectional", "n_layers": 2},
 ]
 
 

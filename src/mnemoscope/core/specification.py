@@ -51,6 +51,8 @@ class ModelSpec:
     """Floating-point type of the parameters."""
     d_head: int | None = field(default=None, metadata=NEWER)
     """Width of a head; none: d_model / n_heads."""
+    attention_dir: Literal["causal", "bidirectional"] = field(default="causal", metadata=NEWER)
+    """Whether a position attends to those up to itself (causal), or to all."""
 
     def __post_init__(self) -> None:
         for name in ("d_model", "n_heads", "n_layers"):
@@ -61,6 +63,7 @@ class ModelSpec:
         in_range("model.first_mlp", self.first_mlp, 0, self.n_layers - 1)
         one_of("model.act_fn", self.act_fn, ("relu", "gelu", "identity"))
         one_of("model.dtype", self.dtype, ("float32", "float64"))
+        one_of("model.attention_dir", self.attention_dir, ("causal", "bidirectional"))
         one_of("model.initialisation", self.initialisation, ("gpt2", "memories"))
         if self.initialisation == "memories" and (self.n_heads > 1 or self.normalization != "none"):
             raise InputError(

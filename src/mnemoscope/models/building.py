@@ -81,6 +81,7 @@ def configuration(spec: ModelSpec, *, d_vocab: int, n_ctx: int, d_output: int | 
         "n_ctx": n_ctx,
         "d_vocab": d_vocab,
         "dtype": spec.dtype,
+        "attention_dir": spec.attention_dir,
         **vectors,
     }
 

@@ -93,10 +93,10 @@ def _looked_up(
     biases = torch.cat([params[f"{name}.b_{kind}"] for kind in "QKV"])
     q, k, v = torch.baddbmm(biases[:, None], source.expand(3 * n_heads, -1, -1), weights).split(n_heads)
     place = everywhere.repeat(n_cells // n_pos)
-    future = torch.zeros(n_cells, n_cells, dtype=q.dtype, device=q.device).masked_fill(
-        place > place[:, None], -math.inf
-    )
-    scores = torch.baddbmm(future, q, k.transpose(1, 2), alpha=1 / math.sqrt(spec.head_width))
+    hidden = torch.zeros(n_cells, n_cells, dtype=q.dtype, device=q.device)
+    if spec.attention_dir == "causal":
+        hidden = hidden.masked_fill(place > place[:, None], -math.inf)
+    scores = torch.baddbmm(hidden, q, k.transpose(1, 2), alpha=1 / math.sqrt(spec.head_width))
     written = torch.bmm(v, params[f"{name}.W_O"]).flatten(0, 1)
 
     cell = inputs * n_pos + everywhere
@@ -128,9 +128,12 @@ def _attention(
 
     q, k, v = heads("QKV", source) if queries is None else (*heads("Q", source[:, queries]), *heads("KV", source))
     pos = torch.arange(residual.shape[1], device=residual.device)
-    past = pos <= (pos if queries is None else queries)[:, None]
+    last = pos if queries is None else queries
+    if spec.attention_dir == "bidirectional":
+        last = torch.full_like(last, residual.shape[1] - 1)
+    seen = pos <= last[:, None]
     if fused:
-        z = F.scaled_dot_product_attention(q, k, v, attn_mask=past)
+        z = F.scaled_dot_product_attention(q, k, v, attn_mask=seen)
     else:
-        z = (q @ k.mT / math.sqrt(spec.head_width)).masked_fill(~past, -math.inf).softmax(-1) @ v
+        z = (q @ k.mT / math.sqrt(spec.head_width)).masked_fill(~seen, -math.inf).softmax(-1) @ v
     return F.linear(z.transpose(1, 2).flatten(2), params[f"{name}.W_O"].flatten(0, 1).T, params[f"{name}.b_O"])
