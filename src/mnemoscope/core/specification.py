@@ -18,6 +18,8 @@ NEWER = {"newer": True}
 """Metadata of fields that specifications did not always have: while they have their default they are left out of
 `RunSpec.to_dict`, so that what was written and registered before stays as it is.
 """
+PER_SEED = {"per_seed": True}
+"""Metadata of fields of a task that `Task.for_seed` sets: replicates may differ in them."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -184,16 +186,16 @@ class RunSpec:
 
     @property
     def configuration(self) -> tuple[Task, ModelSpec, Recipe]:
-        """Everything but the seed (and a split that follows the seed)."""
-        task = self.task
-        if getattr(task, "split_seed", None) == self.seed:
-            task = dataclasses.replace(task, split_seed=None)  # pyright: ignore[reportArgumentType]
-        return task, self.model, self.recipe
+        """Everything but the seed (and what follows the seed in the task)."""
+        task: Any = self.task
+        of_seed = [f.name for f in dataclasses.fields(task) if f.metadata.get("per_seed")]
+        follows = {name: None for name in of_seed if getattr(task, name) == self.seed}
+        return dataclasses.replace(task, **follows), self.model, self.recipe
 
     def replicates(self, other: "RunSpec") -> bool:
-        """Whether the two differ in the seed only: the split is the same in both or follows the seed in both."""
-        same_split = (self.task, self.model, self.recipe) == (other.task, other.model, other.recipe)
-        return same_split or self.configuration == other.configuration
+        """Whether the two differ in the seed only: what the task fixes is the same in both or follows the seed in both."""
+        same = (self.task, self.model, self.recipe) == (other.task, other.model, other.recipe)
+        return same or self.configuration == other.configuration
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data for JSON; `from_dict` is its inverse."""

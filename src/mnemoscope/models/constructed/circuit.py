@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 from jaxtyping import Float
@@ -50,8 +51,19 @@ def blocks(**widths: int) -> dict[str, slice]:
     return result
 
 
-def blank(circuit: Circuit, *, d_vocab: int, n_ctx: int, n_layers: int = 1, n_heads: int = 2) -> HookedTransformer:
-    """A model without normalisation that is large enough; all its weights are zero."""
+def blank(
+    circuit: Circuit, *, d_vocab: int, n_ctx: int, n_layers: int = 1, n_heads: int = 2, **fields: Any
+) -> HookedTransformer:
+    """A model without normalisation that is large enough; all its weights are zero.
+
+    Args:
+        circuit: What it has to hold.
+        d_vocab: Number of tokens.
+        n_ctx: Longest input.
+        n_layers: Blocks.
+        n_heads: Heads per block.
+        fields: Others of `ModelSpec`, such as `d_head` or `attention_dir`.
+    """
     spec = ModelSpec(
         d_model=circuit.width + -circuit.width % n_heads,
         n_heads=n_heads,
@@ -59,6 +71,7 @@ def blank(circuit: Circuit, *, d_vocab: int, n_ctx: int, n_layers: int = 1, n_he
         mlp=bool(circuit.neurons),
         d_mlp=circuit.n_neurons or None,
         normalization="none",
+        **fields,
     )
     model = build(spec, d_vocab=d_vocab, n_ctx=n_ctx, seed=0)
     with torch.no_grad():
