@@ -24,6 +24,10 @@ ARCHITECTURES = [
     {"positions": False, "n_layers": 2},
     {"attention_dir": "bidirectional"},
     {"attention_dir": "bidirectional", "n_layers": 2},
+    {"softmax": False, "n_layers": 2},
+    {"softmax": False, "attention_dir": "bidirectional"},
+    {"initialisation": "normal", "normalization": "none"},
+    {"embeddings": "frozen", "silent": 2},
 ]
 
 

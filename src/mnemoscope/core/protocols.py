@@ -267,3 +267,8 @@ class HookedModel(Protocol):
 def reads_vectors(model: HookedModel) -> bool:
     """Whether a model reads vectors in the place of tokens (`models.building.ReadIn`)."""
     return bool(getattr(getattr(model, "embed", None), "reads_vectors", False))
+
+
+def has_linear_attention(model: HookedModel) -> bool:
+    """Whether attention has no softmax (`models.linear_attention`)."""
+    return any(getattr(getattr(block, "attn", None), "linear", False) for block in model.blocks)

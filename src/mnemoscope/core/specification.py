@@ -46,15 +46,24 @@ class ModelSpec:
     """First layer that has an MLP; those before it are held at exactly zero."""
     positions: bool = True
     """False: the positional embedding is held at exactly zero."""
-    initialisation: Literal["gpt2", "memories"] = "gpt2"
-    """TransformerLens's own (gpt2), or that of associative memories: W_Q the identity, embeddings standard normal,
-    other weights uniform within 1/sqrt of their input width, biases held at zero."""
+    initialisation: Literal["gpt2", "memories", "normal", "one-hot"] = "gpt2"
+    """TransformerLens's own (gpt2); that of associative memories: W_Q the identity, embeddings standard normal, other
+    weights uniform within 1/sqrt of their input width, biases held at zero (memories); every weight normal, with
+    variance one over d_head for Q, K, V, over d_mlp for W_out and over d_model for the others (normal); or embeddings
+    and unembedding the identity, as are W_K and W_V, and everything else 1e-5 (one-hot)."""
     dtype: Literal["float32", "float64"] = "float32"
     """Floating-point type of the parameters."""
     d_head: int | None = field(default=None, metadata=NEWER)
     """Width of a head; none: d_model / n_heads."""
     attention_dir: Literal["causal", "bidirectional"] = field(default="causal", metadata=NEWER)
     """Whether a position attends to those up to itself (causal), or to all."""
+    softmax: bool = field(default=True, metadata=NEWER)
+    """False: linear attention, whose scores are neither scaled nor normalised (`models.linear_attention`)."""
+    embeddings: Literal["trained", "frozen"] = field(default="trained", metadata=NEWER)
+    """Whether embeddings and unembedding stay as they are initialised."""
+    silent: int | None = field(default=None, metadata=NEWER)
+    """Token whose embedding is zero, counted from the end of the vocabulary where it is negative: a position that holds
+    it asks with the bias of the queries alone, and its residual stream holds what is written there and nothing else."""
 
     def __post_init__(self) -> None:
         for name in ("d_model", "n_heads", "n_layers"):
@@ -66,12 +75,17 @@ class ModelSpec:
         one_of("model.act_fn", self.act_fn, ("relu", "gelu", "identity"))
         one_of("model.dtype", self.dtype, ("float32", "float64"))
         one_of("model.attention_dir", self.attention_dir, ("causal", "bidirectional"))
-        one_of("model.initialisation", self.initialisation, ("gpt2", "memories"))
+        one_of("model.initialisation", self.initialisation, ("gpt2", "memories", "normal", "one-hot"))
+        one_of("model.embeddings", self.embeddings, ("trained", "frozen"))
         if self.initialisation == "memories" and (self.n_heads > 1 or self.normalization != "none"):
             raise InputError(
                 "model.initialisation memories needs model.n_heads 1 and model.normalization none; got "
                 f"{self.n_heads} and {self.normalization}"
             )
+        if self.silent is not None and self.embeddings != "frozen":
+            raise InputError("model.silent needs model.embeddings frozen, or training gives the token an embedding")
+        if self.initialisation == "one-hot" and (self.n_heads, self.head_width) != (1, self.d_model):
+            raise InputError("model.initialisation one-hot needs model.n_heads 1 and model.d_head = model.d_model")
         if self.d_head is None and self.d_model % self.n_heads:
             raise InputError(
                 f"model.n_heads must divide model.d_model = {self.d_model}; got {self.n_heads}; change one of the two, "
@@ -193,7 +207,7 @@ class RunSpec:
         return dataclasses.replace(task, **follows), self.model, self.recipe
 
     def replicates(self, other: "RunSpec") -> bool:
-        """Whether the two differ in the seed only: what the task fixes is the same in both or follows the seed in both."""
+        """Whether they differ in the seed only: what a task fixes is the same in both or follows the seed in both."""
         same = (self.task, self.model, self.recipe) == (other.task, other.model, other.recipe)
         return same or self.configuration == other.configuration
 

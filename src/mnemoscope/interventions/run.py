@@ -16,8 +16,9 @@ from torch import Tensor
 
 from mnemoscope.core.batch import Batch
 from mnemoscope.core.edge import Edge
+from mnemoscope.core.errors import InputError
 from mnemoscope.core.intervention import Intervention, Knockout, LowRank, Mean, Patch, Resample, SetPattern
-from mnemoscope.core.protocols import HookedModel
+from mnemoscope.core.protocols import HookedModel, has_linear_attention
 from mnemoscope.core.site import ParamSite, Site
 from mnemoscope.interventions.edges.hooks import edges_changed
 from mnemoscope.interventions.recordings import Recordings, results
@@ -76,6 +77,8 @@ def intervened(
     for _, site in placed:
         check_exists(model, site)
         check_written(model, site.kind, [site.layer])
+    if has_linear_attention(model) and any(isinstance(i, Knockout) for i in interventions):
+        raise InputError("a knockout sets scores to minus infinity; attention has no softmax here: zero the pattern")
     recordings = Recordings(model) if recordings is None else recordings
     recordings.prepare((i.source, site) for i, site in placed if isinstance(i, Mean | Resample | Patch))
     hooks = [hook for i, site in at_sites for hook in _hooks(model, batch, site, change(i, batch, recordings, seed))]

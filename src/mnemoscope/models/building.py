@@ -18,9 +18,12 @@ from mnemoscope.core.errors import InputError
 from mnemoscope.core.protocols import VectorTask
 from mnemoscope.core.seeding import stream_seed
 from mnemoscope.core.specification import ModelSpec, RunSpec
+from mnemoscope.models.linear_attention import linearised
 
 VECTORS = "reads_vectors"
 """Key of a configuration: whether the model reads vectors."""
+LINEAR = "linear_attention"
+"""Key of a configuration: whether attention has no softmax."""
 _ATTENTION = "blocks.*.attn.[Wb]_*"
 SUPPORTED_ACTIVATIONS.setdefault("identity", lambda x: x)  # TransformerLens has none
 
@@ -69,6 +72,8 @@ def configuration(spec: ModelSpec, *, d_vocab: int, n_ctx: int, d_output: int | 
         d_output: Width of the output of a model that reads vectors; none: it reads tokens.
     """
     vectors = {} if d_output is None else {"d_vocab_out": d_output, VECTORS: True}
+    both = {} if spec.attention_dir == "causal" else {"attention_dir": spec.attention_dir}
+    linear = {} if spec.softmax else {"use_attn_scale": False, LINEAR: True}
     return {
         "n_layers": spec.n_layers,
         "d_model": spec.d_model,
@@ -81,8 +86,9 @@ def configuration(spec: ModelSpec, *, d_vocab: int, n_ctx: int, d_output: int | 
         "n_ctx": n_ctx,
         "d_vocab": d_vocab,
         "dtype": spec.dtype,
-        "attention_dir": spec.attention_dir,
         **vectors,
+        **both,
+        **linear,
     }
 
 
@@ -91,20 +97,24 @@ def from_configuration(config: Mapping[str, Any], *, device: torch.device | str 
 
     Args:
         config: Arguments of `HookedTransformerConfig`; with `reads_vectors` the model reads vectors of width `d_vocab`
-            and gives some of width `d_vocab_out`. All hooks and weights keep their names.
+            and gives some of width `d_vocab_out`; with `linear_attention` its attention has no softmax. All hooks and
+            weights keep their names.
         device: Where the model goes.
 
     Raises:
         InputError: The device cannot be used.
     """
     arguments = {**config, "dtype": getattr(torch, config["dtype"]), "device": str(usable_device(device))}
-    vectors = arguments.pop(VECTORS, False)
+    vectors, linear = arguments.pop(VECTORS, False), arguments.pop(LINEAR, False)
     with _quiet():
         model = HookedTransformer(HookedTransformerConfig(**arguments), move_to_device=True)
     if vectors:
         weights = dict(model.named_parameters())
         model.add_module("embed", ReadIn(weights["embed.W_E"]))
         model.add_module("pos_embed", Places(weights["pos_embed.W_pos"]))
+    for layer, block in enumerate(model.blocks if linear else ()):
+        block.add_module("attn", linearised(block.attn, layer))
+    if vectors or linear:
         model.setup()
     return model
 
@@ -148,10 +158,12 @@ def build(
         model = from_configuration(configuration(spec, d_vocab=d_vocab, n_ctx=n_ctx, d_output=d_output))
     named = dict(model.named_parameters())
     with torch.no_grad():
-        if spec.initialisation == "memories":
-            draws = torch.Generator().manual_seed(stream_seed(seed, "memories"))
+        if spec.initialisation != "gpt2":
+            draws = torch.Generator().manual_seed(stream_seed(seed, spec.initialisation))
             for name, value in named.items():
-                _as_memory(name, value, draws)
+                _INITIALISED[spec.initialisation](name, value, draws)
+        if spec.silent is not None:
+            named["embed.W_E"][spec.silent] = 0
         for name in matching(zeroed(spec), named):
             named[name].zero_()
     return model.to(device, print_details=False)
@@ -167,14 +179,50 @@ def _as_memory(name: str, value: Tensor, draws: torch.Generator) -> None:
         value.uniform_(-1, 1, generator=draws).div_(math.sqrt(value.shape[-2] if value.ndim > 1 else 1))
 
 
+def _as_normal(name: str, value: Tensor, draws: torch.Generator) -> None:
+    """Set a parameter as the models of Nichani et al. 2025 start with it: of unit norm, roughly, in what it reads."""
+    kind = name.rsplit(".", 1)[-1]
+    width = value.shape[-2] if kind == "W_out" else value.shape[-1]
+    if kind not in ("W_Q", "W_K", "W_V", "b_Q", "W_O", "W_E", "W_out"):  # d_model comes first
+        width = value.shape[0]
+    value.normal_(generator=draws).div_(math.sqrt(width))
+
+
+def _as_one_hot(name: str, value: Tensor, _: torch.Generator) -> None:
+    """Set a parameter so that every token has a dimension of its own and attention starts at almost nothing."""
+    if name.endswith((".W_E", ".W_U", ".W_K", ".W_V")):
+        value.copy_(torch.eye(*value.shape[-2:]))
+    else:
+        value.fill_(1e-5)
+
+
+_INITIALISED = {"memories": _as_memory, "normal": _as_normal, "one-hot": _as_one_hot}
+
+
 def zeroed(spec: ModelSpec) -> tuple[str, ...]:
     """Patterns of the parameters that the architecture holds at zero, in training too."""
+    biases = {
+        "gpt2": (),
+        "memories": ("*.b_*",),
+        "normal": ("*.b_[KVOU]", "*.b_in", "*.b_out", *(("*.b_Q",) if spec.silent is None else ())),
+    }
+    biases["one-hot"] = biases["normal"]
     return (
         *(() if spec.attention else (_ATTENTION,)),
         *(() if spec.positions else ("pos_embed.W_pos",)),
         *(f"blocks.{layer}.mlp.*" for layer in range(spec.first_mlp if spec.mlp else 0)),
-        *(("*.b_*",) if spec.initialisation == "memories" else ()),
+        *biases[spec.initialisation],
     )
+
+
+def held(spec: ModelSpec) -> tuple[str, ...]:
+    """Patterns of the parameters that training leaves as they are: those at zero, and frozen embeddings.
+
+    Of a one-hot model W_Q, W_K and W_V too: queries ask with their bias, and one matrix says what is written.
+    """
+    frozen = ("embed.*", "pos_embed.*", "unembed.*") if spec.embeddings == "frozen" else ()
+    identities = ("*.W_[QKV]",) if spec.initialisation == "one-hot" else ()
+    return (*zeroed(spec), *frozen, *identities)
 
 
 def matching(patterns: Iterable[str], names: Iterable[str]) -> frozenset[str]:

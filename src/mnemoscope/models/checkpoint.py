@@ -12,8 +12,8 @@ import torch
 from transformer_lens import HookedTransformer, HookedTransformerConfig
 
 from mnemoscope.core.errors import InputError
-from mnemoscope.core.protocols import reads_vectors
-from mnemoscope.models.building import VECTORS, from_configuration
+from mnemoscope.core.protocols import has_linear_attention, reads_vectors
+from mnemoscope.models.building import LINEAR, VECTORS, from_configuration
 from mnemoscope.models.files import digest, read_tensors, tensor_bytes, write_tensors
 
 _KIND = "checkpoint"
@@ -25,7 +25,8 @@ _NOT_KEPT = {"device", "n_devices", "n_params", "seed", "tokenizer_name"}  # a t
 
 def save_checkpoint(model: HookedTransformer, path: Path, *, step: int = 0) -> None:
     """Write `model`, after `step` steps of training, to `path`. Any `HookedTransformer` will do."""
-    config = {**_configuration(model.cfg), **({VECTORS: True} if reads_vectors(model) else {})}
+    kinds = {VECTORS: reads_vectors(model), LINEAR: has_linear_attention(model)}
+    config = {**_configuration(model.cfg), **{name: True for name, of_kind in kinds.items() if of_kind}}
     metadata = {"kind": _KIND, "step": str(step), "configuration": json.dumps(config)}
     write_tensors(path, model.state_dict(), metadata)
 

@@ -46,7 +46,7 @@ def logits(
     everywhere = torch.arange(inputs.shape[1], device=inputs.device)
     token, position = params["embed.W_E"], params["pos_embed.W_pos"][: len(everywhere)]
     vectors = inputs.is_floating_point()
-    looked_up = spec.attention and not vectors and len(token) * len(position) <= MAX_CELLS
+    looked_up = spec.attention and spec.softmax and not vectors and len(token) * len(position) <= MAX_CELLS
     residual = torch.empty(0)
     if not looked_up:
         residual = (inputs @ token if vectors else F.embedding(inputs, token)) + position
@@ -132,7 +132,9 @@ def _attention(
     if spec.attention_dir == "bidirectional":
         last = torch.full_like(last, residual.shape[1] - 1)
     seen = pos <= last[:, None]
-    if fused:
+    if not spec.softmax:
+        z = (q @ k.mT).masked_fill(~seen, 0.0) @ v
+    elif fused:
         z = F.scaled_dot_product_attention(q, k, v, attn_mask=seen)
     else:
         z = (q @ k.mT / math.sqrt(spec.head_width)).masked_fill(~seen, -math.inf).softmax(-1) @ v

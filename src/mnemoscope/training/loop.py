@@ -16,7 +16,7 @@ from filelock import AcquireReturnProxy, FileLock, Timeout
 from mnemoscope.core.batch import Batch
 from mnemoscope.core.errors import InputError
 from mnemoscope.core.specification import RunSpec
-from mnemoscope.models.building import matching, parameters, usable_device, zeroed
+from mnemoscope.models.building import held, matching, parameters, usable_device
 from mnemoscope.models.run import Run, create_run, finish_run
 from mnemoscope.training.learner import Learner
 from mnemoscope.training.recorder import Recorder, Report
@@ -82,7 +82,7 @@ def _continue(runs: list[Run], start: int, device: torch.device, report: Report 
     learner = _learner(runs, recorders, start, device)
     data = [Blocks(run.spec, device) for run in runs]
     positions = recorders[0].positions
-    off = matching(zeroed(model), learner.names)
+    off = matching(held(model), learner.names)
     for step in range(start, recipe.n_steps + 1):
         if step > start or start == 0:
             for i, recorder in enumerate(recorders):

@@ -29,7 +29,7 @@ def sample(n=200, **fields):
 def right(task, batch, **options):
     """Probability of the answer at every query, by number of hops."""
     given = doubling(task, **options)(batch.inputs).softmax(-1).gather(-1, batch.targets[..., None])[..., 0]
-    return {name: given[mask] for name, mask in task.skills(batch).items()}
+    return {f"hops_{hops}": given[batch.latents["hops"] == hops] for hops in task.hops}
 
 
 @pytest.mark.parametrize("fields", SIZES, ids=str)

@@ -61,7 +61,7 @@ from mnemoscope.core.errors import InputError, one_of
 from mnemoscope.core.intervention import removal
 from mnemoscope.core.metrics import kl_divergence
 from mnemoscope.core.named import Named
-from mnemoscope.core.protocols import HookedModel
+from mnemoscope.core.protocols import HookedModel, has_linear_attention
 from mnemoscope.core.site import Site
 from mnemoscope.interventions.recordings import Recordings
 from mnemoscope.interventions.run import run_with
@@ -121,6 +121,8 @@ def predict_patterns(
         )
     if getattr(model.cfg, "use_local_attn", False):
         raise InputError("the model has local attention, which is not supported here; take one with global attention")
+    if has_linear_attention(model):
+        raise InputError("the model's attention has no softmax: its pattern is its scores; see qk_circuits")
     if len(batch) == 0 or batch.inputs.shape[1] < 2:
         raise InputError(f"batch must hold sequences of at least two tokens; got shape {tuple(batch.inputs.shape)}")
     at = batch if at is None else at

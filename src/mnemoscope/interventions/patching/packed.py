@@ -22,7 +22,7 @@ from torch import Tensor
 
 from mnemoscope.core.edge import Through
 from mnemoscope.core.layers import ACTIVATIONS, Mlp, Norm, projected
-from mnemoscope.core.protocols import HookedModel
+from mnemoscope.core.protocols import HookedModel, has_linear_attention
 
 _ACCEPTED: Mapping[str, tuple[object, ...]] = {
     "normalization_type": (None, "LN", "LNPre", "RMS", "RMSPre"),
@@ -92,6 +92,8 @@ def unsupported(model: HookedModel) -> str | None:
     for name, accepted in _ACCEPTED.items():
         if getattr(cfg, name, accepted[0]) not in accepted:
             return f"{name} is {getattr(cfg, name)}"
+    if has_linear_attention(model):
+        return "its attention has no softmax"
     if not cfg.attn_only and cfg.act_fn not in ACTIVATIONS:
         return f"act_fn is {cfg.act_fn}"
     if getattr(getattr(model, "tokenizer", None), "padding_side", None) == "left":

@@ -201,8 +201,9 @@ class KHop:
         return {}
 
     def skills(self, batch: Batch) -> dict[str, Bool[Tensor, "batch pos"]]:
-        """`hops_h`: the queries of h hops."""
-        return {f"hops_{h}": batch.scored & (batch.latents["hops"] == h) for h in self.hops}
+        """`hops_h`: the last query, where it asks for h hops; minimal pairs are about the last query too."""
+        last = torch.arange(self.n_ctx, device=batch.inputs.device) == self.n_ctx - 1
+        return {f"hops_{h}": last & (batch.latents["hops"] == h) for h in self.hops}
 
     def loss(self, outputs: Float[Tensor, "batch pos d_vocab"], batch: Batch) -> Float[Tensor, ""]:
         """Mean cross-entropy over the queries, in nats."""
@@ -235,7 +236,7 @@ class KHop:
     # ---- counterfactuals
 
     def corrupt(self, batch: Batch, *, kind: str, generator: torch.Generator) -> Batch:
-        """Minimal pairs; they are about the last query, and only it is scored.
+        """Minimal pairs; they are about the last query, and what becomes of the others is left open.
 
         `exchange_on_path`: in the function that a random one of its hops reads, the value read there and another one
         change places. The answer changes, since all later functions are permutations. `exchange_elsewhere`: in that
@@ -263,18 +264,11 @@ class KHop:
             values = shown[rows, function, one]
             shown[rows, function, one] = shown[rows, function, other]
             shown[rows, function, other] = values
-        return replace(self.batch(shown, queries), weights=batch.weights, scored=last_query(batch).scored)
+        return replace(self.batch(shown, queries), weights=batch.weights, scored=batch.scored)
 
     def pair_report(self, clean: Batch, corrupted: Batch) -> dict[str, float]:
         """`answer_changed`: the share of the pairs in which the last query has another answer."""
         return {"answer_changed": float((clean.targets != corrupted.targets)[:, -1].double().mean())}
-
-
-def last_query(batch: Batch) -> Batch:
-    """The same sequences with nothing scored but the last query: what minimal pairs are about."""
-    scored = torch.zeros_like(batch.scored)
-    scored[:, -1] = True
-    return replace(batch, scored=scored)
 
 
 TASKS.add(KHop.name, KHop)
