@@ -1,0 +1,92 @@
+r"""How capacity grows with the number of parameters: slopes of lines through logarithms.
+
+The published line is :math:`N \log N = c P` for P parameters: log(N ln N) against log P has slope 1. Without the
+logarithm, log N against log P has slope 1; if capacity grew like the width of a matrix, 1/2. Each draw has slopes of
+its own, by least squares over its sizes, and the interval of their mean is Student's over draws: the residuals of one
+line, which share embeddings and bend, say nothing about it.
+
+*Does not show* that the law is a power law: over a factor of 64 in parameters, N and N log N are told apart by slopes
+that differ by about .2.
+"""
+
+import math
+
+import numpy as np
+import xarray as xr
+from jaxtyping import Float
+from scipy import stats
+
+from mnemoscope import InputError
+
+CONFIDENCE = 0.95
+LAW, PLAIN = "N log N", "N"
+"""What is set against the number of parameters."""
+
+
+def law_capacity(parameters: float, *, share: float = 1.0) -> float:
+    """N with N ln N a share of the parameters, by Newton's method.
+
+    Raises:
+        InputError: That is not positive.
+    """
+    if not share * parameters > 0:
+        raise InputError(f"share * parameters must be positive; got {share * parameters!r}")
+    n = math.e
+    for _ in range(50):
+        n -= (n * math.log(n) - share * parameters) / (math.log(n) + 1)
+    return n
+
+
+def amounts(capacity: xr.DataArray) -> xr.DataArray:
+    """N ln N and N along a new dimension `law`; N ln N is 0 for N = 1."""
+    both = [capacity * np.log(capacity.clip(min=1)), capacity]
+    return xr.concat(both, xr.DataArray([LAW, PLAIN], dims="law", name="law"))
+
+
+def growth(capacity: xr.DataArray, parameters: xr.DataArray) -> xr.Dataset:
+    """Slopes of every draw.
+
+    Args:
+        capacity: Over a dimension of sizes, such as d, and draw.
+        parameters: Over the same sizes.
+
+    Returns:
+        `slope` and `intercept` (at one parameter, natural logarithm) over law and draw; NaN for a draw that stores
+        fewer than two associations somewhere.
+
+    Raises:
+        InputError: There are fewer than two different sizes.
+    """
+    (size,) = parameters.dims
+    if len(np.unique(parameters)) < 2:
+        raise InputError(f"parameters must differ between at least two sizes; got {parameters.values.tolist()}")
+    logs = amounts(capacity).transpose("law", "draw", size)
+    lines = [[_line(parameters.values, row) for row in law] for law in logs.values]
+    slope, intercept = np.moveaxis(np.array(lines), -1, 0)
+    coords = {"law": logs.law.values, "draw": logs.draw.values}
+    data = {"slope": (("law", "draw"), slope), "intercept": (("law", "draw"), intercept)}
+    attrs = {"unit": "slope of natural logarithms", "fit": "least squares, each draw by itself"}
+    return xr.Dataset(data, coords=coords, attrs=attrs)
+
+
+def _line(parameters: Float[np.ndarray, " size"], amount: Float[np.ndarray, " size"]) -> tuple[float, float]:
+    if (amount <= 0).any():
+        return np.nan, np.nan
+    slope, intercept = np.polyfit(np.log(parameters), np.log(amount), 1)
+    return float(slope), float(intercept)
+
+
+def interval(slope: xr.DataArray) -> xr.DataArray:
+    """Mean over draws with the ends of Student's 95 % interval, along a new dimension `summary`: mean, low, high.
+
+    Args:
+        slope: Over draw, and other dimensions.
+
+    Returns:
+        NaN ends where there are fewer than two draws.
+    """
+    n, mean = slope.count("draw"), slope.mean("draw")
+    error = slope.std("draw", ddof=1) / n**0.5
+    reach = error * stats.t.ppf((1 + CONFIDENCE) / 2, (n - 1).clip(min=1))
+    ends = [mean, mean - reach, mean + reach]
+    return xr.concat(ends, xr.DataArray(["mean", "low", "high"], dims="summary", name="summary"))

@@ -1,0 +1,88 @@
+"""The largest number of associations that are stored, for many problems at once.
+
+Candidates lie on a grid of `PER_OCTAVE` numbers per factor of two (all numbers where these are closer than whole
+numbers), so that what is found lies at most 4.4 % below the largest number that is stored. The search goes up, or down,
+from a first guess in strides that double until it has a number that is stored and one that is not, and then divides
+what lies between. All problems take each round together.
+
+*Assumes* that what is stored grows no easier with more associations. If that fails near the threshold, what is found
+is one number that is stored with a next one that is not, and another search could find another.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+
+from mnemoscope import InputError
+from mnemoscope.core import in_range
+
+PER_OCTAVE = 16
+_STRIDE = PER_OCTAVE // 8
+_UNKNOWN = -2
+
+Ask = Callable[[Sequence[tuple[int, int]]], Sequence[bool]]
+"""From pairs of a problem's number and a number of associations to whether these are stored."""
+
+
+def candidates(most: int) -> list[int]:
+    """Numbers of associations from 2 to at most `most`.
+
+    Raises:
+        InputError: There is none.
+    """
+    in_range("most", most, 2, math.inf)
+    steps = range(math.floor(PER_OCTAVE * math.log2(most)) + 1)
+    return sorted({round(2 ** (step / PER_OCTAVE)) for step in steps} - {0, 1})
+
+
+def largest_stored(ask: Ask, guesses: Sequence[int], *, most: int, ways: int = 1) -> list[int]:
+    """The largest candidate that is stored, for each problem.
+
+    Args:
+        ask: Is asked of many at once.
+        guesses: For each problem a number near which the search begins.
+        most: Largest candidate.
+        ways: How many candidates of each problem are asked in a round once the answer is bracketed.
+
+    Returns:
+        For each problem a candidate; 0 where not even the least one is stored.
+
+    Raises:
+        InputError: The largest candidate is stored, so that the answer is not known; or there is no candidate, or none
+            to ask in a round.
+    """
+    in_range("ways", ways, 1, math.inf)
+    grid = candidates(most)
+    brackets = [(_UNKNOWN, len(grid) + 1)] * len(guesses)
+    starts = [min(range(len(grid)), key=lambda i: abs(grid[i] - guess)) for guess in guesses]
+    strides = [_STRIDE] * len(guesses)
+    while asked := [
+        (problem, place)
+        for problem, bracket in enumerate(brackets)
+        for place in _next(bracket, starts[problem], strides[problem], len(grid), ways)
+    ]:
+        outcomes = ask([(problem, grid[place]) for problem, place in asked])
+        for (problem, place), stored in zip(asked, outcomes, strict=True):
+            low, high = brackets[problem]
+            brackets[problem] = (max(low, place), high) if stored else (low, min(high, place))
+        for problem in {problem for problem, _ in asked}:
+            low, high = brackets[problem]
+            strides[problem] *= 2
+            if low >= high:  # stored above a number that is not: keep the lower one as the first that is not
+                brackets[problem] = (high - 1, high)
+    if any(low == len(grid) - 1 for low, _ in brackets):
+        raise InputError(f"most must exceed what is stored; {grid[-1]} associations are; search further")
+    return [grid[low] if low >= 0 else 0 for low, _ in brackets]
+
+
+def _next(bracket: tuple[int, int], start: int, stride: int, n: int, ways: int) -> list[int]:
+    """Places on the grid to be asked; none where the answer is known."""
+    low, high = bracket
+    if low == _UNKNOWN and high == n + 1:
+        return [start]
+    if high == n + 1:
+        return [min(n - 1, low + stride)] if low < n - 1 else []
+    if low == _UNKNOWN:
+        return [max(0, high - stride)] if high > 0 else []
+    between = high - low - 1
+    parts = min(ways, between)
+    return sorted({low + round((between + 1) * (i + 1) / (parts + 1)) for i in range(parts)} - {low, high})

@@ -1,0 +1,109 @@
+"""M4: a trained matrix stores about as many random associations as it has parameters.
+
+Refuted if, in most draws, the slope of log(N log N) against log d² differs from the published 1 by more than .1, or if
+N ln N at the largest size is less than a quarter or more than four times d². N is the largest number of random unit
+vectors of which a d × d matrix, trained by Adam, answers 99 % within 4,096 steps (`analyses.capacity`). Rivals:
+M4-plain, N grows like d² without the logarithm; M4-width, it grows like d; M4-fewer, taken literally the sentence is
+wrong, since at the largest size fewer than a quarter as many associations are stored as there are parameters.
+
+Judged are d from 2^3 to 2^6 by half powers, published up to 2^8: N log N need not follow the law before d is large, so
+a slope that fails here may do so because of these sizes. `largest` varies them, and the slope from d = 16 on stands
+beside. The rate of Adam is not published; .1 and all sizes were chosen on draws from 1000 on.
+
+It shows what one optimiser finds in one number of steps. It does not show how many associations a matrix could hold.
+"""
+
+from dataclasses import replace
+
+import xarray as xr
+
+from mnemoscope import CLAIMS
+from mnemoscope.judging import Measured, case, controls
+from mnemoscope.models import FIRST_PLANTED
+from mnemoscope.systems.memory_theory.analyses.associations import associations
+from mnemoscope.systems.memory_theory.analyses.capacity import MATRIX, matrix_capacity, stored
+from mnemoscope.systems.memory_theory.analyses.training import zero_matrix
+from mnemoscope.systems.memory_theory.claim_parts import (
+    AS_PUBLISHED,
+    FEWER,
+    LARGEST,
+    LEAST,
+    LIKE_PARAMETERS,
+    LIKE_WIDTH,
+    about_capacity,
+    capacities,
+    effects,
+    half_powers,
+    tables,
+)
+
+UPPER = 16
+"""From this dimension on small sizes weigh less: 99 % of what is stored is soon no longer all of it."""
+
+
+def measure(draw: int, *, largest: int = LARGEST, learning_rate: float = MATRIX.learning_rate) -> dict[str, float]:
+    """Effects of a draw (`claim_parts`), what is stored at each d, and `law_of_upper`, `law` from d = 16 on.
+
+    Args:
+        draw: Number of the draw.
+        largest: Largest dimension; 256 is published.
+        learning_rate: Of Adam.
+
+    Raises:
+        InputError: There are fewer than two dimensions, or the rate is not positive.
+    """
+    training = replace(MATRIX, learning_rate=learning_rate)
+    found = matrix_capacity(half_powers(LEAST, largest), draws=[draw], training=training)
+    upper = found.sel(d=slice(UPPER, None))
+    beside = {"law_of_upper": effects(upper)["law"]} if upper.sizes["d"] > 1 else {}
+    return {**effects(found), **beside}
+
+
+def orthonormal(number: int) -> dict[str, Measured]:
+    """A control: with orthonormal embeddings, of which there are d, all d are stored."""
+    return {"draw": effects(_orthonormal(FIRST_PLANTED + number))}
+
+
+def _orthonormal(draw: int) -> xr.Dataset:
+    sizes = half_powers(LEAST, LARGEST)
+    all_stored = [stored([associations(d, d, draw=draw, orthonormal=True)], [zero_matrix(d)], MATRIX)[0] for d in sizes]
+    return capacities({d: float(d if each else 0) for d, each in zip(sizes, all_stored, strict=True)})
+
+
+_PLANTED = tables(half_powers(LEAST, LARGEST))
+_ORTHONORMAL = case("orthonormal embeddings", orthonormal, n=2)
+_M4 = about_capacity(
+    id="M4",
+    statement="With random embeddings a trained matrix stores about as many associations as it has parameters: "
+    "N log N grows like d².",
+    parts=AS_PUBLISHED,
+    controls=controls(
+        positive=(_PLANTED["law"],),
+        negative=(_PLANTED["sixteenth"], _PLANTED["parameters"], _PLANTED["width"], _ORTHONORMAL),
+    ),
+    measure=measure,
+    factors={"largest": (32,)},
+)
+M4 = _M4.against(
+    _M4.rival(
+        "plain",
+        "Capacity grows like the number of parameters, without a logarithm.",
+        parts=LIKE_PARAMETERS,
+        controls=controls(positive=(_PLANTED["parameters"],), negative=(_PLANTED["law"], _PLANTED["width"])),
+    ),
+    _M4.rival(
+        "width",
+        "Capacity grows like the width of the matrix.",
+        parts=LIKE_WIDTH,
+        controls=controls(
+            positive=(_PLANTED["width"], _ORTHONORMAL), negative=(_PLANTED["law"], _PLANTED["parameters"])
+        ),
+    ),
+    _M4.rival(
+        "fewer",
+        "At the largest size fewer than a quarter as many associations are stored as there are parameters.",
+        parts=FEWER,
+        controls=controls(positive=(_PLANTED["sixteenth"],), negative=(_PLANTED["parameters"],)),
+    ),
+)
+CLAIMS.add(M4.id, M4)
