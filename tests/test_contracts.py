@@ -56,6 +56,11 @@ def enumerated(task, split: str):
         return None
 
 
+def n_outputs(task) -> int:
+    """Tokens that can be predicted."""
+    return getattr(task, "d_vocab_out", task.d_vocab)
+
+
 def n_for(task) -> int:
     """So many sequences that they have about 2000 positions."""
     return 2000 // task.n_ctx
@@ -116,7 +121,7 @@ def test_references_are_probabilities_or_undefined(task, split):
     batch = task.sample(n_for(task), split=split, generator=seeded())
     for name in task.references:
         probabilities = task.reference(batch, name)
-        assert probabilities.shape == (*batch.inputs.shape, task.d_vocab)
+        assert probabilities.shape == (*batch.inputs.shape, n_outputs(task))
         assert probabilities.dtype == torch.double
         undefined = probabilities.isnan()
         assert torch.equal(undefined.any(-1), undefined.all(-1))
@@ -170,9 +175,9 @@ def test_the_loss_is_the_mean_squared_error_over_scored_positions(task):
 @each_token_task
 def test_the_loss_is_cross_entropy_in_nats(task):
     batch = task.sample(32, split="test", generator=seeded())
-    uniform = torch.zeros(*batch.inputs.shape, task.d_vocab)
-    assert task.loss(uniform, batch).item() == pytest.approx(math.log(task.d_vocab))
-    right = torch.nn.functional.one_hot(batch.targets, task.d_vocab) * 50.0
+    uniform = torch.zeros(*batch.inputs.shape, n_outputs(task))
+    assert task.loss(uniform, batch).item() == pytest.approx(math.log(n_outputs(task)))
+    right = torch.nn.functional.one_hot(batch.targets, n_outputs(task)) * 50.0
     assert task.loss(right, batch).item() == pytest.approx(0, abs=1e-6)
 
 
@@ -288,7 +293,7 @@ def test_the_model_can_be_built_and_both_forward_passes_agree(name):
         model = untrained(spec)
     batch = spec.task.sample(16, split="train", generator=seeded())
     expected = model(batch.inputs)
-    assert expected.shape == (*batch.scored.shape, getattr(spec.task, "d_output", spec.task.d_vocab))
+    assert expected.shape == (*batch.scored.shape, getattr(spec.task, "d_output", n_outputs(spec.task)))
     positions = batch.scored.any(0).nonzero()[:, 0]
     given = logits(parameters(model), spec.model, batch.inputs, positions)
     torch.testing.assert_close(given, expected[:, positions], atol=1e-5, rtol=1e-5)

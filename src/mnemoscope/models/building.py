@@ -62,15 +62,19 @@ class Places(nn.Module):
         return self.W_pos[: vectors.shape[1]].expand(len(vectors), -1, -1).clone()
 
 
-def configuration(spec: ModelSpec, *, d_vocab: int, n_ctx: int, d_output: int | None = None) -> dict[str, Any]:
+def configuration(
+    spec: ModelSpec, *, d_vocab: int, n_ctx: int, d_vocab_out: int | None = None, d_output: int | None = None
+) -> dict[str, Any]:
     """Arguments of `from_configuration` for an architecture on a task of that size.
 
     Args:
         spec: The architecture.
         d_vocab: Number of tokens, or the width of the input.
         n_ctx: Longest input.
+        d_vocab_out: How many tokens can be predicted, the first ones; none: all.
         d_output: Width of the output of a model that reads vectors; none: it reads tokens.
     """
+    outputs = {} if d_vocab_out is None else {"d_vocab_out": d_vocab_out}
     vectors = {} if d_output is None else {"d_vocab_out": d_output, VECTORS: True}
     both = {} if spec.attention_dir == "causal" else {"attention_dir": spec.attention_dir}
     linear = {} if spec.softmax else {"use_attn_scale": False, LINEAR: True}
@@ -86,6 +90,7 @@ def configuration(spec: ModelSpec, *, d_vocab: int, n_ctx: int, d_output: int | 
         "n_ctx": n_ctx,
         "d_vocab": d_vocab,
         "dtype": spec.dtype,
+        **outputs,
         **vectors,
         **both,
         **linear,
@@ -127,7 +132,15 @@ def untrained(spec: RunSpec, *, device: torch.device | str = "cpu") -> HookedTra
     """
     task = spec.task
     d_output = task.d_output if isinstance(task, VectorTask) else None
-    return build(spec.model, d_vocab=task.d_vocab, n_ctx=task.n_ctx, d_output=d_output, seed=spec.seed, device=device)
+    return build(
+        spec.model,
+        d_vocab=task.d_vocab,
+        n_ctx=task.n_ctx,
+        d_vocab_out=getattr(task, "d_vocab_out", None),
+        d_output=d_output,
+        seed=spec.seed,
+        device=device,
+    )
 
 
 def build(
@@ -136,6 +149,7 @@ def build(
     d_vocab: int,
     n_ctx: int,
     seed: int,
+    d_vocab_out: int | None = None,
     d_output: int | None = None,
     device: torch.device | str = "cpu",
 ) -> HookedTransformer:
@@ -146,6 +160,7 @@ def build(
         d_vocab: Number of tokens, or the width of the input.
         n_ctx: Longest input.
         seed: The run's seed; the weights come from its stream `initialisation`, the same on every device.
+        d_vocab_out: How many tokens can be predicted, the first ones; none: all.
         d_output: Width of the output of a model that reads vectors; none: it reads tokens.
         device: Where the model goes.
 
@@ -155,7 +170,8 @@ def build(
     device = usable_device(device)
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(stream_seed(seed, "initialisation"))
-        model = from_configuration(configuration(spec, d_vocab=d_vocab, n_ctx=n_ctx, d_output=d_output))
+        sizes = {"d_vocab": d_vocab, "n_ctx": n_ctx, "d_vocab_out": d_vocab_out, "d_output": d_output}
+        model = from_configuration(configuration(spec, **sizes))
     named = dict(model.named_parameters())
     with torch.no_grad():
         if spec.initialisation != "gpt2":

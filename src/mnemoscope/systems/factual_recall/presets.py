@@ -1,0 +1,45 @@
+"""Configurations of factual recall: the middle of the published grid, its corners, and linear attention.
+
+One layer without positions, whose embeddings are drawn once and stay. The query token has no embedding of its own: it
+asks with the bias of the queries, and the residual stream of its position holds what attention and MLP write there,
+since the published model leaves the query's own residual out.
+"""
+
+from typing import Any
+
+from mnemoscope import PRESETS, ModelSpec, Preset, Recipe
+from mnemoscope.systems.factual_recall.tasks import FactualRecall
+
+_ONE_LAYER: dict[str, Any] = {"positions": False, "normalization": "none", "embeddings": "frozen", "silent": -1}
+GRID = ModelSpec(d_model=32, n_heads=8, d_head=8, d_mlp=32, initialisation="normal", **_ONE_LAYER)
+"""The middle of the grid over heads and MLP widths."""
+_LINEAR = FactualRecall(n_subjects=16, n_relations=4, n_noise=20, facts="ordered")
+LINEAR = ModelSpec(
+    d_model=_LINEAR.d_vocab, n_heads=1, d_head=_LINEAR.d_vocab, mlp=False, softmax=False, initialisation="one-hot",
+    **_ONE_LAYER,
+)  # fmt: skip
+"""Linear attention on one-hot embeddings: one vector says where to look, one matrix what is written."""
+_PUBLISHED = Recipe(name="published", n_steps=2**14, batch_size=1024, learning_rate=1e-2, metrics_every=128)
+_QUICK = Recipe(name="quick", n_steps=2**11, batch_size=256, learning_rate=1e-2, metrics_every=64)
+_DESCENT = Recipe(
+    name="published", n_steps=2**13, batch_size=1024, optimizer="sgd", learning_rate=0.1, momentum=0.0, metrics_every=64
+)
+
+PRESETS.add(
+    "facts",
+    Preset(
+        summary="32 x 32 facts, 8 heads, MLP of 32",
+        task=FactualRecall(),
+        model=GRID,
+        recipes={"quick": _QUICK, "published": _PUBLISHED},
+    ),
+)
+PRESETS.add(
+    "facts-linear",
+    Preset(
+        summary="16 x 4 facts, linear attention on one-hot embeddings, gradient descent",
+        task=_LINEAR,
+        model=LINEAR,
+        recipes={"quick": Recipe(**{**vars(_DESCENT), "name": "quick", "batch_size": 128}), "published": _DESCENT},
+    ),
+)
