@@ -59,20 +59,15 @@ class FactualRecall:
         one_of("task.facts", self.facts, ("random", "ordered"))
 
     @property
-    def n_outputs(self) -> int:
-        """D R answers."""
-        return self.n_answers * self.n_relations
-
-    @property
     def d_vocab_out(self) -> int:
-        """Tokens that can be predicted: the answers."""
-        return self.n_outputs
+        """D R, tokens that can be predicted: the answers."""
+        return self.n_answers * self.n_relations
 
     @property
     def first(self) -> dict[str, int]:
         """The first token of every kind."""
         sizes = {"subject": self.n_subjects, "relation": self.n_relations, "noise": self.n_noise, "query": 1}
-        starts, start = {"answer": 0}, self.n_outputs
+        starts, start = {"answer": 0}, self.d_vocab_out
         for kind, size in sizes.items():
             starts[kind], start = start, start + size
         return starts
@@ -85,7 +80,7 @@ class FactualRecall:
     @property
     def answers(self) -> range:
         """The answers to all relations."""
-        return range(self.n_outputs)
+        return range(self.d_vocab_out)
 
     @property
     def n_ctx(self) -> int:
@@ -214,17 +209,17 @@ class FactualRecall:
         """
         one_of("reference", name, self.references)
         subject, relation = batch.latents["subject"], batch.latents["relation"]
-        right = torch.nn.functional.one_hot(self.table(), self.n_outputs).double().to(batch.inputs.device)
+        right = torch.nn.functional.one_hot(self.table(), self.d_vocab_out).double().to(batch.inputs.device)
         by_relation = torch.einsum("s,sra->ra", self._shares(self.n_subjects, right.device), right)
-        of_relation = torch.arange(self.n_outputs, device=right.device) // self.n_answers == relation[:, None]
+        of_relation = torch.arange(self.d_vocab_out, device=right.device) // self.n_answers == relation[:, None]
         rows = {
-            "uniform": lambda: torch.full((len(batch), self.n_outputs), 1 / self.n_outputs, dtype=torch.double),
+            "uniform": lambda: torch.full((len(batch), self.d_vocab_out), 1 / self.d_vocab_out, dtype=torch.double),
             "relation_uniform": lambda: of_relation.double() / self.n_answers,
             "relation": lambda: by_relation[relation],
             "subject": lambda: torch.einsum("r,sra->sa", self._shares(self.n_relations, right.device), right)[subject],
             "fact": lambda: right[subject, relation],
         }
-        result = right.new_full((*batch.inputs.shape, self.n_outputs), math.nan)
+        result = right.new_full((*batch.inputs.shape, self.d_vocab_out), math.nan)
         result[:, -1] = rows[name]().to(right)
         return result.masked_fill(~batch.scored[..., None], math.nan)
 
