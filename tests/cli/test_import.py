@@ -94,7 +94,7 @@ def test_an_edited_guest_is_measured_again(tmp_path, monkeypatch):
         sys.modules.pop("edited_guest", None)
         measuring._digest_of.cache_clear()
         call = measuring.Call(guests.invite(str(file)).measure)
-        work = measuring.OfDraw("edited", 1, (call,))
+        work = measuring.OfDraw(call.measure, 1, (call,))
         (found,) = measuring.do(work, store=tmp_path / "measured").values()
         return found["value"]
 

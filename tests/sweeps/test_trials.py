@@ -315,6 +315,14 @@ def test_draws_need_no_runs():
     assert ruling.evidence.replicate == "draw"
 
 
+def test_a_draw_is_measured_once_for_a_claim_and_its_rivals(tmp_path):
+    claim = make(units={}, measure=parity, replicate="draw", develops=False)
+    rivals = (claim.rival("even", "draws are even", quantifier="most", margin=0.5, direction="below", measure=parity),)
+    ruling = only(run_trials([claim.against(*rivals)], [], store=tmp_path))
+    assert len(list((tmp_path / "draws").iterdir())) == claim.n_replicates
+    assert [verdict.n for verdict in ruling.rivals.values()] == [claim.n_replicates]
+
+
 def test_typical_and_deviating_replicates(tmp_path):
     values = [1.0] * 15 + [2.0, 0.1, 3.0]
     runs = [fake_run(tmp_path, D4, seed, value) for seed, value in enumerate(values)]

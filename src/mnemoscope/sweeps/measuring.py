@@ -177,16 +177,16 @@ class OfPlant:
 
 @dataclass(frozen=True)
 class OfDraw:
-    """Calls on one draw, of a claim that is about no model."""
+    """Calls on one draw, of claims that are about no model."""
 
-    claim: str
+    measure: Callable[..., Measured]
     draw: int
     calls: tuple[Call, ...]
 
     @property
     def name(self) -> str:
-        """Of the file that keeps the results."""
-        return f"draws/{self.claim}-{self.draw}"
+        """Of the file that keeps the results; claims with one measure, such as a claim and its rivals, share it."""
+        return f"draws/{hashlib.sha256(name_of(self.measure).encode()).hexdigest()[:16]}-{self.draw}"
 
     def fingerprint(self, step: int | None) -> str:
         """A draw is nothing but its number."""

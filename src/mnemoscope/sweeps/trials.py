@@ -199,7 +199,7 @@ def plan(claim: Claim, questions: Sequence[Question], bench: Bench, *, emergence
             if asked.units:
                 work += [OfRun(bench.finished[unit][seed], calls) for unit in asked.units.values()]
             else:
-                work.append(OfDraw(asked.id, seed, calls))
+                work.append(OfDraw(question.call.measure, seed, calls))
         for control in asked.controls:
             if control.plant is not None:
                 work += [OfPlant(control.plant, case, asked.compare, calls) for case in range(control.n)]
@@ -299,7 +299,8 @@ def _evidence(question: Question, bench: Bench, results: Results) -> Evidence:
 def _of_seed(claim: Claim, seed: int, key: str, bench: Bench, results: Results) -> tuple[int, Measured]:
     """The effects of one replicate."""
     if not claim.units:
-        return seed, results[OfDraw(claim.id, seed, ()).name][key]
+        assert claim.measure is not None
+        return seed, results[OfDraw(claim.measure, seed, ()).name][key]
     units = {name: results[OfRun(bench.finished[unit][seed], ()).name][key] for name, unit in claim.units.items()}
     return seed, next(iter(units.values())) if claim.compare is None else claim.compare(units)
 
