@@ -73,7 +73,7 @@ class TrainingSet:
 
 @dataclass(frozen=True, kw_only=True)
 class System:
-    """What `reproduce` trains for a published system."""
+    """What `reproduce` trains for a published system; nothing for one whose claims are all about draws."""
 
     summary: str
     quick: tuple[TrainingSet, ...]

@@ -25,4 +25,6 @@ from .tables import Results as Results
 from .tables import Table as Table
 from .tables import bar as bar
 from .tables import spread as spread
+from .task_report import DRAW_REPORTS as DRAW_REPORTS
+from .task_report import DrawReport as DrawReport
 from .task_report import Truncation as Truncation

@@ -1,4 +1,4 @@
-"""What commands show of runs of a task: an entry that a system registers under the name of its task."""
+"""What commands show of runs of a task, or of a system without runs: entries registered under these names."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -65,3 +65,19 @@ class Truncation:
 
 
 REPORTS: Registry[TaskReport] = Registry("report", "report")
+
+
+@dataclass(frozen=True, kw_only=True)
+class DrawReport:
+    """What `reproduce` shows of a system that is about draws and trains no runs, from the evidence on its claims."""
+
+    title: str
+    """Of the page."""
+    tables: Callable[[Results], list[Table]]
+    """What was measured: by id of a claim its effects, and what was measured beside, over `draw`."""
+    page: Callable[[Page, Results], None]
+    """Sections of the page, from the same."""
+
+
+DRAW_REPORTS: Registry[DrawReport] = Registry("report on draws", "report")
+"""By name of the system."""

@@ -16,7 +16,10 @@ from mnemoscope.cli.parse import default_system, parse_seeds
 
 @dataclass(frozen=True, kw_only=True)
 class Reproduce(Jobs):
-    """Train and report a published system and put its claims on trial; a second call continues or only reports."""
+    """Train and report a published system and put its claims on trial; a second call continues or only reports.
+
+    A system that trains no runs is about draws: its claims are put on trial, and the report is on what they measured.
+    """
 
     system: Positional[str | None] = None
     """Which system; `mnemoscope list systems` shows them. None: the first that has a default preset."""
@@ -48,6 +51,9 @@ def run(options: Reproduce) -> None:
     parts = [
         replace(part, changes=(*part.changes, *changes)) for part in (system.full if options.full else system.quick)
     ]
+    if not (system.quick or system.full):
+        _of_draws(name, out, options)
+        return
     specs = [spec for part in parts for spec in part.specs(chosen)]
     runs = train_with_progress(specs, out / "runs", options.jobs)
     if followed := [run for run in runs if ms.viz.report_of(run.spec.task).trajectory is not None]:
@@ -92,6 +98,31 @@ def _tables(runs: Sequence[ms.Run], out: Path, jobs: int) -> None:
             show(table.title, table.header, table.rows, n_text=table.n_text)
             write_table(out / "tables" / f"{table.name}.csv", table.header, table.rows)
     write_report(out / "report.html", parts)
+
+
+def _of_draws(name: str, out: Path, options: Reproduce) -> None:
+    """Verdicts of a system without runs, and what was measured for them; there is nothing to train."""
+    if options.full or options.corpus is not None or options.seeds is not None:
+        raise ms.InputError(f"{name} trains no runs; leave out --full, --corpus and --seeds")
+    from mnemoscope.cli.claims import claims_called, try_claims
+    from mnemoscope.cli.output import console, show, write_table
+    from mnemoscope.judging.evidence import as_dataset
+    from mnemoscope.models.files import write_atomically
+
+    rulings = try_claims(
+        claims_called((name,)), [], out / "verdicts", title="verdicts", jobs=options.jobs, store=out / "measured"
+    )
+    if name not in ms.viz.DRAW_REPORTS.names():
+        return
+    entry = ms.viz.DRAW_REPORTS.get(name)
+    results = {ruling.claim.id: as_dataset(ruling.evidence.effects) for ruling in rulings}
+    for table in entry.tables(results):
+        show(table.title, table.header, table.rows, n_text=table.n_text)
+        write_table(out / "tables" / f"{table.name}.csv", table.header, table.rows)
+    page = ms.viz.Page(entry.title)
+    entry.page(page, results)
+    write_atomically(out / "report.html", page.html().encode())
+    console.print(f"wrote {out / 'report.html'}", highlight=False)
 
 
 def _answerable(claims: Sequence[ms.Claim], runs: Sequence[ms.Run]) -> list[ms.Claim]:

@@ -1,0 +1,89 @@
+"""What `reproduce` shows: capacity against parameters, fitted exponents beside the published one, and single sizes.
+
+It is made from what was measured for the claims; nothing is trained again.
+"""
+
+import xarray as xr
+
+from mnemoscope.systems.memory_theory.analyses.exponents import LAW, PLAIN, amounts, growth, interval
+from mnemoscope.systems.memory_theory.figures import capacity_figure
+from mnemoscope.viz import DRAW_REPORTS, DrawReport, Page, Results, Table, spread
+
+MEMORIES = {"M4": "trained matrix", "M4-mlp": "trained MLP", "M4-outer": "sum of outer products"}
+"""By claim, what is measured for it."""
+_COUNT = "n_"
+PUBLISHED = "1"
+_CAPTION = (
+    "A dot is a draw. The line is the mean of the lines fitted to each draw, the band its 95 % interval over draws. "
+    "Dashed: N ln N equal to the number of parameters; published is a line of that slope, at any height."
+)
+
+
+def capacities_in(results: Results) -> dict[str, xr.Dataset]:
+    """By memory, `capacity` over d and draw and `parameters` over d, of the claims that were measured."""
+    found = {}
+    for claim, memory in MEMORIES.items():
+        if claim in results:
+            names = [str(name) for name in results[claim].data_vars if str(name).startswith(_COUNT)]
+            d = xr.DataArray([int(name.removeprefix(_COUNT)) for name in names], dims="d", name="d")
+            capacity = xr.concat([results[claim][name] for name in names], d).rename("capacity")
+            found[memory] = xr.Dataset({"capacity": capacity, "parameters": d**2}).sortby("d")
+    return found
+
+
+def tables(results: Results) -> list[Table]:
+    """Exponents with their intervals, and capacity at every size."""
+    found = capacities_in(results)
+    return [_exponents(found), *(_sizes(memory, each) for memory, each in found.items())]
+
+
+def _exponents(found: dict[str, xr.Dataset]) -> Table:
+    rows = []
+    for memory, each in found.items():
+        slopes = interval(growth(each.capacity, each.parameters).slope)
+        largest = each.isel(d=-1)
+        per_parameter = amounts(largest.capacity) / largest.parameters
+        rows.append(
+            [
+                memory,
+                f"{int(each.d[0])} to {int(each.d[-1])}",
+                PUBLISHED,
+                *(_with_ends(slopes.sel(law=law)) for law in (LAW, PLAIN)),
+                *(spread(per_parameter.sel(law=law).rename(draw="seed"), ".3f") for law in (LAW, PLAIN)),
+            ]
+        )
+    header = (
+        "memory", "d", "slope of N log N, published", "measured", "slope of N",
+        "N ln N per parameter, largest d", "N per parameter, largest d",
+    )  # fmt: skip
+    return Table(name="exponents", title="exponents, mean over draws [95 % interval]", header=header, rows=rows)
+
+
+def _with_ends(slope: xr.DataArray) -> str:
+    mean, low, high = (float(slope.sel(summary=name)) for name in ("mean", "low", "high"))
+    return f"{mean:.3f} [{low:.3f}, {high:.3f}]"
+
+
+def _sizes(memory: str, found: xr.Dataset) -> Table:
+    rows = []
+    for d in found.d.values:
+        capacity, parameters = found.capacity.sel(d=d), int(found.parameters.sel(d=d))
+        per_parameter = (amounts(capacity) / parameters).rename(draw="seed")
+        shares = [spread(per_parameter.sel(law=law), ".3f") for law in (LAW, PLAIN)]
+        rows.append([str(d), str(parameters), spread(capacity.rename(draw="seed"), ".0f"), *shares])
+    header = ("d", "parameters", "associations", "N ln N per parameter", "N per parameter")
+    name = memory.replace(" ", "_")
+    return Table(name=name, title=f"{memory}, mean and range over draws", header=header, rows=rows)
+
+
+def page(page: Page, results: Results) -> None:
+    """The figure and the tables."""
+    found = capacities_in(results)
+    page.section("Capacity against parameters")
+    page.figure(capacity_figure(found), _CAPTION)
+    page.section("Exponents and sizes")
+    for table in tables(results):
+        page.table(table.header, table.rows, table.title, n_text=table.n_text)
+
+
+DRAW_REPORTS.add("memory-theory", DrawReport(title="Capacity of associative memories", tables=tables, page=page))
