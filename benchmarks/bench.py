@@ -29,6 +29,7 @@ ROWS = (
     "patching",
     "edges",
     "paths",
+    "capacity",
 )
 
 
@@ -58,6 +59,7 @@ def main() -> None:
 
 
 def _measurements(only: tuple[str, ...], quick: bool) -> "Iterator[tuple[str, Callable[[], list[Figure]]]]":
+    import capacity
     import edges
     import patching
     import paths
@@ -85,6 +87,7 @@ def _measurements(only: tuple[str, ...], quick: bool) -> "Iterator[tuple[str, Ca
         ("patching", "activation patching", lambda: patching.sweeps(quick)),
         ("edges", "path patching", lambda: edges.sweeps(quick)),
         ("paths", "attention paths", lambda: paths.sweeps(quick)),
+        ("capacity", "capacity of matrices", lambda: capacity.search(1 if quick else 3, quick=quick)),
     ]
     return ((title, work) for row, title, work in everything if row in only)
 

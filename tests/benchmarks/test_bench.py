@@ -22,6 +22,7 @@ GROUPS = (
     "patching",
     "edges",
     "paths",
+    "capacity",
 )
 
 
