@@ -2,4 +2,6 @@
 
 - `tasks`: the table of facts, the data, their minimal pairs and exact references.
 - `presets`: the one-layer models of the grid, and linear attention on one-hot embeddings.
+- `analyses`: what is known of a fact along training (`stages`).
+- `report`: the page on runs.
 """

@@ -5,6 +5,7 @@ asks with the bias of the queries, and the residual stream of its position holds
 since the published model leaves the query's own residual out.
 """
 
+from dataclasses import replace
 from typing import Any
 
 from mnemoscope import PRESETS, ModelSpec, Preset, Recipe
@@ -22,8 +23,9 @@ LINEAR = ModelSpec(
 _PUBLISHED = Recipe(name="published", n_steps=2**14, batch_size=1024, learning_rate=1e-2, metrics_every=128)
 _QUICK = Recipe(name="quick", n_steps=2**11, batch_size=256, learning_rate=1e-2, metrics_every=64)
 _DESCENT = Recipe(
-    name="published", n_steps=2**13, batch_size=1024, optimizer="sgd", learning_rate=0.1, momentum=0.0, metrics_every=64
-)
+    name="published", n_steps=2**13, batch_size=1024, optimizer="sgd", learning_rate=0.1, momentum=0.0,
+    metrics_every=64, checkpoint_steps=tuple(range(0, 2**13, 128)),
+)  # fmt: skip
 
 PRESETS.add(
     "facts",
@@ -40,6 +42,6 @@ PRESETS.add(
         summary="16 x 4 facts, linear attention on one-hot embeddings, gradient descent",
         task=_LINEAR,
         model=LINEAR,
-        recipes={"quick": Recipe(**{**vars(_DESCENT), "name": "quick", "batch_size": 128}), "published": _DESCENT},
+        recipes={"quick": replace(_DESCENT, name="quick", batch_size=128), "published": _DESCENT},
     ),
 )

@@ -208,7 +208,8 @@ class FactualRecall:
             InputError: There is no such reference.
         """
         one_of("reference", name, self.references)
-        subject, relation = batch.latents["subject"], batch.latents["relation"]
+        latents = self.latents(batch)
+        subject, relation = latents["subject"], latents["relation"]
         right = torch.nn.functional.one_hot(self.table(), self.d_vocab_out).double().to(batch.inputs.device)
         by_relation = torch.einsum("s,sra->ra", self._shares(self.n_subjects, right.device), right)
         of_relation = torch.arange(self.d_vocab_out, device=right.device) // self.n_answers == relation[:, None]

@@ -1,0 +1,112 @@
+r"""What a model knows of facts: nothing, the relation alone, or subject and relation; and when in training.
+
+With A_r the answers to relation r, the loss of a fact a = a(s, r) has two parts,
+
+.. math:: -\ln p(a) = \underbrace{-\ln p(A_r)}_{\text{relation}}\; \underbrace{-\ln p(a \mid A_r)}_{\text{subject}}
+
+the first of which is ln R where nothing is known, and the second ln D as long as the subject plays no part. A model
+that answers by the relation alone says p(a | r), how often a is right for r over all subjects; KL(p(. | r) || model)
+tells how far it is from that. The paper calls the phase of training in which it does so hallucination: answers of the
+right kind that have nothing to do with the subject (Nichani, Lee & Bietti 2025, "Understanding factual recall in
+transformers via associative memories"). Beside it KL(p(. | s) || model): a model that answers by the subject alone.
+
+*Shows* what the predictions depend on, over sequences. *Does not show* where subject and relation are read.
+"""
+
+import numpy as np
+import torch
+import xarray as xr
+
+from mnemoscope import Batch, HookedModel, InputError, Task, generator
+from mnemoscope.analyses import log_probs
+from mnemoscope.core import in_range, metrics
+from mnemoscope.systems.factual_recall.tasks import FactualRecall
+
+N_FOLLOWED = 1024
+"""Sequences of a trajectory."""
+NEAR = 0.1
+"""KL divergence from p(a | r), in nats, up to which a model counts as answering by the relation alone."""
+
+
+def facts_task(task: Task) -> FactualRecall:
+    """The task, if it is factual recall.
+
+    Raises:
+        InputError: It is another one.
+    """
+    if not isinstance(task, FactualRecall):
+        raise InputError(f"this analysis reads models of {FactualRecall.name}; got one of {task.name}")
+    return task
+
+
+@torch.no_grad()
+def split_loss(model: HookedModel, task: Task, batch: Batch) -> xr.Dataset:
+    """The two parts of the loss, and how far predictions are from what relation or subject alone say.
+
+    Args:
+        model: Any hooked model of the task.
+        task: With its facts.
+        batch: Its sequences.
+
+    Returns:
+        Scalars, means over the sequences: `loss`, `loss_relation` and `loss_subject`, which add up to it,
+        `kl_relation` and `kl_subject`, in nats, and `accuracy`.
+
+    Raises:
+        InputError: The task is another one, or the model does not fit it.
+    """
+    task = facts_task(task)
+    predicted = log_probs(model, task, batch)[:, -1, : task.d_vocab_out]
+    right = batch.targets[:, -1:]
+    of_relation = torch.arange(task.d_vocab_out, device=right.device) // task.n_answers == right // task.n_answers
+    loss = -predicted.gather(1, right).mean()
+    relation = -predicted.masked_fill(~of_relation, -torch.inf).logsumexp(1).mean()
+    found = {"loss": loss, "loss_relation": relation, "loss_subject": loss - relation}
+    for name in ("relation", "subject"):
+        found[f"kl_{name}"] = metrics.kl_divergence(task.reference(batch, name)[:, -1], predicted).mean()
+    found["accuracy"] = (predicted.argmax(1, keepdim=True) == right).double().mean()
+    attrs = {"unit": "nats; accuracy: share", "n_sequences": len(batch)}
+    return xr.Dataset({name: float(value) for name, value in found.items()}, attrs=attrs)
+
+
+def trajectory(model: HookedModel, task: Task, *, seed: int) -> xr.Dataset:
+    """`split_loss` of one checkpoint, on the same sequences at every step of a run."""
+    batch = facts_task(task).sample(N_FOLLOWED, split="test", generator=generator(seed, "stages"))
+    return split_loss(model, task, batch)
+
+
+def stages(followed: xr.Dataset, *, n_relations: int, n_answers: int, near: float = NEAR) -> xr.Dataset:
+    """When the relation is known, when the fact is, and how long the relation alone answers.
+
+    Args:
+        followed: From `track`, over step, and seed or not.
+        n_relations: R.
+        n_answers: D.
+        near: Divergence from p(a | r), in nats, up to which it does.
+
+    Returns:
+        `relation_known` and `fact_known`, the first steps at which the part of the loss is below half of what guessing
+        costs, ln(R) / 2 and ln(D) / 2 (NaN where it never is); `hallucinates_from` and `hallucinates_until`, the first
+        and last step at which the divergence is at most `near` (NaN where there is none); `share`, the steps between
+        them as a share of the steps until the fact is known, or of all if it never is (0 where there are none).
+
+    Raises:
+        InputError: `near` is not positive, or the trajectory is of another task.
+    """
+    in_range("near", near, 0, np.inf)
+    if "kl_relation" not in followed:
+        raise InputError("followed must be the trajectory of factual recall, which has kl_relation: see `track`")
+    step = followed.step
+    close = followed.kl_relation <= near
+    found = xr.Dataset(
+        {
+            "relation_known": step.where(followed.loss_relation < np.log(n_relations) / 2).min("step"),
+            "fact_known": step.where(followed.loss_subject < np.log(n_answers) / 2).min("step"),
+            "hallucinates_from": step.where(close).min("step"),
+            "hallucinates_until": step.where(close).max("step"),
+        },
+        attrs={"unit": "steps; share: share of the steps until the fact is known", "near": near},
+    )
+    end = found.fact_known.fillna(step.max())
+    lasts = (found.hallucinates_until - found.hallucinates_from).fillna(0)
+    return found.assign(share=lasts / end.clip(min=1))
