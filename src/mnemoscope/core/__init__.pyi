@@ -11,5 +11,4 @@ from .mechanism import Mechanism as Mechanism
 from .mechanism import otherwise as otherwise
 from .registry import Registry as Registry
 from .seeding import stream_seed as stream_seed
-from .specification import PER_SEED as PER_SEED
 from .statistics import summary_over as summary_over

@@ -18,8 +18,6 @@ NEWER = {"newer": True}
 """Metadata of fields that specifications did not always have: while they have their default they are left out of
 `RunSpec.to_dict`, so that what was written and registered before stays as it is.
 """
-PER_SEED = {"per_seed": True}
-"""Metadata of fields of a task that `Task.for_seed` sets: replicates may differ in them."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -200,11 +198,13 @@ class RunSpec:
 
     @property
     def configuration(self) -> tuple[Task, ModelSpec, Recipe]:
-        """Everything but the seed (and what follows the seed in the task)."""
+        """Everything but the seed, and what `Task.for_seed` sets of the task: fields that are none without it."""
         task: Any = self.task
-        of_seed = [f.name for f in dataclasses.fields(task) if f.metadata.get("per_seed")]
-        follows = {name: None for name in of_seed if getattr(task, name) == self.seed}
-        return dataclasses.replace(task, **follows), self.model, self.recipe
+        for f in dataclasses.fields(task):
+            if f.default is None and getattr(task, f.name) is not None:
+                unset = dataclasses.replace(task, **{f.name: None})
+                task = unset if unset.for_seed(self.seed) == task else task
+        return task, self.model, self.recipe
 
     def replicates(self, other: "RunSpec") -> bool:
         """Whether they differ in the seed only: what a task fixes is the same in both or follows the seed in both."""

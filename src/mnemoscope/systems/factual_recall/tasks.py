@@ -12,7 +12,7 @@ Subjects and relations are drawn uniformly, or by a power law over their numbers
 """
 
 import math
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import ClassVar, Literal
 
 import torch
@@ -20,7 +20,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from mnemoscope import TASKS, Batch, InputError, generator
-from mnemoscope.core import PER_SEED, in_range, metrics, one_of
+from mnemoscope.core import in_range, metrics, one_of
 
 SPLITS = ("train", "test")
 
@@ -48,7 +48,7 @@ class FactualRecall:
     """How a fact follows from subject and relation."""
     exponent: float = 0.0
     """Of the power law that subjects and relations are drawn by; 0: uniformly."""
-    facts_seed: int | None = field(default=None, metadata=PER_SEED)
+    facts_seed: int | None = None
     """Seed of the table of facts; none: the seed of the run."""
 
     def __post_init__(self) -> None:

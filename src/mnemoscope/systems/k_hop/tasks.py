@@ -15,7 +15,7 @@ may share a context.
 """
 
 import math
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import torch
@@ -23,7 +23,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from mnemoscope import TASKS, Batch, InputError, generator
-from mnemoscope.core import PER_SEED, in_range, metrics, one_of
+from mnemoscope.core import in_range, metrics, one_of
 
 SPLITS = ("train", "test")
 
@@ -47,7 +47,7 @@ class KHop:
     """Whether queries start at any function, or at the first."""
     n_queries: int = 4
     """Queries a sequence."""
-    hidden_seed: int | None = field(default=None, metadata=PER_SEED)
+    hidden_seed: int | None = None
     """Seed of the hidden permutations; none: the seed of the run."""
 
     def __post_init__(self) -> None:

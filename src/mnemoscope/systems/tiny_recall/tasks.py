@@ -11,7 +11,7 @@ Inputs are all tokens but the last, targets all but the first; scored are the po
 """
 
 import math
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import torch
@@ -19,7 +19,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from mnemoscope import TASKS, Batch, InputError, Task
-from mnemoscope.core import PER_SEED, in_range, metrics, one_of
+from mnemoscope.core import in_range, metrics, one_of
 from mnemoscope.systems.tiny_recall.permutations import (
     all_permutations,
     exchange,
@@ -56,7 +56,7 @@ class PermutationLookup:
     """Slots (from 1) whose x may be repeated; none: every slot but the last."""
     shuffle_x: bool = True
     """False: x always comes in the order 1..V (except a repeat)."""
-    split_seed: int | None = field(default=None, metadata=PER_SEED)
+    split_seed: int | None = None
     """Seed of the split into training and test mappings; none: the seed of the run."""
 
     def __post_init__(self) -> None:

@@ -9,7 +9,7 @@ Inputs are all tokens but the last, targets all but the first. System S3, "birth
 Transformer: A Memory Viewpoint"); the bigrams are those of tiny Shakespeare unless another table is given.
 """
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import ClassVar, Literal
 
 import torch
@@ -18,7 +18,7 @@ from torch import Tensor
 
 from mnemoscope import TASKS, Batch, InputError
 from mnemoscope import generator as stream
-from mnemoscope.core import PER_SEED, in_range, one_of
+from mnemoscope.core import in_range, one_of
 from mnemoscope.systems.in_context_bigrams.bigrams import Bigrams, Counts, bigrams
 from mnemoscope.systems.in_context_bigrams.triggers import SPLITS, TriggerTask
 
@@ -39,7 +39,7 @@ class InContextBigrams(TriggerTask):
     """Where loss and metrics look: at every position, or where a trigger stands that has occurred before."""
     counts: Counts | None = None
     """Bigram counts of another text (`bigrams.count_bigrams`); none: tiny Shakespeare."""
-    split_seed: int | None = field(default=None, metadata=PER_SEED)
+    split_seed: int | None = None
     """Seed of the choice of held-out tokens; none: the seed of the run."""
 
     def __post_init__(self) -> None:
