@@ -101,7 +101,6 @@ def test_a_one_hot_model_starts_at_almost_nothing():
     [
         ({"silent": 0}, "model.silent needs model.embeddings frozen"),
         ({"initialisation": "one-hot"}, "needs model.n_heads 1"),
-        ({"embeddings": "learned"}, "model.embeddings must be one of"),
     ],
 )
 def test_contradictions_are_refused(fields, words):

@@ -112,7 +112,7 @@ def test_the_query_has_no_residual_of_its_own_and_only_answers_can_be_predicted(
     torch.testing.assert_close(cache["blocks.0.attn.hook_attn_scores"][0, :, -1], expected)
 
 
-@pytest.mark.parametrize(("fields", "words"), [({"length": 3}, "task.length"), ({"facts": "odd"}, "task.facts")])
+@pytest.mark.parametrize(("fields", "words"), [({"length": 3}, "task.length"), ({"n_answers": 1}, "task.n_answers")])
 def test_what_cannot_be_is_refused(fields, words):
     with pytest.raises(InputError, match=words):
         FactualRecall(**fields)

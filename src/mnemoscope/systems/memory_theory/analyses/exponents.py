@@ -61,7 +61,7 @@ def growth(capacity: xr.DataArray, parameters: xr.DataArray) -> xr.Dataset:
     if len(np.unique(parameters)) < 2:
         raise InputError(f"parameters must differ between at least two sizes; got {parameters.values.tolist()}")
     logs = amounts(capacity).transpose("law", "draw", size)
-    lines = [[_line(parameters.values, row) for row in law] for law in logs.values]
+    lines = [[_line(parameters.values.astype(float), row) for row in law] for law in logs.values]
     slope, intercept = np.moveaxis(np.array(lines), -1, 0)
     coords = {"law": logs.law.values, "draw": logs.draw.values}
     data = {"slope": (("law", "draw"), slope), "intercept": (("law", "draw"), intercept)}

@@ -35,7 +35,7 @@ _NEGLIGIBLE = -80.0
 _SHRINK = 0.75
 """Problems that are done are left in place while more than this share of the batch is not."""
 
-Weights = tuple[Float[Tensor, "*memory d_in d_out"], ...]
+Weights = tuple[Float[Tensor, "... _d_in _d_out"], ...]
 
 
 @dataclass(frozen=True, kw_only=True)
