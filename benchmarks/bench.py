@@ -22,6 +22,7 @@ ROWS = (
     "sampling",
     "sequences",
     "vectors",
+    "facts",
     "equality",
     "processes",
     "memory",
@@ -61,6 +62,7 @@ def main() -> None:
 def _measurements(only: tuple[str, ...], quick: bool) -> "Iterator[tuple[str, Callable[[], list[Figure]]]]":
     import capacity
     import edges
+    import facts
     import patching
     import paths
     import seeds
@@ -76,6 +78,7 @@ def _measurements(only: tuple[str, ...], quick: bool) -> "Iterator[tuple[str, Ca
         ("sampling", "sampling", lambda: steps.sampling(n_many)),
         ("sequences", "sequences of a chain", lambda: sequences.generation(n_few)),
         ("vectors", "training on vectors", lambda: vectors.vectors(n_few)),
+        ("facts", "training on facts", lambda: facts.steps(n_few)),
         ("equality", "equality of logits", steps.equality),
         ("processes", "worker processes", lambda: seeds.processes(1, 500 if quick else seeds.QUICK_STEPS)),
         ("memory", "memory", lambda: seeds.memory(100 if quick else 500)),

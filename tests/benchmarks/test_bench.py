@@ -14,6 +14,7 @@ GROUPS = (
     "sampling",
     "sequences",
     "vectors",
+    "facts",
     "same logits",
     "16 seeds",
     "memory",

@@ -89,3 +89,44 @@ def test_the_future_is_not_seen():
     early = torch.tensor([0, 2, 4])
     first, second = (both(tokens=tokens, at=early, n_layers=2)[3] for tokens in (TOKENS, changed))
     assert torch.equal(first, second)
+
+
+COUNTED = [
+    {},
+    {"normalization": "LN"},
+    {"softmax": False},
+    {"attention_dir": "bidirectional", "mlp": False},
+    {"d_head": 5, "n_heads": 3},
+]
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("fields", COUNTED)
+def test_where_one_silent_token_asks_tokens_are_counted(fields, dtype, monkeypatch):
+    fields = {"positions": False, "normalization": "none", "embeddings": "frozen", "silent": -1, **fields}
+    tokens, last = torch.cat((TOKENS % 5, torch.full((17, 1), 5)), 1)[:, 1:], torch.tensor([8])
+    calls = []
+    counting = forward.counted_attention
+    monkeypatch.setattr(forward, "counted_attention", lambda *args: calls.append(1) or counting(*args))
+    _, params, expected, given = both(tokens, last, dtype=dtype, **fields)
+    assert calls
+    torch.testing.assert_close(given, expected, **TOLERANCE[dtype])
+    found = torch.autograd.grad(given.square().sum(), list(params.values()), allow_unused=True)
+    spec = ModelSpec(**{"d_model": 8, "n_heads": 2, "dtype": dtype, **fields})
+    plain = logits(params, spec, tokens, last, fused=False)
+    wanted = torch.autograd.grad(plain.square().sum(), list(params.values()), allow_unused=True)
+    assert len(calls) == 1, "the other way does not count"
+    for name, one, other in zip(params, found, wanted, strict=True):
+        if other is not None and name not in ("embed.W_E", "pos_embed.W_pos"):
+            torch.testing.assert_close(one, other, atol=1e-3 if dtype == "float32" else 1e-9, rtol=1e-4)
+
+
+def test_a_token_far_below_the_others_still_counts_where_it_is_alone():
+    fields = {"positions": False, "normalization": "none", "embeddings": "frozen", "silent": -1}
+    spec = ModelSpec(d_model=8, n_heads=2, **fields)
+    model = random_model(**fields)
+    with torch.no_grad():
+        model.blocks[0].attn.W_K *= 300
+    tokens = torch.tensor([[0, 0, 0, 5], [1, 1, 1, 5], [2, 2, 2, 5], [0, 1, 2, 5]])
+    given = logits(parameters(model), spec, tokens, torch.tensor([3]))
+    torch.testing.assert_close(given, model(tokens)[:, 3:], atol=1e-4, rtol=1e-4)

@@ -3,8 +3,8 @@
 It is a pure function of the parameters, so that gradients and `vmap` over seeds apply to it, and does less work than
 the hooked model: the last layer is computed at the scored positions only, and where a task has few tokens and
 positions the first attention layer is looked up. Its inputs are then one of few *cells*, a token at a position; what
-a cell attends to another with, and what it writes when attended to, is computed once for all sequences. Equal to
-`HookedTransformer` to 1e-5 (tested).
+a cell attends to another with, and what it writes when attended to, is computed once for all sequences. Where only a
+silent token at the end asks, tokens are counted (`counted_attention`). Equal to `HookedTransformer` to 1e-5 (tested).
 """
 
 import math
@@ -18,6 +18,7 @@ from torch.nn import functional as F
 from mnemoscope.core.batch import Inputs
 from mnemoscope.core.layers import ACTIVATIONS, Mlp, Norm, projected
 from mnemoscope.core.specification import ModelSpec
+from mnemoscope.models.counted_attention import asks_alone, counted_attention
 
 _EPS = 1e-5
 MAX_CELLS = 128
@@ -41,18 +42,21 @@ def logits(
         spec: The architecture that they belong to.
         inputs: Tokens, or vectors.
         positions: Where outputs are wanted.
-        fused: Whether attention is one operation of torch, which takes half the time but has no rule for `vmap`.
+        fused: Whether ways are open that take less time but have no rule for `vmap`.
     """
     everywhere = torch.arange(inputs.shape[1], device=inputs.device)
     token, position = params["embed.W_E"], params["pos_embed.W_pos"][: len(everywhere)]
     vectors = inputs.is_floating_point()
+    counted = fused and not vectors and asks_alone(spec, inputs, positions, d_vocab=len(token))
     looked_up = spec.attention and spec.softmax and not vectors and len(token) * len(position) <= MAX_CELLS
     residual = torch.empty(0)
-    if not looked_up:
+    if not (looked_up or counted):
         residual = (inputs @ token if vectors else F.embedding(inputs, token)) + position
     for layer in range(spec.n_layers):
         queries = positions if layer == spec.n_layers - 1 else None
-        if layer == 0 and looked_up:
+        if counted:
+            residual = counted_attention(params, spec, inputs, _norm(params, "blocks.0.ln1", spec))
+        elif layer == 0 and looked_up:
             residual = _looked_up(params, spec, inputs, everywhere if queries is None else queries)
         elif spec.attention:
             residual = _at(residual, queries) + _attention(params, layer, spec, residual, queries, fused=fused)
