@@ -197,10 +197,7 @@ def _as_memory(name: str, value: Tensor, draws: torch.Generator) -> None:
 
 def _as_normal(name: str, value: Tensor, draws: torch.Generator) -> None:
     """Set a parameter as the models of Nichani et al. 2025 start with it: of unit norm, roughly, in what it reads."""
-    kind = name.rsplit(".", 1)[-1]
-    width = value.shape[-2] if kind == "W_out" else value.shape[-1]
-    if kind not in ("W_Q", "W_K", "W_V", "b_Q", "W_O", "W_E", "W_out"):  # d_model comes first
-        width = value.shape[0]
+    width = value.shape[0 if name.endswith((".W_in", ".W_out", ".W_U")) else -1]
     value.normal_(generator=draws).div_(math.sqrt(width))
 
 

@@ -1,4 +1,4 @@
-"""Configurations of factual recall: the middle of the published grid, its corners, and linear attention.
+"""Configurations of factual recall: the middle of the published grid, and linear attention.
 
 One layer without positions, whose embeddings are drawn once and stay. The query token has no embedding of its own: it
 asks with the bias of the queries, and the residual stream of its position holds what attention and MLP write there,

@@ -18,7 +18,7 @@ import torch
 import xarray as xr
 
 from mnemoscope import Batch, HookedModel, InputError, Task, generator
-from mnemoscope.analyses import log_probs
+from mnemoscope.analyses import log_probs, threshold_onset
 from mnemoscope.core import in_range, metrics
 from mnemoscope.systems.factual_recall.tasks import FactualRecall
 
@@ -85,13 +85,14 @@ def stages(followed: xr.Dataset, *, n_relations: int, n_answers: int, near: floa
         near: Divergence from p(a | r), in nats, up to which it does.
 
     Returns:
-        `relation_known` and `fact_known`, the first steps at which the part of the loss is below half of what guessing
-        costs, ln(R) / 2 and ln(D) / 2 (NaN where it never is); `hallucinates_from` and `hallucinates_until`, the first
-        and last step at which the divergence is at most `near` (NaN where there is none); `share`, the steps between
-        them as a share of the steps until the fact is known, or of all if it never is (0 where there are none).
+        `relation_known` and `fact_known`, the first steps from which on the part of the loss stays below half of what
+        guessing costs, ln(R) / 2 and ln(D) / 2 (NaN where it never does); `hallucinates_from` and
+        `hallucinates_until`, the first and last step at which the divergence is at most `near` (NaN where there is
+        none); `share`, the steps between them as a share of the steps until the fact is known, or of all if it never
+        is (0 where there are none).
 
     Raises:
-        InputError: `near` is not positive, or the trajectory is of another task.
+        InputError: `near` is negative, or the trajectory is of another task.
     """
     in_range("near", near, 0, np.inf)
     if "kl_relation" not in followed:
@@ -100,8 +101,8 @@ def stages(followed: xr.Dataset, *, n_relations: int, n_answers: int, near: floa
     close = followed.kl_relation <= near
     found = xr.Dataset(
         {
-            "relation_known": step.where(followed.loss_relation < np.log(n_relations) / 2).min("step"),
-            "fact_known": step.where(followed.loss_subject < np.log(n_answers) / 2).min("step"),
+            "relation_known": threshold_onset(followed.loss_relation, np.log(n_relations) / 2, direction="fall").by,
+            "fact_known": threshold_onset(followed.loss_subject, np.log(n_answers) / 2, direction="fall").by,
             "hallucinates_from": step.where(close).min("step"),
             "hallucinates_until": step.where(close).max("step"),
         },
