@@ -15,7 +15,7 @@ from mnemoscope import Subject, generator
 from mnemoscope.judging import GATE
 from mnemoscope.systems.retrieval.analyses.chain_attention import path_name
 from mnemoscope.systems.retrieval.analyses.circuit import LEVEL, chain_circuit, path_table
-from mnemoscope.systems.retrieval.analyses.emergence import first_step
+from mnemoscope.systems.retrieval.analyses.emergence import first_true_step
 from mnemoscope.systems.retrieval.analyses.reach import least_layers
 from mnemoscope.systems.retrieval.claim_parts import partial_losses, task_of
 
@@ -151,7 +151,7 @@ def of_courses(found: Mapping[tuple[int, int], xr.DataArray]) -> dict[str, float
 
 def onset(holds: xr.DataArray) -> float:
     """The first kept step at which something holds; the last step + 1 if there is none."""
-    return float(first_step(holds).fillna(holds.step[-1] + 1))
+    return float(first_true_step(holds).fillna(holds.step[-1] + 1))
 
 
 def _width(course: xr.DataArray) -> float:

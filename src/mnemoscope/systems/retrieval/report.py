@@ -9,7 +9,7 @@ from mnemoscope import REPORTS, Batch, HookedModel, Run, generator
 from mnemoscope.analyses import named_patterns, order_of_onsets, skill_trajectory
 from mnemoscope.systems.retrieval.analyses.chain_attention import ELSEWHERE, chain_attention, path_name
 from mnemoscope.systems.retrieval.analyses.circuit import LEVEL, chain_circuit, path_table
-from mnemoscope.systems.retrieval.analyses.emergence import first_step, surviving
+from mnemoscope.systems.retrieval.analyses.emergence import first_true_step, surviving
 from mnemoscope.systems.retrieval.analyses.reach import bound, first_layers, least_layers
 from mnemoscope.systems.retrieval.figures import circuit_figure, place_name, reach_figure, symbol_name
 from mnemoscope.systems.retrieval.tasks import Retrieval
@@ -176,7 +176,7 @@ def _in_words(attention: xr.DataArray) -> list[str]:
 
 def _onsets(page: Page, attention: xr.DataArray) -> None:
     """When each path sets in, and in which order."""
-    onsets = first_step(attention >= LEVEL)
+    onsets = first_true_step(attention >= LEVEL)
     in_circuit = attention.notnull().any("step")
     rows = []
     for name in attention["path"].values.tolist():

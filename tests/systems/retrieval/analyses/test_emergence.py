@@ -5,7 +5,7 @@ import pytest
 import xarray as xr
 
 from mnemoscope import InputError
-from mnemoscope.systems.retrieval.analyses.emergence import first_step, surviving
+from mnemoscope.systems.retrieval.analyses.emergence import first_true_step, surviving
 
 STEPS = [0, 10, 20, 30]
 
@@ -35,7 +35,7 @@ def test_a_path_counts_in_the_seeds_whose_circuit_has_it_in_any_layer(followed):
 
 
 def test_the_first_step_at_the_level_counts_whatever_follows(followed):
-    onsets = first_step(surviving(followed, circuits((3, 0, 0, 2), (4, 1, 0, 2), (3, 0, 2, 1))) >= 0.5)
+    onsets = first_true_step(surviving(followed, circuits((3, 0, 0, 2), (4, 1, 0, 2), (3, 0, 2, 1))) >= 0.5)
     assert onsets.sel(path="0→2").values.tolist() == [20, 10]
     assert np.isnan(onsets.sel(path="2→1")).all(), "below one half, and in no circuit"
 

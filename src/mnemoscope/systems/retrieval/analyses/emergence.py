@@ -46,7 +46,7 @@ def surviving(trajectory: xr.Dataset, rise: xr.DataArray) -> xr.DataArray:
     return found.assign_coords(place=("path", list(places)), to=("path", list(tos)))
 
 
-def first_step(holds: xr.DataArray) -> xr.DataArray:
+def first_true_step(holds: xr.DataArray) -> xr.DataArray:
     """The first step at which something holds; NaN where it never does.
 
     Args:
