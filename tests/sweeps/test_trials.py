@@ -184,7 +184,7 @@ def test_weights_under_two_seeds_are_refused(runs):
 
 def test_weights_of_another_step_or_another_training_are_refused(runs):
     run, last = runs[0], runs[0].spec.recipe.n_steps
-    finish_run(run)
+    finish_run(run, last)
     only(run_trials([make()], runs))
     with torch.no_grad():
         model = run.model()

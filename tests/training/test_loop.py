@@ -3,12 +3,15 @@ import random
 import signal
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
 from mnemoscope.core.errors import InputError
+from mnemoscope.core.presets import preset
 from mnemoscope.core.specification import Freeze, TaskChange
 from mnemoscope.models.checkpoint import load_checkpoint
+from mnemoscope.models.replicates import check_replicates
 from mnemoscope.models.run import open_run
 from mnemoscope.training import recorder
 from mnemoscope.training.loop import train, train_together
@@ -378,3 +381,77 @@ def test_a_run_by_sgd_that_was_interrupted_ends_with_the_same_bytes(tmp_path, st
         train(spec, tmp_path / "cut")
     stop_at(None)
     assert contents(train(spec, tmp_path / "cut").path) == expected
+
+
+# ---- early stopping
+
+RISING = {"model.dtype": "float64", "recipe.n_steps": 150, "recipe.batch_size": 128, "recipe.learning_rate": 1e-2}
+ENOUGH = 0.38
+
+
+def lowest_skill(run) -> list[float]:
+    found = run.metrics()
+    return np.min([found[f"test_{skill}"] for skill in run.spec.task.skills(monitored(run.spec.task))], 0).tolist()
+
+
+def monitored(task):
+    return task.monitor(8, split="test", generator=torch.Generator().manual_seed(0))
+
+
+@pytest.fixture(scope="module")
+def stopped(tmp_path_factory):
+    """Two seeds to their last step, where those that stop early end, and what to train for that."""
+    path = tmp_path_factory.mktemp("stopped")
+    runs = [train(small_spec("k-hop-2", seed=seed, changes=RISING), path / f"whole-{seed}") for seed in range(2)]
+    ends = [next((10 * i for i, x in enumerate(lowest_skill(run)) if x >= ENOUGH), 150) for run in runs]
+    assert 0 < min(ends) < max(ends)
+    early = {**RISING, "recipe.stop_at": ENOUGH}
+    return path, runs, ends, [small_spec("k-hop-2", seed=seed, changes=early) for seed in range(2)]
+
+
+def test_training_ends_with_the_first_line_as_good_as_asked(stopped):
+    path, wholes, ends, specs = stopped
+    for spec, whole, end in zip(specs, wholes, ends, strict=True):
+        lines = []
+        run = train(spec, path / f"early-{spec.seed}", report=lines.append)
+        assert run.finished
+        assert run.last_step == run.steps[-1] == last_step(run) == run.metrics().step[-1] == end
+        assert run.kept == run.steps
+        assert lines[-1].step == lines[-1].n_steps
+        check_replicates([run])
+        assert_equal_until(run, whole, end)
+    assert read_state(run).step == ends[1]
+
+
+def assert_equal_until(run, whole, end):
+    expected = whole.metrics()
+    for name, values in run.metrics().items():
+        assert values.values.tolist() == expected[name].sel(step=slice(end)).values.tolist(), name
+
+
+def test_seeds_that_end_early_leave_those_that_train_with_them(stopped):
+    path, _, ends, specs = stopped
+    together = train_together(specs, [path / f"together-{spec.seed}" for spec in specs])
+    assert [run.last_step for run in together] == ends
+    for run, spec in zip(together, specs, strict=True):
+        alone = train(spec, path / f"early-{spec.seed}")
+        for name, value in run.model().named_parameters():
+            torch.testing.assert_close(value, dict(alone.model().named_parameters())[name], atol=1e-9, rtol=0)
+
+
+def test_a_run_that_was_cut_between_its_end_and_the_mark_of_it_does_not_go_on(stopped):
+    path, _, ends, specs = stopped
+    run = train(specs[0], path / "cut")
+    expected = contents(run.path)
+    (run.path / "done").unlink()
+    assert train(specs[0], path / "cut").last_step == ends[0]
+    assert contents(run.path) == expected
+
+
+def test_early_stopping_needs_skills_with_an_accuracy(tmp_path):
+    with pytest.raises(InputError, match=r"recipe.stop_at must be from 0 to 1"):
+        small_spec(changes={"recipe.stop_at": 1.5})
+    spec = preset("retrieval-2-1-layer", "quick", changes={"recipe.stop_at": 0.9})
+    with pytest.raises(InputError, match=r"recipe.stop_at needs a task of tokens"):
+        train(spec, tmp_path / "run")
+    assert not list(tmp_path.iterdir())

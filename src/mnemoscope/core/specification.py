@@ -157,6 +157,9 @@ class Recipe:
     """Steps kept as checkpoints; none: log-spaced. Step 0 and the last step are always kept."""
     save_every: int = 250
     """Steps between two writes of the state that an interrupted run continues from."""
+    stop_at: float | None = field(default=None, metadata=NEWER)
+    """Early stopping: training ends with the first line of metrics by which every skill has at least this accuracy on
+    test prompts; none: after n_steps."""
 
     def __post_init__(self) -> None:
         for name in ("n_steps", "batch_size", "metrics_every", "save_every"):
@@ -168,6 +171,8 @@ class Recipe:
         for name in ("beta1", "beta2", "momentum"):
             in_range(f"recipe.{name}", getattr(self, name), 0, 1 - 1e-12)
         one_of("recipe.decay", self.decay, ("constant", "cosine"))
+        if self.stop_at is not None:
+            in_range("recipe.stop_at", self.stop_at, 0, 1)
         for step in self.checkpoint_steps or ():
             in_range("recipe.checkpoint_steps", step, 0, self.n_steps)
 

@@ -54,7 +54,7 @@ def pack(runs: Sequence[Run], directory: Path, *, compact: bool = False) -> Path
 def _files(run: Run, *, all_steps: bool) -> Iterator[tuple[str, bytes]]:
     """Name and content of the files of a run that are kept, each of them read once to see that it is whole."""
     yield from _record(run)
-    for step in run.spec.recipe.checkpoints if all_steps else (run.spec.recipe.n_steps,):
+    for step in run.kept if all_steps else (run.last_step,):
         run.model(step)
         yield f"checkpoints/{step:08d}.safetensors", run.checkpoint_path(step).read_bytes()
 
@@ -62,7 +62,7 @@ def _files(run: Run, *, all_steps: bool) -> Iterator[tuple[str, bytes]]:
 def _compact(run: Run) -> Iterator[tuple[str, bytes]]:
     """The same of a compact archive."""
     yield from _record(run)
-    measured, steps = run.trajectory(), run.spec.recipe.checkpoints
+    measured, steps = run.trajectory(), run.kept
     if measured is None or tuple(measured.step.values.tolist()) != steps:
         raise InputError(f"{run.path} has no trajectory over all its checkpoints; `mnemoscope track` makes it")
     yield "trajectory.json", run.trajectory_path.read_bytes()
@@ -74,7 +74,7 @@ def _record(run: Run) -> Iterator[tuple[str, bytes]]:
     """Specification, metrics and the mark of the end of a finished run."""
     if not run.finished:
         raise InputError(f"{run.path} is not finished; the command that trained it continues it")
-    last = run.spec.recipe.n_steps
+    last = run.last_step
     if int(run.metrics().step[-1]) != last:
         raise InputError(f"{run.path / 'metrics.jsonl'} does not reach step {last}; restore it or train again")
     yield "run.json", _portable((run.path / "run.json").read_text())

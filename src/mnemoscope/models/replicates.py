@@ -33,7 +33,7 @@ def check_replicates(runs: Iterable[Run]) -> None:
 
 def _weights(run: Run) -> str:
     """The digest of a run's last checkpoint, if it is the one that training ended with."""
-    last = run.spec.recipe.n_steps
+    last = run.last_step
     path = run.checkpoint_path(last)
     if run.steps[-1:] != (last,):
         found = f"of step {run.steps[-1]}" if run.steps else "missing"

@@ -47,8 +47,23 @@ class Run:
 
     @property
     def finished(self) -> bool:
-        """Whether training reached its last step."""
+        """Whether training came to its end."""
         return (self.path / "done").exists()
+
+    @property
+    def last_step(self) -> int:
+        """The step that training ended with, or ends with unless it stops early.
+
+        Raises:
+            InputError: run.json cannot be read.
+        """
+        return _content(self.path).get("last_step", self.spec.recipe.n_steps)
+
+    @property
+    def kept(self) -> tuple[int, ...]:
+        """Steps of which training keeps a checkpoint, up to the one that it ended with."""
+        last = self.last_step
+        return (*(step for step in self.spec.recipe.checkpoints if step < last), last)
 
     @property
     def final_weights(self) -> str | None:
@@ -180,10 +195,11 @@ def create_run(path: Path, spec: RunSpec) -> Run:
     return Run(path, spec)
 
 
-def finish_run(run: Run) -> None:
-    """Write down which weights training ended with, and that it ended."""
-    _, weights = weights_digest(run.checkpoint_path(run.spec.recipe.n_steps))
-    content = json.dumps({**_content(run.path), "final_weights": weights}, indent=2)
+def finish_run(run: Run, step: int) -> None:
+    """Write down that training ended with `step`, and with which weights."""
+    _, weights = weights_digest(run.checkpoint_path(step))
+    early = {"last_step": step} if step < run.spec.recipe.n_steps else {}
+    content = json.dumps({**_content(run.path), **early, "final_weights": weights}, indent=2)
     write_atomically(run.path / "run.json", (content + "\n").encode())
     write_atomically(run.path / "done", b"")
 

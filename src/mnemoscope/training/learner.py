@@ -24,7 +24,7 @@ class Learner:
         self, model: ModelSpec, recipe: Recipe, params: Sequence[Mapping[str, Tensor]], moments: Sequence[Moments]
     ):
         """Start from one dictionary of parameters, and one of the optimiser's moments (empty: afresh), per run."""
-        self._model, self._n = model, len(params)
+        self._model, self._recipe, self._n = model, recipe, len(params)
         self._params = {name: self._join([p[name] for p in params]).requires_grad_() for name in params[0]}
         self._optimizer = _optimizer(self._params.values(), recipe)
         for name, first in moments[0].items():
@@ -59,6 +59,11 @@ class Learner:
     def evaluate(self, run: int, inputs: Tensor, positions: Tensor) -> Tensor:
         """Logits `batch scored d_vocab`, or output vectors, of one run, without a gradient."""
         return logits(self.parameters(run), self._model, inputs, positions)
+
+    def of(self, runs: Sequence[int]) -> "Learner":
+        """The learner of some of the runs, which go on without the others."""
+        params, moments = [self.parameters(run) for run in runs], [self.moments(run) for run in runs]
+        return Learner(self._model, self._recipe, params, moments)
 
     def update(self, losses: Sequence[Tensor], *, learning_rate: float) -> None:
         """One step down the gradient of every run's loss."""

@@ -87,17 +87,22 @@ def _continue(runs: list[Run], start: int, device: torch.device, report: Report 
         if step > start or start == 0:
             for i, recorder in enumerate(recorders):
                 recorder.record(step, learner, i)
-        if step < recipe.n_steps:
-            learner.hold(off | frozen(recipe, learner.names, step))
-            batches = [blocks.batch(step) for blocks in data]
-            outputs = learner.outputs([batch.inputs for batch in batches], positions)
-            losses = [
-                run.spec.task.loss(output, _at(batch, positions))
-                for run, output, batch in zip(runs, outputs, batches, strict=True)
-            ]
-            learner.update(losses, learning_rate=learning_rate(recipe, step))
-    for run in runs:
-        finish_run(run)
+        going = [i for i, recorder in enumerate(recorders) if not recorder.ends(step)]
+        if len(going) < len(runs):
+            for run in (run for i, run in enumerate(runs) if i not in going):
+                finish_run(run, step)
+            if not going:
+                return
+            runs, recorders, data = ([each[i] for i in going] for each in (runs, recorders, data))
+            learner = learner.of(going)
+        learner.hold(off | frozen(recipe, learner.names, step))
+        batches = [blocks.batch(step) for blocks in data]
+        outputs = learner.outputs([batch.inputs for batch in batches], positions)
+        losses = [
+            run.spec.task.loss(output, _at(batch, positions))
+            for run, output, batch in zip(runs, outputs, batches, strict=True)
+        ]
+        learner.update(losses, learning_rate=learning_rate(recipe, step))
 
 
 def _learner(runs: list[Run], recorders: list[Recorder], start: int, device: torch.device) -> Learner:

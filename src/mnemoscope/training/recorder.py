@@ -51,22 +51,31 @@ class Recorder:
         self._kept = frozenset(spec.recipe.checkpoints)
         self.positions = torch.stack([m.scored.any(0) for m in self._monitors.values()]).any(0).nonzero()[:, 0]
         before = read_progress(run.path / "metrics.jsonl", finished=False) if start else []
-        self._lines = [json.dumps(line) + "\n" for line in before if line["step"] <= start]
+        self._lines = [line for line in before if line["step"] <= start]
 
     def record(self, step: int, learner: Learner, index: int) -> None:
         """Write what is due after `step` updates; the state comes last, so that it never runs ahead of the rest."""
         recipe = self._run.spec.recipe
-        if step in self._kept:
+        if step % recipe.metrics_every == 0 or step == recipe.n_steps:
+            self._lines.append({"step": step, **self._measure(learner, index)})
+        ends = self.ends(step)
+        if step in self._kept or ends:
             self.model.load_state_dict({**self.model.state_dict(), **learner.parameters(index)})
             save_checkpoint(self.model, self._run.checkpoint_path(step), step=step)
-        if step % recipe.metrics_every == 0 or step == recipe.n_steps:
-            line = {"step": step, **self._measure(learner, index)}
-            self._lines.append(json.dumps(line) + "\n")
-            if self._report:
-                self._report(Progress(self._run.path, step, recipe.n_steps, line))
-        if step == recipe.n_steps or (step and step % recipe.save_every == 0):
-            write_atomically(self._run.path / "metrics.jsonl", "".join(self._lines).encode())
+        if self._report and self._lines[-1]["step"] == step:
+            self._report(Progress(self._run.path, step, step if ends else recipe.n_steps, self._lines[-1]))
+        if ends or (step and step % recipe.save_every == 0):
+            text = "".join(json.dumps(line) + "\n" for line in self._lines)
+            write_atomically(self._run.path / "metrics.jsonl", text.encode())
             write_state(self._run, step, learner.parameters(index), learner.moments(index))
+
+    def ends(self, step: int) -> bool:
+        """Whether training ends with `step`, of which everything is measured: at the last step, or as good as asked."""
+        spec, line = self._run.spec, self._lines[-1]
+        if step == spec.recipe.n_steps or spec.recipe.stop_at is None or line["step"] != step:
+            return step == spec.recipe.n_steps
+        skills = spec.task.skills(self._monitors["test"])
+        return all(line[f"test_{skill}"] >= spec.recipe.stop_at for skill in skills)
 
     def _measure(self, learner: Learner, index: int) -> dict[str, float]:
         task = self._run.spec.task

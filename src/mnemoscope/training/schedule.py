@@ -11,7 +11,7 @@ import torch
 
 from mnemoscope.core.batch import Batch
 from mnemoscope.core.errors import InputError
-from mnemoscope.core.protocols import Task
+from mnemoscope.core.protocols import Task, VectorTask
 from mnemoscope.core.seeding import generator
 from mnemoscope.core.specification import Recipe, RunSpec, change
 from mnemoscope.models.building import matching, parameters, untrained
@@ -59,17 +59,19 @@ def task_at(task: Task, recipe: Recipe, step: int) -> Task:
 
 
 def check_schedules(spec: RunSpec) -> None:
-    """Refuse schedules that name nothing, before anything is written.
+    """Refuse schedules that name nothing, and early stopping by what is not measured, before anything is written.
 
     Raises:
-        InputError: A pattern matches no parameter, or a change of the task is refused or changes vocabulary or
-            length.
+        InputError: A pattern matches no parameter, a change of the task is refused or changes vocabulary or length, or
+            training is to stop at an accuracy that a task of vectors does not have.
     """
     for item in spec.recipe.task_changes:
         changed = task_at(spec.task, spec.recipe, item.step)
         if (changed.d_vocab, changed.n_ctx) != (spec.task.d_vocab, spec.task.n_ctx):
             raise InputError("recipe.task_changes must keep the vocabulary and the length of the task")
     frozen(spec.recipe, parameters(untrained(spec)), 0)
+    if spec.recipe.stop_at is not None and isinstance(spec.task, VectorTask):
+        raise InputError("recipe.stop_at needs a task of tokens, whose skills have an accuracy")
 
 
 class Blocks:
