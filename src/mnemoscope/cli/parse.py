@@ -113,16 +113,30 @@ def _content(file: Path) -> Mapping[Any, Any]:
     Raises:
         InputError: It cannot be read, or is something else.
     """
+    return read_yaml(file, f"--config {file}", f"sections named after commands: {', '.join(commands())}")
+
+
+def read_yaml(file: Path, called: str, expected: str) -> Mapping[Any, Any]:
+    """The keys and values of a YAML file.
+
+    Args:
+        file: The file.
+        called: What it is called in messages.
+        expected: What it should hold, in messages.
+
+    Raises:
+        InputError: It cannot be read, or holds something else.
+    """
     import yaml
 
     try:
         content = yaml.safe_load(file.read_text()) or {}
     except OSError as error:
-        raise InputError(f"--config {file} cannot be read: {error.strerror}") from None
+        raise InputError(f"{called} cannot be read: {error.strerror}") from None
     except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise InputError(f"--config {file} is no YAML: {' '.join(str(error).split())}") from None
+        raise InputError(f"{called} is no YAML: {' '.join(str(error).split())}") from None
     if not isinstance(content, dict):
-        raise InputError(f"--config {file} must hold sections named after commands: {', '.join(commands())}")
+        raise InputError(f"{called} must hold {expected}")
     return content
 
 

@@ -1,1 +1,5 @@
-"""Many runs on one machine."""
+"""Many runs on one machine: over seeds, and over configurations."""
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -1,0 +1,87 @@
+"""`mnemoscope sweep`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tyro.conf import Positional
+
+from mnemoscope.cli.analysis import xr
+from mnemoscope.cli.command import COMMANDS, Command
+from mnemoscope.cli.options import Jobs
+from mnemoscope.core.errors import InputError
+
+if TYPE_CHECKING:
+    from mnemoscope.sweeps.configurations import Sweep
+
+
+KEYS = "the keys preset, seeds and axes"
+
+
+@dataclass(frozen=True, kw_only=True)
+class SweepOptions(Jobs):
+    """Train a preset over a grid of configurations, or find the largest task that each of them learns."""
+
+    file: Positional[Path]
+    """YAML file with preset, seeds and axes, and recipe, changes, largest and best_of if wanted."""
+    out: Path = Path("sweeps")
+    """Runs go to OUT/runs, arrays, a table and a page with figures to OUT."""
+
+
+def run(options: SweepOptions) -> None:
+    """Train or search what the file declares; print the table, write arrays and the page."""
+    from mnemoscope.cli.output import console, show, write_arrays, write_table
+    from mnemoscope.models.files import write_atomically
+    from mnemoscope.viz.sweeps import sweep_page, sweep_table
+
+    sweep = read_sweep(options.file)
+    found = _searched(sweep, options) if sweep.largest else _trained(sweep, options)
+    table = sweep_table(found)
+    show(table.title, table.header, table.rows, n_text=table.n_text)
+    write_arrays(options.out, {"sweep": found})
+    write_table(options.out / "sweep.csv", table.header, table.rows)
+    write_atomically(options.out / "sweep.html", sweep_page(found).html().encode())
+    console.print(f"wrote sweep.nc, sweep.csv and sweep.html in {options.out}", highlight=False)
+
+
+def _trained(sweep: Sweep, options: SweepOptions) -> xr.Dataset:
+    from mnemoscope.cli.commands.train import train_with_progress
+    from mnemoscope.sweeps.configurations import swept
+
+    return swept(sweep, train_with_progress(sweep.specs(), options.out / "runs", options.jobs))
+
+
+def _searched(sweep: Sweep, options: SweepOptions) -> xr.Dataset:
+    from mnemoscope.cli.output import console
+    from mnemoscope.sweeps.configurations import search_sweep
+
+    with console.status("searching") as status:
+        return search_sweep(
+            sweep,
+            options.out / "runs",
+            jobs=options.jobs,
+            report=lambda done, n: status.update(f"{done} of {n} searches have ended"),
+        )
+
+
+def read_sweep(file: Path) -> Sweep:
+    """The sweep that a file declares; its seeds are a list, or words such as 0-15.
+
+    Raises:
+        InputError: The file cannot be read, or what it holds is refused.
+    """
+    from mnemoscope.cli.parse import parse_seeds, read_yaml
+    from mnemoscope.core.specification import structure
+    from mnemoscope.sweeps.configurations import Sweep
+
+    content: dict[str, Any] = dict(read_yaml(file, str(file), KEYS))
+    if missing := [key for key in ("preset", "seeds", "axes") if key not in content]:
+        raise InputError(f"{file} must hold {KEYS}; {missing[0]} is missing")
+    if isinstance(seeds := content.get("seeds"), str | int):
+        content["seeds"] = parse_seeds(str(seeds))
+    return structure(Sweep, content, "sweep")
+
+
+COMMANDS.add("sweep", Command(options=SweepOptions, run=run, section="train and look"))

@@ -1,0 +1,6 @@
+from .configurations import Largest as Largest
+from .configurations import Sweep as Sweep
+from .configurations import over_sweep as over_sweep
+from .configurations import search_sweep as search_sweep
+from .configurations import swept as swept
+from .configurations import train_sweep as train_sweep

@@ -1,0 +1,57 @@
+"""Sweeps over configurations as a table and a page: one row, or one cell of a heatmap, per configuration."""
+
+import xarray as xr
+
+from mnemoscope.viz.figures import heatmaps
+from mnemoscope.viz.page import Page
+from mnemoscope.viz.tables import Table, counted, spread
+
+SEARCHED = "largest"
+
+
+def shown(found: xr.Dataset) -> list[str]:
+    """The variables that are worth a column: what was searched for, or test loss, accuracies and the last step."""
+    if SEARCHED in found:
+        return [SEARCHED, "parameters"]
+    skills = [str(name) for name in found.data_vars if str(name).startswith("test_") and "loss" not in str(name)]
+    return [*skills, *(name for name in ("test_loss", "last_step", "parameters") if name in found)]
+
+
+def sweep_table(found: xr.Dataset) -> Table:
+    """Mean and range over seeds, one row per configuration.
+
+    Args:
+        found: From `swept`, `over_sweep` or `search_sweep`.
+    """
+    names = shown(found) or [str(name) for name in found.data_vars]
+    axes = [str(dim) for dim in found.sizes if dim != "seed"]
+    cells = found.stack(cell=axes)
+    rows = []
+    for number, labels in enumerate(cells.cell.values.tolist()):
+        here = cells.isel(cell=number)
+        rows.append([*map(str, labels), *(spread(here[name], _digits(here[name])) for name in names)])
+    header = [*axes, *(name.removeprefix("test_").replace("_", " ") for name in names)]
+    title = (
+        f"{found.attrs['preset']}, {found.attrs['recipe']}: mean [range] over {counted(found.sizes['seed'], 'seed')}"
+    )
+    return Table(name="sweep", title=title, header=header, rows=rows, n_text=len(axes))
+
+
+def _digits(values: xr.DataArray) -> str:
+    whole = bool((values == values.round()).all())
+    return ".0f" if whole or float(abs(values).max()) >= 1000 else ".3f"
+
+
+def sweep_page(found: xr.Dataset) -> Page:
+    """A heatmap of every column of the table, means over seeds; the last axis runs along x."""
+    names = shown(found) or [str(name) for name in found.data_vars]
+    page = Page("Sweep", f"Preset {found.attrs['preset']}, recipe {found.attrs['recipe']}.")
+    for name in names:
+        title = name.removeprefix("test_").replace("_", " ")
+        page.section(title)
+        values = found[name].mean("seed").astype(float)
+        page.figure(heatmaps({title: values}), f"Mean over {counted(found.sizes['seed'], 'seed')}.")
+    table = sweep_table(found)
+    page.section("All numbers")
+    page.table(table.header, table.rows, table.title, n_text=table.n_text)
+    return page
