@@ -130,6 +130,17 @@ class FactualRecall:
         places = torch.rand(n, self.length - 1, generator=generator, device=device).argsort(1)[:, :2]
         return self.batch(subject, relation, places, self._noise(n, generator))
 
+    def every_fact(self, n: int, *, generator: torch.Generator) -> Batch:
+        """`n` sequences of every fact, places and noise drawn anew: all facts once, subject by subject, then again."""
+        device = generator.device
+        facts = torch.cartesian_prod(
+            torch.arange(n, device=device),
+            torch.arange(self.n_subjects, device=device),
+            torch.arange(self.n_relations, device=device),
+        )
+        places = torch.rand(len(facts), self.length - 1, generator=generator, device=device).argsort(1)[:, :2]
+        return self.batch(facts[:, 1], facts[:, 2], places, self._noise(len(facts), generator))
+
     def _noise(self, n: int, generator: torch.Generator) -> Int[Tensor, "batch pos"]:
         size = (n, self.length)
         return self.first["noise"] + torch.randint(self.n_noise, size, generator=generator, device=generator.device)

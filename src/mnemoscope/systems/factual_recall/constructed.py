@@ -1,0 +1,68 @@
+"""Hand-set weights that know every fact: by attention alone, by attention and MLP, or some of the facts each way.
+
+Positive controls for claims about who stores what, and models to try an analysis on. That both ways exist is shown in
+the paper by construction (Nichani, Lee & Bietti 2025, "Understanding factual recall in transformers via associative
+memories", theorems 3 and 4); there embeddings are random and overlap, here everything has a direction of its own.
+"""
+
+import torch
+from transformer_lens import HookedTransformer
+
+from mnemoscope import InputError
+from mnemoscope.models.constructed import SURE, Circuit, attend, blank, blocks, directions, move
+from mnemoscope.systems.factual_recall.tasks import FactualRecall
+
+
+def fact_store_circuit(task: FactualRecall, *, by_attention: int) -> Circuit:
+    """Names of what `fact_store` consists of; the key of a neuron is subject and relation, by number."""
+    s, r = task.n_subjects, task.n_relations
+    dims = blocks(query=1, subject=s, relation=r, has_subject=s, has_relation=r, answer=task.d_vocab_out)
+    keys = [(subject, relation) for subject in range(by_attention, s) for relation in range(r)]
+    neurons = {key: (number,) for number, key in enumerate(keys)}
+    return Circuit(dims=dims, heads={"subject": (0, 0), "relation": (0, 1)}, neurons=neurons)
+
+
+@torch.no_grad()
+def fact_store(task: FactualRecall, *, by_attention: int | None = None, margin: float = 20.0) -> HookedTransformer:
+    """One layer of two heads, one for the subject and one for the relation, and an MLP if it is needed.
+
+    - Residual stream: `query`, `subject`, `relation`, one-hot, of tokens; at the query `has_subject` and
+      `has_relation`, what was found, and `answer`, which the unembedding reads.
+    - Attention stores the facts of the first subjects: the head of the subject adds `margin` to every answer of its
+      subject, whatever the relation, and that of the relation to all of its own answers. Their sum is largest where
+      both agree: at the fact.
+    - The MLP stores those of the others: one neuron per fact, active where both are there, adds twice the margin.
+      Where attention stores nothing, the head of the relation only passes it on.
+
+    Args:
+        task: With its facts.
+        by_attention: Subjects whose facts attention stores; none: all, and there is no MLP.
+        margin: Logit of the right answer above the others.
+
+    Raises:
+        InputError: There are fewer subjects, or the facts are not chosen.
+    """
+    n = task.n_subjects if by_attention is None else by_attention
+    if not 0 <= n <= task.n_subjects:
+        raise InputError(f"by_attention must be from 0 to {task.n_subjects}, the number of subjects; got {n}")
+    circuit = fact_store_circuit(task, by_attention=n)
+    width = max(task.n_subjects, task.n_relations)
+    model = blank(circuit, d_vocab=task.d_vocab, n_ctx=task.n_ctx, d_head=width, positions=False)
+    dim, facts = {name: directions(model, block) for name, block in circuit.dims.items()}, task.table()
+    for kind, size in (("query", 1), ("subject", task.n_subjects), ("relation", task.n_relations)):
+        model.embed.W_E[task.first[kind] : task.first[kind] + size] = dim[kind].T
+    answers = torch.eye(task.d_vocab_out)
+    says = {
+        "subject": answers[facts].sum(1) * (torch.arange(task.n_subjects) < n)[:, None],
+        "relation": answers.view(task.n_relations, task.n_answers, -1).sum(1) * (n > 0),
+    }
+    for kind, head in circuit.heads.items():
+        attend(model, head, (dim["query"], SURE * dim[kind].sum(1, keepdim=True)))
+        move(model, head, (dim[kind], dim[f"has_{kind}"] + margin * dim["answer"] @ says[kind].T))
+    for (subject, relation), (neuron,) in circuit.neurons.items():
+        mlp = model.blocks[0].mlp
+        mlp.W_in[:, neuron] = dim["has_subject"][:, subject] + dim["has_relation"][:, relation]
+        model.get_parameter("blocks.0.mlp.b_in")[neuron] = -1
+        mlp.W_out[neuron] = 2 * margin * dim["answer"][:, facts[subject, relation]]
+    model.unembed.W_U[:, : task.d_vocab_out] = dim["answer"]
+    return model
