@@ -55,7 +55,9 @@ def fact_memories(model: HookedModel, task: Task, *, n_sequences: int = 1024, se
     for name in inputs:
         association = Association(name=name, inputs=inputs[name], outputs=answers, targets=task.table().flatten())
         found.append(recall(matrices[name], association, seed=seed)[["recall", "permuted", "chance"]])
-    return xr.concat(found, xr.DataArray(list(inputs), dims="memory", name="memory"))
+    result = xr.concat(found, xr.DataArray(list(inputs), dims="memory", name="memory"))
+    assert isinstance(result, xr.Dataset)
+    return result
 
 
 def _written(model: HookedModel, task: FactualRecall, n_sequences: int, seed: int) -> Float[Tensor, "fact d_model"]:

@@ -5,9 +5,9 @@ the logits read, at a time: the output of the MLP, or what heads add directly (t
 whose answer is right without the MLP is stored by attention; one that is right without the direct part is stored by
 attention and MLP together.
 
-Removed is what says something about the sequence: the activation of another sequence is taken, or the mean over all
-facts, which leaves one guess that is right for a few facts. *Shows* what is enough, given the rest of the model as it
-is. *Does not show* how a part does it.
+Removed is what says something about the sequence: the mean over all facts is taken, which leaves one guess that is
+right for a few of them, or the activation of another sequence, which argues for another fact. *Shows* what is enough,
+given the rest of the model as it is. *Does not show* how a part does it.
 """
 
 from typing import Literal
@@ -39,9 +39,7 @@ STORES = ("attention", "mlp", "either", "only both", "neither")
 
 
 @torch.no_grad()
-def routes(
-    model: HookedModel, task: Task, *, n_each: int = 8, removed: Removed = "resample", seed: int = 0
-) -> xr.Dataset:
+def routes(model: HookedModel, task: Task, *, n_each: int = 8, removed: Removed = "mean", seed: int = 0) -> xr.Dataset:
     """How often each fact is answered by each route alone.
 
     Args:
