@@ -8,7 +8,7 @@ from mnemoscope import InputError
 from mnemoscope.systems.factual_recall.analyses.fact_memories import fact_memories
 from mnemoscope.systems.factual_recall.analyses.routes import STORES, routes, stores
 from mnemoscope.systems.factual_recall.analyses.stages import split_loss
-from mnemoscope.systems.factual_recall.constructed import fact_store, fact_store_circuit
+from mnemoscope.systems.factual_recall.constructed import fact_halves, fact_store, fact_store_circuit
 from mnemoscope.systems.factual_recall.tasks import FactualRecall
 from tests.support import random_model, seeded
 
@@ -48,6 +48,16 @@ def test_facts_that_are_split_are_told_apart():
     assert float(shares.sum()) == pytest.approx(1)
     assert float(shares.sel(store="attention")) == pytest.approx(2 / 6, abs=0.1)
     assert float(shares.sel(store=["mlp", "either"]).sum()) == pytest.approx(4 / 6, abs=0.1)
+
+
+def test_facts_that_take_both_routes_are_seen():
+    found = routes(fact_halves(TASK), TASK)
+    assert (found.accuracy.sel(route="both") == 1).all()
+    assert float(found.accuracy.sel(route="attention").mean()) < 0.5
+    assert float(stores(found).sel(store="only both")) > 0.4
+    recalled = fact_memories(fact_halves(TASK), TASK).recall
+    assert recalled.sel(memory="both") == 1
+    assert recalled.sel(memory=["OV", "MLP"]).values.tolist() == [0, 0], "answers tie"
 
 
 def test_attention_alone_has_no_other_route():

@@ -1,4 +1,4 @@
-"""Hand-set weights that know every fact: by attention alone, by attention and MLP, or some of the facts each way.
+"""Hand-set weights that know every fact: by attention alone, by attention and MLP, some each way, or only by both.
 
 Positive controls for claims about who stores what, and models to try an analysis on. That both ways exist is shown in
 the paper by construction (Nichani, Lee & Bietti 2025, "Understanding factual recall in transformers via associative
@@ -6,6 +6,8 @@ memories", theorems 3 and 4); there embeddings are random and overlap, here ever
 """
 
 import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
 from transformer_lens import HookedTransformer
 
 from mnemoscope import InputError
@@ -46,23 +48,58 @@ def fact_store(task: FactualRecall, *, by_attention: int | None = None, margin: 
     if not 0 <= n <= task.n_subjects:
         raise InputError(f"by_attention must be from 0 to {task.n_subjects}, the number of subjects; got {n}")
     circuit = fact_store_circuit(task, by_attention=n)
-    width = max(task.n_subjects, task.n_relations)
-    model = blank(circuit, d_vocab=task.d_vocab, n_ctx=task.n_ctx, d_head=width, positions=False)
-    dim, facts = {name: directions(model, block) for name, block in circuit.dims.items()}, task.table()
-    for kind, size in (("query", 1), ("subject", task.n_subjects), ("relation", task.n_relations)):
-        model.embed.W_E[task.first[kind] : task.first[kind] + size] = dim[kind].T
-    answers = torch.eye(task.d_vocab_out)
-    says = {
-        "subject": answers[facts].sum(1) * (torch.arange(task.n_subjects) < n)[:, None],
-        "relation": answers.view(task.n_relations, task.n_answers, -1).sum(1) * (n > 0),
-    }
-    for kind, head in circuit.heads.items():
-        attend(model, head, (dim["query"], SURE * dim[kind].sum(1, keepdim=True)))
-        move(model, head, (dim[kind], dim[f"has_{kind}"] + margin * dim["answer"] @ says[kind].T))
+    by_subject = torch.arange(task.n_subjects) < n
+    model, dim = _searching(task, circuit, margin=margin, subject=by_subject, relation=torch.tensor(n > 0))
+    facts = task.table()
     for (subject, relation), (neuron,) in circuit.neurons.items():
         mlp = model.blocks[0].mlp
         mlp.W_in[:, neuron] = dim["has_subject"][:, subject] + dim["has_relation"][:, relation]
         model.get_parameter("blocks.0.mlp.b_in")[neuron] = -1
         mlp.W_out[neuron] = 2 * margin * dim["answer"][:, facts[subject, relation]]
-    model.unembed.W_U[:, : task.d_vocab_out] = dim["answer"]
     return model
+
+
+@torch.no_grad()
+def fact_halves(task: FactualRecall, *, margin: float = 20.0) -> HookedTransformer:
+    """The same heads, and no part that knows a fact: attention says all answers of the relation, and the MLP, a neuron
+    per subject, all answers of the subject. Their sum is largest at the fact.
+
+    Args:
+        task: With its facts.
+        margin: Logit of the right answer above the others.
+
+    Raises:
+        InputError: The facts are not chosen.
+    """
+    circuit = fact_store_circuit(task, by_attention=task.n_subjects)
+    neurons = {(subject,): (subject,) for subject in range(task.n_subjects)}
+    circuit = Circuit(dims=circuit.dims, heads=circuit.heads, neurons=neurons)
+    none = torch.zeros(task.n_subjects, dtype=torch.bool)
+    model, dim = _searching(task, circuit, margin=margin, subject=none, relation=torch.tensor(True))
+    model.blocks[0].mlp.W_in[:] = dim["has_subject"]
+    model.blocks[0].mlp.W_out[:] = margin * (dim["answer"] @ _answers(task)["subject"].T).T
+    return model
+
+
+def _answers(task: FactualRecall) -> dict[str, Float[Tensor, "number answer"]]:
+    """The answers of each subject, whatever the relation, and of each relation; 1 where one is."""
+    answers = torch.eye(task.d_vocab_out)
+    by_relation = answers.view(task.n_relations, task.n_answers, -1).sum(1)
+    return {"subject": answers[task.table()].sum(1), "relation": by_relation}
+
+
+def _searching(
+    task: FactualRecall, circuit: Circuit, *, margin: float, **says: Bool[Tensor, "*number"]
+) -> tuple[HookedTransformer, dict[str, Float[Tensor, "d_model width"]]]:
+    """A model whose heads find subject and relation, and say their answers where `says` is true; and its directions."""
+    width = max(task.n_subjects, task.n_relations)
+    model = blank(circuit, d_vocab=task.d_vocab, n_ctx=task.n_ctx, d_head=width, positions=False)
+    dim = {name: directions(model, block) for name, block in circuit.dims.items()}
+    for kind, size in (("query", 1), ("subject", task.n_subjects), ("relation", task.n_relations)):
+        model.embed.W_E[task.first[kind] : task.first[kind] + size] = dim[kind].T
+    for kind, head in circuit.heads.items():
+        said = _answers(task)[kind] * says[kind][..., None]
+        attend(model, head, (dim["query"], SURE * dim[kind].sum(1, keepdim=True)))
+        move(model, head, (dim[kind], dim[f"has_{kind}"] + margin * dim["answer"] @ said.T))
+    model.unembed.W_U[:, : task.d_vocab_out] = dim["answer"]
+    return model, dim

@@ -5,10 +5,11 @@ asks with the bias of the queries, and the residual stream of its position holds
 since the published model leaves the query's own residual out.
 """
 
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
-from mnemoscope import PRESETS, ModelSpec, Preset, Recipe
+from mnemoscope import PRESETS, SYSTEMS, ModelSpec, Preset, Recipe, System, TrainingSet
 from mnemoscope.systems.factual_recall.tasks import FactualRecall
 
 _ONE_LAYER: dict[str, Any] = {"positions": False, "normalization": "none", "embeddings": "frozen", "silent": -1}
@@ -22,6 +23,11 @@ LINEAR = ModelSpec(
 """Linear attention on one-hot embeddings: one vector says where to look, one matrix what is written."""
 _PUBLISHED = Recipe(name="published", n_steps=2**14, batch_size=1024, learning_rate=1e-2, metrics_every=128)
 _QUICK = Recipe(name="quick", n_steps=2**11, batch_size=256, learning_rate=1e-2, metrics_every=64)
+_EARLY = replace(_QUICK, n_steps=2**12, checkpoint_steps=(), stop_at=0.99)
+_ADAM = Recipe(
+    name="quick", n_steps=2**10, batch_size=128, learning_rate=1e-3, metrics_every=16,
+    checkpoint_steps=tuple(range(0, 2**10, 16)),
+)  # fmt: skip
 _DESCENT = Recipe(
     name="published", n_steps=2**13, batch_size=1024, optimizer="sgd", learning_rate=0.1, momentum=0.0,
     metrics_every=64, checkpoint_steps=tuple(range(0, 2**13, 128)),
@@ -43,5 +49,43 @@ PRESETS.add(
         task=_LINEAR,
         model=LINEAR,
         recipes={"quick": replace(_DESCENT, name="quick", batch_size=128), "published": _DESCENT},
+    ),
+)
+PRESETS.add(
+    "facts-softmax",
+    Preset(
+        summary="the same 16 x 4 facts, softmax attention on random embeddings, MLP, Adam",
+        task=_LINEAR,
+        model=GRID,
+        recipes={"quick": _ADAM},
+    ),
+)
+WIDTHS = {"facts-narrow": 2, "facts-middle": 8, "facts-wide": 64}
+"""Models of 8 heads that differ in the number of neurons."""
+for _name, _width in WIDTHS.items():
+    PRESETS.add(
+        _name,
+        Preset(
+            summary=f"16 x 16 facts, 8 heads, MLP of {_width}",
+            task=FactualRecall(n_subjects=16, n_relations=16),
+            model=replace(GRID, d_mlp=_width),
+            recipes={"quick": _EARLY},
+        ),
+    )
+
+
+def _part(presets: Iterable[str], seeds: range, *, recipe: str = "quick") -> TrainingSet:
+    return TrainingSet(recipe=recipe, presets=tuple(presets), seeds=tuple(seeds))
+
+
+_JUDGED = ("facts-linear", "facts-softmax", *WIDTHS)
+SYSTEMS.add(
+    "factual-recall",
+    System(
+        summary="facts of subjects and relations: who stores them, and what is known of them first",
+        quick=(_part(_JUDGED, range(48, 52)),),
+        full=(_part(("facts", "facts-linear"), range(4), recipe="published"),),
+        shipped=(_part(_JUDGED, range(16, 32)), _part(("facts-linear",), range(16, 32), recipe="published")),
+        compact=True,
     ),
 )

@@ -1,9 +1,9 @@
 r"""What the value matrices hold: memory-recall scores of facts at the OV circuits and at the MLP, from the weights.
 
-A head h gives subject and relation the attention :math:`\alpha_h(s)` and :math:`\alpha_h(r)`, in the mean over
-sequences. What it writes of a fact is :math:`x_h = \alpha_h(s)\, e_s W_{OV}^h + \alpha_h(r)\, e_r W_{OV}^h`. The OV
-circuits recall the fact if :math:`\sum_h x_h` is nearest to the answer's unembedding, among all answers; the MLP does
-if :math:`\mathrm{ReLU}(\sum_h x_h W_{in} + b_{in}) W_{out}` is; the sum of both is what the model says but for noise.
+A head h gives subject and relation of a fact the attention :math:`\alpha_h(s)` and :math:`\alpha_h(r)`, in the mean
+over places and noise. It writes :math:`x_h = \alpha_h(s)\, e_s W_{OV}^h + \alpha_h(r)\, e_r W_{OV}^h`. The OV circuits
+recall the fact if :math:`\sum_h x_h` is nearest to the answer's unembedding, among all answers; the MLP does if
+:math:`\mathrm{ReLU}(\sum_h x_h W_{in} + b_{in}) W_{out}` is; the sum of both is what the model says but for noise.
 (Nichani, Lee & Bietti 2025, section 4; scores as in `mnemoscope.analyses.recall`.)
 
 *Shows* which memory the answer can be read from. *Does not show* that the model does: attention differs from sequence
@@ -24,13 +24,13 @@ MEMORIES = ("OV", "MLP", "both")
 
 
 @torch.no_grad()
-def fact_memories(model: HookedModel, task: Task, *, n_sequences: int = 1024, seed: int = 0) -> xr.Dataset:
+def fact_memories(model: HookedModel, task: Task, *, n_each: int = 8, seed: int = 0) -> xr.Dataset:
     """How many facts the weights recall.
 
     Args:
         model: One layer; without LayerNorm.
         task: With its facts.
-        n_sequences: Over which attention is averaged.
+        n_each: Sequences of each fact, over which attention is averaged.
         seed: Of these sequences, and of permuted targets.
 
     Returns:
@@ -43,7 +43,7 @@ def fact_memories(model: HookedModel, task: Task, *, n_sequences: int = 1024, se
     task = facts_task(task)
     if model.cfg.n_layers != 1 or model.cfg.normalization_type is not None:
         raise InputError("memories of facts are read from models of one layer without normalisation")
-    written = _written(model, task, n_sequences, seed)
+    written = _written(model, task, n_each, seed)
     inputs, matrices = {"OV": written}, {"OV": torch.eye(written.shape[1]).to(written)}
     if not model.cfg.attn_only:
         before = written @ weight(model, ParamSite(name="W_in", layer=0)) + mlp_block(model, 0).mlp.b_in
@@ -60,18 +60,18 @@ def fact_memories(model: HookedModel, task: Task, *, n_sequences: int = 1024, se
     return result
 
 
-def _written(model: HookedModel, task: FactualRecall, n_sequences: int, seed: int) -> Float[Tensor, "fact d_model"]:
+def _written(model: HookedModel, task: FactualRecall, n_each: int, seed: int) -> Float[Tensor, "fact d_model"]:
     """What all heads write at the query of each fact, noise aside; subject by subject."""
-    batch = task.sample(n_sequences, split="test", generator=generator(seed, "fact memories"))
+    batch = task.every_fact(n_each, generator=generator(seed, "fact memories"))
     name = "blocks.0.attn.hook_pattern"
     pattern = model.run_with_cache(batch.inputs, names_filter=name)[1][name][:, :, -1].double()
     written = torch.zeros(task.n_subjects, task.n_relations, model.cfg.d_model, dtype=torch.double)
-    of_kind = {"subject": (task.n_subjects, 1), "relation": (task.n_relations, 0)}
-    for kind, (size, axis) in of_kind.items():
+    for kind, size, axis in (("subject", task.n_subjects, 1), ("relation", task.n_relations, 0)):
         place = batch.latents[f"{kind}_pos"][:, None, None].expand(-1, model.cfg.n_heads, 1)
-        attention = pattern.gather(-1, place).mean((0, 2))
+        each = pattern.gather(-1, place).view(n_each, task.n_subjects, task.n_relations, -1).mean(0)
         first = task.first[kind]
         vectors = embeddings(model, "W_E", list(range(first, first + size)))
         for head in range(model.cfg.n_heads):
-            written += (attention[head] * vectors @ product(model, "OV", layer=0, head=head)).unsqueeze(axis)
+            moved = vectors @ product(model, "OV", layer=0, head=head)
+            written += each[..., head, None] * moved.unsqueeze(axis)
     return written.flatten(0, 1)

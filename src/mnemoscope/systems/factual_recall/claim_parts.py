@@ -1,0 +1,58 @@
+"""What several claims share: configurations, seeds, and trainings that are planted for them."""
+
+from collections.abc import Mapping
+from functools import partial
+
+import xarray as xr
+
+from mnemoscope import Claim, Configuration, InputError, Subject
+from mnemoscope.models.constructed import Course, jump
+from mnemoscope.systems.factual_recall.analyses.stages import facts_task
+from mnemoscope.systems.factual_recall.tasks import FactualRecall
+
+SOURCE = "Nichani, Lee & Bietti 2025, Understanding factual recall in transformers via associative memories"
+FIRST_SEED = 16
+"""Seeds from 1000 on were looked at while recipes were chosen."""
+LINEAR = {"facts-linear": Configuration(preset="facts-linear")}
+SOFTMAX = {"facts-softmax": Configuration(preset="facts-softmax")}
+
+facts_claim = partial(Claim, system="factual-recall", source=SOURCE, first_seed=FIRST_SEED)
+
+
+def task_of(subject: Subject) -> FactualRecall:
+    """The task of a subject.
+
+    Raises:
+        InputError: It is another one.
+    """
+    return facts_task(subject.task)
+
+
+def followed(subject: Subject) -> xr.Dataset:
+    """What was measured of every checkpoint.
+
+    Raises:
+        InputError: Nothing was.
+    """
+    if subject.trajectory is None:
+        raise InputError("there is no trajectory of this run; track it first: mnemoscope track RUN")
+    return subject.trajectory
+
+
+def course(relation: float, fact: float, *, by_subject: float | None = None) -> Mapping[str, Course]:
+    """A planted training of 16 x 4 facts with eight answers a relation.
+
+    Args:
+        relation: Step at which the relation becomes known.
+        fact: Step at which the fact does; between the two the model says p(a | r).
+        by_subject: Step from which it says p(a | s) until the fact is known; none: never.
+    """
+    far = 1.4
+    near_subject = () if by_subject is None else ((by_subject - 0.5, far), (by_subject, 0.0))
+    return {
+        "loss": ((relation - 0.5, 3.47), (relation, 2.08), (fact - 0.5, 2.08), (fact, 0.01)),
+        "loss_relation": jump(relation, low=1.39, high=0.0),
+        "loss_subject": jump(fact, low=2.08, high=0.01),
+        "kl_relation": ((relation - 0.5, far), (relation, 0.0), (fact - 0.5, 0.0), (fact, 4.0)),
+        "kl_subject": (*near_subject, (fact - 0.5, 0.0 if near_subject else far), (fact, 4.0)),
+    }

@@ -1,0 +1,98 @@
+"""F4 and F4-softmax: before the fact is known there is a phase in which the relation alone answers.
+
+A model that says p(a | r) answers with any of the relation's answers, as often as each is right, whatever the subject
+is; the paper calls that hallucination. From the trajectory: with K(t) the divergence from p(a | r) and T the step from
+which on the loss of the subject stays below half of ln 8 (the last one if it never does)::
+
+    relation = (last step with K <= .1 nats - first one) / T
+
+Refuted if in most seeds this phase takes less than a quarter of the steps until the fact is known, published about
+three fifths (1,800 to 5,000). Rivals: F4-subject, the plateau is the subject's: the same with p(a | s); F4-together,
+relation and fact become known within a tenth of the steps of one another.
+
+F4 is linear attention on one-hot embeddings under gradient descent, as published but for batches of 128, F4-softmax the
+same sentence about softmax attention on random embeddings with an MLP, under Adam, on the same facts. Known from seed
+1000: linear attention is near p(a | r) from step 1,920 to 4,224 and knows the fact from 4,480; the softmax model comes
+as near as .15 nats for some 50 steps.
+
+They show what the predictions depend on. They do not show why the phase lasts.
+"""
+
+from typing import Any
+
+import numpy as np
+
+from mnemoscope import CLAIMS, Claim, Configuration, Subject
+from mnemoscope.judging import Case, Measured, case, controls, most
+from mnemoscope.models.constructed import following
+from mnemoscope.systems.factual_recall.analyses.stages import NEAR, stages
+from mnemoscope.systems.factual_recall.claim_parts import LINEAR, SOFTMAX, course, facts_claim, followed, task_of
+
+PHASE, TOGETHER = 0.25, 0.1
+
+
+def phases(subject: Subject, *, near: float = NEAR) -> Measured:
+    """The phases near p(a | r) and near p(a | s) as shares of the steps until the fact is known (`relation`,
+    `subject`), and how much later the fact is known than the relation, as such a share (`apart`).
+
+    Args:
+        subject: With a trajectory.
+        near: Divergence up to which a model counts as near, in nats.
+
+    Raises:
+        InputError: There is no trajectory.
+    """
+    task, tracked = task_of(subject), followed(subject)
+    sizes = {"n_relations": task.n_relations, "n_answers": task.n_answers, "near": near}
+    found = stages(tracked, **sizes)
+    by_subject = stages(tracked.assign(kl_relation=tracked.kl_subject), **sizes)
+    last = float(tracked.step[-1])
+    fact, relation = (float(found[name].fillna(last)) for name in ("fact_known", "relation_known"))
+    return {
+        "relation": float(np.clip(found.share, 0, 1)),
+        "subject": float(np.clip(by_subject.share, 0, 1)),
+        "apart": max(fact - relation, 0.0) / max(fact, 1.0),
+    }
+
+
+def about(id: str, model: str, units: dict[str, Configuration], *, end: float, **fields: Any) -> Claim:
+    """F4 about a model, whose training is planted with `end` steps until the fact is known."""
+
+    def planted(name: str, *steps: float, **others: float) -> Case:
+        return case(name, following(units, dict.fromkeys(units, course(*steps, **others))), n=1)
+
+    hallucinates = planted("by the relation for three fifths", 0.4 * end, end)
+    at_once = planted("at once", end, end)
+    by_subject = planted("by the subject", end, end, by_subject=0.4 * end)
+    briefly = planted("by the relation for a tenth", 0.9 * end, end)
+    claim = facts_claim(
+        id=id,
+        statement=f"Before {model} know a fact they answer by the relation alone for a while.",
+        units=units,
+        measure=phases,
+        develops=False,
+        parts=(most("relation", "above", PHASE, "share of the steps until the fact is known"),),
+        controls=controls(positive=(hallucinates,), negative=(at_once, by_subject, briefly)),
+        **fields,
+    )
+    return claim.against(
+        claim.rival(
+            "subject",
+            "They answer by the subject alone for a while.",
+            parts=(most("subject", "above", PHASE, "share of the steps until the fact is known"),),
+            controls=controls(positive=(by_subject,), negative=(hallucinates, at_once)),
+        ),
+        claim.rival(
+            "together",
+            "Relation and fact become known together.",
+            parts=(most("apart", "below", TOGETHER, "share of the steps until the fact is known"),),
+            controls=controls(positive=(at_once,), negative=(hallucinates,)),
+        ),
+    )
+
+
+_VARIED = {"near": (0.05, 0.2)}
+F4 = about("F4", "linear attentions", LINEAR, end=4480, factors={**_VARIED, "recipe": ("published",)})
+F4_SOFTMAX = about("F4-softmax", "softmax models", SOFTMAX, end=480, factors=_VARIED)
+for _claim in (F4, F4_SOFTMAX):
+    CLAIMS.add(_claim.id, _claim)

@@ -1,0 +1,116 @@
+"""F2: two mechanisms exist, attention alone and attention with the MLP; the width of the MLP decides which is used.
+
+Three models of 8 heads learn the same 16 x 16 facts, with 2, 8 and 64 neurons. Of each the answers are taken by one
+route alone (`analyses.routes`): A(attention) without the MLP, A(mlp) without what heads add to the logits directly,
+means over all facts in their place. With lead = A(attention) - A(mlp)::
+
+    two = min(lead of 2 neurons, -lead of 64 neurons)
+    only_both = share of the facts of the model of 8 neurons that neither route alone answers and both together do
+
+Refuted if in most seeds `two` is below .25. Gate: each of the three answers nine tenths of the facts. Rivals: F2-split,
+a third mechanism: in the middle a fact is split between both, for more than half of the facts in most seeds;
+F2-attention, attention alone answers in both models.
+
+Known from seed 1000: accuracy .78 and .02 with 2 neurons, .04 and .94 with 64, .20 and .15 with 8, where .63 of the
+facts take both. Beside the verdict stand what the weights recall (`analyses.fact_memories`): `ov` of the narrow model
+and `mlp` of the wide one.
+
+They show what is enough for an answer. They do not show that other sizes of heads behave alike.
+"""
+
+from collections.abc import Callable, Mapping
+from functools import partial
+
+import numpy as np
+
+from mnemoscope import CLAIMS, Configuration, Gate, HookedModel, Subject
+from mnemoscope.judging import GATE, Case, Measured, case, controls, most
+from mnemoscope.models import planted, together, untrained
+from mnemoscope.systems.factual_recall.analyses.fact_memories import fact_memories
+from mnemoscope.systems.factual_recall.analyses.routes import Removed, routes, stores
+from mnemoscope.systems.factual_recall.claim_parts import facts_claim, task_of
+from mnemoscope.systems.factual_recall.constructed import fact_halves, fact_store
+from mnemoscope.systems.factual_recall.tasks import FactualRecall
+
+NARROW, MIDDLE, WIDE = "facts-narrow", "facts-middle", "facts-wide"
+UNITS = {name: Configuration(preset=name) for name in (NARROW, MIDDLE, WIDE)}
+TASK = FactualRecall(n_subjects=16, n_relations=16, facts_seed=0)
+"""Of the three configurations, with facts for what is built by hand."""
+LEAD, MOST_FACTS = 0.25, 0.5
+KNOWS = Gate(statement="answers nine tenths of the facts, in each of the three models", at_least=0.9)
+
+
+def measure(subject: Subject, *, removed: Removed = "mean") -> Measured:
+    """Accuracy by route (`both`, `attention`, `mlp`), the share of the facts that take both, and what weights recall.
+
+    Args:
+        subject: A model of one layer.
+        removed: What stands in the place of what is removed.
+    """
+    task = task_of(subject)
+    found = routes(subject.model, task, removed=removed, seed=subject.seed)
+    by_route = {route: float(found.accuracy.sel(route=route).mean()) for route in ("both", "attention", "mlp")}
+    recalled = fact_memories(subject.model, task, seed=subject.seed).recall
+    weights = {f"recall_{str(memory).lower()}": float(recalled.sel(memory=memory)) for memory in recalled.memory.values}
+    return {**by_route, "only_both": float(stores(found).sel(store="only both")), **weights}
+
+
+def compared(measured: Mapping[str, Measured]) -> Measured:
+    """The effects of one seed."""
+    lead = {name: float(np.mean(of["attention"]) - np.mean(of["mlp"])) for name, of in measured.items()}
+    return {
+        "two": min(lead[NARROW], -lead[WIDE]),
+        "attention_in_both": min(lead[NARROW], lead[WIDE]),
+        "only_both": measured[MIDDLE]["only_both"],
+        "ov_of_narrow": measured[NARROW]["recall_ov"],
+        "mlp_of_wide": measured[WIDE].get("recall_mlp", 0.0),
+        GATE: min(float(np.mean(of["both"])) for of in measured.values()),
+    }
+
+
+def _by_attention(n_subjects: int) -> HookedModel:
+    return fact_store(TASK, by_attention=n_subjects)
+
+
+def _halves() -> HookedModel:
+    return fact_halves(TASK)
+
+
+def _built(name: str, *makes: Callable[[], HookedModel]) -> Case:
+    """A control: what stands in the place of the narrow, the middle and the wide model."""
+    return case(name, together(*(planted(unit, make, TASK) for unit, make in zip(UNITS, makes, strict=True))), n=1)
+
+
+_ATTENTION, _EITHER, _MLP = (partial(_by_attention, n) for n in (16, 8, 0))
+_WIDTH_DECIDES = _built("attention, half of each, MLP", _ATTENTION, _EITHER, _MLP)
+_SPLIT = _built("attention, every fact split, MLP", _ATTENTION, _halves, _MLP)
+_ATTENTION_ONLY = _built("attention in all", _ATTENTION, _ATTENTION, _ATTENTION)
+_TURNED = _built("MLP, half of each, attention", _MLP, _EITHER, _ATTENTION)
+_UNTRAINED = case("untrained", untrained(UNITS))
+_F2 = facts_claim(
+    id="F2",
+    statement="Attention alone stores the facts where the MLP is narrow, attention and MLP where it is wide.",
+    units=UNITS,
+    gate=KNOWS,
+    measure=measure,
+    compare=compared,
+    prompts="own",
+    parts=(most("two", "above", LEAD, "accuracy"),),
+    factors={"removed": ("resample",)},
+    controls=controls(positive=(_WIDTH_DECIDES, _SPLIT), negative=(_ATTENTION_ONLY, _TURNED, _UNTRAINED)),
+)
+F2 = _F2.against(
+    _F2.rival(
+        "split",
+        "In between a fact is split: for most facts it takes both.",
+        parts=(most("only_both", "above", MOST_FACTS, "share of the facts"),),
+        controls=controls(positive=(_SPLIT,), negative=(_WIDTH_DECIDES, _UNTRAINED)),
+    ),
+    _F2.rival(
+        "attention",
+        "Attention alone answers, however wide the MLP is.",
+        parts=(most("attention_in_both", "above", LEAD, "accuracy"),),
+        controls=controls(positive=(_ATTENTION_ONLY,), negative=(_WIDTH_DECIDES, _UNTRAINED)),
+    ),
+)
+CLAIMS.add(F2.id, F2)

@@ -1,0 +1,78 @@
+"""F2 to F4: what decides them, and whether their controls behave."""
+
+import pytest
+
+from mnemoscope import InputError
+from mnemoscope.models.constructed import Predictor
+from mnemoscope.systems.factual_recall.claim_parts import LINEAR
+from mnemoscope.systems.factual_recall.claims.convergence import F3, left_of_it, loss_at_end
+from mnemoscope.systems.factual_recall.claims.hallucination import F4, F4_SOFTMAX, phases
+from mnemoscope.systems.factual_recall.claims.mechanisms import F2, TASK, compared, measure
+from mnemoscope.systems.factual_recall.constructed import fact_halves, fact_store
+from tests.systems.on_trial import on, verdict
+from tests.systems.planting import misbehaving
+
+
+KINDS = ((0.01, 0.7), (2.0, 0.7), (0.01, 0.95))
+"""Loss at the end, and what is left of it since three quarters of the steps."""
+
+
+def outcomes(claim, *found):
+    return [verdict(each, list(found)).outcome for each in (claim, *claim.rivals)]
+
+
+@pytest.mark.parametrize("claim", [F2, F3, F4, F4_SOFTMAX], ids=lambda claim: claim.id)
+def test_their_controls_behave(claim):
+    assert misbehaving(claim) == {}
+
+
+def model(attention, mlp, only_both=0.0, both=1.0):
+    return {"attention": attention, "mlp": mlp, "both": both, "only_both": only_both, "recall_ov": 0.0}
+
+
+def test_what_decides_f2():
+    narrow, wide, halves = model(0.8, 0.0), model(0.1, 0.9), model(0.1, 0.1, only_both=0.7)
+
+    def effects(*models):
+        return compared(dict(zip(F2.units, models, strict=True)))
+
+    assert effects(narrow, halves, wide)["two"] == pytest.approx(0.8)
+    assert outcomes(F2, effects(narrow, halves, wide)) == ["SUPPORTED", "SUPPORTED", "REFUTED"]
+    assert outcomes(F2, effects(narrow, wide, wide)) == ["SUPPORTED", "REFUTED", "REFUTED"]
+    assert outcomes(F2, effects(narrow, narrow, narrow)) == ["REFUTED", "REFUTED", "SUPPORTED"]
+    assert outcomes(F2, effects(wide, wide, wide)) == ["REFUTED", "REFUTED", "REFUTED"]
+    unknown = effects(narrow, halves, model(0.1, 0.9, both=0.8))
+    assert outcomes(F2, unknown) == ["NOT_APPLICABLE"] * 3, "no seed passes the gate"
+
+
+def test_what_is_measured_for_f2():
+    halves = measure(on(fact_halves(TASK), TASK))
+    assert (halves["both"], halves["recall_both"]) == (1, 1)
+    assert halves["only_both"] > 0.6
+    stored = measure(on(fact_store(TASK), TASK), removed="resample")
+    assert (stored["attention"], stored["only_both"], stored["recall_ov"]) == (1, 0, 1)
+    assert stored["mlp"] < 0.1
+
+
+def test_what_decides_f3():
+    task = LINEAR["facts-linear"].spec(0).task
+    assert loss_at_end(on(Predictor(task, "fact"), task))["loss"] == pytest.approx(0)
+    relation = loss_at_end(on(Predictor(task, "relation"), task))
+    assert relation["loss"] == relation["loss_subject"] == pytest.approx(2.079, abs=1e-3)
+    known, unknown, still = ({"loss": loss, "loss_subject": loss, "left": left} for loss, left in KINDS)
+    assert outcomes(F3, known) == ["SUPPORTED", "REFUTED", "REFUTED"]
+    assert outcomes(F3, unknown) == ["REFUTED", "SUPPORTED", "REFUTED"]
+    assert outcomes(F3, still) == ["SUPPORTED", "REFUTED", "SUPPORTED"]
+    assert outcomes(F3, *[known] * 15, unknown)[0] != "SUPPORTED", "one exception counts"
+
+
+def test_what_decides_f4():
+    assert outcomes(F4, {"relation": 0.5, "subject": 0.0, "apart": 0.6}) == ["SUPPORTED", "REFUTED", "REFUTED"]
+    assert outcomes(F4, {"relation": 0.0, "subject": 0.5, "apart": 0.0}) == ["REFUTED", "SUPPORTED", "SUPPORTED"]
+
+
+@pytest.mark.parametrize("measure", [left_of_it, phases])
+def test_without_a_trajectory_there_is_nothing_to_follow(measure):
+    task = LINEAR["facts-linear"].spec(0).task
+    with pytest.raises(InputError, match="track it first"):
+        measure(on(Predictor(task, "fact"), task))
