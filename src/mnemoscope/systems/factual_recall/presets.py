@@ -85,7 +85,11 @@ SYSTEMS.add(
         summary="facts of subjects and relations: who stores them, and what is known of them first",
         quick=(_part(_JUDGED, range(48, 52)),),
         full=(_part(("facts", "facts-linear"), range(4), recipe="published"),),
-        shipped=(_part(_JUDGED, range(16, 32)), _part(("facts-linear",), range(16, 32), recipe="published")),
+        shipped=(
+            _part(_JUDGED[:2], range(16, 32)),
+            _part(WIDTHS, range(16, 36)),
+            _part(("facts-linear",), range(16, 32), recipe="published"),
+        ),
         compact=True,
     ),
 )

@@ -1,4 +1,4 @@
-"""The report on runs of factual recall: what was learned, and the stages in which it was."""
+"""The report on runs of factual recall: what was learned, who stores it, and the stages in which it was learned."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -6,6 +6,8 @@ from dataclasses import replace
 import xarray as xr
 
 from mnemoscope import REPORTS, Run
+from mnemoscope.systems.factual_recall.analyses.fact_memories import fact_memories
+from mnemoscope.systems.factual_recall.analyses.routes import routes, stores
 from mnemoscope.systems.factual_recall.analyses.stages import facts_task, stages, trajectory
 from mnemoscope.systems.factual_recall.tasks import FactualRecall
 from mnemoscope.viz import Page, Results, spread, trajectory_curves
@@ -15,6 +17,20 @@ _PANELS = {
     "loss of relation and subject, nats": ("loss_relation", "loss_subject"),
     "divergence from p(a | r) and p(a | s), nats": ("kl_relation", "kl_subject"),
 }
+_ROUTES = {
+    "both": "the whole model",
+    "attention": "attention alone",
+    "mlp": "through the MLP alone",
+    "neither": "neither",
+}
+_STORES = {
+    "attention": "attention alone",
+    "mlp": "the route through the MLP alone",
+    "either": "either of them",
+    "only both": "only both together",
+    "neither": "nothing: it is not known",
+}
+_MEMORIES = {"OV": "OV circuits", "MLP": "MLP", "both": "both"}
 _WORDS = {
     "relation_known": "relation known",
     "hallucinates_from": "answers by the relation alone: from",
@@ -24,8 +40,14 @@ _WORDS = {
 
 
 def examine(run: Run) -> dict[str, xr.Dataset]:
-    """What any task of tokens has, and the trajectory with its stages, if it was tracked."""
+    """What any task of tokens has, who stores the facts, and the trajectory with its stages, if it was tracked."""
     found, followed, task = plain.examine(run), run.trajectory(), facts_task(run.spec.task)
+    if run.spec.model.n_layers == 1 and run.spec.model.normalization == "none":
+        model = run.model()
+        by_route = routes(model, task, seed=run.spec.seed)
+        mean = by_route.accuracy.mean(("subject", "relation"))
+        stored = xr.Dataset({"accuracy": mean, "share": stores(by_route)})
+        found |= {"stores": stored, "memories": fact_memories(model, task, seed=run.spec.seed)}
     if followed is None:
         return found
     onsets = stages(followed, n_relations=task.n_relations, n_answers=task.n_answers)
@@ -35,9 +57,32 @@ def examine(run: Run) -> dict[str, xr.Dataset]:
 def page(page: Page, results: Mapping[str, Results]) -> None:
     """The sections of the page."""
     plain.learned_section(page, results)
+    stores_section(page, results)
     stages_section(page, results)
     for section in (plain.ablation_section, plain.training_section, plain.view_section):
         section(page, results)
+
+
+def stores_section(page: Page, results: Mapping[str, Results]) -> None:
+    """Which route answers facts, and what the weights recall."""
+    if not any("stores" in result for result in results.values()):
+        return
+    page.section("Who stores the facts")
+    page.text(
+        "Answers come straight from attention, or from attention through the MLP. One of the two is removed from what "
+        "the logits read, by its mean over all facts. A fact is stored where one route alone is enough for it."
+    )
+    for label, result in results.items():
+        if "stores" not in result:
+            continue
+        page.heading(label)
+        stored, recall = result["stores"], result["memories"].recall
+        rows = [[_ROUTES[name], spread(stored.accuracy.sel(route=name), ".2f")] for name in _ROUTES]
+        page.table(["route", "accuracy"], rows, "Mean [range] over seeds")
+        rows = [[_STORES[name], spread(stored.share.sel(store=name), ".2f")] for name in _STORES]
+        page.table(["enough for a fact is", "share of the facts"], rows)
+        rows = [[_MEMORIES[name], spread(recall.sel(memory=name), ".2f")] for name in recall.memory.values.tolist()]
+        page.table(["weights", "facts recalled"], rows, "Memory-recall scores: read from the weights, noise aside")
 
 
 def stages_section(page: Page, results: Mapping[str, Results]) -> None:

@@ -1,17 +1,19 @@
-"""F2 to F4: what decides them, and whether their controls behave."""
+"""F1 to F4: what decides them, and whether their controls behave."""
 
 import pytest
 
 from mnemoscope import InputError
 from mnemoscope.models.constructed import Predictor
+from mnemoscope.sweeps import configurations
 from mnemoscope.systems.factual_recall.claim_parts import LINEAR
 from mnemoscope.systems.factual_recall.claims.convergence import F3, left_of_it, loss_at_end
+from mnemoscope.systems.factual_recall.claims.growth import F1, F1_ATTENTION
+from mnemoscope.systems.factual_recall.claims.growth import measure as measure_growth
 from mnemoscope.systems.factual_recall.claims.hallucination import F4, F4_SOFTMAX, phases
 from mnemoscope.systems.factual_recall.claims.mechanisms import F2, TASK, compared, measure
 from mnemoscope.systems.factual_recall.constructed import fact_halves, fact_store
 from tests.systems.on_trial import on, verdict
 from tests.systems.planting import misbehaving
-
 
 KINDS = ((0.01, 0.7), (2.0, 0.7), (0.01, 0.95))
 """Loss at the end, and what is left of it since three quarters of the steps."""
@@ -21,7 +23,7 @@ def outcomes(claim, *found):
     return [verdict(each, list(found)).outcome for each in (claim, *claim.rivals)]
 
 
-@pytest.mark.parametrize("claim", [F2, F3, F4, F4_SOFTMAX], ids=lambda claim: claim.id)
+@pytest.mark.parametrize("claim", [F1, F1_ATTENTION, F2, F3, F4, F4_SOFTMAX], ids=lambda claim: claim.id)
 def test_their_controls_behave(claim):
     assert misbehaving(claim) == {}
 
@@ -76,3 +78,22 @@ def test_without_a_trajectory_there_is_nothing_to_follow(measure):
     task = LINEAR["facts-linear"].spec(0).task
     with pytest.raises(InputError, match="track it first"):
         measure(on(Predictor(task, "fact"), task))
+
+
+def test_what_decides_f1():
+    assert outcomes(F1, {"law": 0.1, "width": 0.6}) == ["SUPPORTED", "REFUTED"]
+    assert outcomes(F1, {"law": -0.5, "width": 0.0}) == ["REFUTED", "SUPPORTED"]
+    assert outcomes(F1_ATTENTION, {"law": 0.6, "width": 1.1}) == ["REFUTED", "REFUTED"]
+
+
+def test_a_draw_is_searched_at_every_width(monkeypatch):
+    def train(spec, path):
+        return type("Run", (), {"last_step": 0 if spec.task.n_subjects <= spec.model.d_model else 2048})
+
+    monkeypatch.setattr(configurations, "train", train)
+    found = measure_growth(3, mlp=False, largest=16)
+    assert {name: n for name, n in found.items() if name.startswith("facts_")} == {
+        "facts_8": 64, "facts_11": 100, "facts_16": 196,
+    }  # fmt: skip
+    assert found["law"] == pytest.approx(found["width"] - 0.5)
+    assert found["parameters_per_fact"] == pytest.approx(16 * 16**2 / 196)

@@ -1,1 +1,3 @@
-"""Claims F2 to F4: two mechanisms (F2), convergence of linear attention (F3), and hallucination before it (F4)."""
+"""Claims F1 to F4: how many facts are learned (F1), two mechanisms (F2), convergence of linear attention (F3), and the
+phase of hallucination before it (F4).
+"""

@@ -1,0 +1,101 @@
+r"""How many facts models of growing width learn, and how that grows with the number of their parameters.
+
+For every width d the largest S = R is searched for which a model with heads of width :math:`\alpha d / H` and
+:math:`\beta d` neurons answers 99 % (Nichani, Lee & Bietti 2025, section 5). Parameters count as published,
+:math:`4 H d_h d + 2 m d`. The exponent b is that of :math:`S R \propto P^b`, fitted on logarithms over the widths;
+theory has b = 1 up to logarithms.
+
+Scaled down: d from 8 to 32 by half powers (published to 181), S = R from 3 to 48 (8 to 512), batches of 256 (1,024), at
+most 2,048 steps (16,384), one rate (the best of three), 32 noise tokens at every size (S + R).
+
+*Shows* how many facts this training finds. *Does not show* how many could be stored. A model counts as soon as it
+answers 254 of the 256 sequences that it is watched on, which one of 98 % sometimes does.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import numpy as np
+import xarray as xr
+
+from mnemoscope import InputError
+from mnemoscope.sweeps import Largest, Sweep, search_sweep
+
+WIDTHS = (8, 11, 16, 23, 32)
+N_HEADS = 4
+ALPHA, BETA = 2.0, 2.0
+"""With an MLP: heads of width d/2 and 2 d neurons, 12 d² parameters. Without one heads have width d: 16 d²."""
+FACTS = Largest(fields=("task.n_subjects", "task.n_relations"), between=(3, 48), per_octave=4)
+TRAINING = {
+    "recipe.n_steps": 2**11,
+    "recipe.batch_size": 256,
+    "recipe.stop_at": 0.99,
+    "recipe.checkpoint_steps": (),
+    "task.n_noise": 32,
+}
+
+
+def scaling_sweep(
+    draws: Sequence[int], *, mlp: bool, widths: Sequence[int] = WIDTHS, learning_rate: float = 1e-2
+) -> Sweep:
+    """The sweep that is searched.
+
+    Args:
+        draws: Seeds: facts, embeddings, initial weights and data.
+        mlp: Whether the models have one.
+        widths: Values of d.
+        learning_rate: Of Adam.
+
+    Raises:
+        InputError: There is no draw or width.
+    """
+    axis = tuple(_sizes(width, mlp) for width in widths)
+    changes = {**TRAINING, "model.n_heads": N_HEADS, "model.mlp": mlp, "recipe.learning_rate": learning_rate}
+    return Sweep(preset="facts", seeds=tuple(draws), axes={"width": axis}, changes=changes, largest=FACTS)
+
+
+def _sizes(width: int, mlp: bool) -> dict[str, int]:
+    alpha = ALPHA if mlp else N_HEADS
+    return {"model.d_model": width, "model.d_head": round(alpha * width / N_HEADS), "model.d_mlp": round(BETA * width)}
+
+
+def capacity(sweep: Sweep, out: Path | None = None, *, jobs: int = 1) -> xr.Dataset:
+    """The largest number of facts, and the parameters as they are counted in the paper.
+
+    Args:
+        sweep: From `scaling_sweep`.
+        out: Directory of the runs, from which a search that was interrupted continues; none: one that is deleted.
+        jobs: Processes at a time.
+
+    Returns:
+        Over (width, draw): `facts`, S R; over width: `parameters`.
+
+    Raises:
+        InputError: As `search_sweep`.
+    """
+    with TemporaryDirectory() as directory:
+        found = search_sweep(sweep, Path(directory) if out is None else out, jobs=jobs).rename(seed="draw")
+    models = [sweep.spec(cell, sweep.seeds[0]).model for cell in sweep.cells().values()]
+    counted = [4 * m.n_heads * m.head_width * m.d_model + 2 * m.mlp * m.mlp_width * m.d_model for m in models]
+    return xr.Dataset({"facts": found.largest**2, "parameters": ("width", counted)}, attrs=found.attrs)
+
+
+def exponents(found: xr.Dataset) -> xr.DataArray:
+    """B of S R ∝ P^b, by least squares on logarithms over the widths; NaN where some width learns not even the least.
+
+    Args:
+        found: From `capacity`, over at least two widths.
+
+    Returns:
+        Over draw.
+
+    Raises:
+        InputError: There is one width.
+    """
+    if found.sizes["width"] < 2:
+        raise InputError(f"an exponent needs at least two widths; got {found.sizes['width']}")
+    logs = np.log(found.facts.where(found.facts > 0)).transpose("width", "draw")
+    size = np.log(found.parameters)
+    size = size - size.mean()
+    return ((logs * size).sum("width", skipna=False) / (size**2).sum()).rename("exponent")
