@@ -93,6 +93,19 @@ def test_runs_with_other_steps_say_what_to_do():
         along_seed(runs(0, 1), [longer, shorter])
 
 
+def test_a_run_that_stopped_early_stays_as_it_was():
+    early = [Run(Path(f"seed-{n}"), small_spec(seed=n, changes={"recipe.stop_at": 0.5})) for n in (3, 4)]
+    losses = [
+        xr.DataArray([2.0, 1.0], {"step": [0, 10]}, name="loss"),
+        xr.DataArray([3.0, 2.5], {"step": [0, 30]}, name="loss"),
+    ]
+    together = along_seed(early, losses)
+    assert together.step.values.tolist() == [0, 10, 30]
+    assert together.sel(seed=3).values.tolist() == [2.0, 1.0, 1.0]
+    assert together.sel(seed=4).values.tolist() == [3.0, 3.0, 2.5]
+    assert along_seed(early, [result(1.0), result(2.0)]).cost.sizes["seed"] == 2
+
+
 def test_side_by_side():
     tree = side_by_side({"v1-quick": result(1.0), "v3-quick": result(2.0).isel(role=[0])})
     assert list(tree.children) == ["v1-quick", "v3-quick"]

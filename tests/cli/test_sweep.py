@@ -1,12 +1,16 @@
 """`mnemoscope sweep`: grids and searches that a file declares."""
 
 import csv
+from pathlib import Path
 
 import pytest
 import xarray as xr
 
 from mnemoscope.cli import main
+from mnemoscope.cli.commands.sweep import read_sweep
+from mnemoscope.systems.factual_recall.analyses.scaling import FACTS, scaling_sweep
 
+EXPERIMENT = Path(__file__).parents[2] / "experiments" / "2026-factual-recall"
 SHORT = "{recipe.n_steps: 20, recipe.batch_size: 16, recipe.metrics_every: 10, recipe.checkpoint_steps: []%s}"
 GRID = f"""
 preset: facts
@@ -89,3 +93,14 @@ def test_a_file_that_is_not_there_is_refused(capsys):
     with pytest.raises(SystemExit):
         main(["sweep", "nowhere.yaml"])
     assert "nowhere.yaml cannot be read: No such file" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", ["grid", "scaling"])
+def test_the_sweeps_of_the_experiments_can_be_read(name):
+    sweep = read_sweep(EXPERIMENT / f"{name}.yaml")
+    assert len(sweep.cells()) == {"grid": 25, "scaling": 5}[name]
+    if name == "scaling":
+        (spec, *_) = scaling_sweep(sweep.seeds, mlp=True).specs()
+        assert sweep.specs()[0].model == spec.model
+        assert sweep.specs()[0].recipe == spec.recipe
+        assert sweep.largest == FACTS

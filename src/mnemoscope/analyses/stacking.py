@@ -2,7 +2,8 @@
 
 Runs that differ in the seed only are concatenated along `seed`, checkpoints of one run along `step`. Runs of unlike
 configurations are never concatenated, since a mean over them would mean nothing: they stand beside each other in a
-tree. Nothing is padded, reordered or dropped: results that do not fit are refused.
+tree. Nothing is padded, reordered or dropped: results that do not fit are refused. One exception: a run that stopped
+early is its last model from then on, so its values are carried forward along `step`.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -18,6 +19,9 @@ from mnemoscope.models.run import Run, by_label
 def along_seed(runs: Sequence[Run], results: Iterable[Result]) -> Result:
     """Results of runs that differ in the seed only, one per run, along `seed`.
 
+    Where training may stop early, results along `step` cover the steps of all runs; at a step that a run was not
+    measured at it has its last value before.
+
     Raises:
         InputError: The runs are of several configurations, a seed occurs twice, or the results differ in more
             than their values.
@@ -26,7 +30,17 @@ def along_seed(runs: Sequence[Run], results: Iterable[Result]) -> Result:
     if len(labels) != 1:
         given = f"those of {', '.join(labels)}; put them side_by_side" if labels else "none"
         raise InputError(f"seeds are put together of runs of one configuration; got {given}")
-    return along("seed", dict(zip((run.spec.seed for run in runs), results, strict=True)))
+    found = dict(zip((run.spec.seed for run in runs), results, strict=True))
+    return along("seed", found if runs[0].spec.recipe.stop_at is None else _carried_forward(found))
+
+
+def _carried_forward(results: Mapping[int, Result]) -> dict[int, Result]:
+    """Results along `step` at the steps of all of them; others as they are."""
+    along_step = [result.step.values for result in results.values() if "step" in result.dims]
+    if not along_step:
+        return dict(results)
+    steps = np.unique(np.concatenate(along_step))
+    return {seed: result.reindex(step=steps, method="ffill") for seed, result in results.items()}
 
 
 def over_seeds(runs: Sequence[Run], results: Sequence[Mapping[str, xr.Dataset]]) -> dict[str, xr.Dataset]:

@@ -169,7 +169,7 @@ def _stays(past: Bool[np.ndarray, " step"], hold: int | None) -> Bool[np.ndarray
 
 def falls(name: str) -> bool:
     """Whether a measure of a trajectory falls when something is learned: a loss or a divergence."""
-    return name == "loss" or name.startswith("loss_") or name.endswith("kl")
+    return name in ("loss", "kl") or name.startswith(("loss_", "kl_")) or name.endswith("_kl")
 
 
 def first_step(values: xr.DataArray) -> xr.DataArray:

@@ -6,7 +6,7 @@ import xarray as xr
 
 from mnemoscope import InputError
 from mnemoscope.sweeps import configurations
-from mnemoscope.systems.factual_recall.analyses.scaling import WIDTHS, capacity, exponents, scaling_sweep
+from mnemoscope.systems.factual_recall.analyses.scaling import WIDTHS, WITHOUT_MLP, capacity, exponents, scaling_sweep
 
 
 @pytest.mark.parametrize(("mlp", "per_width"), [(True, 12), (False, 16)])
@@ -21,7 +21,7 @@ def test_parameters_are_counted_as_published(monkeypatch, tmp_path, mlp, per_wid
     assert found.facts.sel(draw=0).values.tolist() == [4**2, 8**2, 14**2], "the largest of the scale up to d / 2"
     specs = scaling_sweep([0], mlp=mlp).specs()
     assert {(s.model.mlp, s.task.n_noise, s.recipe.stop_at) for s in specs} == {(mlp, 32, 0.99)}
-    assert [s.model.d_model for s in specs] == list(WIDTHS)
+    assert [s.model.d_model for s in specs] == list(WIDTHS if mlp else WITHOUT_MLP)
 
 
 @pytest.mark.parametrize("exponent", [0.5, 1.0, 2.0])

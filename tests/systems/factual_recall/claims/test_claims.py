@@ -91,9 +91,11 @@ def test_a_draw_is_searched_at_every_width(monkeypatch):
         return type("Run", (), {"last_step": 0 if spec.task.n_subjects <= spec.model.d_model else 2048})
 
     monkeypatch.setattr(configurations, "train", train)
-    found = measure_growth(3, mlp=False, largest=16)
+    found = measure_growth(3, mlp=True, largest=16)
     assert {name: n for name, n in found.items() if name.startswith("facts_")} == {
         "facts_8": 64, "facts_11": 100, "facts_16": 196,
     }  # fmt: skip
     assert found["law"] == pytest.approx(found["width"] - 0.5)
-    assert found["parameters_per_fact"] == pytest.approx(16 * 16**2 / 196)
+    assert found["parameters_per_fact"] == pytest.approx(12 * 16**2 / 196)
+    without = measure_growth(3, mlp=False, largest=32)
+    assert [name for name in without if name.startswith("facts_")] == ["facts_16", "facts_23", "facts_32"]

@@ -5,8 +5,9 @@ For every width d the largest S = R is searched for which a model with heads of 
 :math:`4 H d_h d + 2 m d`. The exponent b is that of :math:`S R \propto P^b`, fitted on logarithms over the widths;
 theory has b = 1 up to logarithms.
 
-Scaled down: d from 8 to 32 by half powers (published to 181), S = R from 3 to 48 (8 to 512), batches of 256 (1,024), at
-most 2,048 steps (16,384), one rate (the best of three), 32 noise tokens at every size (S + R).
+Scaled down: d from 8 to 32, without an MLP from 16 to 45, by half powers (published to 181); S = R from 3 to 48 (8 to
+512), batches of 256 (1,024), at most 2,048 steps (16,384), one rate (the best of three), 32 noise tokens at every size
+(S + R).
 
 *Shows* how many facts this training finds. *Does not show* how many could be stored. A model counts as soon as it
 answers 254 of the 256 sequences that it is watched on, which one of 98 % sometimes does.
@@ -23,6 +24,8 @@ from mnemoscope import InputError
 from mnemoscope.sweeps import Largest, Sweep, search_sweep
 
 WIDTHS = (8, 11, 16, 23, 32)
+WITHOUT_MLP = (16, 23, 32, 45)
+"""Widths of models without an MLP: smaller ones hardly learn anything."""
 N_HEADS = 4
 ALPHA, BETA = 2.0, 2.0
 """With an MLP: heads of width d/2 and 2 d neurons, 12 d² parameters. Without one heads have width d: 16 d²."""
@@ -37,19 +40,21 @@ TRAINING = {
 
 
 def scaling_sweep(
-    draws: Sequence[int], *, mlp: bool, widths: Sequence[int] = WIDTHS, learning_rate: float = 1e-2
+    draws: Sequence[int], *, mlp: bool, widths: Sequence[int] | None = None, learning_rate: float = 1e-2
 ) -> Sweep:
     """The sweep that is searched.
 
     Args:
         draws: Seeds: facts, embeddings, initial weights and data.
         mlp: Whether the models have one.
-        widths: Values of d.
+        widths: Values of d; none: `WIDTHS` or `WITHOUT_MLP`.
         learning_rate: Of Adam.
 
     Raises:
         InputError: There is no draw or width.
     """
+    if widths is None:
+        widths = WIDTHS if mlp else WITHOUT_MLP
     axis = tuple(_sizes(width, mlp) for width in widths)
     changes = {**TRAINING, "model.n_heads": N_HEADS, "model.mlp": mlp, "recipe.learning_rate": learning_rate}
     return Sweep(preset="facts", seeds=tuple(draws), axes={"width": axis}, changes=changes, largest=FACTS)
