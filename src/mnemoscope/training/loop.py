@@ -93,7 +93,8 @@ def _continue(runs: list[Run], start: int, device: torch.device, report: Report 
                 finish_run(run, step)
             if not going:
                 return
-            runs, recorders, data = ([each[i] for i in going] for each in (runs, recorders, data))
+            runs, recorders = [runs[i] for i in going], [recorders[i] for i in going]
+            data = [data[i] for i in going]
             learner = learner.of(going)
         learner.hold(off | frozen(recipe, learner.names, step))
         batches = [blocks.batch(step) for blocks in data]
