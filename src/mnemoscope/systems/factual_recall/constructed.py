@@ -89,7 +89,7 @@ def _answers(task: FactualRecall) -> dict[str, Float[Tensor, "number answer"]]:
 
 
 def _searching(
-    task: FactualRecall, circuit: Circuit, *, margin: float, **says: Bool[Tensor, "*number"]
+    task: FactualRecall, circuit: Circuit, *, margin: float, **says: Bool[Tensor, "..."]
 ) -> tuple[HookedTransformer, dict[str, Float[Tensor, "d_model width"]]]:
     """A model whose heads find subject and relation, and say their answers where `says` is true; and its directions."""
     width = max(task.n_subjects, task.n_relations)
