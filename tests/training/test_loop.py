@@ -455,3 +455,9 @@ def test_early_stopping_needs_skills_with_an_accuracy(tmp_path):
     with pytest.raises(InputError, match=r"recipe.stop_at needs a task of tokens"):
         train(spec, tmp_path / "run")
     assert not list(tmp_path.iterdir())
+
+
+def test_a_task_without_skills_is_never_good_enough(tmp_path, monkeypatch):
+    spec = small_spec(changes={"recipe.n_steps": 20, "recipe.stop_at": 0.0, "recipe.checkpoint_steps": ()})
+    monkeypatch.setattr(type(spec.task), "skills", lambda self, batch: {})
+    assert train(spec, tmp_path / "run").last_step == 20

@@ -74,8 +74,8 @@ class Recorder:
         spec, line = self._run.spec, self._lines[-1]
         if step == spec.recipe.n_steps or spec.recipe.stop_at is None or line["step"] != step:
             return step == spec.recipe.n_steps
-        skills = spec.task.skills(self._monitors["test"])
-        return all(line[f"test_{skill}"] >= spec.recipe.stop_at for skill in skills)
+        accuracies = [line[f"test_{skill}"] for skill in spec.task.skills(self._monitors["test"])]
+        return bool(accuracies) and min(accuracies) >= spec.recipe.stop_at
 
     def _measure(self, learner: Learner, index: int) -> dict[str, float]:
         task = self._run.spec.task

@@ -10,11 +10,14 @@ SEARCHED = "largest"
 
 
 def shown(found: xr.Dataset) -> list[str]:
-    """The variables that are worth a column: what was searched for, or test loss, accuracies and the last step."""
+    """The variables that are worth a column: what was searched for, or test loss, accuracies and the last step; all of
+    them where there are none of these.
+    """
     if SEARCHED in found:
         return [SEARCHED, "parameters"]
     skills = [str(name) for name in found.data_vars if str(name).startswith("test_") and "loss" not in str(name)]
-    return [*skills, *(name for name in ("test_loss", "last_step", "parameters") if name in found)]
+    logged = [*skills, *(name for name in ("test_loss", "last_step", "parameters") if name in found)]
+    return logged or [str(name) for name in found.data_vars]
 
 
 def sweep_table(found: xr.Dataset) -> Table:
@@ -23,7 +26,7 @@ def sweep_table(found: xr.Dataset) -> Table:
     Args:
         found: From `swept`, `over_sweep` or `search_sweep`.
     """
-    names = shown(found) or [str(name) for name in found.data_vars]
+    names = shown(found)
     axes = [str(dim) for dim in found.sizes if dim != "seed"]
     cells = found.stack(cell=axes)
     rows = []
@@ -44,7 +47,7 @@ def _digits(values: xr.DataArray) -> str:
 
 def sweep_page(found: xr.Dataset) -> Page:
     """A heatmap of every column of the table, means over seeds; the last axis runs along x."""
-    names = shown(found) or [str(name) for name in found.data_vars]
+    names = shown(found)
     page = Page("Sweep", f"Preset {found.attrs['preset']}, recipe {found.attrs['recipe']}.")
     for name in names:
         title = name.removeprefix("test_").replace("_", " ")

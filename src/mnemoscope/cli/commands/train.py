@@ -64,8 +64,9 @@ def train_with_progress(
     from mnemoscope.cli.output import console
     from mnemoscope.cli.progress import live
     from mnemoscope.models.building import usable_device
+    from mnemoscope.sweeps.configurations import run_path
 
-    paths = [out / spec.label / f"seed-{spec.seed:02d}" for spec in specs]
+    paths = [run_path(out, spec) for spec in specs]
     unfinished = sum(not (path / "done").exists() for path in paths)
     usable_device(device)  # before the display begins
     with live(unfinished, console) as report:
