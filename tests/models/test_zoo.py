@@ -31,6 +31,9 @@ PENDING = {
         ("retrieval-3-last-quick", *(f"retrieval-2-{n}-quick" for n in ("1-layer", "2-layers", "3-layers"))),
         range(16, 32),
     ),
+    **dict.fromkeys(
+        (f"k-hop-4{kind}-quick" for kind in ("", "-2-layers", "-alone", "-curriculum", "-stages")), range(16, 32)
+    ),
 }
 """Runs that claims are registered on and that have not been trained yet: seeds by configuration."""
 UNPACK = """

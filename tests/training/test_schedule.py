@@ -71,10 +71,10 @@ def test_a_task_changes_from_its_step_on_and_the_later_change_wins():
     [
         ((TaskChange(step=3, field="n_value", value=4),), "a key of task must be one of"),
         ((TaskChange(step=3, field="repeat_ratio", value=4),), "task.repeat_ratio must be from 0 to 1; got 4"),
-        ((TaskChange(step=3, field="n_values", value=4),), "must keep the vocabulary and the length"),
+        ((TaskChange(step=3, field="n_values", value=4),), "must keep the vocabulary, the length and the outputs"),
         (
             (TaskChange(step=3, field="n_values", value=4), TaskChange(step=9, field="n_values", value=5)),
-            "must keep the vocabulary and the length",
+            "must keep the vocabulary, the length and the outputs",
         ),
     ],
 )

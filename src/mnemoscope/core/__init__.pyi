@@ -11,4 +11,5 @@ from .mechanism import Mechanism as Mechanism
 from .mechanism import otherwise as otherwise
 from .registry import Registry as Registry
 from .seeding import stream_seed as stream_seed
+from .specification import TaskChange as TaskChange
 from .statistics import summary_over as summary_over

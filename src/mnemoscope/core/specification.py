@@ -150,7 +150,7 @@ class Recipe:
     frozen: tuple[Freeze, ...] = ()
     """Which parameters are held fixed, and when."""
     task_changes: tuple[TaskChange, ...] = ()
-    """Changes of the data distribution during training."""
+    """Changes of the task, of its data and its loss, during training."""
     metrics_every: int = 50
     """Steps between two lines of metrics.jsonl."""
     checkpoint_steps: tuple[int, ...] | None = None

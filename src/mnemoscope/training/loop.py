@@ -20,7 +20,7 @@ from mnemoscope.models.building import held, matching, parameters, usable_device
 from mnemoscope.models.run import Run, create_run, finish_run
 from mnemoscope.training.learner import Learner
 from mnemoscope.training.recorder import Recorder, Report
-from mnemoscope.training.schedule import Blocks, check_schedules, frozen, learning_rate
+from mnemoscope.training.schedule import Blocks, check_schedules, frozen, learning_rate, task_at
 from mnemoscope.training.state import last_step, read_state
 
 
@@ -100,7 +100,7 @@ def _continue(runs: list[Run], start: int, device: torch.device, report: Report 
         batches = [blocks.batch(step) for blocks in data]
         outputs = learner.outputs([batch.inputs for batch in batches], positions)
         losses = [
-            run.spec.task.loss(output, _at(batch, positions))
+            task_at(run.spec.task, recipe, step).loss(output, _at(batch, positions))
             for run, output, batch in zip(runs, outputs, batches, strict=True)
         ]
         learner.update(losses, learning_rate=learning_rate(recipe, step))

@@ -47,7 +47,7 @@ def frozen(recipe: Recipe, names: Iterable[str], step: int) -> frozenset[str]:
 
 
 def task_at(task: Task, recipe: Recipe, step: int) -> Task:
-    """The task that the update number `step` samples from.
+    """The task that the update number `step` samples from and takes the loss of.
 
     Raises:
         InputError: A change names no field of the task or gives it a value that it refuses.
@@ -58,17 +58,21 @@ def task_at(task: Task, recipe: Recipe, step: int) -> Task:
     return task
 
 
+def _size(task: Task) -> tuple[int, int, int | None]:
+    return task.d_vocab, task.n_ctx, task.d_output if isinstance(task, VectorTask) else None
+
+
 def check_schedules(spec: RunSpec) -> None:
     """Refuse schedules that name nothing, and early stopping by what is not measured, before anything is written.
 
     Raises:
-        InputError: A pattern matches no parameter, a change of the task is refused or changes vocabulary or length, or
+        InputError: A pattern matches no parameter, a change of the task is refused or changes its size, or
             training is to stop at an accuracy that a task of vectors does not have.
     """
     for item in spec.recipe.task_changes:
         changed = task_at(spec.task, spec.recipe, item.step)
-        if (changed.d_vocab, changed.n_ctx) != (spec.task.d_vocab, spec.task.n_ctx):
-            raise InputError("recipe.task_changes must keep the vocabulary and the length of the task")
+        if _size(changed) != _size(spec.task):
+            raise InputError("recipe.task_changes must keep the vocabulary, the length and the outputs of the task")
     frozen(spec.recipe, parameters(untrained(spec)), 0)
     if spec.recipe.stop_at is not None and isinstance(spec.task, VectorTask):
         raise InputError("recipe.stop_at needs a task of tokens, whose skills have an accuracy")

@@ -52,7 +52,14 @@ def blocks(**widths: int) -> dict[str, slice]:
 
 
 def blank(
-    circuit: Circuit, *, d_vocab: int, n_ctx: int, n_layers: int = 1, n_heads: int = 2, **fields: Any
+    circuit: Circuit,
+    *,
+    d_vocab: int,
+    n_ctx: int,
+    n_layers: int = 1,
+    n_heads: int = 2,
+    d_output: int | None = None,
+    **fields: Any,
 ) -> HookedTransformer:
     """A model without normalisation that is large enough; all its weights are zero.
 
@@ -62,6 +69,7 @@ def blank(
         n_ctx: Longest input.
         n_layers: Blocks.
         n_heads: Heads per block.
+        d_output: Width of the output of a model that reads vectors, of width `d_vocab`; none: it reads tokens.
         fields: Others of `ModelSpec`, such as `d_head` or `attention_dir`.
     """
     spec = ModelSpec(
@@ -73,7 +81,7 @@ def blank(
         normalization="none",
         **fields,
     )
-    model = build(spec, d_vocab=d_vocab, n_ctx=n_ctx, seed=0)
+    model = build(spec, d_vocab=d_vocab, n_ctx=n_ctx, d_output=d_output, seed=0)
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.zero_()

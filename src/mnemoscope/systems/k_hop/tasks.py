@@ -1,20 +1,21 @@
 """The k-fold composition task: functions from the context and functions from the weights, applied in turn.
 
-A sequence shows k permutations s_1 … s_k of N symbols, drawn anew each time: position a N + b holds the symbol
-s_(a+1)(b), so that places say which function and which argument. Queries follow, one token each: a start i, a number of
-hops h and a symbol x. What is due is
+A sequence shows k permutations s_1 … s_k of N symbols, drawn anew each time: the *place* (i, b), position (i - 1) N +
+b, holds the symbol s_i(b), as a one-hot vector. Every place is also a question: with p_1 … p_k permutations that are
+hidden, drawn once a replicate and the same in all its sequences, what is due at place (i, x) after h hops is
 
-    f(s, i, x) = (s_(i+h-1) ∘ p_(i+h-1) ∘ … ∘ s_i ∘ p_i)(x)
+    f_h(i, x) = (s_(i+h-1) ∘ p_(i+h-1) ∘ … ∘ s_i ∘ p_i)(x)
 
-with k permutations p_1 … p_k that are hidden: drawn once a replicate, the same in all its sequences. All queries start
-at i = 1, or at any i, functions counted modulo k (`cyclic`).
+as a one-hot vector again, for every number of hops h that the task names: each is a part of the target with a read-out
+of its own. Functions are counted modulo k (`cyclic`), or only the places of the first function are asked.
 
-System S7 (Wang et al. 2025, "Learning compositional functions with transformers from easy-to-hard data"). How a query
-says its start and hops is not stated there; here it is one token of its own for every (h, i, x), and several queries
-may share a context.
+System S7 (Wang et al. 2025, "Learning compositional functions with transformers from easy-to-hard data"). That all
+numbers of hops are read out at the same place, and none is named in the input, is how the layer-wise analysis there
+has it; a mean squared error stands for the loss.
 """
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
@@ -34,55 +35,58 @@ class KHop:
 
     name: ClassVar[str] = "k-hop"
     references: ClassVar[tuple[str, ...]] = ("uniform", "one_hop", "all_but_longest", "shown_only", "answer")
-    corruptions: ClassVar[tuple[str, ...]] = ("exchange_on_path", "exchange_elsewhere", "other_argument")
+    corruptions: ClassVar[tuple[str, ...]] = ("exchange_on_path", "exchange_elsewhere")
     slot_size: ClassVar[int] = 1
 
     n_symbols: int = 4
-    """N; at least 4, so that two values of a function can change places beside any query's path."""
+    """N; at least 4, so that two values of a function can change places beside any path."""
     n_functions: int = 4
     """k, permutations that are shown, and hidden ones."""
     hops: tuple[int, ...] = (1, 2, 4)
-    """Numbers of hops that queries ask for, each as often as the others."""
-    cyclic: bool = False
-    """Whether queries start at any function, or at the first."""
-    n_queries: int = 4
-    """Queries a sequence."""
+    """Numbers of hops that are due."""
+    asked: tuple[int, ...] | None = None
+    """Those of them that training asks for; none: all."""
+    cyclic: bool = True
+    """Whether every place is asked, or those of the first function."""
     hidden_seed: int | None = None
     """Seed of the hidden permutations; none: the seed of the run."""
 
     def __post_init__(self) -> None:
         in_range("task.n_symbols", self.n_symbols, 4, math.inf)
         in_range("task.n_functions", self.n_functions, 1, math.inf)
-        in_range("task.n_queries", self.n_queries, 1, math.inf)
-        if not self.hops or list(self.hops) != sorted(set(self.hops)):
-            raise InputError(f"task.hops must name numbers of hops in ascending order, each once; got {self.hops}")
+        for name, numbers in (("hops", self.hops), ("asked", self.hops if self.asked is None else self.asked)):
+            if not numbers or list(numbers) != sorted(set(numbers)):
+                raise InputError(f"task.{name} must name numbers of hops in ascending order, each once; got {numbers}")
         for number in self.hops:
             in_range("task.hops", number, 1, self.n_functions)
-
-    @property
-    def n_shown(self) -> int:
-        """Positions of the functions: k N."""
-        return self.n_functions * self.n_symbols
-
-    @property
-    def n_starts(self) -> int:
-        """Functions that a query may start at."""
-        return self.n_functions if self.cyclic else 1
+        for number in self.asked or ():
+            one_of("task.asked", number, self.hops)
 
     @property
     def d_vocab(self) -> int:
-        """The symbols, and a token for every query of 1 to k hops."""
-        return self.n_symbols * (1 + self.n_functions * self.n_starts)
+        """Width of the input: the symbols."""
+        return self.n_symbols
 
     @property
-    def answers(self) -> range:
-        """The symbols."""
-        return range(self.n_symbols)
+    def d_output(self) -> int:
+        """Width of the targets: the symbols, for every number of hops."""
+        return self.n_symbols * len(self.hops)
+
+    @property
+    def parts(self) -> Mapping[str, slice]:
+        """`hops_h`: the symbol that is due after h hops."""
+        n = self.n_symbols
+        return {f"hops_{hops}": slice(n * i, n * (i + 1)) for i, hops in enumerate(self.hops)}
+
+    @property
+    def answers(self) -> tuple[int, ...]:
+        """No token can be an answer."""
+        return ()
 
     @property
     def n_ctx(self) -> int:
-        """Functions and queries."""
-        return self.n_shown + self.n_queries
+        """Places: k N."""
+        return self.n_functions * self.n_symbols
 
     def for_seed(self, seed: int) -> "KHop":
         """The same task with the hidden permutations of the replicate `seed`, unless they are fixed."""
@@ -108,75 +112,54 @@ class KHop:
             InputError: There is no such split.
         """
         one_of("split", split, SPLITS)
-        allowed = torch.tensor(self.hops, device=generator.device)
-
-        def draw(below: int) -> Int[Tensor, "batch query"]:
-            return torch.randint(below, (n, self.n_queries), generator=generator, device=generator.device)
-
         size = (n, self.n_functions, self.n_symbols)
-        shown = torch.rand(size, generator=generator, device=generator.device).argsort(-1)
-        return self.batch(shown, self.query(allowed[draw(len(allowed))], draw(self.n_starts), draw(self.n_symbols)))
+        return self.batch(torch.rand(size, generator=generator, device=generator.device).argsort(-1))
 
-    def query(
-        self, hops: Int[Tensor, "*rows"], start: Int[Tensor, "*rows"], symbol: Int[Tensor, "*rows"]
-    ) -> Int[Tensor, "*rows"]:
-        """The tokens of queries: how many hops, from which function (from 0), of which symbol."""
-        return self.n_symbols * (1 + (hops - 1) * self.n_starts + start) + symbol
+    def batch(self, shown: Int[Tensor, "batch function symbol"]) -> Batch:
+        """The sequences that show these functions."""
+        symbols, one_hot = shown.flatten(1), torch.nn.functional.one_hot
+        after = self.followed(symbols, self.hidden())[1][..., [hops - 1 for hops in self.hops]]
+        asked = torch.arange(self.n_ctx, device=shown.device) < (self.n_ctx if self.cyclic else self.n_symbols)
+        return Batch(
+            inputs=one_hot(symbols, self.n_symbols).float(),
+            targets=one_hot(after, self.n_symbols).float().flatten(-2),
+            scored=asked.expand(len(shown), -1),
+            derive=self.latents,
+            parts=self.parts,
+        )
 
-    def asked(self, tokens: Int[Tensor, "*rows"]) -> tuple[Int[Tensor, "*rows"], ...]:
-        """Hops, start and symbol of queries, the inverse of `query`; of symbols 0 hops."""
-        number, symbol = tokens // self.n_symbols - 1, tokens % self.n_symbols
-        return number // self.n_starts + 1, number % self.n_starts, symbol
-
-    def batch(self, shown: Int[Tensor, "batch function symbol"], queries: Int[Tensor, "batch query"]) -> Batch:
-        """The sequences that show these functions and ask these queries."""
-        inputs = torch.cat((shown.flatten(1), queries), 1)
-        after, hops = self._followed(inputs, self.hidden())[1], self.asked(inputs)[0]
-        due = after.gather(-1, (hops - 1).clamp(min=0)[..., None])[..., 0]
-        scored = (torch.arange(self.n_ctx, device=inputs.device) >= self.n_shown).expand(len(inputs), -1)
-        return Batch(inputs=inputs, targets=due.masked_fill(~scored, 0), scored=scored, derive=self.latents)
-
-    def _followed(
-        self, inputs: Int[Tensor, "batch pos"], hidden: Int[Tensor, "function symbol"]
+    def followed(
+        self, shown: Int[Tensor, "batch pos"], hidden: Int[Tensor, "function symbol"]
     ) -> tuple[Int[Tensor, "batch pos hop"], Int[Tensor, "batch pos hop"]]:
-        """For every position where each hop reads, and the symbol that it finds there; below 0 where there is none.
+        """For every place where each of its k hops reads, and the symbol that it finds there.
 
-        A query starts at its function; a position of function a, argument b, starts by reading itself.
+        Args:
+            shown: The symbol at every place.
+            hidden: The permutations p.
         """
-        device, n = inputs.device, self.n_symbols
-        hidden, shown = hidden.to(device), inputs[:, : self.n_shown]
-        everywhere = torch.arange(self.n_ctx, device=device).expand_as(inputs)
-        _, start, symbol = self.asked(inputs)
-        is_query = everywhere >= self.n_shown
-        function = torch.where(is_query, start, everywhere // n)
-        place = torch.where(is_query, function * n + hidden[function, symbol], everywhere)
+        n, hidden = self.n_symbols, hidden.to(shown.device)
+        everywhere = torch.arange(self.n_ctx, device=shown.device).expand_as(shown)
+        function, symbol = everywhere // n, everywhere % n
         at, after = [], []
-        for _ in range(self.n_functions):
-            there = (function < self.n_functions) | self.cyclic
-            found = shown.gather(1, place)
-            at.append(place.masked_fill(~there, -1))
-            after.append(found.masked_fill(~there, -1))
-            function = function + 1
-            following = function % self.n_functions
-            place = following * n + hidden[following, found]
+        for hop in range(self.n_functions):
+            following = (function + hop) % self.n_functions
+            place = following * n + hidden[following, symbol]
+            symbol = shown.gather(1, place)
+            at.append(place)
+            after.append(symbol)
         return torch.stack(at, -1), torch.stack(after, -1)
 
     def latents(self, batch: Batch) -> dict[str, Tensor]:
-        """What follows from the tokens, per position.
+        """What follows from the symbols, per position.
 
-        `hops`, `start` and `argument` of queries, below 0 elsewhere. `after_j`, the symbol after j hops from here: for
-        a query j hops from its start, up to those it asks for; for a position of a function from that value, which
-        counts as one hop. `at_j`, the position that the j-th hop reads. Below 0 where there is none.
+        `function`, from 0, and `argument` of the place; `at_j`, the position that the j-th hop from here reads, and
+        `after_j`, the symbol found there.
         """
-        at, after = self._followed(batch.inputs, self.hidden())
-        hops, start, argument = self.asked(batch.inputs)
-        is_query = hops > 0
-        number = torch.arange(1, self.n_functions + 1, device=hops.device)
-        beyond = is_query[..., None] & (number > hops[..., None])
-        at, after = at.masked_fill(beyond, -1), after.masked_fill(beyond, -1)
-        of_queries = {"hops": hops, "start": start, "argument": argument}
+        at, after = self.followed(batch.inputs.argmax(-1), self.hidden())
+        everywhere = torch.arange(self.n_ctx, device=at.device).expand(len(batch), -1)
         return {
-            **{name: value.masked_fill(~is_query, -1) for name, value in of_queries.items()},
+            "function": everywhere // self.n_symbols,
+            "argument": everywhere % self.n_symbols,
             **{f"after_{j + 1}": after[..., j] for j in range(self.n_functions)},
             **{f"at_{j + 1}": at[..., j] for j in range(self.n_functions)},
         }
@@ -194,81 +177,83 @@ class KHop:
         batch = self.sample(n, split=split, generator=generator)
         return replace(batch, weights=torch.full((n,), 1 / n, device=generator.device))
 
-    # ---- skills, loss, exact predictors
+    # ---- loss, exact predictors
 
     def subgroups(self, batch: Batch) -> dict[str, Bool[Tensor, " batch"]]:
-        """None: a sequence may hold queries of all numbers of hops."""
+        """None: all sequences are of one kind."""
         return {}
 
     def skills(self, batch: Batch) -> dict[str, Bool[Tensor, "batch pos"]]:
-        """`hops_h`: the last query, where it asks for h hops; minimal pairs are about the last query too."""
-        last = torch.arange(self.n_ctx, device=batch.inputs.device) == self.n_ctx - 1
-        return {f"hops_{h}": last & (batch.latents["hops"] == h) for h in self.hops}
+        """None: numbers of hops are parts of the targets."""
+        return {}
 
-    def loss(self, outputs: Float[Tensor, "batch pos d_vocab"], batch: Batch) -> Float[Tensor, ""]:
-        """Mean cross-entropy over the queries, in nats."""
-        losses = metrics.cross_entropy(outputs, batch.targets)
-        return (losses * batch.scored).sum() / batch.scored.sum()
+    def loss(self, outputs: Float[Tensor, "batch pos d_output"], batch: Batch) -> Float[Tensor, ""]:
+        """Mean squared error of the parts that are asked for."""
+        errors = [
+            metrics.squared_error(outputs[..., part], batch.targets[..., part])[batch.scored].mean()
+            for hops, part in zip(self.hops, self.parts.values(), strict=True)
+            if self.asked is None or hops in self.asked
+        ]
+        return torch.stack(errors).mean()
 
-    def reference(self, batch: Batch, name: str) -> Float[Tensor, "batch pos d_vocab"]:
-        """Probabilities, float64; NaN at positions that are not scored.
+    def reference(self, batch: Batch, name: str) -> Float[Tensor, "batch pos d_output"]:
+        """Predicted vectors, float64; NaN at positions that are not scored.
 
-        `uniform`: all symbols alike. `one_hop`: answers queries of one hop, and guesses the others. `all_but_longest`:
-        guesses only those of the most hops. `shown_only`: takes the hidden permutations for the identity. `answer`:
-        what is due.
+        `uniform`: 1/N for every symbol, the best constant: its squared error is (N - 1)/N². `one_hop`: knows the first
+        hop, and guesses what more leads to. `all_but_longest`: guesses only after the most hops. `shown_only`: takes
+        the hidden permutations for the identity. `answer`: what is due.
 
         Raises:
             InputError: There is no such reference.
         """
-        known = {"uniform": 0, "one_hop": 1, "all_but_longest": self.hops[-1] - 1, "shown_only": math.inf}
-        one_of("reference", name, (*known, "answer"))
-        hops, hidden = self.asked(batch.inputs)[0], self.hidden()
+        known = {"uniform": 0, "one_hop": 1, "all_but_longest": self.hops[-1] - 1}
+        one_of("reference", name, (*known, "shown_only", "answer"))
+        result = batch.targets.double()
         if name == "shown_only":
-            hidden = torch.arange(self.n_symbols).expand_as(hidden)
-        after = self._followed(batch.inputs, hidden)[1]
-        right = after.gather(-1, (hops - 1).clamp(min=0)[..., None])[..., 0].clamp(min=0)
-        result = torch.nn.functional.one_hot(right, self.d_vocab).double()
-        guess = torch.zeros_like(result)
-        guess[..., : self.n_symbols] = 1 / self.n_symbols
-        result = torch.where((hops <= known.get(name, math.inf))[..., None], result, guess)
+            identity = torch.arange(self.n_symbols).expand(self.n_functions, -1)
+            after = self.followed(batch.inputs.argmax(-1), identity)[1][..., [hops - 1 for hops in self.hops]]
+            result = torch.nn.functional.one_hot(after, self.n_symbols).double().flatten(-2)
+        for hops, part in zip(self.hops, self.parts.values(), strict=True):
+            if hops > known.get(name, math.inf):
+                result[..., part] = 1 / self.n_symbols
         return result.masked_fill(~batch.scored[..., None], math.nan)
 
     # ---- counterfactuals
 
     def corrupt(self, batch: Batch, *, kind: str, generator: torch.Generator) -> Batch:
-        """Minimal pairs; they are about the last query, and what becomes of the others is left open.
+        """Minimal pairs: two values of one function change places; `asker` and `hop` of the result say for whom.
 
-        `exchange_on_path`: in the function that a random one of its hops reads, the value read there and another one
-        change places. The answer changes, since all later functions are permutations. `exchange_elsewhere`: in that
-        function two other values change places. The answer stays. `other_argument`: the query asks for another symbol.
-        The answer changes.
+        `exchange_on_path`: of the two one is what a random hop of a random asked place reads, its longest answer
+        changes, since all later functions are permutations. `exchange_elsewhere`: two others in that function; the
+        answers of that place stay. What becomes of other places is left open: read pairs at `asker`.
 
         Raises:
             InputError: There is no such kind.
         """
         one_of("kind", kind, self.corruptions)
         n, device, n_symbols = len(batch), batch.inputs.device, self.n_symbols
-        shown = batch.inputs[:, : self.n_shown].unflatten(1, (self.n_functions, n_symbols)).clone()
-        queries = batch.inputs[:, self.n_shown :].clone()
-        hops, start, symbol = self.asked(queries[:, -1])
-        draws = torch.rand(n, 1 + n_symbols, generator=generator, device=generator.device).to(device)
-        hop = (draws[:, 0] * hops).long()
-        rows = torch.arange(n, device=device)
-        place = self._followed(batch.inputs, self.hidden())[0][rows, -1, hop]
+        symbols, rows = batch.inputs.argmax(-1), torch.arange(n, device=device)
+        draws = torch.rand(n, 2 + n_symbols, generator=generator, device=generator.device).to(device)
+        asker = (draws[:, 0] * (self.n_ctx if self.cyclic else n_symbols)).long()
+        hop = (draws[:, 1] * self.hops[-1]).long()
+        place = self.followed(symbols, self.hidden())[0][rows, asker, hop]
         function, argument = place // n_symbols, place % n_symbols
-        others = draws[:, 1:].scatter(1, argument[:, None], math.inf).argsort(1)  # the one that is read comes last
-        if kind == "other_argument":
-            queries[:, -1] = self.query(hops, start, (symbol + 1 + (draws[:, 1] * (n_symbols - 1)).long()) % n_symbols)
-        else:
-            one, other = (argument, others[:, 0]) if kind == "exchange_on_path" else (others[:, 0], others[:, 1])
-            values = shown[rows, function, one]
-            shown[rows, function, one] = shown[rows, function, other]
-            shown[rows, function, other] = values
-        return replace(self.batch(shown, queries), weights=batch.weights, scored=batch.scored)
+        others = draws[:, 2:].scatter(1, argument[:, None], math.inf).argsort(1)  # the one that is read comes last
+        one, other = (argument, others[:, 0]) if kind == "exchange_on_path" else (others[:, 0], others[:, 1])
+        shown = symbols.unflatten(1, (self.n_functions, n_symbols)).clone()
+        shown[rows, function, one], shown[rows, function, other] = (
+            shown[rows, function, other],
+            shown[rows, function, one],
+        )
+        result = self.batch(shown)
+        return replace(result, known={"asker": asker, "hop": hop + 1}, weights=batch.weights, scored=batch.scored)
 
     def pair_report(self, clean: Batch, corrupted: Batch) -> dict[str, float]:
-        """`answer_changed`: the share of the pairs in which the last query has another answer."""
-        return {"answer_changed": float((clean.targets != corrupted.targets)[:, -1].double().mean())}
+        """`answer_changed`: the share of the pairs in which the asker has another answer after the most hops."""
+        rows = torch.arange(len(clean), device=clean.inputs.device)
+        last = list(self.parts.values())[-1]
+        differ = (clean.targets != corrupted.targets)[rows, corrupted.known["asker"]][:, last]
+        return {"answer_changed": float(differ.any(-1).double().mean())}
 
 
 TASKS.add(KHop.name, KHop)

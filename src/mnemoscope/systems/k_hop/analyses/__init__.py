@@ -1,0 +1,4 @@
+"""What is measured on models that compose functions: which layer holds which intermediate result."""
+
+from mnemoscope.systems.k_hop.analyses.halves import exchanged_halves as exchanged_halves
+from mnemoscope.systems.k_hop.analyses.halves import held_in_order as held_in_order

@@ -1,0 +1,1 @@
+"""Claims K1 to K4."""
