@@ -27,10 +27,7 @@ LIMIT = 80_000_000
 PENDING = {
     "facts-linear-published": range(16, 32),
     "retrieval-3-quick": range(16, 36),
-    **dict.fromkeys(
-        ("retrieval-3-last-quick", *(f"retrieval-2-{n}-quick" for n in ("1-layer", "2-layers", "3-layers"))),
-        range(16, 32),
-    ),
+    "retrieval-3-last-quick": range(16, 32),
     **dict.fromkeys(
         (f"k-hop-4{kind}-quick" for kind in ("", "-2-layers", "-alone", "-curriculum", "-stages")), range(16, 32)
     ),
