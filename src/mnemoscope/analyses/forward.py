@@ -27,8 +27,8 @@ def check_fits(model: HookedModel, batch: Batch, *, vectors: bool = False) -> No
     """
     if batch.has_vectors and not vectors:
         raise InputError(
-            "this analysis is of predicted tokens, and the batch holds vectors; evaluate, ablate, patch, patch_edges "
-            "and the replacement of attention take vectors"
+            "this analysis is of predicted tokens, and the batch holds vectors; evaluate, ablate, patch, patch_edges, "
+            "probe and the replacement of attention take vectors"
         )
     for name, weight in model.named_parameters():
         if weight.isnan().any():

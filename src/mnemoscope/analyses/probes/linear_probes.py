@@ -176,7 +176,7 @@ def probe(
     sides = split_sequences(fit, seed=seed) if test is None else (fit, test)
     check_apart(*sides)
     for one, side in product(models, sides):
-        check_fits(one, side)
+        check_fits(one, side, vectors=True)
     for one, site in product(models, sites):
         check_site(one, site)
     activations = [[vectors(one, side, sites) for side in sides] for one in models]

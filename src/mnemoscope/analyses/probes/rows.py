@@ -46,15 +46,17 @@ def latent_values(batch: Batch, name: str) -> Values:
 
     Args:
         batch: Sequences.
-        name: Of a latent; `y[2]` is the second column of `y`; `token` and `target` are the batch's own.
+        name: Of a latent; `y[2]` is the second column of `y`; `token` and `target` are the batch's own, if it is of
+            tokens.
 
     Raises:
         InputError: There is no such latent, or it has neither one value per sequence nor one per position.
     """
     family, column = re.fullmatch(r"(.*?)(?:\[(\d+)\])?", name, re.S).groups()  # pyright: ignore[reportOptionalMemberAccess]
-    known = {"token": batch.inputs, "target": batch.targets, **batch.latents}
+    own = {} if batch.has_vectors else {"token": batch.inputs, "target": batch.targets}
+    known = {**own, **batch.latents}
     one_of("a latent", family, known)
-    values, shape = known[family], tuple(batch.inputs.shape)
+    values, shape = known[family], tuple(batch.scored.shape)
     if column is not None and values.ndim == 2 and 1 <= int(column) <= values.shape[1]:
         values = values[:, int(column) - 1]
     elif column is not None or values.shape not in (shape[:1], shape):
@@ -170,8 +172,8 @@ def check_site(model: HookedModel, site: Site) -> None:
 
 def positions(site: Site, batch: Batch) -> Bool[Tensor, "batch pos"]:
     """Where in each sequence a site lies."""
-    mask = region(replace(site, head=None, neuron=None), batch, batch.inputs[..., None])
-    return mask.flatten(2)[..., 0].expand(batch.inputs.shape)
+    mask = region(replace(site, head=None, neuron=None), batch, batch.scored[..., None])
+    return mask.flatten(2)[..., 0].expand(batch.scored.shape)
 
 
 @torch.no_grad()

@@ -6,7 +6,7 @@ from dataclasses import replace
 import xarray as xr
 
 from mnemoscope import REPORTS, Run, generator
-from mnemoscope.systems.k_hop.analyses import exchanged_halves
+from mnemoscope.systems.k_hop.analyses import exchanged_halves, readable
 from mnemoscope.systems.k_hop.tasks import KHop
 from mnemoscope.viz import Page, Results, spread, vector_report
 
@@ -14,22 +14,48 @@ N_EXCHANGED = 512
 
 
 def examine(run: Run) -> dict[str, xr.Dataset]:
-    """All that any task of vectors has, and the exchange of second halves."""
-    task, found = run.spec.task, vector_report.examine(run)
+    """All that any task of vectors has, probes of every number of hops, and the exchange of second halves."""
+    task, seed, model = run.spec.task, run.spec.seed, run.model()
     assert isinstance(task, KHop)
+    found = {**vector_report.examine(run), "readable": readable(model, run.untrained(), task, seed=seed)}
     if not any(2 * hops in task.hops for hops in task.hops):
         return found
     base, source = (
-        task.sample(N_EXCHANGED, split="test", generator=generator(run.spec.seed, "exchange", side)) for side in (0, 1)
+        task.sample(N_EXCHANGED, split="test", generator=generator(seed, "exchange", side)) for side in (0, 1)
     )
-    return {**found, "halves": exchanged_halves(run.model(), task, base, source)}
+    return {**found, "halves": exchanged_halves(model, task, base, source)}
 
 
 def page(page: Page, results: Mapping[str, Results]) -> None:
     """The sections of the page."""
     vector_report.learned_section(page, results)
+    readable_section(page, results)
     halves_section(page, results)
     vector_report.later_sections(page, results)
+
+
+def readable_section(page: Page, results: Mapping[str, Results]) -> None:
+    """After which layer every number of hops can be read."""
+    page.section("What can be read after which layer")
+    page.text(
+        "A linear probe for the symbol that so many hops lead to, one for all places, of the residual stream after "
+        "every layer; in brackets behind it the same probe before training. One in N is chance. That something can be "
+        "read does not say that the model reads it."
+    )
+    for label, result in results.items():
+        page.heading(label)
+        found = result["readable"]
+        layers = found.layer.values.tolist()
+        rows = [
+            [str(hops), *(_with_control(found.sel(hops=hops, layer=layer)) for layer in layers)]
+            for hops in found.hops.values.tolist()
+        ]
+        header = ["hops", *(f"after layer {layer}" for layer in layers)]
+        page.table(header, rows, "Accuracy of the probe, mean over seeds (before training)")
+
+
+def _with_control(cell: xr.Dataset) -> str:
+    return f"{float(cell.accuracy.mean()):.2f} ({float(cell.untrained.mean()):.2f})"
 
 
 def halves_section(page: Page, results: Mapping[str, Results]) -> None:
