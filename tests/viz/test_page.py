@@ -3,6 +3,7 @@ import re
 
 import numpy as np
 import plotly.graph_objects as go
+import pytest
 
 from mnemoscope.viz.page import Page
 
@@ -38,6 +39,15 @@ def test_tokens_cannot_end_the_script():
     assert data is not None
     assert "</script" not in data[1]
     assert json.loads(data[1].replace("<\\/", "</"))["attention"] == [[[1.0]]]
+
+
+@pytest.mark.parametrize(("ahead", "greyed"), [(0.0, True), (0.5, False)])
+def test_what_lies_ahead_is_greyed_out_where_nobody_attends_there(ahead, greyed):
+    page = Page("views")
+    page.attention(["a", "b"], np.array([[[1 - ahead, ahead], [0.5, 0.5]]]), ["L0H0"])
+    data = re.search(r"CircuitsVis\.AttentionHeads, (.*)\);</script>", page.html().splitlines()[-1])
+    assert data is not None
+    assert json.loads(data[1])["maskUpperTri"] is greyed
 
 
 def test_blocks_and_styles_stand_there_as_they_are():

@@ -12,10 +12,10 @@ from importlib.resources import files
 from itertools import chain, count
 
 import circuitsvis
+import numpy as np
 import plotly.graph_objects as go
 import xarray as xr
 from jaxtyping import Float
-from numpy import ndarray
 from plotly.offline import get_plotlyjs
 
 _NO_NETWORK = (
@@ -97,15 +97,23 @@ class Page:
         self._body.append(f"<figure>{plot}<figcaption>{escape(caption)}</figcaption></figure>")
 
     def attention(
-        self, tokens: Sequence[str], patterns: Float[ndarray, "head query key"], names: Sequence[str], caption: str = ""
+        self,
+        tokens: Sequence[str],
+        patterns: Float[np.ndarray, "head query key"],
+        names: Sequence[str],
+        caption: str = "",
     ) -> None:
-        """An interactive CircuitsVis view of the attention of some heads on one sequence."""
+        """An interactive CircuitsVis view of the attention of some heads on one sequence.
+
+        What lies ahead of a query is greyed out, unless some head attends there.
+        """
         self._n_views += 1
         place = f"attention-{self._n_views}"
         properties = {
             "tokens": [escape(token, quote=False) for token in tokens],
             "attention": [[[round(float(w), 4) for w in row] for row in head] for head in patterns],
             "attentionHeadNames": list(names),
+            "maskUpperTri": not bool(np.triu(patterns, 1).any()),
         }
         data = json.dumps(properties).replace("</", "<\\/")
         self._body.append(

@@ -38,6 +38,7 @@ def test_the_page_says_which_layer_holds_the_second_half(runs, capsys):
     assert "<title>k-fold composition</title>" in page
     text = " ".join(re.sub(r"<[^>]+>", " ", page).split())
     assert "Which layer holds the intermediate results" in text
+    assert all(f"s{function}({argument})=" in page for function in (1, 2) for argument in range(4))
     assert "hops after layer 0 after layer 1 2 1.00 [1.00, 1.00] 0.00 [0.00, 0.00]" in text
 
 

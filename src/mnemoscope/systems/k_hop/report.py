@@ -5,7 +5,8 @@ from dataclasses import replace
 
 import xarray as xr
 
-from mnemoscope import REPORTS, Run, generator
+from mnemoscope import REPORTS, Batch, HookedModel, Run, generator
+from mnemoscope.analyses import named_patterns
 from mnemoscope.systems.k_hop.analyses import exchanged_halves, readable
 from mnemoscope.systems.k_hop.tasks import KHop
 from mnemoscope.viz import Page, Results, spread, vector_report
@@ -80,4 +81,14 @@ def halves_section(page: Page, results: Mapping[str, Results]) -> None:
         page.table(header, rows, "Interchange accuracy of the second half, mean [range] over seeds")
 
 
-REPORTS.add(KHop.name, replace(vector_report.VECTORS, title="k-fold composition", analyse=examine, page=page))
+def patterns(model: HookedModel, task: KHop, batch: Batch) -> xr.Dataset:
+    """The attention of every head; places are called by what they show, such as s2(0)=3."""
+    places = [divmod(pos, task.n_symbols) for pos in range(task.n_ctx)]
+    shown = batch.inputs.argmax(-1).tolist()
+    names = [[f"s{f + 1}({x})={y}" for (f, x), y in zip(places, row, strict=True)] for row in shown]
+    return named_patterns(model, batch, names)
+
+
+REPORTS.add(
+    KHop.name, replace(vector_report.VECTORS, title="k-fold composition", analyse=examine, page=page, patterns=patterns)
+)
