@@ -18,7 +18,11 @@ def examine(run: Run) -> dict[str, xr.Dataset]:
     """All that any task of vectors has, probes of every number of hops, and the exchange of second halves."""
     task, seed, model = run.spec.task, run.spec.seed, run.model()
     assert isinstance(task, KHop)
-    found = {**vector_report.examine(run), "readable": readable(model, run.untrained(), task, seed=seed)}
+    found = {
+        **vector_report.examine(run),
+        "examples": patterns(model, task, vector_report.example(task)),
+        "readable": readable(model, run.untrained(), task, seed=seed),
+    }
     if not any(2 * hops in task.hops for hops in task.hops):
         return found
     base, source = (

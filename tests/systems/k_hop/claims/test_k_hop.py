@@ -1,11 +1,13 @@
 """K1 to K4: their effects, their controls, and what decides them."""
 
-import numpy as np
+from dataclasses import replace
+
 import pytest
 
 from mnemoscope import InputError
 from mnemoscope.judging import GATE
-from mnemoscope.systems.k_hop.claim_parts import ALONE, CURRICULUM, MIXTURE, SHALLOW, STAGES, TASK, errors
+from mnemoscope.models.constructed import jump
+from mnemoscope.systems.k_hop.claim_parts import ALONE, CHANCE, CURRICULUM, MIXTURE, SHALLOW, STAGES, TASK, errors
 from mnemoscope.systems.k_hop.claims import alone, curricula, depth, order
 from mnemoscope.systems.k_hop.claims.depth import composer
 from mnemoscope.systems.tiny_recall.tasks import PermutationLookup
@@ -68,8 +70,14 @@ def test_what_decides_k3(mixture, curriculum, stages, expected):
     assert decided(curricula.K3, measured) == expected
 
 
+def trained(*steps):
+    """The composer with a planted training in which the numbers of hops are learned at these steps."""
+    courses = {f"loss_hops_{h}": jump(step, low=CHANCE, high=0.0) for h, step in zip((1, 2, 4), steps, strict=True)}
+    return order.with_trajectory(courses, 4, 0)[MIXTURE]
+
+
 def test_the_effects_of_k4():
-    subject = order._trained("in turn", 200, 400, 800)(kind="positive").plant(0)[MIXTURE]
+    subject = trained(200, 400, 800)
     found = order.measure(subject)
     assert [found[f"hops_{h}"] for h in (1, 2, 4)] == [200, 400, 800]
     assert (found["lead"], found["last_two"], found["held"]) == (200, 400, 1)
@@ -79,9 +87,10 @@ def test_the_effects_of_k4():
 
 
 def test_what_is_never_learned_comes_last():
-    subject = order._trained("never", 200, 400, np.inf)(kind="positive").plant(0)[MIXTURE]
-    found = order.measure(subject)
-    assert found["hops_4"] == 2 * float(subject.trajectory.step[-1])
+    subject = trained(200, 400, 800)
+    assert subject.trajectory is not None
+    early = subject.trajectory.sel(step=slice(0, 600))
+    assert order.measure(replace(subject, trajectory=early))["hops_4"] == 2 * float(early.step[-1])
 
 
 @pytest.mark.parametrize(
