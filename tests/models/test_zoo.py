@@ -26,11 +26,9 @@ LIMIT = 80_000_000
 """Bytes that the archives may take together."""
 PENDING = {
     "facts-linear-published": range(16, 32),
+    "k-hop-4-alone-quick": range(16, 32),
     "retrieval-3-quick": range(16, 36),
     "retrieval-3-last-quick": range(16, 32),
-    **dict.fromkeys(
-        (f"k-hop-4{kind}-quick" for kind in ("", "-2-layers", "-alone", "-curriculum", "-stages")), range(16, 32)
-    ),
 }
 """Runs that claims are registered on and that have not been trained yet: seeds by configuration."""
 UNPACK = """
