@@ -385,8 +385,9 @@ def test_a_run_by_sgd_that_was_interrupted_ends_with_the_same_bytes(tmp_path, st
 
 # ---- early stopping
 
-RISING = {"model.dtype": "float64", "recipe.n_steps": 150, "recipe.batch_size": 128, "recipe.learning_rate": 1e-2}
-ENOUGH = 0.38
+FAST = {"model.dtype": "float64", "recipe.n_steps": 150, "recipe.batch_size": 128, "recipe.learning_rate": 1e-2}
+RISING = {**FAST, "task.n_subjects": 4, "task.n_relations": 4, "recipe.stop_at": None}
+ENOUGH = 0.8
 
 
 def lowest_skill(run) -> list[float]:
@@ -402,11 +403,11 @@ def monitored(task):
 def stopped(tmp_path_factory):
     """Two seeds to their last step, where those that stop early end, and what to train for that."""
     path = tmp_path_factory.mktemp("stopped")
-    runs = [train(small_spec("k-hop-2", seed=seed, changes=RISING), path / f"whole-{seed}") for seed in range(2)]
+    runs = [train(small_spec("facts-narrow", seed=seed, changes=RISING), path / f"whole-{seed}") for seed in range(2)]
     ends = [next((10 * i for i, x in enumerate(lowest_skill(run)) if x >= ENOUGH), 150) for run in runs]
     assert 0 < min(ends) < max(ends)
     early = {**RISING, "recipe.stop_at": ENOUGH}
-    return path, runs, ends, [small_spec("k-hop-2", seed=seed, changes=early) for seed in range(2)]
+    return path, runs, ends, [small_spec("facts-narrow", seed=seed, changes=early) for seed in range(2)]
 
 
 def test_training_ends_with_the_first_line_as_good_as_asked(stopped):
@@ -446,6 +447,13 @@ def test_a_run_that_was_cut_between_its_end_and_the_mark_of_it_does_not_go_on(st
     (run.path / "done").unlink()
     assert train(specs[0], path / "cut").last_step == ends[0]
     assert contents(run.path) == expected
+
+
+def test_one_skill_is_not_enough(tmp_path):
+    """Elimination is learned at once, recall not yet."""
+    run = train(small_spec(changes={**FAST, "recipe.n_steps": 60, "recipe.stop_at": 0.5}), tmp_path / "run")
+    assert run.last_step == 60
+    assert run.metrics().test_elimination[-1] > 0.9
 
 
 def test_early_stopping_needs_skills_with_an_accuracy(tmp_path):

@@ -34,6 +34,8 @@ FALLBACKS = (identity(), uniform())
 LATER = ("set", "learned")
 N_TOGETHER = 8
 """Paths whose patterns are in memory at once."""
+TIE = 1e-6
+"""Rises of the loss that differ by less are equal: rounding tells them apart, and on other processors otherwise."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -183,11 +185,12 @@ def _tried(
 def _least_harm(
     at: Bench, tried: Mapping[Path, Mapping[str, Tensor]], intact: Score, scores: Sequence[Score]
 ) -> list[xr.Dataset]:
-    """For every path the loss with the fallback that raises it least, over the loss of the intact run."""
+    """For every path the loss with the fallback that raises it least (of equals the first), over that of the intact."""
     left, found = iter(scores), []
     for instead in tried.values():
         own = {name: next(left) for name in instead}
-        fallback = min(own, key=lambda name: float(at.rise(own[name], intact).mean.max()))
+        rises = {name: float(at.rise(outcome, intact).mean.max()) for name, outcome in own.items()}
+        fallback = next(name for name, rise in rises.items() if rise <= min(rises.values()) + TIE)
         judged = {"costs": ((), at.rise(own[fallback], intact).costs(at.tolerance)), "fallback": ((), fallback)}
         found.append(xr.Dataset({**at.measured(own[fallback], intact), **judged}, coords={"skill": at.by.names}))
     return found
