@@ -6,7 +6,7 @@ from dataclasses import replace
 import xarray as xr
 
 from mnemoscope import REPORTS, Batch, HookedModel, Run, generator
-from mnemoscope.analyses import named_patterns
+from mnemoscope.analyses import named_patterns, skill_trajectory
 from mnemoscope.systems.k_hop.analyses import exchanged_halves, readable
 from mnemoscope.systems.k_hop.tasks import KHop
 from mnemoscope.viz import Page, Results, spread, vector_report
@@ -94,5 +94,13 @@ def patterns(model: HookedModel, task: KHop, batch: Batch) -> xr.Dataset:
 
 
 REPORTS.add(
-    KHop.name, replace(vector_report.VECTORS, title="k-fold composition", analyse=examine, page=page, patterns=patterns)
+    KHop.name,
+    replace(
+        vector_report.VECTORS,
+        title="k-fold composition",
+        analyse=examine,
+        page=page,
+        patterns=patterns,
+        trajectory=skill_trajectory,
+    ),
 )
