@@ -52,14 +52,14 @@ def test_it_ends_with_verdicts_tables_and_a_page(tmp_path, capsys):
     (verdict,) = json.loads((tmp_path / "out/verdicts/verdicts.json").read_text())
     assert (verdict["id"], verdict["outcome"]) == ("Y1", "SUPPORTED")
     assert list(csv.reader((tmp_path / "out/tables/sums.csv").open())) == [["claim", "sum"], ["Y1", "120"]]
-    assert "16 tosses" in (tmp_path / "out/report.html").read_text()
+    assert "16 tosses" in (tmp_path / "out/draws.html").read_text()
     assert "sums" in capsys.readouterr().out
 
 
 def test_a_system_without_a_report_has_verdicts(tmp_path):
     main(["reproduce", NAME, "--jobs", "1", "--out", "out"])
     assert (tmp_path / "out/verdicts/verdicts.json").exists()
-    assert not (tmp_path / "out/report.html").exists()
+    assert not (tmp_path / "out/draws.html").exists()
 
 
 @pytest.mark.parametrize("option", [("--full",), ("--seeds", "0")])

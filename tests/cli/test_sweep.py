@@ -47,13 +47,15 @@ def test_a_grid_is_trained_and_shown(place, capsys, jobs):
     assert dict(found.sizes) == {"width": 2, "task.length": 2, "seed": 2}
     assert found.seed.values.tolist() == [3, 4]
     header, *cells = rows(place / "out" / "sweep.csv")
-    assert header == ["width", "task.length", "recall", "loss", "last step", "parameters"]
+    assert (header[:3], header[-3:]) == (["width", "task.length", "recall"], ["loss", "last step", "parameters"])
+    assert header[3:-3] == [name.replace("_", " ") for name in found.attrs["numbers"]], "what the task measures besides"
+    assert found.by_attention.sizes == found.test_loss.sizes
     assert [row[:2] for row in cells] == [["8", "4"], ["8", "6"], ["16", "4"], ["16", "6"]]
     assert len(list((place / "out" / "runs").rglob("done"))) == 8
     assert "mean [range] over 2 seeds" in capsys.readouterr().out
     page = (place / "out" / "sweep.html").read_text()
     assert "All numbers" in page
-    assert page.count("<figure>") == 4
+    assert page.count("<figure>") == 4 + len(found.attrs["numbers"])
 
 
 def test_a_search_is_shown_and_continues(place, capsys):

@@ -13,7 +13,7 @@ from torch import Tensor
 from mnemoscope.analyses.forward import check_fits
 from mnemoscope.core.batch import Batch
 from mnemoscope.core.errors import InputError, in_range
-from mnemoscope.core.protocols import HookedModel
+from mnemoscope.core.protocols import HookedModel, has_linear_attention
 from mnemoscope.core.site import Site
 from mnemoscope.interventions.recordings import recorded
 
@@ -65,10 +65,13 @@ def layer_attention(model: HookedModel, layer: int, batch: Batch) -> Float[Tenso
     """The patterns of the heads of one layer, in float64; rows add up to one.
 
     Raises:
-        InputError: The layer does not exist, the model is too small for the batch, or attention is NaN.
+        InputError: The layer does not exist, the model is too small for the batch, or attention is NaN or has no
+            softmax.
     """
     in_range("layer", layer, 0, model.cfg.n_layers - 1)
     check_fits(model, batch, vectors=True)
+    if has_linear_attention(model):
+        raise InputError("patterns are shares where there is a softmax; attention has none here")
     hook = Site(kind="pattern", layer=layer).hook
     attention = recorded(model, batch, [hook])[hook].double()
     # TransformerLens turns a row of NaN into zeros, so that the logits do not show it

@@ -12,4 +12,5 @@ from .mechanism import otherwise as otherwise
 from .registry import Registry as Registry
 from .seeding import stream_seed as stream_seed
 from .specification import TaskChange as TaskChange
+from .statistics import mean_interval as mean_interval
 from .statistics import summary_over as summary_over

@@ -99,7 +99,12 @@ def seed_lines(
 
 
 def heatmaps(
-    panels: Mapping[str, xr.DataArray], *, low: float | None = None, high: float | None = None, columns: int = 2
+    panels: Mapping[str, xr.DataArray],
+    *,
+    low: float | None = None,
+    high: float | None = None,
+    columns: int = 2,
+    digits: str = ".2f",
 ) -> go.Figure:
     """One heatmap for each panel, on one scale.
 
@@ -108,6 +113,7 @@ def heatmaps(
         low: Lower end of the scale; none: the least value, or minus the greatest if some are negative.
         high: Upper end; none: the greatest absolute value.
         columns: Panels beside each other.
+        digits: How numbers in the cells are written.
 
     Raises:
         ValueError: There is no panel.
@@ -138,7 +144,7 @@ def heatmaps(
             hovertemplate=f"%{{y}}, {x} %{{x}}: %{{z:.3f}}<extra></extra>",
         )
         if array.size <= MAX_CELLS_WITH_TEXT and array.sizes[x] <= 16:
-            heat.text = [["" if math.isnan(v) else f"{v:.2f}" for v in row] for row in array.values]
+            heat.text = [["" if math.isnan(v) else f"{v:{digits}}" for v in row] for row in array.values]
             heat.texttemplate = "%{text}"
         row, column = i // columns + 1, i % columns + 1
         figure.add_trace(heat, row, column)

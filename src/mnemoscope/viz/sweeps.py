@@ -10,14 +10,19 @@ SEARCHED = "largest"
 
 
 def shown(found: xr.Dataset) -> list[str]:
-    """The variables that are worth a column: what was searched for, or test loss, accuracies and the last step; all of
-    them where there are none of these.
+    """The variables that are worth a column: what was searched for, or accuracies, what the task measures besides
+    (attribute `numbers`), test loss and the last step; all of them where there are none of these.
     """
     if SEARCHED in found:
         return [SEARCHED, "parameters"]
     skills = [str(name) for name in found.data_vars if str(name).startswith("test_") and "loss" not in str(name)]
-    logged = [*skills, *(name for name in ("test_loss", "last_step", "parameters") if name in found)]
-    return logged or [str(name) for name in found.data_vars]
+    others = (*found.attrs.get("numbers", ()), "test_loss", "last_step", "parameters")
+    return [*skills, *(name for name in others if name in found)] or [str(name) for name in found.data_vars]
+
+
+def _words(name: str) -> str:
+    """What a variable, or a field of the configuration, is called."""
+    return name.rpartition(".")[2].removeprefix("test_").replace("_", " ")
 
 
 def sweep_table(found: xr.Dataset) -> Table:
@@ -33,7 +38,7 @@ def sweep_table(found: xr.Dataset) -> Table:
     for number, labels in enumerate(cells.cell.values.tolist()):
         here = cells.isel(cell=number)
         rows.append([*map(str, labels), *(spread(here[name], _digits(here[name])) for name in names)])
-    header = [*axes, *(name.removeprefix("test_").replace("_", " ") for name in names)]
+    header = [*axes, *map(_words, names)]
     title = (
         f"{found.attrs['preset']}, {found.attrs['recipe']}: mean [range] over {counted(found.sizes['seed'], 'seed')}"
     )
@@ -41,7 +46,7 @@ def sweep_table(found: xr.Dataset) -> Table:
 
 
 def _digits(values: xr.DataArray) -> str:
-    whole = bool((values == values.round()).all())
+    whole = bool((values == values.round()).all()) and float(values.max()) > 1
     return ".0f" if whole or float(abs(values).max()) >= 1000 else ".3f"
 
 
@@ -50,10 +55,11 @@ def sweep_page(found: xr.Dataset) -> Page:
     names = shown(found)
     page = Page("Sweep", f"Preset {found.attrs['preset']}, recipe {found.attrs['recipe']}.")
     for name in names:
-        title = name.removeprefix("test_").replace("_", " ")
-        page.section(title)
+        page.section(_words(name))
         values = found[name].mean("seed").astype(float)
-        page.figure(heatmaps({title: values}), f"Mean over {counted(found.sizes['seed'], 'seed')}.")
+        values = values.rename({str(dim): _words(str(dim)) for dim in values.dims})
+        figure = heatmaps({_words(name): values}, digits=_digits(found[name]))
+        page.figure(figure, f"Mean over {counted(found.sizes['seed'], 'seed')}.")
     table = sweep_table(found)
     page.section("All numbers")
     page.table(table.header, table.rows, table.title, n_text=table.n_text)

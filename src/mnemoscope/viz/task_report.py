@@ -47,6 +47,9 @@ class TaskReport:
     """Measures of one checkpoint, scalars by name, from a model, its task and `seed`; none: the task has none of its
     own, and `track` takes those of any task (`analyses.skill_trajectory`)."""
 
+    numbers: Callable[[Run], Mapping[str, float]] | None = None
+    """A few shares of one run by name, from 0 to 1, beside what training logged, for sweeps over configurations; none:
+    nothing."""
     truncation: "Truncation | None" = None
     """What `truncate` measures and shows of the task besides its skills; none: nothing."""
 
@@ -69,7 +72,7 @@ REPORTS: Registry[TaskReport] = Registry("report", "report")
 
 @dataclass(frozen=True, kw_only=True)
 class DrawReport:
-    """What `reproduce` shows of a system that is about draws and trains no runs, from the evidence on its claims."""
+    """What `reproduce` shows of the claims of a system that are about draws, from their evidence."""
 
     title: str
     """Of the page."""

@@ -7,8 +7,7 @@ import xarray as xr
 import mnemoscope as ms
 from mnemoscope.systems.memory_theory.analyses.exponents import law_capacity
 from mnemoscope.systems.memory_theory.claim_parts import capacities, effects
-from mnemoscope.systems.memory_theory.figures import capacity_figure, fitted_band
-from mnemoscope.systems.memory_theory.report import capacities_in, tables
+from mnemoscope.systems.memory_theory.report import capacities_in, fitted_band, tables
 
 SHARES = (0.5, 1.0, 2.0)
 """Of three draws: N ln N by the parameters."""
@@ -45,14 +44,6 @@ def test_the_fitted_line_is_the_mean_of_the_logarithms(results):
     assert band.sel(summary="mean").values == pytest.approx([64, 256, 1024])
     half = 4.3027 * np.log(2) / 3**0.5  # Student's t with two degrees of freedom
     assert np.log(band.sel(summary="high") / band.sel(summary="mean")).values == pytest.approx([half] * 3, rel=1e-4)
-
-
-def test_the_figure_has_a_dot_per_draw_and_size(results):
-    figure = capacity_figure(capacities_in(results))
-    (dots,) = (trace for trace in figure.data if trace.mode == "markers")
-    assert len(dots.x) == len(dots.y) == 9
-    assert dots.text[5] == "trained matrix, d = 16, draw 2"
-    assert figure.layout.xaxis.type == figure.layout.yaxis.type == "log"
 
 
 def test_the_page_shows_it(results):

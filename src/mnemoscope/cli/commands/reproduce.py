@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from tyro.conf import Positional
 
@@ -13,12 +14,16 @@ from mnemoscope.cli.command import COMMANDS, Command
 from mnemoscope.cli.options import Jobs
 from mnemoscope.cli.parse import default_system, parse_seeds
 
+if TYPE_CHECKING:
+    from mnemoscope.judging.verdict import Ruling
+
 
 @dataclass(frozen=True, kw_only=True)
 class Reproduce(Jobs):
     """Train and report a published system and put its claims on trial; a second call continues or only reports.
 
-    A system that trains no runs is about draws: its claims are put on trial, and the report is on what they measured.
+    Claims about draws need no runs: what was measured for them has a report of its own, and is all that there is of a
+    system that trains none.
     """
 
     system: Positional[str | None] = None
@@ -32,7 +37,7 @@ class Reproduce(Jobs):
     jobs: int = 2
     """Worker processes, of one thread each; 0: one per core."""
     out: Path | None = None
-    """Directory for runs, arrays, tables, report.html and verdicts; none: reports/<system>."""
+    """Directory for runs, arrays, tables, report.html, draws.html and verdicts; none: reports/<system>."""
 
 
 def run(options: Reproduce) -> None:
@@ -52,7 +57,11 @@ def run(options: Reproduce) -> None:
         replace(part, changes=(*part.changes, *changes)) for part in (system.full if options.full else system.quick)
     ]
     if not (system.quick or system.full):
-        _of_draws(name, out, options)
+        if options.full or options.corpus is not None or options.seeds is not None:
+            raise ms.InputError(f"{name} trains no runs; leave out --full, --corpus and --seeds")
+        claims = claims_called((name,))
+        rulings = try_claims(claims, [], out / "verdicts", title="verdicts", jobs=options.jobs, store=out / "measured")
+        _report_draws(name, rulings, out)
         return
     specs = [spec for part in parts for spec in part.specs(chosen)]
     runs = train_with_progress(specs, out / "runs", options.jobs)
@@ -72,7 +81,7 @@ def run(options: Reproduce) -> None:
     if changes:
         console.print("the zoo holds models of the system's own text only; its verdicts are left out", highlight=False)
     else:
-        _try_zoo(claims, out, options.jobs)
+        _report_draws(name, _try_zoo(claims, out, options.jobs), out)
 
 
 def _changes(system: ms.System, corpus: Path | None) -> tuple[tuple[str, object], ...]:
@@ -100,29 +109,25 @@ def _tables(runs: Sequence[ms.Run], out: Path, jobs: int) -> None:
     write_report(out / "report.html", parts)
 
 
-def _of_draws(name: str, out: Path, options: Reproduce) -> None:
-    """Verdicts of a system without runs, and what was measured for them; there is nothing to train."""
-    if options.full or options.corpus is not None or options.seeds is not None:
-        raise ms.InputError(f"{name} trains no runs; leave out --full, --corpus and --seeds")
-    from mnemoscope.cli.claims import claims_called, try_claims
+def _report_draws(name: str, rulings: Sequence[Ruling], out: Path) -> None:
+    """Tables and a page on what was measured for claims about draws, if the system has such a report."""
     from mnemoscope.cli.output import console, show, write_table
     from mnemoscope.judging.evidence import as_dataset
     from mnemoscope.models.files import write_atomically
 
-    rulings = try_claims(
-        claims_called((name,)), [], out / "verdicts", title="verdicts", jobs=options.jobs, store=out / "measured"
-    )
-    if name not in ms.viz.DRAW_REPORTS.names():
+    results = {
+        ruling.claim.id: as_dataset(ruling.evidence.effects) for ruling in rulings if ruling.claim.replicate == "draw"
+    }
+    if not results or name not in ms.viz.DRAW_REPORTS.names():
         return
     entry = ms.viz.DRAW_REPORTS.get(name)
-    results = {ruling.claim.id: as_dataset(ruling.evidence.effects) for ruling in rulings}
     for table in entry.tables(results):
         show(table.title, table.header, table.rows, n_text=table.n_text)
         write_table(out / "tables" / f"{table.name}.csv", table.header, table.rows)
     page = ms.viz.Page(entry.title)
     entry.page(page, results)
-    write_atomically(out / "report.html", page.html().encode())
-    console.print(f"wrote {out / 'report.html'}", highlight=False)
+    write_atomically(out / "draws.html", page.html().encode())
+    console.print(f"wrote {out / 'draws.html'}", highlight=False)
 
 
 def _answerable(claims: Sequence[ms.Claim], runs: Sequence[ms.Run]) -> list[ms.Claim]:
@@ -158,7 +163,7 @@ def _try_fresh(claims: Sequence[ms.Claim], fresh: Sequence[ms.Run], out: Path, j
     )
 
 
-def _try_zoo(claims: Sequence[ms.Claim], out: Path, jobs: int) -> None:
+def _try_zoo(claims: Sequence[ms.Claim], out: Path, jobs: int) -> list[Ruling]:
     """All claims over the runs that came with the package; the controls are those of the new runs."""
     from mnemoscope.cli.claims import answered_by_zoo, try_claims
     from mnemoscope.cli.output import console
@@ -168,7 +173,9 @@ def _try_zoo(claims: Sequence[ms.Claim], out: Path, jobs: int) -> None:
     for sentence in sentences:
         console.print(sentence, highlight=False)
     if there:
-        try_claims(there, zoo, out / "verdicts", title="verdicts over the zoo", jobs=jobs, store=out / "measured")
+        title = "verdicts over the zoo"
+        return try_claims(there, zoo, out / "verdicts", title=title, jobs=jobs, store=out / "measured")
+    return []
 
 
 COMMANDS.add("reproduce", Command(options=Reproduce, run=run, section="put claims on trial"))

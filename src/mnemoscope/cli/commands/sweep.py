@@ -38,8 +38,8 @@ def run(options: SweepOptions) -> None:
 
     sweep = read_sweep(options.file)
     found = _searched(sweep, options) if sweep.largest else _trained(sweep, options)
-    table = sweep_table(found)
-    show(table.title, table.header, table.rows, n_text=table.n_text)
+    logged, table = sweep_table(found.drop_vars(found.attrs.get("numbers", ()))), sweep_table(found)
+    show(logged.title, logged.header, logged.rows, n_text=logged.n_text)
     write_arrays(options.out, {"sweep": found})
     write_table(options.out / "sweep.csv", table.header, table.rows)
     write_atomically(options.out / "sweep.html", sweep_page(found).html().encode())
@@ -48,9 +48,17 @@ def run(options: SweepOptions) -> None:
 
 def _trained(sweep: Sweep, options: SweepOptions) -> xr.Dataset:
     from mnemoscope.cli.commands.train import train_with_progress
-    from mnemoscope.sweeps.configurations import swept
+    from mnemoscope.cli.output import console
+    from mnemoscope.sweeps.configurations import over_sweep, swept
+    from mnemoscope.viz.reporting import report_of
 
-    return swept(sweep, train_with_progress(sweep.specs(), options.out / "runs", options.jobs))
+    runs = train_with_progress(sweep.specs(), options.out / "runs", options.jobs)
+    logged, numbers = swept(sweep, runs), report_of(runs[0].spec.task).numbers
+    if numbers is None:
+        return logged
+    with console.status(f"measuring {len(runs)} runs"):
+        measured = over_sweep(sweep, runs, numbers, jobs=options.jobs)
+    return logged.merge(measured).assign_attrs(numbers=list(map(str, measured.data_vars)))
 
 
 def _searched(sweep: Sweep, options: SweepOptions) -> xr.Dataset:

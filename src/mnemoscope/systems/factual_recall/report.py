@@ -6,11 +6,13 @@ from dataclasses import replace
 import xarray as xr
 
 from mnemoscope import REPORTS, Run
+from mnemoscope.systems.factual_recall import scaling_report
+from mnemoscope.systems.factual_recall.analyses.attending import attending
 from mnemoscope.systems.factual_recall.analyses.fact_memories import fact_memories
 from mnemoscope.systems.factual_recall.analyses.routes import routes, stores
 from mnemoscope.systems.factual_recall.analyses.stages import facts_task, stages, trajectory
 from mnemoscope.systems.factual_recall.tasks import FactualRecall
-from mnemoscope.viz import Page, Results, spread, trajectory_curves
+from mnemoscope.viz import DRAW_REPORTS, DrawReport, Page, Results, spread, trajectory_curves
 from mnemoscope.viz import plain_report as plain
 
 _PANELS = {
@@ -52,6 +54,31 @@ def examine(run: Run) -> dict[str, xr.Dataset]:
         return found
     onsets = stages(followed, n_relations=task.n_relations, n_answers=task.n_answers)
     return {**found, "trajectory": followed, "stages": onsets}
+
+
+def numbers(run: Run) -> dict[str, float]:
+    """Of a model of one layer with softmax attention, for sweeps: accuracy by one route alone, the other removed by its
+    mean (`by_attention`, `by_mlp`) or exchanged (`..._resampled`), and with attention replaced (`without_noise`,
+    `mean_attention`); the share of facts that take both routes (`only_both`), and of those that weights recall.
+    """
+    model, task, seed = run.model(), facts_task(run.spec.task), run.spec.seed
+    if run.spec.model.n_layers != 1 or not run.spec.model.softmax:
+        return {}
+    by_mean, by_resampling = (routes(model, task, removed=removed, seed=seed) for removed in ("mean", "resample"))
+    alone = {
+        f"by_{route}{ending}": found.accuracy.sel(route=route)
+        for ending, found in (("", by_mean), ("_resampled", by_resampling))
+        for route in ("attention", "mlp")
+    }
+    attended, recall = attending(model, task, seed=seed), fact_memories(model, task, seed=seed).recall
+    found = {
+        **alone,
+        "only_both": stores(by_mean).sel(store="only both"),
+        "without_noise": attended.sel(pattern="no noise"),
+        "mean_attention": attended.sel(pattern="mean"),
+        **{f"recalled_by_{str(memory).lower()}": recall.sel(memory=memory) for memory in recall.memory.values},
+    }
+    return {name: float(values.mean()) for name, values in found.items()}
 
 
 def page(page: Page, results: Mapping[str, Results]) -> None:
@@ -114,5 +141,9 @@ def _over_seeds(steps: xr.DataArray) -> list[str]:
 
 REPORTS.add(
     FactualRecall.name,
-    replace(plain.PLAIN, title="Factual recall", analyse=examine, page=page, trajectory=trajectory),
+    replace(plain.PLAIN, title="Factual recall", analyse=examine, page=page, trajectory=trajectory, numbers=numbers),
+)
+DRAW_REPORTS.add(
+    "factual-recall",
+    DrawReport(title="How many facts are learned", tables=scaling_report.tables, page=scaling_report.page),
 )

@@ -3,11 +3,12 @@
 It is made from what was measured for the claims; nothing is trained again.
 """
 
+import numpy as np
 import xarray as xr
 
-from mnemoscope.systems.memory_theory.analyses.exponents import LAW, PLAIN, amounts, growth, interval
-from mnemoscope.systems.memory_theory.figures import capacity_figure
-from mnemoscope.viz import DRAW_REPORTS, DrawReport, Page, Results, Table, spread
+from mnemoscope.core import mean_interval
+from mnemoscope.systems.memory_theory.analyses.exponents import LAW, PLAIN, amounts, growth
+from mnemoscope.viz import DRAW_REPORTS, DrawReport, Page, Results, Table, power_law_figure, spread
 
 MEMORIES = {"M4": "trained matrix", "M4-mlp": "trained MLP", "M4-outer": "sum of outer products"}
 """By claim, what is measured for it."""
@@ -40,7 +41,7 @@ def tables(results: Results) -> list[Table]:
 def _exponents(found: dict[str, xr.Dataset]) -> Table:
     rows = []
     for memory, each in found.items():
-        slopes = interval(growth(each.capacity, each.parameters).slope)
+        slopes = mean_interval(growth(each.capacity, each.parameters).slope)
         largest = each.isel(d=-1)
         per_parameter = amounts(largest.capacity) / largest.parameters
         rows.append(
@@ -76,11 +77,31 @@ def _sizes(memory: str, found: xr.Dataset) -> Table:
     return Table(name=name, title=f"{memory}, mean and range over draws", header=header, rows=rows)
 
 
+def fitted_band(found: xr.Dataset) -> xr.DataArray:
+    """N ln N on the lines fitted to each draw, as their mean on the logarithmic scale and its 95 % interval.
+
+    Args:
+        found: `capacity` over d and draw, and `parameters` over d.
+
+    Returns:
+        Over summary (mean, low, high) and d.
+    """
+    lines = growth(found.capacity, found.parameters).sel(law=LAW, drop=True)
+    logs = mean_interval(lines.intercept + lines.slope * np.log(found.parameters))
+    return logs.copy(data=np.exp(logs.values))
+
+
+def _drawn(found: xr.Dataset) -> xr.Dataset:
+    """What the figure shows of a memory."""
+    amount = amounts(found.capacity).sel(law=LAW, drop=True)
+    return xr.Dataset({"amount": amount, "size": found.parameters, "fit": fitted_band(found)})
+
+
 def page(page: Page, results: Results) -> None:
     """The figure and the tables."""
-    found = capacities_in(results)
+    found = {memory: _drawn(each) for memory, each in capacities_in(results).items()}
     page.section("Capacity against parameters")
-    page.figure(capacity_figure(found), _CAPTION)
+    page.figure(power_law_figure(found, amount="N ln N", size="parameters (d², αd² for the MLP)"), _CAPTION)
     page.section("Exponents and sizes")
     for table in tables(results):
         page.table(table.header, table.rows, table.title, n_text=table.n_text)

@@ -1,10 +1,9 @@
 import numpy as np
 import pytest
 import xarray as xr
-from scipy import stats
 
 from mnemoscope import InputError
-from mnemoscope.systems.memory_theory.analyses.exponents import amounts, growth, interval, law_capacity
+from mnemoscope.systems.memory_theory.analyses.exponents import amounts, growth, law_capacity
 
 
 def table(rows, d=(4, 8, 16)):
@@ -31,13 +30,6 @@ def test_amounts_of_one_association():
 
 def test_a_draw_that_stores_nothing_somewhere_has_no_slope():
     assert np.isnan(growth(*table([[0, 8, 16]])).slope).all()
-
-
-def test_interval_is_students():
-    values = xr.DataArray([0.9, 1.0, 1.1, 1.4], dims="draw")
-    found = interval(values)
-    low, high = stats.ttest_1samp(values, 0).confidence_interval(0.95)
-    assert found.values == pytest.approx([1.1, low, high])
 
 
 def test_bad_input_is_refused():

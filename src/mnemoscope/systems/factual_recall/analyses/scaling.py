@@ -81,9 +81,18 @@ def capacity(sweep: Sweep, out: Path | None = None, *, jobs: int = 1) -> xr.Data
     """
     with TemporaryDirectory() as directory:
         found = search_sweep(sweep, Path(directory) if out is None else out, jobs=jobs).rename(seed="draw")
+    return xr.Dataset({"facts": found.largest**2, "parameters": n_parameters(sweep)}, attrs=found.attrs)
+
+
+def n_parameters(sweep: Sweep) -> xr.DataArray:
+    """The parameters over width, as they are counted in the paper: embeddings and biases are left out.
+
+    Args:
+        sweep: From `scaling_sweep`.
+    """
     models = [sweep.spec(cell, sweep.seeds[0]).model for cell in sweep.cells().values()]
     counted = [4 * m.n_heads * m.head_width * m.d_model + 2 * m.mlp * m.mlp_width * m.d_model for m in models]
-    return xr.Dataset({"facts": found.largest**2, "parameters": ("width", counted)}, attrs=found.attrs)
+    return xr.DataArray(counted, dims="width", coords={"width": [m.d_model for m in models]}, name="parameters")
 
 
 def exponents(found: xr.Dataset) -> xr.DataArray:

@@ -2,8 +2,8 @@ r"""How capacity grows with the number of parameters: slopes of lines through lo
 
 The published line is :math:`N \log N = c P` for P parameters: log(N ln N) against log P has slope 1. Without the
 logarithm, log N against log P has slope 1; if capacity grew like the width of a matrix, 1/2. Each draw has slopes of
-its own, by least squares over its sizes, and the interval of their mean is Student's over draws: the residuals of one
-line, which share embeddings and bend, say nothing about it.
+its own, by least squares over its sizes, and their mean has an interval over draws (`mnemoscope.core.mean_interval`):
+the residuals of one line, which share embeddings and bend, say nothing about it.
 
 *Does not show* that the law is a power law: over a factor of 64 in parameters, N and N log N are told apart by slopes
 that differ by about .2.
@@ -14,11 +14,9 @@ import math
 import numpy as np
 import xarray as xr
 from jaxtyping import Float
-from scipy import stats
 
 from mnemoscope import InputError
 
-CONFIDENCE = 0.95
 LAW, PLAIN = "N log N", "N"
 """What is set against the number of parameters."""
 
@@ -74,19 +72,3 @@ def _line(parameters: Float[np.ndarray, " size"], amount: Float[np.ndarray, " si
         return np.nan, np.nan
     slope, intercept = np.polyfit(np.log(parameters), np.log(amount), 1)
     return float(slope), float(intercept)
-
-
-def interval(slope: xr.DataArray) -> xr.DataArray:
-    """Mean over draws with the ends of Student's 95 % interval, along a new dimension `summary`: mean, low, high.
-
-    Args:
-        slope: Over draw, and other dimensions.
-
-    Returns:
-        NaN ends where there are fewer than two draws.
-    """
-    n, mean = slope.count("draw"), slope.mean("draw")
-    error = slope.std("draw", ddof=1) / n**0.5
-    reach = error * stats.t.ppf((1 + CONFIDENCE) / 2, (n - 1).clip(min=1))
-    ends = [mean, mean - reach, mean + reach]
-    return xr.concat(ends, xr.DataArray(["mean", "low", "high"], dims="summary", name="summary"))

@@ -1,0 +1,95 @@
+"""How many facts are learned by width: what was measured for F1, as a figure and tables.
+
+The figure is that of the paper's section 5: facts against parameters, both logarithmic, and the line fitted to them.
+"""
+
+import numpy as np
+import xarray as xr
+
+from mnemoscope.core import mean_interval
+from mnemoscope.systems.factual_recall.analyses.scaling import exponents, n_parameters, scaling_sweep
+from mnemoscope.viz import Page, Results, Table, power_law_figure, spread
+
+MODELS = {"F1": "attention and MLP", "F1-attention": "attention alone"}
+"""By claim, what is measured for it."""
+_FACTS = "facts_"
+_CAPTION = (
+    "A dot is a draw: facts, embeddings, initial weights and data of its own. The line is the mean of the lines fitted "
+    "to each draw, the band its 95 % interval over draws. Dashed: one fact for every parameter."
+)
+
+
+def facts_in(results: Results) -> dict[str, xr.Dataset]:
+    """By kind of model, `facts` over width and draw and `parameters` over width, of the claims that were measured."""
+    found = {}
+    for claim, model in MODELS.items():
+        if claim in results:
+            names = [str(name) for name in results[claim].data_vars if str(name).startswith(_FACTS)]
+            widths = [int(name.removeprefix(_FACTS)) for name in names]
+            facts = xr.concat(
+                [results[claim][name] for name in names], xr.DataArray(widths, dims="width", name="width")
+            )
+            sweep = scaling_sweep([0], mlp=model != MODELS["F1-attention"], widths=widths)
+            found[model] = xr.Dataset({"facts": facts, "parameters": n_parameters(sweep)}).sortby("width")
+    return found
+
+
+def fitted(found: xr.Dataset) -> xr.DataArray:
+    """Facts on the lines fitted to each draw, as their mean on the logarithmic scale and its 95 % interval.
+
+    Args:
+        found: `facts` over width and draw, and `parameters` over width; a draw without an exponent stays out.
+
+    Returns:
+        Over summary (mean, low, high) and width.
+    """
+    slopes, size = exponents(found), np.log(found.parameters)
+    middle = np.log(found.facts.where(found.facts > 0)).mean("width", skipna=False)
+    logs = mean_interval(middle + slopes * (size - size.mean()))
+    return logs.copy(data=np.exp(logs.values))
+
+
+def tables(results: Results) -> list[Table]:
+    """Exponents with their intervals, and facts at every width."""
+    found = facts_in(results)
+    return [_exponents(found), *(_widths(model, each) for model, each in found.items())] if found else []
+
+
+def _exponents(found: dict[str, xr.Dataset]) -> Table:
+    rows = []
+    for model, each in found.items():
+        slopes = exponents(each)
+        mean, low, high = (float(end) for end in mean_interval(slopes))
+        learned = f"{int(slopes.count())} of {slopes.size}"
+        widths = f"{int(each.width[0])} to {int(each.width[-1])}"
+        per_fact = (each.parameters / each.facts.where(each.facts > 0)).isel(width=-1).rename(draw="seed")
+        rows.append([model, widths, learned, "1", f"{mean:.3f} [{low:.3f}, {high:.3f}]", spread(per_fact, ".1f")])
+    header = (
+        "model", "d", "draws that learn at every d", "exponent, theory", "measured", "parameters per fact, largest d",
+    )  # fmt: skip
+    return Table(name="exponents", title="exponents, mean over draws [95 % interval]", header=header, rows=rows)
+
+
+def _widths(model: str, found: xr.Dataset) -> Table:
+    rows = []
+    for width in found.width.values:
+        facts, parameters = found.facts.sel(width=width), int(found.parameters.sel(width=width))
+        rows.append([str(width), str(parameters), spread(facts.rename(draw="seed"), ".0f")])
+    name = model.replace(" ", "_")
+    return Table(name=name, title=f"{model}, mean and range over draws", header=("d", "parameters", "facts"), rows=rows)
+
+
+def page(page: Page, results: Results) -> None:
+    """The figure and the tables."""
+    drawn = {
+        model: xr.Dataset({"amount": each.facts.where(each.facts > 0), "size": each.parameters, "fit": fitted(each)})
+        for model, each in facts_in(results).items()
+    }
+    if not drawn:
+        page.text("How many facts are learned by width was not measured: claims F1 and F1-attention were not tried.")
+        return
+    page.section("Facts against parameters")
+    page.figure(power_law_figure(drawn, amount="facts S R", size="parameters 4 H d_h d + 2 m d"), _CAPTION)
+    page.section("Exponents and widths")
+    for table in tables(results):
+        page.table(table.header, table.rows, table.title, n_text=table.n_text)
