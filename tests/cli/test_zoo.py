@@ -96,6 +96,17 @@ def test_only_the_runs_of_the_plan_are_packed(trained, tmp_path, capsys, monkeyp
 
 
 @pytest.mark.usefixtures("system")
+def test_what_is_there_is_packed_and_the_rest_added_later(trained, tmp_path, capsys):
+    words = ["zoo", "small", "--add", "--out", "packed", "--runs"]
+    for seed, there in ((2, ["seed-02"]), (1, ["seed-01", "seed-02"])):
+        main([*words, str(trained / f"seed-0{seed}")])
+        (packed,) = (tmp_path / "packed").iterdir()
+        assert list(zoo.read_archive(packed).steps) == there
+    train(small_spec("d4", seed=9), tmp_path / "other")
+    assert "of seed 1, 2;" in refused([*words, "other"], capsys)
+
+
+@pytest.mark.usefixtures("system")
 def test_what_is_missing_is_trained_first(tmp_path, capsys):
     words = ["zoo", "small", "--runs", "runs"]
     assert "runs is no run directory" in refused(words, capsys)

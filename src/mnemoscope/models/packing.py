@@ -8,7 +8,7 @@ of the compression library.
 
 import io
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from zipfile import ZIP_LZMA, ZipFile, ZipInfo
 
@@ -16,39 +16,58 @@ from mnemoscope.core.errors import InputError
 from mnemoscope.models.checkpoint import compact_checkpoint
 from mnemoscope.models.files import write_atomically
 from mnemoscope.models.run import COMPACT, Run, by_label
-from mnemoscope.models.zoo import SEAL, seal
+from mnemoscope.models.zoo import SEAL, read_archive, seal
 
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 """The time that every file of an archive carries: the earliest that a zip file can."""
 
 
-def pack(runs: Sequence[Run], directory: Path, *, compact: bool = False) -> Path:
+def pack(runs: Sequence[Run], directory: Path, *, compact: bool = False, add: bool = False) -> Path:
     """Write the archive of one configuration.
 
     Args:
         runs: Finished runs that differ in the seed only. Paths in their commands are cut to the last name.
         directory: Where `<label>.zip` goes, in place of an earlier one.
         compact: Whether checkpoints are compact and trajectories take the place of all but the last.
+        add: Whether the other seeds of the earlier archive stay, as they are.
 
     Raises:
-        InputError: The runs are not of one configuration, one is not finished, or a file of it is missing or damaged.
+        InputError: The runs are not of one configuration, one is not finished, a file of it is missing or damaged, or
+            the earlier archive is.
     """
     groups = by_label(runs)
     if len(groups) != 1:
         raise InputError(f"an archive holds one configuration; got {', '.join(groups) or 'no runs'}")
     ((label, group),) = groups.items()
     group = sorted(group, key=lambda run: run.spec.seed)
+    file = directory / f"{label}.zip"
+    files = dict(_unpacked(file)) if add and file.exists() else {}
+    for run in group:
+        seed = f"seed-{run.spec.seed:02d}/"
+        files = {name: data for name, data in files.items() if not name.startswith(seed)}
+        found = _compact(run) if compact else _files(run, all_steps=run is group[0])
+        files |= {seed + name: data for name, data in found}
+    write_atomically(file, _archived(files))
+    return file
+
+
+def _unpacked(file: Path) -> Iterator[tuple[str, bytes]]:
+    """Names and contents of the files of an archive."""
+    found = read_archive(file).open()
+    return ((name, found.read(name)) for name in found.namelist())
+
+
+def _archived(files: Mapping[str, bytes]) -> bytes:
+    """An archive, sealed; its runs ascend by seed."""
     content = io.BytesIO()
     with ZipFile(content, "w") as archive:
-        for run in group:
-            for name, data in _compact(run) if compact else _files(run, all_steps=run is group[0]):
-                entry = ZipInfo(f"seed-{run.spec.seed:02d}/{name}", _EPOCH)
-                entry.create_system, entry.external_attr = 3, 0o644 << 16
-                archive.writestr(entry, data, ZIP_LZMA)
+        for name in sorted(files, key=lambda name: int(name.partition("/")[0].removeprefix("seed-"))):
+            entry = ZipInfo(name, _EPOCH)
+            entry.create_system, entry.external_attr = 3, 0o644 << 16
+            archive.writestr(entry, files[name], ZIP_LZMA)
         archive.comment = b"0" * SEAL
     body = content.getvalue()[:-SEAL]
-    write_atomically(directory / f"{label}.zip", body + seal(body))
-    return directory / f"{label}.zip"
+    return body + seal(body)
 
 
 def _files(run: Run, *, all_steps: bool) -> Iterator[tuple[str, bytes]]:

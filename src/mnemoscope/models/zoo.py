@@ -108,11 +108,19 @@ def archive(label: str) -> Archive:
         InputError: There is none, it was changed after it was packed, or it holds more than runs.
     """
     one_of("a configuration of the zoo", label, labels())
-    file = _files()[label]
+    return read_archive(_files()[label])
+
+
+def read_archive(file: Path) -> Archive:
+    """The archive that a file holds.
+
+    Raises:
+        InputError: It was changed after it was packed, or it holds more than runs.
+    """
     content = file.read_bytes()
     if seal(content[:-SEAL]) != content[-SEAL:]:
         raise InputError(f"{file} is damaged (its digest does not match); install mnemoscope again")
-    found = Archive(label=label, digest=content[-SEAL:].decode(), content=content)
+    found = Archive(label=file.name.removesuffix(".zip"), digest=content[-SEAL:].decode(), content=content)
     for name in found.open().namelist():
         if not _NAME.fullmatch(name):
             raise InputError(f"{file} is no archive of runs: {name!r} is none of their files; install mnemoscope again")

@@ -27,6 +27,8 @@ class Zoo(Jobs):
     """Train what is missing there first, and follow it where the zoo keeps what was measured along training (hours)."""
     only: tuple[str, ...] = ()
     """Configurations to pack; none: all that the verdicts rest on."""
+    add: bool = False
+    """Keep the seeds that an archive holds already, and pack those that are there though others are still missing."""
     out: Path | None = None
     """Directory for the archives; none: that of the package."""
 
@@ -50,12 +52,12 @@ def run(options: Zoo) -> None:
         if compact:
             track_all(trained, options.jobs)
     found = ms.models.by_label(ms.find_runs(options.runs))
-    groups = [_of_plan(label, plan[label], found.get(label, ())) for label in chosen]
+    groups = [_of_plan(label, plan[label], found.get(label, ()), partly=options.add) for label in chosen]
     out = options.out or zoo.folder(type(groups[0][0].spec.task).__module__)
     rows = []
     with console.status(f"packing {counted(len(groups), 'configuration')}"):
         for group in groups:
-            file = pack(group, out, compact=compact)
+            file = pack(group, out, compact=compact, add=options.add)
             rows.append([group[0].label, str(len(group)), f"{file.stat().st_size / 1000:.0f}"])
     show(f"packed into {out}", ("configuration", "seeds", "kB"), rows)
     total = sum(file.stat().st_size for file in out.glob("*.zip"))
@@ -71,16 +73,20 @@ def planned(system: str) -> Mapping[str, Mapping[int, ms.RunSpec]]:
     return plan
 
 
-def _of_plan(label: str, specs: Mapping[int, ms.RunSpec], runs: Iterable[ms.Run]) -> list[ms.Run]:
-    """The runs of the plan among those that were found; seeds beyond the plan are left out."""
+def _of_plan(label: str, specs: Mapping[int, ms.RunSpec], runs: Iterable[ms.Run], *, partly: bool) -> list[ms.Run]:
+    """The runs of the plan among those that were found, or those of them that are there if `partly`; seeds beyond the
+    plan are left out.
+    """
     found = {run.spec.seed: run for run in runs}
-    if missing := sorted(specs.keys() - found.keys()):
+    missing = sorted(specs.keys() - found.keys())
+    if missing and (not partly or len(missing) == len(specs)):
         seeds = ", ".join(map(str, missing))
         raise InputError(f"--runs holds no finished {label} of seed {seeds}; --train trains what is missing")
-    for seed, spec in specs.items():
+    there = {seed: spec for seed, spec in sorted(specs.items()) if seed in found}
+    for seed, spec in there.items():
         if found[seed].spec != spec:
             raise InputError(f"{found[seed].path} has another specification than {label} in the plan; train it again")
-    return [found[seed] for seed in sorted(specs)]
+    return [found[seed] for seed in there]
 
 
 COMMANDS.add("zoo", Command(options=Zoo, run=run, section="the package"))
