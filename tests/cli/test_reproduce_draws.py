@@ -68,3 +68,9 @@ def test_options_of_training_are_refused(option, capsys):
         main(["reproduce", NAME, *option])
     assert end.value.code == 2
     assert "trains no runs" in capsys.readouterr().err
+
+
+def test_claims_about_draws_alone_need_no_models(tmp_path):
+    main(["claims", "run", "Y1", "--jobs", "1", "--out", "out"])
+    (verdict,) = json.loads((tmp_path / "out/verdicts.json").read_text())
+    assert (verdict["outcome"], verdict["n"]) == ("SUPPORTED", 16)
