@@ -3,7 +3,7 @@
 Entries of such tasks are made of these pieces and of those of `plain_report`.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -22,9 +22,16 @@ from mnemoscope.viz import plain_report as plain
 from mnemoscope.viz.page import Page
 from mnemoscope.viz.tables import Results, Table, spread
 
+Patterns = Callable[[HookedModel, Any, Batch], xr.Dataset]
 
-def examine(run: Run) -> dict[str, xr.Dataset]:
-    """Training, evaluation, ablation and attention on one sequence."""
+
+def patterns(model: HookedModel, task: Task, batch: Batch) -> xr.Dataset:
+    """The attention of every head on every sequence; positions are numbered."""
+    return named_patterns(model, batch, [[str(pos) for pos in range(batch.scored.shape[1])]] * len(batch))
+
+
+def examine(run: Run, patterns: Patterns = patterns) -> dict[str, xr.Dataset]:
+    """Training, evaluation, ablation, and attention on one sequence, whose positions `patterns` names."""
     task, model, n = run.spec.task, run.model(), plain.N_ABLATED
     return {
         "metrics": run.metrics(),
@@ -98,11 +105,6 @@ def later_sections(page: Page, results: Mapping[str, Results]) -> None:
 def learned_section(page: Page, results: Mapping[str, Results]) -> None:
     """What every configuration has learned, with the exact predictors beside it."""
     plain.learned(page, results, tables, evaluation_tables)
-
-
-def patterns(model: HookedModel, task: Task, batch: Batch) -> xr.Dataset:
-    """The attention of every head on every sequence; positions are numbered."""
-    return named_patterns(model, batch, [[str(pos) for pos in range(batch.scored.shape[1])]] * len(batch))
 
 
 def example(task: Task) -> Batch:

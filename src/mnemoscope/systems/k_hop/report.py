@@ -1,6 +1,6 @@
 """The report on runs of k-fold composition: errors by number of hops, when they fall, and who holds what in between."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 import xarray as xr
@@ -19,8 +19,7 @@ def examine(run: Run) -> dict[str, xr.Dataset]:
     task, seed, model = run.spec.task, run.spec.seed, run.model()
     assert isinstance(task, KHop)
     found = {
-        **vector_report.examine(run),
-        "examples": patterns(model, task, vector_report.example(task)),
+        **vector_report.examine(run, patterns),
         "readable": readable(model, run.untrained(), task, seed=seed),
     }
     if not any(2 * hops in task.hops for hops in task.hops):
@@ -49,14 +48,7 @@ def readable_section(page: Page, results: Mapping[str, Results]) -> None:
     )
     for label, result in results.items():
         page.heading(label)
-        found = result["readable"]
-        layers = found.layer.values.tolist()
-        rows = [
-            [str(hops), *(_with_control(found.sel(hops=hops, layer=layer)) for layer in layers)]
-            for hops in found.hops.values.tolist()
-        ]
-        header = ["hops", *(f"after layer {layer}" for layer in layers)]
-        page.table(header, rows, "Accuracy of the probe, mean over seeds (before training)")
+        _by_layer(page, result["readable"], _with_control, "Accuracy of the probe, mean over seeds (before training)")
 
 
 def _with_control(cell: xr.Dataset) -> str:
@@ -76,13 +68,18 @@ def halves_section(page: Page, results: Mapping[str, Results]) -> None:
     )
     for label, halves in shown.items():
         page.heading(label)
-        layers = halves.layer.values.tolist()
-        rows = [
-            [str(hops), *(spread(halves.accuracy.sel(hops=hops, layer=layer), ".2f") for layer in layers)]
-            for hops in halves.hops.values.tolist()
-        ]
-        header = ["hops", *(f"after layer {layer}" for layer in layers)]
-        page.table(header, rows, "Interchange accuracy of the second half, mean [range] over seeds")
+        title = "Interchange accuracy of the second half, mean [range] over seeds"
+        _by_layer(page, halves, lambda cell: spread(cell.accuracy, ".2f"), title)
+
+
+def _by_layer(page: Page, found: xr.Dataset, words: Callable[[xr.Dataset], str], title: str) -> None:
+    """A row for each number of hops, a column for each layer."""
+    layers = found.layer.values.tolist()
+    rows = [
+        [str(hops), *(words(found.sel(hops=hops, layer=layer)) for layer in layers)]
+        for hops in found.hops.values.tolist()
+    ]
+    page.table(["hops", *(f"after layer {layer}" for layer in layers)], rows, title)
 
 
 def patterns(model: HookedModel, task: KHop, batch: Batch) -> xr.Dataset:

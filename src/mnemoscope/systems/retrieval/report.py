@@ -37,8 +37,7 @@ def examine(run: Run) -> dict[str, xr.Dataset]:
     )
     tracked = run.trajectory()
     return {
-        **vector_report.examine(run),
-        "examples": patterns(run.model(), task, vector_report.example(task)),
+        **vector_report.examine(run, patterns),
         "circuit": losses,
         "paths": path_table(circuit, run.model(), batch).assign_attrs(n_steps=task.n_steps),
         **({} if tracked is None else {"trajectory": tracked}),
