@@ -57,6 +57,7 @@ from .judging.claim import Criterion as Criterion
 from .judging.claim import Gate as Gate
 from .judging.judge import judge as judge
 from .models import constructed as constructed
+from .models.language.conversion import language_model as language_model
 from .models.run import Run as Run
 from .models.run import find_runs as find_runs
 from .models.run import open_run as open_run

@@ -97,10 +97,10 @@ def test_a_file_that_is_not_there_is_refused(capsys):
     assert "nowhere.yaml cannot be read: No such file" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("name", ["grid", "scaling"])
+@pytest.mark.parametrize("name", ["grid", "grid-published", "scaling", "scaling-published"])
 def test_the_sweeps_of_the_experiments_can_be_read(name):
     sweep = read_sweep(EXPERIMENT / f"{name}.yaml")
-    assert len(sweep.cells()) == {"grid": 25, "scaling": 5}[name]
+    assert len(sweep.cells()) == {"grid": 25, "grid-published": 169, "scaling": 5, "scaling-published": 10}[name]
     if name == "scaling":
         (spec, *_) = scaling_sweep(sweep.seeds, mlp=True).specs()
         assert sweep.specs()[0].model == spec.model

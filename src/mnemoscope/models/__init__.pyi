@@ -1,5 +1,7 @@
 from . import constructed as constructed
 from .building import build as build
+from .language.conversion import bridged_language_model as bridged_language_model
+from .language.conversion import replicate_models as replicate_models
 from .run import by_label as by_label
 from .subjects import FIRST_PLANTED as FIRST_PLANTED
 from .subjects import Plant as Plant

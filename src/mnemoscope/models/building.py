@@ -29,7 +29,7 @@ SUPPORTED_ACTIVATIONS.setdefault("identity", lambda x: x)  # TransformerLens has
 
 
 @contextmanager
-def _quiet() -> Iterator[None]:
+def quiet() -> Iterator[None]:
     """TransformerLens 3.9 announces the end of HookedTransformer in 4.0 at every construction."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)
@@ -111,7 +111,7 @@ def from_configuration(config: Mapping[str, Any], *, device: torch.device | str 
     """
     arguments = {**config, "dtype": getattr(torch, config["dtype"]), "device": str(usable_device(device))}
     vectors, linear = arguments.pop(VECTORS, False), arguments.pop(LINEAR, False)
-    with _quiet():
+    with quiet():
         model = HookedTransformer(HookedTransformerConfig(**arguments), move_to_device=True)
     if vectors:
         weights = dict(model.named_parameters())

@@ -1,0 +1,1 @@
+"""Language models with real weights: where they come from, and what is made of them."""

