@@ -16,16 +16,15 @@ from transformers import (
     PreTrainedTokenizerFast,
 )
 
-WORDS = (
-    "When John and Mary went to the store , gave a drink Paul Anna her him . The capital of France Italy is Paris Rome "
-    "cat dog sat on mat one two three four five six"
-).split()
+TEXT = """When John and Mary went to the store , gave a drink Paul Anna her him . The capital of France Italy is
+Paris Rome cat dog sat on mat one two three four five six"""
+WORDS = list(dict.fromkeys(TEXT.split()))
 SPECIAL = ("<unk>", "<bos>", "<pad>")
 
 
 def tokenizer() -> PreTrainedTokenizerFast:
     """One token a word; what is unknown is `<unk>`, and spaces belong to no token."""
-    vocab = {word: number for number, word in enumerate((*SPECIAL, *dict.fromkeys(WORDS)))}
+    vocab = {word: number for number, word in enumerate((*SPECIAL, *WORDS))}
     whole = Tokenizer(models.WordLevel(vocab, unk_token="<unk>"))
     whole.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
     return PreTrainedTokenizerFast(
@@ -33,7 +32,7 @@ def tokenizer() -> PreTrainedTokenizerFast:
     )
 
 
-N_TOKENS = len(SPECIAL) + len(dict.fromkeys(WORDS))
+N_TOKENS = len(SPECIAL) + len(WORDS)
 _SIZES: dict[str, Any] = {"vocab_size": N_TOKENS, "bos_token_id": 1, "eos_token_id": 1, "pad_token_id": 2}
 
 

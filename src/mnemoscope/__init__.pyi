@@ -49,6 +49,9 @@ from .core.specification import ModelSpec as ModelSpec
 from .core.specification import Recipe as Recipe
 from .core.specification import RunSpec as RunSpec
 from .core.subject import Subject as Subject
+from .core.text import Prompt as Prompt
+from .core.text import prompt_pairs as prompt_pairs
+from .core.text import prompts as prompts
 from .interventions.run import run_with as run_with
 from .judging.claim import CLAIMS as CLAIMS
 from .judging.claim import Claim as Claim

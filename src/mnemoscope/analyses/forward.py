@@ -50,9 +50,25 @@ def check_fits(model: HookedModel, batch: Batch, *, vectors: bool = False) -> No
             raise InputError(
                 f"the model has {model.cfg.d_vocab} tokens and the batch uses token {highest}; take a model with more"
             )
+        _check_padding(model, batch)
     if model.cfg.n_ctx < n_pos:
         unit = "vectors" if batch.has_vectors else "tokens"
         raise InputError(f"the model reads {model.cfg.n_ctx} {unit} and the batch has {n_pos}; take a model with more")
+
+
+def _check_padding(model: HookedModel, batch: Batch) -> None:
+    """Refuse padding on the left, which would be read, and shifts positions."""
+    tokenizer = getattr(model, "tokenizer", None)
+    pad, bos = (getattr(tokenizer, f"{kind}_token_id", None) for kind in ("pad", "bos"))
+    if pad is None or batch.inputs.shape[1] < 2:
+        return
+    n_first = 2 if pad == bos else 1  # the token that begins a text may be that of the padding
+    left = (batch.inputs[:, :n_first] == pad).all(1) & (batch.inputs != pad).any(1)
+    if left.any():
+        raise InputError(
+            f"row {int(left.nonzero()[0])} is padded on the left, and the model would read the padding; "
+            "mnemoscope.prompts makes batches of texts, and pads on the right"
+        )
 
 
 def _check_kind(model: HookedModel, batch: Batch) -> None:

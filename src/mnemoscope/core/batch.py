@@ -29,6 +29,8 @@ class Batch:
         known: Latents that only the generator knows, batch axis first.
         derive: Latents that follow from the inputs; computed when first asked for.
         parts: Named parts of target vectors that are reported apart; none for tokens.
+        lengths: Of sequences that are padded on the right; None: all positions are real.
+        symbol: What a token is called; None: by its number.
     """
 
     inputs: Inputs
@@ -38,6 +40,32 @@ class Batch:
     known: Mapping[str, Tensor] = field(default_factory=dict)
     derive: Callable[["Batch"], Mapping[str, Tensor]] | None = None
     parts: Mapping[str, slice] = field(default_factory=dict)
+    lengths: Int[Tensor, " batch"] | None = None
+    symbol: Callable[[int], str] | None = None
+
+    @property
+    def real(self) -> Bool[Tensor, "batch pos"]:
+        """Which positions are no padding."""
+        n_pos = self.inputs.shape[1]
+        return torch.arange(n_pos, device=self.known_lengths.device) < self.known_lengths[:, None]
+
+    @property
+    def known_lengths(self) -> Int[Tensor, " batch"]:
+        """How many positions of every row are no padding."""
+        full = self.inputs.new_full((len(self),), self.inputs.shape[1], dtype=torch.long)
+        return full if self.lengths is None else self.lengths
+
+    @property
+    def ragged(self) -> bool:
+        """Whether some rows are padded."""
+        return self.lengths is not None and bool((self.lengths < self.inputs.shape[1]).any())
+
+    @property
+    def symbols(self) -> list[list[str]]:
+        """What the tokens of every row are called, padding included."""
+        called = self.symbol or str
+        names = {number: called(number) for number in self.inputs.unique().tolist()}
+        return [[names[number] for number in row] for row in self.inputs.tolist()]
 
     @property
     def has_vectors(self) -> bool:
@@ -65,6 +93,7 @@ class Batch:
             scored=change(self.scored),
             weights=None if self.weights is None else change(self.weights),
             known={name: change(value) for name, value in self.known.items()},
+            lengths=None if self.lengths is None else change(self.lengths),
         )
 
     def select(self, rows: Tensor | slice) -> "Batch":

@@ -29,6 +29,8 @@ class Named(Generic[T]):
         """Eight hexadecimal digits of the content's hash."""
         value = self.value
         tensors = [value] if isinstance(value, Tensor) else [value.inputs, value.targets, value.scored]
+        if isinstance(value, Batch) and value.lengths is not None:
+            tensors.append(value.lengths)
         content = hashlib.sha256()
         for tensor in tensors:
             content.update(repr((tuple(tensor.shape), tensor.dtype)).encode())

@@ -12,7 +12,7 @@ from mnemoscope.core.intervention import Add, AtSite, Knockout, Mean, Patch, Pro
 from mnemoscope.core.mechanism import checked_pattern
 from mnemoscope.core.named import Named
 from mnemoscope.core.seeding import generator
-from mnemoscope.core.site import Site
+from mnemoscope.core.site import ATTENTION, Site
 from mnemoscope.interventions.recordings import Recordings
 
 Change = Callable[[Tensor], Tensor]
@@ -74,32 +74,60 @@ def _recorded(intervention: Mean | Resample | Patch, batch: Batch, recordings: R
         case Resample(match=match):
             return activation[_draw(source, batch, match, seed).to(activation.device)]
         case Mean(over=over):
-            return _mean(activation, source.value, batch, over)
+            axis = 2 if intervention.site.kind in ATTENTION else 1
+            return _mean(activation, source.value, batch, over, axis)
 
 
-def _mean(activation: Tensor, source: Batch, batch: Batch, over: str) -> Tensor:
+def _mean(activation: Tensor, source: Batch, batch: Batch, over: str, axis: int) -> Tensor:
+    """The mean of an activation, whose positions, or queries, lie along `axis`; padding stays out."""
+    if source.ragged:
+        return _mean_of_real(activation.movedim(axis, 1), source, batch, over).movedim(1, axis)
     weights = torch.ones(len(source)) if source.weights is None else source.weights
     weights = weights.to(activation)
     if over in ("batch", "position"):
         mean = torch.einsum("b,b...->...", weights / weights.sum(), activation)
         return mean.mean(0, keepdim=True) if over == "position" else mean
-    share = (_class(source, over)[None] == _class(batch, over)[:, None]).to(activation) * weights
-    total = share.sum(1, keepdim=True)
-    if (total == 0).any():
-        lacking = int(_class(batch, over)[(total == 0)[:, 0].cpu()][0])
-        raise InputError(f"the source has no sequence with {over} = {lacking}; take a larger one or another latent")
-    return torch.einsum("nb,b...->n...", share / total, activation)
+    share = _shares(source, batch, over, weights)
+    return torch.einsum("nb,b...->n...", share / share.sum(1, keepdim=True), activation)
+
+
+def _mean_of_real(
+    activation: Float[Tensor, "batch pos ..."], source: Batch, batch: Batch, over: str
+) -> Float[Tensor, "rows pos ..."]:
+    """The same of a source that is padded: at a position that no sequence reaches it is zero."""
+    weights = (torch.ones(len(source)) if source.weights is None else source.weights).to(activation)
+    real = source.real.to(activation)
+    if over == "position":
+        share = weights[:, None] * real
+        return torch.einsum("bp,bp...->...", share / share.sum(), activation)[None, None]
+    rows = weights[None] if over == "batch" else _shares(source, batch, over, weights)
+    share = torch.einsum("nb,bp->nbp", rows, real)
+    return torch.einsum("nbp,bp...->np...", share / share.sum(1, keepdim=True).clamp(min=1e-30), activation)
+
+
+def _shares(source: Batch, batch: Batch, over: str, weights: Float[Tensor, " source"]) -> Float[Tensor, "batch source"]:
+    """The weights of the rows of the source that are of the class of each row of the batch."""
+    share = (_class(source, over)[None] == _class(batch, over)[:, None]).to(weights) * weights
+    lacking = share.sum(1) == 0
+    if lacking.any():
+        number = int(_class(batch, over)[lacking.cpu()][0])
+        raise InputError(f"the source has no sequence with {over} = {number}; take a larger one or another latent")
+    return share
 
 
 def _draw(source: Named[Batch], batch: Batch, match: str | None, seed: int) -> Int[Tensor, " batch"]:
     """A row of the source for each row of the batch."""
     stream = generator(seed, "resample", source.digest, match or "")
-    if match is None:
+    if match is None and not source.value.ragged:
         return torch.randint(len(source.value), (len(batch),), generator=stream)
-    same = _class(source.value, match)[None] == _class(batch, match)[:, None]
+    reaches = source.value.known_lengths.cpu()[None] >= batch.known_lengths.cpu()[:, None]
+    same = reaches if match is None else _class(source.value, match)[None] == _class(batch, match)[:, None]
     if not same.any(1).all():
-        lacking = int(_class(batch, match)[~same.any(1)][0])
-        raise InputError(f"{source.name} has no sequence with {match} = {lacking}; take a larger one or match nothing")
+        lacking = f"{match} = {int(_class(batch, match)[~same.any(1)][0])}" if match else "as many tokens"
+        raise InputError(f"{source.name} has no sequence with {lacking}; take a larger one or match nothing")
+    same = same & reaches
+    if not same.any(1).all():
+        raise InputError(f"{source.name} has no sequence of that class with as many tokens; take a larger one")
     return torch.multinomial(same.double(), 1, generator=stream)[:, 0]
 
 
