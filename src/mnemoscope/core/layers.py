@@ -3,7 +3,8 @@
     normalisation: LN(x) = (x - mean) / sqrt(variance + eps) · w + b, RMS(x) = x / sqrt(mean of x² + eps) · w
     projection: x W + b
     attention: softmax of the scores over the keys that do not come after the query, times the values
-    MLP: act(norm(x) W_in + b_in) W_out + b_out
+    MLP: act(norm(x) W_in + b_in) W_out + b_out, gated: (act(norm(x) W_gate) · norm(x) W_in + b_in) W_out + b_out
+    rotary positions: pairs of entries of queries and keys turned by an angle that grows with the position
 
 Scores are q·k over the scale of attention; whoever forms them divides.
 """
@@ -56,10 +57,44 @@ class Mlp:
     w_out: Float[Tensor, "d_mlp d_model"]
     b_out: Float[Tensor, " d_model"]
     activation: Callable[[Tensor], Tensor]
+    w_gate: Float[Tensor, "d_model d_mlp"] | None = None
 
     def __call__(self, x: Float[Tensor, "*rows d_model"]) -> Float[Tensor, "*rows d_model"]:
         """What is added to the residual stream."""
-        return projected(self.activation(projected(self.ln2(x), self.w_in, self.b_in)), self.w_out, self.b_out)
+        normed = self.ln2(x)
+        if self.w_gate is None:
+            post = self.activation(projected(normed, self.w_in, self.b_in))
+        else:
+            post = torch.addcmul(self.b_in, self.activation(normed @ self.w_gate), normed @ self.w_in)
+        return projected(post, self.w_out, self.b_out)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rotary:
+    """Rotary positions (Su et al. 2021), on the first entries of queries and keys.
+
+    Attributes:
+        cos: Of the angle of every position, for each entry that is turned.
+        sin: The same.
+        adjacent: Whether neighbours make a pair, as in GPT-J; otherwise the halves do, as in GPT-NeoX and Llama.
+    """
+
+    cos: Float[Tensor, "n_ctx rotary_dim"]
+    sin: Float[Tensor, "n_ctx rotary_dim"]
+    adjacent: bool
+
+    def __call__(
+        self, x: Float[Tensor, "*rows pos d_head"], positions: Int[Tensor, " pos"] | slice
+    ) -> Float[Tensor, "*rows pos d_head"]:
+        """Queries or keys that stand at these positions."""
+        cos, sin = self.cos[positions], self.sin[positions]
+        turned, rest = x[..., : cos.shape[-1]], x[..., cos.shape[-1] :]
+        if self.adjacent:
+            across = torch.stack((-turned[..., 1::2], turned[..., ::2]), -1).flatten(-2)
+        else:
+            first, second = turned.chunk(2, -1)
+            across = torch.cat((-second, first), -1)
+        return torch.cat((turned * cos + across * sin, rest), -1)
 
 
 def projected(

@@ -29,18 +29,30 @@ PLAIN = {
 }
 """Configurations whose forward pass is reproduced."""
 
-OTHERS = {
-    "rotary": {"positional_embedding_type": "rotary", "d_head": 4, "rotary_dim": 4},
+_ROTARY = {"positional_embedding_type": "rotary", "d_head": 4}
+LANGUAGE = {
+    "rotary": {**_ROTARY, "rotary_dim": 4},
+    "rotary halves": {**_ROTARY, "rotary_dim": 2, "rotary_adjacent_pairs": False},
     "gated": {"gated_mlp": True},
     "shared keys": {"n_key_value_heads": 1},
     "parallel": {"parallel_attn_mlp": True},
+    "like Pythia": {**_ROTARY, "rotary_dim": 2, "rotary_adjacent_pairs": False, "parallel_attn_mlp": True},
+    "like Llama": {
+        **_ROTARY, "rotary_dim": 4, "rotary_adjacent_pairs": False, "n_heads": 4, "n_key_value_heads": 2,
+        "gated_mlp": True, "normalization_type": "RMS", "final_rms": True, "act_fn": "silu", "n_layers": 3,
+    },
+}  # fmt: skip
+"""Configurations that patching reproduces, and others do not."""
+
+OTHERS = {
+    **LANGUAGE,
     "local": {"use_local_attn": True, "window_size": 2, "attn_types": ["local", "global"]},
     "softcap": {"output_logits_soft_cap": 1.5},
     "shortformer": {"positional_embedding_type": "shortformer"},
     "bidirectional": {"attention_dir": "bidirectional"},
     "solu": {"act_fn": "solu_ln"},
 }
-"""Configurations that are patched through hooks."""
+"""Configurations that are no plain transformers."""
 
 
 def model(name):

@@ -13,7 +13,7 @@ from mnemoscope.core.site import EMBEDDINGS
 from mnemoscope.interventions.patching.grid import AXES, grid
 from mnemoscope.interventions.patching.packed import packed, unsupported
 from mnemoscope.interventions.patching.through_stream import reproduces
-from tests.interventions.patching.prompts import OTHERS, PLAIN, model, prompt_pairs
+from tests.interventions.patching.prompts import LANGUAGE, OTHERS, PLAIN, model, prompt_pairs
 from tests.support import foreign_model
 
 BY_LAYER, BY_POS = ("layer",), ("layer", "pos")
@@ -45,7 +45,9 @@ def theirs(model, pairs, name):
 
 def exists(model, kind):
     missing = {"mlp_out", "pre", "post", "resid_mid"} if model.cfg.attn_only else set()
-    return kind not in missing
+    without_middle = {"resid_mid"} if model.cfg.parallel_attn_mlp else set()
+    without_positions = {"pos_embed"} if model.cfg.positional_embedding_type == "rotary" else set()
+    return kind not in {*missing, *without_middle, *without_positions}
 
 
 @pytest.fixture(autouse=True)
@@ -53,7 +55,7 @@ def no_progress_bar(monkeypatch):
     monkeypatch.setattr(patching, "tqdm", iter)
 
 
-@pytest.mark.parametrize("name", PLAIN)
+@pytest.mark.parametrize("name", [*PLAIN, *LANGUAGE])
 def test_equal_to_transformer_lens(name):
     subject, pairs = model(name), prompt_pairs(n_pos=4)
     for (kind, over), function in THEIRS.items():
@@ -63,7 +65,7 @@ def test_equal_to_transformer_lens(name):
             assert torch.allclose(torch.tensor(ours.value.values[0, 0]).mean(-1).float(), expected, atol=1e-5), kind
 
 
-@pytest.mark.parametrize("name", ["rotary", "shared keys", "local", "gated"])
+@pytest.mark.parametrize("name", ["local", "shortformer", "solu"])
 def test_other_models_through_hooks_too(name):
     subject, pairs = model(name), prompt_pairs(n_pos=4)
     for kind, over in (("resid_pre", BY_POS), ("k", (*BY_POS, "head")), ("z", ("layer", "head"))):
@@ -84,13 +86,17 @@ SOME = ("resid_mid", "k", "pre", "scores", "pos_embed")
         ("LNPre", (0, 3), (1,)),
         ("RMS", (0, 1, 2, 3, 4), None),
         ("attention only", (2, 4), (1, 2, 3)),
+        *((name, (2, 4), (1, 2, 3)) for name in LANGUAGE),
     ],
 )
 def test_both_ways_agree_everywhere(name, scored, differ):
     subject, pairs = model(name), prompt_pairs(n=2, n_pos=5, scored=scored, differ=differ)
     only = {"layer": [0, subject.cfg.n_layers - 1] if subject.cfg.n_layers > 1 else [0], "neuron": [0, 7]}
     for kind, axes in AXES.items():
-        if not exists(subject, kind) or (name not in ("LN", "attention only") and kind not in SOME):
+        everything = name in ("LN", "attention only", "like Llama", "like Pythia")
+        if not exists(subject, kind) or (not everything and kind not in SOME):
+            continue
+        if kind == "pre" and subject.cfg.gated_mlp:
             continue
         first = () if kind in EMBEDDINGS else ("layer",)
         for over in (first + rest for r in range(len(axes) + 1) for rest in combinations(axes, r)):
@@ -132,7 +138,16 @@ def test_every_activation_function_and_normalisation_that_is_accepted(changes):
 
 @pytest.mark.parametrize("name", OTHERS)
 def test_other_models_are_told_apart(name):
-    assert unsupported(model(name)) is not None
+    subject = model(name)
+    assert unsupported(subject) is not None
+    assert (unsupported(subject, plain=False) is None) == (name in LANGUAGE)
+
+
+def test_what_a_gate_decides_is_patched_through_hooks():
+    subject, pairs = model("like Llama"), prompt_pairs()
+    result = patch(subject, pairs, kind="pre", over=BY_POS)
+    assert result.attrs["method"] == "hooks (in a gated MLP the effect of pre depends on what it gates)"
+    assert patch(subject, pairs, kind="post", over=BY_POS).attrs["method"] == "stream"
 
 
 def test_a_forward_pass_that_is_another_one_is_noticed():

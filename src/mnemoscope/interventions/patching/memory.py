@@ -59,7 +59,7 @@ class Sizes:
         """Bytes of one cell on one prompt, continued from position `start`."""
         n, d = self.n_pos - start, self.cfg.d_model
         attention = n * (2 * d + 5 * self._heads + 2 * self.cfg.n_heads * self.n_pos) + 2 * self.n_pos * self._heads
-        mlp = n * (2 * d + 2 * self._d_mlp)
+        mlp = n * (2 * d + (3 if getattr(self.cfg, "gated_mlp", False) else 2) * self._d_mlp)
         logits = self.n_read * 2 * d + self._read()
         return self.float_bytes * (2 * n * d + max(attention, mlp, logits))
 

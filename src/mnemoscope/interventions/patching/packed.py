@@ -21,7 +21,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from mnemoscope.core.edge import Through
-from mnemoscope.core.layers import ACTIVATIONS, Mlp, Norm, projected
+from mnemoscope.core.layers import ACTIVATIONS, Mlp, Norm, Rotary, projected
 from mnemoscope.core.protocols import HookedModel, has_linear_attention
 
 _ACCEPTED: Mapping[str, tuple[object, ...]] = {
@@ -37,14 +37,25 @@ _ACCEPTED: Mapping[str, tuple[object, ...]] = {
     "use_logn_attn": (False,),
     "n_devices": (1,),
     "dtype": (torch.float32, torch.float64),
+    "n_key_value_heads": (None,),
+    "gated_mlp": (False,),
 }
+_OF_LANGUAGE_MODELS: Mapping[str, tuple[object, ...]] = {
+    "positional_embedding_type": ("standard", "rotary"),
+    "parallel_attn_mlp": (False, True),
+    "gated_mlp": (False, True),
+    "ungroup_grouped_query_attention": (False,),
+    "use_dynamic_ntk_rope": (False,),
+}
+"""Accepted instead by `continued`, with grouped heads and a final RMSNorm."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Layer:
     """One block. Queries are divided by the scale of attention; keys and values lie side by side.
 
-    The projections are named `d_model out`, with heads and their widths in one axis.
+    The projections are named `d_model out`, with heads and their widths in one axis. `n_kv` heads have keys and values
+    of their own; `parallel` blocks have attention and MLP read the same stream.
     """
 
     ln1: Norm
@@ -56,12 +67,26 @@ class Layer:
     b_o: Float[Tensor, " d_model"]
     scale: float
     mlp: Mlp | None
+    n_kv: int
+    rotary: Rotary | None = None
+    parallel: bool = False
+
+    @property
+    def n_sharing(self) -> int:
+        """How many heads share their keys and values with one another."""
+        return len(self.w_o) // self.n_kv
+
+    def turned(
+        self, x: Float[Tensor, "*rows pos d_head"], positions: Int[Tensor, " pos"] | slice
+    ) -> Float[Tensor, "*rows pos d_head"]:
+        """Queries or keys at these positions as scores are formed of them."""
+        return x if self.rotary is None else self.rotary(x, positions)
 
     def into(self, through: Through) -> tuple[Float[Tensor, "d_model all_heads"], Float[Tensor, " all_heads"]]:
         """Weight and bias of the queries, keys or values."""
         if through == "q":
             return self.w_q, self.b_q
-        width = self.w_q.shape[1]
+        width = self.w_kv.shape[1] // 2
         half = slice(width) if through == "k" else slice(width, None)
         return self.w_kv[:, half], self.b_kv[half]
 
@@ -81,15 +106,37 @@ class Packed:
         return self.layers[0].mlp is not None
 
     @property
+    def has_middle(self) -> bool:
+        """Whether there is a stream between the attention and the MLP of a block."""
+        return self.has_mlp and not self.layers[0].parallel
+
+    @property
+    def is_gated(self) -> bool:
+        """Whether MLPs are gated."""
+        return any(layer.mlp is not None and layer.mlp.w_gate is not None for layer in self.layers)
+
+    @property
     def copied_bytes(self) -> int:
         """Memory of the weights that are laid out anew; the others are the model's own."""
         return sum(w.nbytes for layer in self.layers for w in (layer.w_q, layer.b_q, layer.w_kv, layer.b_kv))
 
 
-def unsupported(model: HookedModel) -> str | None:
-    """Why a model has to be patched through its hooks; None if its forward pass is reproduced."""
+def unsupported(model: HookedModel, *, plain: bool = True) -> str | None:
+    """Why a model has to be run through its hooks; None if its forward pass is reproduced.
+
+    Args:
+        model: Any hooked model.
+        plain: Whether whoever asks reproduces plain models alone; `continued` also takes rotary positions, grouped
+            heads, gated MLPs and blocks whose parts are parallel.
+    """
     cfg = model.cfg
-    for name, accepted in _ACCEPTED.items():
+    accepted_by_name = dict(_ACCEPTED)
+    if not plain:
+        accepted_by_name |= _OF_LANGUAGE_MODELS
+        del accepted_by_name["n_key_value_heads"]
+        if str(cfg.normalization_type).startswith("RMS"):  # then the final one is an RMSNorm in any case
+            del accepted_by_name["final_rms"]
+    for name, accepted in accepted_by_name.items():
         if getattr(cfg, name, accepted[0]) not in accepted:
             return f"{name} is {getattr(cfg, name)}"
     if has_linear_attention(model):
@@ -109,14 +156,21 @@ def unsupported(model: HookedModel) -> str | None:
 def _parameters(cfg: Any) -> set[str]:
     ends = {"LN": ("w", "b"), "RMS": ("w",)}.get(cfg.normalization_type, ())
     norms = ("ln1",) if cfg.attn_only else ("ln1", "ln2")
-    mlp = () if cfg.attn_only else ("mlp.W_in", "mlp.b_in", "mlp.W_out", "mlp.b_out")
-    attention = tuple(f"attn.{weight}_{kind}" for kind in "QKVO" for weight in "Wb")
+    gate = ("mlp.W_gate",) if getattr(cfg, "gated_mlp", False) else ()
+    mlp = () if cfg.attn_only else ("mlp.W_in", "mlp.b_in", "mlp.W_out", "mlp.b_out", *gate)
+    attention = tuple(f"attn.{_attention_name(cfg, f'{weight}_{kind}')}" for kind in "QKVO" for weight in "Wb")
+    positions = ("pos_embed.W_pos",) if getattr(cfg, "positional_embedding_type", "standard") == "standard" else ()
     block = (*attention, *mlp, *(f"{norm}.{end}" for norm in norms for end in ends))
     return {
         *(f"blocks.{layer}.{name}" for layer in range(cfg.n_layers) for name in block),
-        *("embed.W_E", "pos_embed.W_pos", "unembed.W_U", "unembed.b_U"),
+        *("embed.W_E", *positions, "unembed.W_U", "unembed.b_U"),
         *(f"ln_final.{end}" for end in ends),
     }
+
+
+def _attention_name(cfg: Any, name: str) -> str:
+    """What a weight of attention is called; heads that share keys and values keep them once, under another name."""
+    return f"_{name}" if getattr(cfg, "n_key_value_heads", None) and name[-1] in "KV" else name
 
 
 def packed(model: HookedModel) -> Packed:
@@ -131,14 +185,21 @@ def packed(model: HookedModel) -> Packed:
     def mlp(block: str) -> Mlp:
         assert cfg.act_fn is not None
         ends = {end.lower(): weights[f"{block}.mlp.{end}"] for end in ("W_in", "b_in", "W_out", "b_out")}
-        return Mlp(ln2=norm(f"{block}.ln2"), activation=ACTIVATIONS[cfg.act_fn], **ends)
+        gate = weights.get(f"{block}.mlp.W_gate")
+        return Mlp(ln2=norm(f"{block}.ln2"), activation=ACTIVATIONS[cfg.act_fn], w_gate=gate, **ends)
 
     def layer(index: int) -> Layer:
         name = f"blocks.{index}"
-        attn = {end: weights[f"{name}.attn.{end}"] for end in (f"{w}_{k}" for w in "Wb" for k in "QKVO")}
+        ends = [f"{w}_{k}" for w in "Wb" for k in "QKVO"]
+        attn = {end: weights[f"{name}.attn.{_attention_name(cfg, end)}"] for end in ends}
         # d_model comes first, so that one product gives all heads
         flat = {kind: attn[f"W_{kind}"].transpose(0, 1).flatten(1) for kind in "QKV"}
-        scale = float(model.blocks[index].attn.attn_scale)
+        scale, rotary = float(model.blocks[index].attn.attn_scale), None
+        if getattr(cfg, "positional_embedding_type", "standard") == "rotary":
+            tables: Any = model.blocks[index].attn
+            rotary = Rotary(
+                cos=tables.rotary_cos, sin=tables.rotary_sin, adjacent=getattr(cfg, "rotary_adjacent_pairs", True)
+            )
         return Layer(
             ln1=norm(f"{name}.ln1"),
             w_q=flat["Q"] / scale,
@@ -149,6 +210,9 @@ def packed(model: HookedModel) -> Packed:
             b_o=attn["b_O"],
             scale=scale,
             mlp=None if cfg.attn_only else mlp(name),
+            n_kv=len(attn["W_K"]),
+            rotary=rotary,
+            parallel=bool(getattr(cfg, "parallel_attn_mlp", False)),
         )
 
     return Packed(
@@ -161,10 +225,12 @@ def packed(model: HookedModel) -> Packed:
 
 @dataclass(frozen=True, kw_only=True)
 class Past:
-    """Keys and values of every layer in the run that is changed, up to the first changed position and beyond."""
+    """Keys, turned where positions are rotary, and values of every layer in the run that is changed, up to the first
+    changed position and beyond; those that heads share are there once.
+    """
 
-    keys: Sequence[Float[Tensor, "prompt head_index pos d_head"]]
-    values: Sequence[Float[Tensor, "prompt head_index pos d_head"]]
+    keys: Sequence[Float[Tensor, "prompt kv_head_index pos d_head"]]
+    values: Sequence[Float[Tensor, "prompt kv_head_index pos d_head"]]
 
 
 def continued(
@@ -190,6 +256,8 @@ def continued(
         changed = residual[: entered[2 * index]]
         queries = read - start if index == last else None
         added = _attention(layer, changed, past.keys[index], past.values[index], queries) if len(changed) else None
+        if added is not None and layer.parallel and layer.mlp is not None:
+            added += layer.mlp(changed if queries is None else changed[:, :, queries])
         if queries is not None:
             residual = residual[:, :, queries]
         if added is not None:
@@ -214,28 +282,35 @@ def ended(
 
 
 def _add_mlp(layer: Layer, residual: Float[Tensor, "cell prompt some d_model"]) -> None:
-    """Change the stream in place as the MLP of a block does."""
-    if layer.mlp is not None and len(residual):
+    """Change the stream in place as the MLP of a block does, unless it already acted beside attention."""
+    if layer.mlp is not None and not layer.parallel and len(residual):
         residual += layer.mlp(residual)
 
 
 def _attention(
     layer: Layer,
     residual: Float[Tensor, "cell prompt suffix d_model"],
-    keys: Float[Tensor, "prompt head_index pos d_head"],
-    values: Float[Tensor, "prompt head_index pos d_head"],
+    keys: Float[Tensor, "prompt kv_head_index pos d_head"],
+    values: Float[Tensor, "prompt kv_head_index pos d_head"],
     queries: Int[Tensor, " read"] | None,
 ) -> Float[Tensor, "cell prompt query d_model"]:
     """What attention adds, at all positions of the suffix or at some of them."""
-    normed, n_heads = layer.ln1(residual), len(layer.w_o)
+    normed, start = layer.ln1(residual), keys.shape[2] - residual.shape[2]
     own = projected(normed, layer.w_kv, layer.b_kv)
-    own = rearrange(own, "cell prompt pos (both head d_head) -> both cell prompt head pos d_head", both=2, head=n_heads)
-    keys, values = (prolonged(past, new).flatten(0, 2) for past, new in zip((keys, values), own, strict=True))
+    split = "cell prompt pos (both head d_head) -> both cell prompt head pos d_head"
+    k, v = rearrange(own, split, both=2, head=layer.n_kv)
+    k = layer.turned(k, slice(start, start + residual.shape[2]))
+    keys, values = (prolonged(past, new).flatten(0, 2) for past, new in ((keys, k), (values, v)))
     q = projected(normed if queries is None else normed[:, :, queries], layer.w_q, layer.b_q)
-    q = rearrange(q, "cell prompt pos (head d_head) -> (cell prompt head) pos d_head", head=n_heads)
-    scores = torch.baddbmm(_future(residual.shape[2], keys, queries), q, keys.transpose(1, 2))
-    z = torch.bmm(scores.softmax(-1), values).unflatten(0, (*residual.shape[:2], n_heads))
-    z = rearrange(z, "cell prompt head pos d_head -> cell prompt pos (head d_head)")
+    q = rearrange(q, "cell prompt pos (head d_head) -> cell prompt head pos d_head", head=len(layer.w_o))
+    q = layer.turned(q, slice(start, start + q.shape[-2]) if queries is None else queries + start)
+    # heads that share keys stand one after the other, like more queries of one head
+    n_sharing, n_query = layer.n_sharing, q.shape[-2]
+    q = rearrange(q, "cell prompt (kv n) pos d_head -> (cell prompt kv) (n pos) d_head", n=n_sharing)
+    future = _future(residual.shape[2], keys, queries).repeat(n_sharing, 1)
+    scores = torch.baddbmm(future, q, keys.transpose(1, 2))
+    z = torch.bmm(scores.softmax(-1), values).unflatten(0, (*residual.shape[:2], layer.n_kv))
+    z = rearrange(z, "cell prompt kv (n pos) d_head -> cell prompt pos (kv n d_head)", n=n_sharing, pos=n_query)
     return projected(z, layer.w_o.flatten(0, 1), layer.b_o)
 
 

@@ -51,7 +51,9 @@ def plan(question: Question, grid: Grid, method: Method) -> Plan[Run]:
     """
     one_of("method", method, get_args(Method))
     model = question.model
-    weights, reason = (None, "asked for") if method == "hooks" else reproduced(question)
+    weights, reason = (None, "asked for") if method == "hooks" else reproduced(question, plain=False)
+    if weights is not None and grid.kind == "pre" and weights.is_gated:
+        weights, reason = None, "in a gated MLP the effect of pre depends on what it gates"
     if weights is None and method == "stream":
         raise InputError(f"method must be 'auto' or 'hooks' for this model, because {reason}; got 'stream'")
     if weights is not None:
@@ -114,12 +116,20 @@ def recorded_plan(
     )
 
 
-def reproduced(question: Question) -> tuple[Packed | None, str]:
-    """The weights for the fast way, tried on one prompt; or None and why it is not open."""
+def reproduced(question: Question, *, plain: bool = True) -> tuple[Packed | None, str]:
+    """The weights for the fast way, tried on one prompt; or None and why it is not open.
+
+    Args:
+        question: Whose model.
+        plain: Whether plain models alone will do (`unsupported`).
+    """
     model = question.model
-    if reason := unsupported(model):
+    if reason := unsupported(model, plain=plain):
         return None, reason
     weights = packed(model)
+    rotary = weights.layers[0].rotary
+    if rotary is not None and len(rotary.cos) < question.n_pos:
+        return None, "its table of rotary positions is shorter than the prompts"
     fits = reproduces(weights, model, question.pairs.clean.inputs[:1], question.read)
     return (weights, "") if fits else (None, "its forward pass is a different one")
 

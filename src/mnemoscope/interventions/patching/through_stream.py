@@ -67,6 +67,7 @@ def stream(weights: Packed, base: Run, read: Int[Tensor, " read"]) -> Stream:
     k, v = (
         [base[kind, layer].transpose(1, 2).contiguous() for layer in range(len(weights.layers))] for kind in ("k", "v")
     )
+    k = [layer.turned(keys, slice(keys.shape[2])) for layer, keys in zip(weights.layers, k, strict=True)]
     return Stream(weights=weights, base=base, past=Past(keys=k, values=v), read=read.to(weights.b_u.device))
 
 
@@ -76,8 +77,7 @@ def reproduces(weights: Packed, model: HookedModel, tokens: Inputs, read: Int[Te
     run = recorded_run(model, tokens, [("resid_pre", 0)], read)
     residual = run["resid_pre", 0][None].clone()
     nothing = [
-        residual.new_empty(len(tokens), layer.w_o.shape[0], tokens.shape[1], layer.w_o.shape[1])
-        for layer in weights.layers
+        residual.new_empty(len(tokens), layer.n_kv, tokens.shape[1], layer.w_o.shape[1]) for layer in weights.layers
     ]
     entered = [1] * (2 * len(weights.layers) + 1)
     logits = continued(weights, residual, entered, Past(keys=nothing, values=nothing), read)[0]
@@ -156,7 +156,7 @@ def entry(weights: Packed, kind: Kind, layer: int | None) -> tuple[int, Place]:
     layer = layer or 0
     if kind in _BEFORE:
         return 2 * layer, ("resid_pre", layer)
-    if kind in _AFTER or not weights.has_mlp:
+    if kind in _AFTER or not weights.has_middle:
         return 2 * layer + 2, ("resid_post", layer)
     return 2 * layer + 1, ("resid_mid", layer)
 
@@ -192,20 +192,22 @@ def change(
         One position where `is_local(grid)`, else all from `start` on.
     """
     kind, patched = grid.kind, slice(start, start + 1 if grid.position_axis else None)
-    new, old = source[kind, layer], base[kind, layer]
+    after, before = source[kind, layer], base[kind, layer]
     if layer is None or kind not in (*BY_HEAD, *BY_NEURON):
-        return (new[:, patched] - old[:, patched]).expand(len(cells), -1, -1, -1)
+        return (after[:, patched] - before[:, patched]).expand(len(cells), -1, -1, -1)
     block = weights.layers[layer]
     if kind in BY_NEURON:
         assert block.mlp is not None
         act = block.mlp.activation if kind == "pre" else torch.positive
-        return _through_neurons(block.mlp, act(new[:, patched]) - act(old[:, patched]), grid, cells)
+        return _through_neurons(block.mlp, act(after[:, patched]) - act(before[:, patched]), grid, cells)
 
     def added(head: int, keys: Sequence[int] | None) -> Float[Tensor, "cell prompt changed d_model"]:
-        z = z_change(kind, of_head(source, kind, layer, head), of_head(base, kind, layer, head), patched, keys, block)
+        new, old = (of_head(run, kind, layer, head, block.n_sharing) for run in (source, base))
+        z = z_change(kind, new, old, patched, keys, block)
         return einsum(z, block.w_o[head], "cell prompt pos d_head, d_head d_model -> cell prompt pos d_model")
 
-    return _through_heads(added, len(block.w_o), grid, cells)
+    n_sharing = block.n_sharing if kind in LASTING else 1
+    return _through_heads(added, len(block.w_o), n_sharing, grid, cells)
 
 
 def _through_neurons(
@@ -219,12 +221,19 @@ def _through_neurons(
 
 
 def _through_heads(
-    added: Callable[[int, Sequence[int] | None], Tensor], n_heads: int, grid: Grid, cells: Sequence[Cell]
+    added: Callable[[int, Sequence[int] | None], Tensor],
+    n_heads: int,
+    n_sharing: int,
+    grid: Grid,
+    cells: Sequence[Cell],
 ) -> Float[Tensor, "cell prompt changed d_model"]:
-    """What cells add: each its own head where heads are swept, all heads together where they are not."""
+    """What cells add: each its own head, or all that share its keys and values, where heads are swept; all heads
+    together where they are not.
+    """
     rows: dict[int, list[int]] = {}
     for row, cell in enumerate(cells):
-        for head in range(n_heads) if "head" not in grid.axes else [grid.of(cell, "head") or 0]:
+        first = (grid.of(cell, "head") or 0) * n_sharing
+        for head in range(n_heads) if "head" not in grid.axes else range(first, first + n_sharing):
             rows.setdefault(head, []).append(row)
     result = None
     for head, own in rows.items():
@@ -242,9 +251,13 @@ def reads(kind: Kind) -> tuple[Kind, ...]:
     return _READS.get(kind, (kind,))
 
 
-def of_head(run: Run, kind: Kind, layer: int, head: int) -> Head:
-    """What has to be known of one head."""
-    return {name: run[name, layer].select(1 if name in ATTENTION else 2, head) for name in reads(kind)}
+def of_head(run: Run, kind: Kind, layer: int, head: int, n_sharing: int = 1) -> Head:
+    """What has to be known of one head, of which so many share keys and values."""
+
+    def number(name: Kind) -> int:
+        return head // n_sharing if name in LASTING else head
+
+    return {name: run[name, layer].select(1 if name in ATTENTION else 2, number(name)) for name in reads(kind)}
 
 
 def z_change(
@@ -297,4 +310,5 @@ def _z(
     layer: Layer,
 ) -> Float[Tensor, "prompt query d_head"]:
     where = torch.arange(k.shape[1], device=k.device)[queries]
-    return attended(q[:, queries] @ k.mT / layer.scale, v, where)
+    q, k = layer.turned(q[:, queries], where), layer.turned(k, slice(k.shape[1]))
+    return attended(q @ k.mT / layer.scale, v, where)
