@@ -3,7 +3,9 @@
 Patterns are correlational: where a head looks is not yet what it contributes; that takes an intervention.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
 
 import torch
 import xarray as xr
@@ -11,11 +13,13 @@ from jaxtyping import Float
 from torch import Tensor
 
 from mnemoscope.analyses.forward import check_fits
-from mnemoscope.core.batch import Batch
+from mnemoscope.core.batch import CHUNK, Batch
 from mnemoscope.core.errors import InputError, in_range
-from mnemoscope.core.protocols import HookedModel, has_linear_attention
+from mnemoscope.core.protocols import HookedModel, has_linear_attention, is_hooked
 from mnemoscope.core.site import Site
-from mnemoscope.interventions.recordings import recorded
+
+MAX_BYTES = 2**28
+"""For the patterns of one layer, unless another bound is given."""
 
 
 @torch.no_grad()
@@ -69,12 +73,53 @@ def layer_attention(model: HookedModel, layer: int, batch: Batch) -> Float[Tenso
             softmax.
     """
     in_range("layer", layer, 0, model.cfg.n_layers - 1)
+    found: list[Tensor] = []
+    each_layer(model, batch, lambda _, rows, attention: found.append(attention), layers=[layer])
+    return torch.cat(found)
+
+
+@torch.no_grad()
+def each_layer(
+    model: HookedModel,
+    batch: Batch,
+    use: Callable[[int, slice, Float[Tensor, "rows head_index query key"]], object],
+    *,
+    layers: Sequence[int] | None = None,
+    max_bytes: int = MAX_BYTES,
+) -> None:
+    """Hand on the patterns of layer after layer, in float64; rows add up to one.
+
+    One forward pass for every chunk of sequences, as far as the last layer that is wanted; nothing is unembedded.
+
+    Args:
+        model: Any hooked model.
+        batch: The sequences.
+        use: Called with the layer, which sequences, and their patterns, which it must not keep if memory counts.
+        layers: Which; none: all.
+        max_bytes: Of the patterns of a layer and what is made of them.
+
+    Raises:
+        InputError: The model is too small for the batch, or attention is NaN or has no softmax.
+    """
     check_fits(model, batch, vectors=True)
     if has_linear_attention(model):
         raise InputError("patterns are shares where there is a softmax; attention has none here")
-    hook = Site(kind="pattern", layer=layer).hook
-    attention = recorded(model, batch, [hook])[hook].double()
-    # TransformerLens turns a row of NaN into zeros, so that the logits do not show it
-    if not (attention.sum(-1) > 0.5).all():
-        raise InputError(f"the attention of layer {layer} is NaN; check the weights, or take an earlier checkpoint")
-    return attention
+    layers = range(model.cfg.n_layers) if layers is None else sorted(layers)
+    n_pos, size = batch.inputs.shape[1], len(batch)
+    if not is_hooked(model):  # hooks that are on the model may know its rows
+        size = max(1, min(CHUNK, max_bytes // (32 * model.cfg.n_heads * n_pos**2)))
+    for start in range(0, len(batch), size):
+        rows = slice(start, min(start + size, len(batch)))
+
+        def take(pattern: Tensor, hook: Any, *, layer: int, rows: slice) -> None:
+            # one row may stand for all
+            attention = pattern.detach().double().expand(rows.stop - rows.start, *pattern.shape[1:])
+            # TransformerLens turns a row of NaN into zeros, so that the logits do not show it
+            if not (attention.sum(-1) > 0.5).all():
+                raise InputError(
+                    f"the attention of layer {layer} is NaN; check the weights, or take an earlier checkpoint"
+                )
+            use(layer, rows, attention)
+
+        hooks = [(Site(kind="pattern", layer=layer).hook, partial(take, layer=layer, rows=rows)) for layer in layers]
+        model.run_with_hooks(batch.inputs[rows], fwd_hooks=hooks, stop_at_layer=layers[-1] + 1)

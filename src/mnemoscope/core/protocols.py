@@ -272,3 +272,8 @@ def reads_vectors(model: HookedModel) -> bool:
 def has_linear_attention(model: HookedModel) -> bool:
     """Whether attention has no softmax (`models.linear_attention`)."""
     return any(getattr(getattr(block, "attn", None), "linear", False) for block in model.blocks)
+
+
+def is_hooked(model: HookedModel) -> bool:
+    """Whether forward hooks are on the model: they may write to any part of it, and may know the batch's rows."""
+    return any(point.fwd_hooks for point in getattr(model, "hook_dict", {}).values())

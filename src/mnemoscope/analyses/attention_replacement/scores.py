@@ -34,7 +34,7 @@ import xarray as xr
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from mnemoscope.analyses.attention import layer_attention
+from mnemoscope.analyses.attention import each_layer
 from mnemoscope.analyses.forward import check_fits
 from mnemoscope.core.batch import Batch
 from mnemoscope.core.errors import InputError, in_range, one_of
@@ -100,11 +100,17 @@ def attention_by_mechanism(
     groups = _groups(batch, subgroups)
     patterns = [checked_pattern(mechanism, batch) for mechanism in mechanisms]
     keys = torch.stack([pattern > 0 for pattern in patterns])
-    layers = []
-    for layer in range(model.cfg.n_layers):
-        attention = layer_attention(model, layer, batch)
-        layers.append([_measured(attention, patterns, keys, mask, measures) for mask in groups.values()])
-    arrays = {name: _stacked(layers, name) for name in measures}
+    sums: dict[int, list[dict[str, Tensor]]] = {}
+
+    def add(layer: int, rows: slice, attention: Float[Tensor, "rows head_index query key"]) -> None:
+        said = [pattern[rows] for pattern in patterns]
+        found = [_sums(attention, said, keys[:, rows], mask[rows], measures) for mask in groups.values()]
+        for total, more in zip(sums.setdefault(layer, [{} for _ in groups]), found, strict=True):
+            total |= {name: total[name] + value if name in total else value for name, value in more.items()}
+
+    each_layer(model, batch, add)
+    n_each = [_numbers(keys[:, mask]) for mask in groups.values()]
+    arrays = {name: _means([sums[layer] for layer in sorted(sums)], n_each, name) for name in measures}
     expected = [_expected(keys[:, mask]) for mask in groups.values()]
     place = np.arange(n_pos) % period
     dependence = slot_dependence(arrays["share"][..., 1:, :], place[1:]) if "share" in arrays and n_pos > 1 else {}
@@ -151,29 +157,34 @@ def _groups(batch: Batch, subgroups: Subgroups | None) -> dict[str, Bool[Tensor,
     return dict(subgroups)
 
 
-def _measured(
+def _sums(
     attention: Float[Tensor, "batch head_index query key"],
     patterns: Sequence[Float[Tensor, "batch query key"]],
     keys: Bool[Tensor, "mechanism batch query key"],
     group: Bool[Tensor, " batch"],
     measures: Collection[str],
 ) -> dict[str, Float[Tensor, "head_index query value"]]:
-    """What one layer's heads do in one subgroup."""
+    """What one layer's heads do in one subgroup, added up over its sequences."""
     attention, keys = attention[group], keys[:, group]
-    said, result = keys.any(-1), {}
-    n_said = said.sum(1).T
+    result = {}
     if "share" in measures:
-        result["share"] = torch.stack([_on(attention, each) for each in keys], -1) / n_said
+        result["share"] = torch.stack([_on(attention, each) for each in keys], -1)
     if "overlap" in measures:
         agreed = [torch.minimum(attention, rows.nan_to_num()[:, None]).sum(-1) for rows in (p[group] for p in patterns)]
-        total = [torch.einsum("bhq,bq->hq", *pair) for pair in zip(agreed, said.double(), strict=True)]
-        result["overlap"] = torch.stack(total, -1) / n_said
+        total = [torch.einsum("bhq,bq->hq", *pair) for pair in zip(agreed, keys.any(-1).double(), strict=True)]
+        result["overlap"] = torch.stack(total, -1)
     if "exclusive" in measures:
         first = keys & (keys.cumsum(0) == 1)
-        result["exclusive"] = torch.stack([_on(attention, p) for p in (*first, ~keys.any(0))], -1) / len(attention)
+        result["exclusive"] = torch.stack([_on(attention, p) for p in (*first, ~keys.any(0))], -1)
     if "mean_pattern" in measures:
-        result["mean_pattern"] = attention.mean(0)
+        result["mean_pattern"] = attention.sum(0)
     return result
+
+
+def _numbers(keys: Bool[Tensor, "mechanism batch query key"]) -> dict[str, Tensor]:
+    """By how many sequences each sum is divided."""
+    said, everywhere = keys.any(-1).sum(1).T, torch.tensor(keys.shape[1])
+    return {"share": said, "overlap": said, "exclusive": everywhere, "mean_pattern": everywhere}
 
 
 def _on(
@@ -190,9 +201,15 @@ def _expected(keys: Bool[Tensor, "mechanism batch query key"]) -> dict[str, Floa
     return {"even_share": (even.sum(1) / said.sum(1)).T, "said": said.double().mean(1).T}
 
 
-def _stacked(layers: Sequence[Sequence[Mapping[str, Tensor]]], name: str) -> np.ndarray:
+def _means(
+    layers: Sequence[Sequence[Mapping[str, Tensor]]], n_each: Sequence[Mapping[str, Tensor]], name: str
+) -> np.ndarray:
     """One measure over (subgroup, layer, ...)."""
-    return torch.stack([torch.stack([group[name] for group in groups]) for groups in layers], 1).cpu().numpy()
+    groups = [
+        torch.stack([layer[number][name] for layer in layers]) / n[name].to(layers[0][0][name].device)
+        for number, n in enumerate(n_each)
+    ]
+    return torch.stack(groups).cpu().numpy()
 
 
 SCORES = {

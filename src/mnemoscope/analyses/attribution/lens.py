@@ -31,7 +31,6 @@ from mnemoscope.analyses.attribution.residual import (
     chunks,
     final_norm,
     forward,
-    is_hooked,
     processing,
 )
 from mnemoscope.analyses.attribution.selection import Contrast, Foil, Selection, contrast, selection
@@ -39,7 +38,7 @@ from mnemoscope.analyses.forward import normalised
 from mnemoscope.core import metrics
 from mnemoscope.core.batch import Batch
 from mnemoscope.core.errors import InputError, one_of
-from mnemoscope.core.protocols import HookedModel
+from mnemoscope.core.protocols import HookedModel, is_hooked
 
 Scale = Literal["own", "final"]
 SCALES = {"own": "of each partial stream by itself", "final": FROZEN}

@@ -18,9 +18,9 @@ from einops import einsum
 from jaxtyping import Float
 from torch import Tensor
 
-from mnemoscope.analyses.attribution.residual import Reading, is_hooked
+from mnemoscope.analyses.attribution.residual import Reading
 from mnemoscope.core.errors import InputError
-from mnemoscope.core.protocols import HookedModel
+from mnemoscope.core.protocols import HookedModel, is_hooked
 
 Terms = Mapping[str, Float[Tensor, "batch pos"]]
 

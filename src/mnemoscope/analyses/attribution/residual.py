@@ -25,7 +25,7 @@ from torch import Tensor
 from mnemoscope.analyses.attribution.selection import Contrast
 from mnemoscope.core.batch import Batch
 from mnemoscope.core.errors import InputError
-from mnemoscope.core.protocols import HookedModel
+from mnemoscope.core.protocols import HookedModel, is_hooked
 
 ROUNDING = 16
 """By how many units of rounding a sum may miss what it should give; models of 1 to 24 layers miss it by less than 1."""
@@ -118,11 +118,6 @@ def processing(model: HookedModel) -> str:
     """What was done to the weights, as far as the configuration tells."""
     folded = model.cfg.normalization_type in ("LNPre", "RMSPre")
     return "normalisation folded" if folded else "unprocessed"
-
-
-def is_hooked(model: HookedModel) -> bool:
-    """Whether forward hooks are on the model: they may write to any part of it, and may know the batch's rows."""
-    return any(point.fwd_hooks for point in getattr(model, "hook_dict", {}).values())
 
 
 def chunks(model: HookedModel, batch: Batch, floats_per_prompt: int, max_bytes: int) -> list[slice]:
