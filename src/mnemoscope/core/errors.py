@@ -31,3 +31,16 @@ def in_range(argument: str, given: float, low: float, high: float) -> None:
     if not low <= given <= high:
         bounds = f"at least {low:g}" if high == float("inf") else f"from {low:g} to {high:g}"
         raise InputError(f"{argument} must be {bounds}; got {given!r}")
+
+
+def fits(what: str, needed: int, max_bytes: int, way_out: str) -> None:
+    """Refuse what would take more memory than is allowed, before it is allocated.
+
+    Raises:
+        InputError: Saying how much would do, and what else could be done.
+    """
+    if needed > max_bytes:
+        raise InputError(
+            f"{what} takes {needed / 1e9:,.2f} GB and max_bytes allows {max_bytes / 1e9:,.2f}; {way_out}, or allow "
+            f"max_bytes={needed}"
+        )

@@ -191,6 +191,9 @@ def test_input_that_is_no_search_is_refused(micro):
             search()
     with pytest.raises(InputError, match="1 NaN"):
         top_n(micro, scores(micro, [np.nan, *[1.0] * 8]))
+    small = replace(micro, max_bytes=50)
+    with pytest.raises(InputError, match="search among nodes, or allow max_bytes=81"):
+        top_n(small, scores(micro, [1.0] * 9))
     with pytest.raises(InputError, match="at most 16 edges; this one has 29"):
         exact(shuffled())
 

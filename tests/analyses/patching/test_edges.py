@@ -260,3 +260,12 @@ class TestBetween:
         chosen = [Edge(writer=H00, reader=H10, through="k")]
         one, other = (patch_edges(model, self.pairs, chosen=chosen, between=b) for b in ("nothing", "mlps"))
         assert np.allclose(one.value, other.value, atol=1e-9)
+
+
+def test_a_table_that_does_not_fit_is_refused_before_it_is_made():
+    model, pairs = foreign_model(), random_pairs()
+    with pytest.raises(InputError, match=r"edges carry in .*; choose fewer edges, .* or allow max_bytes=\d+") as found:
+        patch_edges(model, pairs, method="hooks", max_bytes=1000)
+    enough = int(str(found.value).rpartition("=")[2])
+    small = patch_edges(model, pairs, method="hooks", max_bytes=enough)
+    assert small.value.identical(patch_edges(model, pairs, method="hooks").value)

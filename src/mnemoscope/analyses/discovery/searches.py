@@ -59,7 +59,7 @@ from jaxtyping import Bool, Float
 
 from mnemoscope.analyses.discovery.setting import ROUNDING, TARGET, Setting, along
 from mnemoscope.core.edge import LOGITS, Edge, coordinates
-from mnemoscope.core.errors import InputError, in_range
+from mnemoscope.core.errors import InputError, fits, in_range
 
 MAX_EDGES = 16
 _WINDOW = (8, 64)
@@ -176,6 +176,12 @@ def top_n(
     ranked = order(setting.edges, strength, signed=signed, connected=connected)
     rank = np.empty(len(ranked), dtype=int)
     rank[ranked] = np.arange(1, len(ranked) + 1)
+    fits(
+        f"a circuit of every size from 0 to {len(ranked)} edges",
+        len(ranked) ** 2,
+        setting.max_bytes,
+        "search among nodes",
+    )
     masks = rank <= np.arange(len(ranked) + 1)[:, None]
     _ = setting.span
     values, kept = setting.values(masks), setting.prune(masks)

@@ -35,12 +35,12 @@ from torch import Tensor
 
 from mnemoscope.analyses.patching.activations import asked, labelled
 from mnemoscope.core.edge import LOGITS, Edge, coordinates
-from mnemoscope.core.errors import InputError, one_of
+from mnemoscope.core.errors import InputError, fits, one_of
 from mnemoscope.core.metrics import Metric
 from mnemoscope.core.pairs import PromptPairs
 from mnemoscope.core.protocols import HookedModel
 from mnemoscope.core.site import Site
-from mnemoscope.interventions.edges.graph import Embeddings, State, model_edges, reads, single
+from mnemoscope.interventions.edges.graph import Embeddings, State, check_graph, model_edges, reads, single
 from mnemoscope.interventions.edges.run import Freeze
 from mnemoscope.interventions.edges.sweep import sweep_states
 from mnemoscope.interventions.edges.through_stream import plan_edges
@@ -105,6 +105,7 @@ def patch_edges(
     """
     one_of("effect", effect, get_args(Effect))
     one_of("between", between, get_args(Between))
+    check_graph(model)
     chosen = all_or(chosen, model, embeddings)
     question = asked(model, pairs, metrics, directions, max_bytes, seed)
     how = _plan(question, chosen, effect, between, freeze, method)
@@ -112,7 +113,7 @@ def patch_edges(
         swept = measured(question, len(chosen), how)
     else:
         cells = [of_edge(model, edge, effect=effect, between=between) for edge in chosen]
-        every, carried = states(model, cells, State.LIVE if effect == "total" else State.FROZEN)
+        every, carried = states(model, cells, State.LIVE if effect == "total" else State.FROZEN, max_bytes)
         swept = replace(sweep_states(question, every, carried, freeze=freeze), method=f"hooks ({how})")
     result = of_edges(question, swept, chosen, intervention="an edge carries what its writer wrote in the other run")
     return result.assign_attrs(effect=effect, between=between, frozen=" and ".join(freeze) or "nothing")
@@ -170,11 +171,19 @@ def of_edge(model: HookedModel, edge: Edge, *, effect: Effect, between: Between)
     return cell
 
 
-def states(model: HookedModel, cells: Sequence[Cell], rest: State) -> tuple[list[Edge], Int[Tensor, "cell edge"]]:
-    """All edges of a model, those of the cells last, and what they carry in each cell; `rest` is for all others."""
+def states(
+    model: HookedModel, cells: Sequence[Cell], rest: State, max_bytes: int
+) -> tuple[list[Edge], Int[Tensor, "cell edge"]]:
+    """All edges of a model, those of the cells last, and what they carry in each cell; `rest` is for all others.
+
+    Raises:
+        InputError: There are so many that the table does not fit.
+    """
     every = model_edges(model, embeddings="apart")
     own = list(dict.fromkeys(edge for cell in cells for edge in cell))
     number = {edge: len(every) + i for i, edge in enumerate(own)}
+    needed, way_out = 8 * len(cells) * (len(every) + len(own)), "choose fewer edges, or estimate them (attribute_edges)"
+    fits(f"the table of what {len(every)} edges carry in {len(cells)} cells", needed, max_bytes, way_out)
     carried = torch.full((len(cells), len(every) + len(own)), int(State.UNSET))
     carried[:, : len(every)] = int(rest)
     for row, cell in enumerate(cells):
@@ -229,7 +238,7 @@ def patch_paths(
                 f"path {name} is {', '.join(map(str, path)) or 'empty'}"
             )
     question = asked(model, pairs, metrics, directions, max_bytes, seed)
-    every, carried = states(model, [_along(path) for path in paths.values()], State.FROZEN)
+    every, carried = states(model, [_along(path) for path in paths.values()], State.FROZEN, max_bytes)
     swept = sweep_states(question, every, carried, freeze=freeze)
     done = "the first edge of a path carries what its writer wrote in the other run"
     result = labelled(question, swept, {"path": list(paths)}, intervention=done)
