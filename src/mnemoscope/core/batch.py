@@ -68,6 +68,23 @@ class Batch:
         return [[names[number] for number in row] for row in self.inputs.tolist()]
 
     @property
+    def position_names(self) -> list[str]:
+        """What stands at every position: the token where all rows have the same there; else the place that all of them
+        have there, by its latent; else `…`.
+        """
+        symbols, real = self.symbols, self.real.tolist()
+        names = []
+        for pos in range(self.inputs.shape[1]):
+            there = {row[pos] for row, known in zip(symbols, real, strict=True) if known[pos]}
+            places = (
+                name
+                for name, latent in self.latents.items()
+                if latent.shape == (len(self),) and not latent.is_floating_point() and bool((latent == pos).all())
+            )
+            names.append(there.pop() if len(there) == 1 else next(places, "…"))
+        return names
+
+    @property
     def has_vectors(self) -> bool:
         """Whether inputs and targets are vectors; otherwise they are tokens."""
         return self.inputs.is_floating_point()

@@ -140,7 +140,7 @@ def prompts(
         targets=targets,
         scored=scored,
         lengths=lengths,
-        known={LAST: lengths - 1, **_common(places)},
+        known={**_common(places), LAST: lengths - 1},
         symbol=tokenizer.decode,
     )
 

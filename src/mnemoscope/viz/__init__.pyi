@@ -17,6 +17,7 @@ from .guesses import guess_table as guess_table
 from .guesses import symbols_of as symbols_of
 from .page import Page as Page
 from .page import attention_view as attention_view
+from .patching import patching_figure as patching_figure
 from .power_laws import power_law_figure as power_law_figure
 from .reporting import prediction_figure as prediction_figure
 from .reporting import report as report

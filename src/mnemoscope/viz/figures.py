@@ -134,11 +134,12 @@ def heatmaps(
         vertical_spacing=apart["vertical"],
         horizontal_spacing=apart["horizontal"],
     )
+    labels = [_labels(array, str(array.dims[-1])) for array in panels.values()]
     for i, (array, names) in enumerate(flat.values()):
         x = str(array.dims[-1])
         heat = go.Heatmap(
             z=array.values,
-            x=[str(value) for value in array[x].values],
+            x=labels[i],
             y=names,
             coloraxis="coloraxis",
             hovertemplate=f"%{{y}}, {x} %{{x}}: %{{z:.3f}}<extra></extra>",
@@ -154,6 +155,12 @@ def heatmaps(
     scale = "RdBu" if low < 0 else "Blues"
     figure.update_layout(**LAYOUT, height=_height(flat, rows))
     return figure.update_coloraxes(cmin=low, cmax=high, colorscale=scale, reversescale=low < 0, colorbar_thickness=12)
+
+
+def _labels(array: xr.DataArray, dim: str) -> list[str]:
+    """What stands along an axis, with the tokens there where they have names."""
+    tokens = array[f"{dim}_token"].values if f"{dim}_token" in array.coords else [""] * array.sizes[dim]
+    return [f"{value} {token.strip()}".strip() for value, token in zip(array[dim].values, tokens, strict=True)]
 
 
 def _stacked(array: xr.DataArray) -> tuple[xr.DataArray, list[str]]:

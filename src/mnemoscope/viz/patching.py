@@ -47,12 +47,22 @@ def _difference(effects: Mapping[str, xr.Dataset], metric: str) -> tuple[str, li
 
 
 def patching_figure(effects: Mapping[str, xr.Dataset], metric: str) -> go.Figure:
-    """A heatmap of the mean over seeds for each skill and direction; the last axis of the sweep runs along x."""
+    """A heatmap for each skill and direction, means over seeds where there are several; the last axis of the sweep runs
+    along x.
+
+    Args:
+        effects: By name, such as a skill, from `analyses.effects`.
+        metric: Which metric.
+    """
     panels = {
-        f"{skill}: {WORDS[direction]}": ratio.sel(metric=metric, drop=True).mean("seed").transpose(*_axes(ratio))
+        f"{skill}: {WORDS[direction]}": _mean(ratio.sel(metric=metric, drop=True)).transpose(*_axes(ratio))
         for skill, direction, ratio in _columns(effects)
     }
     return heatmaps(panels, low=-1, high=1)
+
+
+def _mean(values: xr.DataArray) -> xr.DataArray:
+    return values.mean("seed") if "seed" in values.dims else values
 
 
 def _columns(effects: Mapping[str, xr.Dataset]) -> Iterator[tuple[str, str, xr.DataArray]]:

@@ -74,6 +74,7 @@ def patch(
 
     Returns:
         `value` over (direction, metric, the axes of `over`, prompt), `clean` and `corrupted` over (metric, prompt).
+        Of prompts made of texts positions have a coordinate of what stands there (`pos_token`).
 
     Raises:
         InputError: The kind has no such axis, a metric measures no prediction, the budget is too small, the model is
@@ -140,6 +141,7 @@ def labelled(
             "higher_is": ("metric", [metric.higher_is for metric in metrics]),
             "prompt": range(len(pairs)),
             **{axis: list(labels) for axis, labels in axes.items()},
+            **_tokens(question, axes),
         },
         attrs={
             "intervention": intervention,
@@ -149,6 +151,15 @@ def labelled(
             "weights": "LayerNorm folded" if folded else "unprocessed",
         },
     )
+
+
+def _tokens(question: Question, axes: Mapping[str, Sequence[int] | Sequence[str]]) -> dict[str, tuple[str, list[str]]]:
+    """What the positions along an axis are called, where tokens have names: `pos_token` along pos, and so on."""
+    if question.pairs.clean.symbol is None:
+        return {}
+    names = question.pairs.clean.position_names
+    swept = {axis: axes[axis] for axis in ("pos", "query", "key") if axis in axes}
+    return {f"{axis}_token": (axis, [names[int(pos)] for pos in labels]) for axis, labels in swept.items()}
 
 
 def effects(result: xr.Dataset, *, refuse: bool = True) -> xr.Dataset:

@@ -1,0 +1,115 @@
+"""Analyses on the packaged language model: right, against Hugging Face, TransformerLens and each other."""
+
+import os
+import runpy
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from transformer_lens import patching
+
+import mnemoscope as ms
+from mnemoscope.core.metrics import at_target
+from mnemoscope.models.language.sources import loaded
+
+pytestmark = pytest.mark.lm
+EXAMPLE = Path(__file__).parents[2] / "docs" / "examples" / "language_model.py"
+
+
+@pytest.fixture(scope="module")
+def model():
+    return ms.language_model()
+
+
+@pytest.fixture(scope="module")
+def pairs(model):
+    story = "When {A} and {B} went to the store, {S} gave a drink to"
+    names = [("John", "Mary"), ("Paul", "Anna"), ("Tom", "James"), ("Kate", "Alice")]
+    names += [(b, a) for a, b in names]
+    clean, corrupted = ([ms.Prompt.fill(story, A=a, B=b, S=(b, a)[side]) for a, b in names] for side in (0, 1))
+    due, other = ([f" {pair[i]}" for pair in names] for i in (0, 1))
+    return ms.prompt_pairs(model.tokenizer, clean, corrupted, answers=due, foils=other, name="who gives")
+
+
+@torch.no_grad()
+def test_logits_are_those_of_hugging_face(model):
+    theirs, tokenizer = loaded("smollm2", torch.float32)
+    batch = ms.prompts(
+        model.tokenizer, ["The capital of France is", "Once upon a time there was"], answers=[" Paris", " a"]
+    )
+    found, expected = model(batch.inputs), theirs(batch.inputs).logits
+    assert (found - expected)[batch.real].abs().max() < 1e-3
+    assert tokenizer.decode(found[0, batch.latents["last"][0]].argmax()) == " Paris"
+
+
+def test_it_says_who_gets_the_drink(model, pairs):
+    attribution = ms.logit_attribution(model, pairs.clean, foil=pairs.foil)
+    assert float(attribution.logit_difference.min()) > 0
+    assert np.allclose(attribution.attribution.sum("component"), attribution.logit_difference, atol=1e-3)
+    lens = ms.logit_lens(model, pairs.clean, foil=pairs.foil)
+    assert np.allclose(lens.logit_difference.isel(depth=-1), attribution.logit_difference, atol=1e-3)
+
+
+def test_patching_takes_the_fast_way_and_agrees_with_transformer_lens(model, pairs, monkeypatch):
+    monkeypatch.setattr(patching, "tqdm", iter)
+    pairs = pairs.select(slice(2))
+    layers, positions = [0, 15, 29], [4, 10, 14]
+    only = {"layer": layers, "pos": positions}
+    found = ms.patch(model, pairs, kind="resid_pre", over=("layer", "pos"), directions=["denoising"], only=only)
+    assert found.attrs["method"] == "stream"
+    assert found.pos_token.values.tolist() == ["B", "S", " to"]
+    answer, foil = pairs.answer[:, -1], pairs.foil[:, -1]
+    _, clean = model.run_with_cache(pairs.clean.inputs, names_filter=lambda name: name.endswith("resid_pre"))
+    for layer in layers:
+        for pos in positions:
+
+            def write(activation, hook, layer=layer, pos=pos):
+                activation[:, pos] = clean[f"blocks.{layer}.hook_resid_pre"][:, pos]
+                return activation
+
+            with torch.no_grad():
+                name = f"blocks.{layer}.hook_resid_pre"
+                logits = model.run_with_hooks(pairs.corrupted.inputs, fwd_hooks=[(name, write)])[:, -1]
+            expected = at_target(logits, answer) - at_target(logits, foil)
+            value = found.value.sel(direction="denoising", metric="logit_diff", layer=layer, pos=pos)
+            assert np.allclose(value, expected, atol=1e-4)
+
+
+def test_heads_that_share_keys_are_patched_by_the_fast_way(model, pairs):
+    only = {"layer": [17], "head": [0, 2]}
+    ways = [
+        ms.patch(model, pairs.select(slice(2)), kind="k", over=("layer", "head"), only=only, method=method)
+        for method in ("stream", "hooks")
+    ]
+    assert abs(ways[0].value - ways[1].value).max() < 1e-4
+
+
+def test_some_heads_are_induction_heads(model):
+    batch = ms.analyses.repeated_tokens(model, n=4, length=20, first_token=model.tokenizer.bos_token_id)
+    score = ms.analyses.head_scores(model, batch).score
+    assert float(score.sel(score_name="induction").max()) > 0.6
+    assert score.sizes["layer"] == 30
+    untrained = score.sel(score_name="induction", layer=0)
+    assert float(untrained.max()) < 0.2, "the first layer cannot know what came before"
+
+
+def test_heads_are_ablated(model, pairs):
+    targets = {"L17H0": [ms.Site(kind="z", layer=17, head=0)]}
+    found = ms.ablate(model, pairs.clean, skills={"name": pairs.scored}, reference=pairs.corrupted, targets=targets)
+    assert float(found.clean_log_prob.sel(skill="name")) > -3
+    assert found.sizes["component"] == 1
+
+
+def test_what_would_not_fit_is_refused_in_one_line(model, pairs):
+    with pytest.raises(ms.InputError, match="its heads share keys and values"):
+        ms.patch_edges(model, pairs)
+    with pytest.raises(ms.InputError, match="allow [0-9,]+ more"):
+        ms.patch(model, pairs, kind="resid_pre", over=("layer",), max_bytes=10**6)
+
+
+def test_the_example_makes_a_figure(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    runpy.run_path(os.fspath(EXAMPLE))
+    assert "stream" in capsys.readouterr().out
+    assert "plotly" in (tmp_path / "patching.html").read_text()[:20000]
