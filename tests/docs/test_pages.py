@@ -47,8 +47,14 @@ def test_the_pages_show_the_tested_files(name):
     assert any(f"{{literalinclude}} examples/{name}" in page.read_text() for page in PAGES)
 
 
+def _marks(page: Path) -> tuple[pytest.MarkDecorator, ...]:
+    return (pytest.mark.lm,) if page.stem == "language_models" else ()
+
+
 @pytest.mark.thorough
-@pytest.mark.parametrize("page", [page for page in PAGES if CODE.search(page.read_text())], ids=lambda page: page.stem)
+@pytest.mark.parametrize(
+    "page", [pytest.param(page, marks=_marks(page), id=page.stem) for page in PAGES if CODE.search(page.read_text())]
+)
 @pytest.mark.usefixtures("examples")
 def test_the_code_of_a_page_prints_what_stands_below_it(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)

@@ -108,6 +108,6 @@ def prompts_at_once(n: int, *, at_work: int, kept: int, room: int, target: int) 
     if at_work + kept > room:
         raise InputError(
             f"max_bytes leaves {max(room, 0):,} bytes for activations and one prompt needs {at_work + kept:,}; allow "
-            "more"
+            f"{at_work + kept - room:,} more"
         )
     return max(1, min(n, room // (at_work + kept), target // at_work))
