@@ -57,5 +57,5 @@ def test_one_layer_needs_few_different_outputs():
 
 
 def test_a_budget_that_is_too_small_is_refused():
-    with pytest.raises(InputError, match="allow [0-9,]+ more"):
+    with pytest.raises(InputError, match=r"allow [0-9,]+ more"):
         replace(arbitrary(), max_bytes=1000)._run(every_mask(13)[:2])
