@@ -28,6 +28,7 @@ ROWS = (
     "memory",
     "together",
     "patching",
+    "language",
     "edges",
     "paths",
     "capacity",
@@ -63,6 +64,7 @@ def _measurements(only: tuple[str, ...], quick: bool) -> "Iterator[tuple[str, Ca
     import capacity
     import edges
     import facts
+    import language
     import patching
     import paths
     import seeds
@@ -88,6 +90,7 @@ def _measurements(only: tuple[str, ...], quick: bool) -> "Iterator[tuple[str, Ca
         ),
         *(("together", "equality of parameters", lambda d=d: seeds.same_parameters(d, n_apart)) for d in devices),
         ("patching", "activation patching", lambda: patching.sweeps(quick)),
+        ("language", "language models", lambda: language.sweeps(quick)),
         ("edges", "path patching", lambda: edges.sweeps(quick)),
         ("paths", "attention paths", lambda: paths.sweeps(quick)),
         ("capacity", "capacity of matrices", lambda: capacity.search(1 if quick else 3, quick=quick)),

@@ -39,11 +39,11 @@ def model() -> HookedTransformer:
         return from_configuration(CONFIG)
 
 
-def pairs(n: int) -> PromptPairs:
+def random_pairs(n: int, *, n_pos: int = N_POS, d_vocab: int = D_VOCAB) -> PromptPairs:
     """Prompts that differ at every position: the dearest case, since nothing before a difference has to be run."""
     stream = generator(0, "benchmark")
-    tokens = torch.randint(D_VOCAB, (4, n, N_POS), generator=stream)
-    scored = (torch.arange(N_POS) == N_POS - 1).expand(n, -1)
+    tokens = torch.randint(d_vocab, (4, n, n_pos), generator=stream)
+    scored = (torch.arange(n_pos) == n_pos - 1).expand(n, -1)
     clean, corrupted = (Batch(inputs=tokens[i], targets=tokens[i + 2], scored=scored) for i in range(2))
     return PromptPairs(clean=clean, corrupted=corrupted, name="random")
 
@@ -84,7 +84,7 @@ def sweeps(quick: bool) -> list[Figure]:
     """All layers and positions of resid_pre, one metric, denoising."""
     figures, subject = [], model()
     for n, aim in AIMS.items():
-        rival, ours = Rival(subject, pairs(n)), Ours(subject, pairs(n))
+        rival, ours = Rival(subject, random_pairs(n)), Ours(subject, random_pairs(n))
         contenders: dict[str, Contender] = {"rival": rival, "ours": ours}
         seconds = interleave(contenders, (2 if quick else 5) if n == 1 else (1 if quick else 3))
         value, spread = ratio(seconds["rival"], seconds["ours"])

@@ -21,6 +21,7 @@ GROUPS = (
     "one program",
     "same parameters",
     "patching",
+    "language",
     "edges",
     "paths",
     "capacity",

@@ -8,7 +8,7 @@ prompt: a name is the last token of what it stands for, and `<name>_first` the f
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from string import Formatter
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Int
@@ -22,6 +22,7 @@ LAST = "last"
 """Name of the last token of every prompt."""
 
 
+@runtime_checkable
 class Tokenizer(Protocol):
     """What is used of a tokenizer of the transformers library."""
 

@@ -93,7 +93,7 @@ def _mean(activation: Tensor, source: Batch, batch: Batch, over: str, axis: int)
 
 def _mean_of_real(
     activation: Float[Tensor, "batch pos ..."], source: Batch, batch: Batch, over: str
-) -> Float[Tensor, "rows pos ..."]:
+) -> Float[Tensor, "rows #pos ..."]:
     """The same of a source that is padded: at a position that no sequence reaches it is zero."""
     weights = (torch.ones(len(source)) if source.weights is None else source.weights).to(activation)
     real = source.real.to(activation)
