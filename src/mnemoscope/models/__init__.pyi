@@ -2,6 +2,8 @@ from . import constructed as constructed
 from .building import build as build
 from .language.conversion import bridged_language_model as bridged_language_model
 from .language.conversion import replicate_models as replicate_models
+from .language.tables import read_pairs as read_pairs
+from .language.tables import read_prompts as read_prompts
 from .run import by_label as by_label
 from .subjects import FIRST_PLANTED as FIRST_PLANTED
 from .subjects import Plant as Plant

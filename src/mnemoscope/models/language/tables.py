@@ -1,0 +1,107 @@
+"""Prompts from a table: a CSV file with a header, or a JSONL file with an object a line.
+
+Columns say what they hold: `text` and `answer`, or `clean`, `corrupted`, `answer` and `foil`. Every other column names
+a place: its word is found in the texts of its row, where it must occur once; an empty word names nothing there.
+"""
+
+import csv
+import io
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from mnemoscope.core.batch import Batch
+from mnemoscope.core.errors import InputError
+from mnemoscope.core.pairs import PromptPairs
+from mnemoscope.core.text import Prompt, Tokenizer, prompt_pairs, prompts
+
+Row = Mapping[str, str]
+_BATCH, _PAIRS = ("text", "answer"), ("clean", "corrupted", "answer", "foil")
+
+
+def read_prompts(path: str | Path, tokenizer: Tokenizer, *, bos: bool = True, first_token: bool = False) -> Batch:
+    """The batch of a table with the column `text`, and `answer` if the batch is scored where that is due.
+
+    Args:
+        path: A file `*.csv` or `*.jsonl`.
+        tokenizer: Such as `model.tokenizer`.
+        bos: As for `mnemoscope.prompts`.
+        first_token: As for `mnemoscope.prompts`.
+
+    Raises:
+        InputError: The file cannot be read or lacks a column; or as `mnemoscope.prompts`.
+    """
+    rows = _rows(Path(path), _BATCH[:1])
+    answers = [row["answer"] for row in rows] if "answer" in rows[0] else None
+    texts = [_found(row, "text", _BATCH) for row in rows]
+    return prompts(tokenizer, texts, answers=answers, bos=bos, first_token=first_token)
+
+
+def read_pairs(path: str | Path, tokenizer: Tokenizer, *, bos: bool = True, first_token: bool = False) -> PromptPairs:
+    """The pairs of a table with the columns `clean`, `corrupted`, `answer` and `foil`, called like the file.
+
+    Arguments as for `read_prompts`.
+
+    Raises:
+        InputError: The file cannot be read or lacks a column; or as `mnemoscope.prompt_pairs`.
+    """
+    path = Path(path)
+    rows = _rows(path, _PAIRS)
+    clean, corrupted = ([_found(row, side, _PAIRS) for row in rows] for side in _PAIRS[:2])
+    answers, foils = ([row[name] for row in rows] for name in _PAIRS[2:])
+    return prompt_pairs(
+        tokenizer,
+        clean,
+        corrupted,
+        answers=answers,
+        foils=foils,
+        name=path.stem,
+        bos=bos,
+        first_token=first_token,
+    )
+
+
+def _rows(path: Path, needed: Sequence[str]) -> list[Row]:
+    """The rows of a table, all of which have the same columns, the needed ones among them."""
+    if path.suffix not in (".csv", ".jsonl"):
+        raise InputError(f"{path} must be a table *.csv or *.jsonl; got {path.suffix or 'no ending'}")
+    try:
+        content = path.read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}") from None
+    rows = _of_csv(path, content) if path.suffix == ".csv" else _of_jsonl(path, content)
+    if not rows:
+        raise InputError(f"{path} holds no row; give at least one, with the columns {', '.join(needed)}")
+    if missing := [name for name in needed if name not in rows[0]]:
+        raise InputError(f"{path} must have the columns {', '.join(needed)}; {missing[0]} is missing")
+    return rows
+
+
+def _of_csv(path: Path, content: str) -> list[Row]:
+    rows: list[Row] = [*csv.DictReader(io.StringIO(content))]
+    for number, row in enumerate(rows, start=1):
+        if None in row or None in row.values():
+            raise InputError(f"{path}, row {number} must have as many cells as the header")
+    return rows
+
+
+def _of_jsonl(path: Path, content: str) -> list[Row]:
+    rows: list[Row] = []
+    for number, line in enumerate(content.splitlines(), start=1):
+        if not line.strip():
+            continue
+        try:
+            row = json.loads(line)
+        except json.JSONDecodeError as error:
+            raise InputError(f"{path}, line {number} is no JSON: {error}") from None
+        if not isinstance(row, dict) or not all(isinstance(value, str) for value in row.values()):
+            raise InputError(f"{path}, line {number} must be an object whose values are texts")
+        if rows and row.keys() != rows[0].keys():
+            raise InputError(f"{path}, line {number} must have the keys of the first line: {', '.join(rows[0])}")
+        rows.append(row)
+    return rows
+
+
+def _found(row: Row, text: str, columns: Sequence[str]) -> Prompt:
+    """A text with the places that the other columns name."""
+    return Prompt.find(row[text], **{name: word for name, word in row.items() if name not in columns and word})
