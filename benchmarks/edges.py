@@ -14,7 +14,7 @@ from mnemoscope.core.pairs import PromptPairs
 from mnemoscope.core.site import Site
 from mnemoscope.interventions.edges.graph import model_edges
 from mnemoscope.models.building import from_configuration
-from patching import CONFIG, N_POS, memory, pairs
+from patching import CONFIG, N_POS, memory, random_pairs
 from timing import Contender, Figure, duration, interleave, ratio
 
 N_LAYERS, N_PROMPTS, AIM = 4, 32, 5.0
@@ -109,7 +109,7 @@ def sweeps(quick: bool) -> list[Figure]:
     The last rival begins at the reader's layer with the stream that it kept; that is no longer one forward pass an
     edge, and has no aim.
     """
-    narrow, wide, everywhere = model(64), model(128), pairs(N_PROMPTS)
+    narrow, wide, everywhere = model(64), model(128), random_pairs(N_PROMPTS)
     in_the_end = late(everywhere)
     ours = Ours(wide, everywhere)
     cases = {
