@@ -29,7 +29,8 @@ from mnemoscope.core.pairs import PromptPairs
 from mnemoscope.core.protocols import HookedModel
 from mnemoscope.core.site import Kind
 from mnemoscope.interventions.patching.grid import Grid, grid
-from mnemoscope.interventions.patching.measuring import DIRECTIONS, MAX_BYTES, Direction, Question, SweepResult
+from mnemoscope.interventions.patching.measuring import DIRECTIONS, Direction, Question, SweepResult
+from mnemoscope.interventions.patching.memory import roomy
 from mnemoscope.interventions.patching.sweep import Method, sweep
 
 MIN_ERRORS = 2.0
@@ -50,7 +51,7 @@ def patch(
     metrics: Sequence[Metric] | None = None,
     directions: Sequence[Direction] = DIRECTIONS,
     only: Mapping[str, Sequence[int]] | None = None,
-    max_bytes: int = MAX_BYTES,
+    max_bytes: int | None = None,
     method: Method = "auto",
     seed: int = 0,
 ) -> xr.Dataset:
@@ -67,7 +68,8 @@ def patch(
             vectors the difference of errors.
         directions: `noising`, `denoising`, or both.
         only: Along a swept axis the numbers to visit; none: all.
-        max_bytes: Bound on what is allocated on the way, weights and result excepted. It does not change the result.
+        max_bytes: Bound on what is allocated on the way, copies of weights included and the result excepted. It does
+            not change the result. None: 256 MiB besides what copies of weights take.
         method: `stream` continues from the changed residual stream, much faster, for plain HookedTransformers without
             hooks; `hooks` works for every model; `auto` takes the first where it can. The results are the same.
         seed: For the check that metrics do not move with a constant added to the logits.
@@ -91,7 +93,7 @@ def asked(
     pairs: PromptPairs,
     metrics: Sequence[Metric] | None,
     directions: Sequence[Direction],
-    max_bytes: int,
+    max_bytes: int | None,
     seed: int,
 ) -> Question:
     """What a sweep over pairs measures, as `patch` explains its arguments.
@@ -100,9 +102,8 @@ def asked(
         InputError: A name is missing or occurs twice, or the model is too small for the prompts.
     """
     metrics = metrics_of(vectors=pairs.clean.has_vectors)[:1] if metrics is None else metrics
-    question = Question(
-        model=model, pairs=pairs, metrics=metrics, directions=directions, max_bytes=max_bytes, seed=seed
-    )
+    budget = roomy(model) if max_bytes is None else max_bytes
+    question = Question(model=model, pairs=pairs, metrics=metrics, directions=directions, max_bytes=budget, seed=seed)
     for batch in (pairs.clean, pairs.corrupted):
         check_fits(model, batch, vectors=True)
     return question

@@ -37,7 +37,6 @@ from mnemoscope.core.site import ATTENTION, BY_NEURON, Kind, Site
 from mnemoscope.interventions.patching.grid import AXES, Grid
 from mnemoscope.interventions.patching.measuring import (
     DIRECTIONS,
-    MAX_BYTES,
     Answer,
     Chunk,
     Direction,
@@ -62,7 +61,7 @@ def estimate(
     metrics: Sequence[Metric] | None = None,
     directions: Sequence[Direction] = DIRECTIONS,
     only: Mapping[str, Sequence[int]] | None = None,
-    max_bytes: int = MAX_BYTES,
+    max_bytes: int | None = None,
     seed: int = 0,
 ) -> xr.Dataset:
     """Estimate what `activations.patch` measures, whose arguments and errors these are.

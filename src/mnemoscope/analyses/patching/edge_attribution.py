@@ -52,7 +52,7 @@ from mnemoscope.core.protocols import HookedModel
 from mnemoscope.core.site import EMBEDDINGS
 from mnemoscope.interventions.edges.attributed import START, Point, attributed
 from mnemoscope.interventions.edges.graph import Embeddings
-from mnemoscope.interventions.patching.measuring import DIRECTIONS, MAX_BYTES, Direction, Question
+from mnemoscope.interventions.patching.measuring import DIRECTIONS, Direction, Question
 
 Rule = Literal["left", "right", "middle"]
 Along = Literal["inputs", "activations"]
@@ -71,7 +71,7 @@ def attribute_edges(
     embeddings: Embeddings = "together",
     metrics: Sequence[Metric] | None = None,
     directions: Sequence[Direction] = DIRECTIONS,
-    max_bytes: int = MAX_BYTES,
+    max_bytes: int | None = None,
     seed: int = 0,
 ) -> xr.Dataset:
     """Estimate what `patch_edges` measures, by the gradient in the unpatched run.
@@ -98,7 +98,7 @@ def integrate_edges(
     embeddings: Embeddings = "together",
     metrics: Sequence[Metric] | None = None,
     directions: Sequence[Direction] = DIRECTIONS,
-    max_bytes: int = MAX_BYTES,
+    max_bytes: int | None = None,
     seed: int = 0,
 ) -> xr.Dataset:
     """Estimate what `patch_edges` measures, by the gradient averaged between the runs.

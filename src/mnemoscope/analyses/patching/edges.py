@@ -46,7 +46,6 @@ from mnemoscope.interventions.edges.sweep import sweep_states
 from mnemoscope.interventions.edges.through_stream import plan_edges
 from mnemoscope.interventions.patching.measuring import (
     DIRECTIONS,
-    MAX_BYTES,
     Direction,
     Plan,
     Question,
@@ -72,7 +71,7 @@ def patch_edges(
     effect: Effect = "total",
     between: Between = "nothing",
     freeze: Collection[Freeze] = (),
-    max_bytes: int = MAX_BYTES,
+    max_bytes: int | None = None,
     method: Method = "auto",
     seed: int = 0,
 ) -> xr.Dataset:
@@ -89,7 +88,8 @@ def patch_edges(
         between: `mlps`: MLPs between writer and reader see the other output too, and what they then write goes to the
             reader alone; `nothing`: the edge by itself.
         freeze: `attention` keeps all patterns of the unchanged run, `layer_norm` the scales of all normalisations.
-        max_bytes: Bound on what is allocated on the way, weights and result excepted. It does not change the result.
+        max_bytes: Bound on what is allocated on the way, the result excepted; it does not change it. None: as for
+            `activations.patch`.
         method: `stream` continues from the changed residual stream, much faster, for plain HookedTransformers without
             hooks and nothing frozen; `hooks` works for all; `auto` takes the first where it can. The results are the
             same.
@@ -113,7 +113,7 @@ def patch_edges(
         swept = measured(question, len(chosen), how)
     else:
         cells = [of_edge(model, edge, effect=effect, between=between) for edge in chosen]
-        every, carried = states(model, cells, State.LIVE if effect == "total" else State.FROZEN, max_bytes)
+        every, carried = states(model, cells, State.LIVE if effect == "total" else State.FROZEN, question.max_bytes)
         swept = replace(sweep_states(question, every, carried, freeze=freeze), method=f"hooks ({how})")
     result = of_edges(question, swept, chosen, intervention="an edge carries what its writer wrote in the other run")
     return result.assign_attrs(effect=effect, between=between, frozen=" and ".join(freeze) or "nothing")
@@ -214,7 +214,7 @@ def patch_paths(
     metrics: Sequence[Metric] | None = None,
     directions: Sequence[Direction] = DIRECTIONS,
     freeze: Collection[Freeze] = (),
-    max_bytes: int = MAX_BYTES,
+    max_bytes: int | None = None,
     seed: int = 0,
 ) -> xr.Dataset:
     """Patch the first edge of a path, and let the change travel along the path only.
@@ -238,7 +238,7 @@ def patch_paths(
                 f"path {name} is {', '.join(map(str, path)) or 'empty'}"
             )
     question = asked(model, pairs, metrics, directions, max_bytes, seed)
-    every, carried = states(model, [_along(path) for path in paths.values()], State.FROZEN, max_bytes)
+    every, carried = states(model, [_along(path) for path in paths.values()], State.FROZEN, question.max_bytes)
     swept = sweep_states(question, every, carried, freeze=freeze)
     done = "the first edge of a path carries what its writer wrote in the other run"
     result = labelled(question, swept, {"path": list(paths)}, intervention=done)

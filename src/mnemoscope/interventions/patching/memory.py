@@ -11,8 +11,9 @@ from typing import Any
 import torch
 
 from mnemoscope.core.errors import InputError
+from mnemoscope.core.protocols import HookedModel
 from mnemoscope.core.site import ATTENTION, BY_HEAD, BY_NEURON
-from mnemoscope.interventions.patching.measuring import Question
+from mnemoscope.interventions.patching.measuring import MAX_BYTES, Question
 from mnemoscope.interventions.recordings import Place
 
 CACHE_BYTES = 16 * 2**20
@@ -55,6 +56,10 @@ class Sizes:
             self.cfg.d_model * (self.cfg.d_vocab_out + 4 * self._heads) + 300 * self.cfg.d_vocab_out
         )
 
+    def copies(self) -> int:
+        """Bytes of attention weights that are laid out anew."""
+        return self.float_bytes * self.cfg.n_layers * self.cfg.d_model * 3 * self._heads
+
     def continued(self, start: int) -> int:
         """Bytes of one cell on one prompt, continued from position `start`."""
         n, d = self.n_pos - start, self.cfg.d_model
@@ -90,6 +95,12 @@ class Sizes:
         if kind in ATTENTION:
             return self.cfg.n_heads * self.n_pos
         return self._heads if kind in BY_HEAD else self._d_mlp if kind in BY_NEURON else self.cfg.d_model
+
+
+def roomy(model: HookedModel) -> int:
+    """A bound for whoever names none: `MAX_BYTES` and, besides, what does not grow with prompts: copies of weights."""
+    sizes = Sizes(cfg=model.cfg, n_pos=1, n_read=1)
+    return MAX_BYTES + sizes.weights() + sizes.copies()
 
 
 def prompts_at_once(n: int, *, at_work: int, kept: int, room: int, target: int) -> int:
