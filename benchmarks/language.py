@@ -56,7 +56,7 @@ def _of_shape(name: str, aim: float, shape: dict[str, Any], quick: bool) -> list
         torch.default_generator.manual_seed(0)
         model = from_configuration({**shape, **small})
     pairs = random_pairs(N_PROMPTS, n_pos=N_POS, d_vocab=model.cfg.d_vocab)
-    figures = [_patching(name, model, pairs, by, aim, 1 if quick else 3) for by in SWEEPS]
+    figures = [_patching(name, model, pairs, by, aim, 1 if quick else 2) for by in SWEEPS]
     return [*figures, _scores(name, model, 1 if quick else 3)]
 
 
