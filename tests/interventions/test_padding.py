@@ -3,7 +3,10 @@
 import pytest
 import torch
 
-from mnemoscope import Batch, InputError, Mean, Named, Resample, Site, Zero, run_with
+from mnemoscope import Batch, InputError, Mean, Named, PromptPairs, Resample, Site, Zero, run_with
+from mnemoscope.analyses import head_scores
+from mnemoscope.interventions.edges.sweep import outside
+from mnemoscope.interventions.patching.measuring import Question
 from tests.support import random_model
 
 HOOK = "blocks.0.attn.hook_z"
@@ -95,3 +98,12 @@ def test_what_is_drawn_is_at_least_as_long(model, rows):
     )
     with pytest.raises(InputError, match="short has no sequence with as many tokens"):
         run_with(model, batch, [Resample(site=SITE, source=Named(name="short", value=padded))])
+
+
+def test_means_that_would_take_in_padding_are_refused(model, rows):
+    batch = batch_of(rows)
+    with pytest.raises(InputError, match="the batch is padded"):
+        head_scores(model, batch)
+    question = Question(model=model, pairs=PromptPairs(clean=batch, corrupted=batch, name="same"))
+    with pytest.raises(InputError, match="these are padded"):
+        outside(question, "mean", 4)

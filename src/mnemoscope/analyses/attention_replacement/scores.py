@@ -89,6 +89,8 @@ def attention_by_mechanism(
             is empty, there is no such measure, the model is too small for the batch, or attention is NaN.
     """
     check_fits(model, batch, vectors=True)
+    if batch.ragged:
+        raise InputError("shares of attention are means over queries; the batch is padded: take texts of one length")
     check_names(mechanisms)
     names = [mechanism.name for mechanism in mechanisms]
     if OTHER in names:

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from mnemoscope.core.batch import Batch
 from mnemoscope.core.edge import Edge
-from mnemoscope.core.errors import in_range, one_of
+from mnemoscope.core.errors import InputError, in_range, one_of
 from mnemoscope.core.protocols import HookedModel
 from mnemoscope.interventions.edges.graph import carried, check_graph, inputs, layout, writers
 from mnemoscope.interventions.edges.run import FREEZES, Freeze, Written, run_cells, written
@@ -84,6 +84,8 @@ def outside(
     if replacement == "zero":
         return lambda chunk: torch.zeros_like(chunk.source.outputs)
     sides = (question.pairs.clean, question.pairs.corrupted)
+    if any(side.ragged for side in sides):
+        raise InputError("replacement 'mean' is over prompts, position by position, and these are padded; take 'patch'")
     means = [_mean_outputs(question.model, side, n_prompts) for side in sides]
     return lambda chunk: means[1 - chunk.into]
 
