@@ -29,6 +29,7 @@ ROWS = (
     "together",
     "patching",
     "language",
+    "attribution",
     "edges",
     "paths",
     "capacity",
@@ -61,6 +62,7 @@ def main() -> None:
 
 
 def _measurements(only: tuple[str, ...], quick: bool) -> "Iterator[tuple[str, Callable[[], list[Figure]]]]":
+    import attribution
     import capacity
     import edges
     import facts
@@ -91,6 +93,7 @@ def _measurements(only: tuple[str, ...], quick: bool) -> "Iterator[tuple[str, Ca
         *(("together", "equality of parameters", lambda d=d: seeds.same_parameters(d, n_apart)) for d in devices),
         ("patching", "activation patching", lambda: patching.sweeps(quick)),
         ("language", "language models", lambda: language.sweeps(quick)),
+        ("attribution", "edge attribution", lambda: attribution.sweeps(quick)),
         ("edges", "path patching", lambda: edges.sweeps(quick)),
         ("paths", "attention paths", lambda: paths.sweeps(quick)),
         ("capacity", "capacity of matrices", lambda: capacity.search(1 if quick else 3, quick=quick)),

@@ -51,13 +51,18 @@ def sweeps(quick: bool) -> list[Figure]:
 
 
 def _of_shape(name: str, aim: float, shape: dict[str, Any], quick: bool) -> list[Figure]:
-    small = {"n_layers": 2, "d_vocab": 2000} if quick else {}
-    with torch.random.fork_rng(devices=[]):
-        torch.default_generator.manual_seed(0)
-        model = from_configuration({**shape, **small})
+    model = shaped(shape, quick)
     pairs = random_pairs(N_PROMPTS, n_pos=N_POS, d_vocab=model.cfg.d_vocab)
     figures = [_patching(name, model, pairs, by, aim, 1 if quick else 2) for by in SWEEPS]
     return [*figures, _scores(name, model, 1 if quick else 3)]
+
+
+def shaped(shape: dict[str, Any], quick: bool) -> HookedTransformer:
+    """A model of random weights; in the short version of two layers."""
+    small = {"n_layers": 2, "d_vocab": 2000} if quick else {}
+    with torch.random.fork_rng(devices=[]):
+        torch.default_generator.manual_seed(0)
+        return from_configuration({**shape, **small})
 
 
 def _patching(name: str, model: HookedTransformer, pairs: PromptPairs, by: str, aim: float, repetitions: int) -> Figure:

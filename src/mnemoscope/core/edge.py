@@ -3,7 +3,8 @@
 Every part adds its output to the residual stream, and every later part reads the sum. An edge is one summand of one
 reader's input. In a model without edges of its own this makes a graph: its nodes are the embeddings, the heads, the
 MLPs and the logits (Wang et al. 2022, "Interpretability in the wild"; Goldowsky-Dill et al. 2023, "Localizing model
-behavior with path patching").
+behavior with path patching"). Where heads share keys and values, as in Llama models, a key/value head reads these for
+all of them.
 """
 
 import math
@@ -12,14 +13,16 @@ from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
 from mnemoscope.core.errors import InputError, one_of
-from mnemoscope.core.site import EMBEDDINGS, Position, Site
+from mnemoscope.core.site import EMBEDDINGS, Kind, Position, Site
 
 Through = Literal["q", "k", "v"]
 THROUGH: tuple[Through, ...] = get_args(Through)
 LOGITS = "logits"
 
 _WRITERS = (*EMBEDDINGS, "resid_pre", "z", "mlp_out")
-_READERS = ("z", "mlp_out")
+SHARED: tuple[Kind, ...] = ("k", "v")
+"""Kinds of the readers that are key/value heads."""
+_READERS = ("z", "mlp_out", *SHARED)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,8 +32,10 @@ class Edge:
     Attributes:
         writer: `embed`, `pos_embed`, a head (a site of kind z), an MLP (kind mlp_out), or `resid_pre` of layer 0 for
             all embeddings together. Without head, pos and key of its own otherwise.
-        reader: A head, an MLP, or the logits.
-        through: By which input a head reads; none: by all three. None for other readers.
+        reader: A head, an MLP, or the logits; where heads share keys and values, these are read by a key/value head: a
+            site of kind k or v with its number.
+        through: By which input a head reads; none: by all three. Of a key/value head its kind, of an MLP and the logits
+            none.
         pos: Where along the sequence; as for a site. None: everywhere.
     """
 
@@ -51,15 +56,22 @@ class Edge:
                 raise InputError(f"an edge leads to a later part; {self.writer} writes after {self.reader} has read")
         else:
             one_of("the reader of an edge that is no site", self.reader, (LOGITS,))
+        self._check_through()
+
+    def _check_through(self) -> None:
+        kind = self.reader.kind if isinstance(self.reader, Site) else LOGITS
+        if kind in SHARED and self.through != kind:
+            raise InputError(f"a key/value head of kind {kind} reads through={kind!r}; got {self.through!r}")
         if self.through is not None:
             one_of("through", self.through, THROUGH)
-            if self.reader == LOGITS or (isinstance(self.reader, Site) and self.reader.kind != "z"):
+            if kind in ("mlp_out", LOGITS):
                 raise InputError(f"only a head reads through q, k or v; {self.reader} has one input: leave through out")
 
     @property
     def input(self) -> str:
-        """The reader and its input: `L1H0 q`, `L0 MLP`, `logits`."""
-        return str(self.reader) if self.through is None else f"{self.reader} {self.through}"
+        """The reader and its input: `L1H0 q`, `L1KV0 k`, `L0 MLP`, `logits`."""
+        name = part_name(self.reader)
+        return name if self.through is None else f"{name} {self.through}"
 
     @property
     def written(self) -> Site:
@@ -76,9 +88,11 @@ class Edge:
         return replace(self, pos=pos)
 
 
-def part_name(site: Site) -> str:
-    """What a writer is called: `L0H1`, `L0 MLP`, `embed`, and `input` for all embeddings together."""
-    return "input" if site.kind == "resid_pre" else str(site)
+def part_name(part: Site | Literal["logits"]) -> str:
+    """What a part is called: `L0H1`, `L0 MLP`, `embed`, `input` for all embeddings together, `L0KV1`, `logits`."""
+    if isinstance(part, Site) and part.kind in SHARED:
+        return f"L{part.layer}KV{part.head}"
+    return "input" if isinstance(part, Site) and part.kind == "resid_pre" else str(part)
 
 
 def coordinates(edges: Sequence[Edge]) -> dict[str, tuple[str, list[str]]]:
@@ -86,13 +100,14 @@ def coordinates(edges: Sequence[Edge]) -> dict[str, tuple[str, list[str]]]:
     return {
         "edge": ("edge", [str(edge) for edge in edges]),
         "writer": ("edge", [part_name(edge.writer) for edge in edges]),
-        "reader": ("edge", [str(edge.reader) for edge in edges]),
+        "reader": ("edge", [part_name(edge.reader) for edge in edges]),
         "through": ("edge", [edge.through or "" for edge in edges]),
     }
 
 
 def _check_part(end: str, site: Site) -> None:
-    if site.pos is not None or site.neuron is not None or (site.kind == "z") != (site.head is not None):
+    by_head = site.kind == "z" or site.kind in SHARED
+    if site.pos is not None or site.neuron is not None or by_head != (site.head is not None):
         raise InputError(
             f"the {end} of an edge is one head (kind z with a head), an MLP or embeddings, at every position; got "
             f"{site!r}; say positions in the edge"

@@ -12,7 +12,7 @@ from mnemoscope.core.pairs import PromptPairs
 from mnemoscope.core.seeding import generator
 from mnemoscope.models.constructed import induction, induction_batch
 from mnemoscope.systems.tiny_recall.tasks import PermutationLookup
-from tests.support import random_model, seeded
+from tests.support import foreign_model, random_model, seeded
 
 TASK = PermutationLookup(repeat_ratio=0.3).for_seed(0)
 
@@ -49,7 +49,19 @@ def shuffled(n: int = 20, **changes) -> Setting:
 
 def arbitrary(*, n: int = 6, setting: dict | None = None, **model) -> Setting:
     """A random model on random prompts; answer and foil are the tokens that the other prompt sets most apart."""
-    made = random_model(**model)
+    return _told_apart(random_model(**model), n, **(setting or {}))
+
+
+def shared_keys(n: int = 6) -> Setting:
+    """The same with a model of the Llama type, whose four heads share two pairs of keys and values."""
+    model = foreign_model(
+        positional_embedding_type="rotary", rotary_dim=2, rotary_adjacent_pairs=False, n_heads=4, n_key_value_heads=2,
+        normalization_type="RMS", final_rms=True, gated_mlp=True, act_fn="silu", dtype="float64",
+    )  # fmt: skip
+    return _told_apart(model, n)
+
+
+def _told_apart(made, n: int, **setting) -> Setting:
     inputs = torch.randint(6, (2, n, 5), generator=seeded(3))
     change = made(inputs[0]) - made(inputs[1])
     scored = torch.zeros(n, 5, dtype=torch.bool)
@@ -58,7 +70,7 @@ def arbitrary(*, n: int = 6, setting: dict | None = None, **model) -> Setting:
         Batch(inputs=tokens, targets=targets, scored=scored)
         for tokens, targets in zip(inputs, (change.argmax(-1), change.argmin(-1)), strict=True)
     )
-    return Setting(model=made, pairs=PromptPairs(clean=clean, corrupted=corrupted, name="arbitrary"), **(setting or {}))
+    return Setting(model=made, pairs=PromptPairs(clean=clean, corrupted=corrupted, name="arbitrary"), **setting)
 
 
 def every_mask(n_edges: int) -> np.ndarray:
@@ -97,8 +109,8 @@ def published(model, clean, corrupted, inside: set[str]):
             return value + change("logits")
         if hook.name.endswith("mlp_in"):
             return value + change(f"L{layer} MLP")
-        way = hook.name.split("_")[1]
-        heads = [value[:, :, head] + change(f"L{layer}H{head} {way}") for head in range(n_heads)]
+        way, kind = hook.name.split("_")[1], "H" if value.shape[2] == n_heads else "KV"
+        heads = [value[:, :, head] + change(f"L{layer}{kind}{head} {way}") for head in range(value.shape[2])]
         return torch.stack(heads, 2)
 
     last = f"blocks.{model.cfg.n_layers - 1}.hook_resid_post"

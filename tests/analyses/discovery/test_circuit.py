@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from mnemoscope.analyses.discovery import circuit, nodes
-from mnemoscope.analyses.discovery.setting import along, members, pruned
+from mnemoscope.analyses.discovery.setting import Paths, along, members
 from mnemoscope.core.edge import part_name
 from mnemoscope.core.errors import InputError
 from mnemoscope.interventions.edges.graph import model_edges
@@ -27,23 +27,31 @@ def test_a_circuit_names_its_edges_and_parts():
 
 @pytest.mark.parametrize("from_embeddings", [True, False])
 @pytest.mark.parametrize("embeddings", ["together", "apart"])
-def test_pruned_edges_lie_on_no_path(from_embeddings, embeddings):
-    parts = model_edges(foreign_model(), embeddings=embeddings)
-    masks = np.random.default_rng(0).random((30, len(parts))) < 0.2
-    found = pruned(parts, masks, from_embeddings=from_embeddings)
+@pytest.mark.parametrize("sharing", [{}, {"n_heads": 4, "n_key_value_heads": 2}])
+def test_pruned_edges_lie_on_no_path(from_embeddings, embeddings, sharing):
+    model = foreign_model(**sharing)
+    parts = model_edges(model, embeddings=embeddings)
+    paths = Paths.of(model, parts)
+    masks = np.random.default_rng(0).random((30, len(parts))) < (0.1 if sharing else 0.2)
+    found = paths.pruned(masks, from_embeddings=from_embeddings)
     assert not (found & ~masks).any()
     starts = [part_name(edge.writer) for edge in parts if part_name(edge.writer) in ("input", "embed", "pos_embed")]
     for mask, kept in zip(masks, found, strict=True):
         graph = nx.DiGraph(
-            [(part_name(e.writer), str(e.reader)) for e, inside in zip(parts, mask, strict=True) if inside]
+            [(part_name(e.writer), part_name(e.reader)) for e, inside in zip(parts, mask, strict=True) if inside]
         )
         graph.add_nodes_from([*starts, "logits"])
+        for name in {name for e in parts if "KV" in (name := part_name(e.reader))}:
+            layer, pair = name[1], int(name[-1])
+            graph.add_edges_from((name, f"L{layer}H{head}") for head in (2 * pair, 2 * pair + 1))
         on = nx.ancestors(graph, "logits") | {"logits"}
         if from_embeddings:
             on &= set(starts).union(*(nx.descendants(graph, start) for start in starts))
-        expected = [m and part_name(e.writer) in on and str(e.reader) in on for e, m in zip(parts, mask, strict=True)]
+        expected = [
+            m and part_name(e.writer) in on and part_name(e.reader) in on for e, m in zip(parts, mask, strict=True)
+        ]
         assert kept.tolist() == expected
-    assert (pruned(parts, found, from_embeddings=from_embeddings) == found).all()
+    assert (paths.pruned(found, from_embeddings=from_embeddings) == found).all()
     assert found.any()
     assert (found != masks).any()
 

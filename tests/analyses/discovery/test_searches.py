@@ -139,9 +139,10 @@ def test_top_n_runs_every_size_and_takes_the_smallest_that_is_enough(micro):
 
 
 def test_a_connected_choice_leads_to_what_is_there():
-    edges = shuffled().edges
+    setting = shuffled()
+    edges = setting.edges
     values = np.random.default_rng(0).random(len(edges))
-    ranked, there = order(edges, values, signed=False, connected=True), {"logits"}
+    ranked, there = order(setting.paths, values, signed=False, connected=True), {"logits"}
     for place, number in enumerate(ranked):
         open_ = [other for other in ranked[place:] if edges[other].reader in there]
         assert number == max(open_, key=lambda other: values[other])
@@ -191,9 +192,6 @@ def test_input_that_is_no_search_is_refused(micro):
             search()
     with pytest.raises(InputError, match="1 NaN"):
         top_n(micro, scores(micro, [np.nan, *[1.0] * 8]))
-    small = replace(micro, max_bytes=50)
-    with pytest.raises(InputError, match="search among nodes, or allow max_bytes=81"):
-        top_n(small, scores(micro, [1.0] * 9))
     with pytest.raises(InputError, match="at most 16 edges; this one has 29"):
         exact(shuffled())
 

@@ -6,14 +6,26 @@ import numpy as np
 import pytest
 import torch
 
-from mnemoscope.analyses.discovery import Setting, circuit, faithfulness
+from mnemoscope.analyses.discovery import (
+    Setting,
+    against_random,
+    circuit,
+    faithfulness,
+    greedy,
+    minimality,
+    nodes,
+    searches,
+    top_n,
+)
+from mnemoscope.analyses.discovery import setting as setting_module
 from mnemoscope.analyses.discovery.setting import labelled
 from mnemoscope.core.errors import InputError
 from mnemoscope.core.metrics import KL, LOGIT_DIFF
 from mnemoscope.core.pairs import PromptPairs
 from mnemoscope.systems.tiny_recall.constructed import elimination_only
 from mnemoscope.systems.tiny_recall.tasks import PermutationLookup
-from tests.analyses.discovery.settings import arbitrary, lookup, prompts, published
+from tests.analyses.discovery.settings import arbitrary, lookup, prompts, published, shared_keys
+from tests.split_hooks import mean_logit_difference
 from tests.support import global_generators_untouched, perturbed, random_model
 
 
@@ -37,6 +49,54 @@ def test_faithfulness_is_that_of_eap_ig_and_the_circuit_that_of_auto_circuit(nor
             assert found.value[draw].mean() == pytest.approx(m, abs=1e-10)
             if metric is LOGIT_DIFF:
                 assert found.faithfulness[draw] == pytest.approx((m - empty) / (whole - empty), abs=1e-9)
+
+
+def test_circuits_of_a_model_whose_heads_share_keys_and_values():
+    setting = shared_keys()
+    pairs, edges = setting.pairs, setting.edges
+    masks = np.random.default_rng(0).random((6, len(edges))) < np.linspace(0.3, 0.95, 6)[:, None]
+    assert (setting.prune(masks) != masks).any()
+    for mask, found in zip(masks, setting.values(masks), strict=True):
+        inside = {str(edge) for edge, in_it in zip(edges, mask, strict=True) if in_it}
+        logits = published(setting.model, pairs.clean.inputs, pairs.corrupted.inputs, inside)
+        assert found == pytest.approx(mean_logit_difference(pairs, logits).detach().numpy(), abs=1e-9)
+    assert nodes(labelled(edges, masks[-1]))[:4] == ["input", "L0KV0", "L0KV1", "L0H0"]
+
+
+class TestLargeGraphs:
+    @pytest.fixture
+    def large(self, monkeypatch):
+        for module in (setting_module, searches):
+            monkeypatch.setattr(module, "LARGE", 20)
+        return shared_keys()
+
+    def test_top_n_tries_growing_sizes_and_then_those_between(self, large):
+        scores = labelled(large.edges, np.random.default_rng(0).random(len(large.edges)))
+        found = top_n(large, scores, target=0.5)
+        taken = found.taken.values
+        assert len(taken) < len(large.edges)
+        assert 0 in taken
+        assert len(large.edges) in taken
+        masks = found["rank"].values <= taken[:, None]
+        assert found.faithfulness.values == pytest.approx(large.faithfulness(masks), abs=1e-9)
+        first = (found.faithfulness.values >= 0.5).argmax()
+        assert taken[first] - taken[first - 1] == 1
+        assert found.n_edges == large.prune(masks[first]).sum()
+
+    def test_what_takes_too_long_says_so_before_it_starts(self, large):
+        short = replace(large, max_seconds=1e-9)
+        whole = circuit(short.edges, [str(edge) for edge in short.edges])
+        calls = {
+            "greedy pruning runs 82 circuits": lambda: greedy(short, target=0.5),
+            "this runs [0-9]+ circuits of a graph with 82 edges, about": lambda: minimality(short, whole),
+            "incompleteness beside random circuits runs": lambda: against_random(
+                short, whole, n=5, draw="uniform", measures=["incompleteness"]
+            ),
+        }
+        for message, call in calls.items():
+            with pytest.raises(InputError, match=f"{message}.*or allow max_seconds="):
+                call()
+        greedy(replace(short, max_seconds=None), target=0.5)
 
 
 def test_the_whole_model_is_faithful_and_the_empty_circuit_is_not():

@@ -31,6 +31,7 @@ MODELS = {
     "rotary": {"positional_embedding_type": "rotary", "d_head": 4, "rotary_dim": 4},
     "parallel": {"parallel_attn_mlp": True},
     "gated": {"gated_mlp": True},
+    "shared keys": {"n_heads": 4, "n_key_value_heads": 2},
 }
 INPUT = Site(kind="resid_pre", layer=0)
 
@@ -223,7 +224,7 @@ class TestModelsAndMemory:
     @pytest.mark.parametrize(
         ("config", "words"),
         [
-            ({"n_key_value_heads": 1}, "its heads share keys and values"),
+            ({"original_architecture": "Olmo2ForCausalLM"}, "original_architecture is Olmo2ForCausalLM"),
             ({"positional_embedding_type": "shortformer"}, "positional_embedding_type is shortformer"),
         ],
     )

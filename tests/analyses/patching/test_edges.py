@@ -211,8 +211,8 @@ class TestWays:
         assert frozen.attrs["method"] == "hooks (parts are frozen)"
         with pytest.raises(InputError, match="method must be 'auto' or 'hooks' here, because parts are frozen"):
             patch_edges(self.model, self.pairs, freeze=["layer_norm"], method="stream")
-        rotary = foreign_model(positional_embedding_type="rotary", rotary_dim=2, d_head=4)
-        assert "positional_embedding_type is rotary" in patch_edges(rotary, self.pairs).attrs["method"]
+        capped = foreign_model(attn_scores_soft_cap=5.0)
+        assert "attn_scores_soft_cap is 5.0" in patch_edges(capped, self.pairs).attrs["method"]
 
 
 class TestBetween:

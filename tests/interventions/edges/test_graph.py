@@ -7,7 +7,16 @@ from mnemoscope.core.batch import Batch
 from mnemoscope.core.edge import LOGITS, Edge
 from mnemoscope.core.errors import InputError
 from mnemoscope.core.site import Site
-from mnemoscope.interventions.edges.graph import State, carried, inputs, layout, model_edges, single, writers
+from mnemoscope.interventions.edges.graph import (
+    State,
+    carried,
+    inputs,
+    layout,
+    model_edges,
+    parts_of,
+    single,
+    writers,
+)
 from tests.support import foreign_model
 
 EMBED, POS, INPUT = Site(kind="embed"), Site(kind="pos_embed"), Site(kind="resid_pre", layer=0)
@@ -21,6 +30,7 @@ class TestEdge:
         assert str(Edge(writer=H00, reader=H10)) == "L0H0 → L1H0"
         assert str(Edge(writer=MLP0)) == "L0 MLP → logits"
         assert str(Edge(writer=INPUT, reader=MLP1)) == "input → L1 MLP"
+        assert str(Edge(writer=H00, reader=Site(kind="k", layer=1, head=1), through="k")) == "L0H0 → L1KV1 k"
         assert str(Edge(writer=EMBED).at("source_pos")) == "embed → logits pos source_pos"
 
     def test_is_compared_by_value(self):
@@ -40,6 +50,9 @@ class TestEdge:
             ({"writer": MLP0, "through": "v"}, "only a head reads through q, k or v; logits"),
             ({"writer": H00, "reader": H10, "through": "z"}, "through must be one of: q, k, v"),
             ({"writer": H00, "reader": "resid_post"}, "must be one of: logits"),
+            ({"writer": H00, "reader": Site(kind="k", layer=1, head=0)}, "kind k reads through='k'; got None"),
+            ({"writer": H00, "reader": Site(kind="v", layer=1, head=0), "through": "k"}, "through='v'; got 'k'"),
+            ({"writer": H00, "reader": Site(kind="v", layer=1), "through": "v"}, "one head .kind z with a head."),
         ],
     )
     @pytest.mark.usefixtures("as_installed")
@@ -57,6 +70,9 @@ class TestGraph:
             ({"n_layers": 1, "n_heads": 1, "attn_only": True}, 3 + 2, 3 + 2 + 4),
             ({"parallel_attn_mlp": True}, 46 - 4, 61 - 4),
             ({"positional_embedding_type": "rotary", "rotary_dim": 2, "d_head": 4}, 46, 46),
+            # layers of 8 inputs of heads and an MLP: 8 + 5 with one writer before them, 48 + 10 with 6, and 11
+            ({"n_heads": 4, "n_key_value_heads": 2}, 82, 82 + 2 * 9 + 1),
+            ({"n_heads": 4, "n_key_value_heads": 2, "ungroup_grouped_query_attention": True}, 110, 110 + 2 * 13 + 1),
         ],
     )
     def test_has_as_many_edges_as_counted_by_hand(self, changes, n_together, n_apart):
@@ -74,6 +90,13 @@ class TestGraph:
         assert [str(site) for site in writers(model, embeddings="apart")][:4] == ["embed", "pos_embed", "L0H0", "L0H1"]
         assert inputs(model)[:4] == [(H00, "q"), (H00, "k"), (H00, "v"), (Site(kind="z", layer=0, head=1), "q")]
         assert inputs(model)[-2:] == [(MLP1, None), (LOGITS, None)]
+
+    def test_heads_that_share_keys_and_values_read_them_together(self):
+        model = foreign_model(n_heads=4, n_key_value_heads=2)
+        ways = ["L0KV0 k", "L0KV0 v", "L0KV1 k", "L0KV1 v", "L0H0 q", "L0H1 q", "L0H2 q", "L0H3 q", "L0 MLP"]
+        assert [Edge(writer=INPUT, reader=reader, through=way).input for reader, way in inputs(model)][:9] == ways
+        assert parts_of(model, Site(kind="v", layer=0, head=1)) == [Site(kind="z", layer=0, head=n) for n in (2, 3)]
+        assert parts_of(model, H00) == [H00]
 
     def test_every_edge_is_made_of_single_ones(self):
         model = foreign_model()

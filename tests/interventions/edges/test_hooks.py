@@ -20,7 +20,10 @@ PAIRS = random_pairs(n=3, seed=5)
 CLEAN, OTHER = PAIRS.clean, Named(name="other", value=PAIRS.corrupted)
 
 
-@pytest.mark.parametrize("changes", [{}, {"attn_only": True}, {"parallel_attn_mlp": True}], ids=str)
+SHARED = {"n_heads": 4, "n_key_value_heads": 2}
+
+
+@pytest.mark.parametrize("changes", [{}, {"attn_only": True}, {"parallel_attn_mlp": True}, SHARED], ids=str)
 @pytest.mark.parametrize("embeddings", ["together", "apart"])
 def test_a_patch_equals_transformer_lens_split_inputs(changes, embeddings):
     model = foreign_model(normalization_type="LN", dtype="float64", **changes)
@@ -90,5 +93,6 @@ def test_what_the_model_has_not_is_refused():
     with pytest.raises(InputError, match="the layer of site L7H0 result must be from 0 to 1"):
         run_with(MODEL, CLEAN, [Zero(site=Edge(writer=Site(kind="z", layer=7, head=0)))])
     shared = foreign_model(n_key_value_heads=1)
-    with pytest.raises(InputError, match="heads share keys and values"):
-        run_with(shared, CLEAN, [Zero(site=Edge(writer=H00, reader=H10))])
+    for through in ("k", None):
+        with pytest.raises(InputError, match="heads share keys and values, which key/value heads read"):
+            run_with(shared, CLEAN, [Zero(site=Edge(writer=H00, reader=H10, through=through))])

@@ -178,7 +178,7 @@ class TestRefusals:
     @pytest.mark.parametrize(
         ("changes", "message"),
         [
-            ({"n_key_value_heads": 1}, "its heads share keys and values"),
+            ({"original_architecture": "Olmo2ForCausalLM"}, "original_architecture is Olmo2ForCausalLM"),
             ({"positional_embedding_type": "shortformer"}, "positional_embedding_type is shortformer"),
         ],
     )

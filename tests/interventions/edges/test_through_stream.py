@@ -19,6 +19,7 @@ from tests.interventions.patching.test_memory import most_at_once
 from tests.split_hooks import added, by_hand, mean_logit_difference, output, random_pairs, split
 from tests.support import foreign_model
 
+_ROTARY = {"positional_embedding_type": "rotary"}
 MODELS = {
     "LN": {"normalization_type": "LN"},
     "none": {"normalization_type": None, "act_fn": "relu"},
@@ -27,7 +28,14 @@ MODELS = {
     "one layer": {"normalization_type": "LN", "n_layers": 1},
     "attention only": {"normalization_type": "LN", "attn_only": True},
     "attention only, deep": {"n_layers": 3, "attn_only": True, "scale_attn_by_inverse_layer_idx": True},
-}
+    "shared keys": {"n_heads": 4, "n_key_value_heads": 2, "normalization_type": "LN"},
+    "Pythia": {**_ROTARY, "rotary_adjacent_pairs": False, "rotary_dim": 2, "parallel_attn_mlp": True},
+    "Llama": {
+        **_ROTARY, "rotary_adjacent_pairs": False, "rotary_dim": 2, "n_heads": 4, "n_key_value_heads": 2,
+        "normalization_type": "RMS", "final_rms": True, "gated_mlp": True, "act_fn": "silu", "n_layers": 3,
+    },
+    "attention only, shared": {**_ROTARY, "rotary_dim": 2, "n_heads": 4, "n_key_value_heads": 1, "attn_only": True},
+}  # fmt: skip
 READ = {"last": (5,), "two": (2, 4), "all": tuple(range(6))}
 
 
@@ -247,8 +255,8 @@ def test_chunks_change_nothing():
 @pytest.mark.parametrize(
     ("changes", "reason"),
     [
-        ({"positional_embedding_type": "rotary", "d_head": 4, "rotary_dim": 4}, "positional_embedding_type is rotary"),
-        ({"parallel_attn_mlp": True}, "parallel_attn_mlp is True"),
+        ({"attn_scores_soft_cap": 5.0}, "attn_scores_soft_cap is 5.0"),
+        ({"clip_qkv": 1.0}, "clip_qkv is 1.0"),
     ],
 )
 def test_other_models_are_told_apart(changes, reason):

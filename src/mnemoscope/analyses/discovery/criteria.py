@@ -316,10 +316,12 @@ def _measured(
 ) -> Float[np.ndarray, " circuit"]:
     if measure == "faithfulness":
         return setting.faithfulness(masks)
+    n_edges = int(masks[0].sum())
+    n_each = 2 * (n_edges + n_sets + 1) if measure == "incompleteness" else n_edges + 1
+    setting.check_time(len(masks) * n_each, f"{measure} beside random circuits", "ask for measures=['faithfulness']")
     if measure == "incompleteness":
         within, without = faithfulness_without(setting, masks, knockouts(masks, n_sets, seed))
         return abs(within - without).mean(1)
-    n_edges = int(masks[0].sum())
     single = knockouts(masks, 0, seed)[:, :n_edges]
     left = setting.faithfulness((masks[:, None] & ~single).reshape(-1, masks.shape[1]))
     return setting.faithfulness(masks) - left.reshape(len(masks), n_edges).max(1)

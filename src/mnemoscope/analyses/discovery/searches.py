@@ -22,7 +22,9 @@ nor, with a threshold, how faithful it is: small losses add up. What stands in f
 *Top n*: the smallest number of edges of the highest score that is faithful enough. Edges are ranked by any attribution,
 by size or with their sign, equal ones in the order of the readers. Circuits of 0, 1, 2, ... edges are all run, because
 faithfulness need not rise with every edge; the smallest that reaches the target is taken. Syed et al. 2023,
-"Attribution patching outperforms automated circuit discovery"; Hanna et al. 2024.
+"Attribution patching outperforms automated circuit discovery"; Hanna et al. 2024. Of a graph with more than
+`setting.LARGE` edges sizes are run that grow by about a fifth, and between the first that is enough and the one before
+half-way sizes until two neighbours are found: the smallest unless faithfulness falls in between.
 
 `connected` picks as EAP-IG's `apply_greedy` does: from the logits backwards, always the highest score among the edges
 that lead to a part that is in the circuit already. Without it the choice is that of `apply_topn`. As there, what is
@@ -55,11 +57,11 @@ from collections.abc import Callable
 
 import numpy as np
 import xarray as xr
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int
 
-from mnemoscope.analyses.discovery.setting import ROUNDING, TARGET, Setting, along
-from mnemoscope.core.edge import LOGITS, Edge, coordinates
-from mnemoscope.core.errors import InputError, fits, in_range
+from mnemoscope.analyses.discovery.setting import LARGE, ROUNDING, TARGET, Part, Paths, Setting, along
+from mnemoscope.core.edge import LOGITS, coordinates
+from mnemoscope.core.errors import InputError, in_range
 
 MAX_EDGES = 16
 _WINDOW = (8, 64)
@@ -85,6 +87,7 @@ def greedy(setting: Setting, *, threshold: float | None = None, target: float | 
         InputError: Not one of threshold and target is given, or it is out of range; or as `Setting.span`.
     """
     sign = 1 if setting.metric.higher_is == "better" else -1
+    setting.check_time(len(setting.edges), "greedy pruning", "rank edges by attribution and take the top n")
     kept, worse = _visited(setting, _rule(setting, sign, threshold, target), sign)
     kept = setting.prune(kept)
     return xr.Dataset(
@@ -166,27 +169,22 @@ def top_n(
 
     Returns:
         `circuit` over edge, and its `n_edges`; `faithfulness`, its `error` and `n_pruned`, the edges that matter, over
-        `taken`, the number of edges that were taken; `score` and `rank` (from 1) over edge.
+        `taken`, the numbers of edges that were taken; `score` and `rank` (from 1) over edge.
 
     Raises:
         InputError: Scores are not one per edge of the model, or NaN; the target is out of range; or as `Setting.span`.
     """
     in_range("target", target, 0, 1)
     strength = along(setting.edges, scores).to_numpy()
-    ranked = order(setting.edges, strength, signed=signed, connected=connected)
+    ranked = order(setting.paths, strength, signed=signed, connected=connected)
     rank = np.empty(len(ranked), dtype=int)
     rank[ranked] = np.arange(1, len(ranked) + 1)
-    fits(
-        f"a circuit of every size from 0 to {len(ranked)} edges",
-        len(ranked) ** 2,
-        setting.max_bytes,
-        "search among nodes",
-    )
-    masks = rank <= np.arange(len(ranked) + 1)[:, None]
-    _ = setting.span
-    values, kept = setting.values(masks), setting.prune(masks)
-    found = setting.share(values)
+    tried = _tried(setting, rank, target)
+    found = setting.share(values := np.stack(list(tried.values())))
     enough = found >= target - ROUNDING
+    taken = np.array(list(tried))
+    masks = rank <= taken[:, None]
+    kept = setting.prune(masks)
     chosen = kept[enough.argmax()] if enough.any() else np.zeros(len(ranked), dtype=bool)
     return xr.Dataset(
         {
@@ -198,7 +196,7 @@ def top_n(
             "score": ("edge", strength),
             "rank": ("edge", rank),
         },
-        coords={**coordinates(setting.edges), "taken": range(len(masks))},
+        coords={**coordinates(setting.edges), "taken": taken},
         attrs={
             **setting.attrs,
             "method": f"top n by {scores.name or 'score'}" + (", connected" if connected else ""),
@@ -208,7 +206,30 @@ def top_n(
     )
 
 
-def order(edges: tuple[Edge, ...], scores: Float[np.ndarray, " edge"], *, signed: bool, connected: bool) -> list[int]:
+def _tried(setting: Setting, rank: Int[np.ndarray, " edge"], target: float) -> dict[int, Float[np.ndarray, " prompt"]]:
+    """By number of edges taken, ascending, the metric of every prompt: of all numbers, or of those that are needed."""
+    _ = setting.span
+    n_edges = len(rank)
+    sizes = list(range(n_edges + 1)) if n_edges <= LARGE else _growing(n_edges)
+    found = dict(zip(sizes, setting.values(rank <= np.array(sizes)[:, None]), strict=True))
+    reached = setting.share(np.stack(list(found.values()))) >= target - ROUNDING
+    if reached.any() and reached.argmax() > 0:
+        low, high = (sizes[reached.argmax() + step] for step in (-1, 0))
+        while high - low > 1:
+            middle = (low + high) // 2
+            found[middle] = setting.values((rank <= middle)[None])[0]
+            enough = setting.share(found[middle][None])[0] >= target - ROUNDING
+            low, high = (low, middle) if enough else (middle, high)
+    return dict(sorted(found.items()))
+
+
+def _growing(n_edges: int) -> list[int]:
+    """Numbers from 0 to that of all edges, each about a fifth larger than the one before."""
+    n_steps = int(4 * np.log2(n_edges)) + 1
+    return [0, *dict.fromkeys(np.geomspace(1, n_edges, n_steps).round().astype(int).tolist())]
+
+
+def order(paths: Paths, scores: Float[np.ndarray, " edge"], *, signed: bool, connected: bool) -> list[int]:
     """Numbers of the edges, in the order in which they are taken.
 
     Raises:
@@ -219,16 +240,16 @@ def order(edges: tuple[Edge, ...], scores: Float[np.ndarray, " edge"], *, signed
     strength = scores if signed else abs(scores)
     if not connected:
         return np.argsort(-strength, kind="stable").tolist()
-    into: dict[object, list[tuple[float, int]]] = {}
-    for number, edge in enumerate(edges):
-        into.setdefault(edge.reader, []).append((-float(strength[number]), number))
+    into = {reader: list(zip(-strength[edges], edges.tolist(), strict=True)) for reader, edges in paths.into.items()}
+    writers: dict[int, Part] = {number: writer for writer, edges in paths.from_.items() for number in edges.tolist()}
     ranked, open_ = [], into.pop(LOGITS)
     heapq.heapify(open_)
     while open_:
         _, number = heapq.heappop(open_)
         ranked.append(number)
-        for entry in into.pop(edges[number].writer, ()):
-            heapq.heappush(open_, entry)
+        for reader in paths.readers.get(writers[number], ()):
+            for entry in into.pop(reader, ()):
+                heapq.heappush(open_, entry)
     return ranked
 
 

@@ -19,14 +19,15 @@ auto-circuit runs circuits as they are. EAP-IG prunes in both directions before 
 carries, so that its circuits under means or zeros can differ from those that it was given.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from time import perf_counter
+from typing import Any, Literal
 
 import numpy as np
 import xarray as xr
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int
 
 from mnemoscope.analyses.forward import check_fits
 from mnemoscope.analyses.patching.activations import effects
@@ -37,10 +38,14 @@ from mnemoscope.core.pairs import PromptPairs
 from mnemoscope.core.protocols import HookedModel
 from mnemoscope.core.site import Site
 from mnemoscope.interventions.edges.circuits import run_circuits
-from mnemoscope.interventions.edges.graph import Embeddings
+from mnemoscope.interventions.edges.graph import Embeddings, parts_of
 from mnemoscope.interventions.edges.graph import model_edges as all_edges
 from mnemoscope.interventions.edges.sweep import Replacement
-from mnemoscope.interventions.patching.measuring import MAX_BYTES, Question
+from mnemoscope.interventions.patching.measuring import Question
+from mnemoscope.interventions.patching.memory import roomy
+
+Part = Site | Literal["logits"]
+"""What writes, what reads, or both."""
 
 
 def circuit(edges: Sequence[Edge], members: Iterable[str]) -> xr.DataArray:
@@ -100,37 +105,73 @@ def members(edges: Sequence[Edge], circuits: xr.DataArray) -> Bool[np.ndarray, "
 
 def nodes(circuit: xr.DataArray) -> list[str]:
     """The parts that a circuit's edges join, in the order of writing, the logits last."""
-    inside = circuit.values
-    joined = {str(name) for end in ("writer", "reader") for name in circuit[end].values[inside]}
-    known = [str(name) for name in circuit["writer"].values]
-    return sorted(joined, key=lambda name: known.index(name) if name in known else len(known))
+    ends = {end: list(map(str, circuit[end].values)) for end in ("writer", "reader")}
+    sources = [name for name in dict.fromkeys(ends["writer"]) if name not in set(ends["reader"])]
+    joined = {name for names in ends.values() for name, inside in zip(names, circuit.values, strict=True) if inside}
+    return [name for name in dict.fromkeys((*sources, *ends["reader"])) if name in joined]
 
 
-def pruned(
-    edges: Sequence[Edge], masks: Bool[np.ndarray, "*circuits edge"], *, from_embeddings: bool
-) -> Bool[np.ndarray, "*circuits edge"]:
-    """The edges of circuits that lie on paths to the logits.
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Paths:
+    """The edges of a model by the parts that they join, to follow paths in many circuits at once.
 
-    Args:
-        edges: All edges of the model.
-        masks: Circuits.
-        from_embeddings: Whether the paths have to start at the embeddings too.
+    Attributes:
+        from_: By writer, in the order of writing, the numbers of the edges that start there.
+        into: By reader, in the order of reading, the numbers of the edges that lead there.
+        parts: By reader the parts whose output depends on what it reads.
     """
-    kept, numbers = masks.copy(), range(len(edges))
-    if from_embeddings:
-        reached: dict[Site | str, np.ndarray] = {}
-        for number in sorted(numbers, key=lambda number: depth(edges[number].writer)):
-            edge = edges[number]
-            if depth(edge.writer) >= 0:
-                kept[..., number] &= reached.get(edge.writer, False)
-            reached[edge.reader] = kept[..., number] | reached.get(edge.reader, False)
-    needed: dict[Site | str, np.ndarray] = {}
-    for number in sorted(numbers, key=lambda number: -depth(edges[number].reader)):
-        edge = edges[number]
-        if edge.reader != LOGITS:
-            kept[..., number] &= needed.get(edge.reader, False)
-        needed[edge.writer] = kept[..., number] | needed.get(edge.writer, False)
-    return kept
+
+    from_: Mapping[Part, Int[np.ndarray, " edge"]]
+    into: Mapping[Part, Int[np.ndarray, " edge"]]
+    parts: Mapping[Part, Sequence[Part]]
+
+    @staticmethod
+    def of(model: HookedModel, edges: Sequence[Edge]) -> "Paths":
+        """Those of a model."""
+        from_, into = _numbers([edge.writer for edge in edges]), _numbers([edge.reader for edge in edges])
+        return Paths(from_=from_, into=into, parts={reader: parts_of(model, reader) for reader in into})
+
+    @cached_property
+    def readers(self) -> dict[Part, list[Part]]:
+        """By part, what reads for it."""
+        found: dict[Part, list[Part]] = {}
+        for reader, parts in self.parts.items():
+            for part in parts:
+                found.setdefault(part, []).append(reader)
+        return found
+
+    def pruned(
+        self, masks: Bool[np.ndarray, "*circuits edge"], *, from_embeddings: bool
+    ) -> Bool[np.ndarray, "*circuits edge"]:
+        """The edges of circuits that lie on paths to the logits.
+
+        Args:
+            masks: Circuits.
+            from_embeddings: Whether the paths have to start at the embeddings too.
+        """
+        kept = masks.copy()
+        for writer, edges in self.from_.items() if from_embeddings else ():
+            if depth(writer) >= 0:
+                kept[..., edges] &= _any(kept, [self.into[reader] for reader in self.readers[writer]])
+        for reader, edges in reversed(list(self.into.items())):
+            if reader != LOGITS:
+                kept[..., edges] &= _any(kept, [self.from_[part] for part in self.parts[reader]])
+        return kept
+
+
+def _numbers(parts: Sequence[Part]) -> dict[Part, Int[np.ndarray, " some"]]:
+    """By part, those of the lowest layer first, at which places it stands."""
+    found: dict[Part, list[int]] = {part: [] for part in sorted(dict.fromkeys(parts), key=depth)}
+    for number, part in enumerate(parts):
+        found[part].append(number)
+    return {part: np.array(numbers) for part, numbers in found.items()}
+
+
+def _any(
+    masks: Bool[np.ndarray, "*circuits edge"], groups: Sequence[Int[np.ndarray, " some"]]
+) -> Bool[np.ndarray, "*circuits 1"]:
+    """Whether circuits hold one of some edges."""
+    return np.asarray(masks[..., np.concatenate(groups)].any(-1, keepdims=True))
 
 
 def _some(names: Sequence[str]) -> str:
@@ -143,6 +184,10 @@ UNIT = "share of the difference between the model and the empty circuit"
 """Of faithfulness, and of differences of it."""
 ROUNDING = 1e-6
 """By how much faithfulness may fall short of a target."""
+LARGE = 8000
+"""Graphs with more edges are those of language models: not every circuit that one might ask for can be run."""
+_FEW = 4
+"""Circuits that are run without asking how long they take."""
 _AT_ONCE = 2048
 """Circuits whose values of single prompts are kept at the same time."""
 
@@ -162,6 +207,8 @@ class Setting:
             (as `patching.effects` has it); otherwise every faithfulness is NaN there. A divergence tells any two
             predictions apart: look at another metric for whether the model knows the answer.
         max_bytes: Bound on what a run of circuits allocates on the way.
+        max_seconds: Bound on what one analysis may take by estimate, of models with more than `LARGE` edges: more is
+            refused before it starts, saying how much it would be. None: there is none.
     """
 
     model: HookedModel
@@ -170,12 +217,18 @@ class Setting:
     replacement: Replacement = "patch"
     embeddings: Embeddings = "together"
     refuse: bool = True
-    max_bytes: int = MAX_BYTES
+    max_bytes: int | None = None
+    max_seconds: float | None = 600.0
 
     @cached_property
     def edges(self) -> tuple[Edge, ...]:
         """Every edge of the model, in the order of the readers."""
         return all_edges(self.model, embeddings=self.embeddings)
+
+    @cached_property
+    def paths(self) -> Paths:
+        """How the edges join the parts of the model."""
+        return Paths.of(self.model, self.edges)
 
     @cached_property
     def ends(self) -> tuple[Float[np.ndarray, " prompt"], Float[np.ndarray, " prompt"]]:
@@ -188,6 +241,29 @@ class Setting:
             check_fits(self.model, batch, vectors=True)
         whole, empty = self._run(np.array([[True], [False]]).repeat(len(self.edges), 1))
         return whole, empty
+
+    @cached_property
+    def seconds(self) -> float:
+        """What one circuit takes here, measured on one that is run a second time."""
+        _ = self.ends
+        start = perf_counter()
+        self._run(np.ones((1, len(self.edges)), dtype=bool))
+        return perf_counter() - start
+
+    def check_time(self, n_circuits: int, what: str, way_out: str) -> None:
+        """Refuse what would take too long on a large graph.
+
+        Raises:
+            InputError: Saying how long it would take, and what else could be done.
+        """
+        if self.max_seconds is None or len(self.edges) <= LARGE or n_circuits <= _FEW:
+            return
+        needed = n_circuits * self.seconds
+        if needed > self.max_seconds:
+            raise InputError(
+                f"{what} runs {n_circuits:,} circuits of a graph with {len(self.edges):,} edges, about "
+                f"{needed / 60:,.0f} minutes here; {way_out}, or allow max_seconds={needed:.0f}"
+            )
 
     @cached_property
     def span(self) -> float:
@@ -206,11 +282,12 @@ class Setting:
 
     def prune(self, masks: Bool[np.ndarray, "*circuits edge"]) -> Bool[np.ndarray, "*circuits edge"]:
         """Circuits without the edges that cannot matter."""
-        return pruned(self.edges, masks, from_embeddings=self.replacement == "patch")
+        return self.paths.pruned(masks, from_embeddings=self.replacement == "patch")
 
     def values(self, masks: Bool[np.ndarray, "circuit edge"]) -> Float[np.ndarray, "circuit prompt"]:
         """The metric of circuits on every prompt; those with the same pruned form are run once."""
         distinct, which = self._distinct(masks)
+        self.check_time(len(distinct), "this", "ask for fewer, on fewer prompts")
         return self._run(distinct)[which]
 
     def faithfulness(self, masks: Bool[np.ndarray, "circuit edge"]) -> Float[np.ndarray, " circuit"]:
@@ -221,6 +298,7 @@ class Setting:
         """
         _ = self.span
         distinct, which = self._distinct(masks)
+        self.check_time(len(distinct), "this", "ask for fewer, on fewer prompts")
         chunks = (distinct[start : start + _AT_ONCE] for start in range(0, len(distinct), _AT_ONCE))
         return np.concatenate([self.share(self._run(chunk)) for chunk in chunks])[which]
 
@@ -254,6 +332,7 @@ class Setting:
         return self.prune(masks[first]), which.ravel()
 
     def _run(self, masks: Bool[np.ndarray, "circuit edge"]) -> Float[np.ndarray, "circuit prompt"]:
-        what = {"metrics": (self.metric,), "directions": ("noising",), "max_bytes": self.max_bytes}
+        max_bytes = roomy(self.model) if self.max_bytes is None else self.max_bytes
+        what = {"metrics": (self.metric,), "directions": ("noising",), "max_bytes": max_bytes}
         question = Question(model=self.model, pairs=self.pairs, **what)
         return run_circuits(question, self.edges, masks, self.replacement)

@@ -100,7 +100,8 @@ def _add(
     run = traced(model, chunk.pairs.clean.inputs, traced_names(model), question.read, starts=starts)
     for of_metric, summed in zip(total, sums(chunk.reader, run), strict=True):
         for places, gradient in input_gradients(model, run, summed, terms):
-            moved = einsum(differs, gradient, "prompt pos writer d, input prompt pos d -> input writer prompt pos")
+            n = 1 + max(int(terms[place][1].max()) for place in places)  # writers that one of them reads
+            moved = einsum(differs[:n], gradient, "writer prompt pos d, input prompt pos d -> input writer prompt pos")
             for place, of_input in zip(places, moved, strict=True):
                 edge, writer = terms[place]
                 of_metric.index_add_(0, edge.to(of_input.device), of_input[writer])

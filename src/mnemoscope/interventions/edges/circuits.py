@@ -88,10 +88,10 @@ def _shared(
 
 
 def _by_site(
-    model: HookedModel, outputs: Float[Tensor, "prompt pos writer d_model"], sites: set[Site]
+    model: HookedModel, outputs: Float[Tensor, "writer prompt pos d_model"], sites: set[Site]
 ) -> dict[Site, Float[Tensor, "prompt pos d_model"]]:
     """What every writer of a graph wrote; all embeddings together if the graph has them so."""
-    found = dict(zip(writers(model, embeddings="apart"), outputs.unbind(2), strict=True))
+    found = dict(zip(writers(model, embeddings="apart"), outputs, strict=True))
     together = torch.stack([value for site, value in found.items() if site.kind not in _PARTS]).sum(0)
     return {site: together if site.kind == "resid_pre" else found[site] for site in sites}
 

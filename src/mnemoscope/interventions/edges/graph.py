@@ -10,7 +10,7 @@ from jaxtyping import Bool, Int
 from torch import Tensor
 
 from mnemoscope.core.batch import Batch
-from mnemoscope.core.edge import THROUGH, Edge, Through
+from mnemoscope.core.edge import SHARED, THROUGH, Edge, Through
 from mnemoscope.core.errors import InputError, one_of
 from mnemoscope.core.protocols import HookedModel
 from mnemoscope.core.site import EMBEDDINGS, Site
@@ -29,7 +29,7 @@ _REFUSED = {
 
 
 def check_graph(model: HookedModel) -> None:
-    """Refuse a model whose parts do not simply add up in the residual stream, or share inputs.
+    """Refuse a model whose parts do not simply add up in the residual stream.
 
     Raises:
         InputError: Naming what is not supported.
@@ -38,8 +38,6 @@ def check_graph(model: HookedModel) -> None:
     for name, refused in _REFUSED.items():
         if getattr(cfg, name, None) in refused:
             raise InputError(f"{who}, because {name} is {getattr(cfg, name)}; patch activations with analyses.patching")
-    if getattr(cfg, "n_key_value_heads", None) not in (None, cfg.n_heads):
-        raise InputError(f"{who}, because its heads share keys and values; patch activations with analyses.patching")
     if "blocks.0.attn.W_Q" not in dict(model.named_parameters()):
         raise InputError(f"{who}, because it does not keep weights as a HookedTransformer does; load it as one")
 
@@ -65,13 +63,35 @@ def _embeddings(model: HookedModel) -> list[Site]:
     return [Site(kind=kind) for kind in (EMBEDDINGS if added else EMBEDDINGS[:1])]
 
 
-def inputs(model: HookedModel) -> list[Input]:
-    """Everything that reads from the residual stream, a head through each of q, k and v, in the order of reading."""
+def n_sharing(model: HookedModel) -> int:
+    """How many heads share their keys and values with one another."""
     cfg = model.cfg
+    apart = getattr(cfg, "ungroup_grouped_query_attention", False)
+    return 1 if apart else cfg.n_heads // (getattr(cfg, "n_key_value_heads", None) or cfg.n_heads)
+
+
+def parts_of(model: HookedModel, reader: Site | Literal["logits"]) -> list[Site | Literal["logits"]]:
+    """The parts whose output depends on what a reader reads: itself, or the heads that share a key/value head."""
+    if not isinstance(reader, Site) or reader.kind not in SHARED:
+        return [reader]
+    assert reader.head is not None
+    n = n_sharing(model)
+    return [replace(reader, kind="z", head=head) for head in range(n * reader.head, n * (reader.head + 1))]
+
+
+def inputs(model: HookedModel) -> list[Input]:
+    """Everything that reads from the residual stream, in the order of reading: a head through each of q, k and v, and
+    where heads share these keys and values, a key/value head through each of them before the heads.
+    """
+    cfg, n = model.cfg, n_sharing(model)
+    ways = THROUGH if n == 1 else THROUGH[:1]
     found: list[Input] = []
     for layer in range(cfg.n_layers):
         heads = [Site(kind="z", layer=layer, head=head) for head in range(cfg.n_heads)]
-        found.extend((head, way) for head in heads for way in THROUGH)
+        if n > 1:
+            groups = range(cfg.n_heads // n)
+            found.extend((Site(kind=way, layer=layer, head=group), way) for group in groups for way in THROUGH[1:])
+        found.extend((head, way) for head in heads for way in ways)
         if not cfg.attn_only:
             found.append((Site(kind="mlp_out", layer=layer), None))
     found.append(("logits", None))
@@ -111,6 +131,12 @@ def single(model: HookedModel, edge: Edge) -> list[Edge]:
     if from_ == [edge.writer] and ways == (edge.through,):
         return [edge]
     return [replace(edge, writer=site, through=way) for way in ways for site in from_]
+
+
+def _those_it_has(model: HookedModel) -> str:
+    if n_sharing(model) > 1:
+        return "its heads share keys and values, which key/value heads read (a reader of kind k or v), and read q alone"
+    return "interventions.edges.graph.model_edges(model) gives those it has"
 
 
 class State(IntEnum):
@@ -180,7 +206,7 @@ def layout(model: HookedModel, edges: Sequence[Edge]) -> Layout:
         parts = single(model, edge)
         places = [(rows.get((part.reader, part.through), -1), columns.get(part.writer, -1)) for part in parts]
         if not all(row >= 0 and column >= 0 and exists[row, column] for row, column in places):
-            raise InputError(f"the model has no edge {edge}; interventions.edges.graph.edges(model) gives those it has")
+            raise InputError(f"the model has no edge {edge}; {_those_it_has(model)}")
         if taken is None or edge.pos is not None or not taken.isdisjoint(places):
             groups.append([])
             taken = set()

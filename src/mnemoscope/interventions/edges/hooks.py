@@ -14,7 +14,7 @@ from einops import einsum
 from jaxtyping import Float
 from torch import Tensor
 
-from mnemoscope.core.edge import Edge
+from mnemoscope.core.edge import SHARED, Edge
 from mnemoscope.core.protocols import HookedModel
 from mnemoscope.core.site import Site
 from mnemoscope.interventions.edges.graph import Input, check_graph, inputs, layout, single
@@ -68,7 +68,9 @@ def reading(model: HookedModel, wanted: Collection[Input], read: Read) -> Iterat
 def _attend(activation: Tensor, hook: Any, *, block: Any, through: str, own: Sequence[Input], read: Read) -> Tensor:
     """Queries, keys or values of a layer, those of some heads from another input."""
     heads = [site.head for site, _ in own if isinstance(site, Site)]
-    weight, bias = (getattr(block.attn, f"{end}_{through.upper()}")[heads] for end in "Wb")
+    shared = any(isinstance(site, Site) and site.kind in SHARED for site, _ in own)
+    names = (f"{'_' * shared}{end}_{through.upper()}" for end in "Wb")  # as heads share them, they are kept once
+    weight, bias = (getattr(block.attn, name)[heads] for name in names)
     result = activation.clone()
     normed = block.ln1(read(own, None))
     projected = einsum(normed, weight, "row pos head d_model, head d_model d_head -> row pos head d_head")

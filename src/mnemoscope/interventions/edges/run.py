@@ -43,7 +43,7 @@ class Written:
         logits: At the positions that metrics read.
     """
 
-    outputs: Float[Tensor, "prompt pos writer d_model"]
+    outputs: Float[Tensor, "writer prompt pos d_model"]
     kept: Mapping[str, Tensor]
     logits: Float[Tensor, "prompt read d_vocab"]
 
@@ -59,7 +59,7 @@ def written(model: HookedModel, tokens: Inputs, read: Int[Tensor, " read"], want
     names = {*(stream_name(model, *place) for place in inputs(model)), *_frozen(model, wanted)}
     found, logits = forward(model, tokens, {*names, *(site.hook for site in sites)}, read)
     parts = [of_head(model, site, found[site.hook]) if site.kind == "z" else found[site.hook] for site in sites]
-    return Written(outputs=torch.stack(parts, 2), kept={name: found[name] for name in names}, logits=logits)
+    return Written(outputs=torch.stack(parts), kept={name: found[name] for name in names}, logits=logits)
 
 
 def of_head(model: HookedModel, site: Site, z: Float[Tensor, "*rows head_index d_head"]) -> Tensor:
@@ -86,7 +86,7 @@ def run_cells(
     model: HookedModel,
     tokens: Inputs,
     base: Written,
-    other: Float[Tensor, "prompt pos writer d_model"],
+    other: Float[Tensor, "writer prompt pos d_model"],
     carried: Carried,
     read: Int[Tensor, " read"],
     *,
@@ -128,9 +128,15 @@ class _Pass:
         self.model, self.base, self.carried = model, base, carried
         self.numbers = {place: number for number, place in enumerate(inputs(model))}
         self.wanted = {place for place, number in self.numbers.items() if carried.changed[number]}
+        self.of_stream: dict[str, list[Input]] = {}
+        for place in self.numbers:
+            if place in self.wanted:
+                self.of_stream.setdefault(stream_name(model, *place), []).append(place)
         self.differs = other - base.outputs
         self.written = base.outputs.new_zeros(len(carried.live), *base.outputs.shape)
         """By how much what is written differs from the unchanged run."""
+        self.added: tuple[str, Tensor] = ("", base.outputs)
+        """A stream, and by how much it differs for all that read it, whichever asks first."""
 
     def listening(self) -> Iterator[Hook]:
         """Hooks that record what is written; embeddings cannot change."""
@@ -140,18 +146,30 @@ class _Pass:
 
     def _record(self, activation: Tensor, hook: Any, *, number: int, site: Site) -> None:
         output = of_head(self.model, site, activation) if site.kind == "z" else activation
-        self.written[..., number, :] = output.unflatten(0, (len(self.written), -1)) - self.base.outputs[:, :, number]
+        self.written[:, number] = output.unflatten(0, (len(self.written), -1)) - self.base.outputs[number]
 
     def read(self, own: Sequence[Input], stream: Tensor | None) -> Float[Tensor, "row pos own d_model"]:
         """The inputs of some readers, cells and prompts in one axis."""
-        numbers = [self.numbers[place] for place in own]
+        name = stream_name(self.model, *own[0])
+        together = self.of_stream[name]
+        if self.added[0] != name:
+            self.added = name, self._added(together)
+        added = self.added[1][:, [together.index(place) for place in own]]
+        return rearrange(self.base.kept[name] + added, "cell own row pos d -> (cell row) pos own d")
+
+    def _added(self, places: Sequence[Input]) -> Float[Tensor, "cell own row pos d_model"]:
+        """What differs in the inputs of some readers from the unchanged run."""
+        numbers = [self.numbers[place] for place in places]
         live, patched = (
             states[..., numbers, :].to(self.written.dtype) for states in (self.carried.live, self.carried.patched)
         )
-        axes = "cell row pos own writer"
         if self.carried.uniform:
-            live, patched, axes = live[:, 0, 0], patched[:, 0, 0], "cell own writer"
-        now = einsum(live, self.written, f"{axes}, cell row pos writer d -> cell row pos own d")
-        then = einsum(patched, self.differs, f"{axes}, row pos writer d -> cell row pos own d")
-        unchanged = self.base.kept[stream_name(self.model, *own[0])][None, :, :, None]
-        return rearrange(unchanged + now + then, "cell row pos own d -> (cell row) pos own d")
+            live, patched, shape = live[:, 0, 0], patched[:, 0, 0], self.base.outputs.shape[1:]
+            read = (live + patched).flatten(0, 1).any(0).nonzero()
+            n = int(read.max()) + 1 if len(read) else 0  # no later part is read
+            now = torch.bmm(live[..., :n], self.written[:, :n].flatten(2))
+            then = patched[..., :n] @ self.differs[:n].flatten(1)
+            return (now + then).unflatten(2, shape)
+        axes = "cell row pos own writer"
+        now = einsum(live, self.written, f"{axes}, cell writer row pos d -> cell own row pos d")
+        return now + einsum(patched, self.differs, f"{axes}, writer row pos d -> cell own row pos d")

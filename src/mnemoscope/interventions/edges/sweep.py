@@ -72,7 +72,7 @@ def sweep_states(
 
 def outside(
     question: Question, replacement: Replacement, n_prompts: int
-) -> Callable[[Chunk[Written]], Float[Tensor, "#prompt pos writer d_model"]]:
+) -> Callable[[Chunk[Written]], Float[Tensor, "writer #prompt pos d_model"]]:
     """What patched edges carry of every writer, in each chunk; means are over all prompts, `n_prompts` run at a time.
 
     Raises:
@@ -91,11 +91,11 @@ def outside(
 
 
 @torch.no_grad()
-def _mean_outputs(model: HookedModel, batch: Batch, n_prompts: int) -> Float[Tensor, "1 pos writer d_model"]:
+def _mean_outputs(model: HookedModel, batch: Batch, n_prompts: int) -> Float[Tensor, "writer 1 pos d_model"]:
     """What every part writes in the mean over some prompts, position by position."""
     nowhere = torch.empty(0, dtype=torch.long)
     runs = (written(model, tokens, nowhere, frozenset()).outputs for tokens in batch.inputs.split(n_prompts))
-    return torch.stack([outputs.sum(0, keepdim=True) for outputs in runs]).sum(0) / len(batch)
+    return torch.stack([outputs.sum(1, keepdim=True) for outputs in runs]).sum(0) / len(batch)
 
 
 def _sizes(question: Question) -> tuple[int, int]:

@@ -2,7 +2,8 @@
 
 Only the reader's input changes, by what the writer wrote in the other run less what it wrote in this one. Heads of one
 layer normalise the same stream, so each change of it is normalised once. A head through q, k or v attends anew with
-that one changed; what its z has changed by, W_O carries to the stream. An MLP acts anew; at the logits the change
+that one changed; what its z has changed by, W_O carries to the stream. All heads that share keys and values attend anew
+where these change. An MLP acts anew; at the logits the change
 itself arrives. What the reader then writes changes the stream at one point, and all that follows is continued as in
 activation patching; for the direct effect it is added to the stream after the last block instead. Edges that carry the
 same in both runs, or whose change no position that is read can see, are not run.
@@ -18,9 +19,9 @@ from einops import rearrange
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from mnemoscope.core.edge import LOGITS, THROUGH, Edge, Through
+from mnemoscope.core.edge import LOGITS, SHARED, THROUGH, Edge, Through
 from mnemoscope.core.layers import attended, projected
-from mnemoscope.core.site import Kind, Position, Site
+from mnemoscope.core.site import EMBEDDINGS, Kind, Position, Site
 from mnemoscope.interventions.edges.graph import layout
 from mnemoscope.interventions.patching.measuring import Chunk, Patched, Plan, Question
 from mnemoscope.interventions.patching.memory import Sizes
@@ -35,7 +36,9 @@ Positions = Mapping[Position | None, Bool[Tensor, "rows pos"]]
 Carried = tuple[Site, Position | None]
 """A writer, and where what it wrote counts."""
 Reader = tuple[int, Kind]
-"""Readers of one layer: heads (`z`) or the MLP (`mlp_out`); the logits are `resid_post` of the last."""
+"""Readers of one layer: heads (`z`), key/value heads (`k`, `v`) or the MLP (`mlp_out`); the logits are `resid_post` of
+the last.
+"""
 
 T = TypeVar("T")
 
@@ -53,7 +56,7 @@ def plan_edges(question: Question, edges: Sequence[Edge], *, direct: bool = Fals
         InputError: The model has no such edge, or the budget is too small.
     """
     layout(question.model, edges)
-    weights, reason = reproduced(question)
+    weights, reason = reproduced(question, plain=False)
     if weights is None:
         return reason
     sizes = Sizes.of(question)
@@ -77,8 +80,12 @@ def plan_edges(question: Question, edges: Sequence[Edge], *, direct: bool = Fals
 def places(weights: Packed) -> set[Place]:
     """What has to be recorded of both runs."""
     kinds: tuple[Kind, ...] = ("resid_pre", "q", "k", "v", "z", "resid_post")
-    kinds += ("resid_mid", "mlp_out") if weights.has_mlp else ()
-    return {("embed", None), ("pos_embed", None), *((kind, n) for kind in kinds for n in range(len(weights.layers)))}
+    if weights.has_mlp:
+        kinds = (*kinds, "mlp_out")
+    if weights.has_middle:
+        kinds = (*kinds, "resid_mid")
+    embeddings = EMBEDDINGS if weights.layers[0].rotary is None else EMBEDDINGS[:1]
+    return {*((kind, None) for kind in embeddings), *((kind, n) for kind in kinds for n in range(len(weights.layers)))}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -105,42 +112,53 @@ class Inputs:
 
     def after_mlp(self, rows: Sequence[int]) -> Float[Tensor, "edge prompt seen d_model"]:
         """The stream after the MLP whose input some writers change."""
-        stream, mlp = self._stream("resid_mid"), self._block.mlp
+        mlp, change = self._block.mlp, self._seen(self.change[list(rows)])
         assert mlp is not None
-        changed = stream + self._seen(self.change[list(rows)])
-        return mlp(changed) + stream
+        if self._block.parallel:
+            rest = self._stream("resid_post") - self._stream("mlp_out")
+            return mlp(self._stream("resid_pre") + change) + rest
+        stream = self._stream("resid_mid")
+        return mlp(stream + change) + stream
 
     def after_heads(
         self,
-        changes: Float[Tensor, "writer prompt head_index seen d_head"],
+        changes: Float[Tensor, "writer prompt reader seen d_reader"],
         rows: Sequence[int],
-        heads: Sequence[int | None],
+        readers: Sequence[int | None],
     ) -> Float[Tensor, "edge prompt seen d_model"]:
-        """The stream after attention where one head each, read by one writer each, has changed its z."""
+        """The stream after attention where one reader each, to which one writer each wrote, has changed its z."""
         stream = self._stream(entry(self.run.weights, "z", self.layer)[1][0])
         each = stream.flatten(0, 1).expand(len(rows), -1, -1)
-        z = changes[list(rows), :, list(heads)].flatten(1, 2)
-        return torch.baddbmm(each, z, self._block.w_o[list(heads)]).unflatten(1, stream.shape[:2])
+        z = changes[list(rows), :, list(readers)].flatten(1, 2)
+        w_o = self._block.w_o.reshape(changes.shape[2], -1, stream.shape[-1])
+        return torch.baddbmm(each, z, w_o[list(readers)]).unflatten(1, stream.shape[:2])
 
-    def z_changes(self, through: Through | None) -> Float[Tensor, "writer prompt head_index seen d_head"]:
-        """The change of every head's z when what writers change is read through one input, or (None) through all."""
-        past = self.run.past
+    def z_changes(self, through: Through | None) -> Float[Tensor, "writer prompt reader seen d_reader"]:
+        """The change of every reader's z when what writers change is read through one input, or (None) through all.
+
+        A head reads its z; of what key/value heads read, the heads that share it lie side by side.
+        """
+        block, past = self._block, self.run.past
         q, z = (self._stream(kind).transpose(1, 2)[None] for kind in ("q", "z"))
-        q, k, v = q / self._block.scale, past.keys[self.layer][None], past.values[self.layer][None]
+        q, k, v = q / block.scale, past.keys[self.layer][None], past.values[self.layer][None]
         if through in ("q", None):
             q = self._projected(self._seen(self._normed), "q")
         if through in ("k", None):
-            k = prolonged(k[0], self._projected(self._normed, "k"))
+            own = block.turned(self._projected(self._normed, "k"), slice(self.start, k.shape[-2]))
+            k = prolonged(k[0], own)
         if through in ("v", None):
             v = prolonged(v[0], self._projected(self._normed, "v"))
-        return attended(q @ k.mT, v, self.seen) - z
+        q = block.turned(q, self.seen).unflatten(2, (block.n_kv, -1))
+        changed = attended(q @ k[:, :, :, None].mT, v[:, :, :, None], self.seen).flatten(2, 3) - z
+        n = 1 if through in ("q", None) else block.n_sharing
+        return rearrange(changed, "writer prompt (kv n) seen d_head -> writer prompt kv seen (n d_head)", n=n)
 
     def _projected(
         self, normed: Float[Tensor, "writer prompt some d_model"], through: Through
-    ) -> Float[Tensor, "writer prompt head_index some d_head"]:
+    ) -> Float[Tensor, "writer prompt some_heads some d_head"]:
         rows = projected(normed, *self._block.into(through))
         split = "writer prompt some (head d_head) -> writer prompt head some d_head"
-        return rearrange(rows, split, head=len(self._block.w_o))
+        return rearrange(rows, split, d_head=self._block.w_o.shape[1])
 
     @property
     def _block(self) -> Layer:
@@ -209,7 +227,7 @@ def _gathered(
         if carried not in differing:
             differing[carried] = _differing(run, source, carried, positions)
         where, reader = differing[carried], _reader(run, edge)
-        by_position = reader[1] != "z" or edge.through == "q"
+        by_position = reader[1] in ("mlp_out", "resid_post") or edge.through == "q"
         if by_position and (direct or _is_last(run, reader)):
             where = where[torch.isin(where, run.read)]
         if len(where) and where[0] <= run.read[-1]:
@@ -229,7 +247,7 @@ def _entered(
     inputs: Inputs, kind: Kind, edges: Sequence[Edge], cells: Sequence[tuple[int, int]], size: int
 ) -> Iterator[tuple[list[int], Float[Tensor, "edge prompt seen d_model"]]]:
     """Numbers of edges, and the stream after their reader. A cell is an edge's number and the row of its writer."""
-    if kind != "z":
+    if kind not in ("z", *SHARED):
         for some in _split(cells, size):
             numbers, rows = zip(*some, strict=True)
             yield list(numbers), inputs.after_mlp(rows) if kind == "mlp_out" else inputs.at_logits(rows)
@@ -240,8 +258,8 @@ def _entered(
             changes = inputs.z_changes(through)
             for some in _split(own, size):
                 numbers, rows = zip(*some, strict=True)
-                heads = [reader.head for number in numbers if isinstance(reader := edges[number].reader, Site)]
-                yield list(numbers), inputs.after_heads(changes, rows, heads)
+                readers = [reader.head for number in numbers if isinstance(reader := edges[number].reader, Site)]
+                yield list(numbers), inputs.after_heads(changes, rows, readers)
 
 
 def _read(
