@@ -25,7 +25,7 @@ from jaxtyping import Bool, Float, Int
 from numpy import ndarray
 from torch import Tensor
 
-from mnemoscope.analyses.forward import check_fits, log_probs, normalised
+from mnemoscope.analyses.forward import check_fits, check_task, normalised, scattered
 from mnemoscope.analyses.vector_evaluation import evaluate_vectors
 from mnemoscope.core import metrics
 from mnemoscope.core.batch import CHUNK, Batch
@@ -34,11 +34,15 @@ from mnemoscope.core.monitoring import monitored
 from mnemoscope.core.protocols import HookedModel, Task
 from mnemoscope.core.seeding import generator
 from mnemoscope.core.skills import means
+from mnemoscope.interventions.reading import LOG_PROBS, logits_at, parts
 
 ALL = "all"
 """The subgroup of all sequences, each with its weight under the task; the skill of all scored positions."""
 SKILL_CHUNK = 128
-"""Sequences whose predictions at every position, and those of the references, are held at a time."""
+"""Sequences whose predictions, and those of the references, are held at a time."""
+
+_COMPARED = 72
+"""Bytes of a logit, besides, where predictions are compared with references."""
 
 Positions = Mapping[str, Mapping[str, Bool[Tensor, "batch pos"]]]
 """The name of one dimension to sets of positions by name."""
@@ -63,7 +67,8 @@ def evaluate(
         by: `subgroup` (and position), `skill`, or one dimension of your own, such as
             `{"half": {"first": mask, "second": mask}}`.
         references: Names of exact predictors; none: all that the task has.
-        chunk: Sequences in one forward pass; none: 1024, or 128 where every position is held.
+        chunk: Sequences in one forward pass at most; none: 1024, or 128 by skill or positions. Fewer where their
+            logits would take more than 256 MiB.
 
     Returns:
         By subgroup: variables `accuracy`, `loss` over (subgroup, pos); over (reference, subgroup, pos): `defined`, the
@@ -103,11 +108,11 @@ def _by_subgroup(model: HookedModel, task: Task, batch: Batch, references: Seque
     positions = batch.scored.any(0).nonzero()[:, 0]
     weights = torch.stack([_row_weights(batch, rows) for rows in groups.values()])
     sums = _Sums()
-    for rows in torch.arange(len(batch)).split(size):
-        part = batch.select(rows)
-        share = weights[:, rows, None] * part.scored[:, positions]
-        for name, values in _each(model, task, part, references, positions).items():
-            sums.add(name, share[:, None], values)
+    check_task(model, task, batch)
+    for rows, where in _parts(model, batch.scored, references, size):
+        share = weights[:, rows, None] * where[:, positions]
+        for name, values in _each(model, task, batch.select(rows), references, where, whole=True).items():
+            sums.add(name, share[:, None], values[..., positions])
     coords = {
         "subgroup": list(groups),
         "pos": positions.tolist(),
@@ -122,9 +127,14 @@ def _by_positions(
     model: HookedModel, task: Task | None, batch: Batch, references: Sequence[str], by: Positions, size: int
 ) -> xr.Dataset:
     ((dim, masks),) = by.items()
-    check_fits(model, batch)
-    parts = [_each(model, task, batch.select(rows), references) for rows in torch.arange(len(batch)).split(size)]
-    arrays = {name: means(torch.cat([part[name] for part in parts], 1), masks).cpu().numpy() for name in parts[0]}
+    check_fits(model, batch) if task is None else check_task(model, task, batch)
+    tested = torch.stack([mask.to(batch.scored.device) for mask in masks.values()]).any(0)
+    found: dict[str, Tensor] = {}
+    for rows, where in _parts(model, tested, references, size):
+        for name, values in _each(model, task, batch.select(rows), references, where).items():
+            everywhere = found.setdefault(name, values.new_full((len(values), *tested.shape), torch.nan))
+            everywhere[:, rows] = torch.where(where.to(values.device), values, everywhere[:, rows])
+    arrays = {name: means(values, masks).cpu().numpy() for name, values in found.items()}
     own = {name: (dim, arrays[name][0]) for name in ("accuracy", "loss")}
     beside = {name: (("reference", dim), values) for name, values in arrays.items() if name not in own}
     return xr.Dataset(
@@ -241,35 +251,49 @@ def _row_weights(batch: Batch, rows: Tensor) -> Float[Tensor, " batch"]:
     return weights / weights.sum()
 
 
+def _parts(
+    model: HookedModel, where: Bool[Tensor, "batch pos"], references: Sequence[str], size: int
+) -> list[tuple[slice, Bool[Tensor, "rows pos"]]]:
+    per_logit = LOG_PROBS + (_COMPARED if references else 0)
+    return parts(model, where, bytes_per_logit=per_logit, most_rows=size)
+
+
 @torch.no_grad()
 def _each(
-    model: HookedModel, task: Task | None, batch: Batch, references: Sequence[str], positions: Tensor | None = None
+    model: HookedModel,
+    task: Task | None,
+    batch: Batch,
+    references: Sequence[str],
+    where: Bool[Tensor, "batch pos"],
+    *,
+    whole: bool = False,
 ) -> dict[str, Float[Tensor, "row batch pos"]]:
-    """Every measure for every sequence, NaN where a reference is undefined; the first axis holds the references.
+    """Every measure at some places, NaN where a reference is undefined; the first axis holds the references.
 
-    Given `positions`, at these only, with what `evaluate` gives by subgroup.
+    `whole`: what `evaluate` gives by subgroup.
     """
-    predicted = normalised(model(batch.inputs)) if task is None else log_probs(model, task, batch)
-    at = slice(None) if positions is None else positions
-    predicted, targets = predicted[:, at], batch.targets[:, at]
-    right = expected_accuracy(predicted, targets) if positions is None else metrics.correct(predicted, targets).double()
+    predicted = normalised(logits_at(model, batch.inputs, where))
+    predicted = predicted if task is None else predicted[:, : task.d_vocab]
+    here = where.to(batch.targets.device)
+    targets = batch.targets[here]
+    right = metrics.correct(predicted, targets).double() if whole else expected_accuracy(predicted, targets)
     each = {"accuracy": right[None], "loss": -metrics.at_target(predicted, targets)[None]}
     by_reference = []
     for name in references:
         assert task is not None
-        reference = task.reference(batch, name)[:, at]
+        reference = task.reference(batch, name)[here]
         found = {
             "floor": -metrics.at_target(reference, targets).log(),
             "best_accuracy": expected_accuracy(reference, targets),
             "kl": metrics.kl_divergence(reference, predicted),
         }
-        if positions is not None:
+        if whole:
             errors = (predicted.exp() - reference).abs()[..., list(task.answers)]
             found |= {"mean_abs_error": errors.mean(-1), "max_abs_error": errors.amax(-1)}
         by_reference.append(found)
-    if not by_reference:
-        return each
-    return each | {name: torch.stack([values[name] for values in by_reference]) for name in by_reference[0]}
+    if by_reference:
+        each |= {name: torch.stack([values[name] for values in by_reference]) for name in by_reference[0]}
+    return {name: torch.stack([scattered(row, where) for row in rows]) for name, rows in each.items()}
 
 
 def expected_accuracy(

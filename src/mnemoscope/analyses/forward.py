@@ -1,5 +1,7 @@
 """Predictions of any hooked model on a task's sequences, in chunks of bounded size."""
 
+from collections.abc import Callable, Mapping
+
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
@@ -9,6 +11,7 @@ from mnemoscope.core.batch import CHUNK, Batch
 from mnemoscope.core.errors import InputError
 from mnemoscope.core.protocols import HookedModel, Task, reads_vectors
 from mnemoscope.core.skills import Skills
+from mnemoscope.interventions.reading import check_result, logits_at, parts
 from mnemoscope.interventions.recordings import check_numbers
 
 
@@ -77,6 +80,52 @@ def _check_kind(model: HookedModel, batch: Batch) -> None:
         raise InputError(f"the batch holds {kinds[0]} and the model reads {kinds[1]}; take the model's own task")
 
 
+Outcome = Callable[[Tensor, Tensor], Mapping[str, Tensor]]
+"""From logits `place d_vocab` and what is due there to numbers for every place, by name."""
+
+
+@torch.no_grad()
+def read_at(
+    model: HookedModel,
+    batch: Batch,
+    where: Bool[Tensor, "batch pos"],
+    use: Outcome,
+    *,
+    run: Callable[[slice, Tensor], Tensor] | None = None,
+    max_bytes: int | None = None,
+) -> dict[str, Float[Tensor, "batch pos ..."]]:
+    """What follows from the logits at some places, in forward passes that keep to a number of bytes.
+
+    Args:
+        model: Any hooked model.
+        batch: The sequences.
+        where: The places; nothing else is unembedded.
+        use: What is made of the logits (or vectors) of some of them.
+        run: From rows and their places to the logits there; none: the model as it is.
+        max_bytes: As for `interventions.reading.parts`.
+
+    Returns:
+        What `use` gives, NaN at other places.
+
+    Raises:
+        InputError: `max_bytes` does not suffice.
+    """
+    found: dict[str, list[Tensor]] = {}
+    for rows, some in parts(model, where, max_bytes=max_bytes):
+        logits = run(rows, some) if run else logits_at(model, batch.inputs[rows], some)
+        targets = batch.targets[rows][some.to(batch.targets.device)].to(logits.device)
+        for name, values in use(logits, targets).items():
+            found.setdefault(name, []).append(values)
+    return {name: scattered(torch.cat(values), where) for name, values in found.items()}
+
+
+def scattered(values: Float[Tensor, "place ..."], where: Bool[Tensor, "batch pos"]) -> Float[Tensor, "batch pos ..."]:
+    """Numbers of some places where they belong, NaN elsewhere."""
+    result = values.new_full((*where.shape, *values.shape[1:]), torch.nan)
+    result[where.to(values.device)] = values
+    return result
+
+
 @torch.no_grad()
 def predicted_vectors(model: HookedModel, batch: Batch) -> Float[Tensor, "batch pos d_output"]:
     """What a model that reads vectors gives, in float64.
@@ -107,6 +156,20 @@ def skill_losses(
     return {**found, **parts}
 
 
+def check_task(model: HookedModel, task: Task, batch: Batch) -> None:
+    """Refuse a model that is too small for a task, or does not fit the batch.
+
+    Raises:
+        InputError: Naming what is needed and what the model has.
+    """
+    _check_kind(model, batch)
+    if model.cfg.d_vocab < task.d_vocab:
+        raise InputError(
+            f"the model has {model.cfg.d_vocab} tokens and the task {task.d_vocab}; take a model with more"
+        )
+    check_fits(model, batch)
+
+
 @torch.no_grad()
 def log_probs(model: HookedModel, task: Task, batch: Batch) -> Float[Tensor, "batch pos d_vocab"]:
     """Log-probabilities of the task's tokens, in float64; a larger vocabulary of the model shares in the
@@ -115,14 +178,15 @@ def log_probs(model: HookedModel, task: Task, batch: Batch) -> Float[Tensor, "ba
     Raises:
         InputError: The model is too small for the task, or its logits hold NaN.
     """
-    _check_kind(model, batch)
-    if model.cfg.d_vocab < task.d_vocab:
-        raise InputError(
-            f"the model has {model.cfg.d_vocab} tokens and the task {task.d_vocab}; take a model with more"
-        )
-    check_fits(model, batch)
-    chunks = [normalised(model(chunk))[..., : task.d_vocab] for chunk in batch.inputs.split(CHUNK)]
-    return torch.cat(chunks)
+    check_task(model, task, batch)
+    everywhere = torch.ones(batch.inputs.shape[:2], dtype=torch.bool, device=batch.inputs.device)
+    way_out = "take fewer sequences, or an analysis that reads scored positions only, such as evaluate"
+    check_result("log-probabilities of all tokens at all positions", 8 * everywhere.numel() * task.d_vocab, way_out)
+    chunks = [
+        normalised(logits_at(model, batch.inputs[rows], some))[:, : task.d_vocab].clone()
+        for rows, some in parts(model, everywhere)
+    ]
+    return torch.cat(chunks).view(*everywhere.shape, -1)
 
 
 def answer_scores(

@@ -8,11 +8,12 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from mnemoscope.core.batch import CHUNK, Batch, Inputs
+from mnemoscope.core.batch import Batch, Inputs
 from mnemoscope.core.errors import InputError
 from mnemoscope.core.named import Named
 from mnemoscope.core.protocols import HookedModel
 from mnemoscope.core.site import Kind, Site
+from mnemoscope.interventions.reading import MAX_BYTES, Pick, at_columns, nowhere, rows_at_once, unembedding
 
 Place = tuple[Kind, int | None]
 """A kind of activation and its layer."""
@@ -64,10 +65,9 @@ def forward(
     Raises:
         InputError: The logits hold NaN.
     """
-    found, logits = _cached(model, tokens, names)
+    found, logits = _cached(model, tokens, names, at_columns(read))
     check_numbers(logits)
-    # A view would keep the logits of all positions in memory.
-    return found, logits.index_select(1, read.to(logits.device))
+    return found, logits
 
 
 def check_numbers(logits: Tensor) -> None:
@@ -82,13 +82,16 @@ def check_numbers(logits: Tensor) -> None:
 
 @torch.no_grad()
 def recorded(model: HookedModel, batch: Batch, names: Collection[str]) -> dict[str, Tensor]:
-    """The activations at hook points on a batch, in forward passes of bounded size."""
-    parts = [_cached(model, inputs, names)[0] for inputs in batch.inputs.split(CHUNK)]
+    """The activations at hook points on a batch, in forward passes of bounded size; nothing is unembedded."""
+    size = rows_at_once(model, batch.inputs.shape[1])
+    parts = [_cached(model, inputs, names, nowhere)[0] for inputs in batch.inputs.split(size)]
     return {name: torch.cat([part[name] for part in parts]) for name in names}
 
 
-def _cached(model: HookedModel, tokens: Tensor, names: Collection[str]) -> tuple[dict[str, Tensor], Tensor]:
-    logits, cache = model.run_with_cache(tokens, names_filter=lambda name: name in names)
+def _cached(model: HookedModel, tokens: Tensor, names: Collection[str], pick: Pick) -> tuple[dict[str, Tensor], Tensor]:
+    with unembedding(model, pick) as picked:
+        output, cache = model.run_with_cache(tokens, names_filter=lambda name: name in names)
+        logits = picked(output)
     # one row may stand for all
     found = {name: cache[name].expand(len(tokens), *cache[name].shape[1:]) for name in names if name in cache}
     return found, logits
@@ -110,22 +113,41 @@ def results(model: HookedModel, layer: int, z: Tensor) -> Tensor:
 
 
 class Recordings:
-    """What a model's activations are on some batches; kept between runs, they spare a forward pass each."""
+    """What a model's activations are on some batches; kept between runs, they spare a forward pass each.
 
-    def __init__(self, model: HookedModel):
-        self._model = model
+    Args:
+        model: Whose.
+        max_bytes: Beyond it those that were asked for last are kept, and others recorded again when they are needed.
+    """
+
+    def __init__(self, model: HookedModel, *, max_bytes: int = MAX_BYTES):
+        self._model, self._max_bytes = model, max_bytes
         self._kept: dict[tuple[Named[Batch], str], Tensor] = {}
 
     @torch.no_grad()
     def prepare(self, needs: Iterable[tuple[Named[Batch], Site]]) -> None:
         """Record the sites on the batches, with one forward pass a batch."""
+        wanted = dict.fromkeys((source, read(site)) for source, site in needs)
         missing: dict[Named[Batch], set[str]] = {}
-        for source, site in needs:
-            if (source, read(site)) not in self._kept:
-                missing.setdefault(source, set()).add(read(site))
+        for source, name in wanted:
+            if (source, name) not in self._kept:
+                missing.setdefault(source, set()).add(name)
+        if missing:
+            self._make_room(wanted, missing)
         for source, names in missing.items():
             found = recorded(self._model, source.value, names)
             self._kept.update({(source, name): activation for name, activation in found.items()})
+
+    def _make_room(
+        self, wanted: Collection[tuple[Named[Batch], str]], missing: Mapping[Named[Batch], Collection[str]]
+    ) -> None:
+        """Let go of what was recorded first, for records that are taken to be as large as the largest there is."""
+        n_new = sum(len(names) for names in missing.values())
+        for key in [key for key in self._kept if key not in wanted]:
+            sizes = [activation.nbytes for activation in self._kept.values()]
+            if sum(sizes) + n_new * max(sizes) <= self._max_bytes:
+                return
+            del self._kept[key]
 
     def of(self, source: Named[Batch], site: Site) -> Tensor:
         """The activation at a site on a batch, all heads and positions of it."""

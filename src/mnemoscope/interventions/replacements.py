@@ -19,7 +19,9 @@ Change = Callable[[Tensor], Tensor]
 """From the activation of the batch to the new one; the result broadcasts to it."""
 
 
-def change(intervention: AtSite, batch: Batch, recordings: Recordings, seed: int) -> Change:
+def change(
+    intervention: AtSite, batch: Batch, recordings: Recordings, seed: int, *, rows: slice | None = None
+) -> Change:
     """What an intervention does to the activation of a batch.
 
     Args:
@@ -27,6 +29,7 @@ def change(intervention: AtSite, batch: Batch, recordings: Recordings, seed: int
         batch: The sequences that the model runs on.
         recordings: Of that model.
         seed: Resampling draws from this seed's stream `resample`.
+        rows: Which of the sequences it runs on at the moment; none: all. What they are given is the same.
 
     Raises:
         InputError: The source does not fit the batch.
@@ -43,17 +46,19 @@ def change(intervention: AtSite, batch: Batch, recordings: Recordings, seed: int
         case Project():
             return lambda old: _projected(intervention, old)
         case SetPattern(mechanism=mechanism):
-            pattern = checked_pattern(mechanism, batch)[:, None]
+            pattern = checked_pattern(mechanism, batch if rows is None else batch.select(rows))[:, None]
             return lambda old: torch.where(pattern.isnan(), old, pattern.to(old))
         case Patch():
-            new, stays = _from_source(intervention, _recorded(intervention, batch, recordings, seed))
+            new, stays = _from_source(intervention, _recorded(intervention, batch, recordings, seed, rows), rows)
             return lambda old: _exchanged(intervention.basis, old, torch.where(stays.to(old.device), old, new.to(old)))
         case Mean() | Resample():
-            new = _recorded(intervention, batch, recordings, seed)
+            new = _recorded(intervention, batch, recordings, seed, rows)
             return lambda old: new.to(old)
 
 
-def _recorded(intervention: Mean | Resample | Patch, batch: Batch, recordings: Recordings, seed: int) -> Tensor:
+def _recorded(
+    intervention: Mean | Resample | Patch, batch: Batch, recordings: Recordings, seed: int, rows: slice | None
+) -> Tensor:
     source = intervention.source
     if source.value.inputs.shape[1] != batch.inputs.shape[1]:
         lengths = f"{source.value.inputs.shape[1]} and {batch.inputs.shape[1]} tokens"
@@ -67,15 +72,15 @@ def _recorded(intervention: Mean | Resample | Patch, batch: Batch, recordings: R
     if len(source.value) == 0:
         raise InputError(f"{source.name} holds no sequence; {intervention} needs some")
     assert isinstance(intervention.site, Site)  # of an edge what its writer writes
-    activation = recordings.of(source, intervention.site)
+    activation, rows = recordings.of(source, intervention.site), slice(None) if rows is None else rows
     match intervention:
         case Patch():
-            return activation
+            return activation[rows]
         case Resample(match=match):
-            return activation[_draw(source, batch, match, seed).to(activation.device)]
+            return activation[_draw(source, batch, match, seed)[rows].to(activation.device)]
         case Mean(over=over):
             axis = 2 if intervention.site.kind in ATTENTION else 1
-            return _mean(activation, source.value, batch, over, axis)
+            return _mean(activation, source.value, batch.select(rows), over, axis)
 
 
 def _mean(activation: Tensor, source: Batch, batch: Batch, over: str, axis: int) -> Tensor:
@@ -162,14 +167,14 @@ def _inside(basis: Named[Tensor], vectors: Float[Tensor, "... width"]) -> Float[
     return vectors @ back @ rows
 
 
-def _from_source(patch: Patch, activation: Tensor) -> tuple[Tensor, Bool[Tensor, "rows ..."]]:
+def _from_source(patch: Patch, activation: Tensor, rows: slice | None) -> tuple[Tensor, Bool[Tensor, "rows ..."]]:
     """What a patch writes, from the activation on its source, and where nothing is written after all."""
     if patch.at is None:
         return activation, torch.zeros((1,) * activation.ndim, dtype=torch.bool)
     n_pos = activation.shape[1]
     pos = _place(patch.at, patch.source, n_pos).to(activation.device)
-    rows = torch.arange(len(pos), device=pos.device)
-    at_place = activation[rows, pos.clamp(min=0)][:, None]
+    pos = pos if rows is None else pos[rows]
+    at_place = activation[torch.arange(len(pos), device=pos.device), pos.clamp(min=0)][:, None]
     return at_place, (pos < 0).view(-1, *(1,) * (activation.ndim - 1))
 
 

@@ -11,16 +11,17 @@ from dataclasses import replace
 from typing import Any
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from torch import Tensor
 
 from mnemoscope.core.batch import Batch
 from mnemoscope.core.edge import Edge
 from mnemoscope.core.errors import InputError
-from mnemoscope.core.intervention import Intervention, Knockout, LowRank, Mean, Patch, Resample, SetPattern
+from mnemoscope.core.intervention import AtSite, Intervention, Knockout, LowRank, Mean, Patch, Resample, SetPattern
 from mnemoscope.core.protocols import HookedModel, has_linear_attention
 from mnemoscope.core.site import ParamSite, Site
 from mnemoscope.interventions.edges.hooks import edges_changed
+from mnemoscope.interventions.reading import logits_at
 from mnemoscope.interventions.recordings import Recordings, results
 from mnemoscope.interventions.regions import check_exists, region
 from mnemoscope.interventions.replacements import Change, change
@@ -53,18 +54,49 @@ def run_with(
         return model(batch.inputs)
 
 
+@torch.no_grad()
+def run_at(
+    model: HookedModel,
+    batch: Batch,
+    interventions: Sequence[Intervention],
+    where: Bool[Tensor, "rows pos"],
+    *,
+    rows: slice | None = None,
+    seed: int = 0,
+    recordings: Recordings | None = None,
+) -> Float[Tensor, "place d_vocab"]:
+    """The logits of `run_with` at some places, row by row; nothing else is unembedded.
+
+    Args:
+        model: Any hooked model.
+        batch: The sequences.
+        interventions: What is done.
+        where: The places, of the rows that are run.
+        rows: Which; none: all. What is drawn is the same for a row whether others are run or not.
+        seed: As for `run_with`.
+        recordings: As for `run_with`.
+
+    Raises:
+        InputError: As `run_with`.
+    """
+    inputs = batch.inputs if rows is None else batch.inputs[rows]
+    with intervened(model, batch, interventions, rows=rows, seed=seed, recordings=recordings):
+        return logits_at(model, inputs, where)
+
+
 @contextmanager
 def intervened(
     model: HookedModel,
     batch: Batch,
     interventions: Sequence[Intervention],
     *,
+    rows: slice | None = None,
     seed: int = 0,
     recordings: Recordings | None = None,
 ) -> Iterator[None]:
-    """Within the block the model runs intervened on the inputs of `batch`, with or without a cache.
+    """Within the block the model runs intervened on the inputs of `batch`, or of some of its rows.
 
-    Arguments and errors as for `run`.
+    Arguments and errors as for `run_at`.
     """
     at_weights = [i for i in interventions if isinstance(i, AtWeight) and isinstance(i.site, ParamSite)]
     at_sites = [(i, i.site) for i in interventions if not isinstance(i, LowRank) and isinstance(i.site, Site)]
@@ -81,13 +113,16 @@ def intervened(
         raise InputError("a knockout sets scores to minus infinity; attention has no softmax here: zero the pattern")
     recordings = Recordings(model) if recordings is None else recordings
     recordings.prepare((i.source, site) for i, site in placed if isinstance(i, Mean | Resample | Patch))
-    hooks = [hook for i, site in at_sites for hook in _hooks(model, batch, site, change(i, batch, recordings, seed))]
+    part = batch if rows is None else batch.select(rows)
+
+    def changing(i: AtSite) -> Change:
+        return change(i, batch, recordings, seed, rows=rows)
+
+    hooks = [hook for i, site in at_sites for hook in _hooks(model, part, site, changing(i))]
     with ExitStack() as stack:
         stack.enter_context(changed_weights(model, at_weights))
         if on_edges:
-            changes = [
-                (edge, _changed(edge.written, batch, change(i, batch, recordings, seed))) for i, edge in on_edges
-            ]
+            changes = [(edge, _changed(edge.written, part, changing(i))) for i, edge in on_edges]
             before, after = stack.enter_context(edges_changed(model, changes))
             hooks = [*before, *hooks, *after]
         hooks = stack.enter_context(writing(model, hooks))

@@ -17,16 +17,17 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from mnemoscope.analyses.ablation.targets import heads_and_mlps
-from mnemoscope.analyses.forward import answer_scores, check_fits, skill_losses
-from mnemoscope.core.batch import CHUNK, Batch
+from mnemoscope.analyses.forward import answer_scores, check_fits, read_at, skill_losses
+from mnemoscope.core.batch import Batch
 from mnemoscope.core.errors import InputError, one_of
-from mnemoscope.core.intervention import REMOVALS, REPLACEMENTS, Removal, removal
+from mnemoscope.core.intervention import REMOVALS, REPLACEMENTS, Intervention, Removal, removal
 from mnemoscope.core.named import Named
 from mnemoscope.core.protocols import HookedModel
 from mnemoscope.core.site import Site
 from mnemoscope.core.skills import Skills, means
+from mnemoscope.interventions.reading import MAX_BYTES
 from mnemoscope.interventions.recordings import Recordings
-from mnemoscope.interventions.run import run_with
+from mnemoscope.interventions.run import run_at
 
 
 def ablate(
@@ -38,6 +39,7 @@ def ablate(
     targets: Mapping[str, Sequence[Site]] | None = None,
     kinds: Sequence[Removal] = REPLACEMENTS,
     within: str | None = None,
+    max_bytes: int | None = None,
     seed: int = 0,
 ) -> xr.Dataset:
     """Skills with one target removed at a time.
@@ -51,6 +53,8 @@ def ablate(
         kinds: Which ablations; `knockout` is for sites of kind scores.
         within: Name of a latent: means and resampled activations come from sequences of the same class, so that what
             the class itself is known by stays. None: from all.
+        max_bytes: Bound on what a forward pass allocates, and on what is recorded of the reference; results do not
+            depend on it. None: 256 MiB each, or what one sequence and one target need.
         seed: Resampling draws from this seed's stream `resample`.
 
     Returns:
@@ -60,7 +64,8 @@ def ablate(
         the parts of the answers are skills too, tested at every scored position.
 
     Raises:
-        InputError: The model is too small for the batch, a site does not exist, or the reference has another length.
+        InputError: The model is too small for the batch, a site does not exist, the reference has another length, or
+            `max_bytes` does not suffice.
     """
     check_fits(model, batch, vectors=True)
     for kind in kinds:
@@ -69,17 +74,22 @@ def ablate(
         targets = heads_and_mlps(model)
     if not targets:
         raise InputError("targets must name at least one set of sites; got none")
-    source, recordings = Named(name="reference", value=reference), Recordings(model)
-    clean = _scores(torch.cat([run_with(model, part, []) for part in _parts(batch, CHUNK)]), batch, skills)
+    source = Named(name="reference", value=reference)
+    recordings = Recordings(model, max_bytes=MAX_BYTES if max_bytes is None else max_bytes)
+    tested = torch.stack([*skills.values(), *([batch.scored] if batch.has_vectors else [])]).any(0)
+    outcome = _vectors if batch.has_vectors else answer_scores
+
+    def measured(interventions: Sequence[Intervention]) -> _Scores:
+        def run(rows: slice, where: Tensor) -> Tensor:
+            return run_at(model, batch, interventions, where, rows=rows, seed=seed, recordings=recordings)
+
+        return _scores(read_at(model, batch, tested, outcome, run=run, max_bytes=max_bytes), batch, skills)
+
+    clean = measured([])
     cells = []
     for kind in kinds:
         for sites in targets.values():
-            interventions = [removal(kind, site, source, within) for site in sites]
-            size = len(batch) if kind == "resample" else CHUNK  # what is resampled is drawn for all at once
-            logits = [
-                run_with(model, part, interventions, seed=seed, recordings=recordings) for part in _parts(batch, size)
-            ]
-            cells.append(_by_skill(_scores(torch.cat(logits), batch, skills), clean))
+            cells.append(_by_skill(measured([removal(kind, site, source, within) for site in sites]), clean))
     dims, names = ("kind", "component", "skill"), list(next(iter(clean.values())))
     shape = (len(kinds), len(targets), len(names))
     whole = _by_skill(clean, clean)
@@ -100,19 +110,17 @@ def ablate(
     )
 
 
-def _parts(batch: Batch, size: int) -> list[Batch]:
-    """The batch in pieces of at most `size` sequences."""
-    return [batch.select(rows) for rows in torch.arange(len(batch)).split(size)]
-
-
 _Scores = dict[str, dict[str, tuple[Float[Tensor, "batch pos"], Bool[Tensor, "batch pos"]]]]
 """By measure and skill: its value everywhere, and where the skill is tested."""
 
 
-def _scores(outputs: Float[Tensor, "batch pos d_output"], batch: Batch, skills: Skills) -> _Scores:
+def _vectors(outputs: Float[Tensor, "place d_output"], targets: Tensor) -> dict[str, Tensor]:
+    return {"outputs": outputs.double()}
+
+
+def _scores(found: Mapping[str, Tensor], batch: Batch, skills: Skills) -> _Scores:
     if batch.has_vectors:
-        return {"loss": skill_losses(outputs.double(), batch, skills)}
-    found = answer_scores(outputs, batch.targets)
+        return {"loss": skill_losses(found["outputs"], batch, skills)}
     return {
         name: {skill: (values, mask.to(values.device)) for skill, mask in skills.items()}
         for name, values in found.items()

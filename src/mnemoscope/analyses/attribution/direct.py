@@ -114,7 +114,7 @@ def logit_attribution(
             )
     hooks = component_hooks(model)
     hooks |= {f"blocks.{layer}.{hook}" for layer in chosen for hook in split.hooks} if split else set()
-    floats = _floats(model, batch) + 3 * n_terms * len(select.columns)
+    floats = _floats(model, batch, len(select.columns)) + 3 * n_terms * len(select.columns)
     runs = readings(model, batch, what, select.columns, hooks, floats_per_prompt=floats, max_bytes=max_bytes)
     values = select.gather(_terms(model, split, chosen, runs))
     return _dataset(values, coords, select, attrs=_attrs(model, batch, what, select))
@@ -176,11 +176,11 @@ def _layers(model: HookedModel, by: By, layers: Sequence[int] | None) -> list[in
     return chosen
 
 
-def _floats(model: HookedModel, batch: Batch) -> int:
+def _floats(model: HookedModel, batch: Batch, n_columns: int) -> int:
     """About how many numbers a forward pass and the terms by component need for one sequence."""
     cfg, n_pos = model.cfg, batch.inputs.shape[1]
     layer = cfg.n_heads * (2 * cfg.d_head + 2 * n_pos) + 4 * cfg.d_model + 2 * (cfg.d_mlp or 0)
-    return n_pos * (cfg.n_layers * layer + 2 * cfg.d_vocab)
+    return n_pos * cfg.n_layers * layer + 4 * n_columns * cfg.d_vocab
 
 
 def _attrs(model: HookedModel, batch: Batch, what: Contrast, select: Selection) -> dict[str, Any]:

@@ -39,6 +39,7 @@ from mnemoscope.core import metrics
 from mnemoscope.core.batch import Batch
 from mnemoscope.core.errors import InputError, one_of
 from mnemoscope.core.protocols import HookedModel, is_hooked
+from mnemoscope.interventions.reading import at_columns, unembedding
 
 Scale = Literal["own", "final"]
 SCALES = {"own": "of each partial stream by itself", "final": FROZEN}
@@ -107,13 +108,16 @@ def _values(
     places = [depth.removeprefix("L").split(" ") for depth in depths(model)]
     hooks = [f"blocks.{layer}.hook_{stage}" for layer, stage in places]
     kept = {*hooks, "ln_final.hook_scale"} if model.cfg.normalization_type else set(hooks)
-    floats = batch.inputs.shape[1] * (len(hooks) * (model.cfg.d_model + len(MEASURES)) + 8 * model.cfg.d_vocab)
+    n_columns = len(select.columns)
+    floats = batch.inputs.shape[1] * len(hooks) * model.cfg.d_model + n_columns * (
+        len(hooks) * len(MEASURES) + 12 * model.cfg.d_vocab
+    )
     for rows in chunks(model, batch, floats, max_bytes):
-        logits, cache = forward(model, batch, rows, kept)
-        final, here = logits[:, select.columns], what.at(rows, select.columns)
+        final, cache = forward(model, batch, rows, kept, select.columns)
+        here = what.at(rows, select.columns)
         own, by_depth = normalised(final), []
         for hook in hooks:
-            read = _read(model, cache, hook, scale)[:, select.columns]
+            read = _read(model, cache, hook, scale, select.columns)
             if hook == hooks[-1]:
                 _check_last(model, read, final)
                 read = final
@@ -121,14 +125,17 @@ def _values(
         yield rows, {name: torch.stack([each[name] for each in by_depth], -1) for name in by_depth[0]}
 
 
-def _read(model: Any, cache: Mapping[str, Tensor], hook: str, scale: Scale) -> Float[Tensor, "batch pos d_vocab"]:
-    """Logits of a residual stream. All positions are read, as the model does it, so that rounding is the model's."""
-    norm = final_norm(model)
-    if norm is None:
-        return model.unembed(cache[hook])
-    if scale == "own":
-        return model.unembed(model.ln_final(cache[hook]))
-    return model.unembed(norm.apply(cache[hook], cache["ln_final.hook_scale"]))
+def _read(
+    model: Any, cache: Mapping[str, Tensor], hook: str, scale: Scale, columns: Int[Tensor, " column"]
+) -> Float[Tensor, "batch column d_vocab"]:
+    """Logits of a residual stream at some positions, as the model itself gives them, so that rounding is the model's."""
+    norm, stream = final_norm(model), cache[hook]
+    if norm is not None and scale == "own":
+        stream = model.ln_final(stream)
+    elif norm is not None:
+        stream = norm.apply(stream, cache["ln_final.hook_scale"])
+    with unembedding(model, at_columns(columns)) as picked:
+        return picked(model.unembed(stream))
 
 
 def _check_last(model: HookedModel, read: Tensor, final: Tensor) -> None:

@@ -19,13 +19,14 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from mnemoscope.analyses.attribution.selection import Contrast
 from mnemoscope.core.batch import Batch
 from mnemoscope.core.errors import InputError
 from mnemoscope.core.protocols import HookedModel, is_hooked
+from mnemoscope.interventions.reading import at_columns, unembedding
 
 ROUNDING = 16
 """By how many units of rounding a sum may miss what it should give; models of 1 to 24 layers miss it by less than 1."""
@@ -128,13 +129,17 @@ def chunks(model: HookedModel, batch: Batch, floats_per_prompt: int, max_bytes: 
     return [slice(start, start + size) for start in range(0, len(batch), size)]
 
 
-def forward(model: HookedModel, batch: Batch, rows: slice, hooks: set[str]) -> tuple[Tensor, Mapping[str, Tensor]]:
-    """Logits and the named activations of some of the sequences.
+def forward(
+    model: HookedModel, batch: Batch, rows: slice, hooks: set[str], columns: Int[Tensor, " column"]
+) -> tuple[Float[Tensor, "batch column d_vocab"], Mapping[str, Tensor]]:
+    """Logits at some positions and the named activations of some of the sequences.
 
     Raises:
         InputError: The logits at a position hold NaN, or nothing finite.
     """
-    logits, cache = model.run_with_cache(batch.inputs[rows], names_filter=lambda name: name in hooks)
+    with unembedding(model, at_columns(columns)) as picked:
+        output, cache = model.run_with_cache(batch.inputs[rows], names_filter=lambda name: name in hooks)
+        logits = picked(output)
     if logits.isnan().any() or not logits.isfinite().any(-1).all():
         raise InputError(
             "the model's logits hold NaN or no finite value; check its weights and hooks, or take an earlier checkpoint"
@@ -172,8 +177,8 @@ def readings(
     final = f"blocks.{model.cfg.n_layers - 1}.hook_resid_post"
     needed = hooks | {final} | ({"ln_final.hook_scale"} if model.cfg.normalization_type else set())
     for rows in chunks(model, batch, floats_per_prompt, max_bytes):
-        logits, cache = forward(model, batch, rows, needed)
-        logits, here = logits[:, columns].double(), contrast.at(rows, columns)
+        logits, cache = forward(model, batch, rows, needed, columns)
+        logits, here = logits.double(), contrast.at(rows, columns)
         direction, constants = _read_direction(model, here, cache, columns)
         truth = here.of(logits)
         check_finite(truth, here)

@@ -75,12 +75,12 @@ class Sizes:
         attention = n * (6 * self._heads + 2 * self.cfg.n_heads * self.n_pos) + 4 * self.n_pos * self._heads
         return self.float_bytes * kept + max(self.float_bytes * attention, self.continued(start))
 
-    def hooked(self) -> int:
-        """Bytes of one prompt in a forward pass of the model itself."""
+    def hooked(self, *, everywhere: bool = True) -> int:
+        """Bytes of one prompt in a forward pass of the model itself that unembeds everywhere, or where it is read."""
         d = self.cfg.d_model
         attention = 6 * self._heads + 6 * self.cfg.n_heads * self.n_pos
         mlp = 6 * self._d_mlp
-        logits = 2 * self.n_pos * self.cfg.d_vocab_out + self._read()
+        logits = 2 * self.n_pos * self.cfg.d_vocab_out * everywhere + self._read()
         return self.float_bytes * max(self.n_pos * (6 * d + max(attention, mlp)), self.n_pos * 2 * d + logits)
 
     def recorded(self, places: Collection[Place]) -> int:

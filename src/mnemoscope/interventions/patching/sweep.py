@@ -21,6 +21,7 @@ from mnemoscope.interventions.patching.measuring import Chunk, Patched, Plan, Qu
 from mnemoscope.interventions.patching.memory import CACHE_BYTES, Sizes, prompts_at_once
 from mnemoscope.interventions.patching.packed import Packed, packed, unsupported
 from mnemoscope.interventions.patching.through_stream import by_stream, places, reproduces, stream
+from mnemoscope.interventions.reading import at_columns, unembedding
 from mnemoscope.interventions.recordings import Place, Run, recorded_run, repeated
 from mnemoscope.interventions.writing import check_written, writing
 
@@ -62,7 +63,7 @@ def plan(question: Question, grid: Grid, method: Method) -> Plan[Run]:
     sizes = Sizes.of(question)
 
     def patched(chunk: Chunk[Run], room: int) -> Iterator[Patched]:
-        n_cells = max(1, room // (len(chunk.batch) * sizes.hooked()))
+        n_cells = max(1, room // (len(chunk.batch) * sizes.hooked(everywhere=False)))
         return by_hooks(model, chunk.batch.inputs, chunk.source, grid, question.read, n_cells=n_cells)
 
     places: set[Place] = {(grid.kind, layer) for layer in grid.layers}
@@ -105,7 +106,7 @@ def recorded_plan(
     """
     sizes = Sizes.of(question)
     room, kept = question.max_bytes - sizes.weights() - copied, sizes.recorded(places)
-    at_work, target = max(sizes.hooked(), at_work), best_bytes(question)
+    at_work, target = max(sizes.hooked(everywhere=False), at_work), best_bytes(question)
     n_prompts = prompts_at_once(len(question.pairs), at_work=at_work, kept=kept, room=room, target=target)
     left = room - n_prompts * kept
     return Plan(
@@ -167,10 +168,9 @@ def by_hooks(
             (grid.hook(layer), _hook(grid, chunk, layer, source[grid.kind, layer]))
             for layer in {grid.of(grid.cells[number], "layer") for number in chunk}
         ]
-        with writing(model, hooks) as completed:
-            logits = model.run_with_hooks(repeated(tokens, len(chunk)), fwd_hooks=completed)
-        logits = logits.unflatten(0, (len(chunk), len(tokens))).index_select(2, read.to(logits.device))
-        yield Patched(cells=chunk, first=0, logits=logits)
+        with writing(model, hooks) as completed, unembedding(model, at_columns(read)) as picked:
+            logits = picked(model.run_with_hooks(repeated(tokens, len(chunk)), fwd_hooks=completed))
+        yield Patched(cells=chunk, first=0, logits=logits.unflatten(0, (len(chunk), len(tokens))))
 
 
 def _hook(grid: Grid, chunk: Sequence[int], layer: int | None, source: Tensor) -> Callable[..., Tensor]:

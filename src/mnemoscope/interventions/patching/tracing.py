@@ -14,6 +14,7 @@ from mnemoscope.core.errors import InputError
 from mnemoscope.core.protocols import HookedModel
 from mnemoscope.interventions.patching.measuring import Question, Reader
 from mnemoscope.interventions.patching.memory import Sizes, prompts_at_once
+from mnemoscope.interventions.reading import at_columns, unembedding
 from mnemoscope.interventions.recordings import Run
 
 CHUNK_BYTES = 2**26
@@ -52,10 +53,9 @@ def traced(
         found[name] = activation.expand(len(tokens), *activation.shape[1:])
         return found[name]
 
-    with torch.enable_grad():
-        hooks = [(name, partial(keep, name=name)) for name in {*names, *starts}]
-        logits = model.run_with_hooks(tokens, fwd_hooks=hooks)
-        logits = logits.index_select(1, read.to(logits.device))
+    hooks = [(name, partial(keep, name=name)) for name in {*names, *starts}]
+    with torch.enable_grad(), unembedding(model, at_columns(read)) as picked:
+        logits = picked(model.run_with_hooks(tokens, fwd_hooks=hooks))
     return Run(activations=found, logits=logits)
 
 
@@ -104,7 +104,7 @@ def prompts_traced(question: Question, *, n_runs: int, kept: int = 0, readers: i
     cfg, n_pos, sizes = question.model.cfg, question.n_pos, Sizes.of(question)
     heads, d_mlp = cfg.n_heads * cfg.d_head, 0 if cfg.attn_only else cfg.d_mlp
     graph = cfg.n_layers * (24 * cfg.d_model + 12 * heads + 6 * cfg.n_heads * n_pos + 6 * d_mlp)
-    traces = n_runs * (sizes.hooked() + sizes.float_bytes * n_pos * graph)
+    traces = n_runs * (sizes.hooked(everywhere=False) + sizes.float_bytes * n_pos * graph)
     at_work = traces + sizes.float_bytes * n_pos * readers * cfg.n_heads
     n, room = len(question.pairs), question.max_bytes
     kept *= sizes.float_bytes * n_pos
