@@ -131,7 +131,8 @@ def all_or(chosen: Sequence[Edge] | None, model: HookedModel, embeddings: Embedd
     Raises:
         InputError: None is chosen, or one twice.
     """
-    chosen = model_edges(model, embeddings=embeddings) if chosen is None else chosen
+    if chosen is None:
+        return model_edges(model, embeddings=embeddings)
     if not chosen or len(set(map(str, chosen))) < len(chosen):
         raise InputError(f"chosen must name at least one edge, each once; got {len(chosen)}")
     return chosen

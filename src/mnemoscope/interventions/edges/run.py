@@ -25,6 +25,7 @@ from mnemoscope.core.protocols import HookedModel
 from mnemoscope.core.site import Site
 from mnemoscope.interventions.edges.graph import Carried, Input, inputs, writers
 from mnemoscope.interventions.edges.hooks import Hook, reading
+from mnemoscope.interventions.reading import at_columns, unembedding
 from mnemoscope.interventions.recordings import forward, repeated
 
 Freeze = Literal["attention", "layer_norm"]
@@ -106,10 +107,10 @@ def run_cells(
     cells = len(carried.live)
     one = _Pass(model, base, other, carried)
     frozen = _frozen_hooks(base, freeze, cells)
-    with reading(model, one.wanted, one.read) as (heads, at_logits):
+    with reading(model, one.wanted, one.read) as (heads, at_logits), unembedding(model, at_columns(read)) as picked:
         hooks = [*one.listening(), *heads, *at_logits, *frozen]
-        logits = model.run_with_hooks(repeated(tokens, cells), fwd_hooks=hooks)
-    return logits.unflatten(0, (cells, len(tokens))).index_select(2, read.to(logits.device))
+        logits = picked(model.run_with_hooks(repeated(tokens, cells), fwd_hooks=hooks))
+    return logits.unflatten(0, (cells, len(tokens)))
 
 
 def _frozen_hooks(base: Written, freeze: Collection[Freeze], cells: int) -> list[Hook]:

@@ -18,13 +18,13 @@ from mnemoscope.core.protocols import HookedModel
 from mnemoscope.interventions.edges.graph import carried, check_graph, inputs, layout, writers
 from mnemoscope.interventions.edges.run import FREEZES, Freeze, Written, run_cells, written
 from mnemoscope.interventions.patching.measuring import Answer, Chunk, Patched, Plan, Question, SweepResult, measured
-from mnemoscope.interventions.patching.memory import Sizes, prompts_at_once
+from mnemoscope.interventions.patching.memory import Sizes, prompts_at_once, worth_a_pass
 
 Replacement = Literal["patch", "mean", "zero"]
 """What patched edges carry: what the writer wrote in the other run, its mean over prompts, or nothing."""
 
 CHUNK_BYTES = 2**25
-"""Of one forward pass on a CPU: larger ones gain nothing."""
+"""Of one forward pass on a CPU: larger ones gain nothing, unless the weights are larger."""
 
 
 def sweep_states(
@@ -58,7 +58,7 @@ def sweep_states(
     others = outside(question, replacement, n_prompts)
 
     def answers(chunk: Chunk[Written]) -> Iterator[Answer]:
-        n_cells = max(1, min(question.max_bytes, CHUNK_BYTES) // (len(chunk.batch) * at_work))
+        n_cells = max(1, min(question.max_bytes, worth_a_pass(model, CHUNK_BYTES)) // (len(chunk.batch) * at_work))
         other = others(chunk).expand_as(chunk.source.outputs)
         for cells in torch.arange(len(states)).split(n_cells):
             asked = carried(at, chunk.batch, states[cells])
@@ -103,8 +103,8 @@ def _sizes(question: Question) -> tuple[int, int]:
     model, cfg, n_pos, sizes = question.model, question.model.cfg, question.n_pos, Sizes.of(question)
     n_writers = len(writers(model, embeddings="apart"))
     at_once = 3 * len(inputs(model)) // cfg.n_layers + n_writers
-    at_work = sizes.hooked() + sizes.float_bytes * n_pos * cfg.d_model * at_once
+    at_work = sizes.hooked(everywhere=False) + sizes.float_bytes * n_pos * cfg.d_model * at_once
     kept = sizes.float_bytes * n_pos * cfg.d_model * (3 * n_writers + 4 * cfg.n_layers)
     kept += 2 * sizes.float_bytes * n_pos * cfg.n_layers * cfg.n_heads * n_pos
-    room, n = question.max_bytes, len(question.pairs)
-    return prompts_at_once(n, at_work=at_work, kept=kept, room=room, target=CHUNK_BYTES), at_work
+    room, n, target = question.max_bytes, len(question.pairs), worth_a_pass(model, CHUNK_BYTES)
+    return prompts_at_once(n, at_work=at_work, kept=kept, room=room, target=target), at_work

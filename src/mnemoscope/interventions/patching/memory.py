@@ -60,6 +60,11 @@ class Sizes:
         """Bytes of attention weights that are laid out anew."""
         return self.float_bytes * self.cfg.n_layers * self.cfg.d_model * 3 * self._heads
 
+    def traced_weights(self) -> int:
+        """Bytes of the weights of blocks, which TransformerLens lays out anew in a pass that is differentiated."""
+        mlp = (3 if getattr(self.cfg, "gated_mlp", False) else 2) * self._d_mlp
+        return self.float_bytes * self.cfg.n_layers * self.cfg.d_model * (4 * self._heads + mlp)
+
     def continued(self, start: int) -> int:
         """Bytes of one cell on one prompt, continued from position `start`."""
         n, d = self.n_pos - start, self.cfg.d_model
@@ -100,7 +105,12 @@ class Sizes:
 def roomy(model: HookedModel) -> int:
     """A bound for whoever names none: `MAX_BYTES` and, besides, what does not grow with prompts: copies of weights."""
     sizes = Sizes(cfg=model.cfg, n_pos=1, n_read=1)
-    return MAX_BYTES + sizes.weights() + sizes.copies()
+    return MAX_BYTES + sizes.weights() + max(sizes.copies(), sizes.traced_weights())
+
+
+def worth_a_pass(model: HookedModel, least: int) -> int:
+    """Bytes beyond which a forward pass on a CPU gains little: `least`, or half of the weights that it reads."""
+    return max(least, sum(weight.nbytes for _, weight in model.named_parameters()) // 2)
 
 
 def prompts_at_once(n: int, *, at_work: int, kept: int, room: int, target: int) -> int:

@@ -13,12 +13,12 @@ from mnemoscope.core.batch import Inputs
 from mnemoscope.core.errors import InputError
 from mnemoscope.core.protocols import HookedModel
 from mnemoscope.interventions.patching.measuring import Question, Reader
-from mnemoscope.interventions.patching.memory import Sizes, prompts_at_once
+from mnemoscope.interventions.patching.memory import Sizes, prompts_at_once, worth_a_pass
 from mnemoscope.interventions.reading import at_columns, unembedding
 from mnemoscope.interventions.recordings import Run
 
 CHUNK_BYTES = 2**26
-"""Of one traced forward pass on a CPU: larger ones gain nothing."""
+"""Of one traced forward pass on a CPU: larger ones gain nothing, unless the weights are larger."""
 
 
 def traced(
@@ -106,6 +106,7 @@ def prompts_traced(question: Question, *, n_runs: int, kept: int = 0, readers: i
     graph = cfg.n_layers * (24 * cfg.d_model + 12 * heads + 6 * cfg.n_heads * n_pos + 6 * d_mlp)
     traces = n_runs * (sizes.hooked(everywhere=False) + sizes.float_bytes * n_pos * graph)
     at_work = traces + sizes.float_bytes * n_pos * readers * cfg.n_heads
-    n, room = len(question.pairs), question.max_bytes
+    n, target = len(question.pairs), worth_a_pass(question.model, CHUNK_BYTES)
+    room = question.max_bytes - sizes.traced_weights()
     kept *= sizes.float_bytes * n_pos
-    return prompts_at_once(n, at_work=at_work, kept=kept, room=room, target=CHUNK_BYTES)
+    return prompts_at_once(n, at_work=at_work, kept=kept, room=room, target=target)
