@@ -17,7 +17,7 @@ ANALYSES = {
         ms.analyses.head_scores(model, ms.analyses.repeated_tokens(model, n=2, length=6)).score
     ),
     "ablate": lambda model, pairs: (
-        ms.ablate(model, pairs.clean, skills={"name": pairs.scored}, reference=pairs.corrupted).log_prob_cost
+        ms.ablate(model, pairs.clean, skills={"name": pairs.scored}, reference=pairs.corrupted).log_prob
     ),
     "circuits": lambda model, pairs: ms.analyses.Setting(model=model, pairs=pairs, refuse=False).ends[0],
 }
