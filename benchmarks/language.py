@@ -3,6 +3,7 @@
 Weights are random: time does not depend on them. The rival runs some cells of a sweep, ours all; both count per cell.
 """
 
+from dataclasses import replace
 from functools import partial
 from statistics import median
 from typing import Any
@@ -38,7 +39,7 @@ SHAPES: dict[str, tuple[float, dict[str, Any]]] = {
     ),
 }  # fmt: skip
 """By name how much faster patching is to be, and the architecture."""
-N_PROMPTS, N_POS = 8, 14
+N_PROMPTS, N_POS, NAME = 8, 14, 10
 SWEEPS = {
     "position": ("resid_pre", "pos", "layer_pos_patch_setter"),
     "head": ("z", "head", "layer_head_vector_patch_setter"),
@@ -52,8 +53,13 @@ def sweeps(quick: bool) -> list[Figure]:
 
 def _of_shape(name: str, aim: float, shape: dict[str, Any], quick: bool) -> list[Figure]:
     model = shaped(shape, quick)
-    pairs = random_pairs(N_PROMPTS, n_pos=N_POS, d_vocab=model.cfg.d_vocab)
-    figures = [_patching(name, model, pairs, by, aim, 1 if quick else 2) for by in SWEEPS]
+    everywhere = random_pairs(N_PROMPTS, n_pos=N_POS, d_vocab=model.cfg.d_vocab)
+    pairs = {f"{N_PROMPTS} prompts": everywhere, "prompts that differ in a name": in_a_name(everywhere)}
+    figures = [
+        _patching(f"{name}: patching by layer and {by}, {which}", model, each, by, aim, 1 if quick else 2)
+        for which, each in pairs.items()
+        for by in SWEEPS
+    ]
     return [*figures, _scores(name, model, 1 if quick else 3)]
 
 
@@ -65,7 +71,16 @@ def shaped(shape: dict[str, Any], quick: bool) -> HookedTransformer:
         return from_configuration({**shape, **small})
 
 
-def _patching(name: str, model: HookedTransformer, pairs: PromptPairs, by: str, aim: float, repetitions: int) -> Figure:
+def in_a_name(pairs: PromptPairs) -> PromptPairs:
+    """The same that differ in one token, as in "When Mary and John went to the store, John gave a drink to"."""
+    tokens = pairs.clean.inputs.clone()
+    tokens[:, NAME] = pairs.corrupted.inputs[:, NAME]
+    return replace(pairs, corrupted=replace(pairs.corrupted, inputs=tokens))
+
+
+def _patching(
+    title: str, model: HookedTransformer, pairs: PromptPairs, by: str, aim: float, repetitions: int
+) -> Figure:
     kind, axis, setter = SWEEPS[by]
     found: dict[str, Any] = {}
     contenders = {
@@ -76,7 +91,6 @@ def _patching(name: str, model: HookedTransformer, pairs: PromptPairs, by: str, 
     value, spread = ratio(seconds["rival"], seconds["ours"])
     times = ", ".join(f"{who} {duration(median(seconds[who]))}" for who in ("ours", "rival"))
     note = f"a cell: {times}; difference {_difference(found, axis):.0e}"
-    title = f"{name}: patching by layer and {by}, {N_PROMPTS} prompts"
     return Figure(group="language", name=title, value=value, unit="x", spread=spread, aim=aim, note=note)
 
 

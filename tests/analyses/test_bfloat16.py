@@ -1,4 +1,4 @@
-"""Analyses of language models take the model's number format: in bfloat16 they give what they give in float32, nearly."""
+"""In bfloat16 analyses of language models give what they give in float32, nearly."""
 
 import numpy as np
 import pytest

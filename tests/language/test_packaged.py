@@ -106,6 +106,27 @@ def test_what_would_not_fit_is_refused_in_one_line(model, pairs):
         ms.patch(model, pairs, kind="resid_pre", over=("layer",), max_bytes=10**6)
 
 
+def test_edges_are_estimated_and_patched(model, pairs):
+    estimate = ms.analyses.attribute_edges(model, pairs, directions=["noising"])
+    assert estimate.sizes["edge"] == 70_651
+    effect = abs(estimate.value - estimate.clean).mean("prompt").squeeze()
+    largest = effect.edge.values[np.argsort(-effect.values)[:20]]
+    chosen = [edge for edge in ms.interventions.model_edges(model) if str(edge) in largest]
+    exact = ms.patch_edges(model, pairs, chosen=chosen, directions=["noising"])
+    assert exact.attrs["method"] == "stream"
+    figures = ms.analyses.approximation(estimate.sel(edge=exact.edge), exact)
+    assert float(figures.sign_agreement.squeeze()) > 0.8
+
+
+def test_the_whole_model_and_the_empty_circuit_are_both_ends(model, pairs):
+    setting = ms.analyses.Setting(model=model, pairs=pairs)
+    values = ms.patch(model, pairs, kind="resid_pre", over=("layer",), directions=["noising"])
+    for end, name in zip(setting.ends, ("clean", "corrupted"), strict=True):
+        assert np.allclose(end, values[name].squeeze(), atol=1e-3)
+    with pytest.raises(ms.InputError, match=r"greedy pruning runs 70,651 circuits .* rank edges by attribution"):
+        ms.analyses.greedy(setting, target=0.9)
+
+
 def test_the_example_makes_a_figure(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     runpy.run_path(os.fspath(EXAMPLE))
