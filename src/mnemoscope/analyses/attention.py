@@ -17,6 +17,7 @@ from mnemoscope.core.batch import CHUNK, Batch
 from mnemoscope.core.errors import InputError, in_range
 from mnemoscope.core.protocols import HookedModel, has_linear_attention, is_hooked
 from mnemoscope.core.site import Site
+from mnemoscope.interventions.reading import nowhere, unembedding
 
 MAX_BYTES = 2**28
 """For the patterns of one layer, unless another bound is given."""
@@ -25,7 +26,8 @@ MAX_BYTES = 2**28
 @torch.no_grad()
 def patterns(model: HookedModel, batch: Batch) -> Float[Tensor, "batch layer head_index query key"]:
     """Attention patterns of every layer; rows add up to one."""
-    _, cache = model.run_with_cache(batch.inputs, names_filter=lambda name: name.endswith("attn.hook_pattern"))
+    with unembedding(model, nowhere):
+        _, cache = model.run_with_cache(batch.inputs, names_filter=lambda name: name.endswith("attn.hook_pattern"))
     return torch.stack([cache[f"blocks.{layer}.attn.hook_pattern"] for layer in range(model.cfg.n_layers)], 1)
 
 

@@ -141,9 +141,18 @@ def _pieces(where: Bool[Tensor, "1 pos"], at_once: int) -> Iterator[Bool[Tensor,
         yield where & (number > start) & (number <= start + at_once)
 
 
-def rows_at_once(model: HookedModel, n_pos: int, *, kept: int = 0, max_bytes: int = MAX_BYTES) -> int:
+def whole_rows(
+    model: HookedModel, where: Bool[Tensor, "batch pos"], **options: Any
+) -> list[tuple[slice, Bool[Tensor, "rows pos"]]]:
+    """As `parts`, every sequence once, for what needs all of its places together."""
+    starts = {rows.start: rows for rows, _ in parts(model, where, **options)}
+    return [(rows, where[rows]) for rows in starts.values()]
+
+
+def rows_at_once(model: HookedModel, n_pos: int, *, kept: int = 0, max_bytes: int | None = None) -> int:
     """Sequences of a forward pass that unembeds nothing, of which each keeps a number of bytes; at least one."""
-    return max(1, min(CHUNK, max_bytes // (forward_bytes(model, n_pos) + kept)))
+    budget = MAX_BYTES if max_bytes is None else max_bytes
+    return max(1, min(CHUNK, budget // (forward_bytes(model, n_pos) + kept)))
 
 
 def output_width(model: HookedModel) -> int:

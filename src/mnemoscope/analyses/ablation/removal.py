@@ -88,8 +88,8 @@ def ablate(
     clean = measured([])
     cells = []
     for kind in kinds:
-        for sites in targets.values():
-            cells.append(_by_skill(measured([removal(kind, site, source, within) for site in sites]), clean))
+        removed = ([removal(kind, site, source, within) for site in sites] for sites in targets.values())
+        cells += [_by_skill(measured(interventions), clean) for interventions in removed]
     dims, names = ("kind", "component", "skill"), list(next(iter(clean.values())))
     shape = (len(kinds), len(targets), len(names))
     whole = _by_skill(clean, clean)

@@ -128,7 +128,7 @@ def _values(
 def _read(
     model: Any, cache: Mapping[str, Tensor], hook: str, scale: Scale, columns: Int[Tensor, " column"]
 ) -> Float[Tensor, "batch column d_vocab"]:
-    """Logits of a residual stream at some positions, as the model itself gives them, so that rounding is the model's."""
+    """Logits of a residual stream at some positions, read as the model does it, so that rounding is the model's."""
     norm, stream = final_norm(model), cache[hook]
     if norm is not None and scale == "own":
         stream = model.ln_final(stream)
