@@ -31,22 +31,24 @@ def patterns(model: HookedModel, batch: Batch) -> Float[Tensor, "batch layer hea
     return torch.stack([cache[f"blocks.{layer}.attn.hook_pattern"] for layer in range(model.cfg.n_layers)], 1)
 
 
-def patterns_of_sequences(model: HookedModel, batch: Batch, symbols: Sequence[str]) -> xr.Dataset:
+def patterns_of_sequences(model: HookedModel, batch: Batch, symbols: Sequence[str] | None = None) -> xr.Dataset:
     """The attention of every head on each sequence of a batch, of any task.
 
     Args:
         model: Any hooked model.
-        batch: Sequences of one length.
-        symbols: What every token is called.
+        batch: Sequences.
+        symbols: What every token is called; none: what the batch calls them.
 
     Returns:
         `pattern` over (example, layer, head, query, key) and `token` over (example, key); queries and keys are
-        numbered.
+        numbered. `n_tokens` over example: how many of them are no padding.
 
     Raises:
         InputError: The model is too small for the batch.
     """
     check_fits(model, batch)
+    if symbols is None:
+        return named_patterns(model, batch, batch.symbols)
     return named_patterns(model, batch, [[str(symbols[token]) for token in row] for row in batch.inputs.tolist()])
 
 
@@ -59,8 +61,9 @@ def named_patterns(model: HookedModel, batch: Batch, names: Sequence[Sequence[st
     check_fits(model, batch, vectors=True)
     return xr.Dataset(
         {
-            "pattern": (("example", "layer", "head", "query", "key"), patterns(model, batch).numpy()),
+            "pattern": (("example", "layer", "head", "query", "key"), patterns(model, batch).cpu().numpy()),
             "token": (("example", "key"), [list(row) for row in names]),
+            "n_tokens": ("example", batch.known_lengths.tolist()),
         },
         coords={name: list(range(batch.inputs.shape[1])) for name in ("query", "key")},
     )

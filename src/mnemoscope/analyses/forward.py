@@ -94,6 +94,7 @@ def read_at(
     beside: Sequence[Shaped[Tensor, "batch pos"]] | None = None,
     run: Callable[[slice, Tensor], Tensor] | None = None,
     max_bytes: int | None = None,
+    kept: int = 0,
     bytes_per_logit: int = LOG_PROBS,
 ) -> dict[str, Float[Tensor, "batch pos ..."]]:
     """What follows from the logits at some places, in forward passes that keep to a number of bytes.
@@ -106,6 +107,7 @@ def read_at(
         beside: What `use` is told of these, besides; none: the batch's targets.
         run: From rows and their places to the logits there; none: the model as it is.
         max_bytes: As for `interventions.reading.parts`.
+        kept: The same.
         bytes_per_logit: The same.
 
     Returns:
@@ -116,7 +118,7 @@ def read_at(
     """
     found: dict[str, list[Tensor]] = {}
     told = [batch.targets] if beside is None else beside
-    for rows, some in parts(model, where, max_bytes=max_bytes, bytes_per_logit=bytes_per_logit):
+    for rows, some in parts(model, where, max_bytes=max_bytes, kept=kept, bytes_per_logit=bytes_per_logit):
         logits = run(rows, some) if run else logits_at(model, batch.inputs[rows], some)
         here = [values[rows][some.to(values.device)].to(logits.device) for values in told]
         for name, values in use(logits, *here).items():

@@ -39,6 +39,7 @@ from mnemoscope.core import metrics
 from mnemoscope.core.batch import Batch
 from mnemoscope.core.errors import InputError, one_of
 from mnemoscope.core.protocols import HookedModel, is_hooked
+from mnemoscope.core.site import Position
 from mnemoscope.interventions.reading import at_columns, unembedding
 
 Scale = Literal["own", "final"]
@@ -61,7 +62,7 @@ def logit_lens(
     scale: Scale = "own",
     answer: Int[Tensor, "batch pos"] | None = None,
     foil: Foil = "mean",
-    positions: Bool[Tensor, "batch pos"] | None = None,
+    positions: Bool[Tensor, "batch pos"] | Position | None = None,
     skills: Mapping[str, Bool[Tensor, "batch pos"]] | None = None,
     max_bytes: int = MAX_BYTES,
 ) -> xr.Dataset:

@@ -169,6 +169,11 @@ def predict_removal(
     if weights.W_pos is None:
         kind = model.cfg.positional_embedding_type
         raise InputError(f"the model's positions must be added to the residual stream; they are {kind}")
+    if reference.ragged:
+        raise InputError(
+            "means of what heads read are over prompts, position by position; reference is padded: take "
+            "texts of one length"
+        )
     if not batch.scored.any():
         raise InputError("batch has no scored position, where logits could be compared; mark some in batch.scored")
     lengths = batch.inputs.shape[1], reference.inputs.shape[1]
@@ -240,7 +245,7 @@ def _pattern_sums(
     allowed = torch.ones(n_pos, n_pos, dtype=torch.bool, device=weights.W_E.device)
     if model.cfg.attention_dir == "causal":
         allowed = allowed.tril()
-    count = row_weight(batch).to(weights.W_E)
+    count = row_weight(batch).to(weights.W_E)[:, None] * batch.real.to(weights.W_E)
     by_layer = []
     for index, layer in enumerate(weights.layers):
         query, key = (cache[f"blocks.{layer}.attn.hook_{kind}"].permute(2, 0, 1, 3) for kind in "qk")
@@ -271,10 +276,10 @@ def _compared(
     actual: Float[Tensor, "head_index batch query key"],
     predicted: Float[Tensor, "head_index batch query key"],
     allowed: Bool[Tensor, "query key"],
-    count: Float[Tensor, " batch"],
+    count: Float[Tensor, "batch query"],
 ) -> Float[Tensor, "7 head_index"]:
     """The sums of `fit_sums`, then those of the KL divergence, of agreeing top keys, and of queries."""
-    open_queries = (allowed.sum(-1) > 1) * count[:, None]
+    open_queries = (allowed.sum(-1) > 1) * count
     weight = (open_queries[:, :, None] * allowed).expand_as(actual)
     centred_actual, centred_guess = (
         (scores - (scores * allowed).sum(-1, keepdim=True) / allowed.sum(-1, keepdim=True)) * allowed

@@ -267,10 +267,11 @@ def frozen_sigmas(
     if at is None:
         raise InputError("normalisation='linearised' needs the batch at which sigma is frozen; pass at=batch")
     _, actual = recorded(model, weights, at)
-    share = (row_weight(at) / row_weight(at).sum()).to(actual.final)
+    real = at.real.to(actual.final)  # every sequence counts by its weight, however long it is
+    share = (row_weight(at) / row_weight(at).sum()).to(actual.final)[:, None] * real / real.sum(1, keepdim=True)
 
     def mean(sigma: Float[Tensor, "batch pos *layer"]) -> Float[Tensor, "1 1 *layer"]:
-        return torch.einsum("b,bp...->...", share, sigma)[None, None] / sigma.shape[1]
+        return torch.einsum("bp,bp...->...", share, sigma)[None, None]
 
     return Sigmas(layer=mean(actual.layer), final=mean(actual.final))
 

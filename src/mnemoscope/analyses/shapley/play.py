@@ -92,6 +92,7 @@ def play_of(
     """
     points = _points(model, batch, players, kind, source, within, seed)
 
+    held = sum(point.new.nbytes + point.parts.nbytes for point in points.values())
     tested = torch.zeros_like(batch.scored)
     tested[places.sequence, places.pos] = True
 
@@ -115,11 +116,10 @@ def play_of(
     @torch.no_grad()
     def play(coalitions: Bool[Tensor, "coalition player"]) -> Float[Tensor, "coalition outcome"]:
         passes = []
-        for rows, where in parts(model, tested, max_bytes=max_bytes):
-            n_rows, most = len(where), max(1, int(where.sum(1).max()))
-            fitting = rows_at_once(
-                model, where.shape[1], kept=most * LOG_PROBS * output_width(model), max_bytes=max_bytes
-            )
+        for rows, where in parts(model, tested, max_bytes=max_bytes, kept=held):
+            n_rows, logits = len(where), int(where.sum(1).max()) * LOG_PROBS * output_width(model)
+            room = None if max_bytes is None else max_bytes - held
+            fitting = rows_at_once(model, where.shape[1], kept=logits, max_bytes=room)
             chunks = coalitions.split(max(1, fitting // n_rows))
             passes.append(torch.cat([chunk(rows, where, there) for there in chunks]))
         return torch.cat(passes, -1).flatten(1)
@@ -145,7 +145,6 @@ def _points(
             check_written(model, site.kind, [site.layer])
             at.setdefault(site.hook, []).append((number, site))
     shapes, recordings, points = recorded(model, batch.select(slice(0, 1)), at), Recordings(model), {}
-    recordings.prepare((source, sites[0][1]) for sites in at.values() if kind != "zero")
     for name, sites in at.items():
         intervention = removal(kind, sites[0][1], source, within)
         assert not isinstance(intervention, LowRank)

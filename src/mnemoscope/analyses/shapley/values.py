@@ -26,7 +26,7 @@ from torch import Tensor
 
 from mnemoscope.analyses.ablation.dissociation import Z
 from mnemoscope.analyses.ablation.removal import REPLACEMENTS, Removal
-from mnemoscope.analyses.ablation.targets import heads_and_mlps
+from mnemoscope.analyses.ablation.targets import heads_and_mlps, labels
 from mnemoscope.analyses.forward import check_fits
 from mnemoscope.analyses.shapley.game import MAX_EXACT, Play, exact, n_played, pairs, samples, spread
 from mnemoscope.analyses.shapley.play import METRICS, play_of
@@ -176,6 +176,7 @@ def shapley(
             "skill": list(skills),
             "metric": list(METRICS),
             **({"other": list(players)} if interactions else {}),
+            **labels(players, batch),
         },
         attrs={
             "log_prob_unit": "nats",
