@@ -14,11 +14,15 @@ import torch
 from transformer_lens import HookedTransformer, patching
 
 from mnemoscope.analyses import head_scores, repeated_tokens
+from mnemoscope.analyses.ablation.removal import ablate
 from mnemoscope.analyses.patching.activations import patch
+from mnemoscope.core.batch import Batch
 from mnemoscope.core.metrics import LOGIT_DIFF, at_target
 from mnemoscope.core.pairs import PromptPairs
+from mnemoscope.core.site import Site
+from mnemoscope.interventions.reading import MAX_BYTES
 from mnemoscope.models.building import from_configuration
-from patching import random_pairs
+from patching import most_at_once, random_pairs
 from timing import Figure, duration, interleave, ratio
 
 _GPT2: dict[str, Any] = {
@@ -60,7 +64,7 @@ def _of_shape(name: str, aim: float, shape: dict[str, Any], quick: bool) -> list
         for which, each in pairs.items()
         for by in SWEEPS
     ]
-    return [*figures, _scores(name, model, 1 if quick else 3)]
+    return [*figures, _scores(name, model, 1 if quick else 3), _memory(name, model)]
 
 
 def shaped(shape: dict[str, Any], quick: bool) -> HookedTransformer:
@@ -147,3 +151,26 @@ def _scores(name: str, model: HookedTransformer, repetitions: int) -> Figure:
     value, spread = ratio(seconds["ours"], seconds["forward"])
     title = f"{name}: scores of all heads, in forward passes"
     return Figure(group="language", name=title, value=value, unit="x", spread=spread, aim=1.5, at_most=True)
+
+
+def _memory(name: str, model: HookedTransformer) -> Figure:
+    """What ablation of two heads allocates at once on 64 prompts, beside the logits that a forward pass gives of all."""
+    n, n_pos = 64, N_POS
+    inputs = torch.randint(model.cfg.d_vocab, (n, n_pos), generator=torch.Generator().manual_seed(0))
+    scored = torch.zeros(n, n_pos, dtype=torch.bool)
+    scored[:, -1] = True
+    batch = Batch(inputs=inputs, targets=inputs.roll(-1, 1), scored=scored)
+    heads = {f"L0H{head}": [Site(kind="z", layer=0, head=head)] for head in range(2)}
+    most = most_at_once(
+        lambda: ablate(model, batch, skills={"last": scored}, reference=batch, targets=heads, kinds=("mean",))
+    )
+    whole = most_at_once(torch.no_grad()(partial(model, inputs)))
+    return Figure(
+        group="language",
+        name=f"{name}: most memory at once, ablation of heads, {n} prompts",
+        value=most / 2**20,
+        unit="MiB",
+        aim=2 * MAX_BYTES / 2**20,
+        at_most=True,
+        note=f"a single forward pass with all its logits: {whole / 2**20:.0f} MiB",
+    )

@@ -108,8 +108,8 @@ def sweeps(quick: bool) -> list[Figure]:
     return figures
 
 
-def memory(work: Contender, prompts: str) -> Figure:
-    """The most that is allocated at once while patching."""
+def most_at_once(work: Contender) -> int:
+    """Bytes of tensors that are alive at the same time at most, those made before not counted."""
     with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as record:
         work()
     events = record.profiler.kineto_results.events()  # pyright: ignore[reportOptionalMemberAccess]
@@ -118,10 +118,15 @@ def memory(work: Contender, prompts: str) -> Figure:
         if event.name() == "[memory]":
             held += event.nbytes()
             peak = max(peak, held)
+    return peak
+
+
+def memory(work: Contender, prompts: str) -> Figure:
+    """The most that is allocated at once while patching."""
     return Figure(
         group="patching",
         name=f"most memory at once, {prompts}",
-        value=peak / 2**20,
+        value=most_at_once(work) / 2**20,
         unit="MiB",
         aim=MAX_BYTES / 2**20,
         at_most=True,

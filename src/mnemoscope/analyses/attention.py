@@ -17,6 +17,7 @@ from mnemoscope.core.batch import CHUNK, Batch
 from mnemoscope.core.errors import InputError, in_range
 from mnemoscope.core.protocols import HookedModel, has_linear_attention, is_hooked
 from mnemoscope.core.site import Site
+from mnemoscope.interventions.reading import nowhere, unembedding
 
 MAX_BYTES = 2**28
 """For the patterns of one layer, unless another bound is given."""
@@ -25,26 +26,29 @@ MAX_BYTES = 2**28
 @torch.no_grad()
 def patterns(model: HookedModel, batch: Batch) -> Float[Tensor, "batch layer head_index query key"]:
     """Attention patterns of every layer; rows add up to one."""
-    _, cache = model.run_with_cache(batch.inputs, names_filter=lambda name: name.endswith("attn.hook_pattern"))
+    with unembedding(model, nowhere):
+        _, cache = model.run_with_cache(batch.inputs, names_filter=lambda name: name.endswith("attn.hook_pattern"))
     return torch.stack([cache[f"blocks.{layer}.attn.hook_pattern"] for layer in range(model.cfg.n_layers)], 1)
 
 
-def patterns_of_sequences(model: HookedModel, batch: Batch, symbols: Sequence[str]) -> xr.Dataset:
+def patterns_of_sequences(model: HookedModel, batch: Batch, symbols: Sequence[str] | None = None) -> xr.Dataset:
     """The attention of every head on each sequence of a batch, of any task.
 
     Args:
         model: Any hooked model.
-        batch: Sequences of one length.
-        symbols: What every token is called.
+        batch: Sequences.
+        symbols: What every token is called; none: what the batch calls them.
 
     Returns:
         `pattern` over (example, layer, head, query, key) and `token` over (example, key); queries and keys are
-        numbered.
+        numbered. `n_tokens` over example: how many of them are no padding.
 
     Raises:
         InputError: The model is too small for the batch.
     """
     check_fits(model, batch)
+    if symbols is None:
+        return named_patterns(model, batch, batch.symbols)
     return named_patterns(model, batch, [[str(symbols[token]) for token in row] for row in batch.inputs.tolist()])
 
 
@@ -57,8 +61,9 @@ def named_patterns(model: HookedModel, batch: Batch, names: Sequence[Sequence[st
     check_fits(model, batch, vectors=True)
     return xr.Dataset(
         {
-            "pattern": (("example", "layer", "head", "query", "key"), patterns(model, batch).numpy()),
+            "pattern": (("example", "layer", "head", "query", "key"), patterns(model, batch).cpu().numpy()),
             "token": (("example", "key"), [list(row) for row in names]),
+            "n_tokens": ("example", batch.known_lengths.tolist()),
         },
         coords={name: list(range(batch.inputs.shape[1])) for name in ("query", "key")},
     )

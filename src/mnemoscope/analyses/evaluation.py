@@ -116,6 +116,7 @@ def _by_subgroup(model: HookedModel, task: Task, batch: Batch, references: Seque
     coords = {
         "subgroup": list(groups),
         "pos": positions.tolist(),
+        **batch.labels(pos=positions.tolist()),
         **({"reference": list(references)} if references else {}),
     }
     attrs = {"loss_unit": "nats", "task": repr(task)}

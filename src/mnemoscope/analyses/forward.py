@@ -1,9 +1,9 @@
 """Predictions of any hooked model on a task's sequences, in chunks of bounded size."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Float, Int, Shaped
 from torch import Tensor
 
 from mnemoscope.core import metrics
@@ -11,7 +11,7 @@ from mnemoscope.core.batch import CHUNK, Batch
 from mnemoscope.core.errors import InputError
 from mnemoscope.core.protocols import HookedModel, Task, reads_vectors
 from mnemoscope.core.skills import Skills
-from mnemoscope.interventions.reading import check_result, logits_at, parts
+from mnemoscope.interventions.reading import LOG_PROBS, check_result, logits_at, parts
 from mnemoscope.interventions.recordings import check_numbers
 
 
@@ -80,8 +80,8 @@ def _check_kind(model: HookedModel, batch: Batch) -> None:
         raise InputError(f"the batch holds {kinds[0]} and the model reads {kinds[1]}; take the model's own task")
 
 
-Outcome = Callable[[Tensor, Tensor], Mapping[str, Tensor]]
-"""From logits `place d_vocab` and what is due there to numbers for every place, by name."""
+Outcome = Callable[..., Mapping[str, Tensor]]
+"""From logits `place d_vocab` and what is due there, or other facts about places, to numbers for each, by name."""
 
 
 @torch.no_grad()
@@ -91,8 +91,11 @@ def read_at(
     where: Bool[Tensor, "batch pos"],
     use: Outcome,
     *,
+    beside: Sequence[Shaped[Tensor, "batch pos"]] | None = None,
     run: Callable[[slice, Tensor], Tensor] | None = None,
     max_bytes: int | None = None,
+    kept: int = 0,
+    bytes_per_logit: int = LOG_PROBS,
 ) -> dict[str, Float[Tensor, "batch pos ..."]]:
     """What follows from the logits at some places, in forward passes that keep to a number of bytes.
 
@@ -101,8 +104,11 @@ def read_at(
         batch: The sequences.
         where: The places; nothing else is unembedded.
         use: What is made of the logits (or vectors) of some of them.
+        beside: What `use` is told of these, besides; none: the batch's targets.
         run: From rows and their places to the logits there; none: the model as it is.
         max_bytes: As for `interventions.reading.parts`.
+        kept: The same.
+        bytes_per_logit: The same.
 
     Returns:
         What `use` gives, NaN at other places.
@@ -111,10 +117,11 @@ def read_at(
         InputError: `max_bytes` does not suffice.
     """
     found: dict[str, list[Tensor]] = {}
-    for rows, some in parts(model, where, max_bytes=max_bytes):
+    told = [batch.targets] if beside is None else beside
+    for rows, some in parts(model, where, max_bytes=max_bytes, kept=kept, bytes_per_logit=bytes_per_logit):
         logits = run(rows, some) if run else logits_at(model, batch.inputs[rows], some)
-        targets = batch.targets[rows][some.to(batch.targets.device)].to(logits.device)
-        for name, values in use(logits, targets).items():
+        here = [values[rows][some.to(values.device)].to(logits.device) for values in told]
+        for name, values in use(logits, *here).items():
             found.setdefault(name, []).append(values)
     return {name: scattered(torch.cat(values), where) for name, values in found.items()}
 

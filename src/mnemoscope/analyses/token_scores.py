@@ -60,12 +60,24 @@ def score_sums(
     Raises:
         InputError: The logits hold NaN, or a target is no token of the model.
     """
-    masks = {name: where[rows].to(logits.device) for name, (_, where) in targets.items()}
-    read = torch.stack(list(masks.values())).any(0)
-    log_probs = normalised(logits[read])
+    return sums_at(logits[looked_at(targets, rows).to(logits.device)], targets, rows)
+
+
+def looked_at(targets: Targets, rows: Int[Tensor, " batch"]) -> Bool[Tensor, "batch pos"]:
+    """Where any target is looked for in some sequences."""
+    return torch.stack([where[rows.to(where.device)] for _, where in targets.values()]).any(0)
+
+
+def sums_at(
+    logits: Float[Tensor, "place d_vocab"], targets: Targets, rows: Int[Tensor, " batch"]
+) -> Float[Tensor, "target score"]:
+    """The same from the logits at the places of `looked_at` only."""
+    masks = {name: where[rows.to(where.device)].to(logits.device) for name, (_, where) in targets.items()}
+    read = looked_at(targets, rows).to(logits.device)
+    log_probs = normalised(logits)
     sums = []
     for name, where in masks.items():
-        tokens, chosen = targets[name][0][rows].to(logits.device)[where], where[read]
+        tokens, chosen = targets[name][0][rows.to(targets[name][0].device)].to(logits.device)[where], where[read]
         if len(tokens) and not 0 <= int(tokens.min()) <= int(tokens.max()) < logits.shape[-1]:
             raise InputError(f"tokens of target {name} must be from 0 to {logits.shape[-1] - 1}, those of the model")
         at = metrics.at_target(log_probs[chosen], tokens)

@@ -23,16 +23,17 @@ from typing import Literal, get_args
 import numpy as np
 import torch
 import xarray as xr
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from mnemoscope.analyses.forward import check_fits
-from mnemoscope.analyses.token_scores import SCORES, Targets, check_targets, counts, score_sums
-from mnemoscope.core.batch import CHUNK, Batch
+from mnemoscope.analyses.token_scores import SCORES, Targets, check_targets, counts, looked_at, sums_at
+from mnemoscope.core.batch import Batch
 from mnemoscope.core.errors import InputError, in_range, one_of
 from mnemoscope.core.intervention import LowRank
 from mnemoscope.core.protocols import HookedModel
 from mnemoscope.core.site import ParamSite
+from mnemoscope.interventions.reading import logits_at, whole_rows
 from mnemoscope.interventions.weights import Decompositions, changed_weights, weight_at
 
 Kept = Literal["top", "rest"]
@@ -138,12 +139,14 @@ def _scores(
     """Mean scores of the targets under every set of cuts."""
     starts = [min((_layer(model, cut.site) for cut in cuts), default=0) for cuts in cells]
     sums = torch.zeros(len(cells), len(targets), len(SCORES), dtype=torch.double)
-    for rows in torch.arange(len(batch)).split(CHUNK):
-        runs = _runs(model, batch.inputs[rows], set(starts))
+    numbers = torch.arange(len(batch))
+    for some, where in whole_rows(model, looked_at(targets, numbers)):
+        rows = numbers[some]
+        runs = _runs(model, batch.inputs[rows], where, set(starts))
         for i, (start, cuts) in enumerate(zip(starts, cells, strict=True)):
             with changed_weights(model, cuts, decompositions=kept):
                 logits = runs[start]()
-            sums[i] += score_sums(logits, targets, rows).cpu()
+            sums[i] += sums_at(logits, targets, rows).cpu()
     return (sums / counts(targets)[:, None]).numpy()
 
 
@@ -153,16 +156,23 @@ def _layer(model: HookedModel, site: ParamSite) -> int:
 
 
 def _runs(
-    model: HookedModel, inputs: Int[Tensor, "batch pos"], layers: Collection[int]
+    model: HookedModel, inputs: Int[Tensor, "batch pos"], where: Bool[Tensor, "batch pos"], layers: Collection[int]
 ) -> dict[int, Callable[[], Tensor]]:
-    """For each layer a function that gives the logits from there on: what comes before is computed once.
+    """For each layer a function that gives logits at some places from there on: what comes before is computed once.
 
     Where a model does not go on from there exactly (if it adds positions in every layer, say), from the tokens on.
     """
     names = {f"blocks.{layer - 1}.hook_resid_post": layer for layer in layers if layer}
-    whole, cache = model.run_with_cache(inputs, names_filter=lambda name: name in names)
-    runs: dict[int, Callable[[], Tensor]] = {0: partial(model, inputs)}
+    cache: dict[str, Tensor] = {}
+
+    def hooked(tokens: Tensor) -> Tensor:
+        output, found = model.run_with_cache(tokens, names_filter=lambda name: name in names)
+        cache.update({name: found[name] for name in names})
+        return output
+
+    whole = logits_at(model, inputs, where, hooked)
+    runs: dict[int, Callable[[], Tensor]] = {0: partial(logits_at, model, inputs, where)}
     for name, layer in names.items():
-        onwards = partial(model, cache[name], start_at_layer=layer)
+        onwards = partial(logits_at, model, cache[name], where, partial(model, start_at_layer=layer))
         runs[layer] = onwards if torch.equal(onwards(), whole) else runs[0]
     return runs

@@ -1,8 +1,9 @@
 """A batch of sequences together with everything that its generator knows about them."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import Any
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -83,6 +84,17 @@ class Batch:
             )
             names.append(there.pop() if len(there) == 1 else next(places, "…"))
         return names
+
+    def labels(self, **axes: Sequence[Any]) -> dict[str, tuple[str, list[str]]]:
+        """Coordinates of a result along axes of positions: `pos_token` along `pos`, and so on; none without names.
+
+        Args:
+            axes: Name of the dimension to the positions along it.
+        """
+        if self.symbol is None or self.has_vectors:
+            return {}
+        names = self.position_names
+        return {f"{axis}_token": (axis, [names[int(pos)] for pos in along]) for axis, along in axes.items()}
 
     @property
     def has_vectors(self) -> bool:

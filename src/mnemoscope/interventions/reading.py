@@ -101,6 +101,7 @@ def parts(
     *,
     max_bytes: int | None = None,
     bytes_per_logit: int = LOG_PROBS,
+    kept: int = 0,
     copies: int = 1,
     most_rows: int = CHUNK,
 ) -> list[tuple[slice, Bool[Tensor, "rows pos"]]]:
@@ -112,6 +113,7 @@ def parts(
         max_bytes: Of one pass and what is made of its logits. None: 256 MiB, or what one sequence needs if that is
             more.
         bytes_per_logit: What is made of logits, for each of them.
+        kept: Bytes that stay in memory besides.
         copies: How often a pass runs every sequence.
         most_rows: Sequences of a pass at most.
 
@@ -122,10 +124,11 @@ def parts(
         InputError: A given `max_bytes` does not suffice for one sequence and one place; saying what would.
     """
     n_pos, per_place = where.shape[1], copies * output_width(model) * bytes_per_logit
-    hidden, budget = copies * forward_bytes(model, n_pos), MAX_BYTES if max_bytes is None else max_bytes
+    hidden, budget = copies * forward_bytes(model, n_pos), MAX_BYTES if max_bytes is None else max_bytes - kept
     if max_bytes is not None:
         what = f"a forward pass of one sequence of {n_pos} positions, read at one of them,"
-        fits(what, hidden + per_place, max_bytes, "take shorter sequences")
+        what += " beside what stays in memory," if kept else ""
+        fits(what, hidden + per_place + kept, max_bytes, "take shorter sequences, or a smaller reference")
     most = int(where.sum(1).max()) if len(where) else 0
     n_rows = max(1, min(most_rows, budget // (hidden + max(1, most) * per_place)))
     if n_rows > 1 or hidden + most * per_place <= budget:
@@ -141,9 +144,18 @@ def _pieces(where: Bool[Tensor, "1 pos"], at_once: int) -> Iterator[Bool[Tensor,
         yield where & (number > start) & (number <= start + at_once)
 
 
-def rows_at_once(model: HookedModel, n_pos: int, *, kept: int = 0, max_bytes: int = MAX_BYTES) -> int:
+def whole_rows(
+    model: HookedModel, where: Bool[Tensor, "batch pos"], **options: Any
+) -> list[tuple[slice, Bool[Tensor, "rows pos"]]]:
+    """As `parts`, every sequence once, for what needs all of its places together."""
+    starts = {rows.start: rows for rows, _ in parts(model, where, **options)}
+    return [(rows, where[rows]) for rows in starts.values()]
+
+
+def rows_at_once(model: HookedModel, n_pos: int, *, kept: int = 0, max_bytes: int | None = None) -> int:
     """Sequences of a forward pass that unembeds nothing, of which each keeps a number of bytes; at least one."""
-    return max(1, min(CHUNK, max_bytes // (forward_bytes(model, n_pos) + kept)))
+    budget = MAX_BYTES if max_bytes is None else max_bytes
+    return max(1, min(CHUNK, budget // (forward_bytes(model, n_pos) + kept)))
 
 
 def output_width(model: HookedModel) -> int:

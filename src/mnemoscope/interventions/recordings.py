@@ -12,8 +12,16 @@ from mnemoscope.core.batch import Batch, Inputs
 from mnemoscope.core.errors import InputError
 from mnemoscope.core.named import Named
 from mnemoscope.core.protocols import HookedModel
-from mnemoscope.core.site import Kind, Site
-from mnemoscope.interventions.reading import MAX_BYTES, Pick, at_columns, nowhere, rows_at_once, unembedding
+from mnemoscope.core.site import ATTENTION, BY_HEAD, BY_NEURON, Kind, Site
+from mnemoscope.interventions.reading import (
+    MAX_BYTES,
+    Pick,
+    at_columns,
+    float_bytes,
+    nowhere,
+    rows_at_once,
+    unembedding,
+)
 
 Place = tuple[Kind, int | None]
 """A kind of activation and its layer."""
@@ -81,9 +89,11 @@ def check_numbers(logits: Tensor) -> None:
 
 
 @torch.no_grad()
-def recorded(model: HookedModel, batch: Batch, names: Collection[str]) -> dict[str, Tensor]:
+def recorded(
+    model: HookedModel, batch: Batch, names: Collection[str], *, max_bytes: int | None = None
+) -> dict[str, Tensor]:
     """The activations at hook points on a batch, in forward passes of bounded size; nothing is unembedded."""
-    size = rows_at_once(model, batch.inputs.shape[1])
+    size = rows_at_once(model, batch.inputs.shape[1], max_bytes=max_bytes)
     parts = [_cached(model, inputs, names, nowhere)[0] for inputs in batch.inputs.split(size)]
     return {name: torch.cat([part[name] for part in parts]) for name in names}
 
@@ -107,6 +117,19 @@ def read(site: Site) -> str:
     return site.hook.replace("hook_attn_out", "attn.hook_z") if site.kind == "result" else site.hook
 
 
+def record_bytes(model: HookedModel, batch: Batch, sites: Iterable[Site]) -> int:
+    """Of the activations of some sites on a batch, estimated from above, while they are put together."""
+    cfg, (n, n_pos) = model.cfg, batch.inputs.shape[:2]
+    kinds = {read(site): site.kind for site in sites}.values()
+    heads, attention = cfg.n_heads * cfg.d_head, cfg.n_heads * n_pos
+    width = {
+        **dict.fromkeys(BY_HEAD, heads),
+        **dict.fromkeys(ATTENTION, attention),
+        **dict.fromkeys(BY_NEURON, cfg.d_mlp),
+    }
+    return 3 * float_bytes(model) * n * n_pos * sum(int(width.get(kind, cfg.d_model)) for kind in kinds)
+
+
 def results(model: HookedModel, layer: int, z: Tensor) -> Tensor:
     """What each head adds to the residual stream, `batch pos head_index d_model`, from `z`."""
     return torch.einsum("bphd,hdm->bphm", z, model.blocks[layer].attn.W_O)
@@ -117,11 +140,12 @@ class Recordings:
 
     Args:
         model: Whose.
-        max_bytes: Beyond it those that were asked for last are kept, and others recorded again when they are needed.
+        max_bytes: Of what is kept, and of a forward pass; beyond it those that were asked for last are kept, and others
+            recorded again when they are needed. None: 256 MiB.
     """
 
-    def __init__(self, model: HookedModel, *, max_bytes: int = MAX_BYTES):
-        self._model, self._max_bytes = model, max_bytes
+    def __init__(self, model: HookedModel, *, max_bytes: int | None = None):
+        self._model, self._max_bytes = model, MAX_BYTES if max_bytes is None else max_bytes
         self._kept: dict[tuple[Named[Batch], str], Tensor] = {}
 
     @torch.no_grad()
@@ -135,7 +159,7 @@ class Recordings:
         if missing:
             self._make_room(wanted, missing)
         for source, names in missing.items():
-            found = recorded(self._model, source.value, names)
+            found = recorded(self._model, source.value, names, max_bytes=self._max_bytes)
             self._kept.update({(source, name): activation for name, activation in found.items()})
 
     def _make_room(

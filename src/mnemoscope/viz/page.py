@@ -148,9 +148,13 @@ def attention_view(page: Page, example: xr.Dataset, caption: str) -> None:
 
     Args:
         page: Where it goes.
-        example: `pattern` over (layer, head, query, key) and `token` over key.
+        example: `pattern` over (layer, head, query, key) and `token` over key; `n_tokens`, if it is there, says how
+            many of them are no padding, which is left out.
         caption: Above it.
     """
+    if "n_tokens" in example:
+        real = slice(int(example.n_tokens))
+        example = example.isel(query=real, key=real)
     heads = [f"L{layer}H{head}" for layer in range(example.sizes["layer"]) for head in range(example.sizes["head"])]
     patterns = example.pattern.values.reshape(len(heads), example.sizes["query"], example.sizes["key"])
     page.attention([str(token) for token in example.token.values], patterns, heads, caption)

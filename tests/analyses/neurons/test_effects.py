@@ -3,7 +3,6 @@ import pytest
 import torch
 
 from mnemoscope.analyses.ablation.removal import REPLACEMENTS, ablate
-from mnemoscope.analyses.neurons import effects as neuron_ablation
 from mnemoscope.analyses.neurons.effects import group_effects, neuron_effects
 from mnemoscope.core.batch import Batch
 from mnemoscope.core.errors import InputError
@@ -82,8 +81,7 @@ def test_sets_are_cut_to_a_budget_without_a_difference(monkeypatch):
     model, batch = random_model(n_layers=2), prompts()
     given = {"skills": TASK.skills(batch), "reference": batch, "kinds": ("mean",), "layer": 0}
     whole = neuron_effects(model, batch, **given)
-    monkeypatch.setattr(neuron_ablation, "_NUMBERS_AT_ONCE", 5 * batch.inputs.numel() * (8 + 6))
-    monkeypatch.setattr(neuron_ablation, "CHUNK", 7)
+    monkeypatch.setattr("mnemoscope.interventions.reading.MAX_BYTES", 30_000)
     np.testing.assert_allclose(neuron_effects(model, batch, **given).log_prob, whole.log_prob, atol=1e-6)
 
 

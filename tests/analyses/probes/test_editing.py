@@ -264,7 +264,9 @@ def test_what_is_at_other_places_stays_as_it_is():
     found = subspace(model, FITTED, "token", site=Site(kind="resid_pre", layer=0, pos=4), n_shuffles=1)
 
     move = torch.ones_like(activations(model, HELD_OUT, found))
-    clean, moved = model(HELD_OUT.inputs), displaced(model, HELD_OUT, found.site, move)
+    everywhere = torch.ones_like(HELD_OUT.scored)
+    clean = model(HELD_OUT.inputs)
+    moved = displaced(model, HELD_OUT, found.site, move, everywhere, lambda logits, _: {"logits": logits})["logits"]
     assert torch.equal(clean[:, :4], moved[:, :4])
     assert not torch.equal(clean[:, 4:], moved[:, 4:])
     assert torch.equal(model(HELD_OUT.inputs), clean)

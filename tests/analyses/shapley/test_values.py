@@ -8,7 +8,6 @@ import torch
 from mnemoscope.analyses.ablation.removal import ablate, removal
 from mnemoscope.analyses.ablation.targets import by_role, heads_and_mlps, positions
 from mnemoscope.analyses.forward import normalised
-from mnemoscope.analyses.shapley import play as folding
 from mnemoscope.analyses.shapley.play import play_of
 from mnemoscope.analyses.shapley.values import shapley
 from mnemoscope.core.errors import InputError
@@ -79,12 +78,12 @@ MIXED = {
 @pytest.mark.parametrize(
     ("kind", "within"), [("zero", None), ("mean", None), ("mean", "is_repeat"), ("resample", None)]
 )
-@pytest.mark.parametrize("chunk", [1024, 90, 7])
-def test_coalitions_in_one_batch_are_those_run_one_at_a_time(kind, within, chunk, monkeypatch):
-    monkeypatch.setattr(folding, "CHUNK", chunk)
+@pytest.mark.parametrize("budget", [None, 300_000, 30_000])
+def test_coalitions_in_one_batch_are_those_run_one_at_a_time(kind, within, budget):
     model, batch = random_model(n_layers=2), prompts()
     places, source = skill_places(batch, TASK.skills(batch)), Named(name="reference", value=prompts(seed=1))
-    play = play_of(model, batch, players=MIXED, places=places, kind=kind, source=source, within=within, seed=3)
+    given = {"kind": kind, "source": source, "within": within, "seed": 3}
+    play = play_of(model, batch, players=MIXED, places=places, max_bytes=budget, **given)
     there = torch.rand(9, len(MIXED), generator=seeded()) > 0.5
     found = play(there)[:, len(places.pos) :]
     for row, values in zip(there.tolist(), found, strict=True):

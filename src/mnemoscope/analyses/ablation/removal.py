@@ -16,7 +16,7 @@ import xarray as xr
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from mnemoscope.analyses.ablation.targets import heads_and_mlps
+from mnemoscope.analyses.ablation.targets import heads_and_mlps, labels
 from mnemoscope.analyses.forward import answer_scores, check_fits, read_at, skill_losses
 from mnemoscope.core.batch import Batch
 from mnemoscope.core.errors import InputError, one_of
@@ -25,8 +25,7 @@ from mnemoscope.core.named import Named
 from mnemoscope.core.protocols import HookedModel
 from mnemoscope.core.site import Site
 from mnemoscope.core.skills import Skills, means
-from mnemoscope.interventions.reading import MAX_BYTES
-from mnemoscope.interventions.recordings import Recordings
+from mnemoscope.interventions.recordings import Recordings, record_bytes
 from mnemoscope.interventions.run import run_at
 
 
@@ -53,15 +52,16 @@ def ablate(
         kinds: Which ablations; `knockout` is for sites of kind scores.
         within: Name of a latent: means and resampled activations come from sequences of the same class, so that what
             the class itself is known by stays. None: from all.
-        max_bytes: Bound on what a forward pass allocates, and on what is recorded of the reference; results do not
-            depend on it. None: 256 MiB each, or what one sequence and one target need.
+        max_bytes: Bound on what is allocated on the way; results do not depend on it. None: 256 MiB for forward passes
+            and as much for what is recorded of the reference, or what one sequence and one target need.
         seed: Resampling draws from this seed's stream `resample`.
 
     Returns:
         `accuracy`, `log_prob` and `accuracy_error` (the standard error, over sequences, of the drop in accuracy) over
         (kind, component, skill), `clean_accuracy` and `clean_log_prob` over skill; NaN for a skill that no sequence
         of the batch tests. Where answers are vectors `loss`, `loss_error` (of its rise) and `clean_loss` instead, and
-        the parts of the answers are skills too, tested at every scored position.
+        the parts of the answers are skills too, tested at every scored position. Of prompts made of texts targets
+        with a position have a coordinate of what stands there (`pos_token`).
 
     Raises:
         InputError: The model is too small for the batch, a site does not exist, the reference has another length, or
@@ -75,7 +75,9 @@ def ablate(
     if not targets:
         raise InputError("targets must name at least one set of sites; got none")
     source = Named(name="reference", value=reference)
-    recordings = Recordings(model, max_bytes=MAX_BYTES if max_bytes is None else max_bytes)
+    placed = [[site for site in sites if isinstance(site, Site)] for sites in targets.values()]
+    kept = 0 if {*kinds} <= {"zero", "knockout"} else max(record_bytes(model, reference, sites) for sites in placed)
+    recordings = Recordings(model, max_bytes=None if max_bytes is None else kept)
     tested = torch.stack([*skills.values(), *([batch.scored] if batch.has_vectors else [])]).any(0)
     outcome = _vectors if batch.has_vectors else answer_scores
 
@@ -83,13 +85,13 @@ def ablate(
         def run(rows: slice, where: Tensor) -> Tensor:
             return run_at(model, batch, interventions, where, rows=rows, seed=seed, recordings=recordings)
 
-        return _scores(read_at(model, batch, tested, outcome, run=run, max_bytes=max_bytes), batch, skills)
+        return _scores(read_at(model, batch, tested, outcome, run=run, max_bytes=max_bytes, kept=kept), batch, skills)
 
     clean = measured([])
     cells = []
     for kind in kinds:
-        for sites in targets.values():
-            cells.append(_by_skill(measured([removal(kind, site, source, within) for site in sites]), clean))
+        removed = ([removal(kind, site, source, within) for site in sites] for sites in targets.values())
+        cells += [_by_skill(measured(interventions), clean) for interventions in removed]
     dims, names = ("kind", "component", "skill"), list(next(iter(clean.values())))
     shape = (len(kinds), len(targets), len(names))
     whole = _by_skill(clean, clean)
@@ -98,7 +100,7 @@ def ablate(
             **{name: (dims, torch.stack([cell[name] for cell in cells]).view(shape).numpy()) for name in whole},
             **{f"clean_{name}": ("skill", whole[name].numpy()) for name in clean},
         },
-        coords={"kind": list(kinds), "component": list(targets), "skill": names},
+        coords={"kind": list(kinds), "component": list(targets), "skill": names, **labels(targets, batch)},
         attrs={
             **({"loss_unit": batch.loss_unit} if batch.has_vectors else {"log_prob_unit": "nats"}),
             "n": len(batch),

@@ -7,9 +7,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import combinations
 
 from mnemoscope.analyses.roles import HEAD, called
+from mnemoscope.core.batch import Batch
 from mnemoscope.core.errors import InputError, in_range, one_of
 from mnemoscope.core.protocols import HookedModel
-from mnemoscope.core.site import Kind, Site
+from mnemoscope.core.site import ATTENTION, Kind, Position, Site
 from mnemoscope.interventions.regions import components
 
 MAX_IN_SUBSETS = 12
@@ -33,14 +34,41 @@ def neurons(model: HookedModel) -> Targets:
     )
 
 
-def positions(model: HookedModel, n_pos: int) -> Targets:
-    """The output of every head and every MLP at every one of `n_pos` positions, one at a time."""
+def positions(model: HookedModel, at: int | Sequence[Position]) -> Targets:
+    """The output of every head and every MLP at every one of some positions, one at a time.
+
+    Args:
+        model: Says which parts there are.
+        at: The positions, by number or by the name of a latent; or how many there are.
+    """
     sites = [
         Site(kind=site.kind, layer=site.layer, head=site.head, pos=pos)
         for site in components(model)
-        for pos in range(n_pos)
+        for pos in (range(at) if isinstance(at, int) else at)
     ]
     return _named(sites)
+
+
+def labels(targets: Mapping[str, Sequence[Site]], batch: Batch) -> dict[str, tuple[str, list[str]]]:
+    """What stands where each target lies, along `component`: `pos_token`, or `query_token` and `key_token`.
+
+    Empty for targets without a single position; no coordinate where none has one, or tokens have no names.
+    """
+    if batch.symbol is None:
+        return {}
+    names, found = batch.position_names, {"pos": [], "query": [], "key": []}
+    for sites in targets.values():
+        places = {axis: {_place(site, axis) for site in sites} for axis in found}
+        for axis, at in places.items():
+            pos = at.pop() if len(at) == 1 else None
+            found[axis].append(names[pos] if isinstance(pos, int) else pos if isinstance(pos, str) else "")
+    return {f"{axis}_token": ("component", tokens) for axis, tokens in found.items() if any(tokens)}
+
+
+def _place(site: Site, axis: str) -> Position | None:
+    if site.kind in ATTENTION:
+        return {"query": site.pos, "key": site.key}.get(axis)
+    return site.pos if axis == "pos" else None
 
 
 def paths(model: HookedModel, n_pos: int, *, kind: Kind = "scores", queries: Sequence[int] | None = None) -> Targets:

@@ -36,7 +36,7 @@ from torch import Tensor
 
 from mnemoscope.analyses.attention import layer_attention
 from mnemoscope.analyses.attention_replacement.derived import has_control, permuted_targets
-from mnemoscope.analyses.forward import normalised, skill_losses
+from mnemoscope.analyses.forward import answer_scores, normalised, read_at, skill_losses
 from mnemoscope.core import metrics
 from mnemoscope.core.batch import Batch
 from mnemoscope.core.errors import InputError
@@ -47,7 +47,7 @@ from mnemoscope.core.protocols import HookedModel
 from mnemoscope.core.site import Site
 from mnemoscope.core.skills import Skills, check_skills
 from mnemoscope.interventions.recordings import Recordings, check_numbers
-from mnemoscope.interventions.run import run_with
+from mnemoscope.interventions.run import run_at
 
 ALL = "all"
 """Name of the skill that is every scored position."""
@@ -136,19 +136,40 @@ def score(outputs: Float[Tensor, "batch pos d_output"], by: SkillLoss) -> Score:
     Raises:
         InputError: The outputs hold NaN.
     """
-    vectors = by.batch.has_vectors
-    if vectors:
+    if by.batch.has_vectors:
         check_numbers(outputs)
-    outputs = outputs.double() if vectors else normalised(outputs)
+        return _summed(skill_losses(outputs.double(), by.batch, by.masks), None, by)
+    outputs = normalised(outputs)
+    right = metrics.correct(outputs, by.batch.targets).double()
+    return _summed(skill_losses(outputs, by.batch, by.masks), right, by)
 
+
+def _scored(model: HookedModel, by: SkillLoss, interventions: Sequence[Intervention], recordings: Recordings) -> Score:
+    """The same of a run with interventions, of which nothing but the positions of skills is unembedded."""
+
+    def run(rows: slice, where: Tensor) -> Tensor:
+        return run_at(model, by.batch, interventions, where, rows=rows, recordings=recordings)
+
+    def vectors(outputs: Tensor, _: Tensor) -> dict[str, Tensor]:
+        check_numbers(outputs)
+        return {"outputs": outputs.double()}
+
+    tested = torch.stack([*by.masks.values()]).any(0)
+    if by.batch.has_vectors:
+        outputs = read_at(model, by.batch, tested, vectors, run=run)["outputs"]
+        return _summed(skill_losses(outputs, by.batch, by.masks), None, by)
+    found = read_at(model, by.batch, tested, answer_scores, run=run)
+    losses = {name: (-found["log_prob"], mask) for name, mask in by.masks.items()}
+    return _summed(losses, found["accuracy"], by)
+
+
+def _summed(losses: Mapping[str, tuple[Tensor, Tensor]], right: Tensor | None, by: SkillLoss) -> Score:
     def sums(values: Float[Tensor, "batch pos"], mask: Bool[Tensor, "batch pos"]) -> Float[Tensor, " batch"]:
         return values.masked_fill(~mask.to(values.device), 0).sum(1)
 
-    losses = skill_losses(outputs, by.batch, by.masks)
     loss = torch.stack([sums(values, mask) for values, mask in losses.values()], 1)
-    if vectors:
+    if right is None:
         return Score(loss=loss, n_correct=None)
-    right = metrics.correct(outputs, by.batch.targets).double()
     return Score(loss=loss, n_correct=torch.stack([sums(right, mask) for mask in by.masks.values()], 1))
 
 
@@ -247,8 +268,7 @@ class Bench:
         return over_skills({f"clean_{name}": value for name, value in means(self.clean, self.by).items()})
 
     def _score(self, interventions: Sequence[Intervention]) -> Score:
-        logits = run_with(self.model, self.by.batch, interventions, recordings=self.recordings)
-        return score(logits, self.by)
+        return _scored(self.model, self.by, interventions, self.recordings)
 
 
 def bench(
@@ -273,7 +293,7 @@ def bench(
         by=by,
         reference=Named(name="reference", value=batch if reference is None else reference),
         recordings=Recordings(model),
-        clean=score(run_with(model, batch, []), by),
+        clean=_scored(model, by, [], Recordings(model)),
         tolerance=tolerance,
         seed=seed,
     )

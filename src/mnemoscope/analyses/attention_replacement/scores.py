@@ -131,6 +131,7 @@ def attention_by_mechanism(
             "slot": ("query", np.arange(n_pos) // period + 1),
             "query_place": ("query", place),
             "place": np.unique(place[1:]),
+            **batch.labels(query=range(n_pos), **({"key": range(n_pos)} if "mean_pattern" in measures else {})),
         },
         attrs={"unit": "share of attention", "n": len(batch), "period": period, "weights": "unprocessed"},
     )

@@ -20,11 +20,15 @@ from mnemoscope.core.site import Site
 from mnemoscope.interventions.patching.memory import CACHE_BYTES, Sizes
 from mnemoscope.interventions.patching.packed import Packed, packed, unsupported
 from mnemoscope.interventions.patching.through_stream import reproduces
+from mnemoscope.interventions.reading import output_width
 from mnemoscope.interventions.recordings import recorded
 from mnemoscope.interventions.regions import check_exists
 
 MAX_BYTES = 2**30
 """Of the intact runs that are kept."""
+
+_OUTPUTS = 8
+"""Logits that are in memory together for each place: of some trials, and what is made of them."""
 
 Rows = Float[Tensor, "batch query key"]
 """A pattern that a head is set to."""
@@ -46,7 +50,7 @@ def trials(at: Bench, assigned: Assignment) -> Trials:
     for layer, head in assigned:
         check_exists(at.model, Site(kind="pattern", layer=layer, head=head))
     read = torch.stack([mask.any(0) for mask in at.by.masks.values()]).any(0).nonzero()[:, 0]
-    if unsupported(at.model) is None and _kept_bytes(at) <= MAX_BYTES:
+    if unsupported(at.model) is None and _kept_bytes(at, len(read)) <= MAX_BYTES:
         weights = packed(at.model)
         if reproduces(weights, at.model, at.by.batch.inputs[:1], read):
             return WithoutHooks(at, weights, assigned, read)
@@ -58,11 +62,12 @@ def _hooked(at: Bench, kept: Assignment, head: Head, patterns: Sequence[Rows]) -
     return at.with_patterns(kept), [at.with_patterns({**kept, head: mechanism}) for mechanism in changed]
 
 
-def _kept_bytes(at: Bench) -> int:
-    """Of two intact runs."""
+def _kept_bytes(at: Bench, n_read: int) -> int:
+    """Of two intact runs, and of the outputs of some trials."""
     cfg, n_pos = at.model.cfg, at.by.batch.inputs.shape[1]
     numbers = 2 * cfg.d_model + 3 * cfg.n_heads * cfg.d_head + cfg.n_heads * n_pos
-    return 8 * cfg.n_layers * len(at.by.batch) * n_pos * numbers
+    outputs = _OUTPUTS * n_read * output_width(at.model)
+    return 8 * len(at.by.batch) * (cfg.n_layers * n_pos * numbers + outputs)
 
 
 class WithoutHooks:

@@ -35,6 +35,7 @@ from mnemoscope.analyses.attribution.selection import Contrast, Foil, Selection,
 from mnemoscope.core.batch import Batch
 from mnemoscope.core.errors import InputError, in_range, one_of
 from mnemoscope.core.protocols import HookedModel
+from mnemoscope.core.site import Position
 
 By = Literal["component", "head", "neuron", "source"]
 MAX_RESULT_BYTES = 2**31
@@ -66,7 +67,7 @@ def logit_attribution(
     layers: Sequence[int] | None = None,
     answer: Int[Tensor, "batch pos"] | None = None,
     foil: Foil = "mean",
-    positions: Bool[Tensor, "batch pos"] | None = None,
+    positions: Bool[Tensor, "batch pos"] | Position | None = None,
     skills: Mapping[str, Bool[Tensor, "batch pos"]] | None = None,
     max_bytes: int = MAX_BYTES,
 ) -> xr.Dataset:
@@ -80,7 +81,8 @@ def logit_attribution(
         answer: The token at every position; none: the batch's targets.
         foil: A token for each position, or tokens whose mean logit is subtracted (a task's `answers`, say), or
             `mean`: the mean over the whole vocabulary, tokens that never occur included.
-        positions: Where to look; none: the scored positions, or with `skills` wherever one of them is True.
+        positions: Where to look: a mask, positions, or the name of a latent; none: the scored positions, or with
+            `skills` wherever one of them is True.
         skills: Masks; means over each are returned in place of the single values.
         max_bytes: How much the activations of one chunk may take up.
 
@@ -89,7 +91,8 @@ def logit_attribution(
         (layer, head, key, prompt, pos), with `skill` in place of (prompt, pos) if there are skills; `rest`, all the
         other terms together (not by component); `logit_difference`, what they add up to. In nats, float64; `pos` has
         the positions that are looked at, NaN in sequences where they are not; NaN for a skill without a position. By
-        component there is a coordinate `kind`: embedding, head, MLP, bias or hooks (see `attribution.parts`).
+        component there is a coordinate `kind`: embedding, head, MLP, bias or hooks (see `attribution.parts`). Of
+        prompts made of texts `token` is what stands at (prompt, pos), and `pos_token` what all prompts have there.
 
     Raises:
         InputError: The model is not supported, the sequences do not fit it, shapes differ, a token or a layer is out
@@ -117,7 +120,8 @@ def logit_attribution(
     floats = _floats(model, batch, len(select.columns)) + 3 * n_terms * len(select.columns)
     runs = readings(model, batch, what, select.columns, hooks, floats_per_prompt=floats, max_bytes=max_bytes)
     values = select.gather(_terms(model, split, chosen, runs))
-    return _dataset(values, coords, select, attrs=_attrs(model, batch, what, select))
+    labels = batch.labels(key=coords["key"]) if "key" in coords else {}
+    return _dataset(values, coords, select, attrs=_attrs(model, batch, what, select)).assign_coords(labels)
 
 
 def _terms(

@@ -39,6 +39,7 @@ from mnemoscope.core import metrics
 from mnemoscope.core.batch import Batch
 from mnemoscope.core.errors import InputError, one_of
 from mnemoscope.core.protocols import HookedModel, is_hooked
+from mnemoscope.core.site import Position
 from mnemoscope.interventions.reading import at_columns, unembedding
 
 Scale = Literal["own", "final"]
@@ -61,7 +62,7 @@ def logit_lens(
     scale: Scale = "own",
     answer: Int[Tensor, "batch pos"] | None = None,
     foil: Foil = "mean",
-    positions: Bool[Tensor, "batch pos"] | None = None,
+    positions: Bool[Tensor, "batch pos"] | Position | None = None,
     skills: Mapping[str, Bool[Tensor, "batch pos"]] | None = None,
     max_bytes: int = MAX_BYTES,
 ) -> xr.Dataset:
@@ -128,7 +129,7 @@ def _values(
 def _read(
     model: Any, cache: Mapping[str, Tensor], hook: str, scale: Scale, columns: Int[Tensor, " column"]
 ) -> Float[Tensor, "batch column d_vocab"]:
-    """Logits of a residual stream at some positions, as the model itself gives them, so that rounding is the model's."""
+    """Logits of a residual stream at some positions, read as the model does it, so that rounding is the model's."""
     norm, stream = final_norm(model), cache[hook]
     if norm is not None and scale == "own":
         stream = model.ln_final(stream)

@@ -21,6 +21,8 @@ from mnemoscope.core.batch import Batch
 from mnemoscope.core.errors import InputError
 from mnemoscope.core.metrics import at_target
 from mnemoscope.core.protocols import HookedModel
+from mnemoscope.core.site import Position
+from mnemoscope.interventions.regions import positions as named
 
 Foil = Int[Tensor, "batch pos"] | Sequence[int] | Literal["mean"]
 """A token for each position, tokens whose mean logit is the foil, or the mean over the whole vocabulary."""
@@ -136,11 +138,13 @@ class Selection:
 
     Attributes:
         positions: Where to look.
+        batch: Of which sequences.
         skills: Names of the skills that means are taken over; none: every position is kept.
         weights: What each position counts in the mean of each skill; adds up to one, NaN for a skill without any.
     """
 
     positions: Bool[Tensor, "batch pos"]
+    batch: Batch
     skills: tuple[str, ...] | None = None
     weights: Float[Tensor, "skill batch pos"] | None = None
 
@@ -159,7 +163,11 @@ class Selection:
         """Their coordinates."""
         if self.skills is not None:
             return {"skill": list(self.skills)}
-        return {"prompt": range(len(self.positions)), "pos": self.columns.tolist()}
+        columns = self.columns.tolist()
+        coords = {"prompt": range(len(self.positions)), "pos": columns, **self.batch.labels(pos=columns)}
+        if self.batch.symbol is not None:
+            coords["token"] = (self.dims, [[row[pos] for pos in columns] for row in self.batch.symbols])
+        return coords
 
     @property
     def attrs(self) -> dict[str, str]:
@@ -193,7 +201,7 @@ class Selection:
 def selection(
     batch: Batch,
     *,
-    positions: Bool[Tensor, "batch pos"] | None = None,
+    positions: Bool[Tensor, "batch pos"] | Position | None = None,
     skills: Mapping[str, Bool[Tensor, "batch pos"]] | None = None,
 ) -> Selection:
     """A checked selection; arguments as for `logit_attribution`.
@@ -202,18 +210,20 @@ def selection(
         InputError: A shape differs from the batch's, there are no skills in `skills`, or nothing is selected.
     """
     masks = {} if skills is None else dict(skills)
+    if positions is not None and not isinstance(positions, Tensor):
+        positions = (named(positions, batch) & batch.real).expand(batch.scored.shape)
     given = {} if positions is None else {"positions": positions}
     for name, mask in {**given, **{f"skill {name}": mask for name, mask in masks.items()}}.items():
         _same_shape(name, mask, batch)
     if skills is not None and not masks:
         raise InputError("skills must name at least one mask (none: no means are taken); got an empty mapping")
-    result = Selection(positions=batch.scored if positions is None else positions)
+    result = Selection(positions=batch.scored if positions is None else positions, batch=batch)
     if skills is not None:
         stacked = torch.stack(list(masks.values()))
         stacked = stacked if positions is None else stacked & positions
         weights = stacked.double()
         weights = weights / weights.sum((1, 2), keepdim=True)
-        result = Selection(positions=stacked.any(0), skills=tuple(masks), weights=weights)
+        result = Selection(positions=stacked.any(0), batch=batch, skills=tuple(masks), weights=weights)
     if not result.positions.any():
         raise InputError("positions (none: the scored ones) and skills must select at least one position; got none")
     return result

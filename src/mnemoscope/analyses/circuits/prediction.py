@@ -64,7 +64,7 @@ from mnemoscope.core.named import Named
 from mnemoscope.core.protocols import HookedModel, has_linear_attention
 from mnemoscope.core.site import Site
 from mnemoscope.interventions.recordings import Recordings
-from mnemoscope.interventions.run import run_with
+from mnemoscope.interventions.run import run_at
 
 _ALONE = (
     ("token", "token"),
@@ -79,6 +79,8 @@ PARTS = ("all", *(f"{query}_{key}" for query, key in _ALONE), "uniform")
 Removal = Literal["zero", "mean"]
 REMOVALS: tuple[Removal, ...] = ("zero", "mean")
 READS = ("circuit", "direct")
+_COMPARED = 30
+"""Numbers that are in memory for a logit whose predicted and actual changes are compared."""
 MAX_BYTES = 2**26
 """What the sequences that are run at a time may take up."""
 NEGLIGIBLE = 1e-5
@@ -167,6 +169,11 @@ def predict_removal(
     if weights.W_pos is None:
         kind = model.cfg.positional_embedding_type
         raise InputError(f"the model's positions must be added to the residual stream; they are {kind}")
+    if reference.ragged:
+        raise InputError(
+            "means of what heads read are over prompts, position by position; reference is padded: take "
+            "texts of one length"
+        )
     if not batch.scored.any():
         raise InputError("batch has no scored position, where logits could be compared; mark some in batch.scored")
     lengths = batch.inputs.shape[1], reference.inputs.shape[1]
@@ -177,16 +184,17 @@ def predict_removal(
     totals = torch.zeros(4, len(kinds), len(weights.layers), len(heads), len(READS), dtype=torch.double)
     means, recordings = _mean_reads(model, weights, reference, frozen), Recordings(model)
     source = Named(name="reference", value=reference)
-    for rows in _rows(model, weights, batch):
-        chunk = batch.select(rows)
-        clean = run_with(model, chunk, []).double()
+    for rows in _rows(model, weights, batch, int(batch.scored.sum(1).max())):
+        chunk, where = batch.select(rows), batch.scored[rows]
+        weight = row_weight(chunk)[where.nonzero()[:, 0].cpu()]
+        clean = run_at(model, chunk, [], where).double()
         reads, sigmas = _reads(model, weights, chunk, frozen)
         for (number, kind), (index, layer), head in product(enumerate(kinds), enumerate(weights.layers), heads):
             site = Site(kind="z", layer=layer, head=head)
-            actual = run_with(model, chunk, [removal(kind, site, source)], recordings=recordings).double() - clean
-            lost = (reads - means if kind == "mean" else reads)[:, index, :, :, head]
-            read = lost @ (weights.W_O[index, head] @ weights.W_U) / sigmas.final[..., None]
-            totals[:, number, index, head] += _change_sums(actual, -read, chunk).cpu()
+            actual = run_at(model, chunk, [removal(kind, site, source)], where, recordings=recordings).double() - clean
+            lost = (reads - means if kind == "mean" else reads)[:, index, :, :, head][:, where]
+            read = lost @ (weights.W_O[index, head] @ weights.W_U) / sigmas.final.expand(where.shape)[where][:, None]
+            totals[:, number, index, head] += _change_sums(actual, -read, weight)
     measured = fit(totals)
     del measured["share"]
     attrs = {"unit": "logit", "n": len(batch), "n_reference": len(reference)}
@@ -237,7 +245,7 @@ def _pattern_sums(
     allowed = torch.ones(n_pos, n_pos, dtype=torch.bool, device=weights.W_E.device)
     if model.cfg.attention_dir == "causal":
         allowed = allowed.tril()
-    count = row_weight(batch).to(weights.W_E)
+    count = row_weight(batch).to(weights.W_E)[:, None] * batch.real.to(weights.W_E)
     by_layer = []
     for index, layer in enumerate(weights.layers):
         query, key = (cache[f"blocks.{layer}.attn.hook_{kind}"].permute(2, 0, 1, 3) for kind in "qk")
@@ -268,10 +276,10 @@ def _compared(
     actual: Float[Tensor, "head_index batch query key"],
     predicted: Float[Tensor, "head_index batch query key"],
     allowed: Bool[Tensor, "query key"],
-    count: Float[Tensor, " batch"],
+    count: Float[Tensor, "batch query"],
 ) -> Float[Tensor, "7 head_index"]:
     """The sums of `fit_sums`, then those of the KL divergence, of agreeing top keys, and of queries."""
-    open_queries = (allowed.sum(-1) > 1) * count[:, None]
+    open_queries = (allowed.sum(-1) > 1) * count
     weight = (open_queries[:, :, None] * allowed).expand_as(actual)
     centred_actual, centred_guess = (
         (scores - (scores * allowed).sum(-1, keepdim=True) / allowed.sum(-1, keepdim=True)) * allowed
@@ -285,11 +293,11 @@ def _compared(
     return torch.cat([fit_sums(centred_actual, centred_guess, weight), sums])
 
 
-def _rows(model: HookedModel, weights: EffectiveWeights, batch: Batch) -> list[slice]:
-    """Runs of sequences: logits, and patterns and z of all heads, are held at a time."""
+def _rows(model: HookedModel, weights: EffectiveWeights, batch: Batch, n_read: int) -> list[slice]:
+    """Runs of sequences: logits at the positions that are read, and patterns and z of all heads, are held at a time."""
     n_pos, n_heads = batch.inputs.shape[1], len(weights.layers) * model.cfg.n_heads
-    by_position = 4 * weights.W_U.shape[1] + n_heads * (n_pos + 4 * weights.W_Q.shape[-1])
-    return chunks(model, batch, n_pos * by_position, MAX_BYTES)
+    activations = n_pos * n_heads * (n_pos + 4 * weights.W_Q.shape[-1])
+    return chunks(model, batch, activations + n_read * _COMPARED * weights.W_U.shape[1], MAX_BYTES)
 
 
 def _reads(
@@ -313,7 +321,7 @@ def _mean_reads(
     model: HookedModel, weights: EffectiveWeights, reference: Batch, frozen: Sigmas | None
 ) -> Float[Tensor, "read layer 1 pos head_index d_head"]:
     total, n = torch.zeros((), dtype=torch.double), 0.0
-    for chunk in (reference.select(rows) for rows in _rows(model, weights, reference)):
+    for chunk in (reference.select(rows) for rows in _rows(model, weights, reference, 0)):
         count = row_weight(chunk).to(weights.W_E)
         reads, _ = _reads(model, weights, chunk, frozen)
         total = total + torch.einsum("b,rlbphd->rlphd", count, reads)
@@ -322,8 +330,9 @@ def _mean_reads(
 
 
 def _change_sums(
-    actual: Float[Tensor, "batch pos d_vocab"], predicted: Float[Tensor, "read batch pos d_vocab"], batch: Batch
+    actual: Float[Tensor, "place d_vocab"],
+    predicted: Float[Tensor, "read place d_vocab"],
+    weight: Float[Tensor, " place"],
 ) -> Float[Tensor, "4 read"]:
-    weight = (row_weight(batch)[:, None].to(batch.scored.device) * batch.scored).to(actual)
     change, guess = (values - values.mean(-1, keepdim=True) for values in (actual, predicted))
-    return fit_sums(change.expand_as(guess), guess, weight[None, ..., None].expand_as(guess))
+    return fit_sums(change.expand_as(guess), guess, weight.to(actual)[None, :, None].expand_as(guess)).cpu()

@@ -32,6 +32,7 @@ from torch import Tensor
 from mnemoscope.core.batch import Batch
 from mnemoscope.core.errors import InputError, in_range, one_of
 from mnemoscope.core.protocols import HookedModel
+from mnemoscope.interventions.reading import nowhere, unembedding
 
 _NOT_LINEAR = {
     "use_qk_norm": "normalises queries and keys",
@@ -238,7 +239,8 @@ def recorded(
     streams = [f"blocks.{layer}.hook_resid_pre" for layer in weights.layers]
     streams.append(f"blocks.{model.cfg.n_layers - 1}.hook_resid_post")
     names = {f"blocks.{layer}.attn.hook_{kind}" for layer in weights.layers for kind in kinds}.union(streams)
-    _, cache = model.run_with_cache(batch.inputs, names_filter=lambda name: name in names)
+    with unembedding(model, nowhere):
+        _, cache = model.run_with_cache(batch.inputs, names_filter=lambda name: name in names)
     for name in names:
         if not cache[name].isfinite().all():
             raise InputError(f"the model's {name} holds NaN or infinity; check its weights and hooks")
@@ -265,10 +267,11 @@ def frozen_sigmas(
     if at is None:
         raise InputError("normalisation='linearised' needs the batch at which sigma is frozen; pass at=batch")
     _, actual = recorded(model, weights, at)
-    share = (row_weight(at) / row_weight(at).sum()).to(actual.final)
+    real = at.real.to(actual.final)  # every sequence counts by its weight, however long it is
+    share = (row_weight(at) / row_weight(at).sum()).to(actual.final)[:, None] * real / real.sum(1, keepdim=True)
 
     def mean(sigma: Float[Tensor, "batch pos *layer"]) -> Float[Tensor, "1 1 *layer"]:
-        return torch.einsum("b,bp...->...", share, sigma)[None, None] / sigma.shape[1]
+        return torch.einsum("bp,bp...->...", share, sigma)[None, None]
 
     return Sigmas(layer=mean(actual.layer), final=mean(actual.final))
 

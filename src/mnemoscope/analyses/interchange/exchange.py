@@ -24,13 +24,13 @@ from typing import Literal, get_args
 import numpy as np
 import torch
 import xarray as xr
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from torch import Tensor
 
 from mnemoscope.analyses.ablation.targets import heads_and_mlps
 from mnemoscope.analyses.forward import check_fits, normalised
 from mnemoscope.analyses.interchange.counterfactuals import OVER, Counterfactuals, arbitrary, counterfactuals
-from mnemoscope.core.batch import CHUNK, Batch
+from mnemoscope.core.batch import Batch
 from mnemoscope.core.causal import CausalModel, best
 from mnemoscope.core.errors import InputError, one_of
 from mnemoscope.core.intervention import Patch
@@ -39,8 +39,9 @@ from mnemoscope.core.named import Named
 from mnemoscope.core.pairs import PromptPairs
 from mnemoscope.core.protocols import HookedModel
 from mnemoscope.core.site import Site
+from mnemoscope.interventions.reading import LOG_PROBS, output_width, rows_at_once
 from mnemoscope.interventions.recordings import Recordings
-from mnemoscope.interventions.run import run_with
+from mnemoscope.interventions.run import run_at
 
 Answers = Literal["causal model", "arbitrary"]
 MEASURES = ("iia", "mass", "kl")
@@ -107,7 +108,7 @@ def interchange_accuracy(
     wanted = [counterfactuals(causal, pairs, variable, d_vocab) for variable in chosen]
     if answers == "arbitrary":
         wanted = [arbitrary([one], seed=seed)[0] for one in wanted]
-    parts, recordings = in_parts(pairs, CHUNK), Recordings(model)
+    parts, recordings = in_parts(pairs, pairs_at_once(model, pairs)), Recordings(model)
 
     def summary(logits: Float[Tensor, "pair d_vocab"]) -> Float[Tensor, "variable measure over"]:
         return torch.stack([scores(logits, one) for one in wanted])
@@ -162,10 +163,22 @@ def exchanged(
 ) -> Float[Tensor, "pair d_vocab"]:
     """The network's logits where the answer is due, with a place as in the source."""
     logits = [
-        causal.due(run_with(model, base, [patch(at, source) for at in place], recordings=recordings), base)
+        run_at(model, base, [patch(at, source) for at in place], due(causal, base), recordings=recordings)
         for base, source in parts
     ]
     return torch.cat(logits)
+
+
+def due(causal: CausalModel, batch: Batch) -> Bool[Tensor, "batch pos"]:
+    """Where the answer is due, one place a sequence."""
+    numbers = torch.arange(batch.inputs.shape[1], device=batch.inputs.device).expand(len(batch), -1)
+    return numbers == causal.due(numbers, batch)[:, None]
+
+
+def pairs_at_once(model: HookedModel, pairs: PromptPairs) -> int:
+    """How many pairs a forward pass takes, whose logits are kept where the answer is due."""
+    kept = LOG_PROBS * output_width(model)
+    return rows_at_once(model, pairs.clean.inputs.shape[1], kept=kept)
 
 
 def scores(logits: Float[Tensor, "pair d_vocab"], wanted: Counterfactuals) -> Float[Tensor, "measure over"]:

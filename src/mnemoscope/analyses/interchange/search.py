@@ -38,8 +38,16 @@ from torch.nn.utils.parametrizations import orthogonal
 
 from mnemoscope.analyses.forward import check_fits
 from mnemoscope.analyses.interchange.counterfactuals import OVER, Counterfactuals, arbitrary, counterfactuals
-from mnemoscope.analyses.interchange.exchange import Subspace, by_measure, exchanged, in_parts, patch, scores
-from mnemoscope.core.batch import CHUNK
+from mnemoscope.analyses.interchange.exchange import (
+    Subspace,
+    by_measure,
+    due,
+    exchanged,
+    in_parts,
+    pairs_at_once,
+    patch,
+    scores,
+)
 from mnemoscope.core.causal import CausalModel
 from mnemoscope.core.errors import InputError, in_range
 from mnemoscope.core.named import Named
@@ -47,6 +55,7 @@ from mnemoscope.core.pairs import PromptPairs
 from mnemoscope.core.protocols import HookedModel
 from mnemoscope.core.seeding import generator, stream_seed
 from mnemoscope.core.site import ATTENTION, BY_HEAD, BY_NEURON, Site
+from mnemoscope.interventions.reading import logits_at
 from mnemoscope.interventions.recordings import Recordings
 from mnemoscope.interventions.regions import check_exists
 from mnemoscope.interventions.run import intervened
@@ -104,7 +113,7 @@ def alignment_search(
         check_fits(model, batch)
     modelled = [counterfactuals(causal, pairs, variable, model.cfg.d_vocab) for pairs in (fit, test)]
     by_answers = {"causal model": modelled, "arbitrary": arbitrary(modelled, seed=seed)}
-    parts, recordings = [in_parts(pairs, CHUNK) for pairs in (fit, test)], Recordings(model)
+    parts, recordings = [in_parts(pairs, pairs_at_once(model, pairs)) for pairs in (fit, test)], Recordings(model)
 
     def measured(
         wanted: Sequence[Counterfactuals], place: Sequence[Site | Subspace]
@@ -238,7 +247,7 @@ def learn_subspace(
         with torch.enable_grad():
             place = subspace(site, rotation.weight.T, "learned")
             with intervened(model, base, [patch(place, source)], recordings=recordings):
-                logits = wanted.causal.due(model(base.inputs), base)
+                logits = logits_at(model, base.inputs, due(wanted.causal, base))
             log_probs = logits.double().log_softmax(-1)
             loss = -torch.where(after > 0, after * log_probs, 0).sum(-1).mean()
             (gradient,) = torch.autograd.grad(loss, list(rotation.parameters()))

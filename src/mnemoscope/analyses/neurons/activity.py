@@ -35,16 +35,18 @@ from dataclasses import dataclass
 
 import torch
 import xarray as xr
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from mnemoscope.analyses.forward import check_fits
 from mnemoscope.analyses.neurons.keys_values import mlp_block
-from mnemoscope.core.batch import CHUNK, Batch
+from mnemoscope.core.batch import Batch
 from mnemoscope.core.errors import InputError, in_range, one_of
 from mnemoscope.core.information import entropy_of, mutual_information, quantile_states, quantised, relabelled
 from mnemoscope.core.protocols import HookedModel
 from mnemoscope.core.seeding import generator
+from mnemoscope.interventions.reading import rows_at_once
+from mnemoscope.interventions.regions import positions
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -72,7 +74,7 @@ class NeuronActivity:
 
 @torch.no_grad()
 def neuron_activity(
-    model: HookedModel, batch: Batch, *, layer: int = 0, pos: int | Sequence[int] | None = None
+    model: HookedModel, batch: Batch, *, layer: int = 0, pos: int | str | Sequence[int] | None = None
 ) -> NeuronActivity:
     """Record a layer's neurons.
 
@@ -81,7 +83,8 @@ def neuron_activity(
         batch: Enumerated or sampled; its weights, if it has them, are the probabilities. Sequences of weight zero
             are left out.
         layer: Whose MLP.
-        pos: Positions, negative ones from the end; none: the last scored one.
+        pos: Positions, negative ones from the end, or the name of a latent that holds one a sequence; none: the last
+            one that is scored, of padded sequences each one's own. Padding is left out.
 
     Raises:
         InputError: The model has no such neurons or is too small for the batch, a position does not exist, nothing
@@ -92,18 +95,18 @@ def neuron_activity(
     batch = batch if batch.weights is None else batch.select(batch.weights > 0)
     if len(batch) == 0:
         raise InputError("no sequence of the batch weighs anything; give weights above zero, or none")
-    places = _positions(batch, pos)
+    where = _positions(batch, pos)
     name = f"blocks.{layer}.mlp.hook_post"
     parts = []
-    for inputs in batch.inputs.split(CHUNK):
+    size = rows_at_once(model, batch.inputs.shape[1])
+    for inputs, here in zip(batch.inputs.split(size), where.split(size), strict=True):
         _, cache = model.run_with_cache(inputs, names_filter=name, stop_at_layer=layer + 1)
-        parts.append(cache[name][:, places].flatten(0, 1).double())
+        parts.append(cache[name][here].double())
     activation = torch.cat(parts)
     if activation.isnan().any():
         raise InputError(f"the activations of layer {layer} hold NaN; check the model's weights")
     n, device = len(batch), batch.inputs.device
-    sequence = torch.arange(n, device=device).repeat_interleave(len(places))
-    at = torch.tensor(places, device=device).repeat(n)
+    sequence, at = where.nonzero(as_tuple=True)
     weights = torch.ones(n, device=device) if batch.weights is None else batch.weights
     weights = weights.double()[sequence]
     return NeuronActivity(
@@ -113,7 +116,7 @@ def neuron_activity(
         weights=weights / weights.sum(),
         sequence=sequence,
         pos=at,
-        latents=_latents(batch, sequence, at, min(places)),
+        latents=_latents(batch, sequence, at, int(at.min())),
     )
 
 
@@ -122,19 +125,29 @@ def family(latent: str) -> str:
     return latent.partition("[")[0].partition("@")[0]
 
 
-def _positions(batch: Batch, pos: int | Sequence[int] | None) -> list[int]:
-    n_pos = batch.inputs.shape[1]
+def _positions(batch: Batch, pos: int | str | Sequence[int] | None) -> Bool[Tensor, "batch pos"]:
+    n_pos, real = batch.inputs.shape[1], batch.real
     if pos is None:
-        scored = batch.scored.any(0).nonzero()
-        if not len(scored):
+        scored = batch.scored & real
+        if not scored.any():
             raise InputError("pos is not given and the batch scores no position; name one")
-        return [int(scored[-1])]
-    given = [pos] if isinstance(pos, int) else list(pos)
-    for place in given:
-        in_range("pos", place, -n_pos, n_pos - 1)
-    if not given or len({place % n_pos for place in given}) < len(given):
-        raise InputError(f"pos must name at least one position, and each once; got {given}")
-    return [place % n_pos for place in given]
+        numbers = torch.arange(n_pos, device=scored.device)
+        if not batch.ragged:
+            return (numbers == scored.any(0).nonzero()[-1]).expand(scored.shape)
+        return scored & (numbers == torch.where(scored, numbers, -1).amax(1, keepdim=True))
+    if isinstance(pos, str):
+        wanted = pos
+    else:
+        given = [pos] if isinstance(pos, int) else list(pos)
+        for place in given:
+            in_range("pos", place, -n_pos, n_pos - 1)
+        if not given or len({place % n_pos for place in given}) < len(given):
+            raise InputError(f"pos must name at least one position, and each once; got {given}")
+        wanted = tuple(given)
+    where = positions(wanted, batch) & real
+    if not where.any():
+        raise InputError(f"pos {pos!r} lies in the padding of every sequence; name another")
+    return where
 
 
 def _latents(batch: Batch, sequence: Tensor, pos: Tensor, first: int) -> dict[str, Int[Tensor, " row"]]:

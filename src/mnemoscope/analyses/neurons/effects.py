@@ -22,6 +22,7 @@ up to .1 (means) and .3 (zeros): random functions of the input are not neutral.
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 import xarray as xr
@@ -31,18 +32,17 @@ from torch import Tensor
 from mnemoscope.analyses.ablation.removal import REPLACEMENTS, Removal, removal
 from mnemoscope.analyses.forward import answer_scores, check_fits
 from mnemoscope.analyses.neurons.keys_values import mlp_block
-from mnemoscope.core.batch import CHUNK, Batch
+from mnemoscope.core.batch import Batch
 from mnemoscope.core.errors import InputError, in_range, one_of
 from mnemoscope.core.intervention import LowRank
 from mnemoscope.core.named import Named
 from mnemoscope.core.protocols import HookedModel
 from mnemoscope.core.site import Site
 from mnemoscope.core.skills import Places, Skills, skill_places
+from mnemoscope.interventions.reading import LOG_PROBS, logits_at, output_width, parts, rows_at_once
 from mnemoscope.interventions.recordings import Recordings
 from mnemoscope.interventions.replacements import change
 from mnemoscope.interventions.writing import check_written, is_classic
-
-_NUMBERS_AT_ONCE = 2**24
 
 Cells = dict[str, Float[Tensor, "set skill"]]
 
@@ -94,11 +94,11 @@ def bench(
     assert not isinstance(intervention, LowRank)
     replaced = change(intervention, batch, Recordings(model), seed)
     names = [f"blocks.{layer}.{name}" for name in ("hook_resid_mid", "mlp.hook_post")]
-    parts = []
-    for inputs in batch.inputs.split(CHUNK):
+    pieces = []
+    for inputs in batch.inputs.split(rows_at_once(model, batch.inputs.shape[1])):
         _, cache = model.run_with_cache(inputs, names_filter=names, stop_at_layer=layer + 1)
-        parts.append([cache[name] for name in names])
-    residual, post = (torch.cat(part) for part in zip(*parts, strict=True))
+        pieces.append([cache[name] for name in names])
+    residual, post = (torch.cat(piece) for piece in zip(*pieces, strict=True))
     new = replaced(post).expand_as(post)
     row, column = places.sequence, places.pos
     if not is_classic(model):
@@ -142,28 +142,48 @@ def without(on: Bench, sets: Sequence[Int[Tensor, " _"]]) -> Cells:
 
 def _scores(on: Bench, sets: Sequence[Tensor]) -> Iterator[dict[str, Float[Tensor, "set place"]]]:
     """Right or wrong, and the answer's log-probability, for chunks of sets."""
-    size = on.post[..., 0].numel() * (on.model.cfg.d_model + on.model.cfg.d_vocab)
-    step = max(1, _NUMBERS_AT_ONCE // size)
+    where = torch.zeros_like(on.post[..., 0], dtype=torch.bool)
+    where[on.row, on.column] = True
+    n_pos, per_place = where.shape[1], LOG_PROBS * output_width(on.model)
+    kept = 4 * on.post[0].nbytes + int(where.sum(1).max()) * per_place
+    fitting = rows_at_once(on.model, n_pos, kept=kept) if len(where) else 1
+    step = max(1, fitting // max(1, len(where)))
     for start in range(0, len(sets), step):
-        chunk = [_replaced(on, neurons) for neurons in sets[start : start + step]]
-        logits = _logits(on, chunk)
-        at_places = logits.unflatten(0, (len(chunk), -1))[:, on.row, on.column]
-        yield answer_scores(at_places, on.places.target.expand(len(chunk), -1))
+        chunk = sets[start : start + step]
+        found: dict[str, list[Tensor]] = {}
+        for rows, some in parts(on.model, where, copies=len(chunk)):
+            logits = _logits(on, [_replaced(on, neurons, rows) for neurons in chunk], rows, some)
+            target = on.places.target[_numbers(where, rows, some)]
+            for name, values in answer_scores(
+                logits.unflatten(0, (len(chunk), -1)), target.expand(len(chunk), -1)
+            ).items():
+                found.setdefault(name, []).append(values)
+        yield {name: torch.cat(values, 1) for name, values in found.items()}
 
 
-def _logits(on: Bench, posts: Sequence[Float[Tensor, "row pos neuron"]]) -> Float[Tensor, "rows pos d_vocab"]:
-    """Of the model with each of these activations in the layer, one after the other."""
+def _numbers(where: Tensor, rows: slice, some: Tensor) -> Int[Tensor, " place"]:
+    """Which of all places, in order, some of a few rows are."""
+    number = where.flatten().cumsum(0).view(where.shape) - 1
+    return number[rows][some]
+
+
+def _logits(
+    on: Bench, posts: Sequence[Float[Tensor, "row pos neuron"]], rows: slice, where: Bool[Tensor, "row pos"]
+) -> Float[Tensor, "place d_vocab"]:
+    """At some places, of the model with each of these activations in the layer, one after the other."""
+    where = where.repeat(len(posts), 1)
     if on.residual is None:
-        name, tokens = f"blocks.{on.layer}.mlp.hook_post", on.tokens.repeat(len(posts), 1)
-        return on.model.run_with_hooks(tokens, fwd_hooks=[(name, lambda old, hook: torch.cat(list(posts)))])
+        name, tokens = f"blocks.{on.layer}.mlp.hook_post", on.tokens[rows].repeat(len(posts), 1)
+        hooks = [(name, lambda old, hook: torch.cat(list(posts)))]
+        return logits_at(on.model, tokens, where, partial(on.model.run_with_hooks, fwd_hooks=hooks))
     mlp = on.model.blocks[on.layer].mlp
-    changed = [on.residual + (post @ mlp.W_out + mlp.b_out) for post in posts]
-    return on.model(torch.cat(changed), start_at_layer=on.layer + 1)
+    changed = [on.residual[rows] + (post @ mlp.W_out + mlp.b_out) for post in posts]
+    return logits_at(on.model, torch.cat(changed), where, partial(on.model, start_at_layer=on.layer + 1))
 
 
-def _replaced(on: Bench, neurons: Int[Tensor, " _"]) -> Float[Tensor, "row pos neuron"]:
-    post = on.post.clone()
-    post[..., neurons] = on.new[..., neurons]
+def _replaced(on: Bench, neurons: Int[Tensor, " _"], rows: slice) -> Float[Tensor, "row pos neuron"]:
+    post = on.post[rows].clone()
+    post[..., neurons] = on.new[rows][..., neurons]
     return post
 
 

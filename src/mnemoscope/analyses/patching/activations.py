@@ -142,7 +142,7 @@ def labelled(
             "higher_is": ("metric", [metric.higher_is for metric in metrics]),
             "prompt": range(len(pairs)),
             **{axis: list(labels) for axis, labels in axes.items()},
-            **_tokens(question, axes),
+            **pairs.clean.labels(**{axis: axes[axis] for axis in ("pos", "query", "key") if axis in axes}),
         },
         attrs={
             "intervention": intervention,
@@ -152,15 +152,6 @@ def labelled(
             "weights": "LayerNorm folded" if folded else "unprocessed",
         },
     )
-
-
-def _tokens(question: Question, axes: Mapping[str, Sequence[int] | Sequence[str]]) -> dict[str, tuple[str, list[str]]]:
-    """What the positions along an axis are called, where tokens have names: `pos_token` along pos, and so on."""
-    if question.pairs.clean.symbol is None:
-        return {}
-    names = question.pairs.clean.position_names
-    swept = {axis: axes[axis] for axis in ("pos", "query", "key") if axis in axes}
-    return {f"{axis}_token": (axis, [names[int(pos)] for pos in labels]) for axis, labels in swept.items()}
 
 
 def effects(result: xr.Dataset, *, refuse: bool = True) -> xr.Dataset:

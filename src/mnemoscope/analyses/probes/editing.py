@@ -28,19 +28,21 @@ sharper question of where the answer goes.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal, get_args
 
 import numpy as np
 import torch
 import xarray as xr
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from mnemoscope.analyses.forward import answer_scores, check_fits, normalised
+from mnemoscope.analyses.forward import Outcome, answer_scores, check_fits, normalised, read_at
 from mnemoscope.analyses.probes.rows import check_site, neurons, positions, vectors, weights_of
 from mnemoscope.analyses.probes.subspaces import Subspace
-from mnemoscope.core.batch import CHUNK, Batch
+from mnemoscope.core.batch import Batch
 from mnemoscope.core.errors import InputError, in_range, one_of
 from mnemoscope.core.metrics import ACCURACY, LOGIT_DIFF, Metric, check_metric, correct
 from mnemoscope.core.pairs import PromptPairs
@@ -48,6 +50,7 @@ from mnemoscope.core.protocols import HookedModel
 from mnemoscope.core.seeding import generator
 from mnemoscope.core.site import Site
 from mnemoscope.core.skills import Skills, check_skills, means
+from mnemoscope.interventions.reading import logits_at, parts
 from mnemoscope.interventions.writing import check_written, writing
 
 
@@ -83,16 +86,32 @@ def turned(
 
 @torch.no_grad()
 def displaced(
-    model: HookedModel, batch: Batch, site: Site, displacement: Float[Tensor, "batch pos width"]
-) -> Float[Tensor, "batch pos d_vocab"]:
-    """Logits where a vector of its own is added to the activation of every sequence and position of a site."""
+    model: HookedModel,
+    batch: Batch,
+    site: Site,
+    displacement: Float[Tensor, "batch pos width"],
+    where: Bool[Tensor, "batch pos"],
+    use: Outcome,
+    **options: Any,
+) -> dict[str, Float[Tensor, "batch pos"]]:
+    """What follows where a vector of its own is added to the activation of every sequence and position of a site.
+
+    Args:
+        model: Any hooked model.
+        batch: The sequences.
+        site: Where it is added.
+        displacement: The vectors.
+        where: Where logits are read.
+        use: What is made of them.
+        options: Of `forward.read_at`.
+    """
     check_written(model, site.kind, [site.layer])
     moved = displacement * positions(site, batch)[..., None]
 
-    def logits(rows: Tensor) -> Tensor:
+    def run(rows: slice, some: Tensor) -> Tensor:
         def add(activation: Tensor, hook: Any) -> Tensor:
-            new = activation.expand(len(rows), *activation.shape[1:]).clone()
-            part = moved[rows].to(new)
+            part = moved[rows].to(activation)
+            new = activation.expand(len(part), *activation.shape[1:]).clone()
             if site.head is not None and site.kind != "result":  # that of one head is changed in the sum of the heads
                 new[:, :, site.head] += part
             else:
@@ -100,9 +119,9 @@ def displaced(
             return new
 
         with writing(model, [(site.hook, add)]) as hooks:
-            return model.run_with_hooks(batch.inputs[rows], fwd_hooks=hooks)
+            return logits_at(model, batch.inputs[rows], some, partial(model.run_with_hooks, fwd_hooks=hooks))
 
-    return torch.cat([logits(rows) for rows in torch.arange(len(batch), device=moved.device).split(CHUNK)])
+    return read_at(model, batch, where, use, run=run, **options)
 
 
 def described(model: HookedModel, subspace: Subspace) -> dict[str, str]:
@@ -145,18 +164,15 @@ def erase(
         "shuffled_": [other.inside(other.centre - x) for other in subspace.shuffled],
     }
     extra = {"random_": ("draw",), "shuffled_": ("shuffle",)}
-    arrays = {}
+    arrays, tested = {}, torch.stack(list(skills.values())).any(0)
     for kind, of_kind in moves.items():
-        runs = [_by_skill(displaced(model, batch, subspace.site, move), batch, skills) for move in of_kind]
+        runs = [displaced(model, batch, subspace.site, move, tested, answer_scores) for move in of_kind]
+        runs = [{name: means(values, skills).tolist() for name, values in run.items()} for run in runs]
         for name in runs[0]:
             values = [run[name] for run in runs]
             arrays[kind + name] = ((*extra[kind], "skill"), values) if kind in extra else ("skill", values[0])
     attrs = {**described(model, subspace), "n": len(batch), "log_prob_unit": "nats"}
     return xr.Dataset(arrays, coords={"skill": list(skills)}, attrs=attrs)
-
-
-def _by_skill(logits: Tensor, batch: Batch, skills: Skills) -> dict[str, list[float]]:
-    return {name: means(values, skills).tolist() for name, values in answer_scores(logits, batch.targets).items()}
 
 
 Edit = Literal["erase", "steer", "swap"]
@@ -212,28 +228,27 @@ def edit(
         if not given or len(set(given)) < len(given):
             raise InputError(f"{argument} must name at least one, each once; got {', '.join(given) or 'none'}")
     x, other = (activations(model, side, subspace) for side in (pairs.clean, pairs.corrupted))
-    clean = normalised(model(pairs.clean.inputs))
-    for metric in metrics:
-        check_metric(metric, clean, pairs.answer, pairs.foil, generator=generator(seed, "metric"))
-
-    def measured(move: Tensor) -> Float[np.ndarray, "metric prompt"]:
-        return _by_metric(normalised(displaced(model, pairs.clean, subspace.site, move)), clean, pairs, metrics)
-
-    values = []
+    runs: list[Tensor] = []
     for one in edits:
         moves = [_displacement(one, of, pairs, x, other) for of in (subspace, *subspace.shuffled)]
-        values.append([measured(move) for move in [*moves, *turned(subspace, moves[0], n_random, seed)]])
-    runs = np.moveaxis(np.array([values]), 3, 1)  # direction metric edit run prompt
+        runs += [*moves, *turned(subspace, moves[0], n_random, seed)]
+    read = _Edits(model=model, site=subspace.site, metrics=metrics, seed=seed)
+    pieces = [
+        read.values(pairs.select(rows), [move[rows] for move in (*runs, other - x)])
+        for rows in torch.arange(len(pairs), device=x.device).split(read.at_once(pairs))
+    ]
+    clean, corrupted, *edited, patched = np.concatenate(pieces, -1)
+    values = np.array(edited).reshape(len(edits), -1, *clean.shape)
+    runs_of = np.moveaxis(values[None], 3, 1)  # direction metric edit run prompt
     n_shuffles, dims = len(subspace.shuffled), ("direction", "metric", "edit")
-    corrupted = normalised(model(pairs.corrupted.inputs))
     return xr.Dataset(
         {
-            "value": ((*dims, "prompt"), runs[:, :, :, 0]),
-            "shuffled": ((*dims, "shuffle", "prompt"), runs[:, :, :, 1 : 1 + n_shuffles]),
-            "random": ((*dims, "draw", "prompt"), runs[:, :, :, 1 + n_shuffles :]),
-            "clean": (("metric", "prompt"), _by_metric(clean, clean, pairs, metrics)),
-            "corrupted": (("metric", "prompt"), _by_metric(corrupted, clean, pairs, metrics)),
-            "patched": (("metric", "prompt"), measured(other - x)),
+            "value": ((*dims, "prompt"), runs_of[:, :, :, 0]),
+            "shuffled": ((*dims, "shuffle", "prompt"), runs_of[:, :, :, 1 : 1 + n_shuffles]),
+            "random": ((*dims, "draw", "prompt"), runs_of[:, :, :, 1 + n_shuffles :]),
+            "clean": (("metric", "prompt"), clean),
+            "corrupted": (("metric", "prompt"), corrupted),
+            "patched": (("metric", "prompt"), patched),
         },
         coords={
             "direction": ["noising"],
@@ -258,8 +273,52 @@ def _displacement(one: Edit, subspace: Subspace, pairs: PromptPairs, x: Tensor, 
             return subspace.inside(to - own)
 
 
-def _by_metric(
-    log_probs: Tensor, clean: Tensor, pairs: PromptPairs, metrics: Sequence[Metric]
-) -> Float[np.ndarray, "metric prompt"]:
-    values = torch.stack([metric(log_probs, pairs.answer, pairs.foil, clean).double() for metric in metrics])
-    return (torch.where(pairs.scored, values, 0).sum(-1) / pairs.scored.sum(-1)).cpu().numpy()
+_TRIED = 8
+"""Places at which the check of the metrics looks."""
+_COMPARED = 96
+"""Bytes of a logit where metrics compare log-probabilities with those of the clean prompt, which are kept."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Edits:
+    """What is read of edited runs: metrics at the scored positions of some pairs."""
+
+    model: HookedModel
+    site: Site
+    metrics: Sequence[Metric]
+    seed: int
+
+    def at_once(self, pairs: PromptPairs) -> int:
+        """How many pairs, so that what is kept and what is at work fits in the budget."""
+        rows, _ = parts(self.model, pairs.scored, bytes_per_logit=_COMPARED)[0]
+        return rows.stop - rows.start
+
+    def values(self, pairs: PromptPairs, moves: Sequence[Tensor]) -> Float[np.ndarray, "run metric prompt"]:
+        """Of the clean side, of the corrupted one and of the clean one under each displacement."""
+        scored = pairs.scored
+        clean = torch.cat(
+            [
+                normalised(logits_at(self.model, pairs.clean.inputs[rows], some))
+                for rows, some in parts(self.model, scored)
+            ]
+        )
+        answer, foil = (side[scored][:_TRIED].to(clean.device) for side in (pairs.answer, pairs.foil))
+        for metric in self.metrics:
+            check_metric(metric, clean[:_TRIED], answer, foil, generator=generator(self.seed, "metric"))
+
+        def use(logits: Tensor, answer: Tensor, foil: Tensor, number: Tensor) -> dict[str, Tensor]:
+            log_probs = normalised(logits)
+            return {
+                str(i): metric(log_probs, answer, foil, clean[number]).double() for i, metric in enumerate(self.metrics)
+            }
+
+        places = scored.flatten().cumsum(0).view(scored.shape) - 1
+        told: Any = {"beside": [pairs.answer, pairs.foil, places], "bytes_per_logit": _COMPARED}
+        unedited = [read_at(self.model, side, scored, use, **told) for side in (pairs.clean, pairs.corrupted)]
+        edited = [displaced(self.model, pairs.clean, self.site, move, scored, use, **told) for move in moves]
+        return np.array([self._mean(run, scored) for run in (*unedited, *edited)])
+
+    @staticmethod
+    def _mean(found: Mapping[str, Tensor], scored: Bool[Tensor, "batch pos"]) -> Float[np.ndarray, "metric prompt"]:
+        total = torch.stack([torch.where(scored, values, 0).sum(-1) for values in found.values()])
+        return (total / scored.sum(-1)).cpu().numpy()

@@ -22,7 +22,7 @@ constant, since standardising would turn its rounding errors into a signal. The 
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import product
 from typing import Any
 
@@ -54,6 +54,7 @@ from mnemoscope.core.errors import InputError, in_range
 from mnemoscope.core.protocols import HookedModel
 from mnemoscope.core.seeding import generator
 from mnemoscope.core.site import Site
+from mnemoscope.interventions.reading import MAX_BYTES, float_bytes
 
 RESOLUTION = 1e-6
 """Share of the largest activation below which a deviation is a rounding error."""
@@ -179,7 +180,6 @@ def probe(
         check_fits(one, side, vectors=True)
     for one, site in product(models, sites):
         check_site(one, site)
-    activations = [[vectors(one, side, sites) for side in sides] for one in models]
     values = [latent_values(side, latent) for side in sides]
     counting = [latent_mask(side, where) for side in sides]
     masks = [[mask & positions(site, side) for mask, side in zip(counting, sides, strict=True)] for site in sites]
@@ -188,13 +188,13 @@ def probe(
     all_pos = range(values[0].shape[1])
     columns = [slice(None)] if pooled else [slice(p, p + 1) for p in all_pos if any(m[:, p].any() for m, _ in masks)]
     cells = []
-    for i, mask in enumerate(masks):
+    for mask, x in zip(masks, _of_sites(models, sides, sites), strict=True):
         streams = [generator(seed, "shuffled labels", draw) for draw in range(n_shuffles)]
         shuffles = [[permuted(v, m, stream) for v, m in zip(values, mask, strict=True)] for stream in streams]
-        x = [[side[i] for side in sides_of_one] for sides_of_one in activations]
         cells += [_cell(x, values, shuffles, mask, column, penalty) for column in columns]
     result = _dataset(cells, sites, None if pooled else [column.start for column in columns], list(controls or {}))
-    return result.assign_attrs(
+    labels = {} if pooled else sides[0].labels(pos=[column.start for column in columns])
+    return result.assign_coords(labels).assign_attrs(
         latent=latent,
         where=where or "everywhere",
         penalty=penalty,
@@ -203,6 +203,20 @@ def probe(
         unit="R²" if "r2" in result else "share of rows; information in bits",
         weights=weights_of(model),
     )
+
+
+def _of_sites(
+    models: Sequence[HookedModel], sides: Sequence[Batch], sites: Sequence[Site]
+) -> Iterator[list[list[Tensor]]]:
+    """The activations of every model on both sides, site by site; as many sites are recorded at once as fit."""
+    numbers = sum(side.inputs[..., 0].numel() if side.has_vectors else side.inputs.numel() for side in sides)
+    widest = max(max(one.cfg.d_model, one.cfg.d_mlp or 0, one.cfg.n_heads * one.cfg.d_head) for one in models)
+    at_once = max(1, MAX_BYTES // (2 * len(models) * numbers * widest * float_bytes(models[0])))
+    for start in range(0, len(sites), at_once):
+        some = sites[start : start + at_once]
+        found = [[vectors(one, side, some, dtype=None) for side in sides] for one in models]
+        for i in range(len(some)):
+            yield [[side[i] for side in of_one] for of_one in found]
 
 
 def _rows(values: Sequence[Tensor], mask: Sequence[Tensor], column: slice) -> list[np.ndarray]:
@@ -225,7 +239,7 @@ def _cell(
     penalty: float,
 ) -> dict[str, Any]:
     """The scores of one site and position; the first of the models is the one that is asked about."""
-    x = [_rows(one, mask, column) for one in activations]
+    x = [[rows.astype(float) for rows in _rows(one, mask, column)] for one in activations]
     y = _rows(values, mask, column)
     main = "r2" if is_number(y[0]) else "accuracy"
     names = ("r2",) if is_number(y[0]) else ("accuracy", "chance", "balanced_accuracy", "information")

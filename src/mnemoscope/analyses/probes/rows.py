@@ -70,16 +70,17 @@ def latent_values(batch: Batch, name: str) -> Values:
 
 
 def latent_mask(batch: Batch, name: str | None) -> Bool[Tensor, "batch pos"]:
-    """Where a Boolean latent holds; without a name, everywhere.
+    """Where a Boolean latent holds; without a name, everywhere. Padding never counts.
 
     Raises:
         InputError: As for `latent_values`, or the latent is not Boolean.
     """
+    real = batch.real.to(batch.scored.device)
     if name is None:
-        return torch.ones_like(batch.scored)
+        return real.clone()
     if name in batch.latents and batch.latents[name].dtype != torch.bool:
         raise InputError(f"where must name a Boolean latent; {name} is {batch.latents[name].dtype}; compare it first")
-    return latent_values(batch, name).bool()
+    return latent_values(batch, name).bool() & real
 
 
 def split_sequences(batch: Batch, *, seed: int = 0) -> tuple[Batch, Batch]:
@@ -177,14 +178,23 @@ def positions(site: Site, batch: Batch) -> Bool[Tensor, "batch pos"]:
 
 
 @torch.no_grad()
-def vectors(model: HookedModel, batch: Batch, sites: Sequence[Site]) -> list[Float[Tensor, "batch pos width"]]:
-    """The activations at some sites in float64, at all positions, from one forward pass per chunk.
+def vectors(
+    model: HookedModel, batch: Batch, sites: Sequence[Site], *, dtype: torch.dtype | None = torch.double
+) -> list[Float[Tensor, "batch pos width"]]:
+    """The activations at some sites, at all positions, from one forward pass per chunk.
+
+    Args:
+        model: Any hooked model.
+        batch: The sequences.
+        sites: Where.
+        dtype: Of the numbers; none: the model's own.
 
     Raises:
         InputError: An activation is NaN or infinite.
     """
     found = recorded(model, batch, {read(site) for site in sites})
-    result = [_chosen(model, site, found[read(site)]).double() for site in sites]
+    result = [_chosen(model, site, found[read(site)]) for site in sites]
+    result = [x if dtype is None else x.to(dtype) for x in result]
     for site, activation in zip(sites, result, strict=True):
         if not activation.isfinite().all():
             raise InputError(f"the activations at {site} hold NaN or infinity; check the model's weights")

@@ -2,7 +2,7 @@
 
 A part that is not there is replaced, at its sites, by zeros, by its mean over a reference set or by its activation in
 another sequence of that set, as in `ablation.removal`. What replaces it is recorded once and is the same in every
-coalition. Coalitions are folded into the batch: a pass takes as many of them as fit into `CHUNK` rows.
+coalition. Coalitions are folded into the batch: a pass takes as many of them as fit into `CHUNK` rows and the budget.
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,13 +16,14 @@ from torch import Tensor
 from mnemoscope.analyses.ablation.removal import Removal, removal
 from mnemoscope.analyses.forward import answer_scores
 from mnemoscope.analyses.shapley.game import Play
-from mnemoscope.core.batch import CHUNK, Batch
+from mnemoscope.core.batch import Batch
 from mnemoscope.core.errors import InputError
 from mnemoscope.core.intervention import LowRank
 from mnemoscope.core.named import Named
 from mnemoscope.core.protocols import HookedModel
 from mnemoscope.core.site import Site
 from mnemoscope.core.skills import Places
+from mnemoscope.interventions.reading import LOG_PROBS, logits_at, output_width, parts, rows_at_once
 from mnemoscope.interventions.recordings import Recordings, recorded
 from mnemoscope.interventions.regions import check_exists, region
 from mnemoscope.interventions.replacements import change
@@ -66,6 +67,7 @@ def play_of(
     kind: Removal,
     source: Named[Batch],
     within: str | None = None,
+    max_bytes: int | None = None,
     seed: int = 0,
 ) -> Play:
     """The game in which a coalition's outcome is whether the answer is right, and its log-probability, at each place.
@@ -78,6 +80,7 @@ def play_of(
         kind: `zero`, `mean` or `resample`.
         source: Sequences that means and resampled activations come from.
         within: Name of a latent: these come from sequences of the same class.
+        max_bytes: Bound on what a forward pass allocates; none: 256 MiB, or what one sequence needs.
         seed: Resampling draws from this seed's stream `resample`.
 
     Returns:
@@ -89,26 +92,36 @@ def play_of(
     """
     points = _points(model, batch, players, kind, source, within, seed)
 
-    def chunk(rows: Tensor, there: Tensor) -> Tensor:
+    held = sum(point.new.nbytes + point.parts.nbytes for point in points.values())
+    tested = torch.zeros_like(batch.scored)
+    tested[places.sequence, places.pos] = True
+
+    def chunk(rows: slice, where: Tensor, there: Tensor) -> Tensor:
         absent = (~there).to(places.weights.device, torch.float32)
+        numbers = torch.arange(rows.start, rows.stop, device=batch.inputs.device)
 
         def hook_for(point: _Point) -> Any:
-            return lambda activation, hook: point.removed(activation, rows, absent)
+            return lambda activation, hook: point.removed(activation, numbers, absent)
 
-        here = (places.sequence >= rows[0]) & (places.sequence <= rows[-1])
-        removing = [(name, hook_for(point)) for name, point in points.items()]
-        with writing(model, removing) as hooks, model.hooks(fwd_hooks=hooks):
-            logits = model(batch.inputs[rows].repeat(len(there), 1)).unflatten(0, (len(there), -1))
-        target = places.target[here].expand(len(there), -1)
-        found = answer_scores(logits[:, places.sequence[here] - rows[0], places.pos[here]], target)
+        def run(inputs: Tensor) -> Tensor:
+            removing = [(name, hook_for(point)) for name, point in points.items()]
+            with writing(model, removing) as hooks, model.hooks(fwd_hooks=hooks):
+                return model(inputs)
+
+        n, target = len(there), batch.targets[rows][where]
+        logits = logits_at(model, batch.inputs[rows].repeat(n, 1), where.repeat(n, 1), run).unflatten(0, (n, -1))
+        found = answer_scores(logits, target.expand(n, -1))
         return torch.stack([found[name] for name in METRICS], 1).cpu()
 
     @torch.no_grad()
     def play(coalitions: Bool[Tensor, "coalition player"]) -> Float[Tensor, "coalition outcome"]:
         passes = []
-        for rows in torch.arange(len(batch), device=batch.inputs.device).split(CHUNK):
-            parts = coalitions.split(max(1, CHUNK // len(rows)))
-            passes.append(torch.cat([chunk(rows, part) for part in parts]))
+        for rows, where in parts(model, tested, max_bytes=max_bytes, kept=held):
+            n_rows, logits = len(where), int(where.sum(1).max()) * LOG_PROBS * output_width(model)
+            room = None if max_bytes is None else max_bytes - held
+            fitting = rows_at_once(model, where.shape[1], kept=logits, max_bytes=room)
+            chunks = coalitions.split(max(1, fitting // n_rows))
+            passes.append(torch.cat([chunk(rows, where, there) for there in chunks]))
         return torch.cat(passes, -1).flatten(1)
 
     return play
@@ -132,15 +145,14 @@ def _points(
             check_written(model, site.kind, [site.layer])
             at.setdefault(site.hook, []).append((number, site))
     shapes, recordings, points = recorded(model, batch.select(slice(0, 1)), at), Recordings(model), {}
-    recordings.prepare((source, sites[0][1]) for sites in at.values() if kind != "zero")
     for name, sites in at.items():
         intervention = removal(kind, sites[0][1], source, within)
         assert not isinstance(intervention, LowRank)
         new = change(intervention, batch, recordings, seed)(shapes[name])
-        parts = torch.broadcast_tensors(*(region(site, batch, shapes[name]) for _, site in sites))
+        masks = torch.broadcast_tensors(*(region(site, batch, shapes[name]) for _, site in sites))
         points[name] = _Point(
             new=new if new.ndim == shapes[name].ndim else new[None],
-            parts=torch.stack(parts).float(),
+            parts=torch.stack(masks).float(),
             players=torch.tensor([number for number, _ in sites], device=new.device),
         )
     return points

@@ -17,6 +17,7 @@ Shapley values are linear in the game, so that those of each place are averaged 
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 import xarray as xr
@@ -25,7 +26,7 @@ from torch import Tensor
 
 from mnemoscope.analyses.ablation.dissociation import Z
 from mnemoscope.analyses.ablation.removal import REPLACEMENTS, Removal
-from mnemoscope.analyses.ablation.targets import heads_and_mlps
+from mnemoscope.analyses.ablation.targets import heads_and_mlps, labels
 from mnemoscope.analyses.forward import check_fits
 from mnemoscope.analyses.shapley.game import MAX_EXACT, Play, exact, n_played, pairs, samples, spread
 from mnemoscope.analyses.shapley.play import METRICS, play_of
@@ -118,6 +119,7 @@ def shapley(
     within: str | None = None,
     interactions: bool = True,
     n_samples: int | None = None,
+    max_bytes: int | None = None,
     seed: int = 0,
 ) -> xr.Dataset:
     """Shapley values and pairwise interactions of components by skill.
@@ -134,6 +136,8 @@ def shapley(
         interactions: Whether to give these too; where orders are sampled, they double the work.
         n_samples: Sample so many squares of orders; none: play every coalition of up to 12 players, and sample 16
             squares of more. n players have n² coalitions in a square, 2 n² with interactions.
+        max_bytes: Bound on what a forward pass allocates; results do not depend on it. None: 256 MiB, or what one
+            sequence needs.
         seed: Orders and resampling come from this seed's streams `orders` and `resample`.
 
     Returns:
@@ -146,8 +150,8 @@ def shapley(
 
     Raises:
         InputError: There are too few or too many players, two share a site, one cannot be removed that way, the
-            model is too small for the batch, a skill is tested nowhere, the reference has another length, or the
-            logits hold NaN.
+            model is too small for the batch, a skill is tested nowhere, the reference has another length,
+            `max_bytes` does not suffice, or the logits hold NaN.
     """
     players = heads_and_mlps(model) if targets is None else targets
     _check(players, kinds, n_samples)
@@ -157,7 +161,8 @@ def shapley(
     n_samples = (n_samples or N_SAMPLES) if sampled else 1
     cells = []
     for kind in kinds:
-        play = play_of(model, batch, players=players, places=places, kind=kind, source=source, within=within, seed=seed)
+        removed: Any = {"kind": kind, "source": source, "within": within, "seed": seed}
+        play = play_of(model, batch, players=players, places=places, max_bytes=max_bytes, **removed)
         if sampled:
             parts = samples(play, n, n_samples=n_samples, seed=seed, interactions=interactions)
         else:
@@ -171,6 +176,7 @@ def shapley(
             "skill": list(skills),
             "metric": list(METRICS),
             **({"other": list(players)} if interactions else {}),
+            **labels(players, batch),
         },
         attrs={
             "log_prob_unit": "nats",
