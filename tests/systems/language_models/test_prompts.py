@@ -1,5 +1,7 @@
 """The questions, with a tokenizer of whole words and with models of three architectures."""
 
+from itertools import pairwise
+
 import pytest
 import torch
 
@@ -47,9 +49,7 @@ def test_a_fact_and_its_partner_have_one_length_and_two_answers(model):
 
 def test_in_stories_the_name_that_is_said_once_is_due(model):
     pairs = prompts.givers(model, n=16, seed=3)
-    for row, (symbols, answer) in enumerate(
-        zip(pairs.clean.symbols, pairs.answer[pairs.scored].tolist(), strict=True)
-    ):
+    for row, (symbols, answer) in enumerate(zip(pairs.clean.symbols, pairs.answer[pairs.scored].tolist(), strict=True)):
         due = model.tokenizer.decode([answer])
         names = [word for word in symbols if word in NAMES]
         assert sorted(map(names.count, set(names))) == [1, 2]
@@ -76,7 +76,7 @@ def test_words_have_one_successor_in_the_text_and_another_elsewhere(model):
     for i, word in enumerate(GLOBAL):
         said = here.symbols[i][: int(here.known_lengths[i])]
         assert said[-1] == word
-        follow = {after for before, after in zip(said, said[1:], strict=False) if before == word}
+        follow = {after for before, after in pairwise(said) if before == word}
         assert follow == {LOCAL[i % len(LOCAL)]}
         assert follow.isdisjoint(plain.symbols[i])
     due = prompts.successors(here, plain)[here.scored]

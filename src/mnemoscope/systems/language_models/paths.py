@@ -2,8 +2,8 @@
 
 The residual stream that a layer reads is a sum of which every earlier head gives a term. For one input, keys or
 queries, the terms of some heads are replaced by their means over other prompts; normalisation, projection and whatever
-follows are the model's own. The changed attention is read and then put back to what it was, so that no later layer sees
-the change: only the direct path is cut (Goldowsky-Dill et al. 2023). Heads that share keys have them changed together.
+follows are the model's own. Each layer is run by itself on the stream that it had, so that no later layer sees the
+change: only the direct path is cut (Goldowsky-Dill et al. 2023). Heads that share keys have them changed together.
 
 *Does not show* what reaches a head through other heads and MLPs in between.
 """
@@ -52,7 +52,7 @@ def attention_to_successor(
                 layer: {h: seen[layer][:, :, h] - mean[layer][:, h] for at, h in heads if at == layer}
                 for layer in writers
             }
-            each.append(_successor(part, _cut(model, part, seen, away, readers, through), readers))
+            each.append(_successor(part, _cut(model, seen, away, readers, through), readers))
         found.append(torch.stack(each))
     return torch.cat(found, 1).cpu()
 
@@ -70,7 +70,6 @@ def _seen(model: HookedModel, batch: Batch, readers: Sequence[int], writers: Seq
 
 def _cut(
     model: HookedModel,
-    batch: Batch,
     seen: Mapping[Any, Tensor],
     away: Mapping[int, Mapping[int, Tensor]],
     readers: Sequence[Head],
@@ -78,18 +77,16 @@ def _cut(
 ) -> dict[int, Float[Tensor, "batch head_index query key"]]:
     """The patterns of the readers' layers, each with what is `away` taken from its own keys or queries alone."""
     patterns: dict[int, Tensor] = {}
-    hooks = []
     for layer in sorted({layer for layer, _ in readers}):
 
         def change(inputs: Tensor, hook: Any, *, layer: int = layer) -> Tensor:
             return _projected(model, layer, through, _stream_without(model, seen, away, layer), inputs)
 
-        def read(pattern: Tensor, hook: Any, *, layer: int = layer) -> Tensor:
+        def read(pattern: Tensor, hook: Any, *, layer: int = layer) -> None:
             patterns[layer] = pattern.clone()
-            return seen[f"pattern {layer}"]
 
-        hooks += [(Site(kind=through, layer=layer).hook, change), (Site(kind="pattern", layer=layer).hook, read)]
-    model.run_with_hooks(batch.inputs, fwd_hooks=hooks, stop_at_layer=max(layer for layer, _ in readers) + 1)
+        hooks = [(Site(kind=through, layer=layer).hook, change), (Site(kind="pattern", layer=layer).hook, read)]
+        model.run_with_hooks(seen[f"stream {layer}"], fwd_hooks=hooks, start_at_layer=layer, stop_at_layer=layer + 1)
     return patterns
 
 
