@@ -157,7 +157,7 @@ def test_diff_shows_what_differs(untrained_runs, capsys):
         (["claims", "prove"], "the command must be one of"),
         (
             ["claims", "show", "T99"],
-            "a claim or a system must be one of: birth, factual-recall, k-hop, memory-theory, noisy-recall",
+            "a claim or a system must be one of: birth, factual-recall, k-hop, language-models, memory-theory",
         ),
         (["claims", "run", "T1"], "claims run needs models: --zoo"),
         (["claims", "run", "T1", "--runs", "nowhere"], "nowhere is no run directory"),

@@ -51,6 +51,7 @@ WITHOUT_POSITIVE = {
     [
         ("tiny-recall", {f"T{i}" for i in range(1, 26)}),
         ("birth", {*(f"B{i}" for i in range(1, 14)), *(f"M{i}" for i in range(1, 4))}),
+        ("language-models", {f"G{i}" for i in range(1, 6)}),
         ("memory-theory", {"M4"}),
         ("noisy-recall", {"N1", "N2"}),
         ("retrieval", {f"R{i}" for i in range(1, 10)}),

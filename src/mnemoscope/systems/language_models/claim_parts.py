@@ -1,0 +1,32 @@
+"""What the claims share: margins in one unit, controls, and how a claim about language models begins.
+
+An effect is a share of what the whole model does: of the lead of the right answer over its foil, or of the attention
+that heads give. The margins are the same in all claims, and were fixed before any language model was looked at:
+
+- `QUARTER`: what the named parts carry is a quarter of it more than what as many others do. Parts that share a task
+  evenly with the rest of the model carry no more than these.
+- `TENTH`: of two sets of parts one carries a tenth of the whole more.
+
+G3 asks for a change of the lead itself, by a logit: the answer becomes e times as likely against the other.
+
+A denominator below `LEAST` counts as that, so that a model which does nothing loses nothing.
+"""
+
+from functools import partial
+
+from mnemoscope import Claim
+from mnemoscope.judging import case, most
+from mnemoscope.systems.language_models.constructed import untrained
+from mnemoscope.systems.language_models.prompts import N_QUESTIONS
+
+QUARTER, TENTH = 0.25, 0.1
+LEAST = 1.0
+"""Logits: e times as likely as the foil."""
+LEAST_ATTENTION = 0.1
+"""Share of attention; even attention over 40 tokens gives 0.025 to each."""
+
+about_models = partial(Claim, system="language-models", replicate="question", n_replicates=N_QUESTIONS, develops=False)
+UNTRAINED = case("random weights", untrained, n=2)
+carries = partial(most, direction="above", margin=QUARTER)
+leads = partial(most, direction="above", margin=TENTH)
+by_logits = partial(most, direction="above", margin=LEAST, unit="logits")

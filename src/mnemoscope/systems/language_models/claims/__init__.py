@@ -1,0 +1,1 @@
+"""Claims G1 to G5."""

@@ -1,0 +1,79 @@
+"""G2: the heads with the highest induction scores carry in-context copying.
+
+Random words are shown twice (Olsson et al. 2022, "In-context learning and induction heads"). On some such sequences the
+twentieth of all heads that score highest is chosen; on others its outputs are replaced by their means, and so are those
+of as many random heads of the same layers, four times. Measured is the share of the lead that is lost, where the lead
+is the mean of logit(next word) - logit(another word of the sequence) over the second showing:
+
+    effect = lost without the chosen heads - lost without random ones.
+
+Refuted if in most sequences the chosen heads cost less than a quarter of the lead more than the random ones. The gate
+asks for sequences in which the model names half of the repeated words. Rival G2-any: random heads of these layers cost
+a quarter by themselves, so that it is the layers and not the heads.
+
+It shows that these heads are needed, given the rest of the model as it is. It does not show that they copy by
+attending to the token after the earlier occurrence, nor that no other heads could.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from mnemoscope import CLAIMS, Gate, HookedModel
+from mnemoscope.core import Replacement
+from mnemoscope.judging import GATE, case, controls, table
+from mnemoscope.systems.language_models.claim_parts import LEAST, UNTRAINED, about_models, carries
+from mnemoscope.systems.language_models.constructed import copying
+from mnemoscope.systems.language_models.prompts import ASKED, N_CHOOSING, N_QUESTIONS, REFERENCE, other_words, repeated
+from mnemoscope.systems.language_models.reading import SHARE, ahead, by_score, lost, random_heads, without
+
+
+def measure(model: HookedModel, *, share: float = SHARE, kind: Replacement = "mean") -> Mapping[str, Any]:
+    """Per sequence `effect`, `lost` and `lost_random`, the lead `clean`, and the gate.
+
+    Args:
+        model: A language model.
+        share: Of all heads, how many are chosen.
+        kind: What they are replaced by.
+
+    Raises:
+        InputError: The model has no tokenizer.
+    """
+    asked = repeated(model, n=N_QUESTIONS, seed=ASKED)
+    reference = repeated(model, n=N_CHOOSING, seed=REFERENCE)
+    foil = other_words(asked, seed=ASKED)
+    clean, right = ahead(model, asked, foil)
+    chosen = by_score(model, "induction", share=share)
+    each = []
+    for heads in (chosen, *random_heads(model, chosen)):
+        removed = without(heads, reference, kind)
+        each.append(lost(clean, ahead(model, asked, foil, lambda rows, removed=removed: removed)[0], LEAST))
+    of_random = np.mean(each[1:], 0)
+    return {
+        "effect": each[0] - of_random, "lost": each[0], "lost_random": of_random, "clean": clean, GATE: right,
+    }  # fmt: skip
+
+
+_COPYING = case("induction circuit", copying, n=2)
+_ANY = table("any heads", {"model": {"effect": np.zeros(4), "lost_random": np.full(4, 0.5), GATE: np.ones(4)}})
+_G2 = about_models(
+    id="G2",
+    statement="The heads with the highest induction scores carry in-context copying: without them more of it is lost "
+    "than without as many random heads of the same layers.",
+    source="Olsson et al. 2022",
+    parts=(carries("effect", unit="of the lead"),),
+    gate=Gate(statement="the model names at least half of the repeated words of", at_least=0.5),
+    controls=controls(positive=(_COPYING,), negative=(UNTRAINED, _ANY)),
+    measure=measure,
+    factors={"share": (0.02,), "kind": ("resample",)},
+)
+G2 = _G2.against(
+    _G2.rival(
+        "any",
+        "Random heads of the same layers cost a quarter of the lead.",
+        parts=(carries("lost_random", unit="of the lead"),),
+        controls=controls(positive=(_ANY,), negative=(_COPYING, UNTRAINED)),
+    )
+)
+CLAIMS.add(G2.id, G2)

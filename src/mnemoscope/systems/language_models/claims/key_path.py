@@ -1,0 +1,87 @@
+"""G1: previous-token heads feed induction heads through their keys.
+
+An induction head finds the token after an earlier occurrence of the current one, since an earlier head has written
+there what the token before it is (Elhage et al. 2021, "A mathematical framework for transformer circuits"; Olsson et
+al. 2022). Induction heads are the twentieth of all heads with the highest induction scores, previous-token heads as
+many of the layers below the last of them. On other sequences of random words shown twice the outputs of the
+previous-token heads are taken, for the keys of the induction heads alone, to their means over other sequences
+(`paths`). Measured is the share of the induction heads' attention to the right token that is lost:
+
+    effect = lost without the previous-token heads - lost without as many random heads of their layers.
+
+Refuted if in most sequences that is less than a quarter. The gate asks for a fifth of the attention: even attention
+gives a fortieth. Rival G1-query: the path leads through the queries.
+
+It shows what the direct path carries. It does not show what reaches the keys through MLPs or other heads in between,
+and not that the score, which chooses the heads, is what they are for.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from mnemoscope import CLAIMS, Gate, HookedModel
+from mnemoscope.judging import GATE, case, controls, table
+from mnemoscope.systems.language_models.claim_parts import LEAST_ATTENTION, UNTRAINED, about_models, carries
+from mnemoscope.systems.language_models.constructed import copying
+from mnemoscope.systems.language_models.paths import Through, attention_to_successor
+from mnemoscope.systems.language_models.prompts import ASKED, N_CHOOSING, N_QUESTIONS, REFERENCE, repeated
+from mnemoscope.systems.language_models.reading import SHARE, Head, by_score, lost, random_heads
+
+
+def measure(model: HookedModel, *, share: float = SHARE) -> Mapping[str, Any]:
+    """Per sequence `effect`, `through_query`, `lost` and `lost_random` (of the path through the keys), and the gate:
+    the attention of the induction heads.
+
+    Args:
+        model: A language model.
+        share: Of all heads, how many are called induction heads, and as many previous-token heads.
+
+    Raises:
+        InputError: The model has no tokenizer.
+    """
+    readers = by_score(model, "induction", share=share)
+    top = max(layer for layer, _ in readers)
+    writers: list[Head] = by_score(model, "previous token", share=share, below=top) if top else []
+    sets = [writers, *random_heads(model, writers, without=readers)]
+    asked, reference = repeated(model, n=N_QUESTIONS, seed=ASKED), repeated(model, n=N_CHOOSING, seed=REFERENCE)
+    paths: tuple[Through, ...] = ("k", "q")
+    cuts: list[tuple[Through, list[Head]]] = [(through, heads) for through in paths for heads in sets]
+    found = attention_to_successor(model, asked, readers, cuts, reference).numpy()
+    clean = found[0]
+    key, query = ([lost(clean, each, LEAST_ATTENTION) for each in half] for half in np.split(found[1:], 2))
+    of_random = np.mean(key[1:], 0)
+    return {
+        "effect": key[0] - of_random,
+        "through_query": query[0] - np.mean(query[1:], 0),
+        "lost": key[0],
+        "lost_random": of_random,
+        GATE: clean,
+    }
+
+
+_COPYING = case("induction circuit", copying, n=2)
+_QUERY = table(
+    "through queries", {"model": {"effect": np.zeros(4), "through_query": np.full(4, 0.5), GATE: np.ones(4)}}
+)
+_G1 = about_models(
+    id="G1",
+    statement="Previous-token heads feed induction heads through their keys: without this path more of the induction "
+    "heads' attention is lost than without that of as many random heads of the same layers.",
+    source="Elhage et al. 2021; Olsson et al. 2022",
+    parts=(carries("effect", unit="of the attention"),),
+    gate=Gate(statement="lets the induction heads give a fifth of their attention to the right token", at_least=0.2),
+    controls=controls(positive=(_COPYING,), negative=(UNTRAINED, _QUERY)),
+    measure=measure,
+    factors={"share": (0.02, 0.1)},
+)
+G1 = _G1.against(
+    _G1.rival(
+        "query",
+        "Previous-token heads feed induction heads through their queries.",
+        parts=(carries("through_query", unit="of the attention"),),
+        controls=controls(positive=(_QUERY,), negative=(_COPYING, UNTRAINED)),
+    )
+)
+CLAIMS.add(G1.id, G1)

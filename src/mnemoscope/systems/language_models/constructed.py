@@ -1,0 +1,140 @@
+"""Models with weights set by hand, with a tokenizer of whole words, for controls.
+
+*Copying*: the induction circuit of `ms.constructed`, on the words of this system. *Recall*: an MLP that knows facts,
+either early, at the subject, from where a head carries them to the last token; or late, at the last token, to which a
+head has carried the subject. *Naming*: a head marks the name that is said again, a second one tells the last token
+which it is, a third one copies the other name. *Conflict*: the induction circuit beside an MLP that knows which word
+mostly follows another, in the first layer or in the last, and that is twice as strong.
+"""
+
+from typing import Any, Literal
+
+import torch
+from tokenizers import Tokenizer, models, pre_tokenizers
+from transformers import PreTrainedTokenizerFast
+
+import mnemoscope as ms
+from mnemoscope.models.constructed import SURE, Circuit, attend, blank, blocks, directions, embed, induction, move
+from mnemoscope.systems.language_models.words import FACTS, GLOBAL, NAMES, vocabulary
+
+N_CTX = 40
+SIZE = 20.0
+"""Logit of what a constructed model answers."""
+UNKNOWN = "<unk>"
+
+
+def tokenizer() -> PreTrainedTokenizerFast:
+    """One token a word of this system's prompts; none begins a text."""
+    vocab = {word: number for number, word in enumerate((UNKNOWN, *vocabulary()))}
+    whole = Tokenizer(models.WordLevel(vocab, unk_token=UNKNOWN))
+    whole.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    return PreTrainedTokenizerFast(tokenizer_object=whole, unk_token=UNKNOWN, pad_token=UNKNOWN)
+
+
+def with_words(model: Any) -> Any:
+    """The model with that tokenizer."""
+    model.tokenizer = tokenizer()
+    return model.eval()
+
+
+def n_words() -> int:
+    """Tokens of that tokenizer."""
+    return len(vocabulary()) + 1
+
+
+def untrained(case: int) -> dict[str, Any]:
+    """A control: random weights, another seed a case."""
+    spec = ms.ModelSpec(n_layers=4, n_heads=4, d_model=32, mlp=True)
+    model = ms.models.build(spec, d_vocab=n_words(), n_ctx=N_CTX, seed=ms.models.FIRST_PLANTED + case)
+    return {"model": with_words(model)}
+
+
+def copying(case: int) -> dict[str, Any]:
+    """A control: the induction circuit, with a little noise, another one a case."""
+    return {"model": with_words(induction(n_words(), n_ctx=N_CTX, margin=SIZE, noise=1e-3, seed=case))}
+
+
+@torch.no_grad()
+def recalling(where: Literal["early", "late"], case: int) -> dict[str, Any]:
+    """A control: facts are known by the first MLP, and carried from the subject; or by the last, at the last token."""
+    n, numbers = n_words(), {word: i for i, word in enumerate((UNKNOWN, *vocabulary()))}
+    subjects = sorted({subject.split()[-1] for of in FACTS.values() for subject in of})
+    circuit = Circuit(
+        dims=blocks(token=n, position=N_CTX, carried=n, fact=n),
+        heads={"carry": (1, 0)},
+        neurons={(i,): (i,) for i in range(len(subjects))},
+    )
+    model = blank(circuit, d_vocab=n, n_ctx=N_CTX, n_layers=3, d_head=n)
+    embed(model, circuit)
+    token, _, carried, fact = (directions(model, block) for block in circuit.dims.values())
+    model.unembed.W_U[circuit.dims["fact"]] = torch.eye(n)
+    early = where == "early"
+    known, mlp = (token, model.blocks[0].mlp) if early else (carried, model.blocks[2].mlp)
+    for i, subject in enumerate(subjects):
+        mlp.W_in[:, i] = known[:, numbers[subject]]
+        for of in FACTS.values():
+            for name, answer in of.items():
+                if name.split()[-1] == subject:
+                    mlp.W_out[i] += SIZE * fact[:, numbers[answer]]
+    attention = model.blocks[1].attn
+    attention.b_Q[0, -1] = model.cfg.attn_scale
+    for subject in subjects:
+        attention.W_K[0, :, -1] += SURE * token[:, numbers[subject]]
+    move(model, (1, 0), (fact, fact) if early else (token, carried))
+    return {"model": with_words(model)}
+
+
+@torch.no_grad()
+def naming(case: int) -> dict[str, Any]:
+    """A control: the last token attends to the name that was said once, and copies it."""
+    n, numbers = n_words(), {word: i for i, word in enumerate((UNKNOWN, *vocabulary()))}
+    circuit = Circuit(
+        dims=blocks(token=n, position=N_CTX, seen=N_CTX, subject=n, answer=n),
+        heads={"again": (0, 0), "which": (1, 0), "mover": (2, 0)},
+    )
+    model = blank(circuit, d_vocab=n, n_ctx=N_CTX, n_layers=3, n_heads=4, d_head=n + N_CTX)
+    embed(model, circuit)
+    token, position, seen, subject, answer = (directions(model, block) for block in circuit.dims.values())
+    model.unembed.W_U[circuit.dims["answer"]] = torch.eye(n)
+    names = token[:, [numbers[name] for name in NAMES]].sum(1)
+    attend(model, circuit.heads["again"], (token, 2 * SURE * token))  # of those with the query's token the first
+    model.blocks[0].attn.b_Q[0, -1] = model.cfg.attn_scale
+    model.blocks[0].attn.W_K[0, :, -1] = -position @ torch.arange(N_CTX).float()
+    move(model, circuit.heads["again"], (position, seen))
+    places = torch.arange(N_CTX).float()
+    later = (position - seen) @ places  # how far behind its first occurrence a token stands
+    for layer, key in ((1, 100 * SURE * names + SURE * later), (2, SURE * names)):
+        model.blocks[layer].attn.b_Q[0, -1] = model.cfg.attn_scale
+        model.blocks[layer].attn.W_K[0, :, -1] = key
+    move(model, circuit.heads["which"], (token, subject))
+    attend(model, circuit.heads["mover"], (subject, -2 * SURE * token))
+    move(model, circuit.heads["mover"], (token, SIZE * answer))
+    return {"model": with_words(model)}
+
+
+@torch.no_grad()
+def conflicting(where: Literal["early", "late"], case: int) -> dict[str, Any]:
+    """A control: an MLP of the first layer or of the last says what mostly follows, twice as loud as an induction head
+    says what follows here.
+    """
+    n, numbers = n_words(), {word: i for i, word in enumerate((UNKNOWN, *vocabulary()))}
+    circuit = Circuit(
+        dims=blocks(token=n, position=N_CTX, previous=n, answer=n),
+        heads={"previous": (0, 0), "induction": (1, 0)},
+        neurons={(i,): (i,) for i in range(len(GLOBAL))},
+    )
+    model = blank(circuit, d_vocab=n, n_ctx=N_CTX, n_layers=3, d_head=n + 1)
+    embed(model, circuit)
+    model.unembed.W_U[circuit.dims["answer"]] = torch.eye(n)
+    token, position, previous, answer = (directions(model, block) for block in circuit.dims.values())
+    attend(model, circuit.heads["previous"], (position[:, 1:], SURE * position[:, :-1]))
+    move(model, circuit.heads["previous"], (token, previous))
+    attend(model, circuit.heads["induction"], (token, SURE * previous))
+    model.blocks[1].attn.b_Q[0, -1] = model.cfg.attn_scale
+    model.blocks[1].attn.W_K[0, :, -1] = -2 * SURE * position[:, 0]
+    move(model, circuit.heads["induction"], (token, SIZE * answer))
+    mlp = model.blocks[0 if where == "early" else 2].mlp
+    for i, (word, elsewhere) in enumerate(GLOBAL.items()):
+        mlp.W_in[:, i] = token[:, numbers[word]]
+        mlp.W_out[i] = 2 * SIZE * answer[:, numbers[elsewhere]]
+    return {"model": with_words(model)}

@@ -1,0 +1,1 @@
+"""Each claim and its rivals on what is planted."""

@@ -1,0 +1,78 @@
+"""What the claims measure, on a small model with rotary positions and shared keys, and where an answer is known."""
+
+import numpy as np
+import pytest
+
+import mnemoscope as ms
+from mnemoscope.judging.claim import CLAIMS, GATE
+from mnemoscope.systems.language_models import constructed, name_heads, prompts, reading
+from mnemoscope.systems.language_models.prompts import givers
+
+
+@pytest.fixture(scope="module")
+def untrained():
+    return constructed.untrained(0)["model"]
+
+
+@pytest.mark.parametrize("id", ["G1", "G2", "G3", "G4", "G5"])
+def test_every_question_has_all_effects_and_a_gate(id, untrained):
+    claim = CLAIMS.get(id)
+    assert claim.measure is not None
+    found = claim.measure(untrained)
+    named = {GATE, *(part.name for one in (claim, *claim.rivals) for part in one.criteria)}
+    assert named <= set(found)
+    (n,) = {len(np.asarray(values)) for values in found.values()}
+    assert n >= claim.n_replicates
+    assert all(np.isfinite(values).all() for values in found.values())
+
+
+def test_the_lead_is_taken_at_scored_positions_whatever_the_rows_of_a_pass(untrained, monkeypatch):
+    batch = prompts.repeated(untrained, n=5, seed=1)
+    foil = prompts.other_words(batch, seed=1)
+    lead, right = reading.ahead(untrained, batch, foil)
+    monkeypatch.setattr(reading, "ROWS", 2)
+    assert np.allclose(reading.ahead(untrained, batch, foil)[0], lead, atol=1e-5)
+    logits = untrained(batch.inputs).detach()
+    for row in range(5):
+        at = batch.scored[row].nonzero()[:, 0]
+        due, other = (logits[row, at, tokens[row, at]] for tokens in (batch.targets, foil))
+        assert lead[row] == pytest.approx(float((due - other).mean()), abs=1e-4)
+        hits = logits[row, at].argmax(1) == batch.targets[row, at]
+        assert right[row] == pytest.approx(float(hits.float().mean()))
+
+
+def test_random_heads_are_as_many_per_layer_and_others():
+    model = constructed.untrained(0)["model"]
+    like = [(1, 0), (1, 2), (3, 3)]
+    for drawn in reading.random_heads(model, like, without=[(1, 1)]):
+        assert [layer for layer, _ in drawn] == [1, 3]  # of layer 1 only head 3 is left
+        assert not {*drawn} & {*like, (1, 1)}
+
+
+def test_heads_are_found_where_they_were_put():
+    model = constructed.copying(0)["model"]
+    assert reading.by_score(model, "induction") == [(1, 0)]
+    assert reading.by_score(model, "previous token", below=1) == [(0, 0)]
+    naming = constructed.naming(0)["model"]
+    batch = givers(naming, n=8, seed=0).clean
+    scores = name_heads.name_copying(naming, batch)
+    assert reading.highest(scores, 1) == [(2, 0)]
+    assert float(scores.sel(layer=2, head=0)) == pytest.approx(1.0, abs=1e-3)
+    due, first, again = name_heads.attention_from_last(naming, batch, [(2, 0)], ("IO", "S1", "S"))
+    assert np.allclose(due, 1, atol=1e-3)
+    assert np.allclose(first + again, 0, atol=1e-3)
+
+
+def test_what_is_lost_of_little_is_a_share_of_the_least():
+    clean, left = np.array([4.0, 0.1]), np.array([1.0, 0.0])
+    assert reading.lost(clean, left, 1.0).tolist() == [0.75, 0.1]
+
+
+def test_a_claim_can_be_tried_from_python(tmp_path):
+    from tests.language_models import save
+
+    small = save("llama", tmp_path)
+    (ruling,) = ms.run_trials([CLAIMS.get("G1")], [], models=[small], sensitivity=False)
+    assert ruling.verdict.outcome == "NOT_APPLICABLE"
+    assert ruling.verdict.n_failed == prompts.N_QUESTIONS
+    assert ruling.departures == ()
