@@ -60,6 +60,9 @@ def try_claims(
     out: Path,
     *,
     title: str,
+    models: Sequence[str] = (),
+    device: str = "cpu",
+    dtype: str = "float32",
     recipe: str | None = None,
     sensitivity: bool = True,
     emergence: bool = True,
@@ -75,6 +78,9 @@ def try_claims(
         rulings = run_trials(
             claims,
             runs,
+            models=models,
+            device=device,
+            dtype=dtype,
             recipe=recipe,
             sensitivity=sensitivity,
             emergence=emergence,
@@ -118,7 +124,7 @@ def examples(rulings: Sequence[Ruling], runs: Sequence[Run]) -> dict[str, list[E
     found: dict[str, list[Example]] = {}
     for ruling in rulings:
         for kind, seed in (("typical", ruling.typical()), ("deviating", ruling.deviating())):
-            if len(ruling.claim.units) == 1 and seed is not None:
+            if len(ruling.claim.units) == 1 and isinstance(seed, int):
                 (unit,) = ruling.claim.units.values()
                 found.setdefault(ruling.claim.id, []).append(_example(bench.finished[unit][seed], kind))
     return found
@@ -136,14 +142,25 @@ def _example(run: Run, kind: str) -> Example:
 
 
 def _lead(rulings: Sequence[Ruling], runs: Sequence[Run], recipe: str | None) -> str:
-    """How many of the runs the claims were measured on; rivals and sensitivity tables may have looked at more."""
+    """How many of the runs the claims were measured on, and which language models; rivals and sensitivity tables may
+    have looked at more.
+    """
     claims = [ruling.claim for ruling in rulings]
     bench = find_bench(runs, claims)
     seeds = [(unit, bench.seeds(claim)) for claim in claims for unit in claim.units.values()]
     measured = {bench.finished[unit][seed].path for unit, each in seeds for seed in each}
-    models = f"{counted(len(measured), 'trained model')} that the claims are about"
-    asked = f" All claims are asked of models of the {recipe} recipe." if recipe else ""
-    return f"{models}; a seed is the unit of replication.{asked}"
+    named = list(dict.fromkeys(model for ruling in rulings for model in ruling.evidence.models))
+    sentences = []
+    if measured or not named:
+        models = f"{counted(len(measured), 'trained model')} that the claims are about"
+        sentences.append(f"{models}; a seed is the unit of replication.")
+    if named:
+        kinds = dict.fromkeys(ruling.claim.replicate for ruling in rulings if ruling.evidence.models)
+        models = f"Asked of {counted(len(named), 'language model')}, {', '.join(named)}"
+        sentences.append(f"{models}; a {' or a '.join(kinds)} is the unit of replication.")
+    if recipe:
+        sentences.append(f"All claims are asked of models of the {recipe} recipe.")
+    return " ".join(sentences)
 
 
 @contextmanager

@@ -19,6 +19,7 @@ from jaxtyping import Bool, Float
 
 from mnemoscope.core.errors import InputError, in_range, one_of
 from mnemoscope.core.presets import Configuration
+from mnemoscope.core.protocols import HookedModel
 from mnemoscope.core.registry import Registry
 from mnemoscope.core.subject import Subject
 
@@ -27,8 +28,11 @@ Direction = Literal["above", "below", "within"]
 Prompts = Literal["own", "shared", "enumerated"]
 """Drawn for each replicate; drawn once for all; all that there are."""
 
+Replicate = Literal["seed", "draw", "question", "model"]
+"""Trainings of a configuration; draws; questions to one language model; language models."""
+
 Measured = Mapping[str, float | Float[np.ndarray, " prompt"]]
-"""What a measure returns for one replicate, by name: a number, or one number per prompt."""
+"""What a measure returns, by name: a number, or one number per prompt (of a language model: per question)."""
 
 _TIE = 1e-6
 
@@ -132,6 +136,7 @@ class Control:
         tolerated: Share of the control's replicates that may do otherwise.
         plant: From the number of a case to what stands in the place of the claim's configurations, by their names:
             models to be measured like all others, or, for a comparison of configurations, what was measured on each.
+            For a claim about language models, under any name, a model with its tokenizer, or what was measured on one.
             None: the effects are measured by whoever gives the evidence.
         n: How many cases are planted.
 
@@ -142,7 +147,7 @@ class Control:
     name: str
     kind: Literal["positive", "negative"]
     tolerated: float = 0.0
-    plant: Callable[[int], Mapping[str, Subject] | Mapping[str, Measured]] | None = None
+    plant: Callable[[int], Mapping[str, Subject] | Mapping[str, HookedModel] | Mapping[str, Measured]] | None = None
     n: int = 4
 
     def __post_init__(self) -> None:
@@ -178,7 +183,9 @@ class Claim:
         parts: Of a claim with several effects, instead of the three above.
         joined: Whether `all` parts must hold or `any` one.
         gate: Which replicates it is about; None: all.
-        replicate: What is replicated, and the dimension of the evidence.
+        replicate: What is replicated, and the dimension of the evidence. A claim per `question` or per `model` is about
+            language models and has no units. Asked of one model, a claim per `question` counts its questions; asked of
+            several, it counts models like one per `model`, each with the mean over the questions that pass the gate.
         n_replicates: How many it needs: at least 16, at least 32 for a headline.
         first_seed: Smaller seeds were looked at before this was fixed; they do not count. Where the system has runs
             behind its verdicts, both bounds are about these; runs of one's own count.
@@ -187,8 +194,10 @@ class Claim:
         units: Configurations that it is about, by name.
         rivals: Other explanations, as claims.
         controls: Tests of the instrument, all of which the evidence must have.
-        measure: From one model (or, for a claim without units, the number of a draw) and the factors, as keywords, to
-            its effects by name. `GATE` is what the gate looks at; other names than those of the parts are kept beside.
+        measure: From one model (or, for a claim about draws, the number of a draw; for one about language models, a
+            model with its tokenizer) and the factors, as keywords, to its effects by name. `GATE` is what the gate
+            looks at; other names than those of the parts are kept beside. A claim per `question` needs one number per
+            question everywhere, those of the gate too; a question whose gate is NaN fails.
         compare: From what was measured on every unit to the effects of one replicate; None where there is one unit.
         factors: What the sensitivity table varies, one at a time: a keyword of `measure`, `recipe`, or a field of the
             configurations such as `model.normalization`, and the other values to try.
@@ -210,7 +219,7 @@ class Claim:
     parts: tuple[Criterion, ...] = ()
     joined: Literal["all", "any"] = "all"
     gate: Gate | None = None
-    replicate: Literal["seed", "draw", "question"] = "seed"
+    replicate: Replicate = "seed"
     n_replicates: int = MIN_REPLICATES
     first_seed: int = 0
     last_seed: int | None = None
@@ -231,7 +240,14 @@ class Claim:
                 raise InputError(f"{name} of a claim must be a text; got {getattr(self, name)!r}")
         self._check_criteria()
         one_of(f"joined of claim {self.id}", self.joined, ("all", "any"))
-        one_of(f"replicate of claim {self.id}", self.replicate, ("seed", "draw", "question"))
+        one_of(f"replicate of claim {self.id}", self.replicate, get_args(Replicate))
+        if self.units and self.replicate in _OF_LANGUAGE_MODELS:
+            raise InputError(
+                f"claim {self.id} is per {self.replicate}, so it is about language models, which are named when it is "
+                "tried; leave out its units"
+            )
+        if self.prompts and self.of_language_models:
+            raise InputError(f"claim {self.id} is about language models, whose questions are its prompts; give none")
         needed = MIN_HEADLINE if self.headline else MIN_REPLICATES
         if self.n_replicates < needed:
             kind = "a headline claim" if self.headline else "a claim"
@@ -262,6 +278,11 @@ class Claim:
     def recipe(self) -> str:
         """The recipe of its units; empty for a claim about no model."""
         return next((unit.recipe for unit in self.units.values()), "")
+
+    @property
+    def of_language_models(self) -> bool:
+        """Whether it is asked of language models that are named when it is tried."""
+        return self.replicate in _OF_LANGUAGE_MODELS
 
     def counts(self, seed: int) -> bool:
         """Whether a seed is one of those that the claim is judged on."""
@@ -303,6 +324,7 @@ class Claim:
         return (only,)
 
 
+_OF_LANGUAGE_MODELS = ("question", "model")
 _SHARED_WITH_RIVALS = (
     "gate", "replicate", "n_replicates", "first_seed", "last_seed", "units", "measure", "compare", "prompts",
     "develops", "system", "factors",

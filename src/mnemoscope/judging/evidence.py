@@ -12,7 +12,7 @@ prompt, whose effect is the mean over its own.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, get_args
+from typing import get_args
 
 import numpy as np
 import xarray as xr
@@ -20,7 +20,7 @@ from jaxtyping import Bool, Float
 from scipy import stats
 
 from mnemoscope.core.errors import InputError, one_of
-from mnemoscope.judging.claim import SOURCE, Criterion, Prompts, beyond
+from mnemoscope.judging.claim import SOURCE, Criterion, Prompts, Replicate, beyond
 
 Effects = xr.DataArray | xr.Dataset
 """The only effect of a claim, or one variable per part."""
@@ -124,6 +124,7 @@ class Evidence:
         replicate: Dimension whose entries are independent of each other.
         left_out: Labels of replicates that were begun and have no effects, such as seeds whose training did not end.
             What they would have shown may be why, so they count against every decision.
+        models: Of a claim about language models, those that were asked.
 
     Raises:
         InputError: Dimensions, labels or recipes do not fit, or a dimension `prompt` is left unexplained.
@@ -133,8 +134,9 @@ class Evidence:
     gate: xr.DataArray | None = None
     controls: Mapping[str, Effects] = field(default_factory=dict)
     prompts: Prompts | None = None
-    replicate: Literal["seed", "draw", "question"] = "seed"
+    replicate: Replicate = "seed"
     left_out: Sequence[int] = ()
+    models: Sequence[str] = ()
 
     def __post_init__(self) -> None:
         one_of("prompts of evidence", self.prompts, (*get_args(Prompts), None))

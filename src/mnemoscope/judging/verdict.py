@@ -215,20 +215,20 @@ class Ruling:
         labels = self.evidence.labels[passes]
         return xr.DataArray(slack[passes], coords={self.evidence.replicate: labels}, dims=self.evidence.replicate)
 
-    def typical(self) -> int | None:
+    def typical(self) -> int | str | None:
         """The judged replicate in the middle: as many clear the margins by more as by less."""
         slack = self.slack()
         middle = slack.to_numpy().argsort(kind="stable")[slack.size // 2 :][:1]
-        return int(slack[self.evidence.replicate].to_numpy()[middle][0]) if slack.size else None
+        return slack[self.evidence.replicate].to_numpy()[middle][0].item() if slack.size else None
 
-    def deviating(self) -> int | None:
+    def deviating(self) -> int | str | None:
         """The replicate that does most clearly what most do not; None if all do alike."""
         slack = self.slack()
         if not slack.size:
             return None
         values = slack.to_numpy() if (slack > 0).mean() >= 0.5 else -slack.to_numpy()
         place = int(values.argmin())
-        return int(slack[self.evidence.replicate].to_numpy()[place]) if values[place] <= 0 else None
+        return slack[self.evidence.replicate].to_numpy()[place].item() if values[place] <= 0 else None
 
 
 def record(ruling: Ruling) -> dict[str, Any]:
@@ -242,6 +242,7 @@ def record(ruling: Ruling) -> dict[str, Any]:
         "source": claim.source,
         "headline": claim.headline,
         "units": {name: {"preset": u.preset, "recipe": u.recipe, **dict(u.changes)} for name, u in claim.units.items()},
+        "models": list(ruling.evidence.models),
         "favoured": list(ruling.favoured),
         "favoured_otherwise": [
             {"factor": factor, "value": value, "favoured": list(ids)}

@@ -19,19 +19,23 @@ from mnemoscope.judging.claim import Claim
 from mnemoscope.judging.registration import that_count
 from mnemoscope.models.replicates import check_replicates
 from mnemoscope.models.run import Run, by_label
+from mnemoscope.sweeps.measuring import OfModel
 
 
 @dataclass(frozen=True)
 class Bench:
-    """Runs by configuration and seed: those that claims are judged on, and those of which only a part is there."""
+    """Runs by configuration and seed: those that claims are judged on, and those of which only a part is there; and
+    the language models that claims are asked of.
+    """
 
     finished: Mapping[Configuration, Mapping[int, Run]]
     unfinished: Mapping[Configuration, Mapping[int, Run]]
     other_split: Mapping[Configuration, Sequence[Run]]
+    models: Sequence[OfModel] = ()
 
     def seeds(self, claim: Claim) -> list[int]:
-        """Replicates: seeds that count and of which every unit has a finished run; of a claim about no model, as many
-        draws as it needs.
+        """Replicates: seeds that count and of which every unit has a finished run; of a claim about draws, as many as
+        it needs.
         """
         if not claim.units:
             return list(range(claim.n_replicates))

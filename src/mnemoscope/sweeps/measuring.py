@@ -8,13 +8,14 @@ trajectory and the checkpoint that was measured.
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from functools import cache, partial
 from importlib.metadata import version
 from importlib.resources import files
 from pathlib import Path
+from time import monotonic
 from typing import Any
 from uuid import uuid4
 
@@ -22,9 +23,12 @@ import numpy as np
 
 from mnemoscope.core import guests
 from mnemoscope.core.errors import InputError
+from mnemoscope.core.protocols import HookedModel
 from mnemoscope.core.subject import Subject
 from mnemoscope.judging.claim import Measured
 from mnemoscope.models.files import write_atomically
+from mnemoscope.models.language.conversion import named_language_model
+from mnemoscope.models.language.sources import fingerprint
 from mnemoscope.models.run import Run
 from mnemoscope.models.subjects import subject
 from mnemoscope.sweeps.local import ATTEMPTS, analyse_many
@@ -34,8 +38,11 @@ MEASURED_BY = ("core", "models", "interventions", "analyses")
 RESTS_ON = ("torch", "transformer-lens")
 """Distributions whose versions do."""
 
+KEPT_EVERY = 10.0
+"""Seconds after which what was measured of one piece of work so far is written."""
+
 Factors = tuple[tuple[str, Any], ...]
-Planted = Mapping[str, Subject] | Mapping[str, Measured]
+Planted = Mapping[str, Subject] | Mapping[str, HookedModel] | Mapping[str, Measured]
 Plant = Callable[[int], Planted]
 
 
@@ -171,7 +178,7 @@ class OfPlant:
         """The result of one call."""
         units: dict[str, Measured] = {}
         for name, thing in on.items():
-            units[name] = call.measure(thing, **dict(call.factors)) if isinstance(thing, Subject) else thing
+            units[name] = thing if isinstance(thing, Mapping) else call.measure(thing, **dict(call.factors))
         return next(iter(units.values())) if self.compare is None else self.compare(units)
 
 
@@ -201,7 +208,41 @@ class OfDraw:
         return call.measure(on, **dict(call.factors))
 
 
-Work = OfRun | OfPlant | OfDraw
+@dataclass(frozen=True)
+class OfModel:
+    """Calls on one language model, which is loaded once for all of them.
+
+    Attributes:
+        source: As for `language_model`; a name may carry a revision.
+        device: Where the model goes.
+        dtype: Of its weights.
+        calls: What it is asked.
+    """
+
+    source: str
+    device: str
+    dtype: str
+    calls: tuple[Call, ...]
+
+    @property
+    def name(self) -> str:
+        """Of the file that keeps the results."""
+        return f"models/{hashlib.sha256(f'{self.source} {self.dtype}'.encode()).hexdigest()[:16]}"
+
+    def fingerprint(self, step: int | None) -> str:
+        """Changes with the model's files or its package, with the device, and with the library that reads it."""
+        return f"{fingerprint(self.source)} on {self.device} by transformers {version('transformers')}"
+
+    def load(self, step: int | None) -> HookedModel:
+        """What calls are on."""
+        return named_language_model(self.source, device=self.device, dtype=self.dtype)
+
+    def take(self, call: Call, on: HookedModel) -> Measured:
+        """The result of one call."""
+        return call.measure(on, **dict(call.factors))
+
+
+Work = OfRun | OfPlant | OfDraw | OfModel
 Results = dict[str, dict[str, Measured]]
 """By the name of the work and the key of the call."""
 
@@ -211,9 +252,12 @@ def measure_all(
 ) -> Results:
     """Do all work that is not done yet; a worker that dies is replaced.
 
+    Language models are measured in this process, one after the other, with all of its threads: several at once would
+    need as much memory each.
+
     Args:
         work: With different names.
-        jobs: Processes at a time; 0: one per core.
+        jobs: Processes at a time for all but language models; 0: one per core.
         store: Directory for what was measured; none: nothing is kept, nothing is found.
         report: Called after each piece.
 
@@ -222,6 +266,11 @@ def measure_all(
         RuntimeError: Workers died again and again; what was finished is kept.
     """
     results: Results = {}
+    for piece in work:
+        if isinstance(piece, OfModel):
+            results[piece.name] = do(piece, store=store)
+            if report:
+                report(piece)
     for _ in range(ATTEMPTS):
         left = [piece for piece in work if piece.name not in results]
         try:
@@ -242,10 +291,12 @@ def do(piece: Work, *, store: Path | None) -> dict[str, Measured]:
     stamps = {step: f"{instrument()} {piece.fingerprint(step)}" for step in {call.step for call in piece.calls}}
     missing = [call for call in piece.calls if kept.get(call.key, {}).get("stamp") != stamps[call.step]]
     if missing:
-        taken = _taken(piece, missing)
-        kept |= {call.key: {"stamp": stamps[call.step], "measured": taken[call.key]} for call in missing}
-        if file is not None:
-            write_atomically(file, json.dumps(kept).encode())
+        written = monotonic()
+        for i, (call, measured) in enumerate(_taken(piece, missing), 1):
+            kept[call.key] = {"stamp": stamps[call.step], "measured": measured}
+            if file is not None and (i == len(missing) or monotonic() - written > KEPT_EVERY):
+                write_atomically(file, json.dumps(kept).encode())
+                written = monotonic()
     return {
         call.key: {
             name: np.array(value, dtype=float) if isinstance(value, list) else float(value)
@@ -255,13 +306,13 @@ def do(piece: Work, *, store: Path | None) -> dict[str, Measured]:
     }
 
 
-def _taken(piece: Work, calls: Sequence[Call]) -> dict[str, dict[str, float | list[float]]]:
-    """The results of some calls; those on one model together, since what is kept with it serves them all."""
-    found = {}
+def _taken(piece: Work, calls: Sequence[Call]) -> Iterator[tuple[Call, dict[str, float | list[float]]]]:
+    """Some calls with their results; those on one model together, since what is kept with it serves them all."""
     for step in dict.fromkeys(call.step for call in calls):
         on: Any = piece.load(step)
-        found |= {call.key: _plain(piece.take(call, on)) for call in calls if call.step == step}
-    return found
+        for call in calls:
+            if call.step == step:
+                yield call, _plain(piece.take(call, on))
 
 
 @cache

@@ -1,6 +1,7 @@
 """Claims put on trial over runs: questions, what has to be measured for them, evidence, and rulings.
 
-Replicates of a claim are the seeds of which every one of its configurations has a finished run (`admission`). Beside
+Replicates of a claim are the seeds of which every one of its configurations has a finished run (`admission`); of a
+claim about language models its questions to one model, or the models (`questions`). Beside
 the claim itself stand its rivals and its sensitivity table, which asks the same of other configurations, or measures
 otherwise, one factor at a time. The headline claims of a system are corrected for each other also where only some of
 them are on trial.
@@ -28,6 +29,7 @@ from mnemoscope.sweeps.measuring import (
     Call,
     Factors,
     OfDraw,
+    OfModel,
     OfPlant,
     OfRun,
     Results,
@@ -36,6 +38,8 @@ from mnemoscope.sweeps.measuring import (
     measure_all,
     modules_of,
 )
+from mnemoscope.sweeps.questions import as_replicates, of_model
+from mnemoscope.sweeps.questions import asked_of as asked_of_models
 from mnemoscope.sweeps.registered import departures, superseded
 from mnemoscope.sweeps.server import n_processes
 
@@ -66,6 +70,9 @@ def run_trials(
     claims: Sequence[Claim],
     runs: Sequence[Run],
     *,
+    models: Sequence[str | Path] = (),
+    device: str = "cpu",
+    dtype: str = "float32",
     recipe: str | None = None,
     sensitivity: bool = True,
     emergence: bool = True,
@@ -78,6 +85,11 @@ def run_trials(
     Args:
         claims: With measures; rivals come with them.
         runs: Of any configurations; those that no claim is about are left alone.
+        models: Language models, for claims about these: sources as for `language_model`, of which a name may carry a
+            revision. They are loaded one at a time. Of one model its questions are the replicates of a claim per
+            question, of several the models are.
+        device: Where they go.
+        dtype: Of their weights.
         recipe: Ask of models of this recipe in place of the claims' own; claims that do not vary the recipe themselves
             mean nothing there and are left out.
         sensitivity: Whether to ask with one factor changed too.
@@ -88,9 +100,11 @@ def run_trials(
 
     Raises:
         InputError: `jobs` is negative, a claim has no measure, its system cannot be imported as a whole, runs
-            contradict each other, or a measure refuses its model.
+            contradict each other, a claim is about language models and none is named, one is named twice, or a measure
+            refuses its model.
     """
     n_processes(jobs)
+    bank = _bank(models, device, dtype)
     if recipe is not None:
         claims = [moved for claim in claims if (moved := asked_of(claim, recipe))]
     for claim in claims:
@@ -99,13 +113,34 @@ def run_trials(
         _check_functions(claim)
         for module in modules_of(claim.measure):
             guests.require(module)
+    as_registered = {claim.id: claim for claim in claims}
+    claims = [asked_of_models(claim, [model.source for model in bank]) for claim in claims]
     asked = {claim.id: questions_about(claim, sensitivity) for claim in claims}
     bench = find_bench(runs, [question.claim for questions in asked.values() for question in questions])
+    bench = replace(bench, models=bank)
     check_identity(bench)
     plans = {claim.id: plan(claim, asked[claim.id], bench, emergence=emergence) for claim in claims}
     work = _merged([piece for plan in plans.values() for piece in plan])
     results = measure_all(work, jobs=jobs, store=store, report=_progress(plans, report))
-    return _rulings(claims, asked, bench, results, emergence=emergence)
+    rulings = _rulings(claims, asked, bench, results, emergence=emergence)
+    return [_with_departures(ruling, as_registered[ruling.claim.id], bench) for ruling in rulings]
+
+
+def _bank(models: Sequence[str | Path], device: str, dtype: str) -> tuple[OfModel, ...]:
+    """The language models that are asked, each once.
+
+    Raises:
+        InputError: One is named twice.
+    """
+    names = [str(model) for model in models]
+    if twice := [name for name in dict.fromkeys(names) if names.count(name) > 1]:
+        raise InputError(f"models must be named once each; got {', '.join(twice)} more than once")
+    return tuple(OfModel(name, device, dtype, ()) for name in names)
+
+
+def _with_departures(ruling: Ruling, claim: Claim, bench: Bench) -> Ruling:
+    """The ruling with what of the claim is not as it was registered, whatever models it is asked of."""
+    return replace(ruling, departures=departures(claim, bench.seeds(claim) if claim.units else ()))
 
 
 def _check_functions(claim: Claim) -> None:
@@ -195,7 +230,9 @@ def plan(claim: Claim, questions: Sequence[Question], bench: Bench, *, emergence
     work: list[Work] = []
     for question in questions:
         asked, calls = question.claim, (question.call,)
-        for seed in bench.seeds(asked):
+        if asked.of_language_models:
+            work += [replace(model, calls=calls) for model in bench.models]
+        for seed in () if asked.of_language_models else bench.seeds(asked):
             if asked.units:
                 work += [OfRun(bench.finished[unit][seed], calls) for unit in asked.units.values()]
             else:
@@ -267,7 +304,6 @@ def _rulings(
                     if q.factor
                 ),
                 emergence=_emergence(claim, bench, results) if emergence else None,
-                departures=departures(claim, bench.seeds(claim) if claim.units else ()),
                 set_aside=bench.set_aside(claim),
                 superseded=superseded(claim),
             )
@@ -286,28 +322,35 @@ def _absent(system: str, claims: Sequence[Claim]) -> list[tuple[Claim, Evidence]
 def _evidence(question: Question, bench: Bench, results: Results) -> Evidence:
     """Effects of one question, replicate by replicate, with its controls."""
     claim, key = question.claim, question.call.key
-    seeds = bench.seeds(claim)
-    each = [_of_seed(claim, seed, key, bench, results) for seed in seeds]
+    models = [model.source for model in bench.models] if claim.of_language_models else []
+    if claim.of_language_models:
+        each = as_replicates(claim, models, [results[model.name][key] for model in bench.models])
+    else:
+        each = [(seed, _of_seed(claim, seed, key, bench, results)) for seed in bench.seeds(claim)]
     controls = {}
     for control in claim.controls:
         if control.plant is not None:
             pieces = [OfPlant(control.plant, i, claim.compare, ()) for i in range(control.n)]
-            controls[control.name] = _dataset(claim, [results[piece.name][key] for piece in pieces], "case")
-    return _collected(claim, each, controls, claim.recipe, bench.left_out(claim))
+            cases = [results[piece.name][key] for piece in pieces]
+            if claim.of_language_models:
+                cases = [of_model(claim, case) for case in cases]
+            controls[control.name] = _dataset(claim, cases, "case")
+    found = _collected(claim, each, controls, claim.recipe, bench.left_out(claim))
+    return replace(found, models=models)
 
 
-def _of_seed(claim: Claim, seed: int, key: str, bench: Bench, results: Results) -> tuple[int, Measured]:
+def _of_seed(claim: Claim, seed: int, key: str, bench: Bench, results: Results) -> Measured:
     """The effects of one replicate."""
     if not claim.units:
         assert claim.measure is not None
-        return seed, results[OfDraw(claim.measure, seed, ()).name][key]
+        return results[OfDraw(claim.measure, seed, ()).name][key]
     units = {name: results[OfRun(bench.finished[unit][seed], ()).name][key] for name, unit in claim.units.items()}
-    return seed, next(iter(units.values())) if claim.compare is None else claim.compare(units)
+    return next(iter(units.values())) if claim.compare is None else claim.compare(units)
 
 
 def _collected(
     claim: Claim,
-    each: Sequence[tuple[int, Measured]],
+    each: Sequence[tuple[int | str, Measured]],
     controls: Mapping[str, xr.Dataset],
     recipe: str,
     left_out: Sequence[int] = (),
@@ -357,6 +400,6 @@ def _emergence(claim: Claim, bench: Bench, results: Results) -> xr.Dataset | Non
         return None
     seed, steps = along
     calls = [replace(Question(claim=claim).call, step=step) for step in steps]
-    each = [_of_seed(claim, seed, call.key, bench, results)[1] for call in calls]
+    each = [_of_seed(claim, seed, call.key, bench, results) for call in calls]
     found = _dataset(claim, each, "step").assign_coords(step=list(steps)).drop_vars(GATE, errors="ignore")
     return found.mean("prompt").assign_attrs(seed=seed) if "prompt" in found.dims else found.assign_attrs(seed=seed)

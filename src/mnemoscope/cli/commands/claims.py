@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from tyro.conf import Positional
+from tyro.conf import Positional, UseAppendAction
 
 import mnemoscope as ms
 from mnemoscope.cli.command import COMMANDS, Command
@@ -57,7 +57,9 @@ def _rows(claim: ms.Claim) -> list[list[str]]:
     from mnemoscope.sweeps.registered import superseded
     from mnemoscope.viz.rulings.words import earlier_text, seeds_text
 
-    rows = [["source", claim.source], ["models", "; ".join(f"{n}: {_unit(u)}" for n, u in claim.units.items())]]
+    units = "; ".join(f"{n}: {_unit(u)}" for n, u in claim.units.items())
+    rows = [["source", claim.source]]
+    rows.append(["models", "language models that --model names" if claim.of_language_models else units])
     rows.append(["replicates", f"{claim.n_replicates} {claim.replicate}s or more" + ", a headline" * claim.headline])
     if which := seeds_text(claim):
         rows.append(["seeds that count", which])
@@ -118,7 +120,7 @@ def claims_register(options: ClaimsRegister) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class ClaimsRun(Jobs):
-    """Put claims on trial over trained models: a verdict each, with controls, rivals and sensitivity; resumes."""
+    """Put claims on trial over trained or language models: a verdict each, with controls and rivals; resumes."""
 
     what: Positional[tuple[str, ...]] = ()
     """Systems or ids of claims; none: those on the first system that has a default preset."""
@@ -126,6 +128,13 @@ class ClaimsRun(Jobs):
     """Run directories, directories that hold some, or words such as `zoo:<configuration>`."""
     zoo: bool = False
     """Take the trained runs that come with the package too."""
+    model: UseAppendAction[tuple[str, ...]] = ()
+    """Language model for claims about these: smollm2 (packaged), a directory, a GGUF file, a name on the hub; may be
+    repeated, and then the models are the replicates, not the questions."""
+    device: str = "cpu"
+    """Where language models go."""
+    dtype: str = "float32"
+    """Of the weights of language models."""
     recipe: str | None = None
     """Ask of models of this recipe in place of the claims' own; `list presets` shows the recipes."""
     sensitivity: bool = True
@@ -152,6 +161,13 @@ def claims_run(options: ClaimsRun) -> None:
         claims = [claim for claim in claims if asked_of(claim, options.recipe)]
         if not claims:
             raise InputError(f"{' '.join(what)} says nothing of the {options.recipe} recipe; leave out --recipe")
+    if not options.model and (of := [claim.id for claim in claims if claim.of_language_models]):
+        raise InputError(
+            f"{', '.join(of)} {'is' if len(of) == 1 else 'are'} about language models: name one with --model, such as "
+            "--model smollm2, the packaged one"
+        )
+    if options.model and not any(claim.of_language_models for claim in claims):
+        raise InputError(f"none of the claims {' '.join(what)} is about language models; leave out --model")
     paths = [*options.runs, *([Path("zoo")] if options.zoo else [])]
     if not paths and any(claim.units for claim in claims):
         raise InputError("claims run needs models: --zoo takes those that came with the package, --runs DIR your own")
@@ -167,6 +183,9 @@ def claims_run(options: ClaimsRun) -> None:
         runs,
         options.out,
         title="verdicts",
+        models=options.model,
+        device=options.device,
+        dtype=options.dtype,
         recipe=options.recipe,
         sensitivity=options.sensitivity,
         emergence=options.emergence,

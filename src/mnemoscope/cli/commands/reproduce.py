@@ -60,6 +60,11 @@ def run(options: Reproduce) -> None:
         if options.full or options.corpus is not None or options.seeds is not None:
             raise ms.InputError(f"{name} trains no runs; leave out --full, --corpus and --seeds")
         claims = claims_called((name,))
+        if any(claim.of_language_models for claim in claims):
+            raise ms.InputError(
+                f"{name} is about language models, which are not trained here: "
+                f"mnemoscope claims run {name} --model smollm2"
+            )
         rulings = try_claims(claims, [], out / "verdicts", title="verdicts", jobs=options.jobs, store=out / "measured")
         _report_draws(name, rulings, out)
         return

@@ -107,6 +107,20 @@ def bridged_language_model(
     return found.eval()
 
 
+def named_language_model(source: str | Path, **options: Any) -> HookedTransformer:
+    """A language model whose name may carry a revision, as in `EleutherAI/pythia-160m@step1000`.
+
+    Args:
+        source: As for `language_model`.
+        options: Of `language_model`.
+
+    Raises:
+        InputError: As `language_model`.
+    """
+    name, _, revision = (str(source), "", "") if Path(source).exists() else str(source).partition("@")
+    return language_model(name, revision=revision or None, **options)
+
+
 def replicate_models(sources: Iterable[str | Path], **options: Any) -> Iterator[tuple[str, HookedTransformer]]:
     """Models of one family, such as seeds or checkpoints, each loaded when it is its turn.
 
@@ -122,8 +136,7 @@ def replicate_models(sources: Iterable[str | Path], **options: Any) -> Iterator[
     """
     first: tuple[str, tuple[object, ...]] | None = None
     for source in sources:
-        name, _, revision = (str(source), "", "") if Path(source).exists() else str(source).partition("@")
-        model = language_model(name, revision=revision or None, **options)
+        model = named_language_model(source, **options)
         cfg = model.cfg
         sizes = (cfg.original_architecture, cfg.n_layers, cfg.d_model, cfg.n_heads, cfg.d_vocab)
         first = first or (str(source), sizes)

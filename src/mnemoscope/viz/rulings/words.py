@@ -111,6 +111,9 @@ def asked(ruling: Ruling) -> list[str]:
     if claim.units:
         units = (f"{name} ({unit.preset}, {unit.recipe} recipe)" for name, unit in claim.units.items())
         sentences.append(f"Measured on {', '.join(units)}.")
+    if ruling.evidence.models:
+        of = "models" if what == "model" else "model"
+        sentences.append(f"Asked of the language {of} {', '.join(ruling.evidence.models)}.")
     if ruling.set_aside:
         sentences.append(f"Handed in and not used: {'; '.join(ruling.set_aside)}.")
     if ruling.evidence.prompts is not None:
