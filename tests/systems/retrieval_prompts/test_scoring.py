@@ -36,7 +36,7 @@ def talkative(model):
 
 def scores(found):
     """By question."""
-    return {each.asked.question: each.log_probs for batch in found for each in batch}
+    return {each.question: each.log_probs for batch in found for each in batch}
 
 
 @torch.no_grad()
@@ -80,7 +80,7 @@ def test_a_model_without_a_template_is_scored_too(base):
 def test_the_chosen_answer_has_the_largest_log_probability(llama):
     for batch in answers(llama, ask(llama.tokenizer, EASY)):
         for each in batch:
-            assert each.chosen == each.asked.question.acceptable[int(np.argmax(each.log_probs))]
+            assert each.chosen == each.question.acceptable[int(np.argmax(each.log_probs))]
 
 
 def test_nothing_is_left_behind(llama):
@@ -96,7 +96,7 @@ def test_samples_do_not_depend_on_the_batch_and_follow_their_seed(talkative):
 
     def drawn(seed: int = 0, **options):
         batches = answers(talkative, asked, sampling=Sampling(tries=5, temperature=4.0, seed=seed), **options)
-        return {each.asked.question.number: (each.sampled, each.tries) for batch in batches for each in batch}
+        return {each.question.number: (each.sampled, each.tries) for batch in batches for each in batch}
 
     assert drawn() == drawn(max_bytes=1)
     assert drawn() != drawn(seed=1)
@@ -176,13 +176,14 @@ def test_how_answers_are_read():
 
 def test_greedy_answers_are_those_of_the_most_probable_tokens(talkative):
     asked = ask(talkative.tokenizer, EASY)
+    prompts = {each.question: each.prompt for each in asked}
     for batch in answers(talkative, asked, sampling=Sampling(temperature=0, tries=1, seed=9)):
         for each in batch:
             said: list[int] = []
             while len(said) < 6 and (not said or said[-1] not in talkative.tokenizer.all_special_ids):
-                said.append(int(talkative(torch.tensor([[*each.asked.prompt, *said]]))[0, -1].argmax()))
+                said.append(int(talkative(torch.tensor([[*prompts[each.question], *said]]))[0, -1].argmax()))
             text = talkative.tokenizer.decode(said, skip_special_tokens=True)
-            assert each.sampled == accepted(text, each.asked.question.acceptable)
+            assert each.sampled == accepted(text, each.question.acceptable)
 
 
 def test_groups_keep_to_their_budget():

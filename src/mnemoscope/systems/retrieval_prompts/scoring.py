@@ -24,6 +24,7 @@ from transformer_lens import HookedTransformer
 
 from mnemoscope import InputError, generator
 from mnemoscope.core import in_range
+from mnemoscope.systems.retrieval_prompts.questions import Question
 from mnemoscope.systems.retrieval_prompts.reading import (
     Read,
     batches,
@@ -61,7 +62,7 @@ class Sampling:
 class Answered:
     """What a model makes of a question."""
 
-    asked: Asked
+    question: Question
     log_probs: tuple[float, ...]
     """Of the acceptable answers, in nats."""
     sampled: str | None = None
@@ -72,7 +73,7 @@ class Answered:
     @property
     def chosen(self) -> str:
         """The most probable acceptable answer."""
-        return self.asked.question.acceptable[max(range(len(self.log_probs)), key=self.log_probs.__getitem__)]
+        return self.question.acceptable[max(range(len(self.log_probs)), key=self.log_probs.__getitem__)]
 
 
 def answers(
@@ -100,7 +101,7 @@ def answers(
         scores = _scores(model, found, batch, limit)
         drawn = [(None, 0)] * len(batch) if sampling is None else _sampled(model, found, batch, sampling)
         yield [
-            Answered(asked=each, log_probs=tuple(values), sampled=answer, tries=tries)
+            Answered(question=each.question, log_probs=tuple(values), sampled=answer, tries=tries)
             for each, values, (answer, tries) in zip(batch, scores, drawn, strict=True)
         ]
 
