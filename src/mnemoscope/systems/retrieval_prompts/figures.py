@@ -44,10 +44,9 @@ def accuracy_figure(found: xr.Dataset) -> go.Figure:
                 figure.add_trace(trace, row, column)
             figure.add_trace(_chance(part, legend=row == column == 1), row, column)
             grows = math.isfinite(float(part.difficulty[0]))
-            figure.update_xaxes(
-                title="difficulty D (steps)" if grows else None, type="linear" if grows else "category", row=row,
-                col=column, **({"dtick": 1} if grows else {}),
-            )  # fmt: skip
+            figure.update_xaxes(type="linear" if grows else "category", row=row, col=column)
+            if grows:
+                figure.update_xaxes(title="difficulty D (steps)", dtick=1, row=row, col=column)
     figure.update_yaxes(range=[-0.03, 1.03])
     figure.update_yaxes(title="accuracy", col=1)
     return figure.update_layout(
