@@ -67,6 +67,7 @@ def _measurements(only: tuple[str, ...], quick: bool) -> "Iterator[tuple[str, Ca
     import language
     import patching
     import paths
+    import prompts
     import seeds
     import sequences
     import steps
@@ -91,6 +92,7 @@ def _measurements(only: tuple[str, ...], quick: bool) -> "Iterator[tuple[str, Ca
         *(("together", "equality of parameters", lambda d=d: seeds.same_parameters(d, n_apart)) for d in devices),
         ("patching", "activation patching", lambda: patching.sweeps(quick)),
         ("language", "language models", lambda: language.sweeps(quick)),
+        ("language", "retrieval prompts", lambda: prompts.scoring(quick)),
         ("edges", "path patching", lambda: edges.sweeps(quick)),
         ("paths", "attention paths", lambda: paths.sweeps(quick)),
         ("capacity", "capacity of matrices", lambda: capacity.search(1 if quick else 3, quick=quick)),

@@ -182,7 +182,7 @@ def accuracies(found: xr.Dataset) -> xr.Dataset:
         together, over those of it. NaN and the whole range where no question was answered.
     """
     right, n = found.correct.sum("question"), found.correct.notnull().sum("question")
-    low, high = xr.apply_ufunc(_interval, right, n, vectorize=True, output_core_dims=[[], []])
+    low, high = xr.apply_ufunc(_interval, right, n.astype(float), vectorize=True, output_core_dims=[[], []])
     return xr.Dataset(
         {
             "accuracy": right / n.where(n > 0),
@@ -196,8 +196,8 @@ def accuracies(found: xr.Dataset) -> xr.Dataset:
     )
 
 
-def _interval(right: float, n: int) -> tuple[float, float]:
+def _interval(right: float, n: float) -> tuple[float, float]:
     if n == 0:
         return 0.0, 1.0
-    ends = binomtest(round(float(right)), int(n)).proportion_ci(CONFIDENCE, method="exact")
+    ends = binomtest(round(right), round(n)).proportion_ci(CONFIDENCE, method="exact")
     return float(ends.low), float(ends.high)
