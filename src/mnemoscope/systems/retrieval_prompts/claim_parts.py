@@ -12,12 +12,12 @@ Seen before these criteria were fixed: eight questions each of four kinds, put t
 does not pass the gate.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
 from mnemoscope import Claim, Gate, ModelSpec
-from mnemoscope.judging import GATE, case
+from mnemoscope.judging import GATE, Case, Measured, case
 from mnemoscope.models import build
 from mnemoscope.systems.retrieval_prompts.analyses.accuracy import MOST_PROBABLE, SAMPLED, Cell, retrieval_answers
 from mnemoscope.systems.retrieval_prompts.questions import FORMULATIONS
@@ -61,9 +61,11 @@ def size(model: Any) -> dict[str, float]:
     return {GATE: n / 1e9}
 
 
-def stand_in(number: int, *, share: float, knows: tuple[str, ...] = tuple(FORMULATIONS)) -> Mapping[str, Any]:
-    """A model that answers rightly with a probability."""
-    return {"model": StandIn(share=share, knows=knows, seed=number)}
+def measured(
+    number: int, *, measure: Callable[..., Measured], share: float, knows: tuple[str, ...] = tuple(FORMULATIONS)
+) -> Mapping[str, Measured]:
+    """What a claim measures on a stand-in that answers rightly with a probability."""
+    return {"model": measure(StandIn(share=share, knows=knows, seed=number))}
 
 
 def random_weights(number: int) -> Mapping[str, Any]:
@@ -88,8 +90,14 @@ def _letters() -> Any:
     )
 
 
-knows = case("answers 99.5 % of questions rightly", partial(stand_in, share=0.995))
-mostly = case("answers 90 % of questions rightly", partial(stand_in, share=0.9))
-seldom = case("answers 60 % of questions rightly", partial(stand_in, share=0.6))
-plain_only = case("knows plain retrieval only", partial(stand_in, share=0.995, knows=PLAIN))
+def right(share: float, measure: Callable[..., Measured]) -> Case:
+    """A stand-in that answers this share of questions rightly."""
+    return case(f"answers {100 * share:g} % of questions rightly", partial(measured, measure=measure, share=share))
+
+
+def plain_only(measure: Callable[..., Measured]) -> Case:
+    """A stand-in that knows plain retrieval, and guesses at the conditional formulations."""
+    return case("knows plain retrieval only", partial(measured, measure=measure, share=0.995, knows=PLAIN))
+
+
 untrained = case("random weights", random_weights, n=2)

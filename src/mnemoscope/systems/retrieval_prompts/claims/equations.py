@@ -16,9 +16,7 @@ from mnemoscope.systems.retrieval_prompts.claim_parts import (
     N,
     about_large_models,
     accuracy_of,
-    knows,
-    mostly,
-    seldom,
+    right,
     size,
     untrained,
 )
@@ -47,7 +45,7 @@ l1 = about_large_models(
     margin=ALMOST_PERFECT,
     unit="accuracy (smallest over D)",
     measure=equations,
-    controls=controls(positive=[knows], negative=[mostly, untrained]),
+    controls=controls(positive=[right(0.995, equations)], negative=[right(0.9, equations), untrained]),
     factors={"scoring": (SAMPLED,)},
 )
 shallow = l1.rival(
@@ -58,6 +56,6 @@ shallow = l1.rival(
     direction="below",
     unit="accuracy at D = 5",
     measure=five_equations,
-    controls=controls(positive=[untrained], negative=[knows, seldom]),
+    controls=controls(positive=[untrained], negative=[right(0.995, five_equations), right(0.6, five_equations)]),
 )
 CLAIMS.add(l1.id, l1.against(shallow))

@@ -17,10 +17,8 @@ from mnemoscope.systems.retrieval_prompts.claim_parts import (
     N,
     about_large_models,
     accuracy_of,
-    knows,
-    mostly,
     plain_only,
-    seldom,
+    right,
     size,
     untrained,
 )
@@ -48,7 +46,10 @@ l2 = about_large_models(
     statement="Large language models do well on lives-with and kingdoms at D = 5, and on functions and relatives.",
     parts=tuple(most(name, "above", WELL, _UNIT) for name in ASKED),
     measure=formulations,
-    controls=controls(positive=[knows, mostly], negative=[seldom, plain_only, untrained]),
+    controls=controls(
+        positive=[right(0.995, formulations), right(0.9, formulations)],
+        negative=[right(0.6, formulations), plain_only(formulations), untrained],
+    ),
     factors={"scoring": (SAMPLED,)},
 )
 plain = l2.rival(
@@ -59,6 +60,6 @@ plain = l2.rival(
         most("kingdoms", "above", WELL, _UNIT),
         most("conditional", "below", WELL, _UNIT),
     ),
-    controls=controls(positive=[plain_only], negative=[knows, untrained]),
+    controls=controls(positive=[plain_only(formulations)], negative=[right(0.995, formulations), untrained]),
 )
 CLAIMS.add(l2.id, l2.against(plain))
