@@ -69,6 +69,7 @@ def _measurements(only: tuple[str, ...], quick: bool) -> "Iterator[tuple[str, Ca
     import language
     import patching
     import paths
+    import prompts
     import seeds
     import sequences
     import steps
@@ -94,6 +95,7 @@ def _measurements(only: tuple[str, ...], quick: bool) -> "Iterator[tuple[str, Ca
         ("patching", "activation patching", lambda: patching.sweeps(quick)),
         ("language", "language models", lambda: language.sweeps(quick)),
         ("attribution", "edge attribution", lambda: attribution.sweeps(quick)),
+        ("language", "retrieval prompts", lambda: prompts.scoring(quick)),
         ("edges", "path patching", lambda: edges.sweeps(quick)),
         ("paths", "attention paths", lambda: paths.sweeps(quick)),
         ("capacity", "capacity of matrices", lambda: capacity.search(1 if quick else 3, quick=quick)),

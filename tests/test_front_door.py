@@ -175,13 +175,15 @@ def test_the_table_of_questions_names_functions_that_exist():
 
 
 def words_of_tasks() -> set[str]:
-    """Names that guests register: tasks, presets, systems, claims, kinds of pairs; those that are no plain English."""
+    """Names that guests register: tasks, presets, systems, claims, kinds of pairs; those that are no plain English, and
+    not the names of layers (L1) and heads."""
     import mnemoscope as ms
 
     tasks = [ms.TASKS.get(name) for name in ms.TASKS.names()]
     registered = {name for registry in (ms.TASKS, ms.PRESETS, ms.SYSTEMS, ms.CLAIMS) for name in registry.names()}
     names = registered | {task.__name__ for task in tasks} | {kind for t in tasks for kind in t.corruptions}
-    return {name for name in names if not (name.isalpha() and name.islower())} | OF_TASKS
+    plain = {name for name in names if (name.isalpha() and name.islower()) or re.fullmatch(r"L\d+", name)}
+    return (names - plain) | OF_TASKS
 
 
 OF_TASKS = {"elimination", "birth", "permutation lookup", "lookup task", "is_repeat", "repeat_ratio", "earlier_x"}

@@ -12,6 +12,9 @@ from transformer_lens import patching
 import mnemoscope as ms
 from mnemoscope.core.metrics import at_target
 from mnemoscope.models.language.sources import loaded
+from mnemoscope.systems.retrieval_prompts.questions import questions
+from mnemoscope.systems.retrieval_prompts.scoring import Sampling, answers
+from mnemoscope.systems.retrieval_prompts.texts import ask
 
 pytestmark = pytest.mark.lm
 EXAMPLE = Path(__file__).parents[2] / "docs" / "examples" / "language_model.py"
@@ -132,3 +135,17 @@ def test_the_example_makes_a_figure(tmp_path, monkeypatch, capsys):
     runpy.run_path(os.fspath(EXAMPLE))
     assert "stream" in capsys.readouterr().out
     assert "plotly" in (tmp_path / "patching.html").read_text()[:20000]
+
+
+def test_retrieval_prompts_are_asked_through_its_chat_template(model):
+    asked = ask(model.tokenizer, [*questions("equations", 2, difficulty=1), *questions("lives-with", 2, difficulty=2)])
+    assert all("You are a helpful AI assistant" in model.tokenizer.decode(each.prompt) for each in asked)
+    assert {len(answer) for answer in asked[-1].answers} == {2}, "a city takes two tokens where no space is before it"
+    found = [each for batch in answers(model, asked, sampling=Sampling(tries=2)) for each in batch]
+    for each, question in zip(asked, (each.question for each in asked), strict=True):
+        log_probs = next(one.log_probs for one in found if one.question == question)
+        for answer, value in zip(each.answers, log_probs, strict=True):
+            tokens = torch.tensor([[*each.prompt, *answer]])
+            with torch.no_grad():
+                after = model(tokens)[0, -len(answer) - 1 : -1].log_softmax(-1)
+            assert abs(float(at_target(after, torch.tensor(answer)).sum()) - value) < 1e-3

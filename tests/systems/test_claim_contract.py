@@ -55,6 +55,7 @@ WITHOUT_POSITIVE = {
         ("memory-theory", {"M4"}),
         ("noisy-recall", {"N1", "N2"}),
         ("retrieval", {f"R{i}" for i in range(1, 10)}),
+        ("retrieval-prompts", {"L1", "L2"}),
     ],
 )
 def test_all_published_claims_are_there(system, names):

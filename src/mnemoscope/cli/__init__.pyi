@@ -1,6 +1,7 @@
 from .analysis import Results as Results
 from .analysis import Shown as Shown
 from .analysis import analysis_command as analysis_command
+from .analysis import present as present
 from .command import COMMANDS as COMMANDS
 from .command import Command as Command
 from .options import AnalysisOptions as AnalysisOptions

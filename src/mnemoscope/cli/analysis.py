@@ -128,24 +128,39 @@ def each_configuration(
 
 
 def publish(command: str, label: str, runs: Sequence[ms.Run], results: Results, shown: Shown, out: Path) -> None:
-    """Print the tables; write arrays, tables and a page with the figures to OUT/<label>/<command>.
+    """Print the tables; write arrays, tables and a page with the figures to OUT/<label>/<command>."""
+    from mnemoscope.viz.tables import counted
+
+    seeds = f"{label}, {counted(len(runs), 'seed')}"
+    lead = "Mean and range are over seeds." if len(runs) > 1 else ""
+    present(command, seeds, results, shown, out / label / command, lead=lead)
+
+
+def present(command: str, title: str, results: Results, shown: Shown, place: Path, *, lead: str = "") -> None:
+    """Print the tables; write arrays (<name>.nc), tables (<name>.csv) and a page with the figures (<command>.html).
 
     Arrays, tables and pages that an earlier call has left there are removed, since they may be of other options.
+
+    Args:
+        command: What the page is called.
+        title: What the results are of; stands before the title of every table.
+        results: By name, to be written as arrays.
+        shown: Tables, figures and notes.
+        place: Directory that is written to.
+        lead: A sentence under the title of the page.
     """
     from mnemoscope.cli.output import console, show, write_arrays, write_table
     from mnemoscope.models.files import write_atomically
-    from mnemoscope.viz.tables import counted
 
-    seeds, place = f"{label}, {counted(len(runs), 'seed')}", out / label / command
     for file in [file for kind in ("nc", "csv", "html") for file in place.glob(f"*.{kind}")]:
         file.unlink()
-    page = ms.viz.Page(f"{command}: {seeds}", "Mean and range are over seeds." if len(runs) > 1 else "")
+    page = ms.viz.Page(f"{command}: {title}", lead)
     for note in shown.notes:
         page.text(note)
     for caption, figure in shown.figures:
         page.figure(figure, caption)
     for table in shown.tables:
-        show(f"{seeds}: {table.title}", table.header, table.rows, n_text=table.n_text)
+        show(f"{title}: {table.title}", table.header, table.rows, n_text=table.n_text)
         write_table(place / f"{table.name}.csv", table.header, table.rows)
         page.table(table.header, table.rows, table.title, n_text=table.n_text)
     write_arrays(place, results)

@@ -1,7 +1,10 @@
 from . import constructed as constructed
 from .building import build as build
+from .files import write_atomically as write_atomically
 from .language.conversion import bridged_language_model as bridged_language_model
+from .language.conversion import named_language_model as named_language_model
 from .language.conversion import replicate_models as replicate_models
+from .language.sources import fingerprint as fingerprint
 from .language.tables import read_pairs as read_pairs
 from .language.tables import read_prompts as read_prompts
 from .run import by_label as by_label

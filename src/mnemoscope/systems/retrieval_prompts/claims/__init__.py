@@ -1,0 +1,1 @@
+"""Claims L1 and L2."""

@@ -1,0 +1,178 @@
+"""Prompts that a model reads once, and what it makes of continuations.
+
+Keys and values of a prompt are kept (TransformerLens's key-value cache), so that acceptable answers and sampled tokens
+cost a pass over their own tokens only. Prompts are padded on the right; what is padding is masked, and a continuation
+takes the positions after the last token of its own prompt. Only positions that are read are unembedded.
+
+Limit: a `HookedTransformer` with causal attention and learned or rotary positions. Relative positions (ALiBi) would
+count the padding, and a `TransformerBridge` keeps its cache in another way.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+from transformer_lens import HookedTransformer, TransformerLensKeyValueCache, TransformerLensKeyValueCacheEntry
+
+from mnemoscope import InputError
+
+MAX_BYTES = {"cpu": 2**27, "cuda": 2**32}
+"""Default budget by kind of device: on a processor larger batches gain nothing."""
+POSITIONS = ("standard", "rotary")
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Read:
+    """Prompts that were read.
+
+    Attributes:
+        logits: Of the next token after each.
+        cache: Their keys and values.
+    """
+
+    logits: Float[Tensor, "prompt d_vocab"]
+    cache: TransformerLensKeyValueCache
+
+
+def check_model(model: Any) -> None:
+    """Refuse a model whose keys and values cannot be kept.
+
+    Raises:
+        InputError: It is no `HookedTransformer`, has other positions or attention, or no tokenizer.
+    """
+    if not isinstance(model, HookedTransformer):
+        raise InputError(f"model must be a HookedTransformer, as ms.language_model gives; got {type(model).__name__}")
+    kind = model.cfg.positional_embedding_type
+    if kind not in POSITIONS or model.cfg.attention_dir != "causal":
+        raise InputError(
+            f"model must have causal attention and positions of kind {' or '.join(POSITIONS)}, since prompts are "
+            f"padded; got {model.cfg.attention_dir} attention, positions of kind {kind}"
+        )
+    if model.tokenizer is None:
+        raise InputError("model must have a tokenizer; ms.language_model loads both")
+
+
+def check_length(model: HookedTransformer, n_tokens: int) -> None:
+    """Refuse prompts that are too long with their answers.
+
+    Raises:
+        InputError: Saying how many tokens the model would have to be loaded for.
+    """
+    if n_tokens > model.cfg.n_ctx:
+        raise InputError(
+            f"the longest prompt with its answer takes {n_tokens} tokens and the model reads {model.cfg.n_ctx}; load "
+            f"it with n_ctx={n_tokens}, or ask easier questions"
+        )
+
+
+@torch.no_grad()
+def read(model: HookedTransformer, prompts: Sequence[Sequence[int]]) -> Read:
+    """Read prompts.
+
+    Args:
+        model: With causal attention.
+        prompts: Tokens of each; lengths may differ.
+    """
+    device = model.W_E.device
+    tokens, real = _padded(prompts, device)
+    cache = TransformerLensKeyValueCache.init_cache(model.cfg, device, len(prompts))
+    residual = _residual(model, tokens, real, cache)
+    last = real.sum(1) - 1
+    return Read(logits=_logits(model, residual[torch.arange(len(prompts), device=device), last]), cache=cache)
+
+
+@torch.no_grad()
+def go_on(
+    model: HookedTransformer, cache: TransformerLensKeyValueCache, continuations: Sequence[Sequence[int]]
+) -> Float[Tensor, "prompt new d_vocab"]:
+    """Logits after every token of continuations, a row for each prompt of a cache; a cache that is not frozen grows."""
+    tokens, real = _padded(continuations, model.W_E.device)
+    return _logits(model, _residual(model, tokens, real, cache))
+
+
+def rows_of(
+    cache: TransformerLensKeyValueCache, rows: Sequence[int], *, frozen: bool = False
+) -> TransformerLensKeyValueCache:
+    """A copy of some rows of a cache, which may be repeated."""
+    index = torch.tensor(rows, device=cache.previous_attention_mask.device)
+    entries = [
+        TransformerLensKeyValueCacheEntry(
+            past_keys=entry.past_keys[index], past_values=entry.past_values[index], frozen=frozen
+        )
+        for entry in cache.entries
+    ]
+    mask = cache.previous_attention_mask[index]
+    return TransformerLensKeyValueCache(entries=entries, previous_attention_mask=mask, frozen=frozen)
+
+
+def row_bytes(model: HookedTransformer, n_tokens: int, n_new: int | None = None) -> int:
+    """What a row of so many tokens takes: its keys and values, and the activations of a layer while it is read.
+
+    Args:
+        model: With its sizes.
+        n_tokens: Of the longest row.
+        n_new: Tokens that are read after those in the cache; none: the tokens themselves are read.
+    """
+    cfg = model.cfg
+    n_read, n_logits = (n_tokens, 1) if n_new is None else (n_new, n_new)
+    n_heads = cfg.n_key_value_heads or cfg.n_heads
+    kept = 2 * (cfg.n_layers + 2) * n_heads * cfg.d_head * n_tokens
+    layer = n_read * (8 * cfg.d_model + 4 * (cfg.d_mlp or 0) + 4 * cfg.n_heads * n_tokens)
+    return (kept + layer + 2 * cfg.n_heads * cfg.d_head * n_tokens + 3 * n_logits * cfg.d_vocab) * cfg.dtype.itemsize
+
+
+def batches(items: Sequence[_T], sizes: Sequence[int], max_bytes: int) -> Iterator[list[_T]]:
+    """Items in groups that keep to a budget when each takes what the largest of its group does; at least one each.
+
+    Args:
+        items: In groups of like size from the start, such as sorted by length.
+        sizes: Bytes that each takes.
+        max_bytes: Of a group.
+    """
+    group: list[_T] = []
+    largest = 0
+    for item, size in zip(items, sizes, strict=True):
+        largest = max(largest, size)
+        if group and largest * (len(group) + 1) > max_bytes:
+            yield group
+            group, largest = [], size
+        group.append(item)
+    if group:
+        yield group
+
+
+def budget(model: HookedTransformer, max_bytes: int | None) -> int:
+    """A byte budget, or the default one of the model's device."""
+    return MAX_BYTES.get(model.W_E.device.type, MAX_BYTES["cpu"]) if max_bytes is None else max_bytes
+
+
+def _padded(
+    rows: Sequence[Sequence[int]], device: torch.device
+) -> tuple[Int[Tensor, "row pos"], Int[Tensor, "row pos"]]:
+    """Rows as one tensor, padded on the right, and 1 where a token is real."""
+    n = max(map(len, rows))
+    tokens = torch.tensor([[*row, *[0] * (n - len(row))] for row in rows], device=device)
+    real = torch.tensor([[1] * len(row) + [0] * (n - len(row)) for row in rows], device=device)
+    return tokens, real
+
+
+def _residual(
+    model: HookedTransformer,
+    tokens: Int[Tensor, "row pos"],
+    real: Int[Tensor, "row pos"],
+    cache: TransformerLensKeyValueCache,
+) -> Float[Tensor, "row pos d_model"]:
+    """The stream after the last layer."""
+    return model(tokens, attention_mask=real, past_kv_cache=cache, stop_at_layer=model.cfg.n_layers)
+
+
+def _logits(model: HookedTransformer, residual: Float[Tensor, "*rows d_model"]) -> Float[Tensor, "*rows d_vocab"]:
+    """Unembedded as the model does it."""
+    normalised = residual if model.cfg.normalization_type is None else model.ln_final(residual)
+    logits = model.unembed(normalised)
+    cap = model.cfg.output_logits_soft_cap
+    return cap * torch.tanh(logits / cap) if cap > 0 else logits
