@@ -135,7 +135,7 @@ def _scores(name: str, model: HookedTransformer, repetitions: int) -> Figure:
 
 
 def _memory(name: str, model: HookedTransformer) -> Figure:
-    """What ablation of two heads allocates at once on 64 prompts, beside the logits that a forward pass gives of all."""
+    """What ablation of two heads allocates at once, beside a forward pass that gives all logits."""
     n, n_pos = 64, N_POS
     inputs = torch.randint(model.cfg.d_vocab, (n, n_pos), generator=torch.Generator().manual_seed(0))
     scored = torch.zeros(n, n_pos, dtype=torch.bool)

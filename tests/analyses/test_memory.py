@@ -5,8 +5,6 @@ a sixteenth of that. Budgets are of 64 MB besides what is named in each case.
 """
 
 from functools import cache
-from types import SimpleNamespace
-from typing import Any
 
 import numpy as np
 import pytest
@@ -15,9 +13,10 @@ import torch
 import mnemoscope as ms
 from mnemoscope.analyses.probes.editing import EDITS
 from mnemoscope.core.patterns import previous
+from mnemoscope.core.presets import preset
 from mnemoscope.interventions import reading
 from tests.interventions.patching.test_memory import most_at_once
-from tests.support import foreign_model, seeded
+from tests.support import foreign_model, random_model, seeded
 
 N_TOKENS, N_POS, N = 50_000, 16, 64
 BUDGET = 64 * 2**20
@@ -134,8 +133,10 @@ def test_a_budget_that_does_not_suffice_says_what_would(analyse):
     assert analyse(2, max_bytes=enough)
 
 
-def test_all_log_probabilities_of_many_positions_are_refused_before_they_are_computed():
-    task: Any = SimpleNamespace(d_vocab=N_TOKENS)
-    large = batch().select(torch.zeros(600, dtype=torch.long))
-    with pytest.raises(ms.InputError, match=r"would take 3\.8 GB"):
-        analyses.log_probs(model(), task, large)
+def test_all_log_probabilities_of_many_positions_are_refused_before_they_are_computed(monkeypatch):
+    task = preset("v3", "quick", 0).task
+    prompts = task.sample(100, split="test", generator=seeded())
+    assert analyses.log_probs(random_model(), task, prompts).nbytes > 20_000
+    monkeypatch.setattr(reading, "MAX_RESULT_BYTES", 20_000)
+    with pytest.raises(ms.InputError, match=r"would take .*, more than .*; take fewer sequences"):
+        analyses.log_probs(random_model(), task, prompts)
