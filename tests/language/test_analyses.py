@@ -117,8 +117,8 @@ def test_sampled_shapley_values_hold_the_exact_ones(model):
     choose, one = batch.select(slice(1)), batch.select(slice(1, 2))
     direct = ms.logit_attribution(model, choose).attribution.squeeze()
     heads = direct[direct.kind == "head"].to_series().nlargest(4).index
-    sites = [[int(number) for number in name[1:].split("H")] for name in heads]
-    targets = {name: [ms.Site(kind="z", layer=l, head=h)] for name, (l, h) in zip(heads, sites, strict=True)}
+    numbers = {name: [int(number) for number in name[1:].split("H")] for name in heads}
+    targets = {name: [ms.Site(kind="z", layer=at[0], head=at[1])] for name, at in numbers.items()}
     options = {"skills": {"name": one.scored}, "reference": batch, "targets": targets, "interactions": False}
     exact = ms.shapley(model, one, **options).sel(metric="log_prob")
     sampled = ms.shapley(model, one, n_samples=8, **options).sel(metric="log_prob")
