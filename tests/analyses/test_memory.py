@@ -1,12 +1,10 @@
 """Memory with a vocabulary of 50,000: nothing keeps the logits of all positions, and a byte budget is kept to.
 
 The logits of all positions of the prompts here take 205 MB in float32 and 410 MB in float64; those of the scored ones
-a sixteenth of that. Budgets are of 64 MB besides what is named in each case.
+a sixteenth of that.
 """
 
 from functools import cache
-from types import SimpleNamespace
-from typing import Any
 
 import numpy as np
 import pytest
@@ -15,13 +13,13 @@ import torch
 import mnemoscope as ms
 from mnemoscope.analyses.probes.editing import EDITS
 from mnemoscope.core.patterns import previous
+from mnemoscope.core.presets import preset
 from mnemoscope.interventions import reading
 from tests.interventions.patching.test_memory import most_at_once
-from tests.support import foreign_model, seeded
+from tests.support import foreign_model, random_model, seeded
 
 N_TOKENS, N_POS, N = 50_000, 16, 64
 BUDGET = 64 * 2**20
-ALL_LOGITS = 4 * N_TOKENS * N_POS * N
 analyses = ms.analyses
 
 
@@ -102,18 +100,34 @@ OWN = {"prediction of patterns": 2 * 8 * N_TOKENS * 64}
 """Of folded weights in float64, which do not grow with prompts."""
 
 
-@pytest.mark.parametrize("name", ANALYSES)
-def test_logits_of_all_positions_are_never_in_memory(name, monkeypatch):
+UNEMBEDS_NOTHING = ("patch", "head scores")
+"""Those that go on from the stream by themselves in small pieces, or stop before the unembedding."""
+
+
+def taken(name: str, monkeypatch) -> tuple[int, int]:
+    """Bytes of an analysis, and what it may take."""
     monkeypatch.setattr(reading, "MAX_BYTES", BUDGET)
     odd()  # and the model and the prompts, which are not counted
-    most = most_at_once(ANALYSES[name])
-    assert most < ALL_LOGITS * 0.9 + OWN.get(name, 0)
+    return most_at_once(ANALYSES[name]), BUDGET + OWN.get(name, 0)
 
 
-def test_the_measure_sees_logits_of_all_positions():
-    """What the analyses would take if they unembedded everywhere."""
-    with torch.no_grad():
-        assert most_at_once(lambda: model()(batch().inputs)) > ALL_LOGITS
+@pytest.mark.parametrize("name", ANALYSES)
+def test_analyses_keep_to_their_budget(name, monkeypatch):
+    most, allowed = taken(name, monkeypatch)
+    assert most < allowed
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "ablate",
+        *(pytest.param(n, marks=pytest.mark.thorough) for n in ANALYSES if n not in ("ablate", *UNEMBEDS_NOTHING)),
+    ],
+)
+def test_the_measure_sees_it_where_everything_is_unembedded(name, monkeypatch):
+    monkeypatch.setattr(reading, "_watched", lambda model: True)
+    most, allowed = taken(name, monkeypatch)
+    assert most > allowed
 
 
 @pytest.mark.parametrize("analyse", [_ablate, _shapley], ids=["ablate", "shapley"])
@@ -134,8 +148,10 @@ def test_a_budget_that_does_not_suffice_says_what_would(analyse):
     assert analyse(2, max_bytes=enough)
 
 
-def test_all_log_probabilities_of_many_positions_are_refused_before_they_are_computed():
-    task: Any = SimpleNamespace(d_vocab=N_TOKENS)
-    large = batch().select(torch.zeros(600, dtype=torch.long))
-    with pytest.raises(ms.InputError, match=r"would take 3\.8 GB"):
-        analyses.log_probs(model(), task, large)
+def test_all_log_probabilities_of_many_positions_are_refused_before_they_are_computed(monkeypatch):
+    task = preset("v3", "quick", 0).task
+    prompts = task.sample(100, split="test", generator=seeded())
+    assert analyses.log_probs(random_model(), task, prompts).nbytes > 20_000
+    monkeypatch.setattr(reading, "MAX_RESULT_BYTES", 20_000)
+    with pytest.raises(ms.InputError, match=r"would take .*, more than .*; take fewer sequences"):
+        analyses.log_probs(random_model(), task, prompts)

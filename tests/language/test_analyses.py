@@ -110,14 +110,19 @@ def test_a_page_shows_where_the_induction_heads_look(model, induction_heads):
     assert tokens[1:5] == ["one", " two", " three", " four"]
 
 
-def test_sampled_shapley_values_hold_the_exact_ones(model, pairs, induction_heads):
-    one = pairs.select(slice(1))
-    skills, reference = {"name": one.scored}, pairs.corrupted.select(slice(0, 30, 6))
-    targets = {f"L{layer}H{head}": [ms.Site(kind="z", layer=layer, head=head)] for layer, head in induction_heads[:4]}
-    options = {"skills": skills, "reference": reference, "targets": targets, "interactions": False}
-    exact = ms.shapley(model, one.clean, **options).sel(metric="log_prob")
-    sampled = ms.shapley(model, one.clean, n_samples=8, **options).sel(metric="log_prob")
-    assert np.allclose(sampled.value.sum("component"), sampled.carried, atol=1e-5)
-    assert np.allclose(exact.value.sum("component"), exact.carried, atol=1e-5)
+def test_sampled_shapley_values_hold_the_exact_ones(model):
+    """Of the heads that write most of the answer of one prompt, on another."""
+    countries, capitals = ("Italy", "France", "Spain", "Germany"), (" Rome", " Paris", " Madrid", " Berlin")
+    batch = ms.prompts(model.tokenizer, [f"The capital of {name} is" for name in countries], answers=capitals)
+    choose, one = batch.select(slice(1)), batch.select(slice(1, 2))
+    direct = ms.logit_attribution(model, choose).attribution.squeeze()
+    heads = direct[direct.kind == "head"].to_series().nlargest(4).index
+    numbers = {name: [int(number) for number in name[1:].split("H")] for name in heads}
+    targets = {name: [ms.Site(kind="z", layer=at[0], head=at[1])] for name, at in numbers.items()}
+    options = {"skills": {"name": one.scored}, "reference": batch, "targets": targets, "interactions": False}
+    exact = ms.shapley(model, one, **options).sel(metric="log_prob")
+    sampled = ms.shapley(model, one, n_samples=8, **options).sel(metric="log_prob")
+    for found in (exact, sampled):
+        assert np.allclose(found.value.sum("component"), found.carried, atol=1e-5)
     assert (abs(sampled.value - exact.value) <= 4 * sampled.sampling_error + 1e-4).all()
-    assert float(abs(exact.value).max()) > 0.01
+    assert float(exact.carried.squeeze()) > 0.01

@@ -48,7 +48,7 @@ def check_targets(batch: Batch, targets: Targets) -> None:
 
 
 def score_sums(
-    logits: Float[Tensor, "batch pos d_vocab"], targets: Targets, rows: Int[Tensor, " batch"]
+    logits: Float[Tensor, "some pos d_vocab"], targets: Targets, rows: Int[Tensor, " some"]
 ) -> Float[Tensor, "target score"]:
     """Sums of the scores over the positions of each target, in float64.
 
@@ -63,13 +63,13 @@ def score_sums(
     return sums_at(logits[looked_at(targets, rows).to(logits.device)], targets, rows)
 
 
-def looked_at(targets: Targets, rows: Int[Tensor, " batch"]) -> Bool[Tensor, "batch pos"]:
+def looked_at(targets: Targets, rows: Int[Tensor, " some"]) -> Bool[Tensor, "some pos"]:
     """Where any target is looked for in some sequences."""
     return torch.stack([where[rows.to(where.device)] for _, where in targets.values()]).any(0)
 
 
 def sums_at(
-    logits: Float[Tensor, "place d_vocab"], targets: Targets, rows: Int[Tensor, " batch"]
+    logits: Float[Tensor, "place d_vocab"], targets: Targets, rows: Int[Tensor, " some"]
 ) -> Float[Tensor, "target score"]:
     """The same from the logits at the places of `looked_at` only."""
     masks = {name: where[rows.to(where.device)].to(logits.device) for name, (_, where) in targets.items()}

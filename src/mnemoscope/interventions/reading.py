@@ -19,6 +19,8 @@ from mnemoscope.core.protocols import HookedModel
 
 MAX_BYTES = 2**28
 """What is allocated at once at most, unless another bound is given: 256 MiB."""
+MAX_RESULT_BYTES = 2**31
+"""How large a result may get that holds a number for every token."""
 LOG_PROBS = 28
 """Bytes of a logit where log-probabilities in float64 are made of it, and accuracies."""
 
@@ -177,11 +179,13 @@ def forward_bytes(model: HookedModel, n_pos: int) -> int:
     return float_bytes(model) * n_pos * (6 * cfg.d_model + max(6 * heads + 6 * cfg.n_heads * n_pos, 6 * d_mlp))
 
 
-def check_result(what: str, n_bytes: int, way_out: str, max_bytes: int = 2**31) -> None:
+def check_result(what: str, n_bytes: int, way_out: str) -> None:
     """Refuse a result that would be larger than 2 GiB before it is computed.
 
     Raises:
         InputError: It would; saying what to do.
     """
-    if n_bytes > max_bytes:
-        raise InputError(f"{what} would take {n_bytes / 1e9:,.1f} GB, more than {max_bytes / 1e9:,.1f}; {way_out}")
+    if n_bytes > MAX_RESULT_BYTES:
+        raise InputError(
+            f"{what} would take {n_bytes / 1e9:,.1f} GB, more than {MAX_RESULT_BYTES / 1e9:,.1f}; {way_out}"
+        )

@@ -78,7 +78,7 @@ MIXED = {
 @pytest.mark.parametrize(
     ("kind", "within"), [("zero", None), ("mean", None), ("mean", "is_repeat"), ("resample", None)]
 )
-@pytest.mark.parametrize("budget", [None, 300_000, 30_000])
+@pytest.mark.parametrize("budget", [None, 300_000, 120_000])
 def test_coalitions_in_one_batch_are_those_run_one_at_a_time(kind, within, budget):
     model, batch = random_model(n_layers=2), prompts()
     places, source = skill_places(batch, TASK.skills(batch)), Named(name="reference", value=prompts(seed=1))

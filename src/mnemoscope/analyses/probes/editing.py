@@ -93,7 +93,7 @@ def displaced(
     where: Bool[Tensor, "batch pos"],
     use: Outcome,
     **options: Any,
-) -> dict[str, Float[Tensor, "batch pos"]]:
+) -> dict[str, Float[Tensor, "batch pos ..."]]:
     """What follows where a vector of its own is added to the activation of every sequence and position of a site.
 
     Args:
