@@ -8,7 +8,7 @@ from typing import Any
 from mnemoscope.judging.claim import EFFECT, Claim, Criterion
 from mnemoscope.judging.evidence import named
 from mnemoscope.judging.verdict import Outcome, PartResult, Ruling, Superseded, Verdict
-from mnemoscope.viz.tables import counted
+from mnemoscope.viz.tables import counted, rounded
 
 MEANINGS: dict[Outcome, str] = {
     "SUPPORTED": "the evidence decides for the claim",
@@ -37,7 +37,7 @@ def number(value: float | None, form: str = ".4g") -> str:
     """A number; a dash where there is none."""
     if value is None or math.isnan(value):
         return "–"
-    return f"{value:{form}}".replace("inf", "∞")
+    return rounded(value, form).replace("inf", "∞")
 
 
 def share_text(verdict: Verdict | PartResult) -> str:
