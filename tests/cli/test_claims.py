@@ -148,6 +148,23 @@ def test_diff_shows_what_differs(untrained_runs, capsys):
     main(["claims", "diff", "first", "second"])
     text = capsys.readouterr().out.lower()
     assert "not applicable → supported" in " ".join(text.split())
+    other = [{**changed[0], "id": "T1"}, {**changed[0], "id": "T2"}]
+    Path("second/verdicts.json").write_text(json.dumps([*json.loads(Path("first/verdicts.json").read_text()), *other]))
+    main(["claims", "diff", "first", "second"])
+    assert capsys.readouterr().out.splitlines() == [
+        "left out: 2 claims in second only",
+        "the two agree in every verdict, share and effect of 1 claim",
+    ]
+    Path("second/verdicts.json").write_text(json.dumps(other))
+    with pytest.raises(SystemExit):
+        main(["claims", "diff", "first", "second"])
+    assert "first and second have no claim in common" in capsys.readouterr().err
+
+
+def test_the_list_names_the_system_of_every_claim(capsys):
+    main(["claims", "list", "T18", "B1"])
+    lines = [[cell.strip() for cell in line.split("│")] for line in capsys.readouterr().out.splitlines()]
+    assert {line[1]: line[2] for line in lines if len(line) > 2 and line[1]} == {"T18": "tiny-recall", "B1": "birth"}
 
 
 @pytest.mark.parametrize(

@@ -1,30 +1,12 @@
-"""What the commands about claims have in common: claims by name, trials with a live table, and what they leave."""
+"""Claims by name, and verdicts as a trial has written them; neither needs a model."""
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from rich.live import Live
-from rich.table import Table
-from rich.text import Text
-
-from mnemoscope.cli.output import console, show, write_arrays, write_table
 from mnemoscope.core.errors import InputError, one_of
 from mnemoscope.judging.claim import CLAIMS, Claim
-from mnemoscope.judging.evidence import as_dataset
-from mnemoscope.judging.verdict import Ruling, record
-from mnemoscope.models.files import write_atomically
-from mnemoscope.models.run import Run
-from mnemoscope.sweeps.admission import find_bench
-from mnemoscope.sweeps.trials import Progress, run_trials
-from mnemoscope.viz.reporting import report_of
-from mnemoscope.viz.rulings import VERDICT_HEADER, Example, rulings_page, verdict_rows
-from mnemoscope.viz.tables import counted
-
-MANY_TOKENS = 16
-"""More tokens than this are seen in the view only."""
 
 
 def claims_called(words: Sequence[str]) -> list[Claim]:
@@ -39,65 +21,6 @@ def claims_called(words: Sequence[str]) -> list[Claim]:
     for word in words:
         one_of("a claim or a system", word, known)
     return [claim for claim in claims if not words or claim.id in words or claim.system in words]
-
-
-def answered_by_zoo(claims: Sequence[Claim], runs: Sequence[Run]) -> tuple[list[Claim], list[str]]:
-    """The claims without those about models of systems of which the zoo holds nothing, and a sentence for each such."""
-    bench = find_bench(runs, claims)
-    of_models = [claim for claim in claims if claim.units]
-    there = {claim.system for claim in of_models if bench.seeds(claim)}
-    absent = list(dict.fromkeys(claim.system for claim in of_models if claim.system not in there))
-    sentences = [
-        f"the zoo holds no models that the claims on {system} are about; train some, and name them with --runs"
-        for system in absent
-    ]
-    return [claim for claim in claims if not claim.units or claim.system in there], sentences
-
-
-def try_claims(
-    claims: Sequence[Claim],
-    runs: Sequence[Run],
-    out: Path,
-    *,
-    title: str,
-    models: Sequence[str] = (),
-    device: str = "cpu",
-    dtype: str = "float32",
-    recipe: str | None = None,
-    sensitivity: bool = True,
-    emergence: bool = True,
-    jobs: int = 0,
-    store: Path | None = None,
-) -> list[Ruling]:
-    """Put claims on trial with a live table; write verdicts.json, report.html, evidence and tables to `out`.
-
-    What was measured is kept in `store`, or in `out` if none is given.
-    """
-    out.mkdir(parents=True, exist_ok=True)  # before hours of work, not after them
-    with _live(claims) as report:
-        rulings = run_trials(
-            claims,
-            runs,
-            models=models,
-            device=device,
-            dtype=dtype,
-            recipe=recipe,
-            sensitivity=sensitivity,
-            emergence=emergence,
-            jobs=jobs,
-            store=store or out / "measured",
-            report=report,
-        )
-    rows = verdict_rows(rulings)
-    show(title, VERDICT_HEADER, rows, n_text=4)
-    write_table(out / "verdicts.csv", VERDICT_HEADER, rows)
-    write_arrays(out / "evidence", {ruling.claim.id: as_dataset(ruling.evidence.effects) for ruling in rulings})
-    verdicts = json.dumps([record(ruling) for ruling in rulings], indent=2, allow_nan=False)
-    write_atomically(out / "verdicts.json", (verdicts + "\n").encode())
-    page = rulings_page(rulings, title=title, lead=_lead(rulings, runs, recipe), examples=examples(rulings, runs))
-    write_atomically(out / "report.html", page.encode())
-    console.print(f"wrote {out / 'verdicts.json'} and {out / 'report.html'}", highlight=False)
-    return rulings
 
 
 def read_verdicts(path: Path) -> list[dict[str, Any]]:
@@ -116,67 +39,3 @@ def read_verdicts(path: Path) -> list[dict[str, Any]]:
     if not isinstance(content, list) or not all(isinstance(entry, dict) and "outcome" in entry for entry in content):
         raise InputError(f"{file} holds no verdicts; `mnemoscope claims run` writes such a file")
     return content
-
-
-def examples(rulings: Sequence[Ruling], runs: Sequence[Run]) -> dict[str, list[Example]]:
-    """The attention of a typical and of a deviating seed on one sequence, for claims about one configuration."""
-    bench = find_bench(runs, [ruling.claim for ruling in rulings])
-    found: dict[str, list[Example]] = {}
-    for ruling in rulings:
-        for kind, seed in (("typical", ruling.typical()), ("deviating", ruling.deviating())):
-            if len(ruling.claim.units) == 1 and isinstance(seed, int):
-                (unit,) = ruling.claim.units.values()
-                found.setdefault(ruling.claim.id, []).append(_example(bench.finished[unit][seed], kind))
-    return found
-
-
-def _example(run: Run, kind: str) -> Example:
-    """An unseen sequence; a short one stands in the caption."""
-    task = run.spec.task
-    entry = report_of(task)
-    batch = entry.example(task)
-    attention = entry.patterns(run.model(), task, batch).isel(example=0)
-    tokens = batch.inputs[0].tolist()
-    shown = f", on {' '.join(map(str, tokens))}" if len(tokens) <= MANY_TOKENS else ""
-    return Example(caption=f"A {kind} seed: {run.label}, seed {run.spec.seed}{shown}", attention=attention)
-
-
-def _lead(rulings: Sequence[Ruling], runs: Sequence[Run], recipe: str | None) -> str:
-    """How many of the runs the claims were measured on, and which language models; rivals and sensitivity tables may
-    have looked at more.
-    """
-    claims = [ruling.claim for ruling in rulings]
-    bench = find_bench(runs, claims)
-    seeds = [(unit, bench.seeds(claim)) for claim in claims for unit in claim.units.values()]
-    measured = {bench.finished[unit][seed].path for unit, each in seeds for seed in each}
-    named = list(dict.fromkeys(model for ruling in rulings for model in ruling.evidence.models))
-    sentences = []
-    if measured or not named:
-        models = f"{counted(len(measured), 'trained model')} that the claims are about"
-        sentences.append(f"{models}; a seed is the unit of replication.")
-    if named:
-        kinds = dict.fromkeys(ruling.claim.replicate for ruling in rulings if ruling.evidence.models)
-        models = f"Asked of {counted(len(named), 'language model')}, {', '.join(named)}"
-        sentences.append(f"{models}; a {' or a '.join(kinds)} is the unit of replication.")
-    if recipe:
-        sentences.append(f"All claims are asked of models of the {recipe} recipe.")
-    return " ".join(sentences)
-
-
-@contextmanager
-def _live(claims: Sequence[Claim]) -> Iterator[Any]:
-    """A table of what is measured so far, one line per claim."""
-
-    def table(done: Mapping[str, tuple[int, int]]) -> Table:
-        rows = Table("claim", "statement", "measured", title="on trial", title_justify="left", title_style="bold")
-        for claim in claims:
-            n, of = done.get(claim.id, (0, 0))
-            rows.add_row(claim.id, Text(claim.statement, overflow="ellipsis", no_wrap=True), f"{n} of {of or '?'}")
-        return rows
-
-    with Live(table({}), console=console, transient=True, auto_refresh=False) as shown:
-
-        def report(progress: Progress) -> None:
-            shown.update(table(progress), refresh=console.is_terminal)
-
-        yield report

@@ -28,6 +28,8 @@ class Command:
     """The heading that the overview lists it under."""
     earlier: tuple[str, ...] = ()
     """Earlier names, which still work."""
+    out_is_file: bool = False
+    """Whether an option `--out` names a file; a directory otherwise."""
 
     @property
     def summary(self) -> str:

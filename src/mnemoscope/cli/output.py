@@ -1,17 +1,23 @@
 """Tables on the terminal, arrays and tables in files."""
 
+from __future__ import annotations
+
 import csv
 import io
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-import xarray as xr
+import lazy_loader
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from mnemoscope.models.files import write_atomically
+if TYPE_CHECKING:
+    import xarray as xr
+else:
+    xr = lazy_loader.load("xarray")  # a table on the terminal does not wait for it
 
 console = Console(width=None if sys.stdout.isatty() else 160)
 
@@ -28,6 +34,8 @@ def show(title: str, header: Sequence[str], rows: Sequence[Sequence[str]], *, n_
 
 def write_table(path: Path, header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     """Write a table as CSV."""
+    from mnemoscope.models.files import write_atomically
+
     text = io.StringIO()
     csv.writer(text).writerows([header, *rows])
     write_atomically(path, text.getvalue().encode())
@@ -38,6 +46,8 @@ def write_arrays(directory: Path, results: Mapping[str, xr.Dataset | xr.DataTree
 
     netCDF has no complex numbers: a variable of them becomes two, <variable>_real and <variable>_imag.
     """
+    from mnemoscope.models.files import write_atomically
+
     for name, result in results.items():
         stored = _real(result) if isinstance(result, xr.Dataset) else result
         write_atomically(directory / f"{name}.nc", bytes(stored.to_netcdf(engine="h5netcdf")))  # pyright: ignore[reportArgumentType]

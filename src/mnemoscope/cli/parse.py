@@ -10,6 +10,7 @@ from typing import Any, get_type_hints
 import tyro
 
 from mnemoscope.cli.command import commands
+from mnemoscope.cli.refusals import check_out, one_line
 from mnemoscope.core import guests
 from mnemoscope.core.errors import InputError, one_of
 
@@ -47,9 +48,11 @@ def execute(command: str, words: Sequence[str]) -> None:
     """Parse the options of `command` and run it.
 
     Raises:
-        InputError: The configuration file or an option is refused.
+        InputError: The configuration file or an option is refused, or the place that `--out` names.
     """
     options = parse(command, words)
+    if (out := getattr(options, "out", None)) is not None:
+        check_out(out, is_file=commands()[command].out_is_file)
     if hasattr(options, "jobs"):
         from mnemoscope.sweeps.server import n_processes, start_early
 
@@ -62,19 +65,21 @@ def parse(command: str, words: Sequence[str]) -> Any:
     """The options of `command`, with the defaults of the configuration file that the words name.
 
     Raises:
-        InputError: The file cannot be read, or holds an unknown section, key or value.
+        InputError: The file cannot be read, or holds an unknown section, key or value; or an option is refused.
     """
     cls = commands()[command].options
     file = _config_file(words)
     arguments = {"prog": f"mnemoscope {command}", "args": list(words), "description": (cls.__doc__ or "").strip()}
     if file is None:
-        return tyro.cli(cls, **arguments)
+        with one_line(command, cls):
+            return tyro.cli(cls, **arguments)
     given = read_config(file).get(command, {})
     defaults = {
         field.name: given.get(field.name, tyro.MISSING if field.default is dataclasses.MISSING else field.default)
         for field in dataclasses.fields(cls)
     }
-    return tyro.cli(cls, **arguments, default=cls(**defaults))
+    with one_line(command, cls):
+        return tyro.cli(cls, **arguments, default=cls(**defaults))
 
 
 def read_config(file: Path) -> dict[str, dict[str, Any]]:
@@ -83,10 +88,11 @@ def read_config(file: Path) -> dict[str, dict[str, Any]]:
     Raises:
         InputError: Naming the section or key that is unknown, or the value that does not fit.
     """
-    from pydantic import TypeAdapter, ValidationError
+    from pydantic import ConfigDict, TypeAdapter, ValidationError
 
     found = commands()
     names = {earlier: name for name, command in found.items() for earlier in (name, *command.earlier)}
+    as_typed = ConfigDict(coerce_numbers_to_str=True)  # `seeds: 0` is as good as `--seeds 0`
     result = {}
     for section, values in _content(file).items():
         if section == IMPORT:
@@ -100,7 +106,7 @@ def read_config(file: Path) -> dict[str, dict[str, Any]]:
         for key, value in values.items():
             one_of(f"a key of {section} in {file}", key, hints)
             try:
-                result[command][key] = TypeAdapter(hints[key]).validate_python(value)
+                result[command][key] = TypeAdapter(hints[key], config=as_typed).validate_python(value)
             except ValidationError as error:
                 message = error.errors()[0]["msg"]
                 raise InputError(f"{section}.{key} in {file}: {message}; got {value!r}") from None

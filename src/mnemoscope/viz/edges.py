@@ -129,7 +129,7 @@ def _line(label: str, curve: Curve, weight: float, scale: float) -> go.Scatter:
         },
         name=label,
         showlegend=False,
-        hovertemplate=f"{label}: {weight:+.3f}<extra></extra>",
+        hovertemplate=f"{label}: {weight:+z.3f}<extra></extra>",
     )
 
 

@@ -10,7 +10,7 @@ import xarray as xr
 
 from mnemoscope.core.protocols import Task
 from mnemoscope.viz.figures import COLOURS, LAYOUT
-from mnemoscope.viz.tables import Table
+from mnemoscope.viz.tables import Table, rounded
 
 CAPTION = "Probability of what follows, by the token that it follows; point at a bar for the likeliest tokens."
 _VISIBLE = {"\n": "⏎", " ": "␣", "\t": "⇥"}
@@ -100,4 +100,4 @@ def _guesses(result: xr.Dataset, at: xr.Dataset, prefix: str) -> str:
 
 
 def _number(value: xr.DataArray, form: str) -> str:
-    return "" if math.isnan(float(value)) else f"{float(value):{form}}"
+    return "" if math.isnan(float(value)) else rounded(float(value), form)

@@ -144,7 +144,7 @@ def _cell(at: xr.Dataset, name: str) -> str:
         return spread(at[name], ".2f")
     before = "" if name == "value" else f"{name}_"
     value, low, high = (float(at[column].isel(seed=0)) for column in (name, f"{before}low", f"{before}high"))
-    return f"{value:.2f} [{low:.2f}, {high:.2f}]"
+    return f"{value:z.2f} [{low:z.2f}, {high:z.2f}]"
 
 
 def _broken(names: Iterable[str]) -> list[str]:

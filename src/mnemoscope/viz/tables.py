@@ -27,6 +27,12 @@ def counted(n: int, thing: str) -> str:
     return f"{n} {thing}" if n == 1 else f"{n} {thing}s"
 
 
+def rounded(value: float, form: str = ".4f") -> str:
+    """A number in a format such as `.2f` or `+.3g`; what is rounded to zero has no minus."""
+    sign = form[:1] if form[:1] in "+- " else ""
+    return f"{value:{sign}z{form.removeprefix(sign)}}"
+
+
 BAR = 24
 """Characters of a full bar."""
 
@@ -43,4 +49,5 @@ def spread(values: xr.DataArray, form: str = ".4f") -> str:
     mean, low, high = (float(summary.sel(summary=name)) for name in ("mean", "min", "max"))
     if math.isnan(mean):
         return "–"
-    return f"{mean:{form}} [{low:{form}}, {high:{form}}]" if values.size > 1 else f"{mean:{form}}"
+    range_ = f" [{rounded(low, form)}, {rounded(high, form)}]" if values.size > 1 else ""
+    return rounded(mean, form) + range_

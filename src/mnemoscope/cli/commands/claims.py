@@ -24,15 +24,21 @@ class ClaimsList(Options):
 
 
 def claims_list(options: ClaimsList) -> None:
-    """Print every claim on a line, with its rivals."""
+    """Print every claim on a line, with its system and its rivals."""
     from mnemoscope.cli.claims import claims_called
     from mnemoscope.cli.output import show
 
     rows = [
-        [claim.id, claim.statement, ", ".join(rival.id for rival in claim.rivals), "headline" * claim.headline]
+        [
+            claim.id,
+            claim.system,
+            claim.statement,
+            ", ".join(rival.id for rival in claim.rivals),
+            "headline" * claim.headline,
+        ]
         for claim in claims_called(options.what)
     ]
-    show("claims", ("id", "statement", "rivals", ""), rows, n_text=4)
+    show("claims", ("id", "system", "statement", "rivals", ""), rows, n_text=5)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -149,8 +155,9 @@ class ClaimsRun(Jobs):
 
 def claims_run(options: ClaimsRun) -> None:
     """Measure, judge, print and write."""
-    from mnemoscope.cli.claims import answered_by_zoo, claims_called, try_claims
+    from mnemoscope.cli.claims import claims_called
     from mnemoscope.cli.output import console
+    from mnemoscope.cli.trials import answered_by_zoo, try_claims
     from mnemoscope.core.presets import recipes
     from mnemoscope.sweeps.trials import asked_of
 
@@ -195,7 +202,10 @@ def claims_run(options: ClaimsRun) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class ClaimsDiff(Options):
-    """What differs between two trials: verdicts, shares and effects, with those of rivals and sensitivity tables."""
+    """What differs between two trials: verdicts, shares and effects, with those of rivals and sensitivity tables.
+
+    Claims that were tried in both are compared; how many are in one of them only is said.
+    """
 
     old: Positional[Path]
     """verdicts.json, or the directory that holds it."""
@@ -204,16 +214,31 @@ class ClaimsDiff(Options):
 
 
 def claims_diff(options: ClaimsDiff) -> None:
-    """Print what differs."""
+    """Print what differs among the claims that are in both.
+
+    Raises:
+        InputError: A file holds no verdicts, or no claim is in both.
+    """
     from mnemoscope.cli.claims import read_verdicts
     from mnemoscope.cli.output import console, show
-    from mnemoscope.viz.rulings import DIFF_HEADER, diff_rows
+    from mnemoscope.viz.rulings.words import DIFF_HEADER, diff_rows
+    from mnemoscope.viz.tables import counted
 
-    rows = diff_rows(read_verdicts(options.old), read_verdicts(options.new))
+    old, new = read_verdicts(options.old), read_verdicts(options.new)
+    before, after = ({record["id"] for record in records} for records in (old, new))
+    if not before & after:
+        raise InputError(f"{options.old} and {options.new} have no claim in common, so that nothing can be compared")
+    for place, only in ((options.old, before - after), (options.new, after - before)):
+        if only:
+            console.print(f"left out: {counted(len(only), 'claim')} in {place} only", highlight=False)
+    rows = diff_rows(old, new)
     if rows:
         show(f"{options.old} → {options.new}", DIFF_HEADER, rows, n_text=5)
     else:
-        console.print("the two agree in every verdict, share and effect", highlight=False)
+        console.print(
+            f"the two agree in every verdict, share and effect of {counted(len(before & after), 'claim')}",
+            highlight=False,
+        )
 
 
 _command = partial(Command, section="put claims on trial")

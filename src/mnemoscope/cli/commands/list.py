@@ -23,13 +23,13 @@ class List(Options):
     """tasks, presets, systems, zoo, a word `zoo:<configuration>`, or a directory with runs."""
 
 
+_ZOO = "zoo"  # as `models.zoo.WORD`, which takes the models along
 _ZOO_HEADER = ("configuration", "seeds", "steps", "checkpoints", "kB")
 
 
 def run(options: List) -> None:
     """Print names with one line each, what the zoo holds, or the runs below a directory."""
     from mnemoscope.cli.output import show
-    from mnemoscope.models import zoo
 
     if options.what == "tasks":
         show("tasks", ("name", "what"), [[name, _summary(ms.TASKS.get(name))] for name in ms.TASKS.names()], n_text=2)
@@ -42,9 +42,9 @@ def run(options: List) -> None:
         show(
             "systems", ("name", "what"), [[name, ms.SYSTEMS.get(name).summary] for name in ms.SYSTEMS.names()], n_text=2
         )
-    elif options.what == zoo.WORD:
+    elif options.what == _ZOO:
         show("runs that came with the package", _ZOO_HEADER, _zoo())
-    elif options.what.startswith(f"{zoo.WORD}:") or Path(options.what).is_dir():
+    elif options.what.startswith(f"{_ZOO}:") or Path(options.what).is_dir():
         show(f"runs of {options.what}", ("run", "seed", "steps", "state", "loss"), _runs(Path(options.what)))
     else:
         raise InputError(f"list takes tasks, presets, systems, zoo or a directory with runs; got {options.what!r}")

@@ -53,4 +53,4 @@ def write_report(path: Path, parts: Sequence[tuple[ms.TaskReport, dict[str, ms.v
     console.print(f"wrote {path}", highlight=False)
 
 
-COMMANDS.add("report", Command(options=Report, run=run, section="train and look"))
+COMMANDS.add("report", Command(options=Report, run=run, section="train and look", out_is_file=True))

@@ -42,10 +42,11 @@ class Reproduce(Jobs):
 
 def run(options: Reproduce) -> None:
     """Train the system's plan, print the tables, write arrays and the report, and put the claims on trial."""
-    from mnemoscope.cli.claims import claims_called, try_claims
+    from mnemoscope.cli.claims import claims_called
     from mnemoscope.cli.commands.track import track_all
     from mnemoscope.cli.commands.train import train_with_progress
     from mnemoscope.cli.output import console
+    from mnemoscope.cli.trials import try_claims
     from mnemoscope.sweeps.trials import under
 
     name = options.system or default_system()[0]
@@ -145,8 +146,8 @@ def _answerable(claims: Sequence[ms.Claim], runs: Sequence[ms.Run]) -> list[ms.C
 
 def _try_fresh(claims: Sequence[ms.Claim], fresh: Sequence[ms.Run], out: Path, jobs: int) -> None:
     """The claims that the new runs can answer, over these."""
-    from mnemoscope.cli.claims import try_claims
     from mnemoscope.cli.output import console
+    from mnemoscope.cli.trials import try_claims
     from mnemoscope.sweeps.trials import asked_of
 
     recipe = fresh[0].spec.recipe.name
@@ -170,8 +171,8 @@ def _try_fresh(claims: Sequence[ms.Claim], fresh: Sequence[ms.Run], out: Path, j
 
 def _try_zoo(claims: Sequence[ms.Claim], out: Path, jobs: int) -> list[Ruling]:
     """All claims over the runs that came with the package; the controls are those of the new runs."""
-    from mnemoscope.cli.claims import answered_by_zoo, try_claims
     from mnemoscope.cli.output import console
+    from mnemoscope.cli.trials import answered_by_zoo, try_claims
 
     zoo = ms.find_runs([Path("zoo")])
     there, sentences = answered_by_zoo(claims, zoo)

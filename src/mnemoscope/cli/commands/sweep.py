@@ -51,12 +51,13 @@ def _trained(sweep: Sweep, options: SweepOptions) -> xr.Dataset:
     from mnemoscope.cli.output import console
     from mnemoscope.sweeps.configurations import over_sweep, swept
     from mnemoscope.viz.reporting import report_of
+    from mnemoscope.viz.tables import counted
 
     runs = train_with_progress(sweep.specs(), options.out / "runs", options.jobs)
     logged, numbers = swept(sweep, runs), report_of(runs[0].spec.task).numbers
     if numbers is None:
         return logged
-    with console.status(f"measuring {len(runs)} runs"):
+    with console.status(f"measuring {counted(len(runs), 'run')}"):
         measured = over_sweep(sweep, runs, numbers, jobs=options.jobs)
     return logged.merge(measured).assign_attrs(numbers=list(map(str, measured.data_vars)))
 

@@ -41,18 +41,14 @@ class Train(Jobs):
 
 def run(options: Train) -> None:
     """Train what the options name, and say where it lies."""
+    seeds, changes = parse_seeds(options.seeds), parse_changes(options.set)  # refused before anything is imported
     from mnemoscope.cli.output import console
     from mnemoscope.viz.tables import counted
 
     presets = options.preset or (default_system()[1],)
-    changes = parse_changes(options.set)
     if options.corpus is not None:
         changes |= with_corpus(presets, options.corpus)
-    specs = [
-        ms.preset(name, options.recipe, seed, changes=changes)
-        for name in presets
-        for seed in parse_seeds(options.seeds)
-    ]
+    specs = [ms.preset(name, options.recipe, seed, changes=changes) for name in presets for seed in seeds]
     runs = train_with_progress(specs, options.out, options.jobs, options.device, together=options.together)
     console.print(f"{counted(len(runs), 'finished run')} in {options.out}", highlight=False)
 

@@ -62,7 +62,7 @@ def _exponents(found: dict[str, xr.Dataset]) -> Table:
 
 def _with_ends(slope: xr.DataArray) -> str:
     mean, low, high = (float(slope.sel(summary=name)) for name in ("mean", "low", "high"))
-    return f"{mean:.3f} [{low:.3f}, {high:.3f}]"
+    return f"{mean:z.3f} [{low:z.3f}, {high:z.3f}]"
 
 
 def _sizes(memory: str, found: xr.Dataset) -> Table:

@@ -55,7 +55,7 @@ def published_rows(result: Results, preset: str) -> list[list[str]]:
                 f"{float(row.published):.6g}",
                 f"{float(row['mean']):.6f}",
                 f"{float(row['min']):.6f} to {float(row['max']):.6f}",
-                f"{float(row.difference):+.6f}",
+                f"{float(row.difference):+z.6f}",
             ]
         )
     return rows

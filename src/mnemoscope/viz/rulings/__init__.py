@@ -5,7 +5,6 @@
 *Does not show* that a margin is sensible, or that a measure measures what the sentence claims.
 """
 
-from mnemoscope.viz.rulings.page import Example, rulings_page
-from mnemoscope.viz.rulings.words import DIFF_HEADER, VERDICT_HEADER, diff_rows, verdict_rows
+import lazy_loader
 
-__all__ = ["DIFF_HEADER", "VERDICT_HEADER", "Example", "diff_rows", "rulings_page", "verdict_rows"]
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

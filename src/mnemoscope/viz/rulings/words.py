@@ -8,7 +8,7 @@ from typing import Any
 from mnemoscope.judging.claim import EFFECT, Claim, Criterion
 from mnemoscope.judging.evidence import named
 from mnemoscope.judging.verdict import Outcome, PartResult, Ruling, Superseded, Verdict
-from mnemoscope.viz.tables import counted
+from mnemoscope.viz.tables import counted, rounded
 
 MEANINGS: dict[Outcome, str] = {
     "SUPPORTED": "the evidence decides for the claim",
@@ -37,7 +37,7 @@ def number(value: float | None, form: str = ".4g") -> str:
     """A number; a dash where there is none."""
     if value is None or math.isnan(value):
         return "–"
-    return f"{value:{form}}".replace("inf", "∞")
+    return rounded(value, form).replace("inf", "∞")
 
 
 def share_text(verdict: Verdict | PartResult) -> str:
@@ -229,13 +229,16 @@ _ARROW = " → "
 def diff_rows(old: Iterable[Mapping[str, Any]], new: Iterable[Mapping[str, Any]]) -> list[list[str]]:
     """What differs between two lists of records of rulings: claims, their rivals, and cells of the sensitivity table.
 
-    Numbers differ if they do so as they are shown. What is alike is left out: no rows, no difference.
+    Numbers differ if they do so as they are shown. What is alike is left out: no rows, no difference. So are claims
+    that are in one list only: a trial of some claims says nothing of the others.
 
     Args:
         old: What stands before the arrows.
         new: What stands behind them.
     """
-    before, after = _verdicts(old), _verdicts(new)
+    old, new = list(old), list(new)
+    both = {record["id"] for record in old} & {record["id"] for record in new}
+    before, after = (_verdicts(record for record in records if record["id"] in both) for records in (old, new))
     rows = []
     for name in dict.fromkeys((*before, *after)):
         pair = before.get(name), after.get(name)

@@ -46,7 +46,7 @@ def memory_bars(memories: xr.Dataset) -> go.Figure:
             y=values,
             mode="markers",
             marker={"color": colour, "size": 6, "line": {"color": "white", "width": 0.8}},
-            text=[f"seed {int(seed)}: {value:.3f}" for seed, value in zip(at.seed.values, values, strict=True)],
+            text=[f"seed {int(seed)}: {value:z.3f}" for seed, value in zip(at.seed.values, values, strict=True)],
             hovertemplate="%{text}<extra></extra>",
         )
         line = {"color": INK, "width": 1.5, "dash": "dot"}
@@ -175,4 +175,4 @@ def _cell(values: xr.DataArray) -> str:
     low, mean, high = (float(value) for value in (values.min(), values.mean(), values.max()))
     if math.isnan(mean):
         return ""
-    return f"{mean:.2f}" + (f"<br><sub>{low:.2f} – {high:.2f}</sub>" if values.sizes["seed"] > 1 else "")
+    return f"{mean:z.2f}" + (f"<br><sub>{low:z.2f} – {high:z.2f}</sub>" if values.sizes["seed"] > 1 else "")

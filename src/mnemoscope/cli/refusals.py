@@ -1,0 +1,90 @@
+"""What the parser of options refuses, as one line; and places to write to that are refused before any work."""
+
+import dataclasses
+import io
+import os
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager, redirect_stderr
+from difflib import get_close_matches
+from pathlib import Path
+from typing import get_args, get_type_hints
+
+from tyro.conf import Positional
+
+from mnemoscope.core.errors import InputError
+
+_POSITIONAL = get_args(Positional[str])[1]
+_RULE = re.compile(r"[─-]{8,}")
+_FRAME = str.maketrans("", "", "│╭╮╰╯┃|")
+
+
+@contextmanager
+def one_line(command: str, options: type) -> Iterator[None]:
+    """Turn the box that tyro prints before it exits with 2 into an `InputError`.
+
+    Args:
+        command: What is parsed for, without the name of the program.
+        options: The dataclass that is parsed into, for the names of its options.
+
+    Raises:
+        InputError: The parser refused the words; it names the option, those with a similar name, and the help.
+    """
+    said = io.StringIO()
+    try:
+        with redirect_stderr(said):
+            yield
+    except SystemExit as end:
+        if end.code != 2:
+            raise
+        raise InputError(f"{_reason(said.getvalue(), options)}; see mnemoscope {command} --help") from None
+
+
+def _reason(box: str, options: type) -> str:
+    """What stands in a box between its title and the next rule, and which options have a name like one unknown."""
+    lines = [line.translate(_FRAME).strip() for line in re.sub(r"\x1b\[[0-9;]*m", "", box).splitlines()]
+    _title, *said = filter(None, lines)
+    if _RULE.fullmatch(said[0]):  # where the terminal has ASCII only, the title is underlined
+        said = said[1:]
+    n = next((i for i, line in enumerate(said) if _RULE.fullmatch(line)), len(said))
+    reason = " ".join(said[:n]).rstrip(".")
+    unknown = re.match(r"Unrecognized options: ([^\s,=]+)", reason)
+    if unknown is None:
+        return reason
+    names = {name.lstrip("-"): name for name in option_names(options)}
+    near = [names[name] for name in get_close_matches(unknown.group(1).lstrip("-"), names)]
+    return f"{reason}; the nearest: {', '.join(near)}" if near else reason
+
+
+def option_names(options: type) -> list[str]:
+    """The options of a command as they are written, without what has no name of its own."""
+    hints = get_type_hints(options, include_extras=True)
+    names = []
+    for field in dataclasses.fields(options):
+        marks = getattr(hints[field.name], "__metadata__", ())
+        called = next((mark.name for mark in marks if getattr(mark, "name", None)), field.name)
+        if _POSITIONAL not in marks:
+            names.append("--" + called.replace("_", "-"))
+    return names
+
+
+def check_out(out: Path, *, is_file: bool) -> None:
+    """Refuse a place that results cannot be written to, before there are any.
+
+    Args:
+        out: What `--out` names; it need not exist.
+        is_file: Whether a file is written there; a directory otherwise.
+
+    Raises:
+        InputError: It is a directory where a file is written or the other way round, it lies below a file, or nothing
+            may be written there.
+    """
+    if is_file and out.is_dir():
+        raise InputError(f"--out must be a file; {out} is a directory: name a file in it, such as {out / 'page.html'}")
+    if not is_file and out.exists() and not out.is_dir():
+        raise InputError(f"--out must be a directory; {out} is a file")
+    place = out if out.exists() else next(parent for parent in out.absolute().parents if parent.exists())
+    if place != out and not place.is_dir():
+        raise InputError(f"--out {out} cannot be made: {place} is a file")
+    if not os.access(place, os.W_OK):
+        raise InputError(f"--out {out} cannot be written: {place} is read-only; name another place")

@@ -1,0 +1,125 @@
+"""What the parser refuses is one line that helps, and so is a place that cannot be written to, before any work."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from mnemoscope.cli import main
+from mnemoscope.cli.command import commands
+from mnemoscope.cli.parse import read_config
+from mnemoscope.cli.refusals import option_names
+from mnemoscope.core.errors import InputError
+
+
+def line(words, capsys):
+    with pytest.raises(SystemExit) as end:
+        main(words)
+    assert end.value.code == 2
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert said.err.count("\n") == 1
+    assert said.err.startswith("mnemoscope: ")
+    return said.err
+
+
+@pytest.mark.parametrize(
+    ("words", "named"),
+    [
+        (["train", "--sedes", "3"], ["--sedes, 3", "the nearest: --seeds;", "see mnemoscope train --help"]),
+        (["ablate", "zoo", "--imprt", "f"], ["--imprt", "the nearest: --import;"]),
+        (["train", "--jobs", "x"], ["--jobs", "'x'"]),
+        (["train", "--recipe"], ["'--recipe'"]),
+        (["ablate", "zoo", "--split", "all"], ["'all'", "--split", "('train', 'test')"]),
+        (["predict"], ["mnemoscope predict", "Run directory", "As the task reads it"]),
+        (["list", "presets", "twice"], ["twice"]),
+        (["claims", "diff", "one"], ["see mnemoscope claims diff --help"]),
+    ],
+)
+@pytest.mark.parametrize("width", ["40", "200"])
+def test_the_parser_refuses_in_one_line(words, named, width, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", width)
+    said = line(words, capsys)
+    assert all(part in said for part in named), said
+    assert not set("│╭╰─") & set(said)
+
+
+def test_nothing_is_near_an_option_that_is_like_no_other(capsys):
+    assert "nearest" not in line(["train", "--wrong", "3"], capsys)
+
+
+def test_the_names_are_those_that_the_parser_knows(capsys):
+    for name, command in commands().items():
+        with pytest.raises(SystemExit):
+            main([*name.split(), "--help"])
+        shown = capsys.readouterr().out
+        assert all(option in shown for option in option_names(command.options)), name
+    assert "--import" in option_names(commands()["predict"].options)
+    assert "--run" not in option_names(commands()["predict"].options)
+
+
+@pytest.mark.parametrize("command", ["evaluate", "ablate", "train", "claims run", "sweep"])
+def test_a_file_is_no_directory_for_results(command, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    Path("there").write_text("")
+    words = {"claims run": ["T18"], "train": []}.get(command, ["nowhere"])
+    assert "--out must be a directory; there is a file" in line([*command.split(), *words, "--out", "there"], capsys)
+    said = line([*command.split(), *words, "--out", "there/below"], capsys)
+    assert "--out there/below cannot be made" in said
+    assert list(Path().iterdir()) == [Path("there")]
+
+
+def test_a_directory_is_no_file_for_a_page(tmp_path, capsys):
+    assert "--out must be a file" in line(["report", "nowhere", "--out", str(tmp_path)], capsys)
+    assert "is no run directory" in line(["report", "nowhere", "--out", str(tmp_path / "new" / "page.html")], capsys)
+
+
+@pytest.mark.parametrize("out", ["", "new", "new/deeper"])
+def test_a_place_that_is_read_only_is_refused(out, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(os, "access", lambda place, mode: Path(place) != tmp_path)  # root may write anywhere
+    assert f"{tmp_path} is read-only" in line(["train", "--out", str(tmp_path / out)], capsys)
+
+
+def test_numbers_will_do_where_a_file_should_hold_text(tmp_path):
+    file = tmp_path / "config.yaml"
+    file.write_text("train: {seeds: 0, recipe: quick, preset: [v1]}")
+    assert read_config(file) == {"train": {"seeds": "0", "recipe": "quick", "preset": ("v1",)}}
+    file.write_text("train: {seeds: [0]}")
+    with pytest.raises(InputError, match=r"train\.seeds"):
+        read_config(file)
+
+
+HEAVY = ("torch", "pandas", "transformer_lens", "transformers", "plotly", "sklearn", "statsmodels")
+BUT_TORCH = HEAVY[2:]
+"""Presets hold tasks, which are made of tensors; torch may take pandas along."""
+
+
+@pytest.mark.parametrize(
+    ("words", "not_needed"),
+    [
+        (["train", "--wrong", "3"], HEAVY),
+        (["train", "--jobs", "x"], HEAVY),
+        (["train", "--seeds", "a-b"], HEAVY),
+        (["train", "--set", "widths=3"], HEAVY),
+        (["train", "--out", __file__], HEAVY),
+        (["trian"], HEAVY),
+        (["list", "cats"], HEAVY),
+        (["claims", "diff", "a", "b"], BUT_TORCH),
+        (["list", "presets"], BUT_TORCH),
+        (["list", "systems"], BUT_TORCH),
+        (["list", "tasks"], BUT_TORCH),
+        (["claims", "list"], ("plotly", "statsmodels")),
+        (["claims", "show", "T14"], ("plotly", "statsmodels")),
+    ],
+    ids=" ".join,
+)
+def test_nothing_is_imported_that_a_command_does_not_need(words, not_needed):
+    code = (
+        "import sys\nfrom mnemoscope.cli import main\ntry:\n    main(sys.argv[1:])\nexcept SystemExit:\n    pass\n"
+        f"heavy = [name for name in {not_needed!r} if name in sys.modules]\n"
+        "sys.exit(f'imported: {heavy}' if heavy else 0)"
+    )
+    done = subprocess.run([sys.executable, "-c", code, *words], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
