@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+import xarray as xr
 
 from mnemoscope.analyses.discovery import (
     Setting,
@@ -71,7 +72,8 @@ class TestLargeGraphs:
         return shared_keys()
 
     def test_top_n_tries_growing_sizes_and_then_those_between(self, large):
-        scores = labelled(large.edges, np.random.default_rng(0).random(len(large.edges)))
+        values = np.random.default_rng(0).random(len(large.edges))
+        scores = xr.DataArray(values, dims="edge", coords={"edge": [str(edge) for edge in large.edges]})
         found = top_n(large, scores, target=0.5)
         taken = found.taken.values
         assert len(taken) < len(large.edges)

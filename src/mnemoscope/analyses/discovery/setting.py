@@ -121,8 +121,8 @@ class Paths:
         parts: By reader the parts whose output depends on what it reads.
     """
 
-    from_: Mapping[Part, Int[np.ndarray, " edge"]]
-    into: Mapping[Part, Int[np.ndarray, " edge"]]
+    from_: Mapping[Part, Int[np.ndarray, " _"]]
+    into: Mapping[Part, Int[np.ndarray, " _"]]
     parts: Mapping[Part, Sequence[Part]]
 
     @staticmethod
@@ -159,7 +159,7 @@ class Paths:
         return kept
 
 
-def _numbers(parts: Sequence[Part]) -> dict[Part, Int[np.ndarray, " some"]]:
+def _numbers(parts: Sequence[Part]) -> dict[Part, Int[np.ndarray, " _"]]:
     """By part, those of the lowest layer first, at which places it stands."""
     found: dict[Part, list[int]] = {part: [] for part in sorted(dict.fromkeys(parts), key=depth)}
     for number, part in enumerate(parts):
@@ -168,7 +168,7 @@ def _numbers(parts: Sequence[Part]) -> dict[Part, Int[np.ndarray, " some"]]:
 
 
 def _any(
-    masks: Bool[np.ndarray, "*circuits edge"], groups: Sequence[Int[np.ndarray, " some"]]
+    masks: Bool[np.ndarray, "*circuits edge"], groups: Sequence[Int[np.ndarray, " _"]]
 ) -> Bool[np.ndarray, "*circuits 1"]:
     """Whether circuits hold one of some edges."""
     return np.asarray(masks[..., np.concatenate(groups)].any(-1, keepdims=True))

@@ -93,7 +93,7 @@ def _add(
     chunk: Chunk[Written],
     starts: Mapping[str, Tensor],
     terms: _Terms,
-    differs: Float[Tensor, "prompt pos writer d_model"],
+    differs: Float[Tensor, "writer prompt pos d_model"],
 ) -> None:
     """Add the terms of one run, whose trace is forgotten afterwards."""
     model = question.model
