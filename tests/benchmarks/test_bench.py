@@ -22,6 +22,7 @@ GROUPS = (
     "same parameters",
     "patching",
     "language",
+    "attribution",
     "edges",
     "paths",
     "capacity",
