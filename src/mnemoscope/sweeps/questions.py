@@ -10,15 +10,29 @@ common moves them together.
 
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from mnemoscope.core.errors import InputError
 from mnemoscope.judging.claim import GATE, MIN_REPLICATES, Claim, Measured
+from mnemoscope.sweeps.measuring import OfModel
 
 PASSING = "questions that pass"
 """Name under which a model's number of questions that pass the gate is kept, where the gate is asked per question."""
+
+
+def language_models(sources: Sequence[str | Path], device: str, dtype: str) -> tuple[OfModel, ...]:
+    """The language models that are asked, each once.
+
+    Raises:
+        InputError: One is named twice.
+    """
+    names = [str(source) for source in sources]
+    if twice := [name for name in dict.fromkeys(names) if names.count(name) > 1]:
+        raise InputError(f"models must be named once each; got {', '.join(twice)} more than once")
+    return tuple(OfModel(name, device, dtype, ()) for name in names)
 
 
 def asked_of(claim: Claim, models: Sequence[str]) -> Claim:

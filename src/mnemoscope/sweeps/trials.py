@@ -29,7 +29,6 @@ from mnemoscope.sweeps.measuring import (
     Call,
     Factors,
     OfDraw,
-    OfModel,
     OfPlant,
     OfRun,
     Results,
@@ -38,7 +37,7 @@ from mnemoscope.sweeps.measuring import (
     measure_all,
     modules_of,
 )
-from mnemoscope.sweeps.questions import as_replicates, of_model
+from mnemoscope.sweeps.questions import as_replicates, language_models, of_model
 from mnemoscope.sweeps.questions import asked_of as asked_of_models
 from mnemoscope.sweeps.registered import departures, superseded
 from mnemoscope.sweeps.server import n_processes
@@ -104,7 +103,7 @@ def run_trials(
             refuses its model.
     """
     n_processes(jobs)
-    bank = _bank(models, device, dtype)
+    asked_models = language_models(models, device, dtype)
     if recipe is not None:
         claims = [moved for claim in claims if (moved := asked_of(claim, recipe))]
     for claim in claims:
@@ -114,33 +113,21 @@ def run_trials(
         for module in modules_of(claim.measure):
             guests.require(module)
     as_registered = {claim.id: claim for claim in claims}
-    claims = [asked_of_models(claim, [model.source for model in bank]) for claim in claims]
+    claims = [asked_of_models(claim, [model.source for model in asked_models]) for claim in claims]
     asked = {claim.id: questions_about(claim, sensitivity) for claim in claims}
     bench = find_bench(runs, [question.claim for questions in asked.values() for question in questions])
-    bench = replace(bench, models=bank)
+    bench = replace(bench, models=asked_models)
     check_identity(bench)
     plans = {claim.id: plan(claim, asked[claim.id], bench, emergence=emergence) for claim in claims}
     work = _merged([piece for plan in plans.values() for piece in plan])
     results = measure_all(work, jobs=jobs, store=store, report=_progress(plans, report))
     rulings = _rulings(claims, asked, bench, results, emergence=emergence)
-    return [_with_departures(ruling, as_registered[ruling.claim.id], bench) for ruling in rulings]
+    return [replace(ruling, departures=_departures(as_registered[ruling.claim.id], bench)) for ruling in rulings]
 
 
-def _bank(models: Sequence[str | Path], device: str, dtype: str) -> tuple[OfModel, ...]:
-    """The language models that are asked, each once.
-
-    Raises:
-        InputError: One is named twice.
-    """
-    names = [str(model) for model in models]
-    if twice := [name for name in dict.fromkeys(names) if names.count(name) > 1]:
-        raise InputError(f"models must be named once each; got {', '.join(twice)} more than once")
-    return tuple(OfModel(name, device, dtype, ()) for name in names)
-
-
-def _with_departures(ruling: Ruling, claim: Claim, bench: Bench) -> Ruling:
-    """The ruling with what of the claim is not as it was registered, whatever models it is asked of."""
-    return replace(ruling, departures=departures(claim, bench.seeds(claim) if claim.units else ()))
+def _departures(claim: Claim, bench: Bench) -> tuple[str, ...] | None:
+    """What of a claim is not as it was registered; none where nothing is registered."""
+    return departures(claim, bench.seeds(claim) if claim.units else ())
 
 
 def _check_functions(claim: Claim) -> None:

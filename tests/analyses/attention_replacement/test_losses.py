@@ -4,7 +4,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from mnemoscope.analyses.attention_replacement.replacement import Change, means, rise, score, yardstick
+from mnemoscope.analyses.attention_replacement.losses import Change, means, rise, score, yardstick
 from mnemoscope.core.batch import Batch
 from mnemoscope.core.errors import InputError
 from mnemoscope.core.skills import halves

@@ -150,6 +150,20 @@ class TestPaths:
         one = patch_edges(model, self.pairs, chosen=[Edge(writer=H00), *heads], **options)
         assert np.allclose(by_path.sum("path"), (one.value - one.clean).sum("edge"), atol=1e-9)
 
+    def test_a_path_goes_on_from_any_head_that_shares_the_keys_and_values(self):
+        """Patterns frozen, no norms or MLPs: what arrives at shared values reaches logits by each of their heads."""
+        shared = foreign_model(n_heads=4, n_key_value_heads=2, normalization_type=None, attn_only=True, dtype="float64")
+        options = {"freeze": ["attention"], "directions": ["noising"]}
+        values = Edge(writer=H01, reader=Site(kind="v", layer=1, head=0), through="v")
+        heads = [Site(kind="z", layer=1, head=head) for head in range(4)]
+        paths = {str(head): [values, Edge(writer=head)] for head in heads[:2]}
+        parts = patch_paths(shared, self.pairs, paths, **options)
+        whole = patch_edges(shared, self.pairs, chosen=[values], effect="direct", **options)
+        assert abs(parts.value - parts.clean).min() > 1e-6
+        assert np.allclose((parts.value - parts.clean).sum("path"), (whole.value - whole.clean)[..., 0, :], atol=1e-9)
+        with pytest.raises(InputError, match="every edge of a path starts where the one before has ended"):
+            patch_paths(shared, self.pairs, {"of other values": [values, Edge(writer=heads[2])]})
+
     @pytest.mark.parametrize(
         "path",
         [[], [Edge(writer=H00, reader=MLP0)], [Edge(writer=H00, reader=MLP0), Edge(writer=H01)]],
@@ -194,13 +208,15 @@ class TestResult:
 
 class TestWays:
     model, pairs = foreign_model(normalization_type="LN", dtype="float64"), random_pairs(n=4, seed=4)
+    grouped = foreign_model(normalization_type="RMS", n_heads=4, n_key_value_heads=2, dtype="float64")
 
     @pytest.mark.parametrize("effect", ["total", "direct"])
     @pytest.mark.parametrize("pos", [None, 1, (0, 4)])
-    def test_the_fast_way_and_hooks_give_the_same(self, effect, pos):
-        chosen = [edge.at(pos) for edge in model_edges(self.model, embeddings="apart")]
+    @pytest.mark.parametrize("model", [model, grouped], ids=["one key per head", "grouped heads"])
+    def test_the_fast_way_and_hooks_give_the_same(self, model, effect, pos):
+        chosen = [edge.at(pos) for edge in model_edges(model, embeddings="apart")]
         fast, slow = (
-            patch_edges(self.model, self.pairs, chosen=chosen, effect=effect, method=method)
+            patch_edges(model, self.pairs, chosen=chosen, effect=effect, method=method)
             for method in ("stream", "hooks")
         )
         assert np.allclose(fast.value, slow.value, atol=1e-9)

@@ -20,7 +20,8 @@ import xarray as xr
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from mnemoscope.analyses.attention_replacement.replacement import TOLERANCE, Assignment, Bench, Head, Score, bench
+from mnemoscope.analyses.attention_replacement.losses import Score
+from mnemoscope.analyses.attention_replacement.replacement import TOLERANCE, Assignment, Bench, Head, bench
 from mnemoscope.analyses.attention_replacement.trials import trials
 from mnemoscope.core.batch import Batch
 from mnemoscope.core.errors import InputError, one_of

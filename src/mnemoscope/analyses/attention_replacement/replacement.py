@@ -3,20 +3,12 @@
 The learned attention of one head is set to the pattern of a mechanism. Loss (nats) and accuracy, for all scored
 positions and for each skill (for vectors the squared error, also of each part of the answers), are compared with the
 clean run, with the head mean-ablated (z replaced by its mean over a reference set, position by position), and with the
-mechanism aimed at other targets (`derived`).
+mechanism aimed at other targets (`derived`). `losses` says when a change is more than noise.
 
     recovered = (loss ablated - loss with the mechanism) / (loss ablated - loss clean)
 
 is 1 if the mechanism does all that the head does for the skill and 0 if it is no better than the ablation. It is NaN
 where the ablation does not cost anything: there is nothing to recover.
-
-Whether a change is more than noise: sequences are the unit. With d_b the change of the loss summed over the positions
-of a skill in sequence b, n_b their number and w_b the weight of the sequence, the change is m = sum w d / sum w n and
-its standard error sqrt(sum w^2 (d - m n)^2) / sum w n. A change *costs* where it is above the tolerance and above three
-standard errors, for any skill. It *holds* where it is at most the tolerance, for every skill: the mean loss alone may
-hide a skill that is tested in few sequences. It *surely holds* where three standard errors more would still hold;
-selection asks for that, so that what is chosen holds on other prompts too. The error says how much other prompts would
-change the result. It says nothing about other seeds.
 
 *Shows* whether attending as the mechanism says is enough, given the rest of the model as it is.
 
@@ -26,173 +18,31 @@ that another one can stand in for looks unneeded.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 import torch
 import xarray as xr
-from jaxtyping import Bool, Float
-from torch import Tensor
 
 from mnemoscope.analyses.attention import layer_attention
 from mnemoscope.analyses.attention_replacement.derived import has_control, permuted_targets
-from mnemoscope.analyses.forward import answer_scores, normalised, read_at, skill_losses
-from mnemoscope.core import metrics
+from mnemoscope.analyses.attention_replacement.losses import (
+    Change,
+    Score,
+    SkillLoss,
+    means,
+    over_skills,
+    rise,
+    scored,
+    yardstick,
+)
 from mnemoscope.core.batch import Batch
-from mnemoscope.core.errors import InputError
 from mnemoscope.core.intervention import Intervention, Mean, SetPattern
 from mnemoscope.core.mechanism import Mechanism, check_names, silent
 from mnemoscope.core.named import Named
 from mnemoscope.core.protocols import HookedModel
 from mnemoscope.core.site import Site
-from mnemoscope.core.skills import Skills, check_skills
-from mnemoscope.interventions.recordings import Recordings, check_numbers
-from mnemoscope.interventions.run import run_at
-
-ALL = "all"
-"""Name of the skill that is every scored position."""
-N_ERRORS = 3
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class SkillLoss:
-    """What losses on one batch are summed over.
-
-    Attributes:
-        batch: The sequences.
-        masks: Which positions belong to which skill, the first of which is `all`.
-    """
-
-    batch: Batch
-    masks: Skills
-
-    @property
-    def names(self) -> list[str]:
-        """The skills, and the parts of vectors."""
-        return [*self.masks, *self.batch.parts]
-
-    @cached_property
-    def counts(self) -> Float[Tensor, "batch skill"]:
-        """Positions of each skill in each sequence."""
-        masks = [*self.masks.values(), *(self.batch.scored for _ in self.batch.parts)]
-        return torch.stack([mask.double().sum(1) for mask in masks], 1)
-
-    @cached_property
-    def weights(self) -> Float[Tensor, "batch skill"]:
-        """The probabilities of the sequences for `all`; within a skill every sequence counts the same."""
-        weights = torch.ones(len(self.batch), len(self.names), dtype=torch.double, device=self.batch.scored.device)
-        if self.batch.weights is not None:
-            weights[:, 0] = self.batch.weights
-        return weights
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Score:
-    """Sums over the positions of a skill, sequence by sequence."""
-
-    loss: Float[Tensor, "batch skill"]
-    n_correct: Float[Tensor, "batch skill"] | None
-    """None where answers are vectors."""
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Change:
-    """By how much a loss rises, and the standard error of that."""
-
-    mean: Float[Tensor, " skill"]
-    error: Float[Tensor, " skill"]
-
-    def costly(self, tolerance: float) -> Bool[Tensor, " skill"]:
-        """Skills for which the loss rises by more than the tolerance and more than noise."""
-        return (self.mean > tolerance) & ~(self.mean <= N_ERRORS * self.error)
-
-    def costs(self, tolerance: float) -> bool:
-        """Whether the loss rises for any skill."""
-        return bool(self.costly(tolerance).any())
-
-    def holds(self, tolerance: float, *, surely: bool = False) -> bool:
-        """Whether the loss of every skill stays within the tolerance; `surely`: with noise to spare."""
-        margin = N_ERRORS * self.error if surely else 0
-        return bool((self.mean + margin <= tolerance).all())
-
-
-def yardstick(batch: Batch, skills: Skills | None = None) -> SkillLoss:
-    """All scored positions, and the skills.
-
-    Raises:
-        InputError: No position is scored, a skill is tested nowhere, or is called `all`.
-    """
-    skills = {} if skills is None else skills
-    if ALL in skills:
-        raise InputError(f"a skill must not be called {ALL!r}, the name of all scored positions; rename it")
-    masks = {ALL: batch.scored, **{name: mask.to(batch.scored.device) for name, mask in skills.items()}}
-    check_skills(batch, masks)
-    return SkillLoss(batch=batch, masks=masks)
-
-
-def score(outputs: Float[Tensor, "batch pos d_output"], by: SkillLoss) -> Score:
-    """Loss and right answers of every sequence, summed over the positions of each skill.
-
-    Raises:
-        InputError: The outputs hold NaN.
-    """
-    if by.batch.has_vectors:
-        check_numbers(outputs)
-        return _summed(skill_losses(outputs.double(), by.batch, by.masks), None, by)
-    outputs = normalised(outputs)
-    right = metrics.correct(outputs, by.batch.targets).double()
-    return _summed(skill_losses(outputs, by.batch, by.masks), right, by)
-
-
-def _scored(model: HookedModel, by: SkillLoss, interventions: Sequence[Intervention], recordings: Recordings) -> Score:
-    """The same of a run with interventions, of which nothing but the positions of skills is unembedded."""
-
-    def run(rows: slice, where: Tensor) -> Tensor:
-        return run_at(model, by.batch, interventions, where, rows=rows, recordings=recordings)
-
-    def vectors(outputs: Tensor, _: Tensor) -> dict[str, Tensor]:
-        check_numbers(outputs)
-        return {"outputs": outputs.double()}
-
-    tested = torch.stack([*by.masks.values()]).any(0)
-    if by.batch.has_vectors:
-        outputs = read_at(model, by.batch, tested, vectors, run=run)["outputs"]
-        return _summed(skill_losses(outputs, by.batch, by.masks), None, by)
-    found = read_at(model, by.batch, tested, answer_scores, run=run)
-    losses = {name: (-found["log_prob"], mask) for name, mask in by.masks.items()}
-    return _summed(losses, found["accuracy"], by)
-
-
-def _summed(losses: Mapping[str, tuple[Tensor, Tensor]], right: Tensor | None, by: SkillLoss) -> Score:
-    def sums(values: Float[Tensor, "batch pos"], mask: Bool[Tensor, "batch pos"]) -> Float[Tensor, " batch"]:
-        return values.masked_fill(~mask.to(values.device), 0).sum(1)
-
-    loss = torch.stack([sums(values, mask) for values, mask in losses.values()], 1)
-    if right is None:
-        return Score(loss=loss, n_correct=None)
-    return Score(loss=loss, n_correct=torch.stack([sums(right, mask) for mask in by.masks.values()], 1))
-
-
-def over_skills(values: Mapping[str, Tensor]) -> dict[str, tuple[str, np.ndarray]]:
-    """Variables of a result over `skill`."""
-    return {name: ("skill", value.numpy()) for name, value in values.items()}
-
-
-def means(total: Score, by: SkillLoss) -> dict[str, Float[Tensor, " skill"]]:
-    """`loss` and, of tokens, `accuracy` of every skill."""
-    weights, whole = by.weights, (by.weights * by.counts).sum(0)
-    sums = {"loss": total.loss, **({} if total.n_correct is None else {"accuracy": total.n_correct})}
-    return {name: ((weights * value).sum(0) / whole).cpu() for name, value in sums.items()}
-
-
-def rise(after: Score, before: Score, by: SkillLoss) -> Change:
-    """By how much the loss is higher after than before, on the same sequences."""
-    weights, counts = by.weights, by.counts
-    difference, whole = after.loss - before.loss, (weights * counts).sum(0)
-    mean = (weights * difference).sum(0) / whole
-    error = (weights * (difference - mean * counts)).square().sum(0).sqrt() / whole
-    return Change(mean=mean.cpu(), error=error.cpu())
-
+from mnemoscope.core.skills import Skills
+from mnemoscope.interventions.recordings import Recordings
 
 TOLERANCE = 0.05
 """By how much a loss (nats, or squared error) may rise and still count as held."""
@@ -268,7 +118,7 @@ class Bench:
         return over_skills({f"clean_{name}": value for name, value in means(self.clean, self.by).items()})
 
     def _score(self, interventions: Sequence[Intervention]) -> Score:
-        return _scored(self.model, self.by, interventions, self.recordings)
+        return scored(self.model, self.by, interventions, self.recordings)
 
 
 def bench(
@@ -293,7 +143,7 @@ def bench(
         by=by,
         reference=Named(name="reference", value=batch if reference is None else reference),
         recordings=Recordings(model),
-        clean=_scored(model, by, [], Recordings(model)),
+        clean=scored(model, by, []),
         tolerance=tolerance,
         seed=seed,
     )

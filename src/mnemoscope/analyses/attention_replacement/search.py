@@ -26,13 +26,13 @@ from itertools import islice
 import xarray as xr
 
 from mnemoscope.analyses.attention_replacement.derived import attention_of, learned_mean, learned_within
+from mnemoscope.analyses.attention_replacement.losses import Score
 from mnemoscope.analyses.attention_replacement.paths import FALLBACKS, N_TOGETHER, Grain, removed
 from mnemoscope.analyses.attention_replacement.replacement import (
     TOLERANCE,
     Assignment,
     Bench,
     Head,
-    Score,
     beaten,
     bench,
     by_layer,

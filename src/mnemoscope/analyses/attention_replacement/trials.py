@@ -13,7 +13,8 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from mnemoscope.analyses.attention import layer_attention
-from mnemoscope.analyses.attention_replacement.replacement import Assignment, Bench, Head, Score, SkillLoss, score
+from mnemoscope.analyses.attention_replacement.losses import Score, SkillLoss, score
+from mnemoscope.analyses.attention_replacement.replacement import Assignment, Bench, Head
 from mnemoscope.analyses.attention_replacement.set_forward import Intact, Patterns, continued, intact
 from mnemoscope.core.mechanism import Mechanism, checked_pattern, silent
 from mnemoscope.core.site import Site

@@ -206,7 +206,7 @@ class Setting:
         refuse: Whether to raise where the metric does not tell the model from the empty circuit by more than noise
             (as `patching.effects` has it); otherwise every faithfulness is NaN there. A divergence tells any two
             predictions apart: look at another metric for whether the model knows the answer.
-        max_bytes: Bound on what a run of circuits allocates on the way.
+        max_bytes: Bound on what a run of circuits allocates on the way. None: as for `activations.patch`.
         max_seconds: Bound on what one analysis may take by estimate, of models with more than `LARGE` edges: more is
             refused before it starts, saying how much it would be. None: there is none.
     """

@@ -26,6 +26,7 @@ of parts that need each other look as if neither counted.
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
+from itertools import pairwise
 from typing import Literal, get_args
 
 import torch
@@ -40,7 +41,7 @@ from mnemoscope.core.metrics import Metric
 from mnemoscope.core.pairs import PromptPairs
 from mnemoscope.core.protocols import HookedModel
 from mnemoscope.core.site import Site
-from mnemoscope.interventions.edges.graph import Embeddings, State, check_graph, model_edges, reads, single
+from mnemoscope.interventions.edges.graph import Embeddings, State, check_graph, model_edges, parts_of, reads, single
 from mnemoscope.interventions.edges.run import Freeze
 from mnemoscope.interventions.edges.sweep import sweep_states
 from mnemoscope.interventions.edges.through_stream import plan_edges
@@ -167,8 +168,10 @@ def of_edge(model: HookedModel, edge: Edge, *, effect: Effect, between: Between)
     cell = {edge: State.PATCHED}
     if between == "mlps":
         cell |= _through_mlps(model, edge)
-    if effect == "direct" and isinstance(edge.reader, Site):
-        cell[Edge(writer=edge.reader)] = State.LIVE
+    if effect == "direct":
+        for part in parts_of(model, edge.reader):
+            if isinstance(part, Site):
+                cell[Edge(writer=part)] = State.LIVE
     return cell
 
 
@@ -232,8 +235,8 @@ def patch_paths(
     if not paths:
         raise InputError("paths must name at least one; got none")
     for name, path in paths.items():
-        readers = [edge.reader for edge in path]
-        if not path or readers[-1] != LOGITS or readers[:-1] != [edge.writer for edge in path[1:]]:
+        goes_on = all(later.writer in parts_of(model, edge.reader) for edge, later in pairwise(path))
+        if not path or path[-1].reader != LOGITS or not goes_on:
             raise InputError(
                 f"every edge of a path starts where the one before has ended, and the last one leads to the logits; "
                 f"path {name} is {', '.join(map(str, path)) or 'empty'}"

@@ -3,10 +3,10 @@
 Only the reader's input changes, by what the writer wrote in the other run less what it wrote in this one. Heads of one
 layer normalise the same stream, so each change of it is normalised once. A head through q, k or v attends anew with
 that one changed; what its z has changed by, W_O carries to the stream. All heads that share keys and values attend anew
-where these change. An MLP acts anew; at the logits the change
-itself arrives. What the reader then writes changes the stream at one point, and all that follows is continued as in
-activation patching; for the direct effect it is added to the stream after the last block instead. Edges that carry the
-same in both runs, or whose change no position that is read can see, are not run.
+where these change. An MLP acts anew; at the logits the change itself arrives. What the reader then writes changes the
+stream at one point, and all that follows is continued as in activation patching; for the direct effect it is added to
+the stream after the last block instead. Edges that carry the same in both runs, or whose change no position that is
+read can see, are not run.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
