@@ -1,5 +1,6 @@
 """What is registered of a claim, and what is noticed when it changes."""
 
+import math
 from dataclasses import replace
 from functools import partial
 
@@ -109,6 +110,16 @@ def test_the_digest_is_of_what_a_function_does(monkeypatch):
         monkeypatch.setattr("inspect.getsource", lambda of, pair=(old, new): SOURCES[of.__name__].replace(*pair))
         assert (function_digest(measure) == before) == same
     _source.cache_clear()
+
+
+@pytest.mark.parametrize(
+    ("other", "same"),
+    [(math.nextafter(2 / 3, 1), True), (2 / 3 + 1e-8, False)],
+    ids=["last bit, in which processors differ", "more"],
+)
+def test_numbers_bound_to_a_function_count_to_nine_digits(other, same):
+    of = [function_digest(partial(measure, values=(value, zero))) for value, zero in ((2 / 3, 0.0), (other, -4e-16))]
+    assert (of[0] == of[1]) == same
 
 
 SOURCES = {

@@ -5,7 +5,7 @@ prompts, factors, rivals, and a digest of the source of the measure.
 
 The digest of a function is of its syntax tree without docstrings, and of the functions and constants of its guest (or
 its module, where that belongs to no guest) that it names, and so on. Formatting, comments and the library do not change
-it.
+it, nor does the last bit of a number, in which processors differ.
 """
 
 import ast
@@ -109,6 +109,8 @@ def _texts(value: Any, seen: set[str]) -> list[str]:
         return [text for pair in sorted(value.items(), key=repr) for text in _texts(pair, seen)]
     if isinstance(value, tuple | list):
         return [text for each in value for text in _texts(each, seen)]
+    if isinstance(value, float):
+        return [repr(_rounded(value))]
     if not isinstance(value, FunctionType | type):
         return [] if " at 0x" in (text := repr(value)) else [text]
     name, home = f"{value.__module__}.{value.__qualname__}", _home(value)
@@ -164,6 +166,11 @@ def _unit(unit: Configuration) -> dict[str, Any]:
 def _control(control: Control) -> dict[str, Any]:
     plant = None if control.plant is None else function_digest(control.plant)
     return {"kind": control.kind, "tolerated": control.tolerated, "n": control.n, "plant": plant}
+
+
+def _rounded(value: float) -> float:
+    """A number to nine significant digits; what is within 1e-12 of zero is zero."""
+    return 0.0 if abs(value) < 1e-12 else float(f"{value:.9g}")
 
 
 def _finite(value: float) -> float | None:
