@@ -1,10 +1,13 @@
 """Trials of claims with a live table, and what they leave."""
 
 import json
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from html import escape
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 from rich.live import Live
 from rich.table import Table
@@ -17,6 +20,7 @@ from mnemoscope.judging.verdict import Ruling, record
 from mnemoscope.models.files import write_atomically
 from mnemoscope.models.run import Run
 from mnemoscope.sweeps.admission import find_bench
+from mnemoscope.sweeps.measuring import name_of
 from mnemoscope.sweeps.trials import Progress, run_trials
 from mnemoscope.viz.reporting import report_of
 from mnemoscope.viz.rulings import VERDICT_HEADER, Example, rulings_page, verdict_rows
@@ -53,10 +57,12 @@ def try_claims(
     emergence: bool = True,
     jobs: int = 0,
     store: Path | None = None,
+    where: Sequence[str] = (),
 ) -> list[Ruling]:
     """Put claims on trial with a live table; write verdicts.json, report.html, evidence and tables to `out`.
 
-    What was measured is kept in `store`, or in `out` if none is given.
+    What was measured is kept in `store`, or in `out` if none is given. `where` are the words of the command line that
+    name the models, for the command that reproduces a verdict.
     """
     out.mkdir(parents=True, exist_ok=True)  # before hours of work, not after them
     with _live(claims) as report:
@@ -79,7 +85,13 @@ def try_claims(
     write_arrays(out / "evidence", {ruling.claim.id: as_dataset(ruling.evidence.effects) for ruling in rulings})
     verdicts = json.dumps([record(ruling) for ruling in rulings], indent=2, allow_nan=False)
     write_atomically(out / "verdicts.json", (verdicts + "\n").encode())
-    page = rulings_page(rulings, title=title, lead=_lead(rulings, runs, recipe), examples=examples(rulings, runs))
+    page = rulings_page(
+        rulings,
+        title=title,
+        lead=_lead(rulings, runs, recipe),
+        examples=examples(rulings, runs),
+        sources={ruling.claim.id: _sources(ruling, where) for ruling in rulings},
+    )
     write_atomically(out / "report.html", page.encode())
     console.print(f"wrote {out / 'verdicts.json'} and {out / 'report.html'}", highlight=False)
     return rulings
@@ -128,6 +140,19 @@ def _lead(rulings: Sequence[Ruling], runs: Sequence[Run], recipe: str | None) ->
     if recipe:
         sentences.append(f"All claims are asked of models of the {recipe} recipe.")
     return " ".join(sentences)
+
+
+def _sources(ruling: Ruling, where: Sequence[str]) -> list[str]:
+    """Pieces of HTML: the command, the arrays, and the code that measures."""
+    claim = ruling.claim
+    command = shlex.join(["mnemoscope", "claims", "run", claim.id, *(where if claim.replicate != "draw" else ())])
+    arrays = quote(f"evidence/{claim.id}.nc")
+    pieces = [
+        f"The command: <code>{escape(command)}</code>",
+        f'What was measured: <a href="{arrays}">{escape(arrays)}</a>; all verdicts as data: '
+        '<a href="verdicts.json">verdicts.json</a>',
+    ]
+    return pieces if claim.measure is None else [*pieces, f"The measure: <code>{escape(name_of(claim.measure))}</code>"]
 
 
 @contextmanager

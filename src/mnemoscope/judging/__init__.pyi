@@ -3,6 +3,8 @@ from .claim import GATE as GATE
 from .claim import Measured as Measured
 from .claim import Quantifier as Quantifier
 from .evidence import Evidence as Evidence
+from .explanation import Explanation as Explanation
+from .explanation import Quantity as Quantity
 from .judge import judge_family as judge_family
 from .operating import operating_characteristics as operating_characteristics
 from .parts import Case as Case

@@ -22,6 +22,7 @@ from mnemoscope.core.presets import Configuration
 from mnemoscope.core.protocols import HookedModel
 from mnemoscope.core.registry import Registry
 from mnemoscope.core.subject import Subject
+from mnemoscope.judging.explanation import Explanation
 
 Quantifier = Literal["most", "every", "exists", "mean", "equivalence"]
 Direction = Literal["above", "below", "within"]
@@ -204,6 +205,7 @@ class Claim:
         prompts: As in `Evidence`.
         develops: Whether the measure makes sense at every step of training, so that one can see the effect emerge.
         system: The published system that it belongs to.
+        explanation: What is measured, in words and as formulas.
 
     Raises:
         InputError: A combination that cannot be judged.
@@ -233,6 +235,7 @@ class Claim:
     prompts: Prompts | None = None
     develops: bool = True
     system: str = ""
+    explanation: Explanation | None = field(default=None, hash=False)
 
     def __post_init__(self) -> None:
         for name in ("id", "statement", "source"):
@@ -295,8 +298,8 @@ class Claim:
             word: Its id is that of the claim and this word, such as `T14-both`.
             statement: The sentence.
             changes: Its criteria, controls, and whatever else differs. It has the units, gate, measure, replicates,
-                seeds, prompts, system and factors of this claim (with a measure of its own only those that are not
-                keywords of the measure), so that it is asked as often; but not its criteria, controls and rivals.
+                seeds, prompts, system, explanation and factors of this claim (with a measure of its own only those that
+                are not keywords of the measure), so that it is asked as often; but not its criteria, controls, rivals.
 
         Raises:
             InputError: A combination that cannot be judged.
@@ -327,7 +330,7 @@ class Claim:
 _OF_LANGUAGE_MODELS = ("question", "model")
 _SHARED_WITH_RIVALS = (
     "gate", "replicate", "n_replicates", "first_seed", "last_seed", "units", "measure", "compare", "prompts",
-    "develops", "system", "factors",
+    "develops", "system", "factors", "explanation",
 )  # fmt: skip
 
 

@@ -133,9 +133,9 @@ def test_every_quantifier_has_words(quantifier, words):
 
 def test_controls_are_judged_one_by_one(html):
     controls = part_of(html, "Controls")
-    assert "untrained negative: must not meet the claim elimination -0.0025 [-0.02, 0.01] in 4 cases" in controls
+    assert "untrained negative not all of: elimination above 0.25, recall above 0.25 elimination -0.0025" in controls
     assert "recall -0.75 [-3, 0] in 4 cases ✓ yes" in controls
-    assert "positive: must meet the claim elimination 0.7625 [0.7, 0.8] in 4 cases" in controls
+    assert "positive elimination above 0.25 and recall above 0.25 elimination 0.7625 [0.7, 0.8] in 4 cases" in controls
     assert "effect 0.8 ✗ no: the negative control untrained misbehaves" in part_of(
         rulings_page([misbehaving()], title="x"), "Controls"
     )
@@ -158,7 +158,9 @@ def test_other_choices_stand_beside_the_claim(html):
 def test_rivals_and_what_the_evidence_favours(html):
     rivals = part_of(html, "Rival explanations")
     assert "does not tell the claim apart from T14-both (“Removing both heads costs <b>everything</b>.”)" in rivals
-    assert "T14-nothing Neither head is needed. ? INCONCLUSIVE 0.00 [0.00, 0.11]" in rivals
+    assert re.search(
+        r"T14-nothing Neither head is needed\. It holds if .*?\. \? INCONCLUSIVE 0\.00 \[0\.00, 0\.11\]", rivals
+    )
     assert "recall is within ±0.1 accuracy in 0 of 32 seeds" in rivals
 
 

@@ -61,7 +61,16 @@ def claims_show(options: ClaimsShow) -> None:
 def _rows(claim: ms.Claim) -> list[list[str]]:
     from mnemoscope.sweeps.measuring import name_of
     from mnemoscope.sweeps.registered import superseded
-    from mnemoscope.viz.rulings.words import earlier_text, seeds_text
+    from mnemoscope.viz.rulings.asked import (
+        described,
+        effect_name,
+        gate_text,
+        holds_if,
+        must_give,
+        refuted_if,
+        seeds_text,
+    )
+    from mnemoscope.viz.rulings.words import earlier_text
 
     units = "; ".join(f"{n}: {_unit(u)}" for n, u in claim.units.items())
     rows = [["source", claim.source]]
@@ -69,14 +78,17 @@ def _rows(claim: ms.Claim) -> list[list[str]]:
     rows.append(["replicates", f"{claim.n_replicates} {claim.replicate}s or more" + ", a headline" * claim.headline])
     if which := seeds_text(claim):
         rows.append(["seeds that count", which])
-    if claim.gate is not None:
-        rows.append(["gate", claim.gate.statement])
-    joined = f" ({claim.joined} of the parts)" if claim.parts else ""
+    rows += [["gate", gate_text(claim)], ["criterion", holds_if(claim)], ["refutation", refuted_if(claim)]]
+    if (explained := claim.explanation) is not None:
+        rows.append(["measured", explained.procedure])
+        rows += [[effect_name(name), described(claim, name)] for name in explained.quantities]
+        rows.append(["margins", explained.margins])
+        rows += [["limits", explained.limits]] if explained.limits else []
     rows += [
-        [f"criterion{joined}", f"{part.name}: {part.quantifier}, {part.wording} {part.unit}"] for part in claim.criteria
+        [f"{control.kind} control", f"{control.name}; expected: {must_give(claim, control)}"]
+        for control in claim.controls
     ]
-    rows += [[f"{control.kind} control", control.name] for control in claim.controls]
-    rows += [["rival", f"{rival.id}: {rival.statement}"] for rival in claim.rivals]
+    rows += [["rival", f"{rival.id}: {rival.statement} {holds_if(rival, subject='It')}"] for rival in claim.rivals]
     rows += [["varied", f"{name}: {', '.join(map(str, values))}"] for name, values in claim.factors.items()]
     if claim.measure is not None:
         rows.append(["measure", name_of(claim.measure)])
@@ -197,7 +209,15 @@ def claims_run(options: ClaimsRun) -> None:
         sensitivity=options.sensitivity,
         emergence=options.emergence,
         jobs=options.jobs,
+        where=_where(options),
     )
+
+
+def _where(options: ClaimsRun) -> list[str]:
+    """The words of the command line that say what is measured."""
+    words = ["--runs", *map(str, options.runs)] if options.runs else []
+    words += ["--zoo"] * options.zoo + [word for model in options.model for word in ("--model", model)]
+    return words + (["--recipe", options.recipe] if options.recipe else [])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -221,7 +241,7 @@ def claims_diff(options: ClaimsDiff) -> None:
     """
     from mnemoscope.cli.claims import read_verdicts
     from mnemoscope.cli.output import console, show
-    from mnemoscope.viz.rulings.words import DIFF_HEADER, diff_rows
+    from mnemoscope.viz.rulings.rows import DIFF_HEADER, diff_rows
     from mnemoscope.viz.tables import counted
 
     old, new = read_verdicts(options.old), read_verdicts(options.new)

@@ -81,7 +81,8 @@ def run(options: Reproduce) -> None:
     for field, value in changes:
         claims = [under(claim, field, value) for claim in claims]
     if options.full and _answerable(claims, runs):
-        try_claims(claims, runs, out / "verdicts", title="verdicts", jobs=options.jobs)
+        where = ["--runs", str(out / "runs")]
+        try_claims(claims, runs, out / "verdicts", title="verdicts", jobs=options.jobs, where=where)
         return
     _try_fresh(claims, runs, out, options.jobs)
     if changes:
@@ -166,6 +167,7 @@ def _try_fresh(claims: Sequence[ms.Claim], fresh: Sequence[ms.Run], out: Path, j
         emergence=False,
         jobs=jobs,
         store=out / "measured",
+        where=["--runs", str(out / "runs"), "--recipe", recipe],
     )
 
 
@@ -180,7 +182,7 @@ def _try_zoo(claims: Sequence[ms.Claim], out: Path, jobs: int) -> list[Ruling]:
         console.print(sentence, highlight=False)
     if there:
         title = "verdicts over the zoo"
-        return try_claims(there, zoo, out / "verdicts", title=title, jobs=jobs, store=out / "measured")
+        return try_claims(there, zoo, out / "verdicts", title=title, jobs=jobs, store=out / "measured", where=["--zoo"])
     return []
 
 

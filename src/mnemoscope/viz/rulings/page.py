@@ -1,12 +1,12 @@
 """The verdict report: all verdicts in one table, then one section per claim.
 
-A section shows what was asked, every seed, controls, other choices, rivals, training and single sequences; what a
-ruling does not have is left out.
+A section shows what was asked, one seed worked through, every seed, controls, other choices, rivals, training, single
+sequences, and how to reproduce it; what a ruling does not have is left out.
 """
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from html import escape
 from types import MappingProxyType
 
@@ -14,11 +14,12 @@ import numpy as np
 import plotly.graph_objects as go
 import xarray as xr
 
-from mnemoscope.judging.claim import Control
-from mnemoscope.judging.evidence import as_dataset, named
-from mnemoscope.judging.judge import misbehaviour
+from mnemoscope.judging.claim import Claim, Criterion
+from mnemoscope.judging.evidence import as_dataset
 from mnemoscope.judging.verdict import Cell, Ruling, Verdict
 from mnemoscope.viz.page import attention_view
+from mnemoscope.viz.rulings.asked import asked, criterion, described, effect_name, holds_if
+from mnemoscope.viz.rulings.control_rows import CONTROL_HEADER, control_rows
 from mnemoscope.viz.rulings.plots import LOOKS, by_case, emergence_plots, strip_plots
 from mnemoscope.viz.rulings.sheet import Entry, Sheet, badge, figures, link, place, table
 from mnemoscope.viz.rulings.words import (
@@ -26,8 +27,6 @@ from mnemoscope.viz.rulings.words import (
     ZERO,
     ZERO_NOTE,
     as_registered,
-    asked,
-    criterion,
     earlier_text,
     effect_text,
     favoured,
@@ -37,16 +36,18 @@ from mnemoscope.viz.rulings.words import (
     number,
     recipe_text,
     share_text,
+    unit_of,
 )
+from mnemoscope.viz.rulings.worked import worked
 from mnemoscope.viz.tables import counted
 
 _HEADER = ("id", "statement", "verdict", "recipe", "share", "effect")
 _PARTS = ("part", "must be", "share", "effect")
 _CELLS = ("factor", "value", "verdict", "share", "effect", "flips")
-_RIVALS = ("rival", "statement", "verdict", "share", "effect")
+_RIVALS = ("rival", "explanation", "verdict", "share", "effect")
 _BESIDE = ("measured beside", "mean [range] over the judged")
-_CONTROLS = ("control", "kind", "what it gave", "behaved")
-_MUST = {"positive": "positive: must meet the claim", "negative": "negative: must not meet the claim"}
+_WORKED = ("quantity", "what it is", "value", "must be", "")
+_MEETS = {True: "✓", False: "✗", None: ""}
 _LEGEND = (
     "Recipe: that of the models the verdict speaks of. Share: of the judged replicates, how many clear the margin, "
     "with its exact 95 % interval. Effect: mean over the judged replicates with its studentised 95 % interval; where a "
@@ -74,6 +75,7 @@ def rulings_page(
     title: str,
     lead: str = "",
     examples: Mapping[str, Sequence[Example]] = MappingProxyType({}),
+    sources: Mapping[str, Sequence[str]] = MappingProxyType({}),
 ) -> str:
     """One self-contained HTML page, for the screen and for paper.
 
@@ -82,6 +84,7 @@ def rulings_page(
         title: Of the page.
         lead: A sentence under the title.
         examples: Attention on single sequences to be shown, by id of the claim.
+        sources: By id of the claim, pieces of HTML on how its verdict is reproduced and where its arrays are.
     """
     sheet = Sheet(title, lead)
     sheet.page.section("Verdicts")
@@ -93,6 +96,9 @@ def rulings_page(
         sheet.add(f'<div class="claim" id="{place(i)}"></div>')
         sheet.page.section(ruling.claim.id)
         _section(sheet, ruling, examples.get(ruling.claim.id, ()))
+        if pieces := sources.get(ruling.claim.id):
+            sheet.page.heading("To reproduce it")
+            sheet.add(f'<ul class="asked">{"".join(f"<li>{piece}</li>" for piece in pieces)}</ul>')
     return sheet.html()
 
 
@@ -128,11 +134,12 @@ def _entry(i: int, ruling: Ruling) -> Entry:
 def _section(sheet: Sheet, ruling: Ruling, examples: Sequence[Example]) -> None:
     """Append everything about one claim; what it does not have is left out."""
     _sentence(sheet, ruling)
+    _worked(sheet, ruling)
     _seeds(sheet, ruling)
     if ruling.claim.controls:
         sheet.page.heading("Controls")
-        rows = [Entry(cells=[escape(cell) for cell in row]) for row in _control_rows(ruling)]
-        sheet.add(table(_CONTROLS, rows, "controls"))
+        rows = [Entry(cells=[escape(cell) for cell in row]) for row in control_rows(ruling)]
+        sheet.add(table(CONTROL_HEADER, rows, "controls"))
     _sensitivity(sheet, ruling)
     _rivals(sheet, ruling)
     _emergence(sheet, ruling)
@@ -159,6 +166,19 @@ def _list(sheet: Sheet, sentences: Sequence[str]) -> None:
     sheet.add(f'<ul class="asked">{"".join(f"<li>{escape(sentence)}</li>" for sentence in sentences)}</ul>')
 
 
+def _worked(sheet: Sheet, ruling: Ruling) -> None:
+    example = worked(ruling)
+    if example is None:
+        return
+    sheet.page.heading(f"One {ruling.evidence.replicate} worked through: {example.label}")
+    sheet.page.text(f"{example.sentence} As many {ruling.evidence.replicate}s clear it by more as by less.")
+    rows = [
+        [escape(line.name), escape(line.meaning), figures(line.value), escape(line.must_be), _MEETS[line.meets]]
+        for line in example.lines
+    ]
+    sheet.add(table(_WORKED, [Entry(cells=row) for row in rows], "worked"))
+
+
 def _seeds(sheet: Sheet, ruling: Ruling) -> None:
     sheet.page.heading(f"{ruling.evidence.replicate.capitalize()} by {ruling.evidence.replicate}")
     kinds = ["judged", *(["fails the gate"] if ruling.verdict.n_failed else [])]
@@ -173,12 +193,16 @@ def _seeds(sheet: Sheet, ruling: Ruling) -> None:
     if len(ruling.claim.criteria) > 1:
         parts = zip(ruling.claim.criteria, ruling.verdict.parts, strict=True)
         rows = [
-            [escape(part.name), escape(criterion(ruling, part)), figures(share_text(r)), figures(effect_text(r))]
+            [escape(part.name), escape(_criterion(ruling, part)), figures(share_text(r)), figures(effect_text(r))]
             for part, r in parts
         ]
         sheet.add(table(_PARTS, [Entry(cells=row) for row in rows], "parts"))
     if beside := _beside(ruling):
         sheet.add(table(_BESIDE, [Entry(cells=[escape(name), figures(text)]) for name, text in beside], "beside"))
+
+
+def _criterion(ruling: Ruling, part: Criterion) -> str:
+    return criterion(ruling.claim, part, unit_of(ruling, part.name))
 
 
 def _beside(ruling: Ruling) -> list[tuple[str, str]]:
@@ -226,9 +250,17 @@ def _rivals(sheet: Sheet, ruling: Ruling) -> None:
     rows = []
     for rival in ruling.claim.rivals:
         if (verdict := ruling.rivals.get(rival.id)) is not None:
-            cells = [escape(rival.id), escape(rival.statement), *_results(verdict)]
+            lines = [holds_if(rival, subject="It"), *_definitions(rival)]
+            explained = escape(rival.statement) + "".join(f"<p>{escape(line)}</p>" for line in lines)
+            cells = [escape(rival.id), explained, *_results(verdict)]
             rows.append(Entry(cells=cells, below=[escape(verdict.reason)]))
     sheet.add(table(_RIVALS, rows, "rivals"))
+
+
+def _definitions(rival: Claim) -> list[str]:
+    """What the effects of a rival are."""
+    found = {effect_name(part.name): described(rival, part.name) for part in rival.criteria}
+    return [f"{name[0].upper()}{name[1:]} is {words}." for name, words in found.items() if words]
 
 
 def _results(verdict: Verdict) -> list[str]:
@@ -250,30 +282,3 @@ def _side_by_side(sheet: Sheet, plots: Sequence[tuple[go.Figure, str]]) -> None:
     for figure, caption in plots:
         sheet.page.figure(figure, caption)
     sheet.add("</div>")
-
-
-def _control_rows(ruling: Ruling) -> list[list[str]]:
-    """For every control: name, kind, mean and range of its effects over its cases, and whether it behaved."""
-    return [
-        [control.name, _MUST[control.kind], _gave(ruling, control), _behaved(ruling, control)]
-        for control in ruling.claim.controls
-    ]
-
-
-def _gave(ruling: Ruling, control: Control) -> str:
-    effects = ruling.evidence.controls.get(control.name)
-    if effects is None:
-        return "not measured"
-    texts = []
-    for part in ruling.claim.criteria:
-        values = by_case(named(effects, part.name))
-        spread = f" [{number(values.min())}, {number(values.max())}] in {values.size} cases" if values.size > 1 else ""
-        texts.append(f"{part.name} {number(float(np.mean(values)))}{spread}")
-    return "; ".join(texts)
-
-
-def _behaved(ruling: Ruling, control: Control) -> str:
-    """Judged on its own: the first that misbehaves would hide the others."""
-    effects = {name: each for name, each in ruling.evidence.controls.items() if name == control.name}
-    wrong = misbehaviour(replace(ruling.claim, controls=(control,)), replace(ruling.evidence, controls=effects))
-    return f"✗ no: {wrong}" if wrong else "✓ yes"

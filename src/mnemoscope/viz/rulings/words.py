@@ -1,11 +1,8 @@
-"""Verdicts, criteria and numbers in words, and verdicts as rows of plain text."""
+"""Verdicts, criteria and numbers in words."""
 
 import math
-import textwrap
-from collections.abc import Iterable, Mapping
-from typing import Any
 
-from mnemoscope.judging.claim import EFFECT, Claim, Criterion
+from mnemoscope.judging.claim import Claim
 from mnemoscope.judging.evidence import named
 from mnemoscope.judging.verdict import Outcome, PartResult, Ruling, Superseded, Verdict
 from mnemoscope.viz.tables import counted, rounded
@@ -18,19 +15,6 @@ MEANINGS: dict[Outcome, str] = {
     "NOT_APPLICABLE": "too few replicates for a verdict, or none passes the gate",
 }
 """Every outcome and what it means."""
-
-_ASKED = {
-    "most": "in more than half of the {what}s {name} is {wording}",
-    "every": "in every {what} {name} is {wording}",
-    "exists": "in at least one {what} {name} is {wording}",
-    "mean": "on average over the {what}s {name} is {wording}",
-    "equivalence": "on average over the {what}s {name} is {wording}, which counts as no effect",
-}
-_PROMPTS = {
-    "own": "every {what} has prompts of its own",
-    "shared": "all {what}s share the prompts that were drawn",
-    "enumerated": "every possible prompt is measured, so that effects have no sampling error",
-}
 
 
 def number(value: float | None, form: str = ".4g") -> str:
@@ -70,62 +54,9 @@ def recipe_text(claim: Claim) -> str:
     return claim.recipe or "–"
 
 
-def seeds_text(claim: Claim) -> str:
-    """Which seeds count; empty if all do."""
-    if claim.last_seed is not None:
-        return f"{claim.first_seed} to {claim.last_seed}"
-    return f"from {claim.first_seed} on" if claim.first_seed else ""
-
-
-def effect_name(name: str) -> str:
-    """What an effect is called in a sentence."""
-    return "the effect" if name == EFFECT else name
-
-
 def unit_of(ruling: Ruling, name: str) -> str:
     """Unit of an effect; empty where none is named."""
     return str(named(ruling.evidence.effects, name).attrs.get("unit", ""))
-
-
-def criterion(ruling: Ruling, part: Criterion) -> str:
-    """What an effect must do, with quantifier, margin and unit."""
-    wording = f"{part.wording} {unit_of(ruling, part.name)}".strip()
-    return _ASKED[part.quantifier].format(what=ruling.claim.replicate, name=effect_name(part.name), wording=wording)
-
-
-def asked(ruling: Ruling) -> list[str]:
-    """What was fixed before the first run, a sentence each: criteria, gate, number of replicates, units, prompts."""
-    claim, verdict = ruling.claim, ruling.verdict
-    parts = [criterion(ruling, part) for part in claim.criteria]
-    opening = "The claim holds if"
-    if len(parts) > 1:
-        opening += " all of this is so:" if claim.joined == "all" else " any of this is so:"
-    n_run = verdict.n + verdict.n_failed
-    what = claim.replicate
-    sentences = [f"{opening} {'; '.join(parts)}.", _gate(claim)]
-    sentences.append(f"It needs {claim.n_replicates} {what}s. Run: {n_run}; of these judged: {verdict.n}.")
-    if which := seeds_text(claim):
-        sentences.append(f"Seeds that count: {which}.")
-    if claim.headline:
-        sentences.append("It is a headline claim, which shares one error rate with the others of its system.")
-    if claim.units:
-        units = (f"{name} ({unit.preset}, {unit.recipe} recipe)" for name, unit in claim.units.items())
-        sentences.append(f"Measured on {', '.join(units)}.")
-    if ruling.evidence.models:
-        of = "models" if what == "model" else "model"
-        sentences.append(f"Asked of the language {of} {', '.join(ruling.evidence.models)}.")
-    if ruling.set_aside:
-        sentences.append(f"Handed in and not used: {'; '.join(ruling.set_aside)}.")
-    if ruling.evidence.prompts is not None:
-        prompts = _PROMPTS[ruling.evidence.prompts].format(what=what)
-        sentences.append(prompts[0].upper() + prompts[1:] + ".")
-    return sentences
-
-
-def _gate(claim: Claim) -> str:
-    if claim.gate is None:
-        return f"There is no gate: every {claim.replicate} is judged."
-    return f"The gate: only a {claim.replicate} which {claim.gate.statement} is judged."
 
 
 def favoured(ruling: Ruling) -> str:
@@ -196,89 +127,3 @@ def earlier_text(earlier: Superseded) -> str:
         recipe = f", {earlier.recipe} recipe" if earlier.recipe else ""
         verdict = f"{outcome_text(earlier.outcome)} ({n_clear} of {earlier.n}{recipe})"
     return f"{verdict}; superseded: {earlier.reason}"
-
-
-VERDICT_HEADER = ("id", "statement", "verdict", "recipe", "share", "effect", "registered", "why")
-LONGEST = 72
-"""Characters of a statement."""
-
-
-def verdict_rows(rulings: Iterable[Ruling]) -> list[list[str]]:
-    """For every ruling: id, statement in short, outcome, recipe of the models, share and effect with 95 % intervals,
-    whether it is as registered, and the reason.
-    """
-    return [
-        [
-            ruling.claim.id,
-            textwrap.shorten(ruling.claim.statement, LONGEST, placeholder=" …"),
-            outcome_text(ruling.verdict.outcome),
-            recipe_text(ruling.claim),
-            share_text(ruling.verdict),
-            effect_text(ruling.verdict),
-            as_registered(ruling),
-            ruling.reason,
-        ]
-        for ruling in rulings
-    ]
-
-
-DIFF_HEADER = ("id", "what", "verdict", "share", "effect")
-_ARROW = " → "
-
-
-def diff_rows(old: Iterable[Mapping[str, Any]], new: Iterable[Mapping[str, Any]]) -> list[list[str]]:
-    """What differs between two lists of records of rulings: claims, their rivals, and cells of the sensitivity table.
-
-    Numbers differ if they do so as they are shown. What is alike is left out: no rows, no difference. So are claims
-    that are in one list only: a trial of some claims says nothing of the others.
-
-    Args:
-        old: What stands before the arrows.
-        new: What stands behind them.
-    """
-    old, new = list(old), list(new)
-    both = {record["id"] for record in old} & {record["id"] for record in new}
-    before, after = (_verdicts(record for record in records if record["id"] in both) for records in (old, new))
-    rows = []
-    for name in dict.fromkeys((*before, *after)):
-        pair = before.get(name), after.get(name)
-        if pair[0] == pair[1]:
-            continue
-        rows.append(
-            [name, _what(*pair), *(_change(*cells) for cells in zip(*(_or_blank(v) for v in pair), strict=True))]
-        )
-    return rows
-
-
-def _verdicts(records: Iterable[Mapping[str, Any]]) -> dict[str, tuple[str, ...]]:
-    """Outcome, share and effect as they are shown, by id; that of a cell goes on with `, kind = zero`."""
-    shown = {}
-    for record in records:
-        shown[record["id"]] = _shown(record)
-        shown |= {rival["id"]: _shown(rival) for rival in record["rivals"]}
-        for cell in record["sensitivity"]:
-            shown[f"{record['id']}, {cell['factor']} = {cell['value']}"] = _shown(cell)
-    return shown
-
-
-def _shown(record: Mapping[str, Any]) -> tuple[str, ...]:
-    (low, high), bounds = record["share_interval"], record["effect_interval"]
-    return (
-        outcome_text(record["outcome"]),
-        with_interval(record["share"], low, high, form=".2f"),
-        with_interval(record["effect"], bounds[0], bounds[1], record["unit"]),
-    )
-
-
-def _or_blank(verdict: tuple[str, ...] | None) -> tuple[str, ...]:
-    return ("", "", "") if verdict is None else verdict
-
-
-def _what(before: tuple[str, ...] | None, after: tuple[str, ...] | None) -> str:
-    if before is None or after is None:
-        return "only in the new" if before is None else "only in the old"
-    return "another verdict" if before[0] != after[0] else "other numbers"
-
-
-def _change(before: str, after: str) -> str:
-    return before if before == after else _ARROW.join(text for text in (before, after) if text)

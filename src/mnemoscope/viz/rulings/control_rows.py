@@ -1,0 +1,48 @@
+"""Controls of a ruling as rows of text: what each had to give, what it gave, and whether it behaved."""
+
+from dataclasses import replace
+
+import numpy as np
+
+from mnemoscope.judging.claim import Control
+from mnemoscope.judging.evidence import named
+from mnemoscope.judging.judge import misbehaviour
+from mnemoscope.judging.verdict import Ruling
+from mnemoscope.viz.rulings.asked import must_give
+from mnemoscope.viz.rulings.plots import by_case
+from mnemoscope.viz.rulings.words import number
+
+CONTROL_HEADER = ("control", "kind", "must be", "what it gave", "behaved")
+
+
+def control_rows(ruling: Ruling) -> list[list[str]]:
+    """For every control: name, kind, what it must give, mean and range of that over its cases, and whether it did."""
+    return [
+        [
+            control.name,
+            control.kind,
+            must_give(ruling.claim, control),
+            _gave(ruling, control),
+            _behaved(ruling, control),
+        ]
+        for control in ruling.claim.controls
+    ]
+
+
+def _gave(ruling: Ruling, control: Control) -> str:
+    effects = ruling.evidence.controls.get(control.name)
+    if effects is None:
+        return "not measured"
+    texts = []
+    for part in ruling.claim.criteria:
+        values = by_case(named(effects, part.name))
+        spread = f" [{number(values.min())}, {number(values.max())}] in {values.size} cases" if values.size > 1 else ""
+        texts.append(f"{part.name} {number(float(np.mean(values)))}{spread}")
+    return "; ".join(texts)
+
+
+def _behaved(ruling: Ruling, control: Control) -> str:
+    """Judged on its own: the first that misbehaves would hide the others."""
+    effects = {name: each for name, each in ruling.evidence.controls.items() if name == control.name}
+    wrong = misbehaviour(replace(ruling.claim, controls=(control,)), replace(ruling.evidence, controls=effects))
+    return f"✗ no: {wrong}" if wrong else "✓ yes"
