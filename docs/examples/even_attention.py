@@ -1,14 +1,4 @@
-"""Does elimination need to know where the used values stand, or only which they are?
-
-Claimed: attending to all earlier y alike is enough. Refuted if in most seeds one answer in ten, or more, is wrong when
-every head attends from the last x to each earlier y with the same weight, whatever it has learned. The rival says that
-the head need not even tell y from x.
-
-    effect      = accuracy of the last y with that attention, on 1,000 sequences over unseen mappings
-    over_tokens = the same with even attention over all tokens so far
-
-It shows what attention could stand in for the learned one. It does not show what the learned attention looks like.
-"""
+"""Does elimination need to know where the used values stand, or only which they are?"""
 
 from mnemoscope import (
     CLAIMS,
@@ -25,7 +15,7 @@ from mnemoscope import (
 )
 from mnemoscope.core import Mechanism
 from mnemoscope.core.patterns import earlier, uniform
-from mnemoscope.judging import EFFECT, GATE
+from mnemoscope.judging import EFFECT, GATE, Explanation, Quantity
 from mnemoscope.models import planted, untrained
 from mnemoscope.systems.tiny_recall.constructed import elimination_only
 
@@ -51,6 +41,20 @@ CONTROLS = (
     Control(name="even by hand", kind="positive", plant=planted("v1", elimination_only, UNITS["v1"].spec(0).task)),
     Control(name="untrained", kind="negative", plant=untrained(UNITS)),
 )
+EXPLANATION = Explanation(
+    procedure="1,000 sequences over unseen mappings, drawn by the seed, are answered with the attention of every head "
+    "from the last x replaced, whatever it has learned.",
+    quantities={
+        EFFECT: Quantity(
+            words="the accuracy of the last y with the same weight on every earlier y",
+            formula="mean over sequences of 1[argmax of the logits = the y left over]",
+        ),
+        "over_tokens": Quantity(words="the same with the same weight on all tokens so far"),
+    },
+    margins="With .9 one answer in ten may be wrong.",
+    limits="It shows what attention could stand in for the learned one. It does not show what the learned attention "
+    "looks like.",
+)
 RIVAL = Claim(
     id="even-attention-tokens",
     statement="Attending to all tokens alike is enough for elimination.",
@@ -60,6 +64,7 @@ RIVAL = Claim(
     units=UNITS,
     controls=CONTROLS,
     measure=measure,
+    explanation=EXPLANATION,
 )
 CLAIM = Claim(
     id="even-attention",
@@ -73,6 +78,7 @@ CLAIM = Claim(
     rivals=(RIVAL,),
     controls=CONTROLS,
     measure=measure,
+    explanation=EXPLANATION,
     factors={"split": ("train",), "recipe": ("quick",)},
 )
 CLAIMS.add(CLAIM.id, CLAIM)

@@ -83,7 +83,10 @@ def test_show_tells_all_that_is_fixed(capsys):
     text = capsys.readouterr().out
     claim = CLAIMS.get("T14")
     assert claim.gate is not None
-    words = ["32 seeds or more, a headline", "most, above 0", *(control.name for control in claim.controls)]
+    assert claim.explanation is not None
+    explained = [quantity.formula[:20] for quantity in claim.explanation.quantities.values()]
+    words = ["32 seeds or more; a headline claim", "in more than half of the seeds the effect is above 0", *explained]
+    words += [control.name for control in claim.controls]
     assert all(word in text for word in [*words, *(rival.id for rival in claim.rivals), "resample"])
 
 

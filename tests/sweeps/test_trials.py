@@ -162,7 +162,7 @@ def test_seeds_that_do_not_count_are_listed_with_the_reason(runs):
     assert bench.left_out(claim) == []
     assert bench.set_aside(claim) == (
         "narrow, seeds 0, 1: looked at before the criteria were fixed",
-        "narrow, seeds 15, 16, 17: trained after the verdict",
+        "narrow, seeds 15–17: trained after the verdict",
     )
 
 

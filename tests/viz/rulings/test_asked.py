@@ -5,7 +5,7 @@ import pytest
 from mnemoscope.core.errors import InputError
 from mnemoscope.judging.claim import EFFECT, GATE, Control, Criterion, Gate
 from mnemoscope.judging.explanation import Explanation, Quantity
-from mnemoscope.viz.rulings.asked import described, gate_text, holds_if, must_give, refuted_if
+from mnemoscope.viz.rulings.asked import described, fixed, holds_if, must_give, refuted_if
 from tests.judging.trials import make_claim
 
 PARTS = (
@@ -65,10 +65,17 @@ def test_quantities_are_described_where_the_claim_explains_them():
     gate = Gate(statement="learns", at_least=0.5)
     claim = make_claim(gate=gate, explanation=explained)
     assert described(claim, EFFECT) == "the accuracy lost: a − b"
-    assert gate_text(claim) == "The gate: only a seed which learns is judged. Measured for it: accuracy."
+    assert dict(fixed(claim)) == {
+        "criterion": holds_if(claim),
+        "refutation": refuted_if(claim),
+        "measured": "It is done.",
+        "margins": "Half of all.",
+        "gate": "only a seed is judged which learns (accuracy)",
+        "replicates": "16 seeds or more",
+    }
     assert claim.rival("not", "it does not", quantifier="most", margin=0.0).explanation is explained
     assert described(make_claim(), EFFECT) == ""
-    assert gate_text(make_claim(gate=gate)) == "The gate: only a seed which learns is judged."
+    assert dict(fixed(make_claim(gate=gate)))["gate"] == "only a seed is judged which learns"
 
 
 def test_empty_explanations_are_refused():

@@ -85,24 +85,24 @@ def test_text_from_outside_cannot_be_html(html):
 def test_what_was_asked_is_said_in_words(html):
     asked = part_of(html, "What was asked")
     assert "The claim holds if all of this is so: in more than half of the seeds elimination is above 0.25" in asked
-    assert "only a seed which answers recall on unseen mappings in 99 % of prompts is judged" in asked
-    assert "It needs 32 seeds. Run: 34; of these judged: 32." in asked
-    assert "headline claim" in asked
+    assert "only a seed is judged which answers recall on unseen mappings in 99 % of prompts" in asked
+    assert "measured on 34 seeds, of which 32 are judged" in asked
+    assert "replicates 32 seeds or more; a headline claim" in asked
     assert "v3 (v3, published recipe)" in asked
-    assert "no gate: every seed is judged" in part_of(rulings_page([simple("T1", 8)], title="x"), "What was asked")
+    assert "gate none: every seed is judged" in part_of(rulings_page([simple("T1", 8)], title="x"), "What was asked")
 
 
 @pytest.mark.parametrize(
     ("bounds", "words"),
     [
-        ({"first_seed": 32}, "Seeds that count: from 32 on."),
-        ({"last_seed": 31}, "Seeds that count: 0 to 31."),
-        ({"first_seed": 16, "last_seed": 31}, "Seeds that count: 16 to 31."),
+        ({"first_seed": 32}, "seeds that count from 32 on"),
+        ({"last_seed": 31}, "seeds that count 0 to 31"),
+        ({"first_seed": 16, "last_seed": 31}, "seeds that count 16 to 31"),
     ],
 )
 def test_which_seeds_count_is_said(bounds, words):
     assert words in part_of(rulings_page([simple("T1", 8, **bounds)], title="x"), "What was asked")
-    assert "Seeds that count" not in rulings_page([simple("T1", 8)], title="x")
+    assert "seeds that count" not in rulings_page([simple("T1", 8)], title="x")
 
 
 def test_how_it_was_asked_before_is_said():
@@ -133,7 +133,7 @@ def test_every_quantifier_has_words(quantifier, words):
 
 def test_controls_are_judged_one_by_one(html):
     controls = part_of(html, "Controls")
-    assert "untrained negative not all of: elimination above 0.25, recall above 0.25 elimination -0.0025" in controls
+    assert "C1: untrained negative not all of: elimination above 0.25, recall above 0.25 elimination -0.0" in controls
     assert "recall -0.75 [-3, 0] in 4 cases ✓ yes" in controls
     assert "positive elimination above 0.25 and recall above 0.25 elimination 0.7625 [0.7, 0.8] in 4 cases" in controls
     assert "effect 0.8 ✗ no: the negative control untrained misbehaves" in part_of(

@@ -19,7 +19,9 @@ def test_the_seed_in_the_middle_with_its_numbers():
     found = worked(ruling(make_claim(explanation=EXPLANATION), make_evidence(np.linspace(0, 1.5, 16))))
     assert found.label == "seed 8"
     assert found.sentence == "Seed 8 meets the criterion of the claim."
-    line = Line(name="the effect", meaning="what is lost: a − b", value="0.8 logits", must_be="above 0.25", meets=True)
+    line = Line(
+        name="the effect", quantity=EXPLANATION.quantities[EFFECT], value="0.8 logits", must_be="above 0.25", meets=True
+    )
     assert found.lines == (line,)
 
 
@@ -46,6 +48,6 @@ def test_gate_parts_and_what_stands_beside():
 def test_stands_on_the_page_where_a_seed_was_judged():
     page = rulings_page([ruling(make_claim(explanation=EXPLANATION), make_evidence(clearing(16, 16)))], title="x")
     assert "One seed worked through: seed" in page
-    assert "what is lost: a − b" in page
+    assert 'what is lost<span class="formula">a − b</span>' in page
     assert worked(nobody_passes()) is None
     assert "worked through" not in rulings_page([nobody_passes()], title="x")

@@ -61,29 +61,12 @@ def claims_show(options: ClaimsShow) -> None:
 def _rows(claim: ms.Claim) -> list[list[str]]:
     from mnemoscope.sweeps.measuring import name_of
     from mnemoscope.sweeps.registered import superseded
-    from mnemoscope.viz.rulings.asked import (
-        described,
-        effect_name,
-        gate_text,
-        holds_if,
-        must_give,
-        refuted_if,
-        seeds_text,
-    )
+    from mnemoscope.viz.rulings.asked import described, effect_name, fixed, holds_if, must_give
     from mnemoscope.viz.rulings.words import earlier_text
 
-    units = "; ".join(f"{n}: {_unit(u)}" for n, u in claim.units.items())
-    rows = [["source", claim.source]]
-    rows.append(["models", "language models that --model names" if claim.of_language_models else units])
-    rows.append(["replicates", f"{claim.n_replicates} {claim.replicate}s or more" + ", a headline" * claim.headline])
-    if which := seeds_text(claim):
-        rows.append(["seeds that count", which])
-    rows += [["gate", gate_text(claim)], ["criterion", holds_if(claim)], ["refutation", refuted_if(claim)]]
-    if (explained := claim.explanation) is not None:
-        rows.append(["measured", explained.procedure])
-        rows += [[effect_name(name), described(claim, name)] for name in explained.quantities]
-        rows.append(["margins", explained.margins])
-        rows += [["limits", explained.limits]] if explained.limits else []
+    rows = [["source", claim.source], *map(list, fixed(claim))]
+    explained = {} if claim.explanation is None else claim.explanation.quantities
+    rows += [[effect_name(name), described(claim, name)] for name in explained]
     rows += [
         [f"{control.kind} control", f"{control.name}; expected: {must_give(claim, control)}"]
         for control in claim.controls
@@ -93,11 +76,6 @@ def _rows(claim: ms.Claim) -> list[list[str]]:
     if claim.measure is not None:
         rows.append(["measure", name_of(claim.measure)])
     return rows + [["asked before", earlier_text(earlier)] for earlier in superseded(claim)]
-
-
-def _unit(unit: ms.Configuration) -> str:
-    changes = "".join(f", {name}={value}" for name, value in unit.changes)
-    return f"{unit.preset}, {unit.recipe} recipe{changes}"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,7 +6,9 @@ All of it was fixed before the first run, and can be said without a verdict.
 from collections.abc import Mapping
 from types import MappingProxyType
 
+from mnemoscope.core.presets import Configuration
 from mnemoscope.judging.claim import EFFECT, GATE, Claim, Control, Criterion
+from mnemoscope.judging.explanation import Quantity
 from mnemoscope.judging.verdict import Ruling
 from mnemoscope.viz.rulings.words import unit_of
 
@@ -37,12 +39,15 @@ def effect_name(name: str) -> str:
     return "the effect" if name == EFFECT else name
 
 
+def quantity(claim: Claim, name: str) -> Quantity | None:
+    """What a quantity is; None where the claim does not explain it."""
+    return None if claim.explanation is None else claim.explanation.quantities.get(name)
+
+
 def described(claim: Claim, name: str) -> str:
     """What a quantity is, its formula after the words; empty where the claim does not explain it."""
-    quantity = None if claim.explanation is None else claim.explanation.quantities.get(name)
-    if quantity is None:
-        return ""
-    return f"{quantity.words}: {quantity.formula}" if quantity.formula else quantity.words
+    found = quantity(claim, name)
+    return "" if found is None else ": ".join(text for text in (found.words, found.formula) if text)
 
 
 def criterion(claim: Claim, part: Criterion, unit: str | None = None) -> str:
@@ -94,45 +99,57 @@ def _sentence(words: Mapping[str, str], claim: Claim, part: Criterion, wording: 
     return words[part.quantifier].format(what=claim.replicate, name=effect_name(part.name), wording=wording)
 
 
-def gate_text(claim: Claim) -> str:
+def fixed(claim: Claim, units: Mapping[str, str] = MappingProxyType({})) -> list[tuple[str, str]]:
+    """What was fixed before the first run, a term and a text each: criterion, refutation, procedure, margins, gate,
+    replicates, models and prompts.
+
+    Args:
+        claim: With or without an explanation.
+        units: As for `holds_if`.
+    """
+    what, explanation = claim.replicate, claim.explanation
+    found = [("criterion", holds_if(claim, units)), ("refutation", refuted_if(claim, units))]
+    if explanation is not None:
+        found += [("measured", explanation.procedure), ("margins", explanation.margins), ("shows", explanation.limits)]
+    headline = "; a headline claim, which shares one error rate with the others of its system" if claim.headline else ""
+    found += [("gate", _gate(claim)), ("replicates", f"{claim.n_replicates} {what}s or more{headline}")]
+    found.append(("seeds that count", _seeds(claim)))
+    named = (f"{name} ({_unit(unit)})" for name, unit in claim.units.items())
+    found.append(("models", "language models that --model names" if claim.of_language_models else ", ".join(named)))
+    if claim.prompts is not None:
+        found.append(("prompts", _PROMPTS[claim.prompts].format(what=what)))
+    return [(term, text) for term, text in found if text]
+
+
+def asked(ruling: Ruling) -> list[tuple[str, str]]:
+    """What was fixed before the first run, and what it was asked of, a term and a text each."""
+    claim, verdict, evidence = ruling.claim, ruling.verdict, ruling.evidence
+    found = dict(fixed(claim, {part.name: unit_of(ruling, part.name) for part in claim.criteria}))
+    if evidence.models:
+        found["models"] = ", ".join(evidence.models)
+    if evidence.prompts is not None:
+        found["prompts"] = _PROMPTS[evidence.prompts].format(what=claim.replicate)
+    found["measured on"] = f"{verdict.n + verdict.n_failed} {claim.replicate}s, of which {verdict.n} are judged"
+    if ruling.set_aside:
+        found["not used"] = "; ".join(ruling.set_aside)
+    return list(found.items())
+
+
+def _gate(claim: Claim) -> str:
     """Which replicates are judged."""
     if claim.gate is None:
-        return f"There is no gate: every {claim.replicate} is judged."
-    measured = f" Measured for it: {words}." if (words := described(claim, GATE)) else ""
-    return f"The gate: only a {claim.replicate} which {claim.gate.statement} is judged.{measured}"
+        return f"none: every {claim.replicate} is judged"
+    measured = f" ({words})" if (words := described(claim, GATE)) else ""
+    return f"only a {claim.replicate} is judged which {claim.gate.statement}{measured}"
 
 
-def seeds_text(claim: Claim) -> str:
+def _seeds(claim: Claim) -> str:
     """Which seeds count; empty if all do."""
     if claim.last_seed is not None:
         return f"{claim.first_seed} to {claim.last_seed}"
     return f"from {claim.first_seed} on" if claim.first_seed else ""
 
 
-def asked(ruling: Ruling) -> list[str]:
-    """What was fixed before the first run, a sentence each: criteria, procedure, margins, gate, replicates, units."""
-    claim, verdict, explanation = ruling.claim, ruling.verdict, ruling.claim.explanation
-    units = {part.name: unit_of(ruling, part.name) for part in claim.criteria}
-    sentences = [holds_if(claim, units), refuted_if(claim, units)]
-    if explanation is not None:
-        sentences += [f"How it is measured: {explanation.procedure}", f"Why these margins: {explanation.margins}"]
-        sentences += [f"What it shows: {explanation.limits}"] if explanation.limits else []
-    sentences.append(gate_text(claim))
-    n_run, what = verdict.n + verdict.n_failed, claim.replicate
-    sentences.append(f"It needs {claim.n_replicates} {what}s. Run: {n_run}; of these judged: {verdict.n}.")
-    if which := seeds_text(claim):
-        sentences.append(f"Seeds that count: {which}.")
-    if claim.headline:
-        sentences.append("It is a headline claim, which shares one error rate with the others of its system.")
-    if claim.units:
-        named = (f"{name} ({unit.preset}, {unit.recipe} recipe)" for name, unit in claim.units.items())
-        sentences.append(f"Measured on {', '.join(named)}.")
-    if ruling.evidence.models:
-        of = "models" if what == "model" else "model"
-        sentences.append(f"Asked of the language {of} {', '.join(ruling.evidence.models)}.")
-    if ruling.set_aside:
-        sentences.append(f"Handed in and not used: {'; '.join(ruling.set_aside)}.")
-    if ruling.evidence.prompts is not None:
-        prompts = _PROMPTS[ruling.evidence.prompts].format(what=what)
-        sentences.append(prompts[0].upper() + prompts[1:] + ".")
-    return sentences
+def _unit(unit: Configuration) -> str:
+    changes = "".join(f", {name}={value}" for name, value in unit.changes)
+    return f"{unit.preset}, {unit.recipe} recipe{changes}"

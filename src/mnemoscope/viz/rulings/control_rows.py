@@ -9,23 +9,25 @@ from mnemoscope.judging.evidence import named
 from mnemoscope.judging.judge import misbehaviour
 from mnemoscope.judging.verdict import Ruling
 from mnemoscope.viz.rulings.asked import must_give
-from mnemoscope.viz.rulings.plots import by_case
+from mnemoscope.viz.rulings.plots import by_case, short_names
 from mnemoscope.viz.rulings.words import number
 
 CONTROL_HEADER = ("control", "kind", "must be", "what it gave", "behaved")
 
 
 def control_rows(ruling: Ruling) -> list[list[str]]:
-    """For every control: name, kind, what it must give, mean and range of that over its cases, and whether it did."""
+    """For every control: name of its column in plots and its own, kind, what it must give, mean and range of that over
+    its cases, and whether it did.
+    """
     return [
         [
-            control.name,
+            f"{short}: {control.name}",
             control.kind,
             must_give(ruling.claim, control),
             _gave(ruling, control),
             _behaved(ruling, control),
         ]
-        for control in ruling.claim.controls
+        for short, control in short_names(ruling.claim).items()
     ]
 
 

@@ -20,7 +20,8 @@ from mnemoscope.judging.verdict import Cell, Ruling, Verdict
 from mnemoscope.viz.page import attention_view
 from mnemoscope.viz.rulings.asked import asked, criterion, described, effect_name, holds_if
 from mnemoscope.viz.rulings.control_rows import CONTROL_HEADER, control_rows
-from mnemoscope.viz.rulings.plots import LOOKS, by_case, emergence_plots, strip_plots
+from mnemoscope.viz.rulings.emergence import emergence_plots
+from mnemoscope.viz.rulings.plots import LOOKS, by_case, strip_plots
 from mnemoscope.viz.rulings.sheet import Entry, Sheet, badge, figures, link, place, table
 from mnemoscope.viz.rulings.words import (
     MEANINGS,
@@ -38,7 +39,7 @@ from mnemoscope.viz.rulings.words import (
     share_text,
     unit_of,
 )
-from mnemoscope.viz.rulings.worked import worked
+from mnemoscope.viz.rulings.worked import Line, worked
 from mnemoscope.viz.tables import counted
 
 _HEADER = ("id", "statement", "verdict", "recipe", "share", "effect")
@@ -98,7 +99,7 @@ def rulings_page(
         _section(sheet, ruling, examples.get(ruling.claim.id, ()))
         if pieces := sources.get(ruling.claim.id):
             sheet.page.heading("To reproduce it")
-            sheet.add(f'<ul class="asked">{"".join(f"<li>{piece}</li>" for piece in pieces)}</ul>')
+            sheet.add(_list(pieces))
     return sheet.html()
 
 
@@ -156,14 +157,16 @@ def _sentence(sheet: Sheet, ruling: Ruling) -> None:
     numbers = f"share {figures(share_text(verdict))}, effect {figures(effect_text(verdict))}"
     sheet.add(f'<p class="verdict">{badge(verdict.outcome)} {numbers}</p><p>{escape(ruling.reason)}</p>')
     sheet.page.heading("What was asked")
-    _list(sheet, asked(ruling))
+    terms = (f"<dt>{escape(what)}</dt><dd>{escape(text)}</dd>" for what, text in asked(ruling))
+    sheet.add(f'<dl class="asked">{"".join(terms)}</dl>')
     if ruling.superseded:
         sheet.page.heading("Asked before")
-        _list(sheet, list(map(earlier_text, ruling.superseded)))
+        sheet.add(_list([escape(earlier_text(each)) for each in ruling.superseded]))
 
 
-def _list(sheet: Sheet, sentences: Sequence[str]) -> None:
-    sheet.add(f'<ul class="asked">{"".join(f"<li>{escape(sentence)}</li>" for sentence in sentences)}</ul>')
+def _list(pieces: Sequence[str]) -> str:
+    """Pieces of HTML as items."""
+    return f'<ul class="asked">{"".join(f"<li>{piece}</li>" for piece in pieces)}</ul>'
 
 
 def _worked(sheet: Sheet, ruling: Ruling) -> None:
@@ -173,10 +176,17 @@ def _worked(sheet: Sheet, ruling: Ruling) -> None:
     sheet.page.heading(f"One {ruling.evidence.replicate} worked through: {example.label}")
     sheet.page.text(f"{example.sentence} As many {ruling.evidence.replicate}s clear it by more as by less.")
     rows = [
-        [escape(line.name), escape(line.meaning), figures(line.value), escape(line.must_be), _MEETS[line.meets]]
+        [escape(line.name), _meaning(line), figures(line.value), escape(line.must_be), _MEETS[line.meets]]
         for line in example.lines
     ]
     sheet.add(table(_WORKED, [Entry(cells=row) for row in rows], "worked"))
+
+
+def _meaning(line: Line) -> str:
+    if line.quantity is None:
+        return ""
+    formula = line.quantity.formula
+    return escape(line.quantity.words) + (f'<span class="formula">{escape(formula)}</span>' if formula else "")
 
 
 def _seeds(sheet: Sheet, ruling: Ruling) -> None:
@@ -186,7 +196,8 @@ def _seeds(sheet: Sheet, ruling: Ruling) -> None:
     signs = [f"{LOOKS[kind].sign} {LOOKS[kind].name}" for kind in kinds]
     sheet.page.text(
         f"{', '.join(signs)}; the bar beside the {ruling.evidence.replicate}s is their mean with its interval. "
-        "Dashed: the margin; shaded: the side that clears it. Arrows: beyond the scale.",
+        "Dashed: the margin; shaded: the side that clears it. Arrows: beyond the scale."
+        + (" C1 and so on are the controls, which have a table below." if ruling.claim.controls else ""),
         "note",
     )
     _side_by_side(sheet, strip_plots(ruling))

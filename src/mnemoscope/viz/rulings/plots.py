@@ -1,11 +1,10 @@
-"""Effects of a ruling as plots: strips of points over seeds, and curves over training.
+"""Effects of a ruling as strips of points over seeds, with the margin and the side that clears it.
 
-Both show the margin and the side that clears it. A strip has a column for the seeds and one for each control. Its scale
-is that of the judged seeds and of the margin: points far beyond it, as those of controls often are, stand at the edge
-with an arrow and their value.
+A strip has a column for the seeds and one for each control, called C1, C2 and so on in the order in which they were
+declared. Its scale is that of the judged seeds and of the margin: points far beyond it, as those of controls often are,
+stand at the edge with an arrow and their value.
 """
 
-import textwrap
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,7 +12,7 @@ import plotly.graph_objects as go
 import xarray as xr
 from jaxtyping import Float
 
-from mnemoscope.judging.claim import GATE, Criterion
+from mnemoscope.judging.claim import Claim, Control, Criterion
 from mnemoscope.judging.evidence import named, prompt_mean
 from mnemoscope.judging.verdict import PartResult, Ruling
 from mnemoscope.viz.rulings.words import number, unit_of
@@ -25,8 +24,6 @@ _PAD = 0.08
 _CLEARS = "rgba(31, 95, 191, 0.10)"
 _INK = "#1d2433"
 _LINE = {"color": _INK, "width": 1.2, "dash": "dash"}
-_WIDTH = 11
-"""Characters in a line under a column."""
 _NAMED = 6
 """How many points without a value are named."""
 
@@ -80,23 +77,6 @@ def strip_plots(ruling: Ruling) -> list[tuple[go.Figure, str]]:
     return [_strip(ruling, part, results[part.name]) for part in ruling.claim.criteria]
 
 
-def emergence_plots(ruling: Ruling) -> list[tuple[go.Figure, str]]:
-    """One figure per part along the training step, and one of what the gate looks at if it was measured too."""
-    effects = ruling.emergence
-    if effects is None:
-        return []
-    plots = [
-        (_plot(effects[part.name], part, unit_of(ruling, part.name)), "")
-        for part in ruling.claim.criteria
-        if part.name in effects
-    ]
-    gate = ruling.claim.gate
-    if gate is not None and GATE in effects and np.isfinite(gate.at_least):
-        part = Criterion(name=GATE, quantifier="every", margin=gate.at_least)
-        plots.append((_plot(effects[GATE], part, ""), f"Gate: {gate.statement}."))
-    return plots
-
-
 def _strip(ruling: Ruling, part: Criterion, result: PartResult) -> tuple[go.Figure, str]:
     columns = points_of(ruling, part.name)
     judged = [points.values for points in columns if points.kind == "judged"]
@@ -108,14 +88,16 @@ def _strip(ruling: Ruling, part: Criterion, result: PartResult) -> tuple[go.Figu
     show_margin(figure, part, shown)
     _arrows(figure, columns, shown)
     names = {points.column: points.centre if points.kind in ("positive", "negative") else 0.0 for points in columns}
-    ticks = ["<br>".join(textwrap.wrap(name, _WIDTH)) for name in names]
-    lines_below = max((tick.count("<br>") + 1 for tick in ticks), default=1)
     last = max(names.values(), default=0.0)
     figure.update_xaxes(
-        tickvals=list(names.values()), ticktext=ticks, range=[-1.15, max(last + 0.6, 1.25)], showgrid=False
+        tickvals=list(names.values()),
+        ticktext=list(names),
+        tickangle=0,
+        range=[-1.15, max(last + 0.6, 1.25)],
+        showgrid=False,
     )
-    frame(figure, part.name, unit_of(ruling, part.name), shown, lines_below=lines_below)
-    return figure, result.finding + "." + _missing(columns)
+    frame(figure, part.name, unit_of(ruling, part.name), shown, lines_below=1)
+    return figure, f"{result.finding}.{_missing(columns)}"
 
 
 def _trace(points: Points, shown: tuple[float, float]) -> go.Scatter:
@@ -182,53 +164,6 @@ def _missing(columns: list[Points]) -> str:
     return f" Without a value: {names}." if lost else ""
 
 
-def _plot(effect: xr.DataArray, part: Criterion, unit: str) -> go.Figure:
-    steps, values = effect.step.to_numpy(), by_case(effect)
-    finite = values[np.isfinite(values)]
-    shown = window(part, finite, finite)
-    places = _places(steps)
-    figure = go.Figure(
-        go.Scatter(
-            x=places,
-            y=[float(value) if np.isfinite(value) else None for value in values],
-            mode="lines+markers",
-            line={"color": "#1f5fbf", "width": 1.5},
-            marker={"size": 5},
-            text=[f"step {step:,}: {number(v)}" for step, v in zip(steps.tolist(), values.tolist(), strict=True)],
-            hovertemplate="%{text}<extra></extra>",
-        )
-    )
-    show_margin(figure, part, shown)
-    ticks = _ticks(steps)
-    figure.update_xaxes(
-        type="log", title="training step", tickvals=list(ticks), ticktext=list(ticks.values()), showgrid=False
-    )
-    frame(figure, part.name, unit, shown, lines_below=3)
-    return figure
-
-
-def _places(steps: np.ndarray) -> list[float]:
-    """Steps on a logarithmic axis, where step 0 has no place: it stands at a third of the first one after it."""
-    return np.where(steps > 0, steps, _origin(steps)).tolist()
-
-
-def _origin(steps: np.ndarray) -> float:
-    later = steps[steps > 0]
-    return float(later.min() if later.size else 3) / 3
-
-
-def _ticks(steps: np.ndarray) -> dict[float, str]:
-    """Place to label: powers of ten, with 2 and 5 times them if there are few, and 0."""
-    later = steps[steps > 0]
-    ticks = {_origin(steps): "0"} if (steps == 0).any() else {}
-    for factors in ((1,), (1, 2, 5)):
-        marks = [factor * 10**power for power in range(9) for factor in factors]
-        marks = [mark for mark in marks if later.size and later.min() <= mark <= later.max()]
-        if len(marks) >= 3:
-            break
-    return ticks | {float(mark): f"{mark:,}" for mark in marks}
-
-
 def points_of(ruling: Ruling, name: str) -> list[Points]:
     """Of one effect: replicates first, then the controls in the order in which they were declared."""
     claim, evidence = ruling.claim, ruling.evidence
@@ -241,13 +176,18 @@ def points_of(ruling: Ruling, name: str) -> list[Points]:
         labels = [name for name, is_chosen in zip(names, chosen, strict=True) if is_chosen]
         points = Points(kind=kind, column=f"{evidence.replicate}s", x=x[chosen], values=values[chosen], labels=labels)
         found.append(points)
-    declared = [control for control in claim.controls if control.name in evidence.controls]
-    for i, control in enumerate(declared):
+    declared = {short: control for short, control in short_names(claim).items() if control.name in evidence.controls}
+    for i, (short, control) in enumerate(declared.items()):
         given = by_case(named(evidence.controls[control.name], name))
         labels = [f"{control.name}, case {case}" for case in range(given.size)]
         x = _spread(given.size, 1.75 + i, 0.25)
-        found.append(Points(kind=control.kind, column=control.name, x=x, values=given, labels=labels))
+        found.append(Points(kind=control.kind, column=short, x=x, values=given, labels=labels))
     return [points for points in found if points.x.size]
+
+
+def short_names(claim: Claim) -> dict[str, Control]:
+    """The controls of a claim by the names of their columns."""
+    return {f"C{i}": control for i, control in enumerate(claim.controls, 1)}
 
 
 def by_case(effect: xr.DataArray) -> Float[np.ndarray, " case"]:

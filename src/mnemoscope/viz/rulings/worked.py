@@ -7,8 +7,9 @@ import xarray as xr
 
 from mnemoscope.judging.claim import GATE
 from mnemoscope.judging.evidence import named, prompt_mean
+from mnemoscope.judging.explanation import Quantity
 from mnemoscope.judging.verdict import Ruling
-from mnemoscope.viz.rulings.asked import described, effect_name
+from mnemoscope.viz.rulings.asked import effect_name, quantity
 from mnemoscope.viz.rulings.words import number, unit_of
 
 
@@ -18,14 +19,14 @@ class Line:
 
     Attributes:
         name: Of the quantity.
-        meaning: What it is, with its formula; empty where the claim does not explain it.
+        quantity: What it is; None where the claim does not explain it.
         value: Number and unit.
         must_be: Where it has to lie; empty where nothing is asked of it.
         meets: Whether it lies there; None where nothing is asked.
     """
 
     name: str
-    meaning: str
+    quantity: Quantity | None
     value: str
     must_be: str = ""
     meets: bool | None = None
@@ -63,7 +64,7 @@ def worked(ruling: Ruling) -> Worked | None:
         lines.append(
             Line(
                 name=effect_name(part.name),
-                meaning=described(claim, part.name),
+                quantity=quantity(claim, part.name),
                 value=f"{number(value)} {unit}".strip(),
                 must_be=part.wording,
                 meets=met[-1],
@@ -72,7 +73,7 @@ def worked(ruling: Ruling) -> Worked | None:
     if isinstance(effects, xr.Dataset):
         for name, effect in effects.drop_vars([part.name for part in claim.criteria]).data_vars.items():
             if np.isfinite(value := float(prompt_mean(effect))):
-                lines.append(Line(name=str(name), meaning=described(claim, str(name)), value=number(value)))
+                lines.append(Line(name=str(name), quantity=quantity(claim, str(name)), value=number(value)))
     holds = all(met) if claim.joined == "all" else any(met)
     label = f"{evidence.replicate} {which}"
     sentence = f"{label[0].upper()}{label[1:]} {'meets' if holds else 'does not meet'} the criterion of the claim"
@@ -84,8 +85,8 @@ def _gate_line(ruling: Ruling, value: float) -> Line:
     assert gate is not None
     bounds = [f"at least {gate.at_least:g}"] if np.isfinite(gate.at_least) else []
     bounds += [f"at most {gate.at_most:g}"] if np.isfinite(gate.at_most) else []
-    meaning = described(ruling.claim, GATE) or gate.statement
-    return Line(name=GATE, meaning=meaning, value=number(value), must_be=" and ".join(bounds), meets=True)
+    explained = quantity(ruling.claim, GATE) or Quantity(words=gate.statement)
+    return Line(name=GATE, quantity=explained, value=number(value), must_be=" and ".join(bounds), meets=True)
 
 
 def _how_many(joined: str, met: list[bool]) -> str:

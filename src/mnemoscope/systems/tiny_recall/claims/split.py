@@ -89,8 +89,7 @@ _EXPLANATION = Explanation(
             formula="min over h and s of min(M − cost[h, s], cost[both heads, s] − M)",
         ),
     },
-    margins="M is a quarter of all answers, a third of what there is to lose; a cost at M neither counts as one nor as "
-    "none, so that the effect has to be above 0.",
+    margins="M is a quarter of all answers; a cost at M counts as neither, so that the effect has to be above 0.",
     limits="It shows which head each skill needs when heads are removed like this. It does not show that a head "
     "computes a skill by itself, nor what it writes.",
 )
