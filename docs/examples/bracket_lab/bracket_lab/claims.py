@@ -53,8 +53,8 @@ def by_hand() -> ms.HookedModel:
 
 
 EXPLANATION = Explanation(
-    procedure="All unseen words whose last bracket closes one that was not opened just now are answered as they are and "
-    "with no head of any layer able to attend from the answer to that bracket.",
+    procedure="All unseen words whose last bracket closes one that was not opened just now are answered as they are, "
+    "and with no head of any layer able to attend from the answer to that bracket.",
     quantities={
         EFFECT: Quantity(
             words="the accuracy that is lost without that attention",
