@@ -26,7 +26,7 @@ _NOT_KEPT = {"device", "n_devices", "n_params", "seed", "tokenizer_name"}  # a t
 def save_checkpoint(model: HookedTransformer, path: Path, *, step: int = 0) -> None:
     """Write `model`, after `step` steps of training, to `path`. Any `HookedTransformer` will do."""
     kinds = {VECTORS: reads_vectors(model), LINEAR: has_linear_attention(model)}
-    config = {**_configuration(model.cfg), **{name: True for name, of_kind in kinds.items() if of_kind}}
+    config = {**configuration_of(model.cfg), **{name: True for name, of_kind in kinds.items() if of_kind}}
     metadata = {"kind": _KIND, "step": str(step), "configuration": json.dumps(config)}
     write_tensors(path, model.state_dict(), metadata)
 
@@ -79,7 +79,7 @@ def weights_digest(path: Path) -> tuple[int, str]:
     return int(metadata["step"]), digest(tensors, {})
 
 
-def _configuration(cfg: HookedTransformerConfig) -> dict[str, Any]:
+def configuration_of(cfg: HookedTransformerConfig) -> dict[str, Any]:
     """The arguments of the configuration that differ from their defaults, as plain data."""
     kept = {}
     for field in dataclasses.fields(cfg):

@@ -6,15 +6,19 @@ Such a task has a method `with_text(text)`, which returns the fields that differ
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
 
 import mnemoscope as ms
 from mnemoscope.cli.command import COMMANDS, Command
 from mnemoscope.cli.options import Jobs
 from mnemoscope.cli.parse import default_system, parse_changes, parse_seeds
 from mnemoscope.core.errors import InputError
+
+if TYPE_CHECKING:
+    from mnemoscope.training.recorder import Report
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,6 +39,8 @@ class Train(Jobs):
     """Where to train, such as cpu, cuda or cuda:1."""
     corpus: Path | None = None
     """Text file in place of the one that the task is made of, for tasks that are made of a text."""
+    track: Literal["wandb"] | None = None
+    """Follow training in Weights & Biases too; WANDB_MODE=offline keeps it on this machine."""
     set: tuple[str, ...] = ()
     """Changes such as `recipe.n_steps=500 model.normalization=none task.<field>=<value>`."""
 
@@ -45,18 +51,32 @@ def run(options: Train) -> None:
     from mnemoscope.cli.output import console
     from mnemoscope.viz.tables import counted
 
+    if options.track is not None:
+        from mnemoscope.cli.tracking import ready
+
+        ready()
     presets = options.preset or (default_system()[1],)
     if options.corpus is not None:
         changes |= with_corpus(presets, options.corpus)
     specs = [ms.preset(name, options.recipe, seed, changes=changes) for name in presets for seed in seeds]
-    runs = train_with_progress(specs, options.out, options.jobs, options.device, together=options.together)
+    runs = train_with_progress(
+        specs, options.out, options.jobs, options.device, together=options.together, track=options.track is not None
+    )
     console.print(f"{counted(len(runs), 'finished run')} in {options.out}", highlight=False)
 
 
 def train_with_progress(
-    specs: Sequence[ms.RunSpec], out: Path, jobs: int, device: str = "cpu", *, together: bool = False
+    specs: Sequence[ms.RunSpec],
+    out: Path,
+    jobs: int,
+    device: str = "cpu",
+    *,
+    together: bool = False,
+    track: bool = False,
 ) -> list[ms.Run]:
-    """Train with a live display; the run of a specification goes to <out>/<label>/seed-<seed>."""
+    """Train with a live display, and in Weights & Biases where `track` says so; the run of a specification goes to
+    <out>/<label>/seed-<seed>.
+    """
     from mnemoscope.cli.output import console
     from mnemoscope.cli.progress import live
     from mnemoscope.models.building import usable_device
@@ -65,8 +85,16 @@ def train_with_progress(
     paths = [run_path(out, spec) for spec in specs]
     unfinished = sum(not (path / "done").exists() for path in paths)
     usable_device(device)  # before the display begins
-    with live(unfinished, console) as report:
+    with live(unfinished, console) as shown, _also(shown, specs, paths, track) as report:
         return ms.train_many(specs, paths, jobs=jobs, device=device, report=report, together=together)
+
+
+def _also(
+    shown: Report, specs: Sequence[ms.RunSpec], paths: Sequence[Path], track: bool
+) -> AbstractContextManager[Report]:
+    from mnemoscope.cli.tracking import tracked
+
+    return tracked(shown, specs, paths) if track else nullcontext(shown)
 
 
 @runtime_checkable
