@@ -1,6 +1,8 @@
 """The commands that take models apart: arrays, tables and a page for runs of any task, and what they refuse."""
 
 import csv
+import re
+from html import unescape
 from types import SimpleNamespace
 
 import pytest
@@ -51,6 +53,8 @@ def test_arrays_tables_and_a_page(command, two_seeds, sent, tmp_path, capsys):
     assert "plotly" in (place / f"{command}.html").read_text()
     out = capsys.readouterr().out
     assert "2 seeds" in out
+    (finding,) = re.findall('<p class="finding">(.+?)</p>', (place / f"{command}.html").read_text())
+    assert unescape(finding)[:40] in " ".join(out.split())
     for name in arrays:
         tree = xr.open_datatree(place / f"{name}.nc", engine="h5netcdf")
         seeds = tree["seed"].values.tolist() if "seed" in tree.coords else sorted(tree.children)

@@ -33,6 +33,8 @@ Measure = Callable[..., Mapping[str, Any]]
 class Shown:
     """What is shown of the results of one configuration."""
 
+    finding: str = ""
+    """What was found, in one sentence made from the numbers; opens the page, and ends what is printed."""
     tables: Sequence[ms.viz.Table]
     figures: Sequence[tuple[str, Any]]
     """Caption and plotly figure."""
@@ -155,6 +157,8 @@ def present(command: str, title: str, results: Results, shown: Shown, place: Pat
     for file in [file for kind in ("nc", "csv", "html") for file in place.glob(f"*.{kind}")]:
         file.unlink()
     page = ms.viz.Page(f"{command}: {title}", lead)
+    if shown.finding:
+        page.text(shown.finding, "finding")
     for note in shown.notes:
         page.text(note)
     for caption, figure in shown.figures:
@@ -163,6 +167,8 @@ def present(command: str, title: str, results: Results, shown: Shown, place: Pat
         show(f"{title}: {table.title}", table.header, table.rows, n_text=table.n_text)
         write_table(place / f"{table.name}.csv", table.header, table.rows)
         page.table(table.header, table.rows, table.title, n_text=table.n_text)
+    if shown.finding:
+        console.print(shown.finding, highlight=False, markup=False)
     write_arrays(place, results)
     write_atomically(place / f"{command}.html", page.html().encode())
     console.print(f"wrote {place / command}.html, with arrays and tables beside it", highlight=False)

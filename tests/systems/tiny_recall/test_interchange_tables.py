@@ -6,6 +6,7 @@ from mnemoscope.systems.tiny_recall.interchange_tables import (
     PLACE_HEADER,
     SCORE_HEADER,
     VARIABLE_HEADER,
+    better_model,
     place_rows,
     score_figure,
     score_rows,
@@ -51,6 +52,11 @@ def test_scores_say_which_causal_model_is_the_better_one(both):
     assert rows[0] == ["trained", CAUSAL[0], "0.400 [0.300, 0.500]", "0.200 [0.150, 0.250]", "1/2"]
     assert [row[-1] for row in rows] == ["1/2", "1/2", "0/2", "1/2"]  # equal scores are nobody's
     assert len(rows[0]) == len(SCORE_HEADER)
+
+
+def test_the_better_one_in_a_sentence(both):
+    expected = "values and match scores highest (0.65 [0.40, 0.90]), higher than the other in 1 of 2 seeds."
+    assert better_model(both[0]).endswith(expected)
 
 
 def test_variables_stand_beside_their_controls(both):

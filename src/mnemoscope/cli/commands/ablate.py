@@ -54,6 +54,7 @@ def ablate_run(run: ms.Run, options: Ablate) -> dict[str, xr.Dataset]:
 
 def _shown(results: Results, options: Ablate, runs: Sequence[ms.Run]) -> Shown:
     from mnemoscope.viz.ablation import damage, dissociation_tables, drops, measure_of
+    from mnemoscope.viz.findings import removal
 
     what, ablation = options.what, results["ablation"]
     measure = measure_of(ablation)
@@ -70,7 +71,7 @@ def _shown(results: Results, options: Ablate, runs: Sequence[ms.Run]) -> Shown:
         figure = ("Dots are seeds, bars their mean; 'nothing' is the intact model.", ms.viz.ablation_by_role(ablation))
     else:
         figure = (f"{measure.change.capitalize()}, mean over seeds.", drops(ablation))
-    return Shown(tables=tables, figures=[figure], notes=NOTES)
+    return Shown(finding=removal(results["ablation"]), tables=tables, figures=[figure], notes=NOTES)
 
 
 def _choices() -> dict[str, tuple[Any, tuple[ms.analyses.Removal, ...]]]:

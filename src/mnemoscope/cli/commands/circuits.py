@@ -42,8 +42,10 @@ def circuits_run(run: ms.Run, options: Circuits) -> dict[str, xr.Dataset]:
 
 def _shown(results: Results, options: Circuits, runs: Sequence[ms.Run]) -> Shown:
     from mnemoscope.viz.circuits import circuit_figures, circuit_tables
+    from mnemoscope.viz.findings import attention_scores
 
-    return Shown(tables=circuit_tables(results), figures=list(circuit_figures(results).items()), notes=NOTES)
+    tables, figures = circuit_tables(results), list(circuit_figures(results).items())
+    return Shown(finding=attention_scores(results["patterns"]), tables=tables, figures=figures, notes=NOTES)
 
 
 analysis_command("circuits", Circuits, measure=circuits_run, show=_shown)

@@ -191,6 +191,7 @@ def _shown(results: Results, options: Discover, runs: Sequence[ms.Run]) -> Shown
         curve_figure,
         member_table,
     )
+    from mnemoscope.viz.findings import circuits
 
     chosen = model_edges(runs[0].model(options.step), embeddings=options.embeddings)
     found = by_skill("discovery", results)
@@ -205,7 +206,7 @@ def _shown(results: Results, options: Discover, runs: Sequence[ms.Run]) -> Shown
     over = ", mean over seeds" if first.sizes["seed"] > 1 else ""
     figures.append((f"Faithfulness by number of edges, where they were chosen{over}; {how}.", curve_figure(found)))
     truth = TRUTH if SMALLEST in first.search else NO_TRUTH.format(MAX_EDGES)
-    return Shown(tables=tables, figures=figures, notes=[*NOTES, truth])
+    return Shown(finding=circuits(found), tables=tables, figures=figures, notes=[*NOTES, truth])
 
 
 def _check(options: Discover) -> None:

@@ -96,6 +96,7 @@ def _estimated(
 def _shown(results: Results, options: Edges, runs: Sequence[ms.Run]) -> Shown:
     from mnemoscope.interventions.edges.graph import model_edges
     from mnemoscope.viz.edges import role_circuit
+    from mnemoscope.viz.findings import carried
     from mnemoscope.viz.patching import edge_table, error_table, estimate_figure, estimate_table, some_lack
 
     chosen = model_edges(runs[0].model(options.step), embeddings=options.embeddings)
@@ -116,7 +117,8 @@ def _shown(results: Results, options: Edges, runs: Sequence[ms.Run]) -> Shown:
             tables += [estimate_table(found, estimates, metric), error_table(errors, metric)]
             title = f"{metric}: necessity of every edge in every seed, estimated and exact; on the line they are equal."
             figures.append((title, estimate_figure(found, estimates, metric)))
-    return Shown(tables=tables, figures=figures, notes=notes + ([ELSEWHERE] if some_lack(found) else []))
+    notes += [ELSEWHERE] if some_lack(found) else []
+    return Shown(finding=carried(found, what="single edges"), tables=tables, figures=figures, notes=notes)
 
 
 def _check(options: Edges) -> None:

@@ -52,10 +52,12 @@ def heads_run(run: ms.Run, options: Heads) -> dict[str, xr.Dataset]:
 
 
 def _shown(results: Results, options: Heads, runs: Sequence[ms.Run]) -> Shown:
+    from mnemoscope.viz.findings import mechanisms
     from mnemoscope.viz.heads import joint_table, mechanism_table, path_table, share_figures
 
     tables = [mechanism_table(results["heads"]), joint_table(results["joint"]), path_table(results["paths"])]
-    return Shown(tables=tables, figures=list(share_figures(results["shares"]).items()), notes=NOTES)
+    figures = list(share_figures(results["shares"]).items())
+    return Shown(finding=mechanisms(results["heads"], results["joint"]), tables=tables, figures=figures, notes=NOTES)
 
 
 def _check(options: Heads) -> None:

@@ -47,6 +47,7 @@ def neurons_run(run: ms.Run, options: Neurons) -> dict[str, xr.Dataset]:
 
 
 def _shown(results: Results, options: Neurons, runs: Sequence[ms.Run]) -> Shown:
+    from mnemoscope.viz.findings import sparsity
     from mnemoscope.viz.neurons import key_figure, neuron_table, role_table, share_figure, share_table
 
     first = {name: result.isel(seed=0) for name, result in results.items()}
@@ -57,7 +58,7 @@ def _shown(results: Results, options: Neurons, runs: Sequence[ms.Run]) -> Shown:
         (f"What {listed.title} read and write.", key_figure(first["neurons"], top=options.top)),
     ]
     tables = [role_table(results["roles"]), share_table(shares), listed]
-    return Shown(tables=tables, figures=figures, notes=NOTES)
+    return Shown(finding=sparsity(shares), tables=tables, figures=figures, notes=NOTES)
 
 
 def _check(options: Neurons) -> None:

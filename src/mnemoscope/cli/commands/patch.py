@@ -52,6 +52,7 @@ def patch_run(run: ms.Run, options: Patch) -> dict[str, xr.Dataset]:
 
 
 def _shown(results: Results, options: Patch, runs: Sequence[ms.Run]) -> Shown:
+    from mnemoscope.viz.findings import carried
     from mnemoscope.viz.patching import patching_figure, patching_table
 
     found = by_skill("patch", results)
@@ -61,7 +62,7 @@ def _shown(results: Results, options: Patch, runs: Sequence[ms.Run]) -> Shown:
         title = f"{metric} under patches of {options.kind}, {first.attrs['pairs']}"
         tables.append(patching_table(found, metric, title))
         figures.append((f"{title}, mean over seeds.", patching_figure(found, metric)))
-    return Shown(tables=tables, figures=figures, notes=NOTES)
+    return Shown(finding=carried(found, what=options.kind), tables=tables, figures=figures, notes=NOTES)
 
 
 def _check(options: Patch) -> None:

@@ -153,6 +153,7 @@ def _together(
 
 
 def _shown(results: Results, options: Probe, runs: Sequence[ms.Run]) -> Shown:
+    from mnemoscope.viz.findings import read
     from mnemoscope.viz.probes import erase_figure, erase_table, reading_figure, reading_table
 
     found = results["probes"]
@@ -161,13 +162,14 @@ def _shown(results: Results, options: Probe, runs: Sequence[ms.Run]) -> Shown:
     caption = f"What a linear probe reads at position {found.attrs['pos']}, and from a model before training{over}."
     figures = [(caption, reading_figure(found))]
     if "erased" not in results:
-        return Shown(tables=tables, figures=figures, notes=NOTES)
+        return Shown(finding=read(found), tables=tables, figures=figures, notes=NOTES)
     lost = results["erased"]
     over = ", mean over the seeds in which it is erased" if over else ""
     what = f"Accuracy lost by erasing a latent at position {found.attrs['pos']}"
     caption = f"{what}, beyond what the control that costs more costs{over}."
     figures.append((caption, erase_figure(lost)))
-    return Shown(tables=[*tables, erase_table(lost)], figures=figures, notes=[NOTES[0], NOTES[1], ERASED, NOTES[2]])
+    notes = [NOTES[0], NOTES[1], ERASED, NOTES[2]]
+    return Shown(finding=read(found), tables=[*tables, erase_table(lost)], figures=figures, notes=notes)
 
 
 analysis_command("probe", Probe, measure=probe_run, show=_shown)

@@ -68,6 +68,7 @@ def shapley_run(run: ms.Run, options: Shapley) -> dict[str, xr.Dataset]:
 
 
 def _shown(results: Results, options: Shapley, runs: Sequence[ms.Run]) -> Shown:
+    from mnemoscope.viz.findings import attributed
     from mnemoscope.viz.shapley import agreement_tables, interaction_figure, value_figure, value_tables
 
     values, tables, figures, notes = results["shapley"], [], [], NOTES
@@ -79,7 +80,7 @@ def _shown(results: Results, options: Shapley, runs: Sequence[ms.Run]) -> Shown:
         figures.append((f"{metric}: interactions of parts{mean}.", interaction_figure(values, metric)))
     if "agreement" in results:
         tables, notes = [*tables, *agreement_tables(results["agreement"])], (*NOTES, COMPARED)
-    return Shown(tables=tables, figures=figures, notes=notes)
+    return Shown(finding=attributed(values), tables=tables, figures=figures, notes=notes)
 
 
 def _check(options: Shapley) -> None:

@@ -70,6 +70,7 @@ def _ranks(model: ms.HookedModel, weights: ms.analyses.Weights) -> list[int]:
 
 
 def _shown(results: Results, options: Truncate, runs: Sequence[ms.Run]) -> Shown:
+    from mnemoscope.viz.findings import ranks
     from mnemoscope.viz.truncation import spectrum_figure, truncation_figure, truncation_table
 
     found = results["truncation"]
@@ -84,8 +85,10 @@ def _shown(results: Results, options: Truncate, runs: Sequence[ms.Run]) -> Shown
     ]
     added = ms.viz.report_of(runs[0].spec.task).truncation
     if added is None:
-        return Shown(tables=tables, figures=figures, notes=NOTES)
-    return Shown(tables=[*tables, *added.tables(results)], figures=figures, notes=(*NOTES, added.note))
+        return Shown(finding=ranks(found), tables=tables, figures=figures, notes=NOTES)
+    return Shown(
+        finding=ranks(found), tables=[*tables, *added.tables(results)], figures=figures, notes=(*NOTES, added.note)
+    )
 
 
 analysis_command("truncate", Truncate, measure=truncate_run, show=_shown)

@@ -67,6 +67,7 @@ def _shown(results: Results, options: Interchange, runs: Sequence[ms.Run]) -> Sh
         PLACE_HEADER,
         SCORE_HEADER,
         VARIABLE_HEADER,
+        better_model,
         place_rows,
         score_figure,
         score_rows,
@@ -84,7 +85,8 @@ def _shown(results: Results, options: Interchange, runs: Sequence[ms.Run]) -> Sh
     )
     tables = [ms.viz.Table(name=name, title=title, header=h, rows=r, n_text=n) for name, title, h, r, n in contents]
     caption = "Score of both causal models; dots are seeds, a line joins those of one network."
-    return Shown(tables=tables, figures=[(caption, score_figure(trained, untrained))], notes=NOTES)
+    figures = [(caption, score_figure(trained, untrained))]
+    return Shown(finding=better_model(trained), tables=tables, figures=figures, notes=NOTES)
 
 
 def _check(options: Interchange) -> None:

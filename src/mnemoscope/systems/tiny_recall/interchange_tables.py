@@ -29,6 +29,20 @@ def score_rows(trained: xr.Dataset, untrained: xr.Dataset) -> list[list[str]]:
     return rows
 
 
+def better_model(trained: xr.Dataset) -> str:
+    """Which causal model scores higher on the trained networks, in one sentence.
+
+    Args:
+        trained: As above.
+    """
+    means = trained.score.mean("seed")
+    name = str(means.causal.values[int(means.argmax("causal"))])
+    others = trained.score.drop_sel(causal=name).max("causal")
+    higher, n = int((trained.score.sel(causal=name) > others).sum()), trained.sizes["seed"]
+    score = spread(trained.score.sel(causal=name), ".2f")
+    return f"The causal model {name} scores highest ({score}), higher than the other in {higher} of {n} seeds."
+
+
 VARIABLE_HEADER = (
     "causal model",
     "variable",
