@@ -57,7 +57,7 @@ def path_table(paths: xr.DataTree) -> Table:
     rows = []
     for name in names:
         cells = [found.sel(path=name) for found in some if name in found["path"].values]
-        rises = xr.DataArray([float(cell.rise.sel(skill="all").max()) for cell in cells], dims="seed")
+        rises: xr.DataArray = xr.concat([cell.rise.sel(skill="all", drop=True).max() for cell in cells], "seed")
         needed = sum(bool(cell.needed) for cell in cells)
         rows.append([name, str(len(cells)), str(needed), spread(rises, ".3f")])
     title = "paths taken out one at a time, all explained heads replaced"

@@ -10,7 +10,7 @@ from tyro.conf import Positional, UseAppendAction
 
 import mnemoscope as ms
 from mnemoscope.cli.command import COMMANDS, Command
-from mnemoscope.cli.options import Jobs, Options
+from mnemoscope.cli.options import Jobs, Options, WritesResults
 from mnemoscope.cli.parse import default_system
 from mnemoscope.core.errors import InputError, one_of
 
@@ -125,7 +125,7 @@ def claims_register(options: ClaimsRegister) -> None:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ClaimsRun(Jobs):
+class ClaimsRun(Jobs, WritesResults):
     """Put claims on trial over trained or language models: a verdict each, with controls and rivals; resumes."""
 
     what: Positional[tuple[str, ...]] = ()
@@ -197,6 +197,7 @@ def claims_run(options: ClaimsRun) -> None:
         sensitivity=options.sensitivity,
         emergence=options.emergence,
         jobs=options.jobs,
+        options=options,
     )
 
 
@@ -221,7 +222,7 @@ def claims_diff(options: ClaimsDiff) -> None:
     """
     from mnemoscope.cli.claims import read_verdicts
     from mnemoscope.cli.output import console, show
-    from mnemoscope.viz.rulings.words import DIFF_HEADER, diff_rows
+    from mnemoscope.viz.rulings.rows import DIFF_HEADER, diff_rows
     from mnemoscope.viz.tables import counted
 
     old, new = read_verdicts(options.old), read_verdicts(options.new)

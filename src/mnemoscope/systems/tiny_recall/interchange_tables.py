@@ -5,9 +5,9 @@ from collections import Counter
 import plotly.graph_objects as go
 import xarray as xr
 
-from mnemoscope.viz import LAYOUT, spread
+from mnemoscope.viz import LAYOUT, PALETTE, spread
 
-_COLOURS = {"trained": "#1f5fbf", "untrained": "#8a93a3"}
+_COLOURS = {"trained": PALETTE[0], "untrained": "#8a93a3"}
 
 SCORE_HEADER = ("network", "causal model", "score", "where chosen", "higher than the other: seeds")
 

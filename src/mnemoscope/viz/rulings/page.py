@@ -75,7 +75,18 @@ def rulings_page(
     lead: str = "",
     examples: Mapping[str, Sequence[Example]] = MappingProxyType({}),
 ) -> str:
-    """One self-contained HTML page, for the screen and for paper.
+    """One self-contained HTML page, for the screen and for paper; arguments as of `rulings_sheet`."""
+    return rulings_sheet(rulings, title=title, lead=lead, examples=examples).html()
+
+
+def rulings_sheet(
+    rulings: Sequence[Ruling],
+    *,
+    title: str,
+    lead: str = "",
+    examples: Mapping[str, Sequence[Example]] = MappingProxyType({}),
+) -> Sheet:
+    """The page, put together.
 
     Args:
         rulings: In the order in which they are shown.
@@ -93,7 +104,7 @@ def rulings_page(
         sheet.add(f'<div class="claim" id="{place(i)}"></div>')
         sheet.page.section(ruling.claim.id)
         _section(sheet, ruling, examples.get(ruling.claim.id, ()))
-    return sheet.html()
+    return sheet
 
 
 def _counts(rulings: Sequence[Ruling]) -> str:

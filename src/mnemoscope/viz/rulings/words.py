@@ -1,14 +1,13 @@
 """Verdicts, criteria and numbers in words, and verdicts as rows of plain text."""
 
 import math
-import textwrap
-from collections.abc import Iterable, Mapping
-from typing import Any
+
+import xarray as xr
 
 from mnemoscope.judging.claim import EFFECT, Claim, Criterion
 from mnemoscope.judging.evidence import named
 from mnemoscope.judging.verdict import Outcome, PartResult, Ruling, Superseded, Verdict
-from mnemoscope.viz.tables import counted, rounded
+from mnemoscope.viz.tables import Number, counted, rounded
 
 MEANINGS: dict[Outcome, str] = {
     "SUPPORTED": "the evidence decides for the claim",
@@ -40,24 +39,34 @@ def number(value: float | None, form: str = ".4g") -> str:
     return rounded(value, form).replace("inf", "∞")
 
 
-def share_text(verdict: Verdict | PartResult) -> str:
-    """Share of the judged replicates that clear the margins, with its interval."""
+def share_text(verdict: Verdict | PartResult, *, n: int | None = None) -> Number:
+    """Share of the judged replicates that clear the margins, with its interval; `n` is how many are judged."""
     bounds = verdict.share_interval
-    return with_interval(verdict.share, bounds.low, bounds.high, form=".2f")
+    return with_interval(verdict.share, bounds.low, bounds.high, form=".2f", n=n)
 
 
-def effect_text(verdict: Verdict | PartResult) -> str:
-    """Mean effect with its interval and unit."""
+def effect_text(verdict: Verdict | PartResult, *, n: int | None = None, each: xr.DataArray | None = None) -> Number:
+    """Mean effect with its interval and unit; `n` is how many replicates are judged, `each` the effects of these."""
     bounds = verdict.effect_interval
-    return with_interval(verdict.effect, bounds.low, bounds.high, verdict.unit)
+    return with_interval(verdict.effect, bounds.low, bounds.high, verdict.unit, n=n, each=each)
 
 
-def with_interval(value: float | None, low: float | None, high: float | None, unit: str = "", form: str = ".4g") -> str:
+def with_interval(
+    value: float | None,
+    low: float | None,
+    high: float | None,
+    unit: str = "",
+    form: str = ".4g",
+    *,
+    n: int | None = None,
+    each: xr.DataArray | None = None,
+) -> Number:
     """A number, its interval and its unit; None for a bound is infinity, None or NaN for the number a dash."""
     if value is None or math.isnan(value):
-        return "–"
-    bounds = (-math.inf if low is None else low, math.inf if high is None else high)
-    return f"{number(value, form)} [{', '.join(number(bound, form) for bound in bounds)}] {unit}".strip()
+        return Number("–", mean=math.nan, n=n, each=each)
+    low, high = -math.inf if low is None else low, math.inf if high is None else high
+    text = f"{number(value, form)} [{number(low, form)}, {number(high, form)}] {unit}".strip()
+    return Number(text, mean=value, low=low, high=high, interval="95 %", n=n, unit=unit, each=each)
 
 
 def outcome_text(outcome: str) -> str:
@@ -196,89 +205,3 @@ def earlier_text(earlier: Superseded) -> str:
         recipe = f", {earlier.recipe} recipe" if earlier.recipe else ""
         verdict = f"{outcome_text(earlier.outcome)} ({n_clear} of {earlier.n}{recipe})"
     return f"{verdict}; superseded: {earlier.reason}"
-
-
-VERDICT_HEADER = ("id", "statement", "verdict", "recipe", "share", "effect", "registered", "why")
-LONGEST = 72
-"""Characters of a statement."""
-
-
-def verdict_rows(rulings: Iterable[Ruling]) -> list[list[str]]:
-    """For every ruling: id, statement in short, outcome, recipe of the models, share and effect with 95 % intervals,
-    whether it is as registered, and the reason.
-    """
-    return [
-        [
-            ruling.claim.id,
-            textwrap.shorten(ruling.claim.statement, LONGEST, placeholder=" …"),
-            outcome_text(ruling.verdict.outcome),
-            recipe_text(ruling.claim),
-            share_text(ruling.verdict),
-            effect_text(ruling.verdict),
-            as_registered(ruling),
-            ruling.reason,
-        ]
-        for ruling in rulings
-    ]
-
-
-DIFF_HEADER = ("id", "what", "verdict", "share", "effect")
-_ARROW = " → "
-
-
-def diff_rows(old: Iterable[Mapping[str, Any]], new: Iterable[Mapping[str, Any]]) -> list[list[str]]:
-    """What differs between two lists of records of rulings: claims, their rivals, and cells of the sensitivity table.
-
-    Numbers differ if they do so as they are shown. What is alike is left out: no rows, no difference. So are claims
-    that are in one list only: a trial of some claims says nothing of the others.
-
-    Args:
-        old: What stands before the arrows.
-        new: What stands behind them.
-    """
-    old, new = list(old), list(new)
-    both = {record["id"] for record in old} & {record["id"] for record in new}
-    before, after = (_verdicts(record for record in records if record["id"] in both) for records in (old, new))
-    rows = []
-    for name in dict.fromkeys((*before, *after)):
-        pair = before.get(name), after.get(name)
-        if pair[0] == pair[1]:
-            continue
-        rows.append(
-            [name, _what(*pair), *(_change(*cells) for cells in zip(*(_or_blank(v) for v in pair), strict=True))]
-        )
-    return rows
-
-
-def _verdicts(records: Iterable[Mapping[str, Any]]) -> dict[str, tuple[str, ...]]:
-    """Outcome, share and effect as they are shown, by id; that of a cell goes on with `, kind = zero`."""
-    shown = {}
-    for record in records:
-        shown[record["id"]] = _shown(record)
-        shown |= {rival["id"]: _shown(rival) for rival in record["rivals"]}
-        for cell in record["sensitivity"]:
-            shown[f"{record['id']}, {cell['factor']} = {cell['value']}"] = _shown(cell)
-    return shown
-
-
-def _shown(record: Mapping[str, Any]) -> tuple[str, ...]:
-    (low, high), bounds = record["share_interval"], record["effect_interval"]
-    return (
-        outcome_text(record["outcome"]),
-        with_interval(record["share"], low, high, form=".2f"),
-        with_interval(record["effect"], bounds[0], bounds[1], record["unit"]),
-    )
-
-
-def _or_blank(verdict: tuple[str, ...] | None) -> tuple[str, ...]:
-    return ("", "", "") if verdict is None else verdict
-
-
-def _what(before: tuple[str, ...] | None, after: tuple[str, ...] | None) -> str:
-    if before is None or after is None:
-        return "only in the new" if before is None else "only in the old"
-    return "another verdict" if before[0] != after[0] else "other numbers"
-
-
-def _change(before: str, after: str) -> str:
-    return before if before == after else _ARROW.join(text for text in (before, after) if text)
