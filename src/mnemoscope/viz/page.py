@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from html import escape
 from importlib.resources import files
 from itertools import chain, count
+from typing import Any
 
 import circuitsvis
 import numpy as np
@@ -118,8 +119,8 @@ class Page:
     def figure(self, figure: go.Figure, caption: str = "") -> None:
         """A plotly figure; its toolbar downloads it as SVG."""
         section = self._sections[-1][1] if self._sections else ""
-        title = figure.layout["title"].text
-        said = title or re.split(r"[.;:](?:\s|$)", caption)[0]
+        layout: Any = figure.layout
+        said = layout.title.text or re.split(r"[.;:](?:\s|$)", caption)[0]
         self.figures.append(Drawn(figure=figure, words=_short(_words(section, self._heading, said))))
         download = {"format": "svg", "filename": self.figures[-1].words or "figure"}
         config = {**_PLOT, "toImageButtonOptions": download}
@@ -150,6 +151,12 @@ class Page:
             f'<figure><figcaption>{escape(caption)}</figcaption><div class="view"><div id="{place}"></div></div>'
             f'<script>CircuitsVis.render("{place}", CircuitsVis.AttentionHeads, {data});</script></figure>'
         )
+
+    def _repr_html_(self) -> str:
+        """The page in a frame of its own, for a notebook and for what is exported of it."""
+        fit = "this.style.height = this.contentDocument.documentElement.scrollHeight + 'px'"
+        style = "width: 100%; height: 600px; border: 0"
+        return f'<iframe srcdoc="{escape(self.html())}" onload="{fit}" style="{style}"></iframe>'
 
     def html(self) -> str:
         """The whole page."""
