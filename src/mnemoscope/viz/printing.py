@@ -79,11 +79,14 @@ def for_print(figure: go.Figure, *, width: float | None = None) -> go.Figure:
         paper_bgcolor="white",
         plot_bgcolor="white",
     )
+    for shape in printed.select_shapes():
+        shape.opacity = 1 if shape.opacity is None else shape.opacity  # the template's would fade margins
     printed.update_legends(
         font_size=_TEXT, orientation="h", yref="container", y=0, yanchor="bottom", x=0, tracegroupgap=0
     )
-    printed.update_xaxes(tickfont_size=_TEXT, title_font_size=_TEXT, title_standoff=4, automargin=True)
-    printed.update_yaxes(tickfont_size=_TEXT, title_font_size=_TEXT, title_standoff=4, automargin=True)
+    axis = {"tickfont": {"size": _TEXT}, "title": {"font": {"size": _TEXT}, "standoff": 4}, "linecolor": "#111"}
+    printed.update_xaxes(**axis, automargin=True)
+    printed.update_yaxes(**axis, automargin=True)
     bar = {"thickness": 8, "tickfont": {"size": _TEXT}, "title": {"font": {"size": _TEXT}}, "outlinewidth": 0}
     printed.update_coloraxes(colorbar=bar)
     return printed.update_traces(colorbar=bar, selector=lambda trace: trace.type == "heatmap" and not trace.coloraxis)
