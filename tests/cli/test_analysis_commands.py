@@ -13,6 +13,7 @@ from mnemoscope.cli import main
 from mnemoscope.cli.commands import patch
 from mnemoscope.models.constructed import induction
 from mnemoscope.systems.in_context_bigrams.tasks.in_context_bigrams import InContextBigrams
+from tests.cli import written
 
 COMMANDS = {
     "patch": ({"patch_elimination", "patch_recall"}, {"logit_diff"}),
@@ -49,7 +50,7 @@ def test_arrays_tables_and_a_page(command, two_seeds, sent, tmp_path, capsys):
     arrays, tables = COMMANDS[command]
     (place,) = tmp_path.glob(f"results/v3+*-quick/{command}")
     assert {file.stem for file in place.glob("*.nc")} == arrays
-    assert {file.stem for file in place.glob("*.csv")} == tables
+    assert written.tables(place) == tables
     assert "plotly" in (place / f"{command}.html").read_text()
     out = capsys.readouterr().out
     assert "2 seeds" in out

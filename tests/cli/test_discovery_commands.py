@@ -18,6 +18,7 @@ from mnemoscope.models.run import open_run
 from mnemoscope.systems.tiny_recall.commands import Interchange, interchange_run
 from mnemoscope.systems.tiny_recall.tasks import PermutationLookup
 from mnemoscope.training.loop import train
+from tests.cli import written
 from tests.support import small_spec
 
 COMMANDS = {
@@ -62,7 +63,7 @@ def test_arrays_tables_and_a_page(command, two_seeds, sent, tmp_path, capsys):
     main([command, str(two_seeds), *words])
     (place,) = tmp_path.glob(f"results/v3+*-quick/{command}")
     assert {file.stem for file in place.glob("*.nc")} == arrays
-    assert {file.stem for file in place.glob("*.csv")} == tables
+    assert written.tables(place) == tables
     page = (place / f"{command}.html").read_text()
     assert "plotly" in page
     assert "does not show" in page

@@ -19,6 +19,7 @@ from mnemoscope.core.seeding import generator
 from mnemoscope.models.run import find_runs
 from mnemoscope.training.loop import train
 from mnemoscope.viz import patching
+from tests.cli import written
 from tests.support import small_spec
 
 ARRAYS = {
@@ -61,7 +62,7 @@ def test_arrays_tables_and_a_page(name, two_seeds, tmp_path, capsys):
     main([name, str(two_seeds), "--n", "24"])
     (place,) = tmp_path.glob(f"results/v3+*-quick/{name}")
     assert {file.stem for file in place.glob("*.nc")} == ARRAYS[name] | ({"roles"} if name == "edges" else set())
-    assert {file.stem for file in place.glob("*.csv")} == TABLES[name]
+    assert written.tables(place) == TABLES[name]
     assert "plotly" in (place / f"{name}.html").read_text()
     assert "2 seeds" in capsys.readouterr().out
     for array in ARRAYS[name]:
@@ -71,7 +72,7 @@ def test_arrays_tables_and_a_page(name, two_seeds, tmp_path, capsys):
 def test_edges_are_those_of_the_sweep_with_heads_by_role(two_seeds, tmp_path):
     main(["edges", str(two_seeds), "--n", "24", "--skills", "elimination", "--no-approximate", "--out", "out"])
     (place,) = tmp_path.glob("out/*/edges")
-    assert {file.stem for file in place.glob("*.csv")} == {"logit_diff"}
+    assert written.tables(place) == {"logit_diff"}
     found, component = xr.open_dataset(place / "edges_elimination.nc"), xr.open_dataset(place / "roles.nc").component
     for run in find_runs([two_seeds]):
         task, seed = run.spec.task, run.spec.seed
@@ -107,7 +108,7 @@ def test_edges_are_those_of_the_sweep_with_heads_by_role(two_seeds, tmp_path):
 def test_only_what_has_an_estimate_is_estimated(words, tables, two_seeds, tmp_path):
     main(["edges", str(two_seeds / "seed-3"), "--n", "24", "--skills", "elimination", *words])
     (place,) = tmp_path.glob("results/*/edges")
-    assert {file.stem for file in place.glob("*.csv")} == tables
+    assert written.tables(place) == tables
     assert ("EAP-IG" in (place / "edges.html").read_text()) == any("-" in name for name in tables)
 
 

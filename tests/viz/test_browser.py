@@ -23,8 +23,14 @@ window.addEventListener("load", () => setTimeout(() => {
   }));
   const marks = (plot) => plot.querySelectorAll(".trace, .hm, .bars").length;
   const plots = [...document.querySelectorAll(".js-plotly-plot")].map(marks);
+  const bottom = (part) => part.getBoundingClientRect().bottom;
+  const tools = [...document.querySelectorAll(".js-plotly-plot")].map((plot) => ({
+    buttons: plot.querySelectorAll(".modebar-btn").length,
+    covers: bottom(plot.querySelector(".modebar")) > plot.getBoundingClientRect().top + 4,
+  }));
   const wide = document.documentElement.scrollWidth > document.documentElement.clientWidth;
-  document.body.insertAdjacentHTML("beforeend", `<pre id="probe">${JSON.stringify({ views, plots, wide })}</pre>`);
+  const seen = JSON.stringify({ views, plots, tools, wide });
+  document.body.insertAdjacentHTML("beforeend", `<pre id="probe">${seen}</pre>`);
 }, 1500));
 </script>
 """
@@ -49,4 +55,5 @@ def test_the_report_in_a_browser(four_values, tmp_path):
         assert view["painted"] >= 3  # both heads small, one of them in full size
     assert len(seen["plots"]) == 4
     assert all(count > 0 for count in seen["plots"])
+    assert seen["tools"] == [{"buttons": 4, "covers": False}] * 4  # the toolbar stands over the figure, not in it
     assert not seen["wide"]

@@ -1,3 +1,4 @@
+import html
 import json
 import re
 
@@ -13,12 +14,12 @@ def test_text_is_escaped_and_libraries_come_only_if_used():
     page.section("One <thing>")
     page.text("x < y")
     page.table(("a", "b"), [["<i>", "1"]], "caption")
-    html = page.html()
-    assert "<i>" not in html
-    assert "x &lt; y" in html
-    assert "<title>a &lt; b</title>" in html
-    assert "CircuitsVis" not in html
-    assert "Plotly" not in html
+    text = page.html()
+    assert "<i>" not in text
+    assert "x &lt; y" in text
+    assert "<title>a &lt; b</title>" in text
+    assert "CircuitsVis" not in text
+    assert "Plotly" not in text
 
 
 def test_every_library_stands_there_once():
@@ -26,10 +27,10 @@ def test_every_library_stands_there_once():
     for _ in range(3):
         page.figure(go.Figure(go.Scatter(y=[1, 2])))
         page.attention(["</script>"], np.ones((1, 1, 1)), ["L0H0"])
-    html = page.html()
-    assert html.count("plotly.js v") == 1
-    assert html.count("CircuitsVis.render(") == 3
-    assert "default-src 'none'" in html
+    text = page.html()
+    assert text.count("plotly.js v") == 1
+    assert text.count("CircuitsVis.render(") == 3
+    assert "default-src 'none'" in text
 
 
 def test_tokens_cannot_end_the_script():
@@ -55,6 +56,31 @@ def test_blocks_and_styles_stand_there_as_they_are():
     page.text("before")
     page.block('<ul class="claim"><li>a &lt; b</li></ul>')
     page.text("after")
-    html = page.html()
-    assert '<p>before</p><ul class="claim"><li>a &lt; b</li></ul><p>after</p>' in html
-    assert ".claim { color: red }</style>" in html
+    text = page.html()
+    assert '<p>before</p><ul class="claim"><li>a &lt; b</li></ul><p>after</p>' in text
+    assert ".claim { color: red }</style>" in text
+
+
+def test_a_figure_is_downloaded_under_the_words_around_it():
+    page = Page("views")
+    page.section("T14: one head")
+    page.heading("Seed by seed")
+    page.figure(go.Figure(go.Scatter(y=[1])), "Accuracy <lost>; dots are seeds.")
+    page.figure(go.Figure(go.Scatter(y=[1])).update_layout(title_text="the <b>title</b>"), "A caption.")
+    page.section("A name with so many words that no file should have a name of such a length")
+    page.figure(go.Figure(go.Scatter(y=[1])))
+    words = [drawn.words for drawn in page.figures]
+    assert words[0] == "t14-one-head-seed-by-seed-accuracy"
+    assert words[1] == "t14-one-head-seed-by-seed-the-title"
+    assert words[2] == "a-name-with-so-many-words-that-no-file-should-have-a-name-of"
+    configs = re.findall(r'"toImageButtonOptions": (\{[^}]*\})', page.html())
+    assert [json.loads(each) for each in configs] == [{"format": "svg", "filename": name} for name in words]
+    assert page.html().count('"displaylogo": false') == page.html().count('"modeBarButtons": [["toImage"]') == 3
+
+
+def test_a_notebook_shows_the_page_in_a_frame():
+    page = Page('quotes " in it')
+    page.attention(["a"], np.ones((1, 1, 1)), ["L0H0"])
+    shown = page._repr_html_()
+    (inside,) = re.findall(r'^<iframe srcdoc="([^"]*)"', shown)
+    assert html.unescape(inside) == page.html()

@@ -8,5 +8,6 @@ from .options import AnalysisOptions as AnalysisOptions
 from .options import Jobs as Jobs
 from .options import OfRuns as OfRuns
 from .options import Options as Options
+from .options import WritesResults as WritesResults
 
 def main(arguments: list[str] | tuple[str, ...] | None = None) -> None: ...

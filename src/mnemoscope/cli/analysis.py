@@ -16,7 +16,7 @@ import lazy_loader
 
 import mnemoscope as ms
 from mnemoscope.cli.command import COMMANDS, Command
-from mnemoscope.cli.options import AnalysisOptions
+from mnemoscope.cli.options import FORMATS, AnalysisOptions, WritesResults
 from mnemoscope.core.errors import InputError, in_range
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ def analysis_command(
         measured = partial(measure, options=chosen)
         for label, runs, found in each_configuration(chosen.runs, measured, jobs=chosen.jobs, apart=apart):
             results = found if finish is None else finish(label, runs, found, chosen)
-            publish(name, label, runs, results, show(results, chosen, runs), chosen.out)
+            publish(name, label, runs, results, show(results, chosen, runs), chosen)
 
     return COMMANDS.add(name, Command(options=options, run=run, section="take models apart"))
 
@@ -129,19 +129,32 @@ def each_configuration(
         yield label, runs, {**ms.analyses.over_seeds(runs, alike), **trees}
 
 
-def publish(command: str, label: str, runs: Sequence[ms.Run], results: Results, shown: Shown, out: Path) -> None:
+def publish(
+    command: str, label: str, runs: Sequence[ms.Run], results: Results, shown: Shown, options: AnalysisOptions
+) -> None:
     """Print the tables; write arrays, tables and a page with the figures to OUT/<label>/<command>."""
     from mnemoscope.viz.tables import counted
 
     seeds = f"{label}, {counted(len(runs), 'seed')}"
     lead = "Mean and range are over seeds." if len(runs) > 1 else ""
-    present(command, seeds, results, shown, out / label / command, lead=lead)
+    present(command, seeds, results, shown, options.out / label / command, lead=lead, options=options)
 
 
-def present(command: str, title: str, results: Results, shown: Shown, place: Path, *, lead: str = "") -> None:
-    """Print the tables; write arrays (<name>.nc), tables (<name>.csv) and a page with the figures (<command>.html).
+def present(
+    command: str,
+    title: str,
+    results: Results,
+    shown: Shown,
+    place: Path,
+    *,
+    lead: str = "",
+    options: WritesResults | None = None,
+) -> None:
+    """Print the tables; write arrays (<name>.nc), tables (<name>.csv, as numbers <name>-tidy.csv and <name>-seeds.csv)
+    and a page with the figures (<command>.html).
 
-    Arrays, tables and pages that an earlier call has left there are removed, since they may be of other options.
+    Arrays, tables, pages and figures that an earlier call has left there are removed, since they may be of other
+    options.
 
     Args:
         command: What the page is called.
@@ -150,12 +163,14 @@ def present(command: str, title: str, results: Results, shown: Shown, place: Pat
         shown: Tables, figures and notes.
         place: Directory that is written to.
         lead: A sentence under the title of the page.
+        options: Which figures and tables are written in other formats too; none: none.
     """
-    from mnemoscope.cli.output import console, show, write_arrays, write_table
-    from mnemoscope.models.files import write_atomically
+    from mnemoscope.cli.output import console, show, write_arrays, write_page, write_table
 
-    for file in [file for kind in ("nc", "csv", "html") for file in place.glob(f"*.{kind}")]:
-        file.unlink()
+    options = options or WritesResults()
+    for kind in ("*.nc", "*.csv", "*.tex", "*.html", *(f"figures/{command}-*.{ending}" for ending in FORMATS)):
+        for file in list(place.glob(kind)):
+            file.unlink()
     page = ms.viz.Page(f"{command}: {title}", lead)
     if shown.finding:
         page.text(shown.finding, "finding")
@@ -165,10 +180,10 @@ def present(command: str, title: str, results: Results, shown: Shown, place: Pat
         page.figure(figure, caption)
     for table in shown.tables:
         show(f"{title}: {table.title}", table.header, table.rows, n_text=table.n_text)
-        write_table(place / f"{table.name}.csv", table.header, table.rows)
+        write_table(place, table, latex=options.latex)
         page.table(table.header, table.rows, table.title, n_text=table.n_text)
     if shown.finding:
         console.print(shown.finding, highlight=False, markup=False)
     write_arrays(place, results)
-    write_atomically(place / f"{command}.html", page.html().encode())
+    write_page(place / f"{command}.html", page.html(), page.figures, options)
     console.print(f"wrote {place / command}.html, with arrays and tables beside it", highlight=False)

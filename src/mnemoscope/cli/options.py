@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Literal, get_args
 
 from tyro.conf import Positional, UseAppendAction, arg
 
@@ -16,6 +16,34 @@ class Options:
     guests: Annotated[tuple[str, ...], arg(name="import", metavar="FILE|MODULE"), UseAppendAction] = ()
     """Python file or module with tasks, presets, claims or commands of your own; may be repeated.
     In a configuration file: a list under `import`, for all commands."""
+
+
+Format = Literal["svg", "pdf", "png"]
+FORMATS = get_args(Format)
+
+
+@dataclass(frozen=True, kw_only=True)
+class DrawsFigures(Options):
+    """Of commands that write a page with figures."""
+
+    figures: tuple[Format, ...] = ()
+    """Write every figure of the page as files in these formats too, made for print: figures/<page>-<n>-<words>.<format>
+    beside the page. Needs `pip install 'mnemoscope[figures]'` and Chrome or Chromium."""
+    figure_width: float | None = None
+    """Inches; none: 3.25, a column of a paper, and 6.75 where panels stand beside each other."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class WritesTables(Options):
+    """Of commands that write tables."""
+
+    latex: bool = False
+    """Write every table for LaTeX too, <table>.tex with the rules of booktabs."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class WritesResults(DrawsFigures, WritesTables):
+    """Of commands that write tables and a page with figures."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,7 +63,7 @@ class OfRuns(Jobs):
 
 
 @dataclass(frozen=True, kw_only=True)
-class AnalysisOptions(OfRuns):
+class AnalysisOptions(OfRuns, WritesResults):
     """Of commands that take models apart."""
 
     split: Literal["train", "test"] = "test"

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import csv
-import io
+import re
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -11,11 +10,15 @@ from typing import TYPE_CHECKING
 
 import lazy_loader
 from rich.console import Console
-from rich.table import Table
+from rich.table import Table as RichTable
 from rich.text import Text
 
 if TYPE_CHECKING:
     import xarray as xr
+
+    from mnemoscope.cli.options import DrawsFigures
+    from mnemoscope.viz.page import Drawn
+    from mnemoscope.viz.tables import Table
 else:
     xr = lazy_loader.load("xarray")  # a table on the terminal does not wait for it
 
@@ -24,7 +27,7 @@ console = Console(width=None if sys.stdout.isatty() else 160)
 
 def show(title: str, header: Sequence[str], rows: Sequence[Sequence[str]], *, n_text: int = 1) -> None:
     """Print a table; the first `n_text` columns are text, the others are numbers."""
-    table = Table(title=Text(title), title_justify="left", title_style="bold")
+    table = RichTable(title=Text(title), title_justify="left", title_style="bold")
     for i, name in enumerate(header):
         table.add_column(name, justify="left" if i < n_text else "right", overflow="fold")
     for row in rows:
@@ -32,13 +35,41 @@ def show(title: str, header: Sequence[str], rows: Sequence[Sequence[str]], *, n_
     console.print(table)
 
 
-def write_table(path: Path, header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """Write a table as CSV."""
+def write_table(directory: Path, table: Table, *, latex: bool = False) -> None:
+    """Write a table as it is shown and as numbers, and for LaTeX if asked to (`viz.tidy`)."""
     from mnemoscope.models.files import write_atomically
+    from mnemoscope.viz.tidy import table_files
 
-    text = io.StringIO()
-    csv.writer(text).writerows([header, *rows])
-    write_atomically(path, text.getvalue().encode())
+    for name, text in table_files(table, latex=latex):
+        write_atomically(directory / name, text.encode())
+
+
+def write_page(path: Path, html: str, figures: Sequence[Drawn], options: DrawsFigures) -> None:
+    """Write a page, and its figures as files if the options name formats: figures/<page>-<n>-<words>.<format>.
+
+    Those that an earlier call has left of this page are replaced.
+
+    Raises:
+        InputError: The figures cannot be drawn; the page is there by then.
+    """
+    from mnemoscope.models.files import write_atomically
+    from mnemoscope.viz.printing import draw, for_print
+    from mnemoscope.viz.tables import counted
+
+    write_atomically(path, html.encode())
+    if not options.figures:
+        return
+    place = path.parent / "figures"
+    earlier = re.compile(rf"{re.escape(path.stem)}-\d+(-[a-z0-9-]*)?\.(svg|pdf|png)")
+    for file in [file for file in place.glob("*") if earlier.fullmatch(file.name)]:
+        file.unlink()
+    named = {
+        f"{path.stem}-{n}{'-' if each.words else ''}{each.words}": for_print(each.figure, width=options.figure_width)
+        for n, each in enumerate(figures, 1)
+    }
+    for name, content in draw(named, tuple(dict.fromkeys(options.figures))):
+        write_atomically(place / name, content)
+    console.print(f"wrote {counted(len(named), 'figure')} to {place}", highlight=False)
 
 
 def write_arrays(directory: Path, results: Mapping[str, xr.Dataset | xr.DataTree]) -> None:

@@ -10,7 +10,8 @@ from typing import Any, get_type_hints
 import tyro
 
 from mnemoscope.cli.command import commands
-from mnemoscope.cli.refusals import check_out, one_line
+from mnemoscope.cli.options import DrawsFigures
+from mnemoscope.cli.refusals import check_figures, check_out, one_line
 from mnemoscope.core import guests
 from mnemoscope.core.errors import InputError, one_of
 
@@ -48,15 +49,18 @@ def execute(command: str, words: Sequence[str]) -> None:
     """Parse the options of `command` and run it.
 
     Raises:
-        InputError: The configuration file or an option is refused, or the place that `--out` names.
+        InputError: The configuration file or an option is refused, the place that `--out` names, or what `--figures`
+            needs is not there.
     """
     options = parse(command, words)
     if (out := getattr(options, "out", None)) is not None:
         check_out(out, is_file=commands()[command].out_is_file)
-    if hasattr(options, "jobs"):
+    if isinstance(options, DrawsFigures):
+        check_figures(options)
+    if (jobs := getattr(options, "jobs", None)) is not None:
         from mnemoscope.sweeps.server import n_processes, start_early
 
-        if n_processes(options.jobs) > 1:
+        if n_processes(jobs) > 1:
             start_early()
     commands()[command].run(options)
 

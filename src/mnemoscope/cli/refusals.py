@@ -12,6 +12,7 @@ from typing import get_args, get_type_hints
 
 from tyro.conf import Positional
 
+from mnemoscope.cli.options import DrawsFigures
 from mnemoscope.core.errors import InputError
 
 _POSITIONAL = get_args(Positional[str])[1]
@@ -66,6 +67,23 @@ def option_names(options: type) -> list[str]:
         if _POSITIONAL not in marks:
             names.append("--" + called.replace("_", "-"))
     return names
+
+
+def check_figures(options: DrawsFigures) -> None:
+    """Refuse figures as files where they cannot be drawn, before there is anything to draw.
+
+    Raises:
+        InputError: The width is not positive, it is given without formats, or kaleido or a browser is missing.
+    """
+    if options.figure_width is not None:
+        if not options.figures:
+            raise InputError("--figure-width is that of figures as files; name formats, such as --figures pdf")
+        if not 0.5 <= options.figure_width <= 50:
+            raise InputError(f"--figure-width must be between 0.5 and 50 inches; got {options.figure_width}")
+    if options.figures:
+        from mnemoscope.viz.printing import check_drawing
+
+        check_drawing()
 
 
 def check_out(out: Path, *, is_file: bool) -> None:

@@ -13,7 +13,8 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from mnemoscope.cli.output import console, show, write_arrays, write_table
+from mnemoscope.cli.options import WritesResults
+from mnemoscope.cli.output import console, show, write_arrays, write_page, write_table
 from mnemoscope.judging.claim import Claim
 from mnemoscope.judging.evidence import as_dataset
 from mnemoscope.judging.verdict import Ruling, record
@@ -23,7 +24,7 @@ from mnemoscope.sweeps.admission import find_bench
 from mnemoscope.sweeps.measuring import name_of
 from mnemoscope.sweeps.trials import Progress, run_trials
 from mnemoscope.viz.reporting import report_of
-from mnemoscope.viz.rulings import VERDICT_HEADER, Example, rulings_page, verdict_rows
+from mnemoscope.viz.rulings import VERDICT_HEADER, Example, in_short, rulings_sheet, verdict_rows, verdict_tables
 from mnemoscope.viz.tables import counted
 
 MANY_TOKENS = 16
@@ -57,12 +58,14 @@ def try_claims(
     emergence: bool = True,
     jobs: int = 0,
     store: Path | None = None,
+    options: WritesResults | None = None,
     where: Sequence[str] = (),
 ) -> list[Ruling]:
     """Put claims on trial with a live table; write verdicts.json, report.html, evidence and tables to `out`.
 
-    What was measured is kept in `store`, or in `out` if none is given. `where` are the words of the command line that
-    name the models, for the command that reproduces a verdict.
+    What was measured is kept in `store`, or in `out` if none is given. `options` say which figures and tables are
+    written in other formats too. `where` are the words of the command line that name the models, for the command that
+    reproduces a verdict.
     """
     out.mkdir(parents=True, exist_ok=True)  # before hours of work, not after them
     with _live(claims) as report:
@@ -79,20 +82,21 @@ def try_claims(
             store=store or out / "measured",
             report=report,
         )
-    rows = verdict_rows(rulings)
-    show(title, VERDICT_HEADER, rows, n_text=4)
-    write_table(out / "verdicts.csv", VERDICT_HEADER, rows)
+    options = options or WritesResults()
+    show(title, VERDICT_HEADER, in_short(verdict_rows(rulings)), n_text=4)
+    for table in verdict_tables(rulings):
+        write_table(out, table, latex=options.latex)
     write_arrays(out / "evidence", {ruling.claim.id: as_dataset(ruling.evidence.effects) for ruling in rulings})
     verdicts = json.dumps([record(ruling) for ruling in rulings], indent=2, allow_nan=False)
     write_atomically(out / "verdicts.json", (verdicts + "\n").encode())
-    page = rulings_page(
+    sheet = rulings_sheet(
         rulings,
         title=title,
         lead=_lead(rulings, runs, recipe),
         examples=examples(rulings, runs),
         sources={ruling.claim.id: _sources(ruling, where) for ruling in rulings},
     )
-    write_atomically(out / "report.html", page.encode())
+    write_page(out / "report.html", sheet.html(), sheet.page.figures, options)
     console.print(f"wrote {out / 'verdicts.json'} and {out / 'report.html'}", highlight=False)
     return rulings
 

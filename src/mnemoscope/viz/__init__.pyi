@@ -19,13 +19,17 @@ from .page import Page as Page
 from .page import attention_view as attention_view
 from .patching import patching_figure as patching_figure
 from .power_laws import power_law_figure as power_law_figure
+from .printing import for_print as for_print
 from .reporting import prediction_figure as prediction_figure
 from .reporting import report as report
 from .reporting import report_of as report_of
 from .rulings import rulings_page as rulings_page
+from .tables import Number as Number
 from .tables import Results as Results
 from .tables import Table as Table
 from .tables import bar as bar
+from .tables import interval as interval
+from .tables import single as single
 from .tables import spread as spread
 from .task_report import DRAW_REPORTS as DRAW_REPORTS
 from .task_report import DrawReport as DrawReport

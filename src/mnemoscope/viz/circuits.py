@@ -6,7 +6,7 @@ import plotly.graph_objects as go
 import xarray as xr
 
 from mnemoscope.viz.figures import heatmaps
-from mnemoscope.viz.tables import Table, spread
+from mnemoscope.viz.tables import Table, single, spread
 
 
 def circuit_tables(results: Mapping[str, xr.Dataset]) -> list[Table]:
@@ -45,7 +45,7 @@ def composition_table(composition: xr.Dataset, *, top: int = 12) -> Table:
         labels = dict(zip(found.indexes["pair"].names, found.pair.values[i], strict=True))
         cell = first.sel(labels)
         heads = [" ".join(str(labels[name]) for name in labels if name.startswith(w)) for w in ("writer", "reader")]
-        rows.append([*heads, str(labels["through"]), f"{float(cell.score):z.3f}", f"{float(cell.z):z.1f}"])
+        rows.append([*heads, str(labels["through"]), single(float(cell.score), ".3f"), single(float(cell.z), ".1f")])
     return Table(
         name="most-composed",
         title=f"composition of heads, seed {int(first.seed)}",

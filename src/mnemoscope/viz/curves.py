@@ -81,14 +81,14 @@ def onset_table(trajectory: xr.Dataset) -> Table:
     for name, values in trajectory.data_vars.items():
         if not np.isfinite(values).any():
             continue  # models without such a layer
-        onsets = first_step(values).values
-        reached = xr.DataArray(onsets[np.isfinite(onsets)], dims="seed")
+        onsets = first_step(values)
+        reached = onsets[np.isfinite(onsets.values)]
         rows.append(
             [
                 str(name).replace("_", " "),
                 "half-way down" if falls(str(name)) else f"{HALF:g}",
                 spread(reached, ".0f") if reached.size else "never",
-                f"{reached.size}/{len(onsets)}",
+                f"{reached.size}/{onsets.size}",
                 spread(values.isel(step=-1), ".3f"),
             ]
         )

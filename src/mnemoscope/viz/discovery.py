@@ -9,7 +9,7 @@ from plotly.subplots import make_subplots
 
 from mnemoscope.core.edge import Edge
 from mnemoscope.viz.edges import role_circuit
-from mnemoscope.viz.figures import LAYOUT
+from mnemoscope.viz.figures import LAYOUT, PALETTE
 from mnemoscope.viz.tables import Table, spread
 
 SMALLEST, GREEDY, BY_EFFECT, BY_GRADIENT = "smallest minimal", "greedy", "top n by effect", "top n by EAP-IG"
@@ -18,8 +18,8 @@ MOST = 60
 """Edges of a table."""
 _CURVES = {
     SMALLEST: ("best of all circuits", "#8a93a3", "dot"),
-    BY_EFFECT: (BY_EFFECT, "#1f5fbf", "solid"),
-    BY_GRADIENT: (BY_GRADIENT, "#c8501e", "dash"),
+    BY_EFFECT: (BY_EFFECT, PALETTE[0], "solid"),
+    BY_GRADIENT: (BY_GRADIENT, PALETTE[1], "dash"),
 }
 
 

@@ -9,8 +9,10 @@ import xarray as xr
 from plotly.colors import qualitative
 from plotly.subplots import make_subplots
 
-COLOURS = {"train": "#5b6577", "test": "#1f5fbf"}
-PALETTE = ("#1f5fbf", "#c8501e", "#2e8b57", "#8a4fbf", "#b8860b", *qualitative.Dark24)
+PALETTE = ("#1b4f9e", "#d97706", "#0f8a6a", "#9a3b8f", "#5b6577", *qualitative.Dark24)
+"""The first two differ in lightness too: on a grey print, and to readers who do not tell red from green or blue from
+yellow."""
+COLOURS = {"train": "#8a93a3", "test": PALETTE[0]}
 LAYOUT = {
     "template": "plotly_white",
     "font": {"family": "system-ui, sans-serif", "size": 13},

@@ -6,7 +6,7 @@ import plotly.graph_objects as go
 import xarray as xr
 
 from mnemoscope.viz.figures import heatmaps
-from mnemoscope.viz.tables import Table, spread
+from mnemoscope.viz.tables import Table, single, spread
 
 LEAST = 0.01
 """Share of attention from which a mechanism is shown."""
@@ -38,7 +38,7 @@ def joint_table(joint: xr.Dataset) -> Table:
     rows = []
     for seed in joint.seed.values:
         at = joint.sel(seed=seed)
-        losses = [f"{float(at[name].sel(skill='all')):.4f}" for name in ("clean_loss", "loss")]
+        losses = [single(float(at[name].sel(skill="all"))) for name in ("clean_loss", "loss")]
         holds = "–" if int(at.n_replaced) == 0 else "yes" if bool(at.holds) else "no"
         rows.append([str(int(seed)), str(int(at.n_replaced)), *losses, holds])
     header = ("seed", "replaced", "loss", "with mechanisms", "holds")
@@ -51,14 +51,15 @@ def path_table(paths: xr.DataTree) -> Table:
     Args:
         paths: Below each other the paths of every seed, with roles in their names.
     """
-    datasets = [node.to_dataset() for node in paths.children.values()]
-    some = [found for found in datasets if "path" in found.coords]
-    names = dict.fromkeys(str(name) for found in some for name in found["path"].values)
+    datasets = {name.removeprefix("seed-"): node.to_dataset() for name, node in paths.children.items()}
+    some = {seed: found for seed, found in datasets.items() if "path" in found.coords}
+    names = dict.fromkeys(str(name) for found in some.values() for name in found["path"].values)
     rows = []
     for name in names:
-        cells = [found.sel(path=name) for found in some if name in found["path"].values]
-        rises = xr.DataArray([float(cell.rise.sel(skill="all").max()) for cell in cells], dims="seed")
-        needed = sum(bool(cell.needed) for cell in cells)
+        cells = {seed: found.sel(path=name) for seed, found in some.items() if name in found["path"].values}
+        rise = [float(cell.rise.sel(skill="all").max()) for cell in cells.values()]
+        rises = xr.DataArray(rise, dims="seed", coords={"seed": list(map(int, cells))})
+        needed = sum(bool(cell.needed) for cell in cells.values())
         rows.append([name, str(len(cells)), str(needed), spread(rises, ".3f")])
     title = "paths taken out one at a time, all explained heads replaced"
     return Table(

@@ -9,7 +9,7 @@ from jaxtyping import Int
 from plotly.subplots import make_subplots
 
 from mnemoscope.viz.figures import LAYOUT, colours_of, heatmaps
-from mnemoscope.viz.tables import Table, spread
+from mnemoscope.viz.tables import Table, single, spread
 
 
 def role_table(roles: xr.Dataset) -> Table:
@@ -57,7 +57,7 @@ def neuron_table(neurons: xr.Dataset, selectivity: xr.Dataset, agreement: xr.Dat
             ", ".join(f"{'+' if sign > 0 else '-'}{skill}" for skill, sign in signs if sign) or "–",
             str(int(at.promoted.isel(rank=0))),
             str(int(fires.token[int(fires.values.argmax())])) if float(fires.max()) > 0 else "–",
-            f"{float(selectivity.active.isel(neuron=i)):.2f}",
+            single(float(selectivity.active.isel(neuron=i)), ".2f"),
         ]
         rows.append(row)
     title = f"the most needed neurons of seed {int(neurons.seed)}"

@@ -7,9 +7,11 @@ Each script library is included once, and only if something on the page uses it.
 import json
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 from html import escape
 from importlib.resources import files
 from itertools import chain, count
+from typing import Any
 
 import circuitsvis
 import numpy as np
@@ -23,7 +25,28 @@ _NO_NETWORK = (
     "img-src data: blob:; font-src data:; worker-src blob:"
 )
 """The browser refuses, aloud, whatever the page would ask of another machine."""
-_PLOT = {"displaylogo": False, "responsive": True, "displayModeBar": False}
+_PLOT = {
+    "displaylogo": False,
+    "responsive": True,
+    "displayModeBar": "hover",
+    "modeBarButtons": [["toImage"], ["zoom2d", "pan2d", "resetScale2d"]],
+}
+"""Of every figure: a toolbar that downloads it and moves about in it."""
+_LONGEST = 60
+"""Characters of a figure's name in the names of files."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Drawn:
+    """A plotly figure of a page.
+
+    Attributes:
+        figure: The figure.
+        words: What a file with it is called: section, heading, and the figure's title or else its caption, in short.
+    """
+
+    figure: go.Figure
+    words: str
 
 
 class Page:
@@ -41,8 +64,9 @@ class Page:
         self._body: list[str] = []
         self._sections: list[tuple[str, str]] = []
         self._lead = lead
+        self._heading = ""
         self._n_views = 0
-        self._plots = False
+        self.figures: list[Drawn] = []
 
     def part(self, title: str) -> None:
         """Start a part: sections that follow belong to it, and their titles may have stood there before."""
@@ -51,18 +75,20 @@ class Page:
 
     def _anchor(self, title: str) -> str:
         """A name for a link that no other has."""
-        words = re.sub(r"[^a-z0-9]+", "-", title.lower()).strip("-")
+        words = _words(title)
         taken = {anchor for anchor, _ in self._sections}
         return next(name for name in chain([words], (f"{words}-{i}" for i in count(2))) if name not in taken)
 
     def section(self, title: str) -> None:
         """Start a section; it appears in the table of contents."""
         anchor = self._anchor(title)
+        self._heading = ""
         self._sections.append((anchor, title))
         self._body.append(f'<h2 id="{anchor}">{escape(title)}</h2>')
 
     def heading(self, title: str) -> None:
         """A heading inside a section."""
+        self._heading = title
         self._body.append(f"<h3>{escape(title)}</h3>")
 
     def text(self, text: str, kind: str = "") -> None:
@@ -91,9 +117,14 @@ class Page:
         )
 
     def figure(self, figure: go.Figure, caption: str = "") -> None:
-        """A plotly figure."""
-        self._plots = True
-        plot = figure.to_html(full_html=False, include_plotlyjs=False, config=_PLOT)
+        """A plotly figure; its toolbar downloads it as SVG."""
+        section = self._sections[-1][1] if self._sections else ""
+        layout: Any = figure.layout
+        said = layout.title.text or re.split(r"[.;:](?:\s|$)", caption)[0]
+        self.figures.append(Drawn(figure=figure, words=_short(_words(section, self._heading, said))))
+        download = {"format": "svg", "filename": self.figures[-1].words or "figure"}
+        config = {**_PLOT, "toImageButtonOptions": download}
+        plot = figure.to_html(full_html=False, include_plotlyjs=False, config=config)
         self._body.append(f"<figure>{plot}<figcaption>{escape(caption)}</figcaption></figure>")
 
     def attention(
@@ -121,10 +152,16 @@ class Page:
             f'<script>CircuitsVis.render("{place}", CircuitsVis.AttentionHeads, {data});</script></figure>'
         )
 
+    def _repr_html_(self) -> str:
+        """The page in a frame of its own, for a notebook and for what is exported of it."""
+        fit = "this.style.height = this.contentDocument.documentElement.scrollHeight + 'px'"
+        style = "width: 100%; height: 600px; border: 0"
+        return f'<iframe srcdoc="{escape(self.html())}" onload="{fit}" style="{style}"></iframe>'
+
     def html(self) -> str:
         """The whole page."""
         scripts = []
-        if self._plots:
+        if self.figures:
             scripts.append(get_plotlyjs())
         if self._n_views:
             scripts.append((files(circuitsvis) / "dist" / "cdn" / "iife.js").read_text())
@@ -141,6 +178,16 @@ class Page:
             f'<h1>{escape(self._title)}</h1><p class="lead">{escape(self._lead)}</p>{navigation}'
             f"{''.join(self._body)}</body></html>\n"
         )
+
+
+def _words(*texts: str) -> str:
+    """Texts as lower-case words with hyphens between them; HTML and what is no letter or digit is left out."""
+    return re.sub(r"[^a-z0-9]+", "-", re.sub(r"<[^>]*>", " ", " ".join(texts)).lower()).strip("-")
+
+
+def _short(words: str) -> str:
+    """As many of the words as a file's name should have."""
+    return words if len(words) <= _LONGEST else words[: _LONGEST + 1].rpartition("-")[0]
 
 
 def attention_view(page: Page, example: xr.Dataset, caption: str) -> None:

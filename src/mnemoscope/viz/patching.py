@@ -11,7 +11,7 @@ import plotly.graph_objects as go
 import xarray as xr
 from plotly.subplots import make_subplots
 
-from mnemoscope.viz.figures import LAYOUT, heatmaps
+from mnemoscope.viz.figures import LAYOUT, PALETTE, heatmaps
 from mnemoscope.viz.tables import Table, spread
 
 WORDS = {"noising": "necessity", "denoising": "sufficiency"}
@@ -87,7 +87,6 @@ MOST = 40
 """Edges of a table."""
 TOP = (3, 5)
 """Largest effects whose overlap is shown."""
-_COLOURS = ("#1f5fbf", "#c8501e")
 
 
 def edge_table(effects: Mapping[str, xr.Dataset], metric: str, title: str) -> Table:
@@ -166,7 +165,7 @@ def estimate_figure(effects: Mapping[str, xr.Dataset], estimates: Mapping[str, x
         line = go.Scatter(x=ends, y=ends, mode="lines", line={"color": "#b8bfca", "width": 1}, hoverinfo="skip")
         figure.add_trace(line.update(showlegend=False), 1, column)
         labels = [f"{edge}, seed {seed}" for seed in exact.seed.values for edge in exact.edge.values]
-        for estimate, colour in zip(estimates[skill].estimate.values, _COLOURS, strict=True):
+        for estimate, colour in zip(estimates[skill].estimate.values, PALETTE[:2], strict=True):
             guess = estimates[skill].ratio.sel(at).sel(estimate=estimate).transpose("seed", "edge")
             dots = go.Scatter(
                 x=exact.values.ravel(),

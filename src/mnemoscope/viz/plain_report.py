@@ -24,7 +24,7 @@ from mnemoscope.viz.ablation import ablation_by_role, ablation_header, ablation_
 from mnemoscope.viz.curves import skill_curves
 from mnemoscope.viz.guesses import CAPTION, guess_figure, guess_table, symbols_of
 from mnemoscope.viz.page import Page, attention_view
-from mnemoscope.viz.tables import Results, Table, spread
+from mnemoscope.viz.tables import Results, Table, single, spread
 from mnemoscope.viz.task_report import TaskReport
 
 N_SEQUENCES = 512
@@ -145,7 +145,7 @@ def _beside(evaluation: xr.Dataset, dim: str, name: str, of: str, own: xr.DataAr
             place = {"split": split, dim: group}
             cells = [] if own is None else [own.sel(place)]
             cells += [evaluation[of].sel(place).sel(reference=reference) for reference in names]
-            n = f"{float(evaluation.n.sel(place).mean()):.0f}"
+            n = single(float(evaluation.n.sel(place).mean()), ".0f")
             rows.append([str(split), _words(group), n, *map(spread, cells)])
     return Table(name=name, title="", header=header, rows=rows, n_text=2)
 

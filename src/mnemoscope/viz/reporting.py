@@ -64,6 +64,11 @@ def by_report(runs: Sequence[Run]) -> list[tuple[TaskReport, dict[str, list[Run]
 
 
 def report(parts: Sequence[tuple[TaskReport, Mapping[str, Results]]]) -> str:
+    """The HTML of `report_page`."""
+    return report_page(parts).html()
+
+
+def report_page(parts: Sequence[tuple[TaskReport, Mapping[str, Results]]]) -> Page:
     """The page.
 
     Args:
@@ -81,4 +86,4 @@ def report(parts: Sequence[tuple[TaskReport, Mapping[str, Results]]]) -> str:
         if several:
             page.part(entry.title)
         entry.page(page, each)
-    return page.html()
+    return page

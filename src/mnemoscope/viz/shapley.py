@@ -9,14 +9,14 @@ import xarray as xr
 from plotly.subplots import make_subplots
 
 from mnemoscope.viz.ablation import counted, outcome_table, state_rows
-from mnemoscope.viz.figures import LAYOUT, bars_with_dots, heatmaps
-from mnemoscope.viz.tables import Table, spread
+from mnemoscope.viz.figures import LAYOUT, PALETTE, bars_with_dots, heatmaps
+from mnemoscope.viz.tables import Table, interval, spread
 
 MOST = 40
 """Pairs of a table."""
 MOST_UPRIGHT = 4
 """Names below a narrow heatmap that do not have to be turned."""
-_BARS = {"value": ("value", "#1f5fbf"), "lost": ("lost without it alone", "#c8501e")}
+_BARS = {"value": ("value", PALETTE[0]), "lost": ("lost without it alone", PALETTE[1])}
 
 
 def value_tables(values: xr.Dataset, metric: str) -> list[Table]:
@@ -144,7 +144,7 @@ def _cell(at: xr.Dataset, name: str) -> str:
         return spread(at[name], ".2f")
     before = "" if name == "value" else f"{name}_"
     value, low, high = (float(at[column].isel(seed=0)) for column in (name, f"{before}low", f"{before}high"))
-    return f"{value:z.2f} [{low:z.2f}, {high:z.2f}]"
+    return interval(value, low, high, ".2f", n=1, each=at[name])
 
 
 def _broken(names: Iterable[str]) -> list[str]:

@@ -1,14 +1,69 @@
-"""Results to rows of text: what the terminal, CSV files and the report show alike."""
+"""Results to rows of text: what the terminal, CSV files and the report show alike.
+
+A cell that was rounded from numbers is a text that keeps them (`Number`), so that files of numbers can be written of
+every table (`viz.tidy`).
+"""
 
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Literal, Self
 
 import xarray as xr
 
 from mnemoscope.core.statistics import summary_over
 
 Results = Mapping[str, xr.Dataset]
+
+
+Interval = Literal["", "range", "95 %"]
+
+
+class Number(str):
+    """The text of a cell, with the numbers that it was rounded from.
+
+    It is a text, so that it is shown like any other cell.
+
+    Args:
+        text: What is shown.
+        mean: Over replicates, or the only value.
+        low: Lower end of `interval`; NaN: there is none.
+        high: Upper end.
+        interval: What the ends are: the range over replicates, or a confidence interval.
+        n: Replicates with a value; none: it is no mean over any.
+        unit: Of the numbers, where the text names it.
+        each: Over one dimension, the values of the replicates; none: they are not known.
+    """
+
+    mean: float
+    low: float
+    high: float
+    interval: Interval
+    n: int | None
+    unit: str
+    each: xr.DataArray | None
+
+    def __new__(
+        cls,
+        text: str,
+        *,
+        mean: float,
+        low: float = math.nan,
+        high: float = math.nan,
+        interval: Interval = "",
+        n: int | None = None,
+        unit: str = "",
+        each: xr.DataArray | None = None,
+    ) -> Self:
+        """See the class."""
+        self = super().__new__(cls, text)
+        self.mean, self.low, self.high, self.interval = mean, low, high, interval
+        self.n, self.unit, self.each = n, unit, each
+        return self
+
+    def __add__(self, text: str) -> Self:
+        """The same numbers with something behind the text."""
+        return type(self)(str(self).__add__(text), **vars(self))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,11 +98,33 @@ def bar(share: float) -> str:
     return "█" * filled + "·" * (BAR - filled)
 
 
-def spread(values: xr.DataArray, form: str = ".4f") -> str:
-    """Mean over seeds, with the range behind it where there are several; a dash where there is nothing."""
-    summary = summary_over(values)
+def spread(values: xr.DataArray, form: str = ".4f") -> Number:
+    """Mean over replicates, with the range behind it where there are several; a dash where there is nothing.
+
+    Args:
+        values: Over one dimension, such as `seed` or `draw`.
+        form: Of the numbers.
+    """
+    (dim,) = (str(dim) for dim in values.dims)
+    summary = summary_over(values, dim)
     mean, low, high = (float(summary.sel(summary=name)) for name in ("mean", "min", "max"))
+    n = int(values.notnull().sum())
     if math.isnan(mean):
-        return "–"
-    range_ = f" [{rounded(low, form)}, {rounded(high, form)}]" if values.size > 1 else ""
-    return rounded(mean, form) + range_
+        return Number("–", mean=mean, n=n, each=values)
+    if values.size == 1:
+        return Number(rounded(mean, form), mean=mean, n=n, each=values)
+    text = f"{rounded(mean, form)} [{rounded(low, form)}, {rounded(high, form)}]"
+    return Number(text, mean=mean, low=low, high=high, interval="range", n=n, each=values)
+
+
+def interval(
+    mean: float, low: float, high: float, form: str = ".3f", *, n: int | None = None, each: xr.DataArray | None = None
+) -> Number:
+    """A mean with the ends of its 95 % interval; arguments as of `Number`."""
+    text = f"{rounded(mean, form)} [{rounded(low, form)}, {rounded(high, form)}]"
+    return Number(text, mean=mean, low=low, high=high, interval="95 %", n=n, each=each)
+
+
+def single(value: float, form: str = ".4f") -> Number:
+    """A number that is no mean over replicates."""
+    return Number(rounded(value, form), mean=value)

@@ -8,11 +8,10 @@ import xarray as xr
 from plotly.subplots import make_subplots
 
 from mnemoscope.core.statistics import summary_over
-from mnemoscope.viz.figures import LAYOUT, seed_lines
+from mnemoscope.viz.figures import LAYOUT, PALETTE, seed_lines
 from mnemoscope.viz.tables import Table, spread
 
 Score = Literal["probability", "accuracy"]
-PALETTE = ("#1f5fbf", "#c8501e", "#2f8f5b", "#8a5fbf", "#b08a1e", "#5b6577")
 KEPT = {"top": "largest kept", "rest": "largest removed"}
 ROW_HEIGHT = 280
 

@@ -1,8 +1,12 @@
 import copy
+import csv
 import json
 
+import pytest
+
 from mnemoscope.judging.verdict import record
-from mnemoscope.viz.rulings import DIFF_HEADER, VERDICT_HEADER, diff_rows, verdict_rows
+from mnemoscope.viz.rulings import DIFF_HEADER, VERDICT_HEADER, diff_rows, in_short, verdict_rows, verdict_tables
+from mnemoscope.viz.tidy import table_files
 from tests.viz.rulings.made_up import all_kinds, lone, nobody_passes, simple, two_heads
 
 
@@ -15,7 +19,12 @@ def test_rows_for_the_terminal():
     rows = verdict_rows(all_kinds())
     assert all(len(row) == len(VERDICT_HEADER) for row in rows)
     by_id = {row[0]: row for row in rows}
-    assert by_id["T14"][1] == "Removing one head costs elimination & not recall, removing the other …"
+    whole = by_id["T14"][1]
+    assert whole == {ruling.claim.id: ruling for ruling in all_kinds()}["T14"].claim.statement
+    assert len(whole) > 72
+    short = {row[0]: row for row in in_short(rows)}["T14"]
+    assert short[1] == "Removing one head costs elimination & not recall, removing the other …"
+    assert short[2:] == by_id["T14"][2:]
     assert by_id["T14"][3] == "published"
     assert by_id["T2"][2:6] == ["MIXED", "–", "0.50 [0.25, 0.75]", "0.375 [0.1686, 0.5915] logits"]
     assert by_id["T4"][2:] == [
@@ -27,6 +36,20 @@ def test_rows_for_the_terminal():
         "the effect is above 0.25 logits in 1 of 1 seeds; a verdict needs 16 seeds.",
     ]
     assert by_id["T6"][4:6] == ["–", "–"]
+
+
+def test_files_hold_whole_statements_and_the_effect_of_every_replicate():
+    verdicts, effects = verdict_tables([two_heads(), nobody_passes()])
+    assert verdicts.rows[0][1] == two_heads().claim.statement
+    files = dict(table_files(effects))
+    (claim, _), *_ = ruling_parts = [(row[0], row[1]) for row in effects.rows]
+    assert claim == two_heads().claim.id
+    header, *rows = csv.reader(files["effects-seeds.csv"].splitlines())
+    assert header == ["id", "part", "must be", "column", "seed", "value"]
+    judged = [row for row in rows if row[0] == claim and row[1] == ruling_parts[0][1]]
+    assert len(judged) == two_heads().verdict.n
+    mean = sum(float(row[-1]) for row in judged) / len(judged)
+    assert mean == pytest.approx(two_heads().verdict.parts[0].effect)
 
 
 def test_the_same_list_has_no_differences():

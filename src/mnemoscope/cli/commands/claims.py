@@ -10,7 +10,7 @@ from tyro.conf import Positional, UseAppendAction
 
 import mnemoscope as ms
 from mnemoscope.cli.command import COMMANDS, Command
-from mnemoscope.cli.options import Jobs, Options
+from mnemoscope.cli.options import Jobs, Options, WritesResults
 from mnemoscope.cli.parse import default_system
 from mnemoscope.core.errors import InputError, one_of
 
@@ -115,7 +115,7 @@ def claims_register(options: ClaimsRegister) -> None:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ClaimsRun(Jobs):
+class ClaimsRun(Jobs, WritesResults):
     """Put claims on trial over trained or language models: a verdict each, with controls and rivals; resumes."""
 
     what: Positional[tuple[str, ...]] = ()
@@ -188,6 +188,7 @@ def claims_run(options: ClaimsRun) -> None:
         emergence=options.emergence,
         jobs=options.jobs,
         where=_where(options),
+        options=options,
     )
 
 

@@ -9,12 +9,12 @@ from pathlib import Path
 import mnemoscope as ms
 from mnemoscope.cli.analysis import each_configuration, xr
 from mnemoscope.cli.command import COMMANDS, Command
-from mnemoscope.cli.options import OfRuns
-from mnemoscope.core.errors import in_range
+from mnemoscope.cli.options import OfRuns, WritesTables
+from mnemoscope.core.errors import InputError, in_range
 
 
 @dataclass(frozen=True, kw_only=True)
-class Evaluate(OfRuns):
+class Evaluate(OfRuns, WritesTables):
     """Accuracy and loss beside the exact predictors, by what the task tells apart, and beside published figures."""
 
     n_samples: int | None = None
@@ -30,6 +30,8 @@ def run(options: Evaluate) -> None:
 
     if options.n_samples is not None:
         in_range("--n-samples", options.n_samples, 1, float("inf"))
+    if options.latex and options.out is None:
+        raise InputError("--latex writes files; name a directory with --out")
     analyse = partial(evaluate_run, n_samples=options.n_samples)
     for label, runs, results in each_configuration(options.runs, analyse, jobs=options.jobs):
         if options.out:
@@ -37,7 +39,7 @@ def run(options: Evaluate) -> None:
         for table in ms.viz.report_of(runs[0].spec.task).evaluation_tables(results):
             show(f"{label}, {counted(len(runs), 'seed')}: {table.title}", table.header, table.rows, n_text=table.n_text)
             if options.out:
-                write_table(options.out / label / f"{table.name}.csv", table.header, table.rows)
+                write_table(options.out / label, table, latex=options.latex)
 
 
 def evaluate_run(run: ms.Run, n_samples: int | None) -> dict[str, xr.Dataset]:

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import mnemoscope as ms
 from mnemoscope.cli.command import COMMANDS, Command
-from mnemoscope.cli.options import OfRuns
+from mnemoscope.cli.options import DrawsFigures, OfRuns
 
 
 @dataclass(frozen=True, kw_only=True)
-class Report(OfRuns):
+class Report(OfRuns, DrawsFigures):
     """One self-contained HTML page on all given runs."""
 
     out: Path = Path("report.html")
@@ -21,7 +21,7 @@ class Report(OfRuns):
 
 def run(options: Report) -> None:
     """Analyse the runs and write the page."""
-    write_report(options.out, analyse_all(ms.find_runs(options.runs), options.jobs))
+    write_report(options.out, analyse_all(ms.find_runs(options.runs), options.jobs), options)
 
 
 def analyse_all(runs: Sequence[ms.Run], jobs: int) -> list[tuple[ms.TaskReport, dict[str, ms.viz.Results]]]:
@@ -44,12 +44,15 @@ def analyse_all(runs: Sequence[ms.Run], jobs: int) -> list[tuple[ms.TaskReport, 
     ]
 
 
-def write_report(path: Path, parts: Sequence[tuple[ms.TaskReport, dict[str, ms.viz.Results]]]) -> None:
+def write_report(
+    path: Path, parts: Sequence[tuple[ms.TaskReport, dict[str, ms.viz.Results]]], options: DrawsFigures
+) -> None:
     """Write the page and say where."""
-    from mnemoscope.cli.output import console
-    from mnemoscope.models.files import write_atomically
+    from mnemoscope.cli.output import console, write_page
+    from mnemoscope.viz.reporting import report_page
 
-    write_atomically(path, ms.viz.report(parts).encode())
+    page = report_page(parts)
+    write_page(path, page.html(), page.figures, options)
     console.print(f"wrote {path}", highlight=False)
 
 

@@ -11,7 +11,7 @@ from tyro.conf import Positional
 
 import mnemoscope as ms
 from mnemoscope.cli.command import COMMANDS, Command
-from mnemoscope.cli.options import Jobs
+from mnemoscope.cli.options import Jobs, WritesResults
 from mnemoscope.cli.parse import default_system, parse_seeds
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Reproduce(Jobs):
+class Reproduce(Jobs, WritesResults):
     """Train and report a published system and put its claims on trial; a second call continues or only reports.
 
     Claims about draws need no runs: what was measured for them has a report of its own, and is all that there is of a
@@ -66,14 +66,16 @@ def run(options: Reproduce) -> None:
                 f"{name} is about language models, which are not trained here: "
                 f"mnemoscope claims run {name} --model smollm2"
             )
-        rulings = try_claims(claims, [], out / "verdicts", title="verdicts", jobs=options.jobs, store=out / "measured")
-        _report_draws(name, rulings, out)
+        rulings = try_claims(
+            claims, [], out / "verdicts", title="verdicts", jobs=options.jobs, store=out / "measured", options=options
+        )
+        _report_draws(name, rulings, out, options)
         return
     specs = [spec for part in parts for spec in part.specs(chosen)]
     runs = train_with_progress(specs, out / "runs", options.jobs)
     if followed := [run for run in runs if ms.viz.report_of(run.spec.task).trajectory is not None]:
         track_all(followed, options.jobs)
-    _tables(runs, out, options.jobs)
+    _tables(runs, out, options)
     claims = [claim for claim in claims_called(()) if claim.system == name]
     if not claims:
         console.print(f"there are no claims on {name}", highlight=False)
@@ -82,13 +84,14 @@ def run(options: Reproduce) -> None:
         claims = [under(claim, field, value) for claim in claims]
     if options.full and _answerable(claims, runs):
         where = ["--runs", str(out / "runs")]
-        try_claims(claims, runs, out / "verdicts", title="verdicts", jobs=options.jobs, where=where)
+        title, jobs = "verdicts", options.jobs
+        try_claims(claims, runs, out / "verdicts", title=title, jobs=jobs, options=options, where=where)
         return
-    _try_fresh(claims, runs, out, options.jobs)
+    _try_fresh(claims, runs, out, options)
     if changes:
         console.print("the zoo holds models of the system's own text only; its verdicts are left out", highlight=False)
     else:
-        _report_draws(name, _try_zoo(claims, out, options.jobs), out)
+        _report_draws(name, _try_zoo(claims, out, options), out, options)
 
 
 def _changes(system: ms.System, corpus: Path | None) -> tuple[tuple[str, object], ...]:
@@ -101,26 +104,25 @@ def _changes(system: ms.System, corpus: Path | None) -> tuple[tuple[str, object]
     return tuple(with_corpus(presets, corpus).items())
 
 
-def _tables(runs: Sequence[ms.Run], out: Path, jobs: int) -> None:
+def _tables(runs: Sequence[ms.Run], out: Path, options: Reproduce) -> None:
     """What was learned, and the report."""
     from mnemoscope.cli.commands.report import analyse_all, write_report
     from mnemoscope.cli.output import show, write_arrays, write_table
 
-    parts = analyse_all(runs, jobs)
+    parts = analyse_all(runs, options.jobs)
     for entry, results in parts:
         for label, result in results.items():
             write_arrays(out / "arrays" / label, result)
         for table in entry.tables(results):
             show(table.title, table.header, table.rows, n_text=table.n_text)
-            write_table(out / "tables" / f"{table.name}.csv", table.header, table.rows)
-    write_report(out / "report.html", parts)
+            write_table(out / "tables", table, latex=options.latex)
+    write_report(out / "report.html", parts, options)
 
 
-def _report_draws(name: str, rulings: Sequence[Ruling], out: Path) -> None:
+def _report_draws(name: str, rulings: Sequence[Ruling], out: Path, options: Reproduce) -> None:
     """Tables and a page on what was measured for claims about draws, if the system has such a report."""
-    from mnemoscope.cli.output import console, show, write_table
+    from mnemoscope.cli.output import console, show, write_page, write_table
     from mnemoscope.judging.evidence import as_dataset
-    from mnemoscope.models.files import write_atomically
 
     results = {
         ruling.claim.id: as_dataset(ruling.evidence.effects) for ruling in rulings if ruling.claim.replicate == "draw"
@@ -130,10 +132,10 @@ def _report_draws(name: str, rulings: Sequence[Ruling], out: Path) -> None:
     entry = ms.viz.DRAW_REPORTS.get(name)
     for table in entry.tables(results):
         show(table.title, table.header, table.rows, n_text=table.n_text)
-        write_table(out / "tables" / f"{table.name}.csv", table.header, table.rows)
+        write_table(out / "tables", table, latex=options.latex)
     page = ms.viz.Page(entry.title)
     entry.page(page, results)
-    write_atomically(out / "draws.html", page.html().encode())
+    write_page(out / "draws.html", page.html(), page.figures, options)
     console.print(f"wrote {out / 'draws.html'}", highlight=False)
 
 
@@ -145,7 +147,7 @@ def _answerable(claims: Sequence[ms.Claim], runs: Sequence[ms.Run]) -> list[ms.C
     return [claim for claim in claims if claim.units and bench.seeds(claim)]
 
 
-def _try_fresh(claims: Sequence[ms.Claim], fresh: Sequence[ms.Run], out: Path, jobs: int) -> None:
+def _try_fresh(claims: Sequence[ms.Claim], fresh: Sequence[ms.Run], out: Path, options: Reproduce) -> None:
     """The claims that the new runs can answer, over these."""
     from mnemoscope.cli.output import console
     from mnemoscope.cli.trials import try_claims
@@ -165,13 +167,14 @@ def _try_fresh(claims: Sequence[ms.Claim], fresh: Sequence[ms.Run], out: Path, j
         recipe=recipe,
         sensitivity=False,
         emergence=False,
-        jobs=jobs,
+        jobs=options.jobs,
         store=out / "measured",
         where=["--runs", str(out / "runs"), "--recipe", recipe],
+        options=options,
     )
 
 
-def _try_zoo(claims: Sequence[ms.Claim], out: Path, jobs: int) -> list[Ruling]:
+def _try_zoo(claims: Sequence[ms.Claim], out: Path, options: Reproduce) -> list[Ruling]:
     """All claims over the runs that came with the package; the controls are those of the new runs."""
     from mnemoscope.cli.output import console
     from mnemoscope.cli.trials import answered_by_zoo, try_claims
@@ -181,8 +184,16 @@ def _try_zoo(claims: Sequence[ms.Claim], out: Path, jobs: int) -> list[Ruling]:
     for sentence in sentences:
         console.print(sentence, highlight=False)
     if there:
-        title = "verdicts over the zoo"
-        return try_claims(there, zoo, out / "verdicts", title=title, jobs=jobs, store=out / "measured", where=["--zoo"])
+        return try_claims(
+            there,
+            zoo,
+            out / "verdicts",
+            title="verdicts over the zoo",
+            jobs=options.jobs,
+            store=out / "measured",
+            options=options,
+            where=["--zoo"],
+        )
     return []
 
 

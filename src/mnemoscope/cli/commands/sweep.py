@@ -10,7 +10,7 @@ from tyro.conf import Positional
 
 from mnemoscope.cli.analysis import xr
 from mnemoscope.cli.command import COMMANDS, Command
-from mnemoscope.cli.options import Jobs
+from mnemoscope.cli.options import Jobs, WritesResults
 from mnemoscope.core.errors import InputError
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ KEYS = "the keys preset, seeds and axes"
 
 
 @dataclass(frozen=True, kw_only=True)
-class SweepOptions(Jobs):
+class SweepOptions(Jobs, WritesResults):
     """Train a preset over a grid of configurations, or find the largest task that each of them learns."""
 
     file: Positional[Path]
@@ -32,8 +32,7 @@ class SweepOptions(Jobs):
 
 def run(options: SweepOptions) -> None:
     """Train or search what the file declares; print the table, write arrays and the page."""
-    from mnemoscope.cli.output import console, show, write_arrays, write_table
-    from mnemoscope.models.files import write_atomically
+    from mnemoscope.cli.output import console, show, write_arrays, write_page, write_table
     from mnemoscope.viz.sweeps import sweep_page, sweep_table
 
     sweep = read_sweep(options.file)
@@ -41,8 +40,9 @@ def run(options: SweepOptions) -> None:
     logged, table = sweep_table(found.drop_vars(found.attrs.get("numbers", ()))), sweep_table(found)
     show(logged.title, logged.header, logged.rows, n_text=logged.n_text)
     write_arrays(options.out, {"sweep": found})
-    write_table(options.out / "sweep.csv", table.header, table.rows)
-    write_atomically(options.out / "sweep.html", sweep_page(found).html().encode())
+    write_table(options.out, table, latex=options.latex)
+    page = sweep_page(found)
+    write_page(options.out / "sweep.html", page.html(), page.figures, options)
     console.print(f"wrote sweep.nc, sweep.csv and sweep.html in {options.out}", highlight=False)
 
 

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import mnemoscope as ms
 from mnemoscope.cli.command import COMMANDS, Command
-from mnemoscope.cli.options import OfSequence
+from mnemoscope.cli.options import DrawsFigures, OfSequence
 
 
 @dataclass(frozen=True, kw_only=True)
-class View(OfSequence):
+class View(OfSequence, DrawsFigures):
     """An interactive page with the attention of every head, and the predictions, on one sequence."""
 
     out: Path = Path("view.html")
@@ -20,8 +20,7 @@ class View(OfSequence):
 
 def run(options: View) -> None:
     """Write a page with predictions and attention on one sequence."""
-    from mnemoscope.cli.output import console
-    from mnemoscope.models.files import write_atomically
+    from mnemoscope.cli.output import console, write_page
     from mnemoscope.viz.guesses import on_one_line
 
     opened = ms.open_run(options.run)
@@ -35,7 +34,7 @@ def run(options: View) -> None:
     page.section("Attention")
     example = entry.patterns(model, task, batch).isel(example=0)
     ms.viz.attention_view(page, example, "Select a head to see it in full size; rows are queries, columns keys.")
-    write_atomically(options.out, page.html().encode())
+    write_page(options.out, page.html(), page.figures, options)
     console.print(f"wrote {options.out}", highlight=False)
 
 

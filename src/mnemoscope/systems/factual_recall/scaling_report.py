@@ -8,7 +8,7 @@ import xarray as xr
 
 from mnemoscope.core import mean_interval
 from mnemoscope.systems.factual_recall.analyses.scaling import exponents, n_parameters, scaling_sweep
-from mnemoscope.viz import Page, Results, Table, power_law_figure, spread
+from mnemoscope.viz import Page, Results, Table, interval, power_law_figure, spread
 
 MODELS = {"F1": "attention and MLP", "F1-attention": "attention alone"}
 """By claim, what is measured for it."""
@@ -62,8 +62,17 @@ def _exponents(found: dict[str, xr.Dataset]) -> Table:
         mean, low, high = (float(end) for end in mean_interval(slopes))
         learned = f"{int(slopes.count())} of {slopes.size}"
         widths = f"{int(each.width[0])} to {int(each.width[-1])}"
-        per_fact = (each.parameters / each.facts.where(each.facts > 0)).isel(width=-1).rename(draw="seed")
-        rows.append([model, widths, learned, "1", f"{mean:.3f} [{low:.3f}, {high:.3f}]", spread(per_fact, ".1f")])
+        per_fact = (each.parameters / each.facts.where(each.facts > 0)).isel(width=-1)
+        rows.append(
+            [
+                model,
+                widths,
+                learned,
+                "1",
+                interval(mean, low, high, n=int(slopes.count()), each=slopes),
+                spread(per_fact, ".1f"),
+            ]
+        )
     header = (
         "model", "d", "draws that learn at every d", "exponent, theory", "measured", "parameters per fact, largest d",
     )  # fmt: skip
@@ -74,7 +83,7 @@ def _widths(model: str, found: xr.Dataset) -> Table:
     rows = []
     for width in found.width.values:
         facts, parameters = found.facts.sel(width=width), int(found.parameters.sel(width=width))
-        rows.append([str(width), str(parameters), spread(facts.rename(draw="seed"), ".0f")])
+        rows.append([str(width), str(parameters), spread(facts, ".0f")])
     name = model.replace(" ", "_")
     return Table(name=name, title=f"{model}, mean and range over draws", header=("d", "parameters", "facts"), rows=rows)
 

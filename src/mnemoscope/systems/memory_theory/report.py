@@ -8,7 +8,7 @@ import xarray as xr
 
 from mnemoscope.core import mean_interval
 from mnemoscope.systems.memory_theory.analyses.exponents import LAW, PLAIN, amounts, growth
-from mnemoscope.viz import DRAW_REPORTS, DrawReport, Page, Results, Table, power_law_figure, spread
+from mnemoscope.viz import DRAW_REPORTS, DrawReport, Page, Results, Table, interval, power_law_figure, spread
 
 MEMORIES = {"M4": "trained matrix", "M4-mlp": "trained MLP", "M4-outer": "sum of outer products"}
 """By claim, what is measured for it."""
@@ -41,7 +41,7 @@ def tables(results: Results) -> list[Table]:
 def _exponents(found: dict[str, xr.Dataset]) -> Table:
     rows = []
     for memory, each in found.items():
-        slopes = mean_interval(growth(each.capacity, each.parameters).slope)
+        slopes = growth(each.capacity, each.parameters).slope
         largest = each.isel(d=-1)
         per_parameter = amounts(largest.capacity) / largest.parameters
         rows.append(
@@ -50,7 +50,7 @@ def _exponents(found: dict[str, xr.Dataset]) -> Table:
                 f"{int(each.d[0])} to {int(each.d[-1])}",
                 PUBLISHED,
                 *(_with_ends(slopes.sel(law=law)) for law in (LAW, PLAIN)),
-                *(spread(per_parameter.sel(law=law).rename(draw="seed"), ".3f") for law in (LAW, PLAIN)),
+                *(spread(per_parameter.sel(law=law), ".3f") for law in (LAW, PLAIN)),
             ]
         )
     header = (
@@ -61,17 +61,17 @@ def _exponents(found: dict[str, xr.Dataset]) -> Table:
 
 
 def _with_ends(slope: xr.DataArray) -> str:
-    mean, low, high = (float(slope.sel(summary=name)) for name in ("mean", "low", "high"))
-    return f"{mean:z.3f} [{low:z.3f}, {high:z.3f}]"
+    mean, low, high = (float(end) for end in mean_interval(slope))
+    return interval(mean, low, high, n=int(slope.count()), each=slope)
 
 
 def _sizes(memory: str, found: xr.Dataset) -> Table:
     rows = []
     for d in found.d.values:
         capacity, parameters = found.capacity.sel(d=d), int(found.parameters.sel(d=d))
-        per_parameter = (amounts(capacity) / parameters).rename(draw="seed")
+        per_parameter = amounts(capacity) / parameters
         shares = [spread(per_parameter.sel(law=law), ".3f") for law in (LAW, PLAIN)]
-        rows.append([str(d), str(parameters), spread(capacity.rename(draw="seed"), ".0f"), *shares])
+        rows.append([str(d), str(parameters), spread(capacity, ".0f"), *shares])
     header = ("d", "parameters", "associations", "N ln N per parameter", "N per parameter")
     name = memory.replace(" ", "_")
     return Table(name=name, title=f"{memory}, mean and range over draws", header=header, rows=rows)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from tyro.conf import UseAppendAction
 
 import mnemoscope as ms
-from mnemoscope.cli import COMMANDS, Command, Options, Shown, present
+from mnemoscope.cli import COMMANDS, Command, Shown, WritesResults, present
 from mnemoscope.core import in_range
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True)
-class PromptsRetrieval(Options):
+class PromptsRetrieval(WritesResults):
     """Ask language models questions that take several steps of retrieval: accuracy over difficulty, beside chance."""
 
     model: UseAppendAction[tuple[str, ...]] = ()
@@ -93,7 +93,7 @@ def run(options: PromptsRetrieval) -> None:
         notes=NOTES,
     )
     results = {"answers": together, "accuracy": measured}
-    present("retrieval", ", ".join(sources), results, shown, options.out)
+    present("retrieval", ", ".join(sources), results, shown, options.out, options=options)
 
 
 def _ask(source: str, asked: Sequence[Cell], options: PromptsRetrieval, sampling: Any) -> xr.Dataset:

@@ -7,7 +7,7 @@ import xarray as xr
 from plotly.subplots import make_subplots
 
 from mnemoscope.systems.retrieval_prompts.questions import FORMULATIONS
-from mnemoscope.viz import LAYOUT, Table, bar, colours_of
+from mnemoscope.viz import LAYOUT, Number, Table, bar, colours_of, single
 
 PUBLISHED = (
     ("equations", "1 to 5", "solved almost perfectly"),
@@ -115,9 +115,10 @@ def accuracy_table(found: xr.Dataset) -> Table:
                 one = found.sel(model=model, cell=cell, scoring=scoring)
                 accuracy = float(one.accuracy)
                 known = math.isfinite(accuracy)
-                shown = f"{accuracy:.3f}" if known else "–"
+                bounds = {"low": float(one.low), "high": float(one.high), "interval": "95 %"}
+                shown = Number(f"{accuracy:.3f}" if known else "–", mean=accuracy, **(bounds if known else {}))
                 ends = f"[{float(one.low):.3f}, {float(one.high):.3f}]"
-                numbers = [f"{float(one.chance):.3f}", f"{float(one.answered):.3f}", f"{float(one.mass):.3f}"]
+                numbers = [single(float(one[name]), ".3f") for name in ("chance", "answered", "mass")]
                 rows.append([model, cell, scoring, bar(accuracy if known else 0.0), shown, ends, *numbers])
     header = ("model", "questions", "answer", "", "accuracy", "95% interval", "chance", "answered", "probability")
     n = found.attrs["n_questions"]

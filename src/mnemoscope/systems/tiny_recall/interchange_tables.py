@@ -5,9 +5,9 @@ from collections import Counter
 import plotly.graph_objects as go
 import xarray as xr
 
-from mnemoscope.viz import LAYOUT, spread
+from mnemoscope.viz import LAYOUT, PALETTE, single, spread
 
-_COLOURS = {"trained": "#1f5fbf", "untrained": "#8a93a3"}
+_COLOURS = {"trained": PALETTE[0], "untrained": "#8a93a3"}
 
 SCORE_HEADER = ("network", "causal model", "score", "where chosen", "higher than the other: seeds")
 
@@ -96,7 +96,7 @@ def seed_rows(trained: xr.Dataset, untrained: xr.Dataset) -> list[list[str]]:
     for seed in trained.seed.values:
         scores = [float(value) for found in (trained, untrained) for value in found.score.sel(seed=seed)]
         follows = float(trained.follows.sel(seed=seed))
-        rows.append([str(int(seed)), *(f"{value:.3f}" for value in (*scores, follows))])
+        rows.append([str(int(seed)), *(single(value, ".3f") for value in (*scores, follows))])
     return rows
 
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import xarray as xr
 
 from mnemoscope.systems.tiny_recall.analyses.published import compare
-from mnemoscope.viz import Results, spread
+from mnemoscope.viz import Results, single, spread
 
 LEARNED = 0.99
 """Accuracy on unseen mappings from which a skill counts as learned."""
@@ -52,10 +52,10 @@ def published_rows(result: Results, preset: str) -> list[list[str]]:
         rows.append(
             [
                 f"{str(row.quantity.values).replace('_', ' ')}, {place}",
-                f"{float(row.published):.6g}",
-                f"{float(row['mean']):.6f}",
+                single(float(row.published), ".6g"),
+                single(float(row["mean"]), ".6f"),
                 f"{float(row['min']):.6f} to {float(row['max']):.6f}",
-                f"{float(row.difference):+z.6f}",
+                single(float(row.difference), "+.6f"),
             ]
         )
     return rows

@@ -78,7 +78,19 @@ def rulings_page(
     examples: Mapping[str, Sequence[Example]] = MappingProxyType({}),
     sources: Mapping[str, Sequence[str]] = MappingProxyType({}),
 ) -> str:
-    """One self-contained HTML page, for the screen and for paper.
+    """One self-contained HTML page, for the screen and for paper; arguments as of `rulings_sheet`."""
+    return rulings_sheet(rulings, title=title, lead=lead, examples=examples, sources=sources).html()
+
+
+def rulings_sheet(
+    rulings: Sequence[Ruling],
+    *,
+    title: str,
+    lead: str = "",
+    examples: Mapping[str, Sequence[Example]] = MappingProxyType({}),
+    sources: Mapping[str, Sequence[str]] = MappingProxyType({}),
+) -> Sheet:
+    """The page, put together.
 
     Args:
         rulings: In the order in which they are shown.
@@ -100,7 +112,7 @@ def rulings_page(
         if pieces := sources.get(ruling.claim.id):
             sheet.page.heading("To reproduce it")
             sheet.add(_list(pieces))
-    return sheet.html()
+    return sheet
 
 
 def _counts(rulings: Sequence[Ruling]) -> str:

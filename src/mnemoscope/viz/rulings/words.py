@@ -2,10 +2,12 @@
 
 import math
 
+import xarray as xr
+
 from mnemoscope.judging.claim import Claim
 from mnemoscope.judging.evidence import named
 from mnemoscope.judging.verdict import Outcome, PartResult, Ruling, Superseded, Verdict
-from mnemoscope.viz.tables import counted, rounded
+from mnemoscope.viz.tables import Number, counted, rounded
 
 MEANINGS: dict[Outcome, str] = {
     "SUPPORTED": "the evidence decides for the claim",
@@ -24,24 +26,34 @@ def number(value: float | None, form: str = ".4g") -> str:
     return rounded(value, form).replace("inf", "∞")
 
 
-def share_text(verdict: Verdict | PartResult) -> str:
-    """Share of the judged replicates that clear the margins, with its interval."""
+def share_text(verdict: Verdict | PartResult, *, n: int | None = None) -> Number:
+    """Share of the judged replicates that clear the margins, with its interval; `n` is how many are judged."""
     bounds = verdict.share_interval
-    return with_interval(verdict.share, bounds.low, bounds.high, form=".2f")
+    return with_interval(verdict.share, bounds.low, bounds.high, form=".2f", n=n)
 
 
-def effect_text(verdict: Verdict | PartResult) -> str:
-    """Mean effect with its interval and unit."""
+def effect_text(verdict: Verdict | PartResult, *, n: int | None = None, each: xr.DataArray | None = None) -> Number:
+    """Mean effect with its interval and unit; `n` is how many replicates are judged, `each` the effects of these."""
     bounds = verdict.effect_interval
-    return with_interval(verdict.effect, bounds.low, bounds.high, verdict.unit)
+    return with_interval(verdict.effect, bounds.low, bounds.high, verdict.unit, n=n, each=each)
 
 
-def with_interval(value: float | None, low: float | None, high: float | None, unit: str = "", form: str = ".4g") -> str:
+def with_interval(
+    value: float | None,
+    low: float | None,
+    high: float | None,
+    unit: str = "",
+    form: str = ".4g",
+    *,
+    n: int | None = None,
+    each: xr.DataArray | None = None,
+) -> Number:
     """A number, its interval and its unit; None for a bound is infinity, None or NaN for the number a dash."""
     if value is None or math.isnan(value):
-        return "–"
-    bounds = (-math.inf if low is None else low, math.inf if high is None else high)
-    return f"{number(value, form)} [{', '.join(number(bound, form) for bound in bounds)}] {unit}".strip()
+        return Number("–", mean=math.nan, n=n, each=each)
+    low, high = -math.inf if low is None else low, math.inf if high is None else high
+    text = f"{number(value, form)} [{number(low, form)}, {number(high, form)}] {unit}".strip()
+    return Number(text, mean=value, low=low, high=high, interval="95 %", n=n, unit=unit, each=each)
 
 
 def outcome_text(outcome: str) -> str:

@@ -7,13 +7,13 @@ import xarray as xr
 from plotly.colors import hex_to_rgb
 from plotly.subplots import make_subplots
 
-from mnemoscope.viz import LAYOUT
+from mnemoscope.viz import LAYOUT, PALETTE
 
 INK, SOFT = "#1d2433", "#8791a3"
 MEMORY_COLOURS = {
-    "recall_copied_token": "#1f5fbf",
-    "recall_remapped_copy": "#c8501e",
-    "recall_previous_token_early": "#2e8b57",
+    "recall_copied_token": PALETTE[0],
+    "recall_remapped_copy": PALETTE[1],
+    "recall_previous_token_early": PALETTE[2],
     "recall_previous_token": "#8fbfa3",
 }
 MEMORY_NAMES = {
@@ -77,8 +77,8 @@ def band(
     figure.add_trace(line, row, column)
 
 
-LOSSES = {"loss_in_context": ("in-context", "#1f5fbf"), "loss_global": ("global bigrams", "#c8501e")}
-OUTPUTS = {"uniform": "#1f5fbf", "bigram": "#c8501e"}
+LOSSES = {"loss_in_context": ("in-context", PALETTE[0]), "loss_global": ("global bigrams", PALETTE[1])}
+OUTPUTS = {"uniform": PALETTE[0], "bigram": PALETTE[1]}
 
 
 def losses(trajectories: Mapping[str, xr.Dataset]) -> go.Figure:

@@ -10,7 +10,7 @@ from plotly.subplots import make_subplots
 
 from mnemoscope.systems.in_context_bigrams.analyses.heads import BOTH, OUTPUT, TRIGGER
 from mnemoscope.systems.in_context_bigrams.figures.curves import INK, MEMORY_COLOURS, MEMORY_NAMES
-from mnemoscope.viz import LAYOUT
+from mnemoscope.viz import LAYOUT, PALETTE
 
 BARS = {
     "previous token, early": ("W<sub>K</sub><sup>1</sup><br>previous token,<br>first quarter", "previous_token_early"),
@@ -86,7 +86,7 @@ def memory_heatmaps(maps: xr.Dataset, *, n_pos: int | None = None) -> go.Figure:
 
 
 MARKS = {TRIGGER: "▸{}", OUTPUT: "{}◂", BOTH: "▸{}◂"}
-COLOURS = {TRIGGER: "#c8501e", OUTPUT: "#1f5fbf", BOTH: "#8a4fbf"}
+COLOURS = {TRIGGER: "#b45309", OUTPUT: PALETTE[0], BOTH: PALETTE[3]}
 
 
 def marked(example: xr.Dataset) -> xr.Dataset:

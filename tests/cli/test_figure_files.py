@@ -1,0 +1,101 @@
+"""Figures and tables in other formats: where they go, what they replace, and what is refused before any work."""
+
+import sys
+
+import pytest
+
+from mnemoscope.cli import main
+from mnemoscope.cli.command import commands
+from mnemoscope.cli.options import DrawsFigures, WritesTables
+from mnemoscope.viz import printing
+
+WITHOUT = {
+    "claims diff",
+    "claims list",
+    "claims register",
+    "claims show",
+    "evaluate",
+    "export",
+    "list",
+    "predict",
+    "track",
+}
+WITHOUT |= {"train", "zoo"}
+
+
+@pytest.fixture
+def drawn(monkeypatch):
+    """Nothing is drawn; the widths in pixels that would have been, by name."""
+    widths = {}
+
+    def draw(figures, formats):
+        for name, figure in figures.items():
+            widths[name] = figure.layout.width
+            yield from ((f"{name}.{ending}", b"drawn") for ending in formats)
+
+    monkeypatch.setattr(printing, "draw", draw)
+    monkeypatch.setattr(printing, "check_drawing", lambda: None)
+    return widths
+
+
+def test_every_command_with_a_page_of_figures_writes_them_as_files_too():
+    found = commands()
+    assert {name for name in found if not issubclass(found[name].options, DrawsFigures)} == WITHOUT
+    tables = {name for name in found if issubclass(found[name].options, WritesTables)}
+    assert tables == set(found) - WITHOUT - {"report", "view"} | {"evaluate"}
+
+
+def test_files_stand_beside_the_page_and_replace_those_of_an_earlier_call(two_seeds, tmp_path, drawn, capsys):
+    words = ["report", str(two_seeds), "--out", str(tmp_path / "page.html"), "--figures", "pdf", "svg", "pdf"]
+    own = tmp_path / "figures" / "page-of-mine.pdf"
+    own.parent.mkdir()
+    for name in (own.name, "page-9-earlier.png", "page-10.svg"):
+        (own.parent / name).write_bytes(b"")
+    main([*words, "--figure-width", "5.5"])
+    names = {file.name for file in own.parent.iterdir()} - {own.name}
+    assert names == {f"{name}.{ending}" for name in drawn for ending in ("pdf", "svg")}
+    assert own.exists()
+    numbers = [int(name.split("-")[1]) for name in drawn]
+    assert numbers == list(range(1, len(numbers) + 1))
+    assert set(drawn.values()) == {528}
+    assert f"wrote {len(drawn)} figures to" in capsys.readouterr().out
+
+
+def test_an_analysis_leaves_no_figures_of_an_earlier_call(two_seeds, tmp_path, drawn, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    words = ["ablate", str(two_seeds), "--n", "64"]
+    main([*words, "--figures", "png", "--latex"])
+    (place,) = tmp_path.glob("results/*/ablate")
+    assert {file.name for file in place.glob("figures/*")} == {"ablate-1-dots-are-seeds-bars-their-mean.png"}
+    assert {file.stem for file in place.glob("*.tex")} == {"accuracy", "costs", "dissociation"}
+    main(words)
+    assert not list(place.glob("figures/*"))
+    assert not list(place.glob("*.tex"))
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--figures", "svg"], "figures as files need kaleido: pip install 'mnemoscope[figures]'"),
+        (["--figures", "gif"], "invalid choice 'gif'"),
+        (["--figure-width", "3"], "name formats, such as --figures pdf"),
+        (["--figures", "svg", "--figure-width", "-1"], "must be between 0.5 and 50 inches"),
+    ],
+)
+def test_what_is_missing_is_said_before_the_work(two_seeds, tmp_path, monkeypatch, capsys, words, said):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setitem(sys.modules, "kaleido", None)
+    with pytest.raises(SystemExit) as end:
+        main(["ablate", str(two_seeds), *words])
+    assert end.value.code == 2
+    error = capsys.readouterr().err
+    assert said in error
+    assert error.count("\n") == 1
+    assert not list(tmp_path.iterdir())
+
+
+def test_tables_for_latex_need_a_place(two_seeds, capsys):
+    with pytest.raises(SystemExit) as end:
+        main(["evaluate", str(two_seeds), "--latex"])
+    assert end.value.code == 2
+    assert "--latex writes files; name a directory with --out" in capsys.readouterr().err
