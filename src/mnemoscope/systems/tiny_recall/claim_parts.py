@@ -47,6 +47,12 @@ SHOWN = (
     "Its last x is new (a fresh sequence) or an earlier one again (a repeat)."
 )
 """What the prompts are; explanations begin with it."""
+ELIMINATION_HEAD = (
+    "The elimination head is the one whose output z, replaced by its mean over 2,048 sequences drawn as the task draws "
+    "them over unseen mappings, costs most log-probability of the last answer on the 1,440 fresh sequences over one "
+    "half of the unseen mappings."
+)
+"""How heads get their names."""
 COMES_ACROSS = (
     "d is the logit of the right answer of a sequence minus that of its partner. The partner is run with the output z "
     "of head h taken from the sequence. The share of the difference that comes across is (mean d of the partner with "

@@ -15,6 +15,7 @@ from mnemoscope.systems.tiny_recall.analyses.attention_by_role import (
     on_y_before,
 )
 from mnemoscope.systems.tiny_recall.claim_parts import (
+    ELIMINATION_HEAD,
     OTHER_TRAINING,
     SHOWN,
     UNTRAINED,
@@ -78,20 +79,14 @@ def binding(subject: Subject) -> dict[str, float]:
     }
 
 
-_LOOKED_AT = (
-    f"{SHOWN} The unseen mappings are halved. On the 1,440 fresh sequences of one half a head is chosen as the "
-    "elimination head: the one whose output z, replaced by its mean over 2,048 sequences drawn as in training but over "
-    "unseen mappings, costs most log-probability of the last answer. On the other half A[q, k] is the attention that "
-    "{head} gives from position q to k, mean over {sequences}."
-)
+_LOOKED_AT = f"{SHOWN} {ELIMINATION_HEAD} On all 7,200 sequences over the other half, each counting the same"
 _LIMITS = (
-    "It shows where the head looks. It does not show what the head contributes, nor that it is needed{more}: that is "
-    "asked of the same models by removal."
+    "It shows where the head looks. It does not show what the head contributes, nor that it is needed: that is asked "
+    "of the same models by removal."
 )
 _SCANNING = Explanation(
-    procedure=_LOOKED_AT.format(
-        head="this head", sequences="all 7,200 sequences, each counting the same (or those that are fresh, or repeats)"
-    ),
+    procedure=f"{_LOOKED_AT} (with sequences = fresh or repeat, on those), A[q, k] is the mean attention that this "
+    "head gives from position q to k.",
     quantities={
         EFFECT: Quantity(
             words="the share of the attention from x that is on earlier y, mean over slots 2 to 5",
@@ -106,12 +101,11 @@ _SCANNING = Explanation(
     },
     margins="“Only” is taken as more than nine tenths. A head that looks at all positions alike has .40 on earlier y "
     "in the mean over slots 2 to 5, and 4/9 from the last x.",
-    limits=_LIMITS.format(more=""),
+    limits=_LIMITS,
 )
 _BINDING = Explanation(
-    procedure=_LOOKED_AT.format(
-        head="the other head", sequences="all 7,200 sequences, each counting the same, or for some rivals over repeats"
-    ),
+    procedure=f"{_LOOKED_AT}, A[q, k] is the mean attention that the other head gives from position q to k; "
+    "the rivals look at repeats, or at repeats and fresh sequences apart.",
     quantities={
         EFFECT: Quantity(
             words="the attention from x to the y just before it, in the slot of 2 to 5 where it is smallest",
@@ -144,9 +138,9 @@ _BINDING = Explanation(
         ),
     },
     margins="Above one half a place has more than all others together. At slot 2 the y just before is the only earlier "
-    "one, so that slots 3 to 5 tell this head from one that looks at all earlier y. For `conditional` 0 is the same "
+    "one, so that slots 3 to 5 tell this head from one that looks at all earlier y. For “conditional” 0 is the same "
     "attention in both cases and 1 no overlap; .25 is a quarter of the attention that moves elsewhere.",
-    limits=_LIMITS.format(more=". What recall needs is not looked at, nor does it choose the head"),
+    limits=f"{_LIMITS} The heads have their places by what elimination needs; what recall needs is not looked at.",
 )
 _elimination_only = as_v3("elimination only", elimination_only)
 _T11 = of_v3(

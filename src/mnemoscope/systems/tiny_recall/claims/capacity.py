@@ -104,9 +104,9 @@ _BY_VALUES = Explanation(
         for of, where in (("", "unseen"), (" in training", "training"))
     },
     margins="A model that knows four values by heart answers unseen mappings by chance, in ¼; .625 is half way from "
-    "there to always. By heart also asks for more than .99 on training mappings, since a model may fail on unseen ones "
-    "because it has learned nothing. To generalise is to be right in more than .99 on unseen mappings, with five "
-    "values and, for the rival, with four.",
+    "there to always. To know them by heart also asks for more than .99 on training mappings, since a model may fail "
+    "on unseen ones because it has learned nothing. To generalise is to be right in more than .99 on unseen mappings, "
+    "with five values and, for the rival, with four.",
     limits="It shows what training finds under this recipe. It does not show what weights of that size could do.",
 )
 _T18 = tiny_recall(

@@ -124,7 +124,7 @@ _REMOVED = Explanation(
     },
     margins="A quarter of the answers must be lost for a removal to count. A model of another mechanism that also "
     "eliminates need not lose more than half by a knockout: without the y of the pair its value looks unused, so that "
-    "elimination guesses it every other time. The margin is half of that. In `stored` it is part of the effect, which "
+    "elimination guesses it every other time. The margin is half of that. In “stored” it is part of the effect, which "
     "has to be above 0.",
     limits="It shows whether the answer passes by attention from the last position to the pair, at the time it is "
     "given, and whether it passes the MLP. It does not show what the MLP stores. A knockout spreads attention over "
@@ -137,8 +137,9 @@ _COMBINES = Explanation(
     "of the MLP replaced by its mean over all sequences.",
     quantities={
         EFFECT: Quantity(
-            words="by how much the weakest of five conditions is met: head a carries what stood where and not where "
-            "the match is, head b the other way round, and recall needs the MLP",
+            words="by how much the weakest of five conditions is met: z of head a carries more than half of the logit "
+            "difference when the recalled y is exchanged (what) and less than half when the repeat moves to another "
+            "slot (where), head b the other way round, and recall loses more than a quarter without the MLP (cost)",
             formula="max over (a, b) of min(what[a] − ½, ½ − what[b], where[b] − ½, ½ − where[a], cost − .25)",
         ),
         **{

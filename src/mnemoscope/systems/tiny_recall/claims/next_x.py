@@ -116,11 +116,11 @@ _PREDICTED_FROM = {
     "with y": "the set of x so far with the last y",
 }
 _EXPLANATION = Explanation(
-    procedure="No model is asked. A draw takes 25,000 sequences x1 y1 … x5 y5 of v1's task. In the first 20,000 a "
-    "predictor counts which x follows which context, and names the most frequent one (of a context that was never "
-    "seen, the lowest value); acc is its share of right predictions in the other 5,000. Contexts are the set of x so "
-    "far, the x so far in their order, and the set of x so far with the last y. Which values are left alone allows 1 ÷ "
-    "(6 − s) in slot s, and in slot 5 determines x.",
+    procedure="No model is asked. A draw takes 25,000 sequences x1 y1 … x5 y5 of v1's task, over training mappings. In "
+    "the first 20,000 a predictor counts which x follows which context, and names the most frequent one (of a context "
+    "that was never seen, the lowest value); acc is its share of right predictions in the other 5,000. Contexts are "
+    "the set of x so far, the x so far in their order, and the set of x so far with the last y. To know which values "
+    "are left allows acc = 1 ÷ (6 − s) in slot s; in slot 5 it determines x.",
     quantities={
         EFFECT: Quantity(
             words="by how much the best of twelve predictors exceeds what the values that are left allow",
@@ -132,14 +132,14 @@ _EXPLANATION = Explanation(
         ),
         **{
             f"{name}, slot {slot}": Quantity(
-                words=f"what a predictor from {words} exceeds 1 ÷ (6 − s) by", formula=f"acc[c, {slot}] − 1/{6 - slot}"
+                words=f"the advantage of the predictor from {words} in slot {slot}", formula=f"acc − {allowed}"
             )
             for name, words in _PREDICTED_FROM.items()
-            for slot in range(2, 6)
+            for slot, allowed in zip(range(2, 6), ("¼", "⅓", "½", "1"), strict=True)
         },
     },
     margins=".03 is four standard errors of one share of 5,000, and what a pattern in one of 25 sequences would add at "
-    "slot 2. The rival's `last` is 0 by chance and .8 for a predictor that is always right.",
+    "slot 2. The rival's effect is 0 by chance and .8 for a predictor that is always right.",
     limits="It shows what can be predicted from these contexts. It does not show what a model that is trained on it "
     "learns. The generator shuffles x, so that the claim is about the data.",
 )

@@ -143,7 +143,7 @@ _BLIND = Explanation(
             formula="L(v3-no-positions) − L(exact blind reader)",
         ),
         "cost": Quantity(words="how much more it loses than v3", formula="L(v3-no-positions) − L(v3)"),
-        **{f"{unit} loss": Quantity(words="its loss L") for unit in ORDER},
+        **{f"{unit} loss": Quantity(words=f"the loss L of {unit}") for unit in ORDER},
         **{f"{unit} exact": Quantity(words="the loss L of the exact blind reader") for unit in ORDER},
         **{
             f"{unit} change": Quantity(
@@ -154,7 +154,7 @@ _BLIND = Explanation(
         },
     },
     margins="The exact blind reader loses .575 nats, one that sees order nothing; the margin is a tenth of that. Over "
-    "all permutations no blind model can lose less in expectation, whatever it has learned of its training mappings.",
+    "all permutations no blind model can lose less, whatever it has learned of its training mappings.",
     limits="It shows whether blindness accounts for what the model loses: if not, something else limits it, or it is "
     "not blind. That exchanging x and y inside a pair changes nothing follows from the architecture with one layer.",
 )
@@ -207,7 +207,7 @@ _CONTEXT = Explanation(
             (EFFECT, "changed"),
             Quantity(
                 words="the share of pairs in which the model's answer changes, too",
-                formula="number of pairs with two answers ÷ 96",
+                formula="number of pairs with two different answers ÷ 96",
             ),
         ),
         "own_order": Quantity(words="the share of the 24 unseen mappings in which the last answer is right"),
@@ -219,9 +219,9 @@ _CONTEXT = Explanation(
         ),
     },
     margins="The share is 0 for a model that does not read and 1 for one that is always right; the margin is half way. "
-    "Above .99 all 96 pairs and all 24 answers count. For `shuffled` the margin .6 is half way from chance (1/5) to "
-    "always. The gate asks for a model that has learned at least the shortcut: in a fixed order a position can say no "
-    "more than which y is most frequent there.",
+    "For the rivals .99 means all 96 pairs and all 24 answers; for accuracy over all orders of x, .6 is half way from "
+    "chance (1/5) to always. The gate asks for a model that has learned at least the shortcut: in a fixed order a "
+    "position can say no more than which y is most frequent there.",
     limits="It shows what the answers depend on. It does not show by which weights.",
 )
 _T24 = asked_anew(

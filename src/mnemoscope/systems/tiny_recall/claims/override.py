@@ -26,7 +26,7 @@ from mnemoscope.interventions import Recordings
 from mnemoscope.judging import GATE, Explanation, Quantity, controls, most
 from mnemoscope.systems.tiny_recall.analyses.attention_by_role import heads_by_need
 from mnemoscope.systems.tiny_recall.analyses.removal_costs import all_heads
-from mnemoscope.systems.tiny_recall.claim_parts import OTHER_TRAINING, SHOWN, UNTRAINED, as_v3, of_v3
+from mnemoscope.systems.tiny_recall.claim_parts import ELIMINATION_HEAD, OTHER_TRAINING, SHOWN, UNTRAINED, as_v3, of_v3
 from mnemoscope.systems.tiny_recall.constructed import dissociated
 
 PRESENT = 1.0
@@ -97,12 +97,10 @@ def _answers(subject: Subject, batch: Batch, interventions: Sequence[Interventio
 
 
 _EXPLANATION = Explanation(
-    procedure=f"{SHOWN} The last slot of all 11,520 repeats over unseen mappings, the conflict set, is answered, as it "
-    "is and with the output z of the other head replaced by its mean over all 2,880 fresh sequences. The other head is "
-    "the one that elimination needs less: replacing z by its mean costs less log-probability of the last answer on the "
-    "fresh sequences over one half of the unseen mappings. Repeats play no part in that choice. ℓ(v) is the "
-    "log-probability of value v; the recalled value is the y that x had before, the unused value the one that is no "
-    "earlier y.",
+    procedure=f"{SHOWN} {ELIMINATION_HEAD} Repeats play no part in that choice. The last slot of all 11,520 repeats "
+    "over unseen mappings, the conflict set, is answered, as it is and with z of the other head replaced by its mean "
+    "over all 2,880 fresh sequences. ℓ(v) is the log-probability of value v; the recalled value is the y that x had "
+    "before, the unused value the one that is no earlier y.",
     quantities={
         "present": Quantity(
             words="by how much the unused value stands above the three that are neither unused nor recalled",

@@ -10,7 +10,14 @@ from mnemoscope.analyses import copying, learned
 from mnemoscope.judging import GATE, Case, Explanation, Measured, Quantity, case, controls, most, table
 from mnemoscope.models import planted, together
 from mnemoscope.systems.tiny_recall.analyses.attention_by_role import attention_by_role, on_earlier_y
-from mnemoscope.systems.tiny_recall.claim_parts import OTHER_TRAINING, REPEATS, SHOWN, tiny_recall, units
+from mnemoscope.systems.tiny_recall.claim_parts import (
+    ELIMINATION_HEAD,
+    OTHER_TRAINING,
+    REPEATS,
+    SHOWN,
+    tiny_recall,
+    units,
+)
 from mnemoscope.systems.tiny_recall.constructed import dissociated, elimination_only
 from mnemoscope.systems.tiny_recall.tasks import PermutationLookup
 
@@ -50,11 +57,10 @@ def difference(units: Mapping[str, Measured]) -> Measured:
 
 
 _TWO_HEADS = Explanation(
-    procedure=f"{SHOWN} v1 and v3 of a seed were trained on the same mappings. Of v3 the head is taken whose output z, "
-    "replaced by its mean, costs most log-probability of the last answer on the fresh sequences over one half of the "
-    "unseen mappings; v1 has one. A is the attention of the head from the last x to the four earlier y together, mean "
-    "over the 1,440 fresh sequences over the other half. C is the copying score of its OV circuit W_E W_V W_O W_U "
-    "between the five values (LayerNorm folded in, rows centred): Σ λ ÷ Σ |λ| over its eigenvalues λ.",
+    procedure=f"{SHOWN} v1 and v3 of a seed were trained on the same mappings. {ELIMINATION_HEAD} The only head of v1 "
+    "has that name. A is its attention from the last x to the four earlier y together, mean over the 1,440 fresh "
+    "sequences over the other half. C is the copying score of its OV circuit W_E W_V W_O W_U between the five values "
+    "(LayerNorm folded in, rows centred): Σ λ ÷ Σ |λ| over its eigenvalues λ.",
     quantities={
         "attention": Quantity(
             words="the distance between the shares of attention on earlier y", formula="|A(v1) − A(v3)|"
@@ -66,9 +72,9 @@ _TWO_HEADS = Explanation(
         **{f"{unit} share": Quantity(words=f"A of the head of {unit}") for unit in UNITS},
         **{f"{unit} copying": Quantity(words=f"C of the head of {unit}") for unit in UNITS},
     },
-    margins="A tenth of the attention; the share runs from 0 to 1, and is 4/9 where a head looks at all positions "
-    "alike. The copying score runs from −1 (each value lowers its own logit) to 1 (raises it), so that .25 is an "
-    "eighth of its range. The rival asks for a distance of attention above the same tenth.",
+    margins="The margin is a tenth of the attention: A runs from 0 to 1, and is 4/9 where a head looks at all "
+    "positions alike. The copying score runs from −1 (each value lowers its own logit) to 1 (raises it), so that .25 "
+    "is an eighth of its range. The rival asks for a distance of attention above the same tenth.",
     limits="It shows that the two heads agree in two summaries, of their pattern and of their direct path to the "
     "logits. It does not show that they do the same: what the MLP makes of a head's output is in neither.",
 )

@@ -107,7 +107,7 @@ _EXPLANATION = Explanation(
     "seeds (for the rival in most), and p is multiplied by six, the number of ways. Two heads that do the same have no "
     "two roles.",
     limits="It shows whether seeds agree in this description of their heads. They may agree in a description that "
-    "misses what the heads are for, and so many seeds do not exclude a rare exception.",
+    "misses what the heads are for, and no number of seeds excludes a rare exception.",
 )
 _UNIT = "share of the logit difference"
 UNITS = units("v3")

@@ -66,8 +66,8 @@ def _explained(width: int, one: str, two: str) -> Explanation:
             "one_head": Quantity(words="the recall of the model with one head", formula=f"r({one})"),
             "two_heads": Quantity(words="the recall of the model with two heads", formula=f"r({two})"),
         },
-        margins=f"{_HALF_WAY} The effect has to be above 0: either model lies on its side. Each rival asks of one "
-        "model that it lies on the other side.",
+        margins=f"{_HALF_WAY} The effect has to be above 0: each model lies on the side that the claim names. Each "
+        "rival asks of one model that it lies on the other side.",
         limits=_LIMITS,
     )
 
