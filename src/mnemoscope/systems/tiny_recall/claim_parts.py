@@ -42,3 +42,21 @@ def as_v3(name: str, make: Callable[[], HookedModel], *, n: int = 4) -> Case:
 
 UNTRAINED = case("untrained", untrained(V3))
 """In the place of v3."""
+SHOWN = (
+    "A sequence x1 y1 … x5 y5 shows one of the 24 permutations that the seed keeps out of training (unseen mappings). "
+    "Its last x is new (a fresh sequence) or an earlier one again (a repeat)."
+)
+"""What the prompts are; explanations begin with it."""
+ELIMINATION_HEAD = (
+    "The elimination head is the one whose output z, replaced by its mean over 2,048 sequences drawn as the task draws "
+    "them over unseen mappings, costs most log-probability of the last answer on the 1,440 fresh sequences over one "
+    "half of the unseen mappings."
+)
+"""How heads get their names."""
+COMES_ACROSS = (
+    "d is the logit of the right answer of a sequence minus that of its partner. The partner is run with the output z "
+    "of head h taken from the sequence. The share of the difference that comes across is (mean d of the partner with "
+    "this z − mean d of the partner) ÷ (mean d of the sequences − mean d of the partner), and 0 where the difference "
+    "is no more than noise."
+)
+"""What a head carries between minimal pairs of prompts."""

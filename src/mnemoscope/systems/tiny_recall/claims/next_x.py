@@ -1,23 +1,6 @@
 """T25: the next x follows no learnable pattern, so that only y is worth predicting.
 
-Refuted if what stood before says more about the next x than which values are left: without repeats slot s has one of
-V + 1 - s values, each as likely as the other, so that the best prediction is right in 1 / (V + 1 - s); in the last slot
-x is determined. No model is asked. A predictor counts, in 20,000 sequences of v1's task, which x follows which context,
-and names the most frequent one; it is tested on 5,000 other sequences. Contexts are
-
-    left      the set of x so far
-    ordered   the x so far in their order
-    with y    the set of x so far, and the last y
-
-    advantage = share of right predictions of x in slot s - 1 / (V + 1 - s)
-    effect = the largest advantage over contexts and slots 2 to V
-
-"None is learnable" is an equivalence: the mean over draws lies within .03, four standard errors of one share of 5,000
-and what a pattern in one of 25 sequences would add at slot 2. A context that was never seen counts as a guess of
-the lowest value. The rival says that what is left is worth predicting: in the last slot one x is.
-
-It shows what can be predicted from these contexts. It does not show what a model that is trained on it learns; and as
-the generator shuffles x, the claim is about the data, and would be refuted by an error in it.
+The generator shuffles x, so that the claim is about the data: an error there would refute it.
 """
 
 from collections.abc import Mapping
@@ -27,7 +10,7 @@ from jaxtyping import Int
 from torch import Tensor
 
 from mnemoscope import CLAIMS, Criterion, generator
-from mnemoscope.judging import EFFECT, Measured, case, controls
+from mnemoscope.judging import EFFECT, Explanation, Measured, Quantity, case, controls
 from mnemoscope.models import FIRST_PLANTED
 from mnemoscope.systems.tiny_recall.claim_parts import asked_anew
 from mnemoscope.systems.tiny_recall.tasks import PermutationLookup
@@ -127,6 +110,39 @@ _permuted, _independent, _in_order, _one_in_ten = (
         ("one sequence of ten in one order", one_in_ten),
     )
 )
+_PREDICTED_FROM = {
+    "left": "the set of x so far",
+    "ordered": "the x so far in their order",
+    "with y": "the set of x so far with the last y",
+}
+_EXPLANATION = Explanation(
+    procedure="No model is asked. A draw takes 25,000 sequences x1 y1 … x5 y5 of v1's task, over training mappings. In "
+    "the first 20,000 a predictor counts which x follows which context, and names the most frequent one (of a context "
+    "that was never seen, the lowest value); acc is its share of right predictions in the other 5,000. Contexts are "
+    "the set of x so far, the x so far in their order, and the set of x so far with the last y. To know which values "
+    "are left allows acc = 1 ÷ (6 − s) in slot s; in slot 5 it determines x.",
+    quantities={
+        EFFECT: Quantity(
+            words="by how much the best of twelve predictors exceeds what the values that are left allow",
+            formula="max over contexts c and slots s = 2…5 of (acc[c, s] − 1 ÷ (6 − s))",
+        ),
+        "last": Quantity(
+            words="by how much the last x can be predicted better than by a guess among all five values",
+            formula="acc[set of x so far, 5] − 1/5",
+        ),
+        **{
+            f"{name}, slot {slot}": Quantity(
+                words=f"the advantage of the predictor from {words} in slot {slot}", formula=f"acc − {allowed}"
+            )
+            for name, words in _PREDICTED_FROM.items()
+            for slot, allowed in zip(range(2, 6), ("¼", "⅓", "½", "1"), strict=True)
+        },
+    },
+    margins=".03 is four standard errors of one share of 5,000, and what a pattern in one of 25 sequences would add at "
+    "slot 2. The rival's effect is 0 by chance and .8 for a predictor that is always right.",
+    limits="It shows what can be predicted from these contexts. It does not show what a model that is trained on it "
+    "learns. The generator shuffles x, so that the claim is about the data.",
+)
 _CLAIM = asked_anew(
     id="T25",
     statement="Beyond which x are left, the next x follows no learnable pattern.",
@@ -138,6 +154,7 @@ _CLAIM = asked_anew(
     replicate="draw",
     controls=controls(positive=(_permuted,), negative=(_in_order, _one_in_ten, _independent)),
     measure=measure,
+    explanation=_EXPLANATION,
     develops=False,
 )
 CLAIM = _CLAIM.against(

@@ -1,23 +1,6 @@
 """T20 and T24: what order is good for. Positions are needed to see it, and a fixed order is a shortcut.
 
-T20: without positional embeddings the model is blind to order. With one layer that follows from the architecture: when
-x and y inside an earlier pair are exchanged and the last x stays, nothing changes (`change`, the largest difference of
-a probability on unseen mappings, is shown beside). What may come out otherwise is what it costs. Refuted if in most
-seeds the loss in the last slot, on the mixture, differs by .0575 nats or more from that of the exact reader that is
-blind to order (`analyses.blind_reader`): then something else than blindness limits the model, or it is not blind. That
-reader loses .575 nats, and one that sees order nothing; the margin is a tenth of it. Asked over all mappings, training
-and unseen: there no blind model can lose less, whatever it has learned of its training mappings.
-
-T24: if x always comes in the same order, the model takes a positional shortcut and does not read the context. Asked
-on unseen mappings in the model's own order: one earlier y and the unused value change places, each of the four in turn,
-so that the right answer changes. The effect is the share of these pairs in which the model's answer changes, too: 0
-without reading, 1 for a model that is always right. Refuted if in most seeds it is one half or more. The gate asks for
-a model that has learned at least the shortcut: on training mappings it is right as often as the most frequent y of the
-last slot would be, whose place in the order says all that a position can say. T24-reads says that the answer changes in
-99 % and is right; T24-ignores-x that it reads y and ignores x: it is right as well when x comes in other orders, which
-it has never seen (all 120 orders, of which its own is one), nearer to always than to chance.
-
-It shows what the answers depend on. It does not show by which weights.
+With one layer T20's blindness follows from the architecture. What may come out otherwise is what it costs.
 """
 
 from collections.abc import Mapping
@@ -28,7 +11,7 @@ import torch
 from mnemoscope import CLAIMS, Batch, Gate, HookedModel, InputError, Subject
 from mnemoscope.analyses import accuracy_by_skill, every_sequence, log_probs
 from mnemoscope.core import metrics
-from mnemoscope.judging import EFFECT, GATE, Case, Measured, case, controls, most, table
+from mnemoscope.judging import EFFECT, GATE, Case, Explanation, Measured, Quantity, case, controls, most, table
 from mnemoscope.models import FIRST_PLANTED, planted, together, untrained
 from mnemoscope.systems.tiny_recall.analyses.blind_reader import blind_reader
 from mnemoscope.systems.tiny_recall.claim_parts import REPEATS, asked_anew, units
@@ -149,6 +132,32 @@ def _losses(name: str, excess: float) -> Case:
     return table(name, {"v3-no-positions": blind, "v3": {"loss": 0.0, "exact": EXACT_COST}})
 
 
+_BLIND = Explanation(
+    procedure="v3 and a model like it without positional embeddings (v3-no-positions) answer the last slot of all "
+    "72,000 sequences over all 120 permutations, training and unseen, weighted as the task mixes them (30 % repeats). "
+    "L is the cross-entropy there in nats. The exact blind reader knows the earlier tokens, not their order, and the "
+    "last x, and gives the posterior of the answer.",
+    quantities={
+        EFFECT: Quantity(
+            words="how much more the model without positions loses than the exact blind reader",
+            formula="L(v3-no-positions) − L(exact blind reader)",
+        ),
+        "cost": Quantity(words="how much more it loses than v3", formula="L(v3-no-positions) − L(v3)"),
+        **{f"{unit} loss": Quantity(words=f"the loss L of {unit}") for unit in ORDER},
+        **{f"{unit} exact": Quantity(words="the loss L of the exact blind reader") for unit in ORDER},
+        **{
+            f"{unit} change": Quantity(
+                words="the largest change of a probability in the last slot, over all sequences over unseen mappings, "
+                "when x and y of an earlier pair change places"
+            )
+            for unit in ORDER
+        },
+    },
+    margins="The exact blind reader loses .575 nats, one that sees order nothing; the margin is a tenth of that. Over "
+    "all permutations no blind model can lose less, whatever it has learned of its training mappings.",
+    limits="It shows whether blindness accounts for what the model loses: if not, something else limits it, or it is "
+    "not blind. That exchanging x and y inside a pair changes nothing follows from the architecture with one layer.",
+)
 T20 = asked_anew(
     id="T20",
     statement="Without positional embeddings the model is blind to the order of tokens, and loses what that costs.",
@@ -171,6 +180,7 @@ T20 = asked_anew(
         ),
     ),
     measure=blindness,
+    explanation=_BLIND,
     compare=above_exact,
     prompts="enumerated",
 )
@@ -188,6 +198,32 @@ _half = table(
 )
 _READS = (most("changed", "above", READS, "share"), most("own_order", "above", READS, "accuracy"))
 _SHUFFLED = most("shuffled", "above", ANY_ORDER, "accuracy")
+_CONTEXT = Explanation(
+    procedure="The model was trained on sequences x1 y1 … x5 y5 in which x always comes in the order 1 to 5. It "
+    "answers the last slot of the 24 unseen mappings in that order, and of each four times more, with one earlier y "
+    "and the unused value (the right answer) exchanged, each in turn: 96 pairs in which the right answer changes.",
+    quantities={
+        **dict.fromkeys(
+            (EFFECT, "changed"),
+            Quantity(
+                words="the share of pairs in which the model's answer changes, too",
+                formula="number of pairs with two different answers ÷ 96",
+            ),
+        ),
+        "own_order": Quantity(words="the share of the 24 unseen mappings in which the last answer is right"),
+        "shuffled": Quantity(words="the same over all 120 orders of x, of which training showed one"),
+        "training": Quantity(words="the share of the 96 training mappings in which the last answer is right"),
+        GATE: Quantity(
+            words="by how much accuracy on training mappings exceeds that of always giving their most frequent last y",
+            formula="accuracy(training) − share of the most frequent y5",
+        ),
+    },
+    margins="The share is 0 for a model that does not read and 1 for one that is always right; the margin is half way. "
+    "For the rivals .99 means all 96 pairs and all 24 answers; for accuracy over all orders of x, .6 is half way from "
+    "chance (1/5) to always. The gate asks for a model that has learned at least the shortcut: in a fixed order a "
+    "position can say no more than which y is most frequent there.",
+    limits="It shows what the answers depend on. It does not show by which weights.",
+)
 _T24 = asked_anew(
     id="T24",
     statement="Without shuffling the order of x the model takes a shortcut: its answers ignore the context.",
@@ -202,6 +238,7 @@ _T24 = asked_anew(
     units=ORDERED,
     controls=controls(positive=(_shortcut,), negative=(_reads, _half)),
     measure=reading,
+    explanation=_CONTEXT,
     prompts="enumerated",
 )
 T24 = _T24.against(

@@ -1,18 +1,4 @@
-"""T21: the single head of v1 is the same elimination head that v3 has.
-
-Refuted if in most seeds the two heads differ in where they look or in what they do to the values that they find. For
-v1's head and for that head of v3 which elimination needs most (`analyses.attention_by_role`),
-
-    attention = |difference of the share of attention from the last x on earlier y|, on fresh sequences over unseen
-                mappings, whose last x is new
-    copying   = |difference of the copying score of the OV circuit|, over the tokens 1 to V: the sum of the eigenvalues
-                over the sum of their absolute values, from -1 (each token lowers its own logit) to 1
-
-Both models of a seed were trained on the same mappings. The rival says that the heads look at different things.
-
-It shows that the two heads agree in two summaries, of their pattern and of their direct path to the logits. It does
-not show that they do the same: what the MLP makes of a head's output is in neither number.
-"""
+"""T21: the single head of v1 is the same elimination head that v3 has."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -21,10 +7,17 @@ import numpy as np
 
 from mnemoscope import CLAIMS, Gate, Subject
 from mnemoscope.analyses import copying, learned
-from mnemoscope.judging import GATE, Case, Measured, case, controls, most, table
+from mnemoscope.judging import GATE, Case, Explanation, Measured, Quantity, case, controls, most, table
 from mnemoscope.models import planted, together
 from mnemoscope.systems.tiny_recall.analyses.attention_by_role import attention_by_role, on_earlier_y
-from mnemoscope.systems.tiny_recall.claim_parts import OTHER_TRAINING, REPEATS, tiny_recall, units
+from mnemoscope.systems.tiny_recall.claim_parts import (
+    ELIMINATION_HEAD,
+    OTHER_TRAINING,
+    REPEATS,
+    SHOWN,
+    tiny_recall,
+    units,
+)
 from mnemoscope.systems.tiny_recall.constructed import dissociated, elimination_only
 from mnemoscope.systems.tiny_recall.tasks import PermutationLookup
 
@@ -63,6 +56,30 @@ def difference(units: Mapping[str, Measured]) -> Measured:
     }
 
 
+_TWO_HEADS = Explanation(
+    procedure=f"{SHOWN} v1 and v3 of a seed were trained on the same mappings. {ELIMINATION_HEAD} The only head of v1 "
+    "has that name. A is its attention from the last x to the four earlier y together, mean over the 1,440 fresh "
+    "sequences over the other half. C is the copying score of its OV circuit W_E W_V W_O W_U between the five values "
+    "(LayerNorm folded in, rows centred): Σ λ ÷ Σ |λ| over its eigenvalues λ.",
+    quantities={
+        "attention": Quantity(
+            words="the distance between the shares of attention on earlier y", formula="|A(v1) − A(v3)|"
+        ),
+        "copying": Quantity(words="the distance between the copying scores", formula="|C(v1) − C(v3)|"),
+        GATE: Quantity(
+            words="the accuracy of elimination of the weaker model", formula="min(elimination(v1), elimination(v3))"
+        ),
+        **{f"{unit} share": Quantity(words=f"A of the head of {unit}") for unit in UNITS},
+        **{f"{unit} copying": Quantity(words=f"C of the head of {unit}") for unit in UNITS},
+    },
+    margins="The margin is a tenth of the attention: A runs from 0 to 1, and is 4/9 where a head looks at all "
+    "positions alike. The copying score runs from −1 (each value lowers its own logit) to 1 (raises it), so that .25 "
+    "is an eighth of its range. The rival asks for a distance of attention above the same tenth.",
+    limits="It shows that the two heads agree in two summaries, of their pattern and of their direct path to the "
+    "logits. It does not show that they do the same: what the MLP makes of a head's output is in neither.",
+)
+
+
 def _heads(name: str, *, share: float = 1.0, copying: float = -1.0) -> Case:
     """A planted outcome: v1's head attends to earlier y only and lowers what it finds, v3's as the arguments say."""
     v1 = {GATE: 1.0, "share": 1.0, "copying": -1.0}
@@ -91,6 +108,7 @@ _CLAIM = tiny_recall(
     ),
     measure=elimination_head,
     compare=difference,
+    explanation=_TWO_HEADS,
     factors=OTHER_TRAINING,
     prompts="enumerated",
 )

@@ -1,28 +1,8 @@
 """T13: the same two roles appear for every seed, whatever these are; only the number of the head changes.
 
-Refuted by one seed whose two heads divide the work in another way than those of the others. The rival T13-most asks it
-of most seeds.
-
-What a head does is described by what its output z carries, on all sequences with a repeat over unseen mappings: the
-share of the difference in logits that comes across with z between that sequence and one in which
-
-    values: the recalled y and the unused value have changed places        (`exchange_answer`)
-    repeat: the last x is the one that has not been shown yet              (`toggle_repeat`)
-
-by denoising (`analyses.carriers`). A head carries a difference of which more than one half comes across: the answer is
-then nearer to that of the sequence that z comes from. So either head carries the values, the repeat, both or nothing,
-and there are six ways in which two heads can differ. The effect of each way, over both assignments of the heads, is the
-largest of
-
-    min over heads and differences of (share - 1/2 where the head should carry it, 1/2 - share where it should not)
-
-which is above 0 in at most one of them. The claim holds if one of the ways is found in all seeds; p is multiplied by
-six, the number of ways. Two heads that do the same have no two roles.
-
-Every pair is enumerated, so that the effect of a seed has no error and one exception counts.
-
-It shows whether seeds agree in this description of their heads. Sixteen seeds do not exclude a rare exception, and
-seeds may agree in a description that misses what the heads are for.
+A way in which two heads can differ is above 0 in at most one of six effects; the claim holds if any of them does in
+all seeds, and its p is multiplied by six. Every pair is enumerated, so that the effect of a seed has no error and one
+exception counts.
 """
 
 from collections.abc import Mapping
@@ -34,10 +14,10 @@ from jaxtyping import Bool, Float
 from mnemoscope import CLAIMS, Criterion, InputError, Subject
 from mnemoscope.analyses import LEARNED, learned
 from mnemoscope.interventions import Direction
-from mnemoscope.judging import GATE, case, controls, table
+from mnemoscope.judging import GATE, Explanation, Quantity, case, controls, table
 from mnemoscope.models import untrained
 from mnemoscope.systems.tiny_recall.analyses.carriers import patching_recovery
-from mnemoscope.systems.tiny_recall.claim_parts import as_v3, asked_of_more, units
+from mnemoscope.systems.tiny_recall.claim_parts import COMES_ACROSS, SHOWN, as_v3, asked_of_more, units
 from mnemoscope.systems.tiny_recall.constructed import dissociated, store_and_match, twin_elimination
 
 HALF = 0.5
@@ -95,6 +75,40 @@ def _clearly(shares: Float[np.ndarray, " difference"], carried: Bool[np.ndarray,
     return float(np.where(carried, shares - HALF, HALF - shares).min())
 
 
+def _conditions(head: str, what: str) -> str:
+    """What `_clearly` takes the smallest of, as a formula."""
+    of = zip(DIFFERENCES, CARRIED[what], strict=True)
+    return ", ".join(f"r[{head}, {name}] − ½" if carries else f"½ − r[{head}, {name}]" for name, carries in of)
+
+
+_CARRIES = {"values": "the values only", "repeat": "the repeat only", "both": "both", "nothing": "neither"}
+_EXPLANATION = Explanation(
+    procedure=f"{SHOWN} Each of the 11,520 repeats over unseen mappings is paired with a sequence in which the "
+    "recalled y and the unused value have changed places (values), and with one whose last x is the one not shown yet "
+    f"(repeat). {COMES_ACROSS} r[h, values] and r[h, repeat] are these shares. a and b are the heads, in the order "
+    "that gives the larger value.",
+    quantities={
+        **{
+            way: Quantity(
+                words=f"how clearly one head carries {_CARRIES[one]} and the other one {_CARRIES[other]}: the weakest "
+                "of four conditions",
+                formula=f"max over (a, b) of min({_conditions('a', one)}, {_conditions('b', other)})",
+            )
+            for way, (one, other) in WAYS.items()
+        },
+        **{
+            f"{name}, H{head}": Quantity(words=f"the share of {what} that comes across with z of head {head}")
+            for name, what in (("values", "the exchanged answer"), ("repeat", "the toggled repeat"))
+            for head in range(2)
+        },
+    },
+    margins="A head carries a difference of which more than one half comes across: the answer is then nearer to that "
+    "of the sequence that z comes from. At most one of the six effects is above 0. One way has to be found in all "
+    "seeds (for the rival in most), and p is multiplied by six, the number of ways. Two heads that do the same have no "
+    "two roles.",
+    limits="It shows whether seeds agree in this description of their heads. They may agree in a description that "
+    "misses what the heads are for, and no number of seeds excludes a rare exception.",
+)
 _UNIT = "share of the logit difference"
 UNITS = units("v3")
 _CONTROLS = controls(
@@ -119,6 +133,7 @@ _CLAIM = asked_of_more(
     units=UNITS,
     controls=_CONTROLS,
     measure=measure,
+    explanation=_EXPLANATION,
     factors={"direction": ("noising",), "recipe": ("published",)},
     prompts="enumerated",
 )

@@ -1,20 +1,7 @@
 """T15: it is the second head that makes recall possible, "a qualitative leap, not just more capacity".
 
-Asked of one width at a time, on the same data and split: of width 32 (T15: v3 with two heads, v2 with one) and of width
-16 (T15-narrow: d16h2, d16h1). Refuted if in most seeds two heads do not recall, or one does. With r the accuracy of
-recall on every sequence over unseen mappings whose last x stood there before,
-
-    effect = min(r[two heads] - .625, .625 - r[one head])
-
-where .625 is half way from a guess among the four values used before to always. "Not just more capacity" is T15-wide:
-one head and width 64, twice that of v3, do not recall; refuted if in most seeds they do. Rivals: one head suffices; two
-heads do not (with width 16: width is needed too).
-
-How long one trains may decide as much as heads do, so the published recipe is a factor of T15. The
-verdicts are about the quick one.
-
-It shows what training finds with a recipe. It does not show what an architecture could express, nor what the second
-head does. No model is set aside: whether recall is learned is the question.
+How long one trains may decide as much as heads do, so that the published recipe is a factor of T15. No model is set
+aside: whether recall is learned is the question.
 """
 
 from collections.abc import Mapping
@@ -22,9 +9,9 @@ from functools import partial
 
 from mnemoscope import CLAIMS, Claim, Control, Subject
 from mnemoscope.analyses import accuracy_by_skill
-from mnemoscope.judging import EFFECT, Measured, case, controls, most, table
+from mnemoscope.judging import EFFECT, Explanation, Measured, Quantity, case, controls, most, table
 from mnemoscope.models import planted, together, untrained
-from mnemoscope.systems.tiny_recall.claim_parts import GUESS, RECALLS, asked_anew, units
+from mnemoscope.systems.tiny_recall.claim_parts import GUESS, RECALLS, SHOWN, asked_anew, units
 from mnemoscope.systems.tiny_recall.constructed import dissociated, elimination_only
 from mnemoscope.systems.tiny_recall.tasks import PermutationLookup
 
@@ -47,6 +34,42 @@ def compare(one: str, two: str, measured: Mapping[str, Measured]) -> dict[str, f
     """On which sides of "recalls" the configurations with `one` and with `two` heads lie, and both accuracies."""
     recall = {"one_head": float(measured[one]["recall"]), "two_heads": float(measured[two]["recall"])}
     return {EFFECT: min(recall["two_heads"] - RECALLS, RECALLS - recall["one_head"]), **recall}
+
+
+_MEASURED = (
+    f"{SHOWN} r is the accuracy in the last slot on all 11,520 repeats over unseen mappings, where the right answer is "
+    "the y that x had before. "
+)
+_LIMITS = (
+    "It shows what training finds with this recipe. It does not show what an architecture could express, nor what a "
+    "second head does."
+)
+_HALF_WAY = "A guess among the four values used before recalls ¼; .625 is half way from there to always."
+_WIDE = Explanation(
+    procedure=f"{_MEASURED}It is taken of d64h1: one head and 64 dimensions, twice those of v3, on the same data.",
+    quantities={"recall": Quantity(words="the recall of the wide model with one head", formula="r(d64h1)")},
+    margins=f"{_HALF_WAY} The rival asks for recall on the other side of it.",
+    limits=_LIMITS,
+)
+
+
+def _explained(width: int, one: str, two: str) -> Explanation:
+    """Of the claim about one width."""
+    return Explanation(
+        procedure=f"{_MEASURED}It is taken of two models of width {width}, {two} with two heads and {one} with one, "
+        "trained on the same data with the same split of the mappings.",
+        quantities={
+            EFFECT: Quantity(
+                words="by how much two heads recall and one head does not, whichever is less",
+                formula=f"min(r({two}) − .625, .625 − r({one}))",
+            ),
+            "one_head": Quantity(words="the recall of the model with one head", formula=f"r({one})"),
+            "two_heads": Quantity(words="the recall of the model with two heads", formula=f"r({two})"),
+        },
+        margins=f"{_HALF_WAY} The effect has to be above 0: each model lies on the side that the claim names. Each "
+        "rival asks of one model that it lies on the other side.",
+        limits=_LIMITS,
+    )
 
 
 def _of_width(id: str, width: int, one: str, two: str, factors: Mapping[str, tuple[str, ...]]) -> Claim:
@@ -75,6 +98,7 @@ def _of_width(id: str, width: int, one: str, two: str, factors: Mapping[str, tup
         units=units(one, two),
         measure=measure,
         compare=partial(compare, one, two),
+        explanation=_explained(width, one, two),
         factors=factors,
         controls=controls(
             positive=(by_hand, guesses), negative=(neither, both, margin, case("untrained", untrained(units(one, two))))
@@ -123,6 +147,7 @@ def _wide() -> Claim:
         parts=(most("recall", "below", RECALLS, "accuracy"),),
         units=WIDE,
         measure=measure,
+        explanation=_WIDE,
         controls=controls(positive=(eliminates,), negative=(recalls, margin)),
         prompts="enumerated",
     )

@@ -1,21 +1,4 @@
-"""T23: the heads specialise only if the data requires it; v3's size trained without repeats does not.
-
-Refuted if in most seeds heads share eliminating with repeats in the data, or one head does it alone without repeats.
-
-How unequally two heads share in elimination, from 0 (equally) to 1 (one does it alone), is asked on fresh sequences
-over unseen mappings::
-
-    index = |carried[0] - carried[1]|      by what they carry: the share of the difference in logits between sequences
-                                           in which one y and the answer are exchanged, with z of that head (denoising,
-                                           512 pairs, drawn by the seed; see `analyses.carriers`)
-    index = |cost[0] - cost[1]|            by removal: accuracy lost when z is replaced by its mean over fresh sequences
-
-`with_repeats` is that of v3, `without` that of the same model trained on fresh sequences only. The gate asks either
-model for the skills that it is trained for. Rival: one head eliminates alone whatever the data.
-
-It shows how elimination is shared out. It does not show what the other head does, and by removal two heads that can
-stand in for each other look alike, as do two that are both needed.
-"""
+"""T23: the heads specialise only if the data requires it; v3's size trained without repeats does not."""
 
 from collections.abc import Callable, Mapping
 from typing import Literal
@@ -23,11 +6,11 @@ from typing import Literal
 from mnemoscope import CLAIMS, HookedModel, InputError, Subject
 from mnemoscope.analyses import LEARNED, accuracy_by_skill
 from mnemoscope.core import one_of
-from mnemoscope.judging import GATE, Measured, case, controls, most, table
+from mnemoscope.judging import GATE, Explanation, Measured, Quantity, case, controls, most, table
 from mnemoscope.models import Plant, planted, together, untrained
 from mnemoscope.systems.tiny_recall.analyses.carriers import patching_recovery
 from mnemoscope.systems.tiny_recall.analyses.removal_costs import ablation_effect, all_heads, skills_without
-from mnemoscope.systems.tiny_recall.claim_parts import REPEATS, tiny_recall, units
+from mnemoscope.systems.tiny_recall.claim_parts import COMES_ACROSS, REPEATS, SHOWN, tiny_recall, units
 from mnemoscope.systems.tiny_recall.constructed import dissociated, elimination_only, twin_elimination
 from mnemoscope.systems.tiny_recall.tasks import PermutationLookup
 
@@ -80,6 +63,26 @@ def models(fresh: Callable[[], HookedModel]) -> Plant:
     return together(planted("v3", dissociated, REPEATS), planted("v3-fresh", fresh, PermutationLookup()))
 
 
+_EXPLANATION = Explanation(
+    procedure=f"{SHOWN} v3, and v3-fresh of the same size trained without repeats, are asked about 512 fresh sequences "
+    "over unseen mappings, drawn by the seed. In the partner of each the y of a random earlier slot and the right "
+    f"answer have changed places. {COMES_ACROSS} r[h] is that share. With by = removal r[h] is the accuracy lost on "
+    "all 2,880 fresh sequences with z of head h replaced by its mean over them.",
+    quantities={
+        "with_repeats": Quantity(
+            words="how unequally the heads of v3 share in elimination, from 0 (equally) to 1 (one does it alone)",
+            formula="|r[0] − r[1]| of v3",
+        ),
+        "without": Quantity(words="the same of the model trained without repeats", formula="|r[0] − r[1]| of v3-fresh"),
+        GATE: Quantity(
+            words="the lowest accuracy of what either model is trained for",
+            formula="min(elimination(v3), recall(v3), elimination(v3-fresh))",
+        ),
+    },
+    margins="One half is half way from heads that share equally to one that does it alone.",
+    limits="It shows how elimination is shared out. It does not show what the other head does. By removal two heads "
+    "that can stand in for each other look alike, as do two that are both needed.",
+)
 _specialised = case("two heads without repeats", models(twin_elimination), n=1)
 _always = case("one head whatever the data", models(elimination_only), n=1)
 _untrained = case("untrained", untrained(UNITS))
@@ -96,6 +99,7 @@ _CLAIM = tiny_recall(
     ),
     measure=measure,
     compare=compare,
+    explanation=_EXPLANATION,
     factors={"by": ("removal",), "recipe": ("published",)},
 )
 CLAIM = _CLAIM.against(
