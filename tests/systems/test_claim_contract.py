@@ -78,8 +78,8 @@ MODULES = [
 def test_a_module_says_what_refutes_its_claims_unless_they_are_explained():
     for name in MODULES:
         module = importlib.import_module(name)
-        explained = all(value.explanation is not None for value in vars(module).values() if isinstance(value, Claim))
-        assert explained or "refuted" in (module.__doc__ or "").lower(), name
+        if any(claim.explanation is None for claim in vars(module).values() if isinstance(claim, Claim)):
+            assert "refuted" in (module.__doc__ or "").lower(), name
 
 
 def test_a_claim_is_registered_under_its_id_with_a_known_system():
