@@ -3,6 +3,7 @@
 from functools import partial
 
 from mnemoscope import Claim, HookedModel
+from mnemoscope.judging import Quantity
 from mnemoscope.models.constructed import induction
 from mnemoscope.systems.in_context_bigrams.tasks.in_context_bigrams import InContextBigrams
 
@@ -17,6 +18,16 @@ SGD = "sgd"
 """The recipe with the source's optimiser, on which claims about associative memories are judged."""
 MEMORY_SEEDS = 32
 """The first seed that claims about associative memories are judged on; smaller ones were looked at before."""
+
+FOLLOWED = "Checkpoints that were kept along training are measured afterwards, on 32 fresh sequences drawn by the seed."
+"""How trajectories are taken, for explanations."""
+MATRICES_FOLLOWED = "Checkpoints that were kept along training are measured afterwards, by their matrices alone."
+"""The same where no prompts are needed."""
+GATE_OF_BOTH = Quantity(
+    words="the lower accuracy of the two models at triggers that have occurred before, on 64 fresh sequences each",
+    formula="min over models of acc",
+)
+"""What the gate of a claim about two models looks at."""
 
 
 def any_token() -> HookedModel:

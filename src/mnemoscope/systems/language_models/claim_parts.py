@@ -1,15 +1,9 @@
 """What the claims share: margins in one unit, controls, and how a claim about language models begins.
 
 An effect is a share of what the whole model does: of the lead of the right answer over its foil, or of the attention
-that heads give. The margins are the same in all claims, and were fixed before any language model was looked at:
-
-- `QUARTER`: what the named parts carry is a quarter of it more than what as many others do. Parts that share a task
-  evenly with the rest of the model carry no more than these.
-- `TENTH`: of two sets of parts one carries a tenth of the whole more.
-
-G3 asks for a change of the lead itself, by a logit: the answer becomes e times as likely against the other.
-
-A denominator below `LEAST` counts as that, so that a model which does nothing loses nothing.
+that heads give. The margins are the same in all claims, and were fixed before any language model was looked at. G3 asks
+for a change of the lead itself. A denominator below `LEAST` counts as that, so that a model which does nothing loses
+nothing.
 """
 
 from functools import partial
@@ -20,6 +14,13 @@ from mnemoscope.systems.language_models.constructed import untrained
 from mnemoscope.systems.language_models.prompts import N_QUESTIONS
 
 QUARTER, TENTH = 0.25, 0.1
+A_QUARTER = (
+    "A quarter of what the whole model does, the same in all of these claims and fixed before any language model was "
+    "looked at: parts that share a task evenly with the rest of the model carry no more than as many others do."
+)
+A_TENTH = "Of two sets of parts one carries a tenth of the whole more."
+RANDOM_SETS = "as many random heads of the same layers, the mean of four draws"
+"""For explanations."""
 LEAST = 1.0
 """Logits: e times as likely as the foil."""
 LEAST_ATTENTION = 0.1

@@ -27,6 +27,14 @@ FOLLOWS = Gate(
 )
 
 
+FRESH_ERRORS = (
+    f"A model answers {N_SEQUENCES:,} fresh sequences of four chains, drawn by the seed. E(x_j) is the mean squared "
+    "error of the entries of symbol j of a chain, a random vector. Symbols have variance 1; to know the step of a pair "
+    "and nothing else leaves .75."
+)
+"""How models are measured, for explanations."""
+
+
 def task_of(subject: Subject) -> Retrieval:
     """The task of a subject.
 

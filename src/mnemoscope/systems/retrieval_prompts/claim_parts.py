@@ -1,15 +1,7 @@
 """What both claims share: the gate of size, accuracies as effects, a model that knows and one that does not.
 
-*Large.* The source tested large language models of its time and names none in its text. A model counts as large here
-from seven billion parameters, the smallest of the common sizes of general models of that time; weights that are tied
-count twice, as they are loaded.
-
-*Questions.* 100 of each kind, a fifth of the source's, since models are the replicates and not questions. The answer is
-the most probable acceptable one, so that every question has one and no number of tries matters; sampling, the source's
-way, is a factor, and a question that gets no acceptable answer in 20 tries counts as wrong there.
-
-Seen before these criteria were fixed: eight questions each of four kinds, put to SmolLM2-135M to time the scoring. It
-does not pass the gate.
+The answer is the most probable acceptable one, so that every question has one and no number of tries matters; sampling,
+the source's way, is a factor, and a question that gets no acceptable answer in 20 tries counts as wrong there.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -17,7 +9,7 @@ from functools import partial
 from typing import Any
 
 from mnemoscope import Claim, Gate, ModelSpec
-from mnemoscope.judging import GATE, Case, Measured, case
+from mnemoscope.judging import GATE, Case, Measured, Quantity, case
 from mnemoscope.models import build
 from mnemoscope.systems.retrieval_prompts.analyses.accuracy import MOST_PROBABLE, SAMPLED, Cell, retrieval_answers
 from mnemoscope.systems.retrieval_prompts.questions import FORMULATIONS
@@ -28,6 +20,19 @@ LARGE = 7.0
 """Billions of parameters from which a model counts as large."""
 N = 100
 """Questions of each kind."""
+ASKED_OF_MODELS = (
+    f"A model answers {N} questions of each kind, the same for all models, through the chat template of its tokenizer "
+    "where there is one. The answer is the acceptable one whose tokens have the largest summed log-probability, so "
+    "that every question has one; accuracy (acc) is the share that is right. "
+)
+"""How models are asked, for explanations."""
+SEEN_BEFORE = (
+    "The source asked five times as many questions; here models are the replicates. It names no models: large is read "
+    f"as {LARGE:g} billion parameters or more, the smallest of the common sizes of general models of that time. Seen "
+    "before these criteria were fixed: eight questions each of four kinds, put to SmolLM2-135M, which does not pass "
+    "the gate, to time the scoring."
+)
+PARAMETERS = Quantity(words="billions of parameters; weights that are tied count twice, as they are loaded")
 PLAIN = tuple(name for name, form in FORMULATIONS.items() if not form.conditional)
 
 about_large_models = partial(

@@ -1,21 +1,4 @@
-"""G4: indirect-object identification goes through heads that attend to the name that is due and copy it.
-
-Of two names one is said again, and the other is due (Wang et al. 2022). On some stories the twentieth of all heads is
-chosen that copies names most (`name_heads`: attention to the name that is due, times how often the OV circuit raises a
-name's own logit most). On others their outputs at the last token are replaced by their means over stories in which a
-third name is said again, story by story, and so are those of as many random heads of the same layers, four times. With
-the lead logit(name that is due) - logit(name said again) of the whole model,
-
-    effect = the share of the lead lost without the chosen heads - the share lost without random ones;
-    attention = attention of the chosen heads to the name that is due - that to both places of the other one.
-
-Refuted if in most stories the effect is below a quarter, or the attention below a tenth. The gate asks for a lead of
-half a logit. Rival G4-any: random heads of these layers cost a quarter by themselves.
-
-It shows that these heads are needed at the last token. It does not show how they find the name, nor the further roles
-that were published for GPT-2 small (inhibition of the subject, negative and backup name movers), which are not asked:
-backup heads may make the effect smaller than what the chosen ones write.
-"""
+"""G4: indirect-object identification goes through heads that attend to the name that is due and copy it."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -24,8 +7,16 @@ import numpy as np
 
 from mnemoscope import CLAIMS, Gate, HookedModel
 from mnemoscope.core import Replacement
-from mnemoscope.judging import GATE, case, controls, table
-from mnemoscope.systems.language_models.claim_parts import LEAST, UNTRAINED, about_models, carries, leads
+from mnemoscope.judging import GATE, Explanation, Quantity, case, controls, table
+from mnemoscope.systems.language_models.claim_parts import (
+    A_QUARTER,
+    LEAST,
+    RANDOM_SETS,
+    UNTRAINED,
+    about_models,
+    carries,
+    leads,
+)
 from mnemoscope.systems.language_models.constructed import naming
 from mnemoscope.systems.language_models.name_heads import attention_from_last, name_copying
 from mnemoscope.systems.language_models.prompts import ASKED, CHOOSING, N_CHOOSING, N_QUESTIONS, REFERENCE, givers
@@ -64,6 +55,35 @@ def measure(model: HookedModel, *, share: float = SHARE, kind: Replacement = "me
     }
 
 
+_EXPLANATION = Explanation(
+    procedure="In 64 stories one of two names is said again, and the other is due: “Then John and Mary went to the "
+    "store and John gave a drink to”. The lead Δ is logit(name that is due) − logit(name said again) at the last "
+    "token. The chosen heads are those that copy names most on 32 other stories, a twentieth of all: mean attention "
+    "from the last token to the name that is due, times how often the OV circuit raises a name's own logit most among "
+    "names. Their outputs z at the last token are replaced by their means over 32 tellings of the same stories in "
+    "which a third name is said again, and so are those of as many random heads of the same layers, four times.",
+    quantities={
+        "effect": Quantity(
+            words=f"the share of the lead that is lost without the chosen heads, less that lost without {RANDOM_SETS}",
+            formula="lost(chosen) − mean of lost(random), lost(H) = (Δ − Δ(z of H ← mean)) ÷ max(Δ, 1)",
+        ),
+        "attention": Quantity(
+            words="the mean attention of the chosen heads from the last token to the name that is due, less that to "
+            "both places of the other one",
+            formula="A(due) − A(other, first place) − A(other, second place)",
+        ),
+        "lost_random": Quantity(
+            words=f"the share of the lead that is lost without {RANDOM_SETS}", formula="mean of lost(random)"
+        ),
+        "lost": Quantity(words="the share of the lead that is lost without the chosen heads", formula="lost(chosen)"),
+        GATE: Quantity(words="the lead of the whole model, in logits", formula="Δ"),
+    },
+    margins=f"{A_QUARTER} Of the attention a tenth is asked for: more to the name that is due than to the other one. A "
+    "lead below one logit counts as one; the gate asks for half a logit.",
+    limits="It shows that these heads are needed at the last token. It does not show how they find the name, nor the "
+    "further roles that were published for GPT-2 small (inhibition of the subject, negative and backup name movers), "
+    "which are not asked: backup heads may make the effect smaller than what the chosen ones write.",
+)
 _NAMING = case("name copying", naming, n=1)
 _ANY = table(
     "any heads",
@@ -77,6 +97,7 @@ _G4 = about_models(
     gate=Gate(statement="has the name that is due ahead by half a logit in", at_least=0.5),
     controls=controls(positive=(_NAMING,), negative=(UNTRAINED, _ANY)),
     measure=measure,
+    explanation=_EXPLANATION,
     factors={"share": (0.02,), "kind": ("resample",)},
 )
 G4 = _G4.against(

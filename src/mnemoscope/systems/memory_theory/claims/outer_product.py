@@ -1,20 +1,14 @@
 """M4-outer: so does the sum of outer products that is not trained.
 
-Refuted if, in most draws, the slope of log(N log N) against log d² differs from 1 by more than .1, or if N ln N at the
-largest size is less than a quarter or more than four times d². The matrix is the sum of e_z^T u_z; N is the largest
-number of which it recalls 99 % by argmax, d from 2^5 to 2^9 by half powers: below, embeddings are too far from
-orthogonal for most. Rival M4-outer-interference: at the largest size N lies within 2^±.25, about a fifth, of what
-normal interference between random vectors predicts (`analyses.outer_product`; the effect is log2 of the ratio), which
-reaches the law only where d is far larger. Rivals M4-outer-width and M4-outer-fewer as for M4.
-
-It shows what the written-down sum stores, with an output for each input. It does not show what training would add.
+Below d = 2^5 embeddings are too far from orthogonal for most associations to be recalled.
 """
 
 import math
+from dataclasses import replace
 from functools import partial
 
 from mnemoscope import CLAIMS
-from mnemoscope.judging import Measured, case, controls, most
+from mnemoscope.judging import Measured, Quantity, case, controls, most
 from mnemoscope.models import FIRST_PLANTED
 from mnemoscope.systems.memory_theory.analyses.associations import associations
 from mnemoscope.systems.memory_theory.analyses.outer_product import (
@@ -31,6 +25,7 @@ from mnemoscope.systems.memory_theory.claim_parts import (
     about_capacity,
     capacities,
     effects,
+    explained,
     half_powers,
     planted,
     tables,
@@ -70,6 +65,24 @@ def _predicted() -> int:
     return predicted_capacity(LARGEST_SUM)
 
 
+_SUM = explained(
+    "The matrix is the sum of outer products W = Σ_z e_zᵀ u_z and is not trained.",
+    sizes="2⁵ to 2⁹ by half powers",
+    limits="It shows what the written-down sum stores, with an output for each input. It does not show what training "
+    "would add.",
+)
+_THEORY = Quantity(
+    words="N at d = 2⁹ as a multiple of N′, which normal interference between random vectors predicts, in factors of "
+    "two",
+    formula="log₂(N ÷ N′), N′ the largest number with E_a[Φ((1 + a) ÷ σ_a)^(N′ − 1)] ≥ .99, a ~ N(0, (N′ − 1) ÷ d²), "
+    "σ_a² = 2(1 + a) ÷ d + (N′ − 2) ÷ d²",
+)
+_EXPLANATION = replace(
+    _SUM,
+    quantities={**_SUM.quantities, "theory": _THEORY},
+    margins=f"{_SUM.margins} The prediction, which reaches the law only where d is far larger, may be a quarter of a "
+    "factor of two off, about a fifth.",
+)
 _SIZES = half_powers(LEAST_SUM, LARGEST_SUM)
 _PLANTED = tables(_SIZES, theory=math.log2(2.0))
 _AS_PREDICTED = planted("as many as predicted", predicted_capacity, _SIZES, theory=0.0)
@@ -85,6 +98,7 @@ _M4_OUTER = about_capacity(
         negative=(_PLANTED["sixteenth"], _PLANTED["parameters"], _PLANTED["width"], _ORTHONORMAL, _PERMUTED),
     ),
     measure=measure,
+    explanation=_EXPLANATION,
     factors={"largest": (256,)},
 )
 M4_OUTER = _M4_OUTER.against(

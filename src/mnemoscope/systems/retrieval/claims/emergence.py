@@ -1,26 +1,6 @@
 """R4 and R7: in which order symbols are learned, and the paths of attention that they need.
 
-R4, "the partial losses fall below .5 in the order of the chain, in every run", is refuted if in some seed a later
-symbol falls as early as the one before it. Rival R4-together: the last two symbols fall within 100 steps of one
-another, in most seeds.
-
-R7, "paths emerge in sequence, an induction head first and abruptly, and later heads reuse it", is refuted if in most
-seeds one of these fails. Of the circuit of the trained model (`claims.circuits`) each path sets in at the first kept
-step at which the head that attends most along it gives it half of its attention. The induction head is two paths: from
-the second symbol of a pair to the first, and from the query to the second symbol of its pair of step 1. With T the step
-at which both are there, and A(t) the attention of the latter::
-
-    induction_first = onset of the first other path - T
-    width = (first t with A >= .5 - last t before it with A <= .2) / that first t
-    reused = rise of the error of the last symbol without the path of the query, later heads attending as they do
-
-`induction_first` has to be above 0, `width` below 1/4, `reused` above 1/4, a third of what guessing costs. Rival
-R7-at-once: all paths set in within 100 steps. A path that no head gives half of its attention at any kept step sets in
-one step after the last.
-
-R4 is about the losses as they were followed, so that one exception counts. Read from the trajectory: measures of every
-kept checkpoint, 25 steps apart at first, taken after training. They show what comes first. They do not show that the
-one is needed for the other: `reused` is about the trained model.
+R4 is about the losses as they were followed, so that one exception counts.
 """
 
 from collections.abc import Mapping
@@ -29,12 +9,12 @@ from functools import partial
 from itertools import pairwise
 
 from mnemoscope import CLAIMS, Criterion, InputError, Subject
-from mnemoscope.judging import GATE, Case, case, controls, most
+from mnemoscope.judging import GATE, Case, Explanation, Quantity, case, controls, most
 from mnemoscope.models import planted
 from mnemoscope.models.constructed import Course, following, jump
 from mnemoscope.systems.retrieval.circuit_effects import onset, take_apart
 from mnemoscope.systems.retrieval.claim_parts import CHAINS, FOLLOWS, TASK, WHOLE_CHAIN, retrieval, task_of
-from mnemoscope.systems.retrieval.claims.circuits import follower
+from mnemoscope.systems.retrieval.claims.circuits import CIRCUIT, QUANTITIES, follower
 
 HALF = 0.5
 AT_ONCE = 100
@@ -100,12 +80,61 @@ def with_trajectory(courses: Mapping[str, Course], number: int) -> dict[str, Sub
 _STEPS = "steps"
 _in_order, _close = _trained("in order", 400, 800, 1600), _trained("in order, close together", 400, 475, 550)
 _tied, _reversed = _trained("the last two together", 400, 800, 800), _trained("backwards", 1600, 800, 400)
+_KEPT = "Checkpoints that were kept along training, 25 steps apart at first and 100 later, are measured afterwards."
+_FALLS = Explanation(
+    procedure=f"{_KEPT} T(j) is the first kept step at which the squared error of symbol j lies below .5, on the "
+    "sequences that the run was monitored on, and the last step + 1 where there is none.",
+    quantities={
+        "lead": Quantity(
+            words="the smallest number of steps by which a symbol falls before the next one",
+            formula="min over j of T(j + 1) − T(j)",
+        ),
+        "last_two": Quantity(
+            words="how many steps later the last symbol falls than the one before it", formula="T(3) − T(2)"
+        ),
+        **{f"x{j}": Quantity(words=f"the step at which symbol {j} falls", formula=f"T({j})") for j in (1, 2, 3)},
+        GATE: Quantity(words="the largest squared error of a symbol at the last kept step"),
+    },
+    margins="Any lead counts, so the margin is 0, and a symbol that falls at the same kept step as the one before it "
+    "meets nothing; one seed is enough to refute. 100 steps are four kept steps, one fortieth of the training.",
+    limits="It shows what comes first. It does not show that the one is needed for the other.",
+)
+_EMERGES = Explanation(
+    procedure=f"{CIRCUIT} {_KEPT} A path of that circuit sets in, at T(p), at the first kept step at which the head "
+    "that attends most along it gives it half of its attention on 32 sequences, and one step after the last where none "
+    "does. The induction head is two paths: the earliest one from the second symbol of a pair to the first, and that "
+    "from the query to the second symbol of its pair of step 1 (0 → 2), whose attention at step t is A(t). T is the "
+    "step at which both are there.",
+    quantities={
+        "induction_first": Quantity(
+            words="how many steps later the first other path sets in than the induction head",
+            formula="min over p not within pairs, p ≠ 0 → 2, of T(p) − T",
+        ),
+        "width": Quantity(
+            words="how long the path 0 → 2 takes from a fifth to a half of its head's attention, as a share of the "
+            "steps until then",
+            formula="(t₁ − last t < t₁ with A(t) ≤ .2) ÷ t₁, t₁ = first t with A(t) ≥ .5",
+        ),
+        "reused": QUANTITIES["reused"],
+        "spread": Quantity(
+            words="how many steps lie between the first path and the last",
+            formula="max over p of T(p) − min over p of T(p)",
+        ),
+        **QUANTITIES,
+    },
+    margins="Any lead counts for first; what takes less than a quarter of the steps until then is abrupt; and heads "
+    "that reuse the induction head lose more than a quarter without it, a third of what guessing costs (.75). Within "
+    "100 steps is at once. Where there is no induction head, or nothing else, it is as if all came at once.",
+    limits="It shows what comes first. It does not show that the one is needed for the other: “reused” is about the "
+    "trained model.",
+)
 _R4 = retrieval(
     id="R4",
     statement="Partial losses fall below .5 in the order of the chain, in every run.",
     units=WHOLE_CHAIN,
     gate=FOLLOWS,
     measure=falls,
+    explanation=_FALLS,
     prompts="enumerated",
     develops=False,
     parts=(Criterion(name="lead", quantifier="every", margin=0.0, direction="above", unit=_STEPS),),
@@ -130,6 +159,7 @@ _R7 = retrieval(
     units=WHOLE_CHAIN,
     gate=FOLLOWS,
     measure=take_apart,
+    explanation=_EMERGES,
     develops=False,
     parts=(
         most("induction_first", "above", 0.0, _STEPS),
