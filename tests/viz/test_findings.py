@@ -137,3 +137,23 @@ def test_the_part_of_attention_that_explains_most():
     assert findings.attention_scores(patterns).endswith(
         "copy head R² 0.95 [0.90, 1.00], most by pos × pos (0.65 [0.60, 0.70])."
     )
+
+
+def test_training_by_skill_or_by_loss():
+    metrics = xr.Dataset(
+        {name: along(("step",), (2,), {(9,): value}, step=[0, 9]) for name, value in METRICS.items()},
+    )
+    assert findings.trained(metrics) == "Accuracy on unseen sequences at the end of training: copy 0.85 [0.80, 0.90]."
+    losses = metrics[["test_loss"]]
+    assert findings.trained(losses) == ("At the end of training the loss on unseen sequences is 0.350 [0.300, 0.400].")
+
+
+METRICS = {"test_copy": 0.9, "test_loss": 0.4, "test_loss_copy": 0.3, "train_copy": 1.0}
+
+
+def test_when_a_measure_has_risen_half_way():
+    values = along(("step",), (4,), {(10,): 0.4, (20,): 0.7, (30,): 0.9}, step=[0, 10, 20, 30])
+    values.loc[{"seed": 4, "step": 20}] = 0.1
+    assert findings.rises(values, "accuracy") == (
+        "Accuracy goes from 0.00 [0.00, 0.00] to 0.85 [0.80, 0.90], half of the way by step 25 [20, 30]."
+    )

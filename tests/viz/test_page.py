@@ -84,3 +84,15 @@ def test_a_notebook_shows_the_page_in_a_frame():
     shown = page._repr_html_()
     (inside,) = re.findall(r'^<iframe srcdoc="([^"]*)"', shown)
     assert html.unescape(inside) == page.html()
+
+
+def test_folded_tables_have_a_summary_and_open_on_paper():
+    page = Page("x", fold=True)
+    page.table(["a", "b"], [["1", "2"]], "Two & one")
+    page.table(["a", "", "b"], [["1", "", "2"]])
+    html = page.html()
+    assert re.findall("<summary>(.*?)</summary>", html) == ["Two &amp; one", "Table: a, b"]
+    assert html.count("<table>") == 2
+    assert "<caption>" not in html
+    assert "beforeprint" in html
+    assert "<details>" not in Page("x").html()

@@ -1,3 +1,4 @@
+from . import findings as findings
 from . import plain_report as plain_report
 from . import vector_report as vector_report
 from .ablation import ablation_by_role as ablation_by_role
@@ -33,4 +34,5 @@ from .tables import single as single
 from .tables import spread as spread
 from .task_report import DRAW_REPORTS as DRAW_REPORTS
 from .task_report import DrawReport as DrawReport
+from .task_report import Opening as Opening
 from .task_report import Truncation as Truncation

@@ -72,6 +72,36 @@ def removal(ablation: xr.Dataset, *, least: float = LEAST) -> str:
     return " ".join(sentences)
 
 
+def trained(metrics: xr.Dataset) -> str:
+    """The accuracy of every skill on unseen sequences at the end of training, or the loss where there is none.
+
+    Args:
+        metrics: Over step, along `seed`, from training.
+    """
+    last = metrics.isel(step=-1)
+    skills = [str(name) for name in last.data_vars if str(name).startswith("test_") and "loss" not in str(name)]
+    if not skills:
+        return f"At the end of training the loss on unseen sequences is {spread(last.test_loss, '.3f')}."
+    found = (f"{name.removeprefix('test_').replace('_', ' ')} {spread(last[name], '.2f')}" for name in skills)
+    return f"Accuracy on unseen sequences at the end of training: {', '.join(found)}."
+
+
+def rises(values: xr.DataArray, name: str) -> str:
+    """When a measure of training has risen half way from its first value to its last.
+
+    Args:
+        values: Over step, along `seed`.
+        name: Of the measure, in words.
+    """
+    first, last = values.isel(step=0), values.isel(step=-1)
+    there = values >= (first + last) / 2
+    steps = there.step.isel(step=there.argmax("step"))
+    return (
+        f"{name[0].upper()}{name[1:]} goes from {spread(first, '.2f')} to {spread(last, '.2f')}, half of the way by "
+        f"step {spread(steps, '.0f')}."
+    )
+
+
 def carried(by_skill: Mapping[str, xr.Dataset], *, what: str) -> str:
     """Which single patch costs most of the difference between clean and corrupted prompts, by skill.
 

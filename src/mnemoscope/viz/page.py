@@ -32,6 +32,10 @@ _PLOT = {
     "modeBarButtons": [["toImage"], ["zoom2d", "pan2d", "resetScale2d"]],
 }
 """Of every figure: a toolbar that downloads it and moves about in it."""
+_UNFOLD = (
+    'addEventListener("beforeprint", () => document.querySelectorAll("details").forEach(one => { one.open = true; }));'
+)
+"""Paper shows what is folded on the screen."""
 _LONGEST = 60
 """Characters of a figure's name in the names of files."""
 
@@ -56,14 +60,16 @@ class Page:
         title: Of the page.
         lead: A sentence under the title.
         style: Rules that follow those of all pages.
+        fold: Whether tables are folded, to be opened by a click; on paper they are open.
     """
 
-    def __init__(self, title: str, lead: str = "", *, style: str = ""):
+    def __init__(self, title: str, lead: str = "", *, style: str = "", fold: bool = False):
         self._title = title
         self._style = style
         self._body: list[str] = []
         self._sections: list[tuple[str, str]] = []
         self._lead = lead
+        self._fold = fold
         self._heading = ""
         self._n_views = 0
         self.figures: list[Drawn] = []
@@ -111,10 +117,15 @@ class Page:
             return "<tr>" + "".join(inner) + "</tr>"
 
         body = "".join(line("td", row) for row in rows)
-        self._body.append(
-            f'<div class="scroll"><table><caption>{escape(caption)}</caption>'
-            f"<thead>{line('th', header)}</thead><tbody>{body}</tbody></table></div>"
-        )
+        content = f"<thead>{line('th', header)}</thead><tbody>{body}</tbody>"
+        if self._fold:
+            summary = caption or f"Table: {', '.join(name for name in header if name)}"
+            self._body.append(
+                f"<details><summary>{escape(summary)}</summary>"
+                f'<div class="scroll"><table>{content}</table></div></details>'
+            )
+        else:
+            self._body.append(f'<div class="scroll"><table><caption>{escape(caption)}</caption>{content}</table></div>')
 
     def figure(self, figure: go.Figure, caption: str = "") -> None:
         """A plotly figure; its toolbar downloads it as SVG."""
@@ -165,6 +176,8 @@ class Page:
             scripts.append(get_plotlyjs())
         if self._n_views:
             scripts.append((files(circuitsvis) / "dist" / "cdn" / "iife.js").read_text())
+        if self._fold:
+            scripts.append(_UNFOLD)
         head = "".join("<script>" + script.replace("</script", "<\\/script") + "</script>" for script in scripts)
         style = (files("mnemoscope.viz") / "page.css").read_text() + self._style
         contents = "".join(f'<a href="#{anchor}">{escape(title)}</a>' for anchor, title in self._sections)

@@ -22,10 +22,11 @@ from mnemoscope.core.seeding import generator
 from mnemoscope.models.run import Run
 from mnemoscope.viz.ablation import ablation_by_role, ablation_header, ablation_rows, measure_of
 from mnemoscope.viz.curves import skill_curves
+from mnemoscope.viz.findings import removal, trained
 from mnemoscope.viz.guesses import CAPTION, guess_figure, guess_table, symbols_of
 from mnemoscope.viz.page import Page, attention_view
 from mnemoscope.viz.tables import Results, Table, single, spread
-from mnemoscope.viz.task_report import TaskReport
+from mnemoscope.viz.task_report import Opening, TaskReport
 
 N_SEQUENCES = 512
 """Sequences that a run is evaluated on unless another number is asked for."""
@@ -170,6 +171,16 @@ def tables(results: Mapping[str, Results], dim: str = "skill") -> list[Table]:
 # ---- sections
 
 
+def opening(result: Results) -> Opening:
+    """How training went, and what every skill needs."""
+    figures = [("Training: one line per seed.", skill_curves(result["metrics"]))]
+    if "ablation" not in result:
+        return Opening(finding=trained(result["metrics"]), figures=figures)
+    ablation = result["ablation"]
+    needed = ("Removing one component: dots are seeds, bars their mean.", ablation_by_role(ablation))
+    return Opening(finding=f"{trained(result['metrics'])} {removal(ablation)}", figures=[*figures, needed])
+
+
 def page(page: Page, results: Mapping[str, Results]) -> None:
     """The sections of the page."""
     for section in (learned_section, ablation_section, training_section, view_section):
@@ -247,4 +258,5 @@ PLAIN = TaskReport(
     prediction_caption=CAPTION,
     patterns=patterns,
     example=example,
+    opening=opening,
 )

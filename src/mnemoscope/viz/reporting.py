@@ -81,9 +81,25 @@ def report_page(parts: Sequence[tuple[TaskReport, Mapping[str, Results]]]) -> Pa
     page = Page(
         "Trained models" if several else parts[0][0].title,
         f"{counted(len(results), 'configuration')}, {counted(n_runs, 'trained model')}. Mean and range are over seeds.",
+        fold=True,
     )
     for entry, each in parts:
         if several:
             page.part(entry.title)
+        _open(page, entry, each)
         entry.page(page, each)
     return page
+
+
+def _open(page: Page, entry: TaskReport, results: Mapping[str, Results]) -> None:
+    """The pictures that decide, of the first configuration that has them."""
+    if entry.opening is None:
+        return
+    for label, result in results.items():
+        if (opening := entry.opening(result)) is None:
+            continue
+        page.section("At a glance")
+        page.text(f"{label}: {opening.finding}", "finding")
+        for caption, figure in opening.figures:
+            page.figure(figure, caption)
+        return

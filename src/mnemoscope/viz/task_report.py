@@ -1,6 +1,6 @@
 """What commands show of runs of a task, or of a system without runs: entries registered under these names."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,6 +13,15 @@ from mnemoscope.core.registry import Registry
 from mnemoscope.models.run import Run
 from mnemoscope.viz.page import Page
 from mnemoscope.viz.tables import Results, Table
+
+
+@dataclass(frozen=True, kw_only=True)
+class Opening:
+    """What a page shows first: the finding in one sentence, and the two or three pictures that decide."""
+
+    finding: str
+    figures: Sequence[tuple[str, go.Figure]]
+    """With a caption each."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,6 +52,8 @@ class TaskReport:
     """The attention of every head on sequences: `pattern` and `token`, as `attention_view` takes them."""
     example: Callable[[Any], Batch]
     """One unseen sequence, for a view."""
+    opening: Callable[[Results], Opening | None] | None = None
+    """What the page opens with, from the results of the first configuration for which it returns something."""
     trajectory: Callable[..., xr.Dataset] | None = None
     """Measures of one checkpoint, scalars by name, from a model, its task and `seed`; none: the task has none of its
     own, and `track` takes those of any task (`analyses.skill_trajectory`)."""

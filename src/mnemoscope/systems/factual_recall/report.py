@@ -12,7 +12,7 @@ from mnemoscope.systems.factual_recall.analyses.fact_memories import fact_memori
 from mnemoscope.systems.factual_recall.analyses.routes import routes, stores
 from mnemoscope.systems.factual_recall.analyses.stages import facts_task, stages, trajectory
 from mnemoscope.systems.factual_recall.tasks import FactualRecall
-from mnemoscope.viz import DRAW_REPORTS, DrawReport, Page, Results, spread, trajectory_curves
+from mnemoscope.viz import DRAW_REPORTS, DrawReport, Opening, Page, Results, spread, trajectory_curves
 from mnemoscope.viz import plain_report as plain
 
 _PANELS = {
@@ -90,6 +90,15 @@ def page(page: Page, results: Mapping[str, Results]) -> None:
         section(page, results)
 
 
+def opening(result: Results) -> Opening | None:
+    """What is known of a fact along training, where that was tracked, and what answers need."""
+    found = plain.opening(result)
+    if "trajectory" not in result:
+        return found
+    followed = ("Along training: one line per seed.", trajectory_curves(result["trajectory"], _PANELS))
+    return replace(found, figures=[followed, *found.figures[1:]])
+
+
 def stores_section(page: Page, results: Mapping[str, Results]) -> None:
     """Which route answers facts, and what the weights recall."""
     if not any("stores" in result for result in results.values()):
@@ -141,7 +150,15 @@ def _over_seeds(steps: xr.DataArray) -> list[str]:
 
 REPORTS.add(
     FactualRecall.name,
-    replace(plain.PLAIN, title="Factual recall", analyse=examine, page=page, trajectory=trajectory, numbers=numbers),
+    replace(
+        plain.PLAIN,
+        title="Factual recall",
+        analyse=examine,
+        page=page,
+        opening=opening,
+        trajectory=trajectory,
+        numbers=numbers,
+    ),
 )
 DRAW_REPORTS.add(
     "factual-recall",

@@ -18,6 +18,7 @@ from mnemoscope.systems.in_context_bigrams.report_sections import (
     attention_section,
     comparison_section,
     memory_section,
+    opening,
     trajectory_section,
     view_section,
 )
@@ -106,6 +107,7 @@ _BIRTH = replace(
     title="In-context bigrams: the birth of an induction head",
     analyse=examine,
     page=birth_page,
+    opening=opening,
     tables=partial(plain.tables, dim=CLASS),
     evaluate=evaluate,
     evaluation_tables=partial(plain.evaluation_tables, dim=CLASS),

@@ -14,7 +14,7 @@ from mnemoscope.systems.in_context_bigrams.figures import (
     schedules,
     settings,
 )
-from mnemoscope.viz import Page, Results, Table, attention_view, spread, trajectory_curves
+from mnemoscope.viz import Opening, Page, Results, Table, attention_view, findings, spread, trajectory_curves
 
 CLASS = "position_class"
 ALONE = (
@@ -32,6 +32,30 @@ PANELS = {
 }
 N_POSITIONS = 40
 """Positions of a map of the first memory."""
+
+
+def opening(result: Results) -> Opening | None:
+    """Learning with attention and memories along it, attention before and after, and what the weights hold; of a
+    configuration of two layers that was tracked.
+    """
+    if "trajectory" not in result or "memories" not in result:
+        return None
+    followed = result["trajectory"]
+    seed = int(result["examples"].seed[0])
+    shown = {title: result[name].isel(seed=0, example=0) for title, name in _CHECKPOINTS.items()}
+    figures = [
+        ("Along training: one line per seed.", trajectory_curves(followed, PANELS)),
+        (f"The start of one unseen sequence, seed {seed}.", before_and_after(shown)),
+        ("Memories at the end: bars are means, dots seeds; dotted lines: chance.", memory_bars(result["memories"])),
+    ]
+    sentences = [findings.rises(followed[name], words) for name, words in _RISES.items()]
+    return Opening(finding=" ".join(sentences), figures=figures)
+
+
+_RISES = {
+    "accuracy_in_context": "accuracy at triggers seen before",
+    "induction_score": "attention to the tokens after earlier occurrences (induction)",
+}
 
 
 def comparison_section(page: Page, results: Mapping[str, Results]) -> None:

@@ -13,7 +13,7 @@ from mnemoscope.systems.retrieval.analyses.emergence import first_true_step, sur
 from mnemoscope.systems.retrieval.analyses.reach import bound, first_layers, least_layers
 from mnemoscope.systems.retrieval.figures import circuit_figure, place_name, reach_figure, symbol_name
 from mnemoscope.systems.retrieval.tasks import Retrieval
-from mnemoscope.viz import Page, Results, spread, trajectory_curves, vector_report
+from mnemoscope.viz import Opening, Page, Results, plain_report, spread, trajectory_curves, vector_report
 
 N_CIRCUIT = 512
 """Sequences that the circuit is searched and tested on, half of them each."""
@@ -86,6 +86,16 @@ def page(page: Page, results: Mapping[str, Results]) -> None:
     circuit_section(page, results)
     emergence_section(page, results)
     vector_report.later_sections(page, results)
+
+
+def opening(result: Results) -> Opening:
+    """How training went, and the circuit of the first seed that has one."""
+    found, rise = plain_report.opening(result), result["paths"].rise.sel(skill="all")
+    needed = rise.notnull().any([name for name in rise.dims if name != "seed"])
+    seeds = rise.seed.values[needed.values].tolist()
+    caption = "Seed {}: who fetches what from where."
+    circuit = [(caption.format(seed), circuit_figure(rise.sel(seed=seed))) for seed in seeds[:1]]
+    return replace(found, figures=[*found.figures, *circuit])
 
 
 def reach_section(page: Page, results: Mapping[str, Results]) -> None:
@@ -198,6 +208,7 @@ REPORTS.add(
         title="The retrieval problem",
         analyse=examine,
         page=page,
+        opening=opening,
         patterns=patterns,
         trajectory=trajectory,
     ),

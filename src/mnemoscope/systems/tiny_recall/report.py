@@ -11,7 +11,7 @@ from mnemoscope.systems.tiny_recall.analyses.attention_shares import attention_p
 from mnemoscope.systems.tiny_recall.analyses.predictions import conflict, predict
 from mnemoscope.systems.tiny_recall.analyses.published import N_SAMPLES
 from mnemoscope.systems.tiny_recall.figures import prediction
-from mnemoscope.systems.tiny_recall.report_sections import page
+from mnemoscope.systems.tiny_recall.report_sections import opening, page
 from mnemoscope.systems.tiny_recall.tables import (
     CONFLICT_HEADER,
     EVALUATION_HEADER,
@@ -154,5 +154,6 @@ REPORTS.add(
         prediction_caption="Model and Bayes reference; ✕ marks used values, a frame the target.",
         patterns=attention_patterns,
         example=example,
+        opening=opening,
     ),
 )

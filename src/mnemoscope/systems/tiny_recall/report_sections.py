@@ -14,7 +14,16 @@ from mnemoscope.systems.tiny_recall.tables import (
     reference_header,
     reference_rows,
 )
-from mnemoscope.viz import Page, Results, ablation_by_role, ablation_header, ablation_rows, attention_view
+from mnemoscope.viz import (
+    Opening,
+    Page,
+    Results,
+    ablation_by_role,
+    ablation_header,
+    ablation_rows,
+    attention_view,
+    findings,
+)
 
 _FLOORS = {"bayes": "floor: all mappings", "bayes_train": "floor: training mappings"}
 
@@ -28,6 +37,17 @@ def page(page: Page, results: Mapping[str, Results]) -> None:
     """
     for section in (_what_was_learned, _published, _references, _conflict, _curves, _ablations, _attention, _views):
         section(page, results)
+
+
+def opening(result: Results) -> Opening:
+    """How both skills were learned, which part each needs, and where a repeated x looks."""
+    ablation = result["ablation"]
+    figures = [
+        ("Training: one line per seed.", training_curves(result["metrics"], floors(result))),
+        ("Removing one component: dots are seeds, bars their mean.", ablation_by_role(ablation)),
+        ("Where x looks if the last one is a repeat.", attention_by_role(result["attention"], "repeat")),
+    ]
+    return Opening(finding=f"{findings.trained(result['metrics'])} {findings.removal(ablation)}", figures=figures)
 
 
 def _what_was_learned(page: Page, results: Mapping[str, Results]) -> None:
