@@ -7,9 +7,10 @@ Each script library is included once, and only if something on the page uses it.
 import json
 import re
 from collections.abc import Sequence
-from html import escape
+from html import escape, unescape
 from importlib.resources import files
 from itertools import chain, count
+from pathlib import Path
 
 import circuitsvis
 import numpy as np
@@ -23,6 +24,14 @@ _NO_NETWORK = (
     "img-src data: blob:; font-src data:; worker-src blob:"
 )
 """The browser refuses, aloud, whatever the page would ask of another machine."""
+_START = (
+    '<!DOCTYPE html><html lang="en"><head><meta charset="utf-8">'
+    '<meta name="viewport" content="width=device-width, initial-scale=1">'
+    f'<meta http-equiv="Content-Security-Policy" content="{_NO_NETWORK}">'
+    '<link rel="icon" href="data:,"><title>'
+)
+"""Of every page; by this it is known as one of ours."""
+_LONGEST_TITLE = 4096
 _PLOT = {"displaylogo": False, "responsive": True, "displayModeBar": False}
 
 
@@ -133,14 +142,20 @@ class Page:
         contents = "".join(f'<a href="#{anchor}">{escape(title)}</a>' for anchor, title in self._sections)
         navigation = f"<nav>{contents}</nav>" if len(self._sections) > 1 else ""
         return (
-            '<!DOCTYPE html><html lang="en"><head><meta charset="utf-8">'
-            '<meta name="viewport" content="width=device-width, initial-scale=1">'
-            f'<meta http-equiv="Content-Security-Policy" content="{_NO_NETWORK}">'
-            '<link rel="icon" href="data:,">'
-            f"<title>{escape(self._title)}</title><style>{style}</style>{head}</head><body>"
+            f"{_START}{escape(self._title)}</title><style>{style}</style>{head}</head><body>"
             f'<h1>{escape(self._title)}</h1><p class="lead">{escape(self._lead)}</p>{navigation}'
             f"{''.join(self._body)}</body></html>\n"
         )
+
+
+def title_of(file: Path) -> str | None:
+    """The title of a page that `Page` made; None where another program made it, or it cannot be read."""
+    try:
+        with file.open("rb") as opened:
+            start = opened.read(len(_START) + _LONGEST_TITLE).decode(errors="replace")
+    except OSError:
+        return None
+    return unescape(start[len(_START) :].partition("</title>")[0]) if start.startswith(_START) else None
 
 
 def attention_view(page: Page, example: xr.Dataset, caption: str) -> None:

@@ -150,12 +150,13 @@ class ClaimsRun(Jobs):
     jobs: int = 0
     """Worker processes, of one thread each; 0: one per core."""
     out: Path = Path("verdicts")
-    """Directory for verdicts.json, report.html, the evidence, and what was measured so far."""
+    """Directory for verdicts.json, report.html, the evidence, what was measured so far, and index.html."""
 
 
 def claims_run(options: ClaimsRun) -> None:
     """Measure, judge, print and write."""
     from mnemoscope.cli.claims import claims_called
+    from mnemoscope.cli.commands.index import refresh
     from mnemoscope.cli.output import console
     from mnemoscope.cli.trials import answered_by_zoo, try_claims
     from mnemoscope.core.presets import recipes
@@ -198,6 +199,7 @@ def claims_run(options: ClaimsRun) -> None:
         emergence=options.emergence,
         jobs=options.jobs,
     )
+    refresh(options.out)
 
 
 @dataclass(frozen=True, kw_only=True)
