@@ -149,20 +149,28 @@ def present(command: str, title: str, results: Results, shown: Shown, place: Pat
         place: Directory that is written to.
         lead: A sentence under the title of the page.
     """
-    from mnemoscope.cli.output import console, show, write_arrays, write_table
-    from mnemoscope.models.files import write_atomically
-
-    for file in [file for kind in ("nc", "csv", "html") for file in place.glob(f"*.{kind}")]:
-        file.unlink()
     page = ms.viz.Page(f"{command}: {title}", lead)
     for note in shown.notes:
         page.text(note)
     for caption, figure in shown.figures:
         page.figure(figure, caption)
     for table in shown.tables:
+        page.table(table.header, table.rows, table.title, n_text=table.n_text)
+    write_results(command, title, results, shown.tables, page, place)
+
+
+def write_results(
+    command: str, title: str, results: Results, tables: Sequence[ms.viz.Table], page: ms.viz.Page, place: Path
+) -> None:
+    """As `present`, with a page that is there already."""
+    from mnemoscope.cli.output import console, show, write_arrays, write_table
+    from mnemoscope.models.files import write_atomically
+
+    for file in [file for kind in ("nc", "csv", "html") for file in place.glob(f"*.{kind}")]:
+        file.unlink()
+    for table in tables:
         show(f"{title}: {table.title}", table.header, table.rows, n_text=table.n_text)
         write_table(place / f"{table.name}.csv", table.header, table.rows)
-        page.table(table.header, table.rows, table.title, n_text=table.n_text)
     write_arrays(place, results)
     write_atomically(place / f"{command}.html", page.html().encode())
     console.print(f"wrote {place / command}.html, with arrays and tables beside it", highlight=False)

@@ -6,7 +6,7 @@ Each script library is included once, and only if something on the page uses it.
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from html import escape, unescape
 from importlib.resources import files
 from itertools import chain, count
@@ -158,7 +158,7 @@ def title_of(file: Path) -> str | None:
     return unescape(start[len(_START) :].partition("</title>")[0]) if start.startswith(_START) else None
 
 
-def attention_view(page: Page, example: xr.Dataset, caption: str) -> None:
+def attention_view(page: Page, example: xr.Dataset, caption: str, names: Mapping[str, str] | None = None) -> None:
     """An interactive view of the attention of every head on one sequence.
 
     Args:
@@ -166,10 +166,14 @@ def attention_view(page: Page, example: xr.Dataset, caption: str) -> None:
         example: `pattern` over (layer, head, query, key) and `token` over key; `n_tokens`, if it is there, says how
             many of them are no padding, which is left out.
         caption: Above it.
+        names: Head (`L0H1`) to what it is called, in the order in which heads are shown; none: by their numbers.
     """
     if "n_tokens" in example:
         real = slice(int(example.n_tokens))
         example = example.isel(query=real, key=real)
     heads = [f"L{layer}H{head}" for layer in range(example.sizes["layer"]) for head in range(example.sizes["head"])]
     patterns = example.pattern.values.reshape(len(heads), example.sizes["query"], example.sizes["key"])
-    page.attention([str(token) for token in example.token.values], patterns, heads, caption)
+    shown = dict.fromkeys(heads) if names is None else {head: names[head] for head in names if head in heads}
+    chosen = patterns[[heads.index(head) for head in shown]]
+    called = [name or head for head, name in shown.items()]
+    page.attention([str(token) for token in example.token.values], chosen, called, caption)

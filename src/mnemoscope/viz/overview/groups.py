@@ -3,11 +3,10 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import groupby
 
 from mnemoscope.core.differences import changes_text
 from mnemoscope.models.catalogue import Listed
-from mnemoscope.viz.tables import rounded
+from mnemoscope.viz.tables import ranges, rounded
 
 LOSSES = {"loss, training": "train_loss", "loss, unseen": "test_loss"}
 """Column to measure."""
@@ -29,12 +28,8 @@ class Group:
 
     @property
     def seeds(self) -> str:
-        """Such as `0-3, 7`."""
-        ranges = []
-        for _, members in groupby(enumerate(run.seed for run in self.runs), lambda pair: pair[1] - pair[0]):
-            seeds = [seed for _, seed in members]
-            ranges.append(f"{seeds[0]}" if len(seeds) == 1 else f"{seeds[0]}–{seeds[-1]}")
-        return ", ".join(ranges)
+        """In words."""
+        return ranges(run.seed for run in self.runs)
 
     @property
     def states(self) -> str:
