@@ -122,7 +122,7 @@ def test_the_experiment_fits_the_commands():
     from mnemoscope.cli.parse import parse
 
     config = Path(__file__).parents[2] / "experiments" / "2026-tiny-recall" / "config.yaml"
-    for command in set(COMMANDS) - {"list", "zoo", "sweep"}:  # these need a word
+    for command in set(COMMANDS) - {"list", "zoo", "sweep", "compare"}:  # these need a word
         parse(command, ["--config", str(config)])
     assert parse("train", ["--config", str(config), "--seeds", "7"]).seeds == "7"
     assert parse("train", ["--config", str(config)]).preset == ("v1", "v3", "d16h1", "d16h2", "d64h1")
@@ -228,7 +228,8 @@ WITH_JOBS = [name for name, command in COMMANDS.items() if "jobs" in get_type_hi
 
 @pytest.mark.parametrize("command", WITH_JOBS)
 def test_every_command_explains_and_refuses_numbers_of_jobs_alike(command, capsys):
-    where = ["nowhere"] if command not in ("train", "reproduce", "claims run") else []
+    n_words = {"train": 0, "reproduce": 0, "claims run": 0, "compare": 2}.get(command, 1)
+    where = ["nowhere"] * n_words
     with pytest.raises(SystemExit) as end:
         main([*command.split(), *where, "--jobs", "-1"])
     assert end.value.code == 2

@@ -28,6 +28,7 @@ SHORTER = {
     "neurons": "--n 64",
     "heads": "--n 64",
     "truncate": "--n 64",
+    "compare": "--n 64",
     "claims run": "--no-sensitivity --no-emergence",
 }
 """Options behind the lines of a command: less of the same. Models are trained to their end, or they know too little."""

@@ -34,6 +34,9 @@ from .circuits.summaries import offset_affinity as offset_affinity
 from .circuits.summaries import read_circuits as read_circuits
 from .circuits.summaries import same_token_affinity as same_token_affinity
 from .circuits.weights import chosen_indices as chosen_indices
+from .comparison import compare_predictions as compare_predictions
+from .comparison import difference as difference
+from .comparison import skill_scores as skill_scores
 from .discovery.criteria import against_random as against_random
 from .discovery.criteria import completeness as completeness
 from .discovery.criteria import faithfulness as faithfulness

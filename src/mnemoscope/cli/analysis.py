@@ -165,12 +165,6 @@ def present(
         lead: A sentence under the title of the page.
         options: Which figures and tables are written in other formats too; none: none.
     """
-    from mnemoscope.cli.output import console, show, write_arrays, write_page, write_table
-
-    options = options or WritesResults()
-    for kind in ("*.nc", "*.csv", "*.tex", "*.html", *(f"figures/{command}-*.{ending}" for ending in FORMATS)):
-        for file in list(place.glob(kind)):
-            file.unlink()
     page = ms.viz.Page(f"{command}: {title}", lead)
     if shown.finding:
         page.text(shown.finding, "finding")
@@ -179,11 +173,33 @@ def present(
     for caption, figure in shown.figures:
         page.figure(figure, caption)
     for table in shown.tables:
+        page.table(table.header, table.rows, table.title, n_text=table.n_text)
+    write_results(command, title, results, shown.tables, page, place, finding=shown.finding, options=options)
+
+
+def write_results(
+    command: str,
+    title: str,
+    results: Results,
+    tables: Sequence[ms.viz.Table],
+    page: ms.viz.Page,
+    place: Path,
+    *,
+    finding: str = "",
+    options: WritesResults | None = None,
+) -> None:
+    """As `present`, with a page that is there already."""
+    from mnemoscope.cli.output import console, show, write_arrays, write_page, write_table
+
+    options = options or WritesResults()
+    for kind in ("*.nc", "*.csv", "*.tex", "*.html", *(f"figures/{command}-*.{ending}" for ending in FORMATS)):
+        for file in list(place.glob(kind)):
+            file.unlink()
+    for table in tables:
         show(f"{title}: {table.title}", table.header, table.rows, n_text=table.n_text)
         write_table(place, table, latex=options.latex)
-        page.table(table.header, table.rows, table.title, n_text=table.n_text)
-    if shown.finding:
-        console.print(shown.finding, highlight=False, markup=False)
+    if finding:
+        console.print(finding, highlight=False, markup=False)
     write_arrays(place, results)
     write_page(place / f"{command}.html", page.html(), page.figures, options)
     console.print(f"wrote {place / command}.html, with arrays and tables beside it", highlight=False)

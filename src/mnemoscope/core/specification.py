@@ -236,6 +236,8 @@ class RunSpec:
         try:
             if type(data["seed"]) is not int:
                 raise InputError(f"seed must be a whole number; got {data['seed']!r}")
+            if not isinstance(data["preset"], str):
+                raise InputError(f"preset must be a name; got {data['preset']!r}")
             task = dict(data["task"])
             return RunSpec(
                 preset=data["preset"],

@@ -26,3 +26,36 @@ def mean_interval(values: xr.DataArray, dim: str = "draw", *, confidence: float 
     reach = error * stdtrit((n - 1).clip(min=1), (1 + confidence) / 2)
     ends: list[xr.DataArray] = [mean, mean - reach, mean + reach]
     return xr.concat(ends, xr.DataArray(["mean", "low", "high"], dims="summary", name="summary"))
+
+
+def difference_interval(
+    one: xr.DataArray, other: xr.DataArray, dim: str = "seed", *, confidence: float = 0.95
+) -> xr.DataArray:
+    """Mean difference, `other` minus `one`, with the ends of Student's interval along `summary`: mean, low, high.
+
+    Replicates that both have are paired if there are at least two of them; others are left out then. Otherwise the two
+    are independent samples of unlike variance (Welch, Biometrika 1947).
+
+    Args:
+        one: Over `dim` and dimensions that both have, with the same labels.
+        other: The same. NaN stays out.
+        dim: What is replicated.
+        confidence: Of the interval.
+
+    Returns:
+        NaN ends where one of the two has a single replicate. In attrs `paired`, the number of pairs, and `interval`,
+        whether there are ends (0 or 1).
+    """
+    shared = [each for each in one[dim].values.tolist() if each in other[dim].values.tolist()]
+    if len(shared) > 1:
+        change = other.sel({dim: shared}) - one.sel({dim: shared})
+        return mean_interval(change, dim, confidence=confidence).assign_attrs(paired=len(shared), interval=1)
+    mean = other.mean(dim) - one.mean(dim)
+    errors = [each.var(dim, ddof=1) / each.count(dim) for each in (one, other)]
+    total = errors[0] + errors[1]
+    parts = [error**2 / (each.count(dim) - 1).clip(min=1) for error, each in zip(errors, (one, other), strict=True)]
+    degrees = (total**2 / (parts[0] + parts[1])).where(total > 0, 1)
+    reach = total**0.5 * stdtrit(degrees, (1 + confidence) / 2)
+    ends: list[xr.DataArray] = [mean, mean - reach, mean + reach]
+    found = xr.concat(ends, xr.DataArray(["mean", "low", "high"], dims="summary", name="summary"))
+    return found.assign_attrs(paired=0, interval=int(min(one.sizes[dim], other.sizes[dim]) > 1))

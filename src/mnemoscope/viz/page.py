@@ -6,11 +6,12 @@ Each script library is included once, and only if something on the page uses it.
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from html import escape
+from html import escape, unescape
 from importlib.resources import files
 from itertools import chain, count
+from pathlib import Path
 from typing import Any
 
 import circuitsvis
@@ -25,6 +26,14 @@ _NO_NETWORK = (
     "img-src data: blob:; font-src data:; worker-src blob:"
 )
 """The browser refuses, aloud, whatever the page would ask of another machine."""
+_START = (
+    '<!DOCTYPE html><html lang="en"><head><meta charset="utf-8">'
+    '<meta name="viewport" content="width=device-width, initial-scale=1">'
+    f'<meta http-equiv="Content-Security-Policy" content="{_NO_NETWORK}">'
+    '<link rel="icon" href="data:,"><title>'
+)
+"""Of every page; by this it is known as one of ours."""
+_LONGEST_TITLE = 4096
 _PLOT = {
     "displaylogo": False,
     "responsive": True,
@@ -183,11 +192,7 @@ class Page:
         contents = "".join(f'<a href="#{anchor}">{escape(title)}</a>' for anchor, title in self._sections)
         navigation = f"<nav>{contents}</nav>" if len(self._sections) > 1 else ""
         return (
-            '<!DOCTYPE html><html lang="en"><head><meta charset="utf-8">'
-            '<meta name="viewport" content="width=device-width, initial-scale=1">'
-            f'<meta http-equiv="Content-Security-Policy" content="{_NO_NETWORK}">'
-            '<link rel="icon" href="data:,">'
-            f"<title>{escape(self._title)}</title><style>{style}</style>{head}</head><body>"
+            f"{_START}{escape(self._title)}</title><style>{style}</style>{head}</head><body>"
             f'<h1>{escape(self._title)}</h1><p class="lead">{escape(self._lead)}</p>{navigation}'
             f"{''.join(self._body)}</body></html>\n"
         )
@@ -203,7 +208,17 @@ def _short(words: str) -> str:
     return words if len(words) <= _LONGEST else words[: _LONGEST + 1].rpartition("-")[0]
 
 
-def attention_view(page: Page, example: xr.Dataset, caption: str) -> None:
+def title_of(file: Path) -> str | None:
+    """The title of a page that `Page` made; None where another program made it, or it cannot be read."""
+    try:
+        with file.open("rb") as opened:
+            start = opened.read(len(_START) + _LONGEST_TITLE).decode(errors="replace")
+    except OSError:
+        return None
+    return unescape(start[len(_START) :].partition("</title>")[0]) if start.startswith(_START) else None
+
+
+def attention_view(page: Page, example: xr.Dataset, caption: str, names: Mapping[str, str] | None = None) -> None:
     """An interactive view of the attention of every head on one sequence.
 
     Args:
@@ -211,10 +226,14 @@ def attention_view(page: Page, example: xr.Dataset, caption: str) -> None:
         example: `pattern` over (layer, head, query, key) and `token` over key; `n_tokens`, if it is there, says how
             many of them are no padding, which is left out.
         caption: Above it.
+        names: Head (`L0H1`) to what it is called, in the order in which heads are shown; none: by their numbers.
     """
     if "n_tokens" in example:
         real = slice(int(example.n_tokens))
         example = example.isel(query=real, key=real)
     heads = [f"L{layer}H{head}" for layer in range(example.sizes["layer"]) for head in range(example.sizes["head"])]
     patterns = example.pattern.values.reshape(len(heads), example.sizes["query"], example.sizes["key"])
-    page.attention([str(token) for token in example.token.values], patterns, heads, caption)
+    shown = dict.fromkeys(heads) if names is None else {head: names[head] for head in names if head in heads}
+    chosen = patterns[[heads.index(head) for head in shown]]
+    called = [name or head for head, name in shown.items()]
+    page.attention([str(token) for token in example.token.values], chosen, called, caption)

@@ -5,8 +5,9 @@ every table (`viz.tidy`).
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from typing import Literal, Self
 
 import xarray as xr
@@ -80,6 +81,15 @@ class Table:
 def counted(n: int, thing: str) -> str:
     """How many there are, in words: `1 run`, `2 runs`."""
     return f"{n} {thing}" if n == 1 else f"{n} {thing}s"
+
+
+def ranges(numbers: Iterable[int]) -> str:
+    """Whole numbers in words, such as `0–3, 7`."""
+    found = []
+    for _, members in groupby(enumerate(sorted(numbers)), lambda pair: pair[1] - pair[0]):
+        run = [number for _, number in members]
+        found.append(f"{run[0]}" if len(run) == 1 else f"{run[0]}–{run[-1]}")
+    return ", ".join(found)
 
 
 def rounded(value: float, form: str = ".4f") -> str:

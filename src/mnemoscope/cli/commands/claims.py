@@ -59,6 +59,7 @@ def claims_show(options: ClaimsShow) -> None:
 
 
 def _rows(claim: ms.Claim) -> list[list[str]]:
+    from mnemoscope.judging.claim import GATE
     from mnemoscope.sweeps.measuring import name_of
     from mnemoscope.sweeps.registered import superseded
     from mnemoscope.viz.rulings.asked import described, effect_name, fixed, holds_if, must_give
@@ -66,7 +67,7 @@ def _rows(claim: ms.Claim) -> list[list[str]]:
 
     rows = [["source", claim.source], *map(list, fixed(claim))]
     explained = {} if claim.explanation is None else claim.explanation.quantities
-    rows += [[effect_name(name), described(claim, name)] for name in explained]
+    rows += [[effect_name(name), described(claim, name)] for name in explained if name != GATE]
     rows += [
         [f"{control.kind} control", f"{control.name}; expected: {must_give(claim, control)}"]
         for control in claim.controls
@@ -140,12 +141,13 @@ class ClaimsRun(Jobs, WritesResults):
     jobs: int = 0
     """Worker processes, of one thread each; 0: one per core."""
     out: Path = Path("verdicts")
-    """Directory for verdicts.json, report.html, the evidence, and what was measured so far."""
+    """Directory for verdicts.json, report.html, the evidence, what was measured so far, and index.html."""
 
 
 def claims_run(options: ClaimsRun) -> None:
     """Measure, judge, print and write."""
     from mnemoscope.cli.claims import claims_called
+    from mnemoscope.cli.commands.index import refresh
     from mnemoscope.cli.output import console
     from mnemoscope.cli.trials import answered_by_zoo, try_claims
     from mnemoscope.core.presets import recipes
@@ -190,6 +192,7 @@ def claims_run(options: ClaimsRun) -> None:
         where=_where(options),
         options=options,
     )
+    refresh(options.out)
 
 
 def _where(options: ClaimsRun) -> list[str]:

@@ -45,7 +45,7 @@ def run(options: List) -> None:
     elif options.what == _ZOO:
         show("runs that came with the package", _ZOO_HEADER, _zoo())
     elif options.what.startswith(f"{_ZOO}:") or Path(options.what).is_dir():
-        show(f"runs of {options.what}", ("run", "seed", "steps", "state", "loss"), _runs(Path(options.what)))
+        _show_runs(options.what)
     else:
         raise InputError(f"list takes tasks, presets, systems, zoo or a directory with runs; got {options.what!r}")
 
@@ -75,13 +75,21 @@ def _summary(task: type) -> str:
     return (task.__doc__ or "").strip().splitlines()[0]
 
 
-def _runs(path: Path) -> list[list[str]]:
+def _show_runs(what: str) -> None:
+    """One line per run, with what differs from its preset where something does."""
+    from mnemoscope.cli.output import show
+    from mnemoscope.core.differences import changes_text
+
+    runs = ms.find_runs(Path(what))
+    changes = [changes_text(run.spec) for run in runs]
     rows = []
-    for run in ms.find_runs(path):
+    for run, text in zip(runs, changes, strict=True):
         state = "finished" if run.finished else "unfinished"
         loss = float(run.metrics().train_loss[-1]) if (run.path / "metrics.jsonl").exists() else math.nan
-        rows.append([run.label, str(run.spec.seed), str(run.steps[-1]), state, f"{loss:.4f}"])
-    return rows
+        row = [run.label, *([text] if any(changes) else []), str(run.spec.seed), str(run.steps[-1]), state]
+        rows.append([*row, f"{loss:.4f}"])
+    header = ("run", *(["changed"] if any(changes) else []), "seed", "steps", "state", "loss")
+    show(f"runs of {what}", header, rows, n_text=len(header) - 4)
 
 
 COMMANDS.add("list", Command(options=List, run=run, section="the package"))

@@ -37,10 +37,19 @@ class Reproduce(Jobs, WritesResults):
     jobs: int = 2
     """Worker processes, of one thread each; 0: one per core."""
     out: Path | None = None
-    """Directory for runs, arrays, tables, report.html, draws.html and verdicts; none: reports/<system>."""
+    """Directory for runs, arrays, tables, report.html, draws.html, verdicts and index.html; none: reports/<system>."""
 
 
 def run(options: Reproduce) -> None:
+    """Do all that, and write a page that links to it."""
+    from mnemoscope.cli.commands.index import refresh
+
+    out = options.out or Path("reports") / (options.system or default_system()[0])
+    _reproduce(options, out)
+    refresh(out)
+
+
+def _reproduce(options: Reproduce, out: Path) -> None:
     """Train the system's plan, print the tables, write arrays and the report, and put the claims on trial."""
     from mnemoscope.cli.claims import claims_called
     from mnemoscope.cli.commands.track import track_all
@@ -51,7 +60,6 @@ def run(options: Reproduce) -> None:
 
     name = options.system or default_system()[0]
     system = ms.SYSTEMS.get(name)
-    out = options.out or Path("reports") / name
     chosen = parse_seeds(options.seeds) if options.seeds is not None else None
     changes = _changes(system, options.corpus)
     parts = [

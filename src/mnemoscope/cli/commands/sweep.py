@@ -27,11 +27,12 @@ class SweepOptions(Jobs, WritesResults):
     file: Positional[Path]
     """YAML file with preset, seeds and axes, and recipe, changes, largest and best_of if wanted."""
     out: Path = Path("sweeps")
-    """Runs go to OUT/runs, arrays, a table and a page with figures to OUT."""
+    """Runs go to OUT/runs, arrays, a table, a page with figures and index.html to OUT."""
 
 
 def run(options: SweepOptions) -> None:
     """Train or search what the file declares; print the table, write arrays and the page."""
+    from mnemoscope.cli.commands.index import refresh
     from mnemoscope.cli.output import console, show, write_arrays, write_page, write_table
     from mnemoscope.viz.sweeps import sweep_page, sweep_table
 
@@ -44,6 +45,7 @@ def run(options: SweepOptions) -> None:
     page = sweep_page(found)
     write_page(options.out / "sweep.html", page.html(), page.figures, options)
     console.print(f"wrote sweep.nc, sweep.csv and sweep.html in {options.out}", highlight=False)
+    refresh(options.out)
 
 
 def _trained(sweep: Sweep, options: SweepOptions) -> xr.Dataset:

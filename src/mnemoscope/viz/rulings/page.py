@@ -273,7 +273,9 @@ def _rivals(sheet: Sheet, ruling: Ruling) -> None:
     rows = []
     for rival in ruling.claim.rivals:
         if (verdict := ruling.rivals.get(rival.id)) is not None:
+            own = rival.explanation if rival.explanation is not ruling.claim.explanation else None
             lines = [holds_if(rival, subject="It"), *_definitions(rival)]
+            lines += [] if own is None else [own.procedure, own.margins]
             explained = escape(rival.statement) + "".join(f"<p>{escape(line)}</p>" for line in lines)
             cells = [escape(rival.id), explained, *_results(verdict)]
             rows.append(Entry(cells=cells, below=[escape(verdict.reason)]))

@@ -1,0 +1,119 @@
+"""Two models, or two configurations over their seeds, asked the same.
+
+How well each skill is answered; where the likeliest answers of two models differ on the same sequences; and differences
+of labelled results whose labels need not all be there on both sides, such as the roles of unlike numbers of heads.
+
+*Shows* by how much two models differ on a distribution. *Does not show* why: they may differ in several fields of their
+specification, and what differs between two single seeds may differ as much between two seeds of one configuration.
+"""
+
+import torch
+import xarray as xr
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from mnemoscope.analyses.evaluation import ALL, evaluate
+from mnemoscope.analyses.forward import check_task, normalised, read_at
+from mnemoscope.analyses.vector_evaluation import evaluate_vectors
+from mnemoscope.core import metrics
+from mnemoscope.core.batch import Batch
+from mnemoscope.core.protocols import HookedModel, Task
+from mnemoscope.core.skills import Skills
+from mnemoscope.core.statistics import difference_interval
+
+OUTCOMES = ("both", "first only", "second only", "neither")
+"""Which of two models are right."""
+
+
+def tested(task: Task, batch: Batch) -> Skills:
+    """The positions of every skill of a task; of a task without skills all scored ones."""
+    return task.skills(batch) or {ALL: batch.scored}
+
+
+def skill_scores(model: HookedModel, task: Task, batch: Batch) -> xr.Dataset:
+    """How well a model answers what tests each skill.
+
+    Args:
+        model: Any hooked model.
+        task: Whose sequences they are.
+        batch: Sequences, of tokens or of vectors.
+
+    Returns:
+        `accuracy` (share) and `loss` (nats) over skill; of vectors `loss` (squared error) over the parts of the answer.
+
+    Raises:
+        InputError: The model does not fit the batch, or predicts NaN.
+    """
+    if batch.has_vectors:
+        found = evaluate_vectors(model, task, batch, references=())
+        return found[["loss"]].mean("pos").rename(part="skill").assign_attrs(loss_unit=batch.loss_unit, n=len(batch))
+    found = evaluate(model, task, batch, by={"skill": tested(task, batch)}, references=())
+    return found[["accuracy", "loss"]].assign_attrs(loss_unit=batch.loss_unit, n=len(batch))
+
+
+def compare_predictions(one: HookedModel, other: HookedModel, task: Task, batch: Batch) -> xr.Dataset:
+    """What two models answer on the same sequences, wherever a skill is tested.
+
+    Args:
+        one: Any hooked model.
+        other: Another one, of any architecture.
+        task: Whose tokens and skills they are.
+        batch: Sequences of tokens.
+
+    Returns:
+        Over (model, example, pos), where model is first or second, `guess` (the likeliest token), `p_guess` and
+        `p_answer`; NaN where nothing is tested. `token` and `answer` over (example, pos). Over (outcome, skill) the
+        `share` of the places at which both are right, the first only, the second only, or neither; `same_guess` over
+        skill.
+
+    Raises:
+        InputError: A model does not fit the task, or predicts NaN.
+    """
+    skills = tested(task, batch)
+    where = torch.stack(list(skills.values())).any(0)
+
+    def answers(logits: Float[Tensor, "place d_vocab"], targets: Int[Tensor, " place"]) -> dict[str, Tensor]:
+        log_probs = normalised(logits)[:, : task.d_vocab]
+        likeliest = log_probs.max(-1)
+        return {
+            "guess": likeliest.indices.double(),
+            "p_guess": likeliest.values.exp(),
+            "p_answer": metrics.at_target(log_probs, targets).exp(),
+        }
+
+    found = []
+    for model in (one, other):
+        check_task(model, task, batch)
+        found.append({name: values.cpu() for name, values in read_at(model, batch, where, answers).items()})
+    dims = ("model", "example", "pos")
+    guess = torch.stack([each["guess"] for each in found])
+    right = guess == batch.targets.cpu()
+    outcomes = (right[0] & right[1], right[0] & ~right[1], ~right[0] & right[1], ~right[0] & ~right[1])
+    masks = [mask.cpu() for mask in skills.values()]
+    shares = [[float(each[mask].double().mean()) for mask in masks] for each in outcomes]
+    same = [float((guess[0] == guess[1])[mask].double().mean()) for mask in masks]
+    return xr.Dataset(
+        {
+            **{name: (dims, torch.stack([each[name] for each in found]).numpy()) for name in found[0]},
+            "token": (dims[1:], batch.inputs.cpu().numpy()),
+            "answer": (dims[1:], batch.targets.cpu().numpy()),
+            "share": (("outcome", "skill"), shares),
+            "same_guess": ("skill", same),
+        },
+        coords={"model": ["first", "second"], "outcome": list(OUTCOMES), "skill": list(skills)},
+        attrs={"task": repr(task), "n": len(batch)},
+    )
+
+
+def difference(one: xr.DataArray, other: xr.DataArray) -> xr.DataArray:
+    """Mean difference over seeds, `other` minus `one`, as `core.statistics.difference_interval` gives it.
+
+    Args:
+        one: Over seed and other dimensions.
+        other: Over the same ones. Labels that only one of the two has are there in the result, with NaN.
+    """
+    dims = [str(dim) for dim in one.dims if dim != "seed"]
+    labels = {dim: list(dict.fromkeys([*one[dim].values.tolist(), *other[dim].values.tolist()])) for dim in dims}
+    bare = (each.drop_vars([name for name in each.coords if name not in each.dims]) for each in (one, other))
+    ours, theirs = (each.reindex(labels) for each in bare)
+    return difference_interval(ours, theirs)

@@ -1,0 +1,337 @@
+"""Two models, or two configurations, beside each other: tables, figures and the page."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import product
+from typing import Any
+
+import plotly.graph_objects as go
+import xarray as xr
+from plotly.subplots import make_subplots
+
+from mnemoscope.core.differences import differences, value_text
+from mnemoscope.core.protocols import Task
+from mnemoscope.core.specification import RunSpec
+from mnemoscope.viz.ablation import measure_of
+from mnemoscope.viz.figures import LAYOUT, PALETTE, bars_with_dots
+from mnemoscope.viz.guesses import symbols_of
+from mnemoscope.viz.page import Page, attention_view
+from mnemoscope.viz.tables import Table, rounded, spread
+
+N_PLACES = 12
+"""Places that are listed where two models differ most."""
+N_BEFORE = 24
+"""Tokens that are shown before such a place."""
+STYLE = (
+    ".pair { display: grid; grid-template-columns: repeat(auto-fill, minmax(min(100%, 30rem), 1fr)); gap: 0 1.5rem; } "
+    ".pair > div { min-width: 0; }"
+)
+
+Names = tuple[str, str]
+"""Of the first and of the second."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class OneSequence:
+    """What two models make of one sequence, each with what stands for the first and for the second."""
+
+    title: str
+    patterns: Sequence[xr.Dataset]
+    """As `attention_view` takes them."""
+    roles: Sequence[Mapping[str, str]]
+    """Head (`L0H1`) to its role."""
+    predictions: Sequence[go.Figure]
+    """None of vectors."""
+    caption: str
+    """Under the predictions."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Compared:
+    """All that is shown."""
+
+    title: str
+    lead: str
+    notes: Sequence[str]
+    names: Names
+    specification: Table
+    skills: Table
+    skill_figure: go.Figure
+    places: Sequence[Table]
+    """Where predictions differ; none of vectors."""
+    sequence: OneSequence
+    ablation: Table | None
+    """None where parts cannot be removed."""
+    ablation_figure: go.Figure | None
+
+    @property
+    def tables(self) -> list[Table]:
+        """All of them."""
+        return [self.specification, self.skills, *self.places, *([self.ablation] if self.ablation else [])]
+
+
+# ---- tables
+
+
+def specification_table(one: RunSpec, other: RunSpec, names: Names, beside: Mapping[str, tuple[Any, Any]]) -> Table:
+    """The fields in which two specifications differ.
+
+    Args:
+        one: Of any seed.
+        other: The same.
+        names: Columns.
+        beside: What else differs, such as the steps.
+    """
+    found = {**beside, **differences(one, other)}
+    rows = [[field, value_text(ours), value_text(theirs)] for field, (ours, theirs) in found.items() if ours != theirs]
+    title = "what differs in the specification" if rows else "the specifications are the same"
+    return Table(name="specification", title=title, header=("field", *names), rows=rows, n_text=3)
+
+
+def skill_table(one: xr.Dataset, other: xr.Dataset, change: xr.Dataset, names: Names, *, sequences: str) -> Table:
+    """How well each skill is answered.
+
+    Args:
+        one: From `skill_scores`, along seed.
+        other: The same.
+        change: Their differences, over (summary, skill).
+        names: Columns.
+        sequences: What they were asked, in words.
+    """
+    rows = [
+        [_words(measure), _words(skill), *_cells(skill, "skill", one[measure], other[measure], change[measure])]
+        for measure in ("accuracy", "loss")
+        if measure in change
+        for skill in change.skill.values.tolist()
+    ]
+    title = f"skills, {sequences}; {_explained(change)}; loss: {one.attrs['loss_unit']}"
+    return Table(name="skills", title=title, header=("measure", "skill", *names, "difference"), rows=rows, n_text=2)
+
+
+def ablation_table(one: xr.DataArray, other: xr.DataArray, change: xr.DataArray, names: Names, *, what: str) -> Table:
+    """What each skill loses without a part.
+
+    Args:
+        one: Over (seed, kind, role, skill).
+        other: The same; roles may be others.
+        change: Their difference, over (summary, kind, role, skill).
+        names: Columns.
+        what: Is lost.
+    """
+    rows = []
+    for kind, role, skill in product(*(change[dim].values.tolist() for dim in ("kind", "role", "skill"))):
+        cells = _cells(role, "role", *(each.sel(kind=kind, skill=skill) for each in (one, other, change)))
+        rows.append([kind, role, _words(skill), *cells])
+    header = ("ablation", "removed", "skill", *names, "difference")
+    title = f"{what} without one part, heads by role; {_explained(change)}; a dash: there is no such part"
+    return Table(name="ablation", title=title, header=header, rows=rows, n_text=3)
+
+
+def _cells(label: Any, dim: str, one: xr.DataArray, other: xr.DataArray, change: xr.DataArray) -> list[str]:
+    cells = [spread(x.sel({dim: label}), ".3f") if label in x[dim].values else "–" for x in (one, other)]
+    return [*cells, change_text(change.sel({dim: label}))]
+
+
+def change_text(values: xr.DataArray) -> str:
+    """A difference with its interval, where it has one; a dash where there is none."""
+    mean, low, high = (float(values.sel(summary=name)) for name in ("mean", "low", "high"))
+    if math.isnan(mean):
+        return "–"
+    interval = "" if math.isnan(low) else f" [{rounded(low, '+.3f')}, {rounded(high, '+.3f')}]"
+    return rounded(mean, "+.3f") + interval
+
+
+def _explained(change: xr.Dataset | xr.DataArray) -> str:
+    """What stands in the columns."""
+    if paired := change.attrs["paired"]:
+        over = f"its mean over the {paired} seeds that both have, in pairs [95 % interval]"
+    elif change.attrs["interval"]:
+        over = "seeds are not paired [95 % interval]"
+    else:
+        return "difference: second minus first"
+    return f"mean [range] over seeds; difference: second minus first, {over}"
+
+
+def agreement_table(found: xr.Dataset, names: Names, title: str) -> Table:
+    """In how many places which of the two is right.
+
+    Args:
+        found: From `compare_predictions`.
+        names: Of the two.
+        title: Of which models.
+    """
+    called = {"first only": f"{names[0]} only", "second only": f"{names[1]} only"}
+    outcomes = found.outcome.values.tolist()
+    rows = [
+        [
+            _words(skill),
+            *(rounded(float(found.share.sel(skill=skill, outcome=outcome)), ".3f") for outcome in outcomes),
+            rounded(float(found.same_guess.sel(skill=skill)), ".3f"),
+        ]
+        for skill in found.skill.values.tolist()
+    ]
+    header = ("skill", *(called.get(outcome) or outcome for outcome in outcomes), "same guess")
+    return Table(name="agreement", title=f"who is right, {title}; share of the places", header=header, rows=rows)
+
+
+def places_table(found: xr.Dataset, task: Task, names: Names, title: str) -> Table:
+    """The places at which the probabilities of the answer differ most, one of a sequence.
+
+    Args:
+        found: From `compare_predictions`.
+        task: Knows what tokens are called.
+        names: Of the two.
+        title: Of which models.
+    """
+    symbols = symbols_of(task)
+    apart = abs(found.p_answer.diff("model")).squeeze("model").fillna(0).values
+    ranked = (-apart.max(1)).argsort(kind="stable")[:N_PLACES]
+    rows = []
+    for example in ranked[apart.max(1)[ranked] > 0].tolist():
+        pos = int(apart[example].argmax())
+        at = found.isel(example=example, pos=pos)
+        tokens = [symbols[token] for token in found.token.isel(example=example).values[: pos + 1].tolist()]
+        text = " ".join(["…"] * (len(tokens) > N_BEFORE) + tokens[-N_BEFORE:])
+        guesses = [f"{symbols[int(at.guess[i])]} {float(at.p_guess[i]):.2f}" for i in range(2)]
+        rows.append(
+            [text, symbols[int(at.answer)], *guesses, *(rounded(float(at.p_answer[i]), ".3f") for i in range(2))]
+        )
+    header = ("sequence", "answer", *(f"{name}: guess" for name in names), *(f"{name}: p(answer)" for name in names))
+    title = f"where the two differ most, {title}" if rows else f"the two nowhere differ, {title}"
+    return Table(name="places", title=title, header=header, rows=rows, n_text=4)
+
+
+# ---- figures
+
+
+def skill_figure(one: xr.Dataset, other: xr.Dataset, names: Names) -> go.Figure:
+    """A bar for each skill and each of the two, with a dot per seed: accuracy, or the squared error."""
+    measure = "accuracy" if "accuracy" in one and "accuracy" in other else "loss"
+    figure = go.Figure()
+    skills = list(dict.fromkeys([*one.skill.values.tolist(), *other.skill.values.tolist()]))
+    _add(figure, [x[measure] for x in (one, other)], "skill", skills, names, legend=True)
+    figure.update_yaxes(title=measure)
+    figure.update_xaxes(tickvals=list(range(len(skills))), ticktext=[_words(skill) for skill in skills])
+    return figure.update_layout(**LAYOUT, height=320)
+
+
+def ablation_figure(
+    one: xr.DataArray, other: xr.DataArray, change: xr.DataArray, names: Names, *, what: str
+) -> go.Figure:
+    """The same of what is lost without each part, a panel for each skill; by the first kind of ablation.
+
+    Args:
+        one: As for `ablation_table`, like the others.
+        other: The second.
+        change: Skills and roles are in its order.
+        names: In the legend.
+        what: Is lost.
+    """
+    skills, roles = change.skill.values.tolist(), change.role.values.tolist()
+    kind = one.kind.values[0]
+    figure = make_subplots(len(skills), 1, subplot_titles=[_words(s) for s in skills], shared_xaxes=True)
+    for row, skill in enumerate(skills, 1):
+        cells = [x.sel(kind=kind, skill=skill) for x in (one, other)]
+        _add(figure, cells, "role", roles, names, legend=row == 1, row=row)
+    figure.update_xaxes(
+        tickvals=list(range(len(roles))), ticktext=[role.replace(" ", "<br>") for role in roles], row=len(skills), col=1
+    )
+    figure.update_yaxes(title=what)
+    layout = {**LAYOUT, "legend": {"orientation": "h", "y": 1.0, "yanchor": "bottom", "x": 1, "xanchor": "right"}}
+    layout["margin"] = {**LAYOUT["margin"], "t": 50}
+    return figure.update_layout(**layout, height=130 + 220 * len(skills))
+
+
+def _add(
+    figure: go.Figure,
+    arrays: Sequence[xr.DataArray],
+    dim: str,
+    labels: Sequence[str],
+    names: Names,
+    *,
+    legend: bool,
+    row: int | None = None,
+) -> None:
+    for i, (array, name) in enumerate(zip(arrays, names, strict=True)):
+        there = {place: label for place, label in enumerate(labels) if label in array[dim].values}
+        cells = [array.sel({dim: label}) for label in there.values()]
+        places = [place + 0.36 * (i - 0.5) for place in there]
+        traces = bars_with_dots(cells, places, name=name, colour=PALETTE[i], width=0.34, legend=legend)
+        if row is None:
+            figure.add_traces(traces)
+        else:
+            figure.add_traces(traces, rows=row, cols=1)
+
+
+# ---- the page
+
+
+def comparison_page(shown: Compared) -> Page:
+    """What differs, skills, predictions, attention beside each other, and what parts are needed for."""
+    page = Page(shown.title, shown.lead, style=STYLE)
+    for note in shown.notes:
+        page.text(note)
+    page.section("Specification")
+    if shown.specification.rows:
+        _table(page, shown.specification)
+    else:
+        page.text(f"{shown.specification.title.capitalize()}.")
+    page.section("Skills")
+    page.figure(shown.skill_figure, "Dots are seeds, bars their mean.")
+    _table(page, shown.skills)
+    sequence = shown.sequence
+    if shown.places or sequence.predictions:
+        page.section("Predictions")
+        for table in shown.places:
+            _table(page, table)
+        if sequence.predictions:
+            page.heading(sequence.title)
+            _beside(page, shown.names, [(page.figure, (figure, sequence.caption)) for figure in sequence.predictions])
+    page.section("Attention")
+    page.text(
+        f"{sequence.title}. Rows are queries, columns keys; select a head to see it in full size. Heads stand in the "
+        "order in which they are needed for the first skill. Patterns are correlational."
+    )
+    sides = zip(sequence.patterns, sequence.roles, strict=True)
+    _beside(page, shown.names, [(_view, (page, patterns, roles)) for patterns, roles in sides])
+    if shown.ablation is not None and shown.ablation_figure is not None:
+        page.section("Removing one part")
+        page.text(
+            "Heads are named on one half of the prompts, all numbers are from the other half. This shows what a skill "
+            "needs with the rest of the model as it is, not what the part computes."
+        )
+        page.figure(shown.ablation_figure, "Dots are seeds, bars their mean.")
+        _table(page, shown.ablation)
+    return page
+
+
+def _view(page: Page, patterns: xr.Dataset, roles: Mapping[str, str]) -> None:
+    """Heads under names that are short enough for the view, H1 and so on, in the order of the roles."""
+    short = {head: f"H{i}" for i, head in enumerate(roles, 1)}
+    caption = ", ".join(f"{short[head]}: {role} ({head})" for head, role in roles.items())
+    attention_view(page, patterns, caption, short)
+
+
+def damage_title(ablation: xr.Dataset) -> str:
+    """What is lost, in words."""
+    return measure_of(ablation).change
+
+
+def _beside(page: Page, names: Names, parts: Sequence[tuple[Any, tuple[Any, ...]]]) -> None:
+    """Two pieces of the page beside each other where there is room, else one below the other."""
+    page.block('<div class="pair">')
+    for name, (add, arguments) in zip(names, parts, strict=True):
+        page.block("<div>")
+        page.heading(name)
+        add(*arguments)
+        page.block("</div>")
+    page.block("</div>")
+
+
+def _table(page: Page, table: Table) -> None:
+    page.table(table.header, table.rows, table.title, n_text=table.n_text)
+
+
+def _words(name: str) -> str:
+    return str(name).replace("_", " ")

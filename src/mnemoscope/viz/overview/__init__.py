@@ -1,0 +1,1 @@
+"""`index.html`: what there is in a directory of runs and results, to be browsed."""

@@ -1,0 +1,73 @@
+"""What differs between specifications, and the words for it."""
+
+from dataclasses import replace
+
+import pytest
+
+from mnemoscope.cli.parse import parse_changes
+from mnemoscope.core.differences import LONGEST, changed, changes_text, differences, value_text
+from mnemoscope.core.presets import preset
+from mnemoscope.core.specification import Freeze
+
+CHANGES = {"model.normalization": "none", "recipe.n_steps": 500, "task.repeat_ratio": 0.25}
+
+
+def test_what_was_changed_is_read_from_the_run():
+    spec = preset("v3", "quick", 7, changes=CHANGES)
+    assert changed(spec) == CHANGES
+    assert changes_text(preset("v3", "quick", 7)) == ""
+
+
+def test_the_words_make_the_same_run_again():
+    spec = preset("v3", "quick", 7, changes=CHANGES)
+    again = preset("v3", "quick", 7, changes=parse_changes(changes_text(spec).split(", ")))
+    assert again.configuration == spec.configuration
+
+
+def test_seeds_do_not_differ():
+    assert differences(preset("v3", "quick", 1), preset("v3", "quick", 2)) == {}
+
+
+def test_a_field_differs_in_both_directions():
+    one, other = preset("v3"), preset("v3", changes={"model.d_model": 64})
+    assert differences(one, other) == {"model.d_model": (32, 64)}
+    assert differences(other, one) == {"model.d_model": (64, 32)}
+
+
+def test_of_unlike_tasks_the_fields_are_not_compared():
+    found = differences(preset("v3"), preset("birth-2-layers"))
+    assert found["task"] == ("permutation-lookup", "in-context-bigrams")
+    assert not any(name.startswith("task.") for name in found)
+
+
+@pytest.mark.parametrize("change", [{"preset": "custom"}, {"preset": "gone+123456"}])
+def test_of_what_came_from_no_known_preset_nothing_is_said(change):
+    assert changed(replace(preset("v3"), **change)) is None
+    assert changes_text(replace(preset("v3"), **change)) == "?"
+
+
+def test_a_recipe_that_the_preset_does_not_have_is_not_guessed():
+    spec = preset("v3")
+    assert changed(replace(spec, recipe=replace(spec.recipe, name="own"))) is None
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (None, "null"),
+        (True, "true"),
+        (0.001, "0.001"),
+        ("none", "none"),
+        ((10, 30), "[10, 30]"),
+        ((Freeze(parameters="embed.*", stop=5),), "[{parameters: embed.*, stop: 5}]"),
+    ],
+)
+def test_values_are_written_as_yaml(value, text):
+    assert value_text(value) == text
+
+
+def test_long_values_are_cut():
+    text = value_text(tuple(range(1000)))
+    assert text.startswith("[0, 1, 2, ")
+    assert text.endswith("… (1000 values)")
+    assert len(text) < LONGEST + 16
