@@ -96,7 +96,11 @@ def test_predict_prints_bars_with_marks(runs, capsys):
     out = capsys.readouterr().out
     assert out.count("slot ") == 5
     assert "✓ target" in out
-    assert out.count("✕ used") == 0 + 1 + 2 + 3 + 4
+    assert out.count("✕ used") == 0 + 1 + 2 + 3 + 3
+    assert "slot 5: x = 3, a repeat of slot 1; used y: 1, 3, 4, 5; exact: 3, by recall" in out
+    (answer,) = [line for line in out.splitlines() if "↩ y of slot 1" in line]
+    assert answer.split()[0] == "3"
+    assert "✕" not in answer
     assert "█" in out
 
 

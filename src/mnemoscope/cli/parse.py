@@ -10,7 +10,7 @@ from typing import Any, get_type_hints
 import tyro
 
 from mnemoscope.cli.command import commands
-from mnemoscope.cli.refusals import check_out, one_line
+from mnemoscope.cli.refusals import check_named, check_out, one_line
 from mnemoscope.core import guests
 from mnemoscope.core.errors import InputError, one_of
 
@@ -48,16 +48,21 @@ def execute(command: str, words: Sequence[str]) -> None:
     """Parse the options of `command` and run it.
 
     Raises:
-        InputError: The configuration file or an option is refused, or the place that `--out` names.
+        InputError: The configuration file or an option is refused, or a place that it names.
     """
     options = parse(command, words)
     if (out := getattr(options, "out", None)) is not None:
         check_out(out, is_file=commands()[command].out_is_file)
+    processes = 1
     if hasattr(options, "jobs"):
-        from mnemoscope.sweeps.server import n_processes, start_early
+        from mnemoscope.sweeps.server import n_processes
 
-        if n_processes(options.jobs) > 1:
-            start_early()
+        processes = n_processes(options.jobs)
+    check_named(options)
+    if processes > 1:
+        from mnemoscope.sweeps.server import start_early
+
+        start_early()
     commands()[command].run(options)
 
 

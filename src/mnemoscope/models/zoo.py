@@ -20,7 +20,7 @@ from pathlib import Path
 from zipfile import ZipFile
 
 from mnemoscope.core.errors import InputError, one_of
-from mnemoscope.core.guests import directory, guests, owner
+from mnemoscope.core.guests import directory, guests, location, owner
 from mnemoscope.models.files import write_atomically
 
 WORD = "zoo"
@@ -92,7 +92,7 @@ def folder(module: str) -> Path:
 
 def folders() -> list[Path]:
     """Where archives may lie: a folder of every system that is a package."""
-    return [package / FOLDER for guest in guests() if (package := directory(guest)) is not None]
+    return [package / FOLDER for guest in guests() if (package := location(guest)) is not None]
 
 
 def _files() -> dict[str, Path]:
@@ -125,6 +125,18 @@ def read_archive(file: Path) -> Archive:
         if not _NAME.fullmatch(name):
             raise InputError(f"{file} is no archive of runs: {name!r} is none of their files; install mnemoscope again")
     return found
+
+
+def named(path: str | Path) -> bool:
+    """Whether a path is a word for runs of the zoo; nothing is unpacked.
+
+    Raises:
+        InputError: It is, and there is no such configuration.
+    """
+    word, _, rest = str(path).partition(":")
+    if word == WORD and (label := rest.partition("/")[0]):
+        one_of("a configuration of the zoo", label, labels())
+    return word == WORD
 
 
 def shipped(path: str | Path) -> list[Path] | None:

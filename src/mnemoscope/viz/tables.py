@@ -7,6 +7,8 @@ from dataclasses import dataclass
 import xarray as xr
 
 from mnemoscope.core.statistics import summary_over
+from mnemoscope.viz.numbers import counted as counted
+from mnemoscope.viz.numbers import rounded as rounded
 
 Results = Mapping[str, xr.Dataset]
 
@@ -20,17 +22,6 @@ class Table:
     header: Sequence[str]
     rows: Sequence[Sequence[str]]
     n_text: int = 1
-
-
-def counted(n: int, thing: str) -> str:
-    """How many there are, in words: `1 run`, `2 runs`."""
-    return f"{n} {thing}" if n == 1 else f"{n} {thing}s"
-
-
-def rounded(value: float, form: str = ".4f") -> str:
-    """A number in a format such as `.2f` or `+.3g`; what is rounded to zero has no minus."""
-    sign = form[:1] if form[:1] in "+- " else ""
-    return f"{value:{sign}z{form.removeprefix(sign)}}"
 
 
 BAR = 24

@@ -1,6 +1,6 @@
+from .differences import DIFF_HEADER as DIFF_HEADER
+from .differences import diff_rows as diff_rows
 from .page import Example as Example
 from .page import rulings_page as rulings_page
-from .words import DIFF_HEADER as DIFF_HEADER
 from .words import VERDICT_HEADER as VERDICT_HEADER
-from .words import diff_rows as diff_rows
 from .words import verdict_rows as verdict_rows

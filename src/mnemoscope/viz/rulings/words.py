@@ -1,14 +1,14 @@
 """Verdicts, criteria and numbers in words, and verdicts as rows of plain text."""
 
-import math
 import textwrap
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Iterable
 
 from mnemoscope.judging.claim import EFFECT, Claim, Criterion
 from mnemoscope.judging.evidence import named
 from mnemoscope.judging.verdict import Outcome, PartResult, Ruling, Superseded, Verdict
-from mnemoscope.viz.tables import counted, rounded
+from mnemoscope.viz.rulings.differences import number as number
+from mnemoscope.viz.rulings.differences import outcome_text, with_interval
+from mnemoscope.viz.tables import counted
 
 MEANINGS: dict[Outcome, str] = {
     "SUPPORTED": "the evidence decides for the claim",
@@ -33,13 +33,6 @@ _PROMPTS = {
 }
 
 
-def number(value: float | None, form: str = ".4g") -> str:
-    """A number; a dash where there is none."""
-    if value is None or math.isnan(value):
-        return "–"
-    return rounded(value, form).replace("inf", "∞")
-
-
 def share_text(verdict: Verdict | PartResult) -> str:
     """Share of the judged replicates that clear the margins, with its interval."""
     bounds = verdict.share_interval
@@ -50,19 +43,6 @@ def effect_text(verdict: Verdict | PartResult) -> str:
     """Mean effect with its interval and unit."""
     bounds = verdict.effect_interval
     return with_interval(verdict.effect, bounds.low, bounds.high, verdict.unit)
-
-
-def with_interval(value: float | None, low: float | None, high: float | None, unit: str = "", form: str = ".4g") -> str:
-    """A number, its interval and its unit; None for a bound is infinity, None or NaN for the number a dash."""
-    if value is None or math.isnan(value):
-        return "–"
-    bounds = (-math.inf if low is None else low, math.inf if high is None else high)
-    return f"{number(value, form)} [{', '.join(number(bound, form) for bound in bounds)}] {unit}".strip()
-
-
-def outcome_text(outcome: str) -> str:
-    """As readers see it: without the underscore."""
-    return outcome.replace("_", " ")
 
 
 def recipe_text(claim: Claim) -> str:
@@ -220,65 +200,3 @@ def verdict_rows(rulings: Iterable[Ruling]) -> list[list[str]]:
         ]
         for ruling in rulings
     ]
-
-
-DIFF_HEADER = ("id", "what", "verdict", "share", "effect")
-_ARROW = " → "
-
-
-def diff_rows(old: Iterable[Mapping[str, Any]], new: Iterable[Mapping[str, Any]]) -> list[list[str]]:
-    """What differs between two lists of records of rulings: claims, their rivals, and cells of the sensitivity table.
-
-    Numbers differ if they do so as they are shown. What is alike is left out: no rows, no difference. So are claims
-    that are in one list only: a trial of some claims says nothing of the others.
-
-    Args:
-        old: What stands before the arrows.
-        new: What stands behind them.
-    """
-    old, new = list(old), list(new)
-    both = {record["id"] for record in old} & {record["id"] for record in new}
-    before, after = (_verdicts(record for record in records if record["id"] in both) for records in (old, new))
-    rows = []
-    for name in dict.fromkeys((*before, *after)):
-        pair = before.get(name), after.get(name)
-        if pair[0] == pair[1]:
-            continue
-        rows.append(
-            [name, _what(*pair), *(_change(*cells) for cells in zip(*(_or_blank(v) for v in pair), strict=True))]
-        )
-    return rows
-
-
-def _verdicts(records: Iterable[Mapping[str, Any]]) -> dict[str, tuple[str, ...]]:
-    """Outcome, share and effect as they are shown, by id; that of a cell goes on with `, kind = zero`."""
-    shown = {}
-    for record in records:
-        shown[record["id"]] = _shown(record)
-        shown |= {rival["id"]: _shown(rival) for rival in record["rivals"]}
-        for cell in record["sensitivity"]:
-            shown[f"{record['id']}, {cell['factor']} = {cell['value']}"] = _shown(cell)
-    return shown
-
-
-def _shown(record: Mapping[str, Any]) -> tuple[str, ...]:
-    (low, high), bounds = record["share_interval"], record["effect_interval"]
-    return (
-        outcome_text(record["outcome"]),
-        with_interval(record["share"], low, high, form=".2f"),
-        with_interval(record["effect"], bounds[0], bounds[1], record["unit"]),
-    )
-
-
-def _or_blank(verdict: tuple[str, ...] | None) -> tuple[str, ...]:
-    return ("", "", "") if verdict is None else verdict
-
-
-def _what(before: tuple[str, ...] | None, after: tuple[str, ...] | None) -> str:
-    if before is None or after is None:
-        return "only in the new" if before is None else "only in the old"
-    return "another verdict" if before[0] != after[0] else "other numbers"
-
-
-def _change(before: str, after: str) -> str:
-    return before if before == after else _ARROW.join(text for text in (before, after) if text)

@@ -1,0 +1,113 @@
+"""Write `catalogue.json` of guests: `python -m mnemoscope.cli.cataloguing`, for all, or for packages that are named.
+
+A guest of one's own that is installed gains the same: its claims are listed in a tenth of the time.
+"""
+
+import json
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import mnemoscope as ms
+from mnemoscope.cli.catalogue import FILE, Kind, sources_digest
+from mnemoscope.core import guests
+from mnemoscope.core.errors import one_of
+from mnemoscope.core.registry import Registry
+from mnemoscope.models.files import write_atomically
+from mnemoscope.sweeps.measuring import name_of
+from mnemoscope.sweeps.registered import superseded
+from mnemoscope.viz.rulings.words import earlier_text, seeds_text
+
+
+def entries(kind: Kind, of: Iterable[str] | None = None) -> dict[str, dict[str, Any]]:
+    """What guests have registered of a kind, in the form of a catalogue.
+
+    Args:
+        kind: Of which registry.
+        of: Guests that are imported for that; none: all. What others have registered by then comes along.
+
+    Raises:
+        InputError: A guest that was invited cannot be imported.
+    """
+    registry, entry = _KINDS[kind]
+    return {name: entry(registry.get(name)) for name in registry.names(of)}
+
+
+def write(guest: str) -> None:
+    """Write the catalogue of a guest that is a package, in a process that has imported no other yet.
+
+    Raises:
+        InputError: There is no such guest, or it cannot be imported.
+    """
+    one_of("a guest", guest, guests.guests())
+    place = guests.location(guest)
+    assert place is not None
+    before = {kind: set(registry.names(())) for kind, (registry, _) in _KINDS.items()}
+    found = {
+        kind: {name: each for name, each in entries(kind, [guest]).items() if name not in before[kind]}
+        for kind in _KINDS
+    }
+    guests.require(guest)
+    content = json.dumps({"sources": sources_digest(place), **found}, indent=1, ensure_ascii=False)
+    write_atomically(place / FILE, (content + "\n").encode())
+
+
+def _summary(item: ms.System) -> dict[str, Any]:
+    return {"summary": item.summary}
+
+
+def _task(cls: type) -> dict[str, Any]:
+    return {"summary": (cls.__doc__ or "").strip().splitlines()[0]}
+
+
+def _preset(preset: ms.Preset) -> dict[str, Any]:
+    return {"summary": preset.summary, "recipes": list(preset.recipes)}
+
+
+def _claim(claim: ms.Claim) -> dict[str, Any]:
+    return {
+        "statement": claim.statement,
+        "system": claim.system,
+        "headline": claim.headline,
+        "rivals": [rival.id for rival in claim.rivals],
+        "fixed": fixed(claim),
+    }
+
+
+def fixed(claim: ms.Claim) -> list[list[str]]:
+    """What is fixed about a claim before it is tried, and how it was asked before, in pairs of words."""
+    units = "; ".join(f"{n}: {_unit(u)}" for n, u in claim.units.items())
+    rows = [["source", claim.source]]
+    rows.append(["models", "language models that --model names" if claim.of_language_models else units])
+    rows.append(["replicates", f"{claim.n_replicates} {claim.replicate}s or more" + ", a headline" * claim.headline])
+    if which := seeds_text(claim):
+        rows.append(["seeds that count", which])
+    if claim.gate is not None:
+        rows.append(["gate", claim.gate.statement])
+    joined = f" ({claim.joined} of the parts)" if claim.parts else ""
+    rows += [
+        [f"criterion{joined}", f"{part.name}: {part.quantifier}, {part.wording} {part.unit}"] for part in claim.criteria
+    ]
+    rows += [[f"{control.kind} control", control.name] for control in claim.controls]
+    rows += [["rival", f"{rival.id}: {rival.statement}"] for rival in claim.rivals]
+    rows += [["varied", f"{name}: {', '.join(map(str, values))}"] for name, values in claim.factors.items()]
+    if claim.measure is not None:
+        rows.append(["measure", name_of(claim.measure)])
+    return rows + [["asked before", earlier_text(earlier)] for earlier in superseded(claim)]
+
+
+def _unit(unit: ms.Configuration) -> str:
+    changes = "".join(f", {name}={value}" for name, value in unit.changes)
+    return f"{unit.preset}, {unit.recipe} recipe{changes}"
+
+
+_KINDS: Mapping[Kind, tuple[Registry[Any], Callable[[Any], dict[str, Any]]]] = {
+    "tasks": (ms.TASKS, _task),
+    "presets": (ms.PRESETS, _preset),
+    "systems": (ms.SYSTEMS, _summary),
+    "claims": (ms.CLAIMS, _claim),
+}
+
+if __name__ == "__main__":
+    for _guest in sys.argv[1:] or [guest for guest in guests.guests() if guests.location(guest)]:
+        write(_guest)
