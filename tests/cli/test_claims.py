@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from mnemoscope.cli import main
+from mnemoscope.cli.trials import time_left
 from mnemoscope.core.presets import Configuration
 from mnemoscope.judging.claim import CLAIMS
 from mnemoscope.models.building import build
@@ -93,6 +94,11 @@ def test_list_and_show_tell_the_verdicts_on_record(capsys):
     assert "REFUTED, 0 of 31 seeds, published recipe (experiments/2026-tiny-recall)" in text
     assert "SUPPORTED, 60 of 60 questions, SmolLM2-135M (experiments/2026-language-models)" in text
     assert "not tried" in text
+
+
+def test_the_time_that_a_trial_still_takes():
+    assert time_left(30, 0, 8) == ""
+    assert time_left(30, 2, 8) == "about 0:01:30 left"
 
 
 def test_show_tells_all_that_is_fixed(capsys):
