@@ -40,6 +40,8 @@ printf '%s\\n' "${COMPREPLY[@]}"
     [
         (["cla"], {"claims"}),
         (["claims", ""], {"diff", "list", "register", "run", "show"}),
+        (["prompts", ""], {"retrieval"}),
+        (["prompts", "retrieval", "--questi"], {"--questions"}),
         (["train", "--re"], {"--recipe"}),
         (["ablate", "--split", "t"], {"train", "test"}),
     ],

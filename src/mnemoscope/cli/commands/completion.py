@@ -47,6 +47,8 @@ def _as_one(found: Mapping[str, Command]) -> Any:
             alternatives.append(_alternative(first, group[""].options, group[""].summary))
             continue
         below = [_alternative(second, command.options, command.summary) for second, command in group.items()]
+        if len(group) == 1:  # the parser leaves out the name where there is nothing to choose from
+            below.append(_alternative("--help", Options, "show this help message and exit"))
         both = dataclasses.make_dataclass(first.capitalize(), [("command", reduce(or_, below))])
         alternatives.append(_alternative(first, both, ", ".join(group)))
     return reduce(or_, alternatives)
