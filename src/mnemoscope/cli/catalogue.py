@@ -19,7 +19,8 @@ from mnemoscope.core.errors import one_of
 
 Kind = Literal["tasks", "presets", "systems", "claims"]
 Entries = Mapping[str, Mapping[str, Any]]
-"""By name what lists show: `summary`; of a preset also its `recipes`; of a claim `statement`, `system`, `headline`,
+"""By name what lists show: `summary`; of a preset also its `recipes`;
+of a system the names of changed presets `in_words`; of a claim `statement`, `system`, `headline`,
 its `rivals`, and pairs of words on what is `fixed`."""
 
 FILE = "catalogue.json"

@@ -12,6 +12,7 @@ import mnemoscope as ms
 from mnemoscope.cli.catalogue import FILE, Kind, sources_digest
 from mnemoscope.core import guests
 from mnemoscope.core.errors import one_of
+from mnemoscope.core.presets import in_words
 from mnemoscope.core.registry import Registry
 from mnemoscope.models.files import write_atomically
 from mnemoscope.sweeps.measuring import name_of
@@ -52,8 +53,8 @@ def write(guest: str) -> None:
     write_atomically(place / FILE, (content + "\n").encode())
 
 
-def _summary(item: ms.System) -> dict[str, Any]:
-    return {"summary": item.summary}
+def _system(item: ms.System) -> dict[str, Any]:
+    return {"summary": item.summary, "in_words": in_words([item])}
 
 
 def _task(cls: type) -> dict[str, Any]:
@@ -104,7 +105,7 @@ def _unit(unit: ms.Configuration) -> str:
 _KINDS: Mapping[Kind, tuple[Registry[Any], Callable[[Any], dict[str, Any]]]] = {
     "tasks": (ms.TASKS, _task),
     "presets": (ms.PRESETS, _preset),
-    "systems": (ms.SYSTEMS, _summary),
+    "systems": (ms.SYSTEMS, _system),
     "claims": (ms.CLAIMS, _claim),
 }
 

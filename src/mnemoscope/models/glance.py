@@ -18,7 +18,7 @@ class Glance:
     """A run directory with a checkpoint."""
 
     preset: str
-    label: str
+    recipe: str
     seed: int
     last_step: int
     """Of its last checkpoint."""
@@ -28,7 +28,7 @@ class Glance:
 
 
 def glance(path: Path) -> list[Glance]:
-    """The runs at or below a directory, or of a word such as `zoo:<configuration>`; by label and seed.
+    """The runs at or below a directory, or of a word such as `zoo:<configuration>`; by configuration and seed.
 
     Raises:
         InputError: It holds none with a checkpoint, or a file in one is damaged.
@@ -39,7 +39,7 @@ def glance(path: Path) -> list[Glance]:
     found = [run for folder in folders if (run := _of(folder)) is not None]
     if not found:
         raise nothing_in(path)
-    return sorted(found, key=lambda run: (run.label, run.seed))
+    return sorted(found, key=lambda run: (run.preset, run.recipe, run.seed))
 
 
 def nothing_in(path: Path) -> InputError:
@@ -54,9 +54,9 @@ def _of(folder: Path) -> Glance | None:
         return None
     try:
         content = json.loads((folder / "run.json").read_text())
-        preset, label, seed = content["preset"], f"{content['preset']}-{content['recipe']['name']}", content["seed"]
+        preset, recipe, seed = content["preset"], content["recipe"]["name"], content["seed"]
     except (ValueError, KeyError, TypeError) as error:
         raise InputError(f"{folder / 'run.json'} cannot be read: {error}") from None
     finished, log = (folder / "done").exists(), folder / "metrics.jsonl"
     loss = read_progress(log, finished=finished)[-1]["train_loss"] if log.exists() else math.nan
-    return Glance(preset=preset, label=label, seed=seed, last_step=max(steps), finished=finished, loss=loss)
+    return Glance(preset=preset, recipe=recipe, seed=seed, last_step=max(steps), finished=finished, loss=loss)

@@ -21,7 +21,7 @@ import xarray as xr
 from transformer_lens import HookedTransformer
 
 from mnemoscope.core.errors import InputError, one_of
-from mnemoscope.core.presets import PRESETS
+from mnemoscope.core.presets import PRESETS, label_of
 from mnemoscope.core.specification import RunSpec
 from mnemoscope.models.building import untrained, usable_device
 from mnemoscope.models.checkpoint import load_checkpoint, load_compact, weights_digest
@@ -44,7 +44,7 @@ class Run:
     @property
     def label(self) -> str:
         """Preset and recipe: what runs that differ in the seed only have in common."""
-        return self.spec.label
+        return label_of(self.spec)
 
     @property
     def finished(self) -> bool:

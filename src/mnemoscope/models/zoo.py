@@ -10,6 +10,7 @@ does no harm when two processes unpack at once, when one of them is killed, or w
 
 import hashlib
 import io
+import json
 import os
 import re
 import sys
@@ -107,8 +108,24 @@ def archive(label: str) -> Archive:
     Raises:
         InputError: There is none, it was changed after it was packed, or it holds more than runs.
     """
+    return read_archive(_file(label))
+
+
+def _file(label: str) -> Path:
+    """Where the archive of a configuration lies; its runs may say another label, with a digest, which will do too.
+
+    Raises:
+        InputError: There is none.
+    """
+    files = _files()
+    if "+" in label and label not in files:
+        for file in files.values():
+            with ZipFile(file) as packed:
+                content = json.loads(packed.read(next(name for name in packed.namelist() if name.endswith("run.json"))))
+            if label == f"{content['preset']}-{content['recipe']['name']}":
+                return file
     one_of("a configuration of the zoo", label, labels())
-    return read_archive(_files()[label])
+    return files[label]
 
 
 def read_archive(file: Path) -> Archive:
@@ -135,7 +152,7 @@ def named(path: str | Path) -> bool:
     """
     word, _, rest = str(path).partition(":")
     if word == WORD and (label := rest.partition("/")[0]):
-        one_of("a configuration of the zoo", label, labels())
+        _file(label)
     return word == WORD
 
 

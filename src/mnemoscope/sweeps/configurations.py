@@ -21,7 +21,7 @@ import numpy as np
 import xarray as xr
 
 from mnemoscope.core.errors import InputError, in_range
-from mnemoscope.core.presets import preset
+from mnemoscope.core.presets import label_of, preset
 from mnemoscope.core.progress import told
 from mnemoscope.core.specification import RunSpec
 from mnemoscope.models.building import held, matching, parameters, untrained
@@ -126,8 +126,10 @@ def _label(value: Any) -> Any:
 
 
 def run_path(out: Path, spec: RunSpec) -> Path:
-    """Where the run of a specification lies below `out`."""
-    return out / spec.label / f"seed-{spec.seed:02d}"
+    """Where the run of a specification lies below `out`; one that lies there under its earlier label stays there."""
+    seed = f"seed-{spec.seed:02d}"
+    earlier = out / spec.label / seed
+    return earlier if earlier.exists() else out / label_of(spec) / seed
 
 
 def train_sweep(sweep: Sweep, out: Path, *, jobs: int = 1, report: Report | None = None) -> list[Run]:

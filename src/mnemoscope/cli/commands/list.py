@@ -71,10 +71,16 @@ def _runs(path: Path) -> list[list[str]]:
     from mnemoscope.models.glance import glance
 
     rank = {name: place for place, name in enumerate(listed("presets"))}
-    runs = sorted(glance(path), key=lambda run: rank.get(run.preset, len(rank)))
+    words = {name: called for system in listed("systems").values() for name, called in system["in_words"].items()}
     return [
-        [run.label, str(run.seed), str(run.last_step), "finished" if run.finished else "unfinished", f"{run.loss:.4f}"]
-        for run in runs
+        [
+            f"{words.get(run.preset, run.preset)}-{run.recipe}",
+            str(run.seed),
+            str(run.last_step),
+            "finished" if run.finished else "unfinished",
+            f"{run.loss:.4f}",
+        ]
+        for run in sorted(glance(path), key=lambda run: rank.get(run.preset, len(rank)))
     ]
 
 

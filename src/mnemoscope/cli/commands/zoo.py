@@ -67,10 +67,12 @@ def run(options: Zoo) -> None:
 
 def planned(system: str) -> Mapping[str, Mapping[int, ms.RunSpec]]:
     """The runs behind the verdicts on a system, by label and seed."""
+    from mnemoscope.core.presets import label_of
+
     plan: dict[str, dict[int, ms.RunSpec]] = {}
     for part in ms.SYSTEMS.get(system).judged:
         for spec in part.specs():
-            plan.setdefault(spec.label, {})[spec.seed] = spec
+            plan.setdefault(label_of(spec), {})[spec.seed] = spec
     return plan
 
 
