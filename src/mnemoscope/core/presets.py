@@ -65,7 +65,7 @@ class TrainingSet:
     changes: tuple[tuple[str, Any], ...] = ()
     """Fields that differ from the presets, as in `Configuration`."""
     called: str = ""
-    """The changes in a word, for labels: `no-norm` makes `v3-no-norm-published` of runs of v3 with these changes."""
+    """The changes in a word, which stands between preset and recipe in labels, such as `no-norm`."""
 
     def specs(self, seeds: Sequence[int] | None = None) -> list[RunSpec]:
         """The runs of all its presets; `seeds` take the place of its own."""
