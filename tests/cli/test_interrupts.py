@@ -79,7 +79,11 @@ def test_workers_end_without_a_word(until, tmp_path):
         time.sleep(0.2)
     os.killpg(process.pid, signal.SIGINT)
     _, error = process.communicate(timeout=60)
-    assert (process.returncode, error) == (130, LINE)
+    assert error == LINE
+    assert process.returncode in (
+        130,
+        -signal.SIGINT,
+    )  # Python ends by the signal if it came within `exec`; 130 to shells
     with pytest.raises(ProcessLookupError):
         _gone(process.pid)
 
