@@ -9,7 +9,7 @@ PYTEST := OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist worksteal
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help test test-thorough test-all test-claims test-bench test-lm test-installed lm lint format reproduce zoo docs bench clean
+.PHONY: help test test-thorough test-all test-claims test-bench test-lm test-installed lm lint format reproduce zoo catalogue docs bench clean
 
 help: ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1|\2/p' Makefile | while IFS='|' read -r name text; do \
@@ -55,6 +55,9 @@ reproduce: .venv/.installed ## train and report the tiny-recall models; ARGS="..
 
 zoo: .venv/.installed ## train the runs that come with the package and pack them (hours); ARGS="..." is passed on
 	for system in tiny-recall birth noisy-recall; do $(BIN)/mnemoscope zoo $$system --train --jobs 2 $(ARGS) || exit 1; done
+
+catalogue: .venv/.installed ## write down anew what the systems register: after a change of tasks, presets or claims
+	$(BIN)/python -m mnemoscope.cli.cataloguing
 
 docs: .venv/.installed-docs ## build the pages in docs/_build/html
 	$(BIN)/sphinx-build -W --keep-going -b html docs docs/_build/html

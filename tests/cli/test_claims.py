@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from mnemoscope.cli import main
+from mnemoscope.cli.trials import time_left
 from mnemoscope.core.presets import Configuration
 from mnemoscope.judging.claim import CLAIMS
 from mnemoscope.models.building import build
@@ -78,6 +79,28 @@ def test_list_names_every_claim_and_its_rivals(capsys):
     assert "T13" not in capsys.readouterr().out
 
 
+def test_list_and_show_tell_the_verdicts_on_record(capsys):
+    main(["claims", "list", "T14", "T7", "L1", "G1"])
+    lines = [[cell.strip() for cell in line.split("│")] for line in capsys.readouterr().out.splitlines()]
+    found = {line[1]: line[4] for line in lines if len(line) > 4 and line[1]}
+    assert found == {
+        "T14": "REFUTED, 0 of 31",
+        "T7": "SUPPORTED, 16 of 16",
+        "L1": "not tried",
+        "G1": "SUPPORTED, 60 of 60",
+    }
+    main(["claims", "show", "T14", "L1", "G1"])
+    text = capsys.readouterr().out
+    assert "REFUTED, 0 of 31 seeds, published recipe (experiments/2026-tiny-recall)" in text
+    assert "SUPPORTED, 60 of 60 questions, SmolLM2-135M (experiments/2026-language-models)" in text
+    assert "not tried" in text
+
+
+def test_the_time_that_a_trial_still_takes():
+    assert time_left(30, 0, 8) == ""
+    assert time_left(30, 2, 8) == "about 0:01:30 left"
+
+
 def test_show_tells_all_that_is_fixed(capsys):
     main(["claims", "show", "T14"])
     text = capsys.readouterr().out
@@ -106,6 +129,7 @@ def test_register_writes_beside_the_claims_once(tmp_path, monkeypatch, capsys):
     (tmp_path / "verdicts.json").write_text(json.dumps([trial]))
     main(["claims", "register", "T14", "--verdicts", str(tmp_path)])
     assert "without a verdict" not in capsys.readouterr().out
+    monkeypatch.setattr("mnemoscope.cli.catalogue._kept", lambda place: None)  # what is registered has changed
     main(["claims", "show", "T14"])
     assert "MIXED (16 of 32, published recipe); superseded: a slip" in " ".join(capsys.readouterr().out.split())
     monkeypatch.setattr("mnemoscope.sweeps.registered.package_of", lambda claim: None)

@@ -94,9 +94,13 @@ def test_train_then_everything_else(tmp_path, capsys):
 def test_predict_prints_bars_with_marks(runs, capsys):
     main(["predict", f"{runs}/run", SEQUENCE])
     out = capsys.readouterr().out
-    assert out.count("slot ") == 5
+    assert out.count("\nslot ") == 5
     assert "✓ target" in out
-    assert out.count("✕ used") == 0 + 1 + 2 + 3 + 4
+    assert out.count("✕ used") == 0 + 1 + 2 + 3 + 3
+    assert "slot 5: x = 3, a repeat of slot 1; used y: 1, 3, 4, 5; exact: 3, by recall" in out
+    (answer,) = [line for line in out.splitlines() if "↩ y of slot 1" in line]
+    assert answer.split()[0] == "3"
+    assert "✕" not in answer
     assert "█" in out
 
 
@@ -122,7 +126,7 @@ def test_the_experiment_fits_the_commands():
     from mnemoscope.cli.parse import parse
 
     config = Path(__file__).parents[2] / "experiments" / "2026-tiny-recall" / "config.yaml"
-    for command in set(COMMANDS) - {"list", "zoo", "sweep", "compare"}:  # these need a word
+    for command in set(COMMANDS) - {"list", "zoo", "sweep", "compare", "completion"}:  # these need a word
         parse(command, ["--config", str(config)])
     assert parse("train", ["--config", str(config), "--seeds", "7"]).seeds == "7"
     assert parse("train", ["--config", str(config)]).preset == ("v1", "v3", "d16h1", "d16h2", "d64h1")

@@ -1,10 +1,12 @@
 import io
 import re
 from pathlib import Path
+from time import sleep
 
 from rich.console import Console
 
-from mnemoscope.cli.progress import live
+from mnemoscope.cli.progress import counted_down, live
+from mnemoscope.core.progress import heard_by, told
 from mnemoscope.training.recorder import Progress
 
 
@@ -23,3 +25,38 @@ def test_loss_both_accuracies_and_the_time_left_fit_80_columns():
     assert any("v3-quick/seed-00  loss 1.2500 elimination 100.0% recall 25.6%" in line for line in lines)
     assert any("1 of 2" in line for line in lines)
     assert max(len(line) for line in lines) <= 80
+
+
+def test_the_line_of_other_work_tells_the_share_of_one_run_and_goes_away():
+    out = io.StringIO()
+    console = Console(file=out, width=80, force_terminal=True)
+    with counted_down(2, "v3-quick", console) as advance:
+        for _ in told(range(4)):
+            sleep(0.15)  # shown ten times a second
+        advance()
+        sleep(0.15)
+    text = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", out.getvalue())
+    assert re.findall(r"v3-quick, (\d) of 2 .*?(\d+)% \d:\d\d:\d\d left", text)[-1] == ("1", "50")
+    shares = [int(share) for share in re.findall(r"(\d+)%", text)]
+    assert {12, 25, 38} <= set(shares)
+    assert shares == sorted(shares)
+    assert max(map(len, re.split(r"[\r\n]", text))) <= 80
+
+
+def test_without_a_terminal_nothing_is_shown():
+    out = io.StringIO()
+    with counted_down(2, "runs", Console(file=out)) as advance:
+        advance()
+    assert out.getvalue() == ""
+
+
+def test_the_outermost_loop_tells():
+    heard = []
+    with heard_by(lambda done, of: heard.append((done, of))):
+        for _ in told([1, 2], of=4):
+            list(told(range(50)))
+        for _ in told(iter([1, 2]), after=2, of=4):
+            pass
+    assert heard == [(1, 4), (2, 4), (3, 4), (4, 4)]
+    assert list(told([5, 6])) == [5, 6]
+    assert len(heard) == 4

@@ -14,11 +14,12 @@ import xarray as xr
 
 from mnemoscope.cli.commands.zoo import planned
 from mnemoscope.core.errors import InputError
-from mnemoscope.core.presets import SYSTEMS
+from mnemoscope.core.presets import SYSTEMS, preset
 from mnemoscope.models import zoo
 from mnemoscope.models.checkpoint import compact_checkpoint
 from mnemoscope.models.packing import pack
 from mnemoscope.models.run import COMPACT, find_runs, open_run
+from mnemoscope.sweeps.configurations import run_path
 from mnemoscope.training.loop import train
 from tests.support import contents, flip, random_model, small_spec
 
@@ -450,3 +451,24 @@ def test_a_shipped_run_trained_anew_is_the_same(tmp_path, monkeypatch):
     new, old = (run.metrics().isel(step=-1) for run in (again, shipped))
     skills = [f"{split}_{skill}" for split in ("train", "test") for skill in ("elimination", "recall")]
     assert all(abs(float(new[skill] - old[skill])) <= 0.01 for skill in skills)
+
+
+def test_labels_of_what_is_shipped_are_words_and_the_earlier_ones_keep_working():
+    assert not [label for label in zoo.labels() if "+" in label]
+    run = open_run("zoo:v3-no-norm-published/seed-16")
+    assert run.label == "v3-no-norm-published"
+    assert run.spec.label == "v3+914f44-published"
+    assert open_run("zoo:v3+914f44-published/seed-16") == run
+    assert zoo.named("zoo:memories+1491e6-sgd")
+    with pytest.raises(InputError, match=r"a configuration of the zoo must be one of: .*; got 'v3\+000000-published'"):
+        zoo.named("zoo:v3+000000-published")
+
+
+def test_a_run_that_lies_under_its_earlier_label_stays_there(tmp_path):
+    spec = preset("v3", "published", 16, changes={"model.normalization": "none"})
+    assert run_path(tmp_path, spec) == tmp_path / "v3-no-norm-published" / "seed-16"
+    earlier = tmp_path / "v3+914f44-published" / "seed-16"
+    earlier.mkdir(parents=True)
+    assert run_path(tmp_path, spec) == earlier
+    other = preset("v3", "published", 16, changes={"model.d_model": 8})
+    assert run_path(tmp_path, other).parent.name == other.label

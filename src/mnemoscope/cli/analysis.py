@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import lazy_loader
 
@@ -27,6 +27,7 @@ else:
 Results = Mapping[str, Any]
 """By name a dataset along `seed`, or a tree with a dataset per seed where seeds differ in more than their values."""
 Measure = Callable[..., Mapping[str, Any]]
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -115,10 +116,8 @@ def each_configuration(
 
     Results named in `apart` differ between seeds in more than their values and become a tree, `seed-3` and so on.
     """
-    from mnemoscope.sweeps.local import analyse_many
-
     for label, runs in ms.models.by_label(ms.find_runs(paths)).items():
-        results = list(analyse_many(runs, analyse, jobs=jobs))
+        results = analysed(runs, analyse, jobs, label)
         alike = [{name: each[name] for name in each if name not in apart} for each in results]
         trees = {
             name: ms.analyses.side_by_side(
@@ -127,6 +126,27 @@ def each_configuration(
             for name in apart
         }
         yield label, runs, {**ms.analyses.over_seeds(runs, alike), **trees}
+
+
+def analysed(runs: Sequence[ms.Run], analyse: Callable[[ms.Run], T], jobs: int, what: str) -> list[T]:
+    """An analysis of every run, in their order, with a line that says how many are done and the time left.
+
+    Args:
+        runs: What to analyse.
+        analyse: A function of a module.
+        jobs: Processes at a time.
+        what: Stands before the line.
+    """
+    from mnemoscope.cli.output import console
+    from mnemoscope.cli.progress import counted_down
+    from mnemoscope.sweeps.local import analyse_many
+
+    results = []
+    with counted_down(len(runs), what, console) as advance:
+        for result in analyse_many(runs, analyse, jobs=jobs):
+            results.append(result)
+            advance()
+    return results
 
 
 def publish(

@@ -55,6 +55,24 @@ class Jobs(Options):
 
 
 @dataclass(frozen=True, kw_only=True)
+class OfPresets(Jobs):
+    """Of commands that train presets."""
+
+    preset: tuple[str, ...] = ()
+    """Configurations; `mnemoscope list presets` shows them. None: the default of an installed system."""
+    recipe: str = "quick"
+    """Training recipe; `mnemoscope list presets` shows those of every preset."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class OfClaims(Jobs):
+    """Of commands that try claims."""
+
+    what: Positional[tuple[str, ...]] = ()
+    """Systems or ids of claims; none: those on the first system that has a default preset."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class OfRuns(Jobs):
     """Of commands that look at runs."""
 

@@ -11,7 +11,7 @@ import tyro
 
 from mnemoscope.cli.command import commands
 from mnemoscope.cli.options import DrawsFigures
-from mnemoscope.cli.refusals import check_figures, check_out, one_line
+from mnemoscope.cli.refusals import check_figures, check_named, check_out, one_line
 from mnemoscope.core import guests
 from mnemoscope.core.errors import InputError, one_of
 
@@ -49,19 +49,24 @@ def execute(command: str, words: Sequence[str]) -> None:
     """Parse the options of `command` and run it.
 
     Raises:
-        InputError: The configuration file or an option is refused, the place that `--out` names, or what `--figures`
-            needs is not there.
+        InputError: The configuration file or an option is refused, a place that it names, or what `--figures` needs is
+            not there.
     """
     options = parse(command, words)
     if (out := getattr(options, "out", None)) is not None:
         check_out(out, is_file=commands()[command].out_is_file)
     if isinstance(options, DrawsFigures):
         check_figures(options)
+    processes = 1
     if (jobs := getattr(options, "jobs", None)) is not None:
-        from mnemoscope.sweeps.server import n_processes, start_early
+        from mnemoscope.sweeps.server import n_processes
 
-        if n_processes(jobs) > 1:
-            start_early()
+        processes = n_processes(jobs)
+    check_named(options)
+    if processes > 1:
+        from mnemoscope.sweeps.server import start_early
+
+        start_early()
     commands()[command].run(options)
 
 

@@ -1,15 +1,60 @@
-"""Live progress of many runs: a line each for those at work, one for all of them."""
+"""Live progress: of runs in training, a line each for those at work; of other work, one line that then goes away."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Column
 
+from mnemoscope.core.progress import heard_by
 from mnemoscope.training import recorder
 from mnemoscope.training.recorder import Report
+
+
+@contextmanager
+def counted_down(n: int, what: str, console: Console) -> Iterator[Callable[[], None]]:
+    """A function to be called after each of `n` pieces of work; shows how many are done and the time left.
+
+    What a piece in this process tells of itself (`core.progress`) counts for its share. Nothing is shown where the
+    output is no terminal.
+
+    Args:
+        n: Pieces.
+        what: They are, such as `runs`; stands before the bar.
+        console: Where it is shown.
+    """
+    bars = Progress(
+        TextColumn("{task.description}", table_column=Column(no_wrap=True)),
+        BarColumn(bar_width=None, table_column=Column(ratio=1)),
+        TextColumn("{task.percentage:3.0f}%", table_column=Column(no_wrap=True)),
+        TimeElapsedColumn(table_column=Column(no_wrap=True)),
+        TextColumn("left", table_column=Column(no_wrap=True)),
+        TimeRemainingColumn(compact=True, table_column=Column(no_wrap=True, min_width=5)),
+        console=console,
+        expand=True,
+        transient=True,
+        disable=not console.is_terminal,
+    )
+    done = 0
+    with bars:
+        bar = bars.add_task(_of(what, done, n), total=n)
+
+        def heard(pieces: int, of: int) -> None:
+            bars.update(bar, completed=done + min(pieces / max(of, 1), 1))
+
+        def advance() -> None:
+            nonlocal done
+            done += 1
+            bars.update(bar, completed=done, description=_of(what, done, n))
+
+        with heard_by(heard):
+            yield advance
+
+
+def _of(what: str, done: int, n: int) -> str:
+    return what if n == 1 else f"{what}, {done} of {n}"
 
 
 @contextmanager

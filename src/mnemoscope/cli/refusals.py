@@ -8,12 +8,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stderr
 from difflib import get_close_matches
 from pathlib import Path
-from typing import get_args, get_type_hints
+from typing import Any, get_args, get_type_hints
 
 from tyro.conf import Positional
 
-from mnemoscope.cli.options import DrawsFigures
-from mnemoscope.core.errors import InputError
+from mnemoscope.cli.catalogue import claims_listed, listed
+from mnemoscope.cli.options import DrawsFigures, OfClaims, OfPresets, OfRuns, OfSequence
+from mnemoscope.core.errors import InputError, one_of
+from mnemoscope.models import zoo
+from mnemoscope.models.glance import nothing_in
 
 _POSITIONAL = get_args(Positional[str])[1]
 _RULE = re.compile(r"[─-]{8,}")
@@ -106,3 +109,26 @@ def check_out(out: Path, *, is_file: bool) -> None:
         raise InputError(f"--out {out} cannot be made: {place} is a file")
     if not os.access(place, os.W_OK):
         raise InputError(f"--out {out} cannot be written: {place} is read-only; name another place")
+
+
+def check_named(options: Any) -> None:
+    """Refuse names of what does not exist, before anything is imported that would use it.
+
+    Args:
+        options: Of any command. Looked at are run directories to be read, presets to be trained, claims to be tried.
+
+    Raises:
+        InputError: A directory is neither there nor a word for runs of the zoo; or there is no such preset, recipe of
+            it, claim or system.
+    """
+    paths = options.runs if isinstance(options, OfRuns) else (options.run,) if isinstance(options, OfSequence) else ()
+    for path in paths:
+        if not zoo.named(path) and not path.exists():
+            raise nothing_in(path)
+    if isinstance(options, OfClaims):
+        claims_listed(options.what)
+    if isinstance(options, OfPresets) and options.preset:
+        known = listed("presets")
+        for name in options.preset:
+            one_of("preset", name, known)
+            one_of("recipe", options.recipe, known[name]["recipes"])

@@ -4,8 +4,10 @@ import json
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from datetime import timedelta
 from html import escape
 from pathlib import Path
+from time import monotonic
 from typing import Any
 from urllib.parse import quote
 
@@ -162,12 +164,14 @@ def _sources(ruling: Ruling, where: Sequence[str]) -> list[str]:
 @contextmanager
 def _live(claims: Sequence[Claim]) -> Iterator[Any]:
     """A table of what is measured so far, one line per claim."""
+    began = monotonic()
 
     def table(done: Mapping[str, tuple[int, int]]) -> Table:
         rows = Table("claim", "statement", "measured", title="on trial", title_justify="left", title_style="bold")
         for claim in claims:
             n, of = done.get(claim.id, (0, 0))
             rows.add_row(claim.id, Text(claim.statement, overflow="ellipsis", no_wrap=True), f"{n} of {of or '?'}")
+        rows.caption = time_left(monotonic() - began, *map(sum, zip((0, 0), *done.values(), strict=True)))
         return rows
 
     with Live(table({}), console=console, transient=True, auto_refresh=False) as shown:
@@ -176,3 +180,11 @@ def _live(claims: Sequence[Claim]) -> Iterator[Any]:
             shown.update(table(progress), refresh=console.is_terminal)
 
         yield report
+
+
+def time_left(seconds: float, n_done: int, n: int) -> str:
+    """How long the rest takes at the pace so far; nothing before there is a pace."""
+    if not n_done:
+        return ""
+    left = round(seconds * (n - n_done) / n_done)
+    return f"about {timedelta(seconds=left)} left"

@@ -11,6 +11,7 @@ import importlib.util
 import logging
 import pkgutil
 import sys
+from collections.abc import Iterable
 from functools import cache
 from importlib.metadata import entry_points
 from pathlib import Path
@@ -62,15 +63,19 @@ def invite(source: str) -> ModuleType:
     return module
 
 
-def load(part: str) -> None:
-    """Import every guest and its part of that name, so that what they register is there.
+def load(part: str, of: Iterable[str] | None = None) -> None:
+    """Import guests and their part of that name, so that what they register is there.
 
     An installed guest that cannot be imported is left out from then on, with a warning: it may be of no concern.
+
+    Args:
+        part: Its name.
+        of: Some of `guests`; none: all.
 
     Raises:
         InputError: A guest that was invited cannot be imported.
     """
-    for guest in guests():
+    for guest in guests() if of is None else of:
         _import(guest, part)
 
 
@@ -89,7 +94,15 @@ def require(module: str) -> None:
 
 def directory(guest: str) -> Path | None:
     """The directory of a guest that is a package; None for a single module, and where nothing can be imported."""
-    spec = importlib.util.find_spec(guest) if _import(guest, "") else None
+    return location(guest) if _import(guest, "") else None
+
+
+def location(guest: str) -> Path | None:
+    """The directory of a guest that is a package, found without an import of it; None where there is none."""
+    try:
+        spec = importlib.util.find_spec(guest)
+    except (ImportError, ValueError):  # a package around it is missing, or the module of a file has no place
+        return None
     places = list(spec.submodule_search_locations or ()) if spec else []
     return Path(places[0]) if places else None
 

@@ -1,7 +1,7 @@
 """Named configurations, and which of them make up a published system."""
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -64,6 +64,8 @@ class TrainingSet:
     seeds: tuple[int, ...]
     changes: tuple[tuple[str, Any], ...] = ()
     """Fields that differ from the presets, as in `Configuration`."""
+    called: str = ""
+    """The changes in a word, which stands between preset and recipe in labels, such as `no-norm`."""
 
     def specs(self, seeds: Sequence[int] | None = None) -> list[RunSpec]:
         """The runs of all its presets; `seeds` take the place of its own."""
@@ -119,5 +121,29 @@ def preset(name: str, recipe: str = "quick", seed: int = 0, *, changes: Mapping[
     for part, fields in by_part.items():  # together: on its own a change may contradict the others
         parts[part] = change(parts[part], fields, part)
     if changes:
-        name += "+" + hashlib.sha256(repr(sorted((changes or {}).items())).encode()).hexdigest()[:6]
+        name = _changed(name, changes)
     return RunSpec(**{**parts, "task": parts["task"].for_seed(seed)}, seed=seed, preset=name)
+
+
+def label_of(spec: RunSpec) -> str:
+    """Preset and recipe, as `RunSpec.label`; changes that some system has a word for stand there in that word."""
+    if "+" not in spec.preset:
+        return spec.label
+    return f"{in_words().get(spec.preset, spec.preset)}-{spec.recipe.name}"
+
+
+def in_words(systems: Iterable[System] | None = None) -> dict[str, str]:
+    """By the name of a preset with a digest of changes, its name with their word.
+
+    Args:
+        systems: Whose words; none: those of all.
+    """
+    if systems is None:
+        systems = map(SYSTEMS.get, SYSTEMS.names())
+    parts = [part for system in systems for part in (*system.quick, *system.full, *system.shipped) if part.called]
+    return {_changed(name, dict(part.changes)): f"{name}-{part.called}" for part in parts for name in part.presets}
+
+
+def _changed(name: str, changes: Mapping[str, Any]) -> str:
+    """The name of a preset with changes, of which it carries a digest."""
+    return f"{name}+{hashlib.sha256(repr(sorted(changes.items())).encode()).hexdigest()[:6]}"

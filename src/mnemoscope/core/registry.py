@@ -4,6 +4,7 @@ A registry asks every guest when it is first asked for a name that it does not k
 without an entry in a central list.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
@@ -42,7 +43,11 @@ class Registry(Generic[T]):
             one_of(self.kind, name, self.names())
         return self._items[name]
 
-    def names(self) -> list[str]:
-        """All names, guest by guest in the order of registration."""
-        guests.load(self.part)
+    def names(self, of: Iterable[str] | None = None) -> list[str]:
+        """All names, guest by guest in the order of registration.
+
+        Args:
+            of: Guests that are imported for that; none: all. What others have registered by then comes along.
+        """
+        guests.load(self.part, of)
         return list(self._items)

@@ -21,11 +21,12 @@ import xarray as xr
 from transformer_lens import HookedTransformer
 
 from mnemoscope.core.errors import InputError, one_of
-from mnemoscope.core.presets import PRESETS
+from mnemoscope.core.presets import PRESETS, label_of
 from mnemoscope.core.specification import RunSpec
 from mnemoscope.models.building import untrained, usable_device
 from mnemoscope.models.checkpoint import load_checkpoint, load_compact, weights_digest
 from mnemoscope.models.files import write_atomically
+from mnemoscope.models.glance import nothing_in
 from mnemoscope.models.progress_file import read_progress
 from mnemoscope.models.zoo import shipped
 
@@ -43,7 +44,7 @@ class Run:
     @property
     def label(self) -> str:
         """Preset and recipe: what runs that differ in the seed only have in common."""
-        return self.spec.label
+        return label_of(self.spec)
 
     @property
     def finished(self) -> bool:
@@ -252,9 +253,7 @@ def find_runs(paths: str | Path | Sequence[Path], *, without_checkpoint: bool = 
         everything = [_read(folder) for folder in folders]
         found = [run for run in everything if run.steps]
         if not found:
-            raise InputError(
-                f"{path} is no run directory and holds none with a checkpoint; `mnemoscope train` makes one"
-            )
+            raise nothing_in(Path(path))
         runs += everything if without_checkpoint else found
     known = PRESETS.names()
     rank = {name: place for place, name in enumerate(known)}

@@ -10,6 +10,7 @@ does no harm when two processes unpack at once, when one of them is killed, or w
 
 import hashlib
 import io
+import json
 import os
 import re
 import sys
@@ -20,7 +21,7 @@ from pathlib import Path
 from zipfile import ZipFile
 
 from mnemoscope.core.errors import InputError, one_of
-from mnemoscope.core.guests import directory, guests, owner
+from mnemoscope.core.guests import directory, guests, location, owner
 from mnemoscope.models.files import write_atomically
 
 WORD = "zoo"
@@ -92,7 +93,7 @@ def folder(module: str) -> Path:
 
 def folders() -> list[Path]:
     """Where archives may lie: a folder of every system that is a package."""
-    return [package / FOLDER for guest in guests() if (package := directory(guest)) is not None]
+    return [package / FOLDER for guest in guests() if (package := location(guest)) is not None]
 
 
 def _files() -> dict[str, Path]:
@@ -107,8 +108,24 @@ def archive(label: str) -> Archive:
     Raises:
         InputError: There is none, it was changed after it was packed, or it holds more than runs.
     """
+    return read_archive(_file(label))
+
+
+def _file(label: str) -> Path:
+    """Where the archive of a configuration lies; its runs may say another label, with a digest, which will do too.
+
+    Raises:
+        InputError: There is none.
+    """
+    files = _files()
+    if "+" in label and label not in files:
+        for file in files.values():
+            with ZipFile(file) as packed:
+                content = json.loads(packed.read(next(name for name in packed.namelist() if name.endswith("run.json"))))
+            if label == f"{content['preset']}-{content['recipe']['name']}":
+                return file
     one_of("a configuration of the zoo", label, labels())
-    return read_archive(_files()[label])
+    return files[label]
 
 
 def read_archive(file: Path) -> Archive:
@@ -125,6 +142,18 @@ def read_archive(file: Path) -> Archive:
         if not _NAME.fullmatch(name):
             raise InputError(f"{file} is no archive of runs: {name!r} is none of their files; install mnemoscope again")
     return found
+
+
+def named(path: str | Path) -> bool:
+    """Whether a path is a word for runs of the zoo; nothing is unpacked.
+
+    Raises:
+        InputError: It is, and there is no such configuration.
+    """
+    word, _, rest = str(path).partition(":")
+    if word == WORD and (label := rest.partition("/")[0]):
+        _file(label)
+    return word == WORD
 
 
 def shipped(path: str | Path) -> list[Path] | None:

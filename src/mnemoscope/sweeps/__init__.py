@@ -1,4 +1,4 @@
-"""Many runs on one machine: over seeds, and over configurations."""
+"""Many runs on one machine: over seeds, and over configurations; the verdicts on record of claims over such runs."""
 
 import lazy_loader
 

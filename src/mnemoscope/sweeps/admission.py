@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from mnemoscope.core.errors import InputError
+from mnemoscope.core.numbers import ranges
 from mnemoscope.core.presets import Configuration
 from mnemoscope.core.specification import RunSpec
 from mnemoscope.judging.claim import Claim
@@ -63,20 +64,9 @@ class Bench:
                 (self.other_split[unit], "another split of the data"),
             ):
                 if runs:
-                    seeds = in_ranges(run.spec.seed for run in runs)
+                    seeds = ranges(run.spec.seed for run in runs)
                     sentences.append(f"{name}, seed{'s' if len(runs) > 1 else ''} {seeds}: {why}")
         return tuple(sentences)
-
-
-def in_ranges(numbers: Iterable[int]) -> str:
-    """Whole numbers in order, three or more in a row as a range: `0, 1, 16–31`."""
-    rows: list[list[int]] = []
-    for number in sorted(numbers):
-        if rows and number == rows[-1][-1] + 1:
-            rows[-1].append(number)
-        else:
-            rows.append([number])
-    return ", ".join(f"{row[0]}–{row[-1]}" if len(row) > 2 else ", ".join(map(str, row)) for row in rows)
 
 
 def find_bench(runs: Sequence[Run], claims: Iterable[Claim]) -> Bench:

@@ -21,7 +21,8 @@ import numpy as np
 import xarray as xr
 
 from mnemoscope.core.errors import InputError, in_range
-from mnemoscope.core.presets import preset
+from mnemoscope.core.presets import label_of, preset
+from mnemoscope.core.progress import told
 from mnemoscope.core.specification import RunSpec
 from mnemoscope.models.building import held, matching, parameters, untrained
 from mnemoscope.models.run import Run
@@ -125,8 +126,10 @@ def _label(value: Any) -> Any:
 
 
 def run_path(out: Path, spec: RunSpec) -> Path:
-    """Where the run of a specification lies below `out`."""
-    return out / spec.label / f"seed-{spec.seed:02d}"
+    """Where the run of a specification lies below `out`; one that lies there under its earlier label stays there."""
+    seed = f"seed-{spec.seed:02d}"
+    earlier = out / spec.label / seed
+    return earlier if earlier.exists() else out / label_of(spec) / seed
 
 
 def train_sweep(sweep: Sweep, out: Path, *, jobs: int = 1, report: Report | None = None) -> list[Run]:
@@ -176,7 +179,7 @@ def over_sweep(
         measure: A function of a module, from a run to numbers by name.
         jobs: Processes at a time.
     """
-    return sweep.labelled(list(analyse_many(runs, measure, jobs=jobs)))
+    return sweep.labelled(list(told(analyse_many(runs, measure, jobs=jobs), of=len(runs))))
 
 
 def search_sweep(
@@ -201,7 +204,7 @@ def search_sweep(
         raise InputError("sweep.largest is missing: name the fields to search, and between which values")
     work = [(changes, seed) for changes in sweep.cells().values() for seed in sweep.seeds]
     found = []
-    for each in analyse_many(work, partial(_search, sweep, out), jobs=jobs):
+    for each in told(analyse_many(work, partial(_search, sweep, out), jobs=jobs), of=len(work)):
         found.append(each)
         if report:
             report(len(found), len(work))

@@ -23,7 +23,15 @@ from mnemoscope.core.errors import InputError
 from mnemoscope.core.specification import RunSpec
 from mnemoscope.models.building import usable_device
 from mnemoscope.models.run import Run, create_run, open_run
-from mnemoscope.sweeps.server import UNGUARDED, main_is_guarded, n_processes, unguarded, worker, worker_context
+from mnemoscope.sweeps.server import (
+    UNGUARDED,
+    ended_when_interrupted,
+    main_is_guarded,
+    n_processes,
+    unguarded,
+    worker,
+    worker_context,
+)
 from mnemoscope.training.loop import train, train_together
 from mnemoscope.training.recorder import Progress, Report
 from mnemoscope.training.schedule import check_schedules
@@ -104,7 +112,8 @@ def _here(runs: Sequence[S], analyse: Callable[[S], T]) -> Iterator[T]:
 def _by_workers(runs: Sequence[S], analyse: Callable[[S], T], n: int) -> Iterator[T]:
     with ProcessPoolExecutor(n, worker_context(), initializer=_prepare, initargs=(guests.invited(),)) as pool:
         try:
-            yield from pool.map(analyse, runs)
+            with ended_when_interrupted():
+                yield from pool.map(analyse, runs)
         except BrokenProcessPool:  # it does not tell how the worker ended
             if main_is_guarded():
                 raise

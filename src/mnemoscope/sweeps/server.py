@@ -2,10 +2,13 @@
 for all of them. Where processes cannot be forked, as on Windows, every worker imports it for itself.
 """
 
+import contextlib
 import multiprocessing
 import os
+import signal
 import sys
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
 from multiprocessing.context import BaseContext
 from multiprocessing.process import BaseProcess
 
@@ -47,7 +50,36 @@ def worker_context() -> BaseContext:
         return multiprocessing.get_context("spawn")
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["mnemoscope.sweeps.local"])
+    _start_server()
     return context
+
+
+def _start_server() -> None:
+    """Start the server unless it runs. An interrupt from the keyboard reaches all processes: neither the server nor the
+    workers, which inherit that, say anything to it; this process ends them (`ended_when_interrupted`).
+    """
+    from multiprocessing import forkserver
+
+    if threading.current_thread() is not threading.main_thread():
+        return
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        forkserver.ensure_running()
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+@contextlib.contextmanager
+def ended_when_interrupted() -> Iterator[None]:
+    """End the worker processes that were started in between if this one is interrupted from the keyboard."""
+    before = multiprocessing.active_children()
+    try:
+        yield
+    except KeyboardInterrupt:
+        for process in multiprocessing.active_children():
+            if process not in before:
+                process.terminate()
+        raise
 
 
 def worker(target: Callable[..., object], *arguments: object) -> BaseProcess:
@@ -84,7 +116,4 @@ def _nothing() -> None:
 def start_early() -> None:
     """Let the server import while this process imports too: the workers are then ready seconds sooner."""
     if _can_fork():
-        from multiprocessing import forkserver
-
         worker_context()
-        forkserver.ensure_running()

@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 
 from mnemoscope.core.errors import InputError
-from mnemoscope.models.files import read_tensors, write_tensors
 from mnemoscope.models.run import Run
+from mnemoscope.models.tensor_files import read_tensors, write_tensors
 
 _KIND = "training-state"
 Moments = Mapping[str, Mapping[str, Tensor]]

@@ -5,13 +5,15 @@ every table (`viz.tidy`).
 """
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import groupby
 from typing import Literal, Self
 
 import xarray as xr
 
+from mnemoscope.core.numbers import counted as counted
+from mnemoscope.core.numbers import ranges as ranges
+from mnemoscope.core.numbers import rounded as rounded
 from mnemoscope.core.statistics import summary_over
 
 Results = Mapping[str, xr.Dataset]
@@ -76,26 +78,6 @@ class Table:
     header: Sequence[str]
     rows: Sequence[Sequence[str]]
     n_text: int = 1
-
-
-def counted(n: int, thing: str) -> str:
-    """How many there are, in words: `1 run`, `2 runs`."""
-    return f"{n} {thing}" if n == 1 else f"{n} {thing}s"
-
-
-def ranges(numbers: Iterable[int]) -> str:
-    """Whole numbers in words, such as `0–3, 7`."""
-    found = []
-    for _, members in groupby(enumerate(sorted(numbers)), lambda pair: pair[1] - pair[0]):
-        run = [number for _, number in members]
-        found.append(f"{run[0]}" if len(run) == 1 else f"{run[0]}–{run[-1]}")
-    return ", ".join(found)
-
-
-def rounded(value: float, form: str = ".4f") -> str:
-    """A number in a format such as `.2f` or `+.3g`; what is rounded to zero has no minus."""
-    sign = form[:1] if form[:1] in "+- " else ""
-    return f"{value:{sign}z{form.removeprefix(sign)}}"
 
 
 BAR = 24

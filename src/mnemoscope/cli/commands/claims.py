@@ -10,73 +10,59 @@ from tyro.conf import Positional, UseAppendAction
 
 import mnemoscope as ms
 from mnemoscope.cli.command import COMMANDS, Command
-from mnemoscope.cli.options import Jobs, Options, WritesResults
+from mnemoscope.cli.options import OfClaims, Options, WritesResults
 from mnemoscope.cli.parse import default_system
 from mnemoscope.core.errors import InputError, one_of
 
 
 @dataclass(frozen=True, kw_only=True)
 class ClaimsList(Options):
-    """The claims that can be put on trial, with their rivals."""
+    """The claims that can be put on trial, with their verdicts on the models of the zoo, and their rivals."""
 
     what: Positional[tuple[str, ...]] = ()
     """Systems or ids of claims; none: all."""
 
 
 def claims_list(options: ClaimsList) -> None:
-    """Print every claim on a line, with its system and its rivals."""
-    from mnemoscope.cli.claims import claims_called
+    """Print every claim on a line, with its system, its verdict on record and its rivals."""
+    from mnemoscope.cli.catalogue import claims_listed
     from mnemoscope.cli.output import show
+    from mnemoscope.sweeps.recorded import NOT_TRIED, recorded_verdicts
 
+    verdicts = recorded_verdicts()
     rows = [
         [
-            claim.id,
-            claim.system,
-            claim.statement,
-            ", ".join(rival.id for rival in claim.rivals),
-            "headline" * claim.headline,
+            id,
+            claim["system"],
+            claim["statement"],
+            str(verdicts.get(id, NOT_TRIED)),
+            ", ".join(claim["rivals"]),
+            "headline" * claim["headline"],
         ]
-        for claim in claims_called(options.what)
+        for id, claim in claims_listed(options.what).items()
     ]
-    show("claims", ("id", "system", "statement", "rivals", ""), rows, n_text=5)
+    show("claims", ("id", "system", "statement", "verdict", "rivals", ""), rows, n_text=6)
 
 
 @dataclass(frozen=True, kw_only=True)
 class ClaimsShow(Options):
-    """All that is fixed about claims before they are tried: criteria, gate, models, controls, rivals, factors."""
+    """All that is fixed about claims before they are tried (criteria, gate, models, controls), and their verdicts."""
 
     what: Positional[tuple[str, ...]]
     """Systems or ids of claims; `claims list` shows them."""
 
 
 def claims_show(options: ClaimsShow) -> None:
-    """Print a table per claim."""
-    from mnemoscope.cli.claims import claims_called
+    """Print a table per claim: what is fixed, and the verdict on record."""
+    from mnemoscope.cli.catalogue import claims_listed
     from mnemoscope.cli.output import show
+    from mnemoscope.sweeps.recorded import NOT_TRIED, recorded_verdicts
 
-    for claim in claims_called(options.what):
-        show(f"{claim.id}: {claim.statement}", ("what", "fixed beforehand"), _rows(claim), n_text=2)
-
-
-def _rows(claim: ms.Claim) -> list[list[str]]:
-    from mnemoscope.judging.claim import GATE
-    from mnemoscope.sweeps.measuring import name_of
-    from mnemoscope.sweeps.registered import superseded
-    from mnemoscope.viz.rulings.asked import described, effect_name, fixed, holds_if, must_give
-    from mnemoscope.viz.rulings.words import earlier_text
-
-    rows = [["source", claim.source], *map(list, fixed(claim))]
-    explained = {} if claim.explanation is None else claim.explanation.quantities
-    rows += [[effect_name(name), described(claim, name)] for name in explained if name != GATE]
-    rows += [
-        [f"{control.kind} control", f"{control.name}; expected: {must_give(claim, control)}"]
-        for control in claim.controls
-    ]
-    rows += [["rival", f"{rival.id}: {rival.statement} {holds_if(rival, subject='It')}"] for rival in claim.rivals]
-    rows += [["varied", f"{name}: {', '.join(map(str, values))}"] for name, values in claim.factors.items()]
-    if claim.measure is not None:
-        rows.append(["measure", name_of(claim.measure)])
-    return rows + [["asked before", earlier_text(earlier)] for earlier in superseded(claim)]
+    verdicts = recorded_verdicts()
+    for id, claim in claims_listed(options.what).items():
+        verdict = verdicts[id].in_full if id in verdicts else NOT_TRIED
+        rows = [*claim["fixed"], ["verdict on record", verdict]]
+        show(f"{id}: {claim['statement']}", ("what", "fixed beforehand"), rows, n_text=2)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,8 +80,9 @@ class ClaimsRegister(Options):
 
 def claims_register(options: ClaimsRegister) -> None:
     """Write the registrations of every package that the claims belong to."""
-    from mnemoscope.cli.claims import claims_called, read_verdicts
+    from mnemoscope.cli.claims import claims_called
     from mnemoscope.cli.output import console
+    from mnemoscope.cli.verdicts import read_verdicts
     from mnemoscope.sweeps.registered import FILE, package_of, register, superseded
 
     claims = claims_called(options.what)
@@ -116,11 +103,9 @@ def claims_register(options: ClaimsRegister) -> None:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ClaimsRun(Jobs, WritesResults):
+class ClaimsRun(OfClaims, WritesResults):
     """Put claims on trial over trained or language models: a verdict each, with controls and rivals; resumes."""
 
-    what: Positional[tuple[str, ...]] = ()
-    """Systems or ids of claims; none: those on the first system that has a default preset."""
     runs: tuple[Path, ...] = ()
     """Run directories, directories that hold some, or words such as `zoo:<configuration>`."""
     zoo: bool = False
@@ -221,10 +206,10 @@ def claims_diff(options: ClaimsDiff) -> None:
     Raises:
         InputError: A file holds no verdicts, or no claim is in both.
     """
-    from mnemoscope.cli.claims import read_verdicts
     from mnemoscope.cli.output import console, show
-    from mnemoscope.viz.rulings.rows import DIFF_HEADER, diff_rows
-    from mnemoscope.viz.tables import counted
+    from mnemoscope.cli.verdicts import read_verdicts
+    from mnemoscope.core.numbers import counted
+    from mnemoscope.viz.rulings.differences import DIFF_HEADER, diff_rows
 
     old, new = read_verdicts(options.old), read_verdicts(options.new)
     before, after = ({record["id"] for record in records} for records in (old, new))

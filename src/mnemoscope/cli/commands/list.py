@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
 from tyro.conf import Positional
 
-import mnemoscope as ms
 from mnemoscope.cli.command import COMMANDS, Command
 from mnemoscope.cli.options import Options
 from mnemoscope.core.errors import InputError
@@ -29,19 +27,15 @@ _ZOO_HEADER = ("configuration", "seeds", "steps", "checkpoints", "kB")
 
 def run(options: List) -> None:
     """Print names with one line each, what the zoo holds, or the runs below a directory."""
+    from mnemoscope.cli.catalogue import listed
     from mnemoscope.cli.output import show
 
-    if options.what == "tasks":
-        show("tasks", ("name", "what"), [[name, _summary(ms.TASKS.get(name))] for name in ms.TASKS.names()], n_text=2)
-    elif options.what == "presets":
-        rows = [
-            [name, ms.PRESETS.get(name).summary, ", ".join(ms.PRESETS.get(name).recipes)] for name in ms.PRESETS.names()
-        ]
+    if options.what == "presets":
+        rows = [[name, each["summary"], ", ".join(each["recipes"])] for name, each in listed("presets").items()]
         show("presets", ("name", "what", "recipes"), rows, n_text=3)
-    elif options.what == "systems":
-        show(
-            "systems", ("name", "what"), [[name, ms.SYSTEMS.get(name).summary] for name in ms.SYSTEMS.names()], n_text=2
-        )
+    elif options.what == "tasks" or options.what == "systems":
+        rows = [[name, each["summary"]] for name, each in listed(options.what).items()]
+        show(options.what, ("name", "what"), rows, n_text=2)
     elif options.what == _ZOO:
         show("runs that came with the package", _ZOO_HEADER, _zoo())
     elif options.what.startswith(f"{_ZOO}:") or Path(options.what).is_dir():
@@ -71,25 +65,32 @@ def _zoo() -> list[list[str]]:
     return rows
 
 
-def _summary(task: type) -> str:
-    return (task.__doc__ or "").strip().splitlines()[0]
-
-
 def _show_runs(what: str) -> None:
-    """One line per run, with what differs from its preset where something does."""
+    """One line per run, in the order of the presets, with what differs from its preset where something does."""
+    from mnemoscope.cli.catalogue import listed
     from mnemoscope.cli.output import show
-    from mnemoscope.core.differences import changes_text
+    from mnemoscope.models.glance import glance
 
-    runs = ms.find_runs(Path(what))
-    changes = [changes_text(run.spec) for run in runs]
+    rank = {name: place for place, name in enumerate(listed("presets"))}
+    words = {name: called for system in listed("systems").values() for name, called in system["in_words"].items()}
+    runs = sorted(glance(Path(what)), key=lambda run: rank.get(run.preset, len(rank)))
+    changes = [_changes(run.path) if "+" in run.preset else "" for run in runs]
     rows = []
     for run, text in zip(runs, changes, strict=True):
         state = "finished" if run.finished else "unfinished"
-        loss = float(run.metrics().train_loss[-1]) if (run.path / "metrics.jsonl").exists() else math.nan
-        row = [run.label, *([text] if any(changes) else []), str(run.spec.seed), str(run.steps[-1]), state]
-        rows.append([*row, f"{loss:.4f}"])
+        called = f"{words.get(run.preset, run.preset)}-{run.recipe}"
+        row = [called, *([text] if any(changes) else []), str(run.seed), str(run.last_step), state, f"{run.loss:.4f}"]
+        rows.append(row)
     header = ("run", *(["changed"] if any(changes) else []), "seed", "steps", "state", "loss")
     show(f"runs of {what}", header, rows, n_text=len(header) - 4)
+
+
+def _changes(path: Path) -> str:
+    """What differs from the preset; takes the specification along, and so torch."""
+    from mnemoscope.core.differences import changes_text
+    from mnemoscope.models.run import open_run
+
+    return changes_text(open_run(path).spec)
 
 
 COMMANDS.add("list", Command(options=List, run=run, section="the package"))

@@ -10,6 +10,7 @@ import mnemoscope as ms
 from mnemoscope.cli.analysis import Results, Shown, analysis_command, xr
 from mnemoscope.cli.options import AnalysisOptions
 from mnemoscope.core.errors import InputError, in_range
+from mnemoscope.core.progress import told
 from mnemoscope.core.site import BY_HEAD, EMBEDDINGS, MLP, Kind, Site
 
 
@@ -66,14 +67,16 @@ def probe_run(run: ms.Run, options: Probe) -> dict[str, xr.Dataset]:
     sites = _sites(model, ms.analyses.last_roles(run), options.sites, pos)
     latents = list(options.latents or _latents(run, pos))
     common = {"sites": list(sites.values()), "test": test, "controls": {"untrained": run.untrained()}, "seed": seed}
-    read = [_scores(ms.probe(model, fit, latent, n_shuffles=N_READ, **common)) for latent in latents]
+    pairs = list(product(latents, sites)) if options.erase else []
+    n_pieces = len(latents) + len(pairs)
+    read = [_scores(ms.probe(model, fit, name, n_shuffles=N_READ, **common)) for name in told(latents, of=n_pieces)]
     found = xr.concat(read, xr.DataArray(latents, dims="latent", name="latent"), combine_attrs="drop_conflicts")
     found = found.assign_coords(site=list(sites)).assign_attrs(pos=pos, split=options.split)
     if not options.erase:
         return {"probes": found}
     skills = {name: mask for name, mask in run.spec.task.skills(test).items() if mask.any()}
     cells = {}
-    for latent, site in product(latents, sites):
+    for latent, site in told(pairs, after=len(latents), of=n_pieces):
         if found.told.sel(latent=latent, site=site) > LEAST:
             directions = ms.analyses.subspace(model, fit, latent, site=sites[site], n_shuffles=N_ERASED, seed=seed)
             cells[latent, site] = ms.analyses.erase(

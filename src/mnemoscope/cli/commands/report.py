@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import mnemoscope as ms
+from mnemoscope.cli.analysis import analysed
 from mnemoscope.cli.command import COMMANDS, Command
 from mnemoscope.cli.options import DrawsFigures, OfRuns
 
@@ -26,15 +27,11 @@ def run(options: Report) -> None:
 
 def analyse_all(runs: Sequence[ms.Run], jobs: int) -> list[tuple[ms.TaskReport, dict[str, ms.viz.Results]]]:
     """Every analysis of every run, by the entry of its task and by configuration."""
-    from mnemoscope.cli.output import console
-    from mnemoscope.sweeps.local import analyse_many
     from mnemoscope.viz.reporting import analyse_run, by_report
-    from mnemoscope.viz.tables import counted
 
     parts = by_report(runs)
     ordered = [run for _, groups in parts for group in groups.values() for run in group]
-    with console.status(f"analysing {counted(len(ordered), 'run')}"):
-        results = iter(list(analyse_many(ordered, analyse_run, jobs=jobs)))
+    results = iter(analysed(ordered, analyse_run, jobs, "runs analysed"))
     return [
         (
             entry,

@@ -51,30 +51,26 @@ def run(options: SweepOptions) -> None:
 def _trained(sweep: Sweep, options: SweepOptions) -> xr.Dataset:
     from mnemoscope.cli.commands.train import train_with_progress
     from mnemoscope.cli.output import console
+    from mnemoscope.cli.progress import counted_down
     from mnemoscope.sweeps.configurations import over_sweep, swept
     from mnemoscope.viz.reporting import report_of
-    from mnemoscope.viz.tables import counted
 
     runs = train_with_progress(sweep.specs(), options.out / "runs", options.jobs)
     logged, numbers = swept(sweep, runs), report_of(runs[0].spec.task).numbers
     if numbers is None:
         return logged
-    with console.status(f"measuring {counted(len(runs), 'run')}"):
+    with counted_down(1, "runs measured", console):
         measured = over_sweep(sweep, runs, numbers, jobs=options.jobs)
     return logged.merge(measured).assign_attrs(numbers=list(map(str, measured.data_vars)))
 
 
 def _searched(sweep: Sweep, options: SweepOptions) -> xr.Dataset:
     from mnemoscope.cli.output import console
+    from mnemoscope.cli.progress import counted_down
     from mnemoscope.sweeps.configurations import search_sweep
 
-    with console.status("searching") as status:
-        return search_sweep(
-            sweep,
-            options.out / "runs",
-            jobs=options.jobs,
-            report=lambda done, n: status.update(f"{done} of {n} searches have ended"),
-        )
+    with counted_down(1, "searches", console):
+        return search_sweep(sweep, options.out / "runs", jobs=options.jobs)
 
 
 def read_sweep(file: Path) -> Sweep:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 
 import mnemoscope as ms
-from mnemoscope.cli.analysis import xr
+from mnemoscope.cli.analysis import analysed, xr
 from mnemoscope.cli.command import COMMANDS, Command
 from mnemoscope.cli.options import OfRuns
 from mnemoscope.core.errors import InputError
@@ -36,14 +36,11 @@ def run(options: Track) -> None:
 def track_all(runs: Sequence[ms.Run], jobs: int) -> None:
     """Measure checkpoints of runs that lack it and keep that with each run; print onsets by configuration."""
     from mnemoscope.cli.output import console, show
-    from mnemoscope.sweeps.local import analyse_many
     from mnemoscope.viz.curves import onset_table
     from mnemoscope.viz.tables import counted
 
     missing = [run for run in runs if not _complete(run)]
-    with console.status("") as status:
-        for n, _ in enumerate(analyse_many(missing, track_run, jobs=jobs)):
-            status.update(f"followed {n + 1} of {counted(len(missing), 'run')}")
+    analysed(missing, track_run, jobs, "runs followed")
     complete = len(runs) - len(missing)
     followed = f"followed {counted(len(missing), 'run')}"
     console.print(f"{followed}; {complete} {'was' if complete == 1 else 'were'} complete", highlight=False)

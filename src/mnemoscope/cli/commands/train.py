@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
 
 import mnemoscope as ms
 from mnemoscope.cli.command import COMMANDS, Command
-from mnemoscope.cli.options import Jobs
+from mnemoscope.cli.options import OfPresets
 from mnemoscope.cli.parse import default_system, parse_changes, parse_seeds
 from mnemoscope.core.errors import InputError
 
@@ -22,13 +22,9 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Train(Jobs):
+class Train(OfPresets):
     """Train presets over seeds; interrupted runs continue, finished ones are left alone."""
 
-    preset: tuple[str, ...] = ()
-    """Configurations; `mnemoscope list presets` shows them. None: the default of an installed system."""
-    recipe: str = "quick"
-    """Training recipe; `mnemoscope list presets` shows those of every preset."""
     seeds: str = "0"
     """Seeds, such as `3`, `0-15` or `0-3,7`."""
     together: bool = False

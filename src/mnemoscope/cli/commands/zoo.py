@@ -38,9 +38,9 @@ def run(options: Zoo) -> None:
     from mnemoscope.cli.commands.track import track_all
     from mnemoscope.cli.commands.train import train_with_progress
     from mnemoscope.cli.output import console, show
+    from mnemoscope.cli.progress import counted_down
     from mnemoscope.models import zoo
     from mnemoscope.models.packing import pack
-    from mnemoscope.viz.tables import counted
 
     system = options.system or default_system()[0]
     plan = planned(system)
@@ -55,10 +55,11 @@ def run(options: Zoo) -> None:
     groups = [_of_plan(label, plan[label], found.get(label, ()), partly=options.add) for label in chosen]
     out = options.out or zoo.folder(type(groups[0][0].spec.task).__module__)
     rows = []
-    with console.status(f"packing {counted(len(groups), 'configuration')}"):
+    with counted_down(len(groups), "configurations packed", console) as advance:
         for group in groups:
             file = pack(group, out, compact=compact, add=options.add)
             rows.append([group[0].label, str(len(group)), f"{file.stat().st_size / 1000:.0f}"])
+            advance()
     show(f"packed into {out}", ("configuration", "seeds", "kB"), rows)
     total = sum(file.stat().st_size for file in out.glob("*.zip"))
     console.print(f"{total / 1e6:.1f} MB in {out}, with what was there before", highlight=False)
@@ -66,10 +67,12 @@ def run(options: Zoo) -> None:
 
 def planned(system: str) -> Mapping[str, Mapping[int, ms.RunSpec]]:
     """The runs behind the verdicts on a system, by label and seed."""
+    from mnemoscope.core.presets import label_of
+
     plan: dict[str, dict[int, ms.RunSpec]] = {}
     for part in ms.SYSTEMS.get(system).judged:
         for spec in part.specs():
-            plan.setdefault(spec.label, {})[spec.seed] = spec
+            plan.setdefault(label_of(spec), {})[spec.seed] = spec
     return plan
 
 

@@ -129,7 +129,7 @@ _SHIPPED = (
     _part("long", 32, 16, ("birth-1-layer", "birth-fixed", "birth-2-layers", "birth-rare")),
     _part("quick", 32, 16, _STAGED),
     _part("sgd", 32, 16, (*_STAGED, "memories-all", "memories-all-bigram")),
-    _part("sgd", 32, 16, ("memories",), **{"task.n_triggers": 20}),
+    replace(_part("sgd", 32, 16, ("memories",), **{"task.n_triggers": 20}), called="20-triggers"),
 )
 SYSTEMS.add("birth", plan("in-context bigrams and the birth of an induction head", _BIRTH, *_SHIPPED))
 

@@ -52,7 +52,7 @@ def interchange_run(run: ms.Run, options: Interchange) -> Results:
             "runs with two heads or more"
         )
     found = {}
-    for name, network in (("interchange", model), ("untrained", run.untrained())):
+    for name, network in ms.core.told((("interchange", model), ("untrained", run.untrained()))):
         subject = ms.Subject(model=network, task=task, seed=seed)
         result = compare(subject, n=options.n, n_pairs=options.n_pairs, n_random=options.n_random, split=options.split)
         found[name] = result.assign(follows=result.attrs.pop("follows"))

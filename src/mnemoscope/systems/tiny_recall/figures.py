@@ -8,6 +8,7 @@ import plotly.graph_objects as go
 import xarray as xr
 from plotly.subplots import make_subplots
 
+from mnemoscope.systems.tiny_recall.answers import TARGET, marks
 from mnemoscope.viz import COLOURS, LAYOUT, PALETTE
 
 _COLOURS = {**COLOURS, "elimination": PALETTE[0], "recall": PALETTE[1], "bayes": "#b8bfca"}
@@ -80,19 +81,25 @@ def attention_by_role(attention: xr.Dataset, subgroup: str) -> go.Figure:
     return figure.update_layout(**LAYOUT, height=320)
 
 
+PREDICTION_CAPTION = (
+    "Model and Bayes reference, slot by slot. A frame marks the target, ✕ values that are ruled out because earlier "
+    "pairs have used them. Where x repeats (x5 = x1), ↩ marks the y of the earlier pair, which is the answer."
+)
+
+
 def prediction(result: xr.Dataset) -> go.Figure:
-    """The distribution over y at every slot beside the Bayes reference; ✕ marks used values, a frame the target.
+    """The distribution over y at every slot beside the Bayes reference, marked as `PREDICTION_CAPTION` says.
 
     Args:
         result: From `predict`.
     """
     slots = result.slot.values.tolist()
-    titles = [f"x{slot} = {int(result.x.sel(slot=slot))}" for slot in slots]
+    titles = [_slot_title(result.sel(slot=slot)) for slot in slots]
     figure = make_subplots(1, len(slots), subplot_titles=titles, shared_yaxes=True)
     for column, slot in enumerate(slots, 1):
         at = result.sel(slot=slot)
         target = int(at.target)
-        names = [f"{v} ✕" if u else str(v) for v, u in zip(at.value.values, at.used.values, strict=True)]
+        names = [" ".join((str(value), *_signs(at, int(value)))) for value in at.value.values]
         frame = [2.5 if value == target else 0 for value in at.value.values]
         for name, key, colour in (("model", "probability", _COLOURS["test"]), ("Bayes", "bayes", _COLOURS["bayes"])):
             bars = go.Bar(
@@ -108,3 +115,13 @@ def prediction(result: xr.Dataset) -> go.Figure:
     figure.update_yaxes(title="probability", row=1, col=1)
     figure.update_xaxes(type="category", tickangle=0)
     return figure.update_layout(**LAYOUT, height=300, barmode="group")
+
+
+def _slot_title(at: xr.Dataset) -> str:
+    repeat = f" = x{int(at.repeats)}" if at.repeats else ""
+    return f"x{int(at.slot)}{repeat} = {int(at.x)}"
+
+
+def _signs(at: xr.Dataset, value: int) -> list[str]:
+    """The signs of a value on the axis; the target has its frame."""
+    return [mark[0] for mark in marks(at, value) if mark != TARGET]

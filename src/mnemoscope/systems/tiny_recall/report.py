@@ -10,7 +10,8 @@ from mnemoscope.analyses import ablate_by_role, by_role, evaluate_splits, every_
 from mnemoscope.systems.tiny_recall.analyses.attention_shares import attention_patterns, attention_shares
 from mnemoscope.systems.tiny_recall.analyses.predictions import conflict, predict
 from mnemoscope.systems.tiny_recall.analyses.published import N_SAMPLES
-from mnemoscope.systems.tiny_recall.figures import prediction
+from mnemoscope.systems.tiny_recall.answers import exact, marks
+from mnemoscope.systems.tiny_recall.figures import PREDICTION_CAPTION, prediction
 from mnemoscope.systems.tiny_recall.report_sections import opening, page
 from mnemoscope.systems.tiny_recall.tables import (
     CONFLICT_HEADER,
@@ -119,13 +120,12 @@ def _slot(at: xr.Dataset) -> Table:
     rows = []
     for value in at.value.values:
         cell = at.sel(value=value)
-        marks = ["✓ target"] if int(value) == int(at.target) else []
-        marks += ["✕ used"] if bool(cell.used) else []
         shares = [
             text for share in (float(cell.probability), float(cell.bayes)) for text in (f"{share:.4f}", bar(share))
         ]
-        rows.append([str(value), *shares, " ".join(marks)])
-    title = f"slot {int(at.slot)}: x = {int(at.x)}, used y: {used or 'none'}"
+        rows.append([str(value), *shares, ", ".join(marks(at, int(value)))])
+    x = f"x = {int(at.x)}" + (f", a repeat of slot {int(at.repeats)}" if at.repeats else "")
+    title = f"slot {int(at.slot)}: {x}; used y: {', '.join(map(str, used)) or 'none'}; exact: {exact(at)}"
     return Table(
         name=f"slot-{int(at.slot)}", title=title, header=("y", "model", "", "Bayes", "", ""), rows=rows, n_text=6
     )
@@ -151,7 +151,7 @@ REPORTS.add(
         predict=predict,
         prediction_tables=prediction_tables,
         prediction_figure=prediction,
-        prediction_caption="Model and Bayes reference; ✕ marks used values, a frame the target.",
+        prediction_caption=PREDICTION_CAPTION,
         patterns=attention_patterns,
         example=example,
         opening=opening,

@@ -7,7 +7,9 @@ import xarray as xr
 from mnemoscope.judging.claim import Claim
 from mnemoscope.judging.evidence import named
 from mnemoscope.judging.verdict import Outcome, PartResult, Ruling, Superseded, Verdict
-from mnemoscope.viz.tables import Number, counted, rounded
+from mnemoscope.viz.rulings.differences import interval_text, outcome_text
+from mnemoscope.viz.rulings.differences import number as number
+from mnemoscope.viz.tables import Number, counted
 
 MEANINGS: dict[Outcome, str] = {
     "SUPPORTED": "the evidence decides for the claim",
@@ -17,13 +19,6 @@ MEANINGS: dict[Outcome, str] = {
     "NOT_APPLICABLE": "too few replicates for a verdict, or none passes the gate",
 }
 """Every outcome and what it means."""
-
-
-def number(value: float | None, form: str = ".4g") -> str:
-    """A number; a dash where there is none."""
-    if value is None or math.isnan(value):
-        return "–"
-    return rounded(value, form).replace("inf", "∞")
 
 
 def share_text(verdict: Verdict | PartResult, *, n: int | None = None) -> Number:
@@ -51,14 +46,9 @@ def with_interval(
     """A number, its interval and its unit; None for a bound is infinity, None or NaN for the number a dash."""
     if value is None or math.isnan(value):
         return Number("–", mean=math.nan, n=n, each=each)
+    text = interval_text(value, low, high, unit, form)
     low, high = -math.inf if low is None else low, math.inf if high is None else high
-    text = f"{number(value, form)} [{number(low, form)}, {number(high, form)}] {unit}".strip()
     return Number(text, mean=value, low=low, high=high, interval="95 %", n=n, unit=unit, each=each)
-
-
-def outcome_text(outcome: str) -> str:
-    """As readers see it: without the underscore."""
-    return outcome.replace("_", " ")
 
 
 def recipe_text(claim: Claim) -> str:

@@ -24,7 +24,8 @@ def predict(model: HookedModel, task: PermutationLookup, sequence: str | Batch) 
 
     Returns:
         Over (slot, value): `probability` of the model, `bayes` (uniform over the consistent permutations) and
-        `used` (an earlier pair has the value as its y); over slot: `x`, `target` (0 where it is not given).
+        `used` (an earlier pair has the value as its y); over slot: `x`, `target` (0 where it is not given) and
+        `repeats`, the earlier slot with the same x (0 where there is none).
 
     Raises:
         InputError: The sequence is refused, or the model is too small.
@@ -32,6 +33,8 @@ def predict(model: HookedModel, task: PermutationLookup, sequence: str | Batch) 
     batch = task.parse(sequence) if isinstance(sequence, str) else sequence
     values = list(task.answers)
     x, y = batch.inputs[0, ::2], batch.targets[0, ::2]
+    seen = x.tolist()
+    first = [seen.index(each) + 1 for each in seen]
     return xr.Dataset(
         {
             "probability": (("slot", "value"), log_probs(model, task, batch)[0, ::2].exp()[:, values].numpy()),
@@ -39,6 +42,7 @@ def predict(model: HookedModel, task: PermutationLookup, sequence: str | Batch) 
             "used": (("slot", "value"), [[value in y[:slot].tolist() for value in values] for slot in range(len(y))]),
             "x": ("slot", x.tolist()),
             "target": ("slot", y.tolist()),
+            "repeats": ("slot", [slot if slot <= place else 0 for place, slot in enumerate(first)]),
         },
         coords={"slot": list(range(1, len(x) + 1)), "value": values},
     )

@@ -1,0 +1,51 @@
+"""How far a long measurement is, told to whoever listens; nobody does unless a command shows it.
+
+Loops are nested, and only the outermost one that is told tells: a share that is done has one meaning.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sized
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import TypeVar
+
+T = TypeVar("T")
+Listener = Callable[[int, int], None]
+"""Takes how many pieces are done, and of how many."""
+
+_listener: ContextVar[Listener | None] = ContextVar("listener", default=None)
+
+
+@contextmanager
+def heard_by(listener: Listener) -> Iterator[None]:
+    """Have `told` loops of this thread tell a listener."""
+    token = _listener.set(listener)
+    try:
+        yield
+    finally:
+        _listener.reset(token)
+
+
+def told(pieces: Iterable[T], *, after: int = 0, of: int | None = None) -> Iterator[T]:
+    """The pieces of a loop, of about the same length each; a listener is told how many are done.
+
+    Args:
+        pieces: What is looped over, or results as they come.
+        after: Pieces of earlier loops that belong to the same work.
+        of: Pieces of all these loops; none: those of this one, which has a length.
+    """
+    listener = _listener.get()
+    if listener is None:
+        yield from pieces
+        return
+    if of is None:
+        assert isinstance(pieces, Sized)
+        of = after + len(pieces)
+    done = after
+    _listener.set(None)
+    try:
+        for piece in pieces:
+            yield piece
+            done += 1
+            listener(done, of)
+    finally:
+        _listener.set(listener)

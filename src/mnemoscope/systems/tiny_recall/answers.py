@@ -1,0 +1,37 @@
+"""What the task knows of the answers at one slot, in words: the target, the answer of recall, what is ruled out.
+
+A value that an earlier pair has used is ruled out unless x repeats: then the y of the earlier pair is the only answer.
+"""
+
+import xarray as xr
+
+TARGET, RECALLED, USED = "✓ target", "↩ y of slot {}", "✕ used"
+"""Of one character, and what it means."""
+
+
+def marks(at: xr.Dataset, value: int) -> list[str]:
+    """Words on one value at one slot.
+
+    Args:
+        at: From `predict`, at one slot.
+        value: Which.
+    """
+    found = [TARGET] if value == int(at.target) else []
+    if at.repeats and value == recalled(at):
+        return [*found, RECALLED.format(int(at.repeats))]
+    return [*found, USED] if bool(at.used.sel(value=value)) else found
+
+
+def recalled(at: xr.Dataset) -> int:
+    """The y of the earlier slot with the same x: the one value that can follow."""
+    return int(at.bayes.idxmax())
+
+
+def exact(at: xr.Dataset) -> str:
+    """What the exact predictor says at one slot, and by which skill."""
+    if at.repeats:
+        return f"{recalled(at)}, by recall"
+    possible = [str(int(value)) for value in at.value.values if float(at.bayes.sel(value=value)) > 0]
+    if len(possible) == 1:
+        return f"{possible[0]}, by elimination"
+    return f"any of {', '.join(possible)}"
