@@ -83,7 +83,7 @@ def test_workers_end_without_a_word(until, tmp_path):
     assert process.returncode in (
         130,
         -signal.SIGINT,
-    )  # Python ends by the signal if it came within `exec`; 130 to shells
+    )  # the signal itself, if it came within `exec`
     with pytest.raises(ProcessLookupError):
         _gone(process.pid)
 
