@@ -9,8 +9,8 @@ from mnemoscope.cli.command import commands
 from mnemoscope.cli.options import DrawsFigures, WritesTables
 from mnemoscope.viz import printing
 
-WITHOUT = {"claims diff", "claims list", "claims register", "claims show", "evaluate", "export", "index", "list"}
-WITHOUT |= {"predict", "track", "train", "zoo"}
+WITHOUT = {"claims diff", "claims list", "claims register", "claims show", "completion", "evaluate", "export", "index"}
+WITHOUT |= {"list", "predict", "track", "train", "zoo"}
 
 
 @pytest.fixture

@@ -58,7 +58,7 @@ def test_seeds_of_a_configuration_are_one_group():
 def test_a_seed_counts_once():
     """A seed in two directories makes two groups, and a mean is over one directory."""
     runs = [listed(seed, path=place) for place in ("a", "b") for seed in (0, 1)]
-    assert [group.seeds for group in grouped(runs)] == ["0–1", "0–1"]
+    assert [group.seeds for group in grouped(runs)] == ["0, 1", "0, 1"]
     assert [group.seeds for group in grouped([listed(0), listed(0), listed(1)])] == ["0", "0", "1"]
 
 
