@@ -14,6 +14,18 @@ import mnemoscope as ms
 from mnemoscope.cli.analysis import xr
 from mnemoscope.cli.command import COMMANDS, Command
 from mnemoscope.cli.options import Jobs, WritesResults
+from mnemoscope.cli.sides import (
+    Side,
+    beyond_fields,
+    check_pair,
+    described,
+    file_name,
+    names_of,
+    notes_on,
+    pair_name,
+    pair_of,
+    read_side,
+)
 from mnemoscope.core.errors import InputError, in_range
 
 if TYPE_CHECKING:
@@ -48,31 +60,6 @@ class Compare(Jobs, WritesResults):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Side:
-    """One of the two."""
-
-    word: str
-    runs: Sequence[ms.Run]
-    step: int | None
-
-    @property
-    def parts(self) -> list[str]:
-        """Configuration, seed of a single run, step of a checkpoint."""
-        seed = f"seed {self.runs[0].spec.seed}" if len(self.runs) == 1 else ""
-        return [self.runs[0].label, seed, "" if self.step is None else f"step {self.step}"]
-
-    @property
-    def name(self) -> str:
-        """All of these."""
-        return ", ".join(filter(None, self.parts))
-
-    @property
-    def task(self) -> ms.Task:
-        """Without what the seed sets."""
-        return self.runs[0].spec.configuration[0]
-
-
-@dataclass(frozen=True, kw_only=True)
 class Asked:
     """A model, and the task that its questions come from."""
 
@@ -89,78 +76,11 @@ def run(options: Compare) -> None:
     in_range("--n", options.n, 2, float("inf"))
     if not options.kinds:
         raise InputError("--kinds must name at least one of zero, mean and resample")
-    first, second = (_side(word, options.step) for word in (options.first, options.second))
-    _check_pair(first, second)
+    first, second = (read_side(word, options.step) for word in (options.first, options.second))
+    check_pair(first, second)
     results, shown = compare(first, second, options)
-    place = options.out / first.runs[0].label / "compare" / f"{_file_name(first)}-with-{_file_name(second)}"
+    place = options.out / first.runs[0].label / "compare" / f"{file_name(first)}-with-{file_name(second)}"
     write_results("compare", shown.title, results, shown.tables, comparison_page(shown), place, options=options)
-
-
-# ---- which two
-
-
-def _side(word: str, step: int | None) -> Side:
-    """What a word names.
-
-    Raises:
-        InputError: No runs, runs of several configurations, or no such checkpoint.
-    """
-    path, at, digits = word.rpartition("@")
-    if at and digits.isdecimal() and not Path(word).exists():
-        step = int(digits)
-    else:
-        path = word
-    runs = ms.find_runs(Path(path))
-    labels = list(ms.models.by_label(runs))
-    if len(labels) > 1:
-        some = ", ".join(labels[:3]) + ", …" * (len(labels) > 3)
-        raise InputError(f"{path} holds {len(labels)} configurations, {some}; name the directory of one")
-    for each in runs:
-        if step is not None and step not in each.steps:
-            raise InputError(f"{each.path} has no checkpoint of step {step}; it has {', '.join(map(str, each.steps))}")
-    return Side(word=word, runs=runs, step=step)
-
-
-def _check_pair(first: Side, second: Side) -> None:
-    """Refuse two that are the same, or that cannot be asked the same.
-
-    Raises:
-        InputError: They are.
-    """
-    from mnemoscope.core.protocols import VectorTask
-    from mnemoscope.viz.guesses import symbols_of
-
-    models = [{(r.path.resolve(), r.steps[-1] if s.step is None else s.step) for r in s.runs} for s in (first, second)]
-    if models[0] == models[1]:
-        raise InputError(f"{first.word} and {second.word} are the same; name two runs, checkpoints or configurations")
-    ours, theirs = first.task, second.task
-    if ours.name != theirs.name:
-        raise InputError(f"compare asks both the same, and their tasks are {ours.name} and {theirs.name}")
-    if isinstance(ours, VectorTask) and isinstance(theirs, VectorTask):
-        sizes = [(task.d_vocab, task.d_output) for task in (ours, theirs)]
-        if sizes[0] != sizes[1]:
-            raise InputError(f"compare asks both the same, and their vectors have widths {sizes[0]} and {sizes[1]}")
-    elif ours.d_vocab != theirs.d_vocab:
-        raise InputError(f"compare asks both the same, and they have {ours.d_vocab} and {theirs.d_vocab} tokens")
-    elif symbols_of(ours) != symbols_of(theirs):
-        raise InputError("compare asks both the same, and their tokens stand for different symbols")
-    if ours.n_ctx > theirs.n_ctx:
-        raise InputError(
-            f"sequences of the first have {ours.n_ctx} positions and the second reads {theirs.n_ctx}; name it first"
-        )
-
-
-def _file_name(side: Side) -> str:
-    return "-".join(part.replace(" ", "-") for part in side.parts if part)
-
-
-def _names(first: Side, second: Side) -> tuple[str, str]:
-    """What tells the two apart."""
-    whole = ("", "every seed", "last step")
-    for ours, theirs, of_all in zip(first.parts, second.parts, whole, strict=True):
-        if ours != theirs:
-            return ours or of_all, theirs or of_all
-    return first.word, second.word
 
 
 # ---- what is measured
@@ -197,7 +117,7 @@ def compare(first: Side, second: Side, options: Compare) -> tuple[dict[str, Any]
     from mnemoscope.viz import comparison as viz
     from mnemoscope.viz.ablation import damage
 
-    names, sides = _names(first, second), (first, second)
+    names, sides = names_of(first, second), (first, second)
     asked = [Asked(run=run, step=side.step, task=first.task) for side in sides for run in side.runs]
     with console.status(f"measuring {len(asked)} models"):
         each = list(analyse_many(asked, partial(measure, options=options), jobs=options.jobs))
@@ -217,17 +137,19 @@ def compare(first: Side, second: Side, options: Compare) -> tuple[dict[str, Any]
         what = viz.damage_title(ablations[0])
         table = viz.ablation_table(one, other, change, names, what=what)
         figure = viz.ablation_figure(one, other, change, names, what=what)
-    pair = _pair(first, second)
+    pair = pair_of(first, second)
     sequence, attention = _one_sequence(pair, sides, found, options)
     results["attention"] = attention
     places = _places(pair, sides, names, options, results)
     sequences = f"{options.n} {'unseen ' if options.split == 'test' else 'training '}sequences of each subgroup"
     shown = viz.Compared(
         title=f"{first.name} and {second.name}",
-        lead=f"The first: {_counted(first)}. The second: {_counted(second)}.",
-        notes=_notes(first, second, pair, ablated=table is not None),
+        lead=f"The first: {described(first)}. The second: {described(second)}.",
+        notes=notes_on(first, second, pair, ablated=table is not None),
         names=names,
-        specification=viz.specification_table(first.runs[0].spec, second.runs[0].spec, names, _beside(first, second)),
+        specification=viz.specification_table(
+            first.runs[0].spec, second.runs[0].spec, names, beyond_fields(first, second)
+        ),
         skills=viz.skill_table(scores, others, changes, names, sequences=sequences),
         skill_figure=viz.skill_figure(scores, others, names),
         places=places,
@@ -245,19 +167,6 @@ def _differences(one: xr.Dataset, other: xr.Dataset) -> xr.Dataset:
 
 def _tree(sides: Sequence[xr.Dataset], change: xr.Dataset) -> xr.DataTree:
     return ms.analyses.side_by_side({"first": sides[0], "second": sides[1], "difference": change})
-
-
-def _pair(first: Side, second: Side) -> tuple[ms.Run, ms.Run]:
-    """The first seed that both have; else the first of each."""
-    others = {run.spec.seed: run for run in second.runs}
-    shared = (run for run in first.runs if run.spec.seed in others)
-    one = next(shared, first.runs[0])
-    return one, others.get(one.spec.seed, second.runs[0])
-
-
-def _pair_name(pair: tuple[ms.Run, ms.Run]) -> str:
-    one, other = (run.spec.seed for run in pair)
-    return f"seed {one}" if one == other else f"seeds {one} and {other}"
 
 
 def _one_sequence(
@@ -280,7 +189,7 @@ def _one_sequence(
     predicted = [] if batch.has_vectors else [entry.predict(model, task, batch) for model in models]
     what = "An unseen sequence" if options.sequence is None else f"The sequence {on_one_line(options.sequence)}"
     shown = OneSequence(
-        title=f"{what}, {_pair_name(pair)}",
+        title=f"{what}, {pair_name(pair)}",
         patterns=patterns,
         roles=roles,
         predictions=[entry.prediction_figure(each) for each in predicted],
@@ -313,58 +222,8 @@ def _places(
     one, other = (run.model(side.step) for run, side in zip(pair, sides, strict=True))
     found = ms.analyses.compare_predictions(one, other, task, batch)
     results["predictions"] = found
-    title = _pair_name(pair)
+    title = pair_name(pair)
     return [agreement_table(found, names, title), places_table(found, task, names, title)]
-
-
-# ---- words
-
-
-def _beside(first: Side, second: Side) -> dict[str, tuple[Any, Any]]:
-    """What is no field of task, model or recipe."""
-    from mnemoscope.viz.tables import ranges
-
-    def steps(side: Side) -> str:
-        return ranges({run.steps[-1] if side.step is None else side.step for run in side.runs})
-
-    return {
-        "preset": (first.runs[0].spec.preset, second.runs[0].spec.preset),
-        "seed": (ranges(run.spec.seed for run in first.runs), ranges(run.spec.seed for run in second.runs)),
-        "step": (steps(first), steps(second)),
-    }
-
-
-def _counted(side: Side) -> str:
-    from mnemoscope.viz.tables import counted
-
-    return side.name if len(side.runs) == 1 else f"{side.name}: {counted(len(side.runs), 'seed')}"
-
-
-def _notes(first: Side, second: Side, pair: tuple[ms.Run, ms.Run], *, ablated: bool) -> list[str]:
-    """What has to be known to read the numbers."""
-    from mnemoscope.core.differences import differences, in_words
-    from mnemoscope.viz.tables import counted
-
-    notes = []
-    apart = differences(second.runs[0].spec, first.runs[0].spec)
-    of_task = {name: theirs for name, (_, theirs) in apart.items() if name.startswith("task.")}
-    if of_task:
-        notes.append(
-            f"Both are asked sequences of the first one's task ({in_words(of_task)}), whatever they learned on."
-        )
-    seeds = [run.spec.seed for run in pair]
-    if first.task.for_seed(seeds[0]) != first.task.for_seed(seeds[1]):
-        notes.append(
-            "Skills and ablation: each seed is asked what its own split holds. Predictions and attention: sequences "
-            f"are those of seed {seeds[0]}; seed {seeds[1]} may have been trained on them, or on other facts."
-        )
-    if unfinished := sum(not run.finished for side in (first, second) for run in side.runs):
-        notes.append(f"{counted(unfinished, 'run')} of these {'is' if unfinished == 1 else 'are'} not finished.")
-    if len(first.runs) == len(second.runs) == 1:
-        notes.append("One seed each: what differs between them may differ as much between seeds of one configuration.")
-    if not ablated:
-        notes.append("Parts are not removed: the task names no skills, or its prompts are of several lengths.")
-    return notes
 
 
 COMMANDS.add("compare", Command(options=Compare, run=run, section="train and look"))
