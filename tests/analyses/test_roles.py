@@ -4,7 +4,7 @@ import torch
 import xarray as xr
 
 from mnemoscope.analyses.ablation.head_roles import choose_roles
-from mnemoscope.analyses.roles import by_role
+from mnemoscope.analyses.roles import by_role, with_roles
 from mnemoscope.core.errors import InputError
 from tests.support import random_model, seeded, small_spec
 
@@ -19,6 +19,12 @@ BY_HEAD = xr.DataArray(
 BY_COMPONENT = xr.DataArray(
     [1.0, 2.0, 3.0, 4.0], dims="component", coords={"component": ["embed", "L0H0", "L0H1", "L0 MLP"]}, name="cost"
 )
+
+
+def test_views_are_told_what_heads_are_called():
+    patterns = xr.Dataset({"pattern": (("layer", "head", "query", "key"), np.zeros((2, 1, 3, 3)))})
+    named = with_roles(patterns, {"L1H0": "copy head", "L0 MLP": "MLP"})
+    assert named.called.values.tolist() == [["L0H0"], ["copy head (L1H0)"]]
 
 
 def test_heads_by_layer_and_number():

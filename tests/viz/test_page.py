@@ -5,8 +5,9 @@ import re
 import numpy as np
 import plotly.graph_objects as go
 import pytest
+import xarray as xr
 
-from mnemoscope.viz.page import Page
+from mnemoscope.viz.page import Page, attention_view
 
 
 def test_text_is_escaped_and_libraries_come_only_if_used():
@@ -96,3 +97,14 @@ def test_folded_tables_have_a_summary_and_open_on_paper():
     assert "<caption>" not in html
     assert "beforeprint" in html
     assert "<details>" not in Page("x").html()
+
+
+def test_heads_of_a_view_are_called_as_the_example_says():
+    example = xr.Dataset(
+        {"pattern": (("layer", "head", "query", "key"), np.ones((1, 2, 2, 2))), "token": ("key", ["a", "b"])}
+    )
+    numbered, called = Page("x"), Page("x")
+    attention_view(numbered, example, "caption")
+    attention_view(called, example.assign(called=(("layer", "head"), [["copy head (L0H0)", "L0H1"]])), "caption")
+    assert '"attentionHeadNames": ["L0H0", "L0H1"]' in numbered.html()
+    assert '"attentionHeadNames": ["copy head (L0H0)", "L0H1"]' in called.html()

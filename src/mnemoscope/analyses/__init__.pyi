@@ -117,6 +117,7 @@ from .probes.subspaces import subspace as subspace
 from .roles import by_role as by_role
 from .roles import called as called
 from .roles import named_in as named_in
+from .roles import with_roles as with_roles
 from .shapley.against_removal import removal_agreement as removal_agreement
 from .stacking import along as along
 from .stacking import along_seed as along_seed

@@ -63,6 +63,22 @@ def named_in(result: xr.Dataset) -> dict[str, str]:
     return dict(zip(result.component.values.tolist(), result.role.values.tolist(), strict=True))
 
 
+def with_roles(patterns: xr.Dataset, named: Mapping[str, str]) -> xr.Dataset:
+    """Attention patterns with the names of their heads, for a view.
+
+    Args:
+        patterns: `pattern` over (..., layer, head, query, key).
+        named: Component (`L0H1`) to role.
+
+    Returns:
+        The same with `called` over (layer, head): the role and behind it the head, `copy head (L0H1)`; or the head.
+    """
+    sizes = patterns.pattern.sizes
+    heads = [[f"L{layer}H{head}" for head in range(sizes["head"])] for layer in range(sizes["layer"])]
+    names = [[f"{named[head]} ({head})" if head in named else head for head in layer] for layer in heads]
+    return patterns.assign(called=(("layer", "head"), names))
+
+
 def _kind(array: xr.DataArray) -> str:
     if "component" in array.dims:
         return "component"

@@ -25,7 +25,7 @@ from mnemoscope.models.run import Run
 from mnemoscope.sweeps.admission import find_bench
 from mnemoscope.sweeps.measuring import name_of
 from mnemoscope.sweeps.trials import Progress, run_trials
-from mnemoscope.viz.reporting import report_of
+from mnemoscope.viz.reporting import report_of, view_of
 from mnemoscope.viz.rulings import VERDICT_HEADER, Example, in_short, rulings_sheet, verdict_rows, verdict_tables
 from mnemoscope.viz.tables import counted
 
@@ -118,9 +118,8 @@ def examples(rulings: Sequence[Ruling], runs: Sequence[Run]) -> dict[str, list[E
 def _example(run: Run, kind: str) -> Example:
     """An unseen sequence; a short one stands in the caption."""
     task = run.spec.task
-    entry = report_of(task)
-    batch = entry.example(task)
-    attention = entry.patterns(run.model(), task, batch).isel(example=0)
+    batch = report_of(task).example(task)
+    attention = view_of(run, batch)
     tokens = batch.inputs[0].tolist()
     shown = f", on {' '.join(map(str, tokens))}" if len(tokens) <= MANY_TOKENS else ""
     return Example(caption=f"A {kind} seed: {run.label}, seed {run.spec.seed}{shown}", attention=attention)

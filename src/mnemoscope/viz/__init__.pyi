@@ -24,6 +24,7 @@ from .printing import for_print as for_print
 from .reporting import prediction_figure as prediction_figure
 from .reporting import report as report
 from .reporting import report_of as report_of
+from .reporting import view_of as view_of
 from .rulings import rulings_page as rulings_page
 from .tables import Number as Number
 from .tables import Results as Results

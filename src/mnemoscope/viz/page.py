@@ -224,7 +224,7 @@ def attention_view(page: Page, example: xr.Dataset, caption: str, names: Mapping
     Args:
         page: Where it goes.
         example: `pattern` over (layer, head, query, key) and `token` over key; `n_tokens`, if it is there, says how
-            many of them are no padding, which is left out.
+            many of them are no padding, which is left out, and `called` over (layer, head) what heads are called.
         caption: Above it.
         names: Head (`L0H1`) to what it is called, in the order in which heads are shown; none: by their numbers.
     """
@@ -233,6 +233,8 @@ def attention_view(page: Page, example: xr.Dataset, caption: str, names: Mapping
         example = example.isel(query=real, key=real)
     heads = [f"L{layer}H{head}" for layer in range(example.sizes["layer"]) for head in range(example.sizes["head"])]
     patterns = example.pattern.values.reshape(len(heads), example.sizes["query"], example.sizes["key"])
+    if names is None and "called" in example:
+        names = dict(zip(heads, example.called.values.ravel().tolist(), strict=True))
     shown = dict.fromkeys(heads) if names is None else {head: names[head] for head in names if head in heads}
     chosen = patterns[[heads.index(head) for head in shown]]
     called = [name or head for head, name in shown.items()]

@@ -14,6 +14,7 @@ import xarray as xr
 from mnemoscope.analyses.ablation.head_roles import ablate_by_role, role_prompts
 from mnemoscope.analyses.attention import patterns_of_sequences
 from mnemoscope.analyses.evaluation import evaluate_splits
+from mnemoscope.analyses.roles import named_in, with_roles
 from mnemoscope.analyses.top_tokens import predict as top_predictions
 from mnemoscope.core.batch import Batch
 from mnemoscope.core.errors import in_range, one_of
@@ -51,11 +52,12 @@ class Parses(Protocol):
 def examine(run: Run) -> dict[str, xr.Dataset]:
     """Training, evaluation and ablation of skills, and attention on one sequence."""
     task, model = run.spec.task, run.model()
+    needed, shown = without_parts(model, task, run.spec.seed), patterns(model, task, example(task))
     return {
         "metrics": run.metrics(),
         **evaluate(run, None),
-        **without_parts(model, task, run.spec.seed),
-        "examples": patterns(model, task, example(task)),
+        **needed,
+        "examples": with_roles(shown, named_in(needed["ablation"])) if needed else shown,
     }
 
 

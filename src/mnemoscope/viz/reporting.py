@@ -6,11 +6,13 @@ from dataclasses import replace
 import plotly.graph_objects as go
 import xarray as xr
 
+from mnemoscope.analyses.roles import named_in, with_roles
 from mnemoscope.core import guests
+from mnemoscope.core.batch import Batch
 from mnemoscope.core.protocols import Task, VectorTask
 from mnemoscope.models.run import Run, by_label
 from mnemoscope.viz.page import Page
-from mnemoscope.viz.plain_report import PLAIN
+from mnemoscope.viz.plain_report import PLAIN, without_parts
 from mnemoscope.viz.tables import Results, counted
 from mnemoscope.viz.task_report import REPORTS, TaskReport
 from mnemoscope.viz.vector_report import VECTORS
@@ -33,6 +35,20 @@ def report_of(task: Task) -> TaskReport:
 def analyse_run(run: Run) -> dict[str, xr.Dataset]:
     """All that the report shows of a run."""
     return report_of(run.spec.task).analyse(run)
+
+
+def view_of(run: Run, batch: Batch, *, step: int | None = None) -> xr.Dataset:
+    """The attention of a run on the first sequence of a batch, for a view, with heads called by their roles.
+
+    Roles are chosen by the last checkpoint; a task without skills, or with prompts of several lengths, has none.
+
+    Raises:
+        InputError: There is no such checkpoint.
+    """
+    task = run.spec.task
+    shown = report_of(task).patterns(run.model(step), task, batch).isel(example=0)
+    needed = {} if isinstance(task, VectorTask) else without_parts(run.model(), task, run.spec.seed)
+    return with_roles(shown, named_in(needed["ablation"])) if needed else shown
 
 
 def prediction_figure(run: Run, sequence: str, *, step: int | None = None) -> go.Figure:

@@ -13,6 +13,7 @@ import xarray as xr
 from mnemoscope.analyses.ablation.head_roles import ablate_by_role
 from mnemoscope.analyses.attention import named_patterns
 from mnemoscope.analyses.evaluation import evaluate_splits
+from mnemoscope.analyses.roles import named_in, with_roles
 from mnemoscope.core.batch import Batch
 from mnemoscope.core.errors import InputError
 from mnemoscope.core.protocols import HookedModel, Task
@@ -33,11 +34,12 @@ def patterns(model: HookedModel, task: Task, batch: Batch) -> xr.Dataset:
 def examine(run: Run, patterns: Patterns = patterns) -> dict[str, xr.Dataset]:
     """Training, evaluation, ablation, and attention on one sequence, whose positions `patterns` names."""
     task, model, n = run.spec.task, run.model(), plain.N_ABLATED
+    ablation = ablate_by_role(model, task, kinds=("mean",), n=n, seed=run.spec.seed)
     return {
         "metrics": run.metrics(),
         **evaluate(run, None),
-        "ablation": ablate_by_role(model, task, kinds=("mean",), n=n, seed=run.spec.seed),
-        "examples": patterns(model, task, example(task)),
+        "ablation": ablation,
+        "examples": with_roles(patterns(model, task, example(task)), named_in(ablation)),
     }
 
 

@@ -32,7 +32,7 @@ def run(options: View) -> None:
     page.section("Predictions")
     page.figure(entry.prediction_figure(entry.predict(model, task, batch)), entry.prediction_caption)
     page.section("Attention")
-    example = entry.patterns(model, task, batch).isel(example=0)
+    example = ms.viz.view_of(opened, batch, step=options.step)
     ms.viz.attention_view(page, example, "Select a head to see it in full size; rows are queries, columns keys.")
     write_page(options.out, page.html(), page.figures, options)
     console.print(f"wrote {options.out}", highlight=False)

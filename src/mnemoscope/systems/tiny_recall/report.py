@@ -6,7 +6,7 @@ import torch
 import xarray as xr
 
 from mnemoscope import REPORTS, Batch, HookedModel, InputError, Run, TaskReport, generator
-from mnemoscope.analyses import ablate_by_role, by_role, evaluate_splits, every_sequence, named_in
+from mnemoscope.analyses import ablate_by_role, by_role, evaluate_splits, every_sequence, named_in, with_roles
 from mnemoscope.systems.tiny_recall.analyses.attention_shares import attention_patterns, attention_shares
 from mnemoscope.systems.tiny_recall.analyses.predictions import conflict, predict
 from mnemoscope.systems.tiny_recall.analyses.published import N_SAMPLES
@@ -50,14 +50,15 @@ def examine(model: HookedModel, task: PermutationLookup, *, seed: int) -> dict[s
     if task.n_values > MAX_ENUMERATED:
         raise InputError(f"this needs task.n_values <= {MAX_ENUMERATED}; got {task.n_values}; evaluate samples instead")
     ablation = ablate_by_role(model, task, seed=seed)
+    named = named_in(ablation)
     batch = task.monitor(512, split="test", generator=generator(seed, "attention"))
     return {
         "evaluation": evaluate_splits(model, task),
         "sampled": evaluate_splits(model, task, n_samples=N_SAMPLES, seed=seed),
         "conflict": conflict(model, task),
         "ablation": ablation,
-        "attention": by_role(attention_shares(model, task, batch), named_in(ablation)),
-        "examples": attention_patterns(model, task, batch.select(torch.tensor([0, 512]))),
+        "attention": by_role(attention_shares(model, task, batch), named),
+        "examples": with_roles(attention_patterns(model, task, batch.select(torch.tensor([0, 512]))), named),
     }
 
 
