@@ -7,7 +7,7 @@ every table (`viz.tidy`).
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, Self
+from typing import Literal
 
 import xarray as xr
 
@@ -57,14 +57,14 @@ class Number(str):
         n: int | None = None,
         unit: str = "",
         each: xr.DataArray | None = None,
-    ) -> Self:
+    ) -> "Number":
         """See the class."""
         self = super().__new__(cls, text)
         self.mean, self.low, self.high, self.interval = mean, low, high, interval
         self.n, self.unit, self.each = n, unit, each
         return self
 
-    def __add__(self, text: str) -> Self:
+    def __add__(self, text: str) -> "Number":
         """The same numbers with something behind the text."""
         return type(self)(str(self).__add__(text), **vars(self))
 

@@ -59,7 +59,7 @@ def worked(ruling: Ruling) -> Worked | None:
         lines.append(_gate_line(ruling, value))
     for part in claim.criteria:
         value = float(prompt_mean(named(effects, part.name)))
-        met.append(bool(part.slack(np.asarray(value)) > 0))
+        met.append(bool(part.slack(np.array([value]))[0] > 0))
         unit = unit_of(ruling, part.name)
         lines.append(
             Line(
