@@ -226,11 +226,14 @@ def _read(path: Path) -> Run:
 def _content(path: Path) -> dict[str, Any]:
     """What run.json holds."""
     try:
-        return json.loads((path / "run.json").read_text())
+        content = json.loads((path / "run.json").read_text())
     except (FileNotFoundError, NotADirectoryError):
         raise InputError(f"{path} is no run directory: it has no run.json; `mnemoscope train` makes one") from None
     except (json.JSONDecodeError, UnicodeDecodeError) as error:
         raise InputError(f"{path / 'run.json'} cannot be read: {error}") from None
+    if not isinstance(content, dict):
+        raise InputError(f"{path / 'run.json'} cannot be read: it needs preset, seed, task, model and recipe")
+    return content
 
 
 def find_runs(paths: str | Path | Sequence[Path], *, without_checkpoint: bool = False) -> list[Run]:
