@@ -9,7 +9,7 @@ PYTEST := OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist worksteal
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help test test-thorough test-all test-claims test-bench test-lm test-installed lm lint format reproduce zoo catalogue docs bench clean
+.PHONY: help test test-thorough test-all test-claims test-bench test-lm test-installed lm lint format reproduce zoo catalogue docs notebooks bench clean
 
 help: ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1|\2/p' Makefile | while IFS='|' read -r name text; do \
@@ -61,6 +61,9 @@ catalogue: .venv/.installed ## write down anew what the systems register: after 
 
 docs: .venv/.installed-docs ## build the pages in docs/_build/html
 	$(BIN)/sphinx-build -W --keep-going -b html docs docs/_build/html
+
+notebooks: .venv/.installed-docs .venv/.installed-dev ## run the tutorials and write docs/notebooks with their outputs; needs a Chrome or Chromium
+	OMP_NUM_THREADS=1 $(BIN)/python docs/notebooks.py
 
 bench: .venv/.installed ## speed and memory against the aims; ARGS="--quick" for a short version
 	$(BIN)/python benchmarks/bench.py $(ARGS)

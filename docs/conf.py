@@ -22,7 +22,7 @@ copyright = author
 version = release = version_of("mnemoscope")
 
 extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
-exclude_patterns = ["_build", "jupyter_execute", "examples"]
+exclude_patterns = ["_build", "jupyter_execute", "examples", "notebooks"]
 html_theme = "furo"
 html_title = "mnemoscope"
 html_static_path = ["_static"]
