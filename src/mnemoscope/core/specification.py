@@ -10,6 +10,7 @@ from typing import Any, Literal
 from pydantic import TypeAdapter, ValidationError
 
 from mnemoscope.core.errors import InputError, in_range, one_of
+from mnemoscope.core.html import html_table
 from mnemoscope.core.protocols import Task
 from mnemoscope.core.registry import Registry
 
@@ -225,6 +226,12 @@ class RunSpec:
             "model": _plain(self.model),
             "recipe": _plain(self.recipe),
         }
+
+    def _repr_html_(self) -> str:
+        """Task, model and recipe as tables, for notebooks."""
+        parts = {name: part for name, part in self.to_dict().items() if isinstance(part, dict)}
+        tables = (html_table(name, part.items()) for name, part in parts.items())
+        return f"<p>{html_table(f'{self.label}, seed {self.seed}', ())}</p>{''.join(tables)}"
 
     @staticmethod
     def from_dict(data: Mapping[str, Any]) -> "RunSpec":

@@ -18,6 +18,7 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 from mnemoscope.core.errors import InputError, in_range, one_of
+from mnemoscope.core.html import html_table
 from mnemoscope.core.presets import Configuration
 from mnemoscope.core.protocols import HookedModel
 from mnemoscope.core.registry import Registry
@@ -276,6 +277,16 @@ class Claim:
         if not self.parts and len(given) < 2:
             raise InputError(f"claim {self.id} must have a quantifier and a margin, or parts; got {given or 'neither'}")
         self.criteria  # noqa: B018 - a part checks itself when it is built
+
+    def _repr_html_(self) -> str:
+        """Sentence, criteria and what it is judged on, for notebooks; `claims show` says more."""
+        criteria = [f"{part.name}: {part.quantifier}, {part.wording} {part.unit}".strip() for part in self.criteria]
+        rows = [("statement", self.statement), ("source", self.source)]
+        rows += [("criterion" if len(criteria) == 1 else f"criteria ({self.joined} of them)", "; ".join(criteria))]
+        rows += [("gate", "" if self.gate is None else self.gate.statement)]
+        rows += [("replicates", f"{self.n_replicates} {self.replicate}s or more")]
+        rows += [("rivals", "; ".join(f"{rival.id}: {rival.statement}" for rival in self.rivals))]
+        return html_table(f"claim {self.id}", rows)
 
     @property
     def recipe(self) -> str:

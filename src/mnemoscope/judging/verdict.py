@@ -11,6 +11,7 @@ from typing import Any, Literal
 import numpy as np
 import xarray as xr
 
+from mnemoscope.core.html import html_table
 from mnemoscope.judging.claim import Claim, of_training
 from mnemoscope.judging.evidence import Evidence, named, prompt_mean
 from mnemoscope.judging.quantifiers import Interval
@@ -91,6 +92,13 @@ class Verdict:
         return {"SUPPORTED": self.p_support, "REFUTED": self.p_refute}.get(
             self.outcome, min(self.p_support, self.p_refute)
         )
+
+    def _repr_html_(self) -> str:
+        """Outcome, share and effect with their intervals, and the reason, for notebooks."""
+        rows = [("outcome", self.outcome.replace("_", " ")), ("reason", self.reason)]
+        rows.append(("share", f"{self.share:.2f} (95 %: {self.share_interval})"))
+        rows.append(("effect", f"{self.effect:.4g} {self.unit} (95 %: {self.effect_interval})"))
+        return html_table(f"verdict on {self.id}", rows)
 
 
 @dataclass(frozen=True, kw_only=True)

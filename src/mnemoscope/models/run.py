@@ -21,6 +21,7 @@ import xarray as xr
 from transformer_lens import HookedTransformer
 
 from mnemoscope.core.errors import InputError, one_of
+from mnemoscope.core.html import html_table
 from mnemoscope.core.presets import PRESETS, label_of
 from mnemoscope.core.specification import RunSpec
 from mnemoscope.models.building import untrained, usable_device
@@ -45,6 +46,15 @@ class Run:
     def label(self) -> str:
         """Preset and recipe: what runs that differ in the seed only have in common."""
         return label_of(self.spec)
+
+    def _repr_html_(self) -> str:
+        """Where it lies, how far it is, and what was measured last, for notebooks."""
+        logged = (self.path / "metrics.jsonl").exists()
+        last = self.metrics().isel(step=-1).data_vars.items() if logged else ()
+        rows = [("directory", self.path), ("state", "finished" if self.finished else "not finished")]
+        rows.append(("checkpoints", f"{len(self.steps)}, the last of step {self.steps[-1]}" if self.steps else "none"))
+        rows += [(str(name).replace("_", " "), f"{float(value):.4g}") for name, value in last]
+        return html_table(f"{self.label}, seed {self.spec.seed}", rows)
 
     @property
     def finished(self) -> bool:
