@@ -14,6 +14,14 @@ from mnemoscope.cli.interrupts import interrupts_noted
 LINE = "mnemoscope: interrupted; the same command continues\n"
 
 
+@pytest.fixture(autouse=True)
+def interruptible():
+    """As in a terminal: what runs in the background of a shell ignores interrupts, and so would its children."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
 def _interrupt(options) -> None:
     os.kill(os.getpid(), signal.SIGINT)
     time.sleep(5)
