@@ -62,10 +62,6 @@ def test_ids_are_unique():
     assert len({claim.id for claim in ALL}) == len(ALL)
 
 
-    for module in pkgutil.iter_modules(package.__path__)
-]
-
-
 def test_a_claim_is_registered_under_its_id_with_a_known_system():
     for claim in REGISTERED:
         assert CLAIMS.get(claim.id) is claim, claim.id
