@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from mnemoscope.core import guests
 from mnemoscope.core.presets import SYSTEMS
 from mnemoscope.core.specification import RunSpec
 from mnemoscope.judging.claim import CLAIMS, MIN_HEADLINE, Claim
