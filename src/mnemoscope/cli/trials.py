@@ -11,12 +11,14 @@ from time import monotonic
 from typing import Any
 from urllib.parse import quote
 
+import xarray as xr
 from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
 from mnemoscope.cli.options import WritesResults
 from mnemoscope.cli.output import console, show, write_arrays, write_page, write_table
+from mnemoscope.core.batch import Batch
 from mnemoscope.judging.claim import Claim
 from mnemoscope.judging.evidence import as_dataset
 from mnemoscope.judging.verdict import Ruling, record
@@ -107,19 +109,26 @@ def examples(rulings: Sequence[Ruling], runs: Sequence[Run]) -> dict[str, list[E
     """The attention of a typical and of a deviating seed on one sequence, for claims about one configuration."""
     bench = find_bench(runs, [ruling.claim for ruling in rulings])
     found: dict[str, list[Example]] = {}
+    views: dict[Path, tuple[Batch, xr.Dataset]] = {}
     for ruling in rulings:
         for kind, seed in (("typical", ruling.typical()), ("deviating", ruling.deviating())):
             if len(ruling.claim.units) == 1 and isinstance(seed, int):
                 (unit,) = ruling.claim.units.values()
-                found.setdefault(ruling.claim.id, []).append(_example(bench.finished[unit][seed], kind))
+                run = bench.finished[unit][seed]
+                if run.path not in views:  # claims share their typical seeds, and roles take an ablation
+                    views[run.path] = _view(run)
+                found.setdefault(ruling.claim.id, []).append(_example(run, kind, *views[run.path]))
     return found
 
 
-def _example(run: Run, kind: str) -> Example:
-    """An unseen sequence; a short one stands in the caption."""
-    task = run.spec.task
-    batch = report_of(task).example(task)
-    attention = view_of(run, batch)
+def _view(run: Run) -> tuple[Batch, xr.Dataset]:
+    """An unseen sequence, and the attention on it."""
+    batch = report_of(run.spec.task).example(run.spec.task)
+    return batch, view_of(run, batch)
+
+
+def _example(run: Run, kind: str, batch: Batch, attention: xr.Dataset) -> Example:
+    """A view with its caption, in which a short sequence stands."""
     tokens = batch.inputs[0].tolist()
     shown = f", on {' '.join(map(str, tokens))}" if len(tokens) <= MANY_TOKENS else ""
     return Example(caption=f"A {kind} seed: {run.label}, seed {run.spec.seed}{shown}", attention=attention)

@@ -5,6 +5,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
+from html import escape
 from typing import Any, Literal
 
 from pydantic import TypeAdapter, ValidationError
@@ -231,7 +232,7 @@ class RunSpec:
         """Task, model and recipe as tables, for notebooks."""
         parts = {name: part for name, part in self.to_dict().items() if isinstance(part, dict)}
         tables = (html_table(name, part.items()) for name, part in parts.items())
-        return f"<p>{html_table(f'{self.label}, seed {self.seed}', ())}</p>{''.join(tables)}"
+        return f"<p><b>{escape(self.label)}, seed {self.seed}</b></p>{''.join(tables)}"
 
     @staticmethod
     def from_dict(data: Mapping[str, Any]) -> "RunSpec":

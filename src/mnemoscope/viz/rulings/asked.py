@@ -3,7 +3,7 @@
 All of it was fixed before the first run, and can be said without a verdict.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
 from mnemoscope.core.presets import Configuration
@@ -19,13 +19,8 @@ _HOLDS = {
     "mean": "on average over the {what}s {name} is {wording}",
     "equivalence": "on average over the {what}s {name} is {wording}, which counts as no effect",
 }
-_FAILS = {
-    "most": "in more than half of the {what}s {name} is {wording}",
-    "every": "in at least one {what} {name} is {wording}",
-    "exists": "in every {what} {name} is {wording}",
-    "mean": "on average over the {what}s {name} is {wording}",
-    "equivalence": "on average over the {what}s {name} is {wording}",
-}
+_FAILS = {**_HOLDS, "every": _HOLDS["exists"], "exists": _HOLDS["every"], "equivalence": _HOLDS["mean"]}
+"""What speaks against a claim, with the opposite wording: against all one, against one all."""
 _OPPOSITE = {"above": "below {:g}", "below": "above {:g}", "within": "further than {:g} from 0"}
 _PROMPTS = {
     "own": "every {what} has prompts of its own",
@@ -64,10 +59,7 @@ def holds_if(claim: Claim, units: Mapping[str, str] = MappingProxyType({}), *, s
         subject: What the sentence calls it.
     """
     parts = [criterion(claim, part, units.get(part.name)) for part in claim.criteria]
-    opening = f"{subject} holds if"
-    if len(parts) > 1:
-        opening += " all of this is so:" if claim.joined == "all" else " any of this is so:"
-    return f"{opening} {'; '.join(parts)}."
+    return _joined(f"{subject} holds if", parts, claim.joined)
 
 
 def refuted_if(claim: Claim, units: Mapping[str, str] = MappingProxyType({})) -> str:
@@ -76,10 +68,7 @@ def refuted_if(claim: Claim, units: Mapping[str, str] = MappingProxyType({})) ->
         _sentence(_FAILS, claim, part, _OPPOSITE[part.direction].format(part.margin), units.get(part.name))
         for part in claim.criteria
     ]
-    opening = "It is refuted if"
-    if len(parts) > 1:
-        opening += " any of this is so:" if claim.joined == "all" else " all of this is so:"
-    return f"{opening} {'; '.join(parts)}."
+    return _joined("It is refuted if", parts, "any" if claim.joined == "all" else "all")
 
 
 def must_give(claim: Claim, control: Control) -> str:
@@ -90,6 +79,12 @@ def must_give(claim: Claim, control: Control) -> str:
     if len(parts) == 1:
         return f"not: {parts[0]}"
     return f"not {'all' if claim.joined == 'all' else 'any'} of: {', '.join(parts)}"
+
+
+def _joined(opening: str, parts: Sequence[str], needed: str) -> str:
+    """A sentence of one part, or of several of which all or any are needed."""
+    several = f" {needed} of this is so:" if len(parts) > 1 else ""
+    return f"{opening}{several} {'; '.join(parts)}."
 
 
 def _sentence(words: Mapping[str, str], claim: Claim, part: Criterion, wording: str, unit: str | None) -> str:
