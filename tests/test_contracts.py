@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from mnemoscope.core.errors import InputError
+from mnemoscope.core.positions import names_of
 from mnemoscope.core.presets import PRESETS, preset
 from mnemoscope.core.protocols import Task, VectorTask
 from mnemoscope.core.specification import TASKS, RunSpec
@@ -113,6 +114,18 @@ def test_batches_fit_the_sizes_that_the_task_states(task, split):
             assert 0 <= tokens.min() <= tokens.max() < task.d_vocab
         assert set(batch.targets[batch.scored].tolist()) <= set(task.answers) <= set(range(task.d_vocab))
     assert all(len(value) == 64 for value in batch.latents.values())
+
+
+@each_task
+@pytest.mark.parametrize("method", ["sample", "monitor"])
+def test_positions_have_one_name_each_or_none(task, method):
+    names = names_of(task)
+    batch = getattr(task, method)(8, split="train", generator=seeded())
+    assert tuple(batch.positions) == names
+    if names:
+        assert len(set(names)) == len(names) == task.n_ctx
+        assert not set(names) & set(batch.latents)
+        assert not any(name.lstrip("-").isdecimal() or " " in name for name in names)
 
 
 @each_token_task

@@ -1,8 +1,12 @@
-"""Files that are not Python reach a wheel only if a pattern of `package-data` matches them."""
+"""What a wheel holds: files that are not Python only if a pattern of `package-data` matches them; and its version."""
 
 import subprocess
 import tomllib
+from importlib.metadata import version
 from pathlib import Path
+
+import mnemoscope as ms
+from mnemoscope.cli import main
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "src" / "mnemoscope"
@@ -17,3 +21,9 @@ def test_every_tracked_file_of_the_package_goes_into_the_wheel():
     patterns = settings["package-data"]["mnemoscope"]
     matched = {str(path.relative_to(ROOT)) for pattern in patterns for path in PACKAGE.glob(pattern)}
     assert sorted(data - matched) == []
+
+
+def test_the_version_is_that_of_the_installed_package(capsys):
+    main(["--version"])
+    assert capsys.readouterr().out == f"{ms.__version__}\n"
+    assert ms.__version__ == version("mnemoscope")

@@ -52,6 +52,7 @@ from .core.subject import Subject as Subject
 from .core.text import Prompt as Prompt
 from .core.text import prompt_pairs as prompt_pairs
 from .core.text import prompts as prompts
+from .core.version import __version__ as __version__
 from .interventions.run import run_with as run_with
 from .judging.claim import CLAIMS as CLAIMS
 from .judging.claim import Claim as Claim
@@ -67,5 +68,6 @@ from .models.run import open_run as open_run
 from .sweeps.local import train_many as train_many
 from .sweeps.trials import run_trials as run_trials
 from .training.loop import train as train
+from .viz.explorer.page import explore as explore
 from .viz.task_report import REPORTS as REPORTS
 from .viz.task_report import TaskReport as TaskReport

@@ -179,7 +179,7 @@ def test_a_larger_vocabulary_shares_in_the_normalisation():
     model, batch = foreign_model(), V3.sample(50, split="test", generator=seeded())
     expected = model(batch.inputs).double().log_softmax(-1)
     given = log_probs(model, V3, batch)
-    assert torch.equal(given, expected[..., :6])
+    assert torch.allclose(given, expected[..., :6], atol=1e-5)
     assert given.exp().sum(-1).max() < 0.9
     loss = -expected.gather(-1, batch.targets[..., None])[:, ::2, 0].mean(0)
     result = evaluate(model, V3, batch)

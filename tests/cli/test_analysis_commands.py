@@ -113,8 +113,8 @@ def test_what_else_can_be_ablated(what, two_seeds, tmp_path):
     names = xr.open_dataset(file).role.values.tolist()
     expected = {
         "subsets": ("elimination head + other head + L0 MLP", 7),
-        "positions": ("other head pos 8", 27),
-        "paths": ("elimination head 3→8", 90),
+        "positions": ("other head pos x5", 27),
+        "paths": ("elimination head y2→x5", 90),
     }
     assert expected[what][0] in names
     assert len(names) == expected[what][1]

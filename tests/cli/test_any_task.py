@@ -19,7 +19,7 @@ def test_a_task_without_an_entry_gets_the_plain_one(copy_run, capsys):
     assert (Path("tables") / copy_run.label / "evaluation.nc").exists()
     main(["predict", "run", "1 2 3 0 1"])
     lines = [line.split() for line in capsys.readouterr().out.splitlines() if line.strip()]
-    assert [line[0] for line in lines[-5:]] == ["1", "2", "3", "0", "1"]
+    assert [line[:2] for line in lines[-5:]] == [["0", "1"], ["1", "2"], ["2", "3"], ["3", "0"], ["4", "1"]]
     main(["view", "run", "1 2 3 0 1"])
     assert "CircuitsVis.render" in Path("view.html").read_text()
     main(["report", "run"])

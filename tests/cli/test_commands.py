@@ -132,57 +132,6 @@ def test_the_experiment_fits_the_commands():
     assert parse("train", ["--config", str(config)]).preset == ("v1", "v3", "d16h1", "d16h2", "d64h1")
 
 
-@pytest.mark.parametrize(
-    ("words", "named"),
-    [
-        (["train", "--preset", "v9"], "v1, v2, v3"),
-        (["train", "--recipe", "slow"], "quick, published"),
-        (["train", "--set", "task.n_values=1"], "from 3 to 8"),
-        (["train", "--set", "task.repeat_ratio=2"], "from 0 to 1"),
-        (["train", "--set", "task.repeat_ratio=often"], "valid number"),
-        (["train", "--set", "model.d_modell=3"], "d_model"),
-        (["train", "--set", "widths=3"], "recipe.n_steps=500"),
-        (["train", "--set", "model.n_heads=3"], "divide"),
-        (["train", "--seeds", "a-b"], "0-15"),
-        (["train", "--jobs", "-1"], "0 for one process per core"),
-        (["train", "--device", "cdua"], "device must be one that torch can use on this machine: cpu"),
-        (["train", "--device", "cuda:99", "--jobs", "2", "--seeds", "0,1"], "got 'cuda:99'"),
-        (["train", "--device", "meta", "--together"], "got 'meta'"),
-        (["train", "--config", "absent.yaml"], "absent.yaml"),
-        (["train", "--config", "wrong_key.yaml"], "seeds"),
-        (["train", "--config", "wrong_section.yaml"], "evaluate"),
-        (["train", "--config", "wrong_value.yaml"], "jobs"),
-        (["train", "--config", "no.yaml"], "YAML"),
-        (["trian"], "report, sweep, track, train"),
-        (["evaluate"], "name at least one run directory"),
-        (["evaluate", "nowhere"], "mnemoscope train"),
-        (["evaluate", "runs", "--n-samples", "0"], "at least 1"),
-        (["predict", ".", SEQUENCE], "run.json"),
-        (["predict", "runs/run", "3 9"], "1, 2, 3, 4, 5"),
-        (["predict", "runs/run", "3 1 3 2"], "contradict"),
-        (["predict", "runs/run", SEQUENCE, "--step", "7"], "60"),
-        (["view", "runs/run", ""], "tokens"),
-        (["report", "nowhere"], "nowhere"),
-        (["reproduce", "big-recall"], "tiny-recall"),
-        (["list", "cats"], "presets"),
-    ],
-)
-def test_wrong_input_gets_one_line_and_writes_nothing(words, named, runs, tmp_path, capsys):
-    (tmp_path / "wrong_key.yaml").write_text("train: {sedes: 0}")
-    (tmp_path / "wrong_section.yaml").write_text("trian: {seeds: 0}")
-    (tmp_path / "wrong_value.yaml").write_text("train: {jobs: many}")
-    (tmp_path / "no.yaml").write_text("train: [}")
-    before = written(tmp_path)
-    with pytest.raises(SystemExit) as end:
-        main(words)
-    assert end.value.code == 2
-    error = capsys.readouterr().err
-    assert len(error.strip().splitlines()) == 1
-    assert error.startswith("mnemoscope: ")
-    assert named in error
-    assert written(tmp_path) == before
-
-
 def test_what_is_not_named_is_what_an_installed_system_declares(tmp_path):
     main(["train", "--set", *SMALL])
     assert [run.spec.preset.partition("+")[0] for run in find_runs(tmp_path / "runs")] == ["v3"]
@@ -268,3 +217,25 @@ def test_reproduce_ends_with_verdicts_over_the_zoo_and_over_the_new_runs(tmp_pat
     assert [(verdict["id"], verdict["outcome"]) for verdict in fresh] == [("T1", "NOT_APPLICABLE")]
     main(["reproduce", "tiny-recall", "--seeds", "0", "--out", "out"])
     assert "100.0%" not in capsys.readouterr().out.split("beside")[0]  # nothing was trained again
+
+
+def test_reproduce_shows_the_first_seed_of_every_configuration_before_it_trains_the_others(capsys, monkeypatch):
+    monkeypatch.setattr(claims, "claims_called", lambda _: [])
+    small = tuple((name, json.loads(value)) for name, _, value in (change.partition("=") for change in SMALL))
+    system = SYSTEMS.get("tiny-recall")
+    quick = tuple(replace(part, changes=small) for part in system.quick)
+    monkeypatch.setitem(SYSTEMS._items, "tiny-recall", replace(system, quick=quick))
+    words = ["reproduce", "tiny-recall", "--seeds", "5-7", "--jobs", "1", "--out", "out"]
+    main(words)
+    first, _, rest = capsys.readouterr().out.partition("4 other runs to train")
+    assert "seed-05" in first
+    assert "seed-06" not in first
+    assert first.index("seed-05") < first.index("First look, one seed each: What was learned")
+    assert "seed-05" not in rest
+    assert "seed-07" in rest
+    assert "3/3" in rest.partition("What was learned")[2] or "0/3" in rest.partition("What was learned")[2]
+    main(words)
+    again = capsys.readouterr().out
+    assert "First look" not in again
+    assert "seed-0" not in again
+    assert again.splitlines()[-9:] == rest.splitlines()[-9:]

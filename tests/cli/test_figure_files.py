@@ -2,15 +2,19 @@
 
 import sys
 
+import plotly.graph_objects as go
 import pytest
 
 from mnemoscope.cli import main
 from mnemoscope.cli.command import commands
 from mnemoscope.cli.options import DrawsFigures, WritesTables
-from mnemoscope.viz import printing
+from mnemoscope.cli.output import write_page
+from mnemoscope.core.errors import InputError
+from mnemoscope.viz import drawing
+from mnemoscope.viz.page import Page
 
 WITHOUT = {"claims diff", "claims list", "claims register", "claims show", "completion", "evaluate", "export", "index"}
-WITHOUT |= {"list", "predict", "track", "train", "zoo"}
+WITHOUT |= {"explore", "list", "predict", "track", "train", "zoo"}
 
 
 @pytest.fixture
@@ -23,8 +27,8 @@ def drawn(monkeypatch):
             widths[name] = figure.layout.width
             yield from ((f"{name}.{ending}", b"drawn") for ending in formats)
 
-    monkeypatch.setattr(printing, "draw", draw)
-    monkeypatch.setattr(printing, "check_drawing", lambda: None)
+    monkeypatch.setattr(drawing, "draw", draw)
+    monkeypatch.setattr(drawing, "check_drawing", lambda: None)
     return widths
 
 
@@ -89,3 +93,15 @@ def test_tables_for_latex_need_a_place(two_seeds, capsys):
         main(["evaluate", str(two_seeds), "--latex"])
     assert end.value.code == 2
     assert "--latex writes files; name a directory with --out" in capsys.readouterr().err
+
+
+def test_figures_that_cannot_be_drawn_in_the_end_leave_the_page_and_the_command(tmp_path, monkeypatch, capsys):
+    def broken(figures, formats):
+        raise InputError("the browser that draws figures as files failed: gone")
+
+    monkeypatch.setattr(drawing, "draw", broken)
+    page = Page("A page")
+    page.figure(go.Figure(), "A figure.")
+    write_page(tmp_path / "page.html", page.html(), page.figures, DrawsFigures(figures=("svg",)))
+    assert "<title>A page</title>" in (tmp_path / "page.html").read_text()
+    assert capsys.readouterr().out == ("no figures as files: the browser that draws figures as files failed: gone\n")

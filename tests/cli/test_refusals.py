@@ -118,6 +118,9 @@ HEAVY = ("torch", "pandas", "transformer_lens", "transformers", "plotly", "sklea
         ["list", "tasks"],
         ["list", "zoo"],
         ["list", "zoo:v1-quick"],
+        ["--complete", "claims", "run", ""],
+        ["--complete", "train", "--preset", ""],
+        ["--complete", "ablate", "zoo"],
     ],
     ids=" ".join,
 )

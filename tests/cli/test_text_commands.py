@@ -122,7 +122,7 @@ def test_predict_shows_symbols_beside_the_ideal_learner(birth, noisy, capsys):
     main(["predict", f"{birth}/seed-100", "she\nsea"])
     lines = capsys.readouterr().out.splitlines()
     assert "she⏎sea" in lines[0]
-    tokens = [line.split()[0] for line in lines if line.strip()][-7:]
+    tokens = [line.split()[1] for line in lines if line.strip()][-7:]
     assert tokens == list("she⏎sea")
     assert "in context: likeliest" in " ".join(lines)
     main(["predict", f"{noisy}/seed-100", "se¤he"])

@@ -96,6 +96,18 @@ def test_what_is_about_tokens_is_refused_in_one_line(command, capsys):
     assert f"{command} is about tokens, and runs on retrieval read and give vectors" in capsys.readouterr().err
 
 
+def test_an_unseen_sequence_of_vectors_is_shown_by_its_number(capsys):
+    main(["predict", "runs/seed-0", "3"])
+    out = capsys.readouterr().out
+    rows = [line.split()[:2] for line in out.splitlines() if line.strip().startswith("query")]
+    assert rows == [["query1", "all"], ["query1", "x1"], ["query2", "all"], ["query2", "x1"]]
+    assert "nearest exact predictor" in out
+    main(["view", "runs/seed-0", "3"])
+    page = Path("view.html").read_text()
+    assert "CircuitsVis.render" in page
+    assert "squared error of the model" in page
+
+
 def test_a_sequence_of_vectors_cannot_be_typed(capsys):
     for command in ("predict", "view"):
         with pytest.raises(SystemExit) as end:

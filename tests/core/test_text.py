@@ -122,8 +122,8 @@ def test_positions_are_called_by_their_token_or_their_place():
         Prompt.fill("The {animal} sat on the {where}", animal=a, where=w) for a, w in (("cat", "mat"), ("dog", "store"))
     ]
     batch = prompts(WORDS, filled, answers=["and", "and"])
-    assert batch.position_names == ["<bos>", "The", "animal", "sat", "on", "the", "where"]
+    assert batch.common_tokens == ["<bos>", "The", "animal", "sat", "on", "the", "where"]
     longer = prompts(WORDS, [filled[0], "The cat"], answers=["and", "and"])
-    assert longer.position_names == ["<bos>", "The", "cat", "sat", "on", "the", "mat"], "padding has no say"
+    assert longer.common_tokens == ["<bos>", "The", "cat", "sat", "on", "the", "mat"], "padding has no say"
     other = prompts(WORDS, ["The cat sat", "The dog sat"], answers=["on", "on"])
-    assert other.position_names == ["<bos>", "The", "…", "sat"]
+    assert other.common_tokens == ["<bos>", "The", "…", "sat"]

@@ -472,3 +472,11 @@ def test_a_run_that_lies_under_its_earlier_label_stays_there(tmp_path):
     assert run_path(tmp_path, spec) == earlier
     other = preset("v3", "published", 16, changes={"model.d_model": 8})
     assert run_path(tmp_path, other).parent.name == other.label
+
+
+def test_a_run_of_the_zoo_is_named_by_its_word(tmp_path):
+    [run] = zoo.shipped("zoo:v3-quick/seed-16") or []
+    assert zoo.word_for(run) == "zoo:v3-quick/seed-16"
+    own = tmp_path / "zoo" / "0123456789abcdef" / "v3-quick" / "seed-16"
+    assert zoo.word_for(own) == str(own)
+    assert zoo.word_for(Path("run")) == "run"

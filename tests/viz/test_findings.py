@@ -157,3 +157,13 @@ def test_when_a_measure_has_risen_half_way():
     assert findings.rises(values, "accuracy") == (
         "Accuracy goes from 0.00 [0.00, 0.00] to 0.85 [0.80, 0.90], half of the way by step 25 [20, 30]."
     )
+
+
+def test_a_position_is_called_by_its_name():
+    ratio = xr.DataArray(
+        np.array([[[[0.1, 0.9]]]]),
+        dims=("seed", "direction", "metric", "pos"),
+        coords={"seed": [3], "direction": ["noising"], "metric": ["logit_diff"], "pos": [7, 8]},
+    ).assign_coords(pos_name=("pos", ["y4", "x5"]))
+    said = findings.carried({"recall": ratio.to_dataset(name="ratio")}, what="z")
+    assert "for recall at pos x5 (0.90" in said

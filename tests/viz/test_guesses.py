@@ -27,13 +27,14 @@ def result():
 def test_a_row_tells_what_follows_and_the_likeliest_tokens(result):
     table = guess_table(result)
     assert list(table.header) == [
-        "token", "next", "model: likeliest", "global bigram: likeliest", "model: p", "global bigram: p", "KL",
-    ]  # fmt: skip
+        *("position", "token", "next", "model: likeliest", "global bigram: likeliest"),
+        *("model: p", "global bigram: p", "KL"),
+    ]
     rows = [list(row) for row in table.rows]
-    assert [row[:2] for row in rows] == [["⏎", "<"], ["<", "⏎"], ["⏎", ""]]
-    assert rows[1][3].startswith("⏎ 0.75  ␣ 0.25")
-    assert rows[1][4:] == ["0.750", "0.750", "0.0000"]
-    assert rows[2][4:6] == ["", ""]
+    assert [row[:3] for row in rows] == [["0", "⏎", "<"], ["1", "<", "⏎"], ["2", "⏎", ""]]
+    assert rows[1][4].startswith("⏎ 0.75  ␣ 0.25")
+    assert rows[1][5:] == ["0.750", "0.750", "0.0000"]
+    assert rows[2][5:7] == ["", ""]
 
 
 def test_the_figure_escapes_symbols(result):

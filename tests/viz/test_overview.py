@@ -14,8 +14,7 @@ import pytest
 
 from mnemoscope.core.errors import InputError
 from mnemoscope.core.presets import preset
-from mnemoscope.models.catalogue import Listed
-from mnemoscope.models.run import Run
+from mnemoscope.models.glance import Glance
 from mnemoscope.viz.overview.files import beside, under
 from mnemoscope.viz.overview.groups import grouped, mean_and_range, measures, number
 from mnemoscope.viz.overview.page import check_place, overview_page
@@ -27,8 +26,16 @@ from tests.viz.test_browser import CHROMIUM
 def listed(seed=0, *, path="runs/run", finished=True, loss=1.0, changes=None, name="v3"):
     spec = preset(name, "quick", seed, changes=changes)
     progress = {"step": [0, 4000], "train_loss": [2.0, loss], "test_loss": [2.0, loss], "test_recall": [0.2, 0.9]}
-    run = Run(Path(path) / f"seed-{seed:02d}", spec)
-    return Listed(run=run, finished=finished, last_step=4000, reached=4000, progress=progress)
+    return Glance(
+        path=Path(path) / f"seed-{seed:02d}",
+        content=spec.to_dict(),
+        preset=spec.preset,
+        recipe=spec.recipe.name,
+        seed=seed,
+        n_steps=4000,
+        finished=finished,
+        progress=progress,
+    )
 
 
 def write_run(place: Path, seed=0, *, losses=(2.0, 1.0), changes=None, done=True):
@@ -64,15 +71,15 @@ def test_a_seed_counts_once():
 
 def test_equal_labels_of_unlike_configurations_stay_apart():
     one = listed(0)
-    spec = one.run.spec
-    other = replace(one, run=Run(Path("x"), replace(spec, seed=1, model=replace(spec.model, d_model=64))))
+    spec = replace(one.spec, seed=1, model=replace(one.spec.model, d_model=64))
+    other = replace(one, path=Path("x"), content=spec.to_dict(), seed=1)
     assert len(grouped([one, other])) == 2
 
 
 def test_means_are_over_runs_that_have_ended():
     group = grouped([listed(0, loss=1.0), listed(1, loss=2.0), listed(2, loss=9.0, finished=False)])[0]
     assert mean_and_range(group.last("train_loss")) == (1.5, "[1.000, 2.000]")
-    assert group.states == "2 finished, 1 interrupted"
+    assert group.states.split() == ["2", "finished,", "1", "interrupted"]
     (alone,) = grouped([listed(2, loss=9.0, finished=False)])
     assert alone.last("train_loss") == [9.0]
 

@@ -11,8 +11,9 @@ import xarray as xr
 from plotly.subplots import make_subplots
 
 from mnemoscope.core.errors import InputError
+from mnemoscope.viz.drawing import check_drawing, draw
 from mnemoscope.viz.figures import PALETTE, bars_with_dots, heatmaps
-from mnemoscope.viz.printing import check_drawing, draw, for_print
+from mnemoscope.viz.printing import for_print
 
 INCH = 96
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")

@@ -27,7 +27,7 @@ def read():
             "control": ["untrained"],
             "against": ["shuffled", "untrained"],
         },
-        attrs={"pos": 8},
+        attrs={"pos": 8, "pos_name": "8"},
     )
 
 
@@ -50,7 +50,7 @@ def erased():
             "site": ["other head", "L0 resid_mid", "L0 MLP"],
             "skill": ["elimination", "recall"],
         },
-        attrs={"pos": 8},
+        attrs={"pos": 8, "pos_name": "8"},
     )
 
 

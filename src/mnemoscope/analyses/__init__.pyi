@@ -62,6 +62,7 @@ from .evaluation import skill_trajectory as skill_trajectory
 from .forward import check_fits as check_fits
 from .forward import log_probs as log_probs
 from .forward import normalised as normalised
+from .forward import predicted_vectors as predicted_vectors
 from .interchange.alignment import align as align
 from .interchange.counterfactuals import random_pairs as random_pairs
 from .interchange.exchange import interchange_accuracy as interchange_accuracy

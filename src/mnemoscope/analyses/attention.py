@@ -40,8 +40,8 @@ def patterns_of_sequences(model: HookedModel, batch: Batch, symbols: Sequence[st
         symbols: What every token is called; none: what the batch calls them.
 
     Returns:
-        `pattern` over (example, layer, head, query, key) and `token` over (example, key); queries and keys are
-        numbered. `n_tokens` over example: how many of them are no padding.
+        `pattern` over (example, layer, head, query, key) and `token` over (example, key), such as `x2=4` where
+        positions have names; queries and keys are numbered. `n_tokens` over example: how many of them are no padding.
 
     Raises:
         InputError: The model is too small for the batch.
@@ -52,20 +52,33 @@ def patterns_of_sequences(model: HookedModel, batch: Batch, symbols: Sequence[st
     return named_patterns(model, batch, [[str(symbols[token]) for token in row] for row in batch.inputs.tolist()])
 
 
-def named_patterns(model: HookedModel, batch: Batch, names: Sequence[Sequence[str]]) -> xr.Dataset:
-    """The same with a name for what stands at every position of every sequence, which may be vectors.
+def named_patterns(model: HookedModel, batch: Batch, names: Sequence[Sequence[str]] | None = None) -> xr.Dataset:
+    """The same of sequences that may be of vectors.
+
+    Args:
+        model: Any hooked model.
+        batch: Sequences.
+        names: What stands at every position of every sequence; none: positions are all that is named.
 
     Raises:
         InputError: The model does not fit the batch.
     """
     check_fits(model, batch, vectors=True)
+    where = range(batch.inputs.shape[1])
+    called = list(batch.positions[: len(where)])
+    if names is None:
+        tokens = [called or [str(pos) for pos in where]] * len(batch)
+    elif called:
+        tokens = [[f"{position}={name}" for position, name in zip(called, row, strict=True)] for row in names]
+    else:
+        tokens = [list(row) for row in names]
     return xr.Dataset(
         {
             "pattern": (("example", "layer", "head", "query", "key"), patterns(model, batch).cpu().numpy()),
-            "token": (("example", "key"), [list(row) for row in names]),
+            "token": (("example", "key"), tokens),
             "n_tokens": ("example", batch.known_lengths.tolist()),
         },
-        coords={name: list(range(batch.inputs.shape[1])) for name in ("query", "key")},
+        coords={"query": where, "key": where, **batch.labels(query=where, key=where)},
     )
 
 

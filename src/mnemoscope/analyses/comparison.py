@@ -100,7 +100,13 @@ def compare_predictions(one: HookedModel, other: HookedModel, task: Task, batch:
             "share": (("outcome", "skill"), shares),
             "same_guess": ("skill", same),
         },
-        coords={"model": ["first", "second"], "outcome": list(OUTCOMES), "skill": list(skills)},
+        coords={
+            "model": ["first", "second"],
+            "outcome": list(OUTCOMES),
+            "skill": list(skills),
+            "pos": (where := range(batch.inputs.shape[1])),
+            **batch.labels(pos=where),
+        },
         attrs={"task": repr(task), "n": len(batch)},
     )
 

@@ -11,6 +11,7 @@ from mnemoscope.core.batch import CHUNK, Batch
 from mnemoscope.core.errors import InputError
 from mnemoscope.core.protocols import HookedModel, Task, reads_vectors
 from mnemoscope.core.skills import Skills
+from mnemoscope.interventions.direct import logits_directly
 from mnemoscope.interventions.reading import LOG_PROBS, check_result, logits_at, parts
 from mnemoscope.interventions.recordings import check_numbers
 
@@ -178,22 +179,31 @@ def check_task(model: HookedModel, task: Task, batch: Batch) -> None:
 
 
 @torch.no_grad()
-def log_probs(model: HookedModel, task: Task, batch: Batch) -> Float[Tensor, "batch pos d_vocab"]:
+def log_probs(
+    model: HookedModel, task: Task, batch: Batch, *, where: Bool[Tensor, "batch pos"] | None = None
+) -> Float[Tensor, "batch pos d_vocab"]:
     """Log-probabilities of the task's tokens, in float64; a larger vocabulary of the model shares in the
     normalisation.
+
+    Args:
+        model: Any hooked model.
+        task: Whose tokens.
+        batch: The sequences.
+        where: The places that are wanted, NaN at others; none: everywhere.
 
     Raises:
         InputError: The model is too small for the task, or its logits hold NaN.
     """
     check_task(model, task, batch)
-    everywhere = torch.ones(batch.inputs.shape[:2], dtype=torch.bool, device=batch.inputs.device)
+    if where is None:
+        where = torch.ones(batch.inputs.shape[:2], dtype=torch.bool, device=batch.inputs.device)
     way_out = "take fewer sequences, or an analysis that reads scored positions only, such as evaluate"
-    check_result("log-probabilities of all tokens at all positions", 8 * everywhere.numel() * task.d_vocab, way_out)
+    check_result("log-probabilities of all tokens at all positions", 8 * where.numel() * task.d_vocab, way_out)
     chunks = [
-        normalised(logits_at(model, batch.inputs[rows], some))[:, : task.d_vocab].clone()
-        for rows, some in parts(model, everywhere)
+        normalised(logits_directly(model, batch.inputs[rows], some))[:, : task.d_vocab].clone()
+        for rows, some in parts(model, where)
     ]
-    return torch.cat(chunks).view(*everywhere.shape, -1)
+    return scattered(torch.cat(chunks), where)
 
 
 def answer_scores(

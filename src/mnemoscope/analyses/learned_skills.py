@@ -40,8 +40,10 @@ def accuracy_by_skill(subject: Subject, *, split: str = "test") -> Mapping[str, 
         InputError: The model is too small for the task, or the task cannot enumerate its sequences.
     """
     batch = every_sequence(subject.task, split)
-    right = metrics.correct(log_probs(subject.model, subject.task, batch), batch.targets).double()
     skills = subject.task.skills(batch)
+    tested = torch.stack([*skills.values(), torch.zeros_like(batch.scored)]).any(0)
+    predicted = log_probs(subject.model, subject.task, batch, where=tested)
+    right = metrics.correct(predicted, batch.targets).double()
     return MappingProxyType(dict(zip(skills, means(right, skills).tolist(), strict=True)))
 
 

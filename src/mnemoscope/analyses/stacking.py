@@ -12,6 +12,7 @@ import numpy as np
 import xarray as xr
 
 from mnemoscope.analyses.roles import Result
+from mnemoscope.core import positions
 from mnemoscope.core.errors import InputError
 from mnemoscope.models.run import Run, by_label
 
@@ -44,9 +45,13 @@ def _carried_forward(results: Mapping[int, Result]) -> dict[int, Result]:
 
 
 def over_seeds(runs: Sequence[Run], results: Sequence[Mapping[str, xr.Dataset]]) -> dict[str, xr.Dataset]:
-    """Results of runs that differ in the seed only, concatenated along `seed`; what some runs lack is left out."""
+    """Results of runs that differ in the seed only, concatenated along `seed`; what some runs lack is left out.
+
+    Axes of positions get the names that the task has for them, if they have none yet.
+    """
     names = [name for name in results[0] if all(name in result for result in results)]
-    return {name: along_seed(runs, [result[name] for result in results]) for name in names}
+    called = positions.names_of(runs[0].spec.task)
+    return {name: positions.named(along_seed(runs, [result[name] for result in results]), called) for name in names}
 
 
 def along(dim: str, results: Mapping[int, Result]) -> Result:

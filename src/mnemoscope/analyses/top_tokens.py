@@ -65,9 +65,10 @@ def predict(
         exact = task.reference(asked, reference)[0]
         found |= _guesses(exact, following, n, "ideal_")
         found["kl"] = ("pos", metrics.kl_divergence(exact, predicted).tolist())
-    ranks = list(range(1, n + 1))
+    where = list(range(len(following)))
+    coords = {"pos": where, "rank": list(range(1, n + 1)), **batch.labels(pos=where)}
     attrs = {"reference": reference or "", "kl_unit": "nats", "task": repr(task)}
-    return xr.Dataset(found, coords={"pos": list(range(len(following))), "rank": ranks}, attrs=attrs)
+    return xr.Dataset(found, coords=coords, attrs=attrs)
 
 
 def _guesses(probabilities: Float[Tensor, "pos d_vocab"], following: Tensor, n: int, prefix: str) -> dict:

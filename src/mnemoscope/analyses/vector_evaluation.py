@@ -53,7 +53,7 @@ def evaluate_vectors(
         means = [(shares * values.nan_to_num()).sum(0) / shares.sum(0) for values in each]
         return [mean.tolist() for mean in means]
 
-    coords = {"part": list(parts), "pos": positions.tolist()}
+    coords = {"part": list(parts), "pos": positions.tolist(), **batch.labels(pos=positions.tolist())}
     attrs = {"loss_unit": batch.loss_unit, "n": len(batch), "task": repr(task)}
     result = xr.Dataset({"loss": (("part", "pos"), errors(outputs, targets))}, coords=coords, attrs=attrs)
     if not names or task is None:

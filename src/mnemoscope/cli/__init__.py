@@ -35,12 +35,17 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 def _run(words: list[str]) -> None:
     from mnemoscope.cli.command import commands, overview, split_command
-    from mnemoscope.core.errors import InputError
+    from mnemoscope.core.errors import one_of
 
     if words[:1] == ["--version"]:
-        from importlib.metadata import version
+        from mnemoscope.core.version import __version__
 
-        print(version("mnemoscope"))
+        print(__version__)
+        return
+    if words[:1] == ["--complete"]:
+        from mnemoscope.cli.completing import candidates
+
+        print("\n".join(candidates(words[1:])))
         return
     from mnemoscope.cli.parse import execute, invite_guests
 
@@ -48,7 +53,7 @@ def _run(words: list[str]) -> None:
     if not words or words[0] in ("-h", "--help"):
         print(overview())
     elif (found := split_command(words)) is None:
-        raise InputError(f"the command must be one of: {', '.join(commands())}; got {' '.join(words[:2])!r}")
+        one_of("the command", " ".join(words[:2]), commands())
     else:
         execute(*found)
 

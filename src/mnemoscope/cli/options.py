@@ -7,6 +7,20 @@ from typing import Annotated, Literal, get_args
 from tyro.conf import Positional, UseAppendAction, arg
 
 
+@dataclass(frozen=True)
+class NamesOf:
+    """Mark of an option that takes registered names, for completion."""
+
+    kind: Literal["presets", "recipes", "systems", "claims", "runs"]
+    also: tuple[str, ...] = ()
+    """Other words that it takes."""
+
+
+Claims = Annotated[tuple[str, ...], NamesOf("claims")]
+RunPath = Annotated[Path, NamesOf("runs")]
+RunPaths = Annotated[tuple[Path, ...], NamesOf("runs")]
+
+
 @dataclass(frozen=True, kw_only=True)
 class Options:
     """Every command has these."""
@@ -58,9 +72,9 @@ class Jobs(Options):
 class OfPresets(Jobs):
     """Of commands that train presets."""
 
-    preset: tuple[str, ...] = ()
+    preset: Annotated[tuple[str, ...], NamesOf("presets")] = ()
     """Configurations; `mnemoscope list presets` shows them. None: the default of an installed system."""
-    recipe: str = "quick"
+    recipe: Annotated[str, NamesOf("recipes")] = "quick"
     """Training recipe; `mnemoscope list presets` shows those of every preset."""
 
 
@@ -68,7 +82,7 @@ class OfPresets(Jobs):
 class OfClaims(Jobs):
     """Of commands that try claims."""
 
-    what: Positional[tuple[str, ...]] = ()
+    what: Positional[Claims] = ()
     """Systems or ids of claims; none: those on the first system that has a default preset."""
 
 
@@ -76,7 +90,7 @@ class OfClaims(Jobs):
 class OfRuns(Jobs):
     """Of commands that look at runs."""
 
-    runs: Positional[tuple[Path, ...]]
+    runs: Positional[RunPaths]
     """Run directories, directories that hold some, or words such as `zoo` or `zoo:<configuration>`."""
 
 
@@ -108,7 +122,7 @@ class OfPairs(AnalysisOptions):
 class OfSequence(Options):
     """Of commands that show a model on one sequence."""
 
-    run: Positional[Path]
+    run: Positional[RunPath]
     """Run directory, or a word such as `zoo:<configuration>/seed-<seed>`."""
     sequence: Positional[str]
     """As the task reads it, such as a text or numbers of tokens."""

@@ -13,6 +13,8 @@ from rich.console import Console
 from rich.table import Table as RichTable
 from rich.text import Text
 
+from mnemoscope.core.errors import InputError
+
 if TYPE_CHECKING:
     import xarray as xr
 
@@ -47,13 +49,11 @@ def write_table(directory: Path, table: Table, *, latex: bool = False) -> None:
 def write_page(path: Path, html: str, figures: Sequence[Drawn], options: DrawsFigures) -> None:
     """Write a page, and its figures as files if the options name formats: figures/<page>-<n>-<words>.<format>.
 
-    Those that an earlier call has left of this page are replaced.
-
-    Raises:
-        InputError: The figures cannot be drawn; the page is there by then.
+    Those that an earlier call has left of this page are replaced. Where they cannot be drawn, one line says so.
     """
     from mnemoscope.models.files import write_atomically
-    from mnemoscope.viz.printing import draw, for_print
+    from mnemoscope.viz.drawing import draw
+    from mnemoscope.viz.printing import for_print
     from mnemoscope.viz.tables import counted
 
     write_atomically(path, html.encode())
@@ -67,8 +67,12 @@ def write_page(path: Path, html: str, figures: Sequence[Drawn], options: DrawsFi
         f"{path.stem}-{n}{'-' if each.words else ''}{each.words}": for_print(each.figure, width=options.figure_width)
         for n, each in enumerate(figures, 1)
     }
-    for name, content in draw(named, tuple(dict.fromkeys(options.figures))):
-        write_atomically(place / name, content)
+    try:
+        for name, content in draw(named, tuple(dict.fromkeys(options.figures))):
+            write_atomically(place / name, content)
+    except InputError as error:  # what else the command does is worth more than its figures
+        console.print(f"no figures as files: {error}", highlight=False, markup=False, soft_wrap=True)
+        return
     console.print(f"wrote {counted(len(named), 'figure')} to {place}", highlight=False)
 
 

@@ -15,6 +15,7 @@ from mnemoscope.cli.refusals import check_figures, check_named, check_out, one_l
 from mnemoscope.core import guests
 from mnemoscope.core.errors import InputError, one_of
 
+MOST_SEEDS = 100_000
 IMPORT = "import"
 """Words `--import FILE`, and the key of a configuration file that names guests for all commands."""
 
@@ -157,10 +158,12 @@ def read_yaml(file: Path, called: str, expected: str) -> Mapping[Any, Any]:
 
 def _config_file(words: Sequence[str]) -> Path | None:
     for word, following in zip(words, [*words, ""][1:], strict=True):
-        if word == "--config":
-            return Path(following)
-        if word.startswith("--config="):
-            return Path(word.partition("=")[2])
+        called, equals, file = word.partition("=")
+        if called == "--config":
+            file = file if equals else following
+            if not file or file.startswith("--"):
+                raise InputError("--config must name a YAML file; got nothing")
+            return Path(file)
     return None
 
 
@@ -168,14 +171,16 @@ def parse_seeds(text: str) -> list[int]:
     """The seeds of `0-3,7`.
 
     Raises:
-        InputError: The text says something else.
+        InputError: The text says something else, or names too many.
     """
     seeds: list[int] = []
     for part in text.split(","):
         low, dash, high = part.strip().partition("-")
         if not low.isdecimal() or (dash and not high.isdecimal()):
             raise InputError(f"--seeds must look like 3, 0-15 or 0-3,7; got {text!r}")
-        seeds += range(int(low), int(high or low) + 1)
+        seeds += range(int(low), min(int(high or low), int(low) + MOST_SEEDS) + 1)
+    if len(seeds) > MOST_SEEDS:
+        raise InputError(f"--seeds may name {MOST_SEEDS} seeds at most; got {text!r}")
     if not seeds or len(set(seeds)) < len(seeds):
         raise InputError(f"--seeds must name every seed once; got {text!r}")
     return seeds
@@ -185,7 +190,7 @@ def parse_changes(words: Sequence[str]) -> dict[str, Any]:
     """The changes of `recipe.n_steps=500 ...`; values are read as YAML.
 
     Raises:
-        InputError: A word has no `=`.
+        InputError: A word has no `=`, or no YAML behind it.
     """
     import yaml
 
@@ -194,7 +199,10 @@ def parse_changes(words: Sequence[str]) -> dict[str, Any]:
         key, equals, value = word.partition("=")
         if not equals or "." not in key:
             raise InputError(f"--set takes words such as recipe.n_steps=500; got {word!r}")
-        changes[key] = yaml.safe_load(value)
+        try:
+            changes[key] = yaml.safe_load(value)
+        except yaml.YAMLError:
+            raise InputError(f"--set {key} takes a value as YAML writes it; got {value!r}") from None
     return changes
 
 

@@ -69,6 +69,7 @@ def live(n_runs: int, console: Console) -> Iterator[Report]:
         expand=True,
     )
     tasks: dict[Path, TaskID] = {}
+    shares: dict[Path, float] = {}
     with bars:
         overall = bars.add_task("runs", total=n_runs, numbers=f"0 of {n_runs}")
 
@@ -77,11 +78,12 @@ def live(n_runs: int, console: Console) -> Iterator[Report]:
             if line.path not in tasks:
                 tasks[line.path] = bars.add_task(name, total=line.n_steps, numbers=_numbers(line, digits=0))
             bars.update(tasks[line.path], completed=line.step, numbers=_numbers(line, digits=0))
+            shares[line.path] = line.step / line.n_steps
             if line.step == line.n_steps:
                 bars.remove_task(tasks.pop(line.path))
-                bars.advance(overall)
-                bars.update(overall, numbers=f"{bars.tasks[0].completed:.0f} of {n_runs}")
                 console.print(f"{name}  {_numbers(line, digits=1)}", highlight=False)
+            done = sum(share == 1 for share in shares.values())
+            bars.update(overall, completed=sum(shares.values()), numbers=f"{done} of {n_runs}")
 
         yield report
 

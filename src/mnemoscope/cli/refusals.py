@@ -14,11 +14,12 @@ from tyro.conf import Positional
 
 from mnemoscope.cli.catalogue import claims_listed, listed
 from mnemoscope.cli.options import DrawsFigures, OfClaims, OfPresets, OfRuns, OfSequence
-from mnemoscope.core.errors import InputError, one_of
+from mnemoscope.core.errors import InputError, nearest, one_of
 from mnemoscope.models import zoo
 from mnemoscope.models.glance import nothing_in
 
 _POSITIONAL = get_args(Positional[str])[1]
+_CHOICE = re.compile(r"invalid choice '(.+?)' for argument .*Expected one of \((.*)\)")
 _RULE = re.compile(r"[─-]{8,}")
 _FRAME = str.maketrans("", "", "│╭╮╰╯┃|")
 
@@ -51,7 +52,9 @@ def _reason(box: str, options: type) -> str:
     if _RULE.fullmatch(said[0]):  # where the terminal has ASCII only, the title is underlined
         said = said[1:]
     n = next((i for i, line in enumerate(said) if _RULE.fullmatch(line)), len(said))
-    reason = " ".join(said[:n]).rstrip(".")
+    reason = " ".join(said[:n]).rstrip(".").partition(". Got errors:")[0]
+    if choice := _CHOICE.match(reason):
+        return reason + nearest(choice[1], re.findall(r"'(.+?)'", choice[2]))
     unknown = re.match(r"Unrecognized options: ([^\s,=]+)", reason)
     if unknown is None:
         return reason
@@ -67,9 +70,14 @@ def option_names(options: type) -> list[str]:
     for field in dataclasses.fields(options):
         marks = getattr(hints[field.name], "__metadata__", ())
         called = next((mark.name for mark in marks if getattr(mark, "name", None)), field.name)
-        if _POSITIONAL not in marks:
+        if not positional(hints[field.name]):
             names.append("--" + called.replace("_", "-"))
     return names
+
+
+def positional(hint: Any) -> bool:
+    """Whether what is annotated so has no name of its own on the command line."""
+    return _POSITIONAL in getattr(hint, "__metadata__", ())
 
 
 def check_figures(options: DrawsFigures) -> None:
@@ -84,7 +92,7 @@ def check_figures(options: DrawsFigures) -> None:
         if not 0.5 <= options.figure_width <= 50:
             raise InputError(f"--figure-width must be between 0.5 and 50 inches; got {options.figure_width}")
     if options.figures:
-        from mnemoscope.viz.printing import check_drawing
+        from mnemoscope.viz.drawing import check_drawing
 
         check_drawing()
 

@@ -1,15 +1,12 @@
 """Trials of claims with a live table, and what they leave."""
 
 import json
-import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
-from html import escape
 from pathlib import Path
 from time import monotonic
 from typing import Any
-from urllib.parse import quote
 
 import xarray as xr
 from rich.live import Live
@@ -18,6 +15,7 @@ from rich.text import Text
 
 from mnemoscope.cli.options import WritesResults
 from mnemoscope.cli.output import console, show, write_arrays, write_page, write_table
+from mnemoscope.cli.provenance import pieces
 from mnemoscope.core.batch import Batch
 from mnemoscope.judging.claim import Claim
 from mnemoscope.judging.evidence import as_dataset
@@ -25,7 +23,6 @@ from mnemoscope.judging.verdict import Ruling, record
 from mnemoscope.models.files import write_atomically
 from mnemoscope.models.run import Run
 from mnemoscope.sweeps.admission import find_bench
-from mnemoscope.sweeps.measuring import name_of
 from mnemoscope.sweeps.trials import Progress, run_trials
 from mnemoscope.viz.reporting import report_of, view_of
 from mnemoscope.viz.rulings import VERDICT_HEADER, Example, in_short, rulings_sheet, verdict_rows, verdict_tables
@@ -71,7 +68,6 @@ def try_claims(
     written in other formats too. `where` are the words of the command line that name the models, for the command that
     reproduces a verdict.
     """
-    out.mkdir(parents=True, exist_ok=True)  # before hours of work, not after them
     with _live(claims) as report:
         rulings = run_trials(
             claims,
@@ -88,19 +84,21 @@ def try_claims(
         )
     options = options or WritesResults()
     show(title, VERDICT_HEADER, in_short(verdict_rows(rulings)), n_text=4)
-    for table in verdict_tables(rulings):
-        write_table(out, table, latex=options.latex)
-    write_arrays(out / "evidence", {ruling.claim.id: as_dataset(ruling.evidence.effects) for ruling in rulings})
-    verdicts = json.dumps([record(ruling) for ruling in rulings], indent=2, allow_nan=False)
-    write_atomically(out / "verdicts.json", (verdicts + "\n").encode())
-    sheet = rulings_sheet(
-        rulings,
-        title=title,
-        lead=_lead(rulings, runs, recipe),
-        examples=examples(rulings, runs),
-        sources={ruling.claim.id: _sources(ruling, where) for ruling in rulings},
-    )
-    write_page(out / "report.html", sheet.html(), sheet.page.figures, options)
+    with console.status("verdicts are written, with a page of figures"):
+        for table in verdict_tables(rulings):
+            write_table(out, table, latex=options.latex)
+        write_arrays(out / "evidence", {ruling.claim.id: as_dataset(ruling.evidence.effects) for ruling in rulings})
+        verdicts = json.dumps([record(ruling) for ruling in rulings], indent=2, allow_nan=False)
+        write_atomically(out / "verdicts.json", (verdicts + "\n").encode())
+        bench = find_bench(runs, [ruling.claim for ruling in rulings])
+        sheet = rulings_sheet(
+            rulings,
+            title=title,
+            lead=_lead(rulings, runs, recipe),
+            examples=examples(rulings, runs),
+            sources={ruling.claim.id: pieces(ruling, bench, where, out) for ruling in rulings},
+        )
+        write_page(out / "report.html", sheet.html(), sheet.page.figures, options)
     console.print(f"wrote {out / 'verdicts.json'} and {out / 'report.html'}", highlight=False)
     return rulings
 
@@ -154,19 +152,6 @@ def _lead(rulings: Sequence[Ruling], runs: Sequence[Run], recipe: str | None) ->
     if recipe:
         sentences.append(f"All claims are asked of models of the {recipe} recipe.")
     return " ".join(sentences)
-
-
-def _sources(ruling: Ruling, where: Sequence[str]) -> list[str]:
-    """Pieces of HTML: the command, the arrays, and the code that measures."""
-    claim = ruling.claim
-    command = shlex.join(["mnemoscope", "claims", "run", claim.id, *(where if claim.replicate != "draw" else ())])
-    arrays = quote(f"evidence/{claim.id}.nc")
-    pieces = [
-        f"The command: <code>{escape(command)}</code>",
-        f'What was measured: <a href="{arrays}">{escape(arrays)}</a>; all verdicts as data: '
-        '<a href="verdicts.json">verdicts.json</a>',
-    ]
-    return pieces if claim.measure is None else [*pieces, f"The measure: <code>{escape(name_of(claim.measure))}</code>"]
 
 
 @contextmanager

@@ -9,6 +9,8 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from mnemoscope.core import positions as naming
+
 Inputs = Int[Tensor, "batch pos"] | Float[Tensor, "batch pos d_input"]
 """Tokens, or vectors."""
 Targets = Int[Tensor, "batch pos"] | Float[Tensor, "batch pos d_output"]
@@ -28,7 +30,8 @@ class Batch:
         weights: Probability of each row under the task's distribution (an enumeration); None: every row counts the
             same.
         known: Latents that only the generator knows, batch axis first.
-        derive: Latents that follow from the inputs; computed when first asked for.
+        derive: Latents that follow from the inputs; computed when first asked for. Where it is a method of the task the
+            batch calls positions as that task does.
         parts: Named parts of target vectors that are reported apart; none for tokens.
         lengths: Of sequences that are padded on the right; None: all positions are real.
         symbol: What a token is called; None: by its number.
@@ -69,7 +72,12 @@ class Batch:
         return [[names[number] for number in row] for row in self.inputs.tolist()]
 
     @property
-    def position_names(self) -> list[str]:
+    def positions(self) -> tuple[str, ...]:
+        """What the task whose method `derive` is calls its positions; empty: they have no names."""
+        return naming.names_of(getattr(self.derive, "__self__", None))
+
+    @property
+    def common_tokens(self) -> list[str]:
         """What stands at every position: the token where all rows have the same there; else the place that all of them
         have there, by its latent; else `…`.
         """
@@ -85,16 +93,24 @@ class Batch:
             names.append(there.pop() if len(there) == 1 else next(places, "…"))
         return names
 
+    def called(self, pos: int) -> str:
+        """What a position is called: by its name, else by its number."""
+        return self.positions[pos] if self.positions else str(pos)
+
     def labels(self, **axes: Sequence[Any]) -> dict[str, tuple[str, list[str]]]:
-        """Coordinates of a result along axes of positions: `pos_token` along `pos`, and so on; none without names.
+        """Coordinates of a result along axes of positions.
 
         Args:
             axes: Name of the dimension to the positions along it.
+
+        Returns:
+            `pos_name` along `pos`, and so on, where positions have names; else `pos_token`, what stands there, where
+            tokens have; else none.
         """
-        if self.symbol is None or self.has_vectors:
-            return {}
-        names = self.position_names
-        return {f"{axis}_token": (axis, [names[int(pos)] for pos in along]) for axis, along in axes.items()}
+        if self.positions or self.symbol is None or self.has_vectors:
+            return naming.labels(self.positions, **axes)
+        tokens = self.common_tokens
+        return {f"{axis}_token": (axis, [tokens[int(pos)] for pos in along]) for axis, along in axes.items()}
 
     @property
     def has_vectors(self) -> bool:

@@ -1,6 +1,7 @@
 """The one error that means "the input is wrong": it is shown as a single line and never as a traceback."""
 
 from collections.abc import Iterable
+from difflib import get_close_matches
 
 
 class InputError(ValueError):
@@ -19,7 +20,13 @@ def one_of(argument: str, given: object, allowed: Iterable[object]) -> None:
     allowed = list(allowed)
     if given not in allowed:
         names = ", ".join(str(a) for a in allowed)
-        raise InputError(f"{argument} must be one of: {names}; got {given!r}")
+        raise InputError(f"{argument} must be one of: {names}; got {given!r}{nearest(given, allowed)}")
+
+
+def nearest(given: object, allowed: Iterable[object]) -> str:
+    """The end of a message: which allowed name is most like the one that was given; empty where none is like it."""
+    found = get_close_matches(str(given), [str(a) for a in allowed], n=1)
+    return f"; the nearest: {found[0]}" if found else ""
 
 
 def in_range(argument: str, given: float, low: float, high: float) -> None:

@@ -80,9 +80,9 @@ class Site:
         layer: Number of the block, from 0; none for `embed` and `pos_embed` only.
         head: Number of the head, for kinds that have heads; none: all of them.
         neuron: One or several neurons, for `pre` and `post`; none: all of them.
-        pos: Positions, negative ones from the end; or the name of a latent of the batch that holds one position a
-            sequence (below 0: none, that sequence stays as it is) or a mask `batch pos`. None: all. For `scores` and
-            `pattern` the position of the query.
+        pos: Positions, negative ones from the end; or the name of one, where the batch has names; or the name of a
+            latent of the batch that holds one position a sequence (below 0: none, that sequence stays as it is) or a
+            mask `batch pos`. None: all. For `scores` and `pattern` the position of the query.
         key: Likewise the position of the key, for `scores` and `pattern`.
     """
 

@@ -77,6 +77,8 @@ def _several(numbers: int | tuple[int, ...] | None) -> tuple[int, ...]:
 
 def _positions(wanted: Position | None, batch: Batch, n_pos: int, site: Site) -> Bool[Tensor, "rows pos"]:
     """A mask of positions, of one row where it is the same for all sequences."""
+    if isinstance(wanted, str) and wanted in batch.positions:
+        wanted = batch.positions.index(wanted)
     if isinstance(wanted, str):
         return _by_latent(wanted, batch, n_pos, site)
     mask = torch.full((1, n_pos), wanted is None)
@@ -87,7 +89,8 @@ def _positions(wanted: Position | None, batch: Batch, n_pos: int, site: Site) ->
 
 
 def _by_latent(name: str, batch: Batch, n_pos: int, site: Site) -> Bool[Tensor, "batch pos"]:
-    one_of(f"the latent that gives the position of site {site}", name, batch.latents)
+    known = (*batch.positions, *batch.latents)
+    one_of(f"the name or the latent that gives the position of site {site}", name, known)
     latent = batch.latents[name]
     if latent.dtype == torch.bool and latent.shape == (len(batch), n_pos):
         return latent

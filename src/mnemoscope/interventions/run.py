@@ -20,8 +20,8 @@ from mnemoscope.core.errors import InputError
 from mnemoscope.core.intervention import AtSite, Intervention, Knockout, LowRank, Mean, Patch, Resample, SetPattern
 from mnemoscope.core.protocols import HookedModel, has_linear_attention
 from mnemoscope.core.site import ParamSite, Site
+from mnemoscope.interventions.direct import logits_directly
 from mnemoscope.interventions.edges.hooks import edges_changed
-from mnemoscope.interventions.reading import logits_at
 from mnemoscope.interventions.recordings import Recordings, results
 from mnemoscope.interventions.regions import check_exists, region
 from mnemoscope.interventions.replacements import Change, change
@@ -65,7 +65,7 @@ def run_at(
     seed: int = 0,
     recordings: Recordings | None = None,
 ) -> Float[Tensor, "place d_vocab"]:
-    """The logits of `run_with` at some places, row by row; nothing else is unembedded.
+    """The logits of `run_with` at some places, row by row, to 1e-5; nothing else is unembedded.
 
     Args:
         model: Any hooked model.
@@ -81,7 +81,7 @@ def run_at(
     """
     inputs = batch.inputs if rows is None else batch.inputs[rows]
     with intervened(model, batch, interventions, rows=rows, seed=seed, recordings=recordings):
-        return logits_at(model, inputs, where)
+        return logits_directly(model, inputs, where)
 
 
 @contextmanager

@@ -14,7 +14,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
 
 import torch
 import xarray as xr
@@ -24,10 +23,11 @@ from mnemoscope.core.errors import InputError, one_of
 from mnemoscope.core.html import html_table
 from mnemoscope.core.presets import PRESETS, label_of
 from mnemoscope.core.specification import RunSpec
+from mnemoscope.core.version import __version__
 from mnemoscope.models.building import untrained, usable_device
 from mnemoscope.models.checkpoint import load_checkpoint, load_compact, weights_digest
 from mnemoscope.models.files import write_atomically
-from mnemoscope.models.glance import nothing_in
+from mnemoscope.models.glance import checkpoint_steps, nothing_in, read_run_file, run_folders
 from mnemoscope.models.progress_file import read_progress
 from mnemoscope.models.zoo import shipped
 
@@ -68,7 +68,7 @@ class Run:
         Raises:
             InputError: run.json cannot be read.
         """
-        return _content(self.path).get("last_step", self.spec.recipe.n_steps)
+        return read_run_file(self.path).get("last_step", self.spec.recipe.n_steps)
 
     @property
     def kept(self) -> tuple[int, ...]:
@@ -83,13 +83,12 @@ class Run:
         Raises:
             InputError: run.json cannot be read.
         """
-        return _content(self.path).get("final_weights")
+        return read_run_file(self.path).get("final_weights")
 
     @property
     def steps(self) -> tuple[int, ...]:
         """Steps of which a checkpoint exists, ascending."""
-        files = (self.path / "checkpoints").glob("[0-9]*.safetensors")
-        return tuple(sorted({int(file.name.partition(".")[0]) for file in files}))
+        return checkpoint_steps(self.path)
 
     def checkpoint_path(self, step: int) -> Path:
         """Where the checkpoint after `step` steps lies, or where it goes; a compact one only where no other is."""
@@ -196,10 +195,14 @@ def create_run(path: Path, spec: RunSpec) -> Run:
         if run.spec != spec:
             raise InputError(f"{path} holds a run with another specification; choose another directory or delete it")
         return run
-    packages = ("mnemoscope", "torch", "transformer-lens")
+    packages = ("torch", "transformer-lens")
     content = {
         **spec.to_dict(),
-        "versions": {"python": platform.python_version(), **{name: version(name) for name in packages}},
+        "versions": {
+            "python": platform.python_version(),
+            "mnemoscope": __version__,
+            **{name: version(name) for name in packages},
+        },
         "command": [Path(sys.argv[0]).name, *sys.argv[1:]],
     }
     write_atomically(path / "run.json", (json.dumps(content, indent=2) + "\n").encode())
@@ -210,7 +213,7 @@ def finish_run(run: Run, step: int) -> None:
     """Write down that training ended with `step`, and with which weights."""
     _, weights = weights_digest(run.checkpoint_path(step))
     early = {"last_step": step} if step < run.spec.recipe.n_steps else {}
-    content = json.dumps({**_content(run.path), **early, "final_weights": weights}, indent=2)
+    content = json.dumps({**read_run_file(run.path), **early, "final_weights": weights}, indent=2)
     write_atomically(run.path / "run.json", (content + "\n").encode())
     write_atomically(run.path / "done", b"")
 
@@ -230,20 +233,11 @@ def open_run(path: str | Path) -> Run:
 
 
 def _read(path: Path) -> Run:
-    return Run(path, RunSpec.from_dict(_content(path)))
-
-
-def _content(path: Path) -> dict[str, Any]:
-    """What run.json holds."""
+    content = read_run_file(path)
     try:
-        content = json.loads((path / "run.json").read_text())
-    except (FileNotFoundError, NotADirectoryError):
-        raise InputError(f"{path} is no run directory: it has no run.json; `mnemoscope train` makes one") from None
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
-        raise InputError(f"{path / 'run.json'} cannot be read: {error}") from None
-    if not isinstance(content, dict):
-        raise InputError(f"{path / 'run.json'} cannot be read: it needs preset, seed, task, model and recipe")
-    return content
+        return Run(path, RunSpec.from_dict(content))
+    except InputError as error:
+        raise InputError(f"{path / 'run.json'}: {error}") from None
 
 
 def find_runs(paths: str | Path | Sequence[Path], *, without_checkpoint: bool = False) -> list[Run]:
@@ -260,10 +254,7 @@ def find_runs(paths: str | Path | Sequence[Path], *, without_checkpoint: bool = 
     if not isinstance(paths, str | Path) and not paths:
         raise InputError("name at least one run directory, or a directory that holds some; got none")
     for path in [paths] if isinstance(paths, str | Path) else paths:
-        folders = shipped(path)
-        if folders is None:
-            folders = [file.parent for file in Path(path).rglob("run.json")]
-        everything = [_read(folder) for folder in folders]
+        everything = [_read(folder) for folder in run_folders(path)]
         found = [run for run in everything if run.steps]
         if not found:
             raise nothing_in(Path(path))

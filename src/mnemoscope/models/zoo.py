@@ -176,6 +176,18 @@ def shipped(path: str | Path) -> list[Path] | None:
     return [unpack(found[0]) / run]
 
 
+def holds(place: Path) -> bool:
+    """Whether a directory is a configuration of the zoo, unpacked: one that `unpack` gives."""
+    if place.parent.parent.name != WORD or place.name not in labels():
+        return False
+    return archive(place.name).digest[:16] == place.parent.name
+
+
+def word_for(run: Path) -> str:
+    """How a run is named on a command line: by where it lies, or by its word if it was unpacked from the zoo."""
+    return f"{WORD}:{run.parent.name}/{run.name}" if holds(run.parent) else str(run)
+
+
 def unpack(packed: Archive) -> Path:
     """Unpack what is not there yet.
 

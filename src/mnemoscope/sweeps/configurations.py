@@ -80,6 +80,7 @@ class Sweep:
                 raise InputError(f"sweep: {name} must hold at least one value; got none")
             if not isinstance(given, Mapping) and len(set(map(_label, given))) < len(given):
                 raise InputError(f"sweep: the values of {name} must differ; got {list(map(_label, given))}")
+        in_range("sweep: a seed", min(self.seeds), 0, float("inf"))
         if self.best_of and self.largest is None:
             raise InputError("sweep.best_of is for searches; name the fields that are searched in sweep.largest")
         if self.largest is not None and self.spec({}, self.seeds[0]).recipe.stop_at is None:

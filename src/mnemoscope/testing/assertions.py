@@ -21,7 +21,8 @@ import xarray as xr
 
 from mnemoscope.analyses.ablation.removal import Removal, ablate
 from mnemoscope.analyses.attention_replacement.scores import attention_by_mechanism
-from mnemoscope.core.errors import InputError, in_range, one_of
+from mnemoscope.core import positions
+from mnemoscope.core.errors import InputError, one_of
 from mnemoscope.core.mechanism import Mechanism
 from mnemoscope.core.site import Site
 from mnemoscope.core.subject import Subject
@@ -157,7 +158,7 @@ def assert_pattern(
     mechanism: Mechanism,
     *,
     at_least: float = SHARE,
-    queries: Sequence[int] | None = None,
+    queries: Sequence[int | str] | None = None,
     subject: Subject | None = None,
     n: int = N_PROMPTS,
 ) -> None:
@@ -167,7 +168,7 @@ def assert_pattern(
         part: A head.
         mechanism: From `core.patterns`, or one's own.
         at_least: The margin; exactly this is not enough.
-        queries: Positions that attend; none: those at which an answer is due.
+        queries: Positions that attend, by number or by name; none: those at which an answer is due.
         subject: The model; none: the one on trial.
         n: Sequences of each subgroup; half of them are measured on.
 
@@ -185,10 +186,9 @@ def assert_pattern(
     n_pos = at.test.inputs.shape[1]
     if queries is None:
         queries = at.test.scored.any(0).nonzero()[:, 0].tolist()
-    for query in queries:
-        in_range("a query", query, -n_pos, n_pos - 1)
+    chosen = [positions.number(query, at.test.positions, n_pos, argument="a query") for query in queries]
     table = attention_by_mechanism(on.model, at.test, [mechanism], measures=["share"]).isel(subgroup=0, mechanism=0)
-    table = table.isel(query=[query % n_pos for query in queries])
+    table = table.isel(query=chosen)
     said = table.said
     if not float(said.sum()) > 0:
         raise InputError(f"mechanism {mechanism.name} says nothing about queries {list(queries)}; name others")

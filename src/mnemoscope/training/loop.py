@@ -11,13 +11,13 @@ from itertools import groupby
 from pathlib import Path
 
 import torch
-from filelock import AcquireReturnProxy, FileLock, Timeout
 
 from mnemoscope.core.batch import Batch
 from mnemoscope.core.errors import InputError
 from mnemoscope.core.specification import RunSpec
 from mnemoscope.models.building import held, matching, parameters, usable_device
 from mnemoscope.models.run import Run, create_run, finish_run
+from mnemoscope.models.run_lock import hold
 from mnemoscope.training.learner import Learner
 from mnemoscope.training.recorder import Recorder, Report
 from mnemoscope.training.schedule import Blocks, check_schedules, frozen, learning_rate, task_at
@@ -60,19 +60,11 @@ def train_together(
     with ExitStack() as locks:
         runs = [create_run(Path(path), spec) for spec, path in zip(specs, paths, strict=True)]
         for run in runs:
-            locks.enter_context(_locked(run))
+            locks.enter_context(hold(run.path))
         unfinished = sorted((run for run in runs if not run.finished), key=last_step)
         for step, group in groupby(unfinished, key=last_step):
             _continue(list(group), step, device, report)
     return runs
-
-
-def _locked(run: Run) -> AcquireReturnProxy:
-    """Hold the run directory for this process; the system lets go of it however the process ends."""
-    try:
-        return FileLock(run.path / ".lock").acquire(blocking=False)
-    except Timeout:
-        raise InputError(f"{run.path} is being trained by another process; wait for it or choose another") from None
 
 
 def _continue(runs: list[Run], start: int, device: torch.device, report: Report | None) -> None:

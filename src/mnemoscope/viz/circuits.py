@@ -21,7 +21,7 @@ def circuit_tables(results: Mapping[str, xr.Dataset]) -> list[Table]:
     columns = {
         "OV copying": (heads.copying_score, ".2f"),
         "same token": (heads.same_token, ".1f"),
-        "previous pos": (heads.offset_affinity.sel(offset=1), ".1f"),
+        "previous position": (heads.offset_affinity.sel(offset=1), ".1f"),
         "pattern: R²": (patterns.r2.sel(part="all"), ".2f"),
         "pattern: KL": (patterns.kl.sel(part="all"), ".3f"),
         "zeros: R²": (removed.sel(kind="zero"), ".2f"),

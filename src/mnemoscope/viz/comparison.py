@@ -1,8 +1,7 @@
-"""Two models, or two configurations, beside each other: tables, figures and the page."""
+"""Two models, or two configurations, beside each other: tables and figures."""
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from itertools import product
 from typing import Any
 
@@ -16,59 +15,14 @@ from mnemoscope.core.specification import RunSpec
 from mnemoscope.viz.ablation import measure_of
 from mnemoscope.viz.figures import LAYOUT, PALETTE, bars_with_dots
 from mnemoscope.viz.guesses import symbols_of
-from mnemoscope.viz.page import Page, attention_view
 from mnemoscope.viz.tables import Table, rounded, spread
 
 N_PLACES = 12
 """Places that are listed where two models differ most."""
 N_BEFORE = 24
 """Tokens that are shown before such a place."""
-STYLE = (
-    ".pair { display: grid; grid-template-columns: repeat(auto-fill, minmax(min(100%, 30rem), 1fr)); gap: 0 1.5rem; } "
-    ".pair > div { min-width: 0; }"
-)
-
 Names = tuple[str, str]
 """Of the first and of the second."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class OneSequence:
-    """What two models make of one sequence, each with what stands for the first and for the second."""
-
-    title: str
-    patterns: Sequence[xr.Dataset]
-    """As `attention_view` takes them."""
-    roles: Sequence[Mapping[str, str]]
-    """Head (`L0H1`) to its role."""
-    predictions: Sequence[go.Figure]
-    """None of vectors."""
-    caption: str
-    """Under the predictions."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Compared:
-    """All that is shown."""
-
-    title: str
-    lead: str
-    notes: Sequence[str]
-    names: Names
-    specification: Table
-    skills: Table
-    skill_figure: go.Figure
-    places: Sequence[Table]
-    """Where predictions differ; none of vectors."""
-    sequence: OneSequence
-    ablation: Table | None
-    """None where parts cannot be removed."""
-    ablation_figure: go.Figure | None
-
-    @property
-    def tables(self) -> list[Table]:
-        """All of them."""
-        return [self.specification, self.skills, *self.places, *([self.ablation] if self.ablation else [])]
 
 
 # ---- tables
@@ -264,73 +218,9 @@ def _add(
             figure.add_traces(traces, rows=row, cols=1)
 
 
-# ---- the page
-
-
-def comparison_page(shown: Compared) -> Page:
-    """What differs, skills, predictions, attention beside each other, and what parts are needed for."""
-    page = Page(shown.title, shown.lead, style=STYLE)
-    for note in shown.notes:
-        page.text(note)
-    page.section("Specification")
-    if shown.specification.rows:
-        _table(page, shown.specification)
-    else:
-        page.text(f"{shown.specification.title.capitalize()}.")
-    page.section("Skills")
-    page.figure(shown.skill_figure, "Dots are seeds, bars their mean.")
-    _table(page, shown.skills)
-    sequence = shown.sequence
-    if shown.places or sequence.predictions:
-        page.section("Predictions")
-        for table in shown.places:
-            _table(page, table)
-        if sequence.predictions:
-            page.heading(sequence.title)
-            _beside(page, shown.names, [(page.figure, (figure, sequence.caption)) for figure in sequence.predictions])
-    page.section("Attention")
-    page.text(
-        f"{sequence.title}. Rows are queries, columns keys; select a head to see it in full size. Heads stand in the "
-        "order in which they are needed for the first skill. Patterns are correlational."
-    )
-    sides = zip(sequence.patterns, sequence.roles, strict=True)
-    _beside(page, shown.names, [(_view, (page, patterns, roles)) for patterns, roles in sides])
-    if shown.ablation is not None and shown.ablation_figure is not None:
-        page.section("Removing one part")
-        page.text(
-            "Heads are named on one half of the prompts, all numbers are from the other half. This shows what a skill "
-            "needs with the rest of the model as it is, not what the part computes."
-        )
-        page.figure(shown.ablation_figure, "Dots are seeds, bars their mean.")
-        _table(page, shown.ablation)
-    return page
-
-
-def _view(page: Page, patterns: xr.Dataset, roles: Mapping[str, str]) -> None:
-    """Heads under names that are short enough for the view, H1 and so on, in the order of the roles."""
-    short = {head: f"H{i}" for i, head in enumerate(roles, 1)}
-    caption = ", ".join(f"{short[head]}: {role} ({head})" for head, role in roles.items())
-    attention_view(page, patterns, caption, short)
-
-
 def damage_title(ablation: xr.Dataset) -> str:
     """What is lost, in words."""
     return measure_of(ablation).change
-
-
-def _beside(page: Page, names: Names, parts: Sequence[tuple[Any, tuple[Any, ...]]]) -> None:
-    """Two pieces of the page beside each other where there is room, else one below the other."""
-    page.block('<div class="pair">')
-    for name, (add, arguments) in zip(names, parts, strict=True):
-        page.block("<div>")
-        page.heading(name)
-        add(*arguments)
-        page.block("</div>")
-    page.block("</div>")
-
-
-def _table(page: Page, table: Table) -> None:
-    page.table(table.header, table.rows, table.title, n_text=table.n_text)
 
 
 def _words(name: str) -> str:

@@ -9,6 +9,8 @@ import xarray as xr
 from plotly.colors import qualitative
 from plotly.subplots import make_subplots
 
+from mnemoscope.core import positions
+
 PALETTE = ("#1b4f9e", "#d97706", "#0f8a6a", "#9a3b8f", "#5b6577", *qualitative.Dark24)
 """The first two differ in lightness too: on a grey print, and to readers who do not tell red from green or blue from
 yellow."""
@@ -136,7 +138,7 @@ def heatmaps(
         vertical_spacing=apart["vertical"],
         horizontal_spacing=apart["horizontal"],
     )
-    labels = [_labels(array, str(array.dims[-1])) for array in panels.values()]
+    labels = [positions.shown(array, str(array.dims[-1])) for array in panels.values()]
     for i, (array, names) in enumerate(flat.values()):
         x = str(array.dims[-1])
         heat = go.Heatmap(
@@ -144,14 +146,14 @@ def heatmaps(
             x=labels[i],
             y=names,
             coloraxis="coloraxis",
-            hovertemplate=f"%{{y}}, {x} %{{x}}: %{{z:.3f}}<extra></extra>",
+            hovertemplate=f"%{{y}}, {positions.word(x)} %{{x}}: %{{z:.3f}}<extra></extra>",
         )
         if array.size <= MAX_CELLS_WITH_TEXT and array.sizes[x] <= 16:
             heat.text = [["" if math.isnan(v) else f"{v:{digits}}" for v in row] for row in array.values]
             heat.texttemplate = "%{text}"
         row, column = i // columns + 1, i % columns + 1
         figure.add_trace(heat, row, column)
-        figure.update_xaxes(title=x.replace("_", " "), row=row, col=column)
+        figure.update_xaxes(title=positions.title(x), row=row, col=column)
     figure.update_yaxes(autorange="reversed", type="category")
     figure.update_xaxes(type="category")
     scale = "RdBu" if low < 0 else "Blues"
@@ -159,22 +161,17 @@ def heatmaps(
     return figure.update_coloraxes(cmin=low, cmax=high, colorscale=scale, reversescale=low < 0, colorbar_thickness=12)
 
 
-def _labels(array: xr.DataArray, dim: str) -> list[str]:
-    """What stands along an axis, with the tokens there where they have names."""
-    tokens = array[f"{dim}_token"].values if f"{dim}_token" in array.coords else [""] * array.sizes[dim]
-    return [f"{value} {token.strip()}".strip() for value, token in zip(array[dim].values, tokens, strict=True)]
-
-
 def _stacked(array: xr.DataArray) -> tuple[xr.DataArray, list[str]]:
     """A matrix of rows by the last dimension, and the names of its rows."""
     *others, x = (str(dim) for dim in array.dims)
     if not others:
         return array.expand_dims("row"), [""]
-    names = [[str(value) for value in array[dim].values] for dim in others]
     labels = [""]
-    for dim, values in zip(others, names, strict=True):
-        shown = values if dim in ("role", "component", "mechanism") else [f"{dim} {value}" for value in values]
-        labels = [f"{label} {value}".strip() for label in labels for value in shown]
+    for dim in others:
+        values = positions.shown(array, dim)
+        if dim not in ("role", "component", "mechanism"):
+            values = [f"{positions.word(dim)} {value}" for value in values]
+        labels = [f"{label} {value}".strip() for label in labels for value in values]
     return xr.DataArray(array.values.reshape(len(labels), -1), dims=("row", x), coords={x: array[x].values}), labels
 
 

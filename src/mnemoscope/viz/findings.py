@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 import xarray as xr
 
+from mnemoscope.core import positions
 from mnemoscope.viz.ablation import damage, measure_of
 from mnemoscope.viz.tables import counted, spread
 
@@ -45,7 +46,10 @@ def largest(values: xr.DataArray) -> Largest | None:
         return None
     at = {name: int(index) for name, index in mean.argmax(mean.dims).items()}  # pyright: ignore[reportAttributeAccessIssue]
     chosen = values.isel(at)
-    labels = {str(name): str(chosen[name].item()) if name in chosen.coords else str(at[name]) for name in mean.dims}
+    dims = [str(name) for name in mean.dims]
+    labels = {
+        name: positions.shown(values, name)[at[name]] if name in values.coords else str(at[name]) for name in dims
+    }
     return Largest(place=labels, values=chosen)
 
 
@@ -114,7 +118,9 @@ def carried(by_skill: Mapping[str, xr.Dataset], *, what: str) -> str:
         metric = result.metric.values[0]
         top = largest(result.ratio.sel(direction="noising", metric=metric, drop=True))
         if top is not None and top.mean >= LEAST:
-            place = ", ".join(value if name == "edge" else f"{name} {value}" for name, value in top.place.items())
+            place = ", ".join(
+                value if name == "edge" else f"{positions.word(name)} {value}" for name, value in top.place.items()
+            )
             found.append(f"for {skill} at {place} ({spread(top.values, '.2f')} of the difference is lost)")
     if not found:
         return f"No single patch of {what} loses {LEAST:g} of the difference or more."

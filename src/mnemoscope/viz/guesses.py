@@ -8,11 +8,14 @@ from typing import Protocol, runtime_checkable
 import plotly.graph_objects as go
 import xarray as xr
 
+from mnemoscope.core.positions import shown
 from mnemoscope.core.protocols import Task
 from mnemoscope.viz.figures import COLOURS, LAYOUT
 from mnemoscope.viz.tables import Table, rounded
 
 CAPTION = "Probability of what follows, by the token that it follows; point at a bar for the likeliest tokens."
+KNOWN = "known"
+"""Coordinate with what the task knows of every position, in words."""
 _VISIBLE = {"\n": "⏎", " ": "␣", "\t": "⇥"}
 
 
@@ -39,25 +42,29 @@ def on_one_line(text: str) -> str:
 
 
 def guess_table(result: xr.Dataset) -> Table:
-    """One row per position: token, next token, its probability, the likeliest tokens; of model and exact predictor.
+    """One row per position: token, next token, its probability, the likeliest tokens; of model and exact predictor;
+    and what the task knows there.
 
     Args:
-        result: From `likeliest`, with the names of the tokens as coordinate `symbol`.
+        result: From `analyses.top_tokens.predict`, with the names of the tokens as coordinate `symbol`, and, where the
+            task has words for what it knows, those along `pos` as `known`.
     """
     columns = [("", "model")]
     if "ideal_guess" in result:
         columns.append(("ideal_", result.attrs["reference"].replace("_", " ")))
-    header = ["token", "next", *(f"{name}: likeliest" for _, name in columns), *(f"{name}: p" for _, name in columns)]
-    header += ["KL"] if "kl" in result else []
-    rows = []
+    texts = ["position", "token", "next", *(["what the task knows"] if KNOWN in result.coords else [])]
+    texts += [f"{name}: likeliest" for _, name in columns]
+    header = [*texts, *(f"{name}: p" for _, name in columns), *(["KL"] if "kl" in result else [])]
+    rows, positions = [], shown(result, "pos")
     for pos in range(result.sizes["pos"]):
         at = result.isel(pos=pos)
-        row = [_symbol(result, at.token), _symbol(result, at.following)]
+        row = [positions[pos], _symbol(result, at.token), _symbol(result, at.following)]
+        row += [str(at[KNOWN].item())] if KNOWN in result.coords else []
         row += [_guesses(result, at, prefix) for prefix, _ in columns]
         row += [_number(at[f"{prefix}p_following"], ".3f") for prefix, _ in columns]
         rows.append([*row, *([_number(at.kl, ".4f")] if "kl" in result else [])])
     title = "what follows each token: p, its probability" + (", and KL to the model in nats" if "kl" in result else "")
-    return Table(name="predictions", title=title, header=header, rows=rows, n_text=2 + len(columns))
+    return Table(name="predictions", title=title, header=header, rows=rows, n_text=len(texts))
 
 
 def guess_figure(result: xr.Dataset) -> go.Figure:
@@ -66,11 +73,21 @@ def guess_figure(result: xr.Dataset) -> go.Figure:
     Args:
         result: As for `guess_table`.
     """
-    tokens = [escape(_symbol(result, token)) for token in result.token]
+    tokens = [_symbol(result, token) for token in result.token]
+    if "pos_name" in result.coords:
+        tokens = [f"{name}={token}" for name, token in zip(shown(result, "pos"), tokens, strict=True)]
     positions = result.pos.values
     hover = [
-        f"after {token}: {escape(_symbol(result, at.following)) or '?'} · {escape(_guesses(result, at, ''))}"
-        for token, at in zip(tokens, (result.isel(pos=pos) for pos in positions), strict=True)
+        " · ".join(
+            escape(text)
+            for text in (
+                f"{place}: after {_symbol(result, at.token)}: {_symbol(result, at.following) or '?'}",
+                _guesses(result, at, ""),
+                str(at[KNOWN].item()) if KNOWN in result.coords else "",
+            )
+            if text
+        )
+        for place, at in zip(shown(result, "pos"), (result.isel(pos=pos) for pos in positions), strict=True)
     ]
     bars = go.Bar(
         x=positions,
@@ -86,7 +103,7 @@ def guess_figure(result: xr.Dataset) -> go.Figure:
         name = result.attrs["reference"].replace("_", " ")
         figure.add_trace(go.Scatter(x=positions, y=result.ideal_p_following.values, name=name, **dots))
     figure.update_yaxes(range=[0, 1.02], title="probability")
-    figure.update_xaxes(tickvals=positions, ticktext=tokens, tickangle=0, tickfont_size=10)
+    figure.update_xaxes(tickvals=positions, ticktext=[escape(token) for token in tokens], tickangle=0, tickfont_size=10)
     return figure.update_layout(**LAYOUT, height=320)
 
 

@@ -71,8 +71,7 @@ def share_figures(shares: xr.Dataset) -> dict[str, go.Figure]:
     """Attention of every role, mean over seeds, by caption: divided among mechanisms, and key by key."""
     mean = shares[["exclusive", "mean_pattern"]].mean("seed")
     used = [str(part) for part in mean.part.values if float(mean.exclusive.sel(part=part).max()) >= LEAST]
-    labels = [_query(shares, i) for i in range(shares.sizes["query"])]
-    mean = mean.assign_coords(query=labels, key=labels).sel(part=used)
+    mean = mean.sel(part=used)
     figures = {}
     for subgroup in mean.subgroup.values:
         at = mean.sel(subgroup=subgroup, drop=True).rename(part="mechanism")
@@ -83,10 +82,3 @@ def share_figures(shares: xr.Dataset) -> dict[str, go.Figure]:
             panels = {str(role): at[name].sel(role=role, drop=True).transpose("query", last) for role in at.role.values}
             figures[f"{subgroup}: {what}."] = heatmaps(panels, low=0, high=1)
     return figures
-
-
-def _query(shares: xr.Dataset, i: int) -> str:
-    """Name of a query: `x3` in sequences of pairs, else its position."""
-    if shares.sizes["place"] != 2:
-        return str(i)
-    return f"{'xy'[int(shares.query_place[i])]}{int(shares.slot[i])}"

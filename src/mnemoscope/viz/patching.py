@@ -11,6 +11,7 @@ import plotly.graph_objects as go
 import xarray as xr
 from plotly.subplots import make_subplots
 
+from mnemoscope.core import positions
 from mnemoscope.viz.figures import LAYOUT, PALETTE, heatmaps
 from mnemoscope.viz.tables import Table, spread
 
@@ -34,7 +35,8 @@ def patching_table(effects: Mapping[str, xr.Dataset], metric: str, title: str) -
     }
     first = next(iter(columns.values()))
     label, whole = _difference(effects, metric)
-    cells = [(_name(first, i), [column.isel(cell=i) for column in columns.values()]) for i in range(first.cell.size)]
+    names = _names(first)
+    cells = [(name, [column.isel(cell=i) for column in columns.values()]) for i, name in enumerate(names)]
     rows = [[name, *(spread(cell, ".2f") for cell in row)] for name, row in [(label, whole), *cells]]
     return Table(name=metric, title=title, header=["patched", *columns], rows=rows)
 
@@ -77,10 +79,12 @@ def _axes(ratio: xr.DataArray) -> list[str]:
     return sorted(axes, key=lambda axis: axis in ("pos", "key"))
 
 
-def _name(column: xr.DataArray, i: int) -> str:
-    """What a cell is called: `memory head pos 8`."""
-    labels = zip(column.indexes["cell"].names, column.cell.values[i], strict=True)
-    return " ".join(str(value) if axis == "role" else f"{axis} {value}" for axis, value in labels)
+def _names(column: xr.DataArray) -> list[str]:
+    """What cells are called: `memory head pos x5`."""
+    axes = [str(axis) for axis in column.indexes["cell"].names]
+    labels = zip(*(positions.shown(column, axis) for axis in axes), strict=True)
+    words = ["" if axis == "role" else f"{positions.word(axis)} " for axis in axes]
+    return [" ".join(word + label for word, label in zip(words, cell, strict=True)) for cell in labels]
 
 
 MOST = 40

@@ -3,10 +3,10 @@
 Entries of other tasks are made of the same pieces.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 import torch
 import xarray as xr
@@ -24,7 +24,7 @@ from mnemoscope.models.run import Run
 from mnemoscope.viz.ablation import ablation_by_role, ablation_header, ablation_rows, measure_of
 from mnemoscope.viz.curves import skill_curves
 from mnemoscope.viz.findings import removal, trained
-from mnemoscope.viz.guesses import CAPTION, guess_figure, guess_table, symbols_of
+from mnemoscope.viz.guesses import CAPTION, KNOWN, guess_figure, guess_table, symbols_of
 from mnemoscope.viz.page import Page, attention_view
 from mnemoscope.viz.tables import Results, Table, single, spread
 from mnemoscope.viz.task_report import Opening, TaskReport
@@ -98,10 +98,26 @@ def parse(task: Task, text: str) -> Batch:
     return Batch(inputs=tokens, targets=following, scored=torch.arange(len(words))[None] < len(words) - 1)
 
 
-def predict(model: HookedModel, task: Task, batch: Batch, *, reference: str | None = None) -> xr.Dataset:
-    """The likeliest tokens after every token, with their names; beside a reference that looks back only."""
+def predict(
+    model: HookedModel,
+    task: Task,
+    batch: Batch,
+    *,
+    reference: str | None = None,
+    knows: Callable[[Any, Batch], Sequence[str]] | None = None,
+) -> xr.Dataset:
+    """The likeliest tokens after every token, with their names.
+
+    Args:
+        model: Any hooked model.
+        task: Whose sequence it is.
+        batch: One sequence.
+        reference: An exact predictor that looks back only, to stand beside the model.
+        knows: What the task knows of every position of the sequence, in words; empty where that is nothing.
+    """
     result = top_predictions(model, task, batch, reference=reference, everywhere=True)
-    return result.assign_coords(symbol=("token_number", symbols_of(task)))
+    known = {} if knows is None else {KNOWN: ("pos", list(knows(task, batch)))}
+    return result.assign_coords({"symbol": ("token_number", symbols_of(task)), **known})
 
 
 def prediction_tables(result: xr.Dataset) -> list[Table]:

@@ -1,21 +1,14 @@
-"""Figures for a paper: restyled for the width of a column, and drawn as SVG, PDF or PNG.
+"""Figures for a paper: restyled for the width of a column.
 
 A figure of a page is made for a screen. `for_print` returns another one: as wide as a column of a two-column paper, or
 as both where panels stand beside each other, with text of 8 points, axis lines, no grid and a white background; and
 curves, dots and bars that differ in colour differ in dashes, symbols and hatching too, so that they can be told apart
 on a grey print.
-
-Drawing is done by `kaleido <https://github.com/plotly/kaleido>`_ in a Chrome or Chromium that is on the machine, and
-asks nothing of the network.
 """
 
-import struct
 import textwrap
-import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any, Literal
 
 import plotly.graph_objects as go
@@ -24,14 +17,11 @@ from mnemoscope.core.errors import InputError
 
 _Figure = Any
 """A plotly figure, whose attributes are made at run time."""
-Format = Literal["svg", "pdf", "png"]
 COLUMN, BOTH = 3.25, 6.75
 """Inches: the width of a column, and of both with what is between them."""
-DPI = 300
-"""Dots per inch of a PNG."""
-_PER_INCH = 96
+PER_INCH = 96
 """Pixels of a browser, in which plotly counts."""
-_POINT = _PER_INCH / 72
+_POINT = PER_INCH / 72
 _TEXT = 8 * _POINT
 _ON_PAGE = 13
 """Size of text on a page, in pixels; heights shrink as text does."""
@@ -63,7 +53,7 @@ def for_print(figure: go.Figure, *, width: float | None = None) -> go.Figure:
         raise InputError(f"the width of a figure must be a positive number of inches; got {width}")
     printed: _Figure = go.Figure(figure)
     columns = _columns(printed)
-    wide = (width or (BOTH if len(columns) > 1 else COLUMN)) * _PER_INCH
+    wide = (width or (BOTH if len(columns) > 1 else COLUMN)) * PER_INCH
     _tell_apart(printed, "dash", _DASHES)
     _tell_apart(printed, "symbol", _SYMBOLS)
     _tell_apart(printed, "hatch", _HATCHES)
@@ -226,71 +216,3 @@ def _height(figure: _Figure, wide: float) -> float:
     named = any(axis.tickvals is not None or axis.type == "category" for axis in figure.select_yaxes())
     plain = all(trace.type in ("scatter", "bar") for trace in figure.data)
     return min(height, _FLATTEST * wide) if plain and not named and len(rows) == 1 else height
-
-
-def draw(figures: Mapping[str, _Figure], formats: Sequence[Format]) -> Iterator[tuple[str, bytes]]:
-    """Figures as files, each name with its ending and what the file holds.
-
-    Args:
-        figures: By name, from `for_print`.
-        formats: Some of svg, pdf and png.
-
-    Raises:
-        InputError: kaleido is not installed, there is no browser, or it draws nothing.
-    """
-    kaleido = _kaleido()
-    with TemporaryDirectory(prefix="mnemoscope-figures-") as place:
-        wanted = [
-            {
-                "fig": figure.to_dict(),
-                "path": str(Path(place) / f"{i}.{ending}"),
-                "opts": {
-                    "format": ending,
-                    "width": figure.layout.width,
-                    "height": figure.layout.height,
-                    "scale": DPI / _PER_INCH if ending == "png" else 1,
-                },
-            }
-            for i, figure in enumerate(figures.values())
-            for ending in formats
-        ]
-        try:  # formulas are not drawn, so that nothing is asked of the network
-            kaleido.write_fig_from_object_sync(wanted, kopts={"mathjax": False}, cancel_on_error=True)
-        except kaleido.errors.ChromeNotFoundError:
-            raise InputError(
-                "figures as files need Chrome or Chromium, and none is found: install one, name its program in "
-                "BROWSER_PATH, or run plotly_get_chrome"
-            ) from None
-        except Exception as error:  # of the browser, or of the pipes to it
-            reason = " ".join(" ".join(map(str, error.args)).split()) or type(error).__name__
-            raise InputError(f"the browser that draws figures as files failed: {reason}") from error
-        for i, name in enumerate(figures):
-            for ending in formats:
-                content = (Path(place) / f"{i}.{ending}").read_bytes()
-                yield f"{name}.{ending}", _with_resolution(content) if ending == "png" else content
-
-
-def check_drawing() -> None:
-    """Draw a point, so that what is missing is known before the work and not after it.
-
-    Raises:
-        InputError: As `draw`.
-    """
-    dict(draw({"point": for_print(go.Figure(go.Scatter(y=[0])))}, ("svg",)))
-
-
-def _kaleido() -> Any:
-    try:
-        import kaleido
-        import kaleido.errors
-    except ImportError:
-        raise InputError("figures as files need kaleido: pip install 'mnemoscope[figures]'") from None
-    return kaleido
-
-
-def _with_resolution(png: bytes) -> bytes:
-    """The picture with its dots per metre, so that LaTeX and word processors set it in its size."""
-    per_metre = round(DPI / 0.0254)
-    chunk = b"pHYs" + struct.pack(">IIB", per_metre, per_metre, 1)
-    header = 8 + 25  # the signature, and the first part, which says how large the picture is
-    return png[:header] + struct.pack(">I", 9) + chunk + struct.pack(">I", zlib.crc32(chunk)) + png[header:]

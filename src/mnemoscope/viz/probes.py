@@ -25,7 +25,7 @@ def reading_table(found: xr.Dataset) -> Table:
     score = " or ".join(dict.fromkeys(found.unit.values.ravel().tolist()))
     words = ["latent", "site", score, "chance", "shuffled labels", "before training", "added by training"]
     header = [*words, "bits" if score == "accuracy" else "bits or R²"]
-    title = f"what a linear probe reads at position {found.attrs['pos']}"
+    title = f"what a linear probe reads at position {found.attrs['pos_name']}"
     return Table(name="read", title=title, header=header, rows=rows, n_text=2)
 
 
@@ -53,7 +53,7 @@ def erase_table(erased: xr.Dataset) -> Table:
             cells = [cell for skill in skills for cell in _beside(at.sel(skill=skill))]
             rows.append([str(latent), str(site), str(n), *(spread(cell, ".2f") for cell in cells)])
     words = [f"{skill}, {what}" for skill in skills for what in ("erased", "random", "shuffled")]
-    title = f"accuracy with a latent erased at position {erased.attrs['pos']}"
+    title = f"accuracy with a latent erased at position {erased.attrs['pos_name']}"
     return Table(name="erased", title=title, header=["latent", "site", "seeds", *words], rows=rows, n_text=2)
 
 

@@ -61,6 +61,10 @@ class TaskReport:
     numbers: Callable[[Run], Mapping[str, float]] | None = None
     """A few shares of one run by name, from 0 to 1, beside what training logged, for sweeps over configurations; none:
     nothing."""
+    explorer: Callable[[], str] | None = None
+    """For the live explorer the source of a JavaScript function from the task's fields to `complaint(tokens)`, why the
+    task has no such sequence or null, and `references`, by name the rows of an exact predictor for tokens; none: the
+    page has those of the sequences that it shows."""
     truncation: "Truncation | None" = None
     """What `truncate` measures and shows of the task besides its skills; none: nothing."""
 

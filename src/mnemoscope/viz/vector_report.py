@@ -3,7 +3,7 @@
 Entries of such tasks are made of these pieces and of those of `plain_report`.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -14,21 +14,25 @@ from mnemoscope.analyses.ablation.head_roles import ablate_by_role
 from mnemoscope.analyses.attention import named_patterns
 from mnemoscope.analyses.evaluation import evaluate_splits
 from mnemoscope.analyses.roles import named_in, with_roles
+from mnemoscope.analyses.vector_evaluation import evaluate_vectors
 from mnemoscope.core.batch import Batch
 from mnemoscope.core.errors import InputError
+from mnemoscope.core.positions import shown
 from mnemoscope.core.protocols import HookedModel, Task
 from mnemoscope.core.seeding import generator
 from mnemoscope.models.run import Run
 from mnemoscope.viz import plain_report as plain
+from mnemoscope.viz.figures import heatmaps
+from mnemoscope.viz.guesses import KNOWN
 from mnemoscope.viz.page import Page
-from mnemoscope.viz.tables import Results, Table, spread
+from mnemoscope.viz.tables import Results, Table, rounded, spread
 
 Patterns = Callable[[HookedModel, Any, Batch], xr.Dataset]
 
 
 def patterns(model: HookedModel, task: Task, batch: Batch) -> xr.Dataset:
-    """The attention of every head on every sequence; positions are numbered."""
-    return named_patterns(model, batch, [[str(pos) for pos in range(batch.scored.shape[1])]] * len(batch))
+    """The attention of every head on every sequence; of vectors only the positions are named."""
+    return named_patterns(model, batch)
 
 
 def examine(run: Run, patterns: Patterns = patterns) -> dict[str, xr.Dataset]:
@@ -115,27 +119,59 @@ def example(task: Task) -> Batch:
 
 
 def parse(task: Task, text: str) -> Batch:
-    """Vectors are not typed.
+    """The sequence that a text describes: as the task reads it, or an unseen one by its number.
 
     Raises:
-        InputError: Always.
+        InputError: The text is refused.
     """
-    raise InputError(f"a sequence of {task.name} consists of vectors, which cannot be typed; `report` shows one")
+    if isinstance(task, plain.Parses):
+        return task.parse(text)
+    if not text.strip().isdecimal():
+        raise InputError(
+            f"a sequence of {task.name} consists of vectors, which cannot be typed; take an unseen one by its number, "
+            f"0, 1, 2, ...; got {text!r}"
+        )
+    return task.sample(1, split="test", generator=generator(int(text), "example"))
 
 
-def predict(model: HookedModel, task: Any, batch: Batch) -> xr.Dataset:
-    """As `parse`."""
-    raise InputError(f"runs on {task.name} predict vectors, not tokens; `evaluate` gives their errors")
+def predict(
+    model: HookedModel, task: Any, batch: Batch, *, knows: Callable[[Any, Batch], Sequence[str]] | None = None
+) -> xr.Dataset:
+    """Squared errors by part of the answer at every position where one is due, beside the exact predictors.
+
+    Args:
+        model: Any hooked model that reads vectors.
+        task: Whose sequence it is.
+        batch: One sequence.
+        knows: What the task knows of every position of the sequence, in words.
+    """
+    found = evaluate_vectors(model, task, batch)
+    if knows is None:
+        return found
+    words = list(knows(task, batch))
+    return found.assign_coords({KNOWN: ("pos", [words[pos] for pos in found.pos.values.tolist()])})
 
 
-def no_tables(result: xr.Dataset) -> list[Table]:
-    """None: nothing is predicted token by token."""
-    return []
+def prediction_tables(result: xr.Dataset) -> list[Table]:
+    """One row per position and part: the squared error of the model, and the exact predictor that it is nearest to."""
+    known = KNOWN in result.coords
+    rows = []
+    for i, position in enumerate(shown(result, "pos")):
+        for part in result["part"].values.tolist():
+            at = result.isel(pos=i).sel(part=part)
+            nearest = at.distance.idxmin("reference").item() if "distance" in at else ""
+            row = [position, part, *([str(at[KNOWN].item())] if known else []), str(nearest).replace("_", " ")]
+            cells = [at.loss, *([at.distance.min()] if "distance" in at else [])]
+            rows.append([*row, *(rounded(float(cell), ".3f") for cell in cells)])
+    header = ["position", "part", *(["what the task knows"] if known else []), "nearest exact predictor"]
+    numbers = ["squared error", *(["distance from that"] if "distance" in result else [])]
+    title = "what is due at each position, and how far the model is from it"
+    return [Table(name="predictions", title=title, header=[*header, *numbers], rows=rows, n_text=len(header))]
 
 
-def no_figure(result: xr.Dataset) -> go.Figure:
-    """An empty one."""
-    return go.Figure()
+def prediction_figure(result: xr.Dataset) -> go.Figure:
+    """The squared error of every part at every position."""
+    return heatmaps({"squared error of the model": result.loss}, low=0)
 
 
 VECTORS = replace(
@@ -147,9 +183,9 @@ VECTORS = replace(
     evaluation_tables=evaluation_tables,
     parse=parse,
     predict=predict,
-    prediction_tables=no_tables,
-    prediction_figure=no_figure,
-    prediction_caption="",
+    prediction_tables=prediction_tables,
+    prediction_figure=prediction_figure,
+    prediction_caption="Squared error of the model at every position where an answer is due, by part of the answer.",
     patterns=patterns,
     example=example,
 )

@@ -49,10 +49,10 @@ def test_paths_are_the_rows_that_a_part_decides():
     assert first.cells[0, 8].nonzero()[:, 0].tolist() == [1, 3, 5, 7]
     assert second.cells[0].nonzero().tolist() == [[0, 0], [1, 1]], "y 1 has no earlier y"
     names = [path.name for path in paths(BATCH, {(0, 0): ON_Y}, "query")]
-    assert names[0] == "L0H0 earlier y, query 2"
+    assert names[0] == "L0H0 earlier y, query x2"
     assert len(names) == 9
     names = [path.name for path in paths(BATCH, {(0, 0): ON_Y}, "cell")]
-    assert "L0H0 earlier y, 1→2" in names
+    assert "L0H0 earlier y, y1→x2" in names
     assert len(names) == 1 + 1 + 2 + 2 + 3 + 3 + 4 + 2
 
 
@@ -69,8 +69,8 @@ def test_only_the_attention_to_earlier_y_is_needed():
 def test_every_slot_of_the_elimination_head_is_needed():
     result = remove_paths(elimination_only(), FRESH, {(0, 0): ON_Y}, by="query", skills=ELIMINATION)
     needed = [str(name) for name in result.path[result.needed].values]
-    assert needed == [f"L0H0 earlier y, query {query}" for query in (2, 4, 6, 8)], "y is not scored"
-    last = result.sel(path="L0H0 earlier y, query 8", later="set", skill="elimination")
+    assert needed == [f"L0H0 earlier y, query x{slot}" for slot in (2, 3, 4, 5)], "y is not scored"
+    last = result.sel(path="L0H0 earlier y, query x5", later="set", skill="elimination")
     assert last.loss.item() == pytest.approx(np.log(5), abs=1e-4), "x alone, on all alike, says nothing about y"
     assert last.fallback.item() == "uniform"
 

@@ -8,7 +8,7 @@ from mnemoscope.analyses.neurons.activity import NeuronActivity, neuron_activity
 from mnemoscope.core.batch import Batch
 from mnemoscope.core.errors import InputError
 from mnemoscope.models.constructed import associative_memory
-from mnemoscope.systems.tiny_recall.tasks import PermutationLookup
+from mnemoscope.systems.tiny_recall.tasks import PermutationLookup, position_names
 from tests.support import foreign_model, global_generators_untouched, random_model, reads_back, seeded
 
 TASK = PermutationLookup(repeat_ratio=0.3, split_seed=0)
@@ -49,10 +49,12 @@ def test_latents_are_named_and_taken_apart():
     batch = TASK.sample(9, split="all", generator=seeded())
     latents = neuron_activity(random_model(), batch, pos=6).latents
     assert list(latents)[:3] == ["target", "token", "position"]
-    assert [name for name in latents if name.startswith("input")] == [f"input@{i}" for i in range(7)]
+    assert [name for name in latents if name.startswith("input")] == [
+        f"input@{name}" for name in position_names(TASK)[:7]
+    ]
     torch.testing.assert_close(latents["y[2]"], batch.latents["y"][:, 1])
     torch.testing.assert_close(latents["target"], batch.targets[:, 6])
-    torch.testing.assert_close(latents["input@3"], batch.inputs[:, 3])
+    torch.testing.assert_close(latents["input@y2"], batch.inputs[:, 3])
     assert latents["is_repeat"].dtype == torch.int64
 
 
@@ -127,7 +129,7 @@ def test_several_positions_let_the_position_be_a_latent():
     activity = NeuronActivity(**{**vars(recorded), "activation": (recorded.pos[:, None] == 2).double()})
     found = selectivity(activity)
     assert float(found.explains.sel(latent="position", neuron=0)) == pytest.approx(1)
-    assert "input@1" not in found.latent
+    assert "input@y1" not in found.latent
 
 
 def test_some_latents_by_name_and_family():

@@ -6,6 +6,8 @@ import xarray as xr
 from mnemoscope.analyses.neurons import keys_values as module
 from mnemoscope.analyses.neurons.keys_values import neuron_keys, neuron_values
 from mnemoscope.core.errors import InputError
+from mnemoscope.core.specification import ModelSpec
+from mnemoscope.models.building import build
 from tests.support import foreign_model, random_model, reads_back, seeded
 
 NORMALISATIONS = ["none", "LN"]
@@ -108,6 +110,13 @@ def test_promoted_and_suppressed_tokens_by_hand():
     assert values.promoted.sel(neuron=1).values.tolist() == [0, 3]
     assert values.suppressed.sel(neuron=1).values.tolist() == [5, 4]
     assert neuron_values(model, n_top=99).sizes["rank"] == 6
+
+
+def test_values_are_of_the_tokens_that_can_be_answers():
+    model = build(ModelSpec(n_heads=2, d_model=8, mlp=True), d_vocab=9, n_ctx=4, d_vocab_out=5, seed=0)
+    values = neuron_values(model, n_top=7)
+    assert values.sizes["token"] == values.sizes["rank"] == 5
+    assert neuron_keys(model).sizes["token"] == 9
 
 
 def test_a_constant_in_the_unembedding_changes_no_value():

@@ -39,7 +39,7 @@ def positions(model: HookedModel, at: int | Sequence[Position]) -> Targets:
 
     Args:
         model: Says which parts there are.
-        at: The positions, by number or by the name of a latent; or how many there are.
+        at: The positions, by number, by name or by the name of a latent; or how many there are.
     """
     sites = [
         Site(kind=site.kind, layer=site.layer, head=site.head, pos=pos)
@@ -50,19 +50,22 @@ def positions(model: HookedModel, at: int | Sequence[Position]) -> Targets:
 
 
 def labels(targets: Mapping[str, Sequence[Site]], batch: Batch) -> dict[str, tuple[str, list[str]]]:
-    """What stands where each target lies, along `component`: `pos_token`, or `query_token` and `key_token`.
+    """What stands where each target lies, along `component`: `pos_token`, or `query_token` and `key_token`; where
+    positions have names `pos_name` and so on.
 
-    Empty for targets without a single position; no coordinate where none has one, or tokens have no names.
+    Empty for targets without a single position; no coordinate where none has one, or neither tokens nor positions have
+    names.
     """
-    if batch.symbol is None:
+    if batch.symbol is None and not batch.positions:
         return {}
-    names, found = batch.position_names, {"pos": [], "query": [], "key": []}
+    kind, names = ("name", batch.positions) if batch.positions else ("token", batch.common_tokens)
+    found = {"pos": [], "query": [], "key": []}
     for sites in targets.values():
         places = {axis: {_place(site, axis) for site in sites} for axis in found}
         for axis, at in places.items():
             pos = at.pop() if len(at) == 1 else None
             found[axis].append(names[pos] if isinstance(pos, int) else pos if isinstance(pos, str) else "")
-    return {f"{axis}_token": ("component", tokens) for axis, tokens in found.items() if any(tokens)}
+    return {f"{axis}_{kind}": ("component", tokens) for axis, tokens in found.items() if any(tokens)}
 
 
 def _place(site: Site, axis: str) -> Position | None:
@@ -71,7 +74,14 @@ def _place(site: Site, axis: str) -> Position | None:
     return site.pos if axis == "pos" else None
 
 
-def paths(model: HookedModel, n_pos: int, *, kind: Kind = "scores", queries: Sequence[int] | None = None) -> Targets:
+def paths(
+    model: HookedModel,
+    n_pos: int,
+    *,
+    kind: Kind = "scores",
+    queries: Sequence[int] | None = None,
+    names: Sequence[str] = (),
+) -> Targets:
     """Every attention path: from one key to one query through one head.
 
     Args:
@@ -80,18 +90,19 @@ def paths(model: HookedModel, n_pos: int, *, kind: Kind = "scores", queries: Seq
         kind: `scores` for the ablation `knockout` (the weight is spread over the other keys), `pattern` for `zero`
             (the weight is lost).
         queries: Only paths to these positions; none: to all.
+        names: Of all positions, for the names of the paths; none: their numbers.
     """
     one_of("kind", kind, ("scores", "pattern"))
     for query in queries or ():
         in_range("a query", query, 0, n_pos - 1)
-    sites = [
-        Site(kind=kind, layer=layer, head=head, pos=query, key=key)
+    called = names or range(n_pos)
+    return {
+        f"L{layer}H{head} {called[key]}→{called[query]}": (Site(kind=kind, layer=layer, head=head, pos=query, key=key),)
         for layer in range(model.cfg.n_layers)
         for head in range(model.cfg.n_heads)
         for query in (range(n_pos) if queries is None else queries)
         for key in range(query + 1)
-    ]
-    return {f"L{s.layer}H{s.head} {s.key}→{s.pos}": (s,) for s in sites}
+    }
 
 
 def subsets(targets: Mapping[str, Sequence[Site]]) -> Targets:

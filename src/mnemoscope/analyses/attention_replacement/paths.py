@@ -115,10 +115,9 @@ def paths(batch: Batch, assigned: Assignment, by: Grain) -> Iterator[Path]:
         InputError: `by` is something else.
     """
     one_of("by", by, ("mechanism", "query", "cell"))
-    n_pos = batch.inputs.shape[1]
     for head, mechanism in assigned.items():
         for part, given in _parts(mechanism, batch):
-            for suffix, where in _places(n_pos, by):
+            for suffix, where in _places(batch, by):
                 cells = given & where.to(given.device)
                 if cells.any():
                     name = f"L{head[0]}H{head[1]} {part.name}{suffix}"
@@ -155,7 +154,9 @@ def _parts(mechanism: Mechanism, batch: Batch) -> Iterator[tuple[Mechanism, Bool
         undecided = undecided & silent(rows)
 
 
-def _places(n_pos: int, by: Grain) -> Iterator[tuple[str, Bool[Tensor, "query key"]]]:
+def _places(batch: Batch, by: Grain) -> Iterator[tuple[str, Bool[Tensor, "query key"]]]:
+    """The cells of every path of a part, and what follows the part in the name of the path."""
+    n_pos = batch.inputs.shape[1]
     whole = torch.ones(n_pos, n_pos, dtype=torch.bool).tril()
     if by == "mechanism":
         yield "", whole
@@ -164,7 +165,8 @@ def _places(n_pos: int, by: Grain) -> Iterator[tuple[str, Bool[Tensor, "query ke
         for key in range(query + 1) if by == "cell" else (None,):
             cells = torch.zeros_like(whole)
             cells[query, slice(None) if key is None else key] = True
-            yield (f", query {query}" if key is None else f", {key}→{query}"), cells
+            at = batch.called(query)
+            yield (f", query {at}" if key is None else f", {batch.called(key)}→{at}"), cells
 
 
 def _tried(

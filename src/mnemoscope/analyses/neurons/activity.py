@@ -7,7 +7,8 @@ in this order:
 - `target`, the next token; `token`, the one at this position; `position`;
 - the integer latents of the batch. One with a column per slot is taken apart, `y[2]` being slot 2 (columns count from
   1); one with a value per position is taken at this position;
-- `input@3`, the token at position 3 (positions count from 0), up to the first position that is looked at.
+- `input@3`, the token at position 3 (positions count from 0), up to the first position that is looked at; where
+  positions have names `input@y2`.
 
 Several may say the same: at the last position `token` is the last input.
 
@@ -164,7 +165,7 @@ def _latents(batch: Batch, sequence: Tensor, pos: Tensor, first: int) -> dict[st
             result[name] = value[sequence, pos]
         else:
             result |= {f"{name}[{i + 1}]": value[sequence, i] for i in range(value.shape[1])}
-    return result | {f"input@{i}": batch.inputs[sequence, i] for i in range(first + 1)}
+    return result | {f"input@{batch.called(i)}": batch.inputs[sequence, i] for i in range(first + 1)}
 
 
 def selectivity(

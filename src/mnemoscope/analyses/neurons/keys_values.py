@@ -148,16 +148,17 @@ def neuron_values(
         n_top: How many tokens to name; all of them if the vocabulary is smaller.
 
     Returns:
-        `value` over (neuron, token), float64, its mean over tokens zero; `promoted` and `suppressed` over (neuron,
-        rank): the tokens with the largest and with the smallest logits, the extreme one first.
+        `value` over (neuron, token), of the tokens that have a logit, float64, its mean over these zero; `promoted` and
+        `suppressed` over (neuron, rank): the tokens with the largest and with the smallest logits, the extreme one
+        first.
 
     Raises:
         InputError: As `neuron_keys`, or `n_top` is less than one.
     """
     block, cfg = mlp_block(model, layer), model.cfg
     in_range("n_top", n_top, 1, math.inf)
-    chosen, n_top = _indices("neuron", neurons, cfg.d_mlp), min(n_top, cfg.d_vocab)
-    _bounded(len(chosen) * cfg.d_vocab)
+    chosen, n_top = _indices("neuron", neurons, cfg.d_mlp), min(n_top, cfg.d_vocab_out)
+    _bounded(len(chosen) * cfg.d_vocab_out)
     weights = effective_weights(model, [layer])
     value = block.mlp.W_out.double()[chosen] @ weights.W_U
     value = value - value.mean(-1, keepdim=True)
@@ -167,7 +168,7 @@ def neuron_values(
         "promoted": (("neuron", "rank"), order[:, :n_top]),
         "suppressed": (("neuron", "rank"), order.flip(-1)[:, :n_top]),
     }
-    coords = {"neuron": chosen, "token": list(range(cfg.d_vocab)), "rank": list(range(1, n_top + 1))}
+    coords = {"neuron": chosen, "token": list(range(cfg.d_vocab_out)), "rank": list(range(1, n_top + 1))}
     result = _dataset(arrays, coords, layer, weights)
     return result.assign_attrs(unit="logit for an activation of one, centred over tokens", path="direct")
 

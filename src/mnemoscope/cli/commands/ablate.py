@@ -36,7 +36,9 @@ LEAST = 0.01
 
 def ablate_run(run: ms.Run, options: Ablate) -> dict[str, xr.Dataset]:
     """The ablations of one run, and the dissociation table where there are two skills."""
-    choose, kinds = _choices()[options.what]
+    from mnemoscope.core.positions import names_of
+
+    choose, kinds = _choices(names_of(run.spec.task))[options.what]
     ablation = ms.analyses.ablate_by_role(
         run.model(options.step),
         run.spec.task,
@@ -74,8 +76,8 @@ def _shown(results: Results, options: Ablate, runs: Sequence[ms.Run]) -> Shown:
     return Shown(finding=removal(results["ablation"]), tables=tables, figures=[figure], notes=NOTES)
 
 
-def _choices() -> dict[str, tuple[Any, tuple[ms.analyses.Removal, ...]]]:
-    """What is removed one at a time, as `ablate_by_role` takes it, and what stands in its place."""
+def _choices(names: Sequence[str]) -> dict[str, tuple[Any, tuple[ms.analyses.Removal, ...]]]:
+    """What is removed one at a time, as `ablate_by_role` takes it, and what stands in its place; positions by name."""
     from mnemoscope.analyses.ablation import targets
     from mnemoscope.analyses.ablation.head_roles import components_by_role
     from mnemoscope.analyses.ablation.removal import REPLACEMENTS
@@ -83,16 +85,16 @@ def _choices() -> dict[str, tuple[Any, tuple[ms.analyses.Removal, ...]]]:
     def subsets(model: ms.HookedModel, named: Mapping[str, str], n_pos: int) -> Any:
         return targets.subsets(components_by_role(model, named, n_pos))
 
-    def positions(model: ms.HookedModel, named: Mapping[str, str], n_pos: int) -> Any:
-        return targets.by_role(targets.positions(model, n_pos), named)
+    def at_positions(model: ms.HookedModel, named: Mapping[str, str], n_pos: int) -> Any:
+        return targets.by_role(targets.positions(model, names[:n_pos] or n_pos), named)
 
     def paths(model: ms.HookedModel, named: Mapping[str, str], n_pos: int) -> Any:
-        return targets.by_role(targets.paths(model, n_pos), named)
+        return targets.by_role(targets.paths(model, n_pos, names=names), named)
 
     return {
         "components": (components_by_role, REPLACEMENTS),
         "subsets": (subsets, REPLACEMENTS),
-        "positions": (positions, ("mean", "resample")),
+        "positions": (at_positions, ("mean", "resample")),
         "paths": (paths, ("knockout",)),
     }
 

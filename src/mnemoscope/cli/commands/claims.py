@@ -5,12 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Annotated
 
 from tyro.conf import Positional, UseAppendAction
 
 import mnemoscope as ms
 from mnemoscope.cli.command import COMMANDS, Command
-from mnemoscope.cli.options import OfClaims, Options, WritesResults
+from mnemoscope.cli.options import Claims, NamesOf, OfClaims, Options, RunPaths, WritesResults
 from mnemoscope.cli.parse import default_system
 from mnemoscope.core.errors import InputError, one_of
 
@@ -19,7 +20,7 @@ from mnemoscope.core.errors import InputError, one_of
 class ClaimsList(Options):
     """The claims that can be put on trial, with their verdicts on the models of the zoo, and their rivals."""
 
-    what: Positional[tuple[str, ...]] = ()
+    what: Positional[Claims] = ()
     """Systems or ids of claims; none: all."""
 
 
@@ -48,7 +49,7 @@ def claims_list(options: ClaimsList) -> None:
 class ClaimsShow(Options):
     """All that is fixed about claims before they are tried (criteria, gate, models, controls), and their verdicts."""
 
-    what: Positional[tuple[str, ...]]
+    what: Positional[Claims]
     """Systems or ids of claims; `claims list` shows them."""
 
 
@@ -69,7 +70,7 @@ def claims_show(options: ClaimsShow) -> None:
 class ClaimsRegister(Options):
     """Write down what is fixed about claims, before the first run: `registered.json` beside them, to be committed."""
 
-    what: Positional[tuple[str, ...]]
+    what: Positional[Claims]
     """Systems or ids of claims."""
     supersede: str | None = None
     """Why registrations that differ are replaced; they are kept under `superseded`."""
@@ -106,7 +107,7 @@ def claims_register(options: ClaimsRegister) -> None:
 class ClaimsRun(OfClaims, WritesResults):
     """Put claims on trial over trained or language models: a verdict each, with controls and rivals; resumes."""
 
-    runs: tuple[Path, ...] = ()
+    runs: RunPaths = ()
     """Run directories, directories that hold some, or words such as `zoo:<configuration>`."""
     zoo: bool = False
     """Take the trained runs that come with the package too."""
@@ -117,7 +118,7 @@ class ClaimsRun(OfClaims, WritesResults):
     """Where language models go."""
     dtype: str = "float32"
     """Of the weights of language models."""
-    recipe: str | None = None
+    recipe: Annotated[str | None, NamesOf("recipes")] = None
     """Ask of models of this recipe in place of the claims' own; `list presets` shows the recipes."""
     sensitivity: bool = True
     """Ask again with one factor changed at a time."""

@@ -6,14 +6,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from tyro.conf import Positional
 
 import mnemoscope as ms
 from mnemoscope.cli.analysis import xr
 from mnemoscope.cli.command import COMMANDS, Command
-from mnemoscope.cli.options import Jobs, WritesResults
+from mnemoscope.cli.options import Jobs, NamesOf, WritesResults
 from mnemoscope.cli.sides import (
     Side,
     beyond_fields,
@@ -29,7 +29,7 @@ from mnemoscope.cli.sides import (
 from mnemoscope.core.errors import InputError, in_range
 
 if TYPE_CHECKING:
-    from mnemoscope.viz.comparison import Compared, OneSequence
+    from mnemoscope.viz.comparison_page import Compared, OneSequence
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,10 +40,10 @@ class Compare(Jobs, WritesResults):
     asked sequences of the task of the first one.
     """
 
-    first: Positional[str]
+    first: Positional[Annotated[str, NamesOf("runs")]]
     """Run directory, directory with seeds of one configuration, or a word such as `zoo:<configuration>`; `@STEP` after
     it takes the checkpoint of that step."""
-    second: Positional[str]
+    second: Positional[Annotated[str, NamesOf("runs")]]
     """The same; differences are the second minus the first."""
     split: Literal["train", "test"] = "test"
     """Mappings that the sequences show."""
@@ -71,7 +71,7 @@ class Asked:
 def run(options: Compare) -> None:
     """Measure both, print the tables, write arrays, tables and the page."""
     from mnemoscope.cli.analysis import write_results
-    from mnemoscope.viz.comparison import comparison_page
+    from mnemoscope.viz.comparison_page import comparison_page
 
     in_range("--n", options.n, 2, float("inf"))
     if not options.kinds:
@@ -116,6 +116,7 @@ def compare(first: Side, second: Side, options: Compare) -> tuple[dict[str, Any]
     from mnemoscope.sweeps.local import analyse_many
     from mnemoscope.viz import comparison as viz
     from mnemoscope.viz.ablation import damage
+    from mnemoscope.viz.comparison_page import Compared
 
     names, sides = names_of(first, second), (first, second)
     asked = [Asked(run=run, step=side.step, task=first.task) for side in sides for run in side.runs]
@@ -142,7 +143,7 @@ def compare(first: Side, second: Side, options: Compare) -> tuple[dict[str, Any]
     results["attention"] = attention
     places = _places(pair, sides, names, options, results)
     sequences = f"{options.n} {'unseen ' if options.split == 'test' else 'training '}sequences of each subgroup"
-    shown = viz.Compared(
+    shown = Compared(
         title=f"{first.name} and {second.name}",
         lead=f"The first: {described(first)}. The second: {described(second)}.",
         notes=notes_on(first, second, pair, ablated=table is not None),
@@ -173,7 +174,7 @@ def _one_sequence(
     pair: tuple[ms.Run, ms.Run], sides: tuple[Side, Side], found: Sequence[Mapping[str, xr.Dataset]], options: Compare
 ) -> tuple[OneSequence, xr.DataTree]:
     """Attention, and predictions of tokens, of one seed each on one sequence of the first one's task."""
-    from mnemoscope.viz.comparison import OneSequence
+    from mnemoscope.viz.comparison_page import OneSequence
     from mnemoscope.viz.guesses import on_one_line
 
     task = sides[0].task.for_seed(pair[0].spec.seed)

@@ -9,14 +9,14 @@ from tyro.conf import Positional
 
 import mnemoscope as ms
 from mnemoscope.cli.command import COMMANDS, Command
-from mnemoscope.cli.options import Options
+from mnemoscope.cli.options import Options, RunPath
 
 
 @dataclass(frozen=True, kw_only=True)
 class Export(Options):
     """Write a run for other libraries: a plain HookedTransformer, a GPT-2 of transformers, a model card."""
 
-    run: Positional[Path]
+    run: Positional[RunPath]
     """Run directory, or a word such as `zoo:<configuration>/seed-<seed>`."""
     step: int | None = None
     """Training step of the checkpoint; none: the last."""

@@ -4,20 +4,23 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from tyro.conf import Positional
 
 from mnemoscope.cli.command import COMMANDS, Command
-from mnemoscope.cli.options import Options
-from mnemoscope.core.errors import InputError
+from mnemoscope.cli.options import NamesOf, Options
+from mnemoscope.core.errors import InputError, nearest
+
+if TYPE_CHECKING:
+    from mnemoscope.models.glance import Glance
 
 
 @dataclass(frozen=True, kw_only=True)
 class List(Options):
     """What exists: tasks, presets, systems, the runs that came with the package, or those below a directory."""
 
-    what: Positional[Annotated[str, "tasks, presets, systems, zoo or a directory"]] = "presets"
+    what: Positional[Annotated[str, NamesOf("runs", also=("tasks", "presets", "systems"))]] = "presets"
     """tasks, presets, systems, zoo, a word `zoo:<configuration>`, or a directory with runs."""
 
 
@@ -41,7 +44,8 @@ def run(options: List) -> None:
     elif options.what.startswith(f"{_ZOO}:") or Path(options.what).is_dir():
         _show_runs(options.what)
     else:
-        raise InputError(f"list takes tasks, presets, systems, zoo or a directory with runs; got {options.what!r}")
+        got = f"{options.what!r}{nearest(options.what, ('tasks', 'presets', 'systems', _ZOO))}"
+        raise InputError(f"list takes tasks, presets, systems, zoo or a directory with runs; got {got}")
 
 
 def _zoo() -> list[list[str]]:
@@ -69,28 +73,31 @@ def _show_runs(what: str) -> None:
     """One line per run, in the order of the presets, with what differs from its preset where something does."""
     from mnemoscope.cli.catalogue import listed
     from mnemoscope.cli.output import show
-    from mnemoscope.models.glance import glance
+    from mnemoscope.models.glance import glance, nothing_in
 
     rank = {name: place for place, name in enumerate(listed("presets"))}
     words = {name: called for system in listed("systems").values() for name, called in system["in_words"].items()}
-    runs = sorted(glance(Path(what)), key=lambda run: rank.get(run.preset, len(rank)))
-    changes = [_changes(run.path) if "+" in run.preset else "" for run in runs]
+    found, unreadable = glance(Path(what))
+    for problem in (*unreadable.values(), *(run.problem for run in found if run.problem)):
+        raise InputError(problem)
+    if not found:
+        raise nothing_in(Path(what))
+    runs = sorted(found, key=lambda run: rank.get(run.preset, len(rank)))
+    changes = [_changes(run) if "+" in run.preset else "" for run in runs]
     rows = []
     for run, text in zip(runs, changes, strict=True):
-        state = "finished" if run.finished else "unfinished"
-        called = f"{words.get(run.preset, run.preset)}-{run.recipe}"
-        row = [called, *([text] if any(changes) else []), str(run.seed), str(run.last_step), state, f"{run.loss:.4f}"]
-        rows.append(row)
+        called, loss = f"{words.get(run.preset, run.preset)}-{run.recipe}", run.last("train_loss")
+        values = [str(run.seed), str(run.reached), run.state, "–" if loss is None else f"{loss:.4f}"]
+        rows.append([called, *([text] if any(changes) else []), *values])
     header = ("run", *(["changed"] if any(changes) else []), "seed", "steps", "state", "loss")
     show(f"runs of {what}", header, rows, n_text=len(header) - 4)
 
 
-def _changes(path: Path) -> str:
+def _changes(run: Glance) -> str:
     """What differs from the preset; takes the specification along, and so torch."""
     from mnemoscope.core.differences import changes_text
-    from mnemoscope.models.run import open_run
 
-    return changes_text(open_run(path).spec)
+    return changes_text(run.spec)
 
 
 COMMANDS.add("list", Command(options=List, run=run, section="the package"))

@@ -9,7 +9,7 @@ from itertools import product
 import mnemoscope as ms
 from mnemoscope.cli.analysis import Results, Shown, analysis_command, xr
 from mnemoscope.cli.options import AnalysisOptions
-from mnemoscope.core.errors import InputError, in_range
+from mnemoscope.core.errors import InputError
 from mnemoscope.core.progress import told
 from mnemoscope.core.site import BY_HEAD, EMBEDDINGS, MLP, Kind, Site
 
@@ -22,8 +22,9 @@ class Probe(AnalysisOptions):
     """Of the task, such as name or name[2]; or target. None: that, and all with one value per sequence or position."""
     sites: tuple[Kind, ...] = ()
     """Activations, in TransformerLens's words; none: z, resid_mid, post, mlp_out, resid_post."""
-    pos: int | None = None
-    """Where they are read, negative from the end; none: the last position with an answer."""
+    pos: int | str | None = None
+    """Where they are read: a number from 0, negative from the end, or the task's name of a position, such as x5; none:
+    the last position with an answer."""
     erase: bool = True
     """Erase what was read, and measure the skills: most of the time goes there."""
     n: int = 512
@@ -60,10 +61,13 @@ _MEASURES = ("accuracy", "log_prob")
 
 def probe_run(run: ms.Run, options: Probe) -> dict[str, xr.Dataset]:
     """Probes of one run, and what is lost without what they read; sites by role."""
+    from mnemoscope.core.positions import number
+
     model, seed = run.model(options.step), run.spec.seed
     fit, test = _prompts(run, options)
-    pos = int(test.scored.any(0).nonzero().max()) if options.pos is None else options.pos
-    in_range("--pos", pos, -test.inputs.shape[1], test.inputs.shape[1] - 1)
+    last = int(test.scored.any(0).nonzero().max())
+    given = last if options.pos is None else options.pos
+    pos = number(given, test.positions, test.inputs.shape[1], argument="--pos")
     sites = _sites(model, ms.analyses.last_roles(run), options.sites, pos)
     latents = list(options.latents or _latents(run, pos))
     common = {"sites": list(sites.values()), "test": test, "controls": {"untrained": run.untrained()}, "seed": seed}
@@ -71,7 +75,7 @@ def probe_run(run: ms.Run, options: Probe) -> dict[str, xr.Dataset]:
     n_pieces = len(latents) + len(pairs)
     read = [_scores(ms.probe(model, fit, name, n_shuffles=N_READ, **common)) for name in told(latents, of=n_pieces)]
     found = xr.concat(read, xr.DataArray(latents, dims="latent", name="latent"), combine_attrs="drop_conflicts")
-    found = found.assign_coords(site=list(sites)).assign_attrs(pos=pos, split=options.split)
+    found = found.assign_coords(site=list(sites)).assign_attrs(pos=pos, pos_name=test.called(pos), split=options.split)
     if not options.erase:
         return {"probes": found}
     skills = {name: mask for name, mask in run.spec.task.skills(test).items() if mask.any()}
@@ -83,7 +87,8 @@ def probe_run(run: ms.Run, options: Probe) -> dict[str, xr.Dataset]:
                 model, test, directions, skills=skills, n_random=N_ERASED, seed=seed
             )
     erased = _together(cells, latents, list(sites), list(skills))
-    return {"probes": found, "erased": erased.assign_attrs(pos=pos, split=options.split, n=len(test))}
+    erased = erased.assign_attrs(pos=pos, pos_name=test.called(pos), split=options.split, n=len(test))
+    return {"probes": found, "erased": erased}
 
 
 def _prompts(run: ms.Run, options: Probe) -> tuple[ms.Batch, ms.Batch]:
@@ -162,13 +167,15 @@ def _shown(results: Results, options: Probe, runs: Sequence[ms.Run]) -> Shown:
     found = results["probes"]
     over = ", mean over seeds" if found.sizes["seed"] > 1 else ""
     tables = [reading_table(found)]
-    caption = f"What a linear probe reads at position {found.attrs['pos']}, and from a model before training{over}."
+    caption = (
+        f"What a linear probe reads at position {found.attrs['pos_name']}, and from a model before training{over}."
+    )
     figures = [(caption, reading_figure(found))]
     if "erased" not in results:
         return Shown(finding=read(found), tables=tables, figures=figures, notes=NOTES)
     lost = results["erased"]
     over = ", mean over the seeds in which it is erased" if over else ""
-    what = f"Accuracy lost by erasing a latent at position {found.attrs['pos']}"
+    what = f"Accuracy lost by erasing a latent at position {found.attrs['pos_name']}"
     caption = f"{what}, beyond what the control that costs more costs{over}."
     figures.append((caption, erase_figure(lost)))
     notes = [NOTES[0], NOTES[1], ERASED, NOTES[2]]

@@ -25,17 +25,30 @@ def run(options: Report) -> None:
     write_report(options.out, analyse_all(ms.find_runs(options.runs), options.jobs), options)
 
 
-def analyse_all(runs: Sequence[ms.Run], jobs: int) -> list[tuple[ms.TaskReport, dict[str, ms.viz.Results]]]:
-    """Every analysis of every run, by the entry of its task and by configuration."""
+def analyse_all(
+    runs: Sequence[ms.Run], jobs: int, found: dict[Path, ms.viz.Results] | None = None
+) -> list[tuple[ms.TaskReport, dict[str, ms.viz.Results]]]:
+    """Every analysis of every run, by the entry of its task and by configuration.
+
+    Args:
+        runs: Which.
+        jobs: Processes at a time.
+        found: By directory what is known of some runs; gets what is found of the others.
+    """
     from mnemoscope.viz.reporting import analyse_run, by_report
 
     parts = by_report(runs)
     ordered = [run for _, groups in parts for group in groups.values() for run in group]
-    results = iter(analysed(ordered, analyse_run, jobs, "runs analysed"))
+    found = {} if found is None else found
+    missing = [run for run in ordered if run.path not in found]
+    found |= zip((run.path for run in missing), analysed(missing, analyse_run, jobs, "runs analysed"), strict=True)
     return [
         (
             entry,
-            {label: ms.analyses.over_seeds(group, [next(results) for _ in group]) for label, group in groups.items()},
+            {
+                label: ms.analyses.over_seeds(group, [found[run.path] for run in group])
+                for label, group in groups.items()
+            },
         )
         for entry, groups in parts
     ]
@@ -48,8 +61,9 @@ def write_report(
     from mnemoscope.cli.output import console, write_page
     from mnemoscope.viz.reporting import report_page
 
-    page = report_page(parts)
-    write_page(path, page.html(), page.figures, options)
+    with console.status("the report is written"):
+        page = report_page(parts)
+        write_page(path, page.html(), page.figures, options)
     console.print(f"wrote {path}", highlight=False)
 
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 from tyro.conf import Positional
 
 import mnemoscope as ms
 from mnemoscope.cli.command import COMMANDS, Command
-from mnemoscope.cli.options import Jobs, WritesResults
+from mnemoscope.cli.options import Jobs, NamesOf, WritesResults
 from mnemoscope.cli.parse import default_system, parse_seeds
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ class Reproduce(Jobs, WritesResults):
     system that trains none.
     """
 
-    system: Positional[str | None] = None
+    system: Positional[Annotated[str | None, NamesOf("systems")]] = None
     """Which system; `mnemoscope list systems` shows them. None: the first that has a default preset."""
     full: bool = False
     """Train the models of the published recipe anew, at the paper's sizes, and judge those (hours on two cores)."""
@@ -80,10 +80,11 @@ def _reproduce(options: Reproduce, out: Path) -> None:
         _report_draws(name, rulings, out, options)
         return
     specs = [spec for part in parts for spec in part.specs(chosen)]
+    found = _first_look(specs, out, options)
     runs = train_with_progress(specs, out / "runs", options.jobs)
     if followed := [run for run in runs if ms.viz.report_of(run.spec.task).trajectory is not None]:
         track_all(followed, options.jobs)
-    _tables(runs, out, options)
+    _tables(runs, out, options, found)
     claims = [claim for claim in claims_called(()) if claim.system == name]
     if not claims:
         console.print(f"there are no claims on {name}", highlight=False)
@@ -112,12 +113,38 @@ def _changes(system: ms.System, corpus: Path | None) -> tuple[tuple[str, object]
     return tuple(with_corpus(presets, corpus).items())
 
 
-def _tables(runs: Sequence[ms.Run], out: Path, options: Reproduce) -> None:
-    """What was learned, and the report."""
+def _first_look(specs: Sequence[ms.RunSpec], out: Path, options: Reproduce) -> dict[Path, ms.viz.Results]:
+    """Train the first seed of every configuration before all others, and print what these have learned.
+
+    Returns:
+        By directory what was found of them; nothing if there was nothing left to train, or no others.
+    """
+    from mnemoscope.cli.commands.report import analyse_all
+    from mnemoscope.cli.commands.train import train_with_progress
+    from mnemoscope.cli.output import console, show
+    from mnemoscope.sweeps.configurations import run_path
+    from mnemoscope.viz.tables import counted
+
+    firsts = list({run_path(out / "runs", spec).parent: spec for spec in reversed(specs)}.values())[::-1]
+    left = [spec for spec in specs if not (run_path(out / "runs", spec) / "done").exists()]
+    found: dict[Path, ms.viz.Results] = {}
+    if len(left) <= len(firsts):
+        return found
+    early = train_with_progress(firsts, out / "runs", options.jobs)
+    for entry, results in analyse_all(early, options.jobs, found):
+        for table in entry.tables(results):
+            show(f"First look, one seed each: {table.title}", table.header, table.rows, n_text=table.n_text)
+    others = counted(len(specs) - len(firsts), "other run")
+    console.print(f"{others} to train and to analyse; then the same tables over all seeds", highlight=False)
+    return found
+
+
+def _tables(runs: Sequence[ms.Run], out: Path, options: Reproduce, found: dict[Path, ms.viz.Results]) -> None:
+    """What was learned, and the report; `found` holds what is known of some runs."""
     from mnemoscope.cli.commands.report import analyse_all, write_report
     from mnemoscope.cli.output import show, write_arrays, write_table
 
-    parts = analyse_all(runs, options.jobs)
+    parts = analyse_all(runs, options.jobs, found)
     for entry, results in parts:
         for label, result in results.items():
             write_arrays(out / "arrays" / label, result)

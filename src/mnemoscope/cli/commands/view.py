@@ -28,9 +28,13 @@ def run(options: View) -> None:
     entry = ms.viz.report_of(task)
     batch = entry.parse(task, options.sequence)
     model = opened.model(options.step)
-    page = ms.viz.Page(f"{opened.label}, seed {opened.spec.seed}", f"The sequence {on_one_line(options.sequence)}")
+    title, lead = f"{opened.label}, seed {opened.spec.seed}", f"The sequence {on_one_line(options.sequence)}"
+    page = ms.viz.Page(title, lead, fold=True)
     page.section("Predictions")
-    page.figure(entry.prediction_figure(entry.predict(model, task, batch)), entry.prediction_caption)
+    predicted = entry.predict(model, task, batch)
+    page.figure(entry.prediction_figure(predicted), entry.prediction_caption)
+    for table in entry.prediction_tables(predicted):
+        page.table(table.header, table.rows, table.title, n_text=table.n_text)
     page.section("Attention")
     example = ms.viz.view_of(opened, batch, step=options.step)
     ms.viz.attention_view(page, example, "Select a head to see it in full size; rows are queries, columns keys.")

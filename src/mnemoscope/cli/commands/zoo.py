@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated
 
 from tyro.conf import Positional
 
 import mnemoscope as ms
 from mnemoscope.cli.command import COMMANDS, Command
-from mnemoscope.cli.options import Jobs
+from mnemoscope.cli.options import Jobs, NamesOf
 from mnemoscope.cli.parse import default_system
 from mnemoscope.core.errors import InputError, one_of
 
@@ -19,7 +20,7 @@ from mnemoscope.core.errors import InputError, one_of
 class Zoo(Jobs):
     """For maintainers: pack the runs behind the verdicts on a system into the archives that come with the package."""
 
-    system: Positional[str | None] = None
+    system: Positional[Annotated[str | None, NamesOf("systems")]] = None
     """Whose runs; none: those of the first system that has a default preset."""
     runs: Path = Path("reports/zoo/runs")
     """Directory with the runs."""

@@ -11,7 +11,7 @@ the first thing about a model that is not reproduced.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -129,6 +129,16 @@ def unsupported(model: HookedModel, *, plain: bool = True) -> str | None:
         plain: Whether whoever asks reproduces plain models alone; `continued` also takes rotary positions, grouped
             heads, gated MLPs and blocks whose parts are parallel.
     """
+    if (reason := unlike(model, plain=plain)) is not None:
+        return reason
+    modules: Any = model
+    if any(module._forward_hooks or module._forward_pre_hooks for module in modules.modules()):
+        return "it carries hooks"
+    return None
+
+
+def unlike(model: HookedModel, *, plain: bool = True) -> str | None:
+    """As `unsupported`, whatever hooks are on the model."""
     cfg = model.cfg
     accepted_by_name = dict(_ACCEPTED)
     if not plain:
@@ -147,9 +157,6 @@ def unsupported(model: HookedModel, *, plain: bool = True) -> str | None:
         return "its tokenizer pads on the left"
     if (names := {name for name, _ in model.named_parameters()}) != _parameters(cfg):
         return f"its parameters are not those of a plain HookedTransformer: {min(names ^ _parameters(cfg))}"
-    modules: Any = model
-    if any(module._forward_hooks or module._forward_pre_hooks for module in modules.modules()):
-        return "it carries hooks"
     return None
 
 
@@ -173,8 +180,13 @@ def _attention_name(cfg: Any, name: str) -> str:
     return f"_{name}" if getattr(cfg, "n_key_value_heads", None) and name[-1] in "KV" else name
 
 
-def packed(model: HookedModel) -> Packed:
-    """The weights of a model for which `unsupported` is None; to be used while the model stays as it is."""
+def packed(model: HookedModel, layers: Iterable[int] | None = None) -> Packed:
+    """The weights of a model for which `unsupported` is None; to be used while the model stays as it is.
+
+    Args:
+        model: The model.
+        layers: Those that are packed, which copies some of their weights; none: all.
+    """
     cfg = model.cfg
     weights = {name: value.detach() for name, value in model.named_parameters()}
 
@@ -216,7 +228,7 @@ def packed(model: HookedModel) -> Packed:
         )
 
     return Packed(
-        layers=tuple(layer(index) for index in range(cfg.n_layers)),
+        layers=tuple(layer(index) for index in (range(cfg.n_layers) if layers is None else layers)),
         ln_final=norm("ln_final"),
         w_u=weights["unembed.W_U"],
         b_u=weights["unembed.b_U"],

@@ -32,7 +32,7 @@ def loaded(source: str | Path, dtype: torch.dtype, revision: str | None = None) 
         revision: Branch, tag or commit on the hub.
 
     Raises:
-        InputError: The source does not exist or cannot be fetched.
+        InputError: The source does not exist, is damaged, or cannot be fetched.
     """
     path = _packaged() if str(source) == PACKAGED else Path(source)
     if path.suffix == ".gguf":
@@ -40,11 +40,11 @@ def loaded(source: str | Path, dtype: torch.dtype, revision: str | None = None) 
             raise InputError(f"source {source} does not exist")
         if find_spec("gguf") is None:
             raise InputError('a GGUF file needs the package gguf: pip install "mnemoscope[lm]"')
-        return _read(path.parent, dtype, gguf_file=path.name)
+        return _read_files(source, path.parent, dtype, gguf_file=path.name)
     if path.is_dir():
         if not (path / "config.json").is_file():
             raise InputError(f"source {source} is a directory without config.json; `save_pretrained` writes one")
-        return _read(path, dtype)
+        return _read_files(source, path, dtype)
     return _fetched(known_name(source) or str(source), dtype, revision)
 
 
@@ -117,6 +117,18 @@ def not_fetched(name: str, error: Exception) -> str:
 def first_line(error: Exception) -> str:
     """Of its message."""
     return str(error).strip().partition("\n")[0]
+
+
+def _read_files(source: str | Path, place: Path, dtype: torch.dtype, **options: Any) -> tuple[Any, Any]:
+    """From files of one's own.
+
+    Raises:
+        InputError: They hold something else.
+    """
+    try:
+        return _read(place, dtype, **options)
+    except (OSError, ValueError, KeyError) as error:
+        raise InputError(f"source {source} cannot be read: {first_line(error)}") from None
 
 
 def _read(place: str | Path, dtype: torch.dtype, **options: Any) -> tuple[Any, Any]:

@@ -6,7 +6,7 @@ from dataclasses import replace
 import xarray as xr
 
 from mnemoscope import REPORTS, Run
-from mnemoscope.systems.factual_recall import scaling_report
+from mnemoscope.systems.factual_recall import scaling_report, typed
 from mnemoscope.systems.factual_recall.analyses.attending import attending
 from mnemoscope.systems.factual_recall.analyses.fact_memories import fact_memories
 from mnemoscope.systems.factual_recall.analyses.routes import routes, stores
@@ -156,6 +156,9 @@ REPORTS.add(
         analyse=examine,
         page=page,
         opening=opening,
+        parse=typed.parse,
+        predict=typed.predict,
+        patterns=typed.patterns,
         trajectory=trajectory,
         numbers=numbers,
     ),

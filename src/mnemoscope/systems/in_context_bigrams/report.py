@@ -12,6 +12,7 @@ from mnemoscope.systems.in_context_bigrams.analyses.evaluation import evaluate_b
 from mnemoscope.systems.in_context_bigrams.analyses.heads import head_attention, marked_patterns
 from mnemoscope.systems.in_context_bigrams.analyses.prompts import fixed_triggers, prompts
 from mnemoscope.systems.in_context_bigrams.analyses.trajectory import trajectory
+from mnemoscope.systems.in_context_bigrams.known import known_of
 from mnemoscope.systems.in_context_bigrams.report_sections import (
     ALONE,
     CLASS,
@@ -111,7 +112,7 @@ _BIRTH = replace(
     tables=partial(plain.tables, dim=CLASS),
     evaluate=evaluate,
     evaluation_tables=partial(plain.evaluation_tables, dim=CLASS),
-    predict=partial(plain.predict, reference=IDEAL),
+    predict=partial(plain.predict, reference=IDEAL, knows=known_of),
     trajectory=trajectory,
 )
 REPORTS.add(InContextBigrams.name, _BIRTH)

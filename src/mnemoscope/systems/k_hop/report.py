@@ -3,13 +3,15 @@
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
+import torch
 import xarray as xr
 
-from mnemoscope import REPORTS, Batch, HookedModel, Run, generator
-from mnemoscope.analyses import named_patterns, skill_trajectory
+from mnemoscope import REPORTS, Batch, HookedModel, InputError, Run, generator
+from mnemoscope.analyses import named_patterns, predicted_vectors, skill_trajectory
+from mnemoscope.core import in_range, one_of
 from mnemoscope.systems.k_hop.analyses import exchanged_halves, readable
 from mnemoscope.systems.k_hop.tasks import KHop
-from mnemoscope.viz import Page, Results, spread, vector_report
+from mnemoscope.viz import Page, Results, Table, spread, vector_report
 
 N_EXCHANGED = 512
 
@@ -83,11 +85,78 @@ def _by_layer(page: Page, found: xr.Dataset, words: Callable[[xr.Dataset], str],
 
 
 def patterns(model: HookedModel, task: KHop, batch: Batch) -> xr.Dataset:
-    """The attention of every head; places are called by what they show, such as s2(0)=3."""
-    places = [divmod(pos, task.n_symbols) for pos in range(task.n_ctx)]
-    shown = batch.inputs.argmax(-1).tolist()
-    names = [[f"s{f + 1}({x})={y}" for (f, x), y in zip(places, row, strict=True)] for row in shown]
-    return named_patterns(model, batch, names)
+    """The attention of every head, with the symbol that every place shows."""
+    return named_patterns(model, batch, [[str(symbol) for symbol in row] for row in batch.inputs.argmax(-1).tolist()])
+
+
+def parse(task: KHop, text: str) -> Batch:
+    """One sequence as typed: the symbols that each function shows, function after function, as numbers from 0.
+
+    Raises:
+        InputError: They are not k permutations of the N symbols.
+    """
+    words = text.replace(",", " ").split()
+    for word in words:
+        one_of("a symbol", word, [str(symbol) for symbol in range(task.n_symbols)])
+    in_range("the number of symbols", len(words), task.n_ctx, task.n_ctx)
+    shown = torch.tensor([int(word) for word in words]).view(1, task.n_functions, task.n_symbols)
+    if (shown.sort(-1).values != torch.arange(task.n_symbols)).any():
+        raise InputError(
+            f"the symbols of each function must be a permutation of 0 to {task.n_symbols - 1}, and there are "
+            f"{task.n_functions} functions; got {text!r}"
+        )
+    return task.batch(shown)
+
+
+def predict(model: HookedModel, task: KHop, batch: Batch) -> xr.Dataset:
+    """Squared errors as of any task of vectors, and over (hops, pos) the symbols that are due and that the model gives.
+
+    Returns:
+        Besides what `vector_report.predict` gives `due` and `guess`, symbols, and `value`, what the model gives for the
+        one that is due; the place from which each symbol was read is what the task knows.
+    """
+    found = vector_report.predict(model, task, batch, knows=read_from)
+    outputs = predicted_vectors(model, batch)[0, found.pos.values.tolist()]
+    due = batch.targets[0, found.pos.values.tolist()]
+    columns: dict[str, list[list[float]]] = {"due": [], "guess": [], "value": []}
+    for part in task.parts.values():
+        right = due[:, part].argmax(-1)
+        columns["due"].append(right.tolist())
+        columns["guess"].append(outputs[:, part].argmax(-1).tolist())
+        columns["value"].append(outputs[:, part].gather(1, right[:, None])[:, 0].tolist())
+    return found.assign({name: (("hops", "pos"), rows) for name, rows in columns.items()}).assign_coords(
+        hops=list(task.hops)
+    )
+
+
+def read_from(task: KHop, batch: Batch) -> list[str]:
+    """For every place the places that its hops read, with what they show."""
+    at, after = (
+        torch.stack([batch.latents[f"{name}_{j + 1}"][0] for j in range(task.n_functions)], -1)
+        for name in ("at", "after")
+    )
+    names = batch.positions
+    reached = [
+        [f"{names[place]}={symbol}" for place, symbol in zip(places, symbols, strict=True)]
+        for places, symbols in zip(at.tolist(), after.tolist(), strict=True)
+    ]
+    return [" → ".join(row[: task.hops[-1]]) for row in reached]
+
+
+def prediction_tables(result: xr.Dataset) -> list[Table]:
+    """A row for each place: the places that its hops read, and for every number of hops what is due and what comes."""
+    names = result.pos_name.values.tolist()
+    rows = []
+    for i, name in enumerate(names):
+        at = result.isel(pos=i)
+        cells = [
+            f"{int(at.due.sel(hops=hops))}: {int(at.guess.sel(hops=hops))} ({float(at.value.sel(hops=hops)):.2f})"
+            for hops in result.hops.values
+        ]
+        rows.append([name, str(at.known.item()), *cells])
+    header = ["position", "hops read", *(f"{hops} hop{'s' if hops > 1 else ''}" for hops in result.hops.values)]
+    title = "what is due after so many hops: what the model says (what it gives for the symbol that is due; 1 is exact)"
+    return [Table(name="predictions", title=title, header=header, rows=rows, n_text=len(header))]
 
 
 REPORTS.add(
@@ -97,6 +166,9 @@ REPORTS.add(
         title="k-fold composition",
         analyse=examine,
         page=page,
+        parse=parse,
+        predict=predict,
+        prediction_tables=prediction_tables,
         patterns=patterns,
         trajectory=skill_trajectory,
     ),

@@ -24,7 +24,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from mnemoscope import TASKS, Batch, InputError, generator
-from mnemoscope.core import in_range, metrics, one_of
+from mnemoscope.core import POSITION_NAMES, in_range, metrics, one_of
 
 SPLITS = ("train", "test")
 
@@ -256,4 +256,10 @@ class KHop:
         return {"answer_changed": float(differ.any(-1).double().mean())}
 
 
+def position_names(task: KHop) -> list[str]:
+    """s1(0), s1(1), …: functions count from 1, symbols from 0."""
+    return [f"s{i + 1}({b})" for i in range(task.n_functions) for b in range(task.n_symbols)]
+
+
 TASKS.add(KHop.name, KHop)
+POSITION_NAMES.add(KHop.name, position_names)

@@ -8,5 +8,6 @@ on the hub as well. The replicates are the questions that one model is asked, or
 - `name_heads`: heads that copy names.
 - `paths`: what earlier heads add to the keys or the queries of later ones.
 - `constructed`: models with weights set by hand, for controls.
-- `claims`: G1 to G5.
+- `name_circuit`: who writes a name and who tells it apart.
+- `claims`: G1 to G6.
 """

@@ -3,8 +3,9 @@
 *Copying*: the induction circuit of `ms.constructed`, on the words of this system. *Recall*: an MLP that knows facts,
 either early, at the subject, from where a head carries them to the last token; or late, at the last token, to which a
 head has carried the subject. *Naming*: a head marks the name that is said again, a second one tells the last token
-which it is, a third one copies the other name. *Conflict*: the induction circuit beside an MLP that knows which word
-mostly follows another, in the first layer or in the last, and that is twice as strong.
+which it is, a third one copies the other name. *Sharing*: the same, with a head that writes against it. *Conflict*: the
+induction circuit beside an MLP that knows which word mostly follows another, in the first layer or in the last, and
+that is twice as strong.
 """
 
 from typing import Any, Literal
@@ -110,6 +111,18 @@ def naming(case: int) -> dict[str, Any]:
     attend(model, circuit.heads["mover"], (subject, -2 * SURE * token))
     move(model, circuit.heads["mover"], (token, SIZE * answer))
     return {"model": with_words(model)}
+
+
+@torch.no_grad()
+def sharing(case: int) -> dict[str, Any]:
+    """A control: naming, with a second head beside the one that copies the name, which writes half of it against it."""
+    model = naming(case)["model"]
+    attention = model.blocks[2].attn
+    for weight in (attention.W_Q, attention.W_K, attention.W_V):
+        weight[1] = weight[0]
+    attention.b_Q[1] = attention.b_Q[0]
+    attention.W_O[1] = -attention.W_O[0] / 2
+    return {"model": model}
 
 
 @torch.no_grad()

@@ -7,6 +7,7 @@ import numpy as np
 import plotly.graph_objects as go
 import xarray as xr
 
+from mnemoscope.systems.retrieval.tasks import symbol_name
 from mnemoscope.viz import LAYOUT, colours_of
 
 
@@ -17,11 +18,6 @@ def place_name(place: int) -> str:
     step = (place + 1) // 2
     pair = symbol_name(step - 1) + symbol_name(step)
     return f"{symbol_name(place // 2)} in {pair}"
-
-
-def symbol_name(step: int) -> str:
-    """The symbol at a place in the chain, as in the source: A for x_0, B for x_1; beyond Z its number."""
-    return chr(ord("A") + step) if step < 26 else f"x{step}"
 
 
 def reach_figure(first: xr.DataArray) -> go.Figure:

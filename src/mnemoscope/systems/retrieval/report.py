@@ -2,7 +2,9 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 
+import torch
 import xarray as xr
 
 from mnemoscope import REPORTS, Batch, HookedModel, Run, generator
@@ -11,8 +13,8 @@ from mnemoscope.systems.retrieval.analyses.chain_attention import ELSEWHERE, cha
 from mnemoscope.systems.retrieval.analyses.circuit import LEVEL, chain_circuit, path_table
 from mnemoscope.systems.retrieval.analyses.emergence import first_true_step, surviving
 from mnemoscope.systems.retrieval.analyses.reach import bound, first_layers, least_layers
-from mnemoscope.systems.retrieval.figures import circuit_figure, place_name, reach_figure, symbol_name
-from mnemoscope.systems.retrieval.tasks import Retrieval
+from mnemoscope.systems.retrieval.figures import circuit_figure, place_name, reach_figure
+from mnemoscope.systems.retrieval.tasks import Retrieval, symbol_name
 from mnemoscope.viz import Opening, Page, Results, plain_report, spread, trajectory_curves, vector_report
 
 N_CIRCUIT = 512
@@ -77,6 +79,17 @@ def patterns(model: HookedModel, task: Retrieval, batch: Batch) -> xr.Dataset:
 
 def _called(place: int, chain: int) -> str:
     return symbol_name(place // 2) + (str(chain + 1) if chain >= 0 else "–") + ("?" if place == 0 else "")
+
+
+def chain_of(task: Retrieval, batch: Batch) -> list[str]:
+    """For every query the positions of its chain; nothing elsewhere."""
+    names = batch.positions
+    lies = torch.stack([batch.latents[f"at_{place}"][0] for place in range(2 * task.n_steps + 1)], -1).tolist()
+    query = batch.latents["place"][0] == 0
+    return [
+        " → ".join(names[at] for at in places[1:]) if asks else ""
+        for places, asks in zip(lies, query.tolist(), strict=True)
+    ]
 
 
 def page(page: Page, results: Mapping[str, Results]) -> None:
@@ -209,6 +222,7 @@ REPORTS.add(
         analyse=examine,
         page=page,
         opening=opening,
+        predict=partial(vector_report.predict, knows=chain_of),
         patterns=patterns,
         trajectory=trajectory,
     ),

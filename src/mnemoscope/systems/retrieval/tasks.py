@@ -27,7 +27,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from mnemoscope import TASKS, Batch, InputError
-from mnemoscope.core import in_range, metrics, one_of
+from mnemoscope.core import POSITION_NAMES, in_range, metrics, one_of
 
 SPLITS = ("train", "test")
 _BASE = 10_000.0
@@ -327,4 +327,22 @@ def _codes(n_pairs: int, n_chains: int, width: int, of_queries: str) -> Float[Te
     return result
 
 
+def symbol_name(step: int) -> str:
+    """The symbol at a place in the chain, as in the source: A for x_0, B for x_1; beyond Z its number."""
+    return chr(ord("A") + step) if step < 26 else f"x{step}"
+
+
+def position_names(task: Retrieval) -> list[str]:
+    """AB1.A and AB1.B, the symbols of the first pair of step 1, and so on to query1, …, queryN."""
+    steps = range(task.n_steps) if task.order == "forward" else range(task.n_steps - 1, -1, -1)
+    pairs = [
+        f"{symbol_name(step)}{symbol_name(step + 1)}{i + 1}.{symbol_name(step + place)}"
+        for step in steps
+        for i in range(task.n_chains)
+        for place in range(2)
+    ]
+    return [*pairs, *(f"query{i + 1}" for i in range(task.n_chains))]
+
+
 TASKS.add(Retrieval.name, Retrieval)
+POSITION_NAMES.add(Retrieval.name, position_names)

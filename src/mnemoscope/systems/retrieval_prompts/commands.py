@@ -101,8 +101,8 @@ def _ask(source: str, asked: Sequence[Cell], options: PromptsRetrieval, sampling
     from mnemoscope.systems.retrieval_prompts.analyses.accuracy import retrieval_answers
 
     kept = _kept(source, options)
+    model = ms.models.named_language_model(source, device=options.device, dtype=options.dtype)
     with _progress(source, len(asked) * options.questions) as advance:
-        model = ms.models.named_language_model(source, device=options.device, dtype=options.dtype)
         return retrieval_answers(
             model,
             asked,

@@ -1,13 +1,22 @@
 """The report on runs of permutation lookup."""
 
 from collections.abc import Mapping
+from importlib.resources import files
 
 import torch
 import xarray as xr
 
 from mnemoscope import REPORTS, Batch, HookedModel, InputError, Run, TaskReport, generator
-from mnemoscope.analyses import ablate_by_role, by_role, evaluate_splits, every_sequence, named_in, with_roles
-from mnemoscope.systems.tiny_recall.analyses.attention_shares import attention_patterns, attention_shares
+from mnemoscope.analyses import (
+    ablate_by_role,
+    by_role,
+    evaluate_splits,
+    every_sequence,
+    named_in,
+    patterns_of_sequences,
+    with_roles,
+)
+from mnemoscope.systems.tiny_recall.analyses.attention_shares import attention_shares
 from mnemoscope.systems.tiny_recall.analyses.predictions import conflict, predict
 from mnemoscope.systems.tiny_recall.analyses.published import N_SAMPLES
 from mnemoscope.systems.tiny_recall.answers import exact, marks
@@ -26,7 +35,7 @@ from mnemoscope.systems.tiny_recall.tables import (
     reference_rows,
 )
 from mnemoscope.systems.tiny_recall.tasks import MAX_ENUMERATED, PermutationLookup, lookup_task
-from mnemoscope.viz import Results, Table, bar
+from mnemoscope.viz import Results, Table, bar, plain_report
 
 # ---- what is taken of a run
 
@@ -58,7 +67,7 @@ def examine(model: HookedModel, task: PermutationLookup, *, seed: int) -> dict[s
         "conflict": conflict(model, task),
         "ablation": ablation,
         "attention": by_role(attention_shares(model, task, batch), named),
-        "examples": with_roles(attention_patterns(model, task, batch.select(torch.tensor([0, 512]))), named),
+        "examples": with_roles(patterns_of_sequences(model, batch.select(torch.tensor([0, 512]))), named),
     }
 
 
@@ -139,6 +148,11 @@ def example(task: PermutationLookup) -> Batch:
     return batch.select(rows[len(rows) // 2, None])
 
 
+def explorer() -> str:
+    """What the live explorer computes of the task."""
+    return (files("mnemoscope.systems.tiny_recall") / "explorer.js").read_text()
+
+
 REPORTS.add(
     PermutationLookup.name,
     TaskReport(
@@ -153,8 +167,9 @@ REPORTS.add(
         prediction_tables=prediction_tables,
         prediction_figure=prediction,
         prediction_caption=PREDICTION_CAPTION,
-        patterns=attention_patterns,
+        patterns=plain_report.patterns,
         example=example,
         opening=opening,
+        explorer=explorer,
     ),
 )

@@ -19,7 +19,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from mnemoscope import TASKS, Batch, InputError, Task
-from mnemoscope.core import in_range, metrics, one_of
+from mnemoscope.core import POSITION_NAMES, in_range, metrics, one_of
 from mnemoscope.systems.tiny_recall.permutations import (
     all_permutations,
     exchange,
@@ -347,4 +347,10 @@ def lookup_task(task: Task) -> PermutationLookup:
     return task
 
 
+def position_names(task: PermutationLookup) -> list[str]:
+    """x1, y1, …: the pairs count from 1; the last y is no input."""
+    return [f"{kind}{slot}" for slot in range(1, task.n_values + 1) for kind in "xy"][: task.n_ctx]
+
+
 TASKS.add(PermutationLookup.name, PermutationLookup)
+POSITION_NAMES.add(PermutationLookup.name, position_names)

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from mnemoscope.core.differences import changes_text
-from mnemoscope.models.catalogue import Listed
+from mnemoscope.models.glance import Glance
 from mnemoscope.viz.tables import ranges, rounded
 
 LOSSES = {"loss, training": "train_loss", "loss, unseen": "test_loss"}
@@ -16,7 +16,7 @@ LOSSES = {"loss, training": "train_loss", "loss, unseen": "test_loss"}
 class Group:
     """Runs that differ in the seed only."""
 
-    runs: Sequence[Listed]
+    runs: Sequence[Glance]
     """Of every seed one."""
     changed: str
     """What differs from the preset, in words."""
@@ -24,7 +24,7 @@ class Group:
     @property
     def label(self) -> str:
         """Preset and recipe."""
-        return self.runs[0].run.label
+        return self.runs[0].label
 
     @property
     def seeds(self) -> str:
@@ -36,7 +36,9 @@ class Group:
         """How many runs are in which state."""
         states = [run.state for run in self.runs]
         counts = {state: states.count(state) for state in dict.fromkeys(states)}
-        return states[0] if len(counts) == 1 else ", ".join(f"{n} {state}" for state, n in counts.items())
+        return (
+            states[0] if len(counts) == 1 else ", ".join(f"{n}\N{NO-BREAK SPACE}{state}" for state, n in counts.items())
+        )
 
     def last(self, measure: str) -> list[float]:
         """The last values of the runs that have ended; of all if none has."""
@@ -44,22 +46,22 @@ class Group:
         return [value for run in ended if (value := run.last(measure)) is not None]
 
 
-def grouped(runs: Sequence[Listed]) -> list[Group]:
+def grouped(runs: Sequence[Glance]) -> list[Group]:
     """Runs by configuration, in their order.
 
     Where a seed of a configuration stands in several directories, each directory of runs is a group of its own, and in
     one directory each of them.
     """
-    groups: list[list[Listed]] = []
+    groups: list[list[Glance]] = []
     for run in runs:
         alike = (members for members in groups if _of_one_configuration(members[0], run))
         members = next(alike, None)
         groups.append([run]) if members is None else members.append(run)
     apart = [part for members in groups for part in _without_repeats(members)]
-    return [Group(runs=members, changed=changes_text(members[0].run.spec)) for members in apart]
+    return [Group(runs=members, changed=changes_text(members[0].spec)) for members in apart]
 
 
-def measures(runs: Sequence[Listed]) -> dict[str, str]:
+def measures(runs: Sequence[Glance]) -> dict[str, str]:
     """Column to measure: the accuracy of every skill on unseen sequences, or losses of parts if none was logged."""
     names = list(dict.fromkeys(name for run in runs for name in run.progress))
     skills = [name for name in names if name.startswith("test_") and not name.startswith("test_loss")]
@@ -83,16 +85,16 @@ def mean_and_range(values: Sequence[float]) -> tuple[float | None, str]:
     return mean, f"[{number(min(values))}, {number(max(values))}]" if len(values) > 1 else ""
 
 
-def _of_one_configuration(one: Listed, other: Listed) -> bool:
-    return one.run.label == other.run.label and one.run.spec.replicates(other.run.spec)
+def _of_one_configuration(one: Glance, other: Glance) -> bool:
+    return one.label == other.label and one.spec.replicates(other.spec)
 
 
-def _without_repeats(members: Sequence[Listed]) -> list[list[Listed]]:
+def _without_repeats(members: Sequence[Glance]) -> list[list[Glance]]:
     if len({run.seed for run in members}) == len(members):
         return [list(members)]
-    by_place: dict[object, list[Listed]] = {}
+    by_place: dict[object, list[Glance]] = {}
     for run in members:
-        by_place.setdefault(run.run.path.parent, []).append(run)
+        by_place.setdefault(run.path.parent, []).append(run)
     if len(by_place) == 1:
         return [[run] for run in members]
     return [part for place in by_place.values() for part in _without_repeats(place)]

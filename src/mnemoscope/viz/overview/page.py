@@ -8,7 +8,7 @@ from importlib.resources import files as package_files
 from pathlib import Path
 
 from mnemoscope.core.errors import InputError
-from mnemoscope.models.catalogue import Listed, catalogue
+from mnemoscope.models.glance import Glance, glance
 from mnemoscope.viz.figures import COLOURS, colours_of
 from mnemoscope.viz.overview.files import File, beside, link, relative, under
 from mnemoscope.viz.overview.groups import LOSSES, Group, grouped, mean_and_range, measures, number
@@ -44,31 +44,32 @@ def overview_page(directory: Path, out: Path, *, around: bool = True) -> Page:
     """
     if not directory.is_dir():
         raise InputError(f"{directory} is no directory; name one that holds runs or results")
-    found, start = catalogue(directory), out.absolute().parent
-    labels = dict.fromkeys(listed.run.label for listed in found.runs)
+    (runs, unreadable), start = glance(directory, checked=True), out.absolute().parent
+    labels = dict.fromkeys(run.label for run in runs)
     files = [*under(directory, labels), *(beside(directory, labels) if around else [])]
     files = [file for file in files if file.path.resolve() != out.resolve()]
-    page = Page(f"{TITLE}{directory.resolve().name}", _lead(found.runs, files), style=_part("overview.css"))
-    if found.runs:
+    page = Page(f"{TITLE}{directory.resolve().name}", _lead(runs, files), style=_part("overview.css"))
+    if runs:
         page.text(_EXPLAINED)
-    if found.runs or files:
+    if runs or files:
         page.block(_CONTROLS)
     else:
         page.text("Nothing is here yet: mnemoscope train leaves runs, other commands leave pages, arrays and tables.")
-    for task in dict.fromkeys(listed.run.spec.task.name for listed in found.runs):
-        _runs_section(page, task, [run for run in found.runs if run.run.spec.task.name == task], files, start)
-    if found.unreadable:
+    for task in dict.fromkeys(run.spec.task.name for run in runs):
+        _runs_section(page, task, [run for run in runs if run.spec.task.name == task], files, start)
+    if unreadable:
         page.section("Runs that cannot be read")
-        rows = [[_link(path, start), _text(why)] for path, why in found.unreadable.items()]
+        rows = [[_link(path, start), _text(why)] for path, why in unreadable.items()]
         page.block(_table(("directory", "why"), rows, n_text=2))
     _files_section(page, files, start)
     page.block(f"<script>{_part('overview.js')}</script>")
     return page
 
 
-def _lead(runs: Sequence[Listed], files: Sequence[File]) -> str:
-    interrupted = sum(not listed.finished for listed in runs)
-    parts = [counted(len(runs), "run") + (f", {interrupted} of them not finished" if interrupted else "")]
+def _lead(runs: Sequence[Glance], files: Sequence[File]) -> str:
+    training, open_ends = sum(run.training for run in runs), sum(not run.finished for run in runs)
+    now = f" ({training} training now)" if training else ""
+    parts = [counted(len(runs), "run") + (f", {open_ends} of them not finished{now}" if open_ends else "")]
     parts += [f"{counted(n, kind)}" for kind in ("page", "array", "table") if (n := sum(f.kind == kind for f in files))]
     return ", ".join(parts) + "."
 
@@ -86,13 +87,13 @@ _CONTROLS = (
 # ---- runs
 
 
-def _runs_section(page: Page, task: str, runs: Sequence[Listed], files: Sequence[File], start: Path) -> None:
+def _runs_section(page: Page, task: str, runs: Sequence[Glance], files: Sequence[File], start: Path) -> None:
     page.section(task.replace("-", " ").replace("_", " ").capitalize())
     skills = measures(runs)
     colours = {column: (f"test_{column}", colour) for column, colour in colours_of(skills).items()}
     shown = {**LOSSES, **skills}
-    longest = max(listed.last_step for listed in runs)
-    progress = [listed.progress for listed in runs]
+    longest = max(run.last_step for run in runs)
+    progress = [run.progress for run in runs]
     losses = {"train_loss": COLOURS["train"], "test_loss": COLOURS["test"]}
     rates = {skills[column]: colour for column, (_, colour) in colours.items()}
     panels = {"losses": (losses, axes_of(progress, list(losses), longest))}
@@ -118,7 +119,7 @@ def _runs_section(page: Page, task: str, runs: Sequence[Listed], files: Sequence
 
 def _row(
     group: Group,
-    runs: Sequence[Listed],
+    runs: Sequence[Glance],
     shown: dict[str, str],
     panels: dict[str, tuple[dict[str, str], Axes]],
     files: Sequence[File],
@@ -126,13 +127,13 @@ def _row(
 ) -> str:
     """The line of a configuration, or of one run of it."""
     several, first = len(runs) > 1, runs[0]
-    spec = first.run.spec
+    spec = first.spec
     single = Group(runs=runs, changed=group.changed)
     seeds = escape(single.seeds)
     if several:
         seeds = f'<button class="open" aria-expanded="false">{counted(len(runs), "seed")}: {seeds}</button>'
     else:
-        seeds = f'<a href="{link(first.run.path, start)}/">{seeds}</a>'
+        seeds = f'<a href="{link(first.path, start)}/">{seeds}</a>'
     state, why = single.states, "; ".join(run.problem for run in runs if run.problem)
     kind = "" if all(run.finished and not run.problem for run in runs) else ' class="open-end"'
     cells = [_text(spec.preset), _text(spec.recipe.name), f'<td class="text changed">{escape(group.changed)}</td>']
@@ -146,7 +147,7 @@ def _row(
     return f'<tr class="{kind}" data-text="{escape(words)}">{"".join(cells)}</tr>'
 
 
-def _step(runs: Sequence[Listed]) -> str:
+def _step(runs: Sequence[Glance]) -> str:
     """The step that was reached, and where it should end if it has not."""
     reached = sorted({run.reached for run in runs})
     text = str(reached[-1]) if len(reached) == 1 else f"{reached[0]}–{reached[-1]}"
@@ -163,7 +164,7 @@ def _value(values: Sequence[float]) -> str:
     return f'<td data-value="{key}">{number(mean)}{below}</td>'
 
 
-def _spark(name: str, runs: Sequence[Listed], measures: dict[str, str], axes: Axes) -> str:
+def _spark(name: str, runs: Sequence[Glance], measures: dict[str, str], axes: Axes) -> str:
     curves = []
     for measure, colour in measures.items():
         logged = [run for run in runs if measure in run.progress]
@@ -174,7 +175,7 @@ def _spark(name: str, runs: Sequence[Listed], measures: dict[str, str], axes: Ax
     return sparkline(curves, axes, f"{name} over training; at the end {last}")
 
 
-def _ends(runs: Sequence[Listed], measure: str) -> list[float]:
+def _ends(runs: Sequence[Glance], measure: str) -> list[float]:
     return [value for run in runs if (value := run.last(measure)) is not None]
 
 

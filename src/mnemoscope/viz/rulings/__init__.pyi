@@ -1,9 +1,9 @@
 from .differences import DIFF_HEADER as DIFF_HEADER
 from .differences import diff_rows as diff_rows
-from .page import Example as Example
 from .page import rulings_page as rulings_page
 from .page import rulings_sheet as rulings_sheet
 from .rows import VERDICT_HEADER as VERDICT_HEADER
 from .rows import in_short as in_short
 from .rows import verdict_rows as verdict_rows
 from .rows import verdict_tables as verdict_tables
+from .section import Example as Example

@@ -72,8 +72,9 @@ def worked(ruling: Ruling) -> Worked | None:
         )
     if isinstance(effects, xr.Dataset):
         for name, effect in effects.drop_vars([part.name for part in claim.criteria]).data_vars.items():
-            if np.isfinite(value := float(prompt_mean(effect))):
-                lines.append(Line(name=str(name), quantity=quantity(claim, str(name)), value=number(value)))
+            value = float(prompt_mean(effect))
+            shown = number(value) if np.isfinite(value) else "–"
+            lines.append(Line(name=str(name), quantity=quantity(claim, str(name)), value=shown))
     holds = all(met) if claim.joined == "all" else any(met)
     label = f"{evidence.replicate} {which}"
     sentence = f"{label[0].upper()}{label[1:]} {'meets' if holds else 'does not meet'} the criterion of the claim"

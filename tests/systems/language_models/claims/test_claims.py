@@ -6,7 +6,7 @@ import pytest
 from mnemoscope.judging.claim import CLAIMS, GATE
 from tests.systems.on_trial import trouble, verdict
 
-IDS = ["G1", "G2", "G3", "G4", "G5"]
+IDS = ["G1", "G2", "G3", "G4", "G5", "G6"]
 ALL = [one for id in IDS for claim in [CLAIMS.get(id)] for one in (claim, *claim.rivals)]
 
 

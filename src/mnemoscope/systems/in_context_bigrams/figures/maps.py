@@ -19,7 +19,7 @@ BARS = {
     "copied token": ("W<sub>O</sub><sup>2</sup><br>copied token", "copied_token"),
 }
 PANELS = {
-    "previous_token": ("W<sub>K</sub><sup>1</sup>: previous token", "key: position", "query: position"),
+    "previous_token": ("W<sub>K</sub><sup>1</sup>: previous token", "key position", "query position"),
     "remapped_copy": ("W<sub>K</sub><sup>2</sup>: remapped copy", "key: copy of token", "query: token"),
     "copied_token": ("W<sub>O</sub><sup>2</sup>: copied token", "logit of token", "attended token"),
 }

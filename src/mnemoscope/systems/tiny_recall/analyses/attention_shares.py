@@ -16,7 +16,7 @@ import xarray as xr
 from jaxtyping import Float
 
 from mnemoscope import Batch, HookedModel
-from mnemoscope.analyses import attention_by_mechanism, check_fits, patterns
+from mnemoscope.analyses import attention_by_mechanism
 from mnemoscope.core.patterns import attends_to, earlier, identity, one_hot, same_slot
 from mnemoscope.systems.tiny_recall.tasks import PermutationLookup
 
@@ -30,27 +30,6 @@ MECHANISMS = (
     replace(one_hot("source_pos", query=-1, shift=1), name="after_same_x"),
 )
 TARGETS = tuple(mechanism.name for mechanism in MECHANISMS)
-
-
-def attention_patterns(model: HookedModel, task: PermutationLookup, batch: Batch) -> xr.Dataset:
-    """The attention of every head on each sequence of a batch, for an interactive view.
-
-    Returns:
-        `pattern` over (example, layer, head, query, key) and `token`, such as `x2=4`, over (example, key).
-
-    Raises:
-        InputError: The model is too small for the task.
-    """
-    check_fits(model, batch)
-    names = [f"{'xy'[pos % 2]}{pos // 2 + 1}" for pos in range(batch.inputs.shape[1])]
-    tokens = [[f"{name}={token}" for name, token in zip(names, row, strict=True)] for row in batch.inputs.tolist()]
-    return xr.Dataset(
-        {
-            "pattern": (("example", "layer", "head", "query", "key"), patterns(model, batch).numpy()),
-            "token": (("example", "key"), tokens),
-        },
-        coords={"query": names, "key": names},
-    )
 
 
 def attention_shares(model: HookedModel, task: PermutationLookup, batch: Batch) -> xr.Dataset:

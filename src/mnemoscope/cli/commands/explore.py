@@ -1,0 +1,40 @@
+"""`mnemoscope explore`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from tyro.conf import Positional
+
+import mnemoscope as ms
+from mnemoscope.cli.command import COMMANDS, Command
+from mnemoscope.cli.options import Options, RunPaths
+
+
+@dataclass(frozen=True, kw_only=True)
+class Explore(Options):
+    """A page in which the model runs: change the sequence, switch parts off, patch, walk through training."""
+
+    runs: Positional[RunPaths]
+    """Run directories, directories that hold some, or words such as `zoo:<configuration>/seed-<seed>`."""
+    state: str = ""
+    """What stands after the # in the address of such a page: this one opens in that state."""
+    out: Path = Path("explorer.html")
+    """The page."""
+
+
+def run(options: Explore) -> None:
+    """Write the page of some runs."""
+    from mnemoscope.cli.output import console
+    from mnemoscope.models.files import write_atomically
+    from mnemoscope.viz.tables import counted
+
+    runs = [found for path in options.runs for found in ms.find_runs([path])]
+    content = ms.explore(runs, state=options.state).html().encode()
+    write_atomically(options.out, content)
+    size = f"{len(content) / 1e6:.1f} MB"
+    console.print(f"wrote {options.out}: {counted(len(runs), 'model')}, {size}", highlight=False)
+
+
+COMMANDS.add("explore", Command(options=Explore, run=run, section="train and look", out_is_file=True))

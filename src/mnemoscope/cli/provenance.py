@@ -1,0 +1,174 @@
+"""What a verdict rests on, as pieces of HTML for its page: the command, the code, the runs and the arrays.
+
+Code is named by module and line. It is linked where its package says in its metadata where the source is
+(`Project-URL`), or where it lies below the current directory, as in a clone. Runs are linked where they lie on this
+machine; those of the zoo have their word, such as `zoo:v3-quick`.
+"""
+
+import inspect
+import re
+import shlex
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from html import escape
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from mnemoscope.core.numbers import ranges
+from mnemoscope.judging.claim import Claim
+from mnemoscope.judging.verdict import Ruling
+from mnemoscope.models import zoo
+from mnemoscope.models.run import Run
+from mnemoscope.sweeps.admission import Bench
+from mnemoscope.sweeps.measuring import name_of
+from mnemoscope.viz.overview.files import link
+
+_REPOSITORY = ("source", "source code", "repository", "code", "github")
+"""What packages call the address of their source, in lower case."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Code:
+    """A line of a module."""
+
+    module: str
+    file: Path
+    line: int
+
+    def __str__(self) -> str:
+        return f"{self.module}, line {self.line}"
+
+
+def pieces(ruling: Ruling, bench: Bench, where: Sequence[str], out: Path) -> list[str]:
+    """The command, the code, the runs and the arrays of a ruling, each as a piece of HTML.
+
+    Args:
+        ruling: A ruling on runs of the bench, on draws or on language models.
+        bench: Where the runs are.
+        where: Words of the command line that name the models.
+        out: The directory of the page.
+    """
+    claim = ruling.claim
+    command = shlex.join(["mnemoscope", "claims", "run", claim.id, *(where if claim.replicate != "draw" else ())])
+    arrays = quote(f"evidence/{claim.id}.nc")
+    code = [f"{what}: {_linked(place, out)}" for what, place in _code(claim)]
+    return [
+        f"The command: <code>{escape(command)}</code>",
+        *code,
+        *(f"The runs: {text}" for text in [_runs(claim, bench, out)] if text),
+        *(f"The models: {escape(', '.join(models))}" for models in [ruling.evidence.models] if models),
+        f'What was measured: <a href="{arrays}">{escape(arrays)}</a>; all verdicts as data: '
+        '<a href="verdicts.json">verdicts.json</a>',
+    ]
+
+
+# ---- code
+
+
+def _code(claim: Claim) -> Iterator[tuple[str, Code]]:
+    if (place := place_of_claim(claim)) is not None:
+        yield "The claim", place
+    if claim.measure is not None and (place := place_of(claim.measure)) is not None:
+        yield f"The measure, <code>{escape(name_of(claim.measure))}</code>", place
+
+
+def place_of(function: Callable[..., Any]) -> Code | None:
+    """Where a function is defined; of one with bound arguments the function itself. None: it has no source."""
+    while isinstance(function, partial):
+        function = function.func
+    function = inspect.unwrap(function)
+    try:
+        file, line = inspect.getsourcefile(function), inspect.getsourcelines(function)[1]
+    except (OSError, TypeError):  # what was typed at a prompt, or is not written in Python
+        return None
+    return None if file is None else Code(module=function.__module__, file=Path(file), line=line)
+
+
+def place_of_claim(claim: Claim) -> Code | None:
+    """Where a claim is stated, of the modules beside its measure that hold it. None: nowhere.
+
+    That is the line with its id, or where it gets its name in the module, if the id is put together.
+    """
+    if claim.measure is None or (near := place_of(claim.measure)) is None:
+        return None
+    system = near.module.rpartition(".")[0].partition(".claims")[0]
+    around = [name for name in sorted(sys.modules) if system and name.startswith(f"{system}.")]
+    for name in dict.fromkeys([near.module, *around]):
+        module = sys.modules.get(name)
+        called = [] if module is None else _names(module, claim)
+        if module is None or not called or (file := inspect.getsourcefile(module)) is None:
+            continue
+        lines = Path(file).read_text(encoding="utf-8").splitlines()
+        for pattern in (rf"[\"']{re.escape(claim.id)}[\"']", rf"^(?:{'|'.join(map(re.escape, called))})\b"):
+            if found := [number for number, line in enumerate(lines, 1) if re.search(pattern, line)]:
+                return Code(module=name, file=Path(file), line=found[0])
+    return None
+
+
+def _names(module: Any, claim: Claim) -> list[str]:
+    """What a module calls a claim, or the sequence that it is in."""
+
+    def is_it(value: object) -> bool:
+        return isinstance(value, Claim) and value.id == claim.id
+
+    return [
+        name
+        for name, value in vars(module).items()
+        if is_it(value) or (isinstance(value, tuple | list) and any(map(is_it, value)))
+    ]
+
+
+def _linked(place: Code, out: Path) -> str:
+    address = _address(place, out)
+    return escape(str(place)) if address is None else f'<a href="{escape(address)}">{escape(str(place))}</a>'
+
+
+def _address(place: Code, out: Path) -> str | None:
+    """Where a reader finds a line; None where that is not known."""
+    root = _root(place.file)
+    if root is not None and (repository := _repository(place.module.partition(".")[0])) is not None:
+        path = place.file.resolve().relative_to(root).as_posix()
+        return f"{repository}/blob/HEAD/{quote(path)}#L{place.line}"
+    if place.file.resolve().is_relative_to(Path.cwd().resolve()):
+        return f"{link(place.file, out)}#L{place.line}"
+    return None
+
+
+def _root(file: Path) -> Path | None:
+    """The directory of the project that a file lies in; None where it is installed apart from it."""
+    return next((parent for parent in file.resolve().parents if (parent / "pyproject.toml").is_file()), None)
+
+
+def _repository(package: str) -> str | None:
+    """The address of the source of an installed package, by its metadata."""
+    for name in metadata.packages_distributions().get(package, ()):
+        for entry in metadata.metadata(name).get_all("Project-URL") or ():
+            label, _, address = entry.partition(",")
+            if label.strip().lower() in _REPOSITORY:
+                return address.strip().rstrip("/").removesuffix(".git")
+    return None
+
+
+# ---- runs
+
+
+def _runs(claim: Claim, bench: Bench, out: Path) -> str:
+    """The runs of every configuration, by seed; empty for a claim about none."""
+    seeds, units = bench.seeds(claim), list(claim.units.values())
+    if not seeds or not units:
+        return ""
+    return "; ".join(_of_unit({seed: bench.finished[unit][seed] for seed in seeds}, out) for unit in units)
+
+
+def _of_unit(runs: Mapping[int, Run], out: Path) -> str:
+    """Runs of one configuration: each linked, or those of the zoo by their word."""
+    label = next(iter(runs.values())).label
+    unpacked = {place for place in {run.path.parent for run in runs.values()} if zoo.holds(place)}
+    packed = [seed for seed, run in runs.items() if run.path.parent in unpacked]
+    found = [f"<code>{escape(f'{zoo.WORD}:{label}')}</code>, seeds {escape(ranges(packed))}"] if packed else []
+    linked = [f'<a href="{escape(link(run.path, out))}">{seed}</a>' for seed, run in runs.items() if seed not in packed]
+    return " and ".join([*found, *([f"{escape(label)}, seeds {', '.join(linked)}"] if linked else [])])

@@ -1,0 +1,128 @@
+"""What positions are called, in arrays, tables, figures, attention views and options alike.
+
+A guest may register what its task calls positions, such as `x1`, `y1`, … (`POSITION_NAMES`). Arrays number positions
+from 0, as TransformerLens does, and carry the names beside the numbers: `pos_name` along `pos`, `query_name` along
+`query`, and so on for every axis of positions. Of prompts made of texts they carry what stands there (`pos_token`)
+instead. What is shown is the name, else the number and the token, else the number.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar
+
+import numpy as np
+import xarray as xr
+
+from mnemoscope.core.errors import InputError, in_range
+from mnemoscope.core.registry import Registry
+
+WORDS: Mapping[str, str] = {
+    "pos": "pos",
+    "query": "query",
+    "key": "key",
+    "query_pos": "query",
+    "key_pos": "key",
+    "source_pos": "source",
+    "input_pos": "pos",
+}
+"""Axes of positions, and what stands before a position in the name of a row or a cell."""
+TITLES: Mapping[str, str] = {
+    "pos": "position",
+    **{word: f"{word} position" for word in ("query", "key", "source")},
+}
+"""The title of an axis, by its word."""
+Result = TypeVar("Result", xr.Dataset, xr.DataArray)
+
+
+POSITION_NAMES: Registry[Callable[[Any], Sequence[str]]] = Registry("position names", "tasks")
+"""By name of a task, a function of the task that gives a name to each of its `n_ctx` positions, in their order; none is
+a number or the name of a latent."""
+
+
+def names_of(task: object) -> tuple[str, ...]:
+    """What a task calls its positions; empty if it has no names for them."""
+    name = getattr(task, "name", None)
+    return tuple(POSITION_NAMES.get(name)(task)) if name in POSITION_NAMES.names(of=()) else ()
+
+
+def labels(positions: Sequence[str], **axes: Sequence[Any]) -> dict[str, tuple[str, list[str]]]:
+    """Coordinates with the names of positions along axes of numbers; none without names.
+
+    Args:
+        positions: Names of all positions; or none.
+        axes: Name of the dimension to the positions along it.
+    """
+    return {f"{axis}_name": (axis, [positions[int(pos)] for pos in along]) for axis, along in axes.items() if positions}
+
+
+def named(result: Result, positions: Sequence[str]) -> Result:
+    """A result with the names of positions along those axes that have none yet.
+
+    Args:
+        result: Axes that do not number positions are left alone.
+        positions: Names of all positions; or none.
+    """
+    axes = {
+        axis: result.coords[axis].values.tolist()
+        for axis in WORDS
+        if axis in result.dims and f"{axis}_name" not in result.coords and _numbers(result, axis, len(positions))
+    }
+    return result.assign_coords(labels(positions, **axes))
+
+
+def _numbers(result: xr.Dataset | xr.DataArray, axis: str, n_pos: int) -> bool:
+    """Whether the coordinate of an axis numbers some of so many positions."""
+    if axis not in result.coords:
+        return False
+    values = result.coords[axis].values
+    return np.issubdtype(values.dtype, np.integer) and set(values) <= set(range(n_pos))
+
+
+def shown(result: xr.Dataset | xr.DataArray, axis: str) -> list[str]:
+    """What the labels along an axis are shown as; of positions their names.
+
+    Args:
+        result: The labels of `axis` may be a level of a stacked one.
+        axis: Any dimension with labels.
+    """
+    labels = [str(label) for label in result[axis].values.tolist()]
+    if axis not in WORDS:
+        return labels
+    if f"{axis}_name" in result.coords:
+        return [str(name) for name in result[f"{axis}_name"].values.tolist()]
+    if f"{axis}_token" in result.coords:
+        tokens = result[f"{axis}_token"].values.tolist()
+        return [f"{label} {token.strip()}".strip() for label, token in zip(labels, tokens, strict=True)]
+    return labels
+
+
+def word(axis: str) -> str:
+    """What stands before a label of an axis in the name of a row or a cell."""
+    return WORDS.get(axis, axis)
+
+
+def title(axis: str) -> str:
+    """The title of an axis of a figure."""
+    return TITLES.get(word(axis), axis.replace("_", " "))
+
+
+def number(text: str | int, positions: Sequence[str], n_pos: int, *, argument: str) -> int:
+    """The position, from 0, that a name or a number means.
+
+    Args:
+        text: A name, or a number; below 0 from the end.
+        positions: Names of all positions; or none.
+        n_pos: How many there are.
+        argument: What is called so in a refusal.
+
+    Raises:
+        InputError: There is no such position.
+    """
+    if text in positions[:n_pos]:
+        return positions.index(text)
+    try:
+        found = int(text)
+    except ValueError:
+        names = f", or one of {', '.join(positions[:n_pos])}" if positions else ", since positions have no names here"
+        raise InputError(f"{argument} must be a number from {-n_pos} to {n_pos - 1}{names}; got {text!r}") from None
+    in_range(argument, found, -n_pos, n_pos - 1)
+    return found % n_pos

@@ -1,0 +1,164 @@
+"""G6: indirect-object identification is shared out as published for GPT-2 small.
+
+Heads that write the name that is due, heads that write against it, and earlier heads that attend to the name that was
+said again and tell the queries of the first to pass it over.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from mnemoscope import CLAIMS, Gate, HookedModel, PromptPairs
+from mnemoscope.judging import GATE, Explanation, Quantity, case, controls, table
+from mnemoscope.systems.language_models.claim_parts import (
+    A_QUARTER,
+    LEAST,
+    LEAST_ATTENTION,
+    RANDOM_SETS,
+    UNTRAINED,
+    about_models,
+    carries,
+    leads,
+)
+from mnemoscope.systems.language_models.constructed import sharing
+from mnemoscope.systems.language_models.name_circuit import (
+    Patches,
+    Roles,
+    attention_to_due,
+    find_roles,
+    tellings,
+    told_otherwise,
+    written_otherwise,
+)
+from mnemoscope.systems.language_models.name_heads import attention_from_last
+from mnemoscope.systems.language_models.prompts import ASKED, CHOOSING, N_CHOOSING, N_QUESTIONS
+from mnemoscope.systems.language_models.reading import SHARE, ahead, lost, random_heads
+
+
+def measure(model: HookedModel, *, share: float = SHARE) -> Mapping[str, Any]:
+    """Per story `written`, `attention`, `against`, `told`, `again`, `written_random`, and the gate: the lead.
+
+    Args:
+        model: A language model.
+        share: Of all heads, how many have each role.
+
+    Raises:
+        InputError: The model has no tokenizer, or too few names are single tokens.
+    """
+    roles = find_roles(model, tellings(model, n=N_CHOOSING, seed=CHOOSING), share=share)
+    pairs = tellings(model, n=N_QUESTIONS, seed=ASKED)
+
+    def lead(patches: Patches) -> np.ndarray:
+        return ahead(model, pairs.clean, pairs.foil, patches)[0]
+
+    clean = ahead(model, pairs.clean, pairs.foil)[0]
+    sets = [roles.movers, *random_heads(model, roles.movers, without=roles.negative)]
+    written = [lost(clean, lead(written_otherwise(pairs, heads)), LEAST) for heads in sets]
+    attention = attention_to_due(model, pairs.clean, roles.movers)
+    told, again = _inhibition(model, pairs, roles, attention)
+    of_random = np.mean(written[1:], 0)
+    return {
+        "written": written[0] - of_random,
+        "attention": attention,
+        "against": -lost(clean, lead(written_otherwise(pairs, roles.negative)), LEAST),
+        "told": told,
+        "again": again,
+        "written_random": of_random,
+        GATE: clean,
+    }
+
+
+def _inhibition(
+    model: HookedModel, pairs: PromptPairs, roles: Roles, attention: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """What the inhibitors are worth to the movers' attention, more than random heads; and what they attend to."""
+    if not roles.inhibitors:
+        return np.zeros_like(attention), np.zeros_like(attention)
+    told = []
+    for heads in (roles.inhibitors, *random_heads(model, roles.inhibitors, without=roles.movers)):
+        left = attention_to_due(model, pairs.clean, roles.movers, told_otherwise(pairs, heads, roles.movers))
+        told.append(lost(attention, left, LEAST_ATTENTION))
+    again, due, first = attention_from_last(model, pairs.clean, roles.inhibitors, ("S", "IO", "S1"))
+    return told[0] - np.mean(told[1:], 0), again - due - first
+
+
+_EXPLANATION = Explanation(
+    procedure="In 64 stories one of two names is said again, and the other is due: “Then John and Mary went to the "
+    "store and John gave a drink to”. The lead Δ is logit(name that is due) − logit(name said again) at the last "
+    "token. In the other telling of a story a third name stands where one is said again. Heads get their roles on 32 "
+    "other stories, a twentieth of all heads each: movers are those for which Δ falls most, negative movers those for "
+    "which it rises most, when what they write into the logits is taken from the other telling; inhibitors those for "
+    "which it falls most when what they add to the queries of the movers is. Effects of single heads are estimated "
+    "there (EAP-IG, five points); what is measured is patched, all heads of a role together.",
+    quantities={
+        "written": Quantity(
+            words="the share of the lead that is lost when the movers write into the logits what they do in the other "
+            f"telling, less that lost for {RANDOM_SETS}",
+            formula="lost(movers) − mean of lost(random), lost(H) = (Δ − Δ(H → logits ← other telling)) ÷ max(Δ, 1)",
+        ),
+        "attention": Quantity(
+            words="the mean attention of the movers from the last token to the name that is due, less that to both "
+            "places of the other one",
+            formula="A = A(due) − A(other, first place) − A(other, second place)",
+        ),
+        "against": Quantity(
+            words="by what share the lead grows when the negative movers write what they do in the other telling",
+            formula="−lost(negative movers)",
+        ),
+        "told": Quantity(
+            words="the share of the movers' attention A that is lost when the inhibitors add to the movers' queries "
+            f"what they do in the other telling, less that lost for {RANDOM_SETS}",
+            formula="lost(inhibitors) − mean of lost(random), "
+            "lost(H) = (A − A(H → queries of movers ← other telling)) ÷ max(A, .1)",
+        ),
+        "again": Quantity(
+            words="the mean attention of the inhibitors from the last token to the name where it is said again, less "
+            "that to both names where they are said first",
+            formula="B = B(other, second place) − B(due) − B(other, first place)",
+        ),
+        "written_random": Quantity(
+            words=f"the share of the lead that is lost when {RANDOM_SETS} write what they do in the other telling",
+            formula="mean of lost(random)",
+        ),
+        GATE: Quantity(words="the lead of the whole model, in logits", formula="Δ"),
+    },
+    margins=f"{A_QUARTER} Where one thing is more than another a tenth is asked for, as in the other claims: of the "
+    "attention, and of the lead that the negative movers take away. A lead below one logit counts as one, an "
+    "attention below a tenth as a tenth; the gate asks for half a logit.",
+    limits="It shows that heads with these three roles are there and what they are worth together. It does not show "
+    "where the inhibitors learn which name was said again (duplicate-token and induction heads), nor backup heads, "
+    "which act only when movers are gone; and heads of one role need not work alike.",
+)
+_SHARED = case("shared out by hand", sharing, n=1)
+_NONE = dict.fromkeys(("written", "attention", "against", "told", "again"), 0.0)
+_EVENLY = {**_NONE, "written_random": 0.5, GATE: 1.0}
+_ANY = table("any heads", {"model": {name: np.full(4, value) for name, value in _EVENLY.items()}})
+_G6 = about_models(
+    id="G6",
+    statement="Indirect-object identification is shared out: heads that attend to the name that is due write it, other "
+    "heads write against it, and earlier heads that attend to the name said again direct the first through their "
+    "queries.",
+    source="Wang et al. 2022",
+    parts=(
+        carries("written", unit="of the lead"),
+        leads("attention", unit="of the attention"),
+        leads("against", unit="of the lead"),
+        carries("told", unit="of the movers' attention"),
+        leads("again", unit="of the attention"),
+    ),
+    gate=Gate(statement="has the name that is due ahead by half a logit in", at_least=0.5),
+    controls=controls(positive=(_SHARED,), negative=(UNTRAINED, _ANY)),
+    measure=measure,
+    explanation=_EXPLANATION,
+    factors={"share": (0.02,)},
+)
+G6 = _G6.against(
+    _G6.rival(
+        "any",
+        "Random heads of the same layers write a quarter of the lead.",
+        parts=(carries("written_random", unit="of the lead"),),
+        controls=controls(positive=(_ANY,), negative=(_SHARED, UNTRAINED)),
+    )
+)
+CLAIMS.add(G6.id, G6)

@@ -1,0 +1,136 @@
+"""Who writes the name that is due and who tells it apart: the roles published for GPT-2 small, found by path patching.
+
+Every story is paired with itself told with a third name where one of the two is said again, so that nothing is known of
+who is due. *Movers* are the heads whose direct effect on the lead is highest, when what they write into the logits is
+taken from the other telling. *Negative movers* are those for which it is lowest. *Inhibitors* are the heads whose
+output is worth most to the lead through the queries of the movers. Heads are chosen by estimates (EAP-IG), on stories
+that nothing else is measured on; what is asked of them afterwards is patched.
+
+Wang et al. 2022, "Interpretability in the wild: a circuit for indirect object identification in GPT-2 small".
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import xarray as xr
+from jaxtyping import Float
+
+from mnemoscope import Batch, Edge, HookedModel, Named, Patch, PromptPairs, Site
+from mnemoscope.analyses import integrate_edges
+from mnemoscope.interventions import Recordings, intervened
+from mnemoscope.systems.language_models.name_heads import attention_from_last
+from mnemoscope.systems.language_models.prompts import givers
+from mnemoscope.systems.language_models.reading import ROWS, Head, highest, n_chosen
+
+Patches = Callable[[slice], list[Patch]]
+"""What is done to some rows of the stories."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Roles:
+    """Heads by what they do, strongest first."""
+
+    movers: list[Head]
+    negative: list[Head]
+    inhibitors: list[Head]
+    """None where all movers are in the first layer."""
+
+
+def tellings(model: HookedModel, *, n: int, seed: int) -> PromptPairs:
+    """Stories of two names, and the same told with a third name where one of the two is said again.
+
+    Args:
+        model: A language model.
+        n: How many.
+        seed: Names are drawn from its stream.
+
+    Returns:
+        Pairs with the latents of `givers`; the foil is the name that is said again in the first telling.
+
+    Raises:
+        InputError: As `givers`.
+    """
+    pairs, apart = givers(model, n=n, seed=seed), givers(model, n=n, seed=seed, apart=True).clean
+    return replace(pairs, corrupted=replace(apart, targets=pairs.corrupted.targets), name="who is said again")
+
+
+def find_roles(model: HookedModel, pairs: PromptPairs, *, share: float) -> Roles:
+    """The heads of each role, a share of all heads each; inhibitors only of layers before that of the last mover.
+
+    Args:
+        model: A language model.
+        pairs: Tellings.
+        share: Of all heads.
+    """
+    n_layers, n = model.cfg.n_layers, n_chosen(model, share)
+    heads = [(layer, head) for layer in range(n_layers) for head in range(model.cfg.n_heads)]
+    direct = _worth(model, pairs, {head: [Edge(writer=_site(head))] for head in heads})
+    movers = highest(direct, n)
+    negative = highest(-direct, n)
+    queries = {head: _into_queries(head, movers) for head in heads}
+    fed = _worth(model, pairs, {head: edges for head, edges in queries.items() if edges and head not in movers})
+    inhibitors = [(layer, head) for layer, head in highest(fed, n) if np.isfinite(fed.values[layer, head])]
+    return Roles(movers=movers, negative=negative, inhibitors=inhibitors)
+
+
+def _site(head: Head) -> Site:
+    return Site(kind="z", layer=head[0], head=head[1])
+
+
+def _into_queries(writer: Head, readers: Sequence[Head]) -> list[Edge]:
+    later = [reader for reader in readers if reader[0] > writer[0]]
+    return [Edge(writer=_site(writer), reader=_site(reader), through="q") for reader in later]
+
+
+def _worth(model: HookedModel, pairs: PromptPairs, edges: dict[Head, list[Edge]]) -> xr.DataArray:
+    """By how much the lead falls, by estimate, when a head's edges carry what they do in the other telling; no number
+    for heads that have none.
+    """
+    worth = np.full((model.cfg.n_layers, model.cfg.n_heads), -np.inf)
+    chosen = [edge for of in edges.values() for edge in of]
+    if chosen:
+        found = integrate_edges(model, pairs, chosen=chosen, directions=["noising"])
+        fall = (found.clean - found.value).squeeze(("direction", "metric")).mean("prompt").to_numpy()
+        ends = np.cumsum([len(of) for of in edges.values()])
+        for head, part in zip(edges, np.split(fall, ends[:-1]), strict=True):
+            worth[head] = part.sum()
+    n_layers, n_heads = worth.shape
+    return xr.DataArray(worth, dims=("layer", "head"), coords={"layer": range(n_layers), "head": range(n_heads)})
+
+
+def written_otherwise(pairs: PromptPairs, heads: Sequence[Head]) -> Patches:
+    """What takes the direct contributions of heads to the logits from the other telling."""
+    return lambda rows: _patches([Edge(writer=_site(head)) for head in heads], pairs.corrupted.select(rows))
+
+
+def told_otherwise(pairs: PromptPairs, writers: Sequence[Head], readers: Sequence[Head]) -> Patches:
+    """What takes from the other telling what some heads add to the queries of others."""
+    edges = [edge for head in writers for edge in _into_queries(head, readers)]
+    return lambda rows: _patches(edges, pairs.corrupted.select(rows))
+
+
+def _patches(edges: Sequence[Edge], other: Batch) -> list[Patch]:
+    source = Named(name="the other telling", value=other)
+    return [Patch(site=edge, source=source) for edge in edges]
+
+
+def attention_to_due(
+    model: HookedModel, batch: Batch, heads: Sequence[Head], patches: Patches = lambda rows: []
+) -> Float[np.ndarray, " batch"]:
+    """The mean attention of heads from the last token to the name that is due, less that to both places of the other.
+
+    Args:
+        model: A language model.
+        batch: Stories.
+        heads: Whose attention.
+        patches: What is done meanwhile.
+    """
+    recordings, found = Recordings(model), []
+    for start in range(0, len(batch), ROWS):
+        rows = slice(start, start + ROWS)
+        part = batch.select(rows)
+        with intervened(model, part, patches(rows), recordings=recordings):
+            due, first, again = attention_from_last(model, part, heads, ("IO", "S1", "S"))
+        found.append(due - first - again)
+    return np.concatenate(found)

@@ -1,0 +1,195 @@
+/** The attention of one head as a matrix and as arcs over the tokens; both follow the same query and key. */
+import { chooser, el, refill, short, svg } from "./dom.js";
+import { drawMatrix } from "./heat.js";
+import { MECHANISM_NAMES, mechanismRows } from "./mechanisms.js";
+import { called, positionName } from "./naming.js";
+
+const LEAST = 0.02;
+const STEP = 34;
+const MOST_LABELS = 20;
+const WAYS = /** @type {[string, string][]} */ ([
+  ["shown", "as it is"],
+  ["change", "what changed"],
+  ["other", "on the other sequence"],
+]);
+
+export function attentionPanel(/** @type {any} */ app) {
+  const heads = el("div", { class: "actions" });
+  const canvas = /** @type {HTMLCanvasElement} */ (el("canvas", { class: "matrix" }));
+  const cross = el("i", { class: "cross" });
+  const frame = el("div", { class: "frame", tabindex: 0, role: "img", "aria-describedby": "attention-said" }, canvas, cross);
+  const above = el("div", { class: "labels above", "aria-hidden": "true" });
+  const left = el("div", { class: "labels left", "aria-hidden": "true" });
+  const said = el("p", { class: "note", role: "status", id: "attention-said" });
+  const arcs = el("div", { class: "scroll arcs" });
+  const set = el("div", { class: "actions" });
+  const needed = el("p", { class: "note" });
+  const grid = el("div", { class: "grid" }, el("span"), above, left, frame);
+  const node = el(
+    "section",
+    { class: "panel wide" },
+    el("h2", {}, "Attention"),
+    heads,
+    needed,
+    el("div", { class: "beside" }, grid, el("div", {}, said, arcs, set)),
+  );
+  let at = { query: -1, key: -1 };
+  let way = "shown";
+  /** @type {?import("./view.js").View} */
+  let view = null;
+
+  const place = () => {
+    const [layer, head] = app.state.head.split(".").map(Number);
+    return { layer, head };
+  };
+
+  /** The weights of the head in a pass, (query, key). */
+  const weights = (/** @type {any} */ pass) => {
+    const { layer, head } = place();
+    const { shape, data } = pass.cache.get(`blocks.${layer}.attn.hook_pattern`);
+    return data.subarray(head * shape[1] ** 2, (head + 1) * shape[1] ** 2);
+  };
+  const values = () => {
+    const { shown, clean, other } = /** @type {import("./view.js").View} */ (view);
+    if (way === "other") return weights(other);
+    const now = weights(shown);
+    return way === "change" ? weights(clean).map((/** @type {number} */ w, /** @type {number} */ i) => now[i] - w) : now;
+  };
+
+  const setRows = (/** @type {Object<number, number[]>} */ rows) => {
+    const { layer, head } = place();
+    const before = app.state.edits.find((/** @type {any} */ e) => e.kind === "pattern" && e.site.layer === layer && e.site.head === head);
+    const others = app.state.edits.filter((/** @type {any} */ edit) => edit !== before);
+    app.set({ edits: [...others, { kind: "pattern", site: { kind: "pattern", layer, head }, rows: { ...before?.rows, ...rows } }] });
+  };
+  const attendOnly = () => {
+    const n = app.state.tokens.length;
+    if (app.run.cfg.causal && at.key > at.query) return;
+    setRows({ [at.query]: Array.from({ length: n }, (_, key) => (key === at.key ? 1 : 0)) });
+  };
+
+  const point = (/** @type {number} */ query, /** @type {number} */ key) => {
+    if (!view) return;
+    const { run, state } = view;
+    const n = state.tokens.length;
+    at = { query: Math.min(n - 1, Math.max(0, query)), key: Math.min(n - 1, Math.max(0, key)) };
+    const tokens = way === "other" ? state.other : state.tokens;
+    const name = (/** @type {number} */ pos) => `${run.symbols[tokens[pos]]} (${positionName(run, pos)})`;
+    const all = values();
+    const verb = way === "change" ? "changes by" : "is";
+    said.textContent = `From ${name(at.query)} to ${name(at.key)} attention ${verb} ${short(all[at.query * n + at.key], 3, way === "change")}.`;
+    Object.assign(cross.style, {
+      left: `${(100 * at.key) / n}%`, top: `${(100 * at.query) / n}%`, width: `${100 / n}%`, height: `${100 / n}%`,
+    });
+    for (const [labels, pos] of /** @type {[HTMLElement, number][]} */ ([[above, at.key], [left, at.query]])) {
+      [...labels.children].forEach((label, i) => label.classList.toggle("at", i === pos));
+    }
+    drawArcs(all, tokens);
+  };
+
+  /** Arcs from the chosen query to its keys; those of all other queries behind it, where there is room. */
+  const drawArcs = (/** @type {ArrayLike<number>} */ all, /** @type {number[]} */ tokens) => {
+    const n = tokens.length;
+    const most = app.run.cfg.linear || way === "change" ? Math.max(...Array.from(all, Math.abs), 1e-9) : 1;
+    const longest = Math.max(1, ...Array.from({ length: n }, (_, key) => (Math.abs(all[at.query * n + key]) / most > LEAST ? Math.abs(at.query - key) : 0)));
+    const high = Math.min(110, 26 + 10 * (n <= MOST_LABELS ? n - 1 : longest));
+    const picture = svg("svg", { width: n * STEP, height: high + 24, "aria-hidden": "true" });
+    const x = (/** @type {number} */ pos) => (pos + 0.5) * STEP;
+    const arc = (/** @type {number} */ query, /** @type {number} */ key, /** @type {string} */ kind) => {
+      const weight = all[query * n + key] / most;
+      if (Math.abs(weight) < LEAST) return;
+      const up = high - Math.min(high - 6, 12 + 10 * Math.abs(query - key));
+      const d = query === key
+        ? `M${x(key) - 5},${high} C${x(key) - 12},${high - 24} ${x(key) + 12},${high - 24} ${x(key) + 5},${high}`
+        : `M${x(query)},${high} C${x(query)},${up} ${x(key)},${up} ${x(key)},${high}`;
+      const style = `stroke-width:${(0.5 + 4 * Math.abs(weight)).toFixed(2)};stroke-opacity:${Math.min(1, 0.15 + Math.abs(weight)).toFixed(2)}`;
+      picture.append(svg("path", { d, class: `arc ${kind}${weight < 0 ? " less" : ""}`, style }));
+    };
+    if (n <= MOST_LABELS) {
+      for (let query = 0; query < n; query++) for (let key = 0; key < n; key++) if (query !== at.query) arc(query, key, "faint");
+    }
+    for (let key = 0; key < n; key++) arc(at.query, key, "strong");
+    tokens.forEach((token, pos) => {
+      const onclick = () => point(pos, at.key);
+      const kind = pos === at.query ? "query" : pos === at.key ? "key" : "";
+      picture.append(svg("text", { x: x(pos), y: high + 16, class: kind, onclick }, app.run.symbols[token]));
+    });
+    arcs.replaceChildren(picture);
+    requestAnimationFrame(() => {
+      const [from, to] = [arcs.scrollLeft, arcs.scrollLeft + arcs.clientWidth - STEP];
+      if (x(at.query) < from || x(at.query) > to) arcs.scrollLeft = x(at.query) - arcs.clientWidth + STEP;
+    });
+  };
+
+  const cell = (/** @type {MouseEvent} */ event) => {
+    const box = canvas.getBoundingClientRect();
+    const n = app.state.tokens.length;
+    point(Math.floor(((event.clientY - box.top) / box.height) * n), Math.floor(((event.clientX - box.left) / box.width) * n));
+  };
+  frame.addEventListener("mousemove", cell);
+  frame.addEventListener("click", cell);
+  frame.addEventListener("dblclick", attendOnly);
+  frame.addEventListener("keydown", (event) => {
+    const [down, right] = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1] }[event.key] ?? [0, 0];
+    if (event.key === "Enter") attendOnly();
+    else if (down || right) point(at.query + down, at.key + right);
+    else return;
+    event.preventDefault();
+  });
+
+  /** What removing the head costs over many sequences, as measured when the page was written. */
+  const overall = (/** @type {any} */ run, /** @type {string} */ name) => {
+    const without = run.needs?.without[name];
+    if (!without) return "";
+    const told = run.needs.skills.map((/** @type {string} */ skill, /** @type {number} */ i) => `${skill.replaceAll("_", " ")} ${short(run.needs.clean[i])} → ${short(without[i])}`);
+    return `Over ${run.needs.n} unseen sequences a skill, at the last checkpoint, accuracy without ${called(run, name)} (its mean instead): ${told.join(", ")}.`;
+  };
+
+  return {
+    node,
+    build() {
+      at = { query: -1, key: -1 };
+    },
+    update(/** @type {import("./view.js").View} */ current) {
+      const lastPos = view?.state.pos;
+      view = current;
+      const { run, state, differ } = current;
+      const n = state.tokens.length;
+      const { layer, head } = place();
+      /** @type {[string, string][]} */
+      const options = [];
+      for (let l = 0; l < run.cfg.n_layers; l++) {
+        for (let h = 0; h < run.cfg.n_heads; h++) options.push([`${l}.${h}`, called(run, `L${l}H${h}`)]);
+      }
+      const ways = WAYS.filter(([name]) => (name === "change" ? state.edits.length : name === "other" ? differ : true));
+      if (!ways.some(([name]) => name === way)) way = "shown";
+      refill(heads, [state.run, state.head, ways, way], () => [
+        ...(options.length > 1 ? [chooser("head", options, state.head, (name) => app.set({ head: name }))] : []),
+        ...(ways.length > 1 ? [chooser("shown", ways, way, (name) => ((way = name), app.repaint()))] : []),
+      ]);
+      needed.textContent = overall(run, `L${layer}H${head}`);
+      const tokens = way === "other" ? state.other : state.tokens;
+      const all = values();
+      const most = run.cfg.linear || way === "change" ? Math.max(...Array.from(all, Math.abs), 1e-9) : 1;
+      drawMatrix(canvas, all, n, most);
+      frame.setAttribute("aria-label", `attention of ${called(run, `L${layer}H${head}`)}, ${n} queries by ${n} keys; arrow keys move, Enter sets`);
+      for (const labels of [above, left]) {
+        const names = n <= MOST_LABELS ? tokens.map((token) => run.symbols[token]) : [];
+        if ([...labels.children].map((label) => label.textContent).join("\n") !== names.join("\n")) {
+          labels.replaceChildren(...names.map((name) => el("span", {}, name)));
+        }
+      }
+      grid.classList.toggle("long", n > MOST_LABELS);
+      if (at.query < 0 || lastPos !== state.pos || at.query >= n) {
+        const row = Array.from(all.subarray(state.pos * n, (state.pos + 1) * n));
+        at = { query: state.pos, key: row.indexOf(Math.max(...row)) };
+      }
+      point(at.query, at.key);
+      const choices = /** @type {[string, string][]} */ ([["", "…"], ...MECHANISM_NAMES.map((name) => [name, name])]);
+      refill(set, state.edits.length, () => [
+        el("button", { onclick: attendOnly }, "attend only there"),
+        chooser("or set it to", choices, "", (name) => name && setRows(mechanismRows(name, app.state.tokens))),
+      ]);
+    },
+  };
+}

@@ -1,0 +1,116 @@
+/** The state as Python code, and as command lines. */
+import { el } from "./dom.js";
+import { typed } from "./naming.js";
+
+/** @returns {string} A value as Python writes it. */
+function python(/** @type {any} */ value) {
+  if (typeof value === "string") return `"${value}"`;
+  if (Array.isArray(value)) return `[${value.map(python).join(", ")}]`;
+  return String(value);
+}
+
+function call(/** @type {string} */ name, /** @type {Object<string, any>} */ fields) {
+  const given = Object.entries(fields).filter(([, value]) => value !== undefined);
+  return `${name}(${given.map(([field, value]) => `${field}=${value}`).join(", ")})`;
+}
+
+const siteOf = (/** @type {any} */ site) =>
+  site === "logits" ? '"logits"' : call("ms.Site", Object.fromEntries(Object.entries(site).map(([name, value]) => [name, python(value)])));
+
+function interventions(/** @type {any} */ edit, /** @type {number} */ n) {
+  const { edge } = edit;
+  const through = edge?.through && python(edge.through);
+  const site = edge ? call("ms.Edge", { writer: siteOf(edge.writer), reader: siteOf(edge.reader), through, pos: edge.pos }) : siteOf(edit.site);
+  if (edit.kind === "zero") return call("ms.Zero", { site });
+  if (edit.kind === "mean") return call("ms.Mean", { site, source: "reference" });
+  if (edit.kind === "patch") return call("ms.Patch", { site, source: "other" });
+  if (edit.kind === "scale") return call("ms.Scale", { site, factor: edit.factor });
+  const rows = Object.entries(edit.rows).map(([query, row]) => `${query}: ${python(row.map((/** @type {number} */ w) => Number(w.toFixed(6))))}`);
+  return call("ms.SetPattern", { site, mechanism: `rows({${rows.join(", ")}}, n=${n})` });
+}
+
+/** Python that computes the logits on the screen. */
+export function asPython(/** @type {any} */ run, /** @type {import("./state.js").State} */ state) {
+  const kinds = new Set(state.edits.map(({ kind }) => kind));
+  const n = state.tokens.length;
+  const lines = [
+    "import torch",
+    "import mnemoscope as ms",
+    "",
+    `run = ms.open_run(${JSON.stringify(run.name)})`,
+    "",
+    "def batch(tokens):",
+    "    tokens = torch.as_tensor(tokens)",
+    "    return ms.Batch(inputs=tokens, targets=tokens, scored=torch.ones_like(tokens, dtype=torch.bool))",
+    "",
+  ];
+  if (kinds.has("pattern")) {
+    lines.push(
+      "def rows(weights, n):",
+      "    pattern = torch.full((n, n), torch.nan)",
+      "    for query, row in weights.items():",
+      "        pattern[query] = torch.tensor(row)",
+      '    return ms.core.patterns.fixed("set", pattern)',
+      "",
+    );
+  }
+  if (kinds.has("mean")) {
+    lines.push(
+      `drawn = run.spec.task.sample(${run.reference.length}, split="test", generator=ms.generator(run.spec.seed, "explorer"))`,
+      `reference = ms.Named(name="reference", value=batch(drawn.inputs[:, :${n}]))`,
+    );
+  }
+  if (kinds.has("patch")) lines.push(`other = ms.Named(name="other sequence", value=batch([${python(state.other)}]))`);
+  lines.push(
+    `interventions = [${state.edits.map((edit) => `\n    ${interventions(edit, n)},`).join("")}${state.edits.length ? "\n" : ""}]`,
+    `logits = ms.run_with(run.model(${run.steps[state.checkpoint]}), batch([${python(state.tokens)}]), interventions)[0]`,
+    `print(logits[${state.pos}].softmax(-1))`,
+  );
+  return lines.join("\n");
+}
+
+const quoted = (/** @type {string} */ text) => `'${text.replaceAll("'", "'\\''")}'`;
+
+/** Commands that ask the same of this sequence, or of many. */
+export function asCommands(/** @type {any} */ run, /** @type {import("./state.js").State} */ state, /** @type {string} */ fragment) {
+  const step = `--step ${run.steps[state.checkpoint]}`;
+  const name = quoted(run.name);
+  const lines = [`mnemoscope predict ${name} ${quoted(typed(run, state.tokens))} ${step}`];
+  if (state.edits.some(({ kind, site }) => site && site.pos === undefined && (kind === "mean" || kind === "zero"))) {
+    lines.push(`mnemoscope ablate ${name} ${step}      # over many sequences`);
+  }
+  if (state.edits.some(({ kind, site }) => site && kind === "patch")) lines.push(`mnemoscope patch ${name} ${step} --kind z --over layer head pos`);
+  if (state.edits.some(({ edge }) => edge)) lines.push(`mnemoscope edges ${name} ${step}`);
+  return [...lines, `mnemoscope explore ${name} --state ${quoted(fragment)}      # this page, as it is now`].join("\n");
+}
+
+export function codePanel(/** @type {any} */ app) {
+  const texts = [el("pre", { id: "python", tabindex: 0 }), el("pre", { id: "commands", tabindex: 0 })];
+  const copy = (/** @type {HTMLElement} */ text) => {
+    const button = el("button", {}, "copy");
+    button.addEventListener("click", () => {
+      const range = document.createRange();
+      range.selectNodeContents(text);
+      const selection = /** @type {Selection} */ (getSelection());
+      selection.removeAllRanges();
+      selection.addRange(range);
+      button.textContent = document.execCommand("copy") ? "copied" : "press Ctrl+C";
+      setTimeout(() => (button.textContent = "copy"), 1500);
+    });
+    return button;
+  };
+  const node = el(
+    "details",
+    { class: "panel wide" },
+    el("summary", {}, "The same in Python, and as commands"),
+    ...texts.flatMap((text) => [copy(text), text]),
+  );
+  return {
+    node,
+    build() {},
+    update(/** @type {import("./view.js").View} */ { run, state }) {
+      texts[0].textContent = asPython(run, state);
+      texts[1].textContent = asCommands(run, state, app.fragment());
+    },
+  };
+}

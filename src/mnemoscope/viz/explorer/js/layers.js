@@ -1,0 +1,93 @@
+/**
+ * The parts of a transformer as plain functions of rows of numbers.
+ *
+ * Sums are formed in double precision and kept in single precision, so that they differ from TransformerLens's by
+ * rounding only.
+ */
+
+const ROOT = Math.sqrt(2 / Math.PI);
+
+/** The error function, to 1.5e-7 (Abramowitz & Stegun 7.1.26). */
+function erf(/** @type {number} */ x) {
+  const t = 1 / (1 + 0.3275911 * Math.abs(x));
+  const series = ((((1.061405429 * t - 1.453152027) * t + 1.421413741) * t - 0.284496736) * t + 0.254829592) * t;
+  return Math.sign(x) * (1 - series * Math.exp(-x * x));
+}
+
+const tanhGelu = (/** @type {number} */ x) => 0.5 * x * (1 + Math.tanh(ROOT * (x + 0.044715 * x ** 3)));
+
+/** @type {Object<string, (x: number) => number>} */
+export const ACTIVATIONS = {
+  relu: (x) => Math.max(x, 0),
+  gelu: (x) => 0.5 * x * (1 + erf(x / Math.SQRT2)),
+  gelu_new: tanhGelu,
+  gelu_fast: tanhGelu,
+  gelu_pytorch_tanh: tanhGelu,
+  silu: (x) => x / (1 + Math.exp(-x)),
+  identity: (x) => x,
+};
+
+/**
+ * Rows times a matrix, plus a bias.
+ *
+ * @param {Float32Array} rows       (row, d_in)
+ * @param {Float32Array} matrix     (d_in, d_out)
+ * @param {?Float32Array} bias      (d_out)
+ * @param {number} dIn
+ * @param {number} dOut
+ * @returns {Float32Array} (row, d_out)
+ */
+export function project(rows, matrix, bias, dIn, dOut) {
+  const n = rows.length / dIn;
+  const result = new Float32Array(n * dOut);
+  const sum = new Float64Array(dOut);
+  for (let row = 0; row < n; row++) {
+    if (bias) sum.set(bias);
+    else sum.fill(0);
+    for (let i = 0; i < dIn; i++) {
+      const x = rows[row * dIn + i];
+      if (x === 0) continue;
+      for (let j = 0, at = i * dOut; j < dOut; j++, at++) sum[j] += x * matrix[at];
+    }
+    result.set(sum, row * dOut);
+  }
+  return result;
+}
+
+/**
+ * Normalised rows, and what each was divided by; `kind` null leaves them as they are.
+ *
+ * @param {Float32Array} rows
+ * @param {number} width
+ * @param {{kind: ?string, eps: number, w?: Float32Array, b?: Float32Array}} norm
+ * @returns {{rows: Float32Array, scale: Float32Array}}
+ */
+export function normalise(rows, width, norm) {
+  const n = rows.length / width;
+  const scale = new Float32Array(n).fill(1);
+  if (!norm.kind) return { rows, scale };
+  const centred = norm.kind.startsWith("LN");
+  const result = new Float32Array(rows.length);
+  for (let row = 0; row < n; row++) {
+    const at = row * width;
+    let mean = 0;
+    if (centred) for (let i = 0; i < width; i++) mean += rows[at + i] / width;
+    let square = 0;
+    for (let i = 0; i < width; i++) square += (rows[at + i] - mean) ** 2 / width;
+    scale[row] = Math.sqrt(square + norm.eps);
+    for (let i = 0; i < width; i++) {
+      result[at + i] = ((rows[at + i] - mean) / scale[row]) * (norm.w ? norm.w[i] : 1) + (norm.b ? norm.b[i] : 0);
+    }
+  }
+  return { rows: result, scale };
+}
+
+/** Softmax over `n` numbers from `start`, in place; a row of minus infinity becomes zeros. */
+export function softmax(/** @type {Float32Array} */ values, start = 0, n = values.length) {
+  let most = -Infinity;
+  for (let i = start; i < start + n; i++) most = Math.max(most, values[i]);
+  let sum = 0;
+  for (let i = start; i < start + n; i++) sum += Math.exp(values[i] - most);
+  for (let i = start; i < start + n; i++) values[i] = most === -Infinity ? 0 : Math.exp(values[i] - most) / sum;
+  return values;
+}

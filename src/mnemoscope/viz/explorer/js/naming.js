@@ -1,0 +1,71 @@
+/**
+ * What things are called: tokens, places, parts by their roles, and edits in words.
+ *
+ * @typedef {import("./edits.js").Edit} Edit
+ * @typedef {import("./edits.js").Site} Site
+ */
+
+/** `L0H1`, `L0 MLP`, and embeddings in words. */
+export function component(/** @type {Site|"logits"} */ site) {
+  if (site === "logits") return "logits";
+  if (site.layer === undefined) return site.kind === "embed" ? "token embedding" : "position embedding";
+  return site.head === undefined ? `L${site.layer} MLP` : `L${site.layer}H${site.head}`;
+}
+
+/** A position as the task calls it, else by its number from 0. */
+export function positionName(/** @type {any} */ run, /** @type {number} */ pos) {
+  return run.positions[pos] ?? `position ${pos}`;
+}
+
+/** A part by its role, with its number behind. */
+export function called(/** @type {any} */ run, /** @type {string} */ name) {
+  const role = run.roles[name];
+  return role && role !== name ? `${role.replaceAll("_", " ")} (${name})` : name;
+}
+
+/** Whether sequences are written without spaces: where tokens are the characters of a text. */
+function isText(/** @type {any} */ run) {
+  return run.cfg.d_vocab > 12 && run.symbols.every((/** @type {string} */ word) => [...word].length === 1);
+}
+
+/** A sequence as one would type it. */
+export function typed(/** @type {any} */ run, /** @type {number[]} */ tokens) {
+  return tokens.map((token) => run.symbols[token]).join(isText(run) ? "" : " ");
+}
+
+/**
+ * The tokens of a typed sequence.
+ *
+ * @returns {number[]} An error, in words, if something is no token.
+ */
+export function readTyped(/** @type {any} */ run, /** @type {string} */ text) {
+  const words = isText(run) ? [...text.replaceAll("\n", "⏎").replaceAll(" ", "␣")] : text.split(/[\s,]+/).filter(Boolean);
+  if (!words.length || words.length > run.cfg.n_ctx) {
+    throw new Error(`a sequence has 1 to ${run.cfg.n_ctx} tokens; got ${words.length}`);
+  }
+  return words.map((word) => {
+    const token = run.symbols.indexOf(word);
+    if (token < 0) throw new Error(`there is no token ${word}`);
+    return token;
+  });
+}
+
+const DONE = { zero: "zero", mean: "mean", patch: "from the other sequence", pattern: "set", scale: "scaled" };
+
+/** An edit in words. */
+export function inWords(/** @type {any} */ run, /** @type {Edit} */ edit) {
+  const how = /** @type {Object<string, string>} */ (DONE)[edit.kind] ?? edit.kind;
+  if (edit.edge) {
+    const { writer, reader, through } = edit.edge;
+    return `${component(writer)} → ${component(reader)}${through ? ` ${through}` : ""} cut: ${how}`;
+  }
+  const site = /** @type {Site} */ (edit.site);
+  const at = site.pos === undefined ? "" : ` at ${positionName(run, site.pos)}`;
+  if (edit.kind === "pattern") {
+    const queries = Object.keys(edit.rows ?? {});
+    return `attention of ${called(run, component(site))} set${queries.length === 1 ? ` at ${positionName(run, Number(queries[0]))}` : ""}`;
+  }
+  if (site.neuron !== undefined) return `L${site.layer} neuron ${site.neuron}${at}: ${how}`;
+  const name = site.kind.startsWith("resid") ? `residual stream, L${site.layer} ${site.kind.slice(6)}` : called(run, component(site));
+  return `${name}${at}: ${how}`;
+}

@@ -1,0 +1,183 @@
+/**
+ * The model as a picture that data flows through: every part that writes to the residual stream, what it adds directly
+ * to the difference of logits, and a switch.
+ */
+import { drawMatrix } from "./heat.js";
+import { chooser, el, refill, short } from "./dom.js";
+import { called, component, positionName } from "./naming.js";
+import { attribution, margin, neuronShares } from "./reading.js";
+
+const REMOVALS = /** @type {[string, string][]} */ ([
+  ["mean", "its mean over sequences"],
+  ["zero", "zero"],
+  ["patch", "its value on the other sequence"],
+]);
+const MOST_NEURONS = 128;
+
+export function partsPanel(/** @type {any} */ app) {
+  const list = el("ol", { class: "stream" });
+  const note = el("p", { class: "note" });
+  const how = el("div", { class: "actions" });
+  const edits = el("ul", { class: "edits" });
+  const node = el("section", { class: "panel" }, el("h2", {}, "The model, part by part"), note, list, how, edits);
+  /** @type {{name: string, line: HTMLElement, canvas: ?HTMLCanvasElement, neurons: ?HTMLElement}[]} */
+  let lines = [];
+
+  const build = () => {
+    const { run } = app;
+    const names = ["token embedding", "position embedding"];
+    for (let layer = 0; layer < run.cfg.n_layers; layer++) {
+      for (let head = 0; head < run.cfg.n_heads; head++) names.push(`L${layer}H${head}`);
+      if (run.cfg.d_mlp) names.push(`L${layer} MLP`);
+    }
+    lines = [...names, "biases"].map((name) => {
+      const found = /^L(\d+)(?:H(\d+))?/.exec(name);
+      const [layer, head] = found ? [Number(found[1]), found[2] === undefined ? undefined : Number(found[2])] : [];
+      const canvas = head === undefined ? null : /** @type {HTMLCanvasElement} */ (el("canvas", { "aria-hidden": "true" }));
+      const title = canvas
+        ? el("button", { class: "part", title: "show its attention", onclick: () => app.set({ head: `${layer}.${head}` }) }, canvas, called(run, name))
+        : el("span", { class: "part" }, called(run, name));
+      const site = found ? { kind: head === undefined ? "mlp_out" : "z", layer, ...(head === undefined ? {} : { head }) } : null;
+      const flip = () => app.toggle({ kind: app.state.removal, site });
+      const onoff = site ? el("button", { class: "switch", role: "switch", "aria-label": `${called(run, name)} works`, onclick: flip }, "on") : el("span");
+      const neurons = site?.kind === "mlp_out" ? el("div", { class: "neurons" }) : null;
+      const more = neurons ? [el("details", { ontoggle: () => app.repaint() }, el("summary", {}, `its ${run.cfg.d_mlp} neurons`), neurons)] : [];
+      const share = el("span", { class: "share" }, el("i"), el("b"));
+      return { name, canvas, neurons, line: el("li", { class: site ? "works" : "" }, title, share, onoff, ...more) };
+    });
+    const total = el("li", { class: "total" }, el("span", { class: "part" }), el("span", { class: "share" }, el("i"), el("b")), el("span"));
+    list.replaceChildren(...lines.map(({ line }) => line), total);
+  };
+
+  /** Squares, as dark as what each neuron adds; a click switches one off. */
+  const drawNeurons = (/** @type {any} */ view, /** @type {HTMLElement} */ place, /** @type {number} */ layer) => {
+    if (!(/** @type {HTMLDetailsElement} */ (place.parentElement).open)) return;
+    const { state, model, shown, answer, foil } = view;
+    const shares = neuronShares(model, shown, state.pos, answer, foil, layer);
+    const order = [...shares.keys()];
+    const kept = shares.length <= MOST_NEURONS ? order : order.sort((a, b) => Math.abs(shares[b]) - Math.abs(shares[a])).slice(0, MOST_NEURONS);
+    const most = Math.max(...shares.map(Math.abs), 1e-9);
+    const focus = [...place.children].indexOf(/** @type {Element} */ (document.activeElement));
+    place.replaceChildren(
+      ...kept.map((neuron) => {
+        const site = { kind: "post", layer, neuron };
+        const off = state.edits.some((/** @type {any} */ e) => e.site?.kind === "post" && e.site.layer === layer && e.site.neuron === neuron);
+        const label = `neuron ${neuron}: ${short(shares[neuron], 2, true)}${off ? ", off" : ""}`;
+        const colour = `rgba(var(--${shares[neuron] < 0 ? "less" : "more"}), ${(Math.abs(shares[neuron]) / most).toFixed(2)})`;
+        const onclick = () => app.toggle({ kind: state.removal, site });
+        return el("button", { title: label, "aria-label": label, "aria-pressed": String(off), style: `background:${colour}`, onclick }, off ? "×" : "");
+      }),
+    );
+    if (focus >= 0) /** @type {HTMLElement} */ (place.children[focus])?.focus();
+  };
+
+  return {
+    node,
+    build,
+    update(/** @type {import("./view.js").View} */ view) {
+      const { run, state, model, shown, answer, foil } = view;
+      const shares = attribution(model, shown, state.pos, answer, foil);
+      const total = margin(shown, state.pos, answer, foil);
+      // what is written into the stream itself, or cut before the logits, is in no part
+      const strayed = state.edits.some(({ site, edge }) => site?.kind.startsWith("resid") || edge?.reader === "logits");
+      const rest = shares[shares.length - 1];
+      if (strayed) rest.value = total - shares.slice(0, -1).reduce((sum, { value }) => sum + value, 0);
+      const most = Math.max(...shares.map(({ value }) => Math.abs(value)), Math.abs(total), 1e-9);
+      const draw = (/** @type {Element} */ line, /** @type {number} */ value) => {
+        const bar = /** @type {HTMLElement} */ (line.querySelector(".share i"));
+        bar.className = value < 0 ? "less" : "more";
+        bar.style.width = `${(50 * Math.abs(value)) / most}%`;
+        /** @type {Element} */ (line.querySelector(".share b")).textContent = short(value, 2, true);
+      };
+      lines.forEach(({ line, canvas, neurons }, i) => {
+        const { site, value } = shares[i];
+        draw(line, value);
+        const own = (/** @type {any} */ edit) => edit.site && site && edit.site.pos === undefined && edit.site.neuron === undefined
+          && edit.site.kind === site.kind && edit.site.layer === site.layer && edit.site.head === site.head;
+        const off = state.edits.find(own);
+        line.classList.toggle("off", Boolean(off));
+        line.classList.toggle("chosen", canvas !== null && state.head === `${site?.layer}.${site?.head}`);
+        const button = line.querySelector(".switch");
+        if (button) {
+          button.setAttribute("aria-checked", String(!off));
+          button.textContent = off ? { mean: "mean", zero: "zero", patch: "other" }[/** @type {"mean"} */ (off.kind)] ?? off.kind : "on";
+        }
+        if (canvas && site) {
+          const { shape, data } = /** @type {any} */ (shown.cache.get(`blocks.${site.layer}.attn.hook_pattern`));
+          const n = shape[1];
+          const own = data.subarray(Number(site.head) * n * n, (Number(site.head) + 1) * n * n);
+          drawMatrix(canvas, own, n, run.cfg.linear ? own.reduce((/** @type {number} */ m, /** @type {number} */ x) => Math.max(m, Math.abs(x)), 0) : 1);
+        }
+        if (neurons) drawNeurons(view, neurons, Number(site?.layer));
+      });
+      /** @type {Element} */ (lines[lines.length - 1].line.querySelector(".part")).textContent = strayed ? "biases, and changes of the stream" : "biases";
+      const last = /** @type {Element} */ (list.lastElementChild);
+      draw(last, total);
+      const [one, other] = [run.symbols[answer], run.symbols[foil]];
+      /** @type {Element} */ (last.querySelector(".part")).textContent = `logit of ${one} minus logit of ${other}`;
+      note.textContent =
+        `What each part adds directly to the logit of ${one} minus that of ${other}, after ${positionName(run, state.pos)}` +
+        `${state.edits.length ? ", with the changes" : ""}. The bars add up to the last one.`;
+      refill(how, state.removal, () => [chooser("a part that is switched off gives", REMOVALS, state.removal, (removal) => app.set({ removal }))]);
+      refill(edits, [state.run, state.edits], () => [
+        ...state.edits.map((edit, i) => {
+          const drop = () => app.set({ edits: app.state.edits.filter((/** @type {any} */ _, /** @type {number} */ at) => at !== i) });
+          return el("li", {}, app.inWords(edit), el("button", { "aria-label": `undo: ${app.inWords(edit)}`, onclick: drop }, "×"));
+        }),
+        ...(state.edits.length > 1 ? [el("li", {}, el("button", { onclick: () => app.set({ edits: [] }) }, "undo all"))] : []),
+      ]);
+    },
+  };
+}
+
+/** Every writer and every later reader as a table of buttons: cut what one adds to the input of the other. */
+export function edgesPanel(/** @type {any} */ app) {
+  const table = el("table", { class: "edges" });
+  const node = el(
+    "details",
+    { class: "panel wide" },
+    el("summary", {}, "Connections: cut what one part reads of another"),
+    el("p", { class: "note" }, "Rows write to the residual stream, columns read it. A cut replaces what is read by this reader alone."),
+    el("div", { class: "scroll" }, table),
+  );
+  const depth = (/** @type {any} */ site) => (site === "logits" ? Infinity : site.layer === undefined ? -1 : 2 * site.layer + (site.kind === "mlp_out" ? 1 : 0));
+  return {
+    node,
+    build() {
+      const { cfg } = app.run;
+      const parts = [];
+      for (let layer = 0; layer < cfg.n_layers; layer++) {
+        for (let head = 0; head < cfg.n_heads; head++) parts.push({ kind: "z", layer, head });
+        if (cfg.d_mlp) parts.push({ kind: "mlp_out", layer });
+      }
+      const writers = [{ kind: "embed" }, { kind: "pos_embed" }, ...parts];
+      /** @type {any[]} */
+      const readers = [...parts, "logits"];
+      table.replaceChildren(
+        el("tr", {}, el("td"), ...readers.map((reader) => el("th", { scope: "col" }, component(reader)))),
+        ...writers.map((writer) =>
+          el(
+            "tr",
+            {},
+            el("th", { scope: "row" }, called(app.run, component(writer))),
+            ...readers.map((reader) => {
+              if (depth(writer) >= depth(reader)) return el("td");
+              const edge = { writer, reader };
+              const label = `${component(writer)} to ${component(reader)}`;
+              const onclick = () => app.toggle({ kind: app.state.removal, edge });
+              return el("td", {}, el("button", { class: "switch", role: "switch", "aria-label": label, "data-edge": JSON.stringify(edge), onclick }, "on"));
+            }),
+          ),
+        ),
+      );
+    },
+    update(/** @type {import("./view.js").View} */ view) {
+      const cut = new Map(view.state.edits.filter((edit) => edit.edge).map((edit) => [JSON.stringify(edit.edge), edit.kind]));
+      for (const button of /** @type {NodeListOf<HTMLElement>} */ (table.querySelectorAll("button"))) {
+        const kind = cut.get(/** @type {string} */ (button.dataset.edge));
+        button.setAttribute("aria-checked", String(!kind));
+        button.textContent = kind ? { mean: "mean", zero: "zero", patch: "other" }[/** @type {"mean"} */ (kind)] ?? kind : "on";
+      }
+    },
+  };
+}

@@ -1,0 +1,120 @@
+/**
+ * What a pass says: probabilities, and what every part adds directly to a difference of two logits.
+ *
+ * Direct logit attribution takes the final normalisation as it divides on this sequence: the shares of all parts and
+ * of the biases then add up to the difference itself.
+ *
+ * @typedef {import("./weights.js").Model} Model
+ * @typedef {import("./weights.js").Tensor} Tensor
+ * @typedef {import("./forward.js").Pass} Pass
+ * @typedef {{name: string, site: ?import("./edits.js").Site, value: number}} Share
+ */
+import { softmax } from "./layers.js";
+
+/** A row of a tensor of rows. */
+export function row(/** @type {Tensor} */ tensor, /** @type {number} */ pos) {
+  const width = tensor.data.length / tensor.shape[0];
+  return tensor.data.subarray(pos * width, (pos + 1) * width);
+}
+
+/** The distribution over tokens after a position. */
+export function probabilities(/** @type {Pass} */ pass, /** @type {number} */ pos) {
+  return softmax(row(pass.logits, pos).slice());
+}
+
+/** Tokens from the likeliest on. */
+export function ranked(/** @type {ArrayLike<number>} */ values, n = values.length) {
+  return [...Array(values.length).keys()].sort((a, b) => values[b] - values[a]).slice(0, n);
+}
+
+/** The logit of one token minus that of another. */
+export function margin(/** @type {Pass} */ pass, /** @type {number} */ pos, answer = 0, foil = 0) {
+  const logits = row(pass.logits, pos);
+  return logits[answer] - logits[foil];
+}
+
+/** The direction in the residual stream, before the final normalisation divides, that tells the two tokens apart. */
+function direction(/** @type {Model} */ model, /** @type {number} */ answer, /** @type {number} */ foil) {
+  const { cfg, weights } = model;
+  const unembed = weights["unembed.W_U"];
+  const nOut = unembed.shape[1];
+  const gain = weights["ln_final.w"]?.data;
+  const result = new Float64Array(cfg.d_model);
+  for (let i = 0; i < cfg.d_model; i++) {
+    result[i] = (unembed.data[i * nOut + answer] - unembed.data[i * nOut + foil]) * (gain ? gain[i] : 1);
+  }
+  if (cfg.normalization?.startsWith("LN")) {
+    const mean = result.reduce((total, value) => total + value, 0) / cfg.d_model;
+    return result.map((value) => value - mean);
+  }
+  return result;
+}
+
+/**
+ * What each part adds directly to the logit of `answer` minus that of `foil`.
+ *
+ * @param {Model} model
+ * @param {Pass} pass
+ * @param {number} pos
+ * @param {number} answer
+ * @param {number} foil
+ * @returns {Share[]} Embeddings, heads and MLPs in their order, then the biases of all layers and of the unembedding.
+ */
+export function attribution(model, pass, pos, answer, foil) {
+  const { cfg, weights } = model;
+  const along = direction(model, answer, foil);
+  const scale = pass.cache.get("ln_final.hook_scale")?.data[pos] ?? 1;
+  const share = (/** @type {ArrayLike<number>} */ vector, start = 0) => {
+    let sum = 0;
+    for (let i = 0; i < cfg.d_model; i++) sum += vector[start + i] * along[i];
+    return sum / scale;
+  };
+  const written = (/** @type {string} */ hook, index = 0, n = 1) =>
+    share(/** @type {Tensor} */ (pass.cache.get(hook)).data, (pos * n + index) * cfg.d_model);
+  /** @type {Share[]} */
+  const found = [
+    { name: "token embedding", site: { kind: "embed" }, value: written("hook_embed") },
+    { name: "position embedding", site: { kind: "pos_embed" }, value: written("hook_pos_embed") },
+  ];
+  let bias = weights["unembed.b_U"].data[answer] - weights["unembed.b_U"].data[foil];
+  const shift = weights["ln_final.b"]?.data;
+  if (shift) {
+    const { data, shape } = weights["unembed.W_U"];
+    shift.forEach((value, i) => (bias += value * (data[i * shape[1] + answer] - data[i * shape[1] + foil])));
+  }
+  for (let layer = 0; layer < cfg.n_layers; layer++) {
+    for (let head = 0; head < cfg.n_heads; head++) {
+      const value = written(`blocks.${layer}.attn.hook_result`, head, cfg.n_heads);
+      found.push({ name: `L${layer}H${head}`, site: { kind: "z", layer, head }, value });
+    }
+    bias += share(weights[`blocks.${layer}.attn.b_O`].data);
+    if (cfg.d_mlp) {
+      const own = share(weights[`blocks.${layer}.mlp.b_out`].data);
+      const value = written(`blocks.${layer}.hook_mlp_out`) - own;
+      bias += own;
+      found.push({ name: `L${layer} MLP`, site: { kind: "mlp_out", layer }, value });
+    }
+  }
+  return [...found, { name: "biases", site: null, value: bias }];
+}
+
+/** What each neuron of a layer adds directly to the same difference. */
+export function neuronShares(
+  /** @type {Model} */ model,
+  /** @type {Pass} */ pass,
+  /** @type {number} */ pos,
+  /** @type {number} */ answer,
+  /** @type {number} */ foil,
+  /** @type {number} */ layer,
+) {
+  const { d_mlp: n, d_model: d } = model.cfg;
+  const along = direction(model, answer, foil);
+  const scale = pass.cache.get("ln_final.hook_scale")?.data[pos] ?? 1;
+  const out = model.weights[`blocks.${layer}.mlp.W_out`].data;
+  const post = row(/** @type {Tensor} */ (pass.cache.get(`blocks.${layer}.mlp.hook_post`)), pos);
+  return Array.from({ length: n }, (_, neuron) => {
+    let sum = 0;
+    for (let i = 0; i < d; i++) sum += out[neuron * d + i] * along[i];
+    return (post[neuron] * sum) / scale;
+  });
+}

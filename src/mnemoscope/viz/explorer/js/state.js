@@ -1,0 +1,94 @@
+/**
+ * What a reader has chosen, and the same as the fragment of an address.
+ *
+ * @typedef {import("./edits.js").Edit} Edit
+ * @typedef {Object} State
+ * @property {number} run
+ * @property {number} checkpoint
+ * @property {number[]} tokens      the sequence
+ * @property {number[]} other       the other sequence, of the same length: where patches come from
+ * @property {number} pos           where predictions are read; where null is set, the page chooses
+ * @property {?number} answer       the token whose logit is explained; null: the model's answer
+ * @property {?number} foil         the token it is compared with; null: what the changed model, or the model on the other sequence, says instead
+ * @property {string} head          of the attention shown, `0.1` for L0H1
+ * @property {"mean"|"zero"|"patch"} removal   how parts are switched off
+ * @property {string} reference     exact predictor shown beside the model
+ * @property {Edit[]} edits
+ */
+
+const NUMBERS = ["run", "checkpoint", "pos", "answer", "foil"];
+const SEQUENCES = ["tokens", "other"];
+const WORDS = ["head", "removal", "reference"];
+const KINDS = ["zero", "mean", "patch", "scale", "pattern"];
+
+/** The fragment of an address that opens the page in this state. */
+export function toFragment(/** @type {State} */ state) {
+  const words = new URLSearchParams();
+  for (const [name, value] of Object.entries(state)) {
+    if (value === null || (name === "edits" && !state.edits.length)) continue;
+    words.set(name, SEQUENCES.includes(name) ? /** @type {number[]} */ (value).join(".") : name === "edits" ? JSON.stringify(value) : String(value));
+  }
+  return words.toString();
+}
+
+/**
+ * What a fragment says; null if it is none of ours.
+ *
+ * @returns {?Partial<State>}
+ */
+export function fromFragment(/** @type {string} */ fragment) {
+  /** @type {Object<string, any>} */
+  const found = {};
+  try {
+    for (const [name, text] of new URLSearchParams(fragment.replace(/^#/, ""))) {
+      if (NUMBERS.includes(name)) found[name] = whole(text);
+      else if (SEQUENCES.includes(name)) found[name] = text.split(".").map(whole);
+      else if (name === "edits") found[name] = JSON.parse(text);
+      else if (WORDS.includes(name)) found[name] = text;
+      else return null;
+    }
+  } catch {
+    return null;
+  }
+  return found;
+}
+
+function whole(/** @type {string} */ text) {
+  if (!/^\d+$/.test(text)) throw new SyntaxError(`${text} is no number`);
+  return Number(text);
+}
+
+/** The state with everything in range for a run: what an address or another run left over is set right. */
+export function settled(/** @type {State} */ state, /** @type {any} */ run) {
+  const inside = (/** @type {any} */ value, /** @type {number} */ n) => (Number.isInteger(value) && value >= 0 && value < n ? value : null);
+  const { n_ctx: longest, d_vocab: nTokens, n_layers: nLayers, n_heads: nHeads } = run.cfg;
+  const fits = (/** @type {any} */ tokens) =>
+    Array.isArray(tokens) && tokens.length > 0 && tokens.length <= longest && tokens.every((t) => inside(t, nTokens) !== null);
+  const tokens = fits(state.tokens) ? state.tokens : run.examples[0].tokens;
+  const other = fits(state.other) && state.other.length === tokens.length ? state.other : tokens;
+  const places = run.scored.filter((/** @type {number} */ pos) => pos < tokens.length);
+  const pos = places.includes(state.pos) ? state.pos : (places.at(-1) ?? tokens.length - 1);
+  const [layer, head] = String(state.head).split(".").map(Number);
+  const known = inside(layer, nLayers) !== null && inside(head, nHeads) !== null;
+  return {
+    ...state,
+    tokens,
+    other,
+    pos,
+    checkpoint: inside(state.checkpoint, run.steps.length) ?? run.steps.length - 1,
+    answer: inside(state.answer, nTokens),
+    foil: inside(state.foil, nTokens),
+    head: known ? `${layer}.${head}` : "0.0",
+    removal: ["mean", "zero", "patch"].includes(state.removal) ? state.removal : "mean",
+    edits: (Array.isArray(state.edits) ? state.edits : []).filter((edit) => exists(edit, run.cfg, tokens.length)),
+  };
+}
+
+/** Whether a model and a sequence have what an edit is about. */
+function exists(/** @type {Edit} */ edit, /** @type {any} */ cfg, /** @type {number} */ n) {
+  if (!KINDS.includes(edit?.kind) || !(edit.site?.kind || (edit.edge?.writer?.kind && edit.edge.reader))) return false;
+  const sizes = { layer: cfg.n_layers, head: cfg.n_heads, neuron: cfg.d_mlp, pos: n, key: n };
+  const ends = [edit.site, edit.edge?.writer, edit.edge?.reader, edit.edge && { pos: edit.edge.pos }];
+  const rows = Object.entries(edit.rows ?? {}).every(([query, row]) => Number(query) < n && row.length === n);
+  return rows && ends.every((end) => Object.entries(sizes).every(([axis, size]) => !(/** @type {any} */ (end)?.[axis] >= size)));
+}

@@ -1,0 +1,71 @@
+/**
+ * Weights as they are packed on the page, and checkpoints made of them.
+ *
+ * @typedef {{shape: number[], data: Float32Array}} Tensor
+ * @typedef {{shape: number[], half: boolean, data: string}} Packed   base64 of little-endian floats
+ * @typedef {Object} Config
+ * @property {number} n_layers
+ * @property {number} n_heads
+ * @property {number} d_model
+ * @property {number} d_head
+ * @property {number} d_mlp          0: no MLPs
+ * @property {number} n_ctx
+ * @property {number} d_vocab
+ * @property {?string} normalization LN, LNPre, RMS, RMSPre, or null
+ * @property {number} eps
+ * @property {string} act_fn
+ * @property {boolean} causal
+ * @property {boolean} linear        attention without a softmax
+ * @property {number} attn_scale     what scores are divided by
+ * @typedef {{cfg: Config, weights: Object<string, Tensor>}} Model
+ */
+
+/** Floats of half precision, given as their bits. */
+function fromHalf(/** @type {number} */ bits) {
+  const exponent = (bits >> 10) & 31;
+  const fraction = bits & 1023;
+  const sign = bits & 0x8000 ? -1 : 1;
+  if (exponent === 31) return fraction ? NaN : sign * Infinity;
+  return sign * (exponent ? 2 ** (exponent - 15) * (1 + fraction / 1024) : 2 ** -14 * (fraction / 1024));
+}
+
+/** @returns {Tensor} The packed tensor. */
+export function unpack(/** @type {Packed} */ packed) {
+  const text = atob(packed.data);
+  const bytes = new Uint8Array(text.length);
+  for (let i = 0; i < text.length; i++) bytes[i] = text.charCodeAt(i);
+  const size = packed.shape.reduce((product, n) => product * n, 1);
+  if (bytes.length !== size * (packed.half ? 2 : 4)) throw new Error("a tensor is not as long as its shape says");
+  const view = new DataView(bytes.buffer);
+  const data = new Float32Array(size);
+  for (let i = 0; i < size; i++) {
+    data[i] = packed.half ? fromHalf(view.getUint16(2 * i, true)) : view.getFloat32(4 * i, true);
+  }
+  return { shape: packed.shape, data };
+}
+
+/**
+ * The models of a run, one a checkpoint; a tensor is unpacked when it is first needed.
+ *
+ * @param {Packed[]} tensors   Of all runs; those that several checkpoints share stand there once.
+ * @returns {(run: {cfg: Config, checkpoints: Object<string, number>[]}, checkpoint: number) => Model}
+ */
+export function opener(tensors) {
+  /** @type {Map<number, Tensor>} */
+  const unpacked = new Map();
+  const tensor = (/** @type {number} */ number) => {
+    let found = unpacked.get(number);
+    if (!found) unpacked.set(number, (found = unpack(tensors[number])));
+    return found;
+  };
+  const models = new Map();
+  return (run, checkpoint) => {
+    const numbers = run.checkpoints[checkpoint];
+    let model = models.get(numbers);
+    if (!model) {
+      const weights = Object.fromEntries(Object.entries(numbers).map(([name, number]) => [name, tensor(number)]));
+      models.set(numbers, (model = { cfg: run.cfg, weights }));
+    }
+    return model;
+  };
+}

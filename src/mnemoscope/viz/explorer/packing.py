@@ -1,0 +1,105 @@
+"""Weights as a page holds them: configuration and checkpoints of a model, every tensor once.
+
+A tensor that half precision holds exactly is packed so, as are the tensors of compact checkpoints. Others keep single
+precision.
+"""
+
+import base64
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from torch import Tensor
+
+from mnemoscope.core.errors import InputError
+from mnemoscope.core.protocols import HookedModel, has_linear_attention, reads_vectors
+from mnemoscope.models.checkpoint import configuration_of
+
+MAX_PARAMETERS = 1_000_000
+"""Of one model; the forward pass of a larger one is no longer felt as immediate."""
+ACTIVATIONS = ("relu", "gelu", "gelu_new", "gelu_fast", "gelu_pytorch_tanh", "silu", "identity")
+"""Those that the page computes (`js/layers.js`)."""
+_COMPUTED = """n_layers n_heads d_model d_head d_mlp n_ctx d_vocab d_vocab_out attn_only act_fn normalization_type eps
+attention_dir use_attn_scale attn_scale dtype"""
+"""Fields of a configuration that the page's forward pass knows."""
+_IRRELEVANT = """init_mode init_weights initializer_range default_prepend_bos tokenizer_prepends_bos model_name
+use_attn_result use_attn_in use_split_qkv_input use_hook_mlp_in use_hook_tokens original_architecture from_checkpoint
+checkpoint_index checkpoint_label_type checkpoint_value trust_remote_code tie_word_embeddings"""
+"""Fields that change no logit of a given input, or nothing that the names of the weights do not say."""
+
+
+@dataclass
+class Packer:
+    """Tensors of a page, in the order in which they were first packed."""
+
+    tensors: list[dict[str, Any]] = field(default_factory=list)
+    _numbers: dict[tuple[Any, ...], int] = field(default_factory=dict)
+
+    def pack(self, value: Tensor) -> int:
+        """The number of a tensor; equal ones have one number."""
+        packed = packed_tensor(value)
+        key = (tuple(packed["shape"]), packed["half"], packed["data"])
+        if key not in self._numbers:
+            self._numbers[key] = len(self.tensors)
+            self.tensors.append(packed)
+        return self._numbers[key]
+
+    def checkpoint(self, model: HookedModel) -> dict[str, int]:
+        """The numbers of a model's parameters by name; those of parts that it lacks are left out."""
+        return {name: self.pack(value.detach()) for name, value in model.named_parameters()}
+
+
+def packed_tensor(value: Tensor) -> dict[str, Any]:
+    """Shape, precision and little-endian bytes in base64: what `js/weights.js` unpacks."""
+    single = value.detach().cpu().float()
+    half = bool((single.half().float() == single).all())
+    content = single.numpy().astype(np.dtype("<f2" if half else "<f4")).tobytes()
+    return {"shape": list(value.shape), "half": half, "data": base64.b64encode(content).decode()}
+
+
+def page_configuration(model: HookedModel) -> dict[str, Any]:
+    """What the page's forward pass needs to know of a model.
+
+    Raises:
+        InputError: It is too large, reads vectors, or has a part that the page does not compute.
+    """
+    cfg: Any = model.cfg
+    n_parameters = sum(parameter.numel() for _, parameter in model.named_parameters())
+    if n_parameters > MAX_PARAMETERS:
+        raise InputError(
+            f"the explorer takes models of up to {MAX_PARAMETERS:,} parameters; got one of {n_parameters:,}; "
+            "`mnemoscope view` and the analyses take larger ones"
+        )
+    if reads_vectors(model):
+        raise InputError("the explorer edits tokens; got a model that reads vectors; `mnemoscope report` shows it")
+    unknown = sorted(set(configuration_of(cfg)) - {*_COMPUTED.split(), *_IRRELEVANT.split()})
+    expected = set(_parameter_names(cfg))
+    unknown += sorted({name for name, _ in model.named_parameters()} ^ expected)
+    if cfg.positional_embedding_type != "standard" or unknown:
+        raise InputError(f"the explorer's forward pass does not know {', '.join(unknown)}; got a model that has it")
+    if cfg.d_mlp and not cfg.attn_only and cfg.act_fn not in ACTIVATIONS:
+        raise InputError(f"the explorer knows the activations {', '.join(ACTIVATIONS)}; got {cfg.act_fn}")
+    return {
+        **{name: getattr(cfg, name) for name in ("n_layers", "n_heads", "d_model", "d_head", "n_ctx", "d_vocab")},
+        "d_mlp": 0 if cfg.attn_only else cfg.d_mlp,
+        "normalization": cfg.normalization_type,
+        "eps": cfg.eps,
+        "act_fn": cfg.act_fn,
+        "causal": cfg.attention_dir == "causal",
+        "linear": has_linear_attention(model),
+        "attn_scale": float(cfg.attn_scale) if cfg.use_attn_scale else 1.0,
+    }
+
+
+def _parameter_names(cfg: Any) -> list[str]:
+    """Names of the parameters that the page computes with, for a configuration."""
+    norms = {"LN": ("w", "b"), "RMS": ("w",)}.get(cfg.normalization_type, ())
+    names = ["embed.W_E", "pos_embed.W_pos", "unembed.W_U", "unembed.b_U", *(f"ln_final.{name}" for name in norms)]
+    for layer in range(cfg.n_layers):
+        block = f"blocks.{layer}"
+        names += [f"{block}.attn.{kind}_{end}" for kind in "Wb" for end in "QKVO"]
+        names += [f"{block}.ln1.{name}" for name in norms]
+        if not cfg.attn_only:
+            names += [f"{block}.mlp.{kind}_{end}" for kind in "Wb" for end in ("in", "out")]
+            names += [f"{block}.ln2.{name}" for name in norms]
+    return names

@@ -1,0 +1,176 @@
+"""Whatever a command shows or writes of a run calls positions as the task does."""
+
+import csv
+import re
+from html import unescape
+from pathlib import Path
+
+import pytest
+import xarray as xr
+
+from mnemoscope.cli import main
+from mnemoscope.cli.command import commands
+from mnemoscope.core.positions import TITLES, WORDS, names_of
+from mnemoscope.core.presets import PRESETS, preset
+from mnemoscope.viz.page import Page
+
+SHORT = {
+    "recipe.n_steps": 2,
+    "recipe.batch_size": 16,
+    "recipe.warmup_steps": 1,
+    "recipe.metrics_every": 1,
+    "recipe.checkpoint_steps": (1,),
+}
+SMALLER = {
+    "permutation-lookup": {"task.n_values": 4},
+    "retrieval": {"task.n_chains": 2, "task.n_steps": 1, "model.n_layers": 2},
+    "in-context-bigrams": {"task.length": 12, "model.d_model": 16},
+    "noisy-recall": {"task.length": 12, "model.d_model": 16, "task.n_tokens": 8},
+    "factual-recall": {"task.length": 6, "task.n_subjects": 4, "task.n_relations": 3, "task.n_noise": 5},
+    "k-hop": {"model.n_layers": 2},
+}
+"""Tasks that are faster so, by name."""
+FIRST = {PRESETS.get(name).task.name: name for name in reversed(PRESETS.names())}
+"""The first preset of every task."""
+TYPED = {
+    "permutation-lookup": "1 2 3 4 2 1 1",
+    "k-hop": "0 1 2 3 1 0 2 3",
+    "factual-recall": "n1 s1 n0 r2 ?",
+    "in-context-bigrams": "the cat",
+    "noisy-recall": "1 2 1 3 1",
+    "retrieval": "1",
+}
+"""A sequence of every task."""
+UNTRAINED = (
+    "about tokens",
+    "nothing to be carried",
+    "must be causal",
+    "not told apart",
+    "cannot be enumerated",
+    "one vocabulary",
+    "reads runs of permutation-lookup",
+    "needs",
+    "tells clean from corrupted sequences apart",
+)
+"""What may keep a command from a task, or from a model that has learned nothing."""
+CHEAP = {
+    "patch": ["--n", "12", "--over", "layer", "pos"],
+    "patch attention": ["patch", "--n", "12", "--kind", "pattern", "--over", "layer", "head", "query", "key"],
+    "ablate": ["--n", "12", "--what", "positions"],
+    "ablate paths": ["ablate", "--n", "12", "--what", "paths"],
+    "neurons": ["--n", "32", "--sampled"],
+    "probe": ["--n", "64", "--latents", "target", "--sites", "resid_post"],
+    "discover": ["--n", "8", "--n-random", "2"],
+    "interchange": ["--n", "16", "--n-pairs", "16", "--n-random", "2"],
+    "edges": ["--n", "8"],
+    "evaluate": ["--n-samples", "16"],
+    "report": [],
+    "track": [],
+}
+"""Words after the runs; of other commands `--n 12`. What has two words is a command that is called differently."""
+APART = [name for name, command in commands().items() if command.section == "take models apart"]
+ON_RUNS = [*dict.fromkeys((*APART, *CHEAP))]
+BY_NUMBER = re.compile(r"\b(?:pos|position|query|key|source|\w+_pos) -?\d+\b|(?:H\d+|head) \d+→\d+\b")
+"""A position that is called by its number."""
+
+
+def named(task_name: str) -> bool:
+    return bool(names_of(PRESETS.get(FIRST[task_name]).task))
+
+
+CASES = [
+    pytest.param(task, command, marks=() if named(task) and task == "permutation-lookup" else pytest.mark.thorough)
+    for task in FIRST
+    for command in (*ON_RUNS, "predict", "view", "compare")
+]
+
+
+@pytest.fixture
+def drawn(monkeypatch):
+    """Every figure of every page."""
+    figures = []
+    add = Page.figure
+
+    def figure(page, figure, caption=""):
+        figures.append(figure)
+        return add(page, figure, caption)
+
+    monkeypatch.setattr(Page, "figure", figure)
+    return figures
+
+
+def called(command: str, task, run) -> list[str]:
+    """The words of a command on a run."""
+    if command in ("predict", "view"):
+        return [command, str(run.path), TYPED[task.name]]
+    if command == "compare":
+        return ["compare", str(run.path), f"{run.path}@1", "--n", "12"]
+    name, *words = CHEAP[command] if " " in command else [command, *CHEAP.get(command, ["--n", "12"])]
+    return [name, str(run.path), *words]
+
+
+def texts_of(figure) -> list[str]:
+    """All that stands in a figure in words."""
+    found = [figure.layout.title.text, *(note.text for note in figure.layout.annotations)]
+    for trace in figure.data:
+        for part in (trace.name, trace.x, trace.y, trace.text if trace.type == "scatter" else None):
+            values = [part] if isinstance(part, str) else [] if part is None else list(part)
+            found += [value for value in values if isinstance(value, str)]
+    return [text for text in found if text]
+
+
+def check_axes(figure, positions) -> None:
+    """Axes of positions have the one title, and the names as labels."""
+    for side in "xy":
+        for trace in figure.select_traces("heatmap"):
+            axis = figure.layout[f"{side}axis{(trace[f'{side}axis'] or side)[1:]}"]
+            assert axis.title.text not in WORDS or axis.title.text in TITLES.values(), axis.title.text
+            if axis.title.text in TITLES.values() and positions:
+                labels = axis.ticktext or trace[side]
+                assert {str(label) for label in labels} <= set(positions), axis.title.text
+
+
+def check_arrays(place: Path, positions) -> None:
+    """Positions along an axis have their names beside them."""
+    for file in place.rglob("*.nc"):
+        tree = xr.open_datatree(file, engine="h5netcdf")
+        for node in tree.subtree:
+            data = node.to_dataset()
+            for axis in WORDS:
+                if axis in data.dims and axis in data.coords and data[axis].dtype.kind in "iu":
+                    assert (f"{axis}_name" in data.coords) == bool(positions), (file.name, axis)
+                    if positions:
+                        at = [positions[number] for number in data[axis].values.tolist()]
+                        assert data[f"{axis}_name"].values.tolist() == at
+        tree.close()
+
+
+@pytest.mark.parametrize(("task_name", "command"), CASES)
+def test_positions_are_called_by_their_names(task_name, command, drawn, trained_once, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    name = FIRST[task_name]
+    recipe = next(iter(PRESETS.get(name).recipes))
+    spec = preset(name, recipe, 0, changes={**SHORT, **SMALLER.get(task_name, {})})
+    run = trained_once(f"positions/{task_name}", spec)
+    positions = names_of(spec.task)
+    try:
+        main(called(command, spec.task, run))
+    except SystemExit:
+        error = capsys.readouterr().err
+        assert error.startswith("mnemoscope: ")
+        assert any(words in error for words in UNTRAINED), error
+        pytest.skip(f"not for this task: {error}")
+    out = capsys.readouterr().out
+    check_arrays(tmp_path, positions)
+    for figure in drawn:
+        check_axes(figure, positions)
+    cells = [cell for file in tmp_path.rglob("*.csv") for row in csv.reader(file.open()) for cell in row]
+    paragraphs = [
+        unescape(text)
+        for file in tmp_path.rglob("*.html")
+        for text in re.findall(r"<(?:p|h\d|td|th|caption|summary|figcaption)[^>]*>([^<]+)<", file.read_text())
+    ]
+    texts = [out, *cells, *paragraphs, *(text for figure in drawn for text in texts_of(figure))]
+    wrong = [match[0] for text in texts for match in BY_NUMBER.finditer(text)]
+    assert not (positions and wrong), wrong[:5]
+    assert not [match for match in wrong if "_" in match]

@@ -1,0 +1,81 @@
+"""What the page reads from weights and streams beside the analyses of the same names."""
+
+import json
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import mnemoscope as ms
+from mnemoscope.analyses import ov_circuits, qk_circuits
+from mnemoscope.viz.explorer.packing import Packer, page_configuration
+from mnemoscope.viz.explorer.scripts import script
+from tests.support import foreign_model, random_model
+from tests.viz.explorer.chromium import needs_chromium, opened, text_of
+
+HARNESS = """
+const { tensors, run, tokens, answer, foil } = JSON.parse(document.getElementById("cases").textContent);
+const model = opener(tensors)(run, 0);
+const pass = forward(model, tokens);
+const pos = tokens.length - 1;
+const found = {
+  qk: [...qkCircuit(model, 1, 0)], ov: [...ovCircuit(model, 1, 0)],
+  shares: attribution(model, pass, pos, answer, foil), total: margin(pass, pos, answer, foil),
+  neurons: neuronShares(model, pass, pos, answer, foil, 1).reduce((sum, value) => sum + value, 0),
+  lens: ["blocks.0.hook_resid_pre", "blocks.0.hook_resid_mid", "blocks.0.hook_resid_post", "blocks.1.hook_resid_mid",
+    "blocks.1.hook_resid_post"].map((hook) => {
+    const logits = lens(model, row(pass.cache.get(hook), pos));
+    return logits[answer] - logits[foil];
+  }),
+};
+document.body.insertAdjacentHTML("beforeend", `<pre id="found">${JSON.stringify(found)}</pre>`);
+"""
+MODELS = {
+    "LN": lambda: random_model(n_layers=2),
+    "none": lambda: random_model(n_layers=2, normalization="none"),
+    "RMS": lambda: foreign_model(normalization_type="RMS"),
+    "LNPre": lambda: foreign_model(normalization_type="LNPre"),
+}
+
+
+@needs_chromium
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.thorough) if i else name for i, name in enumerate(MODELS)]
+)
+def test_circuits_attribution_and_lens_are_those_of_the_analyses(name, tmp_path):
+    model: Any = MODELS[name]()
+    tokens, answer, foil = torch.tensor([[1, 4, 2, 3, 5]]), 3, 1
+    batch = ms.Batch(inputs=tokens, targets=tokens, scored=torch.arange(5)[None] == 4)
+    packer = Packer()
+    run = {"cfg": page_configuration(model), "checkpoints": [packer.checkpoint(model)]}
+    content = {"tensors": packer.tensors, "run": run, "tokens": tokens[0].tolist(), "answer": answer, "foil": foil}
+    html = (
+        f'<meta charset="utf-8"><script type="application/json" id="cases">{json.dumps(content)}</script>'
+        f'<body><script type="module">{script("weights", "forward", "reading", "inside")}{HARNESS}</script>'
+    )
+    document, complaints = opened(html, tmp_path)
+    assert not complaints
+    found = json.loads(text_of(document, "found"))
+
+    qk = qk_circuits(model, parts=["token"]).token_token[1, 0].values
+    np.testing.assert_allclose(np.reshape(found["qk"], qk.shape), qk, rtol=1e-4, atol=1e-4)
+    ov = ov_circuits(model, parts=["token"]).token_logit[1, 0].values
+    np.testing.assert_allclose(np.reshape(found["ov"], ov.shape), ov - ov.mean(-1, keepdims=True), rtol=1e-4, atol=1e-4)
+
+    with torch.no_grad():
+        logits, cache = model.run_with_cache(tokens)
+        hooks = ["0.hook_resid_pre", "0.hook_resid_mid", "0.hook_resid_post", "1.hook_resid_mid", "1.hook_resid_post"]
+        streams = torch.cat([cache[f"blocks.{hook}"][:, -1:] for hook in hooks])
+        seen = model.unembed(streams if name == "none" else model.ln_final(streams))[:, 0]
+    assert found["lens"] == pytest.approx((seen[:, answer] - seen[:, foil]).tolist(), abs=1e-4)
+    difference = float(logits[0, -1, answer] - logits[0, -1, foil])
+    assert found["total"] == pytest.approx(difference, abs=1e-4)
+    shares = {share["name"]: share["value"] for share in found["shares"]}
+    assert sum(shares.values()) == pytest.approx(difference, abs=1e-4)
+    chosen, other = torch.full_like(tokens, answer), torch.full_like(tokens, foil)
+    exact = ms.logit_attribution(model, batch, answer=chosen, foil=other)
+    parts = {str(part): float(exact.attribution.sel(component=part).sum()) for part in exact.component.values}
+    for part in ("L0H0", "L1H1", "L0 MLP"):
+        assert shares[part] == pytest.approx(parts[part], abs=1e-4)
+    assert found["neurons"] == pytest.approx(shares["L1 MLP"], abs=1e-4)

@@ -1,0 +1,208 @@
+"""The page's forward pass beside TransformerLens's: logits and patterns under every kind of intervention."""
+
+import base64
+import json
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import mnemoscope as ms
+from mnemoscope.core.patterns import fixed
+from mnemoscope.core.site import ATTENTION, BY_HEAD, BY_NEURON, EMBEDDINGS, KINDS, MLP
+from mnemoscope.interventions.run import intervened
+from mnemoscope.viz.explorer.packing import Packer, page_configuration
+from mnemoscope.viz.explorer.scripts import script
+from tests.support import foreign_model, random_model
+from tests.viz.explorer.chromium import needs_chromium, opened, text_of
+
+N_CASES = 200
+N_REFERENCE = 8
+HARNESS = """
+const { tensors, run, cases, reference } = JSON.parse(document.getElementById("cases").textContent);
+const model = opener(tensors)(run, 0);
+const mean = meanOver(model, reference);
+const bytes = (floats) => btoa(Array.from(new Uint8Array(floats.buffer), (byte) => String.fromCharCode(byte)).join(""));
+const answers = cases.map(({ tokens, other, edits }) => {
+  const there = forward(model, other).cache;
+  const { logits, cache } = forward(model, tokens, edits, { mean, patch: (hook) => there.get(hook) });
+  const last = cache.get(`blocks.${run.cfg.n_layers - 1}.attn.hook_pattern`);
+  return { logits: bytes(logits.data), pattern: bytes(last.data) };
+});
+const out = document.createElement("pre");
+out.id = "answers";
+out.textContent = JSON.stringify(answers);
+document.body.append(out);
+"""
+
+
+@dataclass
+class Draws:
+    """Random sequences and interventions of a model, as Python and the page have them."""
+
+    model: Any
+    n_pos: int
+    seed: int = 0
+    draw: np.random.Generator = field(init=False)
+
+    def __post_init__(self):
+        self.draw = np.random.default_rng(self.seed)
+        self.cfg = self.model.cfg
+
+    def tokens(self, n: int = 1) -> torch.Tensor:
+        return torch.from_numpy(self.draw.integers(0, self.cfg.d_vocab, (n, self.n_pos)))
+
+    def below(self, n: int) -> int:
+        return int(self.draw.integers(n))
+
+    def perhaps(self, n: int) -> int | None:
+        return self.below(n) if self.draw.random() < 0.7 else None
+
+    def site(self, kinds) -> dict[str, Any]:
+        """Fields of a site that the model has."""
+        absent = {*MLP, "resid_mid"} if self.cfg.attn_only else set()
+        kind = self.draw.choice([kind for kind in kinds if kind not in absent])
+        found: dict[str, Any] = {"kind": str(kind), "pos": self.perhaps(self.n_pos)}
+        if kind not in EMBEDDINGS:
+            found["layer"] = self.below(self.cfg.n_layers)
+        if kind in BY_HEAD:
+            found["head"] = self.perhaps(self.cfg.n_heads)
+        if kind in BY_NEURON:
+            found["neuron"] = self.perhaps(self.cfg.d_mlp)
+        if kind in ATTENTION:
+            found["key"] = self.perhaps(self.n_pos)
+        return {name: value for name, value in found.items() if value is not None}
+
+    def edge(self) -> dict[str, Any]:
+        """Fields of an edge that the model has."""
+        layer = self.below(self.cfg.n_layers)
+        readers = ["logits", {"kind": "z", "layer": layer, "head": self.below(self.cfg.n_heads)}]
+        if not self.cfg.attn_only:
+            readers.append({"kind": "mlp_out", "layer": layer})
+        reader = readers[self.below(len(readers))]
+        depth = 2 * self.cfg.n_layers if reader == "logits" else 2 * layer + (reader["kind"] == "mlp_out")
+        writers: list[dict[str, Any]] = [{"kind": "embed"}, {"kind": "pos_embed"}]
+        for block in range(self.cfg.n_layers):
+            if 2 * block < depth:
+                writers += [{"kind": "z", "layer": block, "head": head} for head in range(self.cfg.n_heads)]
+            if 2 * block + 1 < depth and not self.cfg.attn_only:
+                writers.append({"kind": "mlp_out", "layer": block})
+        found: dict[str, Any] = {"writer": writers[self.below(len(writers))], "reader": reader}
+        if reader != "logits" and reader["kind"] == "z" and self.draw.random() < 0.7:
+            found["through"] = "qkv"[self.below(3)]
+        if self.draw.random() < 0.5:
+            found["pos"] = self.below(self.n_pos)
+        return found
+
+    def case(self, number: int, reference, other) -> tuple[dict[str, Any], list[Any]]:
+        """One intervention for the page and for Python; their kinds take turns."""
+        kind = ("zero", "mean", "patch", "scale", "pattern", "value", "knockout", "edge")[number % 8]
+        if kind == "edge":
+            edge = self.edge()
+            how = ("zero", "mean", "patch")[number // 8 % 3]
+            return {"kind": how, "edge": edge}, [self._placed(how, _edge(edge), reference, other)]
+        if kind == "pattern":
+            site: dict[str, Any] = {
+                "kind": "pattern",
+                "layer": self.below(self.cfg.n_layers),
+                "head": self.below(self.cfg.n_heads),
+            }
+            query = self.below(self.n_pos)
+            weights = torch.full((self.n_pos, self.n_pos), torch.nan)
+            weights[query] = torch.zeros(self.n_pos).index_fill(0, torch.tensor([self.below(query + 1)]), 1)
+            edit = {"kind": "pattern", "site": site, "rows": {query: weights[query].tolist()}}
+            return edit, [ms.SetPattern(site=ms.Site(**site), mechanism=fixed(f"drawn {number}", weights))]
+        if kind == "knockout" and not getattr(self.model.blocks[0].attn, "linear", False):
+            site = self.site(["scores"]) | {"pos": self.n_pos - 1, "key": self.below(self.n_pos - 1)}
+            return {"kind": kind, "site": site}, [ms.Knockout(site=ms.Site(**site))]
+        if kind in ("value", "knockout"):
+            site = self.site(["z", "q", "mlp_out", "resid_pre"])
+            width = self.cfg.d_head if site["kind"] in "qz" else self.cfg.d_model
+            values = torch.from_numpy(self.draw.normal(size=width)).float()
+            direction = ms.Named(name="values", value=values)
+            there = ms.Site(**site)
+            edit = {"kind": "value", "site": site, "values": values.tolist()}
+            return edit, [ms.Zero(site=there), ms.Add(site=there, direction=direction)]
+        site = self.site([kind for kind in KINDS if kind not in ("result", "scores")])
+        return {"kind": kind, "site": site, "factor": 1.5}, [self._placed(kind, ms.Site(**site), reference, other)]
+
+    @staticmethod
+    def _placed(kind, site, reference, other):
+        match kind:
+            case "zero":
+                return ms.Zero(site=site)
+            case "mean":
+                return ms.Mean(site=site, source=reference)
+            case "patch":
+                return ms.Patch(site=site, source=other)
+        return ms.Scale(site=site, factor=1.5)
+
+
+def _edge(fields) -> ms.Edge:
+    ends = {end: ms.Site(**fields[end]) if fields[end] != "logits" else "logits" for end in ("writer", "reader")}
+    return ms.Edge(**{**fields, **ends})
+
+
+def _batch(tokens) -> ms.Batch:
+    return ms.Batch(inputs=tokens, targets=tokens, scored=torch.ones_like(tokens, dtype=torch.bool))
+
+
+MODELS = {
+    "v1": lambda: ms.find_runs("zoo:v1-quick")[0].model(),
+    "v3": lambda: ms.find_runs("zoo:v3-quick")[0].model(),
+    "v3 without normalisation": lambda: ms.find_runs("zoo:v3-no-norm-published")[0].model(),
+    "birth, two layers": lambda: ms.find_runs("zoo:birth-2-layers-quick")[0].model(),
+    "associative memories": lambda: ms.find_runs("zoo:memories-all-quick")[0].model(),
+    "noisy recall": lambda: ms.find_runs("zoo:noisy-recall-quick")[0].model(),
+    "facts, linear attention": lambda: ms.find_runs("zoo:facts-linear-quick")[0].model(),
+    "facts, softmax": lambda: ms.find_runs("zoo:facts-softmax-quick")[0].model(),
+    "bidirectional, attention only": lambda: foreign_model(attention_dir="bidirectional", attn_only=True),
+    "RMS and gelu_new": lambda: foreign_model(normalization_type="RMS"),
+    "LNPre and gelu": lambda: foreign_model(normalization_type="LNPre", act_fn="gelu"),
+    "small": lambda: random_model(n_layers=2),
+}
+
+
+@needs_chromium
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=() if name == "small" else pytest.mark.thorough) for name in MODELS]
+)
+def test_the_page_computes_what_transformer_lens_computes(name, tmp_path):
+    model = MODELS[name]()
+    draws = Draws(model, n_pos=min(model.cfg.n_ctx, 12))
+    reference = ms.Named(name="reference", value=_batch(draws.tokens(N_REFERENCE)))
+    cases, wanted = [], []
+    for number in range(N_CASES):
+        batch, other = _batch(draws.tokens()), ms.Named(name="other", value=_batch(draws.tokens()))
+        bidirectional = model.cfg.attention_dir == "bidirectional"
+        edit, interventions = draws.case(number, reference, other)
+        if number % 5 == 0 or (bidirectional and edit["kind"] == "pattern"):
+            edit, interventions = None, []
+        cases.append(
+            {
+                "tokens": batch.inputs[0].tolist(),
+                "other": other.value.inputs[0].tolist(),
+                "edits": [] if edit is None else [edit],
+            }
+        )
+        with torch.no_grad(), intervened(model, batch, interventions):
+            logits, cache = model.run_with_cache(batch.inputs)
+        wanted.append((logits[0], cache[f"blocks.{model.cfg.n_layers - 1}.attn.hook_pattern"][0]))
+
+    packer = Packer()
+    run = {"cfg": page_configuration(model), "checkpoints": [packer.checkpoint(model)]}
+    content = {"tensors": packer.tensors, "run": run, "cases": cases, "reference": reference.value.inputs.tolist()}
+    source = script("weights", "forward") + HARNESS
+    html = (
+        f'<meta charset="utf-8"><script type="application/json" id="cases">{json.dumps(content)}</script>'
+        f'<body><script type="module">{source}</script>'
+    )
+    document, complaints = opened(html, tmp_path)
+    assert not complaints
+    answers = json.loads(text_of(document, "answers"))
+    for case, answer, (logits, pattern) in zip(cases, answers, wanted, strict=True):
+        for found, expected in ((answer["logits"], logits), (answer["pattern"], pattern)):
+            floats = np.frombuffer(base64.b64decode(found), "<f4").reshape(expected.shape)
+            np.testing.assert_allclose(floats, expected.numpy(), rtol=1e-5, atol=1e-4, err_msg=str(case["edits"]))

@@ -1,0 +1,70 @@
+import json
+import re
+
+import pytest
+import torch
+
+import mnemoscope as ms
+from mnemoscope.viz.explorer.packing import Packer, packed_tensor, page_configuration
+from mnemoscope.viz.explorer.scripts import script
+from tests.support import foreign_model, random_model
+from tests.viz.explorer.chromium import needs_chromium, opened, text_of
+
+
+def test_half_precision_only_where_it_holds_the_numbers():
+    assert packed_tensor(torch.tensor([0.5, -3.0]))["half"]
+    assert not packed_tensor(torch.tensor([0.1]))["half"]
+
+
+def test_checkpoints_share_what_training_left_alone():
+    packer, model = Packer(), random_model()
+    first = packer.checkpoint(model)
+    with torch.no_grad():
+        model.unembed.W_U += 1
+    second = packer.checkpoint(model)
+    assert {name for name in first if first[name] != second[name]} == {"unembed.W_U"}
+    assert len(packer.tensors) == len({*first.values(), *second.values()})
+
+
+@pytest.mark.parametrize(
+    ("changes", "word"),
+    [
+        ({"n_ctx": 40_000}, "1,000,000"),
+        ({"positional_embedding_type": "rotary", "rotary_dim": 2, "d_head": 4}, "positional_embedding_type"),
+        ({"parallel_attn_mlp": True}, "parallel_attn_mlp"),
+        ({"gated_mlp": True}, "W_gate"),
+        ({"act_fn": "solu"}, "solu"),
+        ({"n_key_value_heads": 1}, "n_key_value_heads"),
+    ],
+)
+def test_models_that_the_page_cannot_run_are_refused(changes, word):
+    with pytest.raises(ms.InputError, match=word):
+        page_configuration(foreign_model(**{"d_model": 32, **changes}))
+
+
+def test_models_that_read_vectors_are_refused():
+    with pytest.raises(ms.InputError, match="vectors"):
+        page_configuration(ms.find_runs("zoo:retrieval-2-1-layer-quick")[0].model())
+
+
+def test_names_at_the_top_of_modules_are_names_of_the_whole_script():
+    names = re.findall(r"^(?:async )?(?:const|let|function|class) (\w+)", script("app"), re.MULTILINE)
+    assert len(names) > 50
+    assert len(set(names)) == len(names)
+    assert not re.search(r"^(?:import|export) ", script("app"), re.MULTILINE)
+
+
+@needs_chromium
+def test_what_was_packed_is_unpacked(tmp_path):
+    values = torch.tensor([[0.1, -2.5e-8, 6e-8], [65504.0, 0.0, -1.5]])
+    halves = torch.tensor([0.0, -0.0, 6.103515625e-05, 5.960464477539063e-08, 65504.0, -1.0009765625])
+    packed = [packed_tensor(values), packed_tensor(halves)]
+    assert [each["half"] for each in packed] == [False, True]
+    harness = f"""
+    const whole = {json.dumps(packed)}.map((each) => [...unpack(each).data]);
+    document.body.innerHTML = `<pre id="seen">${{JSON.stringify(whole)}}</pre>`;
+    """
+    document, complaints = opened(f'<body><script type="module">{script("weights")}{harness}</script>', tmp_path)
+    assert not complaints
+    for found, expected in zip(json.loads(text_of(document, "seen")), (values, halves), strict=True):
+        assert torch.equal(torch.tensor(found), expected.flatten())
