@@ -15,8 +15,10 @@ from typing import Any
 
 import numpy as np
 
-from mnemoscope.core.errors import InputError
+from mnemoscope.core.errors import InputError, one_of
 from mnemoscope.judging.claim import GATE, MIN_REPLICATES, Claim, Measured
+from mnemoscope.models.building import usable_device
+from mnemoscope.models.language.conversion import DTYPES
 from mnemoscope.sweeps.measuring import OfModel
 
 PASSING = "questions that pass"
@@ -27,8 +29,10 @@ def language_models(sources: Sequence[str | Path], device: str, dtype: str) -> t
     """The language models that are asked, each once.
 
     Raises:
-        InputError: One is named twice.
+        InputError: One is named twice, or there is no such device or number format.
     """
+    usable_device(device)
+    one_of("dtype", dtype, DTYPES)
     names = [str(source) for source in sources]
     if twice := [name for name in dict.fromkeys(names) if names.count(name) > 1]:
         raise InputError(f"models must be named once each; got {', '.join(twice)} more than once")

@@ -99,8 +99,8 @@ def run_trials(
 
     Raises:
         InputError: `jobs` is negative, a claim has no measure, its system cannot be imported as a whole, runs
-            contradict each other, a claim is about language models and none is named, one is named twice, or a measure
-            refuses its model.
+            contradict each other, a claim is about language models and none is named, one is named twice, no such
+            device or dtype exists, or a measure refuses its model.
     """
     n_processes(jobs)
     asked_models = language_models(models, device, dtype)
