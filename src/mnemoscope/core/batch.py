@@ -71,7 +71,7 @@ class Batch:
         names = {number: called(number) for number in self.inputs.unique().tolist()}
         return [[names[number] for number in row] for row in self.inputs.tolist()]
 
-    @property
+    @cached_property
     def positions(self) -> tuple[str, ...]:
         """What the task whose method `derive` is calls its positions; empty: they have no names."""
         return naming.names_of(getattr(self.derive, "__self__", None))

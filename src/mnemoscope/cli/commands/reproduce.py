@@ -126,7 +126,7 @@ def _first_look(specs: Sequence[ms.RunSpec], out: Path, options: Reproduce) -> d
     from mnemoscope.viz.tables import counted
 
     firsts = list({run_path(out / "runs", spec).parent: spec for spec in reversed(specs)}.values())[::-1]
-    left = [spec for spec in specs if not (run_path(out / "runs", spec) / "done").exists()]
+    left = [spec for spec in specs if not ms.Run(run_path(out / "runs", spec), spec).finished]
     found: dict[Path, ms.viz.Results] = {}
     if len(left) <= len(firsts):
         return found

@@ -79,7 +79,7 @@ def train_with_progress(
     from mnemoscope.sweeps.configurations import run_path
 
     paths = [run_path(out, spec) for spec in specs]
-    unfinished = sum(not (path / "done").exists() for path in paths)
+    unfinished = sum(not ms.Run(path, spec).finished for path, spec in zip(paths, specs, strict=True))
     usable_device(device)  # before the display begins
     with live(unfinished, console) as shown, _also(shown, specs, paths, track) as report:
         return ms.train_many(specs, paths, jobs=jobs, device=device, report=report, together=together)
