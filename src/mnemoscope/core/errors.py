@@ -36,7 +36,12 @@ def in_range(argument: str, given: float, low: float, high: float) -> None:
         InputError: `given` lies outside.
     """
     if not low <= given <= high:
-        bounds = f"at least {low:g}" if high == float("inf") else f"from {low:g} to {high:g}"
+        if low == high:
+            bounds = f"{low:g}"
+        elif high == float("inf"):
+            bounds = f"at least {low:g}"
+        else:
+            bounds = f"from {low:g} to {high:g}"
         raise InputError(f"{argument} must be {bounds}; got {given!r}")
 
 
