@@ -23,6 +23,12 @@ def test_text_is_escaped_and_libraries_come_only_if_used():
     assert "Plotly" not in text
 
 
+def test_what_stands_between_backticks_is_code():
+    page = Page("x")
+    page.text("Run `list <b>` first; a ` alone is none.")
+    assert "<p>Run <code>list &lt;b&gt;</code> first; a ` alone is none.</p>" in page.html()
+
+
 def test_every_library_stands_there_once():
     page = Page("views")
     for _ in range(3):

@@ -107,9 +107,10 @@ class Page:
         self._body.append(f"<h3>{escape(title)}</h3>")
 
     def text(self, text: str, kind: str = "") -> None:
-        """A paragraph of plain text; `kind` "warn" sets it apart."""
+        """A paragraph of plain text, with code between backticks; `kind` "warn" sets it apart."""
         attribute = f' class="{kind}"' if kind else ""
-        self._body.append(f"<p{attribute}>{escape(text)}</p>")
+        marked = re.sub(r"`([^`]+)`", r"<code>\1</code>", escape(text))
+        self._body.append(f"<p{attribute}>{marked}</p>")
 
     def block(self, html: str) -> None:
         """A piece of HTML as it is; what comes from outside must have been escaped."""

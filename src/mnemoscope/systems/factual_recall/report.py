@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import replace
 
+import plotly.graph_objects as go
 import xarray as xr
 
 from mnemoscope import REPORTS, Run
@@ -12,7 +13,18 @@ from mnemoscope.systems.factual_recall.analyses.fact_memories import fact_memori
 from mnemoscope.systems.factual_recall.analyses.routes import routes, stores
 from mnemoscope.systems.factual_recall.analyses.stages import facts_task, stages, trajectory
 from mnemoscope.systems.factual_recall.tasks import FactualRecall
-from mnemoscope.viz import DRAW_REPORTS, DrawReport, Opening, Page, Results, spread, trajectory_curves
+from mnemoscope.viz import (
+    DRAW_REPORTS,
+    LAYOUT,
+    DrawReport,
+    Opening,
+    Page,
+    Results,
+    bars_with_dots,
+    colours_of,
+    spread,
+    trajectory_curves,
+)
 from mnemoscope.viz import plain_report as plain
 
 _PANELS = {
@@ -101,24 +113,42 @@ def opening(result: Results) -> Opening | None:
 
 def stores_section(page: Page, results: Mapping[str, Results]) -> None:
     """Which route answers facts, and what the weights recall."""
-    if not any("stores" in result for result in results.values()):
+    shares = {label: result["stores"].share for label, result in results.items() if "stores" in result}
+    if not shares:
         return
     page.section("Who stores the facts")
     page.text(
         "Answers come straight from attention, or from attention through the MLP. One of the two is removed from what "
         "the logits read, by its mean over all facts. A fact is stored where one route alone is enough for it."
     )
-    for label, result in results.items():
-        if "stores" not in result:
-            continue
+    page.figure(stores_figure(shares), "What is enough for a fact. Dots are seeds, bars their mean.")
+    for label in shares:
         page.heading(label)
-        stored, recall = result["stores"], result["memories"].recall
+        stored, recall = results[label]["stores"], results[label]["memories"].recall
         rows = [[_ROUTES[name], spread(stored.accuracy.sel(route=name), ".2f")] for name in _ROUTES]
         page.table(["route", "accuracy"], rows, "Mean [range] over seeds")
         rows = [[_STORES[name], spread(stored.share.sel(store=name), ".2f")] for name in _STORES]
         page.table(["enough for a fact is", "share of the facts"], rows)
         rows = [[_MEMORIES[name], spread(recall.sel(memory=name), ".2f")] for name in recall.memory.values.tolist()]
         page.table(["weights", "facts recalled"], rows, "Memory-recall scores: read from the weights, noise aside")
+
+
+def stores_figure(shares: Mapping[str, xr.DataArray]) -> go.Figure:
+    """Which share of the facts is stored where, side by side for several configurations.
+
+    Args:
+        shares: By configuration, over (seed, store).
+    """
+    figure = go.Figure()
+    for i, (store, colour) in enumerate(colours_of(_STORES).items()):
+        places = [place + 0.16 * (i - (len(_STORES) - 1) / 2) for place in range(len(shares))]
+        cells = [share.sel(store=store) for share in shares.values()]
+        traces = bars_with_dots(cells, places, name=_STORES[store], colour=colour, width=0.14, legend=True)
+        figure.add_traces(traces)
+    names = [label.replace("-", "-<br>", 1) for label in shares]
+    figure.update_xaxes(tickvals=list(range(len(shares))), ticktext=names)
+    figure.update_yaxes(title="share of the facts", range=[-0.03, 1.05])
+    return figure.update_layout(**LAYOUT, height=400)
 
 
 def stages_section(page: Page, results: Mapping[str, Results]) -> None:
