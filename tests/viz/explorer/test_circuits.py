@@ -1,6 +1,5 @@
 """What the page reads from weights and streams beside the analyses of the same names."""
 
-import json
 from typing import Any
 
 import numpy as np
@@ -10,16 +9,15 @@ import torch
 import mnemoscope as ms
 from mnemoscope.analyses import ov_circuits, qk_circuits
 from mnemoscope.viz.explorer.packing import Packer, page_configuration
-from mnemoscope.viz.explorer.scripts import script
 from tests.support import foreign_model, random_model
-from tests.viz.explorer.chromium import needs_chromium, opened, text_of
+from tests.viz.explorer.chromium import computed, needs_chromium
 
 HARNESS = """
-const { tensors, run, tokens, answer, foil } = JSON.parse(document.getElementById("cases").textContent);
+const { tensors, run, tokens, answer, foil } = content;
 const model = opener(tensors)(run, 0);
 const pass = forward(model, tokens);
 const pos = tokens.length - 1;
-const found = {
+return {
   qk: [...qkCircuit(model, 1, 0)], ov: [...ovCircuit(model, 1, 0)],
   shares: attribution(model, pass, pos, answer, foil), total: margin(pass, pos, answer, foil),
   neurons: neuronShares(model, pass, pos, answer, foil, 1).reduce((sum, value) => sum + value, 0),
@@ -29,7 +27,6 @@ const found = {
     return logits[answer] - logits[foil];
   }),
 };
-document.body.insertAdjacentHTML("beforeend", `<pre id="found">${JSON.stringify(found)}</pre>`);
 """
 MODELS = {
     "LN": lambda: random_model(n_layers=2),
@@ -50,13 +47,7 @@ def test_circuits_attribution_and_lens_are_those_of_the_analyses(name, tmp_path)
     packer = Packer()
     run = {"cfg": page_configuration(model), "checkpoints": [packer.checkpoint(model)]}
     content = {"tensors": packer.tensors, "run": run, "tokens": tokens[0].tolist(), "answer": answer, "foil": foil}
-    html = (
-        f'<meta charset="utf-8"><script type="application/json" id="cases">{json.dumps(content)}</script>'
-        f'<body><script type="module">{script("weights", "forward", "reading", "inside")}{HARNESS}</script>'
-    )
-    document, complaints = opened(html, tmp_path)
-    assert not complaints
-    found = json.loads(text_of(document, "found"))
+    found = computed(("weights", "forward", "reading", "inside"), HARNESS, content, tmp_path)
 
     qk = qk_circuits(model, parts=["token"]).token_token[1, 0].values
     np.testing.assert_allclose(np.reshape(found["qk"], qk.shape), qk, rtol=1e-4, atol=1e-4)

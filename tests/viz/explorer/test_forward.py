@@ -1,7 +1,6 @@
 """The page's forward pass beside TransformerLens's: logits and patterns under every kind of intervention."""
 
 import base64
-import json
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,27 +13,22 @@ from mnemoscope.core.patterns import fixed
 from mnemoscope.core.site import ATTENTION, BY_HEAD, BY_NEURON, EMBEDDINGS, KINDS, MLP
 from mnemoscope.interventions.run import intervened
 from mnemoscope.viz.explorer.packing import Packer, page_configuration
-from mnemoscope.viz.explorer.scripts import script
 from tests.support import foreign_model, random_model
-from tests.viz.explorer.chromium import needs_chromium, opened, text_of
+from tests.viz.explorer.chromium import computed, needs_chromium
 
 N_CASES = 200
 N_REFERENCE = 8
 HARNESS = """
-const { tensors, run, cases, reference } = JSON.parse(document.getElementById("cases").textContent);
+const { tensors, run, cases, reference } = content;
 const model = opener(tensors)(run, 0);
 const mean = meanOver(model, reference);
 const bytes = (floats) => btoa(Array.from(new Uint8Array(floats.buffer), (byte) => String.fromCharCode(byte)).join(""));
-const answers = cases.map(({ tokens, other, edits }) => {
+return cases.map(({ tokens, other, edits }) => {
   const there = forward(model, other).cache;
   const { logits, cache } = forward(model, tokens, edits, { mean, patch: (hook) => there.get(hook) });
   const last = cache.get(`blocks.${run.cfg.n_layers - 1}.attn.hook_pattern`);
   return { logits: bytes(logits.data), pattern: bytes(last.data) };
 });
-const out = document.createElement("pre");
-out.id = "answers";
-out.textContent = JSON.stringify(answers);
-document.body.append(out);
 """
 
 
@@ -194,14 +188,7 @@ def test_the_page_computes_what_transformer_lens_computes(name, tmp_path):
     packer = Packer()
     run = {"cfg": page_configuration(model), "checkpoints": [packer.checkpoint(model)]}
     content = {"tensors": packer.tensors, "run": run, "cases": cases, "reference": reference.value.inputs.tolist()}
-    source = script("weights", "forward") + HARNESS
-    html = (
-        f'<meta charset="utf-8"><script type="application/json" id="cases">{json.dumps(content)}</script>'
-        f'<body><script type="module">{source}</script>'
-    )
-    document, complaints = opened(html, tmp_path)
-    assert not complaints
-    answers = json.loads(text_of(document, "answers"))
+    answers = computed(("weights", "forward"), HARNESS, content, tmp_path)
     for case, answer, (logits, pattern) in zip(cases, answers, wanted, strict=True):
         for found, expected in ((answer["logits"], logits), (answer["pattern"], pattern)):
             floats = np.frombuffer(base64.b64decode(found), "<f4").reshape(expected.shape)
