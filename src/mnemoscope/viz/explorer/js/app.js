@@ -10,7 +10,7 @@ import { edgesPanel, partsPanel } from "./parts.js";
 import { patchesPanel } from "./patches.js";
 import { payload } from "./payload.js";
 import { predictors } from "./predictors.js";
-import { sequencePanel } from "./sequence.js";
+import { partner, sequencePanel } from "./sequence.js";
 import { fromFragment, settled, toFragment } from "./state.js";
 import { timePanel } from "./time.js";
 import { look, mostDifferent } from "./view.js";
@@ -41,14 +41,13 @@ const REST = 200;
 /** A random example to begin with would be another at every visit; the first with a pair is always the same. */
 function initial(/** @type {any} */ run) {
   const first = run.examples.find((/** @type {any} */ one) => Object.keys(one.pairs).length) ?? run.examples[0];
-  const [pair] = Object.values(first.pairs);
-  return { tokens: first.tokens, other: /** @type {any} */ (pair)?.tokens ?? first.tokens, pos: null };
+  return { tokens: first.tokens, other: partner(run, first), pos: null };
 }
 
 function explorer(/** @type {any} */ data, /** @type {Object<string, (fields: any) => any>} */ guests, /** @type {HTMLElement} */ root) {
   const open = opener(data.tensors);
   const means = new WeakMap();
-  const known = data.runs.map((/** @type {any} */ run) => predictors(run, data.tensors, guests[run.task.name]?.(run.task.fields) ?? null));
+  const known = data.runs.map((/** @type {any} */ run) => predictors(run, data.tensors, guests[run.task?.name]?.(run.task.fields) ?? null));
   let written = 0;
   const framed = location.protocol === "about:"; // in a notebook there is no address to keep the state in
 
@@ -81,7 +80,7 @@ function explorer(/** @type {any} */ data, /** @type {Object<string, (fields: an
       next.run = data.runs.indexOf(run);
       if (next.run !== before && run.symbols.join() !== data.runs[before].symbols.join()) Object.assign(next, initial(run));
       const { names } = known[next.run];
-      next.reference = [next.reference, run.best].find((name) => names.includes(name)) ?? names[0];
+      next.reference = [next.reference, run.best].find((name) => names.includes(name)) ?? names[0] ?? "";
       app.state = settled(next, run);
       if (change.pos === null) app.state.pos = mostDifferent(app);
       if (next.run !== before) build();
@@ -107,7 +106,7 @@ function explorer(/** @type {any} */ data, /** @type {Object<string, (fields: an
   const choice = el("div", { class: "actions wide" });
   const build = () => {
     if (data.runs.length > 1) {
-      const options = data.runs.map((/** @type {any} */ run, /** @type {number} */ i) => [String(i), `${run.label}, seed ${run.seed}`]);
+      const options = data.runs.map((/** @type {any} */ run, /** @type {number} */ i) => [String(i), run.seed === null ? run.label : `${run.label}, seed ${run.seed}`]);
       choice.replaceChildren(chooser("model", options, String(app.state.run), (run) => app.set({ run: Number(run) })));
     }
     for (const panel of panels) panel.build();

@@ -37,7 +37,7 @@ export function asPython(/** @type {any} */ run, /** @type {import("./state.js")
     "import torch",
     "import mnemoscope as ms",
     "",
-    `run = ms.open_run(${JSON.stringify(run.name)})`,
+    run.python.start,
     "",
     "def batch(tokens):",
     "    tokens = torch.as_tensor(tokens)",
@@ -56,14 +56,14 @@ export function asPython(/** @type {any} */ run, /** @type {import("./state.js")
   }
   if (kinds.has("mean")) {
     lines.push(
-      `drawn = run.spec.task.sample(${run.reference.length}, split="test", generator=ms.generator(run.spec.seed, "explorer"))`,
+      `drawn = ${run.python.drawn}`,
       `reference = ms.Named(name="reference", value=batch(drawn.inputs[:, :${n}]))`,
     );
   }
   if (kinds.has("patch")) lines.push(`other = ms.Named(name="other sequence", value=batch([${python(state.other)}]))`);
   lines.push(
     `interventions = [${state.edits.map((edit) => `\n    ${interventions(edit, n)},`).join("")}${state.edits.length ? "\n" : ""}]`,
-    `logits = ms.run_with(run.model(${run.steps[state.checkpoint]}), batch([${python(state.tokens)}]), interventions)[0]`,
+    `logits = ms.run_with(${run.python.model.replace("STEP", String(run.steps[state.checkpoint]))}, batch([${python(state.tokens)}]), interventions)[0]`,
     `print(logits[${state.pos}].softmax(-1))`,
   );
   return lines.join("\n");
@@ -73,6 +73,7 @@ const quoted = (/** @type {string} */ text) => `'${text.replaceAll("'", "'\\''")
 
 /** Commands that ask the same of this sequence, or of many. */
 export function asCommands(/** @type {any} */ run, /** @type {import("./state.js").State} */ state, /** @type {string} */ fragment) {
+  if (run.name === null) return "";
   const step = `--step ${run.steps[state.checkpoint]}`;
   const name = quoted(run.name);
   const lines = [`mnemoscope predict ${name} ${quoted(typed(run, state.tokens))} ${step}`];
@@ -86,6 +87,7 @@ export function asCommands(/** @type {any} */ run, /** @type {import("./state.js
 
 export function codePanel(/** @type {any} */ app) {
   const texts = [el("pre", { id: "python", tabindex: 0 }), el("pre", { id: "commands", tabindex: 0 })];
+  const title = el("summary");
   const copy = (/** @type {HTMLElement} */ text) => {
     const button = el("button", {}, "copy");
     button.addEventListener("click", () => {
@@ -102,12 +104,16 @@ export function codePanel(/** @type {any} */ app) {
   const node = el(
     "details",
     { class: "panel wide" },
-    el("summary", {}, "The same in Python, and as commands"),
-    ...texts.flatMap((text) => [copy(text), text]),
+    title,
+    ...texts.map((text) => el("div", {}, copy(text), text)),
   );
   return {
     node,
-    build() {},
+    build() {
+      const named = app.run.name !== null;
+      title.textContent = `The same in Python${named ? ", and as commands" : ""}`;
+      /** @type {HTMLElement} */ (texts[1].parentElement).hidden = !named;
+    },
     update(/** @type {import("./view.js").View} */ { run, state }) {
       texts[0].textContent = asPython(run, state);
       texts[1].textContent = asCommands(run, state, app.fragment());

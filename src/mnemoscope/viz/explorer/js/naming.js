@@ -23,6 +23,12 @@ export function called(/** @type {any} */ run, /** @type {string} */ name) {
   return role && role !== name ? `${role.replaceAll("_", " ")} (${name})` : name;
 }
 
+/** The same in a sentence: with an article before a role, and none before a number. */
+export function theCalled(/** @type {any} */ run, /** @type {string} */ name) {
+  const words = called(run, name);
+  return words === name || words.startsWith("the ") ? words : `the ${words}`;
+}
+
 /** Whether sequences are written without spaces: where tokens are the characters of a text. */
 function isText(/** @type {any} */ run) {
   return run.cfg.d_vocab > 12 && run.symbols.every((/** @type {string} */ word) => [...word].length === 1);

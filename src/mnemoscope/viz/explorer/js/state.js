@@ -61,7 +61,7 @@ function whole(/** @type {string} */ text) {
 /** The state with everything in range for a run: what an address or another run left over is set right. */
 export function settled(/** @type {State} */ state, /** @type {any} */ run) {
   const inside = (/** @type {any} */ value, /** @type {number} */ n) => (Number.isInteger(value) && value >= 0 && value < n ? value : null);
-  const { n_ctx: longest, d_vocab: nTokens, n_layers: nLayers, n_heads: nHeads } = run.cfg;
+  const { n_ctx: longest, d_vocab: nTokens, d_vocab_out: nAnswers, n_layers: nLayers, n_heads: nHeads } = run.cfg;
   const fits = (/** @type {any} */ tokens) =>
     Array.isArray(tokens) && tokens.length > 0 && tokens.length <= longest && tokens.every((t) => inside(t, nTokens) !== null);
   const tokens = fits(state.tokens) ? state.tokens : run.examples[0].tokens;
@@ -76,8 +76,8 @@ export function settled(/** @type {State} */ state, /** @type {any} */ run) {
     other,
     pos,
     checkpoint: inside(state.checkpoint, run.steps.length) ?? run.steps.length - 1,
-    answer: inside(state.answer, nTokens),
-    foil: inside(state.foil, nTokens),
+    answer: inside(state.answer, nAnswers),
+    foil: inside(state.foil, nAnswers),
     head: known ? `${layer}.${head}` : "0.0",
     removal: ["mean", "zero", "patch"].includes(state.removal) ? state.removal : "mean",
     edits: (Array.isArray(state.edits) ? state.edits : []).filter((edit) => exists(edit, run.cfg, tokens.length)),
