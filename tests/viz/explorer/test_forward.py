@@ -21,7 +21,7 @@ N_REFERENCE = 8
 HARNESS = """
 const { tensors, run, cases, reference } = content;
 const model = opener(tensors)(run, 0);
-const mean = meanOver(model, reference);
+const mean = atOnce(meanInPieces(model, reference));
 const bytes = (floats) => btoa(Array.from(new Uint8Array(floats.buffer), (byte) => String.fromCharCode(byte)).join(""));
 return cases.map(({ tokens, other, edits }) => {
   const there = forward(model, other).cache;
@@ -188,7 +188,7 @@ def test_the_page_computes_what_transformer_lens_computes(name, tmp_path):
     packer = Packer()
     run = {"cfg": page_configuration(model), "checkpoints": [packer.checkpoint(model)]}
     content = {"tensors": packer.tensors, "run": run, "cases": cases, "reference": reference.value.inputs.tolist()}
-    answers = computed(("weights", "forward"), HARNESS, content, tmp_path)
+    answers = computed(("weights", "forward", "pieces"), HARNESS, content, tmp_path)
     for case, answer, (logits, pattern) in zip(cases, answers, wanted, strict=True):
         for found, expected in ((answer["logits"], logits), (answer["pattern"], pattern)):
             floats = np.frombuffer(base64.b64decode(found), "<f4").reshape(expected.shape)

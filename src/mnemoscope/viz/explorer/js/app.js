@@ -3,13 +3,13 @@ import { answersPanel } from "./answers.js";
 import { attentionPanel } from "./attention.js";
 import { codePanel } from "./code.js";
 import { chooser, el } from "./dom.js";
-import { meanOver } from "./forward.js";
 import { inWords } from "./naming.js";
 import { insidePanel } from "./inside.js";
 import { edgesPanel, partsPanel } from "./parts.js";
 import { patchesPanel } from "./patches.js";
 import { payload } from "./payload.js";
 import { predictors } from "./predictors.js";
+import { seedsPanel } from "./seeds.js";
 import { partner, sequencePanel } from "./sequence.js";
 import { fromFragment, settled, toFragment } from "./state.js";
 import { timePanel } from "./time.js";
@@ -46,7 +46,6 @@ function initial(/** @type {any} */ run) {
 
 function explorer(/** @type {any} */ data, /** @type {Object<string, (fields: any) => any>} */ guests, /** @type {HTMLElement} */ root) {
   const open = opener(data.tensors);
-  const means = new WeakMap();
   const known = data.runs.map((/** @type {any} */ run) => predictors(run, data.tensors, guests[run.task?.name]?.(run.task.fields) ?? null));
   let written = 0;
   const framed = location.protocol === "about:"; // in a notebook there is no address to keep the state in
@@ -61,16 +60,9 @@ function explorer(/** @type {any} */ data, /** @type {Object<string, (fields: an
       return known[app.state.run];
     },
     open,
+    runs: data.runs,
     inWords: (/** @type {any} */ edit) => inWords(app.run, edit),
     fragment: () => toFragment(app.state),
-
-    /** Means over the reference sequences, cut to a length; computed when first asked for. */
-    means(/** @type {any} */ model, /** @type {number} */ n) {
-      const found = means.get(model) ?? new Map();
-      means.set(model, found);
-      if (!found.has(n)) found.set(n, meanOver(model, app.run.reference.map((/** @type {number[]} */ tokens) => tokens.slice(0, n))));
-      return found.get(n);
-    },
 
     /** Change the state and show it; with `pos` null the page chooses where to read. */
     set(/** @type {Partial<Omit<import("./state.js").State, "pos">> & {pos?: ?number}} */ change) {
@@ -102,7 +94,7 @@ function explorer(/** @type {any} */ data, /** @type {Object<string, (fields: an
     },
   };
 
-  const panels = [wordsPanel, timePanel, sequencePanel, answersPanel, partsPanel, attentionPanel, patchesPanel, insidePanel, edgesPanel, codePanel].map((panel) => panel(app));
+  const panels = [wordsPanel, timePanel, sequencePanel, answersPanel, partsPanel, attentionPanel, patchesPanel, seedsPanel, insidePanel, edgesPanel, codePanel].map((panel) => panel(app));
   const choice = el("div", { class: "actions wide" });
   const build = () => {
     if (data.runs.length > 1) {

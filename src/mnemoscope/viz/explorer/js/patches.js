@@ -6,9 +6,8 @@
 import { el, short } from "./dom.js";
 import { forward } from "./forward.js";
 import { called, positionName } from "./naming.js";
+import { inPieces } from "./pieces.js";
 import { margin } from "./reading.js";
-
-const PIECE = 8;
 
 export function patchesPanel(/** @type {any} */ app) {
   const table = /** @type {HTMLTableElement} */ (el("table", { class: "patches" }));
@@ -29,12 +28,11 @@ export function patchesPanel(/** @type {any} */ app) {
     return found;
   };
 
-  const fill = (/** @type {import("./view.js").View} */ view, /** @type {any[]} */ cells, /** @type {number} */ own, /** @type {number} */ difference) => {
+  /** @returns {Generator<void, void>} */
+  const fill = function* (/** @type {import("./view.js").View} */ view, /** @type {any[]} */ cells, /** @type {number} */ difference) {
     const { run, state, model, clean, answer, rival: foil, sources } = view;
     const before = margin(clean, state.pos, answer, foil);
-    const start = performance.now();
-    while (cells.length && performance.now() - start < PIECE) {
-      const { button, site, name } = cells.shift();
+    for (const { button, site, name } of cells) {
       const pass = forward(model, state.tokens, [{ kind: "patch", site }], sources);
       const share = (margin(pass, state.pos, answer, foil) - before) / difference;
       const label = `${name} at ${positionName(run, site.pos)}: ${short(share, 2, true)} of the difference`;
@@ -43,8 +41,8 @@ export function patchesPanel(/** @type {any} */ app) {
       button.textContent = short(share);
       button.title = label;
       button.setAttribute("aria-label", `${label}; patch it`);
+      yield;
     }
-    if (cells.length) setTimeout(() => own === turn && fill(view, cells, own, difference));
   };
 
   return {
@@ -99,7 +97,7 @@ export function patchesPanel(/** @type {any} */ app) {
         }),
       );
       const own = turn;
-      setTimeout(() => own === turn && fill(view, cells, own, difference));
+      inPieces(fill(view, cells, difference), () => own === turn);
     },
   };
 }
