@@ -87,6 +87,7 @@ def subject_content(subject: Subject, packer: Packer) -> dict[str, Any]:
         "scored": scored,
         "alphabet": sorted(sequences.inputs.unique().tolist()),
         "reference": sequences.inputs.tolist(),
+        "classes": classes_of(sequences),
         "references": list(task.references),
         "best": min(task.references, key=lambda name: _loss(task, sequences, name), default=None),
         "examples": _examples(task, sequences, seed, packer),
@@ -101,6 +102,19 @@ def subject_content(subject: Subject, packer: Packer) -> dict[str, Any]:
 def reference_set(task: Task, seed: int) -> Batch:
     """The sequences that means are taken over, and the first of which can be drawn; unseen ones."""
     return task.sample(n_reference(task.n_ctx), split="test", generator=generator(seed, "explorer"))
+
+
+def classes_of(batch: Batch) -> dict[str, list[int]]:
+    """By latent the class of every sequence: latents that hold one whole number a sequence, and several classes of more
+    than one sequence on average.
+    """
+    found = {}
+    for name, value in batch.latents.items():
+        if value.shape != (len(batch),) or value.is_floating_point() or value.is_complex():
+            continue
+        if 1 < len(value.unique()) <= len(batch) / 2:
+            found[name] = value.long().tolist()
+    return found
 
 
 def _drawn(name: str, task: Task) -> str:

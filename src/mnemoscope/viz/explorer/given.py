@@ -14,7 +14,7 @@ from mnemoscope.analyses.forward import check_fits
 from mnemoscope.core.batch import Batch
 from mnemoscope.core.errors import InputError, in_range
 from mnemoscope.core.protocols import HookedModel
-from mnemoscope.viz.explorer.content import MAX_EXAMPLES, n_reference
+from mnemoscope.viz.explorer.content import MAX_EXAMPLES, classes_of, n_reference
 from mnemoscope.viz.explorer.packing import Packer, page_configuration
 from mnemoscope.viz.guesses import visible
 
@@ -66,6 +66,7 @@ def model_content(
         "scored": _scored(batch, pos),
         "alphabet": sorted(batch.inputs.unique().tolist()),
         "reference": kept.tolist(),
+        "classes": classes_of(batch.select(slice(0, len(kept)))) if isinstance(sequences, Batch) else {},
         "references": [],
         "best": None,
         "examples": [{"tokens": tokens, "group": "", "pairs": {}} for tokens in kept[:MAX_EXAMPLES].tolist()],

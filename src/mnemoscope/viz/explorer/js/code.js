@@ -1,5 +1,6 @@
 /** The state as Python code, and as command lines. */
 import { el } from "./dom.js";
+import { drawnRow } from "./means.js";
 import { typed } from "./naming.js";
 
 /** @returns {string} A value as Python writes it. */
@@ -22,6 +23,8 @@ function interventions(/** @type {any} */ edit, /** @type {number} */ n) {
   const through = edge?.through && python(edge.through);
   const site = edge ? call("ms.Edge", { writer: siteOf(edge.writer), reader: siteOf(edge.reader), through, pos: edge.pos }) : siteOf(edit.site);
   if (edit.kind === "zero") return call("ms.Zero", { site });
+  if (edit.within) return call("ms.Mean", { site, source: `reference_of(${edit.within.map(python).join(", ")})` });
+  if (edit.kind === "resample") return call("ms.Resample", { site, source: "one" });
   if (edit.kind === "mean") return call("ms.Mean", { site, source: "reference" });
   if (edit.kind === "patch") return call("ms.Patch", { site, source: "other" });
   if (edit.kind === "scale") return call("ms.Scale", { site, factor: edit.factor });
@@ -54,10 +57,21 @@ export function asPython(/** @type {any} */ run, /** @type {import("./state.js")
       "",
     );
   }
-  if (kinds.has("mean")) {
+  if (kinds.has("mean") || kinds.has("resample")) lines.push(`drawn = ${run.python.drawn}`);
+  if (state.edits.some(({ kind, within }) => kind === "mean" && !within)) {
+    lines.push(`reference = ms.Named(name="reference", value=batch(drawn.inputs[:, :${n}]))`);
+  }
+  if (kinds.has("resample")) {
+    const row = drawnRow(run, state.draw, state.tokens);
+    lines.push(`one = ms.Named(name="sequence ${row}", value=batch(drawn.inputs[${row}:${row + 1}, :${n}]))`);
+  }
+  if (state.edits.some(({ within }) => within)) {
     lines.push(
-      `drawn = ${run.python.drawn}`,
-      `reference = ms.Named(name="reference", value=batch(drawn.inputs[:, :${n}]))`,
+      "",
+      "def reference_of(latent, value):",
+      `    inputs = drawn.inputs[drawn.latents[latent] == value, :${n}]`,
+      '    return ms.Named(name=f"reference, {latent} = {value}", value=batch(inputs))',
+      "",
     );
   }
   if (kinds.has("patch")) lines.push(`other = ms.Named(name="other sequence", value=batch([${python(state.other)}]))`);
