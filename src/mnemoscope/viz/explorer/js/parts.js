@@ -6,6 +6,7 @@ import { drawMatrix } from "./heat.js";
 import { chooser, el, refill, short } from "./dom.js";
 import { classOf, drawnRow } from "./means.js";
 import { called, component, onSwitch, positionName, typed } from "./naming.js";
+import { neuronCard } from "./neurons.js";
 import { attribution, margin, neuronShares } from "./reading.js";
 
 const REMOVALS = /** @type {[string, string][]} */ ([
@@ -30,6 +31,7 @@ export function partsPanel(/** @type {any} */ app) {
   const how = el("div", { class: "actions" });
   const edits = el("ul", { class: "edits" });
   const node = el("section", { class: "panel" }, el("h2", {}, "The model, part by part"), note, list, how, edits);
+  const card = neuronCard(app, (site) => app.toggle(removed(app.state, { site })));
   /** @type {{name: string, line: HTMLElement, canvas: ?HTMLCanvasElement, neurons: ?HTMLElement}[]} */
   let lines = [];
 
@@ -59,10 +61,13 @@ export function partsPanel(/** @type {any} */ app) {
     list.replaceChildren(...lines.map(({ line }) => line), total);
   };
 
-  /** Squares, as dark as what each neuron adds; a click switches one off. */
+  /** Squares, as dark as what each neuron adds; a click looks into one. */
   const drawNeurons = (/** @type {any} */ view, /** @type {HTMLElement} */ place, /** @type {number} */ layer) => {
-    if (!(/** @type {HTMLDetailsElement} */ (place.parentElement).open)) return;
     const { state, model, shown, answer, foil } = view;
+    const list = /** @type {HTMLDetailsElement} */ (place.parentElement);
+    const looked = state.neuron.split(".")[0] === String(layer);
+    if (looked && !place.children.length) list.open = true; // an address names the neuron
+    if (!list.open) return;
     const shares = neuronShares(model, shown, state.pos, answer, foil, layer);
     const order = [...shares.keys()];
     const kept = shares.length <= MOST_NEURONS ? order : order.sort((a, b) => Math.abs(shares[b]) - Math.abs(shares[a])).slice(0, MOST_NEURONS);
@@ -70,15 +75,18 @@ export function partsPanel(/** @type {any} */ app) {
     const focus = [...place.children].indexOf(/** @type {Element} */ (document.activeElement));
     place.replaceChildren(
       ...kept.map((neuron) => {
-        const site = { kind: "post", layer, neuron };
         const off = state.edits.some((/** @type {any} */ e) => e.site?.kind === "post" && e.site.layer === layer && e.site.neuron === neuron);
         const label = `neuron ${neuron}: ${short(shares[neuron], 2, true)}${off ? ", off" : ""}`;
         const colour = `rgba(var(--${shares[neuron] < 0 ? "less" : "more"}), ${(Math.abs(shares[neuron]) / most).toFixed(2)})`;
-        const onclick = () => app.toggle(removed(state, { site }));
-        return el("button", { title: label, "aria-label": label, "aria-pressed": String(off), style: `background:${colour}`, onclick }, off ? "×" : "");
+        const own = `${layer}.${neuron}`;
+        const onclick = () => app.set({ neuron: state.neuron === own ? "" : own });
+        return el("button", { title: label, "aria-label": label, "aria-pressed": String(state.neuron === own), style: `background:${colour}`, onclick }, off ? "×" : "");
       }),
     );
     if (focus >= 0) /** @type {HTMLElement} */ (place.children[focus])?.focus();
+    if (!looked) return;
+    if (card.node.previousElementSibling !== place) place.after(card.node);
+    card.update(view, shares);
   };
 
   /** Which class means are taken over. */
@@ -123,6 +131,7 @@ export function partsPanel(/** @type {any} */ app) {
         bar.style.width = `${(50 * Math.abs(value)) / most}%`;
         /** @type {Element} */ (line.querySelector(".share b")).textContent = short(value, 2, true);
       };
+      if (!state.neuron) card.node.remove();
       lines.forEach(({ line, canvas, neurons }, i) => {
         const { site, value } = shares[i];
         draw(line, value);

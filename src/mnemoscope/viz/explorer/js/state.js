@@ -11,6 +11,7 @@
  * @property {?number} answer       the token whose logit is explained; null: the model's answer
  * @property {?number} foil         the token it is compared with; null: what the changed model, or the model on the other sequence, says instead
  * @property {string} head          of the attention shown, `0.1` for L0H1
+ * @property {string} neuron        the one that is looked into, `0.17` for neuron 17 of layer 0; empty: none
  * @property {"mean"|"class"|"zero"|"resample"|"patch"} removal   how parts are switched off
  * @property {string} within        the class of sequences of `class`, a latent and its value, as in `source_slot:2`
  * @property {number} draw          of the sequence that `resample` takes activations from
@@ -21,7 +22,7 @@ import { classOf } from "./means.js";
 
 const NUMBERS = ["run", "checkpoint", "pos", "answer", "foil", "draw"];
 const SEQUENCES = ["tokens", "other"];
-const WORDS = ["head", "removal", "within", "reference"];
+const WORDS = ["head", "neuron", "removal", "within", "reference"];
 const REMOVAL_KINDS = ["mean", "class", "zero", "resample", "patch"];
 const KINDS = ["zero", "mean", "resample", "patch", "scale", "pattern"];
 
@@ -75,6 +76,8 @@ export function settled(/** @type {State} */ state, /** @type {any} */ run) {
   const [layer, head] = String(state.head).split(".").map(Number);
   const within = chosenClass(run, state.within, tokens);
   const known = inside(layer, nLayers) !== null && inside(head, nHeads) !== null;
+  const [mlp, neuron] = state.neuron ? String(state.neuron).split(".").map(Number) : [];
+  const isNeuron = inside(mlp, nLayers) !== null && inside(neuron, run.cfg.d_mlp) !== null;
   return {
     ...state,
     tokens,
@@ -84,6 +87,7 @@ export function settled(/** @type {State} */ state, /** @type {any} */ run) {
     answer: inside(state.answer, nAnswers),
     foil: inside(state.foil, nAnswers),
     head: known ? `${layer}.${head}` : "0.0",
+    neuron: isNeuron ? `${mlp}.${neuron}` : "",
     removal: REMOVAL_KINDS.includes(state.removal) && (state.removal !== "class" || within) ? state.removal : "mean",
     within: within ? within.join(":") : "",
     draw: inside(state.draw, Infinity) ?? 0,
