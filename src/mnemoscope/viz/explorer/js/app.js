@@ -8,6 +8,7 @@ import { insidePanel } from "./inside.js";
 import { edgesPanel, partsPanel } from "./parts.js";
 import { patchesPanel } from "./patches.js";
 import { payload } from "./payload.js";
+import { picture, save } from "./picture.js";
 import { predictors } from "./predictors.js";
 import { seedsPanel } from "./seeds.js";
 import { partner, sequencePanel } from "./sequence.js";
@@ -63,6 +64,7 @@ function explorer(/** @type {any} */ data, /** @type {Object<string, (fields: an
     runs: data.runs,
     inWords: (/** @type {any} */ edit) => inWords(app.run, edit),
     fragment: () => toFragment(app.state),
+    picture: () => picture(look(app)),
 
     /** Change the state and show it; with `pos` null the page chooses where to read. */
     set(/** @type {Partial<Omit<import("./state.js").State, "pos">> & {pos?: ?number}} */ change) {
@@ -96,10 +98,13 @@ function explorer(/** @type {any} */ data, /** @type {Object<string, (fields: an
 
   const panels = [wordsPanel, timePanel, sequencePanel, answersPanel, partsPanel, attentionPanel, patchesPanel, seedsPanel, insidePanel, edgesPanel, codePanel].map((panel) => panel(app));
   const choice = el("div", { class: "actions wide" });
+  const saved = el("button", { onclick: () => save(app.picture(), `${app.run.label}-seed-${app.run.seed ?? 0}.svg`.replace(/[^\w.-]+/g, "-"), "image/svg+xml") }, "save a picture (SVG)");
+  saved.title = "attention, parts and predictions as they are shown now";
   const build = () => {
+    choice.replaceChildren(saved);
     if (data.runs.length > 1) {
       const options = data.runs.map((/** @type {any} */ run, /** @type {number} */ i) => [String(i), run.seed === null ? run.label : `${run.label}, seed ${run.seed}`]);
-      choice.replaceChildren(chooser("model", options, String(app.state.run), (run) => app.set({ run: Number(run) })));
+      choice.prepend(chooser("model", options, String(app.state.run), (run) => app.set({ run: Number(run) })));
     }
     for (const panel of panels) panel.build();
   };
