@@ -48,6 +48,14 @@ class DrawsFigures(Options):
 
 
 @dataclass(frozen=True, kw_only=True)
+class WritesReport(DrawsFigures):
+    """Of commands that write a report on runs."""
+
+    explore: bool = False
+    """Write explorer.html beside the report too, in which the first seed of every configuration runs, and link it."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class WritesTables(Options):
     """Of commands that write tables."""
 

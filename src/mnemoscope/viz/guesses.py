@@ -32,8 +32,13 @@ class HasSymbols(Protocol):
 def symbols_of(task: Task) -> list[str]:
     """A visible name of every token: its symbol where the task has symbols, else its number."""
     if isinstance(task, HasSymbols):
-        return [_VISIBLE.get(symbol, symbol if symbol.isprintable() else repr(symbol)[1:-1]) for symbol in task.symbols]
+        return [visible(symbol) for symbol in task.symbols]
     return [str(token) for token in range(task.d_vocab)]
+
+
+def visible(symbol: str) -> str:
+    """A symbol as one can see it."""
+    return _VISIBLE.get(symbol, symbol if symbol.isprintable() else repr(symbol)[1:-1])
 
 
 def on_one_line(text: str) -> str:

@@ -2,6 +2,8 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from html import escape
+from urllib.parse import quote
 
 import plotly.graph_objects as go
 import xarray as xr
@@ -84,12 +86,13 @@ def report(parts: Sequence[tuple[TaskReport, Mapping[str, Results]]]) -> str:
     return report_page(parts).html()
 
 
-def report_page(parts: Sequence[tuple[TaskReport, Mapping[str, Results]]]) -> Page:
+def report_page(parts: Sequence[tuple[TaskReport, Mapping[str, Results]]], *, explorer: str | None = None) -> Page:
     """The page.
 
     Args:
         parts: Entries, and for every label (preset and recipe) of their tasks what `analyse` returns for every seed,
             along `seed`.
+        explorer: Address of a page in which models of these runs can be used; None: there is none.
     """
     results = [result for _, each in parts for result in each.values()]
     n_runs = sum(result["metrics"].sizes["seed"] for result in results)
@@ -99,6 +102,9 @@ def report_page(parts: Sequence[tuple[TaskReport, Mapping[str, Results]]]) -> Pa
         f"{counted(len(results), 'configuration')}, {counted(n_runs, 'trained model')}. Mean and range are over seeds.",
         fold=True,
     )
+    if explorer is not None:
+        words = "Use the models: change sequences, switch parts off, patch, walk through training"
+        page.block(f'<p><a href="{escape(quote(explorer))}">{words}</a> (the first seed of each configuration)</p>')
     for entry, each in parts:
         if several:
             page.part(entry.title)

@@ -1,12 +1,16 @@
 """A page in headless Chromium, and what a script of ours leaves in it."""
 
+import json
 import re
 import shutil
 import subprocess
 from html import unescape
 from pathlib import Path
+from typing import Any
 
 import pytest
+
+from mnemoscope.viz.explorer.scripts import script
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 needs_chromium = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine: no page was opened")
@@ -37,3 +41,28 @@ def text_of(document: str, name: str) -> str:
     found = re.findall(rf'<pre id="{name}">(.*?)</pre>', document, re.DOTALL)
     assert found, document[-2000:]
     return unescape(found[-1])
+
+
+def computed(modules: tuple[str, ...], body: str, content: Any, directory: Path) -> Any:
+    """What JavaScript makes of some content with the page's modules, and without a complaint of the browser.
+
+    Args:
+        modules: Of `viz/explorer/js`, without the ending.
+        body: Of a function of `content`; what it returns is returned.
+        content: What JSON can hold.
+        directory: For the page and the browser's profile.
+    """
+    program = f"""
+    const made = ((content) => {{ {body} }})(JSON.parse(document.getElementById("content").textContent));
+    const out = document.createElement("pre");
+    out.id = "made";
+    out.textContent = JSON.stringify(made);
+    document.body.append(out);
+    """
+    html = (
+        f'<meta charset="utf-8"><script type="application/json" id="content">{json.dumps(content)}</script>'
+        f'<body><script type="module">{script(*modules)}{program}</script>'
+    )
+    document, complaints = opened(html, directory)
+    assert not complaints
+    return json.loads(text_of(document, "made"))

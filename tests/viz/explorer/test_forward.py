@@ -1,7 +1,6 @@
 """The page's forward pass beside TransformerLens's: logits and patterns under every kind of intervention."""
 
 import base64
-import json
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,27 +13,24 @@ from mnemoscope.core.patterns import fixed
 from mnemoscope.core.site import ATTENTION, BY_HEAD, BY_NEURON, EMBEDDINGS, KINDS, MLP
 from mnemoscope.interventions.run import intervened
 from mnemoscope.viz.explorer.packing import Packer, page_configuration
-from mnemoscope.viz.explorer.scripts import script
 from tests.support import foreign_model, random_model
-from tests.viz.explorer.chromium import needs_chromium, opened, text_of
+from tests.viz.explorer.chromium import computed, needs_chromium
 
 N_CASES = 200
 N_REFERENCE = 8
+CLASSES = [0, 1, 2, 1, 0, 2, 1, 1]
+"""Of the reference sequences."""
+TURNS = ("zero", "mean", "patch", "scale", "pattern", "value", "knockout", "edge", "resample", "class", "read")
 HARNESS = """
-const { tensors, run, cases, reference } = JSON.parse(document.getElementById("cases").textContent);
+const { tensors, run, cases } = content;
 const model = opener(tensors)(run, 0);
-const mean = meanOver(model, reference);
 const bytes = (floats) => btoa(Array.from(new Uint8Array(floats.buffer), (byte) => String.fromCharCode(byte)).join(""));
-const answers = cases.map(({ tokens, other, edits }) => {
-  const there = forward(model, other).cache;
-  const { logits, cache } = forward(model, tokens, edits, { mean, patch: (hook) => there.get(hook) });
+return cases.map(({ tokens, other, row, edits }) => {
+  const sources = sourcesOf(run, model, tokens.length, forward(model, other).cache, row);
+  const { logits, cache } = forward(model, tokens, edits, sources);
   const last = cache.get(`blocks.${run.cfg.n_layers - 1}.attn.hook_pattern`);
   return { logits: bytes(logits.data), pattern: bytes(last.data) };
 });
-const out = document.createElement("pre");
-out.id = "answers";
-out.textContent = JSON.stringify(answers);
-document.body.append(out);
 """
 
 
@@ -96,15 +92,19 @@ class Draws:
             found["pos"] = self.below(self.n_pos)
         return found
 
-    def case(self, number: int, reference, other) -> tuple[dict[str, Any], list[Any]]:
+    def case(self, number: int, sources: dict[str, Any]) -> tuple[dict[str, Any], list[Any]]:
         """One intervention for the page and for Python; their kinds take turns."""
-        kind = ("zero", "mean", "patch", "scale", "pattern", "value", "knockout", "edge")[number % 8]
+        kind, turn = TURNS[number % len(TURNS)], number // len(TURNS)
         if kind == "edge":
             edge = self.edge()
-            how = ("zero", "mean", "patch")[number // 8 % 3]
-            return {"kind": how, "edge": edge}, [self._placed(how, _edge(edge), reference, other)]
+            how = ("zero", "mean", "patch", "resample", "class")[turn % 5]
+            return self._edit(how, sources, edge=edge), [self._placed(how, _edge(edge), sources)]
+        if kind == "read":
+            how = ("patch", "resample", "class")[turn % 3]
+            site: dict[str, Any] = self.site(["q", "k", "v"]) | {"head": self.below(self.cfg.n_heads)}
+            return self._edit(how, sources, site=site), [self._placed(how, ms.Site(**site), sources)]
         if kind == "pattern":
-            site: dict[str, Any] = {
+            site = {
                 "kind": "pattern",
                 "layer": self.below(self.cfg.n_layers),
                 "head": self.below(self.cfg.n_heads),
@@ -126,17 +126,28 @@ class Draws:
             edit = {"kind": "value", "site": site, "values": values.tolist()}
             return edit, [ms.Zero(site=there), ms.Add(site=there, direction=direction)]
         site = self.site([kind for kind in KINDS if kind not in ("result", "scores")])
-        return {"kind": kind, "site": site, "factor": 1.5}, [self._placed(kind, ms.Site(**site), reference, other)]
+        return self._edit(kind, sources, site=site), [self._placed(kind, ms.Site(**site), sources)]
 
     @staticmethod
-    def _placed(kind, site, reference, other):
+    def _edit(kind, sources, **place) -> dict[str, Any]:
+        """As the page has it."""
+        if kind == "class":
+            return {"kind": "mean", "within": ["kind", sources["class"]], **place}
+        return {"kind": kind, "factor": 1.5, **place}
+
+    @staticmethod
+    def _placed(kind, site, sources):
         match kind:
             case "zero":
                 return ms.Zero(site=site)
             case "mean":
-                return ms.Mean(site=site, source=reference)
+                return ms.Mean(site=site, source=sources["reference"])
+            case "class":
+                return ms.Mean(site=site, source=sources["reference"], over="kind")
+            case "resample":
+                return ms.Resample(site=site, source=sources["drawn"])
             case "patch":
-                return ms.Patch(site=site, source=other)
+                return ms.Patch(site=site, source=sources["other"])
         return ms.Scale(site=site, factor=1.5)
 
 
@@ -145,8 +156,9 @@ def _edge(fields) -> ms.Edge:
     return ms.Edge(**{**fields, **ends})
 
 
-def _batch(tokens) -> ms.Batch:
-    return ms.Batch(inputs=tokens, targets=tokens, scored=torch.ones_like(tokens, dtype=torch.bool))
+def _batch(tokens, classes=(0,)) -> ms.Batch:
+    known = {"kind": torch.tensor(classes)}
+    return ms.Batch(inputs=tokens, targets=tokens, scored=torch.ones_like(tokens, dtype=torch.bool), known=known)
 
 
 MODELS = {
@@ -172,18 +184,21 @@ MODELS = {
 def test_the_page_computes_what_transformer_lens_computes(name, tmp_path):
     model = MODELS[name]()
     draws = Draws(model, n_pos=min(model.cfg.n_ctx, 12))
-    reference = ms.Named(name="reference", value=_batch(draws.tokens(N_REFERENCE)))
+    reference = ms.Named(name="reference", value=_batch(draws.tokens(N_REFERENCE), CLASSES))
     cases, wanted = [], []
     for number in range(N_CASES):
-        batch, other = _batch(draws.tokens()), ms.Named(name="other", value=_batch(draws.tokens()))
+        row, of = draws.below(N_REFERENCE), draws.below(3)
+        batch, other = _batch(draws.tokens(), [of]), ms.Named(name="other", value=_batch(draws.tokens()))
+        drawn = ms.Named(name="drawn", value=reference.value.select(slice(row, row + 1)))
         bidirectional = model.cfg.attention_dir == "bidirectional"
-        edit, interventions = draws.case(number, reference, other)
+        edit, interventions = draws.case(number, {"reference": reference, "other": other, "drawn": drawn, "class": of})
         if number % 5 == 0 or (bidirectional and edit["kind"] == "pattern"):
             edit, interventions = None, []
         cases.append(
             {
                 "tokens": batch.inputs[0].tolist(),
                 "other": other.value.inputs[0].tolist(),
+                "row": row,
                 "edits": [] if edit is None else [edit],
             }
         )
@@ -192,16 +207,14 @@ def test_the_page_computes_what_transformer_lens_computes(name, tmp_path):
         wanted.append((logits[0], cache[f"blocks.{model.cfg.n_layers - 1}.attn.hook_pattern"][0]))
 
     packer = Packer()
-    run = {"cfg": page_configuration(model), "checkpoints": [packer.checkpoint(model)]}
-    content = {"tensors": packer.tensors, "run": run, "cases": cases, "reference": reference.value.inputs.tolist()}
-    source = script("weights", "forward") + HARNESS
-    html = (
-        f'<meta charset="utf-8"><script type="application/json" id="cases">{json.dumps(content)}</script>'
-        f'<body><script type="module">{source}</script>'
-    )
-    document, complaints = opened(html, tmp_path)
-    assert not complaints
-    answers = json.loads(text_of(document, "answers"))
+    run = {
+        "cfg": page_configuration(model),
+        "checkpoints": [packer.checkpoint(model)],
+        "reference": reference.value.inputs.tolist(),
+        "classes": {"kind": CLASSES},
+    }
+    content = {"tensors": packer.tensors, "run": run, "cases": cases}
+    answers = computed(("weights", "means"), HARNESS, content, tmp_path)
     for case, answer, (logits, pattern) in zip(cases, answers, wanted, strict=True):
         for found, expected in ((answer["logits"], logits), (answer["pattern"], pattern)):
             floats = np.frombuffer(base64.b64decode(found), "<f4").reshape(expected.shape)

@@ -200,3 +200,30 @@ def test_exact_predictors_stand_beside_models_of_every_task(label, tmp_path):
         expected = task.reference(batch, name)[0]
         for pos, row in rows:
             assert row == pytest.approx(expected[pos].tolist(), abs=1e-3, nan_ok=True)
+
+
+@needs_chromium
+@pytest.mark.thorough
+def test_a_click_looks_into_a_neuron_and_its_switch_is_an_edit(html, tmp_path):
+    script = """
+    const squares = document.querySelectorAll(".neurons button");
+    const before = document.querySelector(".neuron .switch").getAttribute("aria-checked");
+    document.querySelector(".neuron .switch").click();
+    const text = document.querySelector(".neuron").textContent;
+    const edits = explorer.state.edits;
+    document.querySelectorAll(".neurons button")[5].click();
+    const other = explorer.state.neuron;
+    document.querySelectorAll(".neurons button")[5].click();
+    return { n: squares.length, before, text, edits, other, none: document.querySelector(".neuron"),
+      python: document.getElementById("python").textContent };
+    """
+    found, complaints = seen(html, tmp_path, script, fragment="neuron=0.3")
+    assert not complaints
+    assert found["n"] > 5
+    assert found["before"] == "true"
+    assert "neuron 3 of L0 MLP" in found["text"]
+    assert re.search(r"a token, through .*it raises, and lowers, the logit of", found["text"])
+    assert re.search(r"Most active, of the page's 256 sequences|Active on none", found["text"])
+    assert found["edits"] == [{"kind": "mean", "site": {"kind": "post", "layer": 0, "neuron": 3}}]
+    assert 'ms.Site(kind="post", layer=0, neuron=3)' in found["python"]
+    assert (found["other"], found["none"]) == ("0.5", None)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -26,15 +27,19 @@ class Explore(Options):
 
 def run(options: Explore) -> None:
     """Write the page of some runs."""
+    write_explorer(options.out, [found for path in options.runs for found in ms.find_runs([path])], options.state)
+
+
+def write_explorer(path: Path, runs: Sequence[ms.Run], state: str = "") -> None:
+    """Write the page and say where."""
     from mnemoscope.cli.output import console
     from mnemoscope.models.files import write_atomically
     from mnemoscope.viz.tables import counted
 
-    runs = [found for path in options.runs for found in ms.find_runs([path])]
-    content = ms.explore(runs, state=options.state).html().encode()
-    write_atomically(options.out, content)
+    content = ms.explore(runs, state=state).html().encode()
+    write_atomically(path, content)
     size = f"{len(content) / 1e6:.1f} MB"
-    console.print(f"wrote {options.out}: {counted(len(runs), 'model')}, {size}", highlight=False)
+    console.print(f"wrote {path}: {counted(len(runs), 'model')}, {size}", highlight=False)
 
 
 COMMANDS.add("explore", Command(options=Explore, run=run, section="train and look", out_is_file=True))

@@ -9,11 +9,11 @@ from pathlib import Path
 import mnemoscope as ms
 from mnemoscope.cli.analysis import analysed
 from mnemoscope.cli.command import COMMANDS, Command
-from mnemoscope.cli.options import DrawsFigures, OfRuns
+from mnemoscope.cli.options import OfRuns, WritesReport
 
 
 @dataclass(frozen=True, kw_only=True)
-class Report(OfRuns, DrawsFigures):
+class Report(OfRuns, WritesReport):
     """One self-contained HTML page on all given runs."""
 
     out: Path = Path("report.html")
@@ -22,7 +22,8 @@ class Report(OfRuns, DrawsFigures):
 
 def run(options: Report) -> None:
     """Analyse the runs and write the page."""
-    write_report(options.out, analyse_all(ms.find_runs(options.runs), options.jobs), options)
+    runs = ms.find_runs(options.runs)
+    write_report(options.out, runs, analyse_all(runs, options.jobs), options)
 
 
 def analyse_all(
@@ -55,16 +56,54 @@ def analyse_all(
 
 
 def write_report(
-    path: Path, parts: Sequence[tuple[ms.TaskReport, dict[str, ms.viz.Results]]], options: DrawsFigures
+    path: Path,
+    runs: Sequence[ms.Run],
+    parts: Sequence[tuple[ms.TaskReport, dict[str, ms.viz.Results]]],
+    options: WritesReport,
 ) -> None:
-    """Write the page and say where."""
+    """Write the page on some runs, and the explorer if it is asked for, and say where.
+
+    Args:
+        path: Of the page.
+        runs: Which.
+        parts: What was found of them, from `analyse_all`.
+        options: Figures, and whether to write the explorer.
+    """
     from mnemoscope.cli.output import console, write_page
     from mnemoscope.viz.reporting import report_page
 
+    explorer = _explorer(path.with_name("explorer.html"), runs) if options.explore else None
     with console.status("the report is written"):
-        page = report_page(parts)
+        page = report_page(parts, explorer=explorer)
         write_page(path, page.html(), page.figures, options)
     console.print(f"wrote {path}", highlight=False)
+
+
+def _explorer(path: Path, runs: Sequence[ms.Run]) -> str | None:
+    """Write the explorer of the first seeds, as far as it takes their models.
+
+    Returns:
+        Its name; None: it takes none of them.
+    """
+    from mnemoscope.cli.commands.explore import write_explorer
+    from mnemoscope.cli.output import console
+    from mnemoscope.viz.explorer.packing import page_configuration
+    from mnemoscope.viz.reporting import by_report
+
+    taken = []
+    for _, groups in by_report(runs):
+        for label, group in groups.items():
+            try:
+                page_configuration(group[0].model())
+            except ms.InputError as refusal:
+                console.print(f"{label} is not in the explorer: {refusal}", highlight=False)
+            else:
+                taken.append(group[0])
+    if not taken:
+        return None
+    with console.status("the explorer is written"):
+        write_explorer(path, taken)
+    return path.name
 
 
 COMMANDS.add("report", Command(options=Report, run=run, section="train and look", out_is_file=True))

@@ -11,7 +11,7 @@ from tyro.conf import Positional
 
 import mnemoscope as ms
 from mnemoscope.cli.command import COMMANDS, Command
-from mnemoscope.cli.options import Jobs, NamesOf, WritesResults
+from mnemoscope.cli.options import Jobs, NamesOf, WritesReport, WritesResults
 from mnemoscope.cli.parse import default_system, parse_seeds
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Reproduce(Jobs, WritesResults):
+class Reproduce(Jobs, WritesReport, WritesResults):
     """Train and report a published system and put its claims on trial; a second call continues or only reports.
 
     Claims about draws need no runs: what was measured for them has a report of its own, and is all that there is of a
@@ -152,7 +152,7 @@ def _tables(runs: Sequence[ms.Run], out: Path, options: Reproduce, found: dict[P
         for table in entry.tables(results):
             show(table.title, table.header, table.rows, n_text=table.n_text)
             write_table(out / "tables", table, latex=options.latex)
-    write_report(out / "report.html", parts, options)
+    write_report(out / "report.html", runs, parts, options)
 
 
 def _report_draws(name: str, rulings: Sequence[Ruling], out: Path, options: Reproduce) -> None:

@@ -1,10 +1,13 @@
 """What a page holds of a run besides its weights: names of tokens, sequences of the task, what is known of parts.
 
+A subject, a model with a task, is as a run with one checkpoint and nothing logged.
+
 The library knows no task. So the page has sequences that the task drew, its minimal pairs of them, and the rows of its
 exact predictors; a task whose report entry has an `explorer` computes these in the page for any sequence.
 """
 
 import dataclasses
+import json
 import math
 from collections.abc import Mapping
 from typing import Any
@@ -14,6 +17,7 @@ from mnemoscope.core.errors import InputError
 from mnemoscope.core.positions import names_of
 from mnemoscope.core.protocols import Task
 from mnemoscope.core.seeding import generator
+from mnemoscope.core.subject import Subject
 from mnemoscope.models.run import Run
 from mnemoscope.models.zoo import word_for
 from mnemoscope.viz.curves import skills_in
@@ -39,19 +43,42 @@ def run_content(run: Run, packer: Packer) -> dict[str, Any]:
     Raises:
         InputError: It has no checkpoint, or a model that the page cannot run.
     """
-    configuration = page_configuration(run.model())
-    task, seed = run.spec.task, run.spec.seed
-    sequences = reference_set(task, seed)
-    scored = sequences.scored.any(0).nonzero()[:, 0].tolist()
+    subject = Subject(model=run.model(), task=run.spec.task, seed=run.spec.seed)
+    name = word_for(run.path)
     return {
-        "name": word_for(run.path),
+        **subject_content(subject, packer),
+        "name": name,
         "label": run.label,
-        "seed": seed,
-        "cfg": configuration,
         "steps": list(run.steps),
         "checkpoints": [packer.checkpoint(model) for _, model in run.models()],
         "curves": _curves(run),
-        **_parts(run),
+        "python": {
+            "start": f"run = ms.open_run({json.dumps(name)})",
+            "model": "run.model(STEP)",
+            "drawn": _drawn("run.spec", subject.task),
+        },
+    }
+
+
+def subject_content(subject: Subject, packer: Packer) -> dict[str, Any]:
+    """A model with a task as plain data; tensors are numbers of `packer`.
+
+    Raises:
+        InputError: The page cannot run the model.
+    """
+    configuration = page_configuration(subject.model)
+    task, seed = subject.task, subject.seed
+    sequences = reference_set(task, seed)
+    scored = sequences.scored.any(0).nonzero()[:, 0].tolist()
+    return {
+        "name": None,
+        "label": task.name.replace("_", " "),
+        "seed": seed,
+        "cfg": configuration,
+        "steps": [0],
+        "checkpoints": [packer.checkpoint(subject.model)],
+        "curves": None,
+        **_parts(subject),
         "task": {"name": task.name, "fields": _fields(task)},
         "symbols": symbols_of(task),
         "positions": list(names_of(task)),
@@ -60,16 +87,45 @@ def run_content(run: Run, packer: Packer) -> dict[str, Any]:
         "scored": scored,
         "alphabet": sorted(sequences.inputs.unique().tolist()),
         "reference": sequences.inputs.tolist(),
+        "classes": classes_of(sequences),
         "references": list(task.references),
-        "best": min(task.references, key=lambda name: _loss(task, sequences, name)),
+        "best": min(task.references, key=lambda name: _loss(task, sequences, name), default=None),
         "examples": _examples(task, sequences, seed, packer),
+        "python": {
+            "start": "# subject: the ms.Subject that this page was made of",
+            "model": "subject.model",
+            "drawn": _drawn("subject", task),
+        },
     }
 
 
 def reference_set(task: Task, seed: int) -> Batch:
     """The sequences that means are taken over, and the first of which can be drawn; unseen ones."""
-    n = max(16, min(MAX_SEQUENCES, MAX_TOKENS // task.n_ctx))
-    return task.sample(n, split="test", generator=generator(seed, "explorer"))
+    return task.sample(n_reference(task.n_ctx), split="test", generator=generator(seed, "explorer"))
+
+
+def classes_of(batch: Batch) -> dict[str, list[int]]:
+    """By latent the class of every sequence: latents that hold one whole number a sequence, and several classes of more
+    than one sequence on average.
+    """
+    found = {}
+    for name, value in batch.latents.items():
+        if value.shape != (len(batch),) or value.is_floating_point() or value.is_complex():
+            continue
+        if 1 < len(value.unique()) <= len(batch) / 2:
+            found[name] = value.long().tolist()
+    return found
+
+
+def _drawn(name: str, task: Task) -> str:
+    """The reference set in Python, by what has the task and the seed there."""
+    n = n_reference(task.n_ctx)
+    return f'{name}.task.sample({n}, split="test", generator=ms.generator({name}.seed, "explorer"))'
+
+
+def n_reference(n_pos: int) -> int:
+    """How many sequences of a length a page holds."""
+    return max(16, min(MAX_SEQUENCES, MAX_TOKENS // n_pos))
 
 
 def _loss(task: Task, sequences: Batch, name: str) -> float:
@@ -119,9 +175,9 @@ def _sequence(task: Task, one: Batch, packer: Packer, *, tabled: bool) -> dict[s
     return found
 
 
-def _parts(run: Run) -> dict[str, Any]:
-    """What parts are called by the last checkpoint, and the accuracy of every skill when each is mean-ablated."""
-    needed = without_parts(run.model(), run.spec.task, run.spec.seed)
+def _parts(subject: Subject) -> dict[str, Any]:
+    """What parts are called, and the accuracy of every skill when each is mean-ablated."""
+    needed = without_parts(subject.model, subject.task, subject.seed)
     if not needed or "accuracy" not in needed["ablation"]:
         return {"roles": {}, "needs": None}
     found = needed["ablation"].sel(kind="mean")

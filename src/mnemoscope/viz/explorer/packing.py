@@ -79,8 +79,9 @@ def page_configuration(model: HookedModel) -> dict[str, Any]:
         raise InputError(f"the explorer's forward pass does not know {', '.join(unknown)}; got a model that has it")
     if cfg.d_mlp and not cfg.attn_only and cfg.act_fn not in ACTIVATIONS:
         raise InputError(f"the explorer knows the activations {', '.join(ACTIVATIONS)}; got {cfg.act_fn}")
+    sizes = ("n_layers", "n_heads", "d_model", "d_head", "n_ctx", "d_vocab", "d_vocab_out")
     return {
-        **{name: getattr(cfg, name) for name in ("n_layers", "n_heads", "d_model", "d_head", "n_ctx", "d_vocab")},
+        **{name: getattr(cfg, name) for name in sizes},
         "d_mlp": 0 if cfg.attn_only else cfg.d_mlp,
         "normalization": cfg.normalization_type,
         "eps": cfg.eps,

@@ -8,12 +8,15 @@ from importlib.resources import files
 from typing import Any
 
 from mnemoscope.core.errors import InputError, fits
+from mnemoscope.core.protocols import HookedModel
+from mnemoscope.core.subject import Subject
 from mnemoscope.models.run import Run
-from mnemoscope.viz.explorer.content import run_content
+from mnemoscope.viz.explorer.content import run_content, subject_content
+from mnemoscope.viz.explorer.given import Sequences, model_content
 from mnemoscope.viz.explorer.packing import Packer
 from mnemoscope.viz.explorer.scripts import script
 from mnemoscope.viz.page import Page
-from mnemoscope.viz.reporting import report_of
+from mnemoscope.viz.task_report import REPORTS
 
 MAX_BYTES = 64_000_000
 """Of a page; a browser opens larger ones, but takes its time."""
@@ -27,35 +30,65 @@ _STATUS = (
 )
 
 
-def explore(runs: Run | Sequence[Run], *, state: str = "") -> Page:
-    """A page in which the models of some runs can be used: all their checkpoints, and the forward pass.
+def explore(
+    models: Run | Sequence[Run] | Subject | HookedModel,
+    sequences: Sequences | None = None,
+    *,
+    symbols: Sequence[str] | None = None,
+    pos: int | Sequence[int] | None = None,
+    state: str = "",
+) -> Page:
+    """A page in which models can be used: their weights, all checkpoints of runs, and the forward pass.
 
     Args:
-        runs: One or several, of tasks with tokens; models of up to a million parameters.
+        models: One or several runs of tasks with tokens; or a subject, a model with its task; or any other hooked
+            model. Of up to a million parameters.
+        sequences: For a model without a task, and only there: tokens (batch, pos), or a batch, of one length. Means
+            are taken over the first 256 (fewer where they are long).
+        symbols: The name of every token of such a model; None: as the batch calls them, else their numbers.
+        pos: Positions, negative ones from the end, at which its predictions are read; None: where the batch is scored,
+            of tokens the last.
         state: What stands after the # in the address of such a page: it opens in that state.
 
     Returns:
         The page; `.html()` is the text of the file, and a notebook shows it.
 
     Raises:
-        InputError: There is no run, a run has no checkpoint or a model that the page cannot run, or the page would be
-            too large.
+        InputError: There is no run, a run has no checkpoint, the page cannot run a model, sequences do not fit the
+            model or are given with a task, or the page would be too large.
     """
-    runs = [runs] if isinstance(runs, Run) else list(runs)
+    packer = Packer()
+    if isinstance(models, Run | Subject | Sequence):
+        if any(given is not None for given in (sequences, symbols, pos)):
+            raise InputError("sequences, symbols and pos are for a model without a task; runs and subjects have them")
+        contents = _with_tasks(models, packer)
+    elif sequences is None:
+        raise InputError("a model without a task needs sequences: ms.explore(model, sequences); got none")
+    else:
+        contents = [model_content(models, sequences, packer, symbols=symbols, pos=pos)]
+    return _page(packer, contents, state)
+
+
+def _with_tasks(models: Run | Sequence[Run] | Subject, packer: Packer) -> list[dict[str, Any]]:
+    if isinstance(models, Subject):
+        return [subject_content(models, packer)]
+    runs = [models] if isinstance(models, Run) else list(models)
     if not runs:
         raise InputError("explore needs at least one run; got none")
-    packer = Packer()
-    contents = [run_content(run, packer) for run in runs]
+    return [run_content(run, packer) for run in runs]
+
+
+def _page(packer: Packer, contents: Sequence[dict[str, Any]], state: str) -> Page:
+    """The page of what is known of some models."""
     data = _json({"tensors": packer.tensors, "runs": contents})
     fits("the page", len(data), MAX_BYTES, "take fewer runs, or runs with fewer checkpoints")
-    entries = {run.spec.task.name: report_of(run.spec.task).explorer for run in runs}
-    guests = "".join(f"{_json(name)}: {source().strip().rstrip(';')},\n" for name, source in entries.items() if source)
     opened = f"if (!location.hash) location.hash = {_json(state)};\n" if state else ""
-    program = f"{script('app')}\n{opened}globalThis.explorer = start({{\n{guests}}});\n".replace(
+    program = f"{script('app')}\n{opened}globalThis.explorer = start({{\n{_guests(contents)}}});\n".replace(
         "</script", "<\\/script"
     )
-    title = " and ".join(dict.fromkeys(run.label for run in runs))
-    seeds = f", seed {runs[0].spec.seed}" if len(runs) == 1 else ""
+    title = " and ".join(dict.fromkeys(content["label"] for content in contents))
+    seed = contents[0]["seed"]
+    seeds = f", seed {seed}" if len(contents) == 1 and seed is not None else ""
     page = Page(f"{title}{seeds}", _LEAD, style=(files("mnemoscope.viz.explorer") / "explorer.css").read_text())
     page.block(
         f'<p id="explorer-status" class="warn">{escape(_STATUS)}</p><div id="explorer"></div>'
@@ -63,6 +96,14 @@ def explore(runs: Run | Sequence[Run], *, state: str = "") -> Page:
         f'<script type="module">\n{program}</script>'
     )
     return page
+
+
+def _guests(contents: Sequence[dict[str, Any]]) -> str:
+    """By name of a task, the script that it has for the page."""
+    names = dict.fromkeys(content["task"]["name"] for content in contents if content["task"])
+    known = REPORTS.names()
+    entries = {name: REPORTS.get(name).explorer for name in names if name in known}
+    return "".join(f"{_json(name)}: {source().strip().rstrip(';')},\n" for name, source in entries.items() if source)
 
 
 def _json(value: Any) -> str:

@@ -10,7 +10,7 @@ import re
 from importlib.resources import files
 
 _IMPORT = re.compile(r'^import \{[^}]*\} from "\./(\w+)\.js";\n', re.MULTILINE)
-_EXPORT = re.compile(r"^export (?=const |function |class )", re.MULTILINE)
+_EXPORT = re.compile(r"^export (?=const |function\*? |class )", re.MULTILINE)
 
 
 def script(*names: str) -> str:

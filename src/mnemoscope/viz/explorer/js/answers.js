@@ -108,9 +108,9 @@ export function answersPanel(/** @type {any} */ app) {
       refill(asked, [state.run, tokens, view.answer, view.foil, state.answer, state.foil, state.reference], () => [
         chooser("explain", options(`its answer, ${run.symbols[view.answer]}`), String(state.answer ?? ""), (v) => app.set({ answer: number(v) })),
         chooser("against", options(run.symbols[view.foil]), String(state.foil ?? ""), (v) => app.set({ foil: number(v) })),
-        chooser("exact predictor", names.map((/** @type {string} */ name) => [name, name.replaceAll("_", " ")]), state.reference, (reference) =>
-          app.set({ reference }),
-        ),
+        ...(names.length
+          ? [chooser("exact predictor", names.map((/** @type {string} */ name) => [name, name.replaceAll("_", " ")]), state.reference, (reference) => app.set({ reference }))]
+          : []),
       ]);
     },
   };

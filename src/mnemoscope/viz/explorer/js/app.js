@@ -3,14 +3,15 @@ import { answersPanel } from "./answers.js";
 import { attentionPanel } from "./attention.js";
 import { codePanel } from "./code.js";
 import { chooser, el } from "./dom.js";
-import { meanOver } from "./forward.js";
 import { inWords } from "./naming.js";
 import { insidePanel } from "./inside.js";
 import { edgesPanel, partsPanel } from "./parts.js";
 import { patchesPanel } from "./patches.js";
 import { payload } from "./payload.js";
+import { picture, save } from "./picture.js";
 import { predictors } from "./predictors.js";
-import { sequencePanel } from "./sequence.js";
+import { seedsPanel } from "./seeds.js";
+import { partner, sequencePanel } from "./sequence.js";
 import { fromFragment, settled, toFragment } from "./state.js";
 import { timePanel } from "./time.js";
 import { look, mostDifferent } from "./view.js";
@@ -41,20 +42,18 @@ const REST = 200;
 /** A random example to begin with would be another at every visit; the first with a pair is always the same. */
 function initial(/** @type {any} */ run) {
   const first = run.examples.find((/** @type {any} */ one) => Object.keys(one.pairs).length) ?? run.examples[0];
-  const [pair] = Object.values(first.pairs);
-  return { tokens: first.tokens, other: /** @type {any} */ (pair)?.tokens ?? first.tokens, pos: null };
+  return { tokens: first.tokens, other: partner(run, first), pos: null };
 }
 
 function explorer(/** @type {any} */ data, /** @type {Object<string, (fields: any) => any>} */ guests, /** @type {HTMLElement} */ root) {
   const open = opener(data.tensors);
-  const means = new WeakMap();
-  const known = data.runs.map((/** @type {any} */ run) => predictors(run, data.tensors, guests[run.task.name]?.(run.task.fields) ?? null));
+  const known = data.runs.map((/** @type {any} */ run) => predictors(run, data.tensors, guests[run.task?.name]?.(run.task.fields) ?? null));
   let written = 0;
   const framed = location.protocol === "about:"; // in a notebook there is no address to keep the state in
 
   const app = {
     /** @type {import("./state.js").State} */
-    state: { run: 0, checkpoint: -1, tokens: [], other: [], pos: -1, answer: null, foil: null, head: "", removal: "mean", reference: "", edits: [] },
+    state: { run: 0, checkpoint: -1, tokens: [], other: [], pos: -1, answer: null, foil: null, head: "", neuron: "", removal: "mean", within: "", draw: 0, reference: "", edits: [] },
     get run() {
       return data.runs[app.state.run];
     },
@@ -62,16 +61,10 @@ function explorer(/** @type {any} */ data, /** @type {Object<string, (fields: an
       return known[app.state.run];
     },
     open,
+    runs: data.runs,
     inWords: (/** @type {any} */ edit) => inWords(app.run, edit),
     fragment: () => toFragment(app.state),
-
-    /** Means over the reference sequences, cut to a length; computed when first asked for. */
-    means(/** @type {any} */ model, /** @type {number} */ n) {
-      const found = means.get(model) ?? new Map();
-      means.set(model, found);
-      if (!found.has(n)) found.set(n, meanOver(model, app.run.reference.map((/** @type {number[]} */ tokens) => tokens.slice(0, n))));
-      return found.get(n);
-    },
+    picture: () => picture(look(app)),
 
     /** Change the state and show it; with `pos` null the page chooses where to read. */
     set(/** @type {Partial<Omit<import("./state.js").State, "pos">> & {pos?: ?number}} */ change) {
@@ -81,7 +74,7 @@ function explorer(/** @type {any} */ data, /** @type {Object<string, (fields: an
       next.run = data.runs.indexOf(run);
       if (next.run !== before && run.symbols.join() !== data.runs[before].symbols.join()) Object.assign(next, initial(run));
       const { names } = known[next.run];
-      next.reference = [next.reference, run.best].find((name) => names.includes(name)) ?? names[0];
+      next.reference = [next.reference, run.best].find((name) => names.includes(name)) ?? names[0] ?? "";
       app.state = settled(next, run);
       if (change.pos === null) app.state.pos = mostDifferent(app);
       if (next.run !== before) build();
@@ -103,12 +96,15 @@ function explorer(/** @type {any} */ data, /** @type {Object<string, (fields: an
     },
   };
 
-  const panels = [wordsPanel, timePanel, sequencePanel, answersPanel, partsPanel, attentionPanel, patchesPanel, insidePanel, edgesPanel, codePanel].map((panel) => panel(app));
+  const panels = [wordsPanel, timePanel, sequencePanel, answersPanel, partsPanel, attentionPanel, patchesPanel, seedsPanel, insidePanel, edgesPanel, codePanel].map((panel) => panel(app));
   const choice = el("div", { class: "actions wide" });
+  const saved = el("button", { onclick: () => save(app.picture(), `${app.run.label}-seed-${app.run.seed ?? 0}.svg`.replace(/[^\w.-]+/g, "-"), "image/svg+xml") }, "save a picture (SVG)");
+  saved.title = "attention, parts and predictions as they are shown now";
   const build = () => {
+    choice.replaceChildren(saved);
     if (data.runs.length > 1) {
-      const options = data.runs.map((/** @type {any} */ run, /** @type {number} */ i) => [String(i), `${run.label}, seed ${run.seed}`]);
-      choice.replaceChildren(chooser("model", options, String(app.state.run), (run) => app.set({ run: Number(run) })));
+      const options = data.runs.map((/** @type {any} */ run, /** @type {number} */ i) => [String(i), run.seed === null ? run.label : `${run.label}, seed ${run.seed}`]);
+      choice.prepend(chooser("model", options, String(app.state.run), (run) => app.set({ run: Number(run) })));
     }
     for (const panel of panels) panel.build();
   };

@@ -10,7 +10,7 @@
 import { project } from "./layers.js";
 
 /** Rows as a reader with that normalisation sees them, but for the division. */
-function read(/** @type {Model} */ model, /** @type {Float32Array} */ rows, /** @type {string} */ norm) {
+export function read(/** @type {Model} */ model, /** @type {Float32Array} */ rows, /** @type {string} */ norm) {
   const { d_model: d, normalization } = model.cfg;
   const gain = model.weights[`${norm}.w`]?.data;
   const result = rows.slice();
@@ -23,7 +23,7 @@ function read(/** @type {Model} */ model, /** @type {Float32Array} */ rows, /** 
 }
 
 /** The matrix of one head, and its sizes. */
-function ofHead(/** @type {Model} */ model, /** @type {number} */ layer, /** @type {number} */ head, /** @type {string} */ name) {
+export function ofHead(/** @type {Model} */ model, /** @type {number} */ layer, /** @type {number} */ head, /** @type {string} */ name) {
   const { d_model: d, d_head: dHead } = model.cfg;
   return model.weights[`blocks.${layer}.attn.${name}`].data.subarray(head * d * dHead, (head + 1) * d * dHead);
 }

@@ -1,5 +1,6 @@
 /** The state as Python code, and as command lines. */
 import { el } from "./dom.js";
+import { drawnRow } from "./means.js";
 import { typed } from "./naming.js";
 
 /** @returns {string} A value as Python writes it. */
@@ -22,6 +23,8 @@ function interventions(/** @type {any} */ edit, /** @type {number} */ n) {
   const through = edge?.through && python(edge.through);
   const site = edge ? call("ms.Edge", { writer: siteOf(edge.writer), reader: siteOf(edge.reader), through, pos: edge.pos }) : siteOf(edit.site);
   if (edit.kind === "zero") return call("ms.Zero", { site });
+  if (edit.within) return call("ms.Mean", { site, source: `reference_of(${edit.within.map(python).join(", ")})` });
+  if (edit.kind === "resample") return call("ms.Resample", { site, source: "one" });
   if (edit.kind === "mean") return call("ms.Mean", { site, source: "reference" });
   if (edit.kind === "patch") return call("ms.Patch", { site, source: "other" });
   if (edit.kind === "scale") return call("ms.Scale", { site, factor: edit.factor });
@@ -37,7 +40,7 @@ export function asPython(/** @type {any} */ run, /** @type {import("./state.js")
     "import torch",
     "import mnemoscope as ms",
     "",
-    `run = ms.open_run(${JSON.stringify(run.name)})`,
+    run.python.start,
     "",
     "def batch(tokens):",
     "    tokens = torch.as_tensor(tokens)",
@@ -54,16 +57,27 @@ export function asPython(/** @type {any} */ run, /** @type {import("./state.js")
       "",
     );
   }
-  if (kinds.has("mean")) {
+  if (kinds.has("mean") || kinds.has("resample")) lines.push(`drawn = ${run.python.drawn}`);
+  if (state.edits.some(({ kind, within }) => kind === "mean" && !within)) {
+    lines.push(`reference = ms.Named(name="reference", value=batch(drawn.inputs[:, :${n}]))`);
+  }
+  if (kinds.has("resample")) {
+    const row = drawnRow(run, state.draw, state.tokens);
+    lines.push(`one = ms.Named(name="sequence ${row}", value=batch(drawn.inputs[${row}:${row + 1}, :${n}]))`);
+  }
+  if (state.edits.some(({ within }) => within)) {
     lines.push(
-      `drawn = run.spec.task.sample(${run.reference.length}, split="test", generator=ms.generator(run.spec.seed, "explorer"))`,
-      `reference = ms.Named(name="reference", value=batch(drawn.inputs[:, :${n}]))`,
+      "",
+      "def reference_of(latent, value):",
+      `    inputs = drawn.inputs[drawn.latents[latent] == value, :${n}]`,
+      '    return ms.Named(name=f"reference, {latent} = {value}", value=batch(inputs))',
+      "",
     );
   }
   if (kinds.has("patch")) lines.push(`other = ms.Named(name="other sequence", value=batch([${python(state.other)}]))`);
   lines.push(
     `interventions = [${state.edits.map((edit) => `\n    ${interventions(edit, n)},`).join("")}${state.edits.length ? "\n" : ""}]`,
-    `logits = ms.run_with(run.model(${run.steps[state.checkpoint]}), batch([${python(state.tokens)}]), interventions)[0]`,
+    `logits = ms.run_with(${run.python.model.replace("STEP", String(run.steps[state.checkpoint]))}, batch([${python(state.tokens)}]), interventions)[0]`,
     `print(logits[${state.pos}].softmax(-1))`,
   );
   return lines.join("\n");
@@ -73,6 +87,7 @@ const quoted = (/** @type {string} */ text) => `'${text.replaceAll("'", "'\\''")
 
 /** Commands that ask the same of this sequence, or of many. */
 export function asCommands(/** @type {any} */ run, /** @type {import("./state.js").State} */ state, /** @type {string} */ fragment) {
+  if (run.name === null) return "";
   const step = `--step ${run.steps[state.checkpoint]}`;
   const name = quoted(run.name);
   const lines = [`mnemoscope predict ${name} ${quoted(typed(run, state.tokens))} ${step}`];
@@ -86,6 +101,7 @@ export function asCommands(/** @type {any} */ run, /** @type {import("./state.js
 
 export function codePanel(/** @type {any} */ app) {
   const texts = [el("pre", { id: "python", tabindex: 0 }), el("pre", { id: "commands", tabindex: 0 })];
+  const title = el("summary");
   const copy = (/** @type {HTMLElement} */ text) => {
     const button = el("button", {}, "copy");
     button.addEventListener("click", () => {
@@ -102,12 +118,16 @@ export function codePanel(/** @type {any} */ app) {
   const node = el(
     "details",
     { class: "panel wide" },
-    el("summary", {}, "The same in Python, and as commands"),
-    ...texts.flatMap((text) => [copy(text), text]),
+    title,
+    ...texts.map((text) => el("div", {}, copy(text), text)),
   );
   return {
     node,
-    build() {},
+    build() {
+      const named = app.run.name !== null;
+      title.textContent = `The same in Python${named ? ", and as commands" : ""}`;
+      /** @type {HTMLElement} */ (texts[1].parentElement).hidden = !named;
+    },
     update(/** @type {import("./view.js").View} */ { run, state }) {
       texts[0].textContent = asPython(run, state);
       texts[1].textContent = asCommands(run, state, app.fragment());

@@ -14,19 +14,22 @@
  * @property {string} [through]      q, k or v of a head; none: all three
  * @property {number} [pos]
  * @typedef {Object} Edit
- * @property {"zero"|"mean"|"patch"|"scale"|"value"|"knockout"|"pattern"} kind
- *     mean: over the reference set; patch: from the other sequence; value: `values`, the same in every place of the
- *     site; pattern: `rows`
+ * @property {"zero"|"mean"|"resample"|"patch"|"scale"|"value"|"knockout"|"pattern"} kind
+ *     mean: over the reference set; resample: from the sequence of it that was drawn; patch: from the other sequence;
+ *     value: `values`, the same in every place of the site; pattern: `rows`
  * @property {Site} [site]
  * @property {Edge} [edge]
+ * @property {Class} [within]        of mean: the class of sequences that it is taken over; none: all
  * @property {number} [factor]       of scale
  * @property {number[]} [values]     of value: as many as the site is wide
  * @property {Object<number, number[]>} [rows]   of pattern: query to the weight of every key
  * @typedef {import("./weights.js").Tensor} Tensor
- * @typedef {(hook: string) => Tensor} Source   activations of the reference set, or of the other sequence
- * @typedef {{mean?: Source, patch?: Source}} Sources
+ * @typedef {[string, number]} Class   a latent of the task and its value
+ * @typedef {(hook: string, edit: {within?: Class}) => Tensor} Source   the activations that an edit takes
+ * @typedef {{mean?: Source, resample?: Source, patch?: Source}} Sources
  */
 
+const FROM_ELSEWHERE = ["mean", "resample", "patch"];
 const ATTENTION = ["scores", "pattern"];
 
 /** Name of the hook point of a site. */
@@ -84,9 +87,9 @@ export function edited(old, edit, site, sources) {
     }
     return { shape: old.shape, data };
   }
-  const source = edit.kind === "mean" || edit.kind === "patch" ? sources[edit.kind] : undefined;
-  if (!source && (edit.kind === "mean" || edit.kind === "patch")) throw new Error(`nothing to take a ${edit.kind} from`);
-  const other = source?.(hookName(site)).data;
+  const source = sources[/** @type {"mean"} */ (edit.kind)];
+  if (!source && FROM_ELSEWHERE.includes(edit.kind)) throw new Error(`nothing to take a ${edit.kind} from`);
+  const other = source?.(hookName(site), edit).data;
   for (const [start, end] of ranges(site, old.shape)) {
     for (let i = start; i < end; i++) {
       if (other) data[i] = other[i];

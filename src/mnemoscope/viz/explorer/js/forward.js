@@ -192,13 +192,13 @@ function sum(/** @type {Float32Array} */ one, /** @type {Float32Array} */ other)
 }
 
 /**
- * The mean of every activation over sequences of one length: a source for `mean`.
+ * The mean of every activation over sequences of one length: a source for `mean`. A piece is one sequence.
  *
  * @param {Model} model
  * @param {number[][]} sequences
- * @returns {(hook: string) => Tensor}
+ * @returns {Generator<void, import("./edits.js").Source>}
  */
-export function meanOver(model, sequences) {
+export function* meanInPieces(model, sequences) {
   /** @type {Map<string, {shape: number[], data: Float64Array}>} */
   const sums = new Map();
   for (const tokens of sequences) {
@@ -207,6 +207,7 @@ export function meanOver(model, sequences) {
       if (!total) sums.set(name, (total = { shape, data: new Float64Array(data.length) }));
       for (let i = 0; i < data.length; i++) total.data[i] += data[i] / sequences.length;
     }
+    yield;
   }
   return (hook) => {
     const { shape, data } = /** @type {{shape: number[], data: Float64Array}} */ (sums.get(hook));

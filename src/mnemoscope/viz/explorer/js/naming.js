@@ -23,6 +23,12 @@ export function called(/** @type {any} */ run, /** @type {string} */ name) {
   return role && role !== name ? `${role.replaceAll("_", " ")} (${name})` : name;
 }
 
+/** The same in a sentence: with an article before a role, and none before a number. */
+export function theCalled(/** @type {any} */ run, /** @type {string} */ name) {
+  const words = called(run, name);
+  return words === name || words.startsWith("the ") ? words : `the ${words}`;
+}
+
 /** Whether sequences are written without spaces: where tokens are the characters of a text. */
 function isText(/** @type {any} */ run) {
   return run.cfg.d_vocab > 12 && run.symbols.every((/** @type {string} */ word) => [...word].length === 1);
@@ -50,11 +56,24 @@ export function readTyped(/** @type {any} */ run, /** @type {string} */ text) {
   });
 }
 
-const DONE = { zero: "zero", mean: "mean", patch: "from the other sequence", pattern: "set", scale: "scaled" };
+/** A class of sequences, as one reads it. */
+export function className(/** @type {import("./edits.js").Class} */ [latent, value]) {
+  return `${latent.replaceAll("_", " ")} = ${value}`;
+}
+
+/** What stands on the switch of a part that an edit has switched off. */
+export function onSwitch(/** @type {Edit} */ edit) {
+  if (edit.within) return "class";
+  return /** @type {Object<string, string>} */ ({ patch: "other", resample: "drawn" })[edit.kind] ?? edit.kind;
+}
+
+const DONE = { patch: "from the other sequence", resample: "from a random sequence", pattern: "set", scale: "scaled" };
+const READS = /** @type {Object<string, string>} */ ({ q: "query", k: "key", v: "value" });
 
 /** An edit in words. */
 export function inWords(/** @type {any} */ run, /** @type {Edit} */ edit) {
-  const how = /** @type {Object<string, string>} */ (DONE)[edit.kind] ?? edit.kind;
+  const plain = /** @type {Object<string, string>} */ (DONE)[edit.kind] ?? edit.kind;
+  const how = edit.within ? `${plain} where ${className(edit.within)}` : plain;
   if (edit.edge) {
     const { writer, reader, through } = edit.edge;
     return `${component(writer)} → ${component(reader)}${through ? ` ${through}` : ""} cut: ${how}`;
@@ -66,6 +85,7 @@ export function inWords(/** @type {any} */ run, /** @type {Edit} */ edit) {
     return `attention of ${called(run, component(site))} set${queries.length === 1 ? ` at ${positionName(run, Number(queries[0]))}` : ""}`;
   }
   if (site.neuron !== undefined) return `L${site.layer} neuron ${site.neuron}${at}: ${how}`;
-  const name = site.kind.startsWith("resid") ? `residual stream, L${site.layer} ${site.kind.slice(6)}` : called(run, component(site));
+  const part = READS[site.kind] ? `${READS[site.kind]} of ${theCalled(run, component(site))}` : called(run, component(site));
+  const name = site.kind.startsWith("resid") ? `residual stream, L${site.layer} ${site.kind.slice(6)}` : part;
   return `${name}${at}: ${how}`;
 }

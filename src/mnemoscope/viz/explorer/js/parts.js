@@ -4,15 +4,26 @@
  */
 import { drawMatrix } from "./heat.js";
 import { chooser, el, refill, short } from "./dom.js";
-import { called, component, positionName } from "./naming.js";
+import { classOf, drawnRow } from "./means.js";
+import { called, component, onSwitch, positionName, typed } from "./naming.js";
+import { neuronCard } from "./neurons.js";
 import { attribution, margin, neuronShares } from "./reading.js";
 
 const REMOVALS = /** @type {[string, string][]} */ ([
   ["mean", "its mean over sequences"],
+  ["class", "its mean over a class of sequences"],
   ["zero", "zero"],
+  ["resample", "its value on a random sequence"],
   ["patch", "its value on the other sequence"],
 ]);
 const MOST_NEURONS = 128;
+
+/** The edit that switches off what stands at a place, as chosen. */
+function removed(/** @type {import("./state.js").State} */ state, /** @type {{site?: any, edge?: any}} */ place) {
+  if (state.removal !== "class") return { kind: state.removal, ...place };
+  const [latent, value] = state.within.split(":");
+  return { kind: "mean", within: [latent, Number(value)], ...place };
+}
 
 export function partsPanel(/** @type {any} */ app) {
   const list = el("ol", { class: "stream" });
@@ -20,6 +31,7 @@ export function partsPanel(/** @type {any} */ app) {
   const how = el("div", { class: "actions" });
   const edits = el("ul", { class: "edits" });
   const node = el("section", { class: "panel" }, el("h2", {}, "The model, part by part"), note, list, how, edits);
+  const card = neuronCard(app, (site) => app.toggle(removed(app.state, { site })));
   /** @type {{name: string, line: HTMLElement, canvas: ?HTMLCanvasElement, neurons: ?HTMLElement}[]} */
   let lines = [];
 
@@ -38,7 +50,7 @@ export function partsPanel(/** @type {any} */ app) {
         ? el("button", { class: "part", title: "show its attention", onclick: () => app.set({ head: `${layer}.${head}` }) }, canvas, called(run, name))
         : el("span", { class: "part" }, called(run, name));
       const site = found ? { kind: head === undefined ? "mlp_out" : "z", layer, ...(head === undefined ? {} : { head }) } : null;
-      const flip = () => app.toggle({ kind: app.state.removal, site });
+      const flip = () => app.toggle(removed(app.state, { site }));
       const onoff = site ? el("button", { class: "switch", role: "switch", "aria-label": `${called(run, name)} works`, onclick: flip }, "on") : el("span");
       const neurons = site?.kind === "mlp_out" ? el("div", { class: "neurons" }) : null;
       const more = neurons ? [el("details", { ontoggle: () => app.repaint() }, el("summary", {}, `its ${run.cfg.d_mlp} neurons`), neurons)] : [];
@@ -49,10 +61,13 @@ export function partsPanel(/** @type {any} */ app) {
     list.replaceChildren(...lines.map(({ line }) => line), total);
   };
 
-  /** Squares, as dark as what each neuron adds; a click switches one off. */
+  /** Squares, as dark as what each neuron adds; a click looks into one. */
   const drawNeurons = (/** @type {any} */ view, /** @type {HTMLElement} */ place, /** @type {number} */ layer) => {
-    if (!(/** @type {HTMLDetailsElement} */ (place.parentElement).open)) return;
     const { state, model, shown, answer, foil } = view;
+    const list = /** @type {HTMLDetailsElement} */ (place.parentElement);
+    const looked = state.neuron.split(".")[0] === String(layer);
+    if (looked && !place.children.length) list.open = true; // an address names the neuron
+    if (!list.open) return;
     const shares = neuronShares(model, shown, state.pos, answer, foil, layer);
     const order = [...shares.keys()];
     const kept = shares.length <= MOST_NEURONS ? order : order.sort((a, b) => Math.abs(shares[b]) - Math.abs(shares[a])).slice(0, MOST_NEURONS);
@@ -60,15 +75,42 @@ export function partsPanel(/** @type {any} */ app) {
     const focus = [...place.children].indexOf(/** @type {Element} */ (document.activeElement));
     place.replaceChildren(
       ...kept.map((neuron) => {
-        const site = { kind: "post", layer, neuron };
         const off = state.edits.some((/** @type {any} */ e) => e.site?.kind === "post" && e.site.layer === layer && e.site.neuron === neuron);
         const label = `neuron ${neuron}: ${short(shares[neuron], 2, true)}${off ? ", off" : ""}`;
         const colour = `rgba(var(--${shares[neuron] < 0 ? "less" : "more"}), ${(Math.abs(shares[neuron]) / most).toFixed(2)})`;
-        const onclick = () => app.toggle({ kind: state.removal, site });
-        return el("button", { title: label, "aria-label": label, "aria-pressed": String(off), style: `background:${colour}`, onclick }, off ? "×" : "");
+        const own = `${layer}.${neuron}`;
+        const onclick = () => app.set({ neuron: state.neuron === own ? "" : own });
+        return el("button", { title: label, "aria-label": label, "aria-pressed": String(state.neuron === own), style: `background:${colour}`, onclick }, off ? "×" : "");
       }),
     );
     if (focus >= 0) /** @type {HTMLElement} */ (place.children[focus])?.focus();
+    if (!looked) return;
+    if (card.node.previousElementSibling !== place) place.after(card.node);
+    card.update(view, shares);
+  };
+
+  /** Which class means are taken over. */
+  const classChoosers = (/** @type {any} */ run, /** @type {import("./state.js").State} */ state) => {
+    const [latent, value] = state.within.split(":");
+    const own = classOf(run, state.tokens, latent);
+    const values = /** @type {number[]} */ ([...new Set(run.classes[latent])]).sort((a, b) => a - b);
+    const latents = /** @type {[string, string][]} */ (Object.keys(run.classes).map((name) => [name, name.replaceAll("_", " ")]));
+    const first = (/** @type {string} */ name) => classOf(run, state.tokens, name) ?? run.classes[name][0];
+    const told = (/** @type {number} */ one) => `${one}${one === own ? ", as here" : ""}`;
+    return [
+      chooser("of those whose", latents, latent, (name) => app.set({ within: `${name}:${first(name)}` })),
+      chooser("is", values.map((one) => [String(one), told(one)]), value, (one) => app.set({ within: `${latent}:${one}` })),
+    ];
+  };
+
+  /** Which sequence was drawn, and another draw. */
+  const drawn = (/** @type {any} */ run, /** @type {import("./state.js").State} */ state) => {
+    const row = drawnRow(run, state.draw, state.tokens);
+    const text = typed(run, run.reference[row].slice(0, state.tokens.length));
+    return [
+      el("span", { class: "drawn" }, "the random sequence is ", el("b", { class: "tok" }, text)),
+      el("button", { onclick: () => app.set({ draw: app.state.draw + 1 }) }, "draw another"),
+    ];
   };
 
   return {
@@ -89,6 +131,7 @@ export function partsPanel(/** @type {any} */ app) {
         bar.style.width = `${(50 * Math.abs(value)) / most}%`;
         /** @type {Element} */ (line.querySelector(".share b")).textContent = short(value, 2, true);
       };
+      if (!state.neuron) card.node.remove();
       lines.forEach(({ line, canvas, neurons }, i) => {
         const { site, value } = shares[i];
         draw(line, value);
@@ -100,7 +143,7 @@ export function partsPanel(/** @type {any} */ app) {
         const button = line.querySelector(".switch");
         if (button) {
           button.setAttribute("aria-checked", String(!off));
-          button.textContent = off ? { mean: "mean", zero: "zero", patch: "other" }[/** @type {"mean"} */ (off.kind)] ?? off.kind : "on";
+          button.textContent = off ? onSwitch(off) : "on";
         }
         if (canvas && site) {
           const { shape, data } = /** @type {any} */ (shown.cache.get(`blocks.${site.layer}.attn.hook_pattern`));
@@ -118,7 +161,13 @@ export function partsPanel(/** @type {any} */ app) {
       note.textContent =
         `What each part adds directly to the logit of ${one} minus that of ${other}, after ${positionName(run, state.pos)}` +
         `${state.edits.length ? ", with the changes" : ""}. The bars add up to the last one.`;
-      refill(how, state.removal, () => [chooser("a part that is switched off gives", REMOVALS, state.removal, (removal) => app.set({ removal }))]);
+      const ways = REMOVALS.filter(([way]) => way !== "class" || state.within);
+      const draws = state.removal === "resample" || state.edits.some(({ kind }) => kind === "resample");
+      refill(how, [state.run, state.removal, state.within, draws, draws && [state.draw, state.tokens]], () => [
+        chooser("a part that is switched off gives", ways, state.removal, (removal) => app.set({ removal })),
+        ...(state.removal === "class" ? classChoosers(run, state) : []),
+        ...(draws ? drawn(run, state) : []),
+      ]);
       refill(edits, [state.run, state.edits], () => [
         ...state.edits.map((edit, i) => {
           const drop = () => app.set({ edits: app.state.edits.filter((/** @type {any} */ _, /** @type {number} */ at) => at !== i) });
@@ -164,7 +213,7 @@ export function edgesPanel(/** @type {any} */ app) {
               if (depth(writer) >= depth(reader)) return el("td");
               const edge = { writer, reader };
               const label = `${component(writer)} to ${component(reader)}`;
-              const onclick = () => app.toggle({ kind: app.state.removal, edge });
+              const onclick = () => app.toggle(removed(app.state, { edge }));
               return el("td", {}, el("button", { class: "switch", role: "switch", "aria-label": label, "data-edge": JSON.stringify(edge), onclick }, "on"));
             }),
           ),
@@ -172,11 +221,11 @@ export function edgesPanel(/** @type {any} */ app) {
       );
     },
     update(/** @type {import("./view.js").View} */ view) {
-      const cut = new Map(view.state.edits.filter((edit) => edit.edge).map((edit) => [JSON.stringify(edit.edge), edit.kind]));
+      const cut = new Map(view.state.edits.filter((edit) => edit.edge).map((edit) => [JSON.stringify(edit.edge), edit]));
       for (const button of /** @type {NodeListOf<HTMLElement>} */ (table.querySelectorAll("button"))) {
-        const kind = cut.get(/** @type {string} */ (button.dataset.edge));
-        button.setAttribute("aria-checked", String(!kind));
-        button.textContent = kind ? { mean: "mean", zero: "zero", patch: "other" }[/** @type {"mean"} */ (kind)] ?? kind : "on";
+        const edit = cut.get(/** @type {string} */ (button.dataset.edge));
+        button.setAttribute("aria-checked", String(!edit));
+        button.textContent = edit ? onSwitch(edit) : "on";
       }
     },
   };

@@ -3,22 +3,40 @@
  *
  * The cells are filled in pieces of a few milliseconds, so that the page stays at hand; a new state starts anew.
  */
-import { el, short } from "./dom.js";
+import { chooser, el, short } from "./dom.js";
 import { forward } from "./forward.js";
 import { called, positionName } from "./naming.js";
+import { inPieces } from "./pieces.js";
 import { margin } from "./reading.js";
 
-const PIECE = 8;
+const ROWS = /** @type {[string, string][]} */ ([
+  ["writes", "the residual stream and what parts write to it"],
+  ["reads", "queries, keys and values of heads"],
+]);
 
 export function patchesPanel(/** @type {any} */ app) {
+  let rows = "writes";
+  const choose = chooser("of", ROWS, rows, (chosen) => ((rows = chosen), app.repaint()));
   const table = /** @type {HTMLTableElement} */ (el("table", { class: "patches" }));
   const note = el("p", { class: "note" });
-  const node = el("section", { class: "panel wide" }, el("h2", {}, "What carries the difference"), note, el("div", { class: "scroll" }, table));
+  const node = el("section", { class: "panel wide" }, el("h2", {}, "What carries the difference"), el("div", { class: "actions" }, choose), note, el("div", { class: "scroll" }, table));
   let turn = 0;
   let drawn = "";
 
+  /** Activations that stand in the rows: what parts write, or what heads compute from what they read. */
   const sites = (/** @type {any} */ run) => {
     const found = [];
+    if (rows === "reads") {
+      for (let layer = 0; layer < run.cfg.n_layers; layer++) {
+        for (let head = 0; head < run.cfg.n_heads; head++) {
+          const name = called(run, `L${layer}H${head}`);
+          found.push({ name: `${name}: query`, site: { kind: "q", layer, head } });
+          found.push({ name: `${name}: key`, site: { kind: "k", layer, head } });
+          found.push({ name: `${name}: value`, site: { kind: "v", layer, head } });
+        }
+      }
+      return found;
+    }
     for (let layer = 0; layer < run.cfg.n_layers; layer++) {
       found.push({ name: `residual stream, L${layer}`, site: { kind: "resid_pre", layer } });
       for (let head = 0; head < run.cfg.n_heads; head++) {
@@ -29,12 +47,11 @@ export function patchesPanel(/** @type {any} */ app) {
     return found;
   };
 
-  const fill = (/** @type {import("./view.js").View} */ view, /** @type {any[]} */ cells, /** @type {number} */ own, /** @type {number} */ difference) => {
+  /** @returns {Generator<void, void>} */
+  const fill = function* (/** @type {import("./view.js").View} */ view, /** @type {any[]} */ cells, /** @type {number} */ difference) {
     const { run, state, model, clean, answer, rival: foil, sources } = view;
     const before = margin(clean, state.pos, answer, foil);
-    const start = performance.now();
-    while (cells.length && performance.now() - start < PIECE) {
-      const { button, site, name } = cells.shift();
+    for (const { button, site, name } of cells) {
       const pass = forward(model, state.tokens, [{ kind: "patch", site }], sources);
       const share = (margin(pass, state.pos, answer, foil) - before) / difference;
       const label = `${name} at ${positionName(run, site.pos)}: ${short(share, 2, true)} of the difference`;
@@ -43,8 +60,8 @@ export function patchesPanel(/** @type {any} */ app) {
       button.textContent = short(share);
       button.title = label;
       button.setAttribute("aria-label", `${label}; patch it`);
+      yield;
     }
-    if (cells.length) setTimeout(() => own === turn && fill(view, cells, own, difference));
   };
 
   return {
@@ -71,7 +88,7 @@ export function patchesPanel(/** @type {any} */ app) {
         return;
       }
       const positions = Array.from({ length: last - first + 1 }, (_, i) => first + i);
-      const key = JSON.stringify([app.state.run, positions]);
+      const key = JSON.stringify([app.state.run, positions, rows]);
       if (key !== drawn) {
         drawn = key;
         table.replaceChildren(
@@ -99,7 +116,7 @@ export function patchesPanel(/** @type {any} */ app) {
         }),
       );
       const own = turn;
-      setTimeout(() => own === turn && fill(view, cells, own, difference));
+      inPieces(fill(view, cells, difference), () => own === turn);
     },
   };
 }

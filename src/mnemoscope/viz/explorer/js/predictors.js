@@ -20,7 +20,7 @@ export function predictors(run, tensors, guest) {
     /** Why the task has no such sequence; null if nothing speaks against it. */
     complaint(/** @type {number[]} */ tokens) {
       const foreign = tokens.find((token) => !run.alphabet.includes(token));
-      if (foreign !== undefined) return `${run.symbols[foreign]} occurs in none of the task's ${run.reference.length} sequences here`;
+      if (foreign !== undefined) return `${run.symbols[foreign]} occurs in none of the ${run.task ? "task's " : ""}${run.reference.length} sequences here`;
       return guest?.complaint(tokens) ?? null;
     },
 

@@ -4,12 +4,27 @@ import { positionName, readTyped, typed } from "./naming.js";
 
 const NAMES = /** @type {Object<string, string>} */ ({ tokens: "sequence", other: "other sequence" });
 
+/**
+ * The sequence that an example stands beside: its first minimal pair; where the task has none of any, or there is no
+ * task, the next example; else the example itself.
+ *
+ * @returns {number[]}
+ */
+export function partner(/** @type {any} */ run, /** @type {any} */ example) {
+  const [pair] = /** @type {any[]} */ (Object.values(example.pairs));
+  if (pair) return pair.tokens;
+  const paired = run.examples.some((/** @type {any} */ one) => Object.keys(one.pairs).length);
+  const next = run.examples[(run.examples.indexOf(example) + 1) % run.examples.length];
+  return paired ? example.tokens : next.tokens;
+}
+
 export function sequencePanel(/** @type {any} */ app) {
   const rows = el("div", { class: "rows" });
   const palette = el("div", { class: "palette", role: "group" });
   const said = el("p", { class: "said", role: "status" });
   const draws = el("div", { class: "actions" });
-  const node = el("section", { class: "panel wide" }, el("h2", {}, "Two sequences"), draws, rows, palette, said);
+  const taskless = el("p", { class: "note" });
+  const node = el("section", { class: "panel wide" }, el("h2", {}, "Two sequences"), taskless, draws, rows, palette, said);
   let chosen = { row: "tokens", pos: 1 };
   const fresh = { answer: null, foil: null };
 
@@ -21,8 +36,13 @@ export function sequencePanel(/** @type {any} */ app) {
   const draw = (/** @type {string} */ group) => {
     const examples = app.run.examples.filter((/** @type {any} */ one) => !group || one.group === group);
     const drawn = examples[Math.floor(Math.random() * examples.length)];
-    const [pair] = Object.values(drawn.pairs);
-    app.set({ tokens: drawn.tokens, other: pair?.tokens ?? drawn.tokens, pos: null, ...fresh });
+    app.set({ tokens: drawn.tokens, other: partner(app.run, drawn), pos: null, ...fresh });
+  };
+  const drawOther = () => {
+    const { tokens, other } = app.state;
+    const unlike = app.run.examples.filter((/** @type {any} */ one) =>
+      one.tokens.length === tokens.length && ![tokens.join(), other.join()].includes(one.tokens.join()));
+    if (unlike.length) app.set({ other: unlike[Math.floor(Math.random() * unlike.length)].tokens, pos: null, ...fresh });
   };
 
   const pairOf = () => {
@@ -113,6 +133,7 @@ export function sequencePanel(/** @type {any} */ app) {
         el("button", { "data-token": token, onclick: () => put(token) }, run.symbols[token]),
       ),
     );
+    taskless.textContent = run.task ? "" : "The model came without a task: there are no exact predictors and no minimal pairs, and parts have no roles.";
     const groups = [...new Set(run.examples.map((/** @type {any} */ one) => one.group))].filter(Boolean);
     const kinds = [...new Set(run.examples.flatMap((/** @type {any} */ one) => Object.keys(one.pairs)))];
     const button = (/** @type {string} */ text, /** @type {() => void} */ onclick, extra = {}) => el("button", { onclick, ...extra }, text);
@@ -125,6 +146,7 @@ export function sequencePanel(/** @type {any} */ app) {
           "data-kind": kind,
         }),
       ),
+      button("any other", drawOther, { title: "another of the sequences that came with the page" }),
       button("a copy", () => app.set({ other: app.state.tokens, ...fresh })),
       button("swap the two", () => app.set({ tokens: app.state.other, other: app.state.tokens, ...fresh })),
     );
@@ -143,7 +165,8 @@ export function sequencePanel(/** @type {any} */ app) {
       }
       const complaints = Object.entries(NAMES).flatMap(([row, name]) => {
         const complaint = app.predictors.complaint(app.state[row]);
-        return complaint ? [`The task never shows this ${name}: ${complaint}.`] : [];
+        if (!complaint) return [];
+        return [app.run.task ? `The task never shows this ${name}: ${complaint}.` : `In this ${name}, ${complaint}.`];
       });
       said.textContent = complaints.join(" ");
       said.className = complaints.length ? "said warn" : "said";

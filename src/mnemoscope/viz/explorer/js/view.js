@@ -17,6 +17,7 @@
  * @property {import("./edits.js").Sources} sources
  */
 import { forward } from "./forward.js";
+import { drawnRow, sourcesOf } from "./means.js";
 import { probabilities, ranked } from "./reading.js";
 
 /** @type {WeakMap<import("./weights.js").Model, Map<string, Pass>>} */
@@ -58,10 +59,7 @@ export function look(/** @type {any} */ app) {
   const clean = intact(model, tokens);
   const differ = tokens.some((/** @type {number} */ token, /** @type {number} */ i) => token !== otherTokens[i]);
   const other = differ ? intact(model, otherTokens) : clean;
-  const sources = {
-    mean: (/** @type {string} */ hook) => app.means(model, tokens.length)(hook),
-    patch: (/** @type {string} */ hook) => /** @type {any} */ (other.cache.get(hook)),
-  };
+  const sources = sourcesOf(run, model, tokens.length, other.cache, drawnRow(run, state.draw, tokens));
   const shown = edits.length ? forward(model, tokens, edits, sources) : clean;
   const [first, second] = ranked(probabilities(clean, pos), 2);
   const answer = state.answer ?? first;

@@ -11,6 +11,7 @@
  * @property {number} d_mlp          0: no MLPs
  * @property {number} n_ctx
  * @property {number} d_vocab
+ * @property {number} d_vocab_out    tokens that have a logit
  * @property {?string} normalization LN, LNPre, RMS, RMSPre, or null
  * @property {number} eps
  * @property {string} act_fn

@@ -1,7 +1,7 @@
 /** What the model says and why, in sentences: the answer, the part that adds most to it, where that looks, what it needs. */
 import { el, short } from "./dom.js";
 import { forward } from "./forward.js";
-import { called, positionName } from "./naming.js";
+import { positionName, theCalled } from "./naming.js";
 import { attribution, margin, probabilities, ranked } from "./reading.js";
 
 /** A token as it stands in a sentence. */
@@ -15,6 +15,7 @@ function tokens(/** @type {any} */ run, /** @type {number[]} */ numbers) {
 /** What the exact predictor says, after what the model does. */
 function judged(/** @type {import("./view.js").View} */ view, /** @type {number} */ top) {
   const { run, state, exact } = view;
+  if (!run.task) return [];
   const due = exact?.get(state.pos);
   if (!due || Number.isNaN(due[0])) return [". No exact predictor is known for this sequence"];
   const name = state.reference.replaceAll("_", " ");
@@ -63,7 +64,7 @@ export function wordsPanel(/** @type {any} */ app) {
     }
     const [top] = ranked(worst.said, 1);
     const instead = top === answer ? [] : [", and the model says ", token(run, top), ` (${short(worst.said[top])})`];
-    needs.replaceChildren("It needs the ", called(run, worst.name), ` most: with its mean over sequences in its place the probability falls from ${short(before)} to ${short(after)}`, ...instead, ...looks(view, worst.site), ".");
+    needs.replaceChildren("It needs ", theCalled(run, worst.name), ` most: with its mean over sequences in its place the probability falls from ${short(before)} to ${short(after)}`, ...instead, ...looks(view, worst.site), ".");
   };
 
   return {
@@ -87,7 +88,7 @@ export function wordsPanel(/** @type {any} */ app) {
       const most = attribution(model, shown, state.pos, answer, foil).filter(({ site }) => site).reduce((a, b) => (ahead * b.value > ahead * a.value ? b : a));
       why.replaceChildren(
         "The logit of ", token(run, answer), ` is ${short(Math.abs(ahead), 1)} ${ahead < 0 ? "below" : "above"} that of `, token(run, foil),
-        `. Most of this comes directly from the ${called(run, most.name)}, ${short(most.value, 1, true)}`, ...looks(view, most.site), ".",
+        `. Most of this comes directly from ${theCalled(run, most.name)}, ${short(most.value, 1, true)}`, ...looks(view, most.site), ".",
       );
       const own = turn;
       setTimeout(() => own === turn && ablate(view), 60);
