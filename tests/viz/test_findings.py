@@ -35,6 +35,11 @@ def test_removal_names_the_part_that_each_skill_needs_most():
     )
 
 
+def test_the_only_head_has_one_article():
+    found = ablated({("mean", "copy head", "copy"): 0.8}).assign_coords(role=["the head", "MLP"])
+    assert findings.removal(found).startswith("By mean ablation copy needs the head most (0.75")
+
+
 def patched(values):
     coords = {"direction": ["noising", "denoising"], "metric": ["logit_diff"], "layer": [0, 1], "pos": [0, 1, 2]}
     return xr.Dataset({"ratio": along(("direction", "metric", "layer", "pos"), (2, 1, 2, 3), values, **coords)})

@@ -69,7 +69,8 @@ def removal(ablation: xr.Dataset, *, least: float = LEAST) -> str:
         if top is None or top.mean < least:
             spared.append(skill)
         else:
-            found.append(f"{skill} needs the {top.place['role']} most ({spread(top.values, '.2f')} {change})")
+            part = top.place["role"].removeprefix("the ")
+            found.append(f"{skill} needs the {part} most ({spread(top.values, '.2f')} {change})")
     sentences = [f"By {kind} ablation {'; '.join(found)}."] if found else []
     if spared:
         sentences.append(f"No single part costs {' or '.join(spared)} {least:g} or more.")
