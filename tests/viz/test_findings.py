@@ -172,3 +172,23 @@ def test_a_position_is_called_by_its_name():
     ).assign_coords(pos_name=("pos", ["y4", "x5"]))
     said = findings.carried({"recall": ratio.to_dataset(name="ratio")}, what="z")
     assert "for recall at pos x5 (0.90" in said
+
+
+@pytest.mark.parametrize(
+    ("exponents", "said"),
+    [
+        (
+            [1.1, 1.2, 1.3],
+            "to the power of 1.20 [0.95, 1.45], mean over 3 draws with its 95 % interval, which holds the",
+        ),
+        (
+            [1.2, np.nan, 1.21],
+            "1.21 [1.14, 1.27], mean over 2 draws with its 95 % interval, which leaves out the expected 1.",
+        ),
+        ([1.2, np.nan], "too few draws have an exponent"),
+    ],
+)
+def test_an_exponent_stands_beside_the_expected_one(exponents, said):
+    found = findings.grows("A", "the number of facts", "d", xr.DataArray(exponents, dims="draw"), expected=1)
+    assert found.startswith("A: ")
+    assert said in found

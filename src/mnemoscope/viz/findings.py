@@ -12,8 +12,9 @@ import numpy as np
 import xarray as xr
 
 from mnemoscope.core import positions
+from mnemoscope.core.statistics import mean_interval
 from mnemoscope.viz.ablation import damage, measure_of
-from mnemoscope.viz.tables import counted, spread
+from mnemoscope.viz.tables import counted, interval, spread
 
 LEAST = 0.01
 """A share of accuracy or of a difference below which a part is not named, or a rise of the squared error."""
@@ -104,6 +105,27 @@ def rises(values: xr.DataArray, name: str) -> str:
     return (
         f"{name[0].upper()}{name[1:]} goes from {spread(first, '.2f')} to {spread(last, '.2f')}, half of the way by "
         f"step {spread(steps, '.0f')}."
+    )
+
+
+def grows(model: str, amount: str, size: str, exponents: xr.DataArray, *, expected: float) -> str:
+    """Which power of a size an amount grows with, and whether that is the expected one.
+
+    Args:
+        model: Whose.
+        amount: What grows.
+        size: With what.
+        exponents: Over draw; NaN where a draw has none.
+        expected: By theory, or as published.
+    """
+    mean, low, high = (float(end) for end in mean_interval(exponents))
+    if not low <= high:
+        return f"{model}: too few draws have an exponent."
+    held = "holds" if low <= expected <= high else "leaves out"
+    draws = counted(int(exponents.count()), "draw")
+    return (
+        f"{model}: {amount} grows with {size} to the power of {interval(mean, low, high, '.2f')}, mean over {draws} "
+        f"with its 95 % interval, which {held} the expected {expected:g}."
     )
 
 

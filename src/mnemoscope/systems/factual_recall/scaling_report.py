@@ -8,10 +8,12 @@ import xarray as xr
 
 from mnemoscope.core import mean_interval
 from mnemoscope.systems.factual_recall.analyses.scaling import exponents, n_parameters, scaling_sweep
-from mnemoscope.viz import Page, Results, Table, interval, power_law_figure, spread
+from mnemoscope.viz import Page, Results, Table, findings, interval, power_law_figure, spread
 
 MODELS = {"F1": "attention and MLP", "F1-attention": "attention alone"}
 """By claim, what is measured for it."""
+THEORY = 1
+"""The exponent of facts against parameters."""
 _FACTS = "facts_"
 _CAPTION = (
     "A dot is a draw: facts, embeddings, initial weights and data of its own. The line is the mean of the lines fitted "
@@ -68,7 +70,7 @@ def _exponents(found: dict[str, xr.Dataset]) -> Table:
                 model,
                 widths,
                 learned,
-                "1",
+                f"{THEORY}",
                 interval(mean, low, high, n=int(slopes.count()), each=slopes),
                 spread(per_fact, ".1f"),
             ]
@@ -89,14 +91,24 @@ def _widths(model: str, found: xr.Dataset) -> Table:
 
 
 def page(page: Page, results: Results) -> None:
-    """The figure and the tables."""
+    """What was found, the figure and the tables."""
+    found = facts_in(results)
     drawn = {
         model: xr.Dataset({"amount": each.facts.where(each.facts > 0), "size": each.parameters, "fit": fitted(each)})
-        for model, each in facts_in(results).items()
+        for model, each in found.items()
     }
     if not drawn:
         page.text("How many facts are learned by width was not measured: claims F1 and F1-attention were not tried.")
         return
+    for model, each in found.items():
+        said = findings.grows(
+            f"{model[0].upper()}{model[1:]}",
+            "the number of facts",
+            "that of parameters",
+            exponents(each),
+            expected=THEORY,
+        )
+        page.text(said, "finding")
     page.section("Facts against parameters")
     page.figure(power_law_figure(drawn, amount="facts S R", size="parameters 4 H d_h d + 2 m d"), _CAPTION)
     page.section("Exponents and widths")

@@ -8,12 +8,13 @@ import xarray as xr
 
 from mnemoscope.core import mean_interval
 from mnemoscope.systems.memory_theory.analyses.exponents import LAW, PLAIN, amounts, growth
-from mnemoscope.viz import DRAW_REPORTS, DrawReport, Page, Results, Table, interval, power_law_figure, spread
+from mnemoscope.viz import DRAW_REPORTS, DrawReport, Page, Results, Table, findings, interval, power_law_figure, spread
 
 MEMORIES = {"M4": "trained matrix", "M4-mlp": "trained MLP", "M4-outer": "sum of outer products"}
 """By claim, what is measured for it."""
 _COUNT = "n_"
-PUBLISHED = "1"
+PUBLISHED = 1
+"""The slope of N log N against the number of parameters."""
 _CAPTION = (
     "A dot is a draw. The line is the mean of the lines fitted to each draw, the band its 95 % interval over draws. "
     "Dashed: N ln N equal to the number of parameters; published is a line of that slope, at any height."
@@ -48,7 +49,7 @@ def _exponents(found: dict[str, xr.Dataset]) -> Table:
             [
                 memory,
                 f"{int(each.d[0])} to {int(each.d[-1])}",
-                PUBLISHED,
+                f"{PUBLISHED}",
                 *(_with_ends(slopes.sel(law=law)) for law in (LAW, PLAIN)),
                 *(spread(per_parameter.sel(law=law), ".3f") for law in (LAW, PLAIN)),
             ]
@@ -98,8 +99,15 @@ def _drawn(found: xr.Dataset) -> xr.Dataset:
 
 
 def page(page: Page, results: Results) -> None:
-    """The figure and the tables."""
-    found = {memory: _drawn(each) for memory, each in capacities_in(results).items()}
+    """What was found, the figure and the tables."""
+    capacities = capacities_in(results)
+    for memory, each in capacities.items():
+        slopes = growth(each.capacity, each.parameters).slope.sel(law=LAW, drop=True)
+        said = findings.grows(
+            memory[0].upper() + memory[1:], "N ln N", "the number of parameters", slopes, expected=PUBLISHED
+        )
+        page.text(said, "finding")
+    found = {memory: _drawn(each) for memory, each in capacities.items()}
     page.section("Capacity against parameters")
     page.figure(power_law_figure(found, amount="N ln N", size="parameters (d², αd² for the MLP)"), _CAPTION)
     page.section("Exponents and sizes")
