@@ -86,7 +86,7 @@ export function seedsPanel(/** @type {any} */ app) {
     if (node.hidden) return;
     title.textContent = `All ${runs.length} seeds of ${label} on this sequence`;
     const roles = columns(runs.map((/** @type {any} */ one) => one.run));
-    lines = runs.map(({ run, number }) => {
+    lines = runs.map((/** @type {{run: any, number: number}} */ { run, number }) => {
       const says = el("td", { class: "says" });
       const cells = new Map(roles.map((role) => [role, el("td")]));
       const button = el("button", { onclick: () => app.set({ run: number }), title: "show this run" }, `seed ${run.seed}`);
