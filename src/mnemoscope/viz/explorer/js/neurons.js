@@ -87,7 +87,7 @@ export function neuronCard(app, flip) {
     const keys = neuronKeys(model, layer, neuron);
     const token = (/** @type {number} */ i) => run.symbols[i];
     const pos = (/** @type {number} */ i) => positionName(run, i);
-    const reach = ({ token: t, pos: p }) => Math.max(spread(t), spread(p));
+    const reach = (/** @type {Keys["heads"][0]} */ own) => Math.max(spread(own.token), spread(own.pos));
     const heads = keys.heads.map((own, i) => ({ own, name: theCalled(run, `L${layer}H${i}`) })).sort((a, b) => reach(b.own) - reach(a.own));
     return [
       ["the token here", ...ends(keys.token, token)],

@@ -62,10 +62,10 @@ export function seedsPanel(/** @type {any} */ app) {
   /** @type {{run: any, number: number, line: HTMLElement, says: HTMLElement, cells: Map<string, HTMLElement>}[]} */
   let lines = [];
 
-  /** The roles of all runs, those of the first run first. */
+  /** The roles of all runs in their order, and what parts without a role are called. */
   const columns = (/** @type {any[]} */ runs) => {
     const parts = runs.flatMap((run) => {
-      const names = [];
+      const names = Object.keys(run.roles);
       for (let layer = 0; layer < run.cfg.n_layers; layer++) {
         for (let head = 0; head < run.cfg.n_heads; head++) names.push(`L${layer}H${head}`);
         if (run.cfg.d_mlp) names.push(`L${layer} MLP`);
@@ -86,7 +86,7 @@ export function seedsPanel(/** @type {any} */ app) {
     if (node.hidden) return;
     title.textContent = `All ${runs.length} seeds of ${label} on this sequence`;
     const roles = columns(runs.map((/** @type {any} */ one) => one.run));
-    lines = runs.map(({ run, number }) => {
+    lines = runs.map((/** @type {{run: any, number: number}} */ { run, number }) => {
       const says = el("td", { class: "says" });
       const cells = new Map(roles.map((role) => [role, el("td")]));
       const button = el("button", { onclick: () => app.set({ run: number }), title: "show this run" }, `seed ${run.seed}`);

@@ -92,12 +92,13 @@ export function settled(/** @type {State} */ state, /** @type {any} */ run) {
     within: within ? within.join(":") : "",
     draw: inside(state.draw, Infinity) ?? 0,
     edits: (Array.isArray(state.edits) ? state.edits : []).filter(
-      (edit) => exists(edit, run.cfg, tokens.length) && (!edit.within || isClass(run, edit.within)),
+      (edit) => exists(edit, run.cfg, tokens.length) && (!edit.within || (edit.kind === "mean" && isClass(run, edit.within))),
     ),
   };
 }
 
-const isClass = (/** @type {any} */ run, /** @type {any} */ within) => run.classes[within?.[0]]?.includes(within[1]) ?? false;
+const isClass = (/** @type {any} */ run, /** @type {any} */ within) =>
+  Object.hasOwn(run.classes, within?.[0]) && run.classes[within[0]].includes(within[1]);
 
 /**
  * The class that a text names; else that of the sequence by the first latent, else the first class.
