@@ -141,7 +141,7 @@ def test_runs_of_another_task(command, tmp_path):
         (["patch", "nowhere"], "mnemoscope train"),
         (["ablate", "runs", "--step", "7"], "60"),
         (["circuits", "runs", "--n", "0"], "at least 2"),
-        (["neurons", "runs", "--layer", "1"], "from 0 to 0"),
+        (["neurons", "runs", "--layer", "1"], "must be 0"),
         (["neurons", "runs", "--top", "0"], "at least 1"),
         (["heads", "runs", "--tolerance", "-1"], "at least 0"),
         (["truncate", "runs", "--n", "1"], "at least 2"),

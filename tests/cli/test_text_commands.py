@@ -84,7 +84,7 @@ def test_a_run_on_a_text_says_what_text_it_was(birth):
         (b"aaaa", "2 to 1024 symbols; got 1"),
         (b"\xff\xfe\x00a", "no text in UTF-8"),
         (b"ab\x00ab", "NUL"),
-        (b"abab", "task.n_triggers must be from 1 to 1"),
+        (b"abab", "task.n_triggers must be 1;"),
     ],
 )
 def test_what_is_no_text_is_refused_before_anything_is_written(content, named, place, capsys):

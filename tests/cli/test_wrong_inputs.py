@@ -209,7 +209,7 @@ WRONG = [
     ("ablate runs --within is_repeated", "got 'is_repeated'; the nearest: is_repeat"),
     ("circuits runs --n 0", "--n must be at least 2; got 0"),
     ("heads runs --tolerance nan", "--tolerance must be at least 0; got nan"),
-    ("neurons runs --layer 9", "layer must be from 0 to 0; got 9"),
+    ("neurons runs --layer 9", "layer must be 0; got 9"),
     ("neurons runs --top 0", "--top must be at least 1; got 0"),
     ("patch runs --over layers", "got layers"),
     ("patch runs --metrics logit_dif", "the nearest: logit_diff"),
@@ -298,8 +298,9 @@ def test_it_is_refused_in_one_line_that_names_it(line, named, place, monkeypatch
 
 
 def listed(place: Path) -> dict[str, int]:
-    """Everything in a directory, and when it was written."""
-    return {str(path): path.stat().st_mtime_ns for path in place.rglob("*") if path.is_file() or path.is_dir()}
+    """Everything in a directory but what Python keeps of imported modules, and when it was written."""
+    paths = (path for path in place.rglob("*") if "__pycache__" not in path.parts)
+    return {str(path): path.stat().st_mtime_ns for path in paths}
 
 
 def test_there_are_enough_of_them_and_every_command_is_among_them():

@@ -355,7 +355,7 @@ def test_every_head_and_every_mlp_is_a_component():
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: Zero(site=Site(kind="z", layer=1, head=0)), "the layer of site L1H0 must be from 0 to 0; got 1"),
+        (lambda: Zero(site=Site(kind="z", layer=1, head=0)), "the layer of site L1H0 must be 0; got 1"),
         (lambda: Zero(site=Site(kind="z", layer=0, head=2)), "the head of site L0H2 must be from 0 to 1; got 2"),
         (lambda: Zero(site=Site(kind="mlp_out", layer=0)), "site L0 MLP does not exist: the model has no MLP"),
         (lambda: Zero(site=Site(kind="resid_mid", layer=0)), "site L0 resid_mid does not exist: the model has no MLP"),

@@ -242,7 +242,7 @@ def test_unsupported_models_are_refused(predict):
         broken.blocks[0].mlp.b_out[0] = torch.nan
     with pytest.raises(InputError, match=r"hook_resid_post holds NaN or infinity"):
         predict(broken, random_batch(broken))
-    with pytest.raises(InputError, match="an entry of layers must be from 0 to 0; got 1"):
+    with pytest.raises(InputError, match="an entry of layers must be 0; got 1"):
         predict(random_model(), random_batch(random_model()), layers=[1])
 
 

@@ -136,7 +136,7 @@ def test_the_width_of_a_site(kind, expected):
         ({"k": 0}, "k, the dimensions of a subspace must be from 1 to 22; got 0"),
         ({"k": 23}, "k, the dimensions of a subspace must be from 1 to 22; got 23"),
         ({"site": Site(kind="pattern", layer=0)}, "a subspace needs a site that holds whole vectors; got L0 pattern"),
-        ({"site": Site(kind="resid_post", layer=1)}, "the layer of site L1 resid_post must be from 0 to 0"),
+        ({"site": Site(kind="resid_post", layer=1)}, "the layer of site L1 resid_post must be 0"),
         ({"variable": "colour"}, "variable must be one of: used; got 'colour'"),
         ({"n_starts": 0}, "n_starts must be at least 1"),
         ({"n_random": 0}, "n, the number of random subspaces must be at least 1"),

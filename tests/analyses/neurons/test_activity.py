@@ -206,7 +206,7 @@ def test_what_cannot_be_recorded_is_refused():
         neuron_activity(random_model(), batch, pos=9)
     with pytest.raises(InputError, match="each once"):
         neuron_activity(random_model(), batch, pos=[8, -1])
-    with pytest.raises(InputError, match="layer must be from 0 to 0"):
+    with pytest.raises(InputError, match="layer must be 0"):
         neuron_activity(random_model(), batch, layer=1)
     with pytest.raises(InputError, match="uses token"):
         neuron_activity(random_model(d_vocab=5), batch)

@@ -157,7 +157,7 @@ def test_what_has_no_such_neurons_is_refused():
         neuron_values(foreign_model(gated_mlp=True, act_fn="silu"))
     with pytest.raises(InputError, match="beside the attention"):
         neuron_keys(foreign_model(parallel_attn_mlp=True))
-    with pytest.raises(InputError, match="must be from 0 to 0; got 1"):
+    with pytest.raises(InputError, match="must be 0; got 1"):
         neuron_keys(random_model(), layer=1)
     with pytest.raises(InputError, match="a neuron must be from 0 to 15; got 16"):
         neuron_values(random_model(), neurons=[16])
