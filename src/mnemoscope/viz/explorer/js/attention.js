@@ -2,7 +2,7 @@
 import { chooser, el, refill, short, svg } from "./dom.js";
 import { drawMatrix } from "./heat.js";
 import { MECHANISM_NAMES, mechanismRows } from "./mechanisms.js";
-import { called, positionName } from "./naming.js";
+import { called, positionName, theCalled } from "./naming.js";
 
 const LEAST = 0.02;
 const STEP = 34;
@@ -142,7 +142,7 @@ export function attentionPanel(/** @type {any} */ app) {
     const without = run.needs?.without[name];
     if (!without) return "";
     const told = run.needs.skills.map((/** @type {string} */ skill, /** @type {number} */ i) => `${skill.replaceAll("_", " ")} ${short(run.needs.clean[i])} → ${short(without[i])}`);
-    return `Over ${run.needs.n} unseen sequences a skill, at the last checkpoint, accuracy without ${called(run, name)} (its mean instead): ${told.join(", ")}.`;
+    return `Over ${run.needs.n} unseen sequences a skill, at the last checkpoint, accuracy without ${theCalled(run, name)} (its mean instead): ${told.join(", ")}.`;
   };
 
   return {
@@ -172,7 +172,7 @@ export function attentionPanel(/** @type {any} */ app) {
       const all = values();
       const most = run.cfg.linear || way === "change" ? Math.max(...Array.from(all, Math.abs), 1e-9) : 1;
       drawMatrix(canvas, all, n, most);
-      frame.setAttribute("aria-label", `attention of ${called(run, `L${layer}H${head}`)}, ${n} queries by ${n} keys; arrow keys move, Enter sets`);
+      frame.setAttribute("aria-label", `attention of ${theCalled(run, `L${layer}H${head}`)}, ${n} queries by ${n} keys; arrow keys move, Enter sets`);
       for (const labels of [above, left]) {
         const names = n <= MOST_LABELS ? tokens.map((token) => run.symbols[token]) : [];
         if ([...labels.children].map((label) => label.textContent).join("\n") !== names.join("\n")) {

@@ -23,10 +23,10 @@ export function called(/** @type {any} */ run, /** @type {string} */ name) {
   return role && role !== name ? `${role.replaceAll("_", " ")} (${name})` : name;
 }
 
-/** The same in a sentence: with an article before a role, and none before a number. */
+/** The same in a sentence: with an article, unless it is a head that has a number only. */
 export function theCalled(/** @type {any} */ run, /** @type {string} */ name) {
   const words = called(run, name);
-  return words === name || words.startsWith("the ") ? words : `the ${words}`;
+  return /^(the |L\d+H\d+$)/.test(words) ? words : `the ${words}`;
 }
 
 /** Whether sequences are written without spaces: where tokens are the characters of a text. */
