@@ -67,9 +67,13 @@ def circuit(edges: Sequence[Edge], members: Iterable[str]) -> xr.DataArray:
     return labelled(edges, np.array([name in members for name in names]))
 
 
-def labelled(edges: Sequence[Edge], masks: Bool[np.ndarray, "*circuits edge"], *dims: str) -> xr.DataArray:
-    """Circuits with the names of their edges; `dims` name the axes before."""
-    return xr.DataArray(masks, dims=(*dims, "edge"), coords=coordinates(edges), name="circuit")
+def labelled(
+    edges: Sequence[Edge],
+    values: Bool[np.ndarray, "*circuits edge"] | Float[np.ndarray, "*circuits edge"],
+    *dims: str,
+) -> xr.DataArray:
+    """Circuits, or scores of edges, with the names of the edges; `dims` name the axes before."""
+    return xr.DataArray(values, dims=(*dims, "edge"), coords=coordinates(edges), name="circuit")
 
 
 def along(edges: Iterable[Edge | str], values: xr.DataArray) -> xr.DataArray:

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
-from jaxtyping import Int
 from torch import Tensor
 
 from mnemoscope.analyses.forward import check_fits
@@ -18,7 +17,8 @@ from mnemoscope.viz.explorer.content import MAX_EXAMPLES, classes_of, n_referenc
 from mnemoscope.viz.explorer.packing import Packer, page_configuration
 from mnemoscope.viz.guesses import visible
 
-Sequences = Batch | Int[Tensor, "batch pos"]
+Sequences = Batch | Tensor
+"""A batch, or whole numbers (batch, pos); anything else is refused with its shape and type."""
 _LIST = 20
 """Tokens of an answer that are listed by number; of larger vocabularies the likeliest are."""
 
