@@ -193,7 +193,7 @@ def present(
     for caption, figure in shown.figures:
         page.figure(figure, caption)
     for table in shown.tables:
-        page.table(table.header, table.rows, table.title, n_text=table.n_text)
+        page.show(table)
     write_results(command, title, results, shown.tables, page, place, finding=shown.finding, options=options)
 
 

@@ -22,7 +22,7 @@ from mnemoscope.judging.evidence import as_dataset
 from mnemoscope.judging.verdict import Ruling, record
 from mnemoscope.models.files import write_atomically
 from mnemoscope.models.run import Run
-from mnemoscope.sweeps.admission import find_bench
+from mnemoscope.sweeps.admission import Bench, find_bench
 from mnemoscope.sweeps.trials import Progress, run_trials
 from mnemoscope.viz.reporting import report_of, view_of
 from mnemoscope.viz.rulings import VERDICT_HEADER, Example, in_short, rulings_sheet, verdict_rows, verdict_tables
@@ -95,7 +95,7 @@ def try_claims(
             rulings,
             title=title,
             lead=_lead(rulings, runs, recipe),
-            examples=examples(rulings, runs),
+            examples=examples(rulings, bench),
             sources={ruling.claim.id: pieces(ruling, bench, where, out) for ruling in rulings},
         )
         write_page(out / "report.html", sheet.html(), sheet.page.figures, options)
@@ -103,9 +103,8 @@ def try_claims(
     return rulings
 
 
-def examples(rulings: Sequence[Ruling], runs: Sequence[Run]) -> dict[str, list[Example]]:
+def examples(rulings: Sequence[Ruling], bench: Bench) -> dict[str, list[Example]]:
     """The attention of a typical and of a deviating seed on one sequence, for claims about one configuration."""
-    bench = find_bench(runs, [ruling.claim for ruling in rulings])
     found: dict[str, list[Example]] = {}
     views: dict[Path, tuple[Batch, xr.Dataset]] = {}
     for ruling in rulings:

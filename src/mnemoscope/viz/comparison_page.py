@@ -63,17 +63,17 @@ def comparison_page(shown: Compared) -> Page:
         page.text(note)
     page.section("Specification")
     if shown.specification.rows:
-        _table(page, shown.specification)
+        page.show(shown.specification)
     else:
         page.text(f"{shown.specification.title.capitalize()}.")
     page.section("Skills")
     page.figure(shown.skill_figure, "Dots are seeds, bars their mean.")
-    _table(page, shown.skills)
+    page.show(shown.skills)
     sequence = shown.sequence
     if shown.places or sequence.predictions:
         page.section("Predictions")
         for table in shown.places:
-            _table(page, table)
+            page.show(table)
         if sequence.predictions:
             page.heading(sequence.title)
             _beside(page, shown.names, [(page.figure, (figure, sequence.caption)) for figure in sequence.predictions])
@@ -91,7 +91,7 @@ def comparison_page(shown: Compared) -> Page:
             "needs with the rest of the model as it is, not what the part computes."
         )
         page.figure(shown.ablation_figure, "Dots are seeds, bars their mean.")
-        _table(page, shown.ablation)
+        page.show(shown.ablation)
     return page
 
 
@@ -111,7 +111,3 @@ def _beside(page: Page, names: Names, parts: Sequence[tuple[Any, tuple[Any, ...]
         add(*arguments)
         page.block("</div>")
     page.block("</div>")
-
-
-def _table(page: Page, table: Table) -> None:
-    page.table(table.header, table.rows, table.title, n_text=table.n_text)

@@ -119,12 +119,13 @@ def grows(model: str, amount: str, size: str, exponents: xr.DataArray, *, expect
         expected: By theory, or as published.
     """
     mean, low, high = (float(end) for end in mean_interval(exponents))
+    called = f"{model[0].upper()}{model[1:]}"
     if not low <= high:
-        return f"{model}: too few draws have an exponent."
+        return f"{called}: too few draws have an exponent."
     held = "holds" if low <= expected <= high else "leaves out"
     draws = counted(int(exponents.count()), "draw")
     return (
-        f"{model}: {amount} grows with {size} to the power of {interval(mean, low, high, '.2f')}, mean over {draws} "
+        f"{called}: {amount} grows with {size} to the power of {interval(mean, low, high, '.2f')}, mean over {draws} "
         f"with its 95 % interval, which {held} the expected {expected:g}."
     )
 

@@ -21,6 +21,8 @@ import xarray as xr
 from jaxtyping import Float
 from plotly.offline import get_plotlyjs
 
+from mnemoscope.viz.tables import Table
+
 _NO_NETWORK = (
     "default-src 'none'; script-src 'unsafe-inline' 'unsafe-eval'; style-src 'unsafe-inline'; "
     "img-src data: blob:; font-src data:; worker-src blob:"
@@ -136,6 +138,10 @@ class Page:
             )
         else:
             self._body.append(f'<div class="scroll"><table><caption>{escape(caption)}</caption>{content}</table></div>')
+
+    def show(self, table: Table) -> None:
+        """A table that knows its columns and its title."""
+        self.table(table.header, table.rows, table.title, n_text=table.n_text)
 
     def figure(self, figure: go.Figure, caption: str = "") -> None:
         """A plotly figure; its toolbar downloads it as SVG."""

@@ -219,11 +219,11 @@ def learned(
     """A section with the tables of all configurations together, and then of each."""
     page.section("What was learned")
     for table in overview(results):
-        page.table(table.header, table.rows, table.title, n_text=table.n_text)
+        page.show(table)
     for label, result in results.items():
         page.heading(label)
         for table in of_each(result):
-            page.table(table.header, table.rows, table.title, n_text=table.n_text)
+            page.show(table)
 
 
 def ablation_section(page: Page, results: Mapping[str, Results]) -> None:

@@ -62,5 +62,5 @@ def sweep_page(found: xr.Dataset) -> Page:
         page.figure(figure, f"Mean over {counted(found.sizes['seed'], 'seed')}.")
     table = sweep_table(found)
     page.section("All numbers")
-    page.table(table.header, table.rows, table.title, n_text=table.n_text)
+    page.show(table)
     return page

@@ -84,7 +84,8 @@ def _reproduce(options: Reproduce, out: Path) -> None:
     runs = train_with_progress(specs, out / "runs", options.jobs)
     if followed := [run for run in runs if ms.viz.report_of(run.spec.task).trajectory is not None]:
         track_all(followed, options.jobs)
-        found = {path: results for path, results in found.items() if path not in {run.path for run in followed}}
+        for run in followed:  # a trajectory belongs to what is found of a run
+            found.pop(run.path, None)
     _tables(runs, out, options, found)
     claims = [claim for claim in claims_called(()) if claim.system == name]
     if not claims:

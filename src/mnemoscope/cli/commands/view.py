@@ -34,7 +34,7 @@ def run(options: View) -> None:
     predicted = entry.predict(model, task, batch)
     page.figure(entry.prediction_figure(predicted), entry.prediction_caption)
     for table in entry.prediction_tables(predicted):
-        page.table(table.header, table.rows, table.title, n_text=table.n_text)
+        page.show(table)
     page.section("Attention")
     example = ms.viz.view_of(opened, batch, step=options.step)
     ms.viz.attention_view(page, example, "Select a head to see it in full size; rows are queries, columns keys.")

@@ -101,16 +101,10 @@ def page(page: Page, results: Results) -> None:
         page.text("How many facts are learned by width was not measured: claims F1 and F1-attention were not tried.")
         return
     for model, each in found.items():
-        said = findings.grows(
-            f"{model[0].upper()}{model[1:]}",
-            "the number of facts",
-            "that of parameters",
-            exponents(each),
-            expected=THEORY,
-        )
+        said = findings.grows(model, "the number of facts", "that of parameters", exponents(each), expected=THEORY)
         page.text(said, "finding")
     page.section("Facts against parameters")
     page.figure(power_law_figure(drawn, amount="facts S R", size="parameters 4 H d_h d + 2 m d"), _CAPTION)
     page.section("Exponents and widths")
     for table in tables(results):
-        page.table(table.header, table.rows, table.title, n_text=table.n_text)
+        page.show(table)

@@ -103,16 +103,14 @@ def page(page: Page, results: Results) -> None:
     capacities = capacities_in(results)
     for memory, each in capacities.items():
         slopes = growth(each.capacity, each.parameters).slope.sel(law=LAW, drop=True)
-        said = findings.grows(
-            memory[0].upper() + memory[1:], "N ln N", "the number of parameters", slopes, expected=PUBLISHED
-        )
+        said = findings.grows(memory, "N ln N", "the number of parameters", slopes, expected=PUBLISHED)
         page.text(said, "finding")
     found = {memory: _drawn(each) for memory, each in capacities.items()}
     page.section("Capacity against parameters")
     page.figure(power_law_figure(found, amount="N ln N", size="parameters (d², αd² for the MLP)"), _CAPTION)
     page.section("Exponents and sizes")
     for table in tables(results):
-        page.table(table.header, table.rows, table.title, n_text=table.n_text)
+        page.show(table)
 
 
 DRAW_REPORTS.add("memory-theory", DrawReport(title="Capacity of associative memories", tables=tables, page=page))

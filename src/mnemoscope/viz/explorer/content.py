@@ -46,7 +46,7 @@ def run_content(run: Run, packer: Packer) -> dict[str, Any]:
     subject = Subject(model=run.model(), task=run.spec.task, seed=run.spec.seed)
     name = word_for(run.path)
     return {
-        **subject_content(subject, packer),
+        **_with_task(subject, packer),
         "name": name,
         "label": run.label,
         "steps": list(run.steps),
@@ -66,18 +66,30 @@ def subject_content(subject: Subject, packer: Packer) -> dict[str, Any]:
     Raises:
         InputError: The page cannot run the model.
     """
+    return {
+        **_with_task(subject, packer),
+        "name": None,
+        "label": subject.task.name.replace("_", " "),
+        "steps": [0],
+        "checkpoints": [packer.checkpoint(subject.model)],
+        "curves": None,
+        "python": {
+            "start": "# subject: the ms.Subject that this page was made of",
+            "model": "subject.model",
+            "drawn": _drawn("subject", subject.task),
+        },
+    }
+
+
+def _with_task(subject: Subject, packer: Packer) -> dict[str, Any]:
+    """What is known of a model and its task besides weights, training and where it comes from."""
     configuration = page_configuration(subject.model)
     task, seed = subject.task, subject.seed
     sequences = reference_set(task, seed)
     scored = sequences.scored.any(0).nonzero()[:, 0].tolist()
     return {
-        "name": None,
-        "label": task.name.replace("_", " "),
         "seed": seed,
         "cfg": configuration,
-        "steps": [0],
-        "checkpoints": [packer.checkpoint(subject.model)],
-        "curves": None,
         **_parts(subject),
         "task": {"name": task.name, "fields": _fields(task)},
         "symbols": symbols_of(task),
@@ -91,11 +103,6 @@ def subject_content(subject: Subject, packer: Packer) -> dict[str, Any]:
         "references": list(task.references),
         "best": min(task.references, key=lambda name: _loss(task, sequences, name), default=None),
         "examples": _examples(task, sequences, seed, packer),
-        "python": {
-            "start": "# subject: the ms.Subject that this page was made of",
-            "model": "subject.model",
-            "drawn": _drawn("subject", task),
-        },
     }
 
 

@@ -75,7 +75,7 @@ def page_configuration(model: HookedModel) -> dict[str, Any]:
     unknown = sorted(set(configuration_of(cfg)) - {*_COMPUTED.split(), *_IRRELEVANT.split()})
     expected = set(_parameter_names(cfg))
     unknown += sorted({name for name, _ in model.named_parameters()} ^ expected)
-    if cfg.positional_embedding_type != "standard" or unknown:
+    if unknown:
         raise InputError(f"the explorer's forward pass does not know {', '.join(unknown)}; got a model that has it")
     if cfg.d_mlp and not cfg.attn_only and cfg.act_fn not in ACTIVATIONS:
         raise InputError(f"the explorer knows the activations {', '.join(ACTIVATIONS)}; got {cfg.act_fn}")

@@ -1,8 +1,9 @@
 /** The attention of one head as a matrix and as arcs over the tokens; both follow the same query and key. */
 import { chooser, el, refill, short, svg } from "./dom.js";
-import { drawMatrix } from "./heat.js";
+import { drawMatrix, fullColour } from "./heat.js";
 import { MECHANISM_NAMES, mechanismRows } from "./mechanisms.js";
-import { called, positionName, theCalled } from "./naming.js";
+import { called, component, partsIn, positionName, theCalled } from "./naming.js";
+import { headPattern } from "./reading.js";
 
 const LEAST = 0.02;
 const STEP = 34;
@@ -46,8 +47,7 @@ export function attentionPanel(/** @type {any} */ app) {
   /** The weights of the head in a pass, (query, key). */
   const weights = (/** @type {any} */ pass) => {
     const { layer, head } = place();
-    const { shape, data } = pass.cache.get(`blocks.${layer}.attn.hook_pattern`);
-    return data.subarray(head * shape[1] ** 2, (head + 1) * shape[1] ** 2);
+    return headPattern(pass, layer, head);
   };
   const values = () => {
     const { shown, clean, other } = /** @type {import("./view.js").View} */ (view);
@@ -90,7 +90,7 @@ export function attentionPanel(/** @type {any} */ app) {
   /** Arcs from the chosen query to its keys; those of all other queries behind it, where there is room. */
   const drawArcs = (/** @type {ArrayLike<number>} */ all, /** @type {number[]} */ tokens) => {
     const n = tokens.length;
-    const most = app.run.cfg.linear || way === "change" ? Math.max(...Array.from(all, Math.abs), 1e-9) : 1;
+    const most = fullColour(all, !app.run.cfg.linear && way !== "change");
     const longest = Math.max(1, ...Array.from({ length: n }, (_, key) => (Math.abs(all[at.query * n + key]) / most > LEAST ? Math.abs(at.query - key) : 0)));
     const high = Math.min(110, 26 + 10 * (n <= MOST_LABELS ? n - 1 : longest));
     const picture = svg("svg", { width: n * STEP, height: high + 24, "aria-hidden": "true" });
@@ -156,11 +156,8 @@ export function attentionPanel(/** @type {any} */ app) {
       const { run, state, differ } = current;
       const n = state.tokens.length;
       const { layer, head } = place();
-      /** @type {[string, string][]} */
-      const options = [];
-      for (let l = 0; l < run.cfg.n_layers; l++) {
-        for (let h = 0; h < run.cfg.n_heads; h++) options.push([`${l}.${h}`, called(run, `L${l}H${h}`)]);
-      }
+      const own = partsIn(run.cfg).filter(({ head }) => head !== undefined);
+      const options = own.map((site) => /** @type {[string, string]} */ ([`${site.layer}.${site.head}`, called(run, component(site))]));
       const ways = WAYS.filter(([name]) => (name === "change" ? state.edits.length : name === "other" ? differ : true));
       if (!ways.some(([name]) => name === way)) way = "shown";
       refill(heads, [state.run, state.head, ways, way], () => [
@@ -170,7 +167,7 @@ export function attentionPanel(/** @type {any} */ app) {
       needed.textContent = overall(run, `L${layer}H${head}`);
       const tokens = way === "other" ? state.other : state.tokens;
       const all = values();
-      const most = run.cfg.linear || way === "change" ? Math.max(...Array.from(all, Math.abs), 1e-9) : 1;
+      const most = fullColour(all, !run.cfg.linear && way !== "change");
       drawMatrix(canvas, all, n, most);
       frame.setAttribute("aria-label", `attention of ${theCalled(run, `L${layer}H${head}`)}, ${n} queries by ${n} keys; arrow keys move, Enter sets`);
       for (const labels of [above, left]) {

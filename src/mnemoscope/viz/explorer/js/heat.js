@@ -1,6 +1,11 @@
 /** Matrices as pictures: shades of one colour for weights, of two for differences. */
 import { rgb } from "./dom.js";
 
+/** What has the full colour: all of a query's attention, or where there is no softmax or a difference the largest. */
+export function fullColour(/** @type {ArrayLike<number>} */ values, /** @type {boolean} */ shares) {
+  return shares ? 1 : Array.from(values).reduce((most, value) => Math.max(most, Math.abs(value)), 1e-9);
+}
+
 /**
  * Draw a matrix, a pixel a cell; the style of the canvas makes it large.
  *

@@ -12,6 +12,19 @@ export function component(/** @type {Site|"logits"} */ site) {
   return site.head === undefined ? `L${site.layer} MLP` : `L${site.layer}H${site.head}`;
 }
 
+/**
+ * Where heads and the MLP of every layer write, in their order.
+ *
+ * @param {import("./weights.js").Config} cfg
+ * @returns {Site[]}
+ */
+export function partsIn(cfg) {
+  return Array.from({ length: cfg.n_layers }, (_, layer) => [
+    ...Array.from({ length: cfg.n_heads }, (_, head) => ({ kind: "z", layer, head })),
+    ...(cfg.d_mlp ? [{ kind: "mlp_out", layer }] : []),
+  ]).flat();
+}
+
 /** A position as the task calls it, else by its number from 0. */
 export function positionName(/** @type {any} */ run, /** @type {number} */ pos) {
   return run.positions[pos] ?? `position ${pos}`;
@@ -68,7 +81,8 @@ export function onSwitch(/** @type {Edit} */ edit) {
 }
 
 const DONE = { patch: "from the other sequence", resample: "from a random sequence", pattern: "set", scale: "scaled" };
-const READS = /** @type {Object<string, string>} */ ({ q: "query", k: "key", v: "value" });
+/** What heads compute from what they read. */
+export const READS = /** @type {Object<string, string>} */ ({ q: "query", k: "key", v: "value" });
 
 /** An edit in words. */
 export function inWords(/** @type {any} */ run, /** @type {Edit} */ edit) {

@@ -2,12 +2,12 @@
  * The model as a picture that data flows through: every part that writes to the residual stream, what it adds directly
  * to the difference of logits, and a switch.
  */
-import { drawMatrix } from "./heat.js";
+import { drawMatrix, fullColour } from "./heat.js";
 import { chooser, el, refill, short } from "./dom.js";
 import { classOf, drawnRow } from "./means.js";
-import { called, component, onSwitch, positionName, typed } from "./naming.js";
+import { called, component, onSwitch, partsIn, positionName, typed } from "./naming.js";
 import { neuronCard } from "./neurons.js";
-import { attribution, margin, neuronShares } from "./reading.js";
+import { attribution, headPattern, margin, neuronShares } from "./reading.js";
 
 const REMOVALS = /** @type {[string, string][]} */ ([
   ["mean", "its mean over sequences"],
@@ -32,30 +32,24 @@ export function partsPanel(/** @type {any} */ app) {
   const edits = el("ul", { class: "edits" });
   const node = el("section", { class: "panel" }, el("h2", {}, "The model, part by part"), note, list, how, edits);
   const card = neuronCard(app, (site) => app.toggle(removed(app.state, { site })));
-  /** @type {{name: string, line: HTMLElement, canvas: ?HTMLCanvasElement, neurons: ?HTMLElement}[]} */
+  /** @type {{line: HTMLElement, canvas: ?HTMLCanvasElement, neurons: ?HTMLElement}[]} */
   let lines = [];
 
   const build = () => {
     const { run } = app;
-    const names = ["token embedding", "position embedding"];
-    for (let layer = 0; layer < run.cfg.n_layers; layer++) {
-      for (let head = 0; head < run.cfg.n_heads; head++) names.push(`L${layer}H${head}`);
-      if (run.cfg.d_mlp) names.push(`L${layer} MLP`);
-    }
-    lines = [...names, "biases"].map((name) => {
-      const found = /^L(\d+)(?:H(\d+))?/.exec(name);
-      const [layer, head] = found ? [Number(found[1]), found[2] === undefined ? undefined : Number(found[2])] : [];
-      const canvas = head === undefined ? null : /** @type {HTMLCanvasElement} */ (el("canvas", { "aria-hidden": "true" }));
+    const embeddings = ["embed", "pos_embed"].map((kind) => ({ name: component({ kind }), site: null }));
+    const parts = partsIn(run.cfg).map((site) => ({ name: component(site), site }));
+    lines = [...embeddings, ...parts, { name: "biases", site: null }].map(({ name, site }) => {
+      const canvas = site?.head === undefined ? null : /** @type {HTMLCanvasElement} */ (el("canvas", { "aria-hidden": "true" }));
       const title = canvas
-        ? el("button", { class: "part", title: "show its attention", onclick: () => app.set({ head: `${layer}.${head}` }) }, canvas, called(run, name))
+        ? el("button", { class: "part", title: "show its attention", onclick: () => app.set({ head: `${site?.layer}.${site?.head}` }) }, canvas, called(run, name))
         : el("span", { class: "part" }, called(run, name));
-      const site = found ? { kind: head === undefined ? "mlp_out" : "z", layer, ...(head === undefined ? {} : { head }) } : null;
       const flip = () => app.toggle(removed(app.state, { site }));
       const onoff = site ? el("button", { class: "switch", role: "switch", "aria-label": `${called(run, name)} works`, onclick: flip }, "on") : el("span");
       const neurons = site?.kind === "mlp_out" ? el("div", { class: "neurons" }) : null;
       const more = neurons ? [el("details", { ontoggle: () => app.repaint() }, el("summary", {}, `its ${run.cfg.d_mlp} neurons`), neurons)] : [];
       const share = el("span", { class: "share" }, el("i"), el("b"));
-      return { name, canvas, neurons, line: el("li", { class: site ? "works" : "" }, title, share, onoff, ...more) };
+      return { canvas, neurons, line: el("li", { class: site ? "works" : "" }, title, share, onoff, ...more) };
     });
     const total = el("li", { class: "total" }, el("span", { class: "part" }), el("span", { class: "share" }, el("i"), el("b")), el("span"));
     list.replaceChildren(...lines.map(({ line }) => line), total);
@@ -146,10 +140,8 @@ export function partsPanel(/** @type {any} */ app) {
           button.textContent = off ? onSwitch(off) : "on";
         }
         if (canvas && site) {
-          const { shape, data } = /** @type {any} */ (shown.cache.get(`blocks.${site.layer}.attn.hook_pattern`));
-          const n = shape[1];
-          const own = data.subarray(Number(site.head) * n * n, (Number(site.head) + 1) * n * n);
-          drawMatrix(canvas, own, n, run.cfg.linear ? own.reduce((/** @type {number} */ m, /** @type {number} */ x) => Math.max(m, Math.abs(x)), 0) : 1);
+          const pattern = headPattern(shown, Number(site.layer), Number(site.head));
+          drawMatrix(canvas, pattern, state.tokens.length, fullColour(pattern, !run.cfg.linear));
         }
         if (neurons) drawNeurons(view, neurons, Number(site?.layer));
       });
@@ -194,11 +186,7 @@ export function edgesPanel(/** @type {any} */ app) {
     node,
     build() {
       const { cfg } = app.run;
-      const parts = [];
-      for (let layer = 0; layer < cfg.n_layers; layer++) {
-        for (let head = 0; head < cfg.n_heads; head++) parts.push({ kind: "z", layer, head });
-        if (cfg.d_mlp) parts.push({ kind: "mlp_out", layer });
-      }
+      const parts = partsIn(cfg);
       const writers = [{ kind: "embed" }, { kind: "pos_embed" }, ...parts];
       /** @type {any[]} */
       const readers = [...parts, "logits"];

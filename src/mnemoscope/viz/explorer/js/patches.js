@@ -5,7 +5,7 @@
  */
 import { chooser, el, short } from "./dom.js";
 import { forward } from "./forward.js";
-import { called, positionName } from "./naming.js";
+import { READS, called, component, partsIn, positionName } from "./naming.js";
 import { inPieces } from "./pieces.js";
 import { margin } from "./reading.js";
 
@@ -25,26 +25,15 @@ export function patchesPanel(/** @type {any} */ app) {
 
   /** Activations that stand in the rows: what parts write, or what heads compute from what they read. */
   const sites = (/** @type {any} */ run) => {
-    const found = [];
+    const parts = partsIn(run.cfg).map((site) => ({ name: called(run, component(site)), site }));
     if (rows === "reads") {
-      for (let layer = 0; layer < run.cfg.n_layers; layer++) {
-        for (let head = 0; head < run.cfg.n_heads; head++) {
-          const name = called(run, `L${layer}H${head}`);
-          found.push({ name: `${name}: query`, site: { kind: "q", layer, head } });
-          found.push({ name: `${name}: key`, site: { kind: "k", layer, head } });
-          found.push({ name: `${name}: value`, site: { kind: "v", layer, head } });
-        }
-      }
-      return found;
+      const heads = parts.filter(({ site }) => site.head !== undefined);
+      return heads.flatMap(({ name, site }) => Object.entries(READS).map(([kind, word]) => ({ name: `${name}: ${word}`, site: { ...site, kind } })));
     }
-    for (let layer = 0; layer < run.cfg.n_layers; layer++) {
-      found.push({ name: `residual stream, L${layer}`, site: { kind: "resid_pre", layer } });
-      for (let head = 0; head < run.cfg.n_heads; head++) {
-        found.push({ name: called(run, `L${layer}H${head}`), site: { kind: "z", layer, head } });
-      }
-      if (run.cfg.d_mlp) found.push({ name: `L${layer} MLP`, site: { kind: "mlp_out", layer } });
-    }
-    return found;
+    return Array.from({ length: run.cfg.n_layers }, (_, layer) => [
+      { name: `residual stream, L${layer}`, site: { kind: "resid_pre", layer } },
+      ...parts.filter(({ site }) => site.layer === layer),
+    ]).flat();
   };
 
   /** @returns {Generator<void, void>} */

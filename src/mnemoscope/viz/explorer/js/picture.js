@@ -4,8 +4,9 @@
  * It has the light colours whatever the page has, since it goes where paper is white.
  */
 import { short, svg } from "./dom.js";
+import { fullColour } from "./heat.js";
 import { called, inWords, positionName, typed } from "./naming.js";
-import { attribution, margin, probabilities, ranked } from "./reading.js";
+import { attribution, headPattern, margin, probabilities, ranked } from "./reading.js";
 
 const INK = "#1d2433";
 const SOFT = "#5b6577";
@@ -53,9 +54,8 @@ function heading(/** @type {import("./view.js").View} */ view) {
 function attention(/** @type {import("./view.js").View} */ { run, state, shown }, /** @type {number} */ left, /** @type {number} */ top) {
   const [layer, head] = state.head.split(".").map(Number);
   const n = state.tokens.length;
-  const { data } = /** @type {any} */ (shown.cache.get(`blocks.${layer}.attn.hook_pattern`));
-  const weights = Array.from(/** @type {Float32Array} */ (data.subarray(head * n * n, (head + 1) * n * n)));
-  const most = run.cfg.linear ? Math.max(...weights.map(Math.abs), 1e-9) : 1;
+  const weights = Array.from(headPattern(shown, layer, head));
+  const most = fullColour(weights, !run.cfg.linear);
   const cell = SQUARE / n;
   const [x, y] = [left + 20, top + 44];
   const names = n <= MOST_WRITTEN ? state.tokens.map((token) => run.symbols[token]) : [];

@@ -17,6 +17,12 @@ export function row(/** @type {Tensor} */ tensor, /** @type {number} */ pos) {
   return tensor.data.subarray(pos * width, (pos + 1) * width);
 }
 
+/** The attention of one head, (query, key). */
+export function headPattern(/** @type {Pass} */ pass, /** @type {number} */ layer, /** @type {number} */ head) {
+  const { shape, data } = /** @type {Tensor} */ (pass.cache.get(`blocks.${layer}.attn.hook_pattern`));
+  return data.subarray(head * shape[1] ** 2, (head + 1) * shape[1] ** 2);
+}
+
 /** The distribution over tokens after a position. */
 export function probabilities(/** @type {Pass} */ pass, /** @type {number} */ pos) {
   return softmax(row(pass.logits, pos).slice());

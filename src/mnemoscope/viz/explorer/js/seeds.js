@@ -9,11 +9,11 @@
  */
 import { el, short } from "./dom.js";
 import { forward } from "./forward.js";
-import { drawMatrix } from "./heat.js";
+import { drawMatrix, fullColour } from "./heat.js";
 import { meansInPieces } from "./means.js";
-import { positionName } from "./naming.js";
+import { component, partsIn, positionName } from "./naming.js";
 import { inPieces } from "./pieces.js";
-import { attribution, probabilities, ranked } from "./reading.js";
+import { attribution, headPattern, probabilities, ranked } from "./reading.js";
 
 /** A part by its role, without its number: what the same part of another seed is called too. */
 const roleOf = (/** @type {any} */ run, /** @type {string} */ name) => (run.roles[name] ?? name).replaceAll("_", " ");
@@ -65,11 +65,7 @@ export function seedsPanel(/** @type {any} */ app) {
   /** The roles of all runs in their order, and what parts without a role are called. */
   const columns = (/** @type {any[]} */ runs) => {
     const parts = runs.flatMap((run) => {
-      const names = Object.keys(run.roles);
-      for (let layer = 0; layer < run.cfg.n_layers; layer++) {
-        for (let head = 0; head < run.cfg.n_heads; head++) names.push(`L${layer}H${head}`);
-        if (run.cfg.d_mlp) names.push(`L${layer} MLP`);
-      }
+      const names = [...Object.keys(run.roles), ...partsIn(run.cfg).map(component)];
       return names.map((name) => roleOf(run, name));
     });
     return [...new Set(parts)];
@@ -112,9 +108,8 @@ export function seedsPanel(/** @type {any} */ app) {
       cell.replaceChildren(el("button", { "aria-label": `${told}; show it`, title: told, onclick }, ...(site.head === undefined ? [] : [picture]), ...inside));
       cell.style.background = `rgba(var(--${adds < 0 ? "less" : "more"}), ${((0.3 * Math.abs(adds)) / most).toFixed(3)})`;
       if (site.head === undefined) continue;
-      const { data } = /** @type {any} */ (found.pass.cache.get(`blocks.${site.layer}.attn.hook_pattern`));
-      const own = data.subarray(site.head * n * n, (site.head + 1) * n * n);
-      drawMatrix(/** @type {HTMLCanvasElement} */ (picture), own, n, run.cfg.linear ? own.reduce((/** @type {number} */ m, /** @type {number} */ x) => Math.max(m, Math.abs(x)), 0) : 1);
+      const pattern = headPattern(found.pass, site.layer, site.head);
+      drawMatrix(/** @type {HTMLCanvasElement} */ (picture), pattern, n, fullColour(pattern, !run.cfg.linear));
     }
   };
 

@@ -2,7 +2,7 @@
 import { el, short } from "./dom.js";
 import { forward } from "./forward.js";
 import { positionName, theCalled } from "./naming.js";
-import { attribution, margin, probabilities, ranked } from "./reading.js";
+import { attribution, headPattern, margin, probabilities, ranked } from "./reading.js";
 
 /** A token as it stands in a sentence. */
 const token = (/** @type {any} */ run, /** @type {number} */ number) => el("b", { class: "tok" }, run.symbols[number]);
@@ -38,8 +38,7 @@ export function wordsPanel(/** @type {any} */ app) {
     const { run, state, shown } = view;
     if (site.head === undefined) return [];
     const n = state.tokens.length;
-    const { data } = /** @type {any} */ (shown.cache.get(`blocks.${site.layer}.attn.hook_pattern`));
-    const weights = data.subarray((site.head * n + state.pos) * n, (site.head * n + state.pos + 1) * n);
+    const weights = headPattern(shown, site.layer, site.head).subarray(state.pos * n, (state.pos + 1) * n);
     const [key] = ranked(weights, 1);
     if (key === state.pos) return [`; it looks at this token itself (${short(weights[key])})`];
     return ["; it looks most at ", token(run, state.tokens[key]), ` at ${positionName(run, key)} (${short(weights[key])})`];
