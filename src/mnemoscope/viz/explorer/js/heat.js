@@ -27,3 +27,25 @@ export function drawMatrix(canvas, values, n, most) {
   }
   context.putImageData(image, 0, 0);
 }
+
+const MOST_CELLS = 32;
+
+/**
+ * Draw a pattern (query, key) as a small picture. Of a long one each cell stands for a square of the pattern, with its
+ * strongest value: a browser would leave out most of them.
+ *
+ * @param {HTMLCanvasElement} canvas
+ * @param {Float32Array} pattern
+ * @param {boolean} shares   as of `fullColour`
+ */
+export function drawSmall(canvas, pattern, shares) {
+  const n = Math.sqrt(pattern.length);
+  const side = Math.ceil(n / MOST_CELLS);
+  const cells = Math.ceil(n / side);
+  const values = new Float32Array(cells * cells);
+  pattern.forEach((value, i) => {
+    const at = Math.floor(Math.floor(i / n) / side) * cells + Math.floor((i % n) / side);
+    if (Math.abs(value) > Math.abs(values[at])) values[at] = value;
+  });
+  drawMatrix(canvas, values, cells, fullColour(values, shares));
+}

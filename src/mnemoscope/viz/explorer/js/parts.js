@@ -2,7 +2,7 @@
  * The model as a picture that data flows through: every part that writes to the residual stream, what it adds directly
  * to the difference of logits, and a switch.
  */
-import { drawMatrix, fullColour } from "./heat.js";
+import { drawSmall } from "./heat.js";
 import { chooser, el, refill, short } from "./dom.js";
 import { classOf, drawnRow } from "./means.js";
 import { called, component, onSwitch, partsIn, positionName, typed } from "./naming.js";
@@ -140,8 +140,7 @@ export function partsPanel(/** @type {any} */ app) {
           button.textContent = off ? onSwitch(off) : "on";
         }
         if (canvas && site) {
-          const pattern = headPattern(shown, Number(site.layer), Number(site.head));
-          drawMatrix(canvas, pattern, state.tokens.length, fullColour(pattern, !run.cfg.linear));
+          drawSmall(canvas, headPattern(shown, Number(site.layer), Number(site.head)), !run.cfg.linear);
         }
         if (neurons) drawNeurons(view, neurons, Number(site?.layer));
       });

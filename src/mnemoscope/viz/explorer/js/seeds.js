@@ -9,7 +9,7 @@
  */
 import { el, short } from "./dom.js";
 import { forward } from "./forward.js";
-import { drawMatrix, fullColour } from "./heat.js";
+import { drawSmall } from "./heat.js";
 import { meansInPieces } from "./means.js";
 import { component, partsIn, positionName } from "./naming.js";
 import { inPieces } from "./pieces.js";
@@ -93,7 +93,7 @@ export function seedsPanel(/** @type {any} */ app) {
   };
 
   /** What one run has in its line: the answer, and of every part a small picture with two numbers. */
-  const fill = (/** @type {typeof lines[0]} */ { run, number, says, cells }, /** @type {any} */ found, /** @type {number} */ n, /** @type {number} */ most) => {
+  const fill = (/** @type {typeof lines[0]} */ { run, number, says, cells }, /** @type {any} */ found, /** @type {number} */ most) => {
     const [top] = ranked(found.said, 1);
     says.replaceChildren(el("b", { class: "tok" }, run.symbols[top]), ` ${short(found.said[top])}`);
     for (const { name, site, adds, costs } of found.parts) {
@@ -108,8 +108,7 @@ export function seedsPanel(/** @type {any} */ app) {
       cell.replaceChildren(el("button", { "aria-label": `${told}; show it`, title: told, onclick }, ...(site.head === undefined ? [] : [picture]), ...inside));
       cell.style.background = `rgba(var(--${adds < 0 ? "less" : "more"}), ${((0.3 * Math.abs(adds)) / most).toFixed(3)})`;
       if (site.head === undefined) continue;
-      const pattern = headPattern(found.pass, site.layer, site.head);
-      drawMatrix(/** @type {HTMLCanvasElement} */ (picture), pattern, n, fullColour(pattern, !run.cfg.linear));
+      drawSmall(/** @type {HTMLCanvasElement} */ (picture), headPattern(found.pass, site.layer, site.head), !run.cfg.linear);
     }
   };
 
@@ -136,7 +135,7 @@ export function seedsPanel(/** @type {any} */ app) {
         for (const line of lines) {
           const model = app.open(line.run, checkpointAt(line.run, run.steps[state.checkpoint]));
           const found = yield* measured(line.run, model, tokens, { pos, answer, foil });
-          fill(line, found, tokens.length, Math.max(...found.parts.map(({ adds }) => Math.abs(adds)), 1e-9));
+          fill(line, found, Math.max(...found.parts.map(({ adds }) => Math.abs(adds)), 1e-9));
         }
       })();
       const own = turn;
