@@ -1,3 +1,4 @@
+import math
 from itertools import product
 
 import pytest
@@ -16,6 +17,15 @@ def test_a_seed_decides_the_weights():
     first, again, other = parameters(small()), parameters(small()), parameters(small(seed=1))
     assert all(torch.equal(first[name], again[name]) for name in first)
     assert not torch.equal(first["embed.W_E"], other["embed.W_E"])
+
+
+@pytest.mark.parametrize(("mlp", "writes"), [(True, 6), (False, 3)])
+def test_gpt2_scaled_differs_from_gpt2_in_what_is_written_to_the_residual_stream(mlp, writes):
+    usual = parameters(small(mlp=mlp, n_layers=3))
+    scaled = parameters(small(mlp=mlp, n_layers=3, initialisation="gpt2-scaled"))
+    for name, value in scaled.items():
+        expected = usual[name] / math.sqrt(writes) if name.endswith(("W_O", "W_out")) else usual[name]
+        torch.testing.assert_close(value, expected, rtol=1e-6, atol=0)
 
 
 def test_the_global_generators_are_left_alone():

@@ -46,9 +46,10 @@ class ModelSpec:
     """First layer that has an MLP; those before it are held at exactly zero."""
     positions: bool = True
     """False: the positional embedding is held at exactly zero."""
-    initialisation: Literal["gpt2", "memories", "normal", "one-hot"] = "gpt2"
-    """TransformerLens's own (gpt2); that of associative memories: W_Q the identity, embeddings standard normal, other
-    weights uniform within 1/sqrt of their input width, biases held at zero (memories); every weight normal, with
+    initialisation: Literal["gpt2", "gpt2-scaled", "memories", "normal", "one-hot"] = "gpt2"
+    """TransformerLens's own (gpt2); the same with W_O and W_out over the root of the number of writes to the residual
+    stream, as GPT-2 was (gpt2-scaled); that of associative memories: W_Q the identity, embeddings standard normal,
+    other weights uniform within 1/sqrt of their input width, biases held at zero (memories); every weight normal, with
     variance one over d_head for Q, K, V, over d_mlp for W_out and over d_model for the others (normal); or embeddings
     and unembedding the identity, as are W_K and W_V, and everything else 1e-5 (one-hot)."""
     dtype: Literal["float32", "float64"] = "float32"
@@ -75,7 +76,7 @@ class ModelSpec:
         one_of("model.act_fn", self.act_fn, ("relu", "gelu", "identity"))
         one_of("model.dtype", self.dtype, ("float32", "float64"))
         one_of("model.attention_dir", self.attention_dir, ("causal", "bidirectional"))
-        one_of("model.initialisation", self.initialisation, ("gpt2", "memories", "normal", "one-hot"))
+        one_of("model.initialisation", self.initialisation, ("gpt2", "gpt2-scaled", "memories", "normal", "one-hot"))
         one_of("model.embeddings", self.embeddings, ("trained", "frozen"))
         if self.initialisation == "memories" and (self.n_heads > 1 or self.normalization != "none"):
             raise InputError(

@@ -177,7 +177,7 @@ def build(
         if spec.initialisation != "gpt2":
             draws = torch.Generator().manual_seed(stream_seed(seed, spec.initialisation))
             for name, value in named.items():
-                _INITIALISED[spec.initialisation](name, value, draws)
+                _INITIALISED[spec.initialisation](name, value, draws, spec)
         if spec.silent is not None:
             named["embed.W_E"][spec.silent] = 0
         for name in matching(zeroed(spec), named):
@@ -185,7 +185,7 @@ def build(
     return model.to(device, print_details=False)
 
 
-def _as_memory(name: str, value: Tensor, draws: torch.Generator) -> None:
+def _as_memory(name: str, value: Tensor, draws: torch.Generator, _: ModelSpec) -> None:
     """Set a parameter as the simplified transformer of Bietti et al. 2023 starts with it."""
     if name.endswith("W_Q"):
         value.copy_(torch.eye(value.shape[-1]))
@@ -195,13 +195,13 @@ def _as_memory(name: str, value: Tensor, draws: torch.Generator) -> None:
         value.uniform_(-1, 1, generator=draws).div_(math.sqrt(value.shape[-2] if value.ndim > 1 else 1))
 
 
-def _as_normal(name: str, value: Tensor, draws: torch.Generator) -> None:
+def _as_normal(name: str, value: Tensor, draws: torch.Generator, _: ModelSpec) -> None:
     """Set a parameter as the models of Nichani et al. 2025 start with it: of unit norm, roughly, in what it reads."""
     width = value.shape[0 if name.endswith((".W_in", ".W_out", ".W_U")) else -1]
     value.normal_(generator=draws).div_(math.sqrt(width))
 
 
-def _as_one_hot(name: str, value: Tensor, _: torch.Generator) -> None:
+def _as_one_hot(name: str, value: Tensor, *_: object) -> None:
     """Set a parameter so that every token has a dimension of its own and attention starts at almost nothing."""
     if name.endswith((".W_E", ".W_U", ".W_K", ".W_V")):
         value.copy_(torch.eye(*value.shape[-2:]))
@@ -209,13 +209,20 @@ def _as_one_hot(name: str, value: Tensor, _: torch.Generator) -> None:
         value.fill_(1e-5)
 
 
-_INITIALISED = {"memories": _as_memory, "normal": _as_normal, "one-hot": _as_one_hot}
+def _as_scaled(name: str, value: Tensor, _: torch.Generator, spec: ModelSpec) -> None:
+    """Scale what writes to the residual stream as Radford et al. 2019 do: by one over the root of how often that is."""
+    if name.endswith((".W_O", ".W_out")):
+        value.div_(math.sqrt(spec.n_layers * (2 if spec.mlp else 1)))
+
+
+_INITIALISED = {"memories": _as_memory, "normal": _as_normal, "one-hot": _as_one_hot, "gpt2-scaled": _as_scaled}
 
 
 def zeroed(spec: ModelSpec) -> tuple[str, ...]:
     """Patterns of the parameters that the architecture holds at zero, in training too."""
     biases = {
         "gpt2": (),
+        "gpt2-scaled": (),
         "memories": ("*.b_*",),
         "normal": ("*.b_[KVOU]", "*.b_in", "*.b_out", *(("*.b_Q",) if spec.silent is None else ())),
     }

@@ -1,7 +1,9 @@
 """Configurations of the retrieval problem, scaled down and as published, and what `reproduce` trains for them.
 
 Scaled models are 64 wide, with four heads a layer and a narrow MLP, on batches of 64 fresh sequences. Three steps have
-12 layers, as published: of fewer training uses the last ones for the first hops, and the last hop finds no room.
+12 layers, as published: of fewer training uses the last ones for the first hops, and the last hop finds no room. They
+start as GPT-2 did, whose recipe the source follows; without that scaling half of the models never learn the last hop.
+Those of two steps start with TransformerLens's own weights.
 """
 
 from collections.abc import Iterable
@@ -15,6 +17,7 @@ _QUICK = Recipe(
     name="quick", n_steps=4000, batch_size=64, learning_rate=2e-3, beta2=0.98, warmup_steps=100, decay="cosine",
     weight_decay=0.1, metrics_every=50, checkpoint_steps=(*range(0, 2500, 25), *range(2500, 4000, 100)),
 )  # fmt: skip
+_QUICK_SCALED = replace(_QUICK, n_steps=2500, checkpoint_steps=(*range(0, 2500, 25),))
 _PUBLISHED = Recipe(
     name="published", n_steps=10_000, batch_size=512, learning_rate=1e-3, weight_decay=0.1, metrics_every=100
 )
@@ -27,14 +30,23 @@ _A = {"model.d_model": 128, "model.d_mlp": 512, "model.n_heads": 1}
 
 
 def _preset(
-    summary: str, *, n_layers: int, published: Recipe = _PUBLISHED, sizes: dict[str, Any], **task: Any
+    summary: str,
+    *,
+    n_layers: int,
+    scaled: bool = True,
+    published: Recipe = _PUBLISHED,
+    sizes: dict[str, Any],
+    **task: Any,
 ) -> Preset:
-    model = ModelSpec(d_model=64, n_heads=4, n_layers=n_layers, d_mlp=64, act_fn="gelu", positions=False)
+    model = ModelSpec(
+        d_model=64, n_heads=4, n_layers=n_layers, d_mlp=64, act_fn="gelu", positions=False,
+        initialisation="gpt2-scaled" if scaled else "gpt2",
+    )  # fmt: skip
     return Preset(
         summary=summary,
         task=Retrieval(**task),
         model=model,
-        recipes={"quick": _QUICK, "published": published},
+        recipes={"quick": _QUICK_SCALED if scaled else _QUICK, "published": published},
         sizes={"published": sizes},
     )
 
@@ -47,7 +59,7 @@ _CHAINS = {
     "retrieval-3": _preset("D = 3, whole chain", n_layers=12, published=_A_TO_C, sizes=_A),
     "retrieval-3-last": _preset("D = 3, last symbol only", n_layers=12, sizes=_SWEPT, whole_chain=False),
     **{
-        name: _preset(f"D = 2, whole chain, layers: {n}", n_layers=n, sizes=_SWEPT, n_steps=2)
+        name: _preset(f"D = 2, whole chain, layers: {n}", n_layers=n, scaled=False, sizes=_SWEPT, n_steps=2)
         for name, n in _DEPTHS.items()
     },
     "retrieval-4": _preset("D = 4, whole chain", n_layers=24, published=_D, sizes=_TRANSFORMER_D, n_steps=4),
@@ -63,7 +75,7 @@ def _part(recipe: str, presets: Iterable[str], seeds: range, **changes: Any) -> 
 
 _SYSTEM = System(
     summary="chains followed from pair to pair: stacked heads and the implicit curriculum",
-    quick=(_part("quick", ("retrieval-3",), range(48, 52)),),
+    quick=(_part("quick", ("retrieval-3",), range(96, 100)),),
     full=(
         *(
             _part("published", ("retrieval-5", "retrieval-3-last"), range(8), **{"model.n_layers": n})
@@ -73,8 +85,9 @@ _SYSTEM = System(
         _part("published", ("retrieval-4",), range(1)),
     ),
     shipped=(
-        _part("quick", ("retrieval-3",), range(16, 36)),
-        _part("quick", ("retrieval-3-last", *list(_DEPTHS)[:3]), range(16, 32)),
+        _part("quick", ("retrieval-3",), range(64, 84)),
+        _part("quick", ("retrieval-3-last",), range(64, 80)),
+        _part("quick", list(_DEPTHS)[:3], range(16, 32)),
     ),
     compact=True,
 )

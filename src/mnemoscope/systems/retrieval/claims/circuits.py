@@ -9,7 +9,7 @@ from mnemoscope import CLAIMS, HookedModel
 from mnemoscope.judging import GATE, Case, Explanation, Quantity, case, controls, most, table
 from mnemoscope.models import planted, untrained
 from mnemoscope.systems.retrieval.circuit_effects import WAYS, ChainPath, of_paths, take_apart
-from mnemoscope.systems.retrieval.claim_parts import CHAINS, FOLLOWS, TASK, WHOLE_CHAIN, retrieval
+from mnemoscope.systems.retrieval.claim_parts import CHAINS, FIRST_OF_THREE, FOLLOWS, TASK, WHOLE_CHAIN, retrieval
 from mnemoscope.systems.retrieval.constructed import chain_follower
 
 FEW = 1 / 3
@@ -115,7 +115,14 @@ def _explained(*own: str, margins: str) -> Explanation:
     )
 
 
-circuits = partial(retrieval, units=WHOLE_CHAIN, gate=FOLLOWS, measure=take_apart, factors={"tolerance": (0.02, 0.1)})
+circuits = partial(
+    retrieval,
+    units=WHOLE_CHAIN,
+    first_seed=FIRST_OF_THREE,
+    gate=FOLLOWS,
+    measure=take_apart,
+    factors={"tolerance": (0.02, 0.1)},
+)
 _R5 = circuits(
     id="R5",
     statement="Few heads matter, and the first that does connects the two symbols of a pair.",

@@ -13,7 +13,15 @@ from mnemoscope.judging import GATE, Case, Explanation, Quantity, case, controls
 from mnemoscope.models import planted
 from mnemoscope.models.constructed import Course, following, jump
 from mnemoscope.systems.retrieval.circuit_effects import onset, take_apart
-from mnemoscope.systems.retrieval.claim_parts import CHAINS, FOLLOWS, TASK, WHOLE_CHAIN, retrieval, task_of
+from mnemoscope.systems.retrieval.claim_parts import (
+    CHAINS,
+    FIRST_OF_THREE,
+    FOLLOWS,
+    TASK,
+    WHOLE_CHAIN,
+    retrieval,
+    task_of,
+)
 from mnemoscope.systems.retrieval.claims.circuits import CIRCUIT, QUANTITIES, follower
 
 HALF = 0.5
@@ -80,7 +88,7 @@ def with_trajectory(courses: Mapping[str, Course], number: int) -> dict[str, Sub
 _STEPS = "steps"
 _in_order, _close = _trained("in order", 400, 800, 1600), _trained("in order, close together", 400, 475, 550)
 _tied, _reversed = _trained("the last two together", 400, 800, 800), _trained("backwards", 1600, 800, 400)
-_KEPT = "Checkpoints that were kept along training, 25 steps apart at first and 100 later, are measured afterwards."
+_KEPT = "Checkpoints that were kept along training, 25 steps apart, are measured afterwards."
 _FALLS = Explanation(
     procedure=f"{_KEPT} T(j) is the first kept step at which the squared error of symbol j lies below .5, on the "
     "sequences that the run was monitored on, and the last step + 1 where there is none.",
@@ -96,7 +104,7 @@ _FALLS = Explanation(
         GATE: Quantity(words="the largest squared error of a symbol at the last kept step"),
     },
     margins="Any lead counts, so the margin is 0, and a symbol that falls at the same kept step as the one before it "
-    "meets nothing; one seed is enough to refute. 100 steps are four kept steps, one fortieth of the training.",
+    "meets nothing; one seed is enough to refute. 100 steps are four kept steps, one twenty-fifth of the training.",
     limits="It shows what comes first. It does not show that the one is needed for the other.",
 )
 _EMERGES = Explanation(
@@ -132,6 +140,7 @@ _R4 = retrieval(
     id="R4",
     statement="Partial losses fall below .5 in the order of the chain, in every run.",
     units=WHOLE_CHAIN,
+    first_seed=FIRST_OF_THREE,
     gate=FOLLOWS,
     measure=falls,
     explanation=_FALLS,
@@ -157,6 +166,7 @@ _R7 = retrieval(
     id="R7",
     statement="Paths emerge in sequence: an induction head first and abruptly, which later heads reuse.",
     units=WHOLE_CHAIN,
+    first_seed=FIRST_OF_THREE,
     gate=FOLLOWS,
     measure=take_apart,
     explanation=_EMERGES,
