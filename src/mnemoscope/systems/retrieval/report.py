@@ -14,8 +14,9 @@ from mnemoscope.systems.retrieval.analyses.circuit import LEVEL, chain_circuit, 
 from mnemoscope.systems.retrieval.analyses.emergence import first_true_step, surviving
 from mnemoscope.systems.retrieval.analyses.reach import bound, first_layers, least_layers
 from mnemoscope.systems.retrieval.figures import circuit_figure, place_name, reach_figure
+from mnemoscope.systems.retrieval.published import beside_published
 from mnemoscope.systems.retrieval.tasks import Retrieval, symbol_name
-from mnemoscope.viz import Opening, Page, Results, plain_report, spread, trajectory_curves, vector_report
+from mnemoscope.viz import Opening, Page, Results, Table, plain_report, spread, trajectory_curves, vector_report
 
 N_CIRCUIT = 512
 """Sequences that the circuit is searched and tested on, half of them each."""
@@ -92,9 +93,17 @@ def chain_of(task: Retrieval, batch: Batch) -> list[str]:
     ]
 
 
+def tables(results: Mapping[str, Results]) -> list[Table]:
+    """What was learned, and the published figures beside ours."""
+    return [*vector_report.tables(results), *beside_published(results)]
+
+
 def page(page: Page, results: Mapping[str, Results]) -> None:
     """The sections of the page."""
     vector_report.learned_section(page, results)
+    page.section("Beside the published figures")
+    for table in beside_published(results):
+        page.show(table)
     reach_section(page, results)
     circuit_section(page, results)
     emergence_section(page, results)
@@ -221,6 +230,7 @@ REPORTS.add(
         title="The retrieval problem",
         analyse=examine,
         page=page,
+        tables=tables,
         opening=opening,
         predict=partial(vector_report.predict, knows=chain_of),
         patterns=patterns,
