@@ -85,7 +85,7 @@ _SYSTEM = System(
         _part("published", ("retrieval-4",), range(1)),
     ),
     shipped=(
-        _part("quick", ("retrieval-3",), range(64, 84)),
+        _part("quick", ("retrieval-3",), range(64, 88)),
         _part("quick", ("retrieval-3-last",), range(64, 80)),
         _part("quick", list(_DEPTHS)[:3], range(16, 32)),
     ),
