@@ -23,10 +23,9 @@ from mnemoscope.sweeps.configurations import run_path
 from mnemoscope.training.loop import train
 from tests.support import contents, flip, random_model, small_spec
 
-LIMIT = 95_000_000
-"""Bytes that the archives may take together."""
+LIMIT = 97_000_000
+"""Bytes that the archives may take together: a package index takes 104 million a file."""
 PENDING = {
-    "retrieval-3-quick": range(64, 88),
     "retrieval-3-last-quick": range(64, 80),
 }
 """Runs that claims are registered on and that have not been trained yet: seeds by configuration."""
