@@ -1,18 +1,17 @@
-/**
- * Exact predictors of the task: computed where the task has a script for the page, else looked up for the sequences
- * that came with the page.
- *
- * @typedef {Map<number, ArrayLike<number>>} Rows   position to probabilities
- */
+/** Exact predictors of a task: computed where it has a script for the page, else looked up for the page's sequences. */
+import { row } from "./reading.js";
 import { unpack } from "./weights.js";
 
 /**
  * @param {any} run
  * @param {import("./weights.js").Packed[]} tensors
- * @param {?{complaint: (tokens: number[]) => ?string, references: Object<string, (tokens: number[]) => Rows>}} guest
+ * @param {?ExplorerGuest} guest
  */
 export function predictors(run, tensors, guest) {
   const same = (/** @type {number[]} */ a, /** @type {number[]} */ b) => a.length === b.length && a.every((x, i) => x === b[i]);
+  /** @type {?import("./weights.js").Tensor} */
+  let table = null;
+  const exact = () => (table ??= unpack(tensors[run.exact]));
   const shipped = run.examples.flatMap((/** @type {any} */ one) => [one, ...Object.values(one.pairs)]);
   return {
     names: guest ? Object.keys(guest.references) : run.references,
@@ -24,15 +23,13 @@ export function predictors(run, tensors, guest) {
       return guest?.complaint(tokens) ?? null;
     },
 
-    /** @returns {?Rows} null: not known for this sequence. */
+    /** @returns {?ExactRows} null: not known for this sequence. */
     rows(/** @type {string} */ name, /** @type {number[]} */ tokens) {
       if (guest) return guest.complaint(tokens) ? null : guest.references[name](tokens);
       const found = shipped.find((/** @type {any} */ one) => same(one.tokens, tokens));
-      if (!found?.rows?.[name] && found?.rows?.[name] !== 0) return null;
-      const { shape, data } = unpack(tensors[found.rows[name]]);
-      return new Map(
-        found.places.map((/** @type {number} */ pos, /** @type {number} */ i) => [pos, data.subarray(i * shape[1], (i + 1) * shape[1])]),
-      );
+      const numbers = found?.rows[name];
+      if (!numbers) return null;
+      return new Map(found.places.map((/** @type {number} */ pos, /** @type {number} */ i) => [pos, row(exact(), numbers[i])]));
     },
   };
 }
