@@ -86,8 +86,8 @@ class System:
     compact: bool = False
     """Whether the zoo keeps compact checkpoints and trajectories (`models.packing`)."""
     default: str | None = None
-    """Preset that `train` takes where none is named. Commands to which no system is named take the first that has
-    one."""
+    """Preset that `train` takes where none is named, and that a report opens with. Commands to which no system is named
+    take the first that has one."""
 
     @property
     def judged(self) -> tuple[TrainingSet, ...]:

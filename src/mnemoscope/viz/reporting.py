@@ -11,6 +11,7 @@ import xarray as xr
 from mnemoscope.analyses.roles import named_in, with_roles
 from mnemoscope.core import guests
 from mnemoscope.core.batch import Batch
+from mnemoscope.core.presets import SYSTEMS
 from mnemoscope.core.protocols import Task, VectorTask
 from mnemoscope.models.run import Run, by_label
 from mnemoscope.viz.page import Page
@@ -114,10 +115,12 @@ def report_page(parts: Sequence[tuple[TaskReport, Mapping[str, Results]]], *, ex
 
 
 def _open(page: Page, entry: TaskReport, results: Mapping[str, Results]) -> None:
-    """The pictures that decide, of the first configuration that has them."""
+    """The pictures that decide, of the default preset of a system, else of the first configuration that has them."""
     if entry.opening is None:
         return
-    for label, result in results.items():
+    defaults = {SYSTEMS.get(name).default for name in SYSTEMS.names()}
+    presets = {label: result["metrics"].attrs.get("preset") for label, result in results.items()}
+    for label, result in sorted(results.items(), key=lambda item: presets[item[0]] not in defaults):
         if (opening := entry.opening(result)) is None:
             continue
         page.section("At a glance")

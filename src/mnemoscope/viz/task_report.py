@@ -53,7 +53,8 @@ class TaskReport:
     example: Callable[[Any], Batch]
     """One unseen sequence, for a view."""
     opening: Callable[[Results], Opening | None] | None = None
-    """What the page opens with, from the results of the first configuration for which it returns something."""
+    """What the page opens with, from the results of the default preset of a system, or of the first configuration for
+    which it returns something."""
     trajectory: Callable[..., xr.Dataset] | None = None
     """Measures of one checkpoint, scalars by name, from a model, its task and `seed`; none: the task has none of its
     own, and `track` takes those of any task (`analyses.skill_trajectory`)."""

@@ -156,7 +156,7 @@ def explorer() -> str:
 REPORTS.add(
     PermutationLookup.name,
     TaskReport(
-        title="tiny-recall",
+        title="Permutation lookup: elimination and recall",
         analyse=analyse_run,
         page=page,
         tables=tables,
