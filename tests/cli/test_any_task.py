@@ -25,6 +25,8 @@ def test_a_task_without_an_entry_gets_the_plain_one(copy_run, capsys):
     main(["report", "run"])
     page = Path("report.html").read_text()
     assert "<title>Copy</title>" in page
+    assert "report-explorer.html" in page
+    assert Path("report-explorer.html").exists()
     for section in ("what-was-learned", "removing-one-component", "training", "single-sequences"):
         assert f'<h2 id="{section}"' in page
     main(["follow", "run"])

@@ -51,8 +51,9 @@ class DrawsFigures(Options):
 class WritesReport(DrawsFigures):
     """Of commands that write a report on runs."""
 
-    explore: bool = False
-    """Write explorer.html beside the report too, in which the first seed of every configuration runs, and link it."""
+    explore: bool = True
+    """Write <report>-explorer.html beside the report too, in which the first seed of every configuration runs, and
+    link it."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -22,16 +22,16 @@ def scored(tokens, *places, **fields):
 def test_tokens_are_read_at_the_last_position_and_a_batch_where_it_is_scored():
     model = random_model()
     content = model_content(model, TOKENS, Packer())
-    assert content["scored"] == [4]
-    assert content["reference"] == TOKENS.tolist()
-    assert content["symbols"] == list("012345")
-    assert content["task"] is None
-    assert model_content(model, TOKENS, Packer(), pos=[0, -2])["scored"] == [0, 3]
+    assert content.scored == [4]
+    assert content.reference == TOKENS.tolist()
+    assert content.symbols == list("012345")
+    assert content.task is None
+    assert model_content(model, TOKENS, Packer(), pos=[0, -2]).scored == [0, 3]
     batch = scored(TOKENS, 1, 2, symbol="abcdef".__getitem__)
     content = model_content(model, batch, Packer())
-    assert content["scored"] == [1, 2]
-    assert content["symbols"] == list("abcdef")
-    assert model_content(model, batch, Packer(), symbols=["\n", *"vwxyz"])["symbols"] == list("⏎vwxyz")
+    assert content.scored == [1, 2]
+    assert content.symbols == list("abcdef")
+    assert model_content(model, batch, Packer(), symbols=["\n", *"vwxyz"]).symbols == list("⏎vwxyz")
 
 
 @pytest.mark.parametrize(
@@ -63,8 +63,8 @@ def test_larger_models_are_refused_and_tasks_bring_their_own_sequences(tiny):
 
 def test_of_many_sequences_the_first_are_kept():
     content = model_content(random_model(), TOKENS.repeat(200, 1), Packer())
-    assert len(content["reference"]) == 256
-    assert content["python"]["drawn"] == "batch(sequences[:256])"
+    assert len(content.reference) == 256
+    assert content.python.drawn == "batch(sequences[:256])"
 
 
 SAID = """

@@ -4,7 +4,9 @@ import pytest
 import torch
 
 import mnemoscope as ms
-from mnemoscope.viz.explorer.packing import Packer, packed_tensor, page_configuration
+from mnemoscope.viz.explorer.content import spread_out
+from mnemoscope.viz.explorer.examples import Exact
+from mnemoscope.viz.explorer.packing import Packer, checkpoint_bytes, packed_tensor, page_configuration
 from mnemoscope.viz.explorer.scripts import script
 from tests.support import foreign_model, random_model
 from tests.viz.explorer.chromium import computed, needs_chromium
@@ -63,3 +65,33 @@ def test_what_was_packed_is_unpacked(tmp_path):
     whole = computed(("weights",), "return content.map((each) => [...unpack(each).data]);", packed, tmp_path)
     for found, expected in zip(whole, (values, halves), strict=True):
         assert torch.equal(torch.tensor(found), expected.flatten())
+
+
+def test_fewer_checkpoints_are_evenly_apart_and_end_with_the_last():
+    steps = [0, 1, 2, 4, 8, 16, 32, 64, 128]
+    assert spread_out(steps, None) == spread_out(steps, 20) == steps
+    assert spread_out(steps, 5) == [0, 2, 8, 32, 128]
+    assert spread_out(steps, 2) == [0, 128]
+    assert spread_out(steps, 1) == [128]
+
+
+def test_a_page_that_would_be_too_large_is_refused_before_all_is_packed(tiny, monkeypatch):
+    model = tiny.model()
+    single = sum(len(packed_tensor(value)["data"]) for _, value in model.named_parameters())
+    assert 0 < single <= checkpoint_bytes(model)
+    monkeypatch.setattr("mnemoscope.viz.explorer.packing.MAX_BYTES", single // 2)
+    with pytest.raises(ms.InputError, match="--checkpoints 8"):
+        ms.explore(tiny, checkpoints=1)
+    with pytest.raises(ms.InputError, match="checkpoints must be"):
+        ms.explore(tiny, checkpoints=0)
+
+
+def test_equal_rows_of_exact_predictors_stand_there_once():
+    table, packer = Exact(), Packer()
+    rows = torch.tensor([[0.5, 0.5], [0.25, 0.75], [0.5, 0.5], [torch.nan, torch.nan]])
+    assert table.numbers(rows) == [0, 1, 0, 2]
+    assert table.numbers(rows[1:2]) == [1]
+    number = table.packed(packer)
+    assert number is not None
+    assert packer.tensors[number]["shape"] == [3, 2]
+    assert Exact().packed(packer) is None

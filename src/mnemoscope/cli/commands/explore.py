@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,6 +18,8 @@ class Explore(Options):
 
     runs: Positional[RunPaths]
     """Run directories, directories that hold some, or words such as `zoo:<configuration>/seed-<seed>`."""
+    checkpoints: int | None = None
+    """At most so many of every run, evenly apart in their order, the last among them; none: all."""
     state: str = ""
     """What stands after the # in the address of such a page: this one opens in that state."""
     out: Path = Path("explorer.html")
@@ -27,19 +28,21 @@ class Explore(Options):
 
 def run(options: Explore) -> None:
     """Write the page of some runs."""
-    write_explorer(options.out, [found for path in options.runs for found in ms.find_runs([path])], options.state)
+    runs = [found for path in options.runs for found in ms.find_runs([path])]
+    page = ms.explore(runs, checkpoints=options.checkpoints, state=options.state)
+    write_explorer(options.out, page, len(runs))
 
 
-def write_explorer(path: Path, runs: Sequence[ms.Run], state: str = "") -> None:
+def write_explorer(path: Path, page: ms.viz.Page, n_models: int) -> None:
     """Write the page and say where."""
     from mnemoscope.cli.output import console
     from mnemoscope.models.files import write_atomically
     from mnemoscope.viz.tables import counted
 
-    content = ms.explore(runs, state=state).html().encode()
+    content = page.html().encode()
     write_atomically(path, content)
     size = f"{len(content) / 1e6:.1f} MB"
-    console.print(f"wrote {path}: {counted(len(runs), 'model')}, {size}", highlight=False)
+    console.print(f"wrote {path}: {counted(n_models, 'model')}, {size}", highlight=False)
 
 
 COMMANDS.add("explore", Command(options=Explore, run=run, section="train and look", out_is_file=True))

@@ -61,7 +61,7 @@ def write_report(
     parts: Sequence[tuple[ms.TaskReport, dict[str, ms.viz.Results]]],
     options: WritesReport,
 ) -> None:
-    """Write the page on some runs, and the explorer if it is asked for, and say where.
+    """Write the page on some runs, and the explorer unless it is declined, and say where.
 
     Args:
         path: Of the page.
@@ -72,37 +72,38 @@ def write_report(
     from mnemoscope.cli.output import console, write_page
     from mnemoscope.viz.reporting import report_page
 
-    explorer = _explorer(path.with_name("explorer.html"), runs) if options.explore else None
+    explorer = _explorer(path.with_name(f"{path.stem}-explorer.html"), runs, parts) if options.explore else None
     with console.status("the report is written"):
         page = report_page(parts, explorer=explorer)
         write_page(path, page.html(), page.figures, options)
     console.print(f"wrote {path}", highlight=False)
 
 
-def _explorer(path: Path, runs: Sequence[ms.Run]) -> str | None:
-    """Write the explorer of the first seeds, as far as it takes their models.
+def _explorer(
+    path: Path, runs: Sequence[ms.Run], parts: Sequence[tuple[ms.TaskReport, dict[str, ms.viz.Results]]]
+) -> str | None:
+    """Write the explorer of the first seeds, as far as it takes their models, with what was found of them.
 
     Returns:
         Its name; None: it takes none of them.
     """
     from mnemoscope.cli.commands.explore import write_explorer
     from mnemoscope.cli.output import console
-    from mnemoscope.viz.explorer.packing import page_configuration
-    from mnemoscope.viz.reporting import by_report
+    from mnemoscope.viz.explorer.beside_report import first_seeds
+    from mnemoscope.viz.explorer.page import runs_page
 
-    taken = []
-    for _, groups in by_report(runs):
-        for label, group in groups.items():
-            try:
-                page_configuration(group[0].model())
-            except ms.InputError as refusal:
-                console.print(f"{label} is not in the explorer: {refusal}", highlight=False)
-            else:
-                taken.append(group[0])
-    if not taken:
-        return None
     with console.status("the explorer is written"):
-        write_explorer(path, taken)
+        taken, refused = first_seeds(runs, parts)
+        for label, refusal in refused.items():
+            console.print(f"{label} is not in the explorer: {refusal}", highlight=False)
+        if not taken:
+            return None
+        try:
+            page = runs_page(taken)
+        except ms.InputError as refusal:
+            console.print(f"there is no explorer: {refusal}", highlight=False)
+            return None
+        write_explorer(path, page, len(taken))
     return path.name
 
 

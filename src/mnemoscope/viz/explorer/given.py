@@ -4,7 +4,6 @@ Without a task there is nothing to draw from, no exact predictor, no minimal pai
 """
 
 from collections.abc import Sequence
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -13,14 +12,14 @@ from mnemoscope.analyses.forward import check_fits
 from mnemoscope.core.batch import Batch
 from mnemoscope.core.errors import InputError, in_range
 from mnemoscope.core.protocols import HookedModel
-from mnemoscope.viz.explorer.content import MAX_EXAMPLES, classes_of, n_reference
+from mnemoscope.viz.explorer.content import classes_of, n_reference
+from mnemoscope.viz.explorer.examples import MAX_EXAMPLES
 from mnemoscope.viz.explorer.packing import Packer, page_configuration
+from mnemoscope.viz.explorer.record import Code, Example, Record
 from mnemoscope.viz.guesses import visible
 
 Sequences = Batch | Tensor
 """A batch, or whole numbers (batch, pos); anything else is refused with its shape and type."""
-_LIST = 20
-"""Tokens of an answer that are listed by number; of larger vocabularies the likeliest are."""
 
 
 def model_content(
@@ -30,8 +29,8 @@ def model_content(
     *,
     symbols: Sequence[str] | None = None,
     pos: int | Sequence[int] | None = None,
-) -> dict[str, Any]:
-    """A model with sequences as plain data; tensors are numbers of `packer`.
+) -> Record:
+    """What a page holds of a model with sequences.
 
     Args:
         model: Any hooked model that the page can run.
@@ -48,34 +47,28 @@ def model_content(
     n_tokens, n_pos = max(model.cfg.d_vocab, model.cfg.d_vocab_out), batch.inputs.shape[1]
     kept = batch.inputs[: n_reference(n_pos)]
     drawn = "sequences.select(slice(0, N))" if isinstance(sequences, Batch) else "batch(sequences[:N])"
-    return {
-        "name": None,
-        "label": _label(model),
-        "seed": None,
-        "cfg": configuration,
-        "steps": [0],
-        "checkpoints": [packer.checkpoint(model)],
-        "curves": None,
-        "roles": {},
-        "needs": None,
-        "task": None,
-        "symbols": _symbols(batch, symbols, n_tokens),
-        "positions": list(batch.positions[:n_pos]),
-        "answers": list(range(model.cfg.d_vocab_out)),
-        "slot": 1,
-        "scored": _scored(batch, pos),
-        "alphabet": sorted(batch.inputs.unique().tolist()),
-        "reference": kept.tolist(),
-        "classes": classes_of(batch.select(slice(0, len(kept)))) if isinstance(sequences, Batch) else {},
-        "references": [],
-        "best": None,
-        "examples": [{"tokens": tokens, "group": "", "pairs": {}} for tokens in kept[:MAX_EXAMPLES].tolist()],
-        "python": {
-            "start": "# model and sequences: what this page was made of",
-            "model": "model",
-            "drawn": drawn.replace("N", str(len(kept))),
-        },
-    }
+    return Record(
+        name=None,
+        label=_label(model),
+        seed=None,
+        cfg=configuration,
+        steps=[0],
+        checkpoints=[packer.checkpoint(model)],
+        symbols=_symbols(batch, symbols, n_tokens),
+        positions=list(batch.positions[:n_pos]),
+        answers=list(range(model.cfg.d_vocab_out)),
+        slot=1,
+        scored=_scored(batch, pos),
+        alphabet=sorted(batch.inputs.unique().tolist()),
+        reference=kept.tolist(),
+        classes=classes_of(batch.select(slice(0, len(kept)))) if isinstance(sequences, Batch) else {},
+        examples=[Example(tokens=tokens) for tokens in kept[:MAX_EXAMPLES].tolist()],
+        python=Code(
+            start="# model and sequences: what this page was made of",
+            model="model",
+            drawn=drawn.replace("N", str(len(kept))),
+        ),
+    )
 
 
 def _batch(model: HookedModel, sequences: Sequences) -> Batch:

@@ -17,6 +17,8 @@ from mnemoscope.models.checkpoint import configuration_of
 
 MAX_PARAMETERS = 1_000_000
 """Of one model; the forward pass of a larger one is no longer felt as immediate."""
+MAX_BYTES = 64_000_000
+"""Of a page; a browser opens larger ones, but takes its time."""
 ACTIVATIONS = ("relu", "gelu", "gelu_new", "gelu_fast", "gelu_pytorch_tanh", "silu", "identity")
 """Those that the page computes (`js/layers.js`)."""
 _COMPUTED = """n_layers n_heads d_model d_head d_mlp n_ctx d_vocab d_vocab_out attn_only act_fn normalization_type eps
@@ -34,12 +36,19 @@ class Packer:
 
     tensors: list[dict[str, Any]] = field(default_factory=list)
     _numbers: dict[tuple[Any, ...], int] = field(default_factory=dict)
+    _n_bytes: int = 0
 
     def pack(self, value: Tensor) -> int:
-        """The number of a tensor; equal ones have one number."""
+        """The number of a tensor; equal ones have one number.
+
+        Raises:
+            InputError: All tensors together would make the page too large.
+        """
         packed = packed_tensor(value)
         key = (tuple(packed["shape"]), packed["half"], packed["data"])
         if key not in self._numbers:
+            self._n_bytes += len(packed["data"])
+            check_size(self._n_bytes)
             self._numbers[key] = len(self.tensors)
             self.tensors.append(packed)
         return self._numbers[key]
@@ -47,6 +56,20 @@ class Packer:
     def checkpoint(self, model: HookedModel) -> dict[str, int]:
         """The numbers of a model's parameters by name; those of parts that it lacks are left out."""
         return {name: self.pack(value.detach()) for name, value in model.named_parameters()}
+
+
+def check_size(n_bytes: int) -> None:
+    """Refuse what would make a page too large."""
+    if n_bytes > MAX_BYTES:
+        raise InputError(
+            f"a page holds up to {MAX_BYTES / 1e6:.0f} MB; got more: take fewer runs, or fewer checkpoints of each "
+            "(`checkpoints=8`, `--checkpoints 8`)"
+        )
+
+
+def checkpoint_bytes(model: HookedModel) -> int:
+    """Of one checkpoint of a model on a page, at most: single precision in base64."""
+    return sum(4 * -(-4 * parameter.numel() // 3) for _, parameter in model.named_parameters())
 
 
 def packed_tensor(value: Tensor) -> dict[str, Any]:

@@ -3,23 +3,24 @@
 import json
 import zlib
 from collections.abc import Sequence
+from dataclasses import asdict
 from html import escape
 from importlib.resources import files
 from typing import Any
 
-from mnemoscope.core.errors import InputError, fits
+from mnemoscope.core.errors import InputError, in_range
 from mnemoscope.core.protocols import HookedModel
 from mnemoscope.core.subject import Subject
 from mnemoscope.models.run import Run
-from mnemoscope.viz.explorer.content import run_content, subject_content
+from mnemoscope.viz.explorer.content import Taken, run_content, subject_content
 from mnemoscope.viz.explorer.given import Sequences, model_content
-from mnemoscope.viz.explorer.packing import Packer
+from mnemoscope.viz.explorer.packing import Packer, check_size
+from mnemoscope.viz.explorer.record import Record
 from mnemoscope.viz.explorer.scripts import script
 from mnemoscope.viz.page import Page
 from mnemoscope.viz.task_report import REPORTS
 
-MAX_BYTES = 64_000_000
-"""Of a page; a browser opens larger ones, but takes its time."""
+MAX_CHECKPOINTS = 10_000
 _LEAD = (
     "The model runs in this page: change the sequence, switch parts off, set attention, patch from the other sequence, "
     "and see what it says then. Nothing leaves the page. What holds for one sequence need not hold for others."
@@ -36,6 +37,7 @@ def explore(
     *,
     symbols: Sequence[str] | None = None,
     pos: int | Sequence[int] | None = None,
+    checkpoints: int | None = None,
     state: str = "",
 ) -> Page:
     """A page in which models can be used: their weights, all checkpoints of runs, and the forward pass.
@@ -48,6 +50,7 @@ def explore(
         symbols: The name of every token of such a model; None: as the batch calls them, else their numbers.
         pos: Positions, negative ones from the end, at which its predictions are read; None: where the batch is scored,
             of tokens the last.
+        checkpoints: At most so many of every run, evenly apart in their order, the last among them; None: all.
         state: What stands after the # in the address of such a page: it opens in that state.
 
     Returns:
@@ -58,36 +61,42 @@ def explore(
             model or are given with a task, or the page would be too large.
     """
     packer = Packer()
-    if isinstance(models, Run | Subject | Sequence):
-        if any(given is not None for given in (sequences, symbols, pos)):
-            raise InputError("sequences, symbols and pos are for a model without a task; runs and subjects have them")
-        contents = _with_tasks(models, packer)
-    elif sequences is None:
-        raise InputError("a model without a task needs sequences: ms.explore(model, sequences); got none")
-    else:
-        contents = [model_content(models, sequences, packer, symbols=symbols, pos=pos)]
-    return _page(packer, contents, state)
-
-
-def _with_tasks(models: Run | Sequence[Run] | Subject, packer: Packer) -> list[dict[str, Any]]:
+    if checkpoints is not None:
+        in_range("checkpoints", checkpoints, 1, MAX_CHECKPOINTS)
+    if not isinstance(models, Run | Subject | Sequence):
+        if sequences is None:
+            raise InputError("a model without a task needs sequences: ms.explore(model, sequences); got none")
+        return _page(packer, [model_content(models, sequences, packer, symbols=symbols, pos=pos)], state)
+    if any(given is not None for given in (sequences, symbols, pos)):
+        raise InputError("sequences, symbols and pos are for a model without a task; runs and subjects have them")
     if isinstance(models, Subject):
-        return [subject_content(models, packer)]
+        return _page(packer, [subject_content(models, packer)], state)
     runs = [models] if isinstance(models, Run) else list(models)
     if not runs:
         raise InputError("explore needs at least one run; got none")
-    return [run_content(run, packer) for run in runs]
+    return runs_page([Taken(run=run, n_checkpoints=checkpoints) for run in runs], state)
 
 
-def _page(packer: Packer, contents: Sequence[dict[str, Any]], state: str) -> Page:
+def runs_page(taken: Sequence[Taken], state: str = "") -> Page:
+    """The page of some runs, of each as many checkpoints as are asked for.
+
+    Raises:
+        InputError: As `explore`.
+    """
+    packer = Packer()
+    return _page(packer, [run_content(one, packer) for one in taken], state)
+
+
+def _page(packer: Packer, contents: Sequence[Record], state: str) -> Page:
     """The page of what is known of some models."""
-    data = _json({"tensors": packer.tensors, "runs": contents})
-    fits("the page", len(data), MAX_BYTES, "take fewer runs, or runs with fewer checkpoints")
+    data = _json({"tensors": packer.tensors, "runs": [asdict(content) for content in contents]})
+    check_size(len(data))
     opened = f"if (!location.hash) location.hash = {_json(state)};\n" if state else ""
     program = f"{script('app')}\n{opened}globalThis.explorer = start({{\n{_guests(contents)}}});\n".replace(
         "</script", "<\\/script"
     )
-    title = " and ".join(dict.fromkeys(content["label"] for content in contents))
-    seed = contents[0]["seed"]
+    title = " and ".join(dict.fromkeys(content.label for content in contents))
+    seed = contents[0].seed
     seeds = f", seed {seed}" if len(contents) == 1 and seed is not None else ""
     page = Page(f"{title}{seeds}", _LEAD, style=(files("mnemoscope.viz.explorer") / "explorer.css").read_text())
     page.block(
@@ -98,9 +107,9 @@ def _page(packer: Packer, contents: Sequence[dict[str, Any]], state: str) -> Pag
     return page
 
 
-def _guests(contents: Sequence[dict[str, Any]]) -> str:
+def _guests(contents: Sequence[Record]) -> str:
     """By name of a task, the script that it has for the page."""
-    names = dict.fromkeys(content["task"]["name"] for content in contents if content["task"])
+    names = dict.fromkeys(content.task.name for content in contents if content.task)
     known = REPORTS.names()
     entries = {name: REPORTS.get(name).explorer for name in names if name in known}
     return "".join(f"{_json(name)}: {source().strip().rstrip(';')},\n" for name, source in entries.items() if source)

@@ -4,6 +4,7 @@
  *
  * @typedef {Map<number, ArrayLike<number>>} Rows   position to probabilities
  */
+import { row } from "./reading.js";
 import { unpack } from "./weights.js";
 
 /**
@@ -13,6 +14,9 @@ import { unpack } from "./weights.js";
  */
 export function predictors(run, tensors, guest) {
   const same = (/** @type {number[]} */ a, /** @type {number[]} */ b) => a.length === b.length && a.every((x, i) => x === b[i]);
+  /** @type {?import("./weights.js").Tensor} */
+  let table = null;
+  const exact = () => (table ??= unpack(tensors[run.exact]));
   const shipped = run.examples.flatMap((/** @type {any} */ one) => [one, ...Object.values(one.pairs)]);
   return {
     names: guest ? Object.keys(guest.references) : run.references,
@@ -28,11 +32,9 @@ export function predictors(run, tensors, guest) {
     rows(/** @type {string} */ name, /** @type {number[]} */ tokens) {
       if (guest) return guest.complaint(tokens) ? null : guest.references[name](tokens);
       const found = shipped.find((/** @type {any} */ one) => same(one.tokens, tokens));
-      if (!found?.rows?.[name] && found?.rows?.[name] !== 0) return null;
-      const { shape, data } = unpack(tensors[found.rows[name]]);
-      return new Map(
-        found.places.map((/** @type {number} */ pos, /** @type {number} */ i) => [pos, data.subarray(i * shape[1], (i + 1) * shape[1])]),
-      );
+      const numbers = found?.rows[name];
+      if (!numbers) return null;
+      return new Map(found.places.map((/** @type {number} */ pos, /** @type {number} */ i) => [pos, row(exact(), numbers[i])]));
     },
   };
 }

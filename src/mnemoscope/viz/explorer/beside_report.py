@@ -1,0 +1,64 @@
+"""Which models the explorer beside a report holds: the first seed of every configuration, with what was found of it.
+
+Roles and what removals cost are those of the report, not measured again. The page stays near `WEIGHT_BYTES`: of a
+configuration whose checkpoints take more than an equal share there are fewer, the last always.
+"""
+
+from collections.abc import Mapping, Sequence
+
+import xarray as xr
+
+from mnemoscope.core.errors import InputError
+from mnemoscope.core.protocols import reads_vectors
+from mnemoscope.models.run import Run
+from mnemoscope.viz.explorer.content import Taken
+from mnemoscope.viz.explorer.packing import checkpoint_bytes, page_configuration
+from mnemoscope.viz.reporting import by_report
+from mnemoscope.viz.tables import Results
+from mnemoscope.viz.task_report import TaskReport
+
+WEIGHT_BYTES = 24_000_000
+"""Of all checkpoints together, unless the last ones alone take more."""
+
+
+def first_seeds(
+    runs: Sequence[Run], parts: Sequence[tuple[TaskReport, Mapping[str, Results]]]
+) -> tuple[list[Taken], dict[str, InputError]]:
+    """The models that the page takes, and by configuration why it does not take others; those that read vectors are
+    left out, since such a page is about tokens.
+
+    Args:
+        runs: Of the report.
+        parts: What was found of them, as `report_page` takes it.
+    """
+    results = {label: result for _, each in parts for label, result in each.items()}
+    fitting: dict[str, tuple[Run, int]] = {}
+    refused = {}
+    for _, groups in by_report(runs):
+        for label, (run, *_) in groups.items():
+            model = run.model()
+            if reads_vectors(model):
+                continue
+            try:
+                page_configuration(model)
+            except InputError as refusal:
+                refused[label] = refusal
+            else:
+                fitting[label] = run, checkpoint_bytes(model)
+    taken = [
+        Taken(
+            run=run,
+            n_checkpoints=max(1, WEIGHT_BYTES // len(fitting) // n_bytes),
+            removed=_removed(results[label], run.spec.seed),
+        )
+        for label, (run, n_bytes) in fitting.items()
+    ]
+    return taken, refused
+
+
+def _removed(result: Results, seed: int) -> xr.Dataset | None:
+    """What was measured without each part, by role; None: nothing that the page can use."""
+    found = result.get("ablation")
+    if found is None or "component" not in found.coords or "mean" not in found.get("kind", ()):
+        return None
+    return found.sel(seed=seed)

@@ -1,0 +1,109 @@
+"""What a page holds of a model, as values; the page's script reads them as JSON (`Run` in `js/payload.js`).
+
+Tensors are numbers of the page's `Packer`.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True, kw_only=True)
+class Example:
+    """A sequence of the task, or one that a model was given with."""
+
+    tokens: list[int]
+    group: str = ""
+    """Of the task; empty: none."""
+    pairs: Mapping[str, "Example"] = field(default_factory=dict)
+    """Minimal pairs by kind."""
+    places: Sequence[int] = ()
+    """Positions for which exact predictors are known; none: the page computes them, or there are none."""
+    rows: Mapping[str, Sequence[int]] = field(default_factory=dict)
+    """By predictor the row of `Record.exact` at each of these."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Needs:
+    """Accuracy of every skill over many sequences, intact and with one part at its mean."""
+
+    skills: Sequence[str]
+    clean: Sequence[float]
+    without: Mapping[str, Sequence[float]]
+    """By component, `L0H1` or `L0 MLP`."""
+    n: int
+    """Sequences a skill."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Curves:
+    """What training logged on unseen sequences."""
+
+    steps: Sequence[int]
+    values: Mapping[str, Sequence[float]]
+    share: bool
+    """Whether values are shares, of accuracy; else they are losses."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PageTask:
+    """A task's name, and its configuration as far as a script can read it."""
+
+    name: str
+    fields: Mapping[str, Any]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Code:
+    """How Python gets what the page has."""
+
+    start: str
+    """What comes first: where the model comes from."""
+    model: str
+    """The model; STEP stands for the checkpoint."""
+    drawn: str
+    """The reference sequences."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Record:
+    """A model with its sequences. What a model without a task lacks is empty."""
+
+    name: str | None
+    """Of the run, as commands take it; None: there is no run."""
+    label: str
+    seed: int | None
+    cfg: Mapping[str, Any]
+    """From `page_configuration`."""
+    steps: Sequence[int]
+    checkpoints: Sequence[Mapping[str, int]]
+    """Parameters by name, one mapping for each of `steps`."""
+    python: Code
+    symbols: Sequence[str]
+    positions: Sequence[str]
+    """What the task calls its positions; empty: they have numbers only."""
+    answers: Sequence[int]
+    """Tokens that can be right."""
+    slot: int
+    """Tokens that stand together."""
+    scored: Sequence[int]
+    """Positions at which predictions are read."""
+    alphabet: Sequence[int]
+    """Tokens that occur."""
+    reference: Sequence[Sequence[int]]
+    """Sequences that means are taken over."""
+    classes: Mapping[str, Sequence[int]]
+    """By latent the class of every one of these."""
+    examples: Sequence[Example]
+    """To draw from."""
+    exact: int | None = None
+    """The distributions of exact predictors, (row, token)."""
+    references: Sequence[str] = ()
+    """Names of exact predictors."""
+    best: str | None = None
+    """The one that predicts the reference sequences best."""
+    task: PageTask | None = None
+    curves: Curves | None = None
+    roles: Mapping[str, str] = field(default_factory=dict)
+    """Of components."""
+    needs: Needs | None = None
