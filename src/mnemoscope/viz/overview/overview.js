@@ -1,16 +1,17 @@
 (() => {
   "use strict";
-  const filter = document.getElementById("filter");
-  const every = document.getElementById("every");
+  const filter = /** @type {?HTMLInputElement} */ (document.getElementById("filter"));
+  const every = /** @type {HTMLInputElement} */ (document.getElementById("every"));
+  const count = /** @type {HTMLOutputElement} */ (document.getElementById("count"));
   if (!filter) return;
-  const groups = [...document.querySelectorAll("table.runs > tbody")];
-  const files = [...document.querySelectorAll("table.files > tbody > tr")];
+  const groups = /** @type {HTMLTableSectionElement[]} */ ([...document.querySelectorAll("table.runs > tbody")]);
+  const files = /** @type {HTMLTableRowElement[]} */ ([...document.querySelectorAll("table.files > tbody > tr")]);
   const runs = groups.flatMap((group) => [...group.rows].filter((row) => row.className === "of-one"));
   const opened = new Set();
 
   const show = () => {
     const words = filter.value.toLowerCase().split(/\s+/).filter(Boolean);
-    const has = (text) => words.every((word) => text.includes(word));
+    const has = (/** @type {string} */ text) => words.every((/** @type {string} */ word) => text.includes(word));
     let n = 0;
     for (const group of groups) {
       const seeds = [...group.rows].filter((row) => row.className === "of-one");
@@ -22,22 +23,24 @@
       if (button) button.setAttribute("aria-expanded", String(open));
       n += hits.length;
     }
-    for (const row of files) row.hidden = !has(row.textContent.toLowerCase());
-    document.getElementById("count").value = runs.length ? `${n} of ${runs.length} runs` : "";
+    for (const row of files) row.hidden = !has((row.textContent ?? "").toLowerCase());
+    count.value = runs.length ? `${n} of ${runs.length} runs` : "";
   };
 
-  const value = (row, column) => {
+  const value = (/** @type {HTMLTableRowElement} */ row, /** @type {number} */ column) => {
     const cell = row.cells[column];
-    const text = cell.dataset.value ?? cell.textContent.trim();
+    const text = cell.dataset.value ?? (cell.textContent ?? "").trim();
     return text === "" || text === "–" ? null : cell.dataset.value === undefined ? text : Number(text);
   };
-  const compare = (column, sign) => (one, other) => {
+  /** @returns {(one: HTMLTableRowElement, other: HTMLTableRowElement) => number} */
+  const compare = (/** @type {number} */ column, /** @type {number} */ sign) => (one, other) => {
     const [a, b] = [value(one, column), value(other, column)];
-    if (a === null || b === null) return (a === null) - (b === null); // what is missing comes last
-    return sign * (typeof a === "number" ? a - b : a.localeCompare(b, undefined, { numeric: true }));
+    if (a === null || b === null) return Number(a === null) - Number(b === null); // what is missing comes last
+    if (typeof a === "number" && typeof b === "number") return sign * (a - b);
+    return sign * String(a).localeCompare(String(b), undefined, { numeric: true });
   };
-  const sort = (head) => {
-    const table = head.closest("table");
+  const sort = (/** @type {HTMLTableCellElement} */ head) => {
+    const table = /** @type {HTMLTableElement} */ (head.closest("table"));
     const up = head.getAttribute("aria-sort") !== "ascending";
     for (const other of table.querySelectorAll("th")) other.removeAttribute("aria-sort");
     head.setAttribute("aria-sort", up ? "ascending" : "descending");
@@ -51,10 +54,10 @@
   };
 
   document.addEventListener("click", (event) => {
-    const button = event.target.closest("th button, button.open");
+    const button = /** @type {Element} */ (event.target).closest("th button, button.open");
     if (!button) return;
     if (button.className !== "open") {
-      sort(button.closest("th"));
+      sort(/** @type {HTMLTableCellElement} */ (button.closest("th")));
       return;
     }
     const group = button.closest("tbody");

@@ -1,16 +1,11 @@
-/**
- * Exact predictors of the task: computed where the task has a script for the page, else looked up for the sequences
- * that came with the page.
- *
- * @typedef {Map<number, ArrayLike<number>>} Rows   position to probabilities
- */
+/** Exact predictors of a task: computed where it has a script for the page, else looked up for the page's sequences. */
 import { row } from "./reading.js";
 import { unpack } from "./weights.js";
 
 /**
  * @param {any} run
  * @param {import("./weights.js").Packed[]} tensors
- * @param {?{complaint: (tokens: number[]) => ?string, references: Object<string, (tokens: number[]) => Rows>}} guest
+ * @param {?ExplorerGuest} guest
  */
 export function predictors(run, tensors, guest) {
   const same = (/** @type {number[]} */ a, /** @type {number[]} */ b) => a.length === b.length && a.every((x, i) => x === b[i]);
@@ -28,7 +23,7 @@ export function predictors(run, tensors, guest) {
       return guest?.complaint(tokens) ?? null;
     },
 
-    /** @returns {?Rows} null: not known for this sequence. */
+    /** @returns {?ExactRows} null: not known for this sequence. */
     rows(/** @type {string} */ name, /** @type {number[]} */ tokens) {
       if (guest) return guest.complaint(tokens) ? null : guest.references[name](tokens);
       const found = shipped.find((/** @type {any} */ one) => same(one.tokens, tokens));
