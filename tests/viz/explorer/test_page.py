@@ -2,6 +2,7 @@
 
 import json
 import re
+import shlex
 from urllib.parse import quote
 
 import pytest
@@ -19,9 +20,10 @@ WAIT = 1500
 
 
 def seen(html: str, directory, script: str, **where) -> tuple[dict, str]:
-    """What a script run on the page returns, and what the browser complained of."""
+    """What a script run on the page returns, and what the browser complained of; the script may wait."""
     probe = (
-        f'<script>addEventListener("load", () => setTimeout(() => {{ const found = (() => {{ {script} }})();'
+        '<script>addEventListener("load", () => setTimeout(async () => {'
+        f"const found = await (async () => {{ {script} }})();"
         'const out = document.createElement("pre"); out.id = "seen"; out.textContent = JSON.stringify(found);'
         f"document.body.append(out); }}, {WAIT}));</script>"
     )
@@ -114,6 +116,61 @@ def test_clicks_do_what_python_does_with_the_code_on_the_page(html, tmp_path, ca
     assert [float(p) for p in found["said"]] == pytest.approx(expected[found["tokens"]].tolist(), abs=0.0051)
     *parts, total = found["shares"]
     assert sum(parts) == pytest.approx(total, abs=0.005 * len(parts) + 0.005)
+
+
+DRAGGED = r"""
+const frame = document.querySelector(".frame");
+const send = (kind, query, key) => {
+  const box = document.querySelector("canvas.matrix").getBoundingClientRect();
+  const clientX = box.left + ((key + 0.5) * box.width) / 9;
+  const clientY = box.top + ((query + 0.5) * box.height) / 9;
+  frame.dispatchEvent(new PointerEvent(kind, { clientX, clientY, bubbles: true }));
+  return document.getElementById("attention-said").textContent;
+};
+const press = (key, shiftKey) => frame.dispatchEvent(new KeyboardEvent("keydown", { key, shiftKey }));
+const row = () => explorer.state.edits[0].rows[8];
+const weight = (key) => Number(/is (\S+?)[.]$/.exec(send("pointermove", 8, key))[1]);
+const before = [0, 1, 2, 3, 4, 5, 6, 7, 8].map(weight);
+send("pointerdown", 8, 7);
+send("pointermove", 6, 3);
+send("pointerup", 6, 3);
+const dragged = row();
+press("ArrowLeft", true);
+const carried = row();
+press("ArrowLeft", false);
+const said = document.getElementById("attention-said").textContent;
+return { before, dragged, carried, after: row(), n: explorer.state.edits.length, said };
+"""
+
+
+@needs_chromium
+@pytest.mark.thorough
+def test_attention_is_dragged_along_its_row_and_carried_by_keys(html, tmp_path):
+    found, complaints = seen(html, tmp_path, DRAGGED)
+    assert not complaints
+    expected = found["before"]
+    expected[3], expected[7] = expected[3] + expected[7], 0
+    assert found["dragged"] == pytest.approx(expected, abs=0.002)
+    expected[2], expected[3] = expected[2] + expected[3], 0
+    assert found["carried"] == pytest.approx(expected, abs=0.002)
+    assert found["after"] == found["carried"]
+    assert found["n"] == 1
+    assert "(y1)" in found["said"]
+
+
+@needs_chromium
+@pytest.mark.thorough
+@pytest.mark.parametrize("label", ["birth-2-layers-quick", "facts-softmax-quick"])
+def test_commands_on_the_page_take_sequences_of_texts_and_of_names(label, tmp_path, capsys):
+    run = ms.find_runs(f"zoo:{label}")[0]
+    script = "return { commands: document.getElementById('commands').textContent, symbols: explorer.run.symbols };"
+    found, complaints = seen(explore(run).html(), tmp_path, script)
+    assert not complaints
+    assert found["symbols"] == ms.viz.symbols_of(run.spec.task)
+    words = shlex.split(found["commands"].splitlines()[0])
+    assert words[:3] == ["mnemoscope", "predict", f"zoo:{label}/seed-{run.spec.seed}"]
+    main(words[1:])
+    assert len(capsys.readouterr().out.splitlines()) > 10
 
 
 @needs_chromium

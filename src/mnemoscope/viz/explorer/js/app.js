@@ -98,7 +98,7 @@ function explorer(/** @type {any} */ data, /** @type {Object<string, (fields: an
 
   const panels = [wordsPanel, timePanel, sequencePanel, answersPanel, partsPanel, attentionPanel, patchesPanel, seedsPanel, insidePanel, edgesPanel, codePanel].map((panel) => panel(app));
   const choice = el("div", { class: "actions wide" });
-  const saved = el("button", { onclick: () => save(app.picture(), `${app.run.label}-seed-${app.run.seed ?? 0}.svg`.replace(/[^\w.-]+/g, "-"), "image/svg+xml") }, "save a picture (SVG)");
+  const saved = el("button", { class: "tools", onclick: () => save(app.picture(), `${app.run.label}-seed-${app.run.seed ?? 0}.svg`.replace(/[^\w.-]+/g, "-"), "image/svg+xml") }, "save a picture (SVG)");
   saved.title = "attention, parts and predictions as they are shown now";
   const build = () => {
     choice.replaceChildren(saved);

@@ -1,13 +1,13 @@
 /** The attention of one head as a matrix and as arcs over the tokens; both follow the same query and key. */
 import { chooser, el, refill, short, svg } from "./dom.js";
-import { drawMatrix, fullColour } from "./heat.js";
+import { fullColour } from "./heat.js";
+import { MOST_NAMED, pointedMatrix } from "./matrix.js";
 import { MECHANISM_NAMES, mechanismRows } from "./mechanisms.js";
 import { called, component, partsIn, positionName, theCalled } from "./naming.js";
 import { headPattern } from "./reading.js";
 
 const LEAST = 0.02;
 const STEP = 34;
-const MOST_LABELS = 20;
 const WAYS = /** @type {[string, string][]} */ ([
   ["shown", "as it is"],
   ["change", "what changed"],
@@ -16,25 +16,24 @@ const WAYS = /** @type {[string, string][]} */ ([
 
 export function attentionPanel(/** @type {any} */ app) {
   const heads = el("div", { class: "actions" });
-  const canvas = /** @type {HTMLCanvasElement} */ (el("canvas", { class: "matrix" }));
-  const cross = el("i", { class: "cross" });
-  const frame = el("div", { class: "frame", tabindex: 0, role: "img", "aria-describedby": "attention-said" }, canvas, cross);
-  const above = el("div", { class: "labels above", "aria-hidden": "true" });
-  const left = el("div", { class: "labels left", "aria-hidden": "true" });
   const said = el("p", { class: "note", role: "status", id: "attention-said" });
   const arcs = el("div", { class: "scroll arcs" });
-  const set = el("div", { class: "actions" });
+  const set = el("div", { class: "actions tools" });
   const needed = el("p", { class: "note" });
-  const grid = el("div", { class: "grid" }, el("span"), above, left, frame);
+  const matrix = pointedMatrix((query, key) => tell(query, key), {
+    chosen: () => attendOnly(),
+    carried: (query, from, to) => carry(query, from, to),
+    described: "attention-said",
+  });
   const node = el(
     "section",
     { class: "panel wide" },
     el("h2", {}, "Attention"),
     heads,
     needed,
-    el("div", { class: "beside" }, grid, el("div", {}, said, arcs, set)),
+    el("div", { class: "beside" }, matrix.node, el("div", {}, said, arcs, set)),
   );
-  let at = { query: -1, key: -1 };
+  let started = false;
   let way = "shown";
   /** @type {?import("./view.js").View} */
   let view = null;
@@ -63,37 +62,40 @@ export function attentionPanel(/** @type {any} */ app) {
     app.set({ edits: [...others, { kind: "pattern", site: { kind: "pattern", layer, head }, rows: { ...before?.rows, ...rows } }] });
   };
   const attendOnly = () => {
+    const { row: query, column: key } = matrix.at;
     const n = app.state.tokens.length;
-    if (app.run.cfg.causal && at.key > at.query) return;
-    setRows({ [at.query]: Array.from({ length: n }, (_, key) => (key === at.key ? 1 : 0)) });
+    if (app.run.cfg.causal && key > query) return;
+    setRows({ [query]: Array.from({ length: n }, (_, i) => (i === key ? 1 : 0)) });
+  };
+  /** Let a query attend to one key as much more as it attended to another, and to that no more. */
+  const carry = (/** @type {number} */ query, /** @type {number} */ from, /** @type {number} */ to) => {
+    if (!view || way !== "shown" || (app.run.cfg.causal && Math.max(from, to) > query)) return;
+    const n = app.state.tokens.length;
+    const row = Array.from(weights(view.shown).subarray(query * n, (query + 1) * n));
+    row[to] += row[from];
+    row[from] = 0;
+    setRows({ [query]: row });
   };
 
-  const point = (/** @type {number} */ query, /** @type {number} */ key) => {
+  const tell = (/** @type {number} */ query, /** @type {number} */ key) => {
     if (!view) return;
     const { run, state } = view;
     const n = state.tokens.length;
-    at = { query: Math.min(n - 1, Math.max(0, query)), key: Math.min(n - 1, Math.max(0, key)) };
     const tokens = way === "other" ? state.other : state.tokens;
     const name = (/** @type {number} */ pos) => `${run.symbols[tokens[pos]]} (${positionName(run, pos)})`;
     const all = values();
     const verb = way === "change" ? "changes by" : "is";
-    said.textContent = `From ${name(at.query)} to ${name(at.key)} attention ${verb} ${short(all[at.query * n + at.key], 3, way === "change")}.`;
-    Object.assign(cross.style, {
-      left: `${(100 * at.key) / n}%`, top: `${(100 * at.query) / n}%`, width: `${100 / n}%`, height: `${100 / n}%`,
-    });
-    for (const [labels, pos] of /** @type {[HTMLElement, number][]} */ ([[above, at.key], [left, at.query]])) {
-      [...labels.children].forEach((label, i) => label.classList.toggle("at", i === pos));
-    }
-    drawArcs(all, tokens);
+    said.textContent = `From ${name(query)} to ${name(key)} attention ${verb} ${short(all[query * n + key], 3, way === "change")}.`;
+    drawArcs(all, tokens, query, key);
   };
 
   /** Arcs from the chosen query to its keys; those of all other queries behind it, where there is room. */
-  const drawArcs = (/** @type {ArrayLike<number>} */ all, /** @type {number[]} */ tokens) => {
+  const drawArcs = (/** @type {ArrayLike<number>} */ all, /** @type {number[]} */ tokens, /** @type {number} */ at, /** @type {number} */ to) => {
     const n = tokens.length;
     const most = fullColour(all, !app.run.cfg.linear && way !== "change");
-    const longest = Math.max(1, ...Array.from({ length: n }, (_, key) => (Math.abs(all[at.query * n + key]) / most > LEAST ? Math.abs(at.query - key) : 0)));
-    const high = Math.min(110, 26 + 10 * (n <= MOST_LABELS ? n - 1 : longest));
-    const picture = svg("svg", { width: n * STEP, height: high + 24, "aria-hidden": "true" });
+    const longest = Math.max(1, ...Array.from({ length: n }, (_, key) => (Math.abs(all[at * n + key]) / most > LEAST ? Math.abs(at - key) : 0)));
+    const high = Math.min(110, 26 + 10 * (n <= MOST_NAMED ? n - 1 : longest));
+    const picture = svg("svg", { width: n * STEP, height: high + 24, viewBox: `0 0 ${n * STEP} ${high + 24}`, "aria-hidden": "true" });
     const x = (/** @type {number} */ pos) => (pos + 0.5) * STEP;
     const arc = (/** @type {number} */ query, /** @type {number} */ key, /** @type {string} */ kind) => {
       const weight = all[query * n + key] / most;
@@ -105,37 +107,21 @@ export function attentionPanel(/** @type {any} */ app) {
       const style = `stroke-width:${(0.5 + 4 * Math.abs(weight)).toFixed(2)};stroke-opacity:${Math.min(1, 0.15 + Math.abs(weight)).toFixed(2)}`;
       picture.append(svg("path", { d, class: `arc ${kind}${weight < 0 ? " less" : ""}`, style }));
     };
-    if (n <= MOST_LABELS) {
-      for (let query = 0; query < n; query++) for (let key = 0; key < n; key++) if (query !== at.query) arc(query, key, "faint");
+    if (n <= MOST_NAMED) {
+      for (let query = 0; query < n; query++) for (let key = 0; key < n; key++) if (query !== at) arc(query, key, "faint");
     }
-    for (let key = 0; key < n; key++) arc(at.query, key, "strong");
+    for (let key = 0; key < n; key++) arc(at, key, "strong");
     tokens.forEach((token, pos) => {
-      const onclick = () => point(pos, at.key);
-      const kind = pos === at.query ? "query" : pos === at.key ? "key" : "";
+      const onclick = () => matrix.point(pos, to);
+      const kind = pos === at ? "query" : pos === to ? "key" : "";
       picture.append(svg("text", { x: x(pos), y: high + 16, class: kind, onclick }, app.run.symbols[token]));
     });
     arcs.replaceChildren(picture);
     requestAnimationFrame(() => {
-      const [from, to] = [arcs.scrollLeft, arcs.scrollLeft + arcs.clientWidth - STEP];
-      if (x(at.query) < from || x(at.query) > to) arcs.scrollLeft = x(at.query) - arcs.clientWidth + STEP;
+      const [from, end] = [arcs.scrollLeft, arcs.scrollLeft + arcs.clientWidth - STEP];
+      if (x(at) < from || x(at) > end) arcs.scrollLeft = x(at) - arcs.clientWidth + STEP;
     });
   };
-
-  const cell = (/** @type {MouseEvent} */ event) => {
-    const box = canvas.getBoundingClientRect();
-    const n = app.state.tokens.length;
-    point(Math.floor(((event.clientY - box.top) / box.height) * n), Math.floor(((event.clientX - box.left) / box.width) * n));
-  };
-  frame.addEventListener("mousemove", cell);
-  frame.addEventListener("click", cell);
-  frame.addEventListener("dblclick", attendOnly);
-  frame.addEventListener("keydown", (event) => {
-    const [down, right] = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1] }[event.key] ?? [0, 0];
-    if (event.key === "Enter") attendOnly();
-    else if (down || right) point(at.query + down, at.key + right);
-    else return;
-    event.preventDefault();
-  });
 
   /** What removing the head costs over many sequences, as measured when the page was written. */
   const overall = (/** @type {any} */ run, /** @type {string} */ name) => {
@@ -148,7 +134,7 @@ export function attentionPanel(/** @type {any} */ app) {
   return {
     node,
     build() {
-      at = { query: -1, key: -1 };
+      started = false;
     },
     update(/** @type {import("./view.js").View} */ current) {
       const lastPos = view?.state.pos;
@@ -168,22 +154,17 @@ export function attentionPanel(/** @type {any} */ app) {
       const tokens = way === "other" ? state.other : state.tokens;
       const all = values();
       const most = fullColour(all, !run.cfg.linear && way !== "change");
-      drawMatrix(canvas, all, n, most);
-      frame.setAttribute("aria-label", `attention of ${theCalled(run, `L${layer}H${head}`)}, ${n} queries by ${n} keys; arrow keys move, Enter sets`);
-      for (const labels of [above, left]) {
-        const names = n <= MOST_LABELS ? tokens.map((token) => run.symbols[token]) : [];
-        if ([...labels.children].map((label) => label.textContent).join("\n") !== names.join("\n")) {
-          labels.replaceChildren(...names.map((name) => el("span", {}, name)));
-        }
-      }
-      grid.classList.toggle("long", n > MOST_LABELS);
-      if (at.query < 0 || lastPos !== state.pos || at.query >= n) {
+      const names = tokens.map((token) => run.symbols[token]);
+      const label = `attention of ${theCalled(run, `L${layer}H${head}`)}, ${n} queries by ${n} keys; arrow keys move, with Shift they take the attention along, Enter sets`;
+      matrix.draw(all, n, most, { rows: names, columns: names, label });
+      if (!started || lastPos !== state.pos || matrix.at.row >= n) {
         const row = Array.from(all.subarray(state.pos * n, (state.pos + 1) * n));
-        at = { query: state.pos, key: row.indexOf(Math.max(...row)) };
-      }
-      point(at.query, at.key);
+        matrix.point(state.pos, row.indexOf(Math.max(...row)));
+        started = true;
+      } else matrix.point(matrix.at.row, matrix.at.column);
       const choices = /** @type {[string, string][]} */ ([["", "…"], ...MECHANISM_NAMES.map((name) => [name, name])]);
       refill(set, state.edits.length, () => [
+        el("span", {}, "drag a cell along its row, or"),
         el("button", { onclick: attendOnly }, "attend only there"),
         chooser("or set it to", choices, "", (name) => name && setRows(mechanismRows(name, app.state.tokens))),
       ]);

@@ -1,7 +1,7 @@
 /** The state as Python code, and as command lines. */
 import { el } from "./dom.js";
 import { drawnRow } from "./means.js";
-import { typed } from "./naming.js";
+import { forCommands } from "./naming.js";
 
 /** @returns {string} A value as Python writes it. */
 function python(/** @type {any} */ value) {
@@ -90,7 +90,7 @@ export function asCommands(/** @type {any} */ run, /** @type {import("./state.js
   if (run.name === null) return "";
   const step = `--step ${run.steps[state.checkpoint]}`;
   const name = quoted(run.name);
-  const lines = [`mnemoscope predict ${name} ${quoted(typed(run, state.tokens))} ${step}`];
+  const lines = [`mnemoscope predict ${name} ${quoted(forCommands(run, state.tokens))} ${step}`];
   if (state.edits.some(({ kind, site }) => site && site.pos === undefined && (kind === "mean" || kind === "zero"))) {
     lines.push(`mnemoscope ablate ${name} ${step}      # over many sequences`);
   }
@@ -103,7 +103,7 @@ export function codePanel(/** @type {any} */ app) {
   const texts = [el("pre", { id: "python", tabindex: 0 }), el("pre", { id: "commands", tabindex: 0 })];
   const title = el("summary");
   const copy = (/** @type {HTMLElement} */ text) => {
-    const button = el("button", {}, "copy");
+    const button = el("button", { class: "tools" }, "copy");
     button.addEventListener("click", () => {
       const range = document.createRange();
       range.selectNodeContents(text);

@@ -1,5 +1,7 @@
 /** Elements with their attributes and listeners; texts are texts, never markup. */
 
+/** Columns of a table of buttons from which on they are narrow. */
+export const MANY = 12;
 const SVG = "http://www.w3.org/2000/svg";
 
 /**

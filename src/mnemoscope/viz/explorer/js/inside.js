@@ -1,12 +1,10 @@
 /** Reading: the logit lens, and what the weights of the chosen head say between tokens. */
 import { ovCircuit, qkCircuit } from "./circuits.js";
-import { el, refill, short } from "./dom.js";
-import { drawMatrix } from "./heat.js";
+import { el, short } from "./dom.js";
 import { normalise, project, softmax } from "./layers.js";
+import { pointedMatrix } from "./matrix.js";
 import { called } from "./naming.js";
 import { ranked, row } from "./reading.js";
-
-const MOST_NAMED = 20;
 
 /** The logits that the last layer would read from the residual stream at a depth. */
 export function lens(/** @type {import("./weights.js").Model} */ model, /** @type {Float32Array} */ stream) {
@@ -16,46 +14,22 @@ export function lens(/** @type {import("./weights.js").Model} */ model, /** @typ
   return project(rows, weights["unembed.W_U"].data, weights["unembed.b_U"].data, cfg.d_model, weights["unembed.W_U"].shape[1]);
 }
 
-/** A matrix between tokens, with what is under the pointer in words; arrows move too. */
+/** A matrix between tokens, with what is under the pointer in words. */
 function tokenMatrix(/** @type {string} */ title, /** @type {(run: any, row: number, column: number, value: number) => string} */ tell) {
-  const canvas = /** @type {HTMLCanvasElement} */ (el("canvas", { class: "matrix" }));
-  const cross = el("i", { class: "cross" });
   const said = el("p", { class: "note", role: "status" });
-  const frame = el("div", { class: "frame", tabindex: 0, role: "img", "aria-label": `${title}; arrow keys move` }, canvas, cross);
-  const [above, left] = ["above", "left"].map((side) => el("div", { class: `labels ${side}`, "aria-hidden": "true" }));
-  const node = el("div", {}, el("h3", {}, title), el("div", { class: "grid" }, el("span"), above, left, frame), said);
   /** @type {any} */
   let now = null;
-  let at = [1, 1];
-  const point = (/** @type {number} */ i, /** @type {number} */ j) => {
-    const { run, values, n } = now;
-    const nRows = values.length / n;
-    at = [Math.min(nRows - 1, Math.max(0, i)), Math.min(n - 1, Math.max(0, j))];
-    said.textContent = tell(run, at[0], at[1], values[at[0] * n + at[1]]);
-    const [width, height] = [100 / n, 100 / nRows];
-    Object.assign(cross.style, { left: `${at[1] * width}%`, top: `${at[0] * height}%`, width: `${width}%`, height: `${height}%` });
-  };
-  frame.addEventListener("mousemove", (event) => {
-    const box = canvas.getBoundingClientRect();
-    const nRows = now.values.length / now.n;
-    point(Math.floor(((event.clientY - box.top) / box.height) * nRows), Math.floor(((event.clientX - box.left) / box.width) * now.n));
-  });
-  frame.addEventListener("keydown", (event) => {
-    const step = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1] }[event.key];
-    if (!step) return;
-    event.preventDefault();
-    point(at[0] + step[0], at[1] + step[1]);
-  });
+  const matrix = pointedMatrix((i, j) => (said.textContent = tell(now.run, i, j, now.values[i * now.n + j])));
+  let started = false;
   return {
-    node,
+    node: el("div", {}, el("h3", {}, title), matrix.node, said),
     draw(/** @type {any} */ run, /** @type {Float32Array} */ values, /** @type {number} */ n) {
       now = { run, values, n };
-      drawMatrix(canvas, values, n, values.reduce((most, value) => Math.max(most, Math.abs(value)), 0));
-      for (const [labels, size] of /** @type {[HTMLElement, number][]} */ ([[above, n], [left, values.length / n]])) {
-        const names = size <= MOST_NAMED ? run.symbols.slice(0, size) : [];
-        refill(labels, names, () => names.map((/** @type {string} */ name) => el("span", {}, name)));
-      }
-      point(at[0], at[1]);
+      const most = values.reduce((largest, value) => Math.max(largest, Math.abs(value)), 0);
+      matrix.draw(values, n, most, { rows: run.symbols.slice(0, values.length / n), columns: run.symbols.slice(0, n), label: `${title}; arrow keys move` });
+      if (started) matrix.point(matrix.at.row, matrix.at.column);
+      else matrix.point(1, 1);
+      started = true;
     },
   };
 }

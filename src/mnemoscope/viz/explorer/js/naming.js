@@ -47,6 +47,12 @@ function isText(/** @type {any} */ run) {
   return run.cfg.d_vocab > 12 && run.symbols.every((/** @type {string} */ word) => [...word].length === 1);
 }
 
+/** A sequence as commands take it: a page shows spaces and tabs of a text, which have none of these signs there. */
+export function forCommands(/** @type {any} */ run, /** @type {number[]} */ tokens) {
+  const text = typed(run, tokens);
+  return isText(run) ? text.replaceAll("␣", " ").replaceAll("⇥", "\t") : text;
+}
+
 /** A sequence as one would type it. */
 export function typed(/** @type {any} */ run, /** @type {number[]} */ tokens) {
   return tokens.map((token) => run.symbols[token]).join(isText(run) ? "" : " ");

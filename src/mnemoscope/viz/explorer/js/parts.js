@@ -3,7 +3,7 @@
  * to the difference of logits, and a switch.
  */
 import { drawSmall } from "./heat.js";
-import { chooser, el, refill, short } from "./dom.js";
+import { MANY, chooser, el, refill, short } from "./dom.js";
 import { classOf, drawnRow } from "./means.js";
 import { called, component, onSwitch, partsIn, positionName, typed } from "./naming.js";
 import { neuronCard } from "./neurons.js";
@@ -189,6 +189,7 @@ export function edgesPanel(/** @type {any} */ app) {
       const writers = [{ kind: "embed" }, { kind: "pos_embed" }, ...parts];
       /** @type {any[]} */
       const readers = [...parts, "logits"];
+      table.classList.toggle("many", readers.length > MANY);
       table.replaceChildren(
         el("tr", {}, el("td"), ...readers.map((reader) => el("th", { scope: "col" }, component(reader)))),
         ...writers.map((writer) =>
@@ -201,7 +202,7 @@ export function edgesPanel(/** @type {any} */ app) {
               const edge = { writer, reader };
               const label = `${component(writer)} to ${component(reader)}`;
               const onclick = () => app.toggle(removed(app.state, { edge }));
-              return el("td", {}, el("button", { class: "switch", role: "switch", "aria-label": label, "data-edge": JSON.stringify(edge), onclick }, "on"));
+              return el("td", {}, el("button", { class: "switch", role: "switch", "aria-label": label, title: label, "data-edge": JSON.stringify(edge), onclick }, "on"));
             }),
           ),
         ),

@@ -3,7 +3,7 @@
  *
  * The cells are filled in pieces of a few milliseconds, so that the page stays at hand; a new state starts anew.
  */
-import { chooser, el, short } from "./dom.js";
+import { MANY, chooser, el, short } from "./dom.js";
 import { forward } from "./forward.js";
 import { READS, called, component, partsIn, positionName } from "./naming.js";
 import { inPieces } from "./pieces.js";
@@ -80,6 +80,7 @@ export function patchesPanel(/** @type {any} */ app) {
       const key = JSON.stringify([app.state.run, positions, rows]);
       if (key !== drawn) {
         drawn = key;
+        table.classList.toggle("many", positions.length > MANY);
         table.replaceChildren(
           el("tr", {}, el("td"), ...positions.map(() => el("th", { scope: "col" }))),
           ...sites(run).map(({ name, site }) =>

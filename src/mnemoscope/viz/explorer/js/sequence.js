@@ -20,9 +20,9 @@ export function partner(/** @type {any} */ run, /** @type {any} */ example) {
 
 export function sequencePanel(/** @type {any} */ app) {
   const rows = el("div", { class: "rows" });
-  const palette = el("div", { class: "palette", role: "group" });
+  const palette = el("div", { class: "palette tools", role: "group" });
   const said = el("p", { class: "said", role: "status" });
-  const draws = el("div", { class: "actions" });
+  const draws = el("div", { class: "actions tools" });
   const taskless = el("p", { class: "note" });
   const node = el("section", { class: "panel wide" }, el("h2", {}, "Two sequences"), taskless, draws, rows, palette, said);
   let chosen = { row: "tokens", pos: 1 };
@@ -122,7 +122,7 @@ export function sequencePanel(/** @type {any} */ app) {
           return el("span", { class: `place${edge}` }, el("button", { class: "token", onclick, onkeydown: typedAt }, run.symbols[token]));
         });
         const onchange = (/** @type {any} */ event) => paste(row, event.target.value);
-        const field = el("input", { type: "text", "aria-label": `type or paste the ${name}`, onchange, spellcheck: "false" });
+        const field = el("input", { type: "text", class: "tools", "aria-label": `type or paste the ${name}`, onchange, spellcheck: "false" });
         const label = el("span", { class: "name" }, name);
         return el("div", { class: "sequence", "data-row": row }, label, el("div", { class: "tokens-row" }, ...tokens), field);
       }),

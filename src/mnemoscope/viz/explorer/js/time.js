@@ -8,7 +8,7 @@ export function timePanel(/** @type {any} */ app) {
   const picture = svg("svg", { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, preserveAspectRatio: "none", role: "img" });
   const legend = el("p", { class: "legend" });
   const slider = /** @type {HTMLInputElement} */ (el("input", { type: "range", min: 0, "aria-label": "checkpoint" }));
-  const play = el("button", { class: "play" }, "▶");
+  const play = el("button", { class: "play tools" }, "▶");
   const step = el("output");
   const node = el("section", { class: "panel wide time" }, el("h2", {}, "Training"), el("div", { class: "track" }, picture, slider), el("div", { class: "actions" }, play, step), legend);
   let timer = 0;

@@ -36,19 +36,22 @@ function intact(/** @type {import("./weights.js").Model} */ model, /** @type {nu
   return pass;
 }
 
-/** The scored position with the same token at which the model gives the surest two different answers; or the last. */
+/**
+ * The scored position at which the model gives the surest two different answers: one with the same token in both
+ * sequences if there is any; where no answers differ the last.
+ */
 export function mostDifferent(/** @type {any} */ app) {
   const { run, state } = app;
   const model = app.open(run, state.checkpoint);
   const [one, other] = [intact(model, state.tokens), intact(model, state.other)];
   const places = run.scored.filter((/** @type {number} */ pos) => pos < state.tokens.length);
-  const alike = places.filter((/** @type {number} */ pos) => state.tokens[pos] === state.other[pos]);
-  const apart = (alike.length ? alike : places).map((/** @type {number} */ pos) => {
+  const apart = places.map((/** @type {number} */ pos) => {
     const [p, q] = [probabilities(one, pos), probabilities(other, pos)];
     const [a, b] = [ranked(p, 1)[0], ranked(q, 1)[0]];
     return { pos, by: a === b ? 0 : p[a] * q[b] };
   });
-  return apart.reduce((/** @type {any} */ a, /** @type {any} */ b) => (b.by >= a.by ? b : a)).pos;
+  const alike = apart.filter((/** @type {any} */ { pos, by }) => by > 0 && state.tokens[pos] === state.other[pos]);
+  return (alike.length ? alike : apart).reduce((/** @type {any} */ a, /** @type {any} */ b) => (b.by >= a.by ? b : a)).pos;
 }
 
 /** @returns {View} */
