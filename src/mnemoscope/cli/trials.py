@@ -33,16 +33,17 @@ MANY_TOKENS = 16
 
 
 def answered_by_zoo(claims: Sequence[Claim], runs: Sequence[Run]) -> tuple[list[Claim], list[str]]:
-    """The claims without those about models of systems of which the zoo holds nothing, and a sentence for each such."""
+    """The claims without those about models that the zoo does not hold, and a sentence for each system with such."""
     bench = find_bench(runs, claims)
-    of_models = [claim for claim in claims if claim.units]
-    there = {claim.system for claim in of_models if bench.seeds(claim)}
-    absent = list(dict.fromkeys(claim.system for claim in of_models if claim.system not in there))
-    sentences = [
-        f"the zoo holds no models that the claims on {system} are about; train some, and name them with --runs"
-        for system in absent
-    ]
-    return [claim for claim in claims if not claim.units or claim.system in there], sentences
+    absent = [claim for claim in claims if claim.units and not bench.seeds(claim)]
+    sentences = []
+    for system in dict.fromkeys(claim.system for claim in absent):
+        of_system = [claim for claim in claims if claim.units and claim.system == system]
+        without = [claim.id for claim in absent if claim.system == system]
+        some = f"{', '.join(without)} {'is' if len(without) == 1 else 'are'}"
+        which = f"the claims on {system} are" if len(without) == len(of_system) else some
+        sentences.append(f"the zoo holds no models that {which} about; train some, and name them with --runs")
+    return [claim for claim in claims if claim not in absent], sentences
 
 
 def try_claims(

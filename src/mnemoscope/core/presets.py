@@ -66,6 +66,8 @@ class TrainingSet:
     """Fields that differ from the presets, as in `Configuration`."""
     called: str = ""
     """The changes in a word, which stands between preset and recipe in labels, such as `no-norm`."""
+    packed: bool = True
+    """Whether the zoo holds these runs if they are behind verdicts; else they are too large for it."""
 
     def specs(self, seeds: Sequence[int] | None = None) -> list[RunSpec]:
         """The runs of all its presets; `seeds` take the place of its own."""

@@ -67,12 +67,12 @@ def run(options: Zoo) -> None:
 
 
 def planned(system: str) -> Mapping[str, Mapping[int, ms.RunSpec]]:
-    """The runs behind the verdicts on a system, by label and seed."""
+    """The runs behind the verdicts on a system that are packed, by label and seed."""
     from mnemoscope.core.presets import label_of
 
     plan: dict[str, dict[int, ms.RunSpec]] = {}
     for part in ms.SYSTEMS.get(system).judged:
-        for spec in part.specs():
+        for spec in part.specs() if part.packed else ():
             plan.setdefault(label_of(spec), {})[spec.seed] = spec
     return plan
 
