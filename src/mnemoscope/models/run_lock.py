@@ -1,11 +1,26 @@
-"""One process trains a run directory: it holds the file `.lock` there, and the system lets go of it however it ends."""
+"""One process trains a run directory, on whichever machine it is.
 
+On one machine the system decides: a process holds the file `.lock`, and the system lets go of it however the process
+ends. Between machines that share a file system such locks may not be seen, so the holder also writes down who it is, in
+`.holder`, and touches that file while it lives. A holder on another machine whose file was not touched for `LEASE`
+seconds, by the clock of the file system, is taken for dead. One that was taken for dead and was not writes no more.
+"""
+
+import contextlib
+import json
+import os
+import socket
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
+from uuid import uuid4
 
 import lazy_loader
 
 from mnemoscope.core.errors import InputError
+from mnemoscope.models.files import write_atomically
 
 if TYPE_CHECKING:
     import filelock
@@ -13,20 +28,88 @@ else:
     filelock = lazy_loader.load("filelock")  # a list of commands does not wait for it
 
 NAME = ".lock"
+HOLDER = ".holder"
 PATIENCE = 0.5
 """Seconds in which somebody who only looks whether the lock is held has let go of it again."""
+LEASE = 120.0
+"""Seconds after which a holder on another machine that shows no life is taken for dead."""
+TOUCHED_EVERY = 15.0
+"""Seconds between two signs of life."""
 
 
-def hold(path: Path) -> "filelock.AcquireReturnProxy":
-    """Hold a run directory for this process, as a context.
+class RunHeldError(InputError):
+    """Another process trains the run."""
+
+
+@dataclass(frozen=True)
+class Held:
+    """A run directory that is held."""
+
+    path: Path
+    token: str = field(default_factory=lambda: uuid4().hex)
+    released: threading.Event = field(default_factory=threading.Event)
+    lost: threading.Event = field(default_factory=threading.Event)
+
+    def check(self) -> None:
+        """To be called before something is written.
+
+        Raises:
+            RunHeldError: Another process took this one for dead.
+        """
+        if self.lost.is_set():
+            raise RunHeldError(f"{self.path} was taken over by another process, since this one showed no life for long")
+
+    def _show_life(self) -> None:
+        while not self.released.wait(TOUCHED_EVERY):
+            if _holder(self.path).get("token") != self.token:
+                self.lost.set()
+                return
+            with contextlib.suppress(OSError):  # told by whatever is written next
+                os.utime(self.path / HOLDER)
+
+
+@contextlib.contextmanager
+def hold(path: Path) -> Iterator[Held]:
+    """Hold a run directory for this process.
 
     Raises:
-        InputError: Another process holds it.
+        RunHeldError: Another process holds it.
     """
+    with _locked_here(path) as decided_here:
+        if elsewhere := _alive(path, here=not decided_here):
+            raise RunHeldError(
+                f"{path} is being trained on {elsewhere}; wait for it or choose another; if that machine is gone, its "
+                f"claim ends after {LEASE:.0f} seconds"
+            )
+        held = Held(path)
+        content = {"host": socket.gethostname(), "pid": os.getpid(), "token": held.token}
+        write_atomically(path / HOLDER, json.dumps(content).encode(), shared=True)
+        signs = threading.Thread(target=held._show_life, daemon=True, name=f"holds {path}")
+        signs.start()
+        try:
+            yield held
+        finally:
+            held.released.set()
+            signs.join()
+            if _holder(path).get("token") == held.token:
+                (path / HOLDER).unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def _locked_here(path: Path) -> Iterator[bool]:
+    """Hold the lock that other processes of this machine see; False where the file system has no locks."""
+    lock = filelock.FileLock(path / NAME)
     try:
-        return filelock.FileLock(path / NAME).acquire(timeout=PATIENCE)
+        lock.acquire(timeout=PATIENCE)
     except filelock.Timeout:
-        raise InputError(f"{path} is being trained by another process; wait for it or choose another") from None
+        raise RunHeldError(f"{path} is being trained by another process; wait for it or choose another") from None
+    except NotImplementedError:
+        yield False
+        return
+    try:
+        yield True
+    finally:
+        lock.release()
 
 
 def is_held(path: Path) -> bool:
@@ -35,8 +118,37 @@ def is_held(path: Path) -> bool:
         return False
     try:
         with filelock.FileLock(path / NAME).acquire(blocking=False):
-            return False
+            return bool(_alive(path))
     except filelock.Timeout:
         return True
+    except NotImplementedError:
+        return bool(_alive(path, here=True))
     except OSError:  # a directory that may only be read
         return False
+
+
+def _alive(path: Path, *, here: bool = False) -> str:
+    """The machine on which a process showed not long ago that it holds the directory; empty: there is none.
+
+    Args:
+        path: The run directory.
+        here: Whether it may be on this machine. Where there are locks it would hold that, so one that is only written
+            down is dead.
+    """
+    holder = _holder(path)
+    if "host" not in holder or (holder["host"] == socket.gethostname() and not here):
+        return ""
+    try:
+        (path / NAME).touch()  # as old as a sign of life that was given just now
+        age = (path / NAME).stat().st_mtime - (path / HOLDER).stat().st_mtime
+    except OSError:
+        return ""
+    return str(holder["host"]) if age < LEASE else ""
+
+
+def _holder(path: Path) -> dict[str, object]:
+    try:
+        content = json.loads((path / HOLDER).read_text())
+    except (OSError, ValueError):
+        return {}
+    return content if isinstance(content, dict) else {}

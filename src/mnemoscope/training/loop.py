@@ -17,7 +17,7 @@ from mnemoscope.core.errors import InputError
 from mnemoscope.core.specification import RunSpec
 from mnemoscope.models.building import held, matching, parameters, usable_device
 from mnemoscope.models.run import Run, create_run, finish_run
-from mnemoscope.models.run_lock import hold
+from mnemoscope.models.run_lock import Held, hold
 from mnemoscope.training.learner import Learner
 from mnemoscope.training.recorder import Recorder, Report
 from mnemoscope.training.schedule import Blocks, check_schedules, frozen, learning_rate, task_at
@@ -59,15 +59,15 @@ def train_together(
     device = usable_device(device)
     with ExitStack() as locks:
         runs = [create_run(Path(path), spec) for spec, path in zip(specs, paths, strict=True)]
-        for run in runs:
-            locks.enter_context(hold(run.path))
+        claims = {run.path: locks.enter_context(hold(run.path)) for run in runs}
         unfinished = sorted((run for run in runs if not run.finished), key=last_step)
         for step, group in groupby(unfinished, key=last_step):
-            _continue(list(group), step, device, report)
+            members = list(group)
+            _continue(members, [claims[run.path] for run in members], step, device, report)
     return runs
 
 
-def _continue(runs: list[Run], start: int, device: torch.device, report: Report | None) -> None:
+def _continue(runs: list[Run], claims: Sequence[Held], start: int, device: torch.device, report: Report | None) -> None:
     """Take runs that have made `start` updates to their end."""
     model, recipe = runs[0].spec.model, runs[0].spec.recipe
     recorders = [Recorder(run, start, device, report) for run in runs]
@@ -76,6 +76,8 @@ def _continue(runs: list[Run], start: int, device: torch.device, report: Report 
     positions = recorders[0].positions
     off = matching(held(model), learner.names)
     for step in range(start, recipe.n_steps + 1):
+        for claim in claims:
+            claim.check()
         if step > start or start == 0:
             for i, recorder in enumerate(recorders):
                 recorder.record(step, learner, i)
