@@ -97,26 +97,29 @@ def check_figures(options: DrawsFigures) -> None:
         check_drawing()
 
 
-def check_out(out: Path, *, is_file: bool) -> None:
+def check_out(out: Path, *, is_file: bool, option: str = "--out") -> None:
     """Refuse a place that results cannot be written to, before there are any.
 
     Args:
-        out: What `--out` names; it need not exist.
+        out: What the option names; it need not exist.
         is_file: Whether a file is written there; a directory otherwise.
+        option: Its name.
 
     Raises:
         InputError: It is a directory where a file is written or the other way round, it lies below a file, or nothing
             may be written there.
     """
     if is_file and out.is_dir():
-        raise InputError(f"--out must be a file; {out} is a directory: name a file in it, such as {out / 'page.html'}")
+        raise InputError(
+            f"{option} must be a file; {out} is a directory: name a file in it, such as {out / 'page.html'}"
+        )
     if not is_file and out.exists() and not out.is_dir():
-        raise InputError(f"--out must be a directory; {out} is a file")
+        raise InputError(f"{option} must be a directory; {out} is a file")
     place = out if out.exists() else next(parent for parent in out.absolute().parents if parent.exists())
     if place != out and not place.is_dir():
-        raise InputError(f"--out {out} cannot be made: {place} is a file")
+        raise InputError(f"{option} {out} cannot be made: {place} is a file")
     if not os.access(place, os.W_OK):
-        raise InputError(f"--out {out} cannot be written: {place} is read-only; name another place")
+        raise InputError(f"{option} {out} cannot be written: {place} is read-only; name another place")
 
 
 def check_named(options: Any) -> None:

@@ -291,12 +291,13 @@ def do(piece: Work, *, store: Path | None) -> dict[str, Measured]:
     stamps = {step: f"{instrument()} {piece.fingerprint(step)}" for step in {call.step for call in piece.calls}}
     missing = [call for call in piece.calls if kept.get(call.key, {}).get("stamp") != stamps[call.step]]
     if missing:
-        written = monotonic()
+        written, new = monotonic(), {}
         for i, (call, measured) in enumerate(_taken(piece, missing), 1):
-            kept[call.key] = {"stamp": stamps[call.step], "measured": measured}
+            new[call.key] = {"stamp": stamps[call.step], "measured": measured}
             if file is not None and (i == len(missing) or monotonic() - written > KEPT_EVERY):
-                write_atomically(file, json.dumps(kept).encode())
+                write_atomically(file, json.dumps(_read(file) | new).encode(), shared=True)  # others add to it too
                 written = monotonic()
+        kept |= new
     return {
         call.key: {
             name: np.array(value, dtype=float) if isinstance(value, list) else float(value)

@@ -128,6 +128,8 @@ class ClaimsRun(OfClaims, WritesResults):
     """Worker processes, of one thread each; 0: one per core."""
     out: Path = Path("verdicts")
     """Directory for verdicts.json, report.html, the evidence, what was measured so far, and index.html."""
+    store: Path | None = None
+    """Directory of what was measured, which several commands and users may share; none: OUT/measured."""
 
 
 def claims_run(options: ClaimsRun) -> None:
@@ -135,6 +137,7 @@ def claims_run(options: ClaimsRun) -> None:
     from mnemoscope.cli.claims import claims_called
     from mnemoscope.cli.commands.index import refresh
     from mnemoscope.cli.output import console
+    from mnemoscope.cli.refusals import check_out
     from mnemoscope.cli.trials import answered_by_zoo, try_claims
     from mnemoscope.core.presets import recipes
     from mnemoscope.sweeps.trials import asked_of
@@ -153,6 +156,8 @@ def claims_run(options: ClaimsRun) -> None:
         )
     if options.model and not any(claim.of_language_models for claim in claims):
         raise InputError(f"none of the claims {' '.join(what)} is about language models; leave out --model")
+    if options.store is not None:
+        check_out(options.store, is_file=False, option="--store")
     paths = [*options.runs, *([Path("zoo")] if options.zoo else [])]
     if not paths and any(claim.units for claim in claims):
         raise InputError("claims run needs models: --zoo takes those that came with the package, --runs DIR your own")
@@ -175,6 +180,7 @@ def claims_run(options: ClaimsRun) -> None:
         sensitivity=options.sensitivity,
         emergence=options.emergence,
         jobs=options.jobs,
+        store=options.store,
         where=_where(options),
         options=options,
     )
