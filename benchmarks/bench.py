@@ -25,6 +25,7 @@ ROWS = (
     "facts",
     "equality",
     "processes",
+    "cluster",
     "memory",
     "together",
     "patching",
@@ -65,6 +66,7 @@ def main() -> None:
 def _measurements(only: tuple[str, ...], quick: bool) -> "Iterator[tuple[str, Callable[[], list[Figure]]]]":
     import attribution
     import capacity
+    import cluster
     import edges
     import explorer
     import facts
@@ -88,6 +90,8 @@ def _measurements(only: tuple[str, ...], quick: bool) -> "Iterator[tuple[str, Ca
         ("facts", "training on facts", lambda: facts.steps(n_few)),
         ("equality", "equality of logits", steps.equality),
         ("processes", "worker processes", lambda: seeds.processes(1, 500 if quick else seeds.QUICK_STEPS)),
+        ("cluster", "a Dask cluster", lambda: cluster.against_processes(1 if quick else 3, 60 if quick else 500)),
+        ("cluster", "tasks of a Dask cluster", lambda: cluster.tasks(500 if quick else 10_000)),
         ("memory", "memory", lambda: seeds.memory(100 if quick else 500)),
         *(
             ("together", "seeds as one program", lambda d=d, n=n: seeds.together(n_few, d, n, 16 if quick else 64))

@@ -18,6 +18,7 @@ GROUPS = (
     "facts",
     "same logits",
     "16 seeds",
+    "cluster",
     "memory",
     "one program",
     "same parameters",

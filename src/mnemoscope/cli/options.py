@@ -75,6 +75,9 @@ class Jobs(Options):
 
     jobs: int = 1
     """Worker processes, of one thread each; 0: one per core."""
+    scheduler: str | None = None
+    """Work on a Dask cluster: `local` (JOBS workers on this machine), the address of a scheduler, or a YAML file that
+    makes a cluster, such as one on Slurm. Needs `pip install 'mnemoscope[dask]'`."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -3,7 +3,9 @@ refused. Guests of `--import` come first, since they may bring commands and what
 """
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, get_type_hints
 
@@ -58,17 +60,35 @@ def execute(command: str, words: Sequence[str]) -> None:
         check_out(out, is_file=commands()[command].out_is_file)
     if isinstance(options, DrawsFigures):
         check_figures(options)
-    processes = 1
-    if (jobs := getattr(options, "jobs", None)) is not None:
-        from mnemoscope.sweeps.server import n_processes
+    with _workers(options):
+        commands()[command].run(options)
 
-        processes = n_processes(jobs)
+
+@contextmanager
+def _workers(options: Any) -> Iterator[None]:
+    """What the options say of worker processes or a Dask cluster, for whatever is done within.
+
+    Raises:
+        InputError: There can be no such number of processes, no such cluster, or a name among the options is refused.
+    """
+    if (jobs := getattr(options, "jobs", None)) is None:
+        check_named(options)
+        yield
+        return
+    from mnemoscope.sweeps.server import n_processes, start_early
+
+    processes = n_processes(jobs)
     check_named(options)
-    if processes > 1:
-        from mnemoscope.sweeps.server import start_early
+    if (scheduler := getattr(options, "scheduler", None)) is None:
+        if processes > 1:
+            start_early()
+        yield
+        return
+    from mnemoscope.cli.output import console
+    from mnemoscope.sweeps.dask_cluster import on_scheduler
 
-        start_early()
-    commands()[command].run(options)
+    with on_scheduler(scheduler, jobs=jobs, announce=partial(console.print, highlight=False)):
+        yield
 
 
 def parse(command: str, words: Sequence[str]) -> Any:

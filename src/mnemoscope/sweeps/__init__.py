@@ -1,4 +1,6 @@
-"""Many runs on one machine: over seeds, and over configurations; the verdicts on record of claims over such runs."""
+"""Many runs, on one machine or a Dask cluster: over seeds, and over configurations; the verdicts on record of
+claims over such runs.
+"""
 
 import lazy_loader
 

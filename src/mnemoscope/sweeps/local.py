@@ -1,7 +1,8 @@
-"""Many training runs on one machine: one process of one thread per run, or all seeds of a configuration as one program.
+"""Many training runs: one process of one thread per run, or all seeds of a configuration as one program; on the workers
+of a Dask cluster within `on_scheduler`.
 
-Workers are forked from a server that has imported everything once, so a run starts in milliseconds; a worker that
-dies is started again and continues from its run's last saved state.
+Workers of this machine are forked from a server that has imported everything once, so a run starts in milliseconds; a
+worker that dies is started again and continues from its run's last saved state.
 """
 
 import contextlib
@@ -23,11 +24,14 @@ from mnemoscope.core.errors import InputError
 from mnemoscope.core.specification import RunSpec
 from mnemoscope.models.building import usable_device
 from mnemoscope.models.run import Run, create_run, open_run
+from mnemoscope.sweeps.dask_cluster import client
 from mnemoscope.sweeps.server import (
+    ATTEMPTS,
     UNGUARDED,
     ended_when_interrupted,
     main_is_guarded,
     n_processes,
+    prepare,
     unguarded,
     worker,
     worker_context,
@@ -38,9 +42,6 @@ from mnemoscope.training.schedule import check_schedules
 
 S = TypeVar("S")
 T = TypeVar("T")
-
-ATTEMPTS = 3
-"""How often a run is started before its crashes are reported."""
 
 
 def train_many(
@@ -70,15 +71,20 @@ def train_many(
             workers when it is imported; nothing was trained then.
         RuntimeError: A worker died `ATTEMPTS` times; the other runs are finished.
     """
-    n = n_processes(jobs)
-    usable_device(device)
+    n, cluster = n_processes(jobs), client()
+    if cluster is None:  # workers refuse a device that they do not have
+        usable_device(device)
     for spec in specs:
         check_schedules(spec)
     runs = [create_run(Path(path), spec) for spec, path in zip(specs, paths, strict=True)]
     unfinished = [run for run in runs if not run.finished]
-    if together:
-        for _, group in groupby(unfinished, key=lambda run: run.label):
-            members = list(group)
+    groups = [list(members) for _, members in groupby(unfinished, key=lambda run: run.label if together else run.path)]
+    if cluster is not None and groups:
+        from mnemoscope.sweeps.dask_training import train_on
+
+        _check_none(train_on(cluster, groups, device, report))
+    elif together:
+        for members in groups:
             train_together([r.spec for r in members], [r.path for r in members], device=device, report=report)
     elif n == 1 or len(unfinished) < 2:
         with one_thread():
@@ -90,7 +96,8 @@ def train_many(
 
 
 def analyse_many(runs: Sequence[S], analyse: Callable[[S], T], *, jobs: int = 1) -> Iterator[T]:
-    """An analysis mapped over runs (or other work), in their order, by processes of one thread each.
+    """An analysis mapped over runs (or other work), in their order, by processes of one thread each, or by the workers
+    of a Dask cluster within `on_scheduler`.
 
     Args:
         runs: What to analyse.
@@ -100,7 +107,11 @@ def analyse_many(runs: Sequence[S], analyse: Callable[[S], T], *, jobs: int = 1)
     Raises:
         InputError: `jobs` is negative or above 1024, or the script that calls this starts workers when it is imported.
     """
-    n = min(n_processes(jobs), len(runs))
+    n, cluster = min(n_processes(jobs), len(runs)), client()
+    if cluster is not None:
+        from mnemoscope.sweeps.dask_work import mapped
+
+        return mapped(cluster, analyse, runs)
     return _here(runs, analyse) if n < 2 else _by_workers(runs, analyse, n)
 
 
@@ -110,7 +121,7 @@ def _here(runs: Sequence[S], analyse: Callable[[S], T]) -> Iterator[T]:
 
 
 def _by_workers(runs: Sequence[S], analyse: Callable[[S], T], n: int) -> Iterator[T]:
-    with ProcessPoolExecutor(n, worker_context(), initializer=_prepare, initargs=(guests.invited(),)) as pool:
+    with ProcessPoolExecutor(n, worker_context(), initializer=prepare, initargs=(guests.invited(),)) as pool:
         try:
             with ended_when_interrupted():
                 yield from pool.map(analyse, runs)
@@ -129,6 +140,12 @@ def one_thread() -> Iterator[None]:
         yield
     finally:
         torch.set_num_threads(before)
+
+
+def _check_none(failed: Sequence[Path]) -> None:
+    if failed:
+        names = ", ".join(map(str, failed))
+        raise RuntimeError(f"training crashed {ATTEMPTS} times or more in {names}; the other runs are finished")
 
 
 @dataclass
@@ -159,9 +176,7 @@ class _Workers:
         finally:
             for worker in self._active:
                 worker.process.terminate()
-        if self._failed:
-            names = ", ".join(str(path) for path in self._failed)
-            raise RuntimeError(f"training crashed {ATTEMPTS} times in {names}; the other runs are finished")
+        _check_none(self._failed)
 
     def _start(self, run: Run, attempt: int) -> None:
         messages, theirs = worker_context().Pipe(duplex=False)
@@ -177,7 +192,7 @@ class _Workers:
         except (EOFError, OSError):
             self._end(worker)
             return
-        if isinstance(message, InputError):
+        if isinstance(message, InputError | OSError):
             raise message
         if self._report and isinstance(message, Progress):
             self._report(message)
@@ -195,18 +210,11 @@ class _Workers:
             self._failed.append(worker.run.path)
 
 
-def _prepare(invited: Sequence[str]) -> None:
-    """What every worker begins with: guests are there before anything of theirs is unpickled."""
-    torch.set_num_threads(1)
-    for source in invited:
-        guests.invite(source)
-
-
 def _work(invited: Sequence[str], pickled: bytes, device: str, messages: Connection) -> None:
     """What a worker process does: train one run and say how far it is."""
     try:
-        _prepare(invited)
+        prepare(invited)
         run: Run = pickle.loads(pickled)
         train(run.spec, run.path, device=device, report=messages.send)
-    except InputError as error:
+    except (InputError, OSError) as error:
         messages.send(error)

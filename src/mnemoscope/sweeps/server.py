@@ -8,16 +8,19 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from multiprocessing.context import BaseContext
 from multiprocessing.process import BaseProcess
 
+from mnemoscope.core import guests
 from mnemoscope.core.errors import InputError
 
 MAX_PROCESSES = 1024
 """More worker processes than this are taken for a slip of the pen."""
 MAX_ON_WINDOWS = 61
 """So many processes can be waited for at once there."""
+ATTEMPTS = 3
+"""How often work is started before the deaths of its workers are reported."""
 UNGUARDED = 87
 """Exit code of a worker that was about to start workers itself while it imported the user's script."""
 
@@ -80,6 +83,15 @@ def ended_when_interrupted() -> Iterator[None]:
             if process not in before:
                 process.terminate()
         raise
+
+
+def prepare(invited: Sequence[str]) -> None:
+    """What every worker begins with: one thread, and guests are there before anything of theirs is unpickled."""
+    import torch
+
+    torch.set_num_threads(1)
+    for source in invited:
+        guests.invite(source)
 
 
 def worker(target: Callable[..., object], *arguments: object) -> BaseProcess:
