@@ -17,6 +17,7 @@ import pytest
 
 from mnemoscope.core.errors import InputError
 from mnemoscope.models.run import Run, open_run
+from mnemoscope.models.run_lock import is_held
 from mnemoscope.sweeps import dask_training, dask_work
 from mnemoscope.sweeps.configurations import search_sweep
 from mnemoscope.sweeps.dask_cluster import client, on_scheduler
@@ -172,6 +173,18 @@ def other_order(original, function):
     from dataclasses import replace
 
     return replace(original(function), code="mnemoscope 0")
+
+
+@pytest.mark.usefixtures("one_worker")
+def test_training_stops_when_nobody_waits_for_it_any_more(tmp_path):
+    changes = {"recipe.n_steps": 20_000, "recipe.checkpoint_steps": ()}
+    with pytest.raises(ZeroDivisionError):
+        trained(tmp_path, 1, changes, report=lambda line: 1 // (20 - line.step))
+    until = monotonic() + 300
+    while is_held(tmp_path / "0") and monotonic() < until:
+        sleep(0.05)
+    assert not is_held(tmp_path / "0")
+    assert not open_run(tmp_path / "0").finished
 
 
 def size_of(path: Path) -> int:
