@@ -2,6 +2,7 @@
 
 import tempfile
 import time
+from importlib.util import find_spec
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,9 +14,15 @@ from seeds import N_SEEDS
 from steps import published
 from timing import Figure, duration, ratio
 
+GROUP = "cluster"
+ABSENT = "dask.distributed is not installed here"
+
 
 def against_processes(repetitions: int, n_steps: int) -> list[Figure]:
     """16 seeds of v3 by two workers of a cluster and by two worker processes, in turns; both have started before."""
+    name = f"{N_SEEDS} seeds of v3, {n_steps} steps, a Dask cluster against worker processes"
+    if find_spec("distributed") is None:
+        return [Figure(group=GROUP, name=name, value=None, unit="x", note=ABSENT)]
     processes, workers = [], []
     with tempfile.TemporaryDirectory() as folder:
         _train(Path(folder) / "first", 2, 1)
@@ -27,8 +34,8 @@ def against_processes(repetitions: int, n_steps: int) -> list[Figure]:
     times = f"processes {duration(median(processes))}, cluster {duration(median(workers))}"
     return [
         Figure(
-            group="cluster",
-            name=f"{N_SEEDS} seeds of v3, {n_steps} steps, a Dask cluster against worker processes",
+            group=GROUP,
+            name=name,
             value=value,
             unit="x",
             spread=spread if repetitions > 1 else None,
@@ -41,14 +48,17 @@ def against_processes(repetitions: int, n_steps: int) -> list[Figure]:
 
 def tasks(n: int) -> list[Figure]:
     """Tasks that do nothing, sent and brought back in their order."""
+    name = f"a task that does nothing, of {n:,}"
+    if find_spec("distributed") is None:
+        return [Figure(group=GROUP, name=name, value=None, unit="ms", note=ABSENT)]
     with two_workers():
         start = time.perf_counter()
         assert sum(analyse_many(range(n), abs)) == n * (n - 1) // 2
         seconds = time.perf_counter() - start
     return [
         Figure(
-            group="cluster",
-            name=f"a task that does nothing, of {n:,}",
+            group=GROUP,
+            name=name,
             value=1000 * seconds / n,
             unit="ms",
             aim=20,
