@@ -2,9 +2,9 @@
 
 import tempfile
 import time
-from importlib.util import find_spec
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib.util import find_spec
 from pathlib import Path
 from statistics import median
 
