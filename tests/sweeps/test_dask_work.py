@@ -54,6 +54,7 @@ def address():
 @pytest.fixture
 def two_workers(address):
     with on_scheduler(address):
+        client().wait_for_workers(2, timeout=300)  # those that a test has killed are started again
         yield
 
 
