@@ -131,10 +131,11 @@ def _connected(distributed: ModuleType, scheduler: Any, where: str) -> Iterator[
 
 
 def _answering(address: str) -> str:
-    """The address, after a look whether somebody listens there: Dask itself would try for long.
+    """The address, after a look whether a scheduler listens there: Dask itself would wait for long, and for ever for
+    one who never answers. A scheduler speaks first, unless the connection is encrypted or goes through HTTP.
 
     Raises:
-        InputError: It is no address, or nobody does.
+        InputError: It is no address, or none does.
     """
     parts = urlsplit(address if "://" in address else f"tcp://{address}")
     try:
@@ -147,10 +148,22 @@ def _answering(address: str) -> str:
             f"that makes a cluster; got {address!r}{nearest(address, [LOCAL])}"
         )
     try:
-        socket.create_connection((host, port), timeout=REACHED_WITHIN).close()
+        connection = socket.create_connection((host, port), timeout=REACHED_WITHIN)
     except OSError as error:
         raise InputError(f"--scheduler {address}: nobody answers there: {_in_a_line(error)}") from None
+    with connection:
+        connection.settimeout(ANSWERS_WITHIN)
+        if parts.scheme == "tcp" and not _speaks(connection):
+            raise InputError(f"--scheduler {address} is no Dask scheduler that answers: it says nothing")
     return parts.geturl()
+
+
+def _speaks(connection: socket.socket) -> bool:
+    """Whether anything comes from the other side."""
+    try:
+        return bool(connection.recv(1))
+    except OSError:
+        return False
 
 
 @contextmanager
