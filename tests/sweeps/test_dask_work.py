@@ -9,6 +9,7 @@ import resource
 import signal
 import subprocess
 import sys
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from time import monotonic, sleep
@@ -269,19 +270,28 @@ def test_what_kills_every_worker_is_told(tmp_path):
 
 
 @pytest.mark.thorough
-@pytest.mark.usefixtures("two_workers")
-def test_a_stopped_worker_holds_nobody_up(tmp_path):
-    pids = client().run(os.getpid)
-    stopped = next(iter(pids.values()))
-    os.kill(stopped, signal.SIGSTOP)
-    try:
-        results = analyse_many(range(12), process_of)
-        first = [next(results)]
-        sleep(1)
-        os.kill(stopped, signal.SIGCONT)
-        assert len(first + list(results)) == 12
-    finally:
-        os.kill(stopped, signal.SIGCONT)
+def test_a_stopped_worker_counts_as_dead_in_time():
+    import dask
+    import distributed
+
+    with (
+        dask.config.set({"distributed.scheduler.worker-ttl": "20s"}),
+        distributed.LocalCluster(
+            n_workers=2, threads_per_worker=1, memory_limit=0, host="127.0.0.1", dashboard_address="127.0.0.1:0"
+        ) as cluster,
+        on_scheduler(cluster.scheduler_address),
+    ):
+        client().wait_for_workers(2, timeout=300)
+        stopped, working = client().run(os.getpid).values()
+        os.kill(stopped, signal.SIGSTOP)
+        try:
+            found = list(analyse_many(range(12), process_of))
+        finally:
+            with suppress(ProcessLookupError):  # the one that looks after it has killed it
+                os.kill(stopped, signal.SIGCONT)
+        assert len(found) == 12
+        assert working in found
+        assert stopped not in found
 
 
 def process_of(number: int) -> int:
