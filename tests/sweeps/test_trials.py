@@ -467,3 +467,18 @@ def test_a_measure_of_a_script_has_the_same_name_in_a_worker(monkeypatch):
         monkeypatch.setattr(parity, "__module__", module)
         names.append(measuring.name_of(partial(fake_run, other=parity)))
     assert names == [f"{__name__}.fake_run[other=__main__.parity]"] * 2
+
+
+def test_functions_within_what_is_bound_are_named_digested_and_checked():
+    """As those of `together`, and of a mapping of plants: else nothing that is kept would be found again."""
+    bound = partial(fake_run, (partial(by_prompt), [bias_of]), unit={"one": parity})
+    name = measuring.name_of(bound)
+    assert "0x" not in name
+    assert all(f"{__name__}.{each.__name__}" in name for each in (fake_run, by_prompt, bias_of, parity))
+    assert measuring.name_of(partial(fake_run, (partial(parity),))) != measuring.name_of(
+        partial(fake_run, (partial(bias_of),))
+    )
+    inner = partial(fake_run, (partial(only), {"two": measuring.do}))
+    assert measuring.modules_of(inner) == {__name__, only.__module__, measuring.do.__module__}
+    with pytest.raises(InputError, match="must be a function that is defined at the top level"):
+        measuring.check_named("measure", partial(fake_run, ({"one": lambda: 0},)))

@@ -62,6 +62,20 @@ class Call:
         return f"{name_of(self.measure)}({factors}){at} {source_digest(self.measure)}"
 
 
+def _within(function: partial[Any]) -> list[Callable[..., Any]]:
+    """The function of a `partial`, and those that are bound to it, within tuples and mappings too."""
+    found: list[Callable[..., Any]] = []
+    left: list[Any] = [function.func, *function.args, *function.keywords.values()]
+    for value in left:
+        if isinstance(value, tuple | list):
+            left.extend(value)
+        elif isinstance(value, Mapping):
+            left.extend(value.values())
+        elif callable(value):
+            found.append(value)
+    return found
+
+
 def check_named(what: str, function: Callable[..., Any]) -> None:
     """Refuse a function that its name does not identify: two closures of one name would be taken for each other.
 
@@ -74,9 +88,8 @@ def check_named(what: str, function: Callable[..., Any]) -> None:
         InputError: It is a lambda, was defined within a function, or is no function.
     """
     if isinstance(function, partial):
-        for each in (function.func, *function.args, *function.keywords.values()):
-            if callable(each):
-                check_named(what, each)
+        for each in _within(function):
+            check_named(what, each)
         return
     name = getattr(function, "__qualname__", None)
     if name is None or "<" in name:
@@ -96,7 +109,12 @@ def name_of(function: Callable[..., Any]) -> str:
 
 
 def _text(value: Any) -> str:
-    return name_of(value) if callable(value) else repr(value)  # the repr of a function holds its address
+    """The repr of a value, with functions by their names: theirs holds an address."""
+    if isinstance(value, tuple | list):
+        return f"[{', '.join(map(_text, value))}]"
+    if isinstance(value, Mapping):
+        return f"{{{', '.join(f'{key!r}: {_text(each)}' for key, each in value.items())}}}"
+    return name_of(value) if callable(value) else repr(value)
 
 
 def source_digest(function: Callable[..., Any]) -> str:
@@ -112,8 +130,7 @@ def modules_of(function: Callable[..., Any]) -> set[str]:
     """The modules that a function and the functions that are bound to it come from."""
     if not isinstance(function, partial):
         return {function.__module__}
-    bound = [value for value in (*function.args, *function.keywords.values()) if callable(value)]
-    return set().union(*(modules_of(each) for each in (function.func, *bound)))
+    return set().union(*map(modules_of, _within(function)))
 
 
 @cache

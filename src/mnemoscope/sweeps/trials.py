@@ -235,13 +235,15 @@ def plan(claim: Claim, questions: Sequence[Question], bench: Bench, *, emergence
 
 
 def _merged(work: Sequence[Work]) -> list[Work]:
-    """One piece a name, with the calls of all: a model is read once."""
+    """One piece a name, with the calls of all: a model is read once. Runs of one task come together: what is made of
+    the task alone serves them all.
+    """
     merged: dict[str, Work] = {}
     for piece in work:
         before = merged.get(piece.name)
         calls = piece.calls if before is None else (*before.calls, *piece.calls)
         merged[piece.name] = replace(piece, calls=tuple(dict.fromkeys(calls)))
-    return list(merged.values())
+    return sorted(merged.values(), key=lambda piece: repr(piece.run.spec.task) if isinstance(piece, OfRun) else "")
 
 
 def _progress(
