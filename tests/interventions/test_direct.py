@@ -5,7 +5,9 @@ from functools import partial
 import pytest
 import torch
 
-from mnemoscope.interventions.direct import logits_directly, outputs_at
+from mnemoscope.interventions import first_layer
+from mnemoscope.interventions.direct import logits_directly, outputs_at, watch
+from mnemoscope.interventions.patching.packed import packed
 from tests.support import foreign_model, random_model, seeded, small_spec
 
 BATCH = small_spec("v3").task.monitor(10, split="test", generator=seeded())
@@ -47,18 +49,28 @@ def changing(activation, hook, *, seed=0):
     return activation + noise.where(activation.isfinite(), torch.zeros(()))
 
 
+def points_of(model):
+    """The hook points that are called; a model without MLPs has those around one all the same."""
+    names = [f"blocks.{layer}.{point}" for layer in range(model.cfg.n_layers) for point in POINTS]
+    return [name for name in names if name in model.hook_dict and not (model.cfg.attn_only and "mlp" in name)]
+
+
+@pytest.fixture(params=["looked up", "computed"])
+def first_attention(request, monkeypatch):
+    """Both ways of the first layer."""
+    if request.param == "computed":
+        monkeypatch.setattr(first_layer, "MAX_CELLS", 0)
+
+
 @pytest.mark.parametrize("places", [some_places, last_position])
 @pytest.mark.parametrize("name", MODELS)
 @torch.no_grad()
-def test_logits_are_those_of_the_model_with_a_hook_at_any_point(name, places):
+def test_logits_are_those_of_the_model_with_a_hook_at_any_point(name, places, first_attention):
     model, where = MODELS[name](), places()
     clean = outputs_at(model, BATCH.inputs, where)
     assert clean is not None
     torch.testing.assert_close(clean, model(BATCH.inputs)[where], atol=1e-5, rtol=1e-5)
-    hooked = [f"blocks.{layer}.{point}" for layer in range(model.cfg.n_layers) for point in POINTS]
-    if model.cfg.attn_only:  # it has the points around an MLP all the same
-        hooked = [point for point in hooked if "mlp" not in point]
-    for point in (point for point in hooked if point in model.hook_dict):
+    for point in points_of(model):
         with model.hooks(fwd_hooks=[(point, changing)]):
             found = outputs_at(model, BATCH.inputs, where)
             expected = model(BATCH.inputs)[where]
@@ -67,8 +79,42 @@ def test_logits_are_those_of_the_model_with_a_hook_at_any_point(name, places):
         assert not torch.allclose(found, clean, atol=1e-3), point
 
 
+@pytest.mark.parametrize("name", MODELS)
 @torch.no_grad()
-def test_a_query_that_sees_no_key_takes_nothing():
+def test_what_is_watched_is_what_the_model_has_there_as_hooks_leave_it(name, first_attention):
+    model, seen = MODELS[name](), {}
+    watched = {point: partial(seen.__setitem__, point) for point in points_of(model)}
+    with model.hooks(fwd_hooks=[("blocks.0.attn.hook_v", changing)]):
+        expected, cache = model.run_with_cache(BATCH.inputs)
+        logits = outputs_at(model, BATCH.inputs, last_position(), watched=watched)
+    torch.testing.assert_close(logits, expected[:, -1], atol=1e-5, rtol=1e-5)
+    assert set(seen) == set(watched)
+    for point, activation in seen.items():
+        torch.testing.assert_close(activation, cache[point], atol=1e-5, rtol=1e-5)
+    one = {point: activation.clone() for point, activation in seen.items()}
+    with model.hooks(fwd_hooks=[("blocks.0.attn.hook_v", changing)]):
+        for point in watched:
+            seen.clear()
+            assert watch(model, BATCH.inputs, {point: watched[point]})
+            assert list(seen) == [point]
+            torch.testing.assert_close(seen[point], one[point], atol=1e-5, rtol=1e-5)
+    assert not watch(model, BATCH.inputs, {"blocks.0.ln1.hook_scale": print})
+
+
+@torch.no_grad()
+def test_the_first_layer_is_looked_up_where_there_are_more_places_than_cells():
+    model = random_model()
+    layer = packed(model, (0,)).layers[0]
+    n_cells = model.cfg.d_vocab * BATCH.inputs.shape[1]
+    cells = first_layer.cells_of(model, layer, BATCH.inputs)
+    assert cells is not None
+    assert len(cells.stream) == n_cells <= first_layer.MAX_CELLS
+    assert first_layer.cells_of(model, layer, BATCH.inputs[:2]) is None
+    assert first_layer.cells_of(model.to(torch.bfloat16), layer, BATCH.inputs) is None
+
+
+@torch.no_grad()
+def test_a_query_that_sees_no_key_takes_nothing(first_attention):
     model, where = random_model(), last_position()
 
     def blind(scores, hook):

@@ -17,6 +17,7 @@ from mnemoscope.core.batch import CHUNK, Batch
 from mnemoscope.core.errors import InputError, in_range
 from mnemoscope.core.protocols import HookedModel, has_linear_attention, is_hooked
 from mnemoscope.core.site import Site
+from mnemoscope.interventions.direct import watch
 from mnemoscope.interventions.reading import nowhere, unembedding
 
 MAX_BYTES = 2**28
@@ -105,7 +106,7 @@ def each_layer(
     layers: Sequence[int] | None = None,
     max_bytes: int = MAX_BYTES,
 ) -> None:
-    """Hand on the patterns of layer after layer, in float64; rows add up to one.
+    """Hand on the patterns of layer after layer, in float64; rows add up to one. They are the model's to 1e-5.
 
     One forward pass for every chunk of sequences, as far as the last layer that is wanted; nothing is unembedded.
 
@@ -129,7 +130,7 @@ def each_layer(
     for start in range(0, len(batch), size):
         rows = slice(start, min(start + size, len(batch)))
 
-        def take(pattern: Tensor, hook: Any, *, layer: int, rows: slice) -> None:
+        def take(pattern: Tensor, *, layer: int, rows: slice) -> None:
             # one row may stand for all
             attention = pattern.detach().double().expand(rows.stop - rows.start, *pattern.shape[1:])
             # TransformerLens turns a row of NaN into zeros, so that the logits do not show it
@@ -139,5 +140,12 @@ def each_layer(
                 )
             use(layer, rows, attention)
 
-        hooks = [(Site(kind="pattern", layer=layer).hook, partial(take, layer=layer, rows=rows)) for layer in layers]
-        model.run_with_hooks(batch.inputs[rows], fwd_hooks=hooks, stop_at_layer=layers[-1] + 1)
+        taken = {Site(kind="pattern", layer=layer).hook: partial(take, layer=layer, rows=rows) for layer in layers}
+        if not watch(model, batch.inputs[rows], taken):
+            hooks = [(name, partial(_told, use=told)) for name, told in taken.items()]
+            model.run_with_hooks(batch.inputs[rows], fwd_hooks=hooks, stop_at_layer=layers[-1] + 1)
+
+
+def _told(activation: Tensor, hook: Any, *, use: Callable[[Tensor], None]) -> None:
+    """A hook that changes nothing."""
+    use(activation)

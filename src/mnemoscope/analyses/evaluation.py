@@ -34,7 +34,8 @@ from mnemoscope.core.monitoring import monitored
 from mnemoscope.core.protocols import HookedModel, Task
 from mnemoscope.core.seeding import generator
 from mnemoscope.core.skills import means
-from mnemoscope.interventions.reading import LOG_PROBS, logits_at, parts
+from mnemoscope.interventions.direct import logits_directly
+from mnemoscope.interventions.reading import LOG_PROBS, parts
 
 ALL = "all"
 """The subgroup of all sequences, each with its weight under the task; the skill of all scored positions."""
@@ -56,6 +57,7 @@ def evaluate(
     by: Literal["subgroup", "skill"] | Positions = "subgroup",
     references: Sequence[str] | None = None,
     chunk: int | None = None,
+    exact: Mapping[str, Float[Tensor, "batch pos d_vocab"]] | None = None,
 ) -> xr.Dataset:
     """Accuracy, loss and distances to the references of `task` on `batch`.
 
@@ -69,6 +71,7 @@ def evaluate(
         references: Names of exact predictors; none: all that the task has.
         chunk: Sequences in one forward pass at most; none: 1024, or 128 by skill or positions. Fewer where their
             logits would take more than 256 MiB.
+        exact: What references predict on the batch, by subgroup, where that is known already; none: they are asked.
 
     Returns:
         By subgroup: variables `accuracy`, `loss` over (subgroup, pos); over (reference, subgroup, pos): `defined`, the
@@ -100,10 +103,17 @@ def evaluate(
     if by == "skill":
         skills = {"skill": {ALL: batch.scored, **task.skills(batch)}}
         return _by_positions(model, task, batch, names, skills, chunk or SKILL_CHUNK).assign_attrs(task=repr(task))
-    return _by_subgroup(model, task, batch, names, chunk or CHUNK)
+    return _by_subgroup(model, task, batch, names, chunk or CHUNK, exact or {})
 
 
-def _by_subgroup(model: HookedModel, task: Task, batch: Batch, references: Sequence[str], size: int) -> xr.Dataset:
+def _by_subgroup(
+    model: HookedModel,
+    task: Task,
+    batch: Batch,
+    references: Sequence[str],
+    size: int,
+    exact: Mapping[str, Float[Tensor, "batch pos d_vocab"]],
+) -> xr.Dataset:
     groups = {ALL: torch.ones(len(batch), dtype=torch.bool), **task.subgroups(batch)}
     positions = batch.scored.any(0).nonzero()[:, 0]
     weights = torch.stack([_row_weights(batch, rows) for rows in groups.values()])
@@ -111,7 +121,8 @@ def _by_subgroup(model: HookedModel, task: Task, batch: Batch, references: Seque
     check_task(model, task, batch)
     for rows, where in _parts(model, batch.scored, references, size):
         share = weights[:, rows, None] * where[:, positions]
-        for name, values in _each(model, task, batch.select(rows), references, where, whole=True).items():
+        known = {name: predicted[rows] for name, predicted in exact.items()}
+        for name, values in _each(model, task, batch.select(rows), references, where, whole=known).items():
             sums.add(name, share[:, None], values[..., positions])
     coords = {
         "subgroup": list(groups),
@@ -267,28 +278,29 @@ def _each(
     references: Sequence[str],
     where: Bool[Tensor, "batch pos"],
     *,
-    whole: bool = False,
+    whole: Mapping[str, Float[Tensor, "batch pos d_vocab"]] | None = None,
 ) -> dict[str, Float[Tensor, "row batch pos"]]:
     """Every measure at some places, NaN where a reference is undefined; the first axis holds the references.
 
-    `whole`: what `evaluate` gives by subgroup.
+    `whole`: what `evaluate` gives by subgroup, with what is known of references.
     """
-    predicted = normalised(logits_at(model, batch.inputs, where))
+    predicted = normalised(logits_directly(model, batch.inputs, where))
     predicted = predicted if task is None else predicted[:, : task.d_vocab]
     here = where.to(batch.targets.device)
     targets = batch.targets[here]
-    right = metrics.correct(predicted, targets).double() if whole else expected_accuracy(predicted, targets)
+    known, by_place = whole or {}, whole is None
+    right = expected_accuracy(predicted, targets) if by_place else metrics.correct(predicted, targets).double()
     each = {"accuracy": right[None], "loss": -metrics.at_target(predicted, targets)[None]}
     by_reference = []
     for name in references:
         assert task is not None
-        reference = task.reference(batch, name)[here]
+        reference = (known[name] if name in known else task.reference(batch, name))[here]
         found = {
             "floor": -metrics.at_target(reference, targets).log(),
             "best_accuracy": expected_accuracy(reference, targets),
             "kl": metrics.kl_divergence(reference, predicted),
         }
-        if whole:
+        if not by_place:
             errors = (predicted.exp() - reference).abs()[..., list(task.answers)]
             found |= {"mean_abs_error": errors.mean(-1), "max_abs_error": errors.amax(-1)}
         by_reference.append(found)

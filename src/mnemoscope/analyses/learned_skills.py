@@ -10,6 +10,7 @@ from types import MappingProxyType
 
 import torch
 import xarray as xr
+from torch import Tensor
 
 from mnemoscope.analyses.evaluation import ALL, evaluate
 from mnemoscope.analyses.forward import log_probs
@@ -63,6 +64,12 @@ def sequences(task: Task, *, split: str = "test", subgroup: str = ALL) -> Batch:
     Raises:
         InputError: The task has no such subgroup, or cannot enumerate its sequences.
     """
+    return _sequences(task, split, subgroup)
+
+
+@lru_cache(maxsize=4)
+def _sequences(task: Task, split: str, subgroup: str) -> Batch:
+    """The same, kept for the next time."""
     batch = every_sequence(task, split)
     groups = task.subgroups(batch)
     one_of("subgroup", subgroup, (ALL, *groups))
@@ -76,7 +83,16 @@ def evaluated(subject: Subject, *, split: str = "test", subgroup: str = ALL) -> 
     Raises:
         InputError: As `sequences` and `evaluate`.
     """
-    return evaluate(subject.model, subject.task, sequences(subject.task, split=split, subgroup=subgroup))
+    task = subject.task
+    batch = sequences(task, split=split, subgroup=subgroup)
+    return evaluate(subject.model, task, batch, exact=_exact(task, split, subgroup))
+
+
+@lru_cache(maxsize=4)
+def _exact(task: Task, split: str, subgroup: str) -> Mapping[str, Tensor]:
+    """What every exact predictor says of `sequences`: models of one task are compared with the same."""
+    batch = sequences(task, split=split, subgroup=subgroup)
+    return {name: task.reference(batch, name) for name in task.references}
 
 
 def mean_loss(evaluation: xr.Dataset, subgroup: str = ALL) -> float:

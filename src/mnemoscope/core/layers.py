@@ -29,6 +29,10 @@ ACTIVATIONS: Mapping[str, Callable[[Tensor], Tensor]] = {
 }
 
 
+_SHORT = 16
+"""On a CPU PyTorch's softmax takes many times as long on rows shorter than this."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Norm:
     """A normalisation: `LN` and `RMS` with weights, `LNPre` and `RMSPre` without, None for none."""
@@ -111,4 +115,13 @@ def attended(
 ) -> Float[Tensor, "... query d_head"]:
     """What heads take from the values; the queries are at these positions, the keys at all. Scores are overwritten."""
     later = torch.arange(scores.shape[-1], device=scores.device) > queries[:, None]
-    return scores.masked_fill_(later, -math.inf).softmax(-1) @ values
+    return softmax(scores.masked_fill_(later, -math.inf)) @ values
+
+
+def softmax(scores: Float[Tensor, "*rows key"]) -> Float[Tensor, "*rows key"]:
+    """Over the last axis, as `Tensor.softmax`; NaN where every score is minus infinity."""
+    exact = scores.dtype in (torch.float32, torch.float64)
+    if scores.shape[-1] >= _SHORT or not exact or scores.device.type != "cpu":
+        return scores.softmax(-1)
+    exponentials = (scores - scores.amax(-1, keepdim=True)).exp()
+    return exponentials / exponentials.sum(-1, keepdim=True)

@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -13,6 +14,7 @@ from mnemoscope.core.errors import InputError
 from mnemoscope.core.named import Named
 from mnemoscope.core.protocols import HookedModel
 from mnemoscope.core.site import ATTENTION, BY_HEAD, BY_NEURON, Kind, Site
+from mnemoscope.interventions.direct import watch
 from mnemoscope.interventions.reading import (
     MAX_BYTES,
     Pick,
@@ -90,12 +92,40 @@ def check_numbers(logits: Tensor) -> None:
 
 @torch.no_grad()
 def recorded(
-    model: HookedModel, batch: Batch, names: Collection[str], *, max_bytes: int | None = None
+    model: HookedModel,
+    batch: Batch,
+    names: Collection[str],
+    *,
+    max_bytes: int | None = None,
+    directly: bool = False,
 ) -> dict[str, Tensor]:
-    """The activations at hook points on a batch, in forward passes of bounded size; nothing is unembedded."""
+    """The activations at hook points on a batch, in forward passes of bounded size; nothing is unembedded.
+
+    Args:
+        model: Any hooked model.
+        batch: The sequences.
+        names: Hook points.
+        max_bytes: Of a forward pass. None: 256 MiB.
+        directly: Whether equal to 1e-5 will do, in less time (`direct`).
+    """
     size = rows_at_once(model, batch.inputs.shape[1], max_bytes=max_bytes)
-    parts = [_cached(model, inputs, names, nowhere)[0] for inputs in batch.inputs.split(size)]
+    record = _watched if directly else _as_the_model
+    parts = [record(model, inputs, names) for inputs in batch.inputs.split(size)]
     return {name: torch.cat([part[name] for part in parts]) for name in names}
+
+
+def _as_the_model(model: HookedModel, tokens: Tensor, names: Collection[str]) -> dict[str, Tensor]:
+    return _cached(model, tokens, names, nowhere)[0]
+
+
+def _watched(model: HookedModel, tokens: Tensor, names: Collection[str]) -> dict[str, Tensor]:
+    found: dict[str, Tensor] = {}
+
+    def keep(name: str, activation: Tensor) -> None:
+        found[name] = activation.contiguous()  # a view would hold on to what it is of
+
+    kept = watch(model, tokens, {name: partial(keep, name) for name in names})
+    return found if kept else _as_the_model(model, tokens, names)
 
 
 def _cached(model: HookedModel, tokens: Tensor, names: Collection[str], pick: Pick) -> tuple[dict[str, Tensor], Tensor]:
@@ -142,10 +172,12 @@ class Recordings:
         model: Whose.
         max_bytes: Of what is kept, and of a forward pass; beyond it those that were asked for last are kept, and others
             recorded again when they are needed. None: 256 MiB.
+        directly: As for `recorded`, where runs are by `run_at`, which is no more exact itself.
     """
 
-    def __init__(self, model: HookedModel, *, max_bytes: int | None = None):
+    def __init__(self, model: HookedModel, *, max_bytes: int | None = None, directly: bool = False):
         self._model, self._max_bytes = model, MAX_BYTES if max_bytes is None else max_bytes
+        self._directly = directly
         self._kept: dict[tuple[Named[Batch], str], Tensor] = {}
 
     @torch.no_grad()
@@ -159,7 +191,7 @@ class Recordings:
         if missing:
             self._make_room(wanted, missing)
         for source, names in missing.items():
-            found = recorded(self._model, source.value, names, max_bytes=self._max_bytes)
+            found = recorded(self._model, source.value, names, max_bytes=self._max_bytes, directly=self._directly)
             self._kept.update({(source, name): activation for name, activation in found.items()})
 
     def _make_room(

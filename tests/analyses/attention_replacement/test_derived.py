@@ -74,7 +74,9 @@ FEW = TASK.monitor(30, split="test", generator=seeded())
 def test_the_attention_of_one_head():
     model = random_model(n_layers=2)
     _, cache = model.run_with_cache(FEW.inputs)
-    torch.testing.assert_close(attention_of(model, (1, 0), FEW), cache["pattern", 1][:, 0].double())
+    found = attention_of(model, (1, 0), FEW)
+    assert found.dtype == torch.float64
+    torch.testing.assert_close(found.float(), cache["pattern", 1][:, 0])  # weights are float32
     for head, words in (((2, 0), "layer must be from 0 to 1"), ((0, 2), "number of a head")):
         with pytest.raises(InputError, match=words):
             attention_of(model, head, FEW)

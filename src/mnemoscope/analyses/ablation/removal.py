@@ -77,7 +77,7 @@ def ablate(
     source = Named(name="reference", value=reference)
     placed = [[site for site in sites if isinstance(site, Site)] for sites in targets.values()]
     kept = 0 if {*kinds} <= {"zero", "knockout"} else max(record_bytes(model, reference, sites) for sites in placed)
-    recordings = Recordings(model, max_bytes=None if max_bytes is None else kept)
+    recordings = Recordings(model, max_bytes=None if max_bytes is None else kept, directly=True)
     tested = torch.stack([*skills.values(), *([batch.scored] if batch.has_vectors else [])]).any(0)
     outcome = _vectors if batch.has_vectors else answer_scores
 

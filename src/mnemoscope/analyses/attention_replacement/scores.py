@@ -31,6 +31,7 @@ from collections.abc import Collection, Mapping, Sequence
 import numpy as np
 import torch
 import xarray as xr
+from einops import rearrange
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
@@ -102,13 +103,14 @@ def attention_by_mechanism(
     groups = _groups(batch, subgroups)
     patterns = [checked_pattern(mechanism, batch) for mechanism in mechanisms]
     keys = torch.stack([pattern > 0 for pattern in patterns])
-    sums: dict[int, list[dict[str, Tensor]]] = {}
+    sums: dict[int, dict[str, Tensor]] = {}
 
     def add(layer: int, rows: slice, attention: Float[Tensor, "rows head_index query key"]) -> None:
         said = [pattern[rows] for pattern in patterns]
-        found = [_sums(attention, said, keys[:, rows], mask[rows], measures) for mask in groups.values()]
-        for total, more in zip(sums.setdefault(layer, [{} for _ in groups]), found, strict=True):
-            total |= {name: total[name] + value if name in total else value for name, value in more.items()}
+        in_group = torch.stack([mask[rows] for mask in groups.values()]).to(attention)
+        found = _sums(attention, said, keys[:, rows].to(attention.device), in_group, measures)
+        total = sums.setdefault(layer, {})
+        total |= {name: total[name] + value if name in total else value for name, value in found.items()}
 
     each_layer(model, batch, add)
     n_each = [_numbers(keys[:, mask]) for mask in groups.values()]
@@ -164,24 +166,22 @@ def _sums(
     attention: Float[Tensor, "batch head_index query key"],
     patterns: Sequence[Float[Tensor, "batch query key"]],
     keys: Bool[Tensor, "mechanism batch query key"],
-    group: Bool[Tensor, " batch"],
+    groups: Float[Tensor, "subgroup batch"],
     measures: Collection[str],
-) -> dict[str, Float[Tensor, "head_index query value"]]:
-    """What one layer's heads do in one subgroup, added up over its sequences."""
-    attention, keys = attention[group], keys[:, group]
+) -> dict[str, Float[Tensor, "subgroup head_index query value"]]:
+    """What one layer's heads do, added up over the sequences of each subgroup."""
     result = {}
     if "share" in measures:
-        result["share"] = torch.stack([_on(attention, each) for each in keys], -1)
+        result["share"] = _on(attention, keys)
     if "overlap" in measures:
-        agreed = [torch.minimum(attention, rows.nan_to_num()[:, None]).sum(-1) for rows in (p[group] for p in patterns)]
-        total = [torch.einsum("bhq,bq->hq", *pair) for pair in zip(agreed, keys.any(-1).double(), strict=True)]
-        result["overlap"] = torch.stack(total, -1)
+        agreed = [torch.minimum(attention, rows.nan_to_num()[:, None]).sum(-1) for rows in patterns]
+        result["overlap"] = torch.stack(agreed, -1) * rearrange(keys.any(-1), "m batch query -> batch 1 query m")
     if "exclusive" in measures:
         first = keys & (keys.cumsum(0) == 1)
-        result["exclusive"] = torch.stack([_on(attention, p) for p in (*first, ~keys.any(0))], -1)
+        result["exclusive"] = _on(attention, torch.cat((first, ~keys.any(0, keepdim=True))))
     if "mean_pattern" in measures:
-        result["mean_pattern"] = attention.sum(0)
-    return result
+        result["mean_pattern"] = attention
+    return {name: torch.tensordot(groups, value, dims=1) for name, value in result.items()}
 
 
 def _numbers(keys: Bool[Tensor, "mechanism batch query key"]) -> dict[str, Tensor]:
@@ -191,10 +191,13 @@ def _numbers(keys: Bool[Tensor, "mechanism batch query key"]) -> dict[str, Tenso
 
 
 def _on(
-    attention: Float[Tensor, "batch head_index query key"], keys: Bool[Tensor, "batch query key"]
-) -> Float[Tensor, "head_index query"]:
-    """Attention on some keys, added up over sequences."""
-    return torch.einsum("bhqk,bqk->hq", attention, keys.to(attention))
+    attention: Float[Tensor, "batch head_index query key"], keys: Bool[Tensor, "part batch query key"]
+) -> Float[Tensor, "batch head_index query part"]:
+    """Attention on some keys of each part."""
+    on = rearrange(attention, "batch head query key -> batch query head key") @ rearrange(
+        keys, "part batch query key -> batch query key part"
+    ).to(attention)
+    return rearrange(on, "batch query head part -> batch head query part")
 
 
 def _expected(keys: Bool[Tensor, "mechanism batch query key"]) -> dict[str, Float[Tensor, "query mechanism"]]:
@@ -204,12 +207,10 @@ def _expected(keys: Bool[Tensor, "mechanism batch query key"]) -> dict[str, Floa
     return {"even_share": (even.sum(1) / said.sum(1)).T, "said": said.double().mean(1).T}
 
 
-def _means(
-    layers: Sequence[Sequence[Mapping[str, Tensor]]], n_each: Sequence[Mapping[str, Tensor]], name: str
-) -> np.ndarray:
+def _means(layers: Sequence[Mapping[str, Tensor]], n_each: Sequence[Mapping[str, Tensor]], name: str) -> np.ndarray:
     """One measure over (subgroup, layer, ...)."""
     groups = [
-        torch.stack([layer[number][name] for layer in layers]) / n[name].to(layers[0][0][name].device)
+        torch.stack([layer[name][number] for layer in layers]) / n[name].to(layers[0][name].device)
         for number, n in enumerate(n_each)
     ]
     return torch.stack(groups).cpu().numpy()

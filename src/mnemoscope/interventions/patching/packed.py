@@ -21,7 +21,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from mnemoscope.core.edge import Through
-from mnemoscope.core.layers import ACTIVATIONS, Mlp, Norm, Rotary, projected
+from mnemoscope.core.layers import ACTIVATIONS, Mlp, Norm, Rotary, projected, softmax
 from mnemoscope.core.protocols import HookedModel, has_linear_attention
 
 _ACCEPTED: Mapping[str, tuple[object, ...]] = {
@@ -321,7 +321,7 @@ def _attention(
     q = rearrange(q, "cell prompt (kv n) pos d_head -> (cell prompt kv) (n pos) d_head", n=n_sharing)
     future = _future(residual.shape[2], keys, queries).repeat(n_sharing, 1)
     scores = torch.baddbmm(future, q, keys.transpose(1, 2))
-    z = torch.bmm(scores.softmax(-1), values).unflatten(0, (*residual.shape[:2], layer.n_kv))
+    z = torch.bmm(softmax(scores), values).unflatten(0, (*residual.shape[:2], layer.n_kv))
     z = rearrange(z, "cell prompt kv (n pos) d_head -> cell prompt pos (kv n d_head)", n=n_sharing, pos=n_query)
     return projected(z, layer.w_o.flatten(0, 1), layer.b_o)
 

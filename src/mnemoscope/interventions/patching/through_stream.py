@@ -19,7 +19,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from mnemoscope.core.batch import Inputs
-from mnemoscope.core.layers import Mlp, attended
+from mnemoscope.core.layers import Mlp, attended, softmax
 from mnemoscope.core.protocols import HookedModel
 from mnemoscope.core.site import ATTENTION, BY_HEAD, BY_NEURON, EMBEDDINGS, Kind
 from mnemoscope.interventions.patching.grid import Cell, Grid
@@ -294,7 +294,7 @@ def z_change(
         chosen = torch.arange(new.shape[-1], device=new.device) == at[:, None, None, None]
         new = torch.where(chosen, new, old)
     if kind == "scores":
-        new, old = new.softmax(-1), old.softmax(-1)
+        new, old = softmax(new), softmax(old)
     return (new - old) @ base["v"]
 
 
