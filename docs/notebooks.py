@@ -14,7 +14,15 @@ from typing import Any
 
 HERE = Path(__file__).parent
 PLACE = HERE / "notebooks"
-PAGES = ("getting_started", "take_apart", "write_a_task", "language_models", "write_a_claim", "verdicts")
+PAGES = (
+    "getting_started",
+    "take_apart",
+    "your_own_model",
+    "write_a_task",
+    "language_models",
+    "write_a_claim",
+    "verdicts",
+)
 _FENCE = re.compile(r"^```(?P<kind>[^\n]*)\n(?P<body>.*?)^```$\n?", re.DOTALL | re.MULTILINE)
 _FRONT = re.compile(r"\A---\n.*?\n---\n", re.DOTALL)
 _UNSEEN = "remove-cell"
