@@ -34,6 +34,15 @@ def test_onsets_are_means_over_the_seeds_that_get_there():
     assert table.rows[0][4] == "0.700 [0.500, 0.900]"
 
 
+def test_many_measures_that_never_set_in_stand_in_one_row():
+    flat = {f"path_{i}": [[0.0, 0.0, 0.0, i / 100]] * 2 for i in range(9)}
+    table = onset_table(curves(**flat, accuracy=[[0, 0, 1, 1]] * 2))
+    assert [row[0] for row in table.rows] == ["accuracy", "9 others"]
+    assert table.rows[1][1:] == ["–", "never", "0/2", "at most 0.080"]
+    del flat["path_0"]
+    assert len(onset_table(curves(**flat, accuracy=[[0, 0, 1, 1]] * 2)).rows) == 9
+
+
 def test_curves_have_a_line_per_seed_and_measure():
     measures = curves(
         train_loss=[[1, 2, 3, 4]] * 2, test_loss=[[1] * 4] * 2, test_a=[[0.5] * 4] * 2, test_loss_a=[[1] * 4] * 2

@@ -33,6 +33,22 @@ def test_bars_are_means_and_dots_are_seeds(results):
     np.testing.assert_allclose(bars[0].y, [float(at.clean_accuracy), *at.accuracy.values])
 
 
+def test_of_many_parts_those_are_shown_whose_removal_costs_most(results):
+    ablation = results["ablation"]
+    many = ablation.isel(role=[0] * 20).assign_coords(role=[f"L{i}H0" for i in range(20)])
+    costly = ("L3H0", "L17H0")
+    unharmed = many.clean_accuracy.broadcast_like(many.accuracy)
+    harmed = many.role.isin(costly) & (many.kind == "zero")
+    few = many.assign(accuracy=unharmed.where(~harmed, 0).transpose(*many.accuracy.dims))
+    figure = ablation_by_role(few)
+    shown = figure.layout.xaxis.ticktext
+    assert len(shown) == 1 + 16
+    assert set(costly) < set(shown)
+    assert list(shown[1:]) == sorted(shown[1:], key=lambda name: int(name[1:-2]))
+    assert figure.layout.xaxis.title.text == "16 of 20 parts: those whose removal costs most"
+    assert ablation_by_role(ablation).layout.xaxis.title.text is None
+
+
 def test_heatmaps_show_every_role(results):
     figure = attention_by_role(results["attention"], "repeat")
     assert [note.text for note in figure.layout.annotations] == ["elimination head", "other head"]

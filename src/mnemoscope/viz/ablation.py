@@ -12,6 +12,9 @@ from plotly.subplots import make_subplots
 from mnemoscope.viz.figures import LAYOUT, bars_with_dots, colours_of
 from mnemoscope.viz.tables import Table, spread
 
+MOST = 16
+"""Parts that a figure has room for."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Measured:
@@ -121,10 +124,15 @@ def counted(words: Iterable[str]) -> str:
 def ablation_by_role(ablation: xr.Dataset) -> go.Figure:
     """Accuracy (or squared error) of each skill with one component removed; one dot per seed, a bar at the mean.
 
+    Of many components those are shown whose removal costs some skill most, and the axis says so.
+
     Args:
         ablation: Over (seed, kind, role, skill), from `ablate_by_role`.
     """
-    measure = measure_of(ablation)
+    measure, n_roles = measure_of(ablation), ablation.sizes["role"]
+    if n_roles > MOST:
+        costs = damage(ablation).mean("seed").max(("kind", "skill")).fillna(-1)
+        ablation = ablation.isel(role=sorted(costs.argsort().values[-MOST:]))
     kinds = [str(kind) for kind in ablation.kind.values]
     figure = make_subplots(1, len(kinds), subplot_titles=[f"{kind} ablation" for kind in kinds], shared_yaxes=True)
     roles, skills = ([str(name) for name in ablation[dim].values] for dim in ("role", "skill"))
@@ -139,6 +147,7 @@ def ablation_by_role(ablation: xr.Dataset) -> go.Figure:
         figure.update_xaxes(
             tickvals=list(range(len(roles) + 1)),
             ticktext=["nothing", *(role.replace(" ", "<br>") for role in roles)],
+            title=f"{MOST} of {n_roles} parts: those whose removal costs most" if n_roles > MOST else None,
             row=1,
             col=column,
         )

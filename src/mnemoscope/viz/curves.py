@@ -70,27 +70,37 @@ def trajectory_curves(trajectory: xr.Dataset, panels: Mapping[str, Sequence[str]
     return figure.update_layout(**LAYOUT, height=400)
 
 
+MANY = 8
+"""Measures that never set in and stand in rows of their own, at most."""
+
+
 def onset_table(trajectory: xr.Dataset) -> Table:
     """When measures set in: of each that the models have the onset (mean and range over the seeds in which it sets in),
-    and the last value.
+    and the last value. Where many never set in, in no seed, one row says how many and the largest of their last values.
 
     Args:
         trajectory: Over (seed, step).
     """
-    rows = []
+    rows: list[list[str]] = []
+    never: dict[str, float] = {}
     for name, values in trajectory.data_vars.items():
         if not np.isfinite(values).any():
             continue  # models without such a layer
         onsets = first_step(values)
-        reached = onsets[np.isfinite(onsets.values)]
-        rows.append(
-            [
-                str(name).replace("_", " "),
-                "half-way down" if falls(str(name)) else f"{HALF:g}",
-                spread(reached, ".0f") if reached.size else "never",
-                f"{reached.size}/{onsets.size}",
-                spread(values.isel(step=-1), ".3f"),
-            ]
-        )
+        reached, last = onsets[np.isfinite(onsets.values)], values.isel(step=-1)
+        row = [
+            str(name).replace("_", " "),
+            "half-way down" if falls(str(name)) else f"{HALF:g}",
+            spread(reached, ".0f") if reached.size else "never",
+            f"{reached.size}/{onsets.size}",
+            spread(last, ".3f"),
+        ]
+        rows.append(row)
+        if not reached.size:
+            never[row[0]] = float(last.max())
+    if len(never) > MANY:
+        n_seeds = trajectory.sizes["seed"]
+        rows = [row for row in rows if row[0] not in never]
+        rows.append([f"{len(never)} others", "–", "never", f"0/{n_seeds}", f"at most {max(never.values()):.3f}"])
     header = ("measure", "sets in at", "onset, step", "in seeds", "at the end")
     return Table(name="onsets", title="when measures set in", header=header, rows=rows)

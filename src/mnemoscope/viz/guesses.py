@@ -12,6 +12,7 @@ from mnemoscope.core.positions import shown
 from mnemoscope.core.protocols import Task
 from mnemoscope.viz.figures import COLOURS, LAYOUT
 from mnemoscope.viz.tables import Table, rounded
+from mnemoscope.viz.task_report import REPORTS
 
 CAPTION = "Probability of what follows, by the token that it follows; point at a bar for the likeliest tokens."
 KNOWN = "known"
@@ -30,7 +31,10 @@ class HasSymbols(Protocol):
 
 
 def symbols_of(task: Task) -> list[str]:
-    """A visible name of every token: its symbol where the task has symbols, else its number."""
+    """A visible name of every token: its symbol where the task or its report entry has symbols, else its number."""
+    named = REPORTS.get(task.name).symbols if task.name in REPORTS.names() else None
+    if named is not None:
+        return [visible(symbol) for symbol in named(task)]
     if isinstance(task, HasSymbols):
         return [visible(symbol) for symbol in task.symbols]
     return [str(token) for token in range(task.d_vocab)]

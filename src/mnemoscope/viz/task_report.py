@@ -66,6 +66,8 @@ class TaskReport:
     """For the live explorer the source of a JavaScript function from the task's fields to `complaint(tokens)`, why the
     task has no such sequence or null, and `references`, by name the rows of an exact predictor for tokens; none: the
     page has those of the sequences that it shows."""
+    symbols: Callable[[Any], Sequence[str]] | None = None
+    """What every token is called, in their order; none: as `task.symbols` says, else by its number."""
     truncation: "Truncation | None" = None
     """What `truncate` measures and shows of the task besides its skills; none: nothing."""
 

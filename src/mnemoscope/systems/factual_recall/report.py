@@ -191,6 +191,7 @@ REPORTS.add(
         patterns=typed.patterns,
         trajectory=trajectory,
         numbers=numbers,
+        symbols=typed.symbols,
     ),
 )
 DRAW_REPORTS.add(

@@ -64,14 +64,6 @@ class FactualRecall:
         return self.n_answers * self.n_relations
 
     @property
-    def symbols(self) -> list[str]:
-        """What tokens are called, in their order: a0, … (answers), s0, … (subjects), r0, … (relations), n0, … (noise),
-        and ? is the query.
-        """
-        sizes = {"a": self.d_vocab_out, "s": self.n_subjects, "r": self.n_relations, "n": self.n_noise}
-        return [*(f"{kind}{i}" for kind, size in sizes.items() for i in range(size)), "?"]
-
-    @property
     def first(self) -> dict[str, int]:
         """The first token of every kind."""
         sizes = {"subject": self.n_subjects, "relation": self.n_relations, "noise": self.n_noise, "query": 1}

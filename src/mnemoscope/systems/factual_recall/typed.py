@@ -1,6 +1,6 @@
 """One sequence of factual recall: as it is typed, and what a model says of it beside the fact.
 
-Tokens have the names that `FactualRecall.symbols` gives.
+Tokens are called a0, a1, … (answers), s0, … (subjects), r0, … (relations), n0, … (noise), and ? is the query.
 """
 
 import torch
@@ -13,6 +13,12 @@ from mnemoscope.systems.factual_recall.tasks import FactualRecall
 from mnemoscope.viz import plain_report
 
 
+def symbols(task: FactualRecall) -> list[str]:
+    """What tokens are called, in their order."""
+    sizes = {"a": task.d_vocab_out, "s": task.n_subjects, "r": task.n_relations, "n": task.n_noise}
+    return [*(f"{kind}{i}" for kind, size in sizes.items() for i in range(size)), "?"]
+
+
 def parse(task: FactualRecall, text: str) -> Batch:
     """One sequence as typed, such as `n3 s5 n0 r2 ?`: tokens by their symbols or numbers, the query last.
 
@@ -21,7 +27,7 @@ def parse(task: FactualRecall, text: str) -> Batch:
     """
     words = text.replace(",", " ").split()
     in_range("the number of tokens", len(words), 3, task.length)
-    numbers = {symbol: token for token, symbol in enumerate(task.symbols)}
+    numbers = {symbol: token for token, symbol in enumerate(symbols(task))}
     for word in words:
         if word not in numbers and not (word.isdecimal() and int(word) < task.d_vocab):
             raise InputError(
@@ -43,7 +49,7 @@ def parse(task: FactualRecall, text: str) -> Batch:
 
 def patterns(model: HookedModel, task: FactualRecall, batch: Batch) -> xr.Dataset:
     """The attention of every head on every sequence, with the symbols of the tokens."""
-    return patterns_of_sequences(model, batch, task.symbols)
+    return patterns_of_sequences(model, batch, symbols(task))
 
 
 def predict(model: HookedModel, task: FactualRecall, batch: Batch) -> xr.Dataset:
@@ -52,13 +58,13 @@ def predict(model: HookedModel, task: FactualRecall, batch: Batch) -> xr.Dataset
     due = xr.DataArray(batch.scored[0].tolist(), dims="pos")
     tokens = {name: found[name].where(due, -1) for name in ("following", "guess", "ideal_guess")}
     shares = {name: found[name].where(due) for name in ("p_following", "p_guess", "ideal_p_following", "ideal_p_guess")}
-    return found.assign({**tokens, **shares}).assign_coords(symbol=("token_number", task.symbols))
+    return found.assign({**tokens, **shares}).assign_coords(symbol=("token_number", symbols(task)))
 
 
 def known_of(task: FactualRecall, batch: Batch) -> list[str]:
     """Which token is the subject, which the relation, and the fact at the query."""
     known = {name: int(values[0]) for name, values in batch.latents.items()}
-    words, called = [""] * batch.inputs.shape[1], task.symbols
+    words, called = [""] * batch.inputs.shape[1], symbols(task)
     words[known["subject_pos"]], words[known["relation_pos"]] = "the subject", "the relation"
     relation, n = known["relation"], task.n_answers
     answers = called[relation * n : (relation + 1) * n]

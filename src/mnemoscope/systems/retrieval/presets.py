@@ -69,10 +69,8 @@ for _name, _value in _CHAINS.items():
     PRESETS.add(_name, _value)
 
 
-def _part(recipe: str, presets: Iterable[str], seeds: range, *, packed: bool = True, **changes: Any) -> TrainingSet:
-    return TrainingSet(
-        recipe=recipe, presets=tuple(presets), seeds=tuple(seeds), changes=tuple(changes.items()), packed=packed
-    )
+def _part(recipe: str, presets: Iterable[str], seeds: range, **changes: Any) -> TrainingSet:
+    return TrainingSet(recipe=recipe, presets=tuple(presets), seeds=tuple(seeds), changes=tuple(changes.items()))
 
 
 _SYSTEM = System(
@@ -88,7 +86,7 @@ _SYSTEM = System(
     ),
     shipped=(
         _part("quick", ("retrieval-3",), range(64, 88)),
-        _part("quick", ("retrieval-3-last",), range(64, 80), packed=False),
+        replace(_part("quick", ("retrieval-3-last",), range(64, 80)), packed=False),
         _part("quick", list(_DEPTHS)[:3], range(16, 32)),
     ),
     compact=True,
