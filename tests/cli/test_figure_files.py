@@ -14,7 +14,7 @@ from mnemoscope.viz import drawing
 from mnemoscope.viz.page import Page
 
 WITHOUT = {"claims diff", "claims list", "claims register", "claims show", "completion", "evaluate", "export", "index"}
-WITHOUT |= {"explore", "list", "predict", "track", "train", "zoo"}
+WITHOUT |= {"explore", "list", "predict", "store clean", "store list", "store verify", "track", "train", "zoo"}
 
 
 @pytest.fixture

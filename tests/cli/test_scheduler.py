@@ -28,6 +28,7 @@ def files(directory: Path, *endings: str) -> dict[str, bytes]:
     return {str(file.relative_to(directory)): file.read_bytes() for file in found}
 
 
+@pytest.mark.thorough
 def test_runs_and_tables_are_the_same(place, capsys):
     main([*TRAIN, "--out", "there/runs", "--scheduler", "cluster.yaml"])
     printed = " ".join(capsys.readouterr().out.split())

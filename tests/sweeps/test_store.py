@@ -60,7 +60,6 @@ def test_a_store_says_what_it_holds(store):
     ("text", "problem"),
     [
         ('{"key": {"stamp": "a", "measu', "no JSON"),
-        ("[]", "something else"),
         ('{"key": {"stamp": "a"}}', "something else"),
         ('{"key": {"stamp": "a", "measured": {"effect": "2"}}}', "something else"),
     ],
@@ -111,6 +110,19 @@ def test_the_list_counts_by_directory(store, capsys):
         ["draws", "2", "3", "0", "0"],
         ["all", "2", "3", "0", "0"],
     ]
+
+
+@pytest.mark.parametrize("text", ["[]", '{"label": "v3-quick"}', '{"key": {"mean": 1}}'])
+def test_nothing_is_removed_from_what_may_be_no_store(store, capsys, text):
+    broken, other = kept_in(store)[0].path, store / "run.json"
+    broken.write_text("{")
+    other.write_text(text)
+    with pytest.raises(SystemExit) as ended:
+        main(["store", "clean", str(store), "--others"])
+    assert ended.value.code == 2
+    assert "run.json holds something else; nothing was removed" in capsys.readouterr().err
+    assert broken.exists()
+    assert other.read_text() == text
 
 
 def test_what_is_no_store_is_refused(tmp_path):

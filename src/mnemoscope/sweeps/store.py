@@ -35,6 +35,8 @@ class Kept:
     n_bytes: int = 0
     problem: str = ""
     """Why it cannot be read; empty if it can."""
+    foreign: bool = False
+    """Whether it is whole and something else than measurements."""
 
 
 def kept_in(store: Path) -> list[Kept]:
@@ -67,7 +69,12 @@ def clean(kept: Sequence[Kept], store: Path, *, others: bool = False) -> list[Pa
 
     Returns:
         The files that were removed, or lost results.
+
+    Raises:
+        InputError: Something else lies there too, so that it may be no store; nothing is removed.
     """
+    if foreign := [each.path for each in kept if each.foreign]:
+        raise InputError(f"{store} is no store of measurements: {foreign[0]} holds something else; nothing was removed")
     changed = [each.path for each in kept if each.problem]
     left = incomplete(store)
     for file in (*changed, *left):
@@ -91,17 +98,23 @@ def _kept(file: Path, store: Path) -> Kept:
     except (OSError, ValueError) as error:
         return Kept(path=file, name=name, n_bytes=n_bytes, problem=f"no JSON: {error}")
     if not isinstance(content, dict) or not all(map(_is_entry, content.values())):
-        return Kept(path=file, name=name, n_bytes=n_bytes, problem="holds something else than measurements")
+        stamped = isinstance(content, dict) and all(map(_is_stamped, content.values()))
+        problem = "holds something else than measurements"
+        return Kept(path=file, name=name, n_bytes=n_bytes, problem=problem, foreign=not stamped)
     current = sum(map(_is_current, content.values()))
     return Kept(path=file, name=name, n_bytes=n_bytes, current=current, other=len(content) - current)
 
 
 def _is_entry(entry: Any) -> bool:
     """Whether numbers stand there, with the stamp of what they were measured with."""
-    if not isinstance(entry, dict) or not isinstance(entry.get("stamp"), str):
+    if not _is_stamped(entry):
         return False
     measured = entry.get("measured")
     return isinstance(measured, dict) and all(map(_are_numbers, measured.values()))
+
+
+def _is_stamped(entry: Any) -> bool:
+    return isinstance(entry, dict) and isinstance(entry.get("stamp"), str)
 
 
 def _are_numbers(value: Any) -> bool:
