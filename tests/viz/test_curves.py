@@ -35,12 +35,14 @@ def test_onsets_are_means_over_the_seeds_that_get_there():
 
 
 def test_many_measures_that_never_set_in_stand_in_one_row():
-    flat = {f"path_{i}": [[0.0, 0.0, 0.0, i / 100]] * 2 for i in range(9)}
-    table = onset_table(curves(**flat, accuracy=[[0, 0, 1, 1]] * 2))
-    assert [row[0] for row in table.rows] == ["accuracy", "9 others"]
-    assert table.rows[1][1:] == ["–", "never", "0/2", "at most 0.080"]
+    flat = {f"path_{i}": [[0.0, 0.0, 0.0, i / 100]] * 2 for i in range(25)}
+    beside = {"accuracy": [[0, 0, 1, 1]] * 2, "loss": [[2, 3, 2, 3]] * 2}
+    table = onset_table(curves(**flat, **beside))
+    assert [row[0] for row in table.rows] == ["accuracy", "loss", "25 others"]
+    assert table.rows[1][2] == "never"
+    assert table.rows[2][1:] == ["–", "never", "0/2", "at most 0.240"]
     del flat["path_0"]
-    assert len(onset_table(curves(**flat, accuracy=[[0, 0, 1, 1]] * 2)).rows) == 9
+    assert len(onset_table(curves(**flat, **beside)).rows) == 26
 
 
 def test_curves_have_a_line_per_seed_and_measure():

@@ -70,13 +70,14 @@ def trajectory_curves(trajectory: xr.Dataset, panels: Mapping[str, Sequence[str]
     return figure.update_layout(**LAYOUT, height=400)
 
 
-MANY = 8
-"""Measures that never set in and stand in rows of their own, at most."""
+MANY = 24
+"""Measures, losses aside, that never set in and stand in rows of their own, at most."""
 
 
 def onset_table(trajectory: xr.Dataset) -> Table:
     """When measures set in: of each that the models have the onset (mean and range over the seeds in which it sets in),
-    and the last value. Where many never set in, in no seed, one row says how many and the largest of their last values.
+    and the last value. Where many, losses aside, set in in no seed, one row says how many and the largest of their last
+    values.
 
     Args:
         trajectory: Over (seed, step).
@@ -96,7 +97,7 @@ def onset_table(trajectory: xr.Dataset) -> Table:
             spread(last, ".3f"),
         ]
         rows.append(row)
-        if not reached.size:
+        if not reached.size and not falls(str(name)):
             never[row[0]] = float(last.max())
     if len(never) > MANY:
         n_seeds = trajectory.sizes["seed"]
