@@ -33,7 +33,7 @@ def often(monkeypatch):
 def until(true):
     for _ in range(3000):
         if true():
-            return
+            return True
         sleep(0.01)
     raise AssertionError("it did not become true")
 
@@ -69,15 +69,17 @@ def test_one_that_died_on_this_machine_stops_nobody(tmp_path):
 
 def test_a_holder_file_that_cannot_be_read_stops_nobody(tmp_path):
     (tmp_path / HOLDER).write_text('{"host": "no')
-    with hold(tmp_path):
-        pass
+    assert not is_held(tmp_path)
+    with hold(tmp_path) as held:
+        assert json.loads((tmp_path / HOLDER).read_text())["token"] == held.token
 
 
 @pytest.mark.usefixtures("often")
 def test_a_holder_shows_life(tmp_path):
-    with hold(tmp_path):
+    with hold(tmp_path) as held:
         os.utime(tmp_path / HOLDER, (0, 0))
-        until(lambda: (tmp_path / HOLDER).stat().st_mtime > 0)
+        assert until(lambda: (tmp_path / HOLDER).stat().st_mtime > 0)
+        assert json.loads((tmp_path / HOLDER).read_text())["token"] == held.token
 
 
 @pytest.mark.usefixtures("often")

@@ -9,7 +9,7 @@ import resource
 import signal
 import subprocess
 import sys
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from time import monotonic, sleep
@@ -19,7 +19,7 @@ import pytest
 from mnemoscope.core.errors import InputError
 from mnemoscope.models.run import Run, open_run
 from mnemoscope.models.run_lock import is_held
-from mnemoscope.sweeps import dask_training, dask_work
+from mnemoscope.sweeps import dask_cluster, dask_training, dask_work
 from mnemoscope.sweeps.configurations import search_sweep
 from mnemoscope.sweeps.dask_cluster import client, on_scheduler
 from mnemoscope.sweeps.dask_training import files_of
@@ -98,16 +98,14 @@ def test_a_worker_trains_what_this_process_trains(tmp_path):
     assert len(lines) == 14, "finished runs are left alone"
 
 
-class on_scheduler_left:  # noqa: N801
+@contextmanager
+def on_scheduler_left():
     """Work stays in this process."""
-
-    def __enter__(self):
-        from mnemoscope.sweeps import dask_cluster
-
-        self.variable, self.token = dask_cluster._client, dask_cluster._client.set(None)
-
-    def __exit__(self, *error):
-        self.variable.reset(self.token)
+    token = dask_cluster._client.set(None)
+    try:
+        yield
+    finally:
+        dask_cluster._client.reset(token)
 
 
 @pytest.mark.usefixtures("one_worker")
