@@ -6,6 +6,7 @@ processes that run the tests start after that, and TransformerLens takes ten sec
 """
 
 import os
+from pathlib import Path
 
 import hypothesis
 import pytest
@@ -33,7 +34,7 @@ def one_thread():
 def trained_once(tmp_path_factory):
     """A function of a name and a specification that trains a run in the directory of that name.
 
-    The first process of the session trains it, the others read it: nobody may write into it.
+    The first process of the session trains it, the others read it: a test that writes into it fails at the end.
     """
     from filelock import FileLock
 
@@ -43,11 +44,22 @@ def trained_once(tmp_path_factory):
     common = (common.parent if "PYTEST_XDIST_WORKER" in os.environ else common) / "trained"
     common.mkdir(exist_ok=True)
 
+    trained = {}
+
     def run(name: str, spec):
         with FileLock(common / f"{name.replace('/', ' ')}.lock"):
-            return train(spec, common / name)
+            found = train(spec, common / name)
+        trained.setdefault(found.path, _times(found.path))
+        return found
 
-    return run
+    yield run
+    changed = [path for path, times in trained.items() if _times(path) != times]
+    assert not changed, f"shared runs were written into: {changed}"
+
+
+def _times(path: Path) -> dict[Path, int]:
+    """When each file of a run was last changed, save for the lock."""
+    return {file: file.stat().st_mtime_ns for file in path.rglob("*") if not file.name.startswith(".")}
 
 
 @pytest.fixture(scope="session")

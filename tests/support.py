@@ -2,6 +2,7 @@
 
 import json
 import random
+import shutil
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -14,7 +15,9 @@ from mnemoscope.core.patterns import earlier
 from mnemoscope.core.presets import preset
 from mnemoscope.core.specification import ModelSpec, RunSpec
 from mnemoscope.models.building import build, from_configuration, matching, zeroed
+from mnemoscope.models.checkpoint import save_checkpoint
 from mnemoscope.models.constructed.stand_ins import Predictor as Predictor
+from mnemoscope.models.run import Run, open_run
 
 EARLIER_X = earlier(period=2, phase=0, name="earlier x")
 EARLIER_Y = earlier(period=2, phase=1, name="earlier y")
@@ -77,6 +80,14 @@ def global_generators_untouched():
     finally:
         jaxtyping.config.update("jaxtyping_disable", False)
     assert state() == before, "a global generator was moved"
+
+
+def ends_with(model, trained: Run, place: Path) -> Run:
+    """A copy, in the directory `place`, of a trained run whose last checkpoint is a circuit that was set by hand."""
+    run = open_run(shutil.copytree(trained.path, place))
+    last = run.spec.recipe.n_steps
+    save_checkpoint(model, run.checkpoint_path(last), step=last)
+    return run
 
 
 def contents(path: Path) -> dict[str, object]:

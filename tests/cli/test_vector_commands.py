@@ -10,10 +10,10 @@ import xarray as xr
 
 from mnemoscope.cli import main
 from mnemoscope.core.specification import ModelSpec, Recipe, RunSpec
-from mnemoscope.models.checkpoint import save_checkpoint
 from mnemoscope.systems.retrieval.constructed import chain_follower
 from mnemoscope.systems.retrieval.tasks import Retrieval
 from mnemoscope.viz.task_report import REPORTS
+from tests.support import ends_with
 
 SPEC = RunSpec(
     task=Retrieval(n_chains=2, n_steps=1),
@@ -24,13 +24,13 @@ SPEC = RunSpec(
 
 
 @pytest.fixture(scope="session")
-def solved(trained_once):
+def solved(trained_once, tmp_path_factory):
     """Two seeds whose last checkpoint is a circuit that was set by hand, since training takes minutes."""
-    runs = [trained_once(f"vectors/seed-{seed}", replace(SPEC, seed=seed)) for seed in (0, 1)]
+    place = tmp_path_factory.mktemp("solved")
     model = chain_follower(1, n_chains=2, positions=True)
-    for run in runs:
-        save_checkpoint(model, run.checkpoint_path(SPEC.recipe.n_steps), step=SPEC.recipe.n_steps)
-    return runs[0].path.parent
+    for seed in (0, 1):
+        ends_with(model, trained_once(f"vectors/seed-{seed}", replace(SPEC, seed=seed)), place / f"seed-{seed}")
+    return place
 
 
 @pytest.fixture(autouse=True)

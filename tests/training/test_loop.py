@@ -141,14 +141,17 @@ def test_a_killed_run_ends_with_the_same_bytes(tmp_path):
 
 
 def test_a_finished_run_is_not_touched(tmp_path):
+    """Nor is a file made in its directories for a moment, so that others may copy them meanwhile."""
     spec = small_spec(changes={"recipe.n_steps": 30})
     train(spec, tmp_path)
-    files = [f for f in tmp_path.rglob("*") if f.is_file() and f.name != ".lock"]
-    before = {f: f.stat().st_mtime_ns for f in files}
-    reports = []
+
+    def times():
+        return {path: path.stat().st_mtime_ns for path in (tmp_path, *tmp_path.rglob("*"))}
+
+    before, reports = times(), []
     train(spec, tmp_path, report=reports.append)
     assert reports == []
-    assert {f: f.stat().st_mtime_ns for f in tmp_path.rglob("*") if f.is_file() and f.name != ".lock"} == before
+    assert times() == before
 
 
 # ---- refused

@@ -59,7 +59,7 @@ def train_together(
     device = usable_device(device)
     with ExitStack() as locks:
         runs = [create_run(Path(path), spec) for spec, path in zip(specs, paths, strict=True)]
-        claims = {run.path: locks.enter_context(hold(run.path)) for run in runs}
+        claims = {run.path: locks.enter_context(hold(run.path)) for run in runs if not run.finished}
         unfinished = sorted((run for run in runs if not run.finished), key=last_step)
         for step, group in groupby(unfinished, key=last_step):
             members = list(group)
