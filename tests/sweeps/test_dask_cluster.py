@@ -1,14 +1,24 @@
-"""What is refused of `--scheduler` before any work, each in one line and at once."""
+"""What is refused of `--scheduler` before any work, each in one line and at once, and how workers start."""
 
+import os
 import socket
+import subprocess
 import sys
+from pathlib import Path
 from time import monotonic
 
 import pytest
+import yaml
 
 from mnemoscope.cli import main
 from mnemoscope.core.errors import InputError
 from mnemoscope.sweeps.dask_cluster import client, on_scheduler
+
+SLURM = Path(__file__).parents[2] / "docs" / "examples" / "slurm.yaml"
+SETTINGS = (
+    "from distributed.nanny import _get_env_variables as found; "
+    'print(*sorted(found("distributed.nanny.pre-spawn-environ")))'
+)
 
 
 @pytest.fixture
@@ -93,6 +103,25 @@ def test_workers_of_several_threads_are_refused(tmp_path):
     arguments = "{processes: false, n_workers: 1, threads_per_worker: 2, dashboard_address: '127.0.0.1:0'}"
     file.write_text(f"class: distributed.LocalCluster\narguments: {arguments}\n")
     assert "every worker of the Dask cluster must have one thread; got 2" in refused(str(file))
+
+
+@pytest.mark.parametrize("kept", [pytest.param(None, id="by default"), pytest.param("4096", id="set by the user")])
+def test_local_workers_keep_their_memory(kept, monkeypatch):
+    """Dask's own setting has the C library ask the system anew for the memory of every larger tensor."""
+    if kept:
+        monkeypatch.setenv("MALLOC_TRIM_THRESHOLD_", kept)
+    else:
+        monkeypatch.delenv("MALLOC_TRIM_THRESHOLD_", raising=False)
+    with on_scheduler("local", jobs=1):
+        found = client().run(os.getenv, "MALLOC_TRIM_THRESHOLD_")
+    assert list(found.values()) == [kept]
+
+
+def test_the_line_for_other_workers_leaves_that_setting_out(monkeypatch):
+    lines = yaml.safe_load(SLURM.read_text())["arguments"]["job_script_prologue"]
+    (line,) = [line for line in lines if "NANNY" in line]
+    found = subprocess.run(["bash", "-c", f"{line}; {sys.executable} -c '{SETTINGS}'"], capture_output=True, text=True)
+    assert found.stdout.split() == ["MKL_NUM_THREADS", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"], found.stderr
 
 
 def test_a_cluster_is_announced_once_and_forgotten(tmp_path):

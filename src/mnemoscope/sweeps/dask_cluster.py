@@ -24,6 +24,9 @@ REACHED_WITHIN = 5.0
 ANSWERS_WITHIN = 20.0
 """Seconds in which a scheduler answers, or has come back after it was lost."""
 PROTOCOLS = ("tcp", "tls", "ws", "wss", "ucx")
+TRIMMED = "distributed.nanny.pre-spawn-environ.MALLOC_TRIM_THRESHOLD_"
+"""What Dask sets so that workers give memory back early. With it the C library asks the system anew for the memory of
+every tensor above 128 KB, at every step."""
 KEYS = ("class", "arguments", "workers", "adapt")
 """Of a file that makes a cluster."""
 
@@ -110,14 +113,16 @@ def _quiet() -> Iterator[None]:
 
 def _local(distributed: ModuleType, n_workers: int) -> Any:
     """Workers on this machine, which end with this process; nothing outside it reaches them."""
-    return distributed.LocalCluster(
-        n_workers=n_workers,
-        threads_per_worker=1,
-        memory_limit=0,
-        host="127.0.0.1",
-        dashboard_address="127.0.0.1:0",
-        silence_logs=logging.CRITICAL,
-    )
+    configuration = importlib.import_module("dask.config")
+    with configuration.set({TRIMMED: None}):
+        return distributed.LocalCluster(
+            n_workers=n_workers,
+            threads_per_worker=1,
+            memory_limit=0,
+            host="127.0.0.1",
+            dashboard_address="127.0.0.1:0",
+            silence_logs=logging.CRITICAL,
+        )
 
 
 @contextmanager
