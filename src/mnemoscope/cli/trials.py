@@ -25,7 +25,17 @@ from mnemoscope.models.run import Run
 from mnemoscope.sweeps.admission import Bench, find_bench
 from mnemoscope.sweeps.trials import Progress, run_trials
 from mnemoscope.viz.reporting import report_of, view_of
-from mnemoscope.viz.rulings import VERDICT_HEADER, Example, in_short, rulings_sheet, verdict_rows, verdict_tables
+from mnemoscope.viz.rulings import (
+    UNJUDGED,
+    UNJUDGED_HEADER,
+    VERDICT_HEADER,
+    Example,
+    in_short,
+    rulings_sheet,
+    unjudged_rows,
+    verdict_rows,
+    verdict_tables,
+)
 from mnemoscope.viz.tables import counted
 
 MANY_TOKENS = 16
@@ -85,6 +95,8 @@ def try_claims(
         )
     options = options or WritesResults()
     show(title, VERDICT_HEADER, in_short(verdict_rows(rulings)), n_text=4)
+    if rows := unjudged_rows(rulings):
+        show(UNJUDGED, UNJUDGED_HEADER, rows, n_text=2)
     with console.status("verdicts are written, with a page of figures"):
         for table in verdict_tables(rulings):
             write_table(out, table, latex=options.latex)

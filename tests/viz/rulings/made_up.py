@@ -131,6 +131,12 @@ def nobody_passes() -> Ruling:
     return ruling(make_claim(id="T6", gate=LEARNED), evidence)
 
 
+def too_small() -> Ruling:
+    """The gate is closed to both seeds, of which effects are known."""
+    evidence = make_evidence(np.array([0.25, 0.75]), gate=along_seeds(np.zeros(2)))
+    return ruling(make_claim(id="T7", gate=LEARNED), evidence)
+
+
 def all_kinds() -> list[Ruling]:
     """Every outcome."""
     return [

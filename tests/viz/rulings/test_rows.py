@@ -5,9 +5,18 @@ import json
 import pytest
 
 from mnemoscope.judging.verdict import record
-from mnemoscope.viz.rulings import DIFF_HEADER, VERDICT_HEADER, diff_rows, in_short, verdict_rows, verdict_tables
+from mnemoscope.viz.rulings import (
+    DIFF_HEADER,
+    VERDICT_HEADER,
+    diff_rows,
+    in_short,
+    rulings_page,
+    unjudged_rows,
+    verdict_rows,
+    verdict_tables,
+)
 from mnemoscope.viz.tidy import table_files
-from tests.viz.rulings.made_up import all_kinds, lone, nobody_passes, simple, two_heads
+from tests.viz.rulings.made_up import all_kinds, lone, nobody_passes, simple, too_small, two_heads
 
 
 def recorded(*rulings):
@@ -50,6 +59,15 @@ def test_files_hold_whole_statements_and_the_effect_of_every_replicate():
     assert len(judged) == two_heads().verdict.n
     mean = sum(float(row[-1]) for row in judged) / len(judged)
     assert mean == pytest.approx(two_heads().verdict.parts[0].effect)
+
+
+def test_what_was_measured_of_those_that_fail_the_gate_is_shown_where_nobody_passes():
+    assert unjudged_rows([nobody_passes(), two_heads()]) == [], "no values; and seeds that pass"
+    rows = [["T7", "the effect", "0.5 [0.25, 0.75] logits", "2 seeds"]]
+    assert unjudged_rows([too_small(), nobody_passes()]) == rows
+    assert "fail the gate; no verdict rests on it" in rulings_page([too_small()], title="")
+    *_, table = verdict_tables([too_small()])
+    assert (table.name, table.rows) == ("unjudged", rows)
 
 
 def test_the_same_list_has_no_differences():

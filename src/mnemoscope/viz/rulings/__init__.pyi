@@ -2,8 +2,11 @@ from .differences import DIFF_HEADER as DIFF_HEADER
 from .differences import diff_rows as diff_rows
 from .page import rulings_page as rulings_page
 from .page import rulings_sheet as rulings_sheet
+from .rows import UNJUDGED as UNJUDGED
+from .rows import UNJUDGED_HEADER as UNJUDGED_HEADER
 from .rows import VERDICT_HEADER as VERDICT_HEADER
 from .rows import in_short as in_short
+from .rows import unjudged_rows as unjudged_rows
 from .rows import verdict_rows as verdict_rows
 from .rows import verdict_tables as verdict_tables
 from .section import Example as Example

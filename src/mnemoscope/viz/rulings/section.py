@@ -6,18 +6,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
 
-import numpy as np
 import plotly.graph_objects as go
 import xarray as xr
 
 from mnemoscope.judging.claim import Claim, Criterion
-from mnemoscope.judging.evidence import as_dataset
 from mnemoscope.judging.verdict import Cell, Ruling, Verdict
 from mnemoscope.viz.page import attention_view
 from mnemoscope.viz.rulings.asked import asked, criterion, described, effect_name, holds_if
 from mnemoscope.viz.rulings.control_rows import CONTROL_HEADER, control_rows
 from mnemoscope.viz.rulings.emergence import emergence_plots
-from mnemoscope.viz.rulings.plots import LOOKS, by_case, strip_plots
+from mnemoscope.viz.rulings.plots import LOOKS, strip_plots
+from mnemoscope.viz.rulings.rows import UNJUDGED_HEADER, ranges, unjudged_rows
 from mnemoscope.viz.rulings.sheet import Entry, Sheet, badge, figures, table
 from mnemoscope.viz.rulings.words import (
     ZERO,
@@ -26,7 +25,6 @@ from mnemoscope.viz.rulings.words import (
     effect_text,
     favoured_otherwise,
     favours,
-    number,
     share_text,
     unit_of,
 )
@@ -96,7 +94,7 @@ def _worked(sheet: Sheet, ruling: Ruling) -> None:
         return
     sheet.page.heading(f"One {ruling.evidence.replicate} worked through: {example.label}")
     sheet.page.text(f"{example.sentence} As many {ruling.evidence.replicate}s clear it by more as by less.")
-    over_judged = _over_judged(ruling)
+    over_judged = ranges(ruling, judged=True)
     rows = [
         [
             escape(line.name),
@@ -130,6 +128,11 @@ def _seeds(sheet: Sheet, ruling: Ruling) -> None:
         "note",
     )
     _side_by_side(sheet, strip_plots(ruling))
+    if rows := unjudged_rows([ruling]):
+        sheet.page.text(
+            f"What was measured of {ruling.evidence.replicate}s that fail the gate; no verdict rests on it."
+        )
+        sheet.add(table(UNJUDGED_HEADER, [Entry(cells=[escape(cell) for cell in row]) for row in rows], "unjudged"))
     if len(ruling.claim.criteria) > 1:
         parts = zip(ruling.claim.criteria, ruling.verdict.parts, strict=True)
         rows = [
@@ -141,20 +144,6 @@ def _seeds(sheet: Sheet, ruling: Ruling) -> None:
 
 def _criterion(ruling: Ruling, part: Criterion) -> str:
     return criterion(ruling.claim, part, unit_of(ruling, part.name))
-
-
-def _over_judged(ruling: Ruling) -> dict[str, str]:
-    """Mean and range over the judged replicates of all that was measured, by name."""
-    gate, effects, found = ruling.claim.gate, ruling.evidence.effects, {}
-    alone = None if isinstance(effects, xr.Dataset) else ruling.claim.criteria[0].name
-    for name, effect in as_dataset(effects).data_vars.items():
-        values = by_case(effect)[... if gate is None else gate.passes(ruling.evidence.gate)]
-        values = values[~np.isnan(values)]
-        if values.size:
-            unit = str(effect.attrs.get("unit", ""))
-            text = f"{number(values.mean())} [{number(values.min())}, {number(values.max())}] {unit}"
-            found[effect_name(alone or str(name))] = text.strip()
-    return found
 
 
 def _sensitivity(sheet: Sheet, ruling: Ruling) -> None:
