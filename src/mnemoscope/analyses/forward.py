@@ -9,6 +9,7 @@ from torch import Tensor
 from mnemoscope.core import metrics
 from mnemoscope.core.batch import CHUNK, Batch
 from mnemoscope.core.errors import InputError
+from mnemoscope.core.layers import log_softmax
 from mnemoscope.core.protocols import HookedModel, Task, reads_vectors
 from mnemoscope.core.skills import Skills
 from mnemoscope.interventions.direct import logits_directly
@@ -227,7 +228,7 @@ def normalised(logits: Float[Tensor, "*rows d_vocab"]) -> Float[Tensor, "*rows d
     Raises:
         InputError: The logits hold NaN.
     """
-    result = logits.double().log_softmax(-1)
+    result = log_softmax(logits.double())
     if result.isnan().any():
         raise InputError(
             "the model's logits hold NaN or no finite value; check its weights, or take an earlier checkpoint"

@@ -11,7 +11,7 @@ import shlex
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from html import escape
 from importlib import metadata
 from pathlib import Path
@@ -145,12 +145,18 @@ def _root(file: Path) -> Path | None:
 
 def _repository(package: str) -> str | None:
     """The address of the source of an installed package, by its metadata."""
-    for name in metadata.packages_distributions().get(package, ()):
+    for name in _distributions().get(package, ()):
         for entry in metadata.metadata(name).get_all("Project-URL") or ():
             label, _, address = entry.partition(",")
             if label.strip().lower() in _REPOSITORY:
                 return address.strip().rstrip("/").removesuffix(".git")
     return None
+
+
+@cache
+def _distributions() -> Mapping[str, Sequence[str]]:
+    """By package the distributions that hold it; it takes a look into each that is installed."""
+    return metadata.packages_distributions()
 
 
 # ---- runs

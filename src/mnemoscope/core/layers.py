@@ -120,8 +120,20 @@ def attended(
 
 def softmax(scores: Float[Tensor, "*rows key"]) -> Float[Tensor, "*rows key"]:
     """Over the last axis, as `Tensor.softmax`; NaN where every score is minus infinity."""
-    exact = scores.dtype in (torch.float32, torch.float64)
-    if scores.shape[-1] >= _SHORT or not exact or scores.device.type != "cpu":
+    if not _is_short(scores):
         return scores.softmax(-1)
     exponentials = (scores - scores.amax(-1, keepdim=True)).exp()
     return exponentials / exponentials.sum(-1, keepdim=True)
+
+
+def log_softmax(scores: Float[Tensor, "*rows key"]) -> Float[Tensor, "*rows key"]:
+    """Over the last axis, as `Tensor.log_softmax`; NaN where every score is minus infinity."""
+    if not _is_short(scores):
+        return scores.log_softmax(-1)
+    below = scores - scores.amax(-1, keepdim=True)
+    return below - below.exp().sum(-1, keepdim=True).log()
+
+
+def _is_short(rows: Tensor) -> bool:
+    exact = rows.dtype in (torch.float32, torch.float64)
+    return exact and rows.shape[-1] < _SHORT and rows.device.type == "cpu"

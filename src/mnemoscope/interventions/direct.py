@@ -111,15 +111,22 @@ def _is_plain(model: HookedModel) -> bool:
 
 def _hooked(model: HookedModel) -> frozenset[str] | None:
     """The points with hooks; None if there are hooks that are not called here."""
-    modules: Any = model
-    if "forward" in vars(modules):
+    if "forward" in vars(model) or _is_hooked(model):
         return None
-    hooked = {
-        name
-        for name, module in modules.named_modules()
-        if module._forward_hooks or module._forward_pre_hooks or module._backward_hooks or module._backward_pre_hooks
-    }
+    hooked = {name for name, module in _parts(model) if _is_hooked(module)}
     return frozenset(hooked) if hooked <= _points(model) else None
+
+
+def _is_hooked(module: Any) -> bool:
+    return bool(
+        module._forward_hooks or module._forward_pre_hooks or module._backward_hooks or module._backward_pre_hooks
+    )
+
+
+@kept
+def _parts(model: Any) -> list[tuple[str, torch.nn.Module]]:
+    """The modules of a model by name, without itself."""
+    return [(name, module) for name, module in model.named_modules() if name]
 
 
 class _Block:

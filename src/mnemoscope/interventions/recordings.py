@@ -14,7 +14,7 @@ from mnemoscope.core.errors import InputError
 from mnemoscope.core.named import Named
 from mnemoscope.core.protocols import HookedModel
 from mnemoscope.core.site import ATTENTION, BY_HEAD, BY_NEURON, Kind, Site
-from mnemoscope.interventions.direct import watch
+from mnemoscope.interventions.direct import Watched, outputs_at, watch
 from mnemoscope.interventions.reading import (
     MAX_BYTES,
     Pick,
@@ -45,7 +45,14 @@ class Run:
         return self.activations[place]
 
 
-def recorded_run(model: HookedModel, tokens: Inputs, places: Collection[Place], read: Int[Tensor, " read"]) -> Run:
+def recorded_run(
+    model: HookedModel,
+    tokens: Inputs,
+    places: Collection[Place],
+    read: Int[Tensor, " read"],
+    *,
+    directly: bool = False,
+) -> Run:
     """Run the model.
 
     Args:
@@ -53,12 +60,13 @@ def recorded_run(model: HookedModel, tokens: Inputs, places: Collection[Place], 
         tokens: Its input.
         places: What to record.
         read: Positions whose logits are kept.
+        directly: As for `forward`.
 
     Raises:
         InputError: The model has no such place, or its logits hold NaN.
     """
     names = {place: Site(kind=place[0], layer=place[1]).hook for place in places}
-    found, logits = forward(model, tokens, {*names.values()}, read)
+    found, logits = forward(model, tokens, {*names.values()}, read, directly=directly)
     missing = sorted((name, kind) for (kind, _), name in names.items() if name not in found)
     if missing:
         name, kind = missing[0]
@@ -68,16 +76,50 @@ def recorded_run(model: HookedModel, tokens: Inputs, places: Collection[Place], 
 
 @torch.no_grad()
 def forward(
-    model: HookedModel, tokens: Inputs, names: Collection[str], read: Int[Tensor, " read"]
+    model: HookedModel,
+    tokens: Inputs,
+    names: Collection[str],
+    read: Int[Tensor, " read"],
+    *,
+    directly: bool = False,
 ) -> tuple[dict[str, Tensor], Float[Tensor, "batch read d_vocab"]]:
     """The activations at those hook points that the model has, and the logits at some positions.
+
+    Args:
+        model: Any hooked model.
+        tokens: Its input.
+        names: The hook points.
+        read: The positions, in ascending order.
+        directly: Whether equal to 1e-5 will do, in less time (`direct`).
 
     Raises:
         InputError: The logits hold NaN.
     """
-    found, logits = _cached(model, tokens, names, at_columns(read))
+    found, logits = (_directly(model, tokens, names, read) if directly else None) or _cached(
+        model, tokens, names, at_columns(read)
+    )
     check_numbers(logits)
     return found, logits
+
+
+def _directly(
+    model: HookedModel, tokens: Inputs, names: Collection[str], read: Int[Tensor, " read"]
+) -> tuple[dict[str, Tensor], Tensor] | None:
+    """What `forward` gives; None if the model has to be run itself."""
+    found: dict[str, Tensor] = {}
+    where = torch.zeros(tokens.shape[:2], dtype=torch.bool, device=tokens.device)
+    where[:, read.to(tokens.device)] = True
+    logits = outputs_at(model, tokens, where, watched=_keeping(found, names))
+    return None if logits is None else (found, logits.unflatten(0, (len(tokens), -1)))
+
+
+def _keeping(found: dict[str, Tensor], names: Collection[str]) -> Watched:
+    """What puts the activations at hook points into a dictionary."""
+
+    def keep(name: str, activation: Tensor) -> None:
+        found[name] = activation.contiguous()  # a view would hold on to what it is of
+
+    return {name: partial(keep, name) for name in names}
 
 
 def check_numbers(logits: Tensor) -> None:
@@ -120,11 +162,7 @@ def _as_the_model(model: HookedModel, tokens: Tensor, names: Collection[str]) ->
 
 def _watched(model: HookedModel, tokens: Tensor, names: Collection[str]) -> dict[str, Tensor]:
     found: dict[str, Tensor] = {}
-
-    def keep(name: str, activation: Tensor) -> None:
-        found[name] = activation.contiguous()  # a view would hold on to what it is of
-
-    kept = watch(model, tokens, {name: partial(keep, name) for name in names})
+    kept = watch(model, tokens, _keeping(found, names))
     return found if kept else _as_the_model(model, tokens, names)
 
 

@@ -112,7 +112,7 @@ def recorded_plan(
     return Plan(
         method=method,
         n_prompts=n_prompts,
-        run=lambda tokens: recorded_run(question.model, tokens, places, question.read),
+        run=lambda tokens: recorded_run(question.model, tokens, places, question.read, directly=method == "stream"),
         answers=lambda chunk: chunk.answers(patched(chunk, left)),
     )
 
