@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 import torch
 import xarray as xr
-from transformer_lens import HookedTransformer
 
 from language import N_POS, N_PROMPTS, SHAPES, shaped
 from mnemoscope.analyses.patching.approximation import approximation
@@ -25,6 +24,7 @@ from mnemoscope.core.metrics import LOGIT_DIFF, at_target
 from mnemoscope.core.pairs import PromptPairs
 from mnemoscope.core.seeding import generator
 from mnemoscope.interventions.edges.graph import model_edges
+from mnemoscope.models.lens import HookedTransformer
 from patching import random_pairs
 from timing import Contender, Figure, duration, interleave, ratio
 

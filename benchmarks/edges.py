@@ -5,7 +5,7 @@ from dataclasses import replace
 from statistics import median
 
 import torch
-from transformer_lens import ActivationCache, HookedTransformer
+from transformer_lens import ActivationCache
 
 from mnemoscope.analyses.patching.edges import patch_edges
 from mnemoscope.core.edge import Edge
@@ -14,6 +14,7 @@ from mnemoscope.core.pairs import PromptPairs
 from mnemoscope.core.site import Site
 from mnemoscope.interventions.edges.graph import model_edges
 from mnemoscope.models.building import from_configuration
+from mnemoscope.models.lens import HookedTransformer
 from patching import CONFIG, N_POS, memory, random_pairs
 from timing import Contender, Figure, duration, interleave, ratio
 

@@ -11,7 +11,7 @@ from unittest import mock
 
 import pandas as pd
 import torch
-from transformer_lens import HookedTransformer, patching
+from transformer_lens import patching
 
 from mnemoscope.analyses import head_scores, repeated_tokens
 from mnemoscope.analyses.ablation.removal import ablate
@@ -22,6 +22,7 @@ from mnemoscope.core.pairs import PromptPairs
 from mnemoscope.core.site import Site
 from mnemoscope.interventions.reading import MAX_BYTES
 from mnemoscope.models.building import from_configuration
+from mnemoscope.models.lens import HookedTransformer
 from patching import most_at_once, random_pairs
 from timing import Figure, duration, interleave, ratio
 

@@ -5,7 +5,7 @@ from unittest import mock
 
 import torch
 from torch.profiler import ProfilerActivity, profile
-from transformer_lens import HookedTransformer, patching
+from transformer_lens import patching
 
 from mnemoscope.analyses.patching.activations import patch
 from mnemoscope.core.batch import Batch
@@ -14,6 +14,7 @@ from mnemoscope.core.pairs import PromptPairs
 from mnemoscope.core.seeding import generator
 from mnemoscope.interventions.patching.measuring import MAX_BYTES
 from mnemoscope.models.building import from_configuration
+from mnemoscope.models.lens import HookedTransformer
 from timing import Contender, Figure, duration, interleave, ratio
 
 N_POS, D_VOCAB = 28, 500

@@ -2,8 +2,6 @@
 
 from statistics import median
 
-from transformer_lens import HookedTransformer
-
 from mnemoscope.analyses.attention_replacement.paths import FALLBACKS, LATER, Grain, paths, removed, without
 from mnemoscope.analyses.attention_replacement.replacement import TOLERANCE, Assignment, bench
 from mnemoscope.core.batch import Batch
@@ -15,6 +13,7 @@ from mnemoscope.core.site import Site
 from mnemoscope.core.specification import ModelSpec
 from mnemoscope.interventions.run import run_with
 from mnemoscope.models.building import build
+from mnemoscope.models.lens import HookedTransformer
 from mnemoscope.systems.retrieval.tasks import Retrieval
 from timing import Contender, Figure, duration, interleave, ratio
 

@@ -10,10 +10,10 @@ from types import SimpleNamespace
 from typing import Any
 
 import torch
-from transformer_lens import HookedTransformer
 
 from language import SHAPES
 from mnemoscope.models.building import from_configuration
+from mnemoscope.models.lens import HookedTransformer
 from mnemoscope.systems.retrieval_prompts.questions import Question, questions
 from mnemoscope.systems.retrieval_prompts.scoring import answers
 from mnemoscope.systems.retrieval_prompts.texts import Asked

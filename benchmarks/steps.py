@@ -6,7 +6,6 @@ from pathlib import Path
 from statistics import median
 
 import torch
-from transformer_lens import HookedTransformer
 
 import source_loop
 from mnemoscope.core.batch import Batch
@@ -15,6 +14,7 @@ from mnemoscope.core.seeding import generator
 from mnemoscope.core.specification import RunSpec
 from mnemoscope.models.building import parameters, untrained, zeroed
 from mnemoscope.models.forward import logits
+from mnemoscope.models.lens import HookedTransformer
 from mnemoscope.training.learner import Learner
 from mnemoscope.training.loop import train
 from mnemoscope.training.schedule import Blocks, frozen, learning_rate, matching

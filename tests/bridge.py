@@ -3,13 +3,13 @@
 from typing import Any
 
 import torch
-from transformer_lens import HookedTransformer
 from transformer_lens.model_bridge import TransformerBridge
 from transformer_lens.model_bridge.sources._bridge_builder import build_bridge_from_module
-from transformer_lens.pretrained.weight_conversions import convert_llama_weights
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from mnemoscope.models.building import from_configuration
+from mnemoscope.models.language import families
+from mnemoscope.models.lens import HookedTransformer
 from tests.support import perturbed
 
 _SIZES = ("n_layers", "d_model", "n_heads", "d_head", "d_mlp", "n_ctx", "d_vocab", "act_fn", "normalization_type")
@@ -77,7 +77,7 @@ def llama_and_bridge(**changes: Any) -> tuple[HookedTransformer, TransformerBrid
                 **{"n_key_value_heads": 2, "gated_mlp": True, "dtype": "float64"},
             }
         )
-        state = {name: value.clone() for name, value in convert_llama_weights(theirs, model.cfg).items()}
+        state = {name: value.clone() for name, value in families.weights(theirs, model.cfg).items()}
         model.load_and_process_state_dict(
             state,
             fold_ln=False,

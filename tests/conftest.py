@@ -104,13 +104,17 @@ def planted():
 
 @pytest.fixture
 def pretrained(tmp_path, monkeypatch):
-    """What `HookedTransformer.from_pretrained("gpt2")` gives where `gpt2` is a small local model; no network."""
+    """What `HookedTransformer.from_pretrained("gpt2")` gives where `gpt2` is a small local model; no network.
+
+    Where TransformerLens no longer has it, the same model loaded and processed by ours.
+    """
     import torch
     from tokenizers import Tokenizer
     from tokenizers.models import WordLevel
-    from transformer_lens import HookedTransformer
     from transformers import GPT2Config, GPT2LMHeadModel, PreTrainedTokenizerFast
 
+    from mnemoscope.models.language.conversion import language_model
+    from mnemoscope.models.lens import HAS_HOOKED_TRANSFORMER, HookedTransformer
     from tests.support import perturbed
 
     monkeypatch.chdir(tmp_path)
@@ -120,7 +124,11 @@ def pretrained(tmp_path, monkeypatch):
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
         perturbed(GPT2LMHeadModel(config)).save_pretrained("gpt2")
+    if HAS_HOOKED_TRANSFORMER:
         return HookedTransformer.from_pretrained("gpt2", device="cpu")
+    model = language_model("gpt2")
+    model.process_weights_()
+    return model
 
 
 @pytest.fixture

@@ -7,6 +7,9 @@ from .language.conversion import replicate_models as replicate_models
 from .language.sources import fingerprint as fingerprint
 from .language.tables import read_pairs as read_pairs
 from .language.tables import read_prompts as read_prompts
+from .lens import HookedTransformer as HookedTransformer
+from .lens import TransformerLensKeyValueCache as TransformerLensKeyValueCache
+from .lens import TransformerLensKeyValueCacheEntry as TransformerLensKeyValueCacheEntry
 from .run import by_label as by_label
 from .subjects import FIRST_PLANTED as FIRST_PLANTED
 from .subjects import Plant as Plant

@@ -11,13 +11,13 @@ from typing import Any
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
-from transformer_lens import HookedTransformer, HookedTransformerConfig
 from transformer_lens.utilities.activation_functions import SUPPORTED_ACTIVATIONS
 
 from mnemoscope.core.errors import InputError
 from mnemoscope.core.protocols import VectorTask
 from mnemoscope.core.seeding import stream_seed
 from mnemoscope.core.specification import ModelSpec, RunSpec
+from mnemoscope.models.lens import HookedTransformer, HookedTransformerConfig
 from mnemoscope.models.linear_attention import linearised
 
 VECTORS = "reads_vectors"
@@ -112,7 +112,7 @@ def from_configuration(config: Mapping[str, Any], *, device: torch.device | str 
     arguments = {**config, "dtype": getattr(torch, config["dtype"]), "device": str(usable_device(device))}
     vectors, linear = arguments.pop(VECTORS, False), arguments.pop(LINEAR, False)
     with quiet():
-        model = HookedTransformer(HookedTransformerConfig(**arguments), move_to_device=True)
+        model = HookedTransformer(HookedTransformerConfig.from_dict(arguments), move_to_device=True)
     if vectors:
         weights = dict(model.named_parameters())
         model.add_module("embed", ReadIn(weights["embed.W_E"]))

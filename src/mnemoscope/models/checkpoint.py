@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from transformer_lens import HookedTransformer, HookedTransformerConfig
 
 from mnemoscope.core.errors import InputError
 from mnemoscope.core.protocols import has_linear_attention, reads_vectors
 from mnemoscope.models.building import LINEAR, VECTORS, from_configuration
+from mnemoscope.models.lens import HookedTransformer, HookedTransformerConfig
 from mnemoscope.models.tensor_files import digest, read_tensors, tensor_bytes, write_tensors
 
 _KIND = "checkpoint"

@@ -12,8 +12,8 @@ import torch
 from einops import einsum
 from jaxtyping import Float
 from torch import Tensor
-from transformer_lens.components.abstract_attention import AbstractAttention
-from transformer_lens.components.attention import Attention
+
+from mnemoscope.models.lens import Attention
 
 
 class LinearAttention(Attention):
@@ -40,7 +40,7 @@ class LinearAttention(Attention):
 
 
 @torch.no_grad()
-def linearised(attention: AbstractAttention, layer: int) -> LinearAttention:
+def linearised(attention: Any, layer: int) -> LinearAttention:
     """Linear attention with the parameters of softmax attention."""
     result = LinearAttention(attention.cfg, layer_id=layer)
     for name, parameter in attention.named_parameters():

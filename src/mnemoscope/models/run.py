@@ -17,7 +17,6 @@ from pathlib import Path
 
 import torch
 import xarray as xr
-from transformer_lens import HookedTransformer
 
 from mnemoscope.core.errors import InputError, one_of
 from mnemoscope.core.html import html_table
@@ -28,6 +27,7 @@ from mnemoscope.models.building import untrained, usable_device
 from mnemoscope.models.checkpoint import load_checkpoint, load_compact, weights_digest
 from mnemoscope.models.files import write_atomically
 from mnemoscope.models.glance import checkpoint_steps, nothing_in, read_run_file, run_folders
+from mnemoscope.models.lens import HookedTransformer
 from mnemoscope.models.progress_file import read_progress
 from mnemoscope.models.zoo import shipped
 

@@ -9,6 +9,7 @@ import torch
 from mnemoscope.core.errors import InputError
 from mnemoscope.models.checkpoint import save_checkpoint
 from mnemoscope.models.export import export_run
+from mnemoscope.models.lens import HAS_HOOKED_TRANSFORMER
 from mnemoscope.models.run import create_run
 from tests.support import small_spec
 
@@ -24,12 +25,16 @@ def make(tmp_path):
 
 
 def loaded(place: Path, monkeypatch):
-    """The models that the code of the card loads, by its order."""
+    """The models that the code of the card loads on this line of TransformerLens, by its order."""
     blocks = re.findall(r"```python\n(.*?)```", (place / "README.md").read_text(), re.DOTALL)
     monkeypatch.chdir(place)
     found = []
     for block in blocks:
         names = {}
+        if "import HookedTransformer" in block and not HAS_HOOKED_TRANSFORMER:
+            with pytest.raises(ImportError):
+                exec(block, names)
+            continue
         exec(block, names)
         found.append(names["model"])
     return found
@@ -38,11 +43,12 @@ def loaded(place: Path, monkeypatch):
 def test_the_card_loads_what_was_trained(make, tmp_path, monkeypatch):
     run, place = make(), tmp_path / "out" / "exported"
     assert export_run(run, place) == []
-    hooked, gpt2 = loaded(place, monkeypatch)
+    *hooked, gpt2 = loaded(place, monkeypatch)
+    assert len(hooked) == (2 if HAS_HOOKED_TRANSFORMER else 1)
     tokens = torch.tensor([[0, 5, 1, 3]])
     with torch.no_grad():
         expected = run.model()(tokens)
-        assert torch.equal(hooked(tokens), expected)
+        assert all(torch.equal(model(tokens), expected) for model in hooked)
         assert torch.allclose(gpt2(tokens).logits, expected, atol=1e-5)
     assert "permutation-lookup" in (place / "README.md").read_text()
 

@@ -9,7 +9,8 @@ import torch
 import mnemoscope as ms
 from mnemoscope import InputError
 from mnemoscope.models import bridged_language_model, replicate_models
-from mnemoscope.models.language import sources
+from mnemoscope.models.language import conversion, sources
+from mnemoscope.models.lens import HAS_HOOKED_TRANSFORMER
 from tests.language_models import KINDS, N_TOKENS, save, transformer
 
 TEXT = "When John and Mary went to the store , John gave a drink to"
@@ -80,10 +81,18 @@ def offline(monkeypatch, tmp_path):
 
 
 @pytest.mark.usefixtures("offline")
-@pytest.mark.parametrize("name", ["nobody/nothing", "attn-only-1l", "no-such-directory"])
+@pytest.mark.parametrize("name", ["nobody/nothing", "no-such-directory", *(["attn-only-1l"] * HAS_HOOKED_TRANSFORMER)])
 def test_where_there_is_no_network_one_line_says_so(name):
     with pytest.raises(InputError, match=r"cannot be reached \(Name or service not known\)") as found:
         ms.language_model(name)
+    assert "\n" not in str(found.value)
+
+
+@pytest.mark.usefixtures("offline")
+def test_a_model_that_only_transformerlens_reads_is_refused_where_it_no_longer_does(monkeypatch):
+    monkeypatch.setattr(conversion, "HAS_HOOKED_TRANSFORMER", False)
+    with pytest.raises(InputError, match="is read by TransformerLens 3 only: pip install") as found:
+        ms.language_model("attn-only-1l")
     assert "\n" not in str(found.value)
 
 

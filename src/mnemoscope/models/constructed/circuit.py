@@ -7,10 +7,10 @@ from typing import Any
 import torch
 from jaxtyping import Float
 from torch import Tensor
-from transformer_lens import HookedTransformer
 
 from mnemoscope.core.specification import ModelSpec
 from mnemoscope.models.building import build
+from mnemoscope.models.lens import HookedTransformer
 
 SURE = 30.0
 """Difference between two attention scores after which the lower key gets next to nothing (1e-13)."""

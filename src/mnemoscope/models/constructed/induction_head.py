@@ -1,12 +1,12 @@
 """The two-layer induction circuit on any tokens."""
 
 import torch
-from transformer_lens import HookedTransformer
 
 from mnemoscope.core.batch import Batch
 from mnemoscope.core.errors import in_range
 from mnemoscope.core.seeding import generator as stream
 from mnemoscope.models.constructed.circuit import SURE, Circuit, attend, blank, blocks, directions, embed, move
+from mnemoscope.models.lens import HookedTransformer
 
 
 def induction_circuit(n_tokens: int, n_ctx: int) -> Circuit:

@@ -5,12 +5,12 @@ from collections.abc import Sequence
 import torch
 from jaxtyping import Float
 from torch import Tensor
-from transformer_lens import HookedTransformer
 
 from mnemoscope.core.batch import Batch
 from mnemoscope.core.errors import InputError, in_range
 from mnemoscope.core.seeding import generator as stream
 from mnemoscope.models.constructed.circuit import SURE, Circuit, attend, blank, blocks, directions, embed, move
+from mnemoscope.models.lens import HookedTransformer
 
 
 def associative_memory_circuit(mapping: Sequence[int], *, d_embed: int | None = None) -> Circuit:

@@ -38,7 +38,7 @@ def card(run: Run, step: int, *, plain: bool, against: Sequence[str]) -> str:
     Args:
         run: What was trained.
         step: Of the checkpoint.
-        plain: Whether a `HookedTransformer` of TransformerLens alone holds the model.
+        plain: Whether a `HookedTransformer` of TransformerLens 3.9 alone holds the model.
         against: Why GPT-2's architecture cannot hold it; nothing where it can.
     """
     spec = run.spec
@@ -49,8 +49,10 @@ def card(run: Run, step: int, *, plain: bool, against: Sequence[str]) -> str:
         f"A small transformer trained on the task {spec.task.name} for {step:,} steps (preset {spec.preset}, recipe "
         f"{spec.recipe.name}), exported by mnemoscope.",
         "## Loading",
-        _code(_PLAIN if plain else _OWN),
+        f"With mnemoscope, on any line of TransformerLens from 3.9 on:\n\n{_code(_OWN)}",
     ]
+    if plain:
+        parts.append(f"With TransformerLens 3.9 alone (4.0 has no `HookedTransformer`):\n\n{_code(_PLAIN)}")
     if against:
         parts.append(f"`transformers` cannot load it: {'; '.join(against)}.")
     else:

@@ -10,11 +10,11 @@ from collections.abc import Mapping
 import torch
 from einops import rearrange
 from torch import Tensor
-from transformer_lens import HookedTransformer
 from transformers import GPT2Config, GPT2LMHeadModel
 
 from mnemoscope.core.errors import InputError
 from mnemoscope.core.protocols import has_linear_attention, reads_vectors
+from mnemoscope.models.lens import HookedTransformer
 
 _ACTIVATIONS = {"relu": "relu", "gelu": "gelu", "gelu_new": "gelu_new"}
 """TransformerLens's names and those of `transformers`."""

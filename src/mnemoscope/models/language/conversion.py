@@ -1,7 +1,7 @@
 """Language models as `HookedTransformer`, or as `TransformerBridge`.
 
 The weights are as they are: nothing is folded or centred, and the logits are those of Hugging Face's model to 1e-3 in
-float32. TransformerLens's own functions convert configuration and weights.
+float32. TransformerLens 3's own functions convert configuration and weights, `families` where they are gone.
 """
 
 import copy
@@ -12,13 +12,14 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from transformer_lens import HookedTransformer
-from transformer_lens.loading_from_pretrained import get_pretrained_model_config, get_pretrained_state_dict
+from torch import Tensor
 from transformer_lens.model_bridge import TransformerBridge
 
 from mnemoscope.core.errors import InputError, in_range, one_of
 from mnemoscope.models.building import quiet, usable_device
+from mnemoscope.models.language import families
 from mnemoscope.models.language.sources import PACKAGED, check_reachable, first_line, known_name, loaded, not_fetched
+from mnemoscope.models.lens import HAS_HOOKED_TRANSFORMER, HookedTransformer, HookedTransformerConfig
 
 DTYPES = ("float32", "bfloat16", "float16", "float64")
 N_CTX = 1024
@@ -62,10 +63,9 @@ def language_model(
     longest = _longest(theirs.config)
     n_ctx = min(longest, N_CTX) if n_ctx is None else n_ctx
     in_range("n_ctx", n_ctx, 1, longest)
-    with _as_directory(theirs) as directory, quiet():
+    with quiet():
         try:
-            config = get_pretrained_model_config(directory, device=str(device), dtype=number, n_ctx=n_ctx)
-            state = get_pretrained_state_dict(directory, config, hf_model=theirs)
+            config, state = _converted(theirs, {"device": str(device), "dtype": number, "n_ctx": n_ctx})
         except (NotImplementedError, ValueError) as error:
             kind = type(theirs).__name__
             raise InputError(f"source {source}: TransformerLens converts no {kind} ({first_line(error)})") from None
@@ -148,6 +148,26 @@ def replicate_models(sources: Iterable[str | Path], **options: Any) -> Iterator[
         yield str(source), model
 
 
+def _converted(theirs: Any, chosen: dict[str, Any]) -> tuple[HookedTransformerConfig, dict[str, Tensor]]:
+    """Configuration and weights, by TransformerLens's own functions where it has some.
+
+    Args:
+        theirs: A model of the transformers library.
+        chosen: Device, precision and longest sequence.
+
+    Raises:
+        NotImplementedError, ValueError: Nothing converts the model.
+    """
+    if not HAS_HOOKED_TRANSFORMER:
+        config = HookedTransformerConfig.from_dict({**families.configuration(theirs), **chosen})
+        return config, families.weights(theirs, config)
+    from transformer_lens import loading_from_pretrained as loading
+
+    with _as_directory(theirs) as directory:
+        config = loading.get_pretrained_model_config(directory, **chosen)
+        return config, loading.get_pretrained_state_dict(directory, config, hf_model=theirs)
+
+
 def _number(dtype: str) -> torch.dtype:
     one_of("dtype", dtype, DTYPES)
     return getattr(torch, dtype)
@@ -180,6 +200,8 @@ def _of_transformerlens(name: str, n_ctx: int | None, dtype: torch.dtype, device
     """A model that only TransformerLens reads."""
     if n_ctx is not None:
         raise InputError(f"{name} is built for the sequences it was trained on; leave out n_ctx")
+    if not HAS_HOOKED_TRANSFORMER:
+        raise InputError(f'{name} is read by TransformerLens 3 only: pip install "transformer-lens<4"')
     check_reachable(name)
     with quiet():
         try:

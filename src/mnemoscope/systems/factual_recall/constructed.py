@@ -8,9 +8,9 @@ memories", theorems 3 and 4); there embeddings are random and overlap, here ever
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
-from transformer_lens import HookedTransformer
 
 from mnemoscope import InputError
+from mnemoscope.models import HookedTransformer
 from mnemoscope.models.constructed import SURE, Circuit, attend, blank, blocks, directions, move
 from mnemoscope.systems.factual_recall.tasks import FactualRecall
 

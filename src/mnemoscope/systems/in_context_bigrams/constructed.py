@@ -9,11 +9,10 @@ from collections.abc import Collection, Sequence
 from typing import Literal
 
 import torch
-from transformer_lens import HookedTransformer
 
 from mnemoscope import ModelSpec
 from mnemoscope.core import in_range, one_of
-from mnemoscope.models import build
+from mnemoscope.models import HookedTransformer, build
 from mnemoscope.models.constructed import (
     SURE,
     Circuit,

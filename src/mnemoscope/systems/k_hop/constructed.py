@@ -9,9 +9,9 @@ from itertools import pairwise
 import torch
 from jaxtyping import Float
 from torch import Tensor
-from transformer_lens import HookedTransformer
 
 from mnemoscope import InputError
+from mnemoscope.models import HookedTransformer
 from mnemoscope.models.constructed import SURE, Circuit, attend, blank, blocks, directions, move
 from mnemoscope.systems.k_hop.tasks import KHop
 

@@ -10,11 +10,10 @@ import math
 import torch
 from jaxtyping import Float
 from torch import Tensor
-from transformer_lens import HookedTransformer
 
 from mnemoscope import ModelSpec
 from mnemoscope.core import in_range
-from mnemoscope.models import build
+from mnemoscope.models import HookedTransformer, build
 from mnemoscope.models.constructed import SURE, Circuit, attend, blocks, directions, move
 from mnemoscope.systems.retrieval.tasks import Retrieval
 

@@ -15,9 +15,9 @@ from typing import Any, TypeVar
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
-from transformer_lens import HookedTransformer, TransformerLensKeyValueCache, TransformerLensKeyValueCacheEntry
 
 from mnemoscope import InputError
+from mnemoscope.models import HookedTransformer, TransformerLensKeyValueCache, TransformerLensKeyValueCacheEntry
 
 MAX_BYTES = {"cpu": 2**27, "cuda": 2**32}
 """Default budget by kind of device: on a processor larger batches gain nothing."""

@@ -20,10 +20,10 @@ from typing import Any
 import torch
 from jaxtyping import Float
 from torch import Tensor
-from transformer_lens import HookedTransformer
 
 from mnemoscope import InputError, generator
 from mnemoscope.core import in_range
+from mnemoscope.models import HookedTransformer
 from mnemoscope.systems.retrieval_prompts.questions import Question
 from mnemoscope.systems.retrieval_prompts.reading import (
     Read,

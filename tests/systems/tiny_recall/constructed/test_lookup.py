@@ -3,10 +3,10 @@ from math import exp
 
 import pytest
 import torch
-from transformer_lens import HookedTransformer
 
 from mnemoscope.core.errors import InputError
 from mnemoscope.models.constructed import layer_normalised
+from mnemoscope.models.lens import HookedTransformer
 from mnemoscope.systems.tiny_recall import constructed
 from mnemoscope.systems.tiny_recall.constructed import dissociated, dissociated_circuit, shared_store_circuit
 from mnemoscope.systems.tiny_recall.tasks import PermutationLookup

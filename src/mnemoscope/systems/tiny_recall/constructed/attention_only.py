@@ -1,9 +1,9 @@
 """Permutation lookup without an MLP: elimination alone, shared by two heads, beside local binding, or beside recall."""
 
 import torch
-from transformer_lens import HookedTransformer
 
 from mnemoscope.core import in_range
+from mnemoscope.models import HookedTransformer
 from mnemoscope.models.constructed import SURE, Circuit, attend, blank, blocks, directions, embed, move
 
 UNUSED_TOKEN = -100.0

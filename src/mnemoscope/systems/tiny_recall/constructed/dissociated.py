@@ -1,8 +1,8 @@
 """Elimination and recall, each by a head of its own; and the same with recall of some tokens only."""
 
 import torch
-from transformer_lens import HookedTransformer
 
+from mnemoscope.models import HookedTransformer
 from mnemoscope.models.constructed import SURE, Circuit, attend, blocks, directions, move
 from mnemoscope.systems.tiny_recall.constructed.attention_only import elimination_head, lookup_model
 from mnemoscope.systems.tiny_recall.constructed.recall_mlp import (

@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 import torch
 from jaxtyping import Float
 from torch import Tensor
-from transformer_lens import HookedTransformer
 
+from mnemoscope.models import HookedTransformer
 from mnemoscope.models.constructed import Circuit, directions
 
 HALF_WIDTH = 0.5

@@ -3,8 +3,8 @@
 import torch
 from jaxtyping import Float
 from torch import Tensor
-from transformer_lens import HookedTransformer
 
+from mnemoscope.models import HookedTransformer
 from mnemoscope.models.constructed import SURE, Circuit, attend, blocks, directions, move
 from mnemoscope.systems.tiny_recall.constructed.attention_only import lookup_model
 from mnemoscope.systems.tiny_recall.constructed.recall_mlp import (

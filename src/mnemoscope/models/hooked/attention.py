@@ -1,0 +1,220 @@
+"""Attention with TransformerLens's hooks and weights, and its numbers to the last bit.
+
+q = x W_Q + b_Q, k and v alike      scores = q·k / attn_scale      pattern = softmax over the keys that may be seen
+z = Σ_key pattern v                 result = z W_O                 output = Σ_head result + b_O
+"""
+
+import math
+
+import torch
+from einops import rearrange
+from jaxtyping import Bool, Float, Int
+from torch import Tensor, nn
+from torch.nn import functional as F
+from transformer_lens import TransformerLensKeyValueCacheEntry
+from transformer_lens.hook_points import HookPoint
+from transformer_lens.utilities.activation_functions import apply_softcap
+from transformer_lens.utilities.attention import complex_attn_linear, simple_attn_linear
+
+from mnemoscope.models.hooked.config import HookedTransformerConfig
+from mnemoscope.models.hooked.layers import Norm, parameter
+from mnemoscope.models.hooked.positions import distance_penalty, turned, waves
+
+_FIRST_POSITIONS = 2048  # rotary angles are kept for so many; longer inputs make more
+_Input = Float[Tensor, "batch pos *head d_model"]
+_Heads = Float[Tensor, "batch pos head d_head"]
+_Scores = Float[Tensor, "batch head query key"]
+
+
+class Attention(nn.Module):
+    """Attention of one block, each head with keys and values of its own."""
+
+    mask: Tensor
+    IGNORE: Tensor
+    rotary_sin: Tensor
+    rotary_cos: Tensor
+    hook_k: HookPoint
+    hook_q: HookPoint
+    hook_v: HookPoint
+    hook_z: HookPoint
+    hook_attn_scores: HookPoint
+    hook_pattern: HookPoint
+    hook_result: HookPoint
+
+    def __init__(self, cfg: HookedTransformerConfig, attn_type: str = "global", layer_id: int | None = None):
+        super().__init__()
+        self.cfg, self.attn_type, self.layer_id = cfg, attn_type, layer_id
+        self.W_Q = parameter(cfg, cfg.n_heads, cfg.d_model, cfg.d_head)
+        self.W_O = parameter(cfg, cfg.n_heads, cfg.d_head, cfg.d_model)
+        self.b_Q = parameter(cfg, cfg.n_heads, cfg.d_head, zero=True)
+        self.b_O = parameter(cfg, cfg.d_model, zero=True)
+        self.q_norm = Norm(cfg, "RMS", cfg.d_head) if cfg.use_qk_norm else None
+        self.k_norm = Norm(cfg, "RMS", cfg.d_head) if cfg.use_qk_norm else None
+        self.register_buffer("mask", torch.empty((0, 0), dtype=torch.bool))
+        self.register_buffer("IGNORE", torch.tensor(-torch.inf))
+        self.attn_scale = cfg.attn_scale if cfg.use_attn_scale else 1.0
+        if cfg.scale_attn_by_inverse_layer_idx:
+            self.attn_scale *= (layer_id or 0) + 1
+        for name in ("k", "q", "v", "z", "attn_scores", "pattern", "result"):
+            self.add_module(f"hook_{name}", HookPoint())
+        if cfg.positional_embedding_type == "shortformer":
+            self.hook_attn_input = HookPoint()
+        elif cfg.positional_embedding_type == "rotary":
+            self.hook_rot_k, self.hook_rot_q = HookPoint(), HookPoint()
+            for name, wave in zip(("sin", "cos"), waves(cfg, min(cfg.n_ctx, _FIRST_POSITIONS)), strict=True):
+                self.register_buffer(f"rotary_{name}", wave)
+        self._make_keys_and_values()
+
+    def _make_keys_and_values(self) -> None:
+        """Their weights."""
+        cfg = self.cfg
+        self.W_K, self.W_V = (parameter(cfg, cfg.n_heads, cfg.d_model, cfg.d_head) for _ in "KV")
+        self.b_K, self.b_V = (parameter(cfg, cfg.n_heads, cfg.d_head, zero=True) for _ in "KV")
+
+    def forward(
+        self,
+        query_input: _Input,
+        key_input: _Input,
+        value_input: _Input,
+        past_kv_cache_entry: TransformerLensKeyValueCacheEntry | None = None,
+        attention_mask: Int[Tensor, "batch all_pos"] | None = None,
+    ) -> Float[Tensor, "batch pos d_model"]:
+        """What attention adds to the residual stream.
+
+        Args:
+            query_input: What queries read, of all heads together or of each.
+            key_input: What keys read.
+            value_input: What values read.
+            past_kv_cache_entry: Keys and values of earlier positions; unless frozen it takes up those of these.
+            attention_mask: 1 for tokens, 0 for padding, from the first position in the cache on.
+        """
+        q, k, v = self.calculate_qkv_matrices(query_input, key_input, value_input)
+        if self.cfg.clip_qkv is not None:
+            q, k, v = (x.clamp(-self.cfg.clip_qkv, self.cfg.clip_qkv) for x in (q, k, v))
+        offset = 0
+        if past_kv_cache_entry is not None:
+            offset = past_kv_cache_entry.past_keys.shape[1]
+            k, v = past_kv_cache_entry.append(k, v)
+        if self.cfg.positional_embedding_type == "rotary":
+            q = self.hook_rot_q(self._rotated(q, offset, attention_mask))
+            k = self.hook_rot_k(self._rotated(k, 0, attention_mask))
+        scores = self.calculate_attention_scores(q, k)
+        if self.cfg.positional_embedding_type == "alibi":
+            penalty = distance_penalty(self.cfg.n_heads, scores.shape[-1], scores.device)
+            scores = scores + penalty[:, -scores.shape[-2] :]
+        if self.cfg.attention_dir == "causal":
+            seen = self._seen(scores.shape[-2], scores.shape[-1], offset, attention_mask)
+            scores = torch.where(seen, scores, self.IGNORE)
+        pattern = self.hook_attn_scores(scores).softmax(-1)
+        pattern = self.hook_pattern(torch.where(pattern.isnan(), torch.zeros_like(pattern), pattern))
+        return self._written(self.calculate_z_scores(v, pattern.to(v.dtype)))
+
+    def calculate_qkv_matrices(
+        self, query_input: _Input, key_input: _Input, value_input: _Input
+    ) -> tuple[_Heads, _Heads, _Heads]:
+        """Queries, keys and values."""
+        linear = complex_attn_linear if self.cfg.use_split_qkv_input or self.cfg.use_attn_in else simple_attn_linear
+        (w_k, b_k), (w_v, b_v) = self._keys_and_values()
+        q = self.hook_q(linear(query_input, self.W_Q, self.b_Q))
+        k = self.hook_k(linear(key_input, w_k, b_k))
+        v = self.hook_v(linear(value_input, w_v, b_v))
+        if self.q_norm is not None and self.k_norm is not None:
+            q, k = self.q_norm(q.flatten(0, 2)).view_as(q), self.k_norm(k.flatten(0, 2)).view_as(k)
+        return q, k, v
+
+    def _keys_and_values(self) -> tuple[tuple[Tensor, Tensor], tuple[Tensor, Tensor]]:
+        """Weight and bias of each, of as many heads as are computed."""
+        return (self.W_K, self.b_K), (self.W_V, self.b_V)
+
+    def calculate_attention_scores(self, q: _Heads, k: _Heads) -> _Scores:
+        """q·k / attn_scale."""
+        q = rearrange(q, "batch query head width -> batch head query width")
+        k = rearrange(k, "batch key head width -> batch head width key")
+        return apply_softcap(q @ k / self.attn_scale, self.cfg.attn_scores_soft_cap)
+
+    def calculate_z_scores(self, v: _Heads, pattern: _Scores) -> _Heads:
+        """Values, weighed by the pattern."""
+        z = pattern @ rearrange(v, "batch key head width -> batch head key width")
+        return self.hook_z(rearrange(z, "batch head query width -> batch query head width"))
+
+    def _written(self, z: _Heads) -> Float[Tensor, "batch pos d_model"]:
+        """What all heads write, with the bias."""
+        z = z.to(self.W_O.dtype)
+        if self.cfg.use_attn_result:
+            return self.hook_result((z[..., None] * self.W_O).sum(-2)).sum(2) + self.b_O
+        weight = rearrange(self.W_O, "head width d_model -> d_model (head width)").contiguous()
+        return F.linear(z.flatten(2), weight, self.b_O)
+
+    def _seen(
+        self, n_queries: int, n_keys: int, offset: int, mask: Int[Tensor, "batch all_pos"] | None
+    ) -> Bool[Tensor, "*batch head query key"]:
+        """Which keys a query may attend to."""
+        device = self.IGNORE.device
+        query, key = torch.arange(offset, offset + n_queries, device=device), torch.arange(n_keys, device=device)
+        seen = key <= query[:, None]
+        if self.attn_type == "local":
+            seen &= key > query[:, None] - (self.cfg.window_size or math.inf)
+        return seen[None, None] if mask is None else seen & mask.bool()[:, None, None]
+
+    def _rotated(self, x: _Heads, offset: int, mask: Int[Tensor, "batch all_pos"] | None) -> _Heads:
+        """With rotary positions."""
+        if (needed := offset + x.shape[1]) > len(self.rotary_cos):
+            sin, cos = waves(self.cfg, min(self.cfg.n_ctx, max(needed, 2 * len(self.rotary_cos))))
+            self.rotary_sin, self.rotary_cos = sin.to(x.device), cos.to(x.device)
+        adjacent = self.cfg.rotary_adjacent_pairs
+        return turned(x, self.rotary_sin, self.rotary_cos, adjacent=adjacent, offset=offset, mask=mask)
+
+    def _load_from_state_dict(self, state_dict, prefix, *rest) -> None:  # pyright: ignore
+        """Buffers of another length, of other lines or longer inputs, give way to the model's own."""
+        own = {prefix + name: value for name, value in self.named_buffers(recurse=False)}
+        kept = {name: value for name, value in own.items() if state_dict.get(name, value).shape != value.shape}
+        super()._load_from_state_dict({**state_dict, **kept}, prefix, *rest)
+
+
+class GroupedQueryAttention(Attention):
+    """Attention whose heads share keys and values in groups; W_K, W_V, b_K and b_V are those of each head."""
+
+    def _make_keys_and_values(self) -> None:
+        cfg, n = self.cfg, self.cfg.n_key_value_heads or self.cfg.n_heads
+        self.repeat_kv_heads = cfg.n_heads // n
+        self._W_K, self._W_V = (parameter(cfg, n, cfg.d_model, cfg.d_head) for _ in "KV")
+        self._b_K, self._b_V = (parameter(cfg, n, cfg.d_head, zero=True) for _ in "KV")
+
+    @property
+    def W_K(self) -> Tensor:  # noqa: N802
+        """As the heads see it."""
+        return self._of_heads(self._W_K)
+
+    @property
+    def W_V(self) -> Tensor:  # noqa: N802
+        """As the heads see it."""
+        return self._of_heads(self._W_V)
+
+    @property
+    def b_K(self) -> Tensor:  # noqa: N802
+        """As the heads see it."""
+        return self._of_heads(self._b_K)
+
+    @property
+    def b_V(self) -> Tensor:  # noqa: N802
+        """As the heads see it."""
+        return self._of_heads(self._b_V)
+
+    def _of_heads(self, weight: Tensor) -> Tensor:
+        return weight.repeat_interleave(self.repeat_kv_heads, 0)
+
+    def _keys_and_values(self) -> tuple[tuple[Tensor, Tensor], tuple[Tensor, Tensor]]:
+        if self.cfg.ungroup_grouped_query_attention:
+            return super()._keys_and_values()
+        return (self._W_K, self._b_K), (self._W_V, self._b_V)
+
+    def _of_each(self, x: _Heads) -> _Heads:
+        return x if self.cfg.ungroup_grouped_query_attention else x.repeat_interleave(self.repeat_kv_heads, 2)
+
+    def calculate_attention_scores(self, q: _Heads, k: _Heads) -> _Scores:
+        """As of any attention, with the keys of a group for all its heads."""
+        return super().calculate_attention_scores(q, self._of_each(k))
+
+    def calculate_z_scores(self, v: _Heads, pattern: _Scores) -> _Heads:
+        """As of any attention, with the values of a group for all its heads."""
+        return super().calculate_z_scores(self._of_each(v), pattern)

@@ -1,0 +1,101 @@
+"""A block: attention and an MLP that read the residual stream and add to it, with TransformerLens's hooks."""
+
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+from transformer_lens import TransformerLensKeyValueCacheEntry
+from transformer_lens.hook_points import HookPoint
+from transformer_lens.utilities.tensors import repeat_along_head_dimension
+
+from mnemoscope.models.hooked.attention import Attention, GroupedQueryAttention
+from mnemoscope.models.hooked.config import HookedTransformerConfig
+from mnemoscope.models.hooked.layers import Mlp, Norm, normalisation
+
+_Stream = Float[Tensor, "batch pos d_model"]
+
+
+class TransformerBlock(nn.Module):
+    """One after the other, or side by side (`parallel_attn_mlp`)."""
+
+    hook_attn_in: HookPoint
+    hook_q_input: HookPoint
+    hook_k_input: HookPoint
+    hook_v_input: HookPoint
+    hook_mlp_in: HookPoint
+    hook_attn_out: HookPoint
+    hook_mlp_out: HookPoint
+    hook_resid_pre: HookPoint
+    hook_resid_mid: HookPoint
+    hook_resid_post: HookPoint
+
+    def __init__(self, cfg: HookedTransformerConfig, layer: int):
+        super().__init__()
+        self.cfg = cfg
+        twice = cfg.use_normalization_before_and_after and cfg.normalization_type is not None
+        after = (cfg.normalization_type or "").removesuffix("Pre")
+        self.ln1 = normalisation(cfg)
+        if cfg.use_normalization_before_and_after:
+            self.ln1_post = Norm(cfg, after) if twice else nn.Identity()
+        if not cfg.attn_only:
+            self.ln2 = normalisation(cfg)
+            if cfg.use_normalization_before_and_after:
+                self.ln2_post = Norm(cfg, after) if twice else nn.Identity()
+        attention = Attention if cfg.n_key_value_heads is None else GroupedQueryAttention
+        kinds = cfg.attn_types if cfg.use_local_attn else None
+        self.attn = attention(cfg, kinds[layer] if kinds else "global", layer)
+        if not cfg.attn_only:
+            self.mlp = Mlp(cfg)
+        inputs = ("attn_in", "q_input", "k_input", "v_input", "mlp_in")
+        middle = () if cfg.attn_only or cfg.parallel_attn_mlp else ("resid_mid",)
+        for name in (*inputs, "attn_out", "mlp_out", "resid_pre", *middle, "resid_post"):
+            self.add_module(f"hook_{name}", HookPoint())
+
+    def forward(
+        self,
+        resid_pre: _Stream,
+        shortformer_pos_embed: _Stream | None = None,
+        past_kv_cache_entry: TransformerLensKeyValueCacheEntry | None = None,
+        attention_mask: Int[Tensor, "batch all_pos"] | None = None,
+    ) -> _Stream:
+        """The residual stream after the block.
+
+        Args:
+            resid_pre: Before it.
+            shortformer_pos_embed: Positions that queries and keys alone read, where the stream has none.
+            past_kv_cache_entry: Keys and values of earlier positions.
+            attention_mask: 1 for tokens, 0 for padding.
+        """
+        resid_pre = self.hook_resid_pre(resid_pre)
+        query, key, value = (self.ln1(x) for x in self._read(resid_pre))
+        if (places := shortformer_pos_embed) is not None:
+            places = places[:, :, None] if query.ndim > places.ndim else places
+            query, key = query + places, key + places
+        attn_out = self.attn(query, key, value, past_kv_cache_entry=past_kv_cache_entry, attention_mask=attention_mask)
+        if self.cfg.use_normalization_before_and_after:
+            attn_out = self.ln1_post(attn_out)
+        attn_out = self.hook_attn_out(attn_out)
+        if self.cfg.attn_only:
+            return self.hook_resid_post(resid_pre + attn_out)
+        if self.cfg.parallel_attn_mlp:
+            return self.hook_resid_post(resid_pre + attn_out + self._mlp(resid_pre))
+        resid_mid = self.hook_resid_mid(resid_pre + attn_out)
+        return self.hook_resid_post(resid_mid + self._mlp(resid_mid))
+
+    def _read(self, stream: _Stream) -> tuple[Tensor, Tensor, Tensor]:
+        """What queries, keys and values read: the stream, or a copy a head where these are hooked."""
+        cfg = self.cfg
+        if cfg.use_split_qkv_input:
+            shared = cfg.n_key_value_heads if not cfg.ungroup_grouped_query_attention else None
+            copies = repeat_along_head_dimension(stream, n_heads=shared or cfg.n_heads)
+            query = self.hook_q_input(repeat_along_head_dimension(stream, n_heads=cfg.n_heads))
+            return query, self.hook_k_input(copies), self.hook_v_input(copies.clone())
+        if cfg.use_attn_in:
+            stream = self.hook_attn_in(repeat_along_head_dimension(stream, n_heads=cfg.n_heads))
+        return stream, stream, stream
+
+    def _mlp(self, stream: _Stream) -> _Stream:
+        """What the MLP adds."""
+        read = self.hook_mlp_in(stream.clone()) if self.cfg.use_hook_mlp_in else stream
+        mlp_out = self.mlp(self.ln2(read))
+        if self.cfg.use_normalization_before_and_after:
+            mlp_out = self.ln2_post(mlp_out)
+        return self.hook_mlp_out(mlp_out)

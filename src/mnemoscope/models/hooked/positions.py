@@ -1,0 +1,78 @@
+"""Positions that act on attention: rotary ones turn queries and keys, ALiBi's lower scores by the distance."""
+
+import math
+
+import torch
+from einops import repeat
+from jaxtyping import Float, Int
+from torch import Tensor
+from transformer_lens.utilities.tensors import get_offset_position_ids
+
+from mnemoscope.models.hooked.config import HookedTransformerConfig
+
+
+def waves(cfg: HookedTransformerConfig, n: int) -> tuple[Float[Tensor, "n rotary_dim"], Float[Tensor, "n rotary_dim"]]:
+    """Sines and cosines of the angles by which the first n positions turn each entry."""
+    dtype = torch.float64 if cfg.dtype == torch.float64 else torch.float32
+    rotary_dim = cfg.rotary_dim or cfg.d_head
+    if cfg.use_NTK_by_parts_rope:
+        periods = _stretched(cfg, rotary_dim)
+    else:
+        periods = cfg.rotary_base ** (torch.arange(rotary_dim // 2, dtype=dtype) / (rotary_dim / 2))
+    periods = repeat(periods, "half -> (half 2)" if cfg.rotary_adjacent_pairs else "half -> (2 half)")
+    angles = torch.arange(n, dtype=dtype)[:, None] / periods
+    return angles.sin().to(cfg.dtype), angles.cos().to(cfg.dtype)
+
+
+def _stretched(cfg: HookedTransformerConfig, rotary_dim: int) -> Float[Tensor, " half"]:
+    """Periods of Llama 3.1: slow waves are stretched by a factor, fast ones stay, and between them it is mixed."""
+    frequencies = 1.0 / (cfg.rotary_base ** (torch.arange(0, rotary_dim, 2).float() / rotary_dim))
+    length, factor = cfg.NTK_original_ctx_len, cfg.NTK_by_parts_factor
+    low, high = cfg.NTK_by_parts_low_freq_factor, cfg.NTK_by_parts_high_freq_factor
+    wavelengths = 2 * math.pi / frequencies
+    slow = torch.where(wavelengths > length / low, frequencies / factor, frequencies)
+    share = (length / wavelengths - low) / (high - low)
+    mixed = (1 - share) * slow / factor + share * slow
+    between = (wavelengths >= length / high) & (wavelengths <= length / low)
+    return 1 / torch.where(between, mixed, slow)
+
+
+def turned(
+    x: Float[Tensor, "batch pos head d_head"],
+    sin: Float[Tensor, "n rotary_dim"],
+    cos: Float[Tensor, "n rotary_dim"],
+    *,
+    adjacent: bool,
+    offset: int,
+    mask: Int[Tensor, "batch all_pos"] | None,
+) -> Float[Tensor, "batch pos head d_head"]:
+    """Queries or keys, with the first entries of each turned by the angles of its position.
+
+    Args:
+        x: Of the positions from `offset` on.
+        sin: Of the angles.
+        cos: Of the angles.
+        adjacent: Whether neighbours make a pair; else the halves do.
+        offset: Of the first position.
+        mask: 1 for tokens, 0 for padding, from the first position on; positions are counted without padding.
+    """
+    rotated, kept = x[..., : sin.shape[1]], x[..., sin.shape[1] :]
+    flipped = rotated.clone()
+    if adjacent:
+        flipped[..., ::2], flipped[..., 1::2] = -rotated[..., 1::2], rotated[..., ::2]
+    else:
+        half = rotated.shape[-1] // 2
+        flipped[..., :half], flipped[..., half:] = -rotated[..., half:], rotated[..., :half]
+    if mask is None:
+        index = torch.arange(offset, offset + x.shape[1], device=sin.device)[None]
+    else:
+        index = get_offset_position_ids(offset, mask).to(sin.device)
+    return torch.cat([rotated * cos[index][:, :, None] + flipped * sin[index][:, :, None], kept], -1)
+
+
+def distance_penalty(n_heads: int, n: int, device: torch.device) -> Float[Tensor, "head query key"]:
+    """ALiBi: what is added to scores, by the distance to keys before the query, with a slope a head."""
+    start = 2 ** (-8 / n_heads)
+    slopes = start * start ** torch.arange(n_heads, device=device)
+    place = torch.arange(n, device=device)
+    return slopes[:, None, None] * (place - place[:, None]).clamp(max=0).float()

@@ -1,0 +1,214 @@
+"""`HookedTransformer` for the lines of TransformerLens that no longer have one (4.0 and later).
+
+The parameters, buffers, hooks, configuration, random draws and numbers are those of TransformerLens 3.9, to the last
+bit (tested against it where it is installed). What is not here: mixtures of experts, four-bit weights, attention sinks,
+other rotary schemes than the usual and Llama 3.1's, blocks that normalise their outputs only, more than one device,
+`generate`, and `from_pretrained` (`ms.language_model` loads language models).
+"""
+
+from typing import Any, NamedTuple
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+from transformer_lens import ActivationCache, HookedRootModule, TransformerLensKeyValueCache
+from transformer_lens.hook_points import HookPoint
+from transformer_lens.utilities.activation_functions import apply_softcap
+from transformer_lens.utilities.defaults_utils import USE_DEFAULT_VALUE, LocallyOverridenDefaults
+from transformer_lens.utilities.devices import move_to_and_update_config
+from transformer_lens.utilities.lm_utils import lm_cross_entropy_loss
+from transformer_lens.utilities.tokenize_utils import get_attention_mask
+
+from mnemoscope.core.errors import InputError, one_of
+from mnemoscope.models.hooked.block import TransformerBlock
+from mnemoscope.models.hooked.config import HookedTransformerConfig
+from mnemoscope.models.hooked.layers import Embed, PosEmbed, Unembed, normalisation
+from mnemoscope.models.hooked.processing import Processing
+from mnemoscope.models.hooked.text import Texts
+from mnemoscope.models.hooked.weights import Weights
+
+_GATED = {
+    "attn.hook_result": "use_attn_result",
+    "hook_q_input": "use_split_qkv_input",
+    "hook_k_input": "use_split_qkv_input",
+    "hook_v_input": "use_split_qkv_input",
+    "hook_mlp_in": "use_hook_mlp_in",
+    "hook_attn_in": "use_attn_in",
+}
+"""Hooks that fire only where a field of the configuration says so."""
+
+
+class Output(NamedTuple):
+    """Logits and loss."""
+
+    logits: Float[Tensor, "batch pos d_vocab"]
+    loss: Tensor
+
+
+class HookedTransformer(Texts, Weights, Processing, HookedRootModule):
+    """A transformer with a hook at every activation."""
+
+    def __init__(
+        self,
+        cfg: HookedTransformerConfig | dict[str, Any],
+        tokenizer: Any = None,
+        move_to_device: bool = True,
+        default_padding_side: str | None = None,
+    ):
+        super().__init__()
+        self.cfg = cfg = HookedTransformerConfig.from_dict(cfg) if isinstance(cfg, dict) else cfg
+        self.tokenizer = None
+        if tokenizer is not None:
+            self.set_tokenizer(tokenizer, default_padding_side)
+        self.embed, self.hook_embed = Embed(cfg), HookPoint()
+        if cfg.positional_embedding_type != "rotary":
+            self.pos_embed, self.hook_pos_embed = PosEmbed(cfg), HookPoint()
+        if cfg.use_hook_tokens:
+            self.hook_tokens = HookPoint()
+        self.blocks = nn.ModuleList([TransformerBlock(cfg, layer) for layer in range(cfg.n_layers)])
+        if cfg.normalization_type is not None:
+            self.ln_final = normalisation(cfg, final=True)
+        self.unembed = Unembed(cfg)
+        if cfg.init_weights:
+            self.init_weights()
+        if move_to_device:
+            self.to(cfg.device, print_details=False)
+        self.setup()
+
+    def init_weights(self) -> None:
+        """Draw the weights as GPT-2's are, from the global generator, which a seed of the configuration sets."""
+        if self.cfg.seed is not None:
+            torch.manual_seed(self.cfg.seed)
+        for name, value in self.named_parameters():
+            if "W_" in name:
+                nn.init.normal_(value, std=self.cfg.initializer_range)
+
+    def forward(
+        self,
+        input: Any,
+        return_type: str | None = "logits",
+        loss_per_token: bool = False,
+        prepend_bos: Any = USE_DEFAULT_VALUE,
+        padding_side: Any = USE_DEFAULT_VALUE,
+        start_at_layer: int | None = None,
+        tokens: Int[Tensor, "batch pos"] | None = None,
+        shortformer_pos_embed: Float[Tensor, "batch pos d_model"] | None = None,
+        attention_mask: Int[Tensor, "batch pos"] | None = None,
+        stop_at_layer: int | None = None,
+        past_kv_cache: TransformerLensKeyValueCache | None = None,
+    ) -> Any:
+        """Run the model.
+
+        Args:
+            input: Tokens, texts, or what the model reads in their place; with `start_at_layer` the residual stream.
+            return_type: logits, loss (of the next token), both, or None: nothing.
+            loss_per_token: Whether the loss is given at every position.
+            prepend_bos: Of texts.
+            padding_side: Of texts.
+            start_at_layer: The first layer that is run; none: embeddings and all layers.
+            tokens: For the loss, with `start_at_layer`.
+            shortformer_pos_embed: With `start_at_layer`, for models that keep positions out of the stream.
+            attention_mask: 1 for tokens, 0 for padding.
+            stop_at_layer: The first layer that is not run; the residual stream before it is returned. None: run all.
+            past_kv_cache: Keys and values of earlier positions; unless frozen it takes up those of these.
+        """
+        one_of("return_type", return_type, ("logits", "loss", "both", None))
+        with LocallyOverridenDefaults(self, prepend_bos=prepend_bos, padding_side=padding_side):
+            if start_at_layer is None:
+                residual, tokens, shortformer_pos_embed, attention_mask = self.input_to_embed(
+                    input, prepend_bos, padding_side, attention_mask, past_kv_cache
+                )
+            else:
+                residual = input
+            for layer in range(self.cfg.n_layers)[start_at_layer:stop_at_layer]:
+                entry = None if past_kv_cache is None else past_kv_cache[layer]
+                residual = self.blocks[layer](residual, shortformer_pos_embed, entry, attention_mask)
+            if stop_at_layer is not None:
+                return residual
+            if self.cfg.normalization_type is not None:
+                residual = self.ln_final(residual)
+            if return_type is None:
+                return None
+            logits = apply_softcap(self.unembed(residual), self.cfg.output_logits_soft_cap)
+            if return_type == "logits":
+                return logits
+            loss = self.loss_fn(logits, tokens, attention_mask, loss_per_token)
+            return loss if return_type == "loss" else Output(logits, loss)
+
+    def input_to_embed(
+        self,
+        input: Any,
+        prepend_bos: Any = USE_DEFAULT_VALUE,
+        padding_side: Any = USE_DEFAULT_VALUE,
+        attention_mask: Int[Tensor, "batch pos"] | None = None,
+        past_kv_cache: TransformerLensKeyValueCache | None = None,
+    ) -> tuple[Tensor, Tensor, Tensor | None, Tensor | None]:
+        """The stream before the first layer, the tokens, positions that are not in the stream, and the whole mask."""
+        tokens = self.to_tokens(input, prepend_bos, padding_side) if isinstance(input, str | list) else input
+        tokens = (tokens[None] if tokens.ndim == 1 else tokens).to(self.W_E.device)
+        left = self.tokenizer is not None and self.tokenizer.padding_side == "left"
+        if attention_mask is None and (left or past_kv_cache is not None):
+            if self.tokenizer is None:
+                raise InputError("attention_mask must be given with a cache where the model has no tokenizer")
+            bos = self.cfg.default_prepend_bos if prepend_bos is USE_DEFAULT_VALUE else prepend_bos
+            attention_mask = get_attention_mask(self.tokenizer, tokens, bos)
+        offset = 0
+        if past_kv_cache is not None and attention_mask is not None:
+            attention_mask = past_kv_cache.append_attention_mask(attention_mask)
+            offset = past_kv_cache[0].past_keys.shape[1]
+        if self.cfg.use_hook_tokens:
+            tokens = self.hook_tokens(tokens)
+        residual = self.hook_embed(self.embed(tokens))
+        if self.cfg.positional_embedding_type not in ("standard", "shortformer"):
+            return residual, tokens, None, attention_mask
+        places = self.hook_pos_embed(self.pos_embed(tokens, offset, attention_mask))
+        if self.cfg.positional_embedding_type == "standard":
+            return residual + places, tokens, None, attention_mask
+        return residual, tokens, places, attention_mask
+
+    def loss_fn(
+        self, logits: Tensor, tokens: Tensor | None, attention_mask: Tensor | None = None, per_token: bool = False
+    ) -> Tensor:
+        """Cross-entropy of the next token, in nats."""
+        if tokens is None:
+            raise InputError("tokens must be given for the loss of a run that starts at a layer")
+        return lm_cross_entropy_loss(logits, tokens, attention_mask, per_token)
+
+    def run_with_cache(
+        self, *model_args: Any, return_cache_object: bool = True, remove_batch_dim: bool = False, **kwargs: Any
+    ) -> tuple[Any, Any]:
+        """Output and activations by the names of their hooks."""
+        output, cache = super().run_with_cache(*model_args, remove_batch_dim=remove_batch_dim, **kwargs)
+        return output, ActivationCache(
+            cache, self, has_batch_dim=not remove_batch_dim
+        ) if return_cache_object else cache
+
+    def check_hooks_to_add(self, hook_point: Any, hook_point_name: str, *_: Any, **__: Any) -> None:
+        """Refuse hooks that would not fire."""
+        for end, field in _GATED.items():
+            if hook_point_name.endswith(end) and not getattr(self.cfg, field):
+                raise AssertionError(f"Cannot add hook {hook_point_name} if {field} is False")
+
+    def to(self, device_or_dtype: Any, print_details: bool = True) -> Any:  # pyright: ignore
+        """To a device or a precision; the configuration says so too."""
+        return move_to_and_update_config(self, device_or_dtype, print_details)
+
+    def set_use_attn_result(self, use_attn_result: bool) -> None:
+        """Whether each head's result is computed and hooked."""
+        self.cfg.use_attn_result = use_attn_result
+
+    def set_use_split_qkv_input(self, use_split_qkv_input: bool) -> None:
+        """Whether queries, keys and values of each head have an input of their own."""
+        self.cfg.use_split_qkv_input = use_split_qkv_input
+
+    def set_use_hook_mlp_in(self, use_hook_mlp_in: bool) -> None:
+        """Whether the input of each MLP is hooked."""
+        self.cfg.use_hook_mlp_in = use_hook_mlp_in
+
+    def set_use_attn_in(self, use_attn_in: bool) -> None:
+        """Whether each head has an input of its own."""
+        self.cfg.use_attn_in = use_attn_in
+
+    def set_ungroup_grouped_query_attention(self, ungroup_grouped_query_attention: bool) -> None:
+        """Whether shared keys and values are computed and hooked for each head."""
+        self.cfg.ungroup_grouped_query_attention = ungroup_grouped_query_attention

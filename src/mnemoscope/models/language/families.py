@@ -1,0 +1,202 @@
+"""Configuration and weights of the commonest language models, for the lines of TransformerLens that convert none.
+
+GPT-2, GPT-NeoX (Pythia), Llama (SmolLM2 too), Mistral without a sliding window, and Qwen2. Both are those that
+TransformerLens 3.9 gives (tested against it where it is installed).
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from einops import rearrange
+from jaxtyping import Float
+from torch import Tensor
+
+State = dict[str, Tensor]
+
+
+def configuration(theirs: Any) -> dict[str, Any]:
+    """Arguments of a `HookedTransformerConfig` for a model of the transformers library.
+
+    Raises:
+        NotImplementedError: Of another family, or with a part that is not computed.
+    """
+    name = type(theirs).__name__
+    if name not in _FAMILIES:
+        raise NotImplementedError(
+            f"with TransformerLens 4 these are converted: {', '.join(_FAMILIES)}; others are taken as they are by "
+            "bridged_language_model"
+        )
+    return {"original_architecture": name, "init_weights": False, **_FAMILIES[name][0](theirs.config)}
+
+
+def weights(theirs: Any, cfg: Any) -> State:
+    """Its weights under `HookedTransformer`'s names; biases that it lacks are left out."""
+    return _FAMILIES[type(theirs).__name__][1](theirs, cfg)
+
+
+def _gpt2(config: Any) -> dict[str, Any]:
+    return {
+        **_sizes(config, config.n_inner or 4 * config.hidden_size),
+        "eps": config.layer_norm_epsilon,
+        "act_fn": config.activation_function,
+        "use_attn_scale": config.scale_attn_weights,
+        "scale_attn_by_inverse_layer_idx": config.scale_attn_by_inverse_layer_idx,
+    }
+
+
+def _neox(config: Any) -> dict[str, Any]:
+    rope = _rope(config)
+    sizes = _sizes(config, config.intermediate_size)
+    share = rope.get("partial_rotary_factor", getattr(config, "rotary_pct", 1.0))
+    return {
+        **sizes,
+        **_rotary(config, round(share * sizes["d_head"])),
+        "eps": config.layer_norm_eps,
+        "act_fn": config.hidden_act,
+        "parallel_attn_mlp": config.use_parallel_residual,
+        "default_prepend_bos": False,
+    }
+
+
+def _llama(config: Any) -> dict[str, Any]:
+    if getattr(config, "sliding_window", None) and getattr(config, "use_sliding_window", True):
+        raise NotImplementedError("a sliding window")
+    sizes = _sizes(config, config.intermediate_size)
+    shared = config.num_key_value_heads
+    return {
+        **sizes,
+        **_rotary(config, sizes["d_head"]),
+        "eps": config.rms_norm_eps,
+        "act_fn": config.hidden_act,
+        "n_key_value_heads": None if shared == config.num_attention_heads else shared,
+        "normalization_type": "RMS",
+        "final_rms": True,
+        "gated_mlp": True,
+    }
+
+
+def _qwen2(config: Any) -> dict[str, Any]:
+    return {**_llama(config), "default_prepend_bos": False, "tokenizer_prepends_bos": True}
+
+
+def _sizes(config: Any, d_mlp: int) -> dict[str, Any]:
+    return {
+        "d_model": config.hidden_size,
+        "d_head": getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads,
+        "n_heads": config.num_attention_heads,
+        "n_layers": config.num_hidden_layers,
+        "n_ctx": config.max_position_embeddings,
+        "d_vocab": config.vocab_size,
+        "d_mlp": d_mlp,
+    }
+
+
+def _rope(config: Any) -> Mapping[str, Any]:
+    """Rotary settings, which version 5 of transformers keeps in one place."""
+    older = {"rope_theta": getattr(config, "rope_theta", 10000.0), **(getattr(config, "rope_scaling", None) or {})}
+    return {**older, **(getattr(config, "rope_parameters", None) or {})}
+
+
+def _rotary(config: Any, rotary_dim: int) -> dict[str, Any]:
+    """Rotary positions, the usual ones or Llama 3.1's."""
+    rope = _rope(config)
+    kind = rope.get("rope_type") or rope.get("type") or "default"
+    if kind not in ("default", "llama3"):
+        raise NotImplementedError(f"rotary positions of kind {kind}")
+    usual = {
+        "positional_embedding_type": "rotary",
+        "rotary_adjacent_pairs": False,
+        "rotary_dim": rotary_dim,
+        "rotary_base": rope["rope_theta"],
+    }
+    if kind == "default":
+        return usual
+    return {
+        **usual,
+        "use_NTK_by_parts_rope": True,
+        "NTK_original_ctx_len": rope.get("original_max_position_embeddings", config.max_position_embeddings),
+        "NTK_by_parts_low_freq_factor": rope.get("low_freq_factor", 1.0),
+        "NTK_by_parts_high_freq_factor": rope.get("high_freq_factor", 4.0),
+        "NTK_by_parts_factor": rope.get("factor", 1.0),
+    }
+
+
+def _heads(weight: Float[Tensor, "rows d_model"], n: int) -> Float[Tensor, "head d_model width"]:
+    return rearrange(weight, "(head width) d_model -> head d_model width", head=n)
+
+
+def _norms(pairs: Mapping[str, Any]) -> State:
+    """Gains and biases of normalisations by the name that they get."""
+    kinds = {"w": "weight", "b": "bias"}
+    found = {
+        f"{name}.{ours}": getattr(part, kind, None) for name, part in pairs.items() for ours, kind in kinds.items()
+    }
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def _gpt2_weights(theirs: Any, cfg: Any) -> State:
+    stem, n = theirs.transformer, cfg.n_heads
+    state = {"embed.W_E": stem.wte.weight, "pos_embed.W_pos": stem.wpe.weight, "unembed.W_U": theirs.lm_head.weight.T}
+    state |= _norms({"ln_final": stem.ln_f})
+    for layer, block in enumerate(stem.h):
+        at, mlp = f"blocks.{layer}.attn", f"blocks.{layer}.mlp"
+        parts = zip("QKV", block.attn.c_attn.weight.chunk(3, 1), block.attn.c_attn.bias.chunk(3), strict=True)
+        for kind, weight, bias in parts:
+            state[f"{at}.W_{kind}"], state[f"{at}.b_{kind}"] = _heads(weight.T, n), bias.unflatten(0, (n, -1))
+        state[f"{at}.W_O"] = block.attn.c_proj.weight.unflatten(0, (n, -1))
+        state[f"{at}.b_O"] = block.attn.c_proj.bias
+        state |= {f"{mlp}.W_in": block.mlp.c_fc.weight, f"{mlp}.b_in": block.mlp.c_fc.bias}
+        state |= {f"{mlp}.W_out": block.mlp.c_proj.weight, f"{mlp}.b_out": block.mlp.c_proj.bias}
+        state |= _norms({f"blocks.{layer}.ln1": block.ln_1, f"blocks.{layer}.ln2": block.ln_2})
+    return state
+
+
+def _neox_weights(theirs: Any, cfg: Any) -> State:
+    stem, n = theirs.gpt_neox, cfg.n_heads
+    state = {"embed.W_E": stem.embed_in.weight, "unembed.W_U": theirs.get_output_embeddings().weight.T}
+    state |= _norms({"ln_final": stem.final_layer_norm})
+    for layer, block in enumerate(stem.layers):
+        at, mlp = f"blocks.{layer}.attn", f"blocks.{layer}.mlp"
+        joint = block.attention.query_key_value
+        kinds = rearrange(joint.weight, "(head kind width) d_model -> kind head d_model width", head=n, kind=3)
+        biases = rearrange(joint.bias, "(head kind width) -> kind head width", head=n, kind=3)
+        for kind, weight, bias in zip("QKV", kinds, biases, strict=True):
+            state[f"{at}.W_{kind}"], state[f"{at}.b_{kind}"] = weight, bias
+        out = block.attention.dense
+        state |= {f"{at}.W_O": out.weight.T.unflatten(0, (n, -1)), f"{at}.b_O": out.bias}
+        into, back = block.mlp.dense_h_to_4h, block.mlp.dense_4h_to_h
+        state |= {f"{mlp}.W_in": into.weight.T, f"{mlp}.b_in": into.bias}
+        state |= {f"{mlp}.W_out": back.weight.T, f"{mlp}.b_out": back.bias}
+        norms = {"ln1": block.input_layernorm, "ln2": block.post_attention_layernorm}
+        state |= _norms({f"blocks.{layer}.{name}": norm for name, norm in norms.items()})
+    return state
+
+
+def _llama_weights(theirs: Any, cfg: Any) -> State:
+    stem, shared = theirs.model, cfg.n_key_value_heads
+    state = {"embed.W_E": stem.embed_tokens.weight, "unembed.W_U": theirs.lm_head.weight.T}
+    state |= _norms({"ln_final": stem.norm})
+    mark, n_shared = ("_", shared) if shared else ("", cfg.n_heads)
+    for layer, block in enumerate(stem.layers):
+        at, mlp, attn = f"blocks.{layer}.attn", f"blocks.{layer}.mlp", block.self_attn
+        linear = {"Q": attn.q_proj, f"{mark}K": attn.k_proj, f"{mark}V": attn.v_proj}
+        for kind, part in linear.items():
+            n, (first, last) = cfg.n_heads if kind == "Q" else n_shared, (kind[:-1], kind[-1])
+            state[f"{at}.{first}W_{last}"] = _heads(part.weight, n)
+            if part.bias is not None:
+                state[f"{at}.{first}b_{last}"] = part.bias.unflatten(0, (n, -1))
+        state[f"{at}.W_O"] = attn.o_proj.weight.T.unflatten(0, (cfg.n_heads, -1))
+        matrices = {"W_in": block.mlp.up_proj, "W_gate": block.mlp.gate_proj, "W_out": block.mlp.down_proj}
+        state |= {f"{mlp}.{name}": part.weight.T for name, part in matrices.items()}
+        norms = {"ln1": block.input_layernorm, "ln2": block.post_attention_layernorm}
+        state |= _norms({f"blocks.{layer}.{name}": norm for name, norm in norms.items()})
+    return state
+
+
+_FAMILIES: dict[str, tuple[Callable[[Any], dict[str, Any]], Callable[[Any, Any], State]]] = {
+    "GPT2LMHeadModel": (_gpt2, _gpt2_weights),
+    "GPTNeoXForCausalLM": (_neox, _neox_weights),
+    "LlamaForCausalLM": (_llama, _llama_weights),
+    "MistralForCausalLM": (_llama, _llama_weights),
+    "Qwen2ForCausalLM": (_qwen2, _llama_weights),
+}
