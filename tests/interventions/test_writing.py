@@ -17,7 +17,7 @@ from mnemoscope.core.patterns import uniform
 from mnemoscope.core.site import ATTENTION, Site
 from mnemoscope.interventions import writing
 from mnemoscope.interventions.run import intervened, run_with
-from tests.bridge import as_bridge, llama_and_bridge
+from tests.bridge import HEARD_BY_NATIVE, as_bridge, llama_and_bridge
 from tests.split_hooks import random_pairs
 from tests.support import foreign_model, global_generators_untouched, seeded
 
@@ -142,7 +142,13 @@ class TestAttention:
             torch.testing.assert_close(theirs, ours, **CLOSE)
             assert (ours - pair[0](BATCH.inputs)).abs().max() > 1e-2
 
-    @pytest.mark.parametrize("kind", ATTENTION)
+    @pytest.mark.parametrize("kind", sorted(HEARD_BY_NATIVE))
+    def test_is_written_where_a_native_bridge_goes_on_with_it(self, kind):
+        ours, theirs = (patch(model, PAIRS, kind=kind, over=("layer", "head")) for model in native())
+        np.testing.assert_allclose(theirs.value, ours.value, atol=1e-4)
+        assert abs(ours.value - ours.clean).max() > 0.1
+
+    @pytest.mark.parametrize("kind", sorted({*ATTENTION} - HEARD_BY_NATIVE))
     def test_is_refused_where_the_model_goes_on_with_its_own(self, kind):
         bridge, site = native()[1], Site(kind=kind, layer=1)
         with pytest.raises(InputError, match=rf"TransformerBridge does not go on .* site L1 {kind}.*HookedTransformer"):
@@ -156,8 +162,12 @@ class TestAttention:
         arguments = {"kind": "q", "over": ("layer", "head"), "attention": "recomputed"}
         ours, theirs = (estimate(m, PAIRS, **arguments) for m in (model, bridge))
         np.testing.assert_allclose(theirs.value, ours.value, atol=1e-4)
-        with pytest.raises(InputError, match="L0 pattern"):
-            estimate(native()[1], PAIRS, **arguments)
+        if "pattern" in HEARD_BY_NATIVE:
+            ours, theirs = (estimate(m, PAIRS, **arguments) for m in native())
+            np.testing.assert_allclose(theirs.value, ours.value, atol=1e-4)
+        else:
+            with pytest.raises(InputError, match="L0 pattern"):
+                estimate(native()[1], PAIRS, **arguments)
 
 
 class TestTrying:

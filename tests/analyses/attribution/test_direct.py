@@ -454,7 +454,6 @@ def test_refused_questions(given, message):
         ({"dtype": "bfloat16"}, "must be in float32 or float64; got torch.bfloat16: use model.to"),
         ({"output_logits_soft_cap": 30.0}, "the model caps its logits"),
         ({"use_normalization_before_and_after": True, "normalization_type": "RMS"}, "normalises what heads and MLPs"),
-        ({"num_experts": 2, "experts_per_token": 1, "gated_mlp": True}, "has a mixture of experts"),
         ({"d_vocab": 40}, "the model has 40 tokens and the batch uses token 49"),
         ({"n_ctx": 6}, "the model reads 6 tokens and the batch has 7"),
     ],
@@ -462,6 +461,13 @@ def test_refused_questions(given, message):
 def test_refused_models(changes, message):
     with pytest.raises(InputError, match=message):
         logit_attribution(foreign_model(**changes), prompts())
+
+
+def test_a_mixture_of_experts_is_refused():
+    model = foreign_model(gated_mlp=True)
+    model.cfg.num_experts = 2
+    with pytest.raises(InputError, match="has a mixture of experts"):
+        logit_attribution(model, prompts())
 
 
 def test_no_neurons_without_mlps():

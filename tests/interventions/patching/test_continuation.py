@@ -9,10 +9,11 @@ from transformer_lens import patching
 from mnemoscope.analyses.patching.activations import patch
 from mnemoscope.core.errors import InputError
 from mnemoscope.core.metrics import LOG_PROB, LOGIT_DIFF, METRICS, at_target
-from mnemoscope.core.site import EMBEDDINGS
+from mnemoscope.core.site import ATTENTION, EMBEDDINGS
 from mnemoscope.interventions.patching.grid import AXES, grid
 from mnemoscope.interventions.patching.packed import packed, unsupported
 from mnemoscope.interventions.patching.through_stream import reproduces
+from tests.bridge import HEARD_BY_NATIVE
 from tests.interventions.patching.prompts import LANGUAGE, OTHERS, PLAIN, model, prompt_pairs
 from tests.support import foreign_model
 
@@ -33,6 +34,7 @@ THEIRS = {
 
 def theirs(model, pairs, name):
     answer, foil = pairs.answer[:, -1], pairs.foil[:, -1]
+    model.eval()  # TransformerLens 4 patches no other
     _, clean = model.run_with_cache(pairs.clean.inputs)
 
     def metric(logits):
@@ -294,7 +296,7 @@ class TestBridge:
             noised = result.value.sel(direction="noising")
             assert abs((noised.sel(layer=0) if over else noised) - result.corrupted).max() < 1e-5
 
-    @pytest.mark.parametrize("kind", ["pattern", "scores"])
+    @pytest.mark.parametrize("kind", sorted({*ATTENTION} - HEARD_BY_NATIVE))
     def test_whose_hooks_are_not_heard_is_refused(self, bridge, kind):
         with pytest.raises(InputError, match=r"does not go on with what a hook returns at .* \(blocks\.0\.attn"):
             patch(bridge, prompt_pairs(), kind=kind, over=("layer",))

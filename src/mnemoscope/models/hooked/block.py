@@ -76,7 +76,8 @@ class TransformerBlock(nn.Module):
         if self.cfg.attn_only:
             return self.hook_resid_post(resid_pre + attn_out)
         if self.cfg.parallel_attn_mlp:
-            return self.hook_resid_post(resid_pre + attn_out + self._mlp(resid_pre))
+            mlp_out = self._mlp(resid_pre)
+            return self.hook_resid_post(resid_pre + attn_out + mlp_out)
         resid_mid = self.hook_resid_mid(resid_pre + attn_out)
         return self.hook_resid_post(resid_mid + self._mlp(resid_mid))
 
