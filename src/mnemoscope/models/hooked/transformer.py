@@ -6,7 +6,7 @@ other rotary schemes than the usual and Llama 3.1's, blocks that normalise their
 `generate`, and `from_pretrained` (`ms.language_model` loads language models).
 """
 
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import torch
 from jaxtyping import Float, Int
@@ -47,6 +47,9 @@ class Output(NamedTuple):
 
 class HookedTransformer(Texts, Weights, Processing, HookedRootModule):
     """A transformer with a hook at every activation."""
+
+    STANDS_FOR: ClassVar = "transformer_lens.HookedTransformer.HookedTransformer"
+    """What registrations of claims call it: they are the same on both lines."""
 
     def __init__(
         self,
