@@ -2,6 +2,7 @@
 
 import csv
 import re
+import shutil
 from html import unescape
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from mnemoscope.cli import main
 from mnemoscope.cli.command import commands
 from mnemoscope.core.positions import TITLES, WORDS, names_of
 from mnemoscope.core.presets import PRESETS, preset
-from mnemoscope.models.run import find_runs
+from mnemoscope.models.run import find_runs, open_run
 from mnemoscope.viz.page import Page
 
 SHORT = {
@@ -160,13 +161,18 @@ def check_arrays(place: Path, positions) -> None:
 
 @pytest.mark.parametrize(("task_name", "command"), CASES)
 def test_positions_are_called_by_their_names(task_name, command, drawn, trained_once, tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
+    place = tmp_path / "results"
+    place.mkdir()
+    monkeypatch.chdir(place)
     if task_name in LEARNED:
         (run,) = find_runs(LEARNED[task_name])
     else:
         name = FIRST[task_name]
         recipe = next(iter(PRESETS.get(name).recipes))
-        run = trained_once(f"positions/{task_name}", preset(name, recipe, 0, changes={**SHORT, **SMALLER[task_name]}))
+        spec = preset(name, recipe, 0, changes={**SHORT, **SMALLER[task_name]})
+        run = open_run(shutil.copytree(trained_once(f"positions/{task_name}", spec).path, tmp_path / "run"))
+        if command == "report":  # which says more of a run that was followed
+            main(["track", str(run.path)])
     task = run.spec.task
     positions = names_of(task)
     if command in REFUSED[task_name]:
@@ -176,13 +182,13 @@ def test_positions_are_called_by_their_names(task_name, command, drawn, trained_
         return
     main(called(command, task, run))
     out = capsys.readouterr().out
-    check_arrays(tmp_path, positions)
+    check_arrays(place, positions)
     for figure in drawn:
         check_axes(figure, positions)
-    cells = [cell for file in tmp_path.rglob("*.csv") for row in csv.reader(file.open()) for cell in row]
+    cells = [cell for file in place.rglob("*.csv") for row in csv.reader(file.open()) for cell in row]
     paragraphs = [
         unescape(text)
-        for file in tmp_path.rglob("*.html")
+        for file in place.rglob("*.html")
         for text in re.findall(r"<(?:p|h\d|td|th|caption|summary|figcaption)[^>]*>([^<]+)<", file.read_text())
     ]
     texts = [out, *cells, *paragraphs, *(text for figure in drawn for text in texts_of(figure))]
