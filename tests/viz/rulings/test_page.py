@@ -86,7 +86,7 @@ def test_what_was_asked_is_said_in_words(html):
     asked = part_of(html, "What was asked")
     assert "The claim holds if all of this is so: in more than half of the seeds elimination is above 0.25" in asked
     assert "only a seed is judged which answers recall on unseen mappings in 99 % of prompts" in asked
-    assert "measured on 34 seeds, of which 32 are judged" in asked
+    assert "measured on 34 seeds; judged: 32" in asked
     assert "replicates 32 seeds or more; a headline claim" in asked
     assert "v3 (v3, published recipe)" in asked
     assert "gate none: every seed is judged" in part_of(rulings_page([simple("T1", 8)], title="x"), "What was asked")

@@ -65,7 +65,10 @@ def test_what_was_measured_of_those_that_fail_the_gate_is_shown_where_nobody_pas
     assert unjudged_rows([nobody_passes(), two_heads()]) == [], "no values; and seeds that pass"
     rows = [["T7", "the effect", "0.5 [0.25, 0.75] logits", "2 seeds"]]
     assert unjudged_rows([too_small(), nobody_passes()]) == rows
-    assert "fail the gate; no verdict rests on it" in rulings_page([too_small()], title="")
+    page = rulings_page([too_small()], title="")
+    for words in ("fail the gate; no verdict rests on it", "2 seeds; judged: none", "no seed is judged."):
+        assert words in page
+    assert "0 of 0" not in page
     *_, table = verdict_tables([too_small()])
     assert (table.name, table.rows) == ("unjudged", rows)
 

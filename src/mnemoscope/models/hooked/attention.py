@@ -23,6 +23,9 @@ from mnemoscope.models.hooked.positions import distance_penalty, turned, waves
 _FIRST_POSITIONS = 2048  # rotary angles are kept for so many; longer inputs make more
 _Input = Float[Tensor, "batch pos *head d_model"]
 _Heads = Float[Tensor, "batch pos head d_head"]
+_KeyInput = Float[Tensor, "batch pos *key_head d_model"]
+_Keys = Float[Tensor, "batch key key_head d_head"]
+_Z = Float[Tensor, "batch query head d_head"]
 _Scores = Float[Tensor, "batch head query key"]
 
 
@@ -74,8 +77,8 @@ class Attention(nn.Module):
     def forward(
         self,
         query_input: _Input,
-        key_input: _Input,
-        value_input: _Input,
+        key_input: _KeyInput,
+        value_input: _KeyInput,
         past_kv_cache_entry: TransformerLensKeyValueCacheEntry | None = None,
         attention_mask: Int[Tensor, "batch all_pos"] | None = None,
     ) -> Float[Tensor, "batch pos d_model"]:
@@ -110,8 +113,8 @@ class Attention(nn.Module):
         return self._written(self.calculate_z_scores(v, pattern.to(v.dtype)))
 
     def calculate_qkv_matrices(
-        self, query_input: _Input, key_input: _Input, value_input: _Input
-    ) -> tuple[_Heads, _Heads, _Heads]:
+        self, query_input: _Input, key_input: _KeyInput, value_input: _KeyInput
+    ) -> tuple[_Heads, _Keys, _Keys]:
         """Queries, keys and values."""
         linear = complex_attn_linear if self.cfg.use_split_qkv_input or self.cfg.use_attn_in else simple_attn_linear
         (w_k, b_k), (w_v, b_v) = self._keys_and_values()
@@ -126,13 +129,13 @@ class Attention(nn.Module):
         """Weight and bias of each, of as many heads as are computed."""
         return (self.W_K, self.b_K), (self.W_V, self.b_V)
 
-    def calculate_attention_scores(self, q: _Heads, k: _Heads) -> _Scores:
+    def calculate_attention_scores(self, q: _Z, k: _Keys) -> _Scores:
         """q·k / attn_scale."""
         q = rearrange(q, "batch query head width -> batch head query width")
         k = rearrange(k, "batch key head width -> batch head width key")
         return apply_softcap(q @ k / self.attn_scale, self.cfg.attn_scores_soft_cap)
 
-    def calculate_z_scores(self, v: _Heads, pattern: _Scores) -> _Heads:
+    def calculate_z_scores(self, v: _Keys, pattern: _Scores) -> _Z:
         """Values, weighed by the pattern."""
         z = pattern @ rearrange(v, "batch key head width -> batch head key width")
         return self.hook_z(rearrange(z, "batch head query width -> batch query head width"))
@@ -208,13 +211,13 @@ class GroupedQueryAttention(Attention):
             return super()._keys_and_values()
         return (self._W_K, self._b_K), (self._W_V, self._b_V)
 
-    def _of_each(self, x: _Heads) -> _Heads:
+    def _of_each(self, x: _Keys) -> Float[Tensor, "batch key head d_head"]:
         return x if self.cfg.ungroup_grouped_query_attention else x.repeat_interleave(self.repeat_kv_heads, 2)
 
-    def calculate_attention_scores(self, q: _Heads, k: _Heads) -> _Scores:
+    def calculate_attention_scores(self, q: _Z, k: _Keys) -> _Scores:
         """As of any attention, with the keys of a group for all its heads."""
         return super().calculate_attention_scores(q, self._of_each(k))
 
-    def calculate_z_scores(self, v: _Heads, pattern: _Scores) -> _Heads:
+    def calculate_z_scores(self, v: _Keys, pattern: _Scores) -> _Z:
         """As of any attention, with the values of a group for all its heads."""
         return super().calculate_z_scores(self._of_each(v), pattern)

@@ -11,6 +11,7 @@ from mnemoscope.judging.claim import EFFECT, GATE, Claim, Control, Criterion
 from mnemoscope.judging.explanation import Quantity
 from mnemoscope.judging.verdict import Ruling
 from mnemoscope.viz.rulings.words import unit_of
+from mnemoscope.viz.tables import counted
 
 _HOLDS = {
     "most": "in more than half of the {what}s {name} is {wording}",
@@ -124,7 +125,8 @@ def asked(ruling: Ruling) -> list[tuple[str, str]]:
         found["models"] = ", ".join(evidence.models)
     if evidence.prompts is not None:
         found["prompts"] = _PROMPTS[evidence.prompts].format(what=claim.replicate)
-    found["measured on"] = f"{verdict.n + verdict.n_failed} {claim.replicate}s, of which {verdict.n} are judged"
+    measured = counted(verdict.n + verdict.n_failed, claim.replicate)
+    found["measured on"] = f"{measured}; judged: {verdict.n or 'none'}"
     if ruling.set_aside:
         found["not used"] = "; ".join(ruling.set_aside)
     return list(found.items())

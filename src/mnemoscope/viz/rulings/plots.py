@@ -97,7 +97,8 @@ def _strip(ruling: Ruling, part: Criterion, result: PartResult) -> tuple[go.Figu
         showgrid=False,
     )
     frame(figure, part.name, unit_of(ruling, part.name), shown, lines_below=1)
-    return figure, f"{result.finding}.{_missing(columns)}"
+    finding = result.finding if ruling.verdict.n else f"no {ruling.claim.replicate} is judged"
+    return figure, f"{finding}.{_missing(columns)}"
 
 
 def _trace(points: Points, shown: tuple[float, float]) -> go.Scatter:
