@@ -11,6 +11,7 @@ from mnemoscope.core.presets import preset
 from mnemoscope.core.seeding import generator
 from mnemoscope.core.specification import RunSpec
 from mnemoscope.models.building import held, matching, parameters, untrained
+from mnemoscope.training.blocks import stacked
 from mnemoscope.training.learner import Learner
 from timing import Contender, Figure, duration, interleave, ratio
 
@@ -58,12 +59,10 @@ def ours(spec: RunSpec, batch: Batch) -> Contender:
     """Steps of the training loop, without its files."""
     learner = Learner(spec.model, spec.recipe, [parameters(untrained(spec))], [{}])
     learner.hold(matching(held(spec.model), learner.names))
-    last = torch.tensor([spec.task.n_ctx - 1])
-    at = Batch(inputs=batch.inputs[:, last], targets=batch.targets[:, last], scored=batch.scored[:, last])
+    examples, last = stacked([batch]), torch.tensor([spec.task.n_ctx - 1])
 
     def work() -> float:
-        (outputs,) = learner.outputs([batch.inputs], last)
-        learner.update([spec.task.loss(outputs, at)], learning_rate=1e-2)
+        learner.update(learner.losses(spec.task.loss, examples, last), learning_rate=1e-2)
         return 1.0
 
     return work

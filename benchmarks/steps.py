@@ -12,12 +12,13 @@ from mnemoscope.core.batch import Batch
 from mnemoscope.core.presets import preset
 from mnemoscope.core.seeding import generator
 from mnemoscope.core.specification import RunSpec
-from mnemoscope.models.building import parameters, untrained, zeroed
+from mnemoscope.models.building import matching, parameters, untrained, zeroed
 from mnemoscope.models.forward import logits
 from mnemoscope.models.lens import HookedTransformer
+from mnemoscope.training.blocks import Blocks
 from mnemoscope.training.learner import Learner
 from mnemoscope.training.loop import train
-from mnemoscope.training.schedule import Blocks, frozen, learning_rate, matching
+from mnemoscope.training.schedule import frozen, learning_rate
 from timing import Contender, Figure, duration, interleave, ratio
 
 SIZES = ("v3", "v1")
@@ -47,39 +48,30 @@ class OurSteps:
         self.model, self.recipe = specs[0].model, specs[0].recipe
         initial = [parameters(fresh(spec, device)) for spec in specs]
         self.learner = Learner(self.model, self.recipe, initial, [{} for _ in specs])
-        self.data = [Blocks(spec, device) for spec in specs]
-        self.positions = self.data[0].batch(0).scored.any(0).nonzero()[:, 0]
+        self.data = Blocks(specs, device)
+        self.positions = self.data.batch(0).scored[0].any(0).nonzero()[:, 0]
 
     def __call__(self) -> float:
         off = matching(zeroed(self.model), self.learner.names)
         for step in range(self.step, self.step + self.n_steps):
             self.learner.hold(off | frozen(self.recipe, self.learner.names, step))
-            batches = [blocks.batch(step) for blocks in self.data]
-            outputs = self.learner.outputs([batch.inputs for batch in batches], self.positions)
-            losses = [
-                spec.task.loss(output, self._scored(batch))
-                for spec, output, batch in zip(self.specs, outputs, batches, strict=True)
-            ]
+            losses = self.learner.losses(self.specs[0].task.loss, self.data.batch(step), self.positions)
             self.learner.update(losses, learning_rate=learning_rate(self.recipe, step))
         self.step += self.n_steps
         if self.device != "cpu":
             torch.cuda.synchronize()
         return self.n_steps * len(self.specs)
 
-    def _scored(self, batch: Batch) -> Batch:
-        at = self.positions
-        return Batch(inputs=batch.inputs[:, at], targets=batch.targets[:, at], scored=batch.scored[:, at])
-
 
 def hooked_steps(spec: RunSpec) -> Contender:
     """Plain forward and backward of a `HookedTransformer` with Adam on the same data."""
-    model, data = fresh(spec), Blocks(spec)
+    model, data = fresh(spec), Blocks([spec])
     adam = torch.optim.Adam(model.parameters(), lr=spec.recipe.learning_rate)
 
     def work() -> float:
         for step in range(CHUNK):
-            batch = data.batch(step)
-            loss = spec.task.loss(model(batch.inputs), batch)
+            inputs, targets, scored = (part[0] for part in data.batch(step))
+            loss = spec.task.loss(model(inputs), Batch(inputs=inputs, targets=targets, scored=scored))
             adam.zero_grad()
             loss.backward()
             adam.step()
@@ -163,8 +155,8 @@ def sampling(repetitions: int) -> list[Figure]:
         return sum(len(spec.task.sample(BLOCK, split="train", generator=stream)) for _ in range(8))
 
     def batches() -> float:
-        data = Blocks(spec)
-        return sum(len(data.batch(step)) for step in range(8 * BLOCK // batch_size))
+        data = Blocks([spec])
+        return sum(data.batch(step).inputs.shape[1] for step in range(8 * BLOCK // batch_size))
 
     seconds = interleave({"source": one_by_one, "block": block, "batches": batches}, repetitions)
     figures = []

@@ -12,6 +12,7 @@ from mnemoscope.core.seeding import generator
 from mnemoscope.core.specification import ModelSpec, Recipe, RunSpec
 from mnemoscope.models.building import parameters, untrained
 from mnemoscope.systems.retrieval.tasks import Retrieval
+from mnemoscope.training.blocks import stacked
 from mnemoscope.training.learner import Learner
 from timing import Contender, Figure, duration, interleave, ratio
 
@@ -64,14 +65,10 @@ def ours(batch: Batch) -> Contender:
     """Steps of the training loop, without its files."""
     run = spec()
     learner = Learner(run.model, run.recipe, [parameters(untrained(run))], [{}])
-    positions = batch.scored.any(0).nonzero()[:, 0]
-    at = Batch(
-        inputs=batch.inputs[:, positions], targets=batch.targets[:, positions], scored=batch.scored[:, positions]
-    )
+    examples, positions = stacked([batch]), batch.scored.any(0).nonzero()[:, 0]
 
     def work() -> float:
-        (outputs,) = learner.outputs([batch.inputs], positions)
-        learner.update([TASK.loss(outputs, at)], learning_rate=1e-3)
+        learner.update(learner.losses(TASK.loss, examples, positions), learning_rate=1e-3)
         return 1.0
 
     return work

@@ -3,6 +3,7 @@ import torch
 
 from mnemoscope.core.specification import ModelSpec, Recipe
 from mnemoscope.models.building import build, parameters
+from mnemoscope.training.blocks import Examples
 from mnemoscope.training.learner import Learner
 from tests.support import seeded
 
@@ -19,13 +20,26 @@ def batch(seed: int = 0) -> tuple[torch.Tensor, torch.Tensor]:
     return tuple(torch.randint(1, 6, shape, generator=seeded(seed)) for shape in ((16, 9), (16, 5)))
 
 
-def losses(learner: Learner, seeds) -> list[torch.Tensor]:
-    data = [batch(seed) for seed in seeds]
-    outputs = learner.outputs([inputs for inputs, _ in data], SCORED)
-    return [
-        torch.nn.functional.cross_entropy(output.flatten(0, 1), targets.flatten())
-        for output, (_, targets) in zip(outputs, data, strict=True)
-    ]
+def picked(outputs, batch):
+    """A loss that picks by a mask, so that `vmap` cannot compute it."""
+    return torch.nn.functional.cross_entropy(outputs[batch.scored], batch.targets[batch.scored])
+
+
+def weighed(outputs, batch):
+    """The same loss, which `vmap` can compute."""
+    losses = torch.nn.functional.cross_entropy(outputs.mT, batch.targets, reduction="none")
+    return (losses * batch.scored).sum() / batch.scored.sum()
+
+
+def losses(learner: Learner, seeds, loss=weighed) -> torch.Tensor:
+    return learner.losses(loss, examples(seeds), SCORED)
+
+
+def examples(seeds) -> Examples:
+    inputs, targets = (torch.stack(parts) for parts in zip(*map(batch, seeds), strict=True))
+    scored = torch.zeros(inputs.shape, dtype=torch.bool).index_fill(-1, SCORED, True)
+    everywhere = torch.zeros_like(inputs).index_copy(-1, SCORED, targets)
+    return Examples(inputs, everywhere, scored)
 
 
 @pytest.mark.parametrize("weight_decay", [0.0, 0.1])
@@ -67,17 +81,25 @@ def test_what_is_held_keeps_value_and_moments():
     assert all(torch.equal(v, moments["unembed.W_U"][k]) for k, v in ours.moments(0)["unembed.W_U"].items())
 
 
-def test_many_seeds_are_computed_as_one_by_one():
+@pytest.mark.parametrize("loss", [weighed, picked])
+def test_many_seeds_are_computed_as_one_by_one(loss):
     together = learner(3)
     alone = [Learner(SPEC, Recipe(), [together.parameters(i)], [{}]) for i in range(3)]
-    for i, output in enumerate(together.outputs([batch(i)[0] for i in range(3)], SCORED)):
-        torch.testing.assert_close(output, alone[i].outputs([batch(i)[0]], SCORED)[0], atol=1e-12, rtol=0)
-        assert torch.equal(together.evaluate(i, batch(i)[0], SCORED), alone[i].evaluate(0, batch(i)[0], SCORED))
-    together.update(losses(together, range(3)), learning_rate=0.01)
+    outputs = together.evaluate(examples(range(3)).inputs, SCORED)
     for i, one in enumerate(alone):
-        one.update(losses(one, [i]), learning_rate=0.01)
+        torch.testing.assert_close(outputs[i], one.evaluate(examples([i]).inputs, SCORED)[0], atol=1e-12, rtol=0)
+    together.update(losses(together, range(3), loss), learning_rate=0.01)
+    for i, one in enumerate(alone):
+        one.update(losses(one, [i], loss), learning_rate=0.01)
         for name, value in one.parameters(0).items():
             torch.testing.assert_close(together.parameters(i)[name], value, atol=1e-9, rtol=0)
+
+
+def test_a_loss_is_called_once_for_all_seeds():
+    together, called = learner(3), []
+    for _ in range(4):
+        losses(together, range(3), lambda *args: called.append(1) or weighed(*args))
+    assert len(called) == 5  # and once to see whether that can be
 
 
 @pytest.mark.parametrize("optimizer", ["adam", "sgd"])

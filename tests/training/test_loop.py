@@ -14,8 +14,8 @@ from mnemoscope.models.checkpoint import load_checkpoint
 from mnemoscope.models.replicates import check_replicates
 from mnemoscope.models.run import open_run
 from mnemoscope.training import recorder
+from mnemoscope.training.blocks import Blocks
 from mnemoscope.training.loop import train, train_together
-from mnemoscope.training.schedule import Blocks
 from mnemoscope.training.state import last_step, read_state
 from tests.support import contents, flip, global_generators_untouched, small_spec
 
@@ -292,22 +292,27 @@ def test_what_the_architecture_switches_off_stays_zero(tmp_path, field, part):
 # ---- data
 
 
+def latents(task, examples):
+    """Of the batch of the only run."""
+    return task.from_tokens(examples.inputs[0], examples.targets[0]).latents
+
+
 def test_a_batch_is_a_function_of_the_step():
     spec = small_spec()
-    in_order = Blocks(spec)
+    in_order = Blocks([spec])
     batches = [in_order.batch(step).inputs for step in range(40)]
     for step in (39, 0, 31, 32):  # 32 steps a block
-        assert torch.equal(Blocks(spec).batch(step).inputs, batches[step])
+        assert torch.equal(Blocks([spec]).batch(step).inputs, batches[step])
     assert len({tuple(b.flatten().tolist()) for b in batches}) == 40
-    assert not torch.equal(Blocks(small_spec(seed=1)).batch(0).inputs, batches[0])
+    assert not torch.equal(Blocks([small_spec(seed=1)]).batch(0).inputs, batches[0])
 
 
 def test_batches_show_training_mappings_only():
     spec = small_spec()
     train_mappings = set(map(tuple, spec.task.mappings("train").tolist()))
-    batch = Blocks(spec).batch(0)
-    assert len(batch) == 512
-    assert set(map(tuple, batch.latents["mapping"].tolist())) == train_mappings
+    examples = Blocks([spec]).batch(0)
+    assert examples.inputs.shape == (1, 512, 9)
+    assert set(map(tuple, latents(spec.task, examples)["mapping"].tolist())) == train_mappings
 
 
 def test_task_changes_change_the_data():
@@ -315,8 +320,9 @@ def test_task_changes_change_the_data():
         TaskChange(step=20, field="repeat_ratio", value=1.0),
         TaskChange(step=40, field="copied_slots", value=(2,)),
     )
-    blocks = Blocks(small_spec(changes={"task.repeat_ratio": 0.0, "recipe.task_changes": changes}))
-    slots = [set(blocks.batch(step).latents["source_slot"].tolist()) for step in (19, 20, 39, 40)]
+    spec = small_spec(changes={"task.repeat_ratio": 0.0, "recipe.task_changes": changes})
+    blocks = Blocks([spec])
+    slots = [set(latents(spec.task, blocks.batch(step))["source_slot"].tolist()) for step in (19, 20, 39, 40)]
     assert slots == [{0}, {1, 2, 3, 4}, {1, 2, 3, 4}, {2}]
 
 

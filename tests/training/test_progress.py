@@ -3,7 +3,7 @@ import math
 import pytest
 import torch
 
-from mnemoscope.training.recorder import measure
+from mnemoscope.training.monitors import watched
 from tests.support import Predictor, seeded, small_spec
 
 SCORED = torch.tensor([0, 2, 4, 6, 8])
@@ -12,7 +12,8 @@ SCORED = torch.tensor([0, 2, 4, 6, 8])
 def line(name: str, preset: str = "v3") -> dict[str, float]:
     task = small_spec(preset).task
     batch = task.monitor(50, split="test", generator=seeded())
-    return measure(task, batch, Predictor(task, name)(batch.inputs)[:, SCORED], SCORED)
+    (found,) = watched([task], [batch], SCORED).lines(Predictor(task, name)(batch.inputs)[None, :, SCORED])
+    return dict(found)
 
 
 def test_the_exact_predictor_reaches_its_floor_and_has_every_skill():

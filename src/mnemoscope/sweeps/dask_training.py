@@ -21,7 +21,7 @@ from mnemoscope.models.files import write_atomically
 from mnemoscope.models.run import Run
 from mnemoscope.models.run_lock import HOLDER, LEASE, NAME, RunHeldError, hold
 from mnemoscope.sweeps.dask_work import DiedError, as_they_come
-from mnemoscope.training.loop import train_together
+from mnemoscope.training.ensembles import train_in_groups
 from mnemoscope.training.recorder import Progress, Report
 
 Tell = Callable[[Progress], None]
@@ -106,7 +106,7 @@ def train_there(mark: Path, device: str, runs: Sequence[Run], tell: Tell) -> boo
     until = monotonic() + LOCKED_FOR
     while True:
         try:
-            train_together([run.spec for run in runs], [run.path for run in runs], device=device, report=tell)
+            train_in_groups([run.spec for run in runs], [run.path for run in runs], device=device, report=tell)
         except RunHeldError:
             if monotonic() > until:
                 raise
@@ -125,7 +125,7 @@ def train_and_send(device: str, runs: Sequence[Sent], tell: Tell) -> list[Files]
         def told(line: Progress) -> None:
             tell(replace(line, path=here[line.path].run.path))
 
-        train_together([sent.run.spec for sent in runs], list(here), device=device, report=told)
+        train_in_groups([sent.run.spec for sent in runs], list(here), device=device, report=told)
         return [files_of(path) for path in here]
 
 

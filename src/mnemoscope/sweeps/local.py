@@ -36,7 +36,8 @@ from mnemoscope.sweeps.server import (
     worker,
     worker_context,
 )
-from mnemoscope.training.loop import train, train_together
+from mnemoscope.training.ensembles import train_in_groups
+from mnemoscope.training.loop import train
 from mnemoscope.training.recorder import Progress, Report
 from mnemoscope.training.schedule import check_schedules
 
@@ -51,7 +52,7 @@ def train_many(
     jobs: int = 1,
     device: str = "cpu",
     report: Report | None = None,
-    together: bool = False,
+    together: bool | None = None,
 ) -> list[Run]:
     """Train runs in their directories; finished ones are left alone, interrupted ones continue.
 
@@ -61,7 +62,8 @@ def train_many(
         jobs: Worker processes at a time, of one thread each; 0: one per core; 1 trains in this process, on one thread.
         device: Where to train.
         report: Called in this process with every line of metrics of every run.
-        together: Train runs that differ in the seed only as one program (`vmap`) in this process.
+        together: Train runs that differ in the seed only as one program (`vmap`) in this process, in groups that fit
+            the memory of a GPU; none: where the device is one.
 
     Returns:
         The finished runs, in the order given.
@@ -72,6 +74,7 @@ def train_many(
         RuntimeError: A worker died `ATTEMPTS` times; the other runs are finished.
     """
     n, cluster = n_processes(jobs), client()
+    together = not device.startswith("cpu") if together is None else together
     if cluster is None:  # workers refuse a device that they do not have
         usable_device(device)
     for spec in specs:
@@ -85,7 +88,7 @@ def train_many(
         _check_none(train_on(cluster, groups, device, report))
     elif together:
         for members in groups:
-            train_together([r.spec for r in members], [r.path for r in members], device=device, report=report)
+            train_in_groups([r.spec for r in members], [r.path for r in members], device=device, report=report)
     elif n == 1 or len(unfinished) < 2:
         with one_thread():
             for run in unfinished:

@@ -4,14 +4,20 @@ Parameters that are held get no gradient, which saves its computation. With one 
 with more it runs under `vmap`. The loop sees no difference.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import torch
+from jaxtyping import Float, Int
 from torch import Tensor
 
+from mnemoscope.core.batch import Batch
 from mnemoscope.core.specification import ModelSpec, Recipe
 from mnemoscope.models.forward import logits
+from mnemoscope.training.blocks import Examples
 from mnemoscope.training.state import Moments
+
+Loss = Callable[[Tensor, Batch], Tensor]
+"""A number from outputs `batch scored d_output` and the batch at these positions."""
 
 _SHARED = "step"
 """The moment that all runs have in common: how many updates were made."""
@@ -25,6 +31,7 @@ class Learner:
     ):
         """Start from one dictionary of parameters, and one of the optimiser's moments (empty: afresh), per run."""
         self._model, self._recipe, self._n = model, recipe, len(params)
+        self._mapped: bool | None = None
         self._params = {name: self._join([p[name] for p in params]).requires_grad_() for name in params[0]}
         self._optimizer = _optimizer(self._params.values(), recipe)
         for name, first in moments[0].items():
@@ -48,27 +55,39 @@ class Learner:
         for name, value in self._params.items():
             value.requires_grad_(name not in names)
 
-    def outputs(self, inputs: Sequence[Tensor], positions: Tensor) -> Sequence[Tensor]:
-        """Logits `batch scored d_vocab`, or output vectors, of every run on its own inputs."""
-        if self._n == 1:
-            return [logits(self._params, self._model, inputs[0], positions)]
-        forward = torch.func.vmap(lambda params, own: logits(params, self._model, own, positions, fused=False))
-        return forward(self._params, torch.stack(list(inputs))).unbind()
+    def losses(self, loss: Loss, examples: Examples, positions: Int[Tensor, " scored"]) -> Float[Tensor, " run"]:
+        """The loss of every run on its own sequences."""
+
+        def of_run(outputs: Tensor, inputs: Tensor, targets: Tensor, scored: Tensor) -> Tensor:
+            return loss(outputs, Batch(inputs=inputs, targets=targets, scored=scored))
+
+        outputs, seen = self._forward(examples.inputs, positions), [part[:, :, positions] for part in examples]
+        if self._n > 1 and self._mapped is None:
+            self._mapped = _has_batching_rule(of_run, outputs, *seen)
+        if self._mapped:
+            return torch.func.vmap(of_run)(outputs, *seen)
+        return torch.stack([of_run(*run) for run in zip(outputs, *seen, strict=True)])
 
     @torch.no_grad()
-    def evaluate(self, run: int, inputs: Tensor, positions: Tensor) -> Tensor:
-        """Logits `batch scored d_vocab`, or output vectors, of one run, without a gradient."""
-        return logits(self.parameters(run), self._model, inputs, positions)
+    def evaluate(self, inputs: Tensor, positions: Int[Tensor, " scored"]) -> Float[Tensor, "run batch scored d_output"]:
+        """Logits, or output vectors, of every run on its own inputs, without a gradient."""
+        return self._forward(inputs, positions)
+
+    def _forward(self, inputs: Tensor, positions: Tensor) -> Tensor:
+        if self._n == 1:
+            return logits(self._params, self._model, inputs[0], positions)[None]
+        forward = torch.func.vmap(lambda params, own: logits(params, self._model, own, positions, fused=False))
+        return forward(self._params, inputs)
 
     def of(self, runs: Sequence[int]) -> "Learner":
         """The learner of some of the runs, which go on without the others."""
         params, moments = [self.parameters(run) for run in runs], [self.moments(run) for run in runs]
         return Learner(self._model, self._recipe, params, moments)
 
-    def update(self, losses: Sequence[Tensor], *, learning_rate: float) -> None:
+    def update(self, losses: Float[Tensor, " run"], *, learning_rate: float) -> None:
         """One step down the gradient of every run's loss."""
         self._optimizer.zero_grad(set_to_none=True)
-        torch.stack(list(losses)).sum().backward()
+        losses.sum().backward()
         self._optimizer.param_groups[0]["lr"] = learning_rate
         self._optimizer.step()
 
@@ -83,6 +102,15 @@ class Learner:
             for name, value in self._params.items()
             if (state := self._optimizer.state.get(value))
         }
+
+
+def _has_batching_rule(loss: Callable[..., Tensor], *args: Tensor) -> bool:
+    """Whether `vmap` can compute a loss; it cannot where rows are picked by a mask, since their number is a value."""
+    try:
+        torch.func.vmap(loss)(*(each[:, :1].detach() for each in args))
+    except RuntimeError:
+        return False
+    return True
 
 
 def _optimizer(params: Iterable[Tensor], recipe: Recipe) -> torch.optim.Optimizer:

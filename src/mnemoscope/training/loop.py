@@ -12,15 +12,16 @@ from pathlib import Path
 
 import torch
 
-from mnemoscope.core.batch import Batch
 from mnemoscope.core.errors import InputError
 from mnemoscope.core.specification import RunSpec
 from mnemoscope.models.building import held, matching, parameters, usable_device
 from mnemoscope.models.run import Run, create_run, finish_run
 from mnemoscope.models.run_lock import Held, hold
+from mnemoscope.training.blocks import Blocks
 from mnemoscope.training.learner import Learner
+from mnemoscope.training.monitors import Monitors
 from mnemoscope.training.recorder import Recorder, Report
-from mnemoscope.training.schedule import Blocks, check_schedules, frozen, learning_rate, task_at
+from mnemoscope.training.schedule import check_schedules, frozen, learning_rate, task_at
 from mnemoscope.training.state import last_step, read_state
 
 
@@ -69,34 +70,31 @@ def train_together(
 
 def _continue(runs: list[Run], claims: Sequence[Held], start: int, device: torch.device, report: Report | None) -> None:
     """Take runs that have made `start` updates to their end."""
-    model, recipe = runs[0].spec.model, runs[0].spec.recipe
-    recorders = [Recorder(run, start, device, report) for run in runs]
+    spec, recipe = runs[0].spec, runs[0].spec.recipe
+    monitors = Monitors([run.spec for run in runs], device)
+    recorders = [Recorder(run, start, monitors.skills, report) for run in runs]
     learner = _learner(runs, recorders, start, device)
-    data = [Blocks(run.spec, device) for run in runs]
-    positions = recorders[0].positions
-    off = matching(held(model), learner.names)
+    data = Blocks([run.spec for run in runs], device)
+    off = matching(held(spec.model), learner.names)
+    going = list(range(len(runs)))
     for step in range(start, recipe.n_steps + 1):
         for claim in claims:
             claim.check()
         if step > start or start == 0:
-            for i, recorder in enumerate(recorders):
-                recorder.record(step, learner, i)
-        going = [i for i, recorder in enumerate(recorders) if not recorder.ends(step)]
-        if len(going) < len(runs):
-            for run in (run for i, run in enumerate(runs) if i not in going):
-                finish_run(run, step)
-            if not going:
+            due = step % recipe.metrics_every == 0 or step == recipe.n_steps
+            lines = monitors.lines(learner, going) if due else [None] * len(going)
+            for i, (run, line) in enumerate(zip(going, lines, strict=True)):
+                recorders[run].record(step, learner, i, line)
+        ended = [run for run in going if recorders[run].ends(step)]
+        if ended:
+            for run in ended:
+                finish_run(runs[run], step)
+            if len(ended) == len(going):
                 return
-            runs, recorders = [runs[i] for i in going], [recorders[i] for i in going]
-            data = [data[i] for i in going]
-            learner = learner.of(going)
+            left = [i for i, run in enumerate(going) if run not in ended]
+            learner, data, going = learner.of(left), data.of(left), [going[i] for i in left]
         learner.hold(off | frozen(recipe, learner.names, step))
-        batches = [blocks.batch(step) for blocks in data]
-        outputs = learner.outputs([batch.inputs for batch in batches], positions)
-        losses = [
-            task_at(run.spec.task, recipe, step).loss(output, _at(batch, positions))
-            for run, output, batch in zip(runs, outputs, batches, strict=True)
-        ]
+        losses = learner.losses(task_at(spec.task, recipe, step).loss, data.batch(step), monitors.positions)
         learner.update(losses, learning_rate=learning_rate(recipe, step))
 
 
@@ -108,10 +106,3 @@ def _learner(runs: list[Run], recorders: list[Recorder], start: int, device: tor
         return Learner(model, recipe, [state.parameters for state in states], [state.moments for state in states])
     initial = [{n: v.to(device) for n, v in parameters(recorder.model).items()} for recorder in recorders]
     return Learner(model, recipe, initial, [{} for _ in runs])
-
-
-def _at(batch: Batch, positions: torch.Tensor) -> Batch:
-    """The batch as the loss sees it: the scored positions only."""
-    return Batch(
-        inputs=batch.inputs[:, positions], targets=batch.targets[:, positions], scored=batch.scored[:, positions]
-    )

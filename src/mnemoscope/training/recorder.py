@@ -1,27 +1,17 @@
-"""What a run writes while it trains: checkpoints, metrics and the state that it continues from.
-
-Metrics are losses and accuracies on fixed monitoring batches, by subgroup and skill.
-"""
+"""What a run writes while it trains: checkpoints, metrics and the state that it continues from."""
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import torch
-from jaxtyping import Float, Int
-from torch import Tensor
-
-from mnemoscope.core import metrics
-from mnemoscope.core.batch import Batch
-from mnemoscope.core.monitoring import monitored
-from mnemoscope.core.protocols import Task
 from mnemoscope.models.building import untrained
 from mnemoscope.models.checkpoint import save_checkpoint
 from mnemoscope.models.files import write_atomically
 from mnemoscope.models.progress_file import read_progress
 from mnemoscope.models.run import Run
 from mnemoscope.training.learner import Learner
+from mnemoscope.training.monitors import Line
 from mnemoscope.training.state import write_state
 
 
@@ -39,25 +29,27 @@ Report = Callable[[Progress], None]
 
 
 class Recorder:
-    """Writes one run's checkpoints, metrics and state at the steps that the recipe names."""
+    """Writes one run's checkpoints, metrics and state at the steps that the recipe names.
 
-    def __init__(self, run: Run, start: int, device: torch.device, report: Report | None):
-        spec = run.spec
-        self._run, self._report = run, report
-        self.model = untrained(spec)
-        self._monitors = {
-            split: monitored(spec.task, split=split, seed=spec.seed, device=device) for split in ("train", "test")
-        }
-        self._kept = frozenset(spec.recipe.checkpoints)
-        self.positions = torch.stack([m.scored.any(0) for m in self._monitors.values()]).any(0).nonzero()[:, 0]
+    Args:
+        run: Where to.
+        start: The updates that were made before.
+        skills: Those that `recipe.stop_at` asks for.
+        report: Called with every line of metrics.
+    """
+
+    def __init__(self, run: Run, start: int, skills: Sequence[str], report: Report | None):
+        self._run, self._skills, self._report = run, skills, report
+        self.model = untrained(run.spec)
+        self._kept = frozenset(run.spec.recipe.checkpoints)
         before = read_progress(run.path / "metrics.jsonl", finished=False) if start else []
         self._lines = [line for line in before if line["step"] <= start]
 
-    def record(self, step: int, learner: Learner, index: int) -> None:
+    def record(self, step: int, learner: Learner, index: int, measured: Line | None) -> None:
         """Write what is due after `step` updates; the state comes last, so that it never runs ahead of the rest."""
         recipe = self._run.spec.recipe
-        if step % recipe.metrics_every == 0 or step == recipe.n_steps:
-            self._lines.append({"step": step, **self._measure(learner, index)})
+        if measured is not None:
+            self._lines.append({"step": step, **measured})
         ends = self.ends(step)
         if step in self._kept or ends:
             self.model.load_state_dict({**self.model.state_dict(), **learner.parameters(index)})
@@ -74,46 +66,5 @@ class Recorder:
         spec, line = self._run.spec, self._lines[-1]
         if step == spec.recipe.n_steps or spec.recipe.stop_at is None or line["step"] != step:
             return step == spec.recipe.n_steps
-        accuracies = [line[f"test_{skill}"] for skill in spec.task.skills(self._monitors["test"])]
+        accuracies = [line[f"test_{skill}"] for skill in self._skills]
         return bool(accuracies) and min(accuracies) >= spec.recipe.stop_at
-
-    def _measure(self, learner: Learner, index: int) -> dict[str, float]:
-        task = self._run.spec.task
-        return {
-            f"{split}_{name}": value
-            for split, batch in self._monitors.items()
-            for name, value in measure(
-                task, batch, learner.evaluate(index, batch.inputs, self.positions), self.positions
-            ).items()
-        }
-
-
-@torch.no_grad()
-def measure(
-    task: Task, batch: Batch, outputs: Float[Tensor, "batch scored d_vocab"], positions: Int[Tensor, " scored"]
-) -> dict[str, float]:
-    """Loss on the task's own mixture and of every subgroup, loss and accuracy of every skill, losses in nats.
-
-    Where targets are vectors losses are mean squared errors; the parts of the targets have theirs as well, and
-    skills have no accuracy.
-
-    Args:
-        task: Knows subgroups and skills.
-        batch: A monitoring batch, weighted.
-        outputs: Logits or vectors at `positions`.
-        positions: Every position that some sequence of the batch is scored at.
-    """
-    scored, targets = batch.scored[:, positions], batch.targets[:, positions]
-    losses = metrics.loss(outputs, targets) * scored
-    total, count = losses.sum(1), scored.sum(1)
-    weights = torch.ones_like(total) if batch.weights is None else batch.weights.to(total.dtype)
-    line = {"loss": float(weights @ total / (weights @ count.to(total.dtype)))}
-    line |= {f"loss_{n}": float(total[rows].sum() / count[rows].sum()) for n, rows in task.subgroups(batch).items()}
-    for name, mask in task.skills(batch).items():
-        here = mask[:, positions]
-        line[f"loss_{name}"] = float(losses[here].mean())
-        if not batch.has_vectors:
-            line[name] = float(metrics.correct(outputs, targets)[here].double().mean())
-    for name, part in batch.parts.items():
-        line[f"loss_{name}"] = float(metrics.loss(outputs[..., part], targets[..., part])[scored].mean())
-    return line

@@ -1,22 +1,12 @@
-"""What a recipe prescribes at a given step, and the batch of that step: functions of the step.
-
-Nothing has to be remembered to continue a run. Batches are cut from blocks that are sampled at once; the generator of a
-block is derived from the seed and the block's number, so any step's batch can be drawn without the ones before it.
-"""
+"""What a recipe prescribes at a given step. Nothing has to be remembered to continue a run."""
 
 import math
 from collections.abc import Iterable
 
-import torch
-
-from mnemoscope.core.batch import Batch
 from mnemoscope.core.errors import InputError
 from mnemoscope.core.protocols import Task, VectorTask
-from mnemoscope.core.seeding import generator
 from mnemoscope.core.specification import Recipe, RunSpec, change
 from mnemoscope.models.building import matching, parameters, untrained
-
-_BLOCK = 2**14  # sequences sampled at once
 
 
 def learning_rate(recipe: Recipe, step: int) -> float:
@@ -76,23 +66,3 @@ def check_schedules(spec: RunSpec) -> None:
     frozen(spec.recipe, parameters(untrained(spec)), 0)
     if spec.recipe.stop_at is not None and isinstance(spec.task, VectorTask):
         raise InputError("recipe.stop_at needs a task of tokens, whose skills have an accuracy")
-
-
-class Blocks:
-    """The stream of training batches of one run."""
-
-    def __init__(self, spec: RunSpec, device: torch.device | str = "cpu"):
-        self._spec, self._device = spec, device
-        self._steps = max(1, _BLOCK // spec.recipe.batch_size)
-        self._key: tuple[int, Task] | None = None
-
-    def batch(self, step: int) -> Batch:
-        """The batch of the update number `step`."""
-        key = (step // self._steps, task_at(self._spec.task, self._spec.recipe, step))
-        size = self._spec.recipe.batch_size
-        if key != self._key:
-            stream = generator(self._spec.seed, "data", key[0], device=self._device)
-            self._block = key[1].sample(self._steps * size, split="train", generator=stream)
-            self._key = key
-        start = (step % self._steps) * size
-        return self._block.select(slice(start, start + size))

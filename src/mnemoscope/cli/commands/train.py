@@ -27,8 +27,8 @@ class Train(OfPresets):
 
     seeds: str = "0"
     """Seeds, such as `3`, `0-15` or `0-3,7`."""
-    together: bool = False
-    """Train all seeds of a configuration as one program (worth it on a GPU)."""
+    together: bool | None = None
+    """Train all seeds of a configuration as one program; none: on a GPU, in groups that fit its memory."""
     out: Path = Path("runs")
     """Runs go to OUT/<preset>-<recipe>/seed-<seed>."""
     device: str = "cpu"
@@ -67,7 +67,7 @@ def train_with_progress(
     jobs: int,
     device: str = "cpu",
     *,
-    together: bool = False,
+    together: bool | None = None,
     track: bool = False,
 ) -> list[ms.Run]:
     """Train with a live display, and in Weights & Biases where `track` says so; the run of a specification goes to

@@ -1,0 +1,140 @@
+"""What runs are watched on while they train: losses and accuracies on fixed batches, by subgroup and skill.
+
+All runs that train together are measured at once; what is compared with is made once.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from mnemoscope.core import metrics
+from mnemoscope.core.batch import Batch
+from mnemoscope.core.monitoring import monitored
+from mnemoscope.core.protocols import Task
+from mnemoscope.core.specification import RunSpec
+from mnemoscope.training.blocks import stacked
+from mnemoscope.training.learner import Learner
+
+Line = Mapping[str, float]
+"""Measures by name."""
+
+
+@dataclass(frozen=True)
+class Watched:
+    """Batches of one split, one a run, and the masks that measures are means over: `run batch scored`.
+
+    Attributes:
+        inputs: Of all positions.
+        targets: At the scored positions.
+        scored: Where the loss looks.
+        weights: Of sequences, as the task's distribution has them.
+        subgroups: Their rows, by name.
+        skills: By name.
+        parts: Of target vectors.
+    """
+
+    inputs: Tensor
+    targets: Tensor
+    scored: Bool[Tensor, "run batch scored"]
+    weights: Float[Tensor, "run batch 1"]
+    subgroups: Mapping[str, Bool[Tensor, "run batch 1"]]
+    skills: Mapping[str, Bool[Tensor, "run batch scored"]]
+    parts: Mapping[str, slice]
+
+    def of(self, runs: Sequence[int]) -> "Watched":
+        """The batches of some of the runs."""
+        kept = list(runs)
+        parts = {name: getattr(self, name)[kept] for name in ("inputs", "targets", "scored", "weights")}
+        masks = {
+            name: {key: mask[kept] for key, mask in getattr(self, name).items()} for name in ("subgroups", "skills")
+        }
+        return replace(self, **parts, **masks)
+
+    @torch.no_grad()
+    def lines(self, outputs: Float[Tensor, "run batch scored d_output"]) -> list[Line]:
+        """Of every run loss on the task's own mixture and of every subgroup, loss and accuracy of every skill, in nats.
+
+        Where targets are vectors losses are mean squared errors; the parts of the targets have theirs as well, and
+        skills have no accuracy.
+
+        Args:
+            outputs: Logits or vectors at the scored positions.
+        """
+        losses = metrics.loss(outputs, self.targets)
+        found = {"loss": _mean(losses, self.scored, self.weights)}
+        found |= {f"loss_{name}": _mean(losses, self.scored & rows) for name, rows in self.subgroups.items()}
+        for name, mask in self.skills.items():
+            found[f"loss_{name}"] = _mean(losses, mask)
+            if not self.targets.is_floating_point():
+                found[name] = _mean(metrics.correct(outputs, self.targets), mask)
+        for name, part in self.parts.items():
+            found[f"loss_{name}"] = _mean(metrics.loss(outputs[..., part], self.targets[..., part]), self.scored)
+        return [dict(zip(found, values, strict=True)) for values in torch.stack(list(found.values()), 1).tolist()]
+
+
+def watched(tasks: Sequence[Task], batches: Sequence[Batch], positions: Int[Tensor, " scored"]) -> Watched:
+    """The batches of a split.
+
+    Args:
+        tasks: Know subgroups and skills, one a run.
+        batches: Monitoring batches of equal shape, one a run.
+        positions: Every position that some sequence is scored at.
+    """
+    weights = [batch.scored.new_ones(len(batch)) if batch.weights is None else batch.weights for batch in batches]
+    subgroups = [task.subgroups(batch) for task, batch in zip(tasks, batches, strict=True)]
+    skills = [task.skills(batch) for task, batch in zip(tasks, batches, strict=True)]
+    examples = stacked(batches)
+    return Watched(
+        inputs=examples.inputs,
+        targets=examples.targets[:, :, positions],
+        scored=examples.scored[:, :, positions],
+        weights=torch.stack(weights).double()[..., None],
+        subgroups={name: torch.stack([each[name] for each in subgroups])[..., None] for name in subgroups[0]},
+        skills={name: torch.stack([each[name] for each in skills])[:, :, positions] for name in skills[0]},
+        parts=batches[0].parts,
+    )
+
+
+def _mean(
+    values: Float[Tensor, "run batch scored"] | Bool[Tensor, "run batch scored"],
+    mask: Bool[Tensor, "run batch scored"],
+    weights: Float[Tensor, "run batch 1"] | float = 1.0,
+) -> Float[Tensor, " run"]:
+    """Of every run over what the mask names, weighted, in float64; NaN where it names nothing."""
+    counted = mask * weights
+    return torch.where(counted > 0, values.double() * counted, 0.0).sum((1, 2)) / counted.sum((1, 2))
+
+
+class Monitors:
+    """The monitoring batches of runs that differ in the seed only.
+
+    Attributes:
+        positions: Every position that some sequence of some batch is scored at.
+    """
+
+    def __init__(self, specs: Sequence[RunSpec], device: torch.device | str = "cpu"):
+        batches = {
+            split: [monitored(spec.task, split=split, seed=spec.seed, device=device) for spec in specs]
+            for split in ("train", "test")
+        }
+        scored = [batch.scored.any(0) for each in batches.values() for batch in each]
+        self.positions = torch.stack(scored).any(0).nonzero()[:, 0]
+        tasks = [spec.task for spec in specs]
+        self._splits = {split: watched(tasks, each, self.positions) for split, each in batches.items()}
+
+    @property
+    def skills(self) -> list[str]:
+        """Names of the skills of the test split."""
+        return list(self._splits["test"].skills)
+
+    def lines(self, learner: Learner, runs: Sequence[int]) -> list[Line]:
+        """What is measured of some of the runs, those of the learner, as `train_<name>` and `test_<name>`."""
+        found: list[dict[str, float]] = [{} for _ in runs]
+        for split, batches in self._splits.items():
+            asked = batches if len(runs) == len(batches.inputs) else batches.of(runs)
+            for line, measured in zip(found, asked.lines(learner.evaluate(asked.inputs, self.positions)), strict=True):
+                line.update({f"{split}_{name}": value for name, value in measured.items()})
+        return list(found)
