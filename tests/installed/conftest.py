@@ -1,6 +1,10 @@
-"""The package as a user has it: its wheel, built from the sources and installed into an environment of its own."""
+"""The package as a user has it: its wheel, built from the sources and installed into an environment of its own.
+
+With TransformerLens as in `constraints.txt`, or of the version that the variable TRANSFORMER_LENS names.
+"""
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -17,6 +21,8 @@ LEFT_OUT = shutil.ignore_patterns("*.egg-info", "__pycache__")
 """What an earlier installation left among the sources; a list of files in there would add files to the wheel."""
 HIDDEN = ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV")
 """Variables that would let other packages than the installed ones be found."""
+
+VERSION = "from importlib.metadata import version; print(version('transformer-lens'))"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,6 +57,12 @@ def installation(tmp_path_factory) -> Installation:
     subprocess.run([sys.executable, *pip, "wheel", str(sources), "--no-deps", "-w", str(wheels)], check=True)
     [wheel] = wheels.glob("*.whl")
     venv.create(place / "env", with_pip=True)
-    constraints = ["-c", str(ROOT / "constraints.txt")]
-    subprocess.run([place / "env" / "bin" / "python", *pip, "install", *constraints, str(wheel)], check=True)
+    python = place / "env" / "bin" / "python"
+    constraints = (ROOT / "constraints.txt").read_text()
+    if line := os.environ.get("TRANSFORMER_LENS"):
+        constraints = re.sub("(?m)^transformer-lens==.*$", f"transformer-lens=={line}", constraints)
+    (place / "constraints.txt").write_text(constraints)
+    subprocess.run([python, *pip, "install", "-c", str(place / "constraints.txt"), str(wheel)], check=True)
+    found = subprocess.run([python, "-c", VERSION], check=True, stdout=subprocess.PIPE, text=True).stdout.strip()
+    assert line in (None, found)
     return Installation(path=place / "env")

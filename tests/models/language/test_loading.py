@@ -120,7 +120,7 @@ def test_an_architecture_that_nothing_converts_is_named(tmp_path):
 
     CTRLLMHeadModel(CTRLConfig(vocab_size=N_TOKENS, n_embd=8, dff=8, n_layer=1, n_head=2)).save_pretrained(tmp_path)
     tokenizer().save_pretrained(tmp_path)
-    with pytest.raises(InputError, match="TransformerLens converts no CTRLLMHeadModel"):
+    with pytest.raises(InputError, match="nothing converts a CTRLLMHeadModel to a HookedTransformer"):
         ms.language_model(tmp_path)
 
 

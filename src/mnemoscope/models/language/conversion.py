@@ -68,7 +68,8 @@ def language_model(
             config, state = _converted(theirs, {"device": str(device), "dtype": number, "n_ctx": n_ctx})
         except (NotImplementedError, ValueError) as error:
             kind = type(theirs).__name__
-            raise InputError(f"source {source}: TransformerLens converts no {kind} ({first_line(error)})") from None
+            refused = f"source {source}: nothing converts a {kind} to a HookedTransformer ({first_line(error)})"
+            raise InputError(f"{refused}; bridged_language_model may take it as it is") from None
         if "pos_embed.W_pos" in state:
             state["pos_embed.W_pos"] = state["pos_embed.W_pos"][:n_ctx]
         model = HookedTransformer(config, tokenizer=tokenizer, move_to_device=False)
