@@ -84,7 +84,7 @@ def test_list_and_show_tell_the_verdicts_on_record(capsys):
     lines = [[cell.strip() for cell in line.split("│")] for line in capsys.readouterr().out.splitlines()]
     found = {line[1]: line[4] for line in lines if len(line) > 4 and line[1]}
     assert found == {
-        "T14": "REFUTED, 0 of 31",
+        "T14, headline": "REFUTED, 0 of 31",
         "T7": "SUPPORTED, 16 of 16",
         "L1": "not tried",
         "G1": "SUPPORTED, 60 of 60",

@@ -111,6 +111,7 @@ WRONG = [
     ("train --device cdua", "got 'cdua'"),
     ("train --device cuda:99 --seeds 0,1", "got 'cuda:99'"),
     ("train --device meta --together", "got 'meta'"),
+    ("train --together --one-by-one", "exclude each other"),
     ("train --preset v33", "got 'v33'; the nearest: v3"),
     ("train --preset v3 --recipe quik", "got 'quik'; the nearest: quick"),
     ("train --set recipe.n_steps", "got 'recipe.n_steps'"),

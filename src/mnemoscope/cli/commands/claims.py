@@ -33,16 +33,15 @@ def claims_list(options: ClaimsList) -> None:
     verdicts = recorded_verdicts()
     rows = [
         [
-            id,
+            id + ", headline" * claim["headline"],
             claim["system"],
             claim["statement"],
             str(verdicts.get(id, NOT_TRIED)),
             ", ".join(claim["rivals"]),
-            "headline" * claim["headline"],
         ]
         for id, claim in claims_listed(options.what).items()
     ]
-    show("claims", ("id", "system", "statement", "verdict", "rivals", ""), rows, n_text=6)
+    show("claims", ("id", "system", "statement", "verdict", "rivals"), rows, n_text=5)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -27,8 +27,10 @@ class Train(OfPresets):
 
     seeds: str = "0"
     """Seeds, such as `3`, `0-15` or `0-3,7`."""
-    together: bool | None = None
-    """Train all seeds of a configuration as one program; none: on a GPU, in groups that fit its memory."""
+    together: bool = False
+    """Train all seeds of a configuration as one program; on a GPU they do so anyhow, in groups that fit its memory."""
+    one_by_one: bool = False
+    """Train seeds one after the other on a GPU too."""
     out: Path = Path("runs")
     """Runs go to OUT/<preset>-<recipe>/seed-<seed>."""
     device: str = "cpu"
@@ -51,13 +53,15 @@ def run(options: Train) -> None:
         from mnemoscope.cli.tracking import ready
 
         ready()
+    if options.together and options.one_by_one:
+        raise InputError("--together and --one-by-one exclude each other; leave one out")
+    together = True if options.together else False if options.one_by_one else None
     presets = options.preset or (default_system()[1],)
     if options.corpus is not None:
         changes |= with_corpus(presets, options.corpus)
     specs = [ms.preset(name, options.recipe, seed, changes=changes) for name in presets for seed in seeds]
-    runs = train_with_progress(
-        specs, options.out, options.jobs, options.device, together=options.together, track=options.track is not None
-    )
+    track = options.track is not None
+    runs = train_with_progress(specs, options.out, options.jobs, options.device, together=together, track=track)
     console.print(f"{counted(len(runs), 'finished run')} in {options.out}", highlight=False)
 
 
