@@ -34,6 +34,8 @@ class Reproduce(Jobs, WritesReport, WritesResults):
     """Text file in place of the one that the task is made of, for tasks that are made of a text."""
     seeds: str | None = None
     """Seeds in place of the plan's, such as `0-1`."""
+    sensitivity: bool = False
+    """Ask again with one factor changed at a time, and follow effects over training; takes as long again."""
     jobs: int = 2
     """Worker processes, of one thread each; 0: one per core."""
     out: Path | None = None
@@ -75,8 +77,16 @@ def _reproduce(options: Reproduce, out: Path) -> None:
                 f"mnemoscope claims run {name} --model smollm2"
             )
         rulings = try_claims(
-            claims, [], out / "verdicts", title="verdicts", jobs=options.jobs, store=out / "measured", options=options
+            claims,
+            [],
+            out / "verdicts",
+            title="verdicts",
+            sensitivity=options.sensitivity,
+            jobs=options.jobs,
+            store=out / "measured",
+            options=options,
         )
+        _say_what_is_left(options)
         _report_draws(name, rulings, out, options)
         return
     specs = [spec for part in parts for spec in part.specs(chosen)]
@@ -94,9 +104,18 @@ def _reproduce(options: Reproduce, out: Path) -> None:
     for field, value in changes:
         claims = [under(claim, field, value) for claim in claims]
     if options.full and _answerable(claims, runs):
-        where = ["--runs", str(out / "runs")]
-        title, jobs = "verdicts", options.jobs
-        try_claims(claims, runs, out / "verdicts", title=title, jobs=jobs, options=options, where=where)
+        try_claims(
+            claims,
+            runs,
+            out / "verdicts",
+            title="verdicts",
+            sensitivity=options.sensitivity,
+            emergence=options.sensitivity,
+            jobs=options.jobs,
+            options=options,
+            where=["--runs", str(out / "runs")],
+        )
+        _say_what_is_left(options)
         return
     _try_fresh(claims, runs, out, options)
     if changes:
@@ -221,17 +240,28 @@ def _try_zoo(claims: Sequence[ms.Claim], out: Path, options: Reproduce) -> list[
     for sentence in sentences:
         console.print(sentence, highlight=False)
     if there:
-        return try_claims(
+        rulings = try_claims(
             there,
             zoo,
             out / "verdicts",
             title="verdicts over the zoo",
+            sensitivity=options.sensitivity,
+            emergence=options.sensitivity,
             jobs=options.jobs,
             store=out / "measured",
             options=options,
             where=["--zoo"],
         )
+        _say_what_is_left(options)
+        return rulings
     return []
+
+
+def _say_what_is_left(options: Reproduce) -> None:
+    from mnemoscope.cli.output import console
+
+    if not options.sensitivity:
+        console.print("--sensitivity adds how far each verdict depends on its factors, and effects over training")
 
 
 COMMANDS.add("reproduce", Command(options=Reproduce, run=run, section="put claims on trial"))
