@@ -3,6 +3,8 @@
 The names of the stub are what a package needs that brings a command of its own.
 """
 
+import atexit
+import gc
 import sys
 from collections.abc import Sequence
 from typing import NoReturn
@@ -10,6 +12,8 @@ from typing import NoReturn
 import lazy_loader
 
 __getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
+
+atexit.register(gc.freeze)  # looking for garbage in a process that ends takes a second
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

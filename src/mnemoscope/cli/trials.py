@@ -23,6 +23,7 @@ from mnemoscope.judging.verdict import Ruling, record
 from mnemoscope.models.files import write_atomically
 from mnemoscope.models.run import Run
 from mnemoscope.sweeps.admission import Bench, find_bench
+from mnemoscope.sweeps.local import analyse_many
 from mnemoscope.sweeps.trials import Progress, run_trials
 from mnemoscope.viz.reporting import report_of, view_of
 from mnemoscope.viz.rulings import (
@@ -108,7 +109,7 @@ def try_claims(
             rulings,
             title=title,
             lead=_lead(rulings, runs, recipe),
-            examples=examples(rulings, bench),
+            examples=examples(rulings, bench, jobs),
             sources={ruling.claim.id: pieces(ruling, bench, where, out) for ruling in rulings},
         )
         write_page(out / "report.html", sheet.html(), sheet.page.figures, options)
@@ -116,18 +117,19 @@ def try_claims(
     return rulings
 
 
-def examples(rulings: Sequence[Ruling], bench: Bench) -> dict[str, list[Example]]:
+def examples(rulings: Sequence[Ruling], bench: Bench, jobs: int) -> dict[str, list[Example]]:
     """The attention of a typical and of a deviating seed on one sequence, for claims about one configuration."""
-    found: dict[str, list[Example]] = {}
-    views: dict[Path, tuple[Batch, xr.Dataset]] = {}
+    chosen: list[tuple[str, str, Run]] = []
     for ruling in rulings:
         for kind, seed in (("typical", ruling.typical()), ("deviating", ruling.deviating())):
             if len(ruling.claim.units) == 1 and isinstance(seed, int):
                 (unit,) = ruling.claim.units.values()
-                run = bench.finished[unit][seed]
-                if run.path not in views:  # claims share their typical seeds, and roles take an ablation
-                    views[run.path] = _view(run)
-                found.setdefault(ruling.claim.id, []).append(_example(run, kind, *views[run.path]))
+                chosen.append((ruling.claim.id, kind, bench.finished[unit][seed]))
+    runs = list({run.path: run for _, _, run in chosen}.values())  # claims share their typical seeds
+    views = dict(zip([run.path for run in runs], analyse_many(runs, _view, jobs=jobs), strict=True))
+    found: dict[str, list[Example]] = {}
+    for id, kind, run in chosen:
+        found.setdefault(id, []).append(_example(run, kind, *views[run.path]))
     return found
 
 

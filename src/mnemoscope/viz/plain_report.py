@@ -13,6 +13,7 @@ import xarray as xr
 
 from mnemoscope.analyses.ablation.head_roles import ablate_by_role, role_prompts
 from mnemoscope.analyses.attention import patterns_of_sequences
+from mnemoscope.analyses.dynamics.trajectories import last_roles
 from mnemoscope.analyses.evaluation import evaluate_splits
 from mnemoscope.analyses.roles import named_in, with_roles
 from mnemoscope.analyses.top_tokens import predict as top_predictions
@@ -71,11 +72,20 @@ def without_parts(model: HookedModel, task: Task, seed: int) -> dict[str, xr.Dat
     """Skills with one head or MLP replaced by its mean; nothing of a task without skills, or with prompts of several
     lengths.
     """
-    prompts = role_prompts(task, n=N_ABLATED, split="test", seed=seed)
-    alike = len({batch.inputs.shape[1:] for batch in prompts}) == 1
-    if not alike or not all(task.skills(batch) for batch in prompts[:2]):
+    if not _has_roles(task, seed):
         return {}
     return {"ablation": ablate_by_role(model, task, kinds=("mean",), n=N_ABLATED, seed=seed)}
+
+
+def roles(run: Run) -> dict[str, str]:
+    """What `without_parts` calls the parts of a run's last checkpoint, without the rest of it."""
+    return last_roles(run, n=N_ABLATED) if _has_roles(run.spec.task, run.spec.seed) else {}
+
+
+def _has_roles(task: Task, seed: int) -> bool:
+    prompts = role_prompts(task, n=N_ABLATED, split="test", seed=seed)
+    alike = len({batch.inputs.shape[1:] for batch in prompts}) == 1
+    return alike and all(task.skills(batch) for batch in prompts[:2])
 
 
 # ---- one sequence

@@ -8,14 +8,14 @@ from urllib.parse import quote
 import plotly.graph_objects as go
 import xarray as xr
 
-from mnemoscope.analyses.roles import named_in, with_roles
+from mnemoscope.analyses.roles import with_roles
 from mnemoscope.core import guests
 from mnemoscope.core.batch import Batch
 from mnemoscope.core.presets import SYSTEMS
 from mnemoscope.core.protocols import Task, VectorTask
 from mnemoscope.models.run import Run, by_label
 from mnemoscope.viz.page import Page
-from mnemoscope.viz.plain_report import PLAIN, without_parts
+from mnemoscope.viz.plain_report import PLAIN, roles
 from mnemoscope.viz.tables import Results, counted
 from mnemoscope.viz.task_report import REPORTS, TaskReport
 from mnemoscope.viz.vector_report import VECTORS
@@ -50,8 +50,8 @@ def view_of(run: Run, batch: Batch, *, step: int | None = None) -> xr.Dataset:
     """
     task = run.spec.task
     shown = report_of(task).patterns(run.model(step), task, batch).isel(example=0)
-    needed = {} if isinstance(task, VectorTask) else without_parts(run.model(), task, run.spec.seed)
-    return with_roles(shown, named_in(needed["ablation"])) if needed else shown
+    named = {} if isinstance(task, VectorTask) else roles(run)
+    return with_roles(shown, named) if named else shown
 
 
 def prediction_figure(run: Run, sequence: str, *, step: int | None = None) -> go.Figure:
