@@ -31,7 +31,10 @@ window.addEventListener("load", () => setTimeout(() =>
 @pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine: the page was not opened in a browser")
 @pytest.mark.parametrize("width", [500, 1200])
 def test_the_page_in_a_browser(tmp_path, width):
-    html = rulings_page([two_heads(), nobody_passes()], title="Claims", examples={"T14": [example(), example()]})
+    rulings, name = [two_heads(), nobody_passes()], ".".join(["a_module_of_a_system"] * 6)
+    sources = {rulings[0].claim.id: [f"Measured by <code>{name}</code>, <a href='#'>{name}, line 1</a>."]}
+    examples = {"T14": [example(), example()]}
+    html = rulings_page(rulings, title="Claims", examples=examples, sources=sources)
     page = tmp_path / "claims.html"
     page.write_text(html.replace("</body>", f"{PROBE}</body>"))
     assert CHROMIUM is not None
