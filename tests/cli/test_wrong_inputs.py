@@ -150,6 +150,7 @@ WRONG = [
     # places to write to
     ("train --out file.txt/below", "file.txt is a file"),
     ("evaluate runs --out file.txt", "--out must be a directory; file.txt is a file"),
+    ("ablate runs/run --out page.html", "page.html is called like a file"),
     ("report runs --out empty", "--out must be a file; empty is a directory"),
     ("index runs --out empty", "--out must be a file; empty is a directory"),
     ("index runs --out file.txt", "file.txt is there and no such overview"),

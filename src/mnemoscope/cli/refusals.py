@@ -21,6 +21,7 @@ from mnemoscope.models.glance import nothing_in
 _POSITIONAL = get_args(Positional[str])[1]
 _CHOICE = re.compile(r"invalid choice '(.+?)' for argument .*Expected one of \((.*)\)")
 _RULE = re.compile(r"[─-]{8,}")
+_FILES = (".html", ".json", ".csv", ".nc", ".tex", ".svg", ".pdf", ".png")
 _FRAME = str.maketrans("", "", "│╭╮╰╯┃|")
 
 
@@ -115,6 +116,8 @@ def check_out(out: Path, *, is_file: bool, option: str = "--out") -> None:
         )
     if not is_file and out.exists() and not out.is_dir():
         raise InputError(f"{option} must be a directory; {out} is a file")
+    if not is_file and not out.exists() and out.suffix in _FILES:
+        raise InputError(f"{option} must be a directory; {out} is called like a file: leave out {out.suffix}")
     place = out if out.exists() else next(parent for parent in out.absolute().parents if parent.exists())
     if place != out and not place.is_dir():
         raise InputError(f"{option} {out} cannot be made: {place} is a file")
