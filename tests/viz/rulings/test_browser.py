@@ -32,7 +32,7 @@ window.addEventListener("load", () => setTimeout(() =>
 @pytest.mark.parametrize("width", [500, 1200])
 def test_the_page_in_a_browser(tmp_path, width):
     rulings, name = [two_heads(), nobody_passes()], ".".join(["a_module_of_a_system"] * 6)
-    sources = {rulings[0].claim.id: [f"Measured by <code>{name}</code>, <a href='#'>{name}, line 1</a>."]}
+    sources = {rulings[0].claim.id: [f"The measure, <code>{name}</code>: {name}, line 1"]}
     examples = {"T14": [example(), example()]}
     html = rulings_page(rulings, title="Claims", examples=examples, sources=sources)
     page = tmp_path / "claims.html"
