@@ -28,7 +28,7 @@ def model(d_model: int) -> HookedTransformer:
     width = {"d_model": d_model, "d_head": d_model // CONFIG["n_heads"], "d_mlp": 4 * d_model}
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(0)
-        return from_configuration({**CONFIG, **width, "n_layers": N_LAYERS})
+        return from_configuration({**CONFIG, **width, "n_layers": N_LAYERS}).eval()
 
 
 def late(prompts: PromptPairs) -> PromptPairs:

@@ -73,7 +73,7 @@ def shaped(shape: dict[str, Any], quick: bool) -> HookedTransformer:
     small = {"n_layers": 2, "d_vocab": 2000} if quick else {}
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(0)
-        return from_configuration({**shape, **small})
+        return from_configuration({**shape, **small}).eval()
 
 
 def in_a_name(pairs: PromptPairs) -> PromptPairs:

@@ -37,7 +37,7 @@ def model() -> HookedTransformer:
     """An untrained model of 12 layers."""
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(0)
-        return from_configuration(CONFIG)
+        return from_configuration(CONFIG).eval()
 
 
 def random_pairs(n: int, *, n_pos: int = N_POS, d_vocab: int = D_VOCAB) -> PromptPairs:
