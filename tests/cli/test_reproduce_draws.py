@@ -1,6 +1,7 @@
 """`mnemoscope reproduce` on a system that is about draws and trains no runs."""
 
 import csv
+import dataclasses
 import json
 from unittest import mock
 
@@ -74,3 +75,17 @@ def test_claims_about_draws_alone_need_no_models(tmp_path):
     main(["claims", "run", "Y1", "--jobs", "1", "--out", "out"])
     (verdict,) = json.loads((tmp_path / "out/verdicts.json").read_text())
     assert (verdict["outcome"], verdict["n"]) == ("SUPPORTED", 16)
+
+
+def with_a_factor(draw: int, near: float = 0.1) -> dict[str, float]:
+    return {"effect": 1.0 - near}
+
+
+def test_sensitivity_tables_are_made_where_they_are_asked_for(tmp_path, capsys):
+    CLAIMS._items["Y1"] = dataclasses.replace(CLAIM, measure=with_a_factor, factors={"near": (0.9,)})
+    made = []
+    for words in ([], ["--sensitivity"]):
+        main(["reproduce", NAME, "--jobs", "1", "--out", "out", *words])
+        made.append(len(json.loads((tmp_path / "out/verdicts/verdicts.json").read_text())[0]["sensitivity"]))
+        assert ("--sensitivity adds" in capsys.readouterr().out) == (not words)
+    assert made[0] == 0 < made[1]
