@@ -57,7 +57,6 @@ def _reproduce(options: Reproduce, out: Path) -> None:
     from mnemoscope.cli.commands.track import track_all
     from mnemoscope.cli.commands.train import train_with_progress
     from mnemoscope.cli.output import console
-    from mnemoscope.cli.trials import try_claims
     from mnemoscope.sweeps.trials import under
 
     name = options.system or default_system()[0]
@@ -76,18 +75,7 @@ def _reproduce(options: Reproduce, out: Path) -> None:
                 f"{name} is about language models, which are not trained here: "
                 f"mnemoscope claims run {name} --model smollm2"
             )
-        rulings = try_claims(
-            claims,
-            [],
-            out / "verdicts",
-            title="verdicts",
-            sensitivity=options.sensitivity,
-            jobs=options.jobs,
-            store=out / "measured",
-            options=options,
-        )
-        _say_what_is_left(options)
-        _report_draws(name, rulings, out, options)
+        _report_draws(name, _try_all(claims, [], out, options, title="verdicts"), out, options)
         return
     specs = [spec for part in parts for spec in part.specs(chosen)]
     found = _first_look(specs, out, options)
@@ -104,18 +92,7 @@ def _reproduce(options: Reproduce, out: Path) -> None:
     for field, value in changes:
         claims = [under(claim, field, value) for claim in claims]
     if options.full and _answerable(claims, runs):
-        try_claims(
-            claims,
-            runs,
-            out / "verdicts",
-            title="verdicts",
-            sensitivity=options.sensitivity,
-            emergence=options.sensitivity,
-            jobs=options.jobs,
-            options=options,
-            where=["--runs", str(out / "runs")],
-        )
-        _say_what_is_left(options)
+        _try_all(claims, runs, out, options, title="verdicts", where=["--runs", str(out / "runs")])
         return
     _try_fresh(claims, runs, out, options)
     if changes:
@@ -233,35 +210,45 @@ def _try_fresh(claims: Sequence[ms.Claim], fresh: Sequence[ms.Run], out: Path, o
 def _try_zoo(claims: Sequence[ms.Claim], out: Path, options: Reproduce) -> list[Ruling]:
     """All claims over the runs that came with the package; the controls are those of the new runs."""
     from mnemoscope.cli.output import console
-    from mnemoscope.cli.trials import answered_by_zoo, try_claims
+    from mnemoscope.cli.trials import answered_by_zoo
 
     zoo = ms.find_runs([Path("zoo")])
     there, sentences = answered_by_zoo(claims, zoo)
     for sentence in sentences:
         console.print(sentence, highlight=False)
     if there:
-        rulings = try_claims(
-            there,
-            zoo,
-            out / "verdicts",
-            title="verdicts over the zoo",
-            sensitivity=options.sensitivity,
-            emergence=options.sensitivity,
-            jobs=options.jobs,
-            store=out / "measured",
-            options=options,
-            where=["--zoo"],
-        )
-        _say_what_is_left(options)
-        return rulings
+        return _try_all(there, zoo, out, options, title="verdicts over the zoo", where=["--zoo"])
     return []
 
 
-def _say_what_is_left(options: Reproduce) -> None:
+def _try_all(
+    claims: Sequence[ms.Claim],
+    runs: Sequence[ms.Run],
+    out: Path,
+    options: Reproduce,
+    *,
+    title: str,
+    where: Sequence[str] = (),
+) -> list[Ruling]:
+    """The verdicts that the command ends with, and what else can be had."""
     from mnemoscope.cli.output import console
+    from mnemoscope.cli.trials import try_claims
 
+    rulings = try_claims(
+        claims,
+        runs,
+        out / "verdicts",
+        title=title,
+        sensitivity=options.sensitivity,
+        emergence=options.sensitivity,
+        jobs=options.jobs,
+        store=out / "measured",
+        options=options,
+        where=where,
+    )
     if not options.sensitivity:
         console.print("--sensitivity adds how far each verdict depends on its factors, and effects over training")
+    return rulings
 
 
 COMMANDS.add("reproduce", Command(options=Reproduce, run=run, section="put claims on trial"))
