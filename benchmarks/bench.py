@@ -30,6 +30,7 @@ ROWS = (
     "together",
     "patching",
     "language",
+    "plain",
     "attribution",
     "edges",
     "paths",
@@ -73,6 +74,7 @@ def _measurements(only: tuple[str, ...], quick: bool) -> "Iterator[tuple[str, Ca
     import language
     import patching
     import paths
+    import plain
     import prompts
     import seeds
     import sequences
@@ -101,6 +103,7 @@ def _measurements(only: tuple[str, ...], quick: bool) -> "Iterator[tuple[str, Ca
         ("patching", "activation patching", lambda: patching.sweeps(quick)),
         ("language", "language models", lambda: language.sweeps(quick)),
         ("language", "retrieval prompts", lambda: prompts.scoring(quick)),
+        ("plain", "plain PyTorch", lambda: plain.sweeps(quick)),
         ("attribution", "edge attribution", lambda: attribution.sweeps(quick)),
         ("edges", "path patching", lambda: edges.sweeps(quick)),
         ("paths", "attention paths", lambda: paths.sweeps(quick)),

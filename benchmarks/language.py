@@ -20,7 +20,7 @@ from mnemoscope.core.batch import Batch
 from mnemoscope.core.metrics import LOGIT_DIFF, at_target
 from mnemoscope.core.pairs import PromptPairs
 from mnemoscope.core.site import Site
-from mnemoscope.interventions.reading import MAX_BYTES
+from mnemoscope.engine.budget import MAX_BYTES
 from mnemoscope.models.building import from_configuration
 from mnemoscope.models.lens import HookedTransformer
 from patching import most_at_once, random_pairs

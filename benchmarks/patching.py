@@ -12,7 +12,7 @@ from mnemoscope.core.batch import Batch
 from mnemoscope.core.metrics import LOGIT_DIFF, at_target
 from mnemoscope.core.pairs import PromptPairs
 from mnemoscope.core.seeding import generator
-from mnemoscope.interventions.patching.measuring import MAX_BYTES
+from mnemoscope.engine.budget import MAX_BYTES
 from mnemoscope.models.building import from_configuration
 from mnemoscope.models.lens import HookedTransformer
 from timing import Contender, Figure, duration, interleave, ratio

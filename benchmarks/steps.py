@@ -12,8 +12,9 @@ from mnemoscope.core.batch import Batch
 from mnemoscope.core.presets import preset
 from mnemoscope.core.seeding import generator
 from mnemoscope.core.specification import RunSpec
+from mnemoscope.engine.architecture import of_spec
+from mnemoscope.engine.block import Read
 from mnemoscope.models.building import matching, parameters, untrained, zeroed
-from mnemoscope.models.forward import logits
 from mnemoscope.models.lens import HookedTransformer
 from mnemoscope.training.blocks import Blocks
 from mnemoscope.training.learner import Learner
@@ -179,7 +180,7 @@ def equality() -> list[Figure]:
                 parameter += 0.1 * torch.randn(parameter.shape, generator=noise)
             batch = spec.task.sample(4096, split="train", generator=noise)
             positions = batch.scored.any(0).nonzero()[:, 0]
-            ours = logits(parameters(model), spec.model, batch.inputs, positions)
+            ours = of_spec(parameters(model), spec.model)(batch.inputs, Read(columns=positions))
             largest = max(largest, float((ours - model(batch.inputs)[:, positions]).abs().max()))
         note = "5 models with random parameters, 4,096 sequences each"
         figures.append(

@@ -1,6 +1,6 @@
 """One thread, models that are trained once for all processes of a session, and type checks at run time.
 
-`make test-thorough` sets TYPECHECK: the annotations and shapes of the package are then checked at every call.
+With TYPECHECK annotations and shapes of the package are checked at every call; EXAMPLES is how often hypothesis draws.
 The package is imported inside the fixtures, and torch as well: pytest-xdist's controller reads this file too, the
 processes that run the tests start after that, and TransformerLens takes ten seconds.
 """
@@ -12,13 +12,14 @@ import hypothesis
 import pytest
 
 pytest_plugins = ["pytester"]
+os.environ["MNEMOSCOPE_CACHE"] = ""  # tests convert models, and leave nothing in the user's cache
 if os.environ.get("TYPECHECK"):
     import jaxtyping
 
     import tests.typecheck  # noqa: F401 (the hook names it)
 
     jaxtyping.install_import_hook("mnemoscope", "tests.typecheck.check")
-EXAMPLES = 30 if os.environ.get("TYPECHECK") else 10
+EXAMPLES = int(os.environ.get("EXAMPLES", "10"))
 hypothesis.settings.register_profile("fixed", derandomize=True, deadline=None, max_examples=EXAMPLES, database=None)
 hypothesis.settings.load_profile("fixed")
 

@@ -14,6 +14,8 @@ import xarray as xr
 from mnemoscope.core.patterns import earlier
 from mnemoscope.core.presets import preset
 from mnemoscope.core.specification import ModelSpec, RunSpec
+from mnemoscope.engine.architecture import of_spec
+from mnemoscope.engine.block import Read
 from mnemoscope.models.building import build, from_configuration, matching, zeroed
 from mnemoscope.models.checkpoint import save_checkpoint
 from mnemoscope.models.constructed.stand_ins import Predictor as Predictor
@@ -56,6 +58,11 @@ def random_model(*, d_vocab: int = 6, n_ctx: int = 9, seed: int = 0, **changes):
     """A model of the package with all parameters away from zero."""
     spec = ModelSpec(**{"d_model": 8, "n_heads": 2, **changes})
     return perturbed(build(spec, d_vocab=d_vocab, n_ctx=n_ctx, seed=seed), spec=spec)
+
+
+def logits_of(params, spec: ModelSpec, inputs, positions, **options):
+    """What training computes: the engine's outputs at some positions of every sequence."""
+    return of_spec(params, spec, **options)(inputs, Read(columns=positions))
 
 
 def foreign_model(**changes):

@@ -13,9 +13,8 @@ from mnemoscope.core.presets import PRESETS, preset
 from mnemoscope.core.protocols import Task, VectorTask
 from mnemoscope.core.specification import TASKS, RunSpec
 from mnemoscope.models.building import matching, parameters, untrained, zeroed
-from mnemoscope.models.forward import logits
 from mnemoscope.training.schedule import check_schedules
-from tests.support import global_generators_untouched, seeded
+from tests.support import global_generators_untouched, logits_of, seeded
 
 RECIPES = [(name, recipe) for name in PRESETS.names() for recipe in PRESETS.get(name).recipes]
 SPLITS = ("train", "test")
@@ -308,7 +307,7 @@ def test_the_model_can_be_built_and_both_forward_passes_agree(name):
     expected = model(batch.inputs)
     assert expected.shape == (*batch.scored.shape, getattr(spec.task, "d_output", n_outputs(spec.task)))
     positions = batch.scored.any(0).nonzero()[:, 0]
-    given = logits(parameters(model), spec.model, batch.inputs, positions)
+    given = logits_of(parameters(model), spec.model, batch.inputs, positions)
     torch.testing.assert_close(given, expected[:, positions], atol=1e-5, rtol=1e-5)
     off = matching(zeroed(spec.model), dict(model.named_parameters()))
     assert all(not model.state_dict()[key].any() for key in off)

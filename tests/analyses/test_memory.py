@@ -15,7 +15,7 @@ from mnemoscope.analyses.probes.editing import EDITS
 from mnemoscope.core.patterns import previous
 from mnemoscope.core.presets import preset
 from mnemoscope.interventions import direct, reading
-from tests.interventions.patching.test_memory import most_at_once
+from tests.engine.test_budget import most_at_once
 from tests.support import foreign_model, random_model, seeded
 
 N_TOKENS, N_POS, N = 50_000, 16, 64
@@ -126,7 +126,7 @@ def test_analyses_keep_to_their_budget(name, monkeypatch):
 )
 def test_the_measure_sees_it_where_everything_is_unembedded(name, monkeypatch):
     monkeypatch.setattr(reading, "_watched", lambda model: True)
-    monkeypatch.setattr(direct, "outputs_at", lambda model, inputs, where: None)
+    monkeypatch.setattr(direct, "_with", lambda *_: None)
     most, allowed = taken(name, monkeypatch)
     assert most > allowed
 

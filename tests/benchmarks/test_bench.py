@@ -24,6 +24,7 @@ GROUPS = (
     "same parameters",
     "patching",
     "language",
+    "plain",
     "attribution",
     "edges",
     "paths",

@@ -90,7 +90,7 @@ def test_patch_keeps_the_prompts_that_test_a_skill(two_seeds, tmp_path):
 
 def test_patch_pads_where_seeds_have_different_numbers_of_prompts():
     task = InContextBigrams(length=24, triggers="fixed")
-    run = SimpleNamespace(model=lambda step: induction(task.d_vocab, task.n_ctx))
+    run = SimpleNamespace(hooked=lambda step: induction(task.d_vocab, task.n_ctx))
     options = patch.Patch(runs=(), n=12, over=("layer",), skills=("in_context",))
     found = {}
     for seed in (3, 4):

@@ -74,6 +74,7 @@ ms.PRESETS.add("lab-v1", ms.Preset(summary="v1 of a lab", task=PermutationLookup
 """
 
 
+@pytest.mark.thorough
 def test_a_guest_without_a_catalogue_is_listed_and_gains_one(tmp_path):
     package = tmp_path / "some_lab"
     package.mkdir()

@@ -138,6 +138,23 @@ def test_register_writes_beside_the_claims_once(tmp_path, monkeypatch, capsys):
     assert "claim T14 belongs to no package, where registered.json could lie" in capsys.readouterr().err
 
 
+def test_check_measures_the_controls_and_refuses_what_is_registered_otherwise(tmp_path, monkeypatch, capsys):
+    main(["claims", "check", "T5", "--jobs", "1"])
+    assert "as registered" in capsys.readouterr().out
+    monkeypatch.setattr("mnemoscope.sweeps.registered.package_of", lambda claim: tmp_path)
+    main(["claims", "register", "T5"])
+    content = json.loads((tmp_path / "registered.json").read_text())
+    control = next(iter(content["T5"]["values"].values()))
+    control["loss_distance"] = [number + 1e-8 for number in control["loss_distance"]]
+    (tmp_path / "registered.json").write_text(json.dumps(content))
+    with pytest.raises(SystemExit) as ended:
+        main(["claims", "check", "T5", "--jobs", "1"])
+    assert ended.value.code == 2
+    printed = capsys.readouterr()
+    assert "not as registered: values" in " ".join(printed.out.split())
+    assert "not as registered: T5; where other numbers are meant, raise the claim's version" in printed.err
+
+
 def test_run_writes_verdicts_evidence_and_a_report(tried):
     assert "not applicable" in tried.lower()
     (verdict,) = json.loads(Path("first/verdicts.json").read_text())

@@ -194,6 +194,7 @@ def test_every_command_explains_and_refuses_numbers_of_jobs_alike(command, capsy
     assert not list(Path().iterdir())
 
 
+@pytest.mark.thorough
 def test_no_jobs_are_one_per_core(tmp_path):
     main(["train", "--preset", "v1", "--seeds", "0,1", "--jobs", "0", "--set", *SMALL])
     main(["evaluate", "runs", "--jobs", "0", "--out", "tables"])
@@ -219,6 +220,7 @@ def test_reproduce_ends_with_verdicts_over_the_zoo_and_over_the_new_runs(tmp_pat
     assert "100.0%" not in capsys.readouterr().out.split("beside")[0]  # nothing was trained again
 
 
+@pytest.mark.thorough
 def test_reproduce_shows_the_first_seed_of_every_configuration_before_it_trains_the_others(capsys, monkeypatch):
     monkeypatch.setattr(claims, "claims_called", lambda _: [])
     small = tuple((name, json.loads(value)) for name, _, value in (change.partition("=") for change in SMALL))

@@ -31,7 +31,7 @@ def test_every_command_and_option_is_offered():
     ("line", "offered"),
     [
         ("cla", ["claims"]),
-        ("claims ", ["diff", "list", "register", "run", "show"]),
+        ("claims ", ["check", "diff", "list", "register", "run", "show"]),
         ("prompts retrieval --questi", ["--questions"]),
         ("train --re", ["--recipe"]),
         ("train --no-t", ["--no-together"]),

@@ -34,6 +34,7 @@ def as_found():
 
 
 @pytest.mark.usefixtures("as_found")
+@pytest.mark.thorough
 def test_workers_know_the_guests_too(tmp_path, monkeypatch, capsys):
     """The workers come from a server that was there before the guest."""
     guest = tmp_path / "elsewhere" / "copy_task.py"

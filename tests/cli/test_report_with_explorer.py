@@ -21,6 +21,7 @@ def runs_in(page):
     return json.loads(found[1])["runs"]
 
 
+@pytest.mark.thorough
 def test_the_report_links_the_explorer_that_is_written_beside_it_unless_it_is_declined(tiny, tmp_path, capsys):
     main(["report", str(tiny.path), "--no-explore", "--out", str(tmp_path / "plain.html")])
     assert "explorer.html" not in (tmp_path / "plain.html").read_text()
@@ -57,12 +58,13 @@ def test_the_first_seed_of_every_configuration_is_taken_and_what_is_refused_is_s
     taken, refused = first_seeds([vectors, tiny, second], parts)
     assert [one.run.path for one in taken] == [tiny.path]
     assert not refused
-    monkeypatch.setattr(Run, "model", lambda *_: foreign_model(gated_mlp=True))
+    monkeypatch.setattr(Run, "hooked", lambda *_: foreign_model(gated_mlp=True))
     taken, refused = first_seeds([tiny], parts)
     assert not taken
     assert "W_gate" in str(refused[tiny.label])
 
 
+@pytest.mark.thorough
 def test_the_page_stays_near_its_size_and_no_report_fails_for_it(tiny, tmp_path, monkeypatch, capsys):
     parts = analyse_all([tiny], 1)
     n_bytes = checkpoint_bytes(tiny.model())

@@ -264,6 +264,7 @@ WRONG = [
     ("claims list T99", "got 'T99'"),
     ("claims show tiny-recal", "the nearest: tiny-recall"),
     ("claims register T99", "got 'T99'"),
+    ("claims check T99", "got 'T99'"),
     ("claims register T1 --verdicts verdicts.json", "verdicts.json holds no verdicts"),
     ("claims diff nowhere nowhere", "nowhere does not exist"),
     ("store list nowhere", "nowhere is no directory"),

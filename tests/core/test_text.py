@@ -37,6 +37,27 @@ def test_without_answers_every_next_token_is_due():
     assert batch.targets[batch.scored].tolist() == expected
 
 
+def test_a_text_that_begins_with_bos_gets_no_second_one():
+    """As chat templates write them; also beside others, and with places."""
+    plain = prompts(WORDS, ["The cat sat", "The dog"], answers=["on", "on"])
+    written = prompts(WORDS, ["<bos> The cat sat", "The dog"], answers=["on", "on"])
+    assert written.inputs.equal(plain.inputs)
+    assert written.latents["last"].equal(plain.latents["last"])
+    found = prompts(WORDS, Prompt.find("<bos> The cat sat", who="cat"), answers=["on"])
+    assert found.symbols[0][int(found.latents["who"])] == "cat"
+    assert found.inputs.tolist() == [[1, number("The"), number("cat"), number("sat")]]
+    assert prompts(WORDS, "<bos> The cat", bos=False).inputs.equal(prompts(WORDS, "The cat").inputs)
+    pairs = prompt_pairs(WORDS, ["<bos> The cat"], ["The dog"], answers=["sat"], foils=["on"])
+    assert pairs.clean.symbols[0] == ["<bos>", "The", "cat"]
+
+
+def test_a_chat_template_is_read_as_it_is():
+    words = tokenizer()
+    words.chat_template = "{{ bos_token }} {% for message in messages %}{{ message['content'] }} {% endfor %}"
+    text = words.apply_chat_template([{"role": "user", "content": "The cat sat"}], tokenize=False)
+    assert prompts(words, text).inputs.tolist() == [words(text, add_special_tokens=False).input_ids]
+
+
 def test_fields_of_a_template_are_places():
     filled = [Prompt.fill(TEMPLATE, A=a, B=b) for a, b in (("John", "Mary"), ("Paul and Anna", "Mary"))]
     batch = prompts(WORDS, filled, answers=["John", "Paul"])

@@ -5,9 +5,11 @@ from functools import partial
 import pytest
 import torch
 
-from mnemoscope.interventions import first_layer
-from mnemoscope.interventions.direct import logits_directly, outputs_at, watch
-from mnemoscope.interventions.patching.packed import packed
+from mnemoscope.engine import lookup
+from mnemoscope.engine.architecture import of_model
+from mnemoscope.engine.changes import IN_BLOCK, NONE
+from mnemoscope.engine.transformer import Transformer
+from mnemoscope.interventions.direct import Starts, logits_directly, outputs_at, watch
 from tests.support import foreign_model, random_model, seeded, small_spec
 
 BATCH = small_spec("v3").task.monitor(10, split="test", generator=seeded())
@@ -16,20 +18,17 @@ MODELS = {
     "two layers": partial(random_model, n_layers=2),
     "attention only": partial(random_model, mlp=False, n_layers=2),
     "no normalisation": partial(random_model, normalization="none"),
+    "linear attention": partial(random_model, softmax=False),
+    "bidirectional": partial(foreign_model, attention_dir="bidirectional"),
+    "results": partial(foreign_model, use_attn_result=True),
+    "rotary": partial(foreign_model, positional_embedding_type="rotary", rotary_dim=2, rotary_adjacent_pairs=False),
+    "parallel": partial(foreign_model, parallel_attn_mlp=True, normalization_type="LNPre"),
+    "gated, grouped": partial(
+        foreign_model, gated_mlp=True, n_key_value_heads=1, normalization_type="RMS", final_rms=True, act_fn="silu"
+    ),
+    "windows": partial(foreign_model, use_local_attn=True, window_size=3, attn_types=["global", "local"]),
+    "soft caps": partial(foreign_model, attn_scores_soft_cap=2.0, output_logits_soft_cap=1.5),
 }
-POINTS = (
-    "hook_resid_pre",
-    "attn.hook_q",
-    "attn.hook_k",
-    "attn.hook_v",
-    "attn.hook_attn_scores",
-    "attn.hook_pattern",
-    "attn.hook_z",
-    "hook_attn_out",
-    "hook_resid_mid",
-    "hook_mlp_out",
-    "hook_resid_post",
-)
 
 
 def some_places():
@@ -51,7 +50,7 @@ def changing(activation, hook, *, seed=0):
 
 def points_of(model):
     """The hook points that are called; a model without MLPs has those around one all the same."""
-    names = [f"blocks.{layer}.{point}" for layer in range(model.cfg.n_layers) for point in POINTS]
+    names = [f"blocks.{layer}.{point}" for layer in range(model.cfg.n_layers) for point in IN_BLOCK]
     return [name for name in names if name in model.hook_dict and not (model.cfg.attn_only and "mlp" in name)]
 
 
@@ -59,7 +58,7 @@ def points_of(model):
 def first_attention(request, monkeypatch):
     """Both ways of the first layer."""
     if request.param == "computed":
-        monkeypatch.setattr(first_layer, "MAX_CELLS", 0)
+        monkeypatch.setattr(lookup, "MAX_CELLS", 0)
 
 
 @pytest.mark.parametrize("places", [some_places, last_position])
@@ -104,13 +103,14 @@ def test_what_is_watched_is_what_the_model_has_there_as_hooks_leave_it(name, fir
 @torch.no_grad()
 def test_the_first_layer_is_looked_up_where_there_are_more_places_than_cells():
     model = random_model()
-    layer = packed(model, (0,)).layers[0]
-    n_cells = model.cfg.d_vocab * BATCH.inputs.shape[1]
-    cells = first_layer.cells_of(model, layer, BATCH.inputs)
-    assert cells is not None
-    assert len(cells.stream) == n_cells <= first_layer.MAX_CELLS
-    assert first_layer.cells_of(model, layer, BATCH.inputs[:2]) is None
-    assert first_layer.cells_of(model.to(torch.bfloat16), layer, BATCH.inputs) is None
+    weights = of_model(model)
+    assert not isinstance(weights, str)
+    assert model.cfg.d_vocab * BATCH.inputs.shape[1] <= lookup.MAX_CELLS
+    looked_up = lookup.after_attention(weights.first, BATCH.inputs, None, NONE)
+    assert looked_up is not None
+    _, cache = model.run_with_cache(BATCH.inputs)
+    torch.testing.assert_close(looked_up, cache["resid_mid", 0], atol=1e-5, rtol=1e-5)
+    assert lookup.after_attention(weights.first, BATCH.inputs[:2], None, NONE) is None
 
 
 @torch.no_grad()
@@ -130,7 +130,7 @@ def test_a_query_that_sees_no_key_takes_nothing(first_attention):
 @torch.no_grad()
 def test_the_model_runs_itself_where_a_hook_or_a_model_is_not_reproduced():
     where, model = last_position(), random_model()
-    for point in ("blocks.0.ln1.hook_scale", "hook_embed", "blocks.0.mlp.hook_post"):
+    for point in ("blocks.0.ln1.hook_scale", "unembed.hook_in"):
         with model.hooks(fwd_hooks=[(point, changing)]):
             assert outputs_at(model, BATCH.inputs, where) is None
             assert torch.equal(logits_directly(model, BATCH.inputs, where), model(BATCH.inputs)[where])
@@ -138,10 +138,9 @@ def test_the_model_runs_itself_where_a_hook_or_a_model_is_not_reproduced():
     assert outputs_at(model, BATCH.inputs, where) is None
     handle.remove()
     assert outputs_at(model, BATCH.inputs, where) is not None
-    for other in (foreign_model(attention_dir="bidirectional"), foreign_model(use_attn_result=True)):
-        found = logits_directly(other, BATCH.inputs, where)
-        torch.testing.assert_close(found, other(BATCH.inputs)[where], atol=1e-5, rtol=1e-5)
-    assert outputs_at(foreign_model(attention_dir="bidirectional"), BATCH.inputs, where) is None
+    other = foreign_model(positional_embedding_type="alibi")
+    torch.testing.assert_close(logits_directly(other, BATCH.inputs, where), other(BATCH.inputs)[where])
+    assert outputs_at(other, BATCH.inputs, where) is None
 
 
 def test_gradients_reach_the_weights_through_the_model_itself():
@@ -162,3 +161,37 @@ def test_changed_weights_are_seen():
     assert found is not None
     assert not torch.allclose(found, before, atol=1e-3)
     torch.testing.assert_close(found, model(BATCH.inputs)[where], atol=1e-5, rtol=1e-5)
+
+
+LATER = ("blocks.1.attn.hook_z", "blocks.1.hook_resid_pre", "blocks.1.hook_mlp_out", "blocks.2.attn.hook_pattern")
+
+
+@torch.no_grad()
+def test_runs_are_resumed_before_the_first_change_and_give_the_same_bits():
+    model, where, starts, inputs = random_model(n_layers=3), some_places(), Starts(), BATCH.inputs
+    for point in (*LATER, *LATER[::-1]):
+        with model.hooks(fwd_hooks=[(point, changing)]):
+            resumed, whole = (logits_directly(model, inputs, where, starts=each) for each in (starts, None))
+        assert torch.equal(resumed, whole), point
+    other = BATCH.inputs.flip(0)
+    with model.hooks(fwd_hooks=[(LATER[0], changing)]):
+        found = logits_directly(model, other, where, starts=starts)
+        assert torch.equal(found, logits_directly(model, other, where))
+
+
+@torch.no_grad()
+def test_what_is_resumed_runs_no_earlier_block(monkeypatch):
+    model, where, ran = random_model(n_layers=3), some_places(), []
+    of_model(model)  # tried once, which runs it
+    after = Transformer.after_block
+    monkeypatch.setattr(Transformer, "after_block", lambda w, index, *more: ran.append(index) or after(w, index, *more))
+    starts, last = Starts(), "blocks.2.hook_mlp_out"
+    for hooks, blocks in (((LATER[0], last), [0, 1, 2]), ((LATER[0],), [1, 2]), ((last,), [1, 2]), ((last,), [2])):
+        ran.clear()
+        with model.hooks(fwd_hooks=[(point, changing) for point in hooks]):
+            logits_directly(model, BATCH.inputs, where, starts=starts)
+        assert ran == blocks
+    ran.clear()
+    with model.hooks(fwd_hooks=[(last, changing)]):
+        logits_directly(model, BATCH.inputs, where, starts=Starts(max_bytes=100))
+    assert ran == [0, 1, 2]

@@ -11,6 +11,7 @@ from mnemoscope.core.subject import Subject
 from mnemoscope.judging.claim import CLAIMS, Control, Gate
 from mnemoscope.judging.registration import (
     _source,
+    code_moved,
     differences,
     expected_seeds,
     function_digest,
@@ -57,8 +58,8 @@ CHANGES = {
     "criteria": {"margin": 0.2},
     "gate": {"gate": Gate(statement="learned it", at_least=0.98)},
     "units": {"units": {"narrow": Configuration(preset="d4", changes=(("recipe.n_steps", 100),))}},
-    "measure": {"measure": other_measure},
-    "controls": {"controls": (Control(name="planted", kind="positive", plant=zeros),)},
+    "version": {"version": 2},
+    "controls": {"controls": (Control(name="planted", kind="positive", plant=ones, n=5),)},
     "factors": {"factors": {}},
     "replicates": {"n_replicates": 32},
     "prompts": {"prompts": "enumerated"},
@@ -95,6 +96,43 @@ def test_other_seeds_and_rivals_are_noticed():
     assert differing(CLAIM, SEEDS, then) == ["rival T0-not"]
     milder = CLAIM.rival("not", "it does not", quantifier="most", margin=0.2, direction="below")
     assert differing(CLAIM.against(milder), SEEDS, then) == ["T0-not: criteria"]
+
+
+MOVED = {
+    "measure": {"measure": other_measure},
+    "compare": {"compare": doubled},
+    "plant of planted": {"controls": (Control(name="planted", kind="positive", plant=zeros),)},
+}
+
+
+@pytest.mark.parametrize("what", MOVED)
+def test_code_that_moves_is_told_and_decides_nothing(what):
+    rival = replace(RIVAL, controls=CLAIM.controls)
+    then = registration(CLAIM.against(rival), SEEDS)
+    now = registration(replace(CLAIM, **MOVED[what]).against(replace(rival, **MOVED[what])), SEEDS)
+    assert differences(now, then) == []
+    assert code_moved(now, then) == [what, f"T0-not: {what}"]
+    assert code_moved(then, then) == []
+
+
+def before_versions(fixed: dict) -> dict:
+    """A registration in the form that it had before versions were counted."""
+    code = fixed["code"]
+    plants = {name: control | {"plant": code[f"plant of {name}"]} for name, control in fixed["controls"].items()}
+    old = {name: value for name, value in fixed.items() if name not in ("code", "version")}
+    rivals = {id: before_versions(rival) for id, rival in fixed["rivals"].items()}
+    return old | {"measure": code["measure"], "compare": code.get("compare"), "controls": plants, "rivals": rivals}
+
+
+@pytest.mark.parametrize("what", MOVED)
+def test_code_decides_where_no_version_was_written(what):
+    then, claim = registration(CLAIM.against(RIVAL), SEEDS), replace(CLAIM, **MOVED[what]).against(RIVAL)
+    now = registration(claim, SEEDS)
+    for one in (now, before_versions(now)):
+        assert differences(one, before_versions(then)) == [what]
+        assert differences(before_versions(then), one) == [what]
+        assert differences(one, before_versions(now)) == []
+    assert differing(replace(claim, margin=0.2), SEEDS, before_versions(now)) == ["criteria"]
 
 
 def test_the_digest_is_of_what_a_function_does(monkeypatch):

@@ -36,6 +36,19 @@ def pairs(model):
 
 
 @torch.no_grad()
+def test_a_chat_has_one_bos_token_and_the_log_probability_of_hugging_face(model):
+    theirs, tokenizer = loaded("smollm2", torch.float32)
+    chat = [{"role": "user", "content": "What is the capital of France?"}]
+    text = tokenizer.apply_chat_template(chat, tokenize=False, add_generation_prompt=True)
+    batch = ms.prompts(model.tokenizer, text, answers=["Paris"])
+    tokens = tokenizer.apply_chat_template(chat, add_generation_prompt=True, return_tensors="pt", return_dict=True)
+    assert batch.inputs.equal(tokens["input_ids"])
+    due = int(batch.targets[batch.scored])
+    expected, found = (logits[0, -1].log_softmax(-1)[due] for logits in (theirs(**tokens).logits, model(batch.inputs)))
+    torch.testing.assert_close(found, expected, atol=1e-3, rtol=0)
+
+
+@torch.no_grad()
 def test_logits_are_those_of_hugging_face(model):
     theirs, tokenizer = loaded("smollm2", torch.float32)
     batch = ms.prompts(

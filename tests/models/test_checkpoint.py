@@ -6,7 +6,7 @@ import torch
 from mnemoscope.core.errors import InputError
 from mnemoscope.models.checkpoint import load_checkpoint, save_checkpoint
 from mnemoscope.models.tensor_files import read_tensors, write_tensors
-from tests.models.test_forward import ARCHITECTURES, TOKENS
+from tests.engine.test_of_spec import ARCHITECTURES, TOKENS
 from tests.support import flip, foreign_model, global_generators_untouched, random_model
 
 

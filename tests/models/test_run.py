@@ -8,6 +8,7 @@ import xarray as xr
 
 from mnemoscope.core.errors import InputError
 from mnemoscope.models.checkpoint import save_checkpoint
+from mnemoscope.models.lens import HAS_HOOKED_TRANSFORMER
 from mnemoscope.models.run import Run, by_label, create_run, find_runs, open_run
 from tests.support import random_model, small_spec
 
@@ -144,3 +145,21 @@ def test_a_trajectory_comes_back_as_it_was_written(tiny, tmp_path):
     run.trajectory_path.write_text("{}")
     with pytest.raises(InputError, match=r"trajectory\.json cannot be read: .*; `mnemoscope track` makes it"):
         run.trajectory()
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("v3-quick", "v3-no-norm-published", "birth-2-layers-quick", "facts-linear-quick", "k-hop-4-quick"),
+        "retrieval-2-1-layer-quick",
+    ],
+)
+def test_both_classes_hold_the_same_model(name):
+    run = find_runs(f"zoo:{name}")[0]
+    task, draws = run.spec.task, torch.Generator().manual_seed(0)
+    inputs = task.sample(4, split="test", generator=draws).inputs
+    theirs, own = run.model(), run.hooked()
+    assert type(theirs) is not type(own) or not HAS_HOOKED_TRANSFORMER
+    assert list(theirs.hook_dict) == list(own.hook_dict)
+    assert theirs(inputs).equal(own(inputs))
+    assert run.untrained()(inputs).equal(run.untrained(own=True)(inputs))

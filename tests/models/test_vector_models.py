@@ -13,10 +13,9 @@ from mnemoscope.core.presets import preset
 from mnemoscope.core.specification import ModelSpec, Recipe, RunSpec
 from mnemoscope.models.building import parameters, untrained
 from mnemoscope.models.checkpoint import load_checkpoint, save_checkpoint
-from mnemoscope.models.forward import logits
 from mnemoscope.systems.retrieval.tasks import Retrieval
 from mnemoscope.training.loop import train, train_together
-from tests.support import perturbed, seeded
+from tests.support import logits_of, perturbed, seeded
 
 TASK = Retrieval(n_chains=2, n_steps=2, d_symbol=2)
 SPEC = RunSpec(
@@ -64,7 +63,7 @@ def test_the_training_forward_gives_the_same(changes):
     positions = inputs.scored.any(0).nonzero()[:, 0]
     spec = replace(SPEC.model, **changes)
     for fused in (True, False):
-        given = logits(parameters(made), spec, inputs.inputs, positions, fused=fused)
+        given = logits_of(parameters(made), spec, inputs.inputs, positions, fused=fused)
         torch.testing.assert_close(given, made(inputs.inputs)[:, positions], atol=1e-5, rtol=1e-5)
 
 

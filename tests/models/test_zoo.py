@@ -17,6 +17,7 @@ from mnemoscope.core.errors import InputError
 from mnemoscope.core.presets import SYSTEMS, preset
 from mnemoscope.models import zoo
 from mnemoscope.models.checkpoint import compact_checkpoint
+from mnemoscope.models.files import user_cache
 from mnemoscope.models.packing import pack
 from mnemoscope.models.run import COMPACT, find_runs, open_run
 from mnemoscope.sweeps.configurations import run_path
@@ -290,16 +291,16 @@ def test_the_cache_is_where_the_platform_keeps_such_things(monkeypatch, tmp_path
     for name in ("MNEMOSCOPE_CACHE", "XDG_CACHE_HOME"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr(zoo.Path, "home", lambda: tmp_path)
-    monkeypatch.setattr(zoo.sys, "platform", "linux")
-    assert zoo._user_cache() == tmp_path / ".cache" / "mnemoscope"
+    monkeypatch.setattr(sys, "platform", "linux")
+    assert user_cache() == tmp_path / ".cache" / "mnemoscope"
     monkeypatch.setenv("XDG_CACHE_HOME", "relative")  # the convention: to be ignored
-    assert zoo._user_cache() == tmp_path / ".cache" / "mnemoscope"
+    assert user_cache() == tmp_path / ".cache" / "mnemoscope"
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
-    assert zoo._user_cache() == tmp_path / "xdg" / "mnemoscope"
-    monkeypatch.setattr(zoo.sys, "platform", "darwin")
-    assert zoo._user_cache() == tmp_path / "Library" / "Caches" / "mnemoscope"
+    assert user_cache() == tmp_path / "xdg" / "mnemoscope"
+    monkeypatch.setattr(sys, "platform", "darwin")
+    assert user_cache() == tmp_path / "Library" / "Caches" / "mnemoscope"
     monkeypatch.setenv("MNEMOSCOPE_CACHE", str(tmp_path / "mine"))
-    assert zoo._user_cache() == tmp_path / "mine"
+    assert user_cache() == tmp_path / "mine"
 
 
 # ---- words

@@ -18,6 +18,7 @@ def digests(run: Run) -> dict[str, bytes]:
     return {str(f.relative_to(run.path)): f.read_bytes() for f in run.path.rglob("*") if f.suffix == ".safetensors"}
 
 
+@pytest.mark.thorough
 def test_workers_train_what_one_process_trains(tmp_path):
     specs = [small_spec(seed=seed) for seed in (0, 1)]
     alone = train_many(specs, [tmp_path / "a0", tmp_path / "a1"])
@@ -30,6 +31,7 @@ def test_workers_train_what_one_process_trains(tmp_path):
     assert max(line.step for line in seen) == 60
 
 
+@pytest.mark.thorough
 def test_a_killed_worker_is_started_again(tmp_path):
     """Every worker is killed once, at its first line of metrics after a saved state."""
     killed = set()

@@ -2,14 +2,15 @@
 
 import json
 from dataclasses import replace
+from itertools import pairwise
 
 import pytest
 
 from mnemoscope.core.errors import InputError
 from mnemoscope.judging.claim import CLAIMS
-from mnemoscope.judging.registration import expected_seeds, registration
+from mnemoscope.judging.registration import differences, expected_seeds, registration
 from mnemoscope.judging.verdict import Superseded
-from mnemoscope.sweeps.registered import FILE, departures, package_of, register, registered, superseded
+from mnemoscope.sweeps.registered import FILE, package_of, register, registered, standing, superseded
 
 T14 = CLAIMS.get("T14")
 
@@ -58,7 +59,7 @@ def test_a_superseded_registration_keeps_its_verdict(tmp_path, monkeypatch):
     assert entries[0]["registration"]["criteria"][0]["margin"] == 0.0
     monkeypatch.setattr("mnemoscope.sweeps.registered.package_of", lambda claim: tmp_path)
     assert superseded(third) == (Superseded(reason="a slip", **KEPT), Superseded(reason="another"))
-    assert departures(third, expected_seeds(third)) == ()
+    assert standing(third, expected_seeds(third)).departures == ()
 
 
 def test_a_verdict_can_be_added_later_and_once(tmp_path):
@@ -85,14 +86,38 @@ def test_the_claims_of_the_systems_are_as_registered():
     """A change of what decides a verdict has to be registered: `mnemoscope claims register`, with the reason."""
     claims = [CLAIMS.get(name) for name in CLAIMS.names()]
     assert len(claims) == 80
-    found = {claim.id: departures(claim, expected_seeds(claim)) for claim in claims}
+    found = {claim.id: standing(claim, expected_seeds(claim)).departures for claim in claims}
     assert {id: what for id, what in found.items() if what != ()} == {}
+
+
+def test_every_claim_of_the_systems_has_a_version_and_values_of_all_its_controls():
+    for claim in map(CLAIMS.get, CLAIMS.names()):
+        entry = registered(package_of(claim))[claim.id]
+        for one, kept in ((claim, entry), *((rival, entry["rivals"][rival.id]) for rival in claim.rivals)):
+            assert kept["version"] == one.version
+            assert set(kept["values"]) == {control.name for control in one.controls}, one.id
+            effects = {part.name for part in one.criteria}
+            assert all(set(values) >= effects for values in kept["values"].values()), one.id
+
+
+def test_what_was_registered_before_versions_were_counted_is_read():
+    """What was superseded stays as it was written; it is like itself, and unlike what took its place."""
+    n_found = 0
+    for claim in map(CLAIMS.get, CLAIMS.names()):
+        entry = registered(package_of(claim))[claim.id]
+        each = [old["registration"] for old in entry.get("superseded", [])]
+        for old, new in pairwise([*each, entry]):
+            assert "version" not in old
+            assert differences(old, old) == []
+            assert differences(old, new) != [], claim.id
+            n_found += 1
+    assert n_found > 40
 
 
 def test_other_seeds_and_margins_are_seen():
     seeds = registered(package_of(T14))["T14"]["seeds"]
-    assert departures(replace(T14, margin=0.1), seeds[1:]) == ("criteria", "seeds")
-    assert departures(replace(T14, id="T99"), seeds) is None
+    assert standing(replace(T14, margin=0.1), seeds[1:]).departures == ("criteria", "seeds")
+    assert standing(replace(T14, id="T99"), seeds).departures is None
 
 
 def test_a_damaged_file_is_refused(tmp_path):

@@ -414,6 +414,7 @@ def test_functions_that_their_name_does_not_identify_are_refused(runs, measure):
             run_trials([claim], runs)
 
 
+@pytest.mark.thorough
 def test_processes_give_the_same_and_a_killed_one_is_replaced(runs, tmp_path):
     claim = make(measure=partial(killed_once, flag=tmp_path / "killed"), develops=False)
     ruling = only(run_trials([claim], runs, jobs=2))

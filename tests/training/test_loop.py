@@ -121,6 +121,7 @@ def train_and_tell(path: Path, pipe) -> None:
 LONG = {"recipe.n_steps": 300, "recipe.metrics_every": 25, "recipe.save_every": 20, "recipe.batch_size": 64}
 
 
+@pytest.mark.thorough
 def test_a_killed_run_ends_with_the_same_bytes(tmp_path):
     context = multiprocessing.get_context("fork")  # a spawned one would import everything again
     listen, tell = context.Pipe(duplex=False)

@@ -5,9 +5,13 @@ import re
 import numpy as np
 import plotly.graph_objects as go
 import pytest
+import torch
 import xarray as xr
 
+from mnemoscope import Batch
+from mnemoscope.analyses import patterns_of_sequences, with_roles
 from mnemoscope.viz.page import Page, attention_view
+from tests.support import random_model
 
 
 def test_text_is_escaped_and_libraries_come_only_if_used():
@@ -114,3 +118,22 @@ def test_heads_of_a_view_are_called_as_the_example_says():
     attention_view(called, example.assign(called=(("layer", "head"), [["copy head (L0H0)", "L0H1"]])), "caption")
     assert '"attentionHeadNames": ["L0H0", "L0H1"]' in numbered.html()
     assert '"attentionHeadNames": ["copy head (L0H0)", "L0H1"]' in called.html()
+
+
+@pytest.mark.parametrize(
+    ("layer", "head", "names"),
+    [
+        ([2], [0, 1], ["L2H0", "copy (L2H1)"]),
+        (2, slice(None), ["L2H0", "copy (L2H1)"]),
+        ([2, 0], 1, ["copy (L2H1)", "L0H1"]),
+        (1, 1, ["L1H1"]),
+        (slice(1, None), [1, 0], ["L1H1", "L1H0", "copy (L2H1)", "L2H0"]),
+    ],
+)
+def test_heads_of_a_view_keep_their_numbers_where_some_are_selected(layer, head, names):
+    tokens = torch.arange(6)[None]
+    batch = Batch(inputs=tokens, targets=tokens, scored=torch.ones(1, 6, dtype=torch.bool))
+    found = with_roles(patterns_of_sequences(random_model(n_layers=3), batch), {"L2H1": "copy"})
+    page = Page("x")
+    attention_view(page, found.isel(example=0, layer=layer, head=head), "caption")
+    assert f'"attentionHeadNames": {json.dumps(names)}' in page.html()

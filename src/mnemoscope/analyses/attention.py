@@ -15,6 +15,7 @@ from torch import Tensor
 from mnemoscope.analyses.forward import check_fits
 from mnemoscope.core.batch import CHUNK, Batch
 from mnemoscope.core.errors import InputError, in_range
+from mnemoscope.core.modes import evaluation_mode
 from mnemoscope.core.protocols import HookedModel, has_linear_attention, is_hooked
 from mnemoscope.core.site import Site
 from mnemoscope.interventions.direct import watch
@@ -42,7 +43,7 @@ def patterns_of_sequences(model: HookedModel, batch: Batch, symbols: Sequence[st
 
     Returns:
         `pattern` over (example, layer, head, query, key) and `token` over (example, key), such as `x2=4` where
-        positions have names; queries and keys are numbered. `n_tokens` over example: how many of them are no padding.
+        positions have names; all of these are numbered. `n_tokens` over example: how many of them are no padding.
 
     Raises:
         InputError: The model is too small for the batch.
@@ -73,13 +74,14 @@ def named_patterns(model: HookedModel, batch: Batch, names: Sequence[Sequence[st
         tokens = [[f"{position}={name}" for position, name in zip(called, row, strict=True)] for row in names]
     else:
         tokens = [list(row) for row in names]
+    own = {"example": range(len(batch)), "layer": range(model.cfg.n_layers), "head": range(model.cfg.n_heads)}
     return xr.Dataset(
         {
             "pattern": (("example", "layer", "head", "query", "key"), patterns(model, batch).cpu().numpy()),
             "token": (("example", "key"), tokens),
             "n_tokens": ("example", batch.known_lengths.tolist()),
         },
-        coords={"query": where, "key": where, **batch.labels(query=where, key=where)},
+        coords={**own, "query": where, "key": where, **batch.labels(query=where, key=where)},
     )
 
 
@@ -143,7 +145,8 @@ def each_layer(
         taken = {Site(kind="pattern", layer=layer).hook: partial(take, layer=layer, rows=rows) for layer in layers}
         if not watch(model, batch.inputs[rows], taken):
             hooks = [(name, partial(_told, use=told)) for name, told in taken.items()]
-            model.run_with_hooks(batch.inputs[rows], fwd_hooks=hooks, stop_at_layer=layers[-1] + 1)
+            with evaluation_mode(model):
+                model.run_with_hooks(batch.inputs[rows], fwd_hooks=hooks, stop_at_layer=layers[-1] + 1)
 
 
 def _told(activation: Tensor, hook: Any, *, use: Callable[[Tensor], None]) -> None:

@@ -102,6 +102,7 @@ def compare_predictions(one: HookedModel, other: HookedModel, task: Task, batch:
         },
         coords={
             "model": ["first", "second"],
+            "example": range(len(batch)),
             "outcome": list(OUTCOMES),
             "skill": list(skills),
             "pos": (where := range(batch.inputs.shape[1])),

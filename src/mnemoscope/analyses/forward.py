@@ -9,9 +9,10 @@ from torch import Tensor
 from mnemoscope.core import metrics
 from mnemoscope.core.batch import CHUNK, Batch
 from mnemoscope.core.errors import InputError
-from mnemoscope.core.layers import log_softmax
+from mnemoscope.core.modes import evaluation_mode
 from mnemoscope.core.protocols import HookedModel, Task, reads_vectors
 from mnemoscope.core.skills import Skills
+from mnemoscope.engine.norms import log_softmax
 from mnemoscope.interventions.direct import logits_directly
 from mnemoscope.interventions.reading import LOG_PROBS, check_result, logits_at, parts
 from mnemoscope.interventions.recordings import check_numbers
@@ -36,7 +37,7 @@ def check_fits(model: HookedModel, batch: Batch, *, vectors: bool = False) -> No
             "probe and the replacement of attention take vectors"
         )
     for name, weight in model.named_parameters():
-        if weight.isnan().any():
+        if weight.sum().isnan() and weight.isnan().any():  # infinities of both signs add up to NaN too
             raise InputError(f"the model's weight {name} holds NaN; take an earlier checkpoint")
     if len(batch) == 0:
         raise InputError("the batch holds no sequence; give at least one")
@@ -143,7 +144,8 @@ def predicted_vectors(model: HookedModel, batch: Batch) -> Float[Tensor, "batch 
         InputError: The model does not fit the batch, or its outputs hold NaN.
     """
     check_fits(model, batch, vectors=True)
-    found = torch.cat([model(chunk) for chunk in batch.inputs.split(CHUNK)]).double()
+    with evaluation_mode(model):
+        found = torch.cat([model(chunk) for chunk in batch.inputs.split(CHUNK)]).double()
     check_numbers(found)
     return found
 

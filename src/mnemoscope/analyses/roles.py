@@ -73,8 +73,8 @@ def with_roles(patterns: xr.Dataset, named: Mapping[str, str]) -> xr.Dataset:
     Returns:
         The same with `called` over (layer, head): the role and behind it the head, `copy head (L0H1)`; or the head.
     """
-    sizes = patterns.pattern.sizes
-    heads = [[f"L{layer}H{head}" for head in range(sizes["head"])] for layer in range(sizes["layer"])]
+    pattern = patterns.pattern
+    heads = [[f"L{layer}H{head}" for head in pattern["head"].values] for layer in pattern["layer"].values]
     names = [[f"{named[head]} ({head})" if head in named else head for head in layer] for layer in heads]
     return patterns.assign(called=(("layer", "head"), names))
 

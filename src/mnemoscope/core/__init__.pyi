@@ -9,6 +9,7 @@ from .intervention import Replacement as Replacement
 from .keeping import kept as kept
 from .mechanism import Mechanism as Mechanism
 from .mechanism import otherwise as otherwise
+from .modes import evaluation_mode as evaluation_mode
 from .positions import POSITION_NAMES as POSITION_NAMES
 from .progress import told as told
 from .registry import Registry as Registry

@@ -10,6 +10,7 @@ all of them.
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import Literal, get_args
 
 from mnemoscope.core.errors import InputError, one_of
@@ -88,6 +89,7 @@ class Edge:
         return replace(self, pos=pos)
 
 
+@cache
 def part_name(part: Site | Literal["logits"]) -> str:
     """What a part is called: `L0H1`, `L0 MLP`, `embed`, `input` for all embeddings together, `L0KV1`, `logits`."""
     if isinstance(part, Site) and part.kind in SHARED:

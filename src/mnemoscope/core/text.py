@@ -105,7 +105,8 @@ def prompts(
         texts: One or several.
         answers: What is due after each text, a single token, such as `" Paris"`: only there the batch is scored. None:
             every next token of the text is due.
-        bos: Whether the token that begins a text is put in front, as TransformerLens does by default.
+        bos: Whether the BOS token is put in front, as TransformerLens does by default. A text whose own first token it
+            is, such as one that a chat template has written, gets no second one.
         first_token: Whether the first token of an answer that has several stands for it.
 
     Returns:
@@ -209,22 +210,28 @@ def _tokens(tokenizer: Tokenizer, text: str, **options: Any) -> Any:
 
 
 def _encoded(tokenizer: Tokenizer, prompt: Prompt, front: list[int]) -> tuple[list[int], dict[str, int]]:
-    """Tokens of a prompt, and the positions that have names."""
+    """Tokens of a prompt behind the BOS token, unless they begin with it, and the positions that have names."""
     if not prompt.spans:
-        return [*front, *_tokens(tokenizer, prompt.text)["input_ids"]], {}
+        return _behind(front, _tokens(tokenizer, prompt.text)["input_ids"]), {}
     try:
         found = _tokens(tokenizer, prompt.text, return_offsets_mapping=True)
     except NotImplementedError:
         raise InputError(
             "this tokenizer does not say where tokens stand; load its fast version, or name no places"
         ) from None
-    places = {}
+    row, places = _behind(front, found["input_ids"]), {}
+    n_front = len(row) - len(found["input_ids"])
     for name, (start, stop) in prompt.spans.items():
         inside = [i for i, (first, end) in enumerate(found["offset_mapping"]) if first < stop and end > start]
         if not inside:
             raise InputError(f"{name} is empty in {prompt.text!r}; every named place must hold something")
-        places |= {name: inside[-1] + len(front), f"{name}_first": inside[0] + len(front)}
-    return [*front, *found["input_ids"]], places
+        places |= {name: inside[-1] + n_front, f"{name}_first": inside[0] + n_front}
+    return row, places
+
+
+def _behind(front: list[int], tokens: list[int]) -> list[int]:
+    """Tokens that begin with `front` once."""
+    return [*tokens] if tokens[:1] == front else [*front, *tokens]
 
 
 def _common(places: Sequence[Mapping[str, int]]) -> dict[str, Int[Tensor, " batch"]]:

@@ -6,19 +6,18 @@ log-probabilities are formed; tests hold the estimate against what is really all
 """
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
-import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from mnemoscope.core.batch import CHUNK, Inputs
 from mnemoscope.core.errors import InputError, fits
+from mnemoscope.core.modes import evaluation_mode
 from mnemoscope.core.protocols import HookedModel
+from mnemoscope.engine.budget import MAX_BYTES, forward_bytes, output_width
 
-MAX_BYTES = 2**28
-"""What is allocated at once at most, unless another bound is given: 256 MiB."""
 MAX_RESULT_BYTES = 2**31
 """How large a result may get that holds a number for every token."""
 LOG_PROBS = 28
@@ -31,6 +30,8 @@ Pick = Callable[[Tensor], Tensor]
 def unembedding(model: HookedModel, pick: Pick) -> Iterator[Pick]:
     """Within the block a forward pass of the model unembeds what `pick` leaves of the final stream, and nothing else.
 
+    The model is in evaluation mode there.
+
     Args:
         model: Any hooked model. One without a module `unembed`, or with hooks there, unembeds everything.
         pick: From `batch pos width` to another number of rows and positions.
@@ -39,9 +40,6 @@ def unembedding(model: HookedModel, pick: Pick) -> Iterator[Pick]:
         A function of the model's output that picks where the model did not.
     """
     unembed, picked = getattr(model, "unembed", None), []
-    if not isinstance(unembed, nn.Module) or _watched(model):
-        yield pick
-        return
 
     def narrow(module: nn.Module, given: tuple[Any, ...]) -> tuple[Any, ...] | None:
         if not given:
@@ -49,15 +47,14 @@ def unembedding(model: HookedModel, pick: Pick) -> Iterator[Pick]:
         picked.append(True)
         return (pick(given[0]), *given[1:])
 
-    handle = unembed.register_forward_pre_hook(narrow)
-    try:
+    with evaluation_mode(model), ExitStack() as stack:
+        if isinstance(unembed, nn.Module) and not _watched(model):
+            stack.callback(unembed.register_forward_pre_hook(narrow).remove)
         yield lambda output: output if picked else pick(output)
-    finally:
-        handle.remove()
 
 
 def _watched(model: HookedModel) -> bool:
-    """Whether hooks are on the unembedding: they may count on every position."""
+    """True if hooks are on the unembedding: they may count on every position."""
     points = getattr(model, "hook_dict", {})
     return any(point.fwd_hooks for name, point in points.items() if name.startswith("unembed"))
 
@@ -158,25 +155,6 @@ def rows_at_once(model: HookedModel, n_pos: int, *, kept: int = 0, max_bytes: in
     """Sequences of a forward pass that unembeds nothing, of which each keeps a number of bytes; at least one."""
     budget = MAX_BYTES if max_bytes is None else max_bytes
     return max(1, min(CHUNK, budget // (forward_bytes(model, n_pos) + kept)))
-
-
-def output_width(model: HookedModel) -> int:
-    """Numbers that are predicted at a position."""
-    return getattr(model.cfg, "d_vocab_out", 0) or model.cfg.d_vocab
-
-
-def float_bytes(model: HookedModel) -> int:
-    """Of one number of the model."""
-    return torch.empty((), dtype=getattr(model.cfg, "dtype", torch.float32)).element_size()
-
-
-def forward_bytes(model: HookedModel, n_pos: int) -> int:
-    """Bytes of one sequence in a forward pass of the model itself, without logits."""
-    cfg: Any = model.cfg
-    if not getattr(cfg, "d_model", None):
-        return 1
-    heads, d_mlp = cfg.n_heads * cfg.d_head, 0 if cfg.attn_only else cfg.d_mlp
-    return float_bytes(model) * n_pos * (6 * cfg.d_model + max(6 * heads + 6 * cfg.n_heads * n_pos, 6 * d_mlp))
 
 
 def check_result(what: str, n_bytes: int, way_out: str) -> None:

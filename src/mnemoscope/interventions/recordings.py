@@ -1,6 +1,6 @@
 """Activations of a model, recorded without any intervention of ours; hooks that are on the model take part."""
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -13,17 +13,13 @@ from mnemoscope.core.batch import Batch, Inputs
 from mnemoscope.core.errors import InputError
 from mnemoscope.core.named import Named
 from mnemoscope.core.protocols import HookedModel
-from mnemoscope.core.site import ATTENTION, BY_HEAD, BY_NEURON, Kind, Site
-from mnemoscope.interventions.direct import Watched, outputs_at, watch
-from mnemoscope.interventions.reading import (
-    MAX_BYTES,
-    Pick,
-    at_columns,
-    float_bytes,
-    nowhere,
-    rows_at_once,
-    unembedding,
-)
+from mnemoscope.core.site import Kind, Site
+from mnemoscope.engine.block import Read
+from mnemoscope.engine.budget import MAX_BYTES, Sizes, float_bytes
+from mnemoscope.engine.changes import Changes
+from mnemoscope.engine.transformer import Transformer
+from mnemoscope.interventions.direct import Starts, outputs_at, watch
+from mnemoscope.interventions.reading import Pick, at_columns, nowhere, rows_at_once, unembedding
 
 Place = tuple[Kind, int | None]
 """A kind of activation and its layer."""
@@ -45,14 +41,7 @@ class Run:
         return self.activations[place]
 
 
-def recorded_run(
-    model: HookedModel,
-    tokens: Inputs,
-    places: Collection[Place],
-    read: Int[Tensor, " read"],
-    *,
-    directly: bool = False,
-) -> Run:
+def recorded_run(model: HookedModel, tokens: Inputs, places: Collection[Place], read: Int[Tensor, " read"]) -> Run:
     """Run the model.
 
     Args:
@@ -60,13 +49,27 @@ def recorded_run(
         tokens: Its input.
         places: What to record.
         read: Positions whose logits are kept.
-        directly: As for `forward`.
 
     Raises:
         InputError: The model has no such place, or its logits hold NaN.
     """
     names = {place: Site(kind=place[0], layer=place[1]).hook for place in places}
-    found, logits = forward(model, tokens, {*names.values()}, read, directly=directly)
+    found, logits = forward(model, tokens, {*names.values()}, read)
+    return _of_places(names, found, logits)
+
+
+@torch.no_grad()
+def engine_run(weights: Transformer, tokens: Inputs, places: Collection[Place], read: Int[Tensor, " read"]) -> Run:
+    """Run the engine; arguments and errors as for `recorded_run`."""
+    found: dict[str, Tensor] = {}
+    names = {place: Site(kind=place[0], layer=place[1]).hook for place in places}
+    tokens, read = (x.to(weights.b_u.device) for x in (tokens, read))
+    logits = weights(tokens, Read(columns=read), Changes(_keeping(found, {*names.values()})))
+    check_numbers(logits)
+    return _of_places(names, found, logits)
+
+
+def _of_places(names: Mapping[Place, str], found: Mapping[str, Tensor], logits: Tensor) -> Run:
     missing = sorted((name, kind) for (kind, _), name in names.items() if name not in found)
     if missing:
         name, kind = missing[0]
@@ -76,12 +79,7 @@ def recorded_run(
 
 @torch.no_grad()
 def forward(
-    model: HookedModel,
-    tokens: Inputs,
-    names: Collection[str],
-    read: Int[Tensor, " read"],
-    *,
-    directly: bool = False,
+    model: HookedModel, tokens: Inputs, names: Collection[str], read: Int[Tensor, " read"], *, directly: bool = False
 ) -> tuple[dict[str, Tensor], Float[Tensor, "batch read d_vocab"]]:
     """The activations at those hook points that the model has, and the logits at some positions.
 
@@ -95,31 +93,18 @@ def forward(
     Raises:
         InputError: The logits hold NaN.
     """
-    found, logits = (_directly(model, tokens, names, read) if directly else None) or _cached(
-        model, tokens, names, at_columns(read)
-    )
+    found: dict[str, Tensor] = {}
+    logits = None
+    if directly:
+        where = torch.zeros(tokens.shape[:2], dtype=torch.bool, device=tokens.device)
+        where[:, read.to(tokens.device)] = True
+        logits = outputs_at(model, tokens, where, watched=_keeping(found, names))
+    if logits is None:
+        found, logits = _cached(model, tokens, names, at_columns(read))
+    else:
+        logits = logits.unflatten(0, (len(tokens), -1))
     check_numbers(logits)
     return found, logits
-
-
-def _directly(
-    model: HookedModel, tokens: Inputs, names: Collection[str], read: Int[Tensor, " read"]
-) -> tuple[dict[str, Tensor], Tensor] | None:
-    """What `forward` gives; None if the model has to be run itself."""
-    found: dict[str, Tensor] = {}
-    where = torch.zeros(tokens.shape[:2], dtype=torch.bool, device=tokens.device)
-    where[:, read.to(tokens.device)] = True
-    logits = outputs_at(model, tokens, where, watched=_keeping(found, names))
-    return None if logits is None else (found, logits.unflatten(0, (len(tokens), -1)))
-
-
-def _keeping(found: dict[str, Tensor], names: Collection[str]) -> Watched:
-    """What puts the activations at hook points into a dictionary."""
-
-    def keep(name: str, activation: Tensor) -> None:
-        found[name] = activation.contiguous()  # a view would hold on to what it is of
-
-    return {name: partial(keep, name) for name in names}
 
 
 def check_numbers(logits: Tensor) -> None:
@@ -134,12 +119,7 @@ def check_numbers(logits: Tensor) -> None:
 
 @torch.no_grad()
 def recorded(
-    model: HookedModel,
-    batch: Batch,
-    names: Collection[str],
-    *,
-    max_bytes: int | None = None,
-    directly: bool = False,
+    model: HookedModel, batch: Batch, names: Collection[str], *, max_bytes: int | None = None, directly: bool = False
 ) -> dict[str, Tensor]:
     """The activations at hook points on a batch, in forward passes of bounded size; nothing is unembedded.
 
@@ -148,25 +128,28 @@ def recorded(
         batch: The sequences.
         names: Hook points.
         max_bytes: Of a forward pass. None: 256 MiB.
-        directly: Whether equal to 1e-5 will do, in less time (`direct`).
+        directly: As for `forward`.
     """
-    size = rows_at_once(model, batch.inputs.shape[1], max_bytes=max_bytes)
-    record = _watched if directly else _as_the_model
-    parts = [record(model, inputs, names) for inputs in batch.inputs.split(size)]
+    parts = []
+    for inputs in batch.inputs.split(rows_at_once(model, batch.inputs.shape[1], max_bytes=max_bytes)):
+        found: dict[str, Tensor] = {}
+        if not directly or not watch(model, inputs, _keeping(found, names)):
+            found, _ = _cached(model, inputs, names, nowhere)
+        parts.append(found)
     return {name: torch.cat([part[name] for part in parts]) for name in names}
 
 
-def _as_the_model(model: HookedModel, tokens: Tensor, names: Collection[str]) -> dict[str, Tensor]:
-    return _cached(model, tokens, names, nowhere)[0]
+def _keeping(found: dict[str, Tensor], names: Collection[str]) -> dict[str, Callable[[Tensor], None]]:
+    """Observers that put the activations at hook points into a dictionary."""
 
+    def keep(name: str, activation: Tensor) -> None:
+        found[name] = activation.contiguous()  # a view would hold on to what it is of
 
-def _watched(model: HookedModel, tokens: Tensor, names: Collection[str]) -> dict[str, Tensor]:
-    found: dict[str, Tensor] = {}
-    kept = watch(model, tokens, _keeping(found, names))
-    return found if kept else _as_the_model(model, tokens, names)
+    return {name: partial(keep, name) for name in names}
 
 
 def _cached(model: HookedModel, tokens: Tensor, names: Collection[str], pick: Pick) -> tuple[dict[str, Tensor], Tensor]:
+    """The activations at hook points and the output where `pick` leaves it, by the model itself."""
     with unembedding(model, pick) as picked:
         output, cache = model.run_with_cache(tokens, names_filter=lambda name: name in names)
         logits = picked(output)
@@ -186,16 +169,10 @@ def read(site: Site) -> str:
 
 
 def record_bytes(model: HookedModel, batch: Batch, sites: Iterable[Site]) -> int:
-    """Of the activations of some sites on a batch, estimated from above, while they are put together."""
-    cfg, (n, n_pos) = model.cfg, batch.inputs.shape[:2]
-    kinds = {read(site): site.kind for site in sites}.values()
-    heads, attention = cfg.n_heads * cfg.d_head, cfg.n_heads * n_pos
-    width = {
-        **dict.fromkeys(BY_HEAD, heads),
-        **dict.fromkeys(ATTENTION, attention),
-        **dict.fromkeys(BY_NEURON, cfg.d_mlp),
-    }
-    return 3 * float_bytes(model) * n * n_pos * sum(int(width.get(kind, cfg.d_model)) for kind in kinds)
+    """Bytes of the activations of some sites on a batch while they are put together, estimated from above."""
+    (n, n_pos), kinds = batch.inputs.shape[:2], {read(site): site.kind for site in sites}.values()
+    sizes = Sizes(cfg=model.cfg, n_pos=n_pos, n_read=0)
+    return 3 * float_bytes(model) * n * n_pos * sum(sizes.width(kind) for kind in kinds)
 
 
 def results(model: HookedModel, layer: int, z: Tensor) -> Tensor:
@@ -216,27 +193,24 @@ class Recordings:
     def __init__(self, model: HookedModel, *, max_bytes: int | None = None, directly: bool = False):
         self._model, self._max_bytes = model, MAX_BYTES if max_bytes is None else max_bytes
         self._directly = directly
+        self.starts = Starts(MAX_BYTES if max_bytes is None else 0)
+        """Streams of unchanged runs; none are kept where a bound on bytes is given."""
         self._kept: dict[tuple[Named[Batch], str], Tensor] = {}
 
     @torch.no_grad()
     def prepare(self, needs: Iterable[tuple[Named[Batch], Site]]) -> None:
         """Record the sites on the batches, with one forward pass a batch."""
         wanted = dict.fromkeys((source, read(site)) for source, site in needs)
-        missing: dict[Named[Batch], set[str]] = {}
-        for source, name in wanted:
-            if (source, name) not in self._kept:
-                missing.setdefault(source, set()).add(name)
+        missing = [key for key in wanted if key not in self._kept]
         if missing:
-            self._make_room(wanted, missing)
-        for source, names in missing.items():
+            self._make_room(wanted, len(missing))
+        for source in dict.fromkeys(source for source, _ in missing):
+            names = {name for of, name in missing if of == source}
             found = recorded(self._model, source.value, names, max_bytes=self._max_bytes, directly=self._directly)
             self._kept.update({(source, name): activation for name, activation in found.items()})
 
-    def _make_room(
-        self, wanted: Collection[tuple[Named[Batch], str]], missing: Mapping[Named[Batch], Collection[str]]
-    ) -> None:
+    def _make_room(self, wanted: Collection[tuple[Named[Batch], str]], n_new: int) -> None:
         """Let go of what was recorded first, for records that are taken to be as large as the largest there is."""
-        n_new = sum(len(names) for names in missing.values())
         for key in [key for key in self._kept if key not in wanted]:
             sizes = [activation.nbytes for activation in self._kept.values()]
             if sum(sizes) + n_new * max(sizes) <= self._max_bytes:

@@ -16,6 +16,13 @@ def components(model: HookedModel) -> list[Site]:
     return heads + ([] if model.cfg.attn_only else [Site(kind="mlp_out", layer=n) for n in range(model.cfg.n_layers)])
 
 
+def n_kv_heads(model: HookedModel) -> int:
+    """Heads of a layer that have keys and values of their own; the others share these, in groups."""
+    cfg = model.cfg
+    apart = getattr(cfg, "ungroup_grouped_query_attention", False)
+    return cfg.n_heads if apart else getattr(cfg, "n_key_value_heads", None) or cfg.n_heads
+
+
 def check_exists(model: HookedModel, site: Site) -> None:
     """Refuse a site that the model has not.
 
@@ -26,8 +33,8 @@ def check_exists(model: HookedModel, site: Site) -> None:
     if site.layer is not None:
         in_range(f"the layer of site {site}", site.layer, 0, cfg.n_layers - 1)
     if site.head is not None:
-        fewer = site.kind in ("k", "v") and getattr(cfg, "n_key_value_heads", None)
-        in_range(f"the head of site {site}", site.head, 0, (fewer or cfg.n_heads) - 1)
+        n_heads = n_kv_heads(model) if site.kind in ("k", "v") else cfg.n_heads
+        in_range(f"the head of site {site}", site.head, 0, n_heads - 1)
     if site.kind in (*MLP, "resid_mid") and cfg.attn_only:
         raise InputError(f"site {site} does not exist: the model has no MLP; take a site of an attention layer")
     if site.hook not in model.hook_dict:

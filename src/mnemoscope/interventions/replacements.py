@@ -79,35 +79,23 @@ def _recorded(
         case Resample(match=match):
             return activation[_draw(source, batch, match, seed)[rows].to(activation.device)]
         case Mean(over=over):
-            axis = 2 if intervention.site.kind in ATTENTION else 1
-            return _mean(activation, source.value, batch.select(rows), over, axis)
+            axis = 2 if intervention.site.kind in ATTENTION else 1  # positions, or queries
+            return _mean(activation.movedim(axis, 1), source.value, batch.select(rows), over).movedim(1, axis)
 
 
-def _mean(activation: Tensor, source: Batch, batch: Batch, over: str, axis: int) -> Tensor:
-    """The mean of an activation, whose positions, or queries, lie along `axis`; padding stays out."""
-    if source.ragged:
-        return _mean_of_real(activation.movedim(axis, 1), source, batch, over).movedim(1, axis)
-    weights = torch.ones(len(source)) if source.weights is None else source.weights
-    weights = weights.to(activation)
-    if over in ("batch", "position"):
-        mean = torch.einsum("b,b...->...", weights / weights.sum(), activation)
-        return mean.mean(0, keepdim=True) if over == "position" else mean
-    share = _shares(source, batch, over, weights)
-    return torch.einsum("nb,b...->n...", share / share.sum(1, keepdim=True), activation)
-
-
-def _mean_of_real(
+def _mean(
     activation: Float[Tensor, "batch pos ..."], source: Batch, batch: Batch, over: str
 ) -> Float[Tensor, "rows #pos ..."]:
-    """The same of a source that is padded: at a position that no sequence reaches it is zero."""
+    """The mean over a source, without its padding: zero at a position that no sequence reaches."""
     weights = (torch.ones(len(source)) if source.weights is None else source.weights).to(activation)
-    real = source.real.to(activation)
-    if over == "position":
-        share = weights[:, None] * real
-        return torch.einsum("bp,bp...->...", share / share.sum(), activation)[None, None]
-    rows = weights[None] if over == "batch" else _shares(source, batch, over, weights)
-    share = torch.einsum("nb,bp->nbp", rows, real)
-    return torch.einsum("nbp,bp...->np...", share / share.sum(1, keepdim=True).clamp(min=1e-30), activation)
+    rows = weights[None] if over in ("batch", "position") else _shares(source, batch, over, weights)
+    if not source.ragged:
+        mean = torch.einsum("nb,b...->n...", rows / rows.sum(1, keepdim=True), activation)
+        return mean.mean(1, keepdim=True) if over == "position" else mean
+    share = torch.einsum("nb,bp->nbp", rows, source.real.to(activation))
+    total = share.sum((1, 2) if over == "position" else 1, keepdim=True)
+    mean = torch.einsum("nbp,bp...->np...", share / total.clamp(min=1e-30), activation)
+    return mean.sum(1, keepdim=True) if over == "position" else mean
 
 
 def _shares(source: Batch, batch: Batch, over: str, weights: Float[Tensor, " source"]) -> Float[Tensor, "batch source"]:

@@ -18,6 +18,7 @@ from mnemoscope.core.batch import Batch
 from mnemoscope.core.edge import Edge
 from mnemoscope.core.errors import InputError
 from mnemoscope.core.intervention import AtSite, Intervention, Knockout, LowRank, Mean, Patch, Resample, SetPattern
+from mnemoscope.core.modes import evaluation_mode
 from mnemoscope.core.protocols import HookedModel, has_linear_attention
 from mnemoscope.core.site import ParamSite, Site
 from mnemoscope.interventions.direct import logits_directly
@@ -80,8 +81,10 @@ def run_at(
         InputError: As `run_with`.
     """
     inputs = batch.inputs if rows is None else batch.inputs[rows]
+    keeps_weights = not any(isinstance(i.site, ParamSite) for i in interventions)
+    starts = recordings.starts if recordings is not None and keeps_weights else None
     with intervened(model, batch, interventions, rows=rows, seed=seed, recordings=recordings):
-        return logits_directly(model, inputs, where)
+        return logits_directly(model, inputs, where, starts=starts)
 
 
 @contextmanager
@@ -94,7 +97,7 @@ def intervened(
     seed: int = 0,
     recordings: Recordings | None = None,
 ) -> Iterator[None]:
-    """Within the block the model runs intervened on the inputs of `batch`, or of some of its rows.
+    """Within the block the model runs intervened, in evaluation mode, on the inputs of `batch` or of some of its rows.
 
     Arguments and errors as for `run_at`.
     """
@@ -120,6 +123,7 @@ def intervened(
 
     hooks = [hook for i, site in at_sites for hook in _hooks(model, part, site, changing(i))]
     with ExitStack() as stack:
+        stack.enter_context(evaluation_mode(model))
         stack.enter_context(changed_weights(model, at_weights))
         if on_edges:
             changes = [(edge, _changed(edge.written, part, changing(i))) for i, edge in on_edges]

@@ -26,6 +26,7 @@ from torch import Tensor, nn
 
 from mnemoscope.core.errors import InputError
 from mnemoscope.core.keeping import kept
+from mnemoscope.core.modes import bare
 from mnemoscope.core.protocols import HookedModel
 from mnemoscope.core.site import ATTENTION, EMBEDDINGS, Kind, Site
 from mnemoscope.interventions.recordings import check_numbers
@@ -92,17 +93,17 @@ def bypassed(model: HookedModel, layers: Collection[int | None]) -> Layers:
 
 
 def is_classic(model: HookedModel) -> bool:
-    """Whether the classic names are the hook points' own, as in a HookedTransformer, and not aliases."""
+    """True if the classic names are the hook points' own, as in a HookedTransformer, and not aliases."""
     point = model.hook_dict.get("blocks.0.hook_resid_pre")
     return point is not None and point.name == "blocks.0.hook_resid_pre"
 
 
-def _completed(model: HookedModel, layer: int, hook: Callable[..., Any], stack: ExitStack) -> Callable[..., Any]:
+def _completed(model: HookedModel, layer: int, write: Callable[..., Any], stack: ExitStack) -> Callable[..., Any]:
     """The hook at `resid_mid` of a layer, whose change the stream then gets too, until the stack is closed."""
     changes: list[Tensor] = []
 
-    def change(activation: Tensor, hook_point: Any) -> Tensor | None:
-        new = hook(activation, hook=hook_point)
+    def change(activation: Tensor, hook: Any) -> Tensor | None:
+        new = write(activation, hook=hook)
         changes[:] = [] if new is None else [new - activation]
         return new
 
@@ -111,19 +112,16 @@ def _completed(model: HookedModel, layer: int, hook: Callable[..., Any], stack: 
 
     point = model.hook_dict[Site(kind="resid_post", layer=layer).hook]
     stack.callback(point.register_forward_hook(add, prepend=True).remove)
-    return lambda activation, hook: change(activation, hook)
+    return change
 
 
 @kept
-def _ignored(model: HookedModel, kind: Kind, *, completed: bool) -> Layers:
-    """Layers at which what is written has no or another effect, tried when it is asked for the first time."""
-    with _bare(model):
-        return _tried(model, kind, completed=completed)
-
-
 @torch.no_grad()
-def _tried(model: HookedModel, kind: Kind, *, completed: bool) -> Layers:
-    """Row 0 is left as it is; of every layer one row is written what has a known effect, and one NaN."""
+def _ignored(model: HookedModel, kind: Kind, *, completed: bool) -> Layers:
+    """Layers at which what is written has no or another effect, tried when it is asked for the first time.
+
+    Row 0 is left as it is; of every layer one row is written what has a known effect, and one NaN.
+    """
     layers: list[int | None] = [None] if kind in EMBEDDINGS else list(range(model.cfg.n_layers))
     layers = [layer for layer in layers if Site(kind=kind, layer=layer).hook in model.hook_dict]
     rows = {layer: 1 + 2 * number for number, layer in enumerate(layers)}
@@ -134,13 +132,13 @@ def _tried(model: HookedModel, kind: Kind, *, completed: bool) -> Layers:
         for layer, row in rows.items()
     ]
     wanted = {f"blocks.{layer}.{end}" for layer in layers for end in _SEEN.get(kind, ())} & {*model.hook_dict}
-    with ExitStack() as stack:
+    with bare(model), ExitStack() as stack:
         if completed:
             hooks = [
                 (name, _completed(model, layer or 0, hook, stack))
                 for layer, (name, hook) in zip(rows, hooks, strict=True)
             ]
-        noted: list[Hook] = [(name, partial(_note, name=name, seen=seen)) for name in wanted]
+        noted: list[Hook] = [(name, lambda x, hook, name=name: seen.update({name: x})) for name in wanted]
         logits = model.run_with_hooks(tokens, fwd_hooks=[*hooks, *noted])
     check_numbers(logits[0])
     return Layers(layer for layer, row in rows.items() if not _has_effect(kind, layer, row, seen, logits))
@@ -164,10 +162,6 @@ def _write(activation: Tensor, hook: Any, *, kind: Kind, row: int, n_rows: int) 
     return new
 
 
-def _note(activation: Tensor, hook: Any, *, name: str, seen: dict[str, Tensor]) -> None:
-    seen[name] = activation
-
-
 def _has_effect(kind: Kind, layer: int | None, row: int, seen: dict[str, Tensor], logits: Tensor) -> bool:
     names = [f"blocks.{layer}.{end}" for end in _SEEN.get(kind, ())]
     if any(name not in seen for name in names):
@@ -188,21 +182,3 @@ def _has_effect(kind: Kind, layer: int | None, row: int, seen: dict[str, Tensor]
 def _differ(one: Tensor, other: Tensor) -> bool:
     """By more than rounding does; NaN differs from everything."""
     return not bool(((one - other).abs() <= _TOLERANCE * other.abs().max()).all())
-
-
-@contextmanager
-def _bare(model: HookedModel) -> Iterator[None]:
-    """Within the block the model has no hooks and drops nothing out; afterwards it is as it was."""
-    hidden = [(point._forward_hooks, dict(point._forward_hooks)) for point in {*model.hook_dict.values()}]
-    training = [module for module in model.modules() if module.training] if isinstance(model, nn.Module) else []
-    try:
-        for hooks, _ in hidden:
-            hooks.clear()
-        for module in training:
-            module.training = False
-        yield
-    finally:
-        for hooks, before in hidden:
-            hooks.update(before)
-        for module in training:
-            module.training = True

@@ -201,6 +201,8 @@ class Claim:
             looks at; other names than those of the parts are kept beside. A claim per `question` needs one number per
             question everywhere, those of the gate too; a question whose gate is NaN fails.
         compare: From what was measured on every unit to the effects of one replicate; None where there is one unit.
+        version: Of what is measured, written by hand: raise it when `measure`, `compare` or what a control plants is
+            meant to give other numbers. A change of code that keeps the numbers keeps the version.
         factors: What the sensitivity table varies, one at a time: a keyword of `measure`, `recipe`, or a field of the
             configurations such as `model.normalization`, and the other values to try.
         prompts: As in `Evidence`.
@@ -232,6 +234,7 @@ class Claim:
     controls: tuple[Control, ...] = ()
     measure: Callable[..., Measured] | None = None
     compare: Callable[[Mapping[str, Measured]], Measured] | None = None
+    version: int = 1
     factors: Mapping[str, tuple[Any, ...]] = field(default_factory=dict, hash=False)
     prompts: Prompts | None = None
     develops: bool = True
@@ -245,6 +248,7 @@ class Claim:
         self._check_criteria()
         one_of(f"joined of claim {self.id}", self.joined, ("all", "any"))
         one_of(f"replicate of claim {self.id}", self.replicate, get_args(Replicate))
+        in_range(f"version of claim {self.id}", self.version, 1, math.inf)
         if self.units and self.replicate in _OF_LANGUAGE_MODELS:
             raise InputError(
                 f"claim {self.id} is per {self.replicate}, so it is about language models, which are named when it is "
@@ -340,8 +344,8 @@ class Claim:
 
 _OF_LANGUAGE_MODELS = ("question", "model")
 _SHARED_WITH_RIVALS = (
-    "gate", "replicate", "n_replicates", "first_seed", "last_seed", "units", "measure", "compare", "prompts",
-    "develops", "system", "factors", "explanation",
+    "gate", "replicate", "n_replicates", "first_seed", "last_seed", "units", "measure", "compare", "version",
+    "prompts", "develops", "system", "factors", "explanation",
 )  # fmt: skip
 
 

@@ -1,7 +1,11 @@
 """What was fixed about a claim before its first run, as plain data, and what differs from it today.
 
 A registration holds all that decides a verdict: criteria, gate, controls, units with their full configurations, seeds,
-prompts, factors, rivals, and a digest of the source of the measure.
+prompts, factors, rivals, and the version of the measure, which is written by hand. What the measure gave on the claim's
+controls stands beside it once the claim is registered (`sweeps.behaviour`).
+
+Digests of code are kept as information: code that moved and gives the same numbers leaves a claim as it was registered.
+Registrations from before versions were counted have none; there the digests decide.
 
 The digest of a function is of its syntax tree without docstrings, and of the functions and constants of its guest (or
 its module, where that belongs to no guest) that it names, and so on. Formatting, comments and the library do not change
@@ -21,9 +25,14 @@ from typing import Any
 
 from mnemoscope.core import guests
 from mnemoscope.core.presets import SYSTEMS, Configuration
-from mnemoscope.judging.claim import Claim, Control
+from mnemoscope.judging.claim import Claim
 
 LIBRARY = f"{__name__.partition('.')[0]}."
+
+VALUES = "values"
+"""Entry of a registration on file: what the measure gave on the controls."""
+_APART = ("rivals", "version", "code", VALUES, "machine", "superseded")
+"""Entries that are compared otherwise than by equality, or not at all."""
 
 
 def registration(claim: Claim, seeds: Sequence[int] = ()) -> dict[str, Any]:
@@ -46,9 +55,9 @@ def registration(claim: Claim, seeds: Sequence[int] = ()) -> dict[str, Any]:
         "seeds": list(seeds),
         "units": {name: _unit(unit) for name, unit in claim.units.items()},
         "prompts": claim.prompts,
-        "measure": None if claim.measure is None else function_digest(claim.measure),
-        "compare": None if claim.compare is None else function_digest(claim.compare),
-        "controls": {control.name: _control(control) for control in claim.controls},
+        "version": claim.version,
+        "code": {what: function_digest(function) for what, function in functions_of(claim).items()},
+        "controls": {c.name: {"kind": c.kind, "tolerated": c.tolerated, "n": c.n} for c in claim.controls},
         "factors": {name: [str(value) for value in values] for name, values in claim.factors.items()},
         "rivals": {rival.id: registration(rival) for rival in claim.rivals},
     }
@@ -83,14 +92,54 @@ def _planned(claim: Claim) -> list[set[int]]:
 
 
 def differences(now: Mapping[str, Any], then: Mapping[str, Any], prefix: str = "") -> list[str]:
-    """In what two registrations differ: names of entries, those of rivals after the rival's id."""
-    found = [prefix + name for name in now if name != "rivals" and now[name] != then.get(name)]
+    """In what two registrations differ that decides: names of entries, those of rivals after the rival's id."""
+    now, then = _numbered(now), _numbered(then)
+    found = [prefix + name for name in now if name not in _APART and now[name] != then.get(name)]
+    if None in (now["version"], then["version"]):
+        found += [prefix + name for name in _code_moved(now, then)]
+    elif now["version"] != then["version"]:
+        found.append(f"{prefix}version")
     rivals, before = now["rivals"], then.get("rivals", {})
     found += [f"{prefix}rival {id}" for id in {**rivals, **before} if (id in rivals) != (id in before)]
     for id in rivals:
         if id in before:
             found += differences(rivals[id], before[id], f"{id}: ")
     return found
+
+
+def code_moved(now: Mapping[str, Any], then: Mapping[str, Any]) -> list[str]:
+    """The functions whose code differs between two registrations, those of rivals after the rival's id."""
+    found = _code_moved(_numbered(now), _numbered(then))
+    for id, rival in now["rivals"].items():
+        if id in then["rivals"]:
+            found += [f"{id}: {name}" for name in code_moved(rival, then["rivals"][id])]
+    return found
+
+
+def _code_moved(now: Mapping[str, Any], then: Mapping[str, Any]) -> list[str]:
+    code, before = now["code"], then["code"]
+    return [name for name in {**code, **before} if code.get(name) != before.get(name)]
+
+
+def _numbered(fixed: Mapping[str, Any]) -> Mapping[str, Any]:
+    """A registration in the form of today; one from before versions were counted has the version None."""
+    if "code" in fixed:
+        return fixed
+    controls = fixed["controls"]
+    plants = {f"plant of {name}": control["plant"] for name, control in controls.items()}
+    code = {"measure": fixed["measure"], "compare": fixed["compare"], **plants}
+    kept = {name: value for name, value in fixed.items() if name not in ("measure", "compare")}
+    kept["controls"] = {
+        name: {what: each for what, each in control.items() if what != "plant"} for name, control in controls.items()
+    }
+    return {**kept, "version": None, "code": {name: digest for name, digest in code.items() if digest is not None}}
+
+
+def functions_of(claim: Claim) -> dict[str, Callable[..., Any]]:
+    """The functions that decide what is measured for a claim, by what they are; its rivals have their own."""
+    plants = {f"plant of {control.name}": control.plant for control in claim.controls}
+    found = {"measure": claim.measure, "compare": claim.compare, **plants}
+    return {what: function for what, function in found.items() if function is not None}
 
 
 def function_digest(function: Callable[..., Any]) -> str:
@@ -162,15 +211,24 @@ def _outline(node: Any) -> str:
     return f"{type(node).__name__}({', '.join(fields)})"
 
 
+def configurations(value: Any) -> list[str]:
+    """What presets and recipes make today of every configuration that is bound to a function, as digests."""
+    match value:
+        case Configuration():
+            return [_unit(value)["configuration"]]
+        case partial():
+            return configurations((value.args, value.keywords))
+        case Mapping():
+            return configurations(tuple(value.values()))
+        case tuple() | list():
+            return [digest for each in value for digest in configurations(each)]
+    return []
+
+
 def _unit(unit: Configuration) -> dict[str, Any]:
     spec = {name: value for name, value in unit.spec(0).to_dict().items() if name != "seed"}
     digest = hashlib.sha256(json.dumps(spec, sort_keys=True).encode()).hexdigest()[:16]
     return {"preset": unit.preset, "recipe": unit.recipe, "changes": dict(unit.changes), "configuration": digest}
-
-
-def _control(control: Control) -> dict[str, Any]:
-    plant = None if control.plant is None else function_digest(control.plant)
-    return {"kind": control.kind, "tolerated": control.tolerated, "n": control.n, "plant": plant}
 
 
 def _rounded(value: float) -> float:

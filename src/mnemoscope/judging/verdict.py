@@ -161,6 +161,7 @@ class Ruling:
         emergence: The effects along `step`, of the one seed that the attribute `seed` names; None where no seed has
             checkpoints along training, or the measure makes no sense there.
         departures: What of the claim is not as it was registered; None where nothing is registered.
+        code: How its code has moved since it was registered, in words; it is no departure. Empty where it has not.
         set_aside: Runs of the claim's configurations that were handed in and are not used, and why.
         superseded: How it was asked before, the oldest first.
     """
@@ -172,6 +173,7 @@ class Ruling:
     sensitivity: tuple[Cell, ...] = ()
     emergence: xr.Dataset | None = None
     departures: tuple[str, ...] | None = None
+    code: str = ""
     set_aside: tuple[str, ...] = ()
     superseded: tuple[Superseded, ...] = ()
 
@@ -259,6 +261,7 @@ def record(ruling: Ruling) -> dict[str, Any]:
         "set_aside": list(ruling.set_aside),
         "superseded": [asdict(earlier) for earlier in ruling.superseded],
         "departures": None if ruling.departures is None else list(ruling.departures),
+        "code": ruling.code,
         "fixed": registration(claim, expected_seeds(claim)),
         "rivals": [
             {**verdict_record(ruling.rivals[rival.id]), "statement": rival.statement}

@@ -11,13 +11,15 @@ from typing import Any
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
-from transformer_lens.utilities.activation_functions import SUPPORTED_ACTIVATIONS
 
 from mnemoscope.core.errors import InputError
 from mnemoscope.core.protocols import VectorTask
 from mnemoscope.core.seeding import stream_seed
 from mnemoscope.core.specification import ModelSpec, RunSpec
-from mnemoscope.models.lens import HookedTransformer, HookedTransformerConfig
+from mnemoscope.models import lens
+from mnemoscope.models.hooked import config as own_config
+from mnemoscope.models.hooked import transformer as own_transformer
+from mnemoscope.models.lens import HookedTransformer
 from mnemoscope.models.linear_attention import linearised
 
 VECTORS = "reads_vectors"
@@ -25,7 +27,6 @@ VECTORS = "reads_vectors"
 LINEAR = "linear_attention"
 """Key of a configuration: whether attention has no softmax."""
 _ATTENTION = "blocks.*.attn.[Wb]_*"
-SUPPORTED_ACTIVATIONS.setdefault("identity", lambda x: x)  # TransformerLens has none
 
 
 @contextmanager
@@ -97,7 +98,9 @@ def configuration(
     }
 
 
-def from_configuration(config: Mapping[str, Any], *, device: torch.device | str = "cpu") -> HookedTransformer:
+def from_configuration(
+    config: Mapping[str, Any], *, device: torch.device | str = "cpu", own: bool = False
+) -> HookedTransformer:
     """The model of those arguments, with TransformerLens's initialisation drawn from the global generator.
 
     Args:
@@ -105,14 +108,18 @@ def from_configuration(config: Mapping[str, Any], *, device: torch.device | str 
             and gives some of width `d_vocab_out`; with `linear_attention` its attention has no softmax. All hooks and
             weights keep their names.
         device: Where the model goes.
+        own: Whether it is of the package's own class, which has the same weights, hooks and numbers and needs no import
+            of TransformerLens; otherwise of TransformerLens's where the installed line has one.
 
     Raises:
         InputError: The device cannot be used.
     """
     arguments = {**config, "dtype": getattr(torch, config["dtype"]), "device": str(usable_device(device))}
     vectors, linear = arguments.pop(VECTORS, False), arguments.pop(LINEAR, False)
+    kinds: Any = (own_transformer, own_config) if own else (lens, lens)
     with quiet():
-        model = HookedTransformer(HookedTransformerConfig.from_dict(arguments), move_to_device=True)
+        settings = kinds[1].HookedTransformerConfig.from_dict(arguments)
+        model = kinds[0].HookedTransformer(settings, move_to_device=True)
     if vectors:
         weights = dict(model.named_parameters())
         model.add_module("embed", ReadIn(weights["embed.W_E"]))
@@ -124,8 +131,8 @@ def from_configuration(config: Mapping[str, Any], *, device: torch.device | str 
     return model
 
 
-def untrained(spec: RunSpec, *, device: torch.device | str = "cpu") -> HookedTransformer:
-    """The model that a run starts from.
+def untrained(spec: RunSpec, *, device: torch.device | str = "cpu", own: bool = False) -> HookedTransformer:
+    """The model that a run starts from; `own` as for `from_configuration`.
 
     Raises:
         InputError: The device cannot be used.
@@ -140,6 +147,7 @@ def untrained(spec: RunSpec, *, device: torch.device | str = "cpu") -> HookedTra
         d_output=d_output,
         seed=spec.seed,
         device=device,
+        own=own,
     )
 
 
@@ -152,6 +160,7 @@ def build(
     d_vocab_out: int | None = None,
     d_output: int | None = None,
     device: torch.device | str = "cpu",
+    own: bool = False,
 ) -> HookedTransformer:
     """A freshly initialised model. The global generator is left as found.
 
@@ -163,6 +172,7 @@ def build(
         d_vocab_out: How many tokens can be predicted, the first ones; none: all.
         d_output: Width of the output of a model that reads vectors; none: it reads tokens.
         device: Where the model goes.
+        own: As for `from_configuration`.
 
     Raises:
         InputError: The device cannot be used.
@@ -171,7 +181,7 @@ def build(
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(stream_seed(seed, "initialisation"))
         sizes = {"d_vocab": d_vocab, "n_ctx": n_ctx, "d_vocab_out": d_vocab_out, "d_output": d_output}
-        model = from_configuration(configuration(spec, **sizes))
+        model = from_configuration(configuration(spec, **sizes), own=own)
     named = dict(model.named_parameters())
     with torch.no_grad():
         if spec.initialisation != "gpt2":

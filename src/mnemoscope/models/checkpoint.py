@@ -31,8 +31,13 @@ def save_checkpoint(model: HookedTransformer, path: Path, *, step: int = 0) -> N
     write_tensors(path, model.state_dict(), metadata)
 
 
-def load_checkpoint(path: Path, *, device: torch.device | str = "cpu") -> HookedTransformer:
+def load_checkpoint(path: Path, *, device: torch.device | str = "cpu", own: bool = False) -> HookedTransformer:
     """The model that was saved, in evaluation mode: its logits are identical to those of the saved one.
+
+    Args:
+        path: The file.
+        device: Where the model goes.
+        own: As for `from_configuration`.
 
     Raises:
         InputError: The file is missing, truncated, edited or foreign, its weights do not fit its configuration, or the
@@ -40,7 +45,7 @@ def load_checkpoint(path: Path, *, device: torch.device | str = "cpu") -> Hooked
     """
     tensors, metadata = read_tensors(Path(path), _KIND)
     with torch.random.fork_rng(devices=[]):
-        model = from_configuration(json.loads(metadata["configuration"]), device=device)
+        model = from_configuration(json.loads(metadata["configuration"]), device=device, own=own)
     try:
         model.load_state_dict(tensors, strict=True)
     except RuntimeError as error:

@@ -1,5 +1,7 @@
-"""Files that are whole or absent."""
+"""Files that are whole or absent, and where those go that can be made again."""
 
+import os
+import sys
 from pathlib import Path
 from uuid import uuid4
 
@@ -16,3 +18,13 @@ def write_atomically(path: Path, content: bytes, *, shared: bool = False) -> Non
         beside.replace(path)
     finally:
         beside.unlink(missing_ok=True)
+
+
+def user_cache() -> Path:
+    """The directory that MNEMOSCOPE_CACHE names, or what the platform keeps for caches."""
+    if given := os.environ.get("MNEMOSCOPE_CACHE"):
+        return Path(given).absolute()
+    if sys.platform == "darwin":
+        return Path.home() / "Library" / "Caches" / "mnemoscope"
+    base = Path(os.environ.get("XDG_CACHE_HOME", ""))
+    return (base if base.is_absolute() else Path.home() / ".cache") / "mnemoscope"

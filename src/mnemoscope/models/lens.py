@@ -2,25 +2,61 @@
 
 3.9 has `HookedTransformer`. 4.0 removed it with its configuration and its conversions of language models; there the
 package's own take their place, with the same names, hooks, weights and numbers (`mnemoscope.models.hooked`).
+
+Importing TransformerLens takes longer than most commands on our own runs. So the classes here are stand-ins, which
+import the real ones when they are called or asked for an attribute. `isinstance` needs no import: it goes by the name
+of the class, so that the package's own counts as TransformerLens's on both lines.
 """
 
-import importlib.util
-from typing import TYPE_CHECKING
+from importlib import import_module
+from importlib.metadata import version
+from typing import TYPE_CHECKING, Any
 
-from transformer_lens import TransformerLensKeyValueCache as TransformerLensKeyValueCache
-from transformer_lens import TransformerLensKeyValueCacheEntry as TransformerLensKeyValueCacheEntry
-
-HAS_HOOKED_TRANSFORMER = importlib.util.find_spec("transformer_lens.HookedTransformer") is not None
+HAS_HOOKED_TRANSFORMER = int(version("transformer-lens").split(".")[0]) < 4
 """Whether TransformerLens's own is used: the line is 3."""
 
-if TYPE_CHECKING or HAS_HOOKED_TRANSFORMER:
+if TYPE_CHECKING:
+    from transformer_lens import FactoredMatrix as FactoredMatrix
     from transformer_lens import HookedTransformer as HookedTransformer
     from transformer_lens import HookedTransformerConfig as HookedTransformerConfig
-    from transformer_lens.components.attention import Attention as Attention
-    from transformer_lens.loading_from_pretrained import get_official_model_name as get_official_model_name
+    from transformer_lens import TransformerLensKeyValueCache as TransformerLensKeyValueCache
+    from transformer_lens import TransformerLensKeyValueCacheEntry as TransformerLensKeyValueCacheEntry
 else:
-    from transformer_lens.supported_models import get_official_model_name as get_official_model_name
 
-    from mnemoscope.models.hooked.attention import Attention as Attention
-    from mnemoscope.models.hooked.config import HookedTransformerConfig as HookedTransformerConfig
-    from mnemoscope.models.hooked.transformer import HookedTransformer as HookedTransformer
+    class _Deferred(type):
+        """A class that stands for one of another module, with the same name."""
+
+        def real(cls) -> type:
+            found = getattr(import_module(cls.module), cls.__name__)
+            activations = import_module("transformer_lens.utilities.activation_functions").SUPPORTED_ACTIVATIONS
+            activations.setdefault("identity", lambda x: x)  # TransformerLens has none
+            return found
+
+        def __call__(cls, *args: Any, **kwargs: Any) -> Any:
+            return cls.real()(*args, **kwargs)
+
+        def __getattr__(cls, name: str) -> Any:
+            return getattr(cls.real(), name)
+
+        def __instancecheck__(cls, instance: object) -> bool:
+            return any(base.__name__ == cls.__name__ for base in type(instance).__mro__)
+
+    def _deferred(name: str, module: str = "transformer_lens") -> type:
+        return _Deferred(name, (), {"module": module, "__module__": __name__})
+
+    _own = None if HAS_HOOKED_TRANSFORMER else "mnemoscope.models.hooked."
+    HookedTransformer = _deferred("HookedTransformer", f"{_own}transformer" if _own else "transformer_lens")
+    HookedTransformerConfig = _deferred("HookedTransformerConfig", f"{_own}config" if _own else "transformer_lens")
+    FactoredMatrix = _deferred("FactoredMatrix")
+    TransformerLensKeyValueCache = _deferred("TransformerLensKeyValueCache")
+    TransformerLensKeyValueCacheEntry = _deferred("TransformerLensKeyValueCacheEntry")
+
+
+def official_model_name(name: str) -> str:
+    """TransformerLens's name of a published model, from one of its shorter names.
+
+    Raises:
+        ValueError: It knows no such model.
+    """
+    where = "loading_from_pretrained" if HAS_HOOKED_TRANSFORMER else "supported_models"
+    return import_module(f"transformer_lens.{where}").get_official_model_name(name)

@@ -6,6 +6,7 @@ A row of the pattern may hold negative weights and adds up to anything. Hooks, w
 TransformerLens's attention.
 """
 
+from functools import cache
 from typing import Any
 
 import torch
@@ -13,16 +14,14 @@ from einops import einsum
 from jaxtyping import Float
 from torch import Tensor
 
-from mnemoscope.models.lens import Attention
 
-
-class LinearAttention(Attention):
-    """In the place of the attention of a block."""
+class _Linear:
+    """The forward pass, before any class of attention with TransformerLens's hooks."""
 
     linear = True
 
-    def forward(  # pyright: ignore[reportIncompatibleMethodOverride]: it takes no cache
-        self,
+    def forward(
+        self: Any,
         query_input: Float[Tensor, "batch pos *head d_model"],
         key_input: Float[Tensor, "batch pos *head d_model"],
         value_input: Float[Tensor, "batch pos *head d_model"],
@@ -39,10 +38,15 @@ class LinearAttention(Attention):
         return written.sum(2) + self.b_O
 
 
+@cache
+def _linear(kind: type) -> type:
+    return type("LinearAttention", (_Linear, kind), {})
+
+
 @torch.no_grad()
-def linearised(attention: Any, layer: int) -> LinearAttention:
+def linearised(attention: Any, layer: int) -> Any:
     """Linear attention with the parameters of softmax attention."""
-    result = LinearAttention(attention.cfg, layer_id=layer)
+    result = _linear(type(attention))(attention.cfg, layer_id=layer)
     for name, parameter in attention.named_parameters():
         getattr(result, name).data = parameter.data
     return result

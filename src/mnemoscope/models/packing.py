@@ -74,7 +74,7 @@ def _files(run: Run, *, all_steps: bool) -> Iterator[tuple[str, bytes]]:
     """Name and content of the files of a run that are kept, each of them read once to see that it is whole."""
     yield from _record(run)
     for step in run.kept if all_steps else (run.last_step,):
-        run.model(step)
+        run.hooked(step)
         yield f"checkpoints/{step:08d}.safetensors", run.checkpoint_path(step).read_bytes()
 
 
@@ -85,7 +85,7 @@ def _compact(run: Run) -> Iterator[tuple[str, bytes]]:
     if measured is None or tuple(measured.step.values.tolist()) != steps:
         raise InputError(f"{run.path} has no trajectory over all its checkpoints; `mnemoscope track` makes it")
     yield "trajectory.json", run.trajectory_path.read_bytes()
-    content = compact_checkpoint(run.model(steps[-1]), run.untrained(), step=steps[-1])
+    content = compact_checkpoint(run.hooked(steps[-1]), run.untrained(own=True), step=steps[-1])
     yield f"checkpoints/{steps[-1]:08d}{COMPACT}", content
 
 

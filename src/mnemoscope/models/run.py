@@ -99,9 +99,20 @@ class Run:
     def model(self, step: int | None = None, *, device: torch.device | str = "cpu") -> HookedTransformer:
         """The model after `step` steps; none: the last checkpoint.
 
+        It is TransformerLens's `HookedTransformer` where the installed line has one.
+
         Raises:
             InputError: There is no such checkpoint, or the device cannot be used.
         """
+        return self._model(step, device, own=False)
+
+    def hooked(self, step: int | None = None, *, device: torch.device | str = "cpu") -> HookedTransformer:
+        """As `model`, of the package's own class: the same weights, hooks and numbers without the import of
+        TransformerLens, which takes longer than most analyses of our own runs.
+        """
+        return self._model(step, device, own=True)
+
+    def _model(self, step: int | None, device: torch.device | str, *, own: bool) -> HookedTransformer:
         device = usable_device(device)
         if not self.steps:
             raise InputError(f"{self.path} has no checkpoint yet; train it first")
@@ -109,16 +120,16 @@ class Run:
         one_of(f"the step of {self.path}", step, self.steps)
         path = self.checkpoint_path(step)
         if path.name.endswith(COMPACT):
-            return load_compact(path, self.untrained()).to(device, print_details=False)
-        return load_checkpoint(path, device=device)
+            return load_compact(path, self.untrained(own=own)).to(device, print_details=False)
+        return load_checkpoint(path, device=device, own=own)
 
     def models(self) -> Iterator[tuple[int, HookedTransformer]]:
         """All checkpoints, from the first step to the last."""
         return ((step, self.model(step)) for step in self.steps)
 
-    def untrained(self) -> HookedTransformer:
-        """The same architecture and seed before training, built anew (a control)."""
-        return untrained(self.spec).eval()
+    def untrained(self, *, own: bool = False) -> HookedTransformer:
+        """The same architecture and seed before training, built anew (a control); `own`: as `hooked`."""
+        return untrained(self.spec, own=own).eval()
 
     def metrics(self) -> xr.Dataset:
         """Training progress: one variable a metric, along `step`.

@@ -23,7 +23,7 @@ def subject(run: Run, step: int | None = None) -> Subject:
     """
     progress = run.metrics() if (run.path / "metrics.jsonl").exists() else None
     return Subject(
-        model=run.model(step),
+        model=run.hooked(step),
         task=run.spec.task,
         seed=run.spec.seed,
         progress=progress,
@@ -38,7 +38,10 @@ def untrained(units: Mapping[str, Configuration]) -> Plant:
 
 def _untrained(units: Mapping[str, Configuration], case: int) -> dict[str, Subject]:
     specs = {name: unit.spec(FIRST_PLANTED + case) for name, unit in units.items()}
-    return {name: Subject(model=fresh(spec).eval(), task=spec.task, seed=spec.seed) for name, spec in specs.items()}
+    return {
+        name: Subject(model=fresh(spec, own=True).eval(), task=spec.task, seed=spec.seed)
+        for name, spec in specs.items()
+    }
 
 
 def planted(name: str, make: Callable[..., HookedModel], task: Task) -> Plant:

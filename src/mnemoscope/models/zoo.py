@@ -13,7 +13,6 @@ import io
 import json
 import os
 import re
-import sys
 import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -22,7 +21,7 @@ from zipfile import ZipFile
 
 from mnemoscope.core.errors import InputError, one_of
 from mnemoscope.core.guests import directory, guests, location, owner
-from mnemoscope.models.files import write_atomically
+from mnemoscope.models.files import user_cache, write_atomically
 
 WORD = "zoo"
 """What stands for the zoo where a run directory is expected."""
@@ -198,7 +197,7 @@ def unpack(packed: Archive) -> Path:
         InputError: Neither the user's cache nor the directory for temporary files can be written.
     """
     problems = []
-    for parent in (_user_cache, _temporary):
+    for parent in (user_cache, _temporary):
         try:
             place = parent() / WORD / packed.digest[:16] / packed.label
             _complete(place, packed)
@@ -207,16 +206,6 @@ def unpack(packed: Archive) -> Path:
             continue
         return place
     raise InputError(f"the zoo cannot be unpacked: {'; '.join(problems)}; set MNEMOSCOPE_CACHE to another directory")
-
-
-def _user_cache() -> Path:
-    """MNEMOSCOPE_CACHE, or what the platform keeps for caches."""
-    if given := os.environ.get("MNEMOSCOPE_CACHE"):
-        return Path(given).absolute()
-    if sys.platform == "darwin":
-        return Path.home() / "Library" / "Caches" / "mnemoscope"
-    base = Path(os.environ.get("XDG_CACHE_HOME", ""))
-    return (base if base.is_absolute() else Path.home() / ".cache") / "mnemoscope"
 
 
 def _temporary() -> Path:

@@ -164,7 +164,7 @@ def _last(run: Run) -> dict[str, float]:
 
 def n_trained(spec: RunSpec) -> int:
     """How many parameters training may move, frozen schedules aside."""
-    found = parameters(untrained(spec))
+    found = parameters(untrained(spec, own=True))
     still = matching(held(spec.model), list(found))
     return sum(value.numel() for name, value in found.items() if name not in still)
 

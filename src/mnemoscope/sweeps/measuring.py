@@ -1,19 +1,22 @@
 """Measures taken of many models: planned once, shared between claims, kept on disk, spread over processes.
 
 What one model is asked by all claims and cells is one piece of work, so that a model is read once. A piece that was
-finished is kept in a file of its own and found again, as long as nothing has changed that decides about it: the source
-of the measure and of the library, the versions of torch and TransformerLens, and of the run its specification, metrics,
-trajectory and the checkpoint that was measured.
+finished is kept in a file of its own and found again, as long as nothing has changed that decides about it: the version
+of the measure, that of the library's numbers, the versions of torch and TransformerLens, and of the run its
+specification, metrics, trajectory and the checkpoint that was measured.
+
+The version of a measure is that of its claim, if registered, and if its functions lie in packages. Code that is moved
+costs no store then; on controls it is measured anew, so that a trial compares its values with those registered. A
+measure that is still being written counts by the source of its guest or file: an edit is measured again.
 """
 
 import hashlib
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures.process import BrokenProcessPool
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, partial
 from importlib.metadata import version
-from importlib.resources import files
 from pathlib import Path
 from time import monotonic
 from typing import Any
@@ -25,7 +28,9 @@ from mnemoscope.core import guests
 from mnemoscope.core.errors import InputError
 from mnemoscope.core.protocols import HookedModel
 from mnemoscope.core.subject import Subject
+from mnemoscope.core.version import NUMBERS
 from mnemoscope.judging.claim import Measured
+from mnemoscope.judging.registration import LIBRARY, configurations, function_digest
 from mnemoscope.models.files import write_atomically
 from mnemoscope.models.language.conversion import named_language_model
 from mnemoscope.models.language.sources import fingerprint
@@ -33,33 +38,40 @@ from mnemoscope.models.run import Run
 from mnemoscope.models.subjects import subject
 from mnemoscope.sweeps.local import ATTEMPTS, analyse_many
 
-MEASURED_BY = ("core", "models", "interventions", "analyses")
-"""Packages of the library whose code decides what is measured, whatever the measure."""
 RESTS_ON = ("torch", "transformer-lens")
-"""Distributions whose versions do."""
+"""Distributions whose versions decide what is measured, whatever the measure."""
 
 KEPT_EVERY = 10.0
 """Seconds after which what was measured of one piece of work so far is written."""
 
 Factors = tuple[tuple[str, Any], ...]
-Planted = Mapping[str, Subject] | Mapping[str, HookedModel] | Mapping[str, Measured]
+Planted = Mapping[str, Any]  # by configuration a subject, a model, or whatever else a measure of the claim takes
 Plant = Callable[[int], Planted]
 
 
 @dataclass(frozen=True)
 class Call:
-    """One call of a measure: on a model after some step (none: the last), or on whatever the work is about."""
+    """One call of a measure: on a model after some step (none: the last), or on whatever the work is about. Its version
+    is that of a registered claim.
+    """
 
     measure: Callable[..., Measured]
     factors: Factors = ()
     step: int | None = None
+    version: int | None = None
 
     @property
     def key(self) -> str:
-        """What the result is kept under; it changes with the source of the measure."""
+        """The key of the result; it changes with the version of the measure, or its source."""
+        by_version = self.stands_by_version(self.measure)
+        known_by = f"version {self.version}" if by_version else source_digest(self.measure)
         factors = ", ".join(f"{name}={value!r}" for name, value in self.factors)
         at = "" if self.step is None else f" at step {self.step}"
-        return f"{name_of(self.measure)}({factors}){at} {source_digest(self.measure)}"
+        return f"{name_of(self.measure)}({factors}){at} {known_by}"
+
+    def stands_by_version(self, *functions: Callable[..., Any]) -> bool:
+        """True if the version says what functions do: there is one, and they lie in packages."""
+        return self.version is not None and all(_in_package(m) for each in functions for m in modules_of(each))
 
 
 def _within(function: partial[Any]) -> list[Callable[..., Any]]:
@@ -80,7 +92,7 @@ def check_named(what: str, function: Callable[..., Any]) -> None:
     """Refuse a function that its name does not identify: two closures of one name would be taken for each other.
 
     Args:
-        what: What the function is, for the message.
+        what: The name of the argument, for the message.
         function: A function, or one to which arguments are bound by `functools.partial`; functions among these are
             checked too.
 
@@ -118,12 +130,18 @@ def _text(value: Any) -> str:
 
 
 def source_digest(function: Callable[..., Any]) -> str:
-    """Of the source of a function and of the functions that are bound to it, wherever they lie.
+    """The digest of the source of a function and of the functions that are bound to it, wherever they lie.
 
     That of a function of a system is the source of the whole system; one that was defined at a prompt has none, and
     gets another digest in every process, so that nothing kept is taken for its result.
     """
     return _digest_of(tuple(sorted(modules_of(function))))
+
+
+def _in_package(module: str) -> bool:
+    """True if a module is of the library or of a guest that is a package, where registrations lie."""
+    owner = guests.owner(module)
+    return f"{module}.".startswith(LIBRARY) if owner is None else guests.directory(owner) is not None
 
 
 def modules_of(function: Callable[..., Any]) -> set[str]:
@@ -150,7 +168,7 @@ class OfRun:
 
     @property
     def name(self) -> str:
-        """Of the file that keeps the results."""
+        """Name of the file that keeps the results."""
         return f"{self.run.label}/seed-{self.run.spec.seed:02d}"
 
     def fingerprint(self, step: int | None) -> str:
@@ -160,7 +178,7 @@ class OfRun:
         return _digest((run.path / "run.json", run.path / "metrics.jsonl", run.trajectory_path, model))
 
     def load(self, step: int | None) -> Subject:
-        """What calls at a step are on."""
+        """The model that calls at a step are on."""
         return subject(self.run, step)
 
     def take(self, call: Call, on: Subject) -> Measured:
@@ -179,16 +197,21 @@ class OfPlant:
 
     @property
     def name(self) -> str:
-        """Of the file that keeps the results; claims that plant and compare the same share it."""
+        """Name of the file that keeps the results; claims that plant and compare the same share it."""
         what = name_of(self.plant) + ("" if self.compare is None else name_of(self.compare))
         return f"controls/{hashlib.sha256(what.encode()).hexdigest()[:16]}-{self.case}"
 
     def fingerprint(self, step: int | None) -> str:
-        """Changes with the source of what is planted, and of how it is compared."""
-        return " ".join(source_digest(each) for each in (self.plant, self.compare) if each is not None)
+        """Changes with the configurations that are planted."""
+        return " ".join(configurations(self.plant))
+
+    def code(self, call: Call) -> str:
+        """Changes with the functions that decide what a call gives."""
+        functions = [each for each in (call.measure, self.plant, self.compare) if each is not None]
+        return " ".join(map(function_digest if call.stands_by_version(*functions) else source_digest, functions))
 
     def load(self, step: int | None) -> Planted:
-        """What calls are on."""
+        """The planted case that calls are on."""
         return self.plant(self.case)
 
     def take(self, call: Call, on: Planted) -> Measured:
@@ -209,7 +232,7 @@ class OfDraw:
 
     @property
     def name(self) -> str:
-        """Of the file that keeps the results; claims with one measure, such as a claim and its rivals, share it."""
+        """Name of the file that keeps the results; claims with one measure (a claim and its rivals) share it."""
         return f"draws/{hashlib.sha256(name_of(self.measure).encode()).hexdigest()[:16]}-{self.draw}"
 
     def fingerprint(self, step: int | None) -> str:
@@ -217,7 +240,7 @@ class OfDraw:
         return ""
 
     def load(self, step: int | None) -> int:
-        """What calls are on."""
+        """The number of the draw that calls are on."""
         return self.draw
 
     def take(self, call: Call, on: int) -> Measured:
@@ -232,8 +255,8 @@ class OfModel:
     Attributes:
         source: As for `language_model`; a name may carry a revision.
         device: Where the model goes.
-        dtype: Of its weights.
-        calls: What it is asked.
+        dtype: Type of its weights.
+        calls: The measurements.
     """
 
     source: str
@@ -243,7 +266,7 @@ class OfModel:
 
     @property
     def name(self) -> str:
-        """Of the file that keeps the results."""
+        """Name of the file that keeps the results."""
         return f"models/{hashlib.sha256(f'{self.source} {self.dtype}'.encode()).hexdigest()[:16]}"
 
     def fingerprint(self, step: int | None) -> str:
@@ -251,7 +274,7 @@ class OfModel:
         return f"{fingerprint(self.source)} on {self.device} by transformers {version('transformers')}"
 
     def load(self, step: int | None) -> HookedModel:
-        """What calls are on."""
+        """The model that calls are on."""
         return named_language_model(self.source, device=self.device, dtype=self.dtype)
 
     def take(self, call: Call, on: HookedModel) -> Measured:
@@ -262,6 +285,18 @@ class OfModel:
 Work = OfRun | OfPlant | OfDraw | OfModel
 Results = dict[str, dict[str, Measured]]
 """By the name of the work and the key of the call."""
+
+
+def merged(work: Sequence[Work]) -> list[Work]:
+    """One piece a name, with the calls of all: a model is read once. Runs of one task come together: what is made of
+    the task alone serves them all.
+    """
+    found: dict[str, Work] = {}
+    for piece in work:
+        before = found.get(piece.name)
+        calls = piece.calls if before is None else (*before.calls, *piece.calls)
+        found[piece.name] = replace(piece, calls=tuple(dict.fromkeys(calls)))
+    return sorted(found.values(), key=lambda piece: repr(piece.run.spec.task) if isinstance(piece, OfRun) else "")
 
 
 def measure_all(
@@ -305,12 +340,14 @@ def do(piece: Work, *, store: Path | None) -> dict[str, Measured]:
     """One piece of work: what is kept is read, the rest measured and kept."""
     file = None if store is None else store / f"{piece.name}.json"
     kept = {} if file is None else _read(file)
-    stamps = {step: f"{instrument()} {piece.fingerprint(step)}" for step in {call.step for call in piece.calls}}
-    missing = [call for call in piece.calls if kept.get(call.key, {}).get("stamp") != stamps[call.step]]
+    steps = {step: piece.fingerprint(step) for step in {call.step for call in piece.calls}}
+    code = {call: f" {piece.code(call)}" if isinstance(piece, OfPlant) else "" for call in piece.calls}
+    stamps = {call: f"{instrument()} {steps[call.step]}{code[call]}" for call in piece.calls}
+    missing = [call for call in piece.calls if kept.get(call.key, {}).get("stamp") != stamps[call]]
     if missing:
         written, new = monotonic(), {}
         for i, (call, measured) in enumerate(_taken(piece, missing), 1):
-            new[call.key] = {"stamp": stamps[call.step], "measured": measured}
+            new[call.key] = {"stamp": stamps[call], "measured": measured}
             if file is not None and (i == len(missing) or monotonic() - written > KEPT_EVERY):
                 write_atomically(file, json.dumps(_read(file) | new).encode(), shared=True)  # others add to it too
                 written = monotonic()
@@ -335,14 +372,12 @@ def _taken(piece: Work, calls: Sequence[Call]) -> Iterator[tuple[Call, dict[str,
 
 @cache
 def instrument() -> str:
-    """What decides what is measured whatever the measure: the code of the library and the packages below it."""
-    library = Path(str(files("mnemoscope")))
-    code = _digest(file for package in MEASURED_BY for file in sorted((library / package).rglob("*.py")))
-    return " ".join([code, *(version(package) for package in RESTS_ON)])
+    """Versions that every result depends on: of our numbers, and of the packages below them."""
+    return " ".join([f"numbers-{NUMBERS}", *(version(package) for package in RESTS_ON)])
 
 
 def _digest(sources: Iterable[Path]) -> str:
-    """Of the contents of files, in their order; one that is not there counts as such."""
+    """The digest of the contents of files, in their order; one that is not there counts as such."""
     digest = hashlib.sha256()
     for file in sources:
         content = file.read_bytes() if file.exists() else None

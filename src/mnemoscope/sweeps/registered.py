@@ -1,23 +1,27 @@
 """Registrations that are kept: `registered.json` in the package of the guest that a claim's measure belongs to.
 
-The file is committed with the claims. A registration that takes the place of another keeps it under `superseded`, with
-the reason and the verdict that it led to.
+The file is committed with the claims. It holds what decides a verdict, digests of code as information, and what the
+measure gave on the claim's controls, with the machine that computed it (`behaviour`). A registration that takes the
+place of another keeps it under `superseded`, with the reason and the verdict that it led to.
 
 *Does not show* that a registration is older than the runs; the history of the file does.
 """
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from mnemoscope.core import guests
 from mnemoscope.core.errors import InputError
 from mnemoscope.judging.claim import Claim
-from mnemoscope.judging.registration import differences, expected_seeds, registration
+from mnemoscope.judging.registration import VALUES, code_moved, differences, expected_seeds, registration
 from mnemoscope.judging.verdict import Superseded
 from mnemoscope.models.files import write_atomically
+from mnemoscope.sweeps.behaviour import ELSEWHERE, HERE, Values, behaviour, distance, machine
 
 FILE = "registered.json"
 """Registrations by the id of the claim."""
@@ -46,22 +50,82 @@ def package_of(claim: Claim) -> Path | None:
     return None if owner is None else guests.directory(owner)
 
 
-def departures(claim: Claim, seeds: Sequence[int]) -> tuple[str, ...] | None:
-    """What of a claim is not as it was registered; None where nothing is registered.
+@dataclass(frozen=True, kw_only=True)
+class Standing:
+    """A claim compared with its registration.
+
+    Attributes:
+        departures: Differences from the registration; None for a claim that is not registered. Code that moved is none,
+            nor are other values where code has not moved and another machine may have given them.
+        code: Changes of code since, or of values on another machine, in words; empty where there are none.
+        off: The largest difference between values now and then; None: not compared.
+    """
+
+    departures: tuple[str, ...] | None = None
+    code: str = ""
+    off: float | None = None
+
+
+def standing(
+    claim: Claim, seeds: Sequence[int], values: Mapping[str, Values] = MappingProxyType({}), *, anew: bool = False
+) -> Standing:
+    """Compare a claim with its registration.
 
     Args:
         claim: With a measure.
         seeds: Those that it is judged on.
+        values: Values of the measures on the controls of the claim and its rivals, by id; none: not compared.
+        anew: True if they were measured just now, on this machine.
 
     Raises:
         InputError: As `registered`.
     """
     then = registered(package_of(claim)).get(claim.id)
-    return None if then is None else tuple(differences(registration(claim, seeds), then))
+    if then is None:
+        return Standing()
+    now, off, code = registration(claim, seeds), _distances(claim, values, then), ""
+    here, unlike = anew and _is_here(then), _unlike(off, then, anew=anew)
+    if moved := code_moved(now, then):
+        found = ("differ" if unlike else "equal") if off else "not checked here"
+        code = f"code moved since registration ({', '.join(moved)}); values {found}"
+    elif unlike and not here:
+        code = f"values differ by {max(off.values()):.1g} with the same code, as other machines may"
+    departures = tuple(differences(now, then) or (unlike if moved or here else ()))
+    return Standing(departures=departures, code=code, off=max(off.values()) if off else None)
+
+
+def _distances(claim: Claim, values: Mapping[str, Values], then: Mapping[str, Any]) -> dict[str, float]:
+    """By how much values differ from those that are registered: `values`, those of rivals after the rival's id."""
+    kept = {claim.id: then, **then["rivals"]}
+    found = {id: distance(values[id], kept[id][VALUES]) for id in kept if id in values and VALUES in kept[id]}
+    return {"values" if id == claim.id else f"{id}: values": by for id, by in found.items()}
+
+
+def _is_here(then: Mapping[str, Any]) -> bool:
+    """True if this is the machine that computed the values of a registration."""
+    return then.get("machine") == machine()
+
+
+def _unlike(off: Mapping[str, float], then: Mapping[str, Any], *, anew: bool) -> list[str]:
+    """The values that are not as registered."""
+    tolerance = HERE if anew and _is_here(then) else ELSEWHERE
+    return [name for name, by in off.items() if by > tolerance]
+
+
+def registered_versions(claim: Claim) -> dict[str, int]:
+    """The claim and its rivals, by id, whose version is that of their registration.
+
+    Raises:
+        InputError: As `registered`.
+    """
+    then = registered(package_of(claim)).get(claim.id, {"rivals": {}})
+    kept = {claim.id: then, **then["rivals"]}
+    return {one.id: one.version for one in (claim, *claim.rivals)
+            if kept.get(one.id, {}).get("version") == one.version}  # fmt: skip
 
 
 def superseded(claim: Claim) -> tuple[Superseded, ...]:
-    """How a claim was asked before, the oldest first.
+    """Earlier forms of a claim, the oldest first.
 
     Raises:
         InputError: As `registered`.
@@ -82,12 +146,13 @@ def register(
     Args:
         claims: Each judged on the seeds of its system.
         directory: Of the guest's package.
-        reason: Why a registration that differs is superseded; none: it is not.
+        reason: Why a registration that differs, in what decides or in its values, is superseded; none: it is not.
+            Where values are as registered, digests of code that moved are written anew.
         verdicts: Records of earlier trials: what is superseded, now or before, keeps the verdict of the trial in which
             just that was fixed. A record that does not say what was fixed counts for the last.
 
     Returns:
-        The ids of claims that were not registered, or not like this, or to which an earlier verdict was added.
+        The ids of claims whose entry is new or has changed.
 
     Raises:
         InputError: A claim is registered otherwise and there is no reason, or the file cannot be read.
@@ -95,32 +160,51 @@ def register(
     content, changed = registered(directory), []
     by_id = {record["id"]: record for record in verdicts}
     for claim in claims:
-        then, now = content.get(claim.id), registration(claim, expected_seeds(claim))
-        different = [] if then is None else differences(now, then)
+        before = content.get(claim.id, {})
+        then = {name: entry for name, entry in before.items() if name != "superseded"}
+        earlier = [{**entry} for entry in before.get("superseded", [])]
+        now, different = _entry(claim, then, measured=reason is not None)
         if different and reason is None:
             raise InputError(
                 f"claim {claim.id} is registered otherwise ({', '.join(different)}); a claim that was changed is "
                 "another claim: give it another id, or say why with --supersede"
             )
-        earlier = [] if then is None else then.pop("superseded", [])
         if different:
             earlier.append({"reason": reason, "registration": then})
+        _add_verdict(earlier, by_id.get(claim.id))
         content[claim.id] = {**now, **({"superseded": earlier} if earlier else {})}
-        if _add_verdict(earlier, by_id.get(claim.id)) or different or then is None:
+        if content[claim.id] != before:
             changed.append(claim.id)
     if changed:
         write_atomically(directory / FILE, (json.dumps(content, indent=1, sort_keys=True) + "\n").encode())
     return changed
 
 
-def _add_verdict(earlier: Sequence[dict[str, Any]], record: Mapping[str, Any] | None) -> bool:
-    """Whether a superseded registration without a verdict was given that of a record."""
+def _entry(claim: Claim, then: Mapping[str, Any], *, measured: bool) -> tuple[Mapping[str, Any], list[str]]:
+    """The registration of a claim with its values, and in what it differs from an earlier one, if that is not empty.
+
+    Values are measured unless nothing has changed, code neither; with a difference only where `measured` asks for it.
+    """
+    now = registration(claim, expected_seeds(claim))
+    different = differences(now, then) if then else []
+    if different and not measured:
+        return now, different
+    if VALUES in then and not different and not code_moved(now, then):
+        return then, []
+    values = behaviour([claim])
+    for id, entry in {claim.id: now, **now["rivals"]}.items():
+        entry[VALUES] = values.get(id, {})
+    different = different or (_unlike(_distances(claim, values, then), then, anew=True) if then else [])
+    return {**now, "machine": machine()}, different
+
+
+def _add_verdict(earlier: Sequence[dict[str, Any]], record: Mapping[str, Any] | None) -> None:
+    """Give the first superseded registration without a verdict that of a record, if just that was fixed in it."""
     if record is None or not earlier:
-        return False
+        return
     fixed = record.get("fixed", earlier[-1]["registration"])
     for entry in earlier:
         if "verdict" not in entry and not differences(entry["registration"], fixed):
             recipe = next((unit["recipe"] for unit in record["units"].values()), None)
             entry["verdict"] = {**{name: record[name] for name in ("outcome", "share", "n")}, "recipe": recipe}
-            return True
-    return False
+            return

@@ -22,9 +22,11 @@ from mnemoscope.core.presets import Configuration
 from mnemoscope.judging.claim import CLAIMS, GATE, MIN_REPLICATES, SOURCE, Claim, Measured, of_training
 from mnemoscope.judging.evidence import Evidence
 from mnemoscope.judging.judge import judge, judge_family
+from mnemoscope.judging.registration import functions_of
 from mnemoscope.judging.verdict import Cell, Ruling
 from mnemoscope.models.run import Run
 from mnemoscope.sweeps.admission import Bench, check_identity, find_bench
+from mnemoscope.sweeps.behaviour import values_in
 from mnemoscope.sweeps.measuring import (
     Call,
     Factors,
@@ -35,11 +37,12 @@ from mnemoscope.sweeps.measuring import (
     Work,
     check_named,
     measure_all,
+    merged,
     modules_of,
 )
 from mnemoscope.sweeps.questions import as_replicates, language_models, of_model
 from mnemoscope.sweeps.questions import asked_of as asked_of_models
-from mnemoscope.sweeps.registered import departures, superseded
+from mnemoscope.sweeps.registered import registered_versions, standing, superseded
 from mnemoscope.sweeps.server import n_processes
 
 MANY_STEPS = 12
@@ -57,12 +60,14 @@ class Question:
     factors: Factors = ()
     factor: str = ""
     value: str = ""
+    version: int | None = None
+    """Of the measure, where the claim is registered with it."""
 
     @property
     def call(self) -> Call:
         """How its effects are measured."""
         assert self.claim.measure is not None
-        return Call(self.claim.measure, self.factors)
+        return Call(self.claim.measure, self.factors, version=self.version)
 
 
 def run_trials(
@@ -119,24 +124,27 @@ def run_trials(
     bench = replace(bench, models=asked_models)
     check_identity(bench)
     plans = {claim.id: plan(claim, asked[claim.id], bench, emergence=emergence) for claim in claims}
-    work = _merged([piece for plan in plans.values() for piece in plan])
+    work = merged([piece for plan in plans.values() for piece in plan])
     results = measure_all(work, jobs=jobs, store=store, report=_progress(plans, report))
     rulings = _rulings(claims, asked, bench, results, emergence=emergence)
-    return [replace(ruling, departures=_departures(as_registered[ruling.claim.id], bench)) for ruling in rulings]
+    return [_beside_registration(as_registered[each.claim.id], each, bench, asked, results) for each in rulings]
 
 
-def _departures(claim: Claim, bench: Bench) -> tuple[str, ...] | None:
-    """What of a claim is not as it was registered; none where nothing is registered."""
-    return departures(claim, bench.seeds(claim) if claim.units else ())
+def _beside_registration(
+    claim: Claim, ruling: Ruling, bench: Bench, asked: Mapping[str, Sequence[Question]], results: Results
+) -> Ruling:
+    """The ruling with what of the claim is not as it was registered."""
+    seeds = bench.seeds(claim) if claim.units else ()
+    values = values_in([(q.claim, q.call) for q in asked[claim.id] if not q.factor], results)
+    found = standing(claim, seeds, values)
+    return replace(ruling, departures=found.departures, code=found.code)
 
 
 def _check_functions(claim: Claim) -> None:
     """Results are kept, and workers are sent functions, by name."""
     for asked in (claim, *claim.rivals):
-        plants = {f"what control {control.name} plants": control.plant for control in asked.controls}
-        for what, function in {"measure": asked.measure, "compare": asked.compare, **plants}.items():
-            if function is not None:
-                check_named(f"{what} of claim {asked.id}", function)
+        for what, function in functions_of(asked).items():
+            check_named(f"{what} of claim {asked.id}", function)
 
 
 def asked_of(claim: Claim, recipe: str) -> Claim | None:
@@ -183,9 +191,10 @@ def _bound(given: Any, field: str, value: Any) -> Any:
 
 def questions_about(claim: Claim, sensitivity: bool) -> list[Question]:
     """The claim, its rivals, and the cells of all of them."""
-    asked = [claim, *claim.rivals]
+    asked, versions = [claim, *claim.rivals], registered_versions(claim)
     cells = [cell for one in asked for cell in _cells(one)] if sensitivity else []
-    return [*(Question(claim=one) for one in asked), *cells]
+    questions = [*(Question(claim=one) for one in asked), *cells]
+    return [replace(each, version=versions.get(each.claim.id)) for each in questions]
 
 
 def _cells(claim: Claim) -> list[Question]:
@@ -234,18 +243,6 @@ def plan(claim: Claim, questions: Sequence[Question], bench: Bench, *, emergence
     return work
 
 
-def _merged(work: Sequence[Work]) -> list[Work]:
-    """One piece a name, with the calls of all: a model is read once. Runs of one task come together: what is made of
-    the task alone serves them all.
-    """
-    merged: dict[str, Work] = {}
-    for piece in work:
-        before = merged.get(piece.name)
-        calls = piece.calls if before is None else (*before.calls, *piece.calls)
-        merged[piece.name] = replace(piece, calls=tuple(dict.fromkeys(calls)))
-    return sorted(merged.values(), key=lambda piece: repr(piece.run.spec.task) if isinstance(piece, OfRun) else "")
-
-
 def _progress(
     plans: Mapping[str, Sequence[Work]], report: Callable[[Progress], None] | None
 ) -> Callable[[Work], None] | None:
@@ -292,7 +289,7 @@ def _rulings(
                     for q, verdict in judged
                     if q.factor
                 ),
-                emergence=_emergence(claim, bench, results) if emergence else None,
+                emergence=_emergence(asked[claim.id][0], bench, results) if emergence else None,
                 set_aside=bench.set_aside(claim),
                 superseded=superseded(claim),
             )
@@ -382,13 +379,14 @@ def _dataset(claim: Claim, each: Sequence[Measured], dim: str) -> xr.Dataset:
     return xr.Dataset(arrays)
 
 
-def _emergence(claim: Claim, bench: Bench, results: Results) -> xr.Dataset | None:
+def _emergence(question: Question, bench: Bench, results: Results) -> xr.Dataset | None:
     """The effects over training of one seed."""
+    claim = question.claim
     along = developing(claim, bench)
     if along is None:
         return None
     seed, steps = along
-    calls = [replace(Question(claim=claim).call, step=step) for step in steps]
+    calls = [replace(question.call, step=step) for step in steps]
     each = [_of_seed(claim, seed, call.key, bench, results) for call in calls]
     found = _dataset(claim, each, "step").assign_coords(step=list(steps)).drop_vars(GATE, errors="ignore")
     return found.mean("prompt").assign_attrs(seed=seed) if "prompt" in found.dims else found.assign_attrs(seed=seed)

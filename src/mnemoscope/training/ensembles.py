@@ -76,7 +76,7 @@ def bytes_of_run(spec: RunSpec, device: torch.device | str = "cpu") -> int:
     Counted on two runs, since one alone is computed in another way.
     """
     specs = [spec, spec]
-    initial = {name: value.to(device) for name, value in parameters(untrained(spec)).items()}
+    initial = {name: value.to(device) for name, value in parameters(untrained(spec, own=True)).items()}
     learner = Learner(spec.model, spec.recipe, [initial, initial], [{}, {}])
     data = Blocks(specs, device)
     watched = stacked([monitored(spec.task, split="test", seed=spec.seed, device=device)] * 2)

@@ -12,7 +12,8 @@ from torch import Tensor
 
 from mnemoscope.core.batch import Batch
 from mnemoscope.core.specification import ModelSpec, Recipe
-from mnemoscope.models.forward import logits
+from mnemoscope.engine.architecture import of_spec
+from mnemoscope.engine.block import Read
 from mnemoscope.training.blocks import Examples
 from mnemoscope.training.state import Moments
 
@@ -74,10 +75,12 @@ class Learner:
         return self._forward(inputs, positions)
 
     def _forward(self, inputs: Tensor, positions: Tensor) -> Tensor:
+        read = Read(columns=positions)
         if self._n == 1:
-            return logits(self._params, self._model, inputs[0], positions)[None]
-        forward = torch.func.vmap(lambda params, own: logits(params, self._model, own, positions, fused=False))
-        return forward(self._params, inputs)
+            return of_spec(self._params, self._model)(inputs[0], read)[None]
+        return torch.func.vmap(lambda params, own: of_spec(params, self._model, fused=False)(own, read))(
+            self._params, inputs
+        )
 
     def of(self, runs: Sequence[int]) -> "Learner":
         """The learner of some of the runs, which go on without the others."""

@@ -40,7 +40,7 @@ class Recorder:
 
     def __init__(self, run: Run, start: int, skills: Sequence[str], report: Report | None):
         self._run, self._skills, self._report = run, skills, report
-        self.model = untrained(run.spec)
+        self.model = untrained(run.spec, own=True)
         self._kept = frozenset(run.spec.recipe.checkpoints)
         before = read_progress(run.path / "metrics.jsonl", finished=False) if start else []
         self._lines = [line for line in before if line["step"] <= start]

@@ -63,6 +63,6 @@ def check_schedules(spec: RunSpec) -> None:
         changed = task_at(spec.task, spec.recipe, item.step)
         if _size(changed) != _size(spec.task):
             raise InputError("recipe.task_changes must keep the vocabulary, the length and the outputs of the task")
-    frozen(spec.recipe, parameters(untrained(spec)), 0)
+    frozen(spec.recipe, parameters(untrained(spec, own=True)), 0)
     if spec.recipe.stop_at is not None and isinstance(spec.task, VectorTask):
         raise InputError("recipe.stop_at needs a task of tokens, whose skills have an accuracy")

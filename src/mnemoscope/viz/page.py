@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from html import escape, unescape
 from importlib.resources import files
-from itertools import chain, count
+from itertools import chain, count, product
 from pathlib import Path
 from typing import Any
 
@@ -232,17 +232,25 @@ def attention_view(page: Page, example: xr.Dataset, caption: str, names: Mapping
         page: Where it goes.
         example: `pattern` over (layer, head, query, key) and `token` over key; `n_tokens`, if it is there, says how
             many of them are no padding, which is left out, and `called` over (layer, head) what heads are called.
+            Layers and heads have the numbers of their coordinates, also where some of them were selected.
         caption: Above it.
         names: Head (`L0H1`) to what it is called, in the order in which heads are shown; none: by their numbers.
     """
     if "n_tokens" in example:
         real = slice(int(example.n_tokens))
         example = example.isel(query=real, key=real)
-    heads = [f"L{layer}H{head}" for layer in range(example.sizes["layer"]) for head in range(example.sizes["head"])]
-    patterns = example.pattern.values.reshape(len(heads), example.sizes["query"], example.sizes["key"])
+    pattern = _of_heads(example.pattern).transpose("layer", "head", "query", "key")
+    heads = [f"L{layer}H{head}" for layer, head in product(pattern["layer"].values, pattern["head"].values)]
+    patterns = pattern.values.reshape(len(heads), *pattern.shape[2:])
     if names is None and "called" in example:
-        names = dict(zip(heads, example.called.values.ravel().tolist(), strict=True))
+        called = _of_heads(example.called).transpose("layer", "head").values.ravel().tolist()
+        names = dict(zip(heads, called, strict=True))
     shown = dict.fromkeys(heads) if names is None else {head: names[head] for head in names if head in heads}
     chosen = patterns[[heads.index(head) for head in shown]]
     called = [name or head for head, name in shown.items()]
     page.attention([str(token) for token in example.token.values], chosen, called, caption)
+
+
+def _of_heads(array: xr.DataArray) -> xr.DataArray:
+    """With layers and heads for axes, also where a single one was selected, which drops its axis."""
+    return array.expand_dims([axis for axis in ("layer", "head") if axis not in array.dims])

@@ -52,7 +52,7 @@ class Parses(Protocol):
 
 def examine(run: Run) -> dict[str, xr.Dataset]:
     """Training, evaluation and ablation of skills, and attention on one sequence."""
-    task, model = run.spec.task, run.model()
+    task, model = run.spec.task, run.hooked()
     needed, shown = without_parts(model, task, run.spec.seed), patterns(model, task, example(task))
     return {
         "metrics": run.metrics(),
@@ -65,7 +65,7 @@ def examine(run: Run) -> dict[str, xr.Dataset]:
 def evaluate(run: Run, n_samples: int | None) -> dict[str, xr.Dataset]:
     """Accuracy and loss by skill, on sampled sequences."""
     n = n_samples or N_SEQUENCES
-    return {"evaluation": evaluate_splits(run.model(), run.spec.task, by="skill", n_samples=n, seed=run.spec.seed)}
+    return {"evaluation": evaluate_splits(run.hooked(), run.spec.task, by="skill", n_samples=n, seed=run.spec.seed)}
 
 
 def without_parts(model: HookedModel, task: Task, seed: int) -> dict[str, xr.Dataset]:

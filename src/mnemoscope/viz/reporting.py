@@ -49,7 +49,7 @@ def view_of(run: Run, batch: Batch, *, step: int | None = None) -> xr.Dataset:
         InputError: There is no such checkpoint.
     """
     task = run.spec.task
-    shown = report_of(task).patterns(run.model(step), task, batch).isel(example=0)
+    shown = report_of(task).patterns(run.hooked(step), task, batch).isel(example=0)
     named = {} if isinstance(task, VectorTask) else roles(run)
     return with_roles(shown, named) if named else shown
 
@@ -67,7 +67,7 @@ def prediction_figure(run: Run, sequence: str, *, step: int | None = None) -> go
     """
     task = run.spec.task
     entry = report_of(task)
-    return entry.prediction_figure(entry.predict(run.model(step), task, entry.parse(task, sequence)))
+    return entry.prediction_figure(entry.predict(run.hooked(step), task, entry.parse(task, sequence)))
 
 
 def by_report(runs: Sequence[Run]) -> list[tuple[TaskReport, dict[str, list[Run]]]]:

@@ -37,7 +37,7 @@ def patterns(model: HookedModel, task: Task, batch: Batch) -> xr.Dataset:
 
 def examine(run: Run, patterns: Patterns = patterns) -> dict[str, xr.Dataset]:
     """Training, evaluation, ablation, and attention on one sequence, whose positions `patterns` names."""
-    task, model, n = run.spec.task, run.model(), plain.N_ABLATED
+    task, model, n = run.spec.task, run.hooked(), plain.N_ABLATED
     ablation = ablate_by_role(model, task, kinds=("mean",), n=n, seed=run.spec.seed)
     return {
         "metrics": run.metrics(),
@@ -50,7 +50,7 @@ def examine(run: Run, patterns: Patterns = patterns) -> dict[str, xr.Dataset]:
 def evaluate(run: Run, n_samples: int | None) -> dict[str, xr.Dataset]:
     """Squared errors by part of the answer, on sampled sequences, beside the exact predictors."""
     n = n_samples or plain.N_SEQUENCES
-    return {"evaluation": evaluate_splits(run.model(), run.spec.task, n_samples=n, seed=run.spec.seed).mean("pos")}
+    return {"evaluation": evaluate_splits(run.hooked(), run.spec.task, n_samples=n, seed=run.spec.seed).mean("pos")}
 
 
 def evaluation_tables(results: Results) -> list[Table]:

@@ -48,7 +48,7 @@ def both(monkeypatch, model, batch, assigned, **arguments):
     assert is_fast(model, batch)
     fast = remove_paths(model, batch, assigned, **arguments)
     with monkeypatch.context() as patched:
-        patched.setattr(module, "unsupported", lambda _: "asked for")
+        patched.setattr(module, "represented", lambda *_: "asked for")
         assert not is_fast(model, batch)
         slow = remove_paths(model, batch, assigned, **arguments)
     same(fast, slow)
@@ -84,6 +84,7 @@ def test_vectors(monkeypatch, changes, by):
     assert both(monkeypatch, model, batch, ASSIGNED, by=by).rise.any()
 
 
+@pytest.mark.thorough
 def test_all_heads_of_a_layer_and_only_some(monkeypatch):
     every = {(layer, head): uniform() if head else WHOLE for layer in range(3) for head in range(2)}
     model = random_model(n_layers=3)
@@ -94,6 +95,7 @@ def test_all_heads_of_a_layer_and_only_some(monkeypatch):
 
 
 @pytest.mark.parametrize("n_heads", [1, 2])
+@pytest.mark.thorough
 def test_rows_about_which_nothing_is_said_stay_learned(monkeypatch, n_heads):
     assigned = {(0, 0): WHOLE, (1, 0): PARTLY, (2, n_heads - 1): PARTLY}
     model = random_model(n_layers=3, n_heads=n_heads, mlp=True, normalization="LN")
@@ -102,6 +104,7 @@ def test_rows_about_which_nothing_is_said_stay_learned(monkeypatch, n_heads):
     both(monkeypatch, model, tokens(), assigned, by="query")
 
 
+@pytest.mark.thorough
 def test_small_chunks_give_the_same(monkeypatch):
     model, batch = random_model(n_layers=3, mlp=True), tokens()
     whole = remove_paths(model, batch, ASSIGNED, by="query")
@@ -128,6 +131,7 @@ def test_what_would_be_too_much_to_keep_is_not_kept(monkeypatch):
     assert not is_fast(model, batch)
 
 
+@pytest.mark.thorough
 def test_sequences_without_a_scored_position(monkeypatch):
     batch = tokens()
     scored = batch.scored.clone()
@@ -135,6 +139,7 @@ def test_sequences_without_a_scored_position(monkeypatch):
     assert both(monkeypatch, random_model(n_layers=3), replace(batch, scored=scored), ASSIGNED, by="query").rise.any()
 
 
+@pytest.mark.thorough
 def test_a_fallback_that_says_nothing_about_some_queries(monkeypatch):
     fallbacks = [PARTLY, identity()]
     table = both(monkeypatch, random_model(n_layers=3), tokens(), ASSIGNED, by="query", fallbacks=fallbacks)

@@ -27,7 +27,8 @@ def test_columns_of_a_matrix_differ_as_the_logits_they_give():
         here = at(foil)
         stream = torch.ones(1, 2, 8)
         expected = here.of(stream @ MODEL.W_U)
-        torch.testing.assert_close((stream * here.of_columns(MODEL.W_U)).sum(-1), expected)
+        found = (stream * here.of_columns(MODEL.W_U)).sum(-1)
+        torch.testing.assert_close(found, expected.double(), atol=1e-6, rtol=1e-6)
 
 
 def test_names():

@@ -103,7 +103,7 @@ def test_the_terms_add_up_in_other_architectures(changes, by):
 @pytest.mark.parametrize("n_layers", [1, 2, 3, 4])
 def test_transformer_lens_gives_the_same_terms(n_layers, kind):
     """Its stacks know neither the gain nor any bias: the direction gets the gain, and biases are compared by hand."""
-    model, batch = foreign_model(n_layers=n_layers, normalization_type=kind), prompts()
+    model, batch = foreign_model(n_layers=n_layers, normalization_type=kind, dtype="float64"), prompts()
     foil = foils(batch)
     _, cache = model.run_with_cache(batch.inputs)
     direction = model.W_U.T[batch.targets] - model.W_U.T[foil]

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.stats import kstest
 
-from mnemoscope.analyses.discovery import against_random, circuit, completeness, minimality
+from mnemoscope.analyses.discovery import against_random, circuit, completeness, criteria, minimality
 from mnemoscope.analyses.discovery.criteria import random_circuits
 from mnemoscope.analyses.discovery.setting import labelled
 from mnemoscope.core.errors import InputError
@@ -118,6 +118,22 @@ def test_ties_count_against_a_circuit():
     found = against_random(setting, labelled(setting.edges, mask), n=20, measures=("faithfulness", "minimality"))
     assert found.p.values.tolist() == [1, 1]
     assert found["rank"].values.tolist() == [1, 1]
+
+
+def test_rounding_decides_no_rank(monkeypatch):
+    setting = lookup(elimination_only, "exchange_answer", "elimination")
+    planted = circuit(setting.edges, STORE)
+    before, measured = against_random(setting, planted, n=20), criteria._measured
+
+    def rounded(*args):
+        found = measured(*args)
+        return found + 1e-6 * np.random.default_rng(0).uniform(-1, 1, found.shape)
+
+    monkeypatch.setattr(criteria, "_measured", rounded)
+    after = against_random(setting, planted, n=20)
+    assert (before.p < 1).any()
+    assert after.p.values.tolist() == before.p.values.tolist()
+    assert after["rank"].values.tolist() == before["rank"].values.tolist()
 
 
 def test_results_read_back_and_wrong_input_is_refused(tmp_path):

@@ -69,6 +69,7 @@ def micro():
     return arbitrary(mlp=False, dtype="float64", seed=4)
 
 
+@pytest.mark.thorough
 def test_enumeration_is_brute_force(micro):
     truth, masks = exact(micro, target=0.5), every_mask(9)
     clean, corrupted = (side.inputs for side in (micro.pairs.clean, micro.pairs.corrupted))

@@ -27,7 +27,8 @@ def accuracy(model) -> xr.DataArray:
 
 def attention_to_self(model) -> xr.Dataset:
     share = patterns(model, BATCH).diagonal(dim1=-2, dim2=-1).mean((0, -1))
-    return xr.Dataset({"share": (("layer", "head"), share.numpy())}, attrs={"unit": "share of attention"})
+    coords = {"layer": range(len(share)), "head": range(share.shape[1])}
+    return xr.Dataset({"share": (("layer", "head"), share.numpy())}, coords, attrs={"unit": "share of attention"})
 
 
 def curve(run: Run) -> xr.DataArray:
@@ -50,8 +51,8 @@ def test_chosen_steps_come_in_ascending_order_and_once(tiny):
 
 
 def test_one_model_at_a_time(tiny, monkeypatch):
-    seen, load = [], Run.model
-    monkeypatch.setattr(Run, "model", lambda self, step, **kwargs: seen.append(step) or load(self, step, **kwargs))
+    seen, load = [], Run.hooked
+    monkeypatch.setattr(Run, "hooked", lambda self, step, **kwargs: seen.append(step) or load(self, step, **kwargs))
 
     def analyse(model):
         seen.append("analysed")

@@ -76,6 +76,7 @@ def at_the_repeat(old, theirs, base, source):
     ],
     ids=["head", "subspace", "latent"],
 )
+@pytest.mark.thorough
 def test_it_equals_brute_force(place, hook, exchange):
     model = random_model(n_layers=2)
     with global_generators_untouched():
@@ -163,6 +164,7 @@ def test_the_answer_may_be_due_at_another_place_in_every_sequence():
     assert (found.iia.sel(place="it") == 1).all()
 
 
+@pytest.mark.thorough
 def test_a_bridge_and_parts_of_a_batch_give_the_same(monkeypatch, tmp_path):
     model = random_model(n_layers=2)
     whole = interchange_accuracy(model, ADD, PAIRS)

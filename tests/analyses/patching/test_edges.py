@@ -227,8 +227,8 @@ class TestWays:
         assert frozen.attrs["method"] == "hooks (parts are frozen)"
         with pytest.raises(InputError, match="method must be 'auto' or 'hooks' here, because parts are frozen"):
             patch_edges(self.model, self.pairs, freeze=["layer_norm"], method="stream")
-        capped = foreign_model(attn_scores_soft_cap=5.0)
-        assert "attn_scores_soft_cap is 5.0" in patch_edges(capped, self.pairs).attrs["method"]
+        capped = foreign_model(clip_qkv=1.0)
+        assert "clip_qkv is 1.0" in patch_edges(capped, self.pairs).attrs["method"]
 
 
 class TestBetween:

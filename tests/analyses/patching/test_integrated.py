@@ -27,6 +27,7 @@ class TestPublished:
         assert np.allclose(found, expected, rtol=1e-9, atol=1e-9 * float(expected.abs().max()))
 
     @pytest.mark.parametrize("config", [{}, {"attn_only": True}], ids=["MLPs", "attention only"])
+    @pytest.mark.thorough
     def test_moving_one_activation_after_the_other(self, config):
         model, pairs, steps = foreign_model(**DOUBLE, **config), random_pairs(), 3
         ends = ["attn.hook_z"] + ([] if model.cfg.attn_only else ["hook_mlp_out"])
@@ -39,6 +40,7 @@ class TestPublished:
 
 
 class TestPath:
+    @pytest.mark.thorough
     def test_what_leaves_the_input_adds_up_to_the_whole_difference(self):
         model, pairs = foreign_model(**DOUBLE, d_model=32), random_pairs()
         for steps, error in ((10, 0.5), (40, 5e-3)):

@@ -7,8 +7,10 @@ from torch.profiler import ProfilerActivity, profile
 from mnemoscope.analyses.patching.edge_attribution import attribute_edges
 from mnemoscope.core.errors import InputError
 from mnemoscope.core.metrics import LOG_PROB, LOGIT_DIFF
+from mnemoscope.interventions.edges import attributed
 from mnemoscope.interventions.edges.attributed import input_gradients, traced_names
 from mnemoscope.interventions.edges.graph import inputs
+from mnemoscope.interventions.patching import tracing
 from mnemoscope.interventions.patching.measuring import Reader
 from mnemoscope.interventions.patching.tracing import sums, traced
 from tests.split_hooks import random_pairs
@@ -48,6 +50,29 @@ def test_readers_together_have_the_gradient_of_the_stream(name):
     assert whole.abs().max() > 1e-3
 
 
+GRADED = {
+    **MODELS,
+    "shared keys": {"n_heads": 4, "n_key_value_heads": 2},
+    "RMS, gated": {"normalization_type": "RMS", "gated_mlp": True, "act_fn": "silu"},
+    "no normalisation": {"normalization_type": None},
+    "folded": {"normalization_type": "LNPre"},
+}
+
+
+@pytest.mark.parametrize("name", GRADED)
+def test_the_engine_gives_the_gradients_of_the_model(name, monkeypatch):
+    model, pairs, found = foreign_model(dtype="float64", **GRADED[name]), random_pairs(), []
+    for of_the_model in (False, True):
+        if of_the_model:
+            for module in (attributed, tracing):
+                monkeypatch.setattr(module, "unhooked", lambda *_: None)
+        run, reader = trace(model, pairs)
+        (total,) = sums(reader, run)
+        found.append(by_input(model, run, total, inputs(model)))
+    assert all(torch.allclose(found[0][place], found[1][place], atol=1e-12) for place in found[1])
+    assert max(gradient.abs().max() for gradient in found[1].values()) > 1e-3
+
+
 def test_only_what_is_wanted_is_pulled_back():
     model, pairs = foreign_model(), random_pairs()
     run, reader = trace(model, pairs)
@@ -63,7 +88,7 @@ def test_tracing_changes_nothing_and_leaves_nothing():
     model, pairs = foreign_model(), random_pairs()
     run, reader = trace(model, pairs)
     with torch.no_grad():
-        assert torch.equal(run.logits, model(pairs.clean.inputs)[:, -2:])
+        torch.testing.assert_close(run.logits, model(pairs.clean.inputs)[:, -2:], atol=1e-5, rtol=1e-5)
     for total in sums(reader, run):
         list(input_gradients(model, run, total, inputs(model)))
     assert all(parameter.grad is None for parameter in model.parameters())

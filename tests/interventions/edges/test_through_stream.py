@@ -11,11 +11,12 @@ from mnemoscope.core.errors import InputError
 from mnemoscope.core.metrics import METRICS
 from mnemoscope.core.pairs import PromptPairs
 from mnemoscope.core.site import Site
-from mnemoscope.interventions.edges import through_stream
+from mnemoscope.engine.budget import MAX_BYTES
+from mnemoscope.engine.transformer import Transformer
 from mnemoscope.interventions.edges.graph import model_edges
 from mnemoscope.interventions.edges.through_stream import plan_edges
-from mnemoscope.interventions.patching.measuring import MAX_BYTES, Chunk, Question, Reader, measured
-from tests.interventions.patching.test_memory import most_at_once
+from mnemoscope.interventions.patching.measuring import Chunk, Question, Reader, measured
+from tests.engine.test_budget import most_at_once
 from tests.split_hooks import added, by_hand, mean_logit_difference, output, random_pairs, split
 from tests.support import foreign_model
 
@@ -56,8 +57,7 @@ def fast(model, base: Batch, other: Batch, chosen, *, direct=False, max_bytes=MA
     assert not isinstance(how, str), how
     here, there = (how.run(batch.inputs) for batch in (base, other))
     reader = Reader.of(pairs, question.read, METRICS, here.logits)
-    means = torch.zeros(2, len(METRICS), len(pairs))
-    chunk = Chunk(pairs=pairs, into=0, runs=(here, there), reader=reader, values=(), means=means, shared={})
+    chunk = Chunk(pairs=pairs, into=0, runs=(here, there), reader=reader, values=(), shared={})
     object.__setattr__(chunk, "answers", iter)  # logits in place of metrics
     logits, ran = here.logits.repeat(len(chosen), 1, 1, 1), []
     for patched in how.answers(chunk):
@@ -138,6 +138,7 @@ def test_a_head_through_all_its_inputs():
 
 @torch.no_grad()
 @pytest.mark.parametrize("name", ["RMS", "attention only", "one layer"])
+@pytest.mark.thorough
 def test_direct_effects(name):
     model, pairs = foreign_model(**MODELS[name], dtype="float64"), prompts((3, 5), (1, 3, 4))
     chosen = model_edges(model, embeddings="apart")
@@ -170,7 +171,7 @@ def test_an_edge_to_the_logits_by_hand():
 
 
 class TestWhatIsNotRun:
-    model = foreign_model()
+    model = foreign_model(dtype="float64")
 
     def ran(self, pairs, chosen=None, **options):
         chosen = model_edges(self.model, embeddings="apart") if chosen is None else chosen
@@ -206,10 +207,8 @@ class TestWhatIsNotRun:
         assert found == {f"L{layer}H{h} {way}" for layer in (0, 1) for h in (0, 1) for way in "kv"}
 
     def test_positions_before_the_first_difference(self, monkeypatch):
-        lengths, whole = set(), through_stream.continued
-        monkeypatch.setattr(
-            through_stream, "continued", lambda w, x, *more: lengths.add(x.shape[2]) or whole(w, x, *more)
-        )
+        lengths, whole = set(), Transformer.resumed
+        monkeypatch.setattr(Transformer, "resumed", lambda w, x, *more: lengths.add(x.shape[2]) or whole(w, x, *more))
         self.ran(prompts(differ=(4, 5)))
         assert lengths == {2}
 
@@ -255,7 +254,7 @@ def test_chunks_change_nothing():
 @pytest.mark.parametrize(
     ("changes", "reason"),
     [
-        ({"attn_scores_soft_cap": 5.0}, "attn_scores_soft_cap is 5.0"),
+        ({"attention_dir": "bidirectional"}, "its attention is not causal: a change acts on earlier positions too"),
         ({"clip_qkv": 1.0}, "clip_qkv is 1.0"),
     ],
 )
@@ -271,6 +270,6 @@ def test_edges_that_the_model_has_not_are_refused():
 
 
 def test_hooks_of_the_user_are_noticed():
-    model = foreign_model()
+    model = foreign_model(dtype="float64")
     model.add_hook("blocks.0.hook_resid_mid", lambda x, hook: 2 * x)
     assert plan_edges(Question(model=model, pairs=prompts()), model_edges(model)) == "it carries hooks"

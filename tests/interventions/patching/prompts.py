@@ -27,10 +27,10 @@ PLAIN = {
     "RMS": {"normalization_type": "RMS", "act_fn": "silu", "dtype": "float64"},
     "attention only": {"n_layers": 3, "attn_only": True, "scale_attn_by_inverse_layer_idx": True},
 }
-"""Configurations whose forward pass is reproduced."""
+"""Plain configurations, which can be resumed."""
 
 _ROTARY = {"positional_embedding_type": "rotary", "d_head": 4}
-LANGUAGE = {
+REPRESENTED = {
     "rotary": {**_ROTARY, "rotary_dim": 4},
     "rotary halves": {**_ROTARY, "rotary_dim": 2, "rotary_adjacent_pairs": False},
     "gated": {"gated_mlp": True},
@@ -41,19 +41,18 @@ LANGUAGE = {
         **_ROTARY, "rotary_dim": 4, "rotary_adjacent_pairs": False, "n_heads": 4, "n_key_value_heads": 2,
         "gated_mlp": True, "normalization_type": "RMS", "final_rms": True, "act_fn": "silu", "n_layers": 3,
     },
+    "local": {"use_local_attn": True, "window_size": 2, "attn_types": ["local", "global"]},
+    "softcaps": {"output_logits_soft_cap": 1.5, "attn_scores_soft_cap": 2.0},
 }  # fmt: skip
-"""Configurations that patching reproduces, and others do not."""
+"""Other configurations that can be resumed."""
 
 OTHERS = {
-    **LANGUAGE,
-    "local": {"use_local_attn": True, "window_size": 2, "attn_types": ["local", "global"]},
-    "softcap": {"output_logits_soft_cap": 1.5},
     "shortformer": {"positional_embedding_type": "shortformer"},
     "bidirectional": {"attention_dir": "bidirectional"},
     "solu": {"act_fn": "solu_ln"},
 }
-"""Configurations that are no plain transformers."""
+"""Configurations that cannot."""
 
 
 def model(name):
-    return foreign_model(**{**PLAIN, **OTHERS}[name])
+    return foreign_model(**{**PLAIN, **REPRESENTED, **OTHERS}[name])

@@ -10,11 +10,11 @@ from mnemoscope.analyses.patching.activations import patch
 from mnemoscope.core.errors import InputError
 from mnemoscope.core.metrics import LOG_PROB, LOGIT_DIFF, METRICS, at_target
 from mnemoscope.core.site import ATTENTION, EMBEDDINGS
+from mnemoscope.engine.transformer import Transformer
+from mnemoscope.interventions.direct import represented
 from mnemoscope.interventions.patching.grid import AXES, grid
-from mnemoscope.interventions.patching.packed import packed, unsupported
-from mnemoscope.interventions.patching.through_stream import reproduces
 from tests.bridge import HEARD_BY_NATIVE
-from tests.interventions.patching.prompts import LANGUAGE, OTHERS, PLAIN, model, prompt_pairs
+from tests.interventions.patching.prompts import OTHERS, PLAIN, REPRESENTED, model, prompt_pairs
 from tests.support import foreign_model
 
 BY_LAYER, BY_POS = ("layer",), ("layer", "pos")
@@ -57,7 +57,7 @@ def no_progress_bar(monkeypatch):
     monkeypatch.setattr(patching, "tqdm", iter)
 
 
-@pytest.mark.parametrize("name", [*PLAIN, *LANGUAGE])
+@pytest.mark.parametrize("name", [*PLAIN, *REPRESENTED])
 def test_equal_to_transformer_lens(name):
     subject, pairs = model(name), prompt_pairs(n_pos=4)
     for (kind, over), function in THEIRS.items():
@@ -67,7 +67,7 @@ def test_equal_to_transformer_lens(name):
             assert torch.allclose(torch.tensor(ours.value.values[0, 0]).mean(-1).float(), expected, atol=1e-5), kind
 
 
-@pytest.mark.parametrize("name", ["local", "shortformer", "solu"])
+@pytest.mark.parametrize("name", ["bidirectional", "shortformer", "solu"])
 def test_other_models_through_hooks_too(name):
     subject, pairs = model(name), prompt_pairs(n_pos=4)
     for kind, over in (("resid_pre", BY_POS), ("k", (*BY_POS, "head")), ("z", ("layer", "head"))):
@@ -88,7 +88,7 @@ SOME = ("resid_mid", "k", "pre", "scores", "pos_embed")
         ("LNPre", (0, 3), (1,)),
         ("RMS", (0, 1, 2, 3, 4), None),
         ("attention only", (2, 4), (1, 2, 3)),
-        *((name, (2, 4), (1, 2, 3)) for name in LANGUAGE),
+        *((name, (2, 4), (1, 2, 3)) for name in REPRESENTED),
     ],
 )
 def test_both_ways_agree_everywhere(name, scored, differ):
@@ -119,12 +119,13 @@ def test_both_ways_agree_everywhere(name, scored, differ):
             assert abs(ways[0].value - ways[1].value).max() < 1e-5, (kind, over)
 
 
-@pytest.mark.parametrize("name", PLAIN)
-def test_plain_models_are_reproduced(name):
-    subject = model(name)
-    assert unsupported(subject) is None
-    pairs, read = prompt_pairs(), torch.arange(6)
-    assert reproduces(packed(subject), subject, pairs.clean.inputs, read)
+@pytest.mark.parametrize("name", [*PLAIN, *REPRESENTED])
+@torch.no_grad()
+def test_the_engine_gives_the_logits_of_models_that_it_represents(name):
+    subject, tokens = model(name), prompt_pairs().clean.inputs
+    weights = represented(subject, 6)
+    assert not isinstance(weights, str)
+    torch.testing.assert_close(weights(tokens), subject(tokens), atol=1e-5, rtol=1e-5)
 
 
 @pytest.mark.parametrize(
@@ -139,10 +140,8 @@ def test_every_activation_function_and_normalisation_that_is_accepted(changes):
 
 
 @pytest.mark.parametrize("name", OTHERS)
-def test_other_models_are_told_apart(name):
-    subject = model(name)
-    assert unsupported(subject) is not None
-    assert (unsupported(subject, plain=False) is None) == (name in LANGUAGE)
+def test_models_that_cannot_be_resumed_are_told_apart(name):
+    assert isinstance(represented(model(name), 6), str)
 
 
 def test_what_a_gate_decides_is_patched_through_hooks():
@@ -209,15 +208,13 @@ def test_denoising_all_that_differs_restores_the_clean_run(method):
 def test_what_is_equal_in_both_runs_is_not_run(monkeypatch):
     subject, pairs = foreign_model(), prompt_pairs(differ=(3,))
     starts = []
-    from mnemoscope.interventions.patching import through_stream
-
-    whole = through_stream.continued
+    whole = Transformer.resumed
     monkeypatch.setattr(
-        through_stream, "continued", lambda w, x, *more: starts.append((6 - x.shape[2], len(x))) or whole(w, x, *more)
+        Transformer, "resumed", lambda w, x, *more: starts.append((6 - x.shape[2], len(x))) or whole(w, x, *more)
     )
     patch(subject, pairs, kind="resid_pre", over=BY_POS, directions=["noising"])
-    # the first is the check that the model is reproduced; layer 0 differs at position 3 only
-    assert starts == [(0, 1), (3, 2), (4, 1), (5, 1)]
+    # layer 0 differs at position 3 only
+    assert starts == [(3, 2), (4, 1), (5, 1)]
 
 
 def test_prompts_are_patched_each_for_itself():

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 import torch
 from transformer_lens import TransformerLensKeyValueCache
-from transformer_lens.utilities.activation_functions import SUPPORTED_ACTIVATIONS
 
 from mnemoscope.core.errors import InputError
+from mnemoscope.models import lens
 from mnemoscope.models.building import quiet
 from mnemoscope.models.hooked.config import HookedTransformerConfig
 from mnemoscope.models.hooked.transformer import HookedTransformer
@@ -225,5 +225,56 @@ def test_what_would_not_fire_or_is_missing_is_refused():
         model.load_and_process_state_dict(state)
 
 
-def test_the_identity_is_an_activation_here():
-    assert SUPPORTED_ACTIVATIONS["identity"](TOKENS) is TOKENS
+@pytest.mark.parametrize("kind", [HookedTransformer, lens.HookedTransformer])
+def test_the_identity_is_an_activation_here(kind):
+    config = lens.HookedTransformerConfig if kind is lens.HookedTransformer else HookedTransformerConfig
+    model = kind(config(**{**arguments("plain"), "act_fn": "identity"}))
+    assert model.blocks[0].mlp.act_fn(TOKENS) is TOKENS
+
+
+def test_a_cache_answers_as_theirs_does():
+    model = made(HookedTransformer, HookedTransformerConfig, "plain")
+    _, cache = model.run_with_cache(TOKENS)
+    assert cache["q", 1] is cache["blocks.1.attn.hook_q"]
+    parts = cache.decompose_resid(-1, return_labels=False).sum(0)
+    torch.testing.assert_close(parts, cache["blocks.1.hook_resid_post"], atol=1e-5, rtol=1e-5)
+    with pytest.raises(KeyError):
+        cache["blocks.9.attn.hook_q"]
+
+
+def test_hooks_come_and_go_with_their_level():
+    model, seen = made(HookedTransformer, HookedTransformerConfig, "plain"), []
+    point, name = model.hook_dict["blocks.0.hook_resid_pre"], "blocks.0.hook_resid_pre"
+    note = {label: lambda activation, hook, label=label: seen.append((label, hook.name)) for label in "abc"}
+    model.add_perma_hook(name, note["a"])
+    with model.hooks(fwd_hooks=[(name, note["b"])]):
+        with model.hooks(fwd_hooks=[(lambda own: own == name, note["c"])]):
+            model(TOKENS)
+        model(TOKENS)
+    model(TOKENS)
+    assert [label for label, _ in seen] == ["a", "b", "c", "a", "b", "a"]
+    assert {own for _, own in seen} == {name}
+    assert point.layer() == 0
+    point.ctx["kept"] = 1
+    model.remove_all_hook_fns(including_permanent=True)
+    assert not point.has_hooks()
+    assert point.ctx == {"kept": 1}
+    model.reset_hooks()
+    assert point.ctx == {}
+    with pytest.raises(KeyError):
+        model.add_hook("blocks.0.hook_nowhere", note["a"])
+
+
+def test_gradients_are_seen_and_replaced():
+    model, seen = made(HookedTransformer, HookedTransformerConfig, "plain"), {}
+    last = "blocks.1.hook_resid_post"
+    model.add_hook(last, lambda gradient, hook: seen.update({hook.name: gradient}), dir="bwd")
+    model.add_hook("blocks.0.hook_resid_post", lambda gradient, hook: torch.zeros_like(gradient), dir="bwd")
+    model(TOKENS).sum().backward()
+    assert seen[last].shape == (*TOKENS.shape, model.cfg.d_model)
+    assert model.W_E.grad is None or not model.W_E.grad.any()
+    _, cache = made(HookedTransformer, HookedTransformerConfig, "plain").run_with_cache(
+        TOKENS, return_type="loss", incl_bwd=True, names_filter=last, pos_slice=-1
+    )
+    assert list(cache) == [last, f"{last}_grad"]
+    assert cache[last].shape == (len(TOKENS), 1, model.cfg.d_model)

@@ -21,11 +21,18 @@ _LLAMA3 = {
     "rope_type": "llama3", "rope_theta": 500000.0, "factor": 4.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
     "original_max_position_embeddings": 16,
 }  # fmt: skip
+_LINEAR = {"rope_type": "linear", "factor": 2.0, "rope_theta": 1e4}
+_LATE = {"use_sliding_window": True, "sliding_window": 8, "max_window_layers": 1}
 OTHERS = {
     "llama 3.1": lambda: LlamaForCausalLM(LlamaConfig(**_SIZES, rope_parameters=_LLAMA3)),
     "llama, own keys": lambda: LlamaForCausalLM(LlamaConfig(**{**_SIZES, "num_key_value_heads": 4})),
     "mistral": lambda: MistralForCausalLM(MistralConfig(**_SIZES, sliding_window=None)),
     "qwen2": lambda: Qwen2ForCausalLM(Qwen2Config(**_SIZES)),
+    "llama, linear": lambda: LlamaForCausalLM(LlamaConfig(**_SIZES, rope_parameters=_LINEAR)),
+    "llama, biases": lambda: LlamaForCausalLM(LlamaConfig(**_SIZES, attention_bias=True)),
+    "llama, wide heads": lambda: LlamaForCausalLM(LlamaConfig(**_SIZES, head_dim=6)),
+    "mistral, window": lambda: MistralForCausalLM(MistralConfig(**_SIZES, sliding_window=8)),
+    "qwen2, window of layer 1": lambda: Qwen2ForCausalLM(Qwen2Config(**_SIZES, **_LATE)),
 }
 TOKENS = torch.randint(3, N_TOKENS, (2, 40), generator=seeded())
 
@@ -71,16 +78,9 @@ def test_weights_and_logits_are_those_of_transformer_lens_3(kind, tmp_path):
 
 def test_what_is_not_converted_is_named(tmp_path, monkeypatch):
     monkeypatch.setattr(conversion, "HAS_HOOKED_TRANSFORMER", False)
-    cases = {
-        "a sliding window": MistralForCausalLM(MistralConfig(**_SIZES, sliding_window=8)),
-        "rotary positions of kind linear": LlamaForCausalLM(
-            LlamaConfig(**_SIZES, rope_parameters={"rope_type": "linear", "factor": 2.0, "rope_theta": 1e4})
-        ),
-    }
-    for number, (why, theirs) in enumerate(cases.items()):
-        place = tmp_path / str(number)
-        theirs.save_pretrained(place)
-        tokenizer().save_pretrained(place)
-        with pytest.raises(InputError, match=rf"nothing converts a \w+ to a HookedTransformer \({why}") as found:
-            ms.language_model(place)
-        assert "\n" not in str(found.value)
+    yarn = {"rope_type": "yarn", "factor": 2.0, "rope_theta": 1e4, "original_max_position_embeddings": 32}
+    LlamaForCausalLM(LlamaConfig(**_SIZES, rope_parameters=yarn)).save_pretrained(tmp_path)
+    tokenizer().save_pretrained(tmp_path)
+    with pytest.raises(InputError, match=r"nothing converts a \w+ .* \(rotary positions of kind yarn\)") as found:
+        ms.language_model(tmp_path)
+    assert "\n" not in str(found.value)

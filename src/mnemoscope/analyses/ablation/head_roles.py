@@ -74,12 +74,8 @@ def choose_roles(
     remaining = (-result.loss if selection.has_vectors else result.log_prob).sel(skill=skill)
     heads = [name for name in remaining.component.values.tolist() if "H" in name]
     ordered = sorted(heads, key=lambda name: float(remaining.sel(component=name)))
-    if len(ordered) == 1:
-        named = {ordered[0]: "the head"}
-    elif len(ordered) == 2:
-        named = {ordered[0]: f"{skill} head", ordered[1]: "other head"}
-    else:
-        named = {name: f"other head {i}" if i else f"{skill} head" for i, name in enumerate(ordered)}
+    others = ["other head"] if len(ordered) == 2 else [f"other head {i}" for i in range(1, len(ordered))]
+    named = dict(zip(ordered, [f"{skill} head" if others else "the head", *others], strict=False))
     return named | {name: name for name in remaining.component.values.tolist() if name not in named}
 
 

@@ -25,6 +25,7 @@ from mnemoscope.core.named import Named
 from mnemoscope.core.protocols import HookedModel
 from mnemoscope.core.site import Site
 from mnemoscope.core.skills import Skills, means
+from mnemoscope.engine.budget import MAX_BYTES
 from mnemoscope.interventions.recordings import Recordings, record_bytes
 from mnemoscope.interventions.run import run_at
 
@@ -78,6 +79,9 @@ def ablate(
     placed = [[site for site in sites if isinstance(site, Site)] for sites in targets.values()]
     kept = 0 if {*kinds} <= {"zero", "knockout"} else max(record_bytes(model, reference, sites) for sites in placed)
     recordings = Recordings(model, max_bytes=None if max_bytes is None else kept, directly=True)
+    every = {site for sites in placed for site in sites}
+    if kept and max_bytes is None and record_bytes(model, reference, every) <= MAX_BYTES:
+        recordings.prepare((source, site) for site in every)  # in one pass, not one for each layer
     tested = torch.stack([*skills.values(), *([batch.scored] if batch.has_vectors else [])]).any(0)
     outcome = _vectors if batch.has_vectors else answer_scores
 

@@ -4,7 +4,8 @@ Every function returns names and the sites that are removed together under each,
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import combinations
+from dataclasses import replace
+from itertools import combinations, product
 
 from mnemoscope.analyses.roles import HEAD, called
 from mnemoscope.core.batch import Batch
@@ -20,18 +21,15 @@ Targets = dict[str, tuple[Site, ...]]
 
 def heads_and_mlps(model: HookedModel) -> Targets:
     """Every head and every MLP."""
-    return {str(site): (site,) for site in components(model)}
+    return _named(components(model))
 
 
 def neurons(model: HookedModel) -> Targets:
     """Every neuron of every MLP, after its activation function."""
     if model.cfg.attn_only:
         raise InputError("the model has no MLP and so no neurons; ablate its heads")
-    return _named(
-        Site(kind="post", layer=layer, neuron=neuron)
-        for layer in range(model.cfg.n_layers)
-        for neuron in range(model.cfg.d_mlp)
-    )
+    every = product(range(model.cfg.n_layers), range(model.cfg.d_mlp))
+    return _named(Site(kind="post", layer=layer, neuron=neuron) for layer, neuron in every)
 
 
 def positions(model: HookedModel, at: int | Sequence[Position]) -> Targets:
@@ -41,12 +39,8 @@ def positions(model: HookedModel, at: int | Sequence[Position]) -> Targets:
         model: Says which parts there are.
         at: The positions, by number, by name or by the name of a latent; or how many there are.
     """
-    sites = [
-        Site(kind=site.kind, layer=site.layer, head=site.head, pos=pos)
-        for site in components(model)
-        for pos in (range(at) if isinstance(at, int) else at)
-    ]
-    return _named(sites)
+    places = range(at) if isinstance(at, int) else at
+    return _named(replace(site, pos=pos) for site in components(model) for pos in places)
 
 
 def labels(targets: Mapping[str, Sequence[Site]], batch: Batch) -> dict[str, tuple[str, list[str]]]:
@@ -61,10 +55,10 @@ def labels(targets: Mapping[str, Sequence[Site]], batch: Batch) -> dict[str, tup
     kind, names = ("name", batch.positions) if batch.positions else ("token", batch.common_tokens)
     found = {"pos": [], "query": [], "key": []}
     for sites in targets.values():
-        places = {axis: {_place(site, axis) for site in sites} for axis in found}
-        for axis, at in places.items():
+        for axis, those in found.items():
+            at = {_place(site, axis) for site in sites}
             pos = at.pop() if len(at) == 1 else None
-            found[axis].append(names[pos] if isinstance(pos, int) else pos if isinstance(pos, str) else "")
+            those.append(names[pos] if isinstance(pos, int) else pos if isinstance(pos, str) else "")
     return {f"{axis}_{kind}": ("component", tokens) for axis, tokens in found.items() if any(tokens)}
 
 

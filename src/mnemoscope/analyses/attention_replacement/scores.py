@@ -128,6 +128,8 @@ def attention_by_mechanism(
             "subgroup": list(groups),
             "layer": list(range(model.cfg.n_layers)),
             "head": list(range(model.cfg.n_heads)),
+            "query": range(n_pos),
+            **({"key": range(n_pos)} if "mean_pattern" in arrays else {}),
             "mechanism": names,
             "part": [*names, OTHER],
             "slot": ("query", np.arange(n_pos) // period + 1),

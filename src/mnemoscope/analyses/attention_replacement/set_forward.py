@@ -1,4 +1,4 @@
-"""The forward pass of a `HookedTransformer` with set attention patterns, without hooks, from a changed pattern on.
+"""The forward pass with set attention patterns, from a changed pattern on.
 
 A *trial* differs from an intact run in the pattern of
 one head. Then a position is run in a layer only if it differs from the intact run there (its row changed, or it sees a
@@ -6,7 +6,7 @@ position that differs) and a position that is read can see it through the layers
 so that few positions are left; where attention is learned, every query sees all keys up to itself. All else is kept
 from the intact run. Trials are stacked along a cell axis, and positions are rows of one matrix across all cells.
 
-Equal to the hooked way to 1e-5 in float32, for the models that `packed.unsupported` lets through (tested).
+Equal to the hooked way to 1e-5 in float32 (tested).
 """
 
 from collections.abc import Sequence
@@ -21,12 +21,12 @@ from mnemoscope.analyses.attention_replacement.set_layer import (
     Patterns,
     Projections,
     after_mlp,
-    by_head,
     projections,
     z_of,
 )
-from mnemoscope.core.layers import projected
-from mnemoscope.interventions.patching.packed import Layer, Packed
+from mnemoscope.engine.block import Block
+from mnemoscope.engine.mlp import projected
+from mnemoscope.engine.transformer import Transformer
 
 DENSE = 0.8
 """From this share of positions that differ on, all are run: gathering them costs more than it saves."""
@@ -60,7 +60,7 @@ class Intact:
 
 
 def intact(
-    weights: Packed,
+    weights: Transformer,
     stream: Float[Tensor, "batch pos d_model"],
     patterns: Sequence[Patterns],
     where: Bool[Tensor, "batch pos"],
@@ -79,20 +79,20 @@ def intact(
     """
     kept = [*below]
     everywhere = torch.arange(stream.shape[1], device=stream.device)
-    for layer, own in zip(weights.layers[len(below) :], patterns[len(below) :], strict=True):
-        qkv = projections(layer, stream, own.learned)
+    for block, own in zip(weights.blocks[len(below) :], patterns[len(below) :], strict=True):
+        qkv, attn = projections(block, stream, own.learned), block.attention
         alone = Projections(**{name: value[None] for name, value in vars(qkv).items()})
-        middle = stream + projected(z_of(own, alone, layer, everywhere)[0], layer.w_o.flatten(0, 1), layer.b_o)
+        middle = stream + projected(z_of(own, alone, attn, everywhere)[0], attn.w_o.flatten(0, 1), attn.b_o)
         kept.append(Kept(before=stream, middle=middle, patterns=own, projections=qkv))
-        stream = after_mlp(layer, middle.flatten(0, 1).clone()).view_as(middle)
+        stream = after_mlp(block, middle.flatten(0, 1).clone()).view_as(middle)
     needed = [where]
     for own in reversed(patterns[1:]):
         needed.insert(0, needed[0] | _any(own.sees.mT, needed[0][None])[0])
-    return Intact(kept=kept, needed=needed, read=read, outputs=_outputs(weights, stream[:, read]))
+    return Intact(kept=kept, needed=needed, read=read, outputs=weights.unembedded(stream[:, read]))
 
 
 def continued(
-    weights: Packed,
+    weights: Transformer,
     run: Intact,
     index: int,
     head: int,
@@ -109,23 +109,24 @@ def continued(
         rows: That pattern in every cell; rows of NaN are those of the intact run.
         learned: The head's attention in the intact run, where none is set; none: it is set.
     """
-    layer, kept = weights.layers[index], run.kept[index]
+    block, kept = weights.blocks[index], run.kept[index]
+    attn = block.attention
     change = (rows - (kept.patterns.rows[:, head] if learned is None else learned)).nan_to_num()
     live = (change != 0).any(-1) & run.needed[index]
-    z = change @ by_head(kept.projections.v, layer)[:, head]
+    z = change @ attn.heads(kept.projections.v)[:, head]
     at = _numbers(live)
-    stream = _of_intact(kept.middle, at) + z.flatten(0, 2).index_select(0, at) @ layer.w_o[head]
-    stream = after_mlp(layer, stream)
-    above = zip(weights.layers[index + 1 :], run.kept[index + 1 :], run.needed[index + 1 :], strict=True)
-    for layer, kept, needed in above:
-        live, stream = _through(layer, kept, needed, live, stream)
+    stream = _of_intact(kept.middle, at) + z.flatten(0, 2).index_select(0, at) @ attn.w_o[head]
+    stream = after_mlp(block, stream)
+    above = zip(weights.blocks[index + 1 :], run.kept[index + 1 :], run.needed[index + 1 :], strict=True)
+    for block, kept, needed in above:
+        live, stream = _through(block, kept, needed, live, stream)
     outputs = run.outputs.repeat(len(rows), 1, 1, 1)
-    outputs.flatten(0, 2)[_numbers(live[:, :, run.read])] = _outputs(weights, stream)
+    outputs.flatten(0, 2)[_numbers(live[:, :, run.read])] = weights.unembedded(stream)
     return outputs
 
 
 def _through(
-    layer: Layer,
+    block: Block,
     kept: Kept,
     needed: Bool[Tensor, "batch pos"],
     live: Bool[Tensor, "cell batch pos"],
@@ -134,7 +135,7 @@ def _through(
     """The positions that differ from the intact run after a layer and are needed, and their stream.
 
     Args:
-        layer: The layer.
+        block: The layer.
         kept: Of the intact run.
         needed: Positions that are needed after it.
         live: Positions that differ before it.
@@ -146,14 +147,15 @@ def _through(
         live = everywhere
     after = (live | _any(kept.patterns.sees, live)) & needed
     before, at = _numbers(live), _numbers(after)
-    own = vars(projections(layer, stream, kept.patterns.learned))
+    attn = block.attention
+    own = vars(projections(block, stream, kept.patterns.learned))
     parts = {name: _put(old, before, own[name], len(live)) for name, old in vars(kept.projections).items()}
     queries = after.flatten(0, 1).any(0).nonzero()[:, 0]
-    z = z_of(kept.patterns, Projections(**parts), layer, queries).flatten(0, 2)
+    z = z_of(kept.patterns, Projections(**parts), attn, queries).flatten(0, 2)
     if len(at) < len(z):
         z = z.index_select(0, _numbers(after[:, :, queries]))
     stream = _moved(kept.before, live, stream, after)
-    return after, after_mlp(layer, stream.add_(projected(z, layer.w_o.flatten(0, 1), layer.b_o)))
+    return after, after_mlp(block, stream.add_(projected(z, attn.w_o.flatten(0, 1), attn.b_o)))
 
 
 def _moved(
@@ -171,10 +173,6 @@ def _moved(
     return result.index_copy_(
         0, _numbers(both.flatten()[at]), stream.index_select(0, _numbers(both.flatten()[_numbers(live)]))
     )
-
-
-def _outputs(weights: Packed, stream: Float[Tensor, "*rows d_model"]) -> Float[Tensor, "*rows d_output"]:
-    return projected(weights.ln_final(stream), weights.w_u, weights.b_u)
 
 
 def _any(

@@ -1,4 +1,4 @@
-"""One layer of a `HookedTransformer` with set attention patterns, without hooks.
+"""One layer with set attention patterns.
 
 A head with a set pattern needs its values only: z = pattern @ v. Queries and keys are formed for the heads whose
 attention is learned, in all rows or in some.
@@ -12,10 +12,11 @@ import torch
 from einops import rearrange
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
+from torch.nn import functional as F
 
-from mnemoscope.core.layers import attended, projected
 from mnemoscope.core.mechanism import silent
-from mnemoscope.interventions.patching.packed import Layer
+from mnemoscope.engine.attention import Attention
+from mnemoscope.engine.block import Block
 
 PIECE_BYTES = 2**19
 """Of the activations of an MLP at once."""
@@ -61,28 +62,28 @@ class Projections:
     v: Float[Tensor, "*rows all_heads"]
 
 
-def projections(layer: Layer, stream: Float[Tensor, "*rows d_model"], learned: Sequence[int]) -> Projections:
+def projections(block: Block, stream: Float[Tensor, "*rows d_model"], learned: Sequence[int]) -> Projections:
     """Queries and keys of the learned heads, and the values of all."""
-    normed, n_heads = layer.ln1(stream), len(layer.w_o)
-    found = {}
-    for through in ("q", "k", "v"):
-        w, b = layer.into(through)
-        if through != "v" and len(learned) < n_heads:
-            w, b = (x.unflatten(-1, (n_heads, -1))[..., list(learned), :].flatten(-2) for x in (w, b))
-        found[through] = projected(normed, w, b)
+    normed, attn = block.ln1(stream), block.attention
+    n_heads, found = len(attn.w_o), {}
+    for kind in ("q", "k", "v"):
+        w, b = attn.into(kind)
+        if kind != "v" and len(learned) < n_heads:
+            w, b = (x.unflatten(0, (n_heads, -1))[list(learned)].flatten(0, 1) for x in (w, b))
+        found[kind] = F.linear(normed, w, b)
     return Projections(**found)
 
 
 def z_of(
-    patterns: Patterns, of: Projections, layer: Layer, queries: Int[Tensor, " query"]
+    patterns: Patterns, of: Projections, attn: Attention, queries: Int[Tensor, " query"]
 ) -> Float[Tensor, "cell batch query all_heads"]:
     """What heads take from the values at some queries."""
-    v, learned = by_head(of.v, layer), list(patterns.learned)
+    v, learned = attn.heads(of.v), list(patterns.learned)
     some = len(queries) < v.shape[-2]
     z = None if patterns.all_free else (patterns.rows[:, :, queries] if some else patterns.rows) @ v
     if learned:
-        scores = by_head(of.q[:, :, queries] if some else of.q, layer) @ by_head(of.k, layer).mT
-        by_learned = attended(scores, v if len(learned) == v.shape[2] else v[:, :, learned], queries)
+        q, k = attn.heads(of.q[:, :, queries] if some else of.q), attn.heads(of.k)
+        by_learned = attn.attend(q, k, v if len(learned) == v.shape[2] else v[:, :, learned], queries)
         if z is None:
             z = by_learned
         else:
@@ -91,14 +92,9 @@ def z_of(
     return rearrange(z, "cell batch head pos d_head -> cell batch pos (head d_head)")
 
 
-def by_head(x: Float[Tensor, "*rows pos some_heads"], layer: Layer) -> Float[Tensor, "*rows head_index pos d_head"]:
-    """Heads in an axis of their own."""
-    return x.unflatten(-1, (-1, layer.w_o.shape[1])).transpose(-2, -3)
-
-
-def after_mlp(layer: Layer, stream: Float[Tensor, "row d_model"]) -> Float[Tensor, "row d_model"]:
-    """The stream after the MLP of a layer; it is overwritten, some rows at a time, whose activations fit the cache."""
-    if layer.mlp is not None:
-        for rows in stream.split(max(1, PIECE_BYTES // (layer.mlp.w_in.shape[1] * stream.element_size()))):
-            rows += layer.mlp(rows)
+def after_mlp(block: Block, stream: Float[Tensor, "row d_model"]) -> Float[Tensor, "row d_model"]:
+    """The stream after the MLP of a block; it is overwritten, some rows at a time, whose activations fit the cache."""
+    if block.mlp is not None:
+        for rows in stream.split(max(1, PIECE_BYTES // (block.mlp.w_in.shape[1] * stream.element_size()))):
+            rows += block.mlp(block.ln2(rows))
     return stream

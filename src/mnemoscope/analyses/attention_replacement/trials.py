@@ -1,7 +1,7 @@
 """Losses with the mechanism of one head changed and those of others kept, for many changes.
 
-Without hooks (`set_forward`) where the model's forward pass is reproduced, which is tried on one sequence, and what has
-to be kept of the intact runs is not too much; one hooked forward pass a change elsewhere. Both give the same numbers.
+By the engine (`set_forward`) where it represents the model, positions are in the stream, heads share nothing and the
+intact runs fit into memory; one hooked forward pass a change elsewhere. Both give the same numbers.
 """
 
 from collections.abc import Callable, Sequence
@@ -18,10 +18,9 @@ from mnemoscope.analyses.attention_replacement.replacement import Assignment, Be
 from mnemoscope.analyses.attention_replacement.set_forward import Intact, Patterns, continued, intact
 from mnemoscope.core.mechanism import Mechanism, checked_pattern, silent
 from mnemoscope.core.site import Site
-from mnemoscope.interventions.patching.memory import CACHE_BYTES, Sizes
-from mnemoscope.interventions.patching.packed import Packed, packed, unsupported
-from mnemoscope.interventions.patching.through_stream import reproduces
-from mnemoscope.interventions.reading import output_width
+from mnemoscope.engine.budget import CACHE_BYTES, Sizes, output_width
+from mnemoscope.engine.transformer import Transformer
+from mnemoscope.interventions.direct import represented
 from mnemoscope.interventions.recordings import recorded
 from mnemoscope.interventions.regions import check_exists
 
@@ -51,11 +50,17 @@ def trials(at: Bench, assigned: Assignment) -> Trials:
     for layer, head in assigned:
         check_exists(at.model, Site(kind="pattern", layer=layer, head=head))
     read = torch.stack([mask.any(0) for mask in at.by.masks.values()]).any(0).nonzero()[:, 0]
-    if unsupported(at.model) is None and _kept_bytes(at, len(read)) <= MAX_BYTES:
-        weights = packed(at.model)
-        if reproduces(weights, at.model, at.by.batch.inputs[:1], read):
-            return WithoutHooks(at, weights, assigned, read)
+    weights = represented(at.model, at.by.batch.inputs.shape[1])
+    if not isinstance(weights, str) and _is_plain(weights) and _kept_bytes(at, len(read)) <= MAX_BYTES:
+        return WithoutHooks(at, weights, assigned, read)
     return partial(_hooked, at)
+
+
+def _is_plain(weights: Transformer) -> bool:
+    """True if trials can be run on some positions, with values that belong to one head each."""
+    attentions = [block.attention for block in weights.blocks]
+    own = all(attn.n_sharing == 1 and attn.window is None and not attn.linear for attn in attentions)
+    return own and weights.w_pos is not None and not any(block.parallel for block in weights.blocks)
 
 
 def _hooked(at: Bench, kept: Assignment, head: Head, patterns: Sequence[Rows]) -> tuple[Score, list[Score]]:
@@ -74,7 +79,7 @@ def _kept_bytes(at: Bench, n_read: int) -> int:
 class WithoutHooks:
     """Trials on a batch that is cut into parts of which one trial fits into the cache."""
 
-    def __init__(self, at: Bench, weights: Packed, assigned: Assignment, read: Int[Tensor, " read"]):
+    def __init__(self, at: Bench, weights: Transformer, assigned: Assignment, read: Int[Tensor, " read"]):
         self._at, self._batch, self._weights, self._read = at, at.by.batch, weights, read
         self._by = _at_positions(at.by, read)
         start = Site(kind="resid_pre", layer=0).hook
@@ -132,7 +137,7 @@ class WithoutHooks:
 
     def _runs(self, kept: Assignment, whole: Sequence[Intact] | None = None) -> list[Intact]:
         """The intact run on every part, from the first layer on in which it differs from one of more mechanisms."""
-        n_layers, found = len(self._weights.layers), []
+        n_layers, found = len(self._weights.blocks), []
         for number, part in enumerate(self._parts):
             patterns = [self._of_layer(kept, layer, part) for layer in range(n_layers)]
             below = whole[number].kept if whole else []

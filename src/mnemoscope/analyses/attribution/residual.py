@@ -26,10 +26,12 @@ from mnemoscope.analyses.attribution.selection import Contrast
 from mnemoscope.core.batch import Batch
 from mnemoscope.core.errors import InputError
 from mnemoscope.core.protocols import HookedModel, is_hooked
-from mnemoscope.interventions.reading import at_columns, unembedding
+from mnemoscope.interventions import recordings
+from mnemoscope.interventions.direct import unhooked
 
 ROUNDING = 16
 """By how many units of rounding a sum may miss what it should give; models of 1 to 24 layers miss it by less than 1."""
+SCALE = "ln_final.hook_scale"
 MAX_BYTES = 2**28
 """How much the activations of one chunk of sequences may take up by default."""
 FROZEN = "scale frozen at its value in this run and shared by all terms; effects through it are in no term"
@@ -130,21 +132,30 @@ def chunks(model: HookedModel, batch: Batch, floats_per_prompt: int, max_bytes: 
 
 
 def forward(
-    model: HookedModel, batch: Batch, rows: slice, hooks: set[str], columns: Int[Tensor, " column"]
+    model: HookedModel,
+    batch: Batch,
+    rows: slice,
+    hooks: set[str],
+    columns: Int[Tensor, " column"],
+    *,
+    directly: bool = False,
 ) -> tuple[Float[Tensor, "batch column d_vocab"], Mapping[str, Tensor]]:
-    """Logits at some positions and the named activations of some of the sequences.
+    """Logits at some positions and the named activations of some of the sequences; `directly` as `recordings.forward`.
 
     Raises:
         InputError: The logits at a position hold NaN, or nothing finite.
     """
-    with unembedding(model, at_columns(columns)) as picked:
-        output, cache = model.run_with_cache(batch.inputs[rows], names_filter=lambda name: name in hooks)
-        logits = picked(output)
+    final, points = f"blocks.{model.cfg.n_layers - 1}.hook_resid_post", hooks - {SCALE}
+    if not directly or (weights := unhooked(model, points | {final})) is None:
+        cache, logits = recordings.forward(model, batch.inputs[rows], hooks, columns)
+    else:
+        cache, logits = recordings.forward(model, batch.inputs[rows], points | {final}, columns, directly=True)
+        cache[SCALE] = weights.ln_final.scale(cache[final])
     if logits.isnan().any() or not logits.isfinite().any(-1).all():
         raise InputError(
             "the model's logits hold NaN or no finite value; check its weights and hooks, or take an earlier checkpoint"
         )
-    return logits, {name: cache[name] for name in hooks}
+    return logits, cache
 
 
 def readings(
@@ -175,9 +186,9 @@ def readings(
         InputError: NaN in what the reading needs.
     """
     final = f"blocks.{model.cfg.n_layers - 1}.hook_resid_post"
-    needed = hooks | {final} | ({"ln_final.hook_scale"} if model.cfg.normalization_type else set())
+    needed = hooks | {final} | ({SCALE} if model.cfg.normalization_type else set())
     for rows in chunks(model, batch, floats_per_prompt, max_bytes):
-        logits, cache = forward(model, batch, rows, needed, columns)
+        logits, cache = forward(model, batch, rows, needed, columns, directly=True)
         logits, here = logits.double(), contrast.at(rows, columns)
         direction, constants = _read_direction(model, here, cache, columns)
         truth = here.of(logits)
@@ -202,8 +213,8 @@ def _read_direction(
     model: Any, contrast: Contrast, cache: Mapping[str, Tensor], columns: Tensor
 ) -> tuple[Float[Tensor, "batch pos d_model"], dict[str, Float[Tensor, "batch pos"]]]:
     """The direction r of the module's formula, and the terms of the biases after the residual stream."""
-    direction = contrast.of_columns(model.W_U.double())
-    biases = {"b_U": contrast.of_columns(model.b_U.double()[None]).squeeze(-1)}
+    direction = contrast.of_columns(model.W_U)
+    biases = {"b_U": contrast.of_columns(model.b_U[None]).squeeze(-1)}
     norm = final_norm(model)
     if norm is None:
         return direction, biases
@@ -211,7 +222,7 @@ def _read_direction(
         biases = {"ln_final b": direction @ norm.bias.double(), **biases}
     direction = direction if norm.gain is None else direction * norm.gain.double()
     direction = direction - direction.mean(-1, keepdim=True) if norm.centred else direction
-    return direction / cache["ln_final.hook_scale"][:, columns].double(), biases
+    return direction / cache[SCALE][:, columns].double(), biases
 
 
 def check_finite(difference: Float[Tensor, "batch pos"], contrast: Contrast) -> None:

@@ -59,10 +59,14 @@ class Contrast:
         return at_target(logits.abs(), self.answer) + self._subtracted(logits.abs())
 
     def of_columns(self, weight: Float[Tensor, "d_model d_vocab"]) -> Float[Tensor, "batch pos d_model"]:
-        """The same difference of the columns of a matrix, such as W_U."""
-        rows = weight.T
-        against = rows[self.foil].mean(0) if self.foil.ndim == 1 else rows[self.foil]
-        return rows[self.answer] - against
+        """The same difference of the columns of a matrix, such as W_U, in float64."""
+        answers = weight.T[self.answer].double()
+        if self.foil.ndim > 1:
+            return answers - weight.T[self.foil].double()
+        everything = torch.arange(weight.shape[1], device=weight.device)
+        some = weight if torch.equal(self.foil, everything) else weight[:, self.foil]
+        # a few rows at a time stay in the cache: a copy of the whole matrix would take longer than all else
+        return answers - torch.cat([rows.double().mean(1) for rows in some.split(4)])
 
     def _subtracted(self, logits: Float[Tensor, "batch pos d_vocab"]) -> Float[Tensor, "batch pos"]:
         return logits[..., self.foil].mean(-1) if self.foil.ndim == 1 else at_target(logits, self.foil)

@@ -78,6 +78,8 @@ Draw = Literal["connected", "uniform"]
 Measure = Literal["faithfulness", "incompleteness", "minimality"]
 MEASURES: tuple[Measure, ...] = get_args(Measure)
 _ROUNDS = 100
+_TIED = 1e-5
+"""Circuits whose measures differ by less are as good as each other: runs are equal to so much."""
 
 
 def faithfulness(setting: Setting, circuits: xr.DataArray) -> xr.Dataset:
@@ -269,7 +271,8 @@ def against_random(
     masks = np.concatenate([inside[None], random_circuits(setting, int(inside.sum()), n=n, draw=draw, seed=seed)])
     found = np.stack([_measured(setting, masks, measure, n_sets, seed) for measure in measures])
     worse = np.array([-1.0 if measure == "incompleteness" else 1.0 for measure in measures])[:, None] * found
-    better, ties = (worse[:, 1:] > worse[:, :1]).sum(1), (worse[:, 1:] >= worse[:, :1]).sum(1)
+    ahead = worse[:, 1:] - worse[:, :1]
+    better, ties = (ahead > _TIED).sum(1), (ahead >= -_TIED).sum(1)
     known = ~np.isnan(found[:, 0])
     return xr.Dataset(
         {

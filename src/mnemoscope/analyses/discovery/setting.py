@@ -37,12 +37,12 @@ from mnemoscope.core.metrics import LOGIT_DIFF, Metric
 from mnemoscope.core.pairs import PromptPairs
 from mnemoscope.core.protocols import HookedModel
 from mnemoscope.core.site import Site
+from mnemoscope.engine.budget import roomy
 from mnemoscope.interventions.edges.circuits import run_circuits
 from mnemoscope.interventions.edges.graph import Embeddings, parts_of
 from mnemoscope.interventions.edges.graph import model_edges as all_edges
 from mnemoscope.interventions.edges.sweep import Replacement
 from mnemoscope.interventions.patching.measuring import Question
-from mnemoscope.interventions.patching.memory import roomy
 
 Part = Site | Literal["logits"]
 """What writes, what reads, or both."""

@@ -57,7 +57,7 @@ def over_steps(
     named = None if name_heads is None else name_heads(run)
     results = {}
     for step in told(chosen):
-        result = analyse(run.model(step, device=device))
+        result = analyse(run.hooked(step, device=device))
         results[step] = result if named is None else by_role(result, named)
     return along("step", results)
 
@@ -79,7 +79,7 @@ def last_roles(run: Run, *, skill: str | None = None, n: int = 2048, split: str 
     """
     task, seed = run.spec.task, run.spec.seed
     selection, _, reference = role_prompts(task, n=n, split=split, seed=seed)
-    return choose_roles(run.model(), selection, skills=task.skills(selection), reference=reference, skill=skill)
+    return choose_roles(run.hooked(), selection, skills=task.skills(selection), reference=reference, skill=skill)
 
 
 def over_runs(runs: Sequence[Run], analyse: Callable[[Run], Result]) -> Result:

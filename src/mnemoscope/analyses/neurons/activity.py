@@ -44,6 +44,7 @@ from mnemoscope.analyses.neurons.keys_values import mlp_block
 from mnemoscope.core.batch import Batch
 from mnemoscope.core.errors import InputError, in_range, one_of
 from mnemoscope.core.information import entropy_of, mutual_information, quantile_states, quantised, relabelled
+from mnemoscope.core.modes import evaluation_mode
 from mnemoscope.core.protocols import HookedModel
 from mnemoscope.core.seeding import generator
 from mnemoscope.interventions.reading import rows_at_once
@@ -101,7 +102,8 @@ def neuron_activity(
     parts = []
     size = rows_at_once(model, batch.inputs.shape[1])
     for inputs, here in zip(batch.inputs.split(size), where.split(size), strict=True):
-        _, cache = model.run_with_cache(inputs, names_filter=name, stop_at_layer=layer + 1)
+        with evaluation_mode(model):
+            _, cache = model.run_with_cache(inputs, names_filter=name, stop_at_layer=layer + 1)
         parts.append(cache[name][here].double())
     activation = torch.cat(parts)
     if activation.isnan().any():

@@ -35,11 +35,13 @@ from mnemoscope.analyses.neurons.keys_values import mlp_block
 from mnemoscope.core.batch import Batch
 from mnemoscope.core.errors import InputError, in_range, one_of
 from mnemoscope.core.intervention import LowRank
+from mnemoscope.core.modes import evaluation_mode
 from mnemoscope.core.named import Named
 from mnemoscope.core.protocols import HookedModel
 from mnemoscope.core.site import Site
 from mnemoscope.core.skills import Places, Skills, skill_places
-from mnemoscope.interventions.reading import LOG_PROBS, logits_at, output_width, parts, rows_at_once
+from mnemoscope.engine.budget import output_width
+from mnemoscope.interventions.reading import LOG_PROBS, logits_at, parts, rows_at_once
 from mnemoscope.interventions.recordings import Recordings
 from mnemoscope.interventions.replacements import change
 from mnemoscope.interventions.writing import check_written, is_classic
@@ -96,7 +98,8 @@ def bench(
     names = [f"blocks.{layer}.{name}" for name in ("hook_resid_mid", "mlp.hook_post")]
     pieces = []
     for inputs in batch.inputs.split(rows_at_once(model, batch.inputs.shape[1])):
-        _, cache = model.run_with_cache(inputs, names_filter=names, stop_at_layer=layer + 1)
+        with evaluation_mode(model):
+            _, cache = model.run_with_cache(inputs, names_filter=names, stop_at_layer=layer + 1)
         pieces.append([cache[name] for name in names])
     residual, post = (torch.cat(piece) for piece in zip(*pieces, strict=True))
     new = replaced(post).expand_as(post)

@@ -28,9 +28,9 @@ from mnemoscope.core.metrics import Metric, metrics_of
 from mnemoscope.core.pairs import PromptPairs
 from mnemoscope.core.protocols import HookedModel
 from mnemoscope.core.site import Kind
+from mnemoscope.engine.budget import roomy
 from mnemoscope.interventions.patching.grid import Grid, grid
 from mnemoscope.interventions.patching.measuring import DIRECTIONS, Direction, Question, SweepResult
-from mnemoscope.interventions.patching.memory import roomy
 from mnemoscope.interventions.patching.sweep import Method, sweep
 
 MIN_ERRORS = 2.0
@@ -70,8 +70,8 @@ def patch(
         only: Along a swept axis the numbers to visit; none: all.
         max_bytes: Bound on what is allocated on the way, copies of weights included and the result excepted. It does
             not change the result. None: 256 MiB besides what copies of weights take.
-        method: `stream` continues from the changed residual stream, much faster, for plain HookedTransformers without
-            hooks; `hooks` works for every model; `auto` takes the first where it can. The results are the same.
+        method: `stream` continues from the changed residual stream, much faster, for causal models of the engine
+            without hooks; `hooks` works for every model; `auto` takes the first where it can. The results are the same.
         seed: For the check that metrics do not move with a constant added to the logits.
 
     Returns:

@@ -55,23 +55,20 @@ def approximation(
     if not _cells(exact):
         raise InputError("both results must have several cells; sweep an axis")
     effects = [_moved(result).stack(cell=_cells(exact)) for result in (estimate, exact)]
-    found = xr.apply_ufunc(
-        lambda guess, truth: _figures(guess, truth, share),
+    figures, precision = xr.apply_ufunc(
+        lambda guess, truth: (_figures(guess, truth, share), np.array([_precision(guess, truth, n) for n in top])),
         *effects,
         input_core_dims=[["cell"], ["cell"]],
-        output_core_dims=[["figure"]],
+        output_core_dims=[["figure"], ["top"]],
         vectorize=True,
-    ).assign_coords(figure=list(_NAMES))
-    overlaps = xr.apply_ufunc(
-        lambda guess, truth: np.array([_precision(guess, truth, n) for n in top]),
-        *effects,
-        input_core_dims=[["cell"], ["cell"]],
-        output_core_dims=[["top"]],
-        vectorize=True,
-    ).assign_coords(top=list(top))
-    figures = {name: found.sel(figure=name, drop=True) for name in _NAMES}
+    )
+    precision = precision.assign_coords(top=list(top))
     return xr.Dataset(
-        {**figures, "precision": overlaps, "jaccard": overlaps / (2 - overlaps)},
+        {
+            **{name: figures.isel(figure=i) for i, name in enumerate(_NAMES)},
+            "precision": precision,
+            "jaccard": precision / (2 - precision),
+        },
         attrs={
             "estimate": f"gradient {estimate.attrs.get('gradient', '')}".strip(),
             "exact": exact.attrs.get("intervention", ""),

@@ -45,6 +45,7 @@ from mnemoscope.interventions.patching.measuring import (
     measured,
 )
 from mnemoscope.interventions.patching.tracing import check_gradient, gradients, prompts_traced, sums, traced
+from mnemoscope.interventions.reading import nowhere, unembedding
 from mnemoscope.interventions.recordings import Run, check_numbers
 from mnemoscope.interventions.writing import bypassed, check_written
 
@@ -169,7 +170,8 @@ class _Estimate:
 
         hooks = [(name, partial(put, name=name)) for name in self.own]
         hooks += [(name, partial(see, name=name)) for name in self.patterns]
-        self.model.run_with_hooks(chunk.batch.inputs, fwd_hooks=hooks)
+        with unembedding(self.model, nowhere):
+            self.model.run_with_hooks(chunk.batch.inputs, fwd_hooks=hooks)
         return [found[name] for name in self.patterns]
 
 

@@ -15,7 +15,6 @@ import xarray as xr
 
 from mnemoscope.analyses.roles import HEAD, called
 from mnemoscope.analyses.stacking import along
-from mnemoscope.core.edge import LOGITS
 from mnemoscope.core.errors import InputError
 from mnemoscope.core.site import EMBEDDINGS
 
@@ -43,19 +42,9 @@ def edges_by_role(result: xr.Dataset, named: Mapping[str, str]) -> xr.Dataset:
     if len(set(named.values())) < len(named):
         raise InputError(f"every head needs a role of its own; got {', '.join(named.values())}")
     ends = {end: [str(name) for name in result[end].values] for end in ("writer", "reader")}
-    rank = {name: place for place, name in enumerate(("input", *EMBEDDINGS, *named))}
-    pairs = list(zip(ends["reader"], ends["writer"], strict=True))
-    known = [i for i, pair in enumerate(pairs) if all(name in named or not HEAD.fullmatch(name) for name in pair)]
-
-    def order(name: str) -> tuple[float, float]:
-        numbers = re.findall(r"\d+", name)
-        return rank.get(name, len(rank)), int(numbers[0]) if numbers else math.inf  # MLPs by layer, then the logits
-
-    def place(i: int) -> tuple[object, ...]:
-        reader, writer = pairs[i]
-        return (order(reader), "qkv".find(str(result.through.values[i])), order(writer))
-
-    result = result.isel(edge=sorted(known, key=place))
+    places = list(zip(ends["reader"], map(str, result.through.values), ends["writer"], strict=True))
+    known = [i for i, place in enumerate(places) if all(end in named or not HEAD.fullmatch(end) for end in place)]
+    result = result.isel(edge=sorted(known, key=lambda i: _order(places[i], list(named))))
     labels = result.edge.values.tolist()
     names = {end: [called(str(name), named) for name in result[end].values] for end in ("writer", "reader")}
     return result.assign_coords(
@@ -65,6 +54,18 @@ def edges_by_role(result: xr.Dataset, named: Mapping[str, str]) -> xr.Dataset:
             **{end: ("edge", of_end) for end, of_end in names.items()},
         }
     )
+
+
+def _order(place: tuple[str, ...], names: list[str]) -> tuple[object, ...]:
+    """Sorts edges by reader, input and writer: embeddings, parts in the order of the names, other MLPs, logits."""
+    rank = {name: number for number, name in enumerate(("input", *EMBEDDINGS, *names))}
+
+    def of(name: str) -> tuple[float, float]:
+        numbers = re.findall(r"\d+", name)
+        return rank.get(name, len(rank)), int(numbers[0]) if numbers else math.inf
+
+    reader, through, writer = place
+    return of(reader), "qkv".find(through), of(writer)
 
 
 def edges_of_seeds(result: xr.Dataset, component: xr.DataArray) -> xr.Dataset:
@@ -94,8 +95,7 @@ def edges_of_seeds(result: xr.Dataset, component: xr.DataArray) -> xr.Dataset:
         for found in each.values()
         for i, label in enumerate(found.edge.values)
     }
-    rank = {name: place for place, name in enumerate(("input", *EMBEDDINGS, *roles, LOGITS))}
-    order = sorted(ends, key=lambda label: (rank[ends[label][0]], "qkv".find(ends[label][1]), rank[ends[label][2]]))
+    order = sorted(ends, key=lambda label: _order(ends[label], roles))
     bare = {seed: found.drop_vars(_ENDS) for seed, found in each.items()}
     there = {seed: found.reindex(edge=order, fill_value={"component": ""}) for seed, found in bare.items()}
     names = {end: ("edge", [ends[label][i] for label in order]) for i, end in enumerate(_ENDS)}

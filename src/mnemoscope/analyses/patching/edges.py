@@ -45,14 +45,7 @@ from mnemoscope.interventions.edges.graph import Embeddings, State, check_graph,
 from mnemoscope.interventions.edges.run import Freeze
 from mnemoscope.interventions.edges.sweep import sweep_states
 from mnemoscope.interventions.edges.through_stream import plan_edges
-from mnemoscope.interventions.patching.measuring import (
-    DIRECTIONS,
-    Direction,
-    Plan,
-    Question,
-    SweepResult,
-    measured,
-)
+from mnemoscope.interventions.patching.measuring import DIRECTIONS, Direction, Plan, Question, SweepResult, measured
 from mnemoscope.interventions.patching.sweep import Method
 
 Effect = Literal["total", "direct"]
@@ -91,9 +84,9 @@ def patch_edges(
         freeze: `attention` keeps all patterns of the unchanged run, `layer_norm` the scales of all normalisations.
         max_bytes: Bound on what is allocated on the way, the result excepted; it does not change it. None: as for
             `activations.patch`.
-        method: `stream` continues from the changed residual stream, much faster, for plain HookedTransformers without
-            hooks and nothing frozen; `hooks` works for all; `auto` takes the first where it can. The results are the
-            same.
+        method: `stream` continues from the changed residual stream, much faster, for causal models of the engine
+            without hooks and nothing frozen; `hooks` works for all; `auto` takes the first where it can. The results
+            are the same.
         seed: For the check that metrics do not move with a constant added to the logits.
 
     Returns:
@@ -106,12 +99,21 @@ def patch_edges(
     """
     one_of("effect", effect, get_args(Effect))
     one_of("between", between, get_args(Between))
+    one_of("method", method, get_args(Method))
     check_graph(model)
     chosen = all_or(chosen, model, embeddings)
     question = asked(model, pairs, metrics, directions, max_bytes, seed)
-    how = _plan(question, chosen, effect, between, freeze, method)
+    how: Plan | str
+    if method == "hooks":
+        how = "asked for"
+    elif freeze or between == "mlps":
+        how = "parts are frozen" if freeze else "MLPs pass the patch on"
+    else:
+        how = plan_edges(question, chosen, direct=effect == "direct")
     if isinstance(how, Plan):
         swept = measured(question, len(chosen), how)
+    elif method == "stream":
+        raise InputError(f"method must be 'auto' or 'hooks' here, because {how}; got 'stream'")
     else:
         cells = [of_edge(model, edge, effect=effect, between=between) for edge in chosen]
         every, carried = states(model, cells, State.LIVE if effect == "total" else State.FROZEN, question.max_bytes)
@@ -122,8 +124,8 @@ def patch_edges(
 
 def of_edges(question: Question, swept: SweepResult, edges: Sequence[Edge], *, intervention: str) -> xr.Dataset:
     """What a sweep over edges measured, as `patch_edges` returns it."""
-    names = {"edge": list(map(str, edges))}
-    return labelled(question, swept, names, intervention=intervention).assign_coords(coordinates(edges))
+    names = coordinates(edges)
+    return labelled(question, swept, {"edge": names["edge"][1]}, intervention=intervention).assign_coords(names)
 
 
 def all_or(chosen: Sequence[Edge] | None, model: HookedModel, embeddings: Embeddings) -> Sequence[Edge]:
@@ -137,30 +139,6 @@ def all_or(chosen: Sequence[Edge] | None, model: HookedModel, embeddings: Embedd
     if not chosen or len(set(map(str, chosen))) < len(chosen):
         raise InputError(f"chosen must name at least one edge, each once; got {len(chosen)}")
     return chosen
-
-
-def _plan(
-    question: Question,
-    chosen: Sequence[Edge],
-    effect: Effect,
-    between: Between,
-    freeze: Collection[Freeze],
-    method: Method,
-) -> Plan | str:
-    """How to take the fast way, or why not."""
-    one_of("method", method, get_args(Method))
-    if method == "hooks":
-        return "asked for"
-    how: Plan | str
-    if freeze:
-        how = "parts are frozen"
-    elif between == "mlps":
-        how = "MLPs pass the patch on"
-    else:
-        how = plan_edges(question, chosen, direct=effect == "direct")
-    if isinstance(how, str) and method == "stream":
-        raise InputError(f"method must be 'auto' or 'hooks' here, because {how}; got 'stream'")
-    return how
 
 
 def of_edge(model: HookedModel, edge: Edge, *, effect: Effect, between: Between) -> Cell:
@@ -242,14 +220,9 @@ def patch_paths(
                 f"path {name} is {', '.join(map(str, path)) or 'empty'}"
             )
     question = asked(model, pairs, metrics, directions, max_bytes, seed)
-    every, carried = states(model, [_along(path) for path in paths.values()], State.FROZEN, question.max_bytes)
+    cells = [{**dict.fromkeys(path[1:], State.LIVE), path[0]: State.PATCHED} for path in paths.values()]
+    every, carried = states(model, cells, State.FROZEN, question.max_bytes)
     swept = sweep_states(question, every, carried, freeze=freeze)
     done = "the first edge of a path carries what its writer wrote in the other run"
     result = labelled(question, swept, {"path": list(paths)}, intervention=done)
     return result.assign_attrs(frozen=" and ".join(freeze) or "nothing")
-
-
-def _along(path: Sequence[Edge]) -> Cell:
-    """The first edge of a path is patched, and the others pass the change on."""
-    first, *later = path
-    return {**dict.fromkeys(later, State.LIVE), first: State.PATCHED}

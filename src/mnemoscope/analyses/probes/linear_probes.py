@@ -54,7 +54,7 @@ from mnemoscope.core.errors import InputError, in_range
 from mnemoscope.core.protocols import HookedModel
 from mnemoscope.core.seeding import generator
 from mnemoscope.core.site import Site
-from mnemoscope.interventions.reading import MAX_BYTES, float_bytes
+from mnemoscope.engine.budget import MAX_BYTES, float_bytes
 
 RESOLUTION = 1e-6
 """Share of the largest activation below which a deviation is a rounding error."""

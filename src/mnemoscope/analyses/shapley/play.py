@@ -23,7 +23,8 @@ from mnemoscope.core.named import Named
 from mnemoscope.core.protocols import HookedModel
 from mnemoscope.core.site import Site
 from mnemoscope.core.skills import Places
-from mnemoscope.interventions.reading import LOG_PROBS, logits_at, output_width, parts, rows_at_once
+from mnemoscope.engine.budget import output_width
+from mnemoscope.interventions.reading import LOG_PROBS, logits_at, parts, rows_at_once
 from mnemoscope.interventions.recordings import Recordings, recorded
 from mnemoscope.interventions.regions import check_exists, region
 from mnemoscope.interventions.replacements import change

@@ -40,7 +40,7 @@ def ablate_run(run: ms.Run, options: Ablate) -> dict[str, xr.Dataset]:
 
     choose, kinds = _choices(names_of(run.spec.task))[options.what]
     ablation = ms.analyses.ablate_by_role(
-        run.model(options.step),
+        run.hooked(options.step),
         run.spec.task,
         choose=choose,
         kinds=kinds,

@@ -32,7 +32,7 @@ def circuits_run(run: ms.Run, options: Circuits) -> dict[str, xr.Dataset]:
     task, seed, split = run.spec.task, run.spec.seed, options.split
     batch = drawn(run, options, "circuits")
     reference = task.sample(options.n, split=split, generator=ms.generator(seed, "reference", split))
-    results = ms.analyses.read_circuits(run.model(options.step), batch, reference=reference, seed=seed)
+    results = ms.analyses.read_circuits(run.hooked(options.step), batch, reference=reference, seed=seed)
     named = ms.analyses.last_roles(run)
     return {
         name: result if name == "composition" else ms.analyses.by_role(result, named)

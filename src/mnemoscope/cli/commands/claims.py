@@ -1,4 +1,4 @@
-"""`mnemoscope claims list`, `claims show`, `claims register`, `claims run` and `claims diff`."""
+"""`mnemoscope claims list`, `claims show`, `claims register`, `claims check`, `claims run` and `claims diff`."""
 
 from __future__ import annotations
 
@@ -100,6 +100,45 @@ def claims_register(options: ClaimsRegister) -> None:
             console.print(
                 f"superseded without a verdict: {', '.join(without)}; add it with --verdicts", highlight=False
             )
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClaimsCheck(Options):
+    """Measure the controls of claims anew, and compare them and all that is fixed with what is registered."""
+
+    what: Positional[Claims]
+    """Systems or ids of claims."""
+    jobs: int = 0
+    """Worker processes, of one thread each; 0: one per core."""
+
+
+def claims_check(options: ClaimsCheck) -> None:
+    """Print how each claim stands to its registration.
+
+    Raises:
+        InputError: A claim is registered otherwise.
+    """
+    from mnemoscope.cli.claims import claims_called
+    from mnemoscope.cli.output import console, show
+    from mnemoscope.judging.registration import expected_seeds
+    from mnemoscope.sweeps.behaviour import behaviour
+    from mnemoscope.sweeps.registered import standing
+    from mnemoscope.viz.rulings.words import as_registered
+
+    claims = claims_called(options.what)
+    with console.status("the controls are measured"):
+        values = behaviour(claims, jobs=options.jobs)
+    standings = {claim.id: standing(claim, expected_seeds(claim), values, anew=True) for claim in claims}
+    rows = [
+        [id, as_registered(each.departures, each.code), "not compared" if each.off is None else f"{each.off:.1g}"]
+        for id, each in standings.items()
+    ]
+    show("beside the registrations", ("id", "registered", "largest difference of values"), rows, n_text=2)
+    if otherwise := [id for id, each in standings.items() if each.departures]:
+        raise InputError(
+            f"not as registered: {', '.join(otherwise)}; where other numbers are meant, raise the claim's version and "
+            "register it with --supersede"
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -235,6 +274,7 @@ def claims_diff(options: ClaimsDiff) -> None:
 
 
 _command = partial(Command, section="put claims on trial")
+COMMANDS.add("claims check", _command(options=ClaimsCheck, run=claims_check))
 COMMANDS.add("claims diff", _command(options=ClaimsDiff, run=claims_diff))
 COMMANDS.add("claims list", _command(options=ClaimsList, run=claims_list))
 COMMANDS.add("claims register", _command(options=ClaimsRegister, run=claims_register))

@@ -89,7 +89,7 @@ def run(options: Compare) -> None:
 def measure(asked: Asked, options: Compare) -> dict[str, xr.Dataset]:
     """Skills of one model, and what they lose without each part where parts can be removed."""
     seed, split = asked.run.spec.seed, options.split
-    task, model = asked.task.for_seed(seed), asked.run.model(asked.step)
+    task, model = asked.task.for_seed(seed), asked.run.hooked(asked.step)
     batch = task.monitor(options.n, split=split, generator=ms.generator(seed, "comparison", split))
     found = {"skills": ms.analyses.skill_scores(model, task, batch)}
     if _removable(task, batch):
@@ -180,7 +180,7 @@ def _one_sequence(
     task = sides[0].task.for_seed(pair[0].spec.seed)
     entry = ms.viz.report_of(task)
     batch = entry.example(task) if options.sequence is None else entry.parse(task, options.sequence)
-    models = [run.model(side.step) for run, side in zip(pair, sides, strict=True)]
+    models = [run.hooked(side.step) for run, side in zip(pair, sides, strict=True)]
     patterns = [entry.patterns(model, task, batch).isel(example=0) for model in models]
     roles = []
     for run, result in zip(pair, found, strict=True):
@@ -220,7 +220,7 @@ def _places(
     batch = task.monitor(options.n, split=options.split, generator=generator)
     if batch.has_vectors:
         return []
-    one, other = (run.model(side.step) for run, side in zip(pair, sides, strict=True))
+    one, other = (run.hooked(side.step) for run, side in zip(pair, sides, strict=True))
     found = ms.analyses.compare_predictions(one, other, task, batch)
     results["predictions"] = found
     title = pair_name(pair)

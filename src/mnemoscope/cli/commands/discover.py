@@ -85,7 +85,7 @@ def discover_run(run: ms.Run, options: Discover) -> dict[str, xr.Dataset]:
 
 def _settings(run: ms.Run, options: Discover) -> Iterator[tuple[str, ms.analyses.Setting, ms.analyses.Setting]]:
     """Every skill, with what its circuits are chosen on and what they are judged on."""
-    batch, model = drawn(run, options, "discover"), run.model(options.step)
+    batch, model = drawn(run, options, "discover"), run.hooked(options.step)
     (metric,) = metrics("--metric", [options.metric])
     what = {"metric": metric, "replacement": options.replacement, "embeddings": options.embeddings, "refuse": False}
     selection, test = (pairs_by_skill(run, options, half) for half in ms.analyses.split_halves(batch))
@@ -193,7 +193,7 @@ def _shown(results: Results, options: Discover, runs: Sequence[ms.Run]) -> Shown
     )
     from mnemoscope.viz.findings import circuits
 
-    chosen = model_edges(runs[0].model(options.step), embeddings=options.embeddings)
+    chosen = model_edges(runs[0].hooked(options.step), embeddings=options.embeddings)
     found = by_skill("discovery", results)
     first = next(iter(found.values()))
     how = f"{options.metric}, {first.attrs['pairs']}, {options.replacement} elsewhere, target {options.target:g}"

@@ -60,7 +60,7 @@ _SMOOTH = ("logit_diff", "log_prob", "prob", "error_diff", "squared_error")
 
 def edges_run(run: ms.Run, options: Edges) -> dict[str, xr.Dataset]:
     """The sweep over all edges of one run, its estimates and their error, a dataset a skill; and the roles of heads."""
-    model, chosen = run.model(options.step), metrics("--metrics", options.metrics) or None
+    model, chosen = run.hooked(options.step), metrics("--metrics", options.metrics) or None
     results = {"roles": heads_with_roles(run)}
     for skill, pairs in pairs_by_skill(run, options, drawn(run, options, "edges")).items():
         kinds = {"embeddings": options.embeddings, "effect": options.effect, "freeze": options.freeze}
@@ -99,7 +99,7 @@ def _shown(results: Results, options: Edges, runs: Sequence[ms.Run]) -> Shown:
     from mnemoscope.viz.findings import carried
     from mnemoscope.viz.patching import edge_table, error_table, estimate_figure, estimate_table, some_lack
 
-    chosen = model_edges(runs[0].model(options.step), embeddings=options.embeddings)
+    chosen = model_edges(runs[0].hooked(options.step), embeddings=options.embeddings)
     found, estimates, errors = (by_skill(name, results) for name in ("edges", "estimates", "errors"))
     first = next(iter(found.values()))
     attrs = first.attrs

@@ -40,7 +40,7 @@ def heads_run(run: ms.Run, options: Heads) -> dict[str, xr.Dataset]:
     task, seed = run.spec.task, run.spec.seed
     batch = drawn(run, options, "heads")
     tolerance = TOLERANCE if options.tolerance is None else options.tolerance
-    results = ms.analyses.read_heads(run.model(options.step), task, batch, tolerance=tolerance, seed=seed)
+    results = ms.analyses.read_heads(run.hooked(options.step), task, batch, tolerance=tolerance, seed=seed)
     named = ms.analyses.last_roles(run)
     joint, paths = results.pop("joint"), results.pop("paths")
     names = [ms.analyses.called(str(name), named) for name in paths.get("path", xr.DataArray([])).values]

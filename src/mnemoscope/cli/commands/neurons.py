@@ -40,7 +40,7 @@ def neurons_run(run: ms.Run, options: Neurons) -> dict[str, xr.Dataset]:
     batch = drawn(run, options, "prompts")
     reference = task.sample(options.n, split=split, generator=ms.generator(seed, "reference", split))
     inputs = batch if options.sampled else task.enumerate(split=split)
-    model, skills = run.model(options.step), task.skills(batch)
+    model, skills = run.hooked(options.step), task.skills(batch)
     return ms.analyses.read_neurons(
         model, batch, skills=skills, reference=reference, inputs=inputs, layer=options.layer, seed=seed
     )

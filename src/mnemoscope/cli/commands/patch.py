@@ -41,7 +41,7 @@ def patch_run(run: ms.Run, options: Patch) -> dict[str, xr.Dataset]:
     seeds, which are put together.
     """
     batch, results = drawn(run, options, "patch"), {}
-    model, named = run.model(options.step), ms.analyses.last_roles(run) if "head" in options.over else None
+    model, named = run.hooked(options.step), ms.analyses.last_roles(run) if "head" in options.over else None
     chosen = metrics("--metrics", options.metrics) or None
     for skill, pairs in pairs_by_skill(run, options, batch).items():
         values = ms.patch(model, pairs, kind=options.kind, over=options.over, metrics=chosen)

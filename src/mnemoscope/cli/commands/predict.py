@@ -26,7 +26,7 @@ def run(options: Predict) -> None:
     task = opened.spec.task
     entry = ms.viz.report_of(task)
     batch = entry.parse(task, options.sequence)
-    result = entry.predict(opened.model(options.step), task, batch)
+    result = entry.predict(opened.hooked(options.step), task, batch)
     console.print(
         Text.assemble((f"{opened.label}, seed {opened.spec.seed}", "bold"), f": {on_one_line(options.sequence)}")
     )

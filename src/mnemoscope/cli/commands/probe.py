@@ -63,14 +63,19 @@ def probe_run(run: ms.Run, options: Probe) -> dict[str, xr.Dataset]:
     """Probes of one run, and what is lost without what they read; sites by role."""
     from mnemoscope.core.positions import number
 
-    model, seed = run.model(options.step), run.spec.seed
+    model, seed = run.hooked(options.step), run.spec.seed
     fit, test = _prompts(run, options)
     last = int(test.scored.any(0).nonzero().max())
     given = last if options.pos is None else options.pos
     pos = number(given, test.positions, test.inputs.shape[1], argument="--pos")
     sites = _sites(model, ms.analyses.last_roles(run), options.sites, pos)
     latents = list(options.latents or _latents(run, pos))
-    common = {"sites": list(sites.values()), "test": test, "controls": {"untrained": run.untrained()}, "seed": seed}
+    common = {
+        "sites": list(sites.values()),
+        "test": test,
+        "controls": {"untrained": run.untrained(own=True)},
+        "seed": seed,
+    }
     pairs = list(product(latents, sites)) if options.erase else []
     n_pieces = len(latents) + len(pairs)
     read = [_scores(ms.probe(model, fit, name, n_shuffles=N_READ, **common)) for name in told(latents, of=n_pieces)]

@@ -50,7 +50,7 @@ def shapley_run(run: ms.Run, options: Shapley) -> dict[str, xr.Dataset]:
     from mnemoscope.analyses.ablation.head_roles import role_prompts
     from mnemoscope.analyses.shapley.against_removal import removal_agreement
 
-    task, seed, model = run.spec.task, run.spec.seed, run.model(options.step)
+    task, seed, model = run.spec.task, run.spec.seed, run.hooked(options.step)
     selection, test, reference = role_prompts(task, n=options.n, split=options.split, seed=seed)
     named = ms.analyses.choose_roles(model, selection, skills=task.skills(selection), reference=reference)
     values = ms.shapley(

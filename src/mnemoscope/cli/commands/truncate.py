@@ -39,7 +39,7 @@ def truncate_run(run: ms.Run, options: Truncate) -> dict[str, xr.Dataset]:
     """The cuts of one run, with what the entry of its task adds."""
     from mnemoscope.analyses.token_scores import skill_targets
 
-    model, task = run.model(options.step), run.spec.task
+    model, task = run.hooked(options.step), run.spec.task
     batch = drawn(run, options, "truncation")
     weights = _weights(model, options.weights)
     cuts = {"weights": weights, "ranks": options.ranks or _ranks(model, weights), "parts": options.parts}

@@ -27,7 +27,7 @@ def run(options: View) -> None:
     task = opened.spec.task
     entry = ms.viz.report_of(task)
     batch = entry.parse(task, options.sequence)
-    model = opened.model(options.step)
+    model = opened.hooked(options.step)
     title, lead = f"{opened.label}, seed {opened.spec.seed}", f"The sequence {on_one_line(options.sequence)}"
     page = ms.viz.Page(title, lead, fold=True)
     page.section("Predictions")

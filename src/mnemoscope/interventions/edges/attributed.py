@@ -8,23 +8,27 @@ with the gradient averaged over points between the two runs.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Literal
 
 import torch
 from einops import einsum, rearrange
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor
 
-from mnemoscope.core.batch import Batch
-from mnemoscope.core.edge import LOGITS, Edge, Through
+from mnemoscope.core.batch import Batch, Inputs
+from mnemoscope.core.edge import Edge, Through
+from mnemoscope.core.errors import InputError
 from mnemoscope.core.protocols import HookedModel
 from mnemoscope.core.site import Site
+from mnemoscope.engine.block import Block
+from mnemoscope.interventions.direct import unhooked
 from mnemoscope.interventions.edges.graph import Input, check_graph, inputs, layout, writers
-from mnemoscope.interventions.edges.run import Written, stream_name, written
-from mnemoscope.interventions.patching.measuring import Answer, Chunk, Plan, Question, SweepResult, measured
+from mnemoscope.interventions.edges.run import Written, outputs, stream_name, writer_names, written
+from mnemoscope.interventions.patching.measuring import Answer, Chunk, Plan, Question, Reader, SweepResult, measured
 from mnemoscope.interventions.patching.tracing import check_gradient, gradients, prompts_traced, sums, traced
-from mnemoscope.interventions.recordings import Run, recorded
+from mnemoscope.interventions.recordings import Run, check_numbers, recorded
 from mnemoscope.interventions.regions import positions
 
 Point = Mapping[str, float]
@@ -53,61 +57,124 @@ def attributed(question: Question, edges: Sequence[Edge], paths: Mapping[str, Se
     terms, n_writers = _terms(model, edges), len(writers(model, embeddings="apart"))
     kept = 4 * n_writers * d_model + 2 * len(edges) * len(question.metrics)
     readers = 8 * d_model + 3 * model.cfg.n_heads * model.cfg.d_head + 2 * n_writers
-    distinct = list(paths.values())
+    distinct, by_position = list(paths.values()), any(edge.pos is not None for edge in edges)
 
-    def answers(chunk: Chunk[Written]) -> Iterator[Answer]:
+    def answers(chunk: Chunk[_Written]) -> Iterator[Answer]:
         which = distinct.index(points := paths[chunk.direction])
         if which not in chunk.shared:
             chunk.shared.clear()
-            chunk.shared[which] = _averaged(question, chunk, terms, points, len(edges))
+            chunk.shared[which] = _averaged(question, chunk, terms, points, len(edges), by_position=by_position)
         clean_less_corrupted = _at_positions(chunk.shared[which], edges, chunk.batch)
         return chunk.moved((2 * chunk.into - 1) * clean_less_corrupted)
 
+    unpatched, fitting = _are_ends(distinct), partial(prompts_traced, question, kept=kept, readers=readers)
+    n_prompts = fitting(n_runs=1)
+    if unpatched:
+        try:
+            n_prompts = fitting(n_runs=2)
+        except InputError:  # no room for the traces of both runs: gradients are taken in a third one
+            unpatched = False
     plan = Plan(
         method="gradients",
-        n_prompts=prompts_traced(question, n_runs=1, kept=kept, readers=readers),
-        run=partial(written, model, read=question.read, wanted=frozenset()),
+        n_prompts=n_prompts,
+        run=partial(_traced_ends if unpatched else _ends_alone, model, read=question.read),
         answers=answers,
     )
     return measured(question, len(edges), plan)
 
 
+def _are_ends(paths: Sequence[Sequence[Point]]) -> bool:
+    """True if every point is one of the unpatched runs."""
+    points = [point for path in paths for point in path]
+    return all(point.keys() == {START} and point[START] in (0, 1) for point in points)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Written(Written):
+    """An unpatched run, and its trace where gradients are taken in unpatched runs."""
+
+    trace: Run | None = None
+
+
+@torch.no_grad()
+def _traced_ends(model: HookedModel, tokens: Inputs, read: Int[Tensor, " read"]) -> _Written:
+    """An unpatched run with its trace."""
+    names = traced_names(model)
+    run = traced(model, tokens, {*names, *writer_names(model)}, read)
+    check_numbers(run.logits)
+    kept = {name: run[name].detach() for name in names}
+    return _Written(outputs=outputs(model, run.activations), kept=kept, logits=run.logits.detach(), trace=run)
+
+
+def _ends_alone(model: HookedModel, tokens: Inputs, read: Int[Tensor, " read"]) -> _Written:
+    """An unpatched run, of which no gradient is taken."""
+    return _Written(**vars(written(model, tokens, read, directly=True)))
+
+
 def _averaged(
-    question: Question, chunk: Chunk[Written], terms: _Terms, points: Sequence[Point], n_edges: int
+    question: Question,
+    chunk: Chunk[_Written],
+    terms: _Terms,
+    points: Sequence[Point],
+    n_edges: int,
+    *,
+    by_position: bool,
 ) -> Float[Tensor, "metric edge prompt pos"]:
-    """What the clean run writes beyond the corrupted one, times the gradient averaged over points."""
+    """Writes of the clean run minus those of the corrupted one, times the gradient averaged over points.
+
+    They are given at every position, or else as one sum over positions, which is one product of larger matrices.
+    """
     differs = chunk.runs[0].outputs - chunk.runs[1].outputs
-    clean, corrupted = _ends(question.model, chunk, points)
-    total = differs.new_zeros(len(chunk.reader.metrics), n_edges, *chunk.batch.scored.shape)
+    differs = differs if by_position else _as_one(differs)
+    ends = None if chunk.base.trace else _ends(question.model, chunk, points)
+    total = differs.new_zeros(len(chunk.reader.metrics), n_edges, *differs.shape[1:3])
     for point in points:
-        starts = {name: torch.lerp(corrupted[name], clean[name], share) for name, share in point.items()}
-        _add(total, question, chunk, starts, terms, differs)
+        _add(total, question.model, chunk.reader, _run_at(question, chunk, point, ends), terms, differs)
     for metric, of_metric in zip(chunk.reader.metrics, total, strict=True):
         check_gradient(of_metric, metric.name)
     return total / len(points)
 
 
+def _run_at(
+    question: Question, chunk: Chunk[_Written], point: Point, ends: Sequence[Mapping[str, Tensor]] | None
+) -> Run:
+    """The traced run of a point: one of the unpatched ones, or one that starts between these."""
+    if ends is None:
+        trace = chunk.runs[0 if point[START] else 1].trace
+        assert trace is not None
+        return trace
+    clean, corrupted = ends
+    starts = {name: torch.lerp(corrupted[name], clean[name], share) for name, share in point.items()}
+    names = traced_names(question.model)
+    return traced(question.model, chunk.pairs.clean.inputs, names, question.read, starts=starts)
+
+
 def _add(
     total: Float[Tensor, "metric edge prompt pos"],
-    question: Question,
-    chunk: Chunk[Written],
-    starts: Mapping[str, Tensor],
+    model: HookedModel,
+    reader: Reader,
+    run: Run,
     terms: _Terms,
     differs: Float[Tensor, "writer prompt pos d_model"],
 ) -> None:
-    """Add the terms of one run, whose trace is forgotten afterwards."""
-    model = question.model
-    run = traced(model, chunk.pairs.clean.inputs, traced_names(model), question.read, starts=starts)
-    for of_metric, summed in zip(total, sums(chunk.reader, run), strict=True):
+    """Add the terms of one run."""
+    by_position = differs.shape[2] == run[START].shape[1]
+    for of_metric, summed in zip(total, sums(reader, run), strict=True):
         for places, gradient in input_gradients(model, run, summed, terms):
+            gradient = gradient if by_position else _as_one(gradient)
             n = 1 + max(int(terms[place][1].max()) for place in places)  # writers that one of them reads
             moved = einsum(differs[:n], gradient, "writer prompt pos d, input prompt pos d -> input writer prompt pos")
-            for place, of_input in zip(places, moved, strict=True):
-                edge, writer = terms[place]
-                of_metric.index_add_(0, edge.to(of_input.device), of_input[writer])
+            edge = torch.cat([terms[place][0] for place in places])
+            entry = torch.cat([number * n + terms[place][1] for number, place in enumerate(places)])
+            of_metric.index_add_(0, edge.to(moved.device), moved.flatten(0, 1)[entry.to(moved.device)])
 
 
-def _ends(model: HookedModel, chunk: Chunk[Written], points: Sequence[Point]) -> list[dict[str, Tensor]]:
+def _as_one(x: Float[Tensor, "part prompt pos d_model"]) -> Float[Tensor, "part prompt 1 all"]:
+    """All positions side by side, so that a product sums over them."""
+    return x.flatten(2)[:, :, None]
+
+
+def _ends(model: HookedModel, chunk: Chunk[_Written], points: Sequence[Point]) -> list[dict[str, Tensor]]:
     """The activations of the clean and the corrupted run between which points lie."""
     names = {name for point in points for name in point}
     missing = names - chunk.base.kept.keys()
@@ -151,9 +218,9 @@ def input_gradients(
     """The gradient of a value with respect to the input of each reader, those of one layer and kind at a time.
 
     The gradient at q, k, v and at the output of an MLP is pulled back to the residual stream through that reader
-    alone: by automatic differentiation, so that normalisations, rotations and hooks on the model count as they are. It
-    counts what the value makes of this reader's output, and all that follows from it, and no other way from the stream
-    to the value.
+    alone: through the weights of heads where the engine has the model, otherwise by automatic differentiation, so that
+    hooks on the model count as they are. It counts what the value makes of this reader's output, and all that follows
+    from it, and no other way from the stream to the value.
 
     Args:
         model: Whose parts they are.
@@ -164,15 +231,38 @@ def input_gradients(
     groups: dict[str, list[Input]] = {}
     for place in inputs(model):
         groups.setdefault(_outcome(model, *place), []).append(place)
+    weights = unhooked(model, ())
     found = gradients(value, [run[name] for name in groups])
     for (name, places), gradient in zip(groups.items(), found, strict=True):
         own = [number for number, place in enumerate(places) if place in wanted]
         reader, through = places[0]
-        if own:
-            each = gradient[None] if through is None else _by_head(gradient, own)
-            stream = run[stream_name(model, reader, through)]
-            pulled = each if reader == LOGITS else _pulled_back(run[name], stream, each)
-            yield [places[number] for number in own], pulled
+        if not own:
+            continue
+        stream = run[stream_name(model, reader, through)]
+        if not isinstance(reader, Site):
+            pulled = gradient[None]
+        elif through is None:
+            pulled = _pulled_back(run[name], stream, gradient[None])
+        elif weights is None or reader.layer is None:
+            pulled = _pulled_back(run[name], stream, _by_head(gradient, own))
+        else:
+            pulled = _through_weights(weights.blocks[reader.layer], through, stream, gradient[:, :, own], own)
+        yield [places[number] for number in own], pulled
+
+
+@torch.no_grad()
+def _through_weights(
+    block: Block,
+    through: Through,
+    stream: Float[Tensor, "prompt pos d_model"],
+    gradient: Float[Tensor, "prompt pos own d_head"],
+    heads: list[int],
+) -> Float[Tensor, "own prompt pos d_model"]:
+    """Gradients at the queries, keys or values of some heads, taken back to the stream: W times each, then the norm."""
+    attn = block.attention
+    w = attn.into(through)[0].unflatten(0, (-1, attn.d_head))[heads]
+    shape = "prompt pos own d_head, own d_head d_model -> own prompt pos d_model"
+    return block.ln1.pulled_back(stream, einsum(gradient, w, shape))
 
 
 def _by_head(
@@ -187,6 +277,9 @@ def _pulled_back(
     output: Tensor, stream: Float[Tensor, "prompt pos d_model"], gradient: Float[Tensor, "input ..."]
 ) -> Float[Tensor, "input prompt pos d_model"]:
     """Gradients at the output of a reader, a row each, taken back to the stream that it reads."""
+    if len(gradient) == 1:
+        (found,) = torch.autograd.grad(output, stream, gradient[0], retain_graph=True, materialize_grads=True)
+        return found[None]
     (found,) = torch.autograd.grad(
         output, stream, gradient, retain_graph=True, is_grads_batched=True, allow_unused=True
     )

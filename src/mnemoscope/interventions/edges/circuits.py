@@ -1,7 +1,7 @@
 """The metric of circuits on pairs of prompts.
 
-Plain HookedTransformers are run so that whatever circuits have in common is computed once; all others cell by cell
-through hooks (`sweep`). The numbers are the same.
+Models that the engine represents, whose heads share nothing and whose blocks are not parallel, are run so that whatever
+circuits have in common is computed once; all others cell by cell through hooks (`sweep`). The numbers are the same.
 
 What a part writes in a circuit depends on the circuit's edges that lead to it, directly or through others. Circuits
 that agree in these share the part's output. In one layer with two heads and an MLP, the 8192 circuits need 8 outputs of
@@ -22,15 +22,16 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from mnemoscope.core.edge import LOGITS, THROUGH, Edge
-from mnemoscope.core.layers import projected
 from mnemoscope.core.protocols import HookedModel
 from mnemoscope.core.site import Site
+from mnemoscope.engine.attention import Attention
+from mnemoscope.engine.budget import prompts_at_once
+from mnemoscope.engine.transformer import Transformer
+from mnemoscope.interventions.direct import represented
 from mnemoscope.interventions.edges.graph import State, writers
 from mnemoscope.interventions.edges.run import Written, written
 from mnemoscope.interventions.edges.sweep import CHUNK_BYTES, Replacement, outside, sweep_states
 from mnemoscope.interventions.patching.measuring import Answer, Chunk, Patched, Plan, Question, measured
-from mnemoscope.interventions.patching.memory import prompts_at_once
-from mnemoscope.interventions.patching.packed import Layer, Packed, packed, unsupported
 
 _PARTS = ("z", "mlp_out")
 
@@ -52,15 +53,16 @@ def run_circuits(
         InputError: The model has no such graph, its logits hold NaN, the metric measures no prediction, or the budget
             is too small.
     """
-    if unsupported(question.model) is None:
-        return _shared(question, packed(question.model), edges, masks, replacement)
+    weights = represented(question.model, question.n_pos)
+    if not isinstance(weights, str) and all(not b.parallel and b.attention.n_sharing == 1 for b in weights.blocks):
+        return _shared(question, weights, edges, masks, replacement)
     states = torch.from_numpy(np.where(masks, int(State.LIVE), int(State.PATCHED)))
     return sweep_states(question, edges, states, replacement=replacement).value[0, 0].numpy()
 
 
 def _shared(
     question: Question,
-    weights: Packed,
+    weights: Transformer,
     edges: Sequence[Edge],
     masks: Bool[np.ndarray, "circuit edge"],
     replacement: Replacement,
@@ -151,10 +153,10 @@ def shared_parts(
     return found, of_circuit[LOGITS] - 1
 
 
-def _numbers(model: Packed, found: Sequence[SharedInput], n_pos: int, n_read: int) -> int:
+def _numbers(model: Transformer, found: Sequence[SharedInput], n_pos: int, n_read: int) -> int:
     """About how many numbers `logits` holds at a time for one prompt."""
-    (d_model, d_vocab), mlp = model.w_u.shape, model.layers[0].mlp
-    d_head, d_mlp = model.layers[0].w_o.shape[1], 0 if mlp is None else mlp.w_in.shape[1]
+    (d_model, d_vocab), block = model.w_u.shape, model.blocks[0]
+    d_head, d_mlp = block.attention.d_head, 0 if block.mlp is None else block.mlp.w_in.shape[1]
     *parts, end = found
     kept = sum(len(part.reads) for part in parts) * n_pos * d_model
     inputs = max(sum(len(one.live) for one in part.inputs) for part in parts) * n_pos * 3 * d_model
@@ -164,7 +166,7 @@ def _numbers(model: Packed, found: Sequence[SharedInput], n_pos: int, n_read: in
 
 @torch.no_grad()
 def _logits(
-    model: Packed,
+    model: Transformer,
     found: Sequence[SharedInput],
     written: dict[Site, Float[Tensor, "prompt pos d_model"]],
     other: dict[Site, Float[Tensor, "#prompt pos d_model"]],
@@ -180,24 +182,24 @@ def _logits(
         read: Positions whose logits are wanted.
     """
     changes = {site: _after_nothing((value - other[site])[None]) for site, value in written.items()}
-    last, cut = len(model.layers) - 1, False
+    last, cut = len(model.blocks) - 1, False
     for part in found:
         at = part.reader if isinstance(part.reader, Site) else None
         number = last if at is None else int(at.layer or 0)
-        layer = model.layers[number]
+        block = model.blocks[number]
         if not cut and number == last and (at is None or at.kind != "z"):
             changes, other = ({site: of[site][..., read, :] for site in of} for of in (changes, other))
             cut = True
-        biases = [before.b_o for before in model.layers[: number + (at is None or at.kind != "z")]]
+        biases = [before.attention.b_o for before in model.blocks[: number + (at is None or at.kind != "z")]]
         streams = [_stream(one, changes, other, biases) for one in part.inputs]
         if at is None:
-            return projected(model.ln_final(streams[0]), model.w_u, model.b_u)
+            return model.unembedded(streams[0])
         if at.kind == "z":
             reads = torch.from_numpy(part.reads).to(streams[0].device)
-            value = _attended(layer, int(at.head or 0), streams, reads)
+            value = _attended(block.attention, int(at.head or 0), [block.ln1(each) for each in streams], reads)
         else:
-            assert layer.mlp is not None
-            value = layer.mlp(streams[0])
+            assert block.mlp is not None
+            value = block.mlp(block.ln2(streams[0]))
         changes[at] = _after_nothing(value - other[at])
     raise AssertionError("the last part is the logits")
 
@@ -221,16 +223,16 @@ def _stream(
 
 
 def _attended(
-    layer: Layer,
+    attn: Attention,
     head: int,
-    streams: Sequence[Float[Tensor, "_ prompt pos d_model"]],
+    normed: Sequence[Float[Tensor, "_ prompt pos d_model"]],
     reads: Int[Tensor, "variant 3"],
 ) -> Float[Tensor, "variant prompt pos d_model"]:
     """What a head writes in every variant of its queries, keys and values."""
-    width = layer.w_o.shape[1]
-    at, weights = slice(head * width, (head + 1) * width), [layer.into(through) for through in THROUGH]
-    query, key, value = (
-        projected(layer.ln1(stream), w[:, at], b[at])[which]
-        for (w, b), stream, which in zip(weights, streams, reads.T, strict=True)
+    at, places = slice(head * attn.d_head, (head + 1) * attn.d_head), slice(normed[0].shape[-2])
+    q, k, v = (
+        F.linear(stream, *(part[at] for part in attn.into(kind))) for kind, stream in zip(THROUGH, normed, strict=True)
     )
-    return F.scaled_dot_product_attention(query, key, value, is_causal=True, scale=1.0) @ layer.w_o[head]
+    variants = zip((attn.turned(q, places), attn.turned(k, places), v), reads.T, strict=True)
+    q, k, v = (x[which][:, :, None] for x, which in variants)
+    return attn.attend(q, k, v, torch.arange(q.shape[-2], device=q.device))[:, :, 0] @ attn.w_o[head]

@@ -14,7 +14,7 @@ from mnemoscope.core.edge import SHARED, THROUGH, Edge, Through
 from mnemoscope.core.errors import InputError, one_of
 from mnemoscope.core.protocols import HookedModel
 from mnemoscope.core.site import EMBEDDINGS, Site
-from mnemoscope.interventions.regions import positions
+from mnemoscope.interventions.regions import n_kv_heads, positions
 
 Embeddings = Literal["together", "apart"]
 Input = tuple[Site | Literal["logits"], Through | None]
@@ -64,10 +64,8 @@ def _embeddings(model: HookedModel) -> list[Site]:
 
 
 def n_sharing(model: HookedModel) -> int:
-    """How many heads share their keys and values with one another."""
-    cfg = model.cfg
-    apart = getattr(cfg, "ungroup_grouped_query_attention", False)
-    return 1 if apart else cfg.n_heads // (getattr(cfg, "n_key_value_heads", None) or cfg.n_heads)
+    """Number of heads that share their keys and values with one another."""
+    return model.cfg.n_heads // n_kv_heads(model)
 
 
 def parts_of(model: HookedModel, reader: Site | Literal["logits"]) -> list[Site | Literal["logits"]]:
@@ -197,7 +195,7 @@ def layout(model: HookedModel, edges: Sequence[Edge]) -> Layout:
         InputError: The model has no such edge.
     """
     sources, readers = writers(model, embeddings="apart"), inputs(model)
-    exists = torch.tensor([[reads(model, reader, site) for site in sources] for reader, _ in readers])
+    exists = [[reads(model, reader, site) for site in sources] for reader, _ in readers]
     columns = {site: i for i, site in enumerate(sources)}
     rows = {place: i for i, place in enumerate(readers)}
     groups: list[list[tuple[int, int, int]]] = []
@@ -205,7 +203,7 @@ def layout(model: HookedModel, edges: Sequence[Edge]) -> Layout:
     for number, edge in enumerate(edges):
         parts = single(model, edge)
         places = [(rows.get((part.reader, part.through), -1), columns.get(part.writer, -1)) for part in parts]
-        if not all(row >= 0 and column >= 0 and exists[row, column] for row, column in places):
+        if not all(row >= 0 and column >= 0 and exists[row][column] for row, column in places):
             raise InputError(f"the model has no edge {edge}; {_those_it_has(model)}")
         if taken is None or edge.pos is not None or not taken.isdisjoint(places):
             groups.append([])
@@ -213,7 +211,7 @@ def layout(model: HookedModel, edges: Sequence[Edge]) -> Layout:
         groups[-1] += [(number, *place) for place in places]
         taken.update(places)
         taken = taken if edge.pos is None else None
-    return Layout(edges=edges, exists=exists, groups=[torch.tensor(group).T for group in groups])
+    return Layout(edges=edges, exists=torch.tensor(exists), groups=[torch.tensor(group).T for group in groups])
 
 
 def carried(at: Layout, batch: Batch, states: Int[Tensor, "cell edge"]) -> Carried:

@@ -5,7 +5,7 @@ in one forward pass the change of a reader's input is the sum over its edges.
 """
 
 from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from functools import partial
 from typing import Any
 
@@ -19,8 +19,8 @@ from mnemoscope.core.protocols import HookedModel
 from mnemoscope.core.site import Site
 from mnemoscope.interventions.edges.graph import Input, check_graph, inputs, layout, single
 from mnemoscope.interventions.recordings import results
+from mnemoscope.interventions.writing import Hook
 
-Hook = tuple[str, Callable[..., Any]]
 Changed = Callable[[Tensor], Tensor]
 """From all that a writer's hook point holds to the same with the writer's output changed."""
 Read = Callable[[Sequence[Input], Tensor | None], Float[Tensor, "row pos reader d_model"]]
@@ -47,22 +47,18 @@ def reading(model: HookedModel, wanted: Collection[Input], read: Read) -> Iterat
             groups.setdefault((layer, through), []).append((reader, through))
     heads: list[Hook] = []
     logits: list[Hook] = []
-    handles = []
-    for (layer, through), own in groups.items():
-        if layer is None:
-            name = f"blocks.{model.cfg.n_layers - 1}.hook_resid_post"
-            logits.append((name, lambda stream, hook, own=own: read(own, stream)[:, :, 0]))
-        elif through is None:
-            norm = model.blocks[layer].ln2
-            handles.append(norm.register_forward_pre_hook(lambda _, given, own=own: read(own, given[0])[:, :, 0]))
-        else:
-            hook = partial(_attend, block=model.blocks[layer], through=through, own=own, read=read)
-            heads.append((f"blocks.{layer}.attn.hook_{through}", hook))
-    try:
+    with ExitStack() as stack:
+        for (layer, through), own in groups.items():
+            if layer is None:
+                name = f"blocks.{model.cfg.n_layers - 1}.hook_resid_post"
+                logits.append((name, lambda stream, hook, own=own: read(own, stream)[:, :, 0]))
+            elif through is None:
+                norm, of_mlp = model.blocks[layer].ln2, lambda _, given, own=own: read(own, given[0])[:, :, 0]
+                stack.callback(norm.register_forward_pre_hook(of_mlp).remove)
+            else:
+                hook = partial(_attend, block=model.blocks[layer], through=through, own=own, read=read)
+                heads.append((f"blocks.{layer}.attn.hook_{through}", hook))
         yield heads, logits
-    finally:
-        for handle in handles:
-            handle.remove()
 
 
 def _attend(activation: Tensor, hook: Any, *, block: Any, through: str, own: Sequence[Input], read: Read) -> Tensor:

@@ -9,7 +9,7 @@ that are patched, the difference between the other run and the unchanged one:
 all live in all cells is left to the model, so that cells in which nothing is changed give the model's own logits.
 """
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal, get_args
@@ -24,9 +24,10 @@ from mnemoscope.core.edge import Through
 from mnemoscope.core.protocols import HookedModel
 from mnemoscope.core.site import Site
 from mnemoscope.interventions.edges.graph import Carried, Input, inputs, writers
-from mnemoscope.interventions.edges.hooks import Hook, reading
+from mnemoscope.interventions.edges.hooks import reading
 from mnemoscope.interventions.reading import at_columns, unembedding
 from mnemoscope.interventions.recordings import forward, repeated
+from mnemoscope.interventions.writing import Hook
 
 Freeze = Literal["attention", "layer_norm"]
 FREEZES: tuple[Freeze, ...] = get_args(Freeze)
@@ -50,24 +51,42 @@ class Written:
 
 
 @torch.no_grad()
-def written(model: HookedModel, tokens: Inputs, read: Int[Tensor, " read"], wanted: frozenset[Freeze]) -> Written:
-    """Run a model; hooks that are on it take part.
+def written(
+    model: HookedModel,
+    tokens: Inputs,
+    read: Int[Tensor, " read"],
+    wanted: frozenset[Freeze] = frozenset(),
+    *,
+    directly: bool = False,
+) -> Written:
+    """Run a model that `graph.check_graph` lets through; hooks that are on it take part.
 
-    Raises:
-        InputError: The logits hold NaN.
+    It keeps what is `wanted`, patterns and scales; the other arguments and the errors are those of
+    `recordings.forward`.
     """
+    frozen = {name for name in model.hook_dict if name.endswith(tuple(_ENDS[part] for part in wanted))}
+    names = {*(stream_name(model, *place) for place in inputs(model)), *frozen}
+    found, logits = forward(model, tokens, {*names, *writer_names(model)}, read, directly=directly)
+    return Written(outputs=outputs(model, found), kept={name: found[name] for name in names}, logits=logits)
+
+
+def writer_names(model: HookedModel) -> set[str]:
+    """The hook points that `outputs` needs."""
+    return {site.hook for site in writers(model, embeddings="apart")}
+
+
+def outputs(model: HookedModel, found: Mapping[str, Tensor]) -> Float[Tensor, "writer prompt pos d_model"]:
+    """The contribution of each writer to the residual stream, from activations by hook point."""
     sites = writers(model, embeddings="apart")
-    names = {*(stream_name(model, *place) for place in inputs(model)), *_frozen(model, wanted)}
-    found, logits = forward(model, tokens, {*names, *(site.hook for site in sites)}, read)
-    parts = [of_head(model, site, found[site.hook]) if site.kind == "z" else found[site.hook] for site in sites]
-    return Written(outputs=torch.stack(parts), kept={name: found[name] for name in names}, logits=logits)
+    return torch.stack(
+        [of_head(model, site, found[site.hook]) if site.kind == "z" else found[site.hook] for site in sites]
+    )
 
 
 def of_head(model: HookedModel, site: Site, z: Float[Tensor, "*rows head_index d_head"]) -> Tensor:
     """What one head adds to the residual stream."""
     assert site.layer is not None
-    writes = model.blocks[site.layer].attn.W_O[site.head]
-    return einsum(z[..., site.head, :], writes, "... d_head, d_head d_model -> ... d_model")
+    return z[..., site.head, :] @ model.blocks[site.layer].attn.W_O[site.head]
 
 
 def stream_name(model: HookedModel, reader: Site | Literal["logits"], through: Through | None) -> str:
@@ -78,54 +97,21 @@ def stream_name(model: HookedModel, reader: Site | Literal["logits"], through: T
     return f"blocks.{reader.layer}.hook_resid_{end}"
 
 
-def _frozen(model: HookedModel, wanted: frozenset[Freeze]) -> list[str]:
-    return [name for name in model.hook_dict if name.endswith(tuple(_ENDS[part] for part in wanted))]
+class Cells:
+    """A forward pass of some prompts under each choice of states.
 
-
-@torch.no_grad()
-def run_cells(
-    model: HookedModel,
-    tokens: Inputs,
-    base: Written,
-    other: Float[Tensor, "writer prompt pos d_model"],
-    carried: Carried,
-    read: Int[Tensor, " read"],
-    *,
-    freeze: Collection[Freeze] = (),
-) -> Float[Tensor, "cell prompt read d_vocab"]:
-    """Logits of some prompts under each choice of states.
+    Patterns and scales that the unchanged run has kept stay as they were there.
 
     Args:
-        model: That `written.check_graph` lets through.
-        tokens: The prompts.
-        base: Their own run.
-        other: What every writer writes to patched edges.
+        model: A model that `graph.check_graph` lets through.
+        base: The unchanged run of the prompts.
+        other: The output of every writer on patched edges.
         carried: The states, a cell a choice.
-        read: Positions whose logits are wanted.
-        freeze: What keeps its values of `base`, which has recorded it.
     """
-    cells = len(carried.live)
-    one = _Pass(model, base, other, carried)
-    frozen = _frozen_hooks(base, freeze, cells)
-    with reading(model, one.wanted, one.read) as (heads, at_logits), unembedding(model, at_columns(read)) as picked:
-        hooks = [*one.listening(), *heads, *at_logits, *frozen]
-        logits = picked(model.run_with_hooks(repeated(tokens, cells), fwd_hooks=hooks))
-    return logits.unflatten(0, (cells, len(tokens)))
 
-
-def _frozen_hooks(base: Written, freeze: Collection[Freeze], cells: int) -> list[Hook]:
-    def kept(activation: Tensor, hook: Any, *, value: Tensor) -> Tensor:
-        value = repeated(value, cells)
-        return value[:, :, None] if activation.ndim == value.ndim + 1 else value
-
-    ends = tuple(_ENDS[part] for part in freeze)
-    return [(name, partial(kept, value=value)) for name, value in base.kept.items() if name.endswith(ends)]
-
-
-class _Pass:
-    """One forward pass: what has been written so far, and what follows for what is read."""
-
-    def __init__(self, model: HookedModel, base: Written, other: Tensor, carried: Carried):
+    def __init__(
+        self, model: HookedModel, base: Written, other: Float[Tensor, "writer prompt pos d_model"], carried: Carried
+    ):
         self.model, self.base, self.carried = model, base, carried
         self.numbers = {place: number for number, place in enumerate(inputs(model))}
         self.wanted = {place for place, number in self.numbers.items() if carried.changed[number]}
@@ -139,7 +125,24 @@ class _Pass:
         self.added: tuple[str, Tensor] = ("", base.outputs)
         """A stream, and by how much it differs for all that read it, whichever asks first."""
 
-    def listening(self) -> Iterator[Hook]:
+    @torch.no_grad()
+    def logits(self, tokens: Inputs, read: Int[Tensor, " read"]) -> Float[Tensor, "cell prompt read d_vocab"]:
+        """Logits of the prompts at some positions."""
+        model, n_cells = self.model, len(self.written)
+        with reading(model, self.wanted, self._read) as (heads, ends), unembedding(model, at_columns(read)) as picked:
+            hooks = [*self._listening(), *heads, *ends, *self._frozen()]
+            logits = picked(model.run_with_hooks(repeated(tokens, n_cells), fwd_hooks=hooks))
+        return logits.unflatten(0, (n_cells, len(tokens)))
+
+    def _frozen(self) -> list[Hook]:
+        def kept(activation: Tensor, hook: Any, *, value: Tensor) -> Tensor:
+            value = repeated(value, len(self.written))
+            return value[:, :, None] if activation.ndim == value.ndim + 1 else value
+
+        ends = tuple(_ENDS.values())
+        return [(name, partial(kept, value=value)) for name, value in self.base.kept.items() if name.endswith(ends)]
+
+    def _listening(self) -> Iterator[Hook]:
         """Hooks that record what is written; embeddings cannot change."""
         for number, site in enumerate(writers(self.model, embeddings="apart")):
             if site.layer is not None:
@@ -149,7 +152,7 @@ class _Pass:
         output = of_head(self.model, site, activation) if site.kind == "z" else activation
         self.written[:, number] = output.unflatten(0, (len(self.written), -1)) - self.base.outputs[number]
 
-    def read(self, own: Sequence[Input], stream: Tensor | None) -> Float[Tensor, "row pos own d_model"]:
+    def _read(self, own: Sequence[Input], stream: Tensor | None) -> Float[Tensor, "row pos own d_model"]:
         """The inputs of some readers, cells and prompts in one axis."""
         name = stream_name(self.model, *own[0])
         together = self.of_stream[name]

@@ -15,10 +15,10 @@ from mnemoscope.core.batch import Batch
 from mnemoscope.core.edge import Edge
 from mnemoscope.core.errors import InputError, in_range, one_of
 from mnemoscope.core.protocols import HookedModel
+from mnemoscope.engine.budget import prompts_at_once, worth_a_pass
 from mnemoscope.interventions.edges.graph import carried, check_graph, inputs, layout, writers
-from mnemoscope.interventions.edges.run import FREEZES, Freeze, Written, run_cells, written
+from mnemoscope.interventions.edges.run import FREEZES, Cells, Freeze, Written, written
 from mnemoscope.interventions.patching.measuring import Answer, Chunk, Patched, Plan, Question, SweepResult, measured
-from mnemoscope.interventions.patching.memory import Sizes, prompts_at_once, worth_a_pass
 
 Replacement = Literal["patch", "mean", "zero"]
 """What patched edges carry: what the writer wrote in the other run, its mean over prompts, or nothing."""
@@ -62,7 +62,7 @@ def sweep_states(
         other = others(chunk).expand_as(chunk.source.outputs)
         for cells in torch.arange(len(states)).split(n_cells):
             asked = carried(at, chunk.batch, states[cells])
-            logits = run_cells(model, chunk.batch.inputs, chunk.base, other, asked, read, freeze=freeze)
+            logits = Cells(model, chunk.base, other, asked).logits(chunk.batch.inputs, read)
             yield from chunk.answers([Patched(cells=cells.tolist(), first=0, logits=logits)])
 
     run = partial(written, model, read=read, wanted=frozenset(freeze))
@@ -100,7 +100,7 @@ def _mean_outputs(model: HookedModel, batch: Batch, n_prompts: int) -> Float[Ten
 
 def _sizes(question: Question) -> tuple[int, int]:
     """Prompts of a chunk, and bytes of one prompt in one cell."""
-    model, cfg, n_pos, sizes = question.model, question.model.cfg, question.n_pos, Sizes.of(question)
+    model, cfg, n_pos, sizes = question.model, question.model.cfg, question.n_pos, question.sizes
     n_writers = len(writers(model, embeddings="apart"))
     at_once = 3 * len(inputs(model)) // cfg.n_layers + n_writers
     at_work = sizes.hooked(everywhere=False) + sizes.float_bytes * n_pos * cfg.d_model * at_once

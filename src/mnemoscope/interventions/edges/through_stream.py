@@ -18,20 +18,21 @@ import torch
 from einops import rearrange
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
+from torch.nn import functional as F
 
-from mnemoscope.core.edge import LOGITS, SHARED, THROUGH, Edge, Through
-from mnemoscope.core.layers import attended, projected
+from mnemoscope.core.edge import SHARED, THROUGH, Edge, Through
 from mnemoscope.core.site import EMBEDDINGS, Kind, Position, Site
+from mnemoscope.engine.attention import Attention, joined
+from mnemoscope.engine.block import Block
+from mnemoscope.engine.transformer import Transformer
+from mnemoscope.interventions.direct import represented
 from mnemoscope.interventions.edges.graph import layout
 from mnemoscope.interventions.patching.measuring import Chunk, Patched, Plan, Question
-from mnemoscope.interventions.patching.memory import Sizes
-from mnemoscope.interventions.patching.packed import Layer, Packed, continued, ended, prolonged
-from mnemoscope.interventions.patching.sweep import best_bytes, recorded_plan, reproduced
-from mnemoscope.interventions.patching.through_stream import Stream, entry, stream
+from mnemoscope.interventions.patching.through_stream import Stream, continued_plan, entry
 from mnemoscope.interventions.recordings import Place, Run
 from mnemoscope.interventions.regions import positions
 
-Positions = Mapping[Position | None, Bool[Tensor, "rows pos"]]
+Positions = Mapping[Position, Bool[Tensor, "rows pos"]]
 """Where the positions are that edges name: for each prompt, or one row for all."""
 Carried = tuple[Site, Position | None]
 """A writer, and where what it wrote counts."""
@@ -56,36 +57,28 @@ def plan_edges(question: Question, edges: Sequence[Edge], *, direct: bool = Fals
         InputError: The model has no such edge, or the budget is too small.
     """
     layout(question.model, edges)
-    weights, reason = reproduced(question, plain=False)
-    if weights is None:
-        return reason
-    sizes = Sizes.of(question)
+    weights = represented(question.model, question.n_pos)
+    if isinstance(weights, str):
+        return weights
     named = {edge.pos for edge in edges if edge.pos is not None}
 
-    def patched(chunk: Chunk[Run], room: int) -> Iterator[Patched]:
-        at_once = min(room, best_bytes(question)) // len(chunk.batch)
-        return by_stream(
-            stream(weights, chunk.base, question.read),
-            chunk.source,
-            edges,
-            n_cells=lambda start: max(1, at_once // sizes.edge(start)),
-            positions={pos: positions(pos, chunk.batch) for pos in named},
-            direct=direct,
-        )
+    def patched(run: Stream, chunk: Chunk[Run], n_cells: Callable[[int], int]) -> Iterator[Patched]:
+        where = {pos: positions(pos, chunk.batch) for pos in named}
+        one_by_one = EachEdge(run=run, source=chunk.source, edges=edges, positions=where, direct=direct)
+        return one_by_one.patched(n_cells)
 
-    wanted, at_work = places(weights), sizes.edge(0)
-    return recorded_plan(question, wanted, patched, method="stream", copied=weights.copied_bytes, at_work=at_work)
+    return continued_plan(question, weights, places(weights), patched, question.sizes.edge)
 
 
-def places(weights: Packed) -> set[Place]:
+def places(weights: Transformer) -> set[Place]:
     """What has to be recorded of both runs."""
     kinds: tuple[Kind, ...] = ("resid_pre", "q", "k", "v", "z", "resid_post")
     if weights.has_mlp:
         kinds = (*kinds, "mlp_out")
     if weights.has_middle:
         kinds = (*kinds, "resid_mid")
-    embeddings = EMBEDDINGS if weights.layers[0].rotary is None else EMBEDDINGS[:1]
-    return {*((kind, None) for kind in embeddings), *((kind, n) for kind in kinds for n in range(len(weights.layers)))}
+    embeddings = EMBEDDINGS if weights.blocks[0].attention.rotary is None else EMBEDDINGS[:1]
+    return {*((kind, None) for kind in embeddings), *((kind, n) for kind in kinds for n in range(len(weights.blocks)))}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -112,13 +105,13 @@ class Inputs:
 
     def after_mlp(self, rows: Sequence[int]) -> Float[Tensor, "edge prompt seen d_model"]:
         """The stream after the MLP whose input some writers change."""
-        mlp, change = self._block.mlp, self._seen(self.change[list(rows)])
-        assert mlp is not None
-        if self._block.parallel:
+        block, change = self._block, self._seen(self.change[list(rows)])
+        assert block.mlp is not None
+        if block.parallel:
             rest = self._stream("resid_post") - self._stream("mlp_out")
-            return mlp(self._stream("resid_pre") + change) + rest
+            return block.mlp(block.ln2(self._stream("resid_pre") + change)) + rest
         stream = self._stream("resid_mid")
-        return mlp(stream + change) + stream
+        return block.mlp(block.ln2(stream + change)) + stream
 
     def after_heads(
         self,
@@ -130,7 +123,7 @@ class Inputs:
         stream = self._stream(entry(self.run.weights, "z", self.layer)[1][0])
         each = stream.flatten(0, 1).expand(len(rows), -1, -1)
         z = changes[list(rows), :, list(readers)].flatten(1, 2)
-        w_o = self._block.w_o.reshape(changes.shape[2], -1, stream.shape[-1])
+        w_o = self._attn.w_o.reshape(changes.shape[2], -1, stream.shape[-1])
         return torch.baddbmm(each, z, w_o[list(readers)]).unflatten(1, stream.shape[:2])
 
     def z_changes(self, through: Through | None) -> Float[Tensor, "writer prompt reader seen d_reader"]:
@@ -138,31 +131,35 @@ class Inputs:
 
         A head reads its z; of what key/value heads read, the heads that share it lie side by side.
         """
-        block, past = self._block, self.run.past
+        attn, past = self._attn, self.run.past[self.layer]
         q, z = (self._stream(kind).transpose(1, 2)[None] for kind in ("q", "z"))
-        q, k, v = q / block.scale, past.keys[self.layer][None], past.values[self.layer][None]
+        k, v = past.k[None], past.v[None]
         if through in ("q", None):
             q = self._projected(self._seen(self._normed), "q")
         if through in ("k", None):
-            own = block.turned(self._projected(self._normed, "k"), slice(self.start, k.shape[-2]))
-            k = prolonged(k[0], own)
+            own = attn.turned(self._projected(self._normed, "k"), slice(self.start, k.shape[-2]))
+            k = joined(past.k, own)
         if through in ("v", None):
-            v = prolonged(v[0], self._projected(self._normed, "v"))
-        q = block.turned(q, self.seen).unflatten(2, (block.n_kv, -1))
-        changed = attended(q @ k[:, :, :, None].mT, v[:, :, :, None], self.seen).flatten(2, 3) - z
-        n = 1 if through in ("q", None) else block.n_sharing
+            v = joined(past.v, self._projected(self._normed, "v"))
+        q = attn.turned(q, self.seen)
+        n_writers = len(self.change)
+        q, k, v = (x.expand(n_writers, -1, -1, -1, -1) for x in (q, k, v))
+        changed = attn.attend(q, k, v, self.seen) - z
+        n = 1 if through in ("q", None) else attn.n_sharing
         return rearrange(changed, "writer prompt (kv n) seen d_head -> writer prompt kv seen (n d_head)", n=n)
 
     def _projected(
         self, normed: Float[Tensor, "writer prompt some d_model"], through: Through
     ) -> Float[Tensor, "writer prompt some_heads some d_head"]:
-        rows = projected(normed, *self._block.into(through))
-        split = "writer prompt some (head d_head) -> writer prompt head some d_head"
-        return rearrange(rows, split, d_head=self._block.w_o.shape[1])
+        return self._attn.heads(F.linear(normed, *self._attn.into(through)))
 
     @property
-    def _block(self) -> Layer:
-        return self.run.weights.layers[self.layer]
+    def _block(self) -> Block:
+        return self.run.weights.blocks[self.layer]
+
+    @property
+    def _attn(self) -> Attention:
+        return self._block.attention
 
     @cached_property
     def _normed(self) -> Float[Tensor, "writer prompt suffix d_model"]:
@@ -176,126 +173,112 @@ class Inputs:
         return suffix.index_select(2, self.seen - self.start)
 
 
-@torch.no_grad()
-def by_stream(
-    run: Stream,
-    source: Run,
-    edges: Sequence[Edge],
-    *,
-    n_cells: Callable[[int], int],
-    positions: Positions | None = None,
-    direct: bool = False,
-) -> Iterator[Patched]:
-    """Every edge that changes anything, each by itself, on all prompts of a run.
+@dataclass(frozen=True, kw_only=True)
+class EachEdge:
+    """Edges patched each by itself, on all prompts of a run.
 
-    Args:
+    Attributes:
         run: What is patched, recorded at `places`.
         source: The run that the edges carry from, recorded there too.
         edges: Of the model; their numbers are the cells.
-        n_cells: How many edges that change something from a position on are run at once.
         positions: Where the positions are that edges name.
         direct: Whether only the logits read what the reader then writes.
     """
-    n_pos, positions = run.base["resid_pre", 0].shape[1], positions or {}
-    gathered = _gathered(run, source, edges, positions, direct)
-    for (start, reader), own in sorted(gathered.items()):
-        read = run.read[run.read >= start]
-        last_only = direct or _is_last(run, reader)
-        seen = read if last_only else torch.arange(start, n_pos, device=read.device)
-        size = n_cells(n_pos - len(seen))
-        for some in _split(list(own), n_cells(start)):
-            change = torch.stack([_change(run, source, carried, positions)[:, start:] for carried in some])
-            inputs = Inputs(run=run, layer=reader[0], start=start, seen=seen, change=change)
-            cells = [(number, row) for row, carried in enumerate(some) for number in own[carried]]
-            for numbers, residual in _entered(inputs, reader[1], edges, cells, size):
-                logits = _read(run, residual, reader, read, direct)
-                yield Patched(cells=numbers, first=len(run.read) - len(read), logits=logits)
 
+    run: Stream
+    source: Run
+    edges: Sequence[Edge]
+    positions: Positions
+    direct: bool
 
-def _is_last(run: Stream, reader: Reader) -> bool:
-    return reader[0] == len(run.weights.layers) - 1
+    @torch.no_grad()
+    def patched(self, n_cells: Callable[[int], int]) -> Iterator[Patched]:
+        """Logits of every edge that changes anything; `n_cells` that change something from a position on at once."""
+        n_pos = self.run.base["resid_pre", 0].shape[1]
+        for (start, reader), own in sorted(self._gathered().items()):
+            read = self.run.read[self.run.read >= start]
+            seen = read if self._ends_at(reader) else torch.arange(start, n_pos, device=read.device)
+            size = n_cells(n_pos - len(seen))
+            for some in _split(list(own), n_cells(start)):
+                change = torch.stack([self._change(carried)[:, start:] for carried in some])
+                inputs = Inputs(run=self.run, layer=reader[0], start=start, seen=seen, change=change)
+                cells = [(number, row) for row, carried in enumerate(some) for number in own[carried]]
+                for numbers, residual in self._entered(inputs, reader[1], cells, size):
+                    logits = self._logits(residual, reader, read)
+                    yield Patched(cells=numbers, first=len(self.run.read) - len(read), logits=logits)
 
+    def _ends_at(self, reader: Reader) -> bool:
+        """True if no other part reads what the reader writes."""
+        return self.direct or reader[0] == len(self.run.weights.blocks) - 1
 
-def _gathered(
-    run: Stream, source: Run, edges: Sequence[Edge], positions: Positions, direct: bool
-) -> dict[tuple[int, Reader], dict[Carried, list[int]]]:
-    """Numbers of the edges to run, by the first position that they change, their reader and what they carry."""
-    gathered: dict[tuple[int, Reader], dict[Carried, list[int]]] = {}
-    differing: dict[Carried, Int[Tensor, " some"]] = {}
-    for number, edge in enumerate(edges):
-        carried = edge.writer, edge.pos
-        if carried not in differing:
-            differing[carried] = _differing(run, source, carried, positions)
-        where, reader = differing[carried], _reader(run, edge)
-        by_position = reader[1] in ("mlp_out", "resid_post") or edge.through == "q"
-        if by_position and (direct or _is_last(run, reader)):
-            where = where[torch.isin(where, run.read)]
-        if len(where) and where[0] <= run.read[-1]:
-            gathered.setdefault((int(where[0]), reader), {}).setdefault(carried, []).append(number)
-    return gathered
+    def _gathered(self) -> dict[tuple[int, Reader], dict[Carried, list[int]]]:
+        """Numbers of the edges to run, by the first position that they change, their reader and what they carry."""
+        gathered: dict[tuple[int, Reader], dict[Carried, list[int]]] = {}
+        carried = {(edge.writer, edge.pos) for edge in self.edges}
+        differing = {each: self._differing(each) for each in carried}
+        for number, edge in enumerate(self.edges):
+            where, reader = differing[edge.writer, edge.pos], self._reader(edge)
+            by_position = reader[1] in ("mlp_out", "resid_post") or edge.through == "q"
+            if by_position and self._ends_at(reader):
+                where = where[torch.isin(where, self.run.read)]
+            if len(where) and where[0] <= self.run.read[-1]:
+                own = gathered.setdefault((int(where[0]), reader), {})
+                own.setdefault((edge.writer, edge.pos), []).append(number)
+        return gathered
 
+    def _reader(self, edge: Edge) -> Reader:
+        if not isinstance(edge.reader, Site) or edge.reader.layer is None:
+            return len(self.run.weights.blocks) - 1, "resid_post"
+        return edge.reader.layer, edge.reader.kind
 
-def _reader(run: Stream, edge: Edge) -> Reader:
-    if edge.reader == LOGITS:
-        return len(run.weights.layers) - 1, "resid_post"
-    assert isinstance(edge.reader, Site)
-    assert edge.reader.layer is not None
-    return edge.reader.layer, edge.reader.kind
-
-
-def _entered(
-    inputs: Inputs, kind: Kind, edges: Sequence[Edge], cells: Sequence[tuple[int, int]], size: int
-) -> Iterator[tuple[list[int], Float[Tensor, "edge prompt seen d_model"]]]:
-    """Numbers of edges, and the stream after their reader. A cell is an edge's number and the row of its writer."""
-    if kind not in ("z", *SHARED):
-        for some in _split(cells, size):
-            numbers, rows = zip(*some, strict=True)
-            yield list(numbers), inputs.after_mlp(rows) if kind == "mlp_out" else inputs.at_logits(rows)
-        return
-    for through in (*THROUGH, None):
-        own = [(number, row) for number, row in cells if edges[number].through == through]
-        if own:
-            changes = inputs.z_changes(through)
+    def _entered(
+        self, inputs: Inputs, kind: Kind, cells: Sequence[tuple[int, int]], size: int
+    ) -> Iterator[tuple[list[int], Float[Tensor, "edge prompt seen d_model"]]]:
+        """Numbers of edges, and the stream after their reader. A cell is an edge's number and the row of its writer."""
+        is_head = kind in ("z", *SHARED)
+        for through in (*THROUGH, None):
+            own = [(number, row) for number, row in cells if self.edges[number].through == through]
+            changes = inputs.z_changes(through) if own and is_head else None
             for some in _split(own, size):
-                numbers, rows = zip(*some, strict=True)
-                readers = [reader.head for number in numbers if isinstance(reader := edges[number].reader, Site)]
-                yield list(numbers), inputs.after_heads(changes, rows, readers)
+                numbers, rows = (list(each) for each in zip(*some, strict=True))
+                if changes is None:
+                    yield numbers, inputs.after_mlp(rows) if kind == "mlp_out" else inputs.at_logits(rows)
+                else:
+                    readers = (self.edges[number].reader for number in numbers)
+                    heads = [reader.head for reader in readers if isinstance(reader, Site)]
+                    yield numbers, inputs.after_heads(changes, rows, heads)
 
+    def _logits(
+        self, residual: Float[Tensor, "edge prompt seen d_model"], reader: Reader, read: Int[Tensor, " read"]
+    ) -> Float[Tensor, "edge prompt read d_vocab"]:
+        """Logits of edges whose reader has changed the stream."""
+        run, (layer, kind) = self.run, reader
+        point, place = entry(run.weights, kind, layer)
+        end = 2 * len(run.weights.blocks)
+        if self.direct:
+            residual += (run.base["resid_post", end // 2 - 1] - run.base[place])[:, read]
+            return run.weights.ended(residual, 0)
+        if self._ends_at(reader):
+            return run.weights.ended(residual, len(residual) if point < end else 0)
+        return run.weights.resumed(residual, [0] * point + [len(residual)] * (end + 1 - point), run.past, read)
 
-def _read(
-    run: Stream, residual: Float[Tensor, "edge prompt seen d_model"], reader: Reader, read: Tensor, direct: bool
-) -> Float[Tensor, "edge prompt read d_vocab"]:
-    """Logits of edges whose reader has changed the stream."""
-    layer, kind = reader
-    point, place = entry(run.weights, kind, layer)
-    end = 2 * len(run.weights.layers)
-    if direct:
-        residual += (run.base["resid_post", end // 2 - 1] - run.base[place])[:, read]
-        return ended(run.weights, residual, 0)
-    if _is_last(run, reader):
-        return ended(run.weights, residual, len(residual) if point < end else 0)
-    return continued(run.weights, residual, [0] * point + [len(residual)] * (end + 1 - point), run.past, read)
+    def _change(self, carried: Carried) -> Float[Tensor, "prompt pos d_model"]:
+        """A writer's output in the other run minus that in this one; 0 at positions that the edge leaves out."""
+        (site, pos), (new, old) = carried, self._outputs(carried[0])
+        change = new - old
+        if site.kind == "z" and site.layer is not None:
+            change = change @ self.run.weights.blocks[site.layer].attention.w_o[site.head]
+        return change if pos is None else change * self.positions[pos][..., None]
 
+    def _differing(self, carried: Carried) -> Int[Tensor, " some"]:
+        """At which positions the two runs differ in any prompt; equal prefixes give equal numbers, bit for bit."""
+        pos, (new, old) = carried[1], self._outputs(carried[0])
+        differ = (new != old).any(-1)
+        return (differ if pos is None else differ & self.positions[pos]).any(0).nonzero()[:, 0]
 
-def _change(run: Stream, source: Run, carried: Carried, positions: Positions) -> Float[Tensor, "prompt pos d_model"]:
-    """What a writer wrote in the other run less what it wrote in this one, where that counts."""
-    (site, pos), (new, old) = carried, _outputs(run, source, carried[0])
-    change = new - old
-    if site.kind == "z" and site.layer is not None:
-        change = change @ run.weights.layers[site.layer].w_o[site.head]
-    return change if pos is None else change * positions[pos][..., None]
-
-
-def _differing(run: Stream, source: Run, carried: Carried, positions: Positions) -> Int[Tensor, " some"]:
-    """At which positions the two runs differ in any prompt; equal prefixes give equal numbers, bit for bit."""
-    pos, (new, old) = carried[1], _outputs(run, source, carried[0])
-    differ = (new != old).any(-1)
-    return (differ if pos is None else differ & positions[pos]).any(0).nonzero()[:, 0]
-
-
-def _outputs(run: Stream, source: Run, site: Site) -> tuple[Tensor, ...]:
-    both = source[site.kind, site.layer], run.base[site.kind, site.layer]
-    return tuple(each[:, :, site.head] for each in both) if site.kind == "z" else both
+    def _outputs(self, site: Site) -> tuple[Tensor, ...]:
+        both = self.source[site.kind, site.layer], self.run.base[site.kind, site.layer]
+        return tuple(each[:, :, site.head] for each in both) if site.kind == "z" else both
 
 
 def _split(items: Sequence[T], size: int) -> Iterator[Sequence[T]]:

@@ -1,7 +1,6 @@
 """Activation patching: the cells of a grid, from one run into another.
 
-- `grid`: which cells. `sweep`: every cell measured, and how it is run: along the stream, or through hooks.
-- `through_stream`: what a patch adds to the residual stream. `packed`: the forward pass from there on.
-- `measuring`: what is asked, and metrics of logits. `memory`: how many prompts and cells fit into a number of bytes.
+- `grid`: the cells. `sweep`: every cell measured. `through_stream`: the fast way. `by_hooks`: the way for every model.
+- `measuring`: questions about prompt pairs, metrics of logits, and plans within a number of bytes (`engine.budget`).
 - `tracing`: forward passes that can be differentiated, for estimates to first order.
 """

@@ -12,6 +12,7 @@ from itertools import product
 from mnemoscope.core.errors import InputError, one_of
 from mnemoscope.core.protocols import HookedModel
 from mnemoscope.core.site import ATTENTION, EMBEDDINGS, Kind, Site
+from mnemoscope.interventions.regions import n_kv_heads
 
 AXES: dict[Kind, tuple[str, ...]] = {
     **dict.fromkeys((*EMBEDDINGS, "resid_pre", "resid_mid", "resid_post", "attn_out", "mlp_out"), ("pos",)),
@@ -98,17 +99,11 @@ def grid(model: HookedModel, kind: Kind, over: Sequence[str], *, n_pos: int, onl
         raise InputError("over must name query where it names key: a key is swept for each query")
     for axis in only:
         one_of("an axis in only", axis, over)
-    sizes = _sizes(model, kind, n_pos)
+    n_heads = n_kv_heads(model) if kind in ("k", "v") else model.cfg.n_heads
+    sizes = {"layer": model.cfg.n_layers, "head": n_heads, "neuron": model.cfg.d_mlp}
+    sizes |= dict.fromkeys(("pos", "query", "key"), n_pos)
     labels = tuple(_labels(axis, sizes[axis], only.get(axis)) for axis in over)
     return Grid(kind=kind, axes=tuple(over), labels=labels)
-
-
-def _sizes(model: HookedModel, kind: Kind, n_pos: int) -> dict[str, int]:
-    cfg = model.cfg
-    shared = getattr(cfg, "n_key_value_heads", None) if kind in ("k", "v") else None
-    n_heads = shared if shared and not getattr(cfg, "ungroup_grouped_query_attention", False) else cfg.n_heads
-    positions = dict.fromkeys(("pos", "query", "key"), n_pos)
-    return {"layer": cfg.n_layers, "head": n_heads, "neuron": cfg.d_mlp, **positions}
 
 
 def _labels(axis: str, size: int, wanted: Sequence[int] | None) -> tuple[int, ...]:

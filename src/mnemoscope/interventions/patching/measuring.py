@@ -5,7 +5,7 @@ the sweeps to say. `measured` asks it: prompts are cut into chunks, both runs of
 gives the values of its cells in each direction.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Generic, Literal, Protocol, TypeVar, get_args, runtime_checkable
@@ -20,12 +20,11 @@ from mnemoscope.core.metrics import LOGIT_DIFF, Metric, check_metric
 from mnemoscope.core.pairs import PromptPairs
 from mnemoscope.core.protocols import HookedModel
 from mnemoscope.core.seeding import generator
-from mnemoscope.interventions.recordings import check_numbers
+from mnemoscope.engine.budget import CACHE_BYTES, MAX_BYTES, Sizes, prompts_at_once
+from mnemoscope.interventions.recordings import Place, Run, check_numbers
 
 Direction = Literal["noising", "denoising"]
 DIRECTIONS: tuple[Direction, ...] = get_args(Direction)
-MAX_BYTES = 2**28
-"""What a sweep allocates at most, unless another bound is given."""
 
 
 @runtime_checkable
@@ -81,6 +80,19 @@ class Question:
         """Length of the prompts."""
         return self.pairs.clean.inputs.shape[1]
 
+    @property
+    def sizes(self) -> Sizes:
+        """On which the memory of a prompt depends."""
+        return Sizes(cfg=self.model.cfg, n_pos=self.n_pos, n_read=len(self.read))
+
+    @cached_property
+    def best_bytes(self) -> int:
+        """Bytes of a fast forward pass: on a CPU those of the cache, or a quarter of the weights that it reads."""
+        weights = [weight for _, weight in self.model.named_parameters()]
+        if weights[0].device.type != "cpu":
+            return self.max_bytes
+        return max(CACHE_BYTES, sum(weight.nbytes for weight in weights) // 4)
+
 
 @dataclass(frozen=True, kw_only=True)
 class SweepResult:
@@ -124,7 +136,6 @@ class Chunk(Generic[AnyRun]):
         runs: Of the clean and of the corrupted side.
         reader: Of metrics on these prompts.
         values: Of every metric at the positions that are read, unpatched, for both sides.
-        means: Of these over the positions.
         shared: What the answers in one direction keep for the other.
     """
 
@@ -133,7 +144,6 @@ class Chunk(Generic[AnyRun]):
     runs: Sequence[AnyRun]
     reader: "Reader"
     values: Sequence[Float[Tensor, "metric prompt read"]]
-    means: Float[Tensor, "side metric prompt"]
     shared: dict[Any, Tensor]
 
     @property
@@ -157,13 +167,20 @@ class Chunk(Generic[AnyRun]):
         return self.runs[1 - self.into]
 
     def answers(self, patched: Iterable[Patched]) -> Iterator["Answer"]:
-        """The metrics of patched logits."""
+        """The metrics of patched logits.
+
+        Raises:
+            InputError: The logits or a metric hold NaN.
+        """
         for some in patched:
-            yield some.cells, self.reader.patched(some.logits, some.first, self.values[self.into])
+            check_numbers(some.logits)
+            values = self.reader.values(some.logits, some.first)
+            earlier = self.values[self.into][:, None, :, : some.first].expand(-1, len(some.logits), -1, -1)
+            yield some.cells, self.reader.mean(torch.cat((earlier, values), -1))
 
     def moved(self, by: Float[Tensor, "metric cell prompt"]) -> Iterator["Answer"]:
         """The metrics moved by an estimate, for all cells."""
-        yield range(by.shape[1]), self.means[self.into][:, None] + by.double().cpu()
+        yield range(by.shape[1]), self.reader.mean(self.values[self.into])[:, None] + by.double().cpu()
 
 
 Answer = tuple[Sequence[int], Float[Tensor, "metric cell prompt"]]
@@ -185,6 +202,38 @@ class Plan(Generic[AnyRun]):
     n_prompts: int
     run: Callable[[Inputs], AnyRun]
     answers: Callable[[Chunk[AnyRun]], Iterator[Answer]]
+
+
+def recorded_plan(
+    question: Question,
+    places: Collection[Place],
+    run: Callable[[Inputs], Run],
+    patched: Callable[[Chunk[Run], int], Iterator[Patched]],
+    *,
+    method: str,
+    copied: int = 0,
+    at_work: int = 0,
+) -> Plan[Run]:
+    """Plan cells that need both runs recorded at some places, within the budget.
+
+    Args:
+        question: What is measured.
+        places: What is recorded.
+        run: A forward pass that records it.
+        patched: From a chunk and the bytes that it may take, logits of every cell that may matter.
+        method: For the result.
+        copied: Bytes of weights that are laid out anew.
+        at_work: Bytes of one cell on one prompt.
+
+    Raises:
+        InputError: The budget is too small.
+    """
+    sizes = question.sizes
+    room, kept = question.max_bytes - sizes.weights() - copied, sizes.recorded(places)
+    at_work, n = max(sizes.hooked(everywhere=False), at_work), len(question.pairs)
+    n_prompts = prompts_at_once(n, at_work=at_work, kept=kept, room=room, target=question.best_bytes)
+    left = room - n_prompts * kept
+    return Plan(method=method, n_prompts=n_prompts, run=run, answers=lambda chunk: chunk.answers(patched(chunk, left)))
 
 
 @torch.no_grad()
@@ -220,7 +269,7 @@ def _measure(
     shared: dict[Any, Tensor] = {}
     for number, direction in enumerate(question.directions):
         into = DIRECTIONS.index(direction)
-        chunk = Chunk(pairs=pairs, into=into, runs=runs, reader=reader, values=values, means=unpatched, shared=shared)
+        chunk = Chunk(pairs=pairs, into=into, runs=runs, reader=reader, values=values, shared=shared)
         value[number] = unpatched[into][:, None]
         for cells, found in plan.answers(chunk):
             value[number][:, list(cells)] = found
@@ -309,21 +358,3 @@ class Reader:
             if of_metric.isnan().any():
                 raise InputError(f"metric {metric.name} is NaN on these logits; change it or choose other positions")
         return result
-
-    def patched(
-        self,
-        logits: Float[Tensor, "cell prompt some d_vocab"],
-        first: int,
-        unpatched: Float[Tensor, "metric prompt read"],
-    ) -> Float[Tensor, "metric cell prompt"]:
-        """Values of prompts whose logits changed at the positions from number `first` on.
-
-        Raises:
-            InputError: The logits or a metric hold NaN.
-        """
-        check_numbers(logits)
-        values = self.values(logits, first)
-        if first:
-            earlier = unpatched[:, None, :, :first].expand(-1, len(logits), -1, -1)
-            values = torch.cat((earlier, values), -1)
-        return self.mean(values)

@@ -12,8 +12,11 @@ from torch import Tensor
 from mnemoscope.core.batch import Inputs
 from mnemoscope.core.errors import InputError
 from mnemoscope.core.protocols import HookedModel
+from mnemoscope.engine.block import Read
+from mnemoscope.engine.budget import prompts_at_once, worth_a_pass
+from mnemoscope.engine.changes import Changes
+from mnemoscope.interventions.direct import unhooked
 from mnemoscope.interventions.patching.measuring import Question, Reader
-from mnemoscope.interventions.patching.memory import Sizes, prompts_at_once, worth_a_pass
 from mnemoscope.interventions.reading import at_columns, unembedding
 from mnemoscope.interventions.recordings import Run
 
@@ -30,6 +33,8 @@ def traced(
     starts: Mapping[str, Tensor] | None = None,
 ) -> Run:
     """Run a model, hooks that are on it included, and keep what is needed to differentiate.
+
+    By the engine where it can, equal to 1e-5: its graph holds activations only, and no copies of weights.
 
     Args:
         model: Any hooked model.
@@ -53,7 +58,13 @@ def traced(
         found[name] = activation.expand(len(tokens), *activation.shape[1:])
         return found[name]
 
-    hooks = [(name, partial(keep, name=name)) for name in {*names, *starts}]
+    points = {*names, *starts}
+    if (weights := unhooked(model, points)) is not None:
+        device, changes = weights.b_u.device, {name: partial(keep, hook=None, name=name) for name in points}
+        with torch.enable_grad():
+            logits = weights(tokens.to(device), Read(columns=read.to(device)), Changes(changes))
+        return Run(activations=found, logits=logits)
+    hooks = [(name, partial(keep, name=name)) for name in points]
     with torch.enable_grad(), unembedding(model, at_columns(read)) as picked:
         logits = picked(model.run_with_hooks(tokens, fwd_hooks=hooks))
     return Run(activations=found, logits=logits)
@@ -101,12 +112,12 @@ def prompts_traced(question: Question, *, n_runs: int, kept: int = 0, readers: i
     Raises:
         InputError: There is no room for one prompt.
     """
-    cfg, n_pos, sizes = question.model.cfg, question.n_pos, Sizes.of(question)
+    cfg, n_pos, sizes = question.model.cfg, question.n_pos, question.sizes
     heads, d_mlp = cfg.n_heads * cfg.d_head, 0 if cfg.attn_only else cfg.d_mlp
     graph = cfg.n_layers * (24 * cfg.d_model + 12 * heads + 6 * cfg.n_heads * n_pos + 6 * d_mlp)
     traces = n_runs * (sizes.hooked(everywhere=False) + sizes.float_bytes * n_pos * graph)
     at_work = traces + sizes.float_bytes * n_pos * readers * cfg.n_heads
-    n, target = len(question.pairs), worth_a_pass(question.model, CHUNK_BYTES)
+    n, target = len(question.pairs), n_runs * worth_a_pass(question.model, CHUNK_BYTES)
     room = question.max_bytes - sizes.traced_weights()
     kept *= sizes.float_bytes * n_pos
     return prompts_at_once(n, at_work=at_work, kept=kept, room=room, target=target)

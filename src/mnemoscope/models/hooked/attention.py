@@ -7,18 +7,17 @@ z = Σ_key pattern v                 result = z W_O                 output = Σ_
 import math
 
 import torch
-from einops import rearrange
+from einops import einsum, rearrange
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 from torch.nn import functional as F
-from transformer_lens import TransformerLensKeyValueCacheEntry
-from transformer_lens.hook_points import HookPoint
-from transformer_lens.utilities.activation_functions import apply_softcap
-from transformer_lens.utilities.attention import complex_attn_linear, simple_attn_linear
 
+from mnemoscope.engine.attention import Rotary
 from mnemoscope.models.hooked.config import HookedTransformerConfig
-from mnemoscope.models.hooked.layers import Norm, parameter
-from mnemoscope.models.hooked.positions import distance_penalty, turned, waves
+from mnemoscope.models.hooked.layers import Norm, parameter, soft_capped
+from mnemoscope.models.hooked.points import HookPoint
+from mnemoscope.models.hooked.positions import distance_penalty, offset_positions, waves
+from mnemoscope.models.lens import TransformerLensKeyValueCacheEntry
 
 _FIRST_POSITIONS = 2048  # rotary angles are kept for so many; longer inputs make more
 _Input = Float[Tensor, "batch pos *head d_model"]
@@ -116,11 +115,10 @@ class Attention(nn.Module):
         self, query_input: _Input, key_input: _KeyInput, value_input: _KeyInput
     ) -> tuple[_Heads, _Keys, _Keys]:
         """Queries, keys and values."""
-        linear = complex_attn_linear if self.cfg.use_split_qkv_input or self.cfg.use_attn_in else simple_attn_linear
         (w_k, b_k), (w_v, b_v) = self._keys_and_values()
-        q = self.hook_q(linear(query_input, self.W_Q, self.b_Q))
-        k = self.hook_k(linear(key_input, w_k, b_k))
-        v = self.hook_v(linear(value_input, w_v, b_v))
+        q = self.hook_q(_into_heads(query_input, self.W_Q, self.b_Q))
+        k = self.hook_k(_into_heads(key_input, w_k, b_k))
+        v = self.hook_v(_into_heads(value_input, w_v, b_v))
         if self.q_norm is not None and self.k_norm is not None:
             q, k = self.q_norm(q.flatten(0, 2)).view_as(q), self.k_norm(k.flatten(0, 2)).view_as(k)
         return q, k, v
@@ -133,7 +131,7 @@ class Attention(nn.Module):
         """q·k / attn_scale."""
         q = rearrange(q, "batch query head width -> batch head query width")
         k = rearrange(k, "batch key head width -> batch head width key")
-        return apply_softcap(q @ k / self.attn_scale, self.cfg.attn_scores_soft_cap)
+        return soft_capped(q @ k / self.attn_scale, self.cfg.attn_scores_soft_cap)
 
     def calculate_z_scores(self, v: _Keys, pattern: _Scores) -> _Z:
         """Values, weighed by the pattern."""
@@ -164,8 +162,9 @@ class Attention(nn.Module):
         if (needed := offset + x.shape[1]) > len(self.rotary_cos):
             sin, cos = waves(self.cfg, min(self.cfg.n_ctx, max(needed, 2 * len(self.rotary_cos))))
             self.rotary_sin, self.rotary_cos = sin.to(x.device), cos.to(x.device)
-        adjacent = self.cfg.rotary_adjacent_pairs
-        return turned(x, self.rotary_sin, self.rotary_cos, adjacent=adjacent, offset=offset, mask=mask)
+        rotary = Rotary(cos=self.rotary_cos, sin=self.rotary_sin, adjacent=self.cfg.rotary_adjacent_pairs)
+        at = slice(offset, offset + x.shape[1]) if mask is None else offset_positions(offset, mask).to(x.device)
+        return rotary(x.transpose(1, 2), at).transpose(1, 2)
 
     def _load_from_state_dict(self, state_dict, prefix, *rest) -> None:  # pyright: ignore
         """Buffers of another length, of other lines or longer inputs, give way to the model's own."""
@@ -221,3 +220,14 @@ class GroupedQueryAttention(Attention):
     def calculate_z_scores(self, v: _Keys, pattern: _Scores) -> _Z:
         """As of any attention, with the values of a group for all its heads."""
         return super().calculate_z_scores(self._of_each(v), pattern)
+
+
+def _into_heads(
+    x: Float[Tensor, "batch pos *each_head d_model"],
+    w: Float[Tensor, "head d_model d_head"],
+    b: Float[Tensor, "head d_head"],
+) -> Float[Tensor, "batch pos head d_head"]:
+    """Queries, keys or values from what all heads read, or each by itself."""
+    if x.ndim == 4:
+        return einsum(x, w, "batch pos head d_model, head d_model d_head -> batch pos head d_head") + b
+    return F.linear(x, rearrange(w, "head d_model d_head -> (head d_head) d_model"), b.flatten()).unflatten(-1, b.shape)

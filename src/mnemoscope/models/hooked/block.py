@@ -1,14 +1,14 @@
 """A block: attention and an MLP that read the residual stream and add to it, with TransformerLens's hooks."""
 
+from einops import repeat
 from jaxtyping import Float, Int
 from torch import Tensor, nn
-from transformer_lens import TransformerLensKeyValueCacheEntry
-from transformer_lens.hook_points import HookPoint
-from transformer_lens.utilities.tensors import repeat_along_head_dimension
 
 from mnemoscope.models.hooked.attention import Attention, GroupedQueryAttention
 from mnemoscope.models.hooked.config import HookedTransformerConfig
 from mnemoscope.models.hooked.layers import Mlp, Norm, normalisation
+from mnemoscope.models.hooked.points import HookPoint
+from mnemoscope.models.lens import TransformerLensKeyValueCacheEntry
 
 _Stream = Float[Tensor, "batch pos d_model"]
 
@@ -86,11 +86,11 @@ class TransformerBlock(nn.Module):
         cfg = self.cfg
         if cfg.use_split_qkv_input:
             shared = cfg.n_key_value_heads if not cfg.ungroup_grouped_query_attention else None
-            key, value = (repeat_along_head_dimension(stream, n_heads=shared or cfg.n_heads) for _ in "KV")
-            query = self.hook_q_input(repeat_along_head_dimension(stream, n_heads=cfg.n_heads))
+            key, value = (_for_each(stream, shared or cfg.n_heads) for _ in "KV")
+            query = self.hook_q_input(_for_each(stream, cfg.n_heads))
             return query, self.hook_k_input(key), self.hook_v_input(value)
         if cfg.use_attn_in:
-            stream = self.hook_attn_in(repeat_along_head_dimension(stream, n_heads=cfg.n_heads))
+            stream = self.hook_attn_in(_for_each(stream, cfg.n_heads))
         return stream, stream, stream
 
     def _mlp(self, stream: _Stream) -> _Stream:
@@ -100,3 +100,8 @@ class TransformerBlock(nn.Module):
         if self.cfg.use_normalization_before_and_after:
             mlp_out = self.ln2_post(mlp_out)
         return self.hook_mlp_out(mlp_out)
+
+
+def _for_each(stream: _Stream, n_heads: int) -> Float[Tensor, "batch pos head d_model"]:
+    """A copy of the stream a head."""
+    return repeat(stream, "batch pos d_model -> batch pos head d_model", head=n_heads).clone()

@@ -4,17 +4,38 @@ Names, order and defaults are those of 3.9, so that checkpoints of either line a
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
 import torch
-from transformer_lens.utilities.activation_functions import SUPPORTED_ACTIVATIONS
+from torch import Tensor
+from torch.nn import functional as F
 
 from mnemoscope.core.errors import InputError, one_of
 
 NORMALISATIONS = ("LN", "LNPre", "RMS", "RMSPre", None)
 POSITIONS = ("standard", "rotary", "shortformer", "alibi")
+_ACTIVATIONS: Mapping[str, Callable[[Tensor], Tensor]] = {
+    "relu": F.relu,
+    "gelu": F.gelu,
+    "silu": F.silu,
+    "identity": lambda x: x,
+}
+
+
+def activation(name: str) -> Callable[[Tensor], Tensor]:
+    """The activation function of that name; TransformerLens's own are imported when one is asked for.
+
+    Raises:
+        InputError: There is none.
+    """
+    if name in _ACTIVATIONS:
+        return _ACTIVATIONS[name]
+    from transformer_lens.utilities.activation_functions import SUPPORTED_ACTIVATIONS
+
+    one_of("act_fn", name, sorted({*SUPPORTED_ACTIVATIONS, *_ACTIVATIONS}))
+    return SUPPORTED_ACTIVATIONS[name]
 
 
 @dataclass
@@ -84,7 +105,7 @@ class HookedTransformerConfig:
         one_of("positional_embedding_type", self.positional_embedding_type, POSITIONS)
         one_of("init_mode", self.init_mode, ("gpt2",))
         if not self.attn_only:
-            one_of("act_fn", self.act_fn, sorted(SUPPORTED_ACTIVATIONS))
+            activation(self.act_fn or "")
         if self.use_local_attn and (self.window_size is None or self.attn_types is None):
             raise InputError("use_local_attn needs window_size and attn_types; got a configuration without one of them")
         if self.n_heads == -1:

@@ -9,12 +9,10 @@ from einops import repeat
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.nn import functional as F
-from transformer_lens.hook_points import HookPoint
-from transformer_lens.utilities.activation_functions import SUPPORTED_ACTIVATIONS
-from transformer_lens.utilities.addmm import batch_addmm
-from transformer_lens.utilities.tensors import get_offset_position_ids
 
-from mnemoscope.models.hooked.config import HookedTransformerConfig
+from mnemoscope.models.hooked.config import HookedTransformerConfig, activation
+from mnemoscope.models.hooked.points import HookPoint
+from mnemoscope.models.hooked.positions import offset_positions
 
 
 def parameter(cfg: HookedTransformerConfig, *shape: int, zero: bool = False) -> nn.Parameter:
@@ -84,7 +82,7 @@ class PosEmbed(nn.Module):
         if mask is None:
             return repeat(self.W_pos[offset : offset + n], "pos width -> batch pos width", batch=len(tokens)).clone()
         padding = ~mask.bool()[:, offset : offset + n, None]
-        return torch.where(padding, 0, self.W_pos[get_offset_position_ids(offset, mask)])
+        return torch.where(padding, 0, self.W_pos[offset_positions(offset, mask)])
 
 
 class Unembed(nn.Module):
@@ -96,7 +94,7 @@ class Unembed(nn.Module):
         self.b_U = parameter(cfg, cfg.d_vocab_out, zero=True)
         self.hook_in, self.hook_out = HookPoint(), HookPoint()
 
-    def forward(self, residual: Float[Tensor, "batch pos d_model"]) -> Float[Tensor, "batch pos d_vocab_out"]:
+    def forward(self, residual: Float[Tensor, "*rows d_model"]) -> Float[Tensor, "*rows d_vocab_out"]:
         """A logit for each token."""
         return self.hook_out(F.linear(self.hook_in(residual), self.W_U.T.contiguous(), self.b_U))
 
@@ -107,7 +105,7 @@ class Mlp(nn.Module):
     def __init__(self, cfg: HookedTransformerConfig):
         super().__init__()
         d_mlp, d_model = cfg.d_mlp or 4 * cfg.d_model, cfg.d_model
-        self.cfg, self.act_fn = cfg, SUPPORTED_ACTIVATIONS[cfg.act_fn or ""]
+        self.cfg, self.act_fn = cfg, activation(cfg.act_fn or "")
         self.hook_mid, self.ln = None, None
         if cfg.is_layer_norm_activation():
             self.hook_mid = HookPoint()
@@ -128,9 +126,7 @@ class Mlp(nn.Module):
     def forward(self, x: Float[Tensor, "batch pos d_model"]) -> Float[Tensor, "batch pos d_model"]:
         """What the MLP adds to the residual stream."""
         gated = self.cfg.gated_mlp
-        pre = self.hook_pre(
-            F.linear(x, self.W_gate.T.contiguous()) if gated else batch_addmm(self.b_in, self.W_in, x.contiguous())
-        )
+        pre = self.hook_pre(F.linear(x, self.W_gate.T.contiguous()) if gated else projected(x, self.W_in, self.b_in))
         active = self.act_fn(pre)
         if self.ln is not None and self.hook_mid is not None:
             post = self.hook_post(self.ln(self.hook_mid(active)))
@@ -141,4 +137,16 @@ class Mlp(nn.Module):
             post = self.hook_post(active)
         if gated:
             return F.linear(post, self.W_out.T.contiguous(), self.b_out)
-        return batch_addmm(self.b_out, self.W_out, post.contiguous())
+        return projected(post, self.W_out, self.b_out)
+
+
+def projected(
+    x: Float[Tensor, "batch pos d_in"], w: Float[Tensor, "d_in d_out"], b: Float[Tensor, " d_out"]
+) -> Float[Tensor, "batch pos d_out"]:
+    """Rows times a weight plus a bias; as one `addmm`, whose last bits TransformerLens has."""
+    return torch.addmm(b, x.reshape(-1, x.shape[-1]), w).unflatten(0, x.shape[:-1])
+
+
+def soft_capped(x: Float[Tensor, "*rows"], cap: float) -> Float[Tensor, "*rows"]:
+    """Values bent to stay within a cap, cap · tanh(x / cap); as they are where the cap is not above zero."""
+    return cap * torch.tanh(x / cap) if cap > 0 else x

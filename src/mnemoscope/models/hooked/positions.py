@@ -6,7 +6,6 @@ import torch
 from einops import repeat
 from jaxtyping import Float, Int
 from torch import Tensor
-from transformer_lens.utilities.tensors import get_offset_position_ids
 
 from mnemoscope.models.hooked.config import HookedTransformerConfig
 
@@ -37,42 +36,14 @@ def _stretched(cfg: HookedTransformerConfig, rotary_dim: int) -> Float[Tensor, "
     return 1 / torch.where(between, mixed, slow)
 
 
-def turned(
-    x: Float[Tensor, "batch pos head d_head"],
-    sin: Float[Tensor, "n rotary_dim"],
-    cos: Float[Tensor, "n rotary_dim"],
-    *,
-    adjacent: bool,
-    offset: int,
-    mask: Int[Tensor, "batch all_pos"] | None,
-) -> Float[Tensor, "batch pos head d_head"]:
-    """Queries or keys, with the first entries of each turned by the angles of its position.
-
-    Args:
-        x: Of the positions from `offset` on.
-        sin: Of the angles.
-        cos: Of the angles.
-        adjacent: Whether neighbours make a pair; else the halves do.
-        offset: Of the first position.
-        mask: 1 for tokens, 0 for padding, from the first position on; positions are counted without padding.
-    """
-    rotated, kept = x[..., : sin.shape[1]], x[..., sin.shape[1] :]
-    flipped = rotated.clone()
-    if adjacent:
-        flipped[..., ::2], flipped[..., 1::2] = -rotated[..., 1::2], rotated[..., ::2]
-    else:
-        half = rotated.shape[-1] // 2
-        flipped[..., :half], flipped[..., half:] = -rotated[..., half:], rotated[..., :half]
-    if mask is None:
-        index = torch.arange(offset, offset + x.shape[1], device=sin.device)[None]
-    else:
-        index = get_offset_position_ids(offset, mask).to(sin.device)
-    return torch.cat([rotated * cos[index][:, :, None] + flipped * sin[index][:, :, None], kept], -1)
-
-
 def distance_penalty(n_heads: int, n: int, device: torch.device) -> Float[Tensor, "head query key"]:
     """ALiBi: what is added to scores, by the distance to keys before the query, with a slope a head."""
     start = 2 ** (-8 / n_heads)
     slopes = start * start ** torch.arange(n_heads, device=device)
     place = torch.arange(n, device=device)
     return slopes[:, None, None] * (place - place[:, None]).clamp(max=0).float()
+
+
+def offset_positions(offset: int, mask: Int[Tensor, "batch all_pos"]) -> Int[Tensor, "batch pos"]:
+    """The positions of tokens from `offset` on, counted without padding; 0 for padding before the first token."""
+    return (mask.cumsum(1) - 1).clamp(min=0)[:, offset:]

@@ -4,7 +4,6 @@ from collections.abc import Mapping
 from typing import Any
 
 from torch import Tensor, nn
-from transformer_lens.weight_processing import ProcessWeights
 
 from mnemoscope.core.errors import InputError
 from mnemoscope.models.hooked.layers import normalisation
@@ -53,6 +52,8 @@ class Processing(nn.Module):
                     block.add_module(name, normalisation(self.cfg))
                 if self.cfg.is_layer_norm_activation():
                     block.mlp.ln = normalisation(self.cfg)
+        from transformer_lens.weight_processing import ProcessWeights  # here: commands do without TransformerLens
+
         processed = ProcessWeights.process_weights(
             {**own, **state_dict},
             self.cfg,

@@ -1,16 +1,11 @@
 """From texts to tokens and back, as TransformerLens does it with a tokenizer of the transformers library."""
 
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import torch
 from jaxtyping import Int
 from torch import Tensor, nn
-from transformer_lens.utilities.defaults_utils import USE_DEFAULT_VALUE, LocallyOverridenDefaults
-from transformer_lens.utilities.tokenize_utils import (
-    get_input_with_manually_prepended_bos,
-    get_tokenizer_with_bos,
-    get_tokens_with_bos_removed,
-)
 
 from mnemoscope.core.errors import InputError
 
@@ -26,6 +21,8 @@ class Texts(nn.Module):
 
     def set_tokenizer(self, tokenizer: Any, default_padding_side: str | None = None) -> None:
         """Use a tokenizer, which gets the special tokens that it lacks."""
+        from transformer_lens.utilities.tokenize_utils import get_tokenizer_with_bos
+
         self.tokenizer = get_tokenizer_with_bos(tokenizer)
         self.tokenizer.padding_side = default_padding_side or self.tokenizer.padding_side or "right"
         self.cfg.tokenizer_prepends_bos = len(self.tokenizer.encode("")) > 0
@@ -37,11 +34,19 @@ class Texts(nn.Module):
         if self.cfg.d_vocab_out == -1:
             self.cfg.d_vocab_out = self.cfg.d_vocab
 
+    def _defaults(self, prepend_bos: bool | None, padding_side: str | None) -> AbstractContextManager[Any]:
+        """A context in which these take the place of the model's own settings; None: those stay."""
+        if prepend_bos is None and padding_side is None:
+            return nullcontext()
+        from transformer_lens.utilities.defaults_utils import LocallyOverridenDefaults
+
+        return LocallyOverridenDefaults(self, prepend_bos=prepend_bos, padding_side=padding_side)
+
     def to_tokens(
         self,
         input: str | list[str],
-        prepend_bos: Any = USE_DEFAULT_VALUE,
-        padding_side: Any = USE_DEFAULT_VALUE,
+        prepend_bos: Any = None,
+        padding_side: Any = None,
         move_to_device: bool = True,
         truncate: bool = True,
     ) -> Int[Tensor, "batch pos"]:
@@ -52,15 +57,17 @@ class Texts(nn.Module):
         """
         if self.tokenizer is None:
             raise InputError("the model has no tokenizer; give tokens, or set one with set_tokenizer")
-        with LocallyOverridenDefaults(self, prepend_bos=prepend_bos, padding_side=padding_side):
+        from transformer_lens.utilities import tokenize_utils as utils
+
+        with self._defaults(prepend_bos, padding_side):
             wanted, given = self.cfg.default_prepend_bos, self.cfg.tokenizer_prepends_bos
             if wanted and not given:
-                input = get_input_with_manually_prepended_bos(self.tokenizer.bos_token, input)
+                input = utils.get_input_with_manually_prepended_bos(self.tokenizer.bos_token, input)
             longest = self.cfg.n_ctx if truncate else None
             found = self.tokenizer(input, return_tensors="pt", padding=True, truncation=truncate, max_length=longest)
             tokens = found["input_ids"]
             if given and not wanted:
-                tokens = get_tokens_with_bos_removed(self.tokenizer, tokens)
+                tokens = utils.get_tokens_with_bos_removed(self.tokenizer, tokens)
             return tokens.to(self.cfg.device) if move_to_device else tokens
 
     def to_string(self, tokens: Any) -> str | list[str]:
@@ -69,9 +76,7 @@ class Texts(nn.Module):
         decode = self.tokenizer.batch_decode if tokens.ndim == 2 else self.tokenizer.decode
         return decode(tokens, clean_up_tokenization_spaces=False)
 
-    def to_str_tokens(
-        self, input: Any, prepend_bos: Any = USE_DEFAULT_VALUE, padding_side: Any = USE_DEFAULT_VALUE
-    ) -> list[Any]:
+    def to_str_tokens(self, input: Any, prepend_bos: Any = None, padding_side: Any = None) -> list[Any]:
         """Each token of a text, or of a row of tokens, as text; of a list of such a list."""
         if isinstance(input, list):
             return [self.to_str_tokens(one, prepend_bos, padding_side) for one in input]

@@ -11,21 +11,16 @@ from typing import Any, ClassVar, NamedTuple
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
-from transformer_lens import ActivationCache, HookedRootModule, TransformerLensKeyValueCache
-from transformer_lens.hook_points import HookPoint
-from transformer_lens.utilities.activation_functions import apply_softcap
-from transformer_lens.utilities.defaults_utils import USE_DEFAULT_VALUE, LocallyOverridenDefaults
-from transformer_lens.utilities.devices import move_to_and_update_config
-from transformer_lens.utilities.lm_utils import lm_cross_entropy_loss
-from transformer_lens.utilities.tokenize_utils import get_attention_mask
 
 from mnemoscope.core.errors import InputError, one_of
 from mnemoscope.models.hooked.block import TransformerBlock
 from mnemoscope.models.hooked.config import HookedTransformerConfig
-from mnemoscope.models.hooked.layers import Embed, PosEmbed, Unembed, normalisation
+from mnemoscope.models.hooked.layers import Embed, PosEmbed, Unembed, normalisation, soft_capped
+from mnemoscope.models.hooked.points import HookedModule, HookPoint
 from mnemoscope.models.hooked.processing import Processing
 from mnemoscope.models.hooked.text import Texts
 from mnemoscope.models.hooked.weights import Weights
+from mnemoscope.models.lens import TransformerLensKeyValueCache
 
 _GATED = {
     "attn.hook_result": "use_attn_result",
@@ -45,7 +40,28 @@ class Output(NamedTuple):
     loss: Tensor
 
 
-class HookedTransformer(Texts, Weights, Processing, HookedRootModule):
+class ActivationCache(dict[str, Tensor]):
+    """Activations by hook point; asked for anything else it answers as TransformerLens's cache of them would."""
+
+    def __init__(self, activations: dict[str, Tensor], model: Any, has_batch_dim: bool):
+        super().__init__(activations)
+        self.model, self.has_batch_dim = model, has_batch_dim
+
+    def __missing__(self, key: Any) -> Tensor:
+        return self._theirs()[key]
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return getattr(self._theirs(), name)
+
+    def _theirs(self) -> Any:
+        from transformer_lens import ActivationCache as Theirs
+
+        return Theirs(dict(self), self.model, has_batch_dim=self.has_batch_dim)
+
+
+class HookedTransformer(Texts, Weights, Processing, HookedModule):
     """A transformer with a hook at every activation."""
 
     STANDS_FOR: ClassVar = "transformer_lens.HookedTransformer.HookedTransformer"
@@ -91,8 +107,8 @@ class HookedTransformer(Texts, Weights, Processing, HookedRootModule):
         input: Any,
         return_type: str | None = "logits",
         loss_per_token: bool = False,
-        prepend_bos: Any = USE_DEFAULT_VALUE,
-        padding_side: Any = USE_DEFAULT_VALUE,
+        prepend_bos: Any = None,
+        padding_side: Any = None,
         start_at_layer: int | None = None,
         tokens: Int[Tensor, "batch pos"] | None = None,
         shortformer_pos_embed: Float[Tensor, "batch pos d_model"] | None = None,
@@ -116,7 +132,7 @@ class HookedTransformer(Texts, Weights, Processing, HookedRootModule):
             past_kv_cache: Keys and values of earlier positions; unless frozen it takes up those of these.
         """
         one_of("return_type", return_type, ("logits", "loss", "both", None))
-        with LocallyOverridenDefaults(self, prepend_bos=prepend_bos, padding_side=padding_side):
+        with self._defaults(prepend_bos, padding_side):
             if start_at_layer is None:
                 residual, tokens, shortformer_pos_embed, attention_mask = self.input_to_embed(
                     input, prepend_bos, padding_side, attention_mask, past_kv_cache
@@ -132,7 +148,7 @@ class HookedTransformer(Texts, Weights, Processing, HookedRootModule):
                 residual = self.ln_final(residual)
             if return_type is None:
                 return None
-            logits = apply_softcap(self.unembed(residual), self.cfg.output_logits_soft_cap)
+            logits = soft_capped(self.unembed(residual), self.cfg.output_logits_soft_cap)
             if return_type == "logits":
                 return logits
             loss = self.loss_fn(logits, tokens, attention_mask, loss_per_token)
@@ -141,8 +157,8 @@ class HookedTransformer(Texts, Weights, Processing, HookedRootModule):
     def input_to_embed(
         self,
         input: Any,
-        prepend_bos: Any = USE_DEFAULT_VALUE,
-        padding_side: Any = USE_DEFAULT_VALUE,
+        prepend_bos: Any = None,
+        padding_side: Any = None,
         attention_mask: Int[Tensor, "batch pos"] | None = None,
         past_kv_cache: TransformerLensKeyValueCache | None = None,
     ) -> tuple[Tensor, Tensor, Tensor | None, Tensor | None]:
@@ -153,7 +169,9 @@ class HookedTransformer(Texts, Weights, Processing, HookedRootModule):
         if attention_mask is None and (left or past_kv_cache is not None):
             if self.tokenizer is None:
                 raise InputError("attention_mask must be given with a cache where the model has no tokenizer")
-            bos = self.cfg.default_prepend_bos if prepend_bos is USE_DEFAULT_VALUE else prepend_bos
+            from transformer_lens.utilities.tokenize_utils import get_attention_mask
+
+            bos = self.cfg.default_prepend_bos if prepend_bos is None else prepend_bos
             attention_mask = get_attention_mask(self.tokenizer, tokens, bos)
         offset = 0
         if past_kv_cache is not None and attention_mask is not None:
@@ -175,6 +193,8 @@ class HookedTransformer(Texts, Weights, Processing, HookedRootModule):
         """Cross-entropy of the next token, in nats."""
         if tokens is None:
             raise InputError("tokens must be given for the loss of a run that starts at a layer")
+        from transformer_lens.utilities.lm_utils import lm_cross_entropy_loss
+
         return lm_cross_entropy_loss(logits, tokens, attention_mask, per_token)
 
     def run_with_cache(
@@ -182,9 +202,7 @@ class HookedTransformer(Texts, Weights, Processing, HookedRootModule):
     ) -> tuple[Any, Any]:
         """Output and activations by the names of their hooks."""
         output, cache = super().run_with_cache(*model_args, remove_batch_dim=remove_batch_dim, **kwargs)
-        return output, ActivationCache(
-            cache, self, has_batch_dim=not remove_batch_dim
-        ) if return_cache_object else cache
+        return output, ActivationCache(cache, self, not remove_batch_dim) if return_cache_object else cache
 
     def check_hooks_to_add(self, hook_point: Any, hook_point_name: str, *_: Any, **__: Any) -> None:
         """Refuse hooks that would not fire."""
@@ -194,7 +212,13 @@ class HookedTransformer(Texts, Weights, Processing, HookedRootModule):
 
     def to(self, device_or_dtype: Any, print_details: bool = True) -> Any:  # pyright: ignore
         """To a device or a precision; the configuration says so too."""
-        return move_to_and_update_config(self, device_or_dtype, print_details)
+        if isinstance(device_or_dtype, torch.dtype):
+            self.cfg.dtype = device_or_dtype
+        else:
+            self.cfg.device = getattr(device_or_dtype, "type", device_or_dtype)
+        if print_details:
+            print(f"Moving the model to {device_or_dtype}")
+        return nn.Module.to(self, device_or_dtype)
 
     def set_use_attn_result(self, use_attn_result: bool) -> None:
         """Whether each head's result is computed and hooked."""

@@ -8,8 +8,8 @@ import torch
 from einops import rearrange
 from jaxtyping import Float
 from torch import Tensor, nn
-from transformer_lens import FactoredMatrix
-from transformer_lens.utilities.matrix import composition_scores
+
+from mnemoscope.models.lens import FactoredMatrix
 
 _Heads = Float[Tensor, "layer head rows columns"]
 _HeadBiases = Float[Tensor, "layer head width"]
@@ -139,6 +139,8 @@ class Weights(nn.Module):
 
     def all_composition_scores(self, mode: str) -> Float[Tensor, "layer head layer head"]:
         """How much of what a head reads (`mode`: Q, K or V) lies in what earlier heads write; 0 for others."""
+        from transformer_lens.utilities.matrix import composition_scores
+
         right = {"Q": lambda: self.QK, "K": lambda: self.QK.T, "V": lambda: self.OV}[mode]()
         scores = composition_scores(self.OV, right, broadcast_dims=True)
         layer = torch.arange(self.cfg.n_layers, device=scores.device)

@@ -1,24 +1,25 @@
 """Language models as `HookedTransformer`, or as `TransformerBridge`.
 
-The weights are as they are: nothing is folded or centred, and the logits are those of Hugging Face's model to 1e-3 in
-float32. TransformerLens 3's own functions convert configuration and weights, `families` where they are gone.
+The weights are as they are: nothing is folded or centred. TransformerLens 3's own functions convert configuration and
+weights, `families` where they are gone or convert wrongly. Every converted model is run beside its source on a few
+tokens, and refused unless log-probabilities agree to 1e-3 in float32 (`comparison`).
 """
 
 import copy
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from transformer_lens.model_bridge import TransformerBridge
 
 from mnemoscope.core.errors import InputError, in_range, one_of
 from mnemoscope.models.building import quiet, usable_device
-from mnemoscope.models.language import families
-from mnemoscope.models.language.sources import PACKAGED, check_reachable, first_line, known_name, loaded, not_fetched
+from mnemoscope.models.language import comparison, families, kept_models
+from mnemoscope.models.language.sources import PACKAGED, check_reachable, known_name, loaded, not_fetched, said
 from mnemoscope.models.lens import HAS_HOOKED_TRANSFORMER, HookedTransformer, HookedTransformerConfig
 
 DTYPES = ("float32", "bfloat16", "float16", "float64")
@@ -44,36 +45,38 @@ def language_model(
 ) -> HookedTransformer:
     """A language model with its tokenizer (`model.tokenizer`), in evaluation mode.
 
+    Its log-probabilities on a few random tokens are compared with those of the source: to 1e-3, in float32 if the model
+    is of half precision. In half precision, models of more than 2 billion parameters are compared as they are, to what
+    rounding does: .5 in bfloat16, .06 in float16. Models that only TransformerLens reads have nothing to compare with.
+
+    What was converted and compared is kept, up to 4 GB a model, and taken from there as long as the source and what
+    converts it are the same: in the folder `language_models` of the directory that the environment variable
+    MNEMOSCOPE_CACHE names, by default `~/.cache/mnemoscope`. Delete the folder to clear it; an empty MNEMOSCOPE_CACHE
+    keeps nothing.
+
     Args:
         source: `smollm2` for the packaged model; a directory that `save_pretrained` wrote; a file `*.gguf`; a name on
             the Hugging Face hub, such as `gpt2` or `EleutherAI/pythia-160m`; or one of TransformerLens's own names.
-        n_ctx: Longest sequence; none: that of the model, at most 1,024.
+        n_ctx: Longest sequence; none: that of the model, at most 1,024. If it exceeds a sliding window, the comparison
+            goes beyond the window too.
         dtype: Of the weights: float32, bfloat16, float16 or float64.
         device: Where the model goes.
         revision: Branch, tag or commit on the hub, such as `step1000` for a checkpoint of a Pythia.
 
     Raises:
-        InputError: The source does not exist or cannot be fetched, nothing converts its architecture, or the device
-            cannot be used.
+        InputError: The source does not exist or cannot be fetched, nothing converts it to a model that computes the
+            same, or the device cannot be used.
     """
     number, device = _number(dtype), usable_device(device)
     if (name := known_name(source)) and name.startswith(_NO_TRANSFORMERS):
         return _of_transformerlens(name, n_ctx, number, device)
-    theirs, tokenizer = loaded(source, number, revision)
-    longest = _longest(theirs.config)
-    n_ctx = min(longest, N_CTX) if n_ctx is None else n_ctx
-    in_range("n_ctx", n_ctx, 1, longest)
-    with quiet():
-        try:
-            config, state = _converted(theirs, {"device": str(device), "dtype": number, "n_ctx": n_ctx})
-        except (NotImplementedError, ValueError) as error:
-            kind = type(theirs).__name__
-            refused = f"source {source}: nothing converts a {kind} to a HookedTransformer ({first_line(error)})"
-            raise InputError(f"{refused}; bridged_language_model may take it as it is") from None
-        if "pos_embed.W_pos" in state:
-            state["pos_embed.W_pos"] = state["pos_embed.W_pos"][:n_ctx]
-        model = HookedTransformer(config, tokenizer=tokenizer, move_to_device=False)
-        model.load_and_process_state_dict(state, **_AS_THEY_ARE)
+    asked = {"dtype": dtype, "n_ctx": n_ctx}
+    place = kept_models.place_of(source, revision, **asked)
+    model = kept_models.kept_model(place) if place else None
+    if model is None:
+        model = _converted(source, number, n_ctx, revision)
+        if place := place or kept_models.place_of(source, revision, **asked):  # now the hub's commit is known
+            kept_models.keep(model, place)
     return model.to(device, print_details=False).eval()
 
 
@@ -102,9 +105,9 @@ def bridged_language_model(
             found = TransformerBridge.boot_transformers(
                 directory, hf_model=theirs, tokenizer=tokenizer, device=device, dtype=number
             )
-        except (NotImplementedError, ValueError) as error:
+        except Exception as error:
             kind = type(theirs).__name__
-            raise InputError(f"source {source}: TransformerLens bridges no {kind} ({first_line(error)})") from None
+            raise InputError(f"source {source}: TransformerLens bridges no such {kind} ({said(error)})") from error
     return found.eval()
 
 
@@ -149,23 +152,75 @@ def replicate_models(sources: Iterable[str | Path], **options: Any) -> Iterator[
         yield str(source), model
 
 
-def _converted(theirs: Any, chosen: dict[str, Any]) -> tuple[HookedTransformerConfig, dict[str, Tensor]]:
-    """Configuration and weights, by TransformerLens's own functions where it has some.
-
-    Args:
-        theirs: A model of the transformers library.
-        chosen: Device, precision and longest sequence.
+def _converted(source: str | Path, dtype: torch.dtype, n_ctx: int | None, revision: str | None) -> HookedTransformer:
+    """The model on the CPU, from its source.
 
     Raises:
-        NotImplementedError, ValueError: Nothing converts the model.
+        InputError: As `language_model`.
     """
-    if not HAS_HOOKED_TRANSFORMER:
-        config = HookedTransformerConfig.from_dict({**families.configuration(theirs), **chosen})
-        return config, families.weights(theirs, config)
+    theirs, tokenizer = loaded(source, dtype, revision)
+    longest = _longest(theirs.config)
+    n_ctx = min(longest, N_CTX) if n_ctx is None else n_ctx
+    in_range("n_ctx", n_ctx, 1, longest)
+    return _compared(source, theirs, tokenizer, n_ctx).to(dtype, print_details=False)
+
+
+def _compared(source: str | Path, theirs: Any, tokenizer: Any, n_ctx: int) -> HookedTransformer:
+    """The first conversion whose log-probabilities are those of the source.
+
+    Raises:
+        InputError: There is none.
+    """
+    dtype = comparison.compared_dtype(theirs, theirs.dtype)
+    nn.Module.to(theirs, dtype)
+    tokens, allowed = comparison.tokens_to_compare(theirs, tokenizer, n_ctx), comparison.tolerance(dtype)
+    chosen: dict[str, Any] = {"device": "cpu", "dtype": dtype, "n_ctx": n_ctx}
+    converts = [_by_transformerlens] * HAS_HOOKED_TRANSFORMER + [_by_families]
+    if HAS_HOOKED_TRANSFORMER and type(theirs).__name__ not in families.NAMES:
+        converts.remove(_by_families)
+    refusals: list[str] = []
+    cause: Exception | None = None
+    for convert in converts:
+        try:
+            with quiet():
+                model = _built(*convert(theirs, chosen), tokenizer)
+                difference = comparison.largest_difference(theirs, model, tokens)
+        except Exception as error:  # foreign code, on a configuration that it was not written for
+            cause = cause or error
+            refusals.append(said(error))
+            continue
+        if difference <= allowed:
+            return model
+        refusals.insert(0, f"log-probabilities differ by up to {difference:.2g}, {allowed:.1g} allowed")
+    raise InputError(
+        f"source {source}: nothing converts a {type(theirs).__name__} to a HookedTransformer with this configuration "
+        f"({'; '.join(dict.fromkeys(refusals))}): {comparison.configured(theirs)}; bridged_language_model may take it "
+        "as it is"
+    ) from cause
+
+
+def _built(config: HookedTransformerConfig, state: dict[str, Tensor], tokenizer: Any) -> HookedTransformer:
+    """The model with these weights, in evaluation mode."""
+    if "pos_embed.W_pos" in state:
+        state["pos_embed.W_pos"] = state["pos_embed.W_pos"][: config.n_ctx]
+    model = HookedTransformer(config, tokenizer=tokenizer, move_to_device=False)
+    model.load_and_process_state_dict(state, **_AS_THEY_ARE)
+    return model.eval()
+
+
+def _by_families(theirs: Any, chosen: Mapping[str, Any]) -> tuple[HookedTransformerConfig, dict[str, Tensor]]:
+    """Configuration and weights by our own conversions."""
+    config = HookedTransformerConfig.from_dict({**families.configuration(theirs), **chosen})
+    return config, families.weights(theirs, config)
+
+
+def _by_transformerlens(theirs: Any, chosen: Mapping[str, Any]) -> tuple[HookedTransformerConfig, dict[str, Tensor]]:
+    """Configuration and weights by TransformerLens 3's functions, which take one epsilon for all GPT-J."""
     from transformer_lens import loading_from_pretrained as loading
 
     with _as_directory(theirs) as directory:
         config = loading.get_pretrained_model_config(directory, **chosen)
+        config.eps = getattr(theirs.config, "layer_norm_epsilon", config.eps)
         return config, loading.get_pretrained_state_dict(directory, config, hf_model=theirs)
 
 

@@ -1,7 +1,8 @@
 """Configuration and weights of the commonest language models, for the lines of TransformerLens that convert none.
 
-GPT-2, GPT-NeoX (Pythia), Llama (SmolLM2 too), Mistral without a sliding window, and Qwen2. Both are those that
-TransformerLens 3.9 gives (tested against it where it is installed).
+GPT-2, GPT-NeoX (Pythia), Llama (SmolLM2 too), Mistral and Qwen2, with sliding windows. Both are those that
+TransformerLens 3.9 gives (tested against it where it is installed), and convert what it reads wrongly or not at all:
+biases of attention, heads of any width, linear rotary positions, and windows of some layers.
 """
 
 from collections.abc import Callable, Mapping
@@ -22,10 +23,7 @@ def configuration(theirs: Any) -> dict[str, Any]:
     """
     name = type(theirs).__name__
     if name not in _FAMILIES:
-        raise NotImplementedError(
-            f"with TransformerLens 4 these are converted: {', '.join(_FAMILIES)}; others are taken as they are by "
-            "bridged_language_model"
-        )
+        raise NotImplementedError(f"with TransformerLens 4 these are converted: {', '.join(_FAMILIES)}")
     return {"original_architecture": name, "init_weights": False, **_FAMILIES[name][0](theirs.config)}
 
 
@@ -59,13 +57,12 @@ def _neox(config: Any) -> dict[str, Any]:
 
 
 def _llama(config: Any) -> dict[str, Any]:
-    if getattr(config, "sliding_window", None) and getattr(config, "use_sliding_window", True):
-        raise NotImplementedError("a sliding window")
     sizes = _sizes(config, config.intermediate_size)
     shared = config.num_key_value_heads
     return {
         **sizes,
         **_rotary(config, sizes["d_head"]),
+        **_windows(config),
         "eps": config.rms_norm_eps,
         "act_fn": config.hidden_act,
         "n_key_value_heads": None if shared == config.num_attention_heads else shared,
@@ -97,11 +94,21 @@ def _rope(config: Any) -> Mapping[str, Any]:
     return {**older, **(getattr(config, "rope_parameters", None) or {})}
 
 
+def _windows(config: Any) -> dict[str, Any]:
+    """Layers that see the last tokens only: all of them, or those that the configuration names."""
+    window, n_layers = getattr(config, "sliding_window", None), config.num_hidden_layers
+    kinds = getattr(config, "layer_types", None) or ["sliding_attention"] * n_layers
+    if not window or not getattr(config, "use_sliding_window", True) or "sliding_attention" not in kinds:
+        return {}
+    types = ["local" if kind == "sliding_attention" else "global" for kind in kinds]
+    return {"use_local_attn": True, "window_size": window, "attn_types": types}
+
+
 def _rotary(config: Any, rotary_dim: int) -> dict[str, Any]:
-    """Rotary positions, the usual ones or Llama 3.1's."""
+    """Rotary positions: the usual ones, linear ones or Llama 3.1's; `dynamic` ones are the usual up to `n_ctx`."""
     rope = _rope(config)
     kind = rope.get("rope_type") or rope.get("type") or "default"
-    if kind not in ("default", "llama3"):
+    if kind not in ("default", "dynamic", "linear", "llama3"):
         raise NotImplementedError(f"rotary positions of kind {kind}")
     usual = {
         "positional_embedding_type": "rotary",
@@ -109,8 +116,11 @@ def _rotary(config: Any, rotary_dim: int) -> dict[str, Any]:
         "rotary_dim": rotary_dim,
         "rotary_base": rope["rope_theta"],
     }
-    if kind == "default":
+    if kind in ("default", "dynamic"):
         return usual
+    if kind == "linear":  # Llama 3.1's, with every wave among the slow ones
+        limits = {"NTK_by_parts_low_freq_factor": 1e18, "NTK_by_parts_high_freq_factor": 2e18}
+        return {**usual, "use_NTK_by_parts_rope": True, "NTK_by_parts_factor": rope.get("factor", 1.0), **limits}
     return {
         **usual,
         "use_NTK_by_parts_rope": True,
@@ -123,6 +133,11 @@ def _rotary(config: Any, rotary_dim: int) -> dict[str, Any]:
 
 def _heads(weight: Float[Tensor, "rows d_model"], n: int) -> Float[Tensor, "head d_model width"]:
     return rearrange(weight, "(head width) d_model -> head d_model width", head=n)
+
+
+def _bias(name: str, part: Any) -> State:
+    """The bias of a linear map under a name; nothing where it has none."""
+    return {} if part.bias is None else {name: part.bias}
 
 
 def _norms(pairs: Mapping[str, Any]) -> State:
@@ -159,11 +174,12 @@ def _neox_weights(theirs: Any, cfg: Any) -> State:
         at, mlp = f"blocks.{layer}.attn", f"blocks.{layer}.mlp"
         joint = block.attention.query_key_value
         kinds = rearrange(joint.weight, "(head kind width) d_model -> kind head d_model width", head=n, kind=3)
-        biases = rearrange(joint.bias, "(head kind width) -> kind head width", head=n, kind=3)
-        for kind, weight, bias in zip("QKV", kinds, biases, strict=True):
-            state[f"{at}.W_{kind}"], state[f"{at}.b_{kind}"] = weight, bias
+        state |= {f"{at}.W_{kind}": weight for kind, weight in zip("QKV", kinds, strict=True)}
+        if joint.bias is not None:
+            biases = rearrange(joint.bias, "(head kind width) -> kind head width", head=n, kind=3)
+            state |= {f"{at}.b_{kind}": bias for kind, bias in zip("QKV", biases, strict=True)}
         out = block.attention.dense
-        state |= {f"{at}.W_O": out.weight.T.unflatten(0, (n, -1)), f"{at}.b_O": out.bias}
+        state |= {f"{at}.W_O": out.weight.T.unflatten(0, (n, -1)), **_bias(f"{at}.b_O", out)}
         into, back = block.mlp.dense_h_to_4h, block.mlp.dense_4h_to_h
         state |= {f"{mlp}.W_in": into.weight.T, f"{mlp}.b_in": into.bias}
         state |= {f"{mlp}.W_out": back.weight.T, f"{mlp}.b_out": back.bias}
@@ -186,6 +202,7 @@ def _llama_weights(theirs: Any, cfg: Any) -> State:
             if part.bias is not None:
                 state[f"{at}.{first}b_{last}"] = part.bias.unflatten(0, (n, -1))
         state[f"{at}.W_O"] = attn.o_proj.weight.T.unflatten(0, (cfg.n_heads, -1))
+        state |= _bias(f"{at}.b_O", attn.o_proj)
         matrices = {"W_in": block.mlp.up_proj, "W_gate": block.mlp.gate_proj, "W_out": block.mlp.down_proj}
         state |= {f"{mlp}.{name}": part.weight.T for name, part in matrices.items()}
         norms = {"ln1": block.input_layernorm, "ln2": block.post_attention_layernorm}
@@ -200,3 +217,4 @@ _FAMILIES: dict[str, tuple[Callable[[Any], dict[str, Any]], Callable[[Any, Any],
     "MistralForCausalLM": (_llama, _llama_weights),
     "Qwen2ForCausalLM": (_qwen2, _llama_weights),
 }
+NAMES = tuple(_FAMILIES)

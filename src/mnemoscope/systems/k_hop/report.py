@@ -18,11 +18,11 @@ N_EXCHANGED = 512
 
 def examine(run: Run) -> dict[str, xr.Dataset]:
     """All that any task of vectors has, probes of every number of hops, and the exchange of second halves."""
-    task, seed, model = run.spec.task, run.spec.seed, run.model()
+    task, seed, model = run.spec.task, run.spec.seed, run.hooked()
     assert isinstance(task, KHop)
     found = {
         **vector_report.examine(run, patterns),
-        "readable": readable(model, run.untrained(), task, seed=seed),
+        "readable": readable(model, run.untrained(own=True), task, seed=seed),
     }
     if not any(2 * hops in task.hops for hops in task.hops):
         return found

@@ -29,7 +29,7 @@ def examine(run: Run) -> dict[str, xr.Dataset]:
     task = run.spec.task
     assert isinstance(task, Retrieval)
     batch = task.sample(N_CIRCUIT, split="test", generator=generator(run.spec.seed, "circuit"))
-    circuit = chain_circuit(run.model(), batch, seed=run.spec.seed)
+    circuit = chain_circuit(run.hooked(), batch, seed=run.spec.seed)
     losses = xr.Dataset(
         {
             "clean": circuit.joint.clean_loss,
@@ -42,7 +42,7 @@ def examine(run: Run) -> dict[str, xr.Dataset]:
     return {
         **vector_report.examine(run, patterns),
         "circuit": losses,
-        "paths": path_table(circuit, run.model(), batch).assign_attrs(n_steps=task.n_steps),
+        "paths": path_table(circuit, run.hooked(), batch).assign_attrs(n_steps=task.n_steps),
         **({} if tracked is None else {"trajectory": tracked}),
     }
 

@@ -45,14 +45,14 @@ def interchange_run(run: ms.Run, options: Interchange) -> Results:
     from mnemoscope.systems.tiny_recall.analyses.causal_models import compare
     from mnemoscope.systems.tiny_recall.tasks import lookup_task
 
-    task, model, seed = lookup_task(run.spec.task), run.model(options.step), run.spec.seed
+    task, model, seed = lookup_task(run.spec.task), run.hooked(options.step), run.spec.seed
     if model.cfg.n_layers * model.cfg.n_heads < 2:
         raise InputError(
             f"{run.path} has one head; both causal models have two variables, and each needs a head of its own: take "
             "runs with two heads or more"
         )
     found = {}
-    for name, network in ms.core.told((("interchange", model), ("untrained", run.untrained()))):
+    for name, network in ms.core.told((("interchange", model), ("untrained", run.untrained(own=True)))):
         subject = ms.Subject(model=network, task=task, seed=seed)
         result = compare(subject, n=options.n, n_pairs=options.n_pairs, n_random=options.n_random, split=options.split)
         found[name] = result.assign(follows=result.attrs.pop("follows"))

@@ -73,12 +73,12 @@ def examine(model: HookedModel, task: PermutationLookup, *, seed: int) -> dict[s
 
 def analyse_run(run: Run) -> dict[str, xr.Dataset]:
     """`examine` of a run's last checkpoint, and its training curve as `metrics`."""
-    return {**examine(run.model(), lookup_task(run.spec.task), seed=run.spec.seed), "metrics": run.metrics()}
+    return {**examine(run.hooked(), lookup_task(run.spec.task), seed=run.spec.seed), "metrics": run.metrics()}
 
 
 def evaluate(run: Run, n_samples: int | None) -> dict[str, xr.Dataset]:
     """Everything that one run is evaluated on; all sequences are enumerated unless some are drawn."""
-    model, task, seed = run.model(), lookup_task(run.spec.task), run.spec.seed
+    model, task, seed = run.hooked(), lookup_task(run.spec.task), run.spec.seed
     results = {"evaluation": evaluate_splits(model, task, n_samples=n_samples, seed=seed)}
     if task.n_values <= MAX_ENUMERATED:
         results["conflict"] = conflict(model, task)

@@ -36,7 +36,7 @@ def first_seeds(
     refused = {}
     for _, groups in by_report(runs):
         for label, (run, *_) in groups.items():
-            model = run.model()
+            model = run.hooked()
             if reads_vectors(model):
                 continue
             try:

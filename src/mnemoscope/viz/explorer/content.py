@@ -55,7 +55,7 @@ def run_content(taken: Taken, packer: Packer) -> Record:
         InputError: It has no checkpoint, or a model that the page cannot run.
     """
     run, removed = taken.run, taken.removed
-    model, task = run.model(), run.spec.task
+    model, task = run.hooked(), run.spec.task
     configuration = page_configuration(model)
     if removed is None:
         removed = without_parts(model, task, run.spec.seed).get("ablation")
@@ -66,7 +66,7 @@ def run_content(taken: Taken, packer: Packer) -> Record:
         name=name,
         label=run.label,
         steps=steps,
-        checkpoints=[packer.checkpoint(model if step == run.steps[-1] else run.model(step)) for step in steps],
+        checkpoints=[packer.checkpoint(model if step == run.steps[-1] else run.hooked(step)) for step in steps],
         curves=_curves(run),
         python=Code(
             start=f"run = ms.open_run({json.dumps(name)})", model="run.model(STEP)", drawn=_drawn("run.spec", task)

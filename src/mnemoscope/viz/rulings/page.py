@@ -94,7 +94,7 @@ def _entry(i: int, ruling: Ruling) -> Entry:
             ("Why", ruling.reason),
             ("Favoured", favoured(ruling)),
             ("Flips", flips(ruling)),
-            ("Registered", as_registered(ruling)),
+            ("Registered", as_registered(ruling.departures, ruling.code)),
         )
     )
     below = [why, " &emsp; ".join(beside)]

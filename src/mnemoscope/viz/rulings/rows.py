@@ -40,7 +40,7 @@ def verdict_rows(rulings: Iterable[Ruling]) -> list[list[str]]:
             recipe_text(ruling.claim),
             share_text(ruling.verdict, n=ruling.verdict.n),
             effect_text(ruling.verdict, n=ruling.verdict.n),
-            as_registered(ruling),
+            as_registered(ruling.departures, ruling.code),
             ruling.reason,
         ]
         for ruling in rulings

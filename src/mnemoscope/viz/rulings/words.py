@@ -1,6 +1,7 @@
 """Verdicts, criteria and numbers in words."""
 
 import math
+from collections.abc import Sequence
 
 import xarray as xr
 
@@ -114,11 +115,12 @@ def favoured_otherwise(ruling: Ruling) -> list[str]:
     ]
 
 
-def as_registered(ruling: Ruling) -> str:
-    """Whether the claim is as it was registered, and what differs."""
-    if ruling.departures is None:
+def as_registered(departures: Sequence[str] | None, code: str = "") -> str:
+    """Whether a claim is as it was registered, what differs, and how its code has moved since."""
+    if departures is None:
         return "not registered"
-    return f"not as registered: {', '.join(ruling.departures)}" if ruling.departures else "as registered"
+    standing = f"not as registered: {', '.join(departures)}" if departures else "as registered"
+    return f"{standing}; {code}" if code else standing
 
 
 def earlier_text(earlier: Superseded) -> str:

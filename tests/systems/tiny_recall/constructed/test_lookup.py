@@ -246,5 +246,5 @@ def test_models_are_ordinary_and_leave_the_global_generators_alone():
     with global_generators_untouched():
         for name in LOOKUP:
             model = getattr(constructed, name)()
-            assert type(model) is HookedTransformer
+            assert isinstance(model, HookedTransformer)
             assert all(p.requires_grad and p.dtype == torch.float32 for p in model.parameters())

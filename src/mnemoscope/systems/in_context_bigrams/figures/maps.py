@@ -109,7 +109,7 @@ def before_and_after(examples: Mapping[str, xr.Dataset], *, n_pos: int = 32, hea
     """
     first = next(iter(examples.values()))
     layers = first.layer.size
-    titles = [f"layer {layer + 1}, {name}" for name in examples for layer in range(layers)]
+    titles = [f"layer {layer + 1}, {name}" for name in examples for layer in first.layer.values]
     figure = make_subplots(
         len(examples), layers, subplot_titles=titles, horizontal_spacing=0.1, vertical_spacing=0.16 / len(examples)
     )

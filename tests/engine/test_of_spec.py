@@ -2,10 +2,9 @@ import pytest
 import torch
 
 from mnemoscope.core.specification import ModelSpec
-from mnemoscope.models import forward
+from mnemoscope.engine import lookup
 from mnemoscope.models.building import parameters
-from mnemoscope.models.forward import logits
-from tests.support import random_model, seeded
+from tests.support import logits_of, random_model, seeded
 
 TOKENS = torch.randint(0, 6, (17, 9), generator=seeded())
 SCORED = torch.tensor([0, 2, 4, 6, 8])
@@ -36,14 +35,14 @@ def both(tokens=TOKENS, at=SCORED, **fields):
     spec = ModelSpec(**{"d_model": 8, "n_heads": 2, **fields})
     model = random_model(**fields)
     params = {name: value.requires_grad_() for name, value in parameters(model).items()}
-    return model, params, model(tokens)[:, at], logits(params, spec, tokens, at)
+    return model, params, model(tokens)[:, at], logits_of(params, spec, tokens, at)
 
 
 @pytest.fixture(params=[True, False], ids=["looked up", "not looked up"], autouse=True)
-def lookup(request, monkeypatch):
+def first_layer(request, monkeypatch):
     """Every test with the first attention layer from tables and without."""
     if not request.param:
-        monkeypatch.setattr(forward, "MAX_CELLS", 0)
+        monkeypatch.setattr(lookup, "MAX_CELLS", 0)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
@@ -106,14 +105,14 @@ def test_where_one_silent_token_asks_tokens_are_counted(fields, dtype, monkeypat
     fields = {"positions": False, "normalization": "none", "embeddings": "frozen", "silent": -1, **fields}
     tokens, last = torch.cat((TOKENS % 5, torch.full((17, 1), 5)), 1)[:, 1:], torch.tensor([8])
     calls = []
-    counting = forward.counted_attention
-    monkeypatch.setattr(forward, "counted_attention", lambda *args: calls.append(1) or counting(*args))
+    counting = lookup._counted
+    monkeypatch.setattr(lookup, "_counted", lambda *args: calls.append(1) or counting(*args))
     _, params, expected, given = both(tokens, last, dtype=dtype, **fields)
     assert calls
     torch.testing.assert_close(given, expected, **TOLERANCE[dtype])
     found = torch.autograd.grad(given.square().sum(), list(params.values()), allow_unused=True)
     spec = ModelSpec(**{"d_model": 8, "n_heads": 2, "dtype": dtype, **fields})
-    plain = logits(params, spec, tokens, last, fused=False)
+    plain = logits_of(params, spec, tokens, last, fused=False)
     wanted = torch.autograd.grad(plain.square().sum(), list(params.values()), allow_unused=True)
     assert len(calls) == 1, "the other way does not count"
     for name, one, other in zip(params, found, wanted, strict=True):
@@ -128,5 +127,5 @@ def test_a_token_far_below_the_others_still_counts_where_it_is_alone():
     with torch.no_grad():
         model.blocks[0].attn.W_K *= 300
     tokens = torch.tensor([[0, 0, 0, 5], [1, 1, 1, 5], [2, 2, 2, 5], [0, 1, 2, 5]])
-    given = logits(parameters(model), spec, tokens, torch.tensor([3]))
+    given = logits_of(parameters(model), spec, tokens, torch.tensor([3]))
     torch.testing.assert_close(given, model(tokens)[:, 3:], atol=1e-4, rtol=1e-4)

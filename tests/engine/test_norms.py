@@ -1,9 +1,9 @@
-"""Parts of a forward pass as functions."""
+"""Softmax over scores."""
 
 import pytest
 import torch
 
-from mnemoscope.core.layers import softmax
+from mnemoscope.engine.norms import softmax
 from tests.support import seeded
 
 

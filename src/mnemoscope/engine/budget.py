@@ -1,4 +1,4 @@
-"""How many prompts and cells of a patching sweep fit into a number of bytes.
+"""Bytes of a pass, and the prompts and cells that go at once within a bound.
 
 Estimates from above, in numbers of the model's floats, of what is in memory at once; tests hold them against what is
 really allocated.
@@ -13,30 +13,50 @@ import torch
 from mnemoscope.core.errors import InputError
 from mnemoscope.core.protocols import HookedModel
 from mnemoscope.core.site import ATTENTION, BY_HEAD, BY_NEURON
-from mnemoscope.interventions.patching.measuring import MAX_BYTES, Question
-from mnemoscope.interventions.recordings import Place
 
+MAX_BYTES = 2**28
+"""Bound on what is allocated at once, unless another one is given: 256 MiB."""
 CACHE_BYTES = 16 * 2**20
-"""Of one chunk on a CPU: larger ones gain nothing, smaller ones lose time between operations (measured)."""
+"""Size of a chunk on a CPU where weights are few: larger ones gain nothing, smaller ones lose time between operations
+(measured).
+"""
+
+
+def float_bytes(model: HookedModel) -> int:
+    """Bytes of one number of the model."""
+    return torch.empty((), dtype=getattr(model.cfg, "dtype", torch.float32)).element_size()
+
+
+def output_width(model: HookedModel) -> int:
+    """Numbers that are predicted at a position."""
+    return getattr(model.cfg, "d_vocab_out", 0) or model.cfg.d_vocab
+
+
+def forward_bytes(model: HookedModel, n_pos: int) -> int:
+    """Bytes of one sequence in a forward pass of the model itself, without logits."""
+    if not getattr(model.cfg, "d_model", None):
+        return 1
+    return float_bytes(model) * n_pos * Sizes(cfg=model.cfg, n_pos=n_pos, n_read=0).at_position
 
 
 @dataclass(frozen=True, kw_only=True)
 class Sizes:
-    """What memory depends on."""
+    """A configuration, the length of prompts, and how many positions are read: memory depends on these."""
 
     cfg: Any
     n_pos: int
     n_read: int
 
-    @staticmethod
-    def of(question: Question) -> "Sizes":
-        """Of a model on some prompts."""
-        return Sizes(cfg=question.model.cfg, n_pos=question.n_pos, n_read=len(question.read))
-
     @property
     def float_bytes(self) -> int:
-        """Of one number."""
+        """Bytes of one number."""
         return torch.empty((), dtype=self.cfg.dtype).element_size()
+
+    @property
+    def at_position(self) -> int:
+        """Numbers of a position in a forward pass of the model itself, without logits."""
+        attention = 6 * self._heads + 6 * self.cfg.n_heads * self.n_pos
+        return 6 * self.cfg.d_model + max(attention, 6 * self._d_mlp)
 
     @property
     def _heads(self) -> int:
@@ -82,21 +102,18 @@ class Sizes:
 
     def hooked(self, *, everywhere: bool = True) -> int:
         """Bytes of one prompt in a forward pass of the model itself that unembeds everywhere, or where it is read."""
-        d = self.cfg.d_model
-        attention = 6 * self._heads + 6 * self.cfg.n_heads * self.n_pos
-        mlp = 6 * self._d_mlp
         logits = 2 * self.n_pos * self.cfg.d_vocab_out * everywhere + self._read()
-        return self.float_bytes * max(self.n_pos * (6 * d + max(attention, mlp)), self.n_pos * 2 * d + logits)
+        return self.float_bytes * max(self.n_pos * self.at_position, self.n_pos * 2 * self.cfg.d_model + logits)
 
-    def recorded(self, places: Collection[Place]) -> int:
-        """Bytes of one prompt's records of two runs, with the keys and values laid out anew."""
-        numbers = sum(self._numbers(kind) for kind, _ in places)
+    def recorded(self, places: Collection[tuple[str, int | None]]) -> int:
+        """Bytes of one prompt's records of two runs at kinds and layers, with the keys and values laid out anew."""
+        numbers = sum(self.width(kind) for kind, _ in places)
         past = 2 * self.cfg.n_layers * self._heads
         read = self.n_read * (2 * self.cfg.d_vocab_out + 40)
         return self.float_bytes * (self.n_pos * (2 * numbers + past) + read)
 
-    def _numbers(self, kind: str) -> int:
-        """Numbers of an activation at a position."""
+    def width(self, kind: str) -> int:
+        """Numbers of a kind of activation at a position."""
         if kind in ATTENTION:
             return self.cfg.n_heads * self.n_pos
         return self._heads if kind in BY_HEAD else self._d_mlp if kind in BY_NEURON else self.cfg.d_model

@@ -1,0 +1,279 @@
+"""From a hooked model, or a specification, to the engine's transformer; or why there is none.
+
+The parameters are the model's own but for queries, keys and values, which are laid out as one matrix a layer. Whether
+the engine represents a model is read off its configuration and the names of its parameters, and then tried on a few
+tokens: logits must be the model's own to 1e-4 of their size, in bfloat16 to a few of its roundings.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from mnemoscope.core.modes import bare
+from mnemoscope.core.protocols import HookedModel, has_linear_attention, reads_vectors
+from mnemoscope.core.specification import ModelSpec
+from mnemoscope.engine.attention import Attention, Rotary
+from mnemoscope.engine.block import Block
+from mnemoscope.engine.mlp import ACTIVATIONS, Mlp
+from mnemoscope.engine.norms import Norm
+from mnemoscope.engine.transformer import Transformer
+
+Parameters = Mapping[str, Tensor]
+_SPEC_EPS = 1e-5
+_TOLERANCE = 1e-4
+_ROUNDINGS = 16
+"""Roundings of bfloat16 by which logits may differ, whose eight bits do not reach that tolerance."""
+_N_TRIED = 12
+"""Tokens on which a model is tried."""
+_KEPT_FROM = 2**22
+"""Bytes of laid out weights from which they are kept with the model; laying out fewer takes less time than checking."""
+
+_ACCEPTED: Mapping[str, tuple[object, ...]] = {
+    "normalization_type": (None, "LN", "LNPre", "RMS", "RMSPre"),
+    "positional_embedding_type": ("standard", "rotary"),
+    "attention_dir": ("causal", "bidirectional"),
+    "clip_qkv": (None,),
+    "use_logn_attn": (False,),
+    "use_qk_norm": (False,),
+    "n_devices": (1,),
+    "dtype": (torch.float32, torch.float64, torch.bfloat16),
+    "ungroup_grouped_query_attention": (False,),
+    "use_dynamic_ntk_rope": (False,),
+}
+"""Values of a configuration's fields that the engine computes; fields that are not listed name sizes or hooks."""
+
+
+def of_spec(params: Parameters, spec: ModelSpec, *, fused: bool = True) -> Transformer:
+    """The transformer of a specification, a pure function of its parameters: gradients and `vmap` apply to it.
+
+    Args:
+        params: Parameters under `HookedTransformer`'s names.
+        spec: The architecture that they belong to.
+        fused: Whether kernels may be used that have no rule for `vmap`.
+    """
+    kind = None if spec.normalization == "none" else spec.normalization
+
+    def block(index: int) -> Block:
+        attention = {
+            "scale": spec.head_width**0.5,
+            "causal": spec.attention_dir == "causal",
+            "linear": not spec.softmax,
+            "fused": fused,
+        }
+        return Block(
+            ln1=_norm(params, f"blocks.{index}.ln1", kind, _SPEC_EPS),
+            attn=_attention(params, index, attention) if spec.attention else None,
+            ln2=_norm(params, f"blocks.{index}.ln2", kind, _SPEC_EPS),
+            mlp=_mlp(params, index, spec.act_fn) if spec.mlp and index >= spec.first_mlp else None,
+        )
+
+    return Transformer(
+        w_e=params["embed.W_E"],
+        w_pos=params["pos_embed.W_pos"],
+        blocks=tuple(block(index) for index in range(spec.n_layers)),
+        ln_final=_norm(params, "ln_final", kind, _SPEC_EPS),
+        w_u=params["unembed.W_U"],
+        b_u=params["unembed.b_U"],
+        silent=None if spec.positions else spec.silent,
+    )
+
+
+def of_model(model: HookedModel) -> Transformer | str:
+    """The engine's transformer of a model, whatever hooks are on it; or why there is none, in words.
+
+    It is to be used while the model stays as it is.
+    """
+    if (reason := _unlike(model)) is not None:
+        return reason
+    found = _laid_out(model)
+    return found if _is_tried(model, found) else "its forward pass is a different one"
+
+
+def hooked_points(model: HookedModel) -> frozenset[str] | None:
+    """The hook points of a model that carry forward hooks; None if there are hooks elsewhere, or backward ones."""
+    if not isinstance(model, nn.Module):
+        return None
+    points: set[str] = set()
+    for name, module in model.named_modules():
+        if module._forward_pre_hooks or module._backward_hooks or module._backward_pre_hooks:
+            return None
+        if module._forward_hooks:
+            if name not in model.hook_dict:
+                return None
+            points.add(name)
+    return frozenset(points)
+
+
+def _unlike(model: HookedModel) -> str | None:
+    """Why a model's configuration and parameters are none that the engine represents; None if they are."""
+    if not isinstance(model, nn.Module):
+        return "it is no torch module"
+    cfg: Any = model.cfg
+    for name, accepted in _ACCEPTED.items():
+        if getattr(cfg, name, accepted[0]) not in accepted:
+            return f"{name} is {getattr(cfg, name)}"
+    if getattr(cfg, "final_rms", False) and not str(cfg.normalization_type).startswith("RMS"):
+        return "final_rms is True"
+    if not cfg.attn_only and cfg.act_fn not in ACTIVATIONS:
+        return f"act_fn is {cfg.act_fn}"
+    if getattr(getattr(model, "tokenizer", None), "padding_side", None) == "left":
+        return "its tokenizer pads on the left"
+    names, expected = {name for name, _ in model.named_parameters()}, set(_names(cfg))
+    if names != expected:
+        return f"its parameters are not those of a plain HookedTransformer: {min(names ^ expected)}"
+    return None
+
+
+def _names(cfg: Any) -> Iterator[str]:
+    """Names of the parameters of a `HookedTransformer`."""
+    ends = {"LN": ("w", "b"), "RMS": ("w",)}.get(cfg.normalization_type, ())
+    gate = ("mlp.W_gate",) if getattr(cfg, "gated_mlp", False) else ()
+    mlp = () if cfg.attn_only else ("mlp.W_in", "mlp.b_in", "mlp.W_out", "mlp.b_out", *gate)
+    shared = "_" if getattr(cfg, "n_key_value_heads", None) else ""
+    attention = [f"attn.{shared if kind in 'KV' else ''}{weight}_{kind}" for kind in "QKVO" for weight in "Wb"]
+    norms = [f"{norm}.{end}" for norm in ("ln1", "ln2")[: 1 if cfg.attn_only else 2] for end in ends]
+    for layer in range(cfg.n_layers):
+        yield from (f"blocks.{layer}.{name}" for name in (*attention, *mlp, *norms))
+    yield from ("embed.W_E", "unembed.W_U", "unembed.b_U", *(f"ln_final.{end}" for end in ends))
+    if getattr(cfg, "positional_embedding_type", "standard") == "standard":
+        yield "pos_embed.W_pos"
+
+
+_KEPT: WeakKeyDictionary[Any, tuple[object, Transformer]] = WeakKeyDictionary()
+
+
+def _laid_out(model: HookedModel) -> Transformer:
+    """The weights of a model; those that are copied are kept with it if they are many and stayed as they were."""
+    params = {name: value.detach() for name, value in model.named_parameters()}
+    copied = [value for name, value in params.items() if name[-1] in "QKV"]
+    if sum(value.nbytes for value in copied) < _KEPT_FROM:
+        return _of_parameters(model, params)
+    state = (_identity(params), [_checksum(value) for value in copied])
+    before = _KEPT.get(model)
+    if before is None or before[0] != state:
+        before = _KEPT[model] = (state, _of_parameters(model, params))
+    return before[1]
+
+
+def _identity(params: Parameters) -> list[tuple[str, int, int]]:
+    """Changes when a parameter is replaced, or changed in place but through `.data`."""
+    return [(name, value.data_ptr(), value._version) for name, value in params.items()]
+
+
+def _checksum(weight: Tensor) -> float:
+    """A number that changes with a weight and the order of its entries, which tells of changes through `.data`."""
+    rows = weight.reshape(-1, weight.shape[-1])
+    across, down = (torch.linspace(1, 2, n, dtype=rows.dtype, device=rows.device) for n in rows.shape[::-1])
+    return float(rows @ across @ down)
+
+
+def _of_parameters(model: HookedModel, params: Parameters) -> Transformer:
+    cfg: Any = model.cfg
+    return Transformer(
+        w_e=params["embed.W_E"],
+        w_pos=params.get("pos_embed.W_pos"),
+        blocks=tuple(_block(model, index, params) for index in range(cfg.n_layers)),
+        ln_final=_norm(params, "ln_final", cfg.normalization_type, cfg.eps),
+        w_u=params["unembed.W_U"],
+        b_u=params["unembed.b_U"],
+        logit_cap=_cap(cfg, "output_logits_soft_cap"),
+    )
+
+
+def _block(model: HookedModel, index: int, params: Parameters) -> Block:
+    cfg: Any = model.cfg
+    module: Any = model.blocks[index].attn
+    rotary = None
+    if getattr(cfg, "positional_embedding_type", "standard") == "rotary":
+        adjacent = getattr(cfg, "rotary_adjacent_pairs", True)
+        rotary = Rotary(cos=module.rotary_cos, sin=module.rotary_sin, adjacent=adjacent)
+    is_local = getattr(cfg, "use_local_attn", False) and cfg.attn_types[index] == "local"
+    attention = {
+        "scale": 1.0 if has_linear_attention(model) else float(module.attn_scale),
+        "causal": cfg.attention_dir == "causal",
+        "linear": has_linear_attention(model),
+        "rotary": rotary,
+        "window": cfg.window_size if is_local else None,
+        "soft_cap": _cap(cfg, "attn_scores_soft_cap"),
+    }
+    return Block(
+        ln1=_norm(params, f"blocks.{index}.ln1", cfg.normalization_type, cfg.eps),
+        attn=_attention(params, index, attention),
+        ln2=_norm(params, f"blocks.{index}.ln2", cfg.normalization_type, cfg.eps),
+        mlp=None if cfg.attn_only else _mlp(params, index, cfg.act_fn),
+        parallel=bool(getattr(cfg, "parallel_attn_mlp", False)),
+    )
+
+
+def _norm(params: Parameters, name: str, kind: str | None, eps: float) -> Norm:
+    return Norm(kind=kind, eps=eps, w=params.get(f"{name}.w"), b=params.get(f"{name}.b"))
+
+
+def _attention(params: Parameters, index: int, options: Mapping[str, Any]) -> Attention:
+    name = f"blocks.{index}.attn"
+    shared = "_" if f"{name}._W_K" in params else ""  # heads that share keys and values keep them once
+    kinds = ("Q", f"{shared}K", f"{shared}V")
+    weights, biases = ([params[f"{name}.{kind[:-1]}{end}_{kind[-1]}"] for kind in kinds] for end in "Wb")
+    return Attention(
+        w_qkv=torch.cat([weight.transpose(1, 2).flatten(0, 1) for weight in weights]),
+        b_qkv=torch.cat([bias.flatten() for bias in biases]),
+        w_o=params[f"{name}.W_O"],
+        b_o=params[f"{name}.b_O"],
+        n_kv=len(weights[1]),
+        **options,
+    )
+
+
+def _mlp(params: Parameters, index: int, act_fn: str) -> Mlp:
+    name = f"blocks.{index}.mlp"
+    ends = {end.lower(): params[f"{name}.{end}"] for end in ("W_in", "b_in", "W_out", "b_out")}
+    return Mlp(activation=ACTIVATIONS[act_fn], w_gate=params.get(f"{name}.W_gate"), **ends)
+
+
+def _cap(cfg: Any, name: str) -> float | None:
+    cap = getattr(cfg, name, None)
+    return cap if cap is not None and cap > 0 else None
+
+
+_TRIED: WeakKeyDictionary[Any, tuple[object, bool]] = WeakKeyDictionary()
+
+
+def _is_tried(model: HookedModel, found: Transformer) -> bool:
+    """Check that the engine gives a model's own logits on a few tokens; tried once for the weights that it has.
+
+    Hooks at hook points are out of the way meanwhile. One with hooks elsewhere cannot be tried: its class decides.
+    """
+    modules: Any = model
+    parts = [*modules.modules()]
+    if any("forward" in vars(part) for part in parts):
+        return False
+    state = (_identity(dict(model.named_parameters())), [type(part) for part in parts])
+    before = _TRIED.get(model)
+    if before is not None and before[0] == state:
+        return before[1]
+    others = {*parts} - {*model.hook_dict.values()}
+    if any(part._forward_hooks or part._forward_pre_hooks for part in others):
+        return type(model).__name__ == "HookedTransformer"
+    with bare(model):
+        result = _reproduces(model, found)
+    _TRIED[model] = (state, result)
+    return result
+
+
+@torch.no_grad()
+def _reproduces(model: HookedModel, found: Transformer) -> bool:
+    cfg, device = model.cfg, found.b_u.device
+    n = min(_N_TRIED, cfg.n_ctx)
+    if reads_vectors(model):
+        inputs: Float[Tensor, "1 pos d_input"] | Tensor = torch.linspace(-1, 1, n * cfg.d_vocab).view(1, n, -1)
+        inputs = inputs.to(found.w_e)
+    else:
+        inputs = torch.linspace(0, cfg.d_vocab - 1, n, device=device).long()[None]
+    given, own = model(inputs), found(inputs)
+    scale = max(1.0, float(given.nan_to_num(posinf=0, neginf=0).abs().max()))
+    tolerance = max(_TOLERANCE, _ROUNDINGS * torch.finfo(own.dtype).eps if own.dtype == torch.bfloat16 else 0)
+    return bool(torch.allclose(own, given, rtol=tolerance, atol=tolerance * scale, equal_nan=True))

@@ -1,0 +1,238 @@
+"""Attention of one layer.
+
+    q, k, v = parts of x W_QKV + b_QKV     scores = q·k / scale     z = softmax(scores) v     out = Σ_head z W_O + b_O
+
+over the keys that a query may see: those up to itself (causal) or all, within a window where there is one. Rotary
+positions turn queries and keys by an angle that grows with the position (Su et al. 2021). Linear attention leaves the
+softmax out. Heads may share keys and values in groups (Ainslie et al. 2023).
+"""
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+from torch.nn import functional as F
+
+from mnemoscope.engine.changes import NONE, Changes
+from mnemoscope.engine.norms import softmax
+
+Heads = Float[Tensor, "*rows _ _ d_head"]
+"""Queries, keys or values by head and position."""
+Kind = Literal["q", "k", "v"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rotary:
+    """Rotary positions, on the first entries of queries and keys.
+
+    Attributes:
+        cos: Cosines of the angles of every position, for each entry that is turned.
+        sin: The sines.
+        adjacent: Whether neighbours make a pair, as in GPT-J; otherwise the halves do, as in GPT-NeoX and Llama.
+    """
+
+    cos: Float[Tensor, "n_ctx rotary_dim"]
+    sin: Float[Tensor, "n_ctx rotary_dim"]
+    adjacent: bool
+
+    def __call__(self, x: Heads, positions: Int[Tensor, "*own _"] | slice) -> Heads:
+        """Queries or keys at these positions, turned."""
+        cos, sin = self.cos[positions], self.sin[positions]
+        if cos.ndim > 2:  # each row has positions of its own, the same for all heads
+            cos, sin = cos.unsqueeze(-3), sin.unsqueeze(-3)
+        turned, rest = x[..., : cos.shape[-1]], x[..., cos.shape[-1] :]
+        if self.adjacent:
+            across = torch.stack((-turned[..., 1::2], turned[..., ::2]), -1).flatten(-2)
+        else:
+            first, second = turned.chunk(2, -1)
+            across = torch.cat((-second, first), -1)
+        turned = turned * cos + across * sin
+        return torch.cat((turned, rest), -1) if rest.shape[-1] else turned
+
+
+@dataclass(frozen=True, kw_only=True)
+class Past:
+    """Keys (turned where positions are rotary) and values of one layer in an earlier run, at all positions."""
+
+    k: Float[Tensor, "prompt kv_head_index pos d_head"]
+    v: Float[Tensor, "prompt kv_head_index pos d_head"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Attention:
+    """Weights of attention. Rows of `w_qkv` are the queries of all heads, then keys, then values.
+
+    Attributes:
+        w_qkv: One matrix, so that one product gives queries, keys and values.
+        b_qkv: Its bias.
+        w_o: From heads to the residual stream.
+        b_o: What attention adds whatever heads do.
+        scale: What scores are divided by.
+        n_kv: Heads that have keys and values of their own; the others share them, in groups.
+        rotary: Rotary positions; none: positions are in the stream.
+        causal: Whether a query sees no later key.
+        window: How many keys a query sees at most, itself included; none: all.
+        soft_cap: Scores s become cap · tanh(s / cap); none: they stay.
+        linear: Scores weigh values as they are, without a softmax.
+        fused: Whether PyTorch's fused kernel may be used, which has no rule for `vmap`.
+    """
+
+    w_qkv: Float[Tensor, "rows d_model"]
+    b_qkv: Float[Tensor, " rows"]
+    w_o: Float[Tensor, "head_index d_head d_model"]
+    b_o: Float[Tensor, " d_model"]
+    scale: float
+    n_kv: int
+    rotary: Rotary | None = None
+    causal: bool = True
+    window: int | None = None
+    soft_cap: float | None = None
+    linear: bool = False
+    fused: bool = True
+
+    @property
+    def n_sharing(self) -> int:
+        """Number of heads that share one set of keys and values."""
+        return len(self.w_o) // self.n_kv
+
+    @property
+    def d_head(self) -> int:
+        """Width of a head."""
+        return self.w_o.shape[1]
+
+    def into(self, kind: Kind) -> tuple[Float[Tensor, "some_rows d_model"], Float[Tensor, " some_rows"]]:
+        """Weight and bias of the queries, keys or values."""
+        n_q, n_kv = len(self.w_o) * self.d_head, self.n_kv * self.d_head
+        start = {"q": 0, "k": n_q, "v": n_q + n_kv}[kind]
+        rows = slice(start, start + (n_q if kind == "q" else n_kv))
+        return self.w_qkv[rows], self.b_qkv[rows]
+
+    @cached_property
+    def _apart(self) -> tuple[tuple[Tensor, Tensor], tuple[Tensor, Tensor]]:
+        """Weights and biases of queries, and of keys with values."""
+        n_q = len(self.w_o) * self.d_head
+        sizes = (n_q, len(self.b_qkv) - n_q)
+        weights, biases = (whole.split(sizes) for whole in (self.w_qkv, self.b_qkv))
+        if self.fused:
+            weights, biases = (tuple(map(_aligned, parts)) for parts in (weights, biases))
+        return (weights[0], biases[0]), (weights[1], biases[1])
+
+    def heads(self, rows: Float[Tensor, "*rows pos some"]) -> Heads:
+        """Heads, which lie side by side, in an axis of their own."""
+        return rows.unflatten(-1, (-1, self.d_head)).transpose(-2, -3)
+
+    def qkv(
+        self, normed: Float[Tensor, "*rows pos d_model"], queries: Int[Tensor, " query"] | None, *, joint: bool
+    ) -> tuple[Heads, Heads, Heads]:
+        """Queries, at some positions or at all, and keys and values at all positions.
+
+        Args:
+            normed: The normalised stream.
+            queries: Positions of the queries; none: all.
+            joint: Whether all may be one product, whose last bits differ from those of two.
+        """
+        n_q, n_kv = len(self.w_o) * self.d_head, self.n_kv * self.d_head
+        if queries is None and joint:
+            q, k, v = F.linear(normed, self.w_qkv, self.b_qkv).split((n_q, n_kv, n_kv), -1)
+        else:
+            of_queries, of_others = self._apart
+            q = F.linear(normed if queries is None else normed[..., queries, :], *of_queries)
+            k, v = F.linear(normed, *of_others).split((n_kv, n_kv), -1)
+        return self.heads(q), self.heads(k), self.heads(v)
+
+    def turned(self, x: Heads, positions: Int[Tensor, " pos"] | slice) -> Heads:
+        """Queries or keys at these positions as scores are formed of them."""
+        return x if self.rotary is None else self.rotary(x, positions)
+
+    def z(
+        self,
+        normed: Float[Tensor, "*rows pos d_model"],
+        *,
+        queries: Int[Tensor, " query"] | None = None,
+        past: Past | None = None,
+        at: Changes = NONE,
+    ) -> Float[Tensor, "*rows query head_index d_head"]:
+        """Weighted values of each head, before the output projection.
+
+        Args:
+            normed: The normalised stream.
+            queries: At which of its positions z is wanted, ascending; none: at all.
+            past: Of an earlier run; `normed` begins where the run that is resumed differs from it. None: at 0.
+            at: Changes within attention.
+        """
+        q, k, v = self.qkv(normed, queries, joint=at is NONE)
+        n_own, device = normed.shape[-2], normed.device
+        start = 0 if past is None else past.k.shape[-2] - n_own
+        places = torch.arange(start, start + n_own, device=device) if queries is None else queries + start
+        q, k, v = (_changed(at, f"attn.hook_{kind}", x) for kind, x in zip("qkv", (q, k, v), strict=True))
+        if self.rotary is not None:
+            q = _changed(at, "attn.hook_rot_q", self.rotary(q, places))
+            k = _changed(at, "attn.hook_rot_k", self.rotary(k, slice(start, start + n_own)))
+        if past is not None and start:
+            k, v = joined(past.k, k), joined(past.v, v)
+        return at("attn.hook_z", self.attend(q, k, v, places, at).transpose(-2, -3))
+
+    def attend(
+        self, q: Heads, k: Heads, v: Heads, queries: Int[Tensor, " query"], at: Changes = NONE
+    ) -> Float[Tensor, "*all_rows head_index query d_head"]:
+        """Weighted values of each head, for queries at these positions; rotary positions are applied already."""
+        if self.fused and at is NONE and not (self.linear or self.soft_cap):
+            rows, grouped = q.shape[:-3], q.shape[-3] != k.shape[-3]
+            if len(rows) > 1:  # the kernel takes one axis of rows
+                q, k, v = (x.flatten(0, -4) for x in (q, k, v))
+            mask, scale = self.seen(queries, k.shape[-2]), 1 / self.scale
+            z = F.scaled_dot_product_attention(q, k, v, attn_mask=mask, scale=scale, enable_gqa=grouped)
+            return z.unflatten(0, rows) if len(rows) > 1 else z
+        if q.shape[-3] != k.shape[-3]:
+            k, v = (x.repeat_interleave(self.n_sharing, -3) for x in (k, v))
+        scores = at("attn.hook_attn_scores", self.scores(q, k, queries))
+        return at("attn.hook_pattern", self.pattern(scores)) @ v
+
+    def scores(self, q: Heads, k: Heads, queries: Int[Tensor, " query"]) -> Float[Tensor, "*all_rows query key"]:
+        """Scores of queries at these positions; minus infinity (0 in linear attention) for keys that are not seen."""
+        scores = q @ k.mT if self.linear else q @ k.mT / self.scale
+        if self.soft_cap:
+            scores = self.soft_cap * torch.tanh(scores / self.soft_cap)
+        return scores.masked_fill(~self.seen(queries, k.shape[-2]), 0.0 if self.linear else -math.inf)
+
+    def pattern(self, scores: Float[Tensor, "*rows query key"]) -> Float[Tensor, "*rows query key"]:
+        """Attention from scores, which may have been changed: a query that sees no key takes nothing."""
+        if self.linear:
+            return scores
+        pattern = softmax(scores)
+        return pattern if not self.fused or pattern.sum().isfinite() else pattern.nan_to_num()
+
+    def seen(self, queries: Int[Tensor, " query"], n_keys: int) -> Bool[Tensor, "query key"]:
+        """Mask of the keys that a query at each of these positions may see."""
+        keys = torch.arange(n_keys, device=queries.device)
+        last = queries if self.causal else torch.full_like(queries, n_keys - 1)
+        seen = keys <= last[:, None]
+        return seen if self.window is None else seen & (keys > queries[:, None] - self.window)
+
+    def written(self, z: Float[Tensor, "*rows head_index d_head"]) -> Float[Tensor, "*rows d_model"]:
+        """The contribution of attention to the residual stream."""
+        return F.linear(z.flatten(-2), self.w_o.flatten(0, 1).T, self.b_o)
+
+
+def joined(
+    past: Float[Tensor, "prompt head_index pos d_head"], own: Float[Tensor, "*cell prompt head_index suffix d_head"]
+) -> Float[Tensor, "*cell prompt head_index pos d_head"]:
+    """Each cell's own keys (or values) after those that it shares with the earlier run."""
+    before = past[..., : past.shape[-2] - own.shape[-2], :]
+    return torch.cat((before.expand(*own.shape[:-2], *before.shape[-2:]), own), -2)
+
+
+def _aligned(part: Tensor) -> Tensor:
+    """A part of a weight where a cache line begins: products differ in the last bit by where their factors lie."""
+    return part if part.data_ptr() % 64 == 0 else part.clone()
+
+
+def _changed(at: Changes, point: str, x: Heads) -> Heads:
+    """An activation of heads after a change at its hook point, where positions come before heads."""
+    if not at.any(point):
+        return x
+    return at(point, x.transpose(-2, -3)).transpose(-2, -3)

@@ -1,0 +1,61 @@
+"""Functions at TransformerLens's hook points, by which a run of the engine is changed or observed.
+
+A function gets the activation in TransformerLens's layout, all rows and positions of it. What it returns takes the
+activation's place; a function that returns None only observes.
+
+A change that changes nothing must leave every bit as it is. So a run with `Changes`, even empty ones, takes each step
+by itself where a model has several layers, and only one with `NONE` may fuse them or look up the first, which gives
+other last bits.
+"""
+
+from collections.abc import Callable, Mapping
+
+from torch import Tensor
+
+Change = Callable[[Tensor], Tensor | None]
+"""From an activation to what takes its place, or to None: it stays."""
+
+BEFORE_QUERIES = ("hook_resid_pre", "attn.hook_k", "attn.hook_v", "attn.hook_rot_k")
+OF_QUERIES = ("attn.hook_q", "attn.hook_rot_q", "attn.hook_attn_scores", "attn.hook_pattern", "attn.hook_z")
+AFTER_HEADS = (
+    "hook_attn_out", "hook_resid_mid", "mlp.hook_pre", "mlp.hook_pre_linear", "mlp.hook_post", "hook_mlp_out",
+    "hook_resid_post",
+)  # fmt: skip
+IN_BLOCK = (*BEFORE_QUERIES, *OF_QUERIES, *AFTER_HEADS)
+"""Hook points of a block, in the order in which activations pass them."""
+BEFORE_BLOCKS = ("hook_embed", "hook_pos_embed")
+
+
+class Changes:
+    """Changes by hook point.
+
+    Args:
+        by_point: Functions by the full names of hook points, such as `blocks.0.attn.hook_z`.
+        within: What precedes the names by which the functions are called.
+    """
+
+    def __init__(self, by_point: Mapping[str, Change], within: str = ""):
+        self.by_point, self._within = by_point, within
+
+    def __call__(self, point: str, activation: Tensor) -> Tensor:
+        """Apply the change at a hook point to its activation."""
+        change = self.by_point.get(self._within + point) if self.by_point else None
+        changed = None if change is None else change(activation)
+        return activation if changed is None else changed
+
+    def of_block(self, index: int) -> "Changes":
+        """The same, called by names within a block."""
+        return Changes(self.by_point, f"blocks.{index}.") if self.by_point else self
+
+    def any(self, *points: str) -> bool:
+        """True if one of the points has a change."""
+        return bool(self.by_point) and any(self._within + point in self.by_point for point in points)
+
+    def last_block(self) -> int | None:
+        """The last block that has a change; None without one."""
+        blocks = [int(point.split(".")[1]) for point in self.by_point if point.startswith("blocks.")]
+        return max(blocks, default=None)
+
+
+NONE = Changes({})
+"""No change, and no comparison with a run that has some."""

@@ -1,0 +1,206 @@
+"""The first layer from tables, where a task has few tokens and positions.
+
+What enters the first layer is one of few *cells*, a token at a position. Scores between cells, and what a cell writes
+when it is attended to, are computed once for all sequences; a pass then only picks them.
+
+Where the only query is a silent token (its embedding is zero) at the end of every sequence, and there are no
+positions, a sequence is a bag of tokens. With c_v the count of token v in it, s_v its score and x_v its value,
+
+    z = Σ_v c_v exp(s_v) x_v / Σ_v c_v exp(s_v)         (linear attention: z = Σ_v c_v s_v x_v)
+
+for all sequences and heads in one product of counts and a table with a row for each token. The table is in float64,
+so that a token whose score is hundreds below another one's still counts where the other does not occur.
+"""
+
+import math
+from dataclasses import dataclass
+
+import torch
+from einops import einsum
+from jaxtyping import Float, Int
+from torch import Tensor
+from torch.nn import functional as F
+
+from mnemoscope.core.batch import Inputs
+from mnemoscope.engine.attention import Kind
+from mnemoscope.engine.block import Block, Read
+from mnemoscope.engine.changes import BEFORE_BLOCKS, BEFORE_QUERIES, NONE, Changes
+
+MAX_CELLS = 128
+"""Tokens times positions up to which tables pay."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class FirstLayer:
+    """The first block and what enters it.
+
+    Attributes:
+        w_e: The embedding.
+        w_pos: The positions; none: there are no such.
+        block: The block.
+        silent: A token whose embedding is zero, at the end of every sequence; none: there is no such.
+        is_only: Whether the model has no other block.
+    """
+
+    w_e: Float[Tensor, "d_input d_model"]
+    w_pos: Float[Tensor, "n_ctx d_model"] | None
+    block: Block
+    silent: int | None
+    is_only: bool
+
+
+def after_attention(
+    first: FirstLayer, inputs: Inputs, read: Read | None, at: Changes
+) -> Float[Tensor, "*rows d_model"] | None:
+    """The stream after the attention of the first block, where it is wanted; None where tables do not pay.
+
+    Args:
+        first: The layer.
+        inputs: Its input.
+        read: Where outputs are wanted; none: everywhere. With more blocks the stream is given at all positions.
+        at: Changes; unless they are `NONE`, tables serve models of one layer without a change only.
+    """
+    if at is not NONE and (at.by_point or not first.is_only):
+        return None
+    read = read if first.is_only else None
+    if _asks_alone(first, inputs, read):
+        return _counted(first, inputs)
+    if not _pays(first, inputs):
+        return None
+    cells = _cells(first, inputs.shape[1])
+    return cells.after_attention(inputs, read)
+
+
+def z(
+    first: FirstLayer, inputs: Inputs, queries: Int[Tensor, " query"] | None, at: Changes
+) -> Float[Tensor, "batch query head_index d_head"] | None:
+    """Head outputs z of the first block, at some positions or at all; None where tables do not pay.
+
+    Args:
+        first: The layer.
+        inputs: Its input.
+        queries: The positions, ascending; none: all.
+        at: Changes, by full names.
+    """
+    here = at.of_block(0)
+    if at.any(*BEFORE_BLOCKS) or here.any(*BEFORE_QUERIES, "attn.hook_q") or not _pays(first, inputs):
+        return None
+    scores, values = _cells(first, inputs.shape[1]).attended(inputs, queries)
+    scores = here("attn.hook_attn_scores", scores)
+    pattern = here("attn.hook_pattern", first.block.attention.pattern(scores))
+    return here("attn.hook_z", (pattern @ values).transpose(1, 2))
+
+
+def _pays(first: FirstLayer, inputs: Inputs) -> bool:
+    """True if there are few cells and attention is softmax attention without windows, caps or sharing."""
+    attn, positions = first.block.attn, first.w_pos
+    if attn is None or positions is None or inputs.is_floating_point():
+        return False
+    n_cells = len(first.w_e) * len(positions[: inputs.shape[1]])
+    plain = not (attn.linear or attn.soft_cap or attn.window or attn.rotary) and attn.n_sharing == 1
+    return plain and n_cells <= min(MAX_CELLS, inputs.numel())
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cells:
+    """Tables over cells.
+
+    Attributes:
+        n_pos: Positions of a sequence; a cell's number is its token times `n_pos` plus its position.
+        stream: What enters the first layer.
+        scores: Of every head, of a query cell for a key cell; minus infinity for what is not seen.
+        values: Of every head.
+        written: What a key cell writes when it is attended to, heads one after the other.
+        b_o: What attention adds besides.
+    """
+
+    n_pos: int
+    stream: Float[Tensor, "cell d_model"]
+    scores: Float[Tensor, "head_index query_cell key_cell"]
+    values: Float[Tensor, "head_index cell d_head"]
+    written: Float[Tensor, "heads_and_cells d_model"]
+    b_o: Float[Tensor, " d_model"]
+
+    def at(self, inputs: Int[Tensor, "batch pos"]) -> Int[Tensor, "batch pos"]:
+        """The cell at every position."""
+        return inputs * self.n_pos + torch.arange(self.n_pos, device=inputs.device)
+
+    def attended(
+        self, inputs: Int[Tensor, "batch pos"], queries: Int[Tensor, " query"] | None
+    ) -> tuple[Float[Tensor, "batch head_index query pos"], Float[Tensor, "batch head_index pos d_head"]]:
+        """Scores of some queries, or of all, for all keys; and the values of these."""
+        at, (n_heads, n_cells, _) = self.at(inputs), self.scores.shape
+        head = torch.arange(n_heads, device=at.device)[:, None]
+        own = at if queries is None else at[:, queries]
+        pairs = own[:, :, None] * n_cells + at[:, None]
+        scores = self.scores.flatten().take(pairs[:, None] + head[:, None] * n_cells**2)
+        return scores, F.embedding(at[:, None] + head * n_cells, self.values.flatten(0, 1))
+
+    def after_attention(self, inputs: Int[Tensor, "batch pos"], read: Read | None) -> Float[Tensor, "*rows d_model"]:
+        """The stream after attention, where it is read or everywhere."""
+        at, (n_heads, n_cells, _) = self.at(inputs), self.scores.shape
+        absent = torch.full((len(inputs), n_cells), -math.inf, dtype=self.stream.dtype, device=at.device)
+        absent = absent.scatter(1, at, 0.0)[:, None, None]
+        if read is not None and read.where is not None:
+            absent, at = absent[read.where.nonzero()[:, 0], 0], at[read.where]
+        elif read is not None:
+            at = at[:, read.columns]
+        own_scores = F.embedding(at, self.scores.transpose(0, 1).flatten(1)).unflatten(-1, (n_heads, n_cells))
+        pattern = (own_scores + absent).softmax(-1).flatten(-2)
+        return F.embedding(at, self.stream) + F.linear(pattern, self.written.T, self.b_o)
+
+
+def _cells(first: FirstLayer, n_pos: int) -> Cells:
+    """The tables of a model for sequences of that length."""
+    attn, positions = first.block.attention, first.w_pos
+    assert positions is not None
+    stream = (first.w_e[:, None] + positions[:n_pos]).flatten(0, 1)
+    n_cells, n_heads = len(stream), len(attn.w_o)
+    weights = attn.w_qkv.unflatten(0, (3 * n_heads, -1)).transpose(1, 2).contiguous()
+    source = first.block.ln1(stream).expand(3 * n_heads, -1, -1)
+    q, k, v = torch.baddbmm(attn.b_qkv.unflatten(0, (3 * n_heads, 1, -1)), source, weights).split(n_heads)
+    hidden = torch.zeros(n_cells, n_cells, dtype=q.dtype, device=q.device)
+    if attn.causal:
+        place = torch.arange(n_pos, device=q.device).repeat(n_cells // n_pos)
+        hidden = hidden.masked_fill(place > place[:, None], -math.inf)
+    scores = torch.baddbmm(hidden, q, k.transpose(1, 2), alpha=1 / attn.scale)
+    written = torch.bmm(v, attn.w_o).flatten(0, 1)
+    return Cells(n_pos=n_pos, stream=stream, scores=scores, values=v, written=written, b_o=attn.b_o)
+
+
+def _asks_alone(first: FirstLayer, inputs: Inputs, read: Read | None) -> bool:
+    """True if the only query is a silent token at the end of every sequence, in a one-layer model without positions.
+
+    The kernels that count have no rule for `vmap`.
+    """
+    attn = first.block.attn
+    if first.silent is None or not first.is_only or attn is None or not attn.fused or read is None:
+        return False
+    at_the_end = read.where is None and read.columns.tolist() == [inputs.shape[1] - 1]
+    return at_the_end and bool((inputs[:, -1] == first.silent % len(first.w_e)).all())
+
+
+def _counted(first: FirstLayer, inputs: Int[Tensor, "batch pos"]) -> Float[Tensor, "batch 1 d_model"]:
+    """The stream of the silent query after attention over a bag of tokens."""
+    attn, token, n_heads = first.block.attention, first.w_e, len(first.block.attention.w_o)
+    assert first.silent is not None
+    source = first.block.ln1(token)
+
+    def heads(kind: Kind, x: Float[Tensor, "*rows d_model"]) -> Float[Tensor, "*rows head_index d_head"]:
+        weight, bias = attn.into(kind)
+        weight = weight.unflatten(0, (n_heads, -1)).transpose(1, 2)
+        return einsum(x, weight, "... d_model, head d_model width -> ... head width") + bias.unflatten(0, (n_heads, -1))
+
+    silent = heads("q", source[first.silent])
+    scores = einsum(silent, heads("k", source), "head width, token head width -> token head").double()
+    values = heads("v", source).double()
+    counts = scores.new_zeros(len(inputs), len(token)).scatter_add_(1, inputs, scores.new_ones(inputs.shape))
+    if attn.linear:
+        z = (counts @ (scores[..., None] * values).flatten(1)).unflatten(1, (n_heads, -1))
+    else:
+        scores = scores / attn.scale
+        weights = (scores - scores.detach().amax(0)).exp()
+        table = torch.cat(((weights[..., None] * values).flatten(1), weights), 1)
+        total = (counts @ table).split((values[0].numel(), n_heads), 1)
+        z = total[0].unflatten(1, (n_heads, -1)) / total[1][..., None]
+    return (token[first.silent] + attn.written(z.to(token)))[:, None]

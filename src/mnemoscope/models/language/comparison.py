@@ -1,0 +1,89 @@
+"""A converted language model against its source: the largest difference between their log-probabilities.
+
+A conversion reads some fields of a configuration and ignores the others, so that a model with one of those loads
+without a word and computes something else. Both models are run on the same few tokens instead: nothing has to be known
+of the field. What is not shown: a difference that only other tokens or longer sequences would bring out.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import torch
+from jaxtyping import Int
+from torch import Tensor, nn
+
+TOLERANCE = 1e-3
+"""Largest difference of log-probabilities in float32 and float64: what the documentation promises."""
+LARGE = 2_000_000_000
+"""Parameters from which a model in half precision is not widened for the comparison: two copies take 16 GB."""
+_LENGTH = 24
+_BEYOND = 16
+"""Tokens past the point from which a model attends differently."""
+_TURNING_POINTS = ("window", "position", "context", "ctx", "chunk", "length")
+"""Words in the names of fields that say from which length on a model does something else."""
+
+
+def compared_dtype(theirs: Any, dtype: torch.dtype) -> torch.dtype:
+    """The precision in which a model is compared before it gets its own.
+
+    Half precision rounds logits by more than wrong conversions change them, and widening loses nothing, so that models
+    of half precision are compared in float32 unless they are large.
+    """
+    if torch.finfo(dtype).bits >= 32 or sum(value.numel() for value in theirs.parameters()) > LARGE:
+        return dtype
+    return torch.float32
+
+
+def tolerance(dtype: torch.dtype) -> float:
+    """The largest difference that is taken for rounding.
+
+    Logits of half precision lie between 16 and 64 and are rounded to a 256th (bfloat16) or 2,048th of that in each of
+    two models, and what they are computed from is rounded too: 64 units of the last place at one.
+    """
+    return TOLERANCE if torch.finfo(dtype).bits >= 32 else 64 * torch.finfo(dtype).eps
+
+
+@torch.no_grad()
+def largest_difference(theirs: nn.Module, model: nn.Module, tokens: Int[Tensor, "batch pos"]) -> float:
+    """Between log-probabilities, over all positions and tokens; NaN where one of them is."""
+    worst = torch.zeros(())
+    for row in tokens.split(1):  # one at a time: a long one has gigabytes of logits
+        expected = theirs(row).logits
+        found = model(row)[..., : expected.shape[-1]]
+        differences = found.float().log_softmax(-1) - expected.float().log_softmax(-1)
+        worst = torch.maximum(worst, differences.abs().amax())  # keeps NaN
+    return worst.item()
+
+
+def tokens_to_compare(theirs: Any, tokenizer: Any, n_ctx: int) -> Int[Tensor, "batch pos"]:
+    """Two sequences of random tokens, none of them special; one where it is long.
+
+    They are 24 tokens long, or go 16 beyond the longest window or the like that lies within `n_ctx`. A window that
+    `n_ctx` does not exceed, such as Mistral's 4,096 at the default of 1,024, never closes and needs no test.
+    """
+    points = [_LENGTH - _BEYOND, *_turning_points(theirs.config.to_dict(), n_ctx)]
+    length = min(n_ctx, max(points) + _BEYOND)
+    n_tokens = min(theirs.config.vocab_size, len(tokenizer))
+    special = {number for number in tokenizer.all_special_ids if number is not None}
+    ordinary = torch.tensor([number for number in range(n_tokens) if number not in special] or [0])
+    drawn = torch.randint(
+        len(ordinary), (2 if length <= 512 else 1, length), generator=torch.Generator().manual_seed(0)
+    )
+    return ordinary[drawn]
+
+
+def _turning_points(config: Mapping[Any, Any], n_ctx: int) -> Iterator[int]:
+    """Lengths below `n_ctx` that a configuration, or a part of it, names."""
+    for name, value in config.items():
+        if isinstance(value, Mapping):
+            yield from _turning_points(value, n_ctx)
+        elif isinstance(value, int) and 0 < value < n_ctx and any(word in str(name) for word in _TURNING_POINTS):
+            yield value
+
+
+def configured(theirs: Any) -> str:
+    """The fields of a configuration whose values are not its model type's defaults, in words."""
+    aside = ("architectures", "transformers_version", "dtype", "model_type", "_name_or_path")
+    usual, found = type(theirs.config)().to_dict(), theirs.config.to_dict()
+    changed = {name: value for name, value in found.items() if name not in aside and value != usual.get(name)}
+    return ", ".join(f"{name}={value}" for name, value in changed.items() if not name.endswith("token_id"))
