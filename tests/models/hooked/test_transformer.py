@@ -79,9 +79,9 @@ def perturbed_pair(name: str):
 
 
 def equal(one: dict[str, torch.Tensor], other: dict[str, torch.Tensor]) -> bool:
-    """In names, their order, precision and every bit."""
-    same = list(one) == list(other)
-    return same and all(one[name].dtype == other[name].dtype and one[name].equal(other[name]) for name in one)
+    """In names, their order, precision, every bit, and layout: products of another layout may have other last bits."""
+    forms = [{name: (x.dtype, x.stride()) for name, x in tensors.items()} for tensors in (one, other)]
+    return list(one) == list(other) and forms[0] == forms[1] and all(one[name].equal(other[name]) for name in one)
 
 
 @theirs

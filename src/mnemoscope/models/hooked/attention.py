@@ -164,7 +164,8 @@ class Attention(nn.Module):
             self.rotary_sin, self.rotary_cos = sin.to(x.device), cos.to(x.device)
         rotary = Rotary(cos=self.rotary_cos, sin=self.rotary_sin, adjacent=self.cfg.rotary_adjacent_pairs)
         at = slice(offset, offset + x.shape[1]) if mask is None else offset_positions(offset, mask).to(x.device)
-        return rotary(x.transpose(1, 2), at).transpose(1, 2)
+        # Laid out as TransformerLens does: on some processors another layout takes another product, of other last bits.
+        return rotary(x.transpose(1, 2), at).transpose(1, 2).contiguous()
 
     def _load_from_state_dict(self, state_dict, prefix, *rest) -> None:  # pyright: ignore
         """Buffers of another length, of other lines or longer inputs, give way to the model's own."""
