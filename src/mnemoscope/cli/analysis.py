@@ -84,11 +84,7 @@ def analysis_command(
 
 
 def _check_tokens(command: str, paths: Sequence[Path]) -> None:
-    """Refuse runs on vectors.
-
-    Raises:
-        InputError: Some are, or no runs are found.
-    """
+    """Refuse runs on vectors."""
     from mnemoscope.core.protocols import VectorTask
 
     for run in ms.find_runs(paths):
@@ -131,11 +127,7 @@ def each_configuration(
 def analysed(runs: Sequence[ms.Run], analyse: Callable[[ms.Run], T], jobs: int, what: str) -> list[T]:
     """An analysis of every run, in their order, with a line that says how many are done and the time left.
 
-    Args:
-        runs: What to analyse.
-        analyse: A function of a module.
-        jobs: Processes at a time.
-        what: Stands before the line.
+    `analyse` must be a function of a module; `what` stands before the line.
     """
     from mnemoscope.cli.output import console
     from mnemoscope.cli.progress import counted_down

@@ -39,12 +39,9 @@ _REGISTRIES: Mapping[Kind, str] = {
 
 
 def listed(kind: Kind) -> Entries:
-    """What is registered of a kind, by name, guest by guest; claims by system and number.
+    """The registered things of a kind, by name, guest by guest; claims by system and number.
 
-    What a script has registered itself is there too, once the registry is imported.
-
-    Raises:
-        InputError: A guest that was invited cannot be imported.
+    Things that a script has registered itself are there too, once the registry is imported.
     """
     kept = {guest: _kept(guests.location(guest)) for guest in guests.guests()}
     found = {name: entry for content in kept.values() if content for name, entry in content[kind].items()}
@@ -59,11 +56,7 @@ def listed(kind: Kind) -> Entries:
 
 
 def claims_listed(words: tuple[str, ...]) -> Entries:
-    """The claims that are called by their ids or by their systems; all if there are no words.
-
-    Raises:
-        InputError: A word is neither.
-    """
+    """The claims with these ids or of these systems; all if there are no words."""
     found = listed("claims")
     known = dict.fromkeys([*(entry["system"] for entry in found.values()), *found])
     for word in words:

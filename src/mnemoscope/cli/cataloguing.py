@@ -23,25 +23,16 @@ from mnemoscope.viz.rulings.words import earlier_text
 
 
 def entries(kind: Kind, of: Iterable[str] | None = None) -> dict[str, dict[str, Any]]:
-    """What guests have registered of a kind, in the form of a catalogue.
+    """The things that guests have registered of a kind, in the form of a catalogue.
 
-    Args:
-        kind: Of which registry.
-        of: Guests that are imported for that; none: all. What others have registered by then comes along.
-
-    Raises:
-        InputError: A guest that was invited cannot be imported.
+    Guests in `of` are imported for that; without it, all are. Things that others have registered by then are included.
     """
     registry, entry = _KINDS[kind]
     return {name: entry(registry.get(name)) for name in registry.names(of)}
 
 
 def write(guest: str) -> None:
-    """Write the catalogue of a guest that is a package, in a process that has imported no other yet.
-
-    Raises:
-        InputError: There is no such guest, or it cannot be imported.
-    """
+    """Write the catalogue of a guest that is a package, in a process that has imported no other yet."""
     one_of("a guest", guest, guests.guests())
     place = guests.location(guest)
     assert place is not None

@@ -7,11 +7,7 @@ from mnemoscope.judging.claim import CLAIMS, Claim
 
 
 def claims_called(words: Sequence[str]) -> list[Claim]:
-    """The claims that are called by their ids or by their systems, each once; all if there are no words.
-
-    Raises:
-        InputError: A word is neither.
-    """
+    """The claims with these ids or of these systems, each once; all if there are no words."""
     claims = [CLAIMS.get(name) for name in CLAIMS.names()]
     claims.sort(key=lambda claim: (claim.system, len(claim.id), claim.id))
     known = dict.fromkeys([*(claim.system for claim in claims), *(claim.id for claim in claims)])

@@ -18,11 +18,7 @@ from mnemoscope.models import zoo
 
 
 def candidates(words: Sequence[str]) -> list[str]:
-    """What may stand in the place of the last word, beginning as it does; empty where files may.
-
-    Args:
-        words: Of a line, without the name of the program, up to the one that is typed, which may be empty.
-    """
+    """The candidates for the last word, which may be empty or begun; none where files may stand."""
     *before, typed = words or [""]
     called = split_command(before)
     if called is None:

@@ -12,11 +12,7 @@ from mnemoscope.core.errors import InputError, one_of
 
 
 def metrics(option: str, names: Sequence[str]) -> list[Any]:
-    """The metrics of these names, of tokens or of vectors.
-
-    Raises:
-        InputError: The option names one that there is not.
-    """
+    """The metrics of these names, of tokens or of vectors; a refusal of a name mentions the option."""
     known = {metric.name: metric for metric in (*ms.core.metrics.METRICS, *ms.core.metrics.VECTOR_METRICS)}
     for name in names:
         one_of(option, name, known)
@@ -24,11 +20,7 @@ def metrics(option: str, names: Sequence[str]) -> list[Any]:
 
 
 def pairs_by_skill(run: ms.Run, options: OfPairs, batch: ms.Batch) -> dict[str, ms.PromptPairs]:
-    """Clean and corrupted sequences of every skill that is asked for; `all` of a task without skills.
-
-    Raises:
-        InputError: The task has no such skill, or no such kind of pairs.
-    """
+    """Clean and corrupted sequences of every skill in the options; `all` of a task without skills."""
     task, seed = run.spec.task, run.spec.seed
     kind = task.corruptions[0] if options.corruption is None else options.corruption
     one_of("--corruption", kind, task.corruptions)
@@ -63,11 +55,7 @@ def edges_by_role(results: Results) -> dict[str, Any]:
 
 
 def refuse_unknown(label: str, values: Mapping[str, xr.DataArray], *, missing: str, option: str) -> None:
-    """Refuse results in which no seed has a value.
-
-    Raises:
-        InputError: No run tells the sequences apart.
-    """
+    """Refuse results in which no seed has a value, since no run tells the sequences apart."""
     if all(bool(each.isnull().all()) for each in values.values()):
         raise InputError(
             f"no run of {label} tells clean from corrupted sequences apart: there is {missing}; take another "

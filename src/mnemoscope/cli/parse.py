@@ -23,10 +23,8 @@ IMPORT = "import"
 
 
 def invite_guests(words: Sequence[str]) -> list[str]:
-    """Import what `--import` and the configuration file name; returns the other words.
-
-    Raises:
-        InputError: As `guests.invite`, or a word `--import` is the last.
+    """Import what `--import` and the configuration file name, and return the other words; raises as `guests.invite`
+    does.
     """
     others, named = [], []
     left = iter(words)
@@ -51,9 +49,8 @@ def invite_guests(words: Sequence[str]) -> list[str]:
 def execute(command: str, words: Sequence[str]) -> None:
     """Parse the options of `command` and run it.
 
-    Raises:
-        InputError: The configuration file or an option is refused, a place that it names, or what `--figures` needs is
-            not there.
+    Raises InputError where the configuration file, an option or a place that it names is refused, or `--figures` lacks
+    a program.
     """
     options = parse(command, words)
     if (out := getattr(options, "out", None)) is not None:
@@ -66,11 +63,7 @@ def execute(command: str, words: Sequence[str]) -> None:
 
 @contextmanager
 def _workers(options: Any) -> Iterator[None]:
-    """What the options say of worker processes or a Dask cluster, for whatever is done within.
-
-    Raises:
-        InputError: There can be no such number of processes, no such cluster, or a name among the options is refused.
-    """
+    """Give all work within the worker processes or the Dask cluster of the options."""
     if (jobs := getattr(options, "jobs", None)) is None:
         check_named(options)
         yield
@@ -92,11 +85,7 @@ def _workers(options: Any) -> Iterator[None]:
 
 
 def parse(command: str, words: Sequence[str]) -> Any:
-    """The options of `command`, with the defaults of the configuration file that the words name.
-
-    Raises:
-        InputError: The file cannot be read, or holds an unknown section, key or value; or an option is refused.
-    """
+    """The options of `command`, with the defaults of the configuration file that the words name."""
     cls = commands()[command].options
     file = _config_file(words)
     arguments = {"prog": f"mnemoscope {command}", "args": list(words), "description": (cls.__doc__ or "").strip()}
@@ -115,8 +104,7 @@ def parse(command: str, words: Sequence[str]) -> Any:
 def read_config(file: Path) -> dict[str, dict[str, Any]]:
     """Sections and keys of a configuration file, values checked against the options' types.
 
-    Raises:
-        InputError: Naming the section or key that is unknown, or the value that does not fit.
+    Raises InputError with the section or key that is unknown, or with the value that does not fit.
     """
     from pydantic import ConfigDict, TypeAdapter, ValidationError
 
@@ -144,25 +132,12 @@ def read_config(file: Path) -> dict[str, dict[str, Any]]:
 
 
 def _content(file: Path) -> Mapping[Any, Any]:
-    """What a configuration file holds.
-
-    Raises:
-        InputError: It cannot be read, or is something else.
-    """
+    """The sections of a configuration file."""
     return read_yaml(file, f"--config {file}", f"sections named after commands: {', '.join(commands())}")
 
 
 def read_yaml(file: Path, called: str, expected: str) -> Mapping[Any, Any]:
-    """The keys and values of a YAML file.
-
-    Args:
-        file: The file.
-        called: What it is called in messages.
-        expected: What it should hold, in messages.
-
-    Raises:
-        InputError: It cannot be read, or holds something else.
-    """
+    """The keys and values of a YAML file; messages of refusal say what it is `called` and should hold (`expected`)."""
     import yaml
 
     try:
@@ -188,11 +163,7 @@ def _config_file(words: Sequence[str]) -> Path | None:
 
 
 def parse_seeds(text: str) -> list[int]:
-    """The seeds of `0-3,7`.
-
-    Raises:
-        InputError: The text says something else, or names too many.
-    """
+    """The seeds of `0-3,7`; raises InputError where the text says something else, or names too many."""
     seeds: list[int] = []
     for part in text.split(","):
         low, dash, high = part.strip().partition("-")
@@ -207,11 +178,7 @@ def parse_seeds(text: str) -> list[int]:
 
 
 def parse_changes(words: Sequence[str]) -> dict[str, Any]:
-    """The changes of `recipe.n_steps=500 ...`; values are read as YAML.
-
-    Raises:
-        InputError: A word has no `=`, or no YAML behind it.
-    """
+    """The changes of `recipe.n_steps=500 ...`; values are read as YAML."""
     import yaml
 
     changes = {}
@@ -227,11 +194,7 @@ def parse_changes(words: Sequence[str]) -> dict[str, Any]:
 
 
 def default_system() -> tuple[str, str]:
-    """The first installed system that has a default preset, and this preset: what is taken where none is named.
-
-    Raises:
-        InputError: No system has one.
-    """
+    """The first installed system that has a default preset, and this preset, for words that name none."""
     from mnemoscope.core.presets import SYSTEMS
 
     found = {name: SYSTEMS.get(name).default for name in SYSTEMS.names()}

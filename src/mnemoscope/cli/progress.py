@@ -17,13 +17,8 @@ from mnemoscope.training.recorder import Report
 def counted_down(n: int, what: str, console: Console) -> Iterator[Callable[[], None]]:
     """A function to be called after each of `n` pieces of work; shows how many are done and the time left.
 
-    What a piece in this process tells of itself (`core.progress`) counts for its share. Nothing is shown where the
-    output is no terminal.
-
-    Args:
-        n: Pieces.
-        what: They are, such as `runs`; stands before the bar.
-        console: Where it is shown.
+    The progress of a piece in this process (`core.progress`) counts for its share. Nothing is shown where the output is
+    no terminal. `what` names the pieces, such as `runs`, before the bar.
     """
     bars = Progress(
         TextColumn("{task.description}", table_column=Column(no_wrap=True)),

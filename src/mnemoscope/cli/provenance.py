@@ -46,11 +46,7 @@ class Code:
 def pieces(ruling: Ruling, bench: Bench, where: Sequence[str], out: Path) -> list[str]:
     """The command, the code, the runs and the arrays of a ruling, each as a piece of HTML.
 
-    Args:
-        ruling: A ruling on runs of the bench, on draws or on language models.
-        bench: Where the runs are.
-        where: Words of the command line that name the models.
-        out: The directory of the page.
+    `where` are the words of the command line that name the models, `out` is the directory of the page.
     """
     claim = ruling.claim
     command = shlex.join(["mnemoscope", "claims", "run", claim.id, *(where if claim.replicate != "draw" else ())])

@@ -29,12 +29,7 @@ _FRAME = str.maketrans("", "", "│╭╮╰╯┃|")
 def one_line(command: str, options: type) -> Iterator[None]:
     """Turn the box that tyro prints before it exits with 2 into an `InputError`.
 
-    Args:
-        command: What is parsed for, without the name of the program.
-        options: The dataclass that is parsed into, for the names of its options.
-
-    Raises:
-        InputError: The parser refused the words; it names the option, those with a similar name, and the help.
+    The message names the option, those with a similar name, and the help of `command`, called without the program.
     """
     said = io.StringIO()
     try:
@@ -84,8 +79,7 @@ def positional(hint: Any) -> bool:
 def check_figures(options: DrawsFigures) -> None:
     """Refuse figures as files where they cannot be drawn, before there is anything to draw.
 
-    Raises:
-        InputError: The width is not positive, it is given without formats, or kaleido or a browser is missing.
+    Raises InputError where the width is not positive or is given without formats, or kaleido or a browser is missing.
     """
     if options.figure_width is not None:
         if not options.figures:
@@ -99,16 +93,10 @@ def check_figures(options: DrawsFigures) -> None:
 
 
 def check_out(out: Path, *, is_file: bool, option: str = "--out") -> None:
-    """Refuse a place that results cannot be written to, before there are any.
+    """Refuse a place that results cannot be written to, before there are any; it need not exist.
 
-    Args:
-        out: What the option names; it need not exist.
-        is_file: Whether a file is written there; a directory otherwise.
-        option: Its name.
-
-    Raises:
-        InputError: It is a directory where a file is written or the other way round, it lies below a file, or nothing
-            may be written there.
+    Raises InputError where it is a directory instead of a file or the other way round, lies below a file, or nothing
+    may be written there.
     """
     if is_file and out.is_dir():
         raise InputError(
@@ -128,12 +116,7 @@ def check_out(out: Path, *, is_file: bool, option: str = "--out") -> None:
 def check_named(options: Any) -> None:
     """Refuse names of what does not exist, before anything is imported that would use it.
 
-    Args:
-        options: Of any command. Looked at are run directories to be read, presets to be trained, claims to be tried.
-
-    Raises:
-        InputError: A directory is neither there nor a word for runs of the zoo; or there is no such preset, recipe of
-            it, claim or system.
+    It looks at run directories to be read, presets and recipes to be trained, and claims and systems to be tried.
     """
     paths = options.runs if isinstance(options, OfRuns) else (options.run,) if isinstance(options, OfSequence) else ()
     for path in paths:

@@ -37,11 +37,7 @@ class Side:
 
 
 def read_side(word: str, step: int | None) -> Side:
-    """What a word names.
-
-    Raises:
-        InputError: No runs, runs of several configurations, or no such checkpoint.
-    """
+    """The side that a word names: runs of one configuration, at a checkpoint."""
     path, at, digits = word.rpartition("@")
     if at and digits.isdecimal() and not Path(word).exists():
         step = int(digits)
@@ -59,11 +55,7 @@ def read_side(word: str, step: int | None) -> Side:
 
 
 def check_pair(first: Side, second: Side) -> None:
-    """Refuse two that are the same, or that cannot be asked the same.
-
-    Raises:
-        InputError: They are.
-    """
+    """Refuse two sides that are the same, or that cannot be asked the same."""
     from mnemoscope.core.protocols import VectorTask
     from mnemoscope.viz.guesses import symbols_of
 

@@ -22,13 +22,8 @@ PROJECT = "mnemoscope"
 def tracked(report: Report, specs: Sequence[RunSpec], paths: Sequence[Path]) -> Iterator[Report]:
     """A report function that also sends every line to Weights & Biases; runs that are open at the end are closed.
 
-    Args:
-        report: What is done with a line otherwise.
-        specs: Of the runs that will be reported.
-        paths: Their directories.
-
-    Raises:
-        InputError: As `ready`.
+    `report` is what is done with a line otherwise; `specs` and `paths` are those of the runs that will be reported.
+    Raises as `ready` does.
     """
     wandb = ready()
     by_path = dict(zip(paths, specs, strict=True))
@@ -52,8 +47,7 @@ def tracked(report: Report, specs: Sequence[RunSpec], paths: Sequence[Path]) -> 
 def ready() -> Any:
     """The library, to be used without a question to the user.
 
-    Raises:
-        InputError: It is not installed, or nobody is logged in and it is not offline.
+    Raises InputError where it is not installed, or nobody is logged in and it is not offline.
     """
     try:
         import wandb

@@ -8,11 +8,7 @@ from mnemoscope.core.errors import InputError
 
 
 def read_verdicts(path: Path) -> list[dict[str, Any]]:
-    """What `try_claims` has written, by its file or directory.
-
-    Raises:
-        InputError: There is none, or it is something else.
-    """
+    """The verdicts that `try_claims` has written, by its file or directory."""
     file = path / "verdicts.json" if path.is_dir() else path
     try:
         content = json.loads(file.read_text())

@@ -72,8 +72,7 @@ class Bench:
 def find_bench(runs: Sequence[Run], claims: Iterable[Claim]) -> Bench:
     """The runs that claims are about.
 
-    Raises:
-        InputError: A seed of a configuration stands there twice, under one name or two.
+    Raises InputError where a seed of a configuration occurs twice, under one name or two.
     """
     by_label([run for run in runs if run.finished])  # refuses a seed that stands there twice
     units = {unit for claim in claims for unit in claim.units.values()}
@@ -103,11 +102,7 @@ def find_bench(runs: Sequence[Run], claims: Iterable[Claim]) -> Bench:
 
 
 def check_identity(bench: Bench) -> None:
-    """Refuse runs whose weights are not what the run says, and weights that stand there twice.
-
-    Raises:
-        InputError: Naming the run, or both.
-    """
+    """Refuse runs whose weights are not what the run says, and weights that occur twice."""
     for runs in bench.finished.values():
         check_replicates(runs.values())
 

@@ -53,10 +53,8 @@ def behaviour(
 ) -> dict[str, Values]:
     """Measure the controls of claims and their rivals; values by id.
 
-    Args:
-        claims: With measures that their names identify.
-        jobs: Processes at a time; 0: one per core.
-        report: Called after each piece of work.
+    The measures must be functions that their names identify. `jobs` is the number of processes at a time (0: one per
+    core); `report` is called after each piece of work.
     """
     each = (one for claim in claims for one in (claim, *claim.rivals))
     asked = [(one, Call(one.measure)) for one in each if one.measure is not None]

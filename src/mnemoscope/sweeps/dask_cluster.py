@@ -75,11 +75,7 @@ def on_scheduler(where: str, *, jobs: int = 0, announce: Callable[[str], None] |
 
 
 def required() -> ModuleType:
-    """dask.distributed.
-
-    Raises:
-        InputError: It is not installed.
-    """
+    """The module dask.distributed; raises InputError where it is not installed."""
     try:
         return importlib.import_module("distributed")
     except ImportError:
@@ -87,11 +83,7 @@ def required() -> ModuleType:
 
 
 def check_threads(n: int) -> None:
-    """Refuse a worker that would train several models in one process, where they share random numbers and threads.
-
-    Raises:
-        InputError: It has more than one thread.
-    """
+    """Refuse a worker with several threads: models of one process would share random numbers and threads."""
     if n != 1:
         raise InputError(
             f"every worker of the Dask cluster must have one thread; got {n}; start more workers in place of threads: "
@@ -136,11 +128,10 @@ def _connected(distributed: ModuleType, scheduler: Any, where: str) -> Iterator[
 
 
 def _answering(address: str) -> str:
-    """The address, after a look whether a scheduler listens there: Dask itself would wait for long, and for ever for
-    one who never answers. A scheduler speaks first, unless the connection is encrypted or goes through HTTP.
+    """The address, if a scheduler listens there; otherwise InputError.
 
-    Raises:
-        InputError: It is no address, or none does.
+    Dask itself would wait for long, and for ever for one who never answers. A scheduler speaks first, unless the
+    connection is encrypted or goes through HTTP.
     """
     parts = urlsplit(address if "://" in address else f"tcp://{address}")
     try:
@@ -189,11 +180,7 @@ def _made_by(file: Path) -> Iterator[Any]:
 
 
 def read_cluster(file: Path) -> Mapping[str, Any]:
-    """What a file says of a cluster.
-
-    Raises:
-        InputError: It cannot be read, or holds something else.
-    """
+    """The description of a cluster in a file."""
     import yaml
 
     try:

@@ -44,14 +44,10 @@ class Sent:
 
 
 def train_on(client: Any, groups: Sequence[Sequence[Run]], device: str, report: Report | None) -> list[Path]:
-    """Train groups of runs, each as one program.
+    """Train groups of runs, each as one program, and return the directories of runs that workers died of.
 
-    Returns:
-        The directories of runs that workers died of; the others are finished.
-
-    Raises:
-        InputError: As `as_they_come`, or a worker refuses the device or a directory.
-        OSError: A directory cannot be written to, such as on a full disk.
+    The other runs are finished. Raises InputError as `as_they_come` does, or where a worker refuses the device or a
+    directory; OSError where a directory cannot be written to, such as on a full disk.
     """
     failed: list[Path] = []
     unseen: list[Sequence[Run]] = []

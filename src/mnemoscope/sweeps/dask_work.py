@@ -60,9 +60,8 @@ class Order:
 def mapped(client: Any, function: Callable[[S], T], items: Sequence[S]) -> Iterator[T]:
     """Results in the order of the items, as `map` gives them.
 
-    Raises:
-        InputError: As the function, or the scheduler was lost, or a worker is not like this process.
-        DiedError: Workers die of a piece.
+    Raises InputError as the function does, or where the scheduler was lost or a worker is not like this process;
+    DiedError where workers die of a piece.
     """
     early: dict[int, T] = {}
     following = 0
@@ -80,12 +79,8 @@ def as_they_come(
 ) -> Iterator[tuple[int, T | DiedError]]:
     """Results with the places of their items; `DiedError` stands for that of a piece that workers die of.
 
-    Args:
-        client: Of the cluster.
-        function: Sent by name, or as a whole if it belongs to the script that was started. With `heard` it takes a
-            function `tell` too.
-        items: What it is called with.
-        heard: Called in this thread with what the function tells while it works.
+    The function is sent by name, or as a whole if it belongs to the script that was started. With `heard` it takes a
+    function `tell` too; this thread calls `heard` with what the function tells while it works.
     """
     topic = f"mnemoscope-{uuid4().hex}"
     events: SimpleQueue[Any] = SimpleQueue()
@@ -165,11 +160,7 @@ def _hand_on(events: "SimpleQueue[Any]", heard: Callable[[Any], None] | None) ->
 
 
 def _wait_for_scheduler(client: Any) -> None:
-    """Until the client has found a scheduler at the old address again.
-
-    Raises:
-        InputError: It has not.
-    """
+    """Wait until the client has found a scheduler at the old address again; raises InputError where it does not."""
     until = monotonic() + 2 * ANSWERS_WITHIN
     while client.status not in ("closing", "closed") and monotonic() < until:
         if client.status == "running":
@@ -195,10 +186,9 @@ def _order(function: Callable[..., Any]) -> Order:
 
 @cache
 def code(invited: tuple[str, ...]) -> str:
-    """What decides about results: versions, and the source of the library and of guests when this process first looked.
+    """All that decides about results: versions, and a digest of the source of the library and of guests.
 
-    Args:
-        invited: Sources of guests that were invited; they are here.
+    The source is that of this process's first look; `invited` are sources of guests, which are here.
     """
     library = sorted(Path(str(files("mnemoscope"))).rglob("*.py"))
     others = [guest for guest in guests.guests() if not guest.startswith("mnemoscope.")] if invited else []
@@ -216,10 +206,9 @@ def _pickled(thing: Any) -> bytes:
 
 
 def there(item: bytes, *, order: Order) -> bytes:
-    """What a worker does.
+    """The work of a worker.
 
-    Raises:
-        InputError: The worker has several threads, other versions or no such directory; or as the function.
+    Raises InputError where it has several threads, other versions or no such directory, or as the function does.
     """
     worker = required().get_worker()
     check_threads(worker.state.nthreads)

@@ -91,13 +91,8 @@ def _within(function: partial[Any]) -> list[Callable[..., Any]]:
 def check_named(what: str, function: Callable[..., Any]) -> None:
     """Refuse a function that its name does not identify: two closures of one name would be taken for each other.
 
-    Args:
-        what: The name of the argument, for the message.
-        function: A function, or one to which arguments are bound by `functools.partial`; functions among these are
-            checked too.
-
-    Raises:
-        InputError: It is a lambda, was defined within a function, or is no function.
+    Such are lambdas and functions that were defined within functions. Functions among the arguments that
+    `functools.partial` binds are checked too. `what` names the argument in the message.
     """
     if isinstance(function, partial):
         for each in _within(function):
@@ -250,14 +245,7 @@ class OfDraw:
 
 @dataclass(frozen=True)
 class OfModel:
-    """Calls on one language model, which is loaded once for all of them.
-
-    Attributes:
-        source: As for `language_model`; a name may carry a revision.
-        device: Where the model goes.
-        dtype: Type of its weights.
-        calls: The measurements.
-    """
+    """Calls on one language model, which is loaded once for all of them; its name may carry a revision."""
 
     source: str
     device: str
@@ -308,10 +296,10 @@ def measure_all(
     need as much memory each.
 
     Args:
-        work: With different names.
+        work: Pieces with different names.
         jobs: Processes at a time for all but language models; 0: one per core.
         store: Directory for what was measured; none: nothing is kept, nothing is found.
-        report: Called after each piece.
+        report: A function that is called after each piece.
 
     Raises:
         InputError: A measure refuses its model.

@@ -28,8 +28,7 @@ PASSING = "questions that pass"
 def language_models(sources: Sequence[str | Path], device: str, dtype: str) -> tuple[OfModel, ...]:
     """The language models that are asked, each once.
 
-    Raises:
-        InputError: One is named twice, or there is no such device or number format.
+    Raises InputError where one is named twice, or there is no such device or number format.
     """
     usable_device(device)
     one_of("dtype", dtype, DTYPES)
@@ -40,11 +39,7 @@ def language_models(sources: Sequence[str | Path], device: str, dtype: str) -> t
 
 
 def asked_of(claim: Claim, models: Sequence[str]) -> Claim:
-    """The claim as it is asked of some models: of several, models are its replicates; so with its rivals.
-
-    Raises:
-        InputError: It is about language models, and there are none.
-    """
+    """The claim as it is put to some models: where there are several, models are its replicates; so with its rivals."""
     if not claim.of_language_models:
         return claim
     if not models:
@@ -62,10 +57,10 @@ def asked_of(claim: Claim, models: Sequence[str]) -> Claim:
 def as_replicates(
     claim: Claim, models: Sequence[str], measured: Sequence[Measured]
 ) -> list[tuple[int | str, Measured]]:
-    """Replicates with their labels, of what was measured on every model.
+    """Replicates with their labels, from the measurements on every model.
 
-    Raises:
-        InputError: A claim per question has a number that is not given per question, or unequal numbers of them.
+    Raises InputError where a claim per question has a number that is not given per question, or unequal numbers of
+    them.
     """
     if claim.replicate == "model":
         return [(model, of_model(claim, found)) for model, found in zip(models, measured, strict=True)]

@@ -28,11 +28,7 @@ FILE = "registered.json"
 
 
 def registered(directory: Path | None) -> dict[str, dict[str, Any]]:
-    """Registrations by id in the file of a directory; none where there is no file.
-
-    Raises:
-        InputError: The file cannot be read.
-    """
+    """Registrations by id in the file of a directory; none where there is no file."""
     if directory is None or not (file := directory / FILE).is_file():
         return {}
     try:
@@ -54,11 +50,10 @@ def package_of(claim: Claim) -> Path | None:
 class Standing:
     """A claim compared with its registration.
 
-    Attributes:
-        departures: Differences from the registration; None for a claim that is not registered. Code that moved is none,
-            nor are other values where code has not moved and another machine may have given them.
-        code: Changes of code since, or of values on another machine, in words; empty where there are none.
-        off: The largest difference between values now and then; None: not compared.
+    `departures` are None for a claim that is not registered. Moved code is no departure, nor are other values where
+    code has not moved and another machine may have given them. `code` says in words which code changed since, or values
+    on another machine; it is empty without changes. `off` is the largest difference between values now and then, if
+    they were compared.
     """
 
     departures: tuple[str, ...] | None = None
@@ -69,16 +64,10 @@ class Standing:
 def standing(
     claim: Claim, seeds: Sequence[int], values: Mapping[str, Values] = MappingProxyType({}), *, anew: bool = False
 ) -> Standing:
-    """Compare a claim with its registration.
+    """Compare a claim that is judged on these seeds with its registration.
 
-    Args:
-        claim: With a measure.
-        seeds: Those that it is judged on.
-        values: Values of the measures on the controls of the claim and its rivals, by id; none: not compared.
-        anew: True if they were measured just now, on this machine.
-
-    Raises:
-        InputError: As `registered`.
+    `values` are those of the measures on the controls of the claim and its rivals, by id; without them they are not
+    compared. They are `anew` if they were measured just now, on this machine.
     """
     then = registered(package_of(claim)).get(claim.id)
     if then is None:
@@ -113,11 +102,7 @@ def _unlike(off: Mapping[str, float], then: Mapping[str, Any], *, anew: bool) ->
 
 
 def registered_versions(claim: Claim) -> dict[str, int]:
-    """The claim and its rivals, by id, whose version is that of their registration.
-
-    Raises:
-        InputError: As `registered`.
-    """
+    """The claim and its rivals, by id, whose version is that of their registration."""
     then = registered(package_of(claim)).get(claim.id, {"rivals": {}})
     kept = {claim.id: then, **then["rivals"]}
     return {one.id: one.version for one in (claim, *claim.rivals)
@@ -125,11 +110,7 @@ def registered_versions(claim: Claim) -> dict[str, int]:
 
 
 def superseded(claim: Claim) -> tuple[Superseded, ...]:
-    """Earlier forms of a claim, the oldest first.
-
-    Raises:
-        InputError: As `registered`.
-    """
+    """Earlier forms of a claim, the oldest first."""
     entries = registered(package_of(claim)).get(claim.id, {}).get("superseded", [])
     return tuple(Superseded(reason=entry["reason"], **entry.get("verdict", {})) for entry in entries)
 
@@ -141,18 +122,16 @@ def register(
     reason: str | None = None,
     verdicts: Sequence[Mapping[str, Any]] = (),
 ) -> list[str]:
-    """Add registrations to the file of a directory.
+    """Add registrations to the file of a directory, that of the guest's package; return the ids of entries that
+    changed.
 
     Args:
-        claims: Each judged on the seeds of its system.
-        directory: Of the guest's package.
+        claims: Claims, each judged on the seeds of its system.
+        directory: The directory of the guest's package.
         reason: Why a registration that differs, in what decides or in its values, is superseded; none: it is not.
             Where values are as registered, digests of code that moved are written anew.
-        verdicts: Records of earlier trials: what is superseded, now or before, keeps the verdict of the trial in which
+        verdicts: Records of earlier trials. A superseded form, now or before, keeps the verdict of the trial in which
             just that was fixed. A record that does not say what was fixed counts for the last.
-
-    Returns:
-        The ids of claims whose entry is new or has changed.
 
     Raises:
         InputError: A claim is registered otherwise and there is no reason, or the file cannot be read.

@@ -26,11 +26,7 @@ UNGUARDED = 87
 
 
 def n_processes(jobs: int) -> int:
-    """The number of worker processes that `jobs` asks for: as many as it says, or one per core if it is 0.
-
-    Raises:
-        InputError: `jobs` is negative or above `MAX_PROCESSES`.
-    """
+    """The number of worker processes that `jobs` asks for, 0 for one per core; no more than `MAX_PROCESSES`."""
     if not 0 <= jobs <= MAX_PROCESSES:
         raise InputError(f"jobs must be from 1 to {MAX_PROCESSES}, or 0 for one process per core; got {jobs!r}")
     return min(jobs or n_cores(), MAX_ON_WINDOWS if sys.platform == "win32" else MAX_PROCESSES)

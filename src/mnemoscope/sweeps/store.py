@@ -42,8 +42,7 @@ class Kept:
 def kept_in(store: Path) -> list[Kept]:
     """The files of a store, by name.
 
-    Raises:
-        InputError: There is no such directory, or nothing was measured there.
+    Raises InputError where there is no such directory, or nothing was measured there.
     """
     if not store.is_dir():
         raise InputError(f"{store} is no directory; a store is OUT/measured of `claims run`, or what --store named")
@@ -60,18 +59,11 @@ def incomplete(store: Path) -> list[Path]:
 
 
 def clean(kept: Sequence[Kept], store: Path, *, others: bool = False) -> list[Path]:
-    """Remove files that cannot be read, and what killed processes left behind.
+    """Remove files that cannot be read, and what killed processes left behind; return the files that were removed or
+    lost results.
 
-    Args:
-        kept: As `kept_in` gives them.
-        store: Where they lie.
-        others: Whether results of other versions of the library go too; other users may still want them.
-
-    Returns:
-        The files that were removed, or lost results.
-
-    Raises:
-        InputError: Something else lies there too, so that it may be no store; nothing is removed.
+    With `others`, results of other versions of the library go too; other users may still want them. Raises InputError,
+    and removes nothing, where something else lies there too, so that it may be no store.
     """
     if foreign := [each.path for each in kept if each.foreign]:
         raise InputError(f"{store} is no store of measurements: {foreign[0]} holds something else; nothing was removed")

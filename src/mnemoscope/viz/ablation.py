@@ -60,11 +60,7 @@ def ablation_rows(ablation: xr.Dataset) -> list[list[str]]:
 
 
 def dissociation_tables(found: xr.Dataset) -> list[Table]:
-    """For every kind of ablation: in how many seeds removal costs or spares a skill, and sets a pair of skills apart.
-
-    Args:
-        found: Over (seed, kind, role, skill), from `dissociation`.
-    """
+    """For every kind of ablation: in how many seeds removal costs or spares a skill, or sets two skills apart."""
     states = ("costs", "spares", "undecided")
     costs = Table(
         name="costs",
@@ -78,13 +74,10 @@ def dissociation_tables(found: xr.Dataset) -> list[Table]:
 
 
 def outcome_table(found: xr.Dataset, title: str, outcomes: Mapping[str, str], *, kinds: str) -> Table:
-    """For every kind of ablation and pair of skills: in how many seeds they are dissociated singly, doubly, not.
+    """For every kind of ablation and pair of skills: in how many seeds each outcome occurs.
 
-    Args:
-        found: From `dissociation`, or from `removal_agreement`.
-        title: Of the table.
-        outcomes: Column to its variable over (skill, other_skill).
-        kinds: Name of the column with the kind of ablation.
+    `found` comes from `dissociation` or from `removal_agreement`; `outcomes` gives for every column its variable over
+    (skill, other_skill). `kinds` names the column with the kind of ablation.
     """
     rows = []
     for kind, (skill, other) in product(found.kind.values, combinations(found.skill.values.tolist(), 2)):
@@ -100,14 +93,8 @@ def state_rows(
 ) -> Iterator[tuple[list[str], xr.Dataset]]:
     """For every kind, role and skill: a row with mean [range] over seeds and the number of seeds in each state.
 
-    Args:
-        found: Over (seed, kind, role, skill).
-        means: Variables that are averaged.
-        state: Variable that names the state of a seed.
-        states: Its values, one column per value.
-
-    Yields:
-        The row, and the cells of `found` that it is about.
+    The averaged variables are `means`. The variable `state` names the state of a seed; each of its values `states` has
+    a column. Yields the row, and the cells of `found` that it is about.
     """
     for kind, role, skill in product(found.kind.values, found.role.values, found.skill.values):
         at = found.sel(kind=kind, role=role, skill=skill)
@@ -158,11 +145,7 @@ def ablation_by_role(ablation: xr.Dataset) -> go.Figure:
 
 
 def drops(ablation: xr.Dataset) -> go.Figure:
-    """Accuracy lost (or rise of the squared error) without each part, mean over seeds: a heatmap for each kind.
-
-    Args:
-        ablation: Over (seed, kind, role, skill), of any parts.
-    """
+    """Accuracy lost (or rise of the squared error) without each part, mean over seeds: a heatmap for each kind."""
     kinds = [str(kind) for kind in ablation.kind.values]
     figure = make_subplots(1, len(kinds), subplot_titles=kinds, shared_yaxes=True)
     for column, kind in enumerate(kinds, 1):

@@ -11,10 +11,8 @@ from mnemoscope.viz.tables import Table, single, spread
 
 def circuit_tables(results: Mapping[str, xr.Dataset]) -> list[Table]:
     """For every role: what OV and QK circuits look like, and how well they predict the pattern and the removal. Then
-    the heads that compose most, where composition was read.
-
-    Args:
-        results: From `read_circuits`, by role and along `seed`.
+    the heads that compose most, where composition was read. `results` come from `read_circuits`, by role and along
+    `seed`.
     """
     heads, patterns, removal = (results[name] for name in ("heads", "patterns", "removal"))
     removed = removal.r2.sel(read="circuit")

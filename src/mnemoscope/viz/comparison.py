@@ -29,13 +29,8 @@ Names = tuple[str, str]
 
 
 def specification_table(one: RunSpec, other: RunSpec, names: Names, beside: Mapping[str, tuple[Any, Any]]) -> Table:
-    """The fields in which two specifications differ.
-
-    Args:
-        one: Of any seed.
-        other: The same.
-        names: Columns.
-        beside: What else differs, such as the steps.
+    """The fields in which two specifications differ, each of any seed; `beside` is what else differs, such as the
+    steps.
     """
     found = {**beside, **differences(one, other)}
     rows = [[field, value_text(ours), value_text(theirs)] for field, (ours, theirs) in found.items() if ours != theirs]
@@ -44,14 +39,9 @@ def specification_table(one: RunSpec, other: RunSpec, names: Names, beside: Mapp
 
 
 def skill_table(one: xr.Dataset, other: xr.Dataset, change: xr.Dataset, names: Names, *, sequences: str) -> Table:
-    """How well each skill is answered.
+    """The accuracy and loss of each skill, from `skill_scores` along seed, and the differences over (summary, skill).
 
-    Args:
-        one: From `skill_scores`, along seed.
-        other: The same.
-        change: Their differences, over (summary, skill).
-        names: Columns.
-        sequences: What they were asked, in words.
+    `sequences` says in words what the models were asked.
     """
     rows = [
         [_words(measure), _words(skill), *_cells(skill, "skill", one[measure], other[measure], change[measure])]
@@ -64,14 +54,9 @@ def skill_table(one: xr.Dataset, other: xr.Dataset, change: xr.Dataset, names: N
 
 
 def ablation_table(one: xr.DataArray, other: xr.DataArray, change: xr.DataArray, names: Names, *, what: str) -> Table:
-    """What each skill loses without a part.
+    """Loss of each skill without a part, over (seed, kind, role, skill); the two sides may have different roles.
 
-    Args:
-        one: Over (seed, kind, role, skill).
-        other: The same; roles may be others.
-        change: Their difference, over (summary, kind, role, skill).
-        names: Columns.
-        what: Is lost.
+    `change` is their difference over (summary, kind, role, skill); `what` names the quantity that is lost.
     """
     rows = []
     for kind, role, skill in product(*(change[dim].values.tolist() for dim in ("kind", "role", "skill"))):
@@ -108,13 +93,7 @@ def _explained(change: xr.Dataset | xr.DataArray) -> str:
 
 
 def agreement_table(found: xr.Dataset, names: Names, title: str) -> Table:
-    """In how many places which of the two is right.
-
-    Args:
-        found: From `compare_predictions`.
-        names: Of the two.
-        title: Of which models.
-    """
+    """For every skill: the share of places at which both are right, one of them, or neither."""
     called = {"first only": f"{names[0]} only", "second only": f"{names[1]} only"}
     outcomes = found.outcome.values.tolist()
     rows = [
@@ -130,14 +109,7 @@ def agreement_table(found: xr.Dataset, names: Names, title: str) -> Table:
 
 
 def places_table(found: xr.Dataset, task: Task, names: Names, title: str) -> Table:
-    """The places at which the probabilities of the answer differ most, one of a sequence.
-
-    Args:
-        found: From `compare_predictions`.
-        task: Knows what tokens are called.
-        names: Of the two.
-        title: Of which models.
-    """
+    """The places at which the probabilities of the answer differ most, one of a sequence."""
     symbols = symbols_of(task)
     apart = abs(found.p_answer.diff("model")).squeeze("model").fillna(0).values
     ranked = (-apart.max(1)).argsort(kind="stable")[:N_PLACES]
@@ -173,14 +145,8 @@ def skill_figure(one: xr.Dataset, other: xr.Dataset, names: Names) -> go.Figure:
 def ablation_figure(
     one: xr.DataArray, other: xr.DataArray, change: xr.DataArray, names: Names, *, what: str
 ) -> go.Figure:
-    """The same of what is lost without each part, a panel for each skill; by the first kind of ablation.
-
-    Args:
-        one: As for `ablation_table`, like the others.
-        other: The second.
-        change: Skills and roles are in its order.
-        names: In the legend.
-        what: Is lost.
+    """The losses of `ablation_table` under the first kind of ablation, a panel for each skill, in the order of
+    `change`.
     """
     skills, roles = change.skill.values.tolist(), change.role.values.tolist()
     kind = one.kind.values[0]

@@ -75,12 +75,10 @@ MANY = 24
 
 
 def onset_table(trajectory: xr.Dataset) -> Table:
-    """When measures set in: of each that the models have the onset (mean and range over the seeds in which it sets in),
-    and the last value. Where many, losses aside, set in in no seed, one row says how many and the largest of their last
-    values.
+    """For every measure: in how many seeds it has an onset, its mean and range over these, and the last value.
 
-    Args:
-        trajectory: Over (seed, step).
+    Measures without an onset in any seed, other than losses, share one row where there are many. It gives their number
+    and the largest of their last values.
     """
     rows: list[list[str]] = []
     never: dict[str, float] = {}

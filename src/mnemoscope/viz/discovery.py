@@ -26,13 +26,8 @@ _CURVES = {
 def circuit_table(found: Mapping[str, xr.Dataset], how: str) -> Table:
     """Every search: size and faithfulness of its circuit and, where all circuits were run, how far it is from them.
 
-    Args:
-        found: Skill to the circuits of every search, along `seed`; NaN in seeds that do not tell clean from corrupted
-            prompts. The others are counted.
-        how: What was asked, for the title.
-
-    Returns:
-        Cells are mean [range] over seeds.
+    `found` gives for every skill the circuits along `seed`; seeds that do not tell clean from corrupted prompts have
+    NaN, and the others are counted. Cells are mean [range] over seeds. `how` stands in the title.
     """
     columns = {"edges": ("n_edges", ".1f"), "faithfulness": ("faithfulness", ".3f")}
     if all(SMALLEST in each.search for each in found.values()):
@@ -91,12 +86,8 @@ def control_table(found: Mapping[str, xr.Dataset], how: str) -> Table:
 def circuit_by_role(chosen: Sequence[Edge], found: xr.Dataset, component: xr.DataArray) -> tuple[str, go.Figure] | None:
     """The circuit of the first search, and in words over which seeds; none where no seed has one.
 
-    An edge is as wide as the share of seeds whose circuit has it; of a single seed as what is lost without it.
-
-    Args:
-        chosen: The edges of the model, heads by number.
-        found: The circuits of a skill, along `seed`, edges by role.
-        component: Over (seed, role): the head or MLP that has the role.
+    An edge is as wide as the share of seeds whose circuit has it; of a single seed as what is lost without it. The
+    model's edges, `chosen`, name heads by number, `found` by role; `component` over (seed, role) translates.
     """
     inside = found.circuit.isel(search=0, drop=True)
     several = inside.sizes["seed"] > 1
@@ -108,11 +99,7 @@ def circuit_by_role(chosen: Sequence[Edge], found: xr.Dataset, component: xr.Dat
 
 
 def curve_figure(found: Mapping[str, xr.Dataset]) -> go.Figure:
-    """Faithfulness by number of edges, one panel per skill: of the best circuits and of rankings, mean over seeds.
-
-    Args:
-        found: As for `circuit_table`.
-    """
+    """Faithfulness by number of edges, one panel per skill: of the best circuits and of rankings, mean over seeds."""
     figure = make_subplots(1, len(found), subplot_titles=list(found), shared_yaxes=True)
     for column, each in enumerate(found.values(), 1):
         for search, (name, colour, dash) in _CURVES.items():

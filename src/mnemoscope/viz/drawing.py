@@ -22,14 +22,9 @@ DPI = 300
 
 
 def draw(figures: Mapping[str, Any], formats: Sequence[Format]) -> Iterator[tuple[str, bytes]]:
-    """Figures as files, each name with its ending and what the file holds.
+    """Figures from `for_print` as files, each name with its ending and what the file holds.
 
-    Args:
-        figures: By name, from `for_print`.
-        formats: Some of svg, pdf and png.
-
-    Raises:
-        InputError: kaleido is not installed, there is no browser, or it draws nothing.
+    Raises InputError where kaleido is not installed, there is no browser, or it draws nothing.
     """
     kaleido = _kaleido()
     with TemporaryDirectory(prefix="mnemoscope-figures-") as place:
@@ -64,11 +59,7 @@ def draw(figures: Mapping[str, Any], formats: Sequence[Format]) -> Iterator[tupl
 
 
 def check_drawing() -> None:
-    """Draw a point, so that what is missing is known before the work and not after it.
-
-    Raises:
-        InputError: As `draw`.
-    """
+    """Draw a point, so that what is missing is known before the work and not after it; raises as `draw` does."""
     dict(draw({"point": for_print(go.Figure(go.Scatter(y=[0])))}, ("svg",)))
 
 

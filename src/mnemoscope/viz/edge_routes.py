@@ -167,14 +167,7 @@ def _through_gap(
     gaps: Sequence[float],
     taken: dict[float, list[tuple[float, float]]],
 ) -> Curve:
-    """A curve along a lane that is near, and free if there is a free one.
-
-    Args:
-        start: Where it leaves its writer.
-        end: Where it enters its reader.
-        gaps: Where lanes are.
-        taken: From where to where each lane is in use; the new curve is added.
-    """
+    """A curve along a lane in a near gap, free if there is a free one; `taken` gets the stretch."""
     (x0, y0), (x1, y1) = start, end
 
     def cost(x: float) -> float:

@@ -75,12 +75,8 @@ def circuit_figure(
 def role_circuit(chosen: Sequence[Edge], ratio: xr.DataArray, component: xr.DataArray) -> tuple[str, go.Figure] | None:
     """The circuit over seeds, and in words over which; none where every weight is missing.
 
-    A mean over seeds is drawn where heads of one role lie in one layer in all of them; otherwise the first seed.
-
-    Args:
-        chosen: The edges of the model, heads by number.
-        ratio: Weights over (seed, edge), edges by role.
-        component: Over (seed, role): the head or MLP that has the role.
+    A mean over seeds is drawn where heads of one role lie in one layer in all of them; otherwise the first seed. The
+    model's edges, `chosen`, name heads by number, `ratio` by role; `component` over (seed, role) translates.
     """
     heads = component.sel(role=[HEAD.fullmatch(name) is not None for name in component.isel(seed=0).values])
     names, several = _same_places(heads), ratio.sizes["seed"] > 1

@@ -112,15 +112,8 @@ def heatmaps(
 ) -> go.Figure:
     """One heatmap for each panel, on one scale.
 
-    Args:
-        panels: Title to array; its last dimension runs along x, the others are stacked into rows.
-        low: Lower end of the scale; none: the least value, or minus the greatest if some are negative.
-        high: Upper end; none: the greatest absolute value.
-        columns: Panels beside each other.
-        digits: How numbers in the cells are written.
-
-    Raises:
-        ValueError: There is no panel.
+    An array's last dimension runs along x; the others are stacked into rows. Without `low` the scale starts at 0, or at
+    minus `high` if some values are negative. Without `high` it ends at the greatest absolute value.
     """
     flat = {title: _stacked(array) for title, array in panels.items()}
     finite = [abs(float(v)) for array, _ in flat.values() for v in array.values.ravel() if math.isfinite(v)]

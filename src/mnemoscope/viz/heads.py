@@ -13,11 +13,7 @@ LEAST = 0.01
 
 
 def mechanism_table(heads: xr.Dataset) -> Table:
-    """For every role: the mechanisms found, in how many seeds each, and what putting them in costs (nats).
-
-    Args:
-        heads: By role and along `seed`, from `read_heads`.
-    """
+    """For every role: the mechanisms found, in how many seeds each, and the cost (nats) of putting them in."""
     rows = []
     for role in heads.role.values:
         at = heads.sel(role=role)
@@ -48,8 +44,7 @@ def joint_table(joint: xr.Dataset) -> Table:
 def path_table(paths: xr.DataTree) -> Table:
     """For every path of the replaced attention: in how many seeds it occurs, and in how many it is needed.
 
-    Args:
-        paths: Below each other the paths of every seed, with roles in their names.
+    `paths` has a tree for every seed, with roles in the names.
     """
     datasets = {name.removeprefix("seed-"): node.to_dataset() for name, node in paths.children.items()}
     some = {seed: found for seed, found in datasets.items() if "path" in found.coords}

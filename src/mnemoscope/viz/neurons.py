@@ -40,11 +40,7 @@ def share_table(shares: xr.Dataset) -> Table:
 def neuron_table(neurons: xr.Dataset, selectivity: xr.Dataset, agreement: xr.Dataset, *, top: int) -> Table:
     """The neurons of one run that cost most log-probability of any skill, most needed first.
 
-    Args:
-        neurons: Of one seed, like the others.
-        selectivity: How often each is active.
-        agreement: Mean activation by target.
-        top: How many.
+    `selectivity` is how often each neuron is active, `agreement` its mean activation by target.
     """
     rows = []
     for i in _most_needed(neurons, top):

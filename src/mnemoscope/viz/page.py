@@ -53,12 +53,7 @@ _LONGEST = 60
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Drawn:
-    """A plotly figure of a page.
-
-    Attributes:
-        figure: The figure.
-        words: What a file with it is called: section, heading, and the figure's title or else its caption, in short.
-    """
+    """A plotly figure of a page; `words` name a file with it: section, heading, and title or else caption."""
 
     figure: go.Figure
     words: str

@@ -22,12 +22,8 @@ WORDS = {"noising": "necessity", "denoising": "sufficiency"}
 def patching_table(effects: Mapping[str, xr.Dataset], metric: str, title: str) -> Table:
     """The difference that is carried, then every cell of the sweep, for each skill and direction.
 
-    All are mean [range] over seeds. Below 0 the difference is one of a model that answers the other way round.
-
-    Args:
-        effects: Skill to the effects of a patch, along `seed`.
-        metric: Which metric.
-        title: Of the table.
+    `effects` gives for every skill the effects of a patch, along `seed`; all cells are mean [range] over seeds. A
+    difference below 0 means that the model answers the other way round.
     """
     columns = {
         f"{skill}, {WORDS[direction]}": ratio.sel(metric=metric).stack(cell=_axes(ratio))
@@ -96,13 +92,9 @@ TOP = (3, 5)
 def edge_table(effects: Mapping[str, xr.Dataset], metric: str, title: str) -> Table:
     """The difference that is carried, then necessity and sufficiency of the largest edges in the order of the model.
 
-    All are mean [range] over seeds. Below 0 the difference is one of a model that answers the other way round. Where
-    not all seeds have all edges, the last column says how many do.
-
-    Args:
-        effects: Skill to the effects of patching edges by role, along `seed`.
-        metric: Which metric.
-        title: Of the table.
+    `effects` gives for every skill the effects of patching edges by role, along `seed`; all cells are mean [range] over
+    seeds. A difference below 0 means that the model answers the other way round. Where not all seeds have all edges,
+    the last column says how many do.
     """
     found = {skill: each.ratio.sel(metric=metric) for skill, each in effects.items()}
     first = next(iter(effects.values()))
@@ -121,13 +113,7 @@ def edge_table(effects: Mapping[str, xr.Dataset], metric: str, title: str) -> Ta
 
 
 def estimate_table(effects: Mapping[str, xr.Dataset], estimates: Mapping[str, xr.Dataset], metric: str) -> Table:
-    """The necessity of every edge of `edge_table` beside its estimates, mean [range] over seeds.
-
-    Args:
-        effects: As for `edge_table`.
-        estimates: Skill to the effects that were estimated, along `estimate` too.
-        metric: Which metric.
-    """
+    """The necessity of every edge of `edge_table` beside its estimates along `estimate`, mean [range] over seeds."""
     exact = {skill: each.ratio.sel(metric=metric) for skill, each in effects.items()}
     columns = {}
     for skill, each in estimates.items():
@@ -140,11 +126,9 @@ def estimate_table(effects: Mapping[str, xr.Dataset], estimates: Mapping[str, xr
 
 
 def error_table(errors: Mapping[str, xr.Dataset], metric: str) -> Table:
-    """How far each estimate is from the exact sweep of its model, mean [range] over seeds.
+    """The distance of each estimate from the exact sweep of its model, mean [range] over seeds.
 
-    Args:
-        errors: Skill to the figures of `approximation`, along `seed` and `estimate`.
-        metric: Which metric.
+    `errors` gives for every skill the figures of `approximation`, along `seed` and `estimate`.
     """
     rows = []
     for skill, found in errors.items():

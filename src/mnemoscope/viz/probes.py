@@ -11,10 +11,9 @@ from mnemoscope.viz.tables import Table, spread
 
 
 def reading_table(found: xr.Dataset) -> Table:
-    """Every latent at every site: score, chance and controls, mean [range] over seeds.
+    """Every latent at every site, over (seed, latent, site): score, chance and controls, mean [range] over seeds.
 
-    Args:
-        found: Probes over (seed, latent, site), with the control `untrained`.
+    The probes have the control `untrained`.
     """
     rows = []
     for latent, site in product(found.latent.values, found.site.values):
@@ -38,11 +37,8 @@ def reading_figure(found: xr.Dataset) -> go.Figure:
 def erase_table(erased: xr.Dataset) -> Table:
     """Accuracy of each skill: the intact model, then with every latent erased at every site, beside both controls.
 
-    Args:
-        erased: Over (seed, latent, site, skill); NaN where nothing is erased.
-
-    Returns:
-        Cells are mean [range] over the seeds in which it is erased. Latents are left out at sites where it never is.
+    `erased` is over (seed, latent, site, skill), NaN where nothing is erased. Cells are mean [range] over the seeds in
+    which the latent is erased. Latents are left out at sites where they never are.
     """
     skills, intact = erased.skill.values, erased.clean_accuracy.max(["latent", "site"])
     first = [text for skill in skills for text in (spread(intact.sel(skill=skill), ".2f"), "–", "–")]
@@ -58,11 +54,7 @@ def erase_table(erased: xr.Dataset) -> Table:
 
 
 def erase_figure(erased: xr.Dataset) -> go.Figure:
-    """Accuracy lost beyond the control that costs more, sites by latents, mean over seeds; one panel per skill.
-
-    Args:
-        erased: As for `erase_table`.
-    """
+    """Accuracy lost beyond the control that costs more, sites by latents, mean over seeds; one panel per skill."""
     without, random, shuffled = _beside(erased)
     lost = xr.where(random < shuffled, random, shuffled) - without
     return _below({str(skill): lost.sel(skill=skill, drop=True) for skill in lost.skill.values}, low=-1)

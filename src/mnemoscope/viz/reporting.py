@@ -71,11 +71,7 @@ def prediction_figure(run: Run, sequence: str, *, step: int | None = None) -> go
 
 
 def by_report(runs: Sequence[Run]) -> list[tuple[TaskReport, dict[str, list[Run]]]]:
-    """Runs by the entry of their task, and within one by label.
-
-    Raises:
-        InputError: As `by_label`.
-    """
+    """Runs by the entry of their task, and within one by label; raises as `by_label` does."""
     groups: dict[TaskReport, dict[str, list[Run]]] = {}
     for label, members in by_label(runs).items():
         groups.setdefault(report_of(members[0].spec.task), {})[label] = members
@@ -88,12 +84,10 @@ def report(parts: Sequence[tuple[TaskReport, Mapping[str, Results]]]) -> str:
 
 
 def report_page(parts: Sequence[tuple[TaskReport, Mapping[str, Results]]], *, explorer: str | None = None) -> Page:
-    """The page.
+    """The page on tasks: their entries, each with what `analyse` returns for every label (preset and recipe), along
+    `seed`.
 
-    Args:
-        parts: Entries, and for every label (preset and recipe) of their tasks what `analyse` returns for every seed,
-            along `seed`.
-        explorer: Address of a page in which models of these runs can be used; None: there is none.
+    `explorer` is the address of a page in which models of these runs can be used, if there is one.
     """
     results = [result for _, each in parts for result in each.values()]
     n_runs = sum(result["metrics"].sizes["seed"] for result in results)

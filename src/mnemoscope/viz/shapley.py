@@ -20,15 +20,10 @@ _BARS = {"value": ("value", PALETTE[0]), "lost": ("lost without it alone", PALET
 
 
 def value_tables(values: xr.Dataset, metric: str) -> list[Table]:
-    """By skill the value of every part, and what is lost without it alone; below what all of them carry. Then the
-    interactions of pairs of parts, the largest first.
+    """By skill the value of every part, and the loss without it alone; below the value that all of them carry.
 
-    Args:
-        values: Over (seed, kind, role, skill, metric), from `shapley` by role.
-        metric: Which metric.
-
-    Returns:
-        Two tables. Cells are mean [range] over seeds; of one seed the value and its interval.
+    The second table has the interactions of pairs of parts, the largest first. `values` come from `shapley` by role,
+    over (seed, kind, role, skill, metric). Cells are mean [range] over seeds; of one seed the value and its interval.
     """
     interval = f"; in brackets the interval, {values.attrs['interval']}" if values.sizes["seed"] == 1 else ""
     n_pairs = values.sizes["role"] * (values.sizes["role"] - 1) // 2
@@ -76,11 +71,7 @@ def _interaction_rows(values: xr.Dataset) -> list[list[str]]:
 
 
 def agreement_tables(found: xr.Dataset) -> list[Table]:
-    """In how many seeds removal and value agree on a part and a skill, and why they do not; and on pairs of skills.
-
-    Args:
-        found: Over (seed, kind, role, skill), from `removal_agreement`.
-    """
+    """In how many seeds removal and value agree on a part and a skill, and why they do not; and on pairs of skills."""
     states = ("agrees", "disagrees", "undecided")
     rows = state_rows(found, means=("lost_share", "value_share"), state="agreement", states=states)
     counts = ("agree", "disagree", "undecided", "why they disagree: seeds")
@@ -97,12 +88,7 @@ def agreement_tables(found: xr.Dataset) -> list[Table]:
 
 
 def value_figure(values: xr.Dataset, metric: str) -> go.Figure:
-    """Values, and what is lost without each part alone: bars are means, dots are seeds; one panel per skill and kind.
-
-    Args:
-        values: As for `value_tables`.
-        metric: Which metric.
-    """
+    """Values, and the loss without each part alone: bars are means, dots are seeds; one panel per skill and kind."""
     kinds, skills, roles = ([str(name) for name in values[dim].values] for dim in ("kind", "skill", "role"))
     titles = [skill if len(kinds) == 1 else f"{skill}, {kind}" for kind in kinds for skill in skills]
     figure = make_subplots(len(kinds), len(skills), subplot_titles=titles, shared_yaxes=True)

@@ -26,11 +26,7 @@ def _words(name: str) -> str:
 
 
 def sweep_table(found: xr.Dataset) -> Table:
-    """Mean and range over seeds, one row per configuration.
-
-    Args:
-        found: From `swept`, `over_sweep` or `search_sweep`.
-    """
+    """Mean and range over seeds, one row per configuration, from `swept`, `over_sweep` or `search_sweep`."""
     names = shown(found)
     axes = [str(dim) for dim in found.sizes if dim != "seed"]
     cells = found.stack(cell=axes)

@@ -17,14 +17,9 @@ ROW_HEIGHT = 280
 
 
 def truncation_table(found: xr.Dataset, score: Score) -> Table:
-    """The intact model, then every weight, part and rank: one score of each target.
+    """The intact model, then every weight, part and rank: one score of each target, mean [range] over seeds.
 
-    Args:
-        found: From `truncate` over (seed, weight, part, rank, target), with or without a context share.
-        score: `probability`, to which the context share belongs, or `accuracy`.
-
-    Returns:
-        Cells are mean [range] over seeds.
+    The context share, where `truncate` gave one, belongs to the score `probability`.
     """
     shares = ["context share"] if "context_share" in found and score == "probability" else []
     rows = [["nothing", "", "", *_cells(found, "clean_", score)]]
@@ -49,10 +44,7 @@ def _cells(at: xr.Dataset, when: str, score: Score) -> list[str]:
 def truncation_figure(found: xr.Dataset) -> go.Figure:
     """Mean probability of every target over the rank, a line each, with the range over seeds; a row per weight.
 
-    Ranks are set apart evenly. Dotted: the intact model.
-
-    Args:
-        found: As for `truncation_table`.
+    Ranks have equal distances on the axis. The dotted line is the intact model.
     """
     weights, parts = ([str(name) for name in found[dim].values] for dim in ("weight", "part"))
     titles = [f"{weight}, {KEPT[part]}" for weight in weights for part in parts]
@@ -117,11 +109,7 @@ def _curve(values: xr.DataArray, name: str, colour: str, intact: float, *, legen
 
 
 def spectrum_figure(found: xr.Dataset) -> go.Figure:
-    """Singular values of every matrix, largest first, one line per seed.
-
-    Args:
-        found: As for `truncation_table`.
-    """
+    """Singular values of every matrix, largest first, one line per seed."""
     figure, values = go.Figure(), found.singular_value.assign_coords(index=found["index"].values + 1)
     for matrix, colour in zip(found.matrix.values, cycle(PALETTE)):
         lines = seed_lines(values.sel(matrix=matrix, drop=True), str(matrix), colour, "%{y:.3g}", mode="lines")

@@ -113,11 +113,7 @@ class ClaimsCheck(Options):
 
 
 def claims_check(options: ClaimsCheck) -> None:
-    """Print how each claim stands to its registration.
-
-    Raises:
-        InputError: A claim is registered otherwise.
-    """
+    """Print how each claim compares with its registration; raises InputError where a claim is registered otherwise."""
     from mnemoscope.cli.claims import claims_called
     from mnemoscope.cli.output import console, show
     from mnemoscope.judging.registration import expected_seeds
@@ -246,11 +242,7 @@ class ClaimsDiff(Options):
 
 
 def claims_diff(options: ClaimsDiff) -> None:
-    """Print what differs among the claims that are in both.
-
-    Raises:
-        InputError: A file holds no verdicts, or no claim is in both.
-    """
+    """Print the differences among the claims that are in both files; raises InputError where no claim is in both."""
     from mnemoscope.cli.output import console, show
     from mnemoscope.cli.verdicts import read_verdicts
     from mnemoscope.core.numbers import counted

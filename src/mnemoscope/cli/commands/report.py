@@ -31,10 +31,7 @@ def analyse_all(
 ) -> list[tuple[ms.TaskReport, dict[str, ms.viz.Results]]]:
     """Every analysis of every run, by the entry of its task and by configuration.
 
-    Args:
-        runs: Which.
-        jobs: Processes at a time.
-        found: By directory what is known of some runs; gets what is found of the others.
+    `found` has by directory the results of some runs, and gets those of the others.
     """
     from mnemoscope.viz.reporting import analyse_run, by_report
 
@@ -61,14 +58,7 @@ def write_report(
     parts: Sequence[tuple[ms.TaskReport, dict[str, ms.viz.Results]]],
     options: WritesReport,
 ) -> None:
-    """Write the page on some runs, and the explorer unless it is declined, and say where.
-
-    Args:
-        path: Of the page.
-        runs: Which.
-        parts: What was found of them, from `analyse_all`.
-        options: Figures, and whether to write the explorer.
-    """
+    """Write the page on some runs, and the explorer unless it is declined, and say where."""
     from mnemoscope.cli.output import console, write_page
     from mnemoscope.viz.reporting import report_page
 
@@ -82,10 +72,9 @@ def write_report(
 def _explorer(
     path: Path, runs: Sequence[ms.Run], parts: Sequence[tuple[ms.TaskReport, dict[str, ms.viz.Results]]]
 ) -> str | None:
-    """Write the explorer of the first seeds, as far as it takes their models, with what was found of them.
+    """Write the explorer of the first seeds, with their results, as far as it takes their models.
 
-    Returns:
-        Its name; None: it takes none of them.
+    Returns its name, or None where it takes none of them.
     """
     from mnemoscope.cli.commands.explore import write_explorer
     from mnemoscope.cli.output import console

@@ -60,11 +60,7 @@ class StoreVerify(OfStore):
 
 
 def store_verify(options: StoreVerify) -> None:
-    """Print what is wrong with which file.
-
-    Raises:
-        InputError: A file is damaged.
-    """
+    """Print which file has which fault; raises InputError where a file is damaged."""
     from mnemoscope.cli.output import console, show
     from mnemoscope.sweeps.store import incomplete, kept_in
     from mnemoscope.viz.tables import counted

@@ -74,11 +74,7 @@ def _searched(sweep: Sweep, options: SweepOptions) -> xr.Dataset:
 
 
 def read_sweep(file: Path) -> Sweep:
-    """The sweep that a file declares; its seeds are a list, or words such as 0-15.
-
-    Raises:
-        InputError: The file cannot be read, or what it holds is refused.
-    """
+    """The sweep that a file declares; its seeds are a list, or words such as 0-15."""
     from mnemoscope.cli.parse import parse_seeds, read_yaml
     from mnemoscope.core.specification import structure
     from mnemoscope.sweeps.configurations import Sweep

@@ -109,9 +109,7 @@ class OfText(Protocol):
 def with_corpus(presets: Sequence[str], file: Path) -> dict[str, Any]:
     """The changes that give presets another text.
 
-    Raises:
-        InputError: The file cannot be read, is no text, or is refused by a task; or there is no such preset, or its
-            task is not made of a text.
+    Raises InputError where a preset's task is not made of a text, or the task refuses this one.
     """
     text, changes = _read(file), {}
     for name in presets:

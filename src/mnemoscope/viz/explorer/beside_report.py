@@ -24,12 +24,9 @@ WEIGHT_BYTES = 24_000_000
 def first_seeds(
     runs: Sequence[Run], parts: Sequence[tuple[TaskReport, Mapping[str, Results]]]
 ) -> tuple[list[Taken], dict[str, InputError]]:
-    """The models that the page takes, and by configuration why it does not take others; those that read vectors are
-    left out, since such a page is about tokens.
+    """The models that the page takes, and by configuration why it does not take others.
 
-    Args:
-        runs: Of the report.
-        parts: What was found of them, as `report_page` takes it.
+    Models that read vectors are left out, since such a page is about tokens.
     """
     results = {label: result for _, each in parts for label, result in each.items()}
     fitting: dict[str, tuple[Run, int]] = {}

@@ -49,11 +49,7 @@ class Taken:
 
 
 def run_content(taken: Taken, packer: Packer) -> Record:
-    """What a page holds of a run.
-
-    Raises:
-        InputError: It has no checkpoint, or a model that the page cannot run.
-    """
+    """The page's record of a run; raises InputError where it has no checkpoint, or a model that the page cannot run."""
     run, removed = taken.run, taken.removed
     model, task = run.hooked(), run.spec.task
     configuration = page_configuration(model)
@@ -83,11 +79,7 @@ def spread_out(steps: Sequence[int], n: int | None) -> list[int]:
 
 
 def subject_content(subject: Subject, packer: Packer) -> Record:
-    """What a page holds of a model with a task.
-
-    Raises:
-        InputError: The page cannot run the model.
-    """
+    """The page's record of a model with a task; raises InputError where the page cannot run the model."""
     configuration = page_configuration(subject.model)
     removed = without_parts(subject.model, subject.task, subject.seed).get("ablation")
     return Record(

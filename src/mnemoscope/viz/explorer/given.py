@@ -30,17 +30,11 @@ def model_content(
     symbols: Sequence[str] | None = None,
     pos: int | Sequence[int] | None = None,
 ) -> Record:
-    """What a page holds of a model with sequences.
+    """The page's record of a model with sequences, tokens or a batch, all of one length.
 
-    Args:
-        model: Any hooked model that the page can run.
-        sequences: Tokens, or a batch, all of one length.
-        packer: Of the page.
-        symbols: The name of every token; None: as the batch calls them, else their numbers.
-        pos: Where predictions are read; None: where the batch is scored, of tokens the last position.
-
-    Raises:
-        InputError: The page cannot run the model, or the sequences, names or positions do not fit it.
+    Without `symbols`, tokens are called as the batch calls them, else by their numbers. Without `pos`, predictions are
+    read where the batch is scored; of tokens at the last position. Raises InputError where the page cannot run the
+    model, or the sequences, names or positions do not fit it.
     """
     configuration = page_configuration(model)
     batch = _batch(model, sequences)

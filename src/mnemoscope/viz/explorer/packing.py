@@ -41,8 +41,7 @@ class Packer:
     def pack(self, value: Tensor) -> int:
         """The number of a tensor; equal ones have one number.
 
-        Raises:
-            InputError: All tensors together would make the page too large.
+        Raises InputError where all tensors together would make the page too large.
         """
         packed = packed_tensor(value)
         key = (tuple(packed["shape"]), packed["half"], packed["data"])
@@ -81,10 +80,9 @@ def packed_tensor(value: Tensor) -> dict[str, Any]:
 
 
 def page_configuration(model: HookedModel) -> dict[str, Any]:
-    """What the page's forward pass needs to know of a model.
+    """A model's configuration, as the page's forward pass needs it.
 
-    Raises:
-        InputError: It is too large, reads vectors, or has a part that the page does not compute.
+    Raises InputError where the model is too large, reads vectors, or has a part that the page does not compute.
     """
     cfg: Any = model.cfg
     n_parameters = sum(parameter.numel() for _, parameter in model.named_parameters())

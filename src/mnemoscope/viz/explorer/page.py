@@ -78,11 +78,7 @@ def explore(
 
 
 def runs_page(taken: Sequence[Taken], state: str = "") -> Page:
-    """The page of some runs, of each as many checkpoints as are asked for.
-
-    Raises:
-        InputError: As `explore`.
-    """
+    """The page of some runs, of each as many checkpoints as were chosen."""
     packer = Packer()
     return _page(packer, [run_content(one, packer) for one in taken], state)
 

@@ -14,11 +14,7 @@ _EXPORT = re.compile(r"^export (?=const |function\*? |class )", re.MULTILINE)
 
 
 def script(*names: str) -> str:
-    """The source of modules and of all that they import, as one script.
-
-    Args:
-        names: Modules of `viz/explorer/js`, without the ending.
-    """
+    """The source of modules of `viz/explorer/js` (without the ending) and of all that they import, as one script."""
     sources: dict[str, str] = {}
     for name in names:
         _add(name, sources)

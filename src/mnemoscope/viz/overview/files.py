@@ -24,11 +24,9 @@ class File:
 
 
 def under(directory: Path, labels: Iterable[str]) -> list[File]:
-    """What lies at or below a directory, by path; hidden folders and run directories are left out.
+    """The files at or below a directory, by path; hidden folders and run directories are left out.
 
-    Args:
-        directory: That is searched.
-        labels: Configurations; a file below a folder of such a name is of that configuration.
+    A file below a folder that is called as one of the `labels` belongs to that configuration.
     """
     known = set(labels)
     return [_file(path, known) for path in _walk(directory)]

@@ -22,26 +22,13 @@ TITLE = "Runs and results in "
 
 
 def check_place(out: Path) -> None:
-    """Refuse to write over a page of another kind.
-
-    Raises:
-        InputError: There is one.
-    """
+    """Refuse to write over a page of another kind."""
     if out.exists() and not (title_of(out) or "").startswith(TITLE):
         raise InputError(f"{out} is there and no such overview; name another file with --out, or remove it")
 
 
 def overview_page(directory: Path, out: Path, *, around: bool = True) -> Page:
-    """What there is at or below a directory.
-
-    Args:
-        directory: Of runs, results or both.
-        out: Where the page will lie: links are relative to it.
-        around: Whether results that lie next to the directory belong to it.
-
-    Raises:
-        InputError: There is no such directory.
-    """
+    """The runs and results at or below a directory, and next to it with `around`; links are relative to `out`."""
     if not directory.is_dir():
         raise InputError(f"{directory} is no directory; name one that holds runs or results")
     (runs, unreadable), start = glance(directory, checked=True), out.absolute().parent

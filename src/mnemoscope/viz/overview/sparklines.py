@@ -40,12 +40,9 @@ class Curve:
 
 
 def sparkline(curves: Sequence[Curve], axes: Axes, title: str) -> str:
-    """Lines; of several runs the mean over those that have come so far, with a band from the smallest to the largest.
+    """Lines from the bottom to the top, under a tooltip, `title`.
 
-    Args:
-        curves: From the bottom to the top.
-        axes: Of all of them.
-        title: What is said where one points at it.
+    Several runs have the mean over those that have come so far, with a band from the smallest to the largest.
     """
     shapes = "".join(_shapes(curve, axes) for curve in curves)
     size = f'width="{WIDTH}" height="{HEIGHT}" viewBox="0 0 {WIDTH} {HEIGHT}"'

@@ -52,13 +52,7 @@ def criterion(claim: Claim, part: Criterion, unit: str | None = None) -> str:
 
 
 def holds_if(claim: Claim, units: Mapping[str, str] = MappingProxyType({}), *, subject: str = "The claim") -> str:
-    """When the claim holds, in one sentence.
-
-    Args:
-        claim: With its criteria.
-        units: By effect, where they are not those of the criteria.
-        subject: What the sentence calls it.
-    """
+    """The condition of the claim in one sentence; `units` replace those of the criteria, by effect."""
     parts = [criterion(claim, part, units.get(part.name)) for part in claim.criteria]
     return _joined(f"{subject} holds if", parts, claim.joined)
 
@@ -96,12 +90,10 @@ def _sentence(words: Mapping[str, str], claim: Claim, part: Criterion, wording: 
 
 
 def fixed(claim: Claim, units: Mapping[str, str] = MappingProxyType({})) -> list[tuple[str, str]]:
-    """What was fixed before the first run, a term and a text each: criterion, refutation, procedure, margins, gate,
-    replicates, models and prompts.
+    """Pairs of a term and a text about all that was fixed before the first run.
 
-    Args:
-        claim: With or without an explanation.
-        units: As for `holds_if`.
+    They are criterion, refutation, procedure, margins, gate, replicates, models and prompts. `units` replace those of
+    the criteria, by effect.
     """
     what, explanation = claim.replicate, claim.explanation
     found = [("criterion", holds_if(claim, units)), ("refutation", refuted_if(claim, units))]

@@ -49,15 +49,7 @@ LOOKS = {
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Points:
-    """Points of one kind, spread along x in the order of their labels.
-
-    Attributes:
-        kind: One of `LOOKS`.
-        column: What stands under them.
-        x: Where.
-        values: The effect; NaN is not drawn.
-        labels: What each point is called.
-    """
+    """Points of one kind (see `LOOKS`), spread along x in the order of their labels; NaN is not drawn."""
 
     kind: str
     column: str

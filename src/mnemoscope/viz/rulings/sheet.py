@@ -53,12 +53,7 @@ SIGNS: dict[Outcome, str] = {
 
 @dataclass(frozen=True, kw_only=True)
 class Entry:
-    """A row of a table.
-
-    Attributes:
-        cells: HTML, one per column.
-        below: HTML over the whole width, one line each.
-    """
+    """A row of a table: HTML for every column, and below lines of HTML over the whole width."""
 
     cells: Sequence[str]
     below: Sequence[str] = ()

@@ -15,14 +15,10 @@ from mnemoscope.viz.rulings.words import number, unit_of
 
 @dataclass(frozen=True, kw_only=True)
 class Line:
-    """One quantity of one replicate.
+    """One quantity of one replicate: its value with unit, and where the value has to lie.
 
-    Attributes:
-        name: Of the quantity.
-        quantity: What it is; None where the claim does not explain it.
-        value: Number and unit.
-        must_be: Where it has to lie; empty where nothing is asked of it.
-        meets: Whether it lies there; None where nothing is asked.
+    `quantity` is None where the claim does not explain it. Where nothing is asked of it, `must_be` is empty and `meets`
+    is None.
     """
 
     name: str
@@ -34,13 +30,7 @@ class Line:
 
 @dataclass(frozen=True, kw_only=True)
 class Worked:
-    """A replicate in numbers.
-
-    Attributes:
-        label: Such as `seed 21`.
-        sentence: What follows from the lines.
-        lines: The gate, the effects that decide, and what was measured beside.
-    """
+    """A replicate in numbers: the gate, the deciding effects, what was measured beside, and what follows from them."""
 
     label: str
     sentence: str
