@@ -110,17 +110,10 @@ def each_layer(
 ) -> None:
     """Hand on the patterns of layer after layer, in float64; rows add up to one. They are the model's to 1e-5.
 
-    One forward pass for every chunk of sequences, as far as the last layer that is wanted; nothing is unembedded.
-
-    Args:
-        model: Any hooked model.
-        batch: The sequences.
-        use: Called with the layer, which sequences, and their patterns, which it must not keep if memory counts.
-        layers: Which; none: all.
-        max_bytes: Of the patterns of a layer and what is made of them.
-
-    Raises:
-        InputError: The model is too small for the batch, or attention is NaN or has no softmax.
+    One forward pass for every chunk of sequences, as far as the last layer that is wanted; nothing is unembedded. `use`
+    gets the layer, which sequences, and their patterns, which it must not keep if memory counts. `max_bytes` bounds the
+    patterns of a layer and what is made of them. Raises InputError where the model is too small for the batch, or
+    attention is NaN or has no softmax.
     """
     check_fits(model, batch, vectors=True)
     if has_linear_attention(model):

@@ -26,11 +26,8 @@ def evaluate_vectors(
 ) -> xr.Dataset:
     """Squared errors of a model that gives vectors, by part of the answer and by scored position.
 
-    Args:
-        model: Any hooked model that reads vectors.
-        task: Knows references; none: there are none.
-        batch: The sequences; each counts by its weight, where it has one.
-        references: Names of exact predictors; none: all that the task has.
+    Each sequence counts by its weight, where it has one. Without `references`, all exact predictors of the task are
+    taken.
 
     Returns:
         `loss` over (part, pos); over (reference, part, pos) `floor`, the loss of the reference, and `distance`, the

@@ -48,8 +48,7 @@ def in_range(argument: str, given: float, low: float, high: float) -> None:
 def fits(what: str, needed: int, max_bytes: int, way_out: str) -> None:
     """Refuse what would take more memory than is allowed, before it is allocated.
 
-    Raises:
-        InputError: Saying how much would do, and what else could be done.
+    The message says how much would do, and what else could be done.
     """
     if needed > max_bytes:
         raise InputError(

@@ -41,12 +41,8 @@ def invited() -> tuple[str, ...]:
 def invite(source: str) -> ModuleType:
     """Import a guest that is not installed; its modules are found by name from then on.
 
-    Args:
-        source: A Python file, or the dotted name of a module or package on the path.
-
-    Raises:
-        InputError: There is no such file or module, it fails when it is imported, or a file has the name of a module
-            that is there already.
+    The source is a Python file, or the dotted name of a module or package on the path. Raises InputError where there is
+    none, it fails when it is imported, or a file has the name of a module that is there already.
     """
     path = Path(source)
     is_file = path.suffix == ".py"
@@ -64,30 +60,17 @@ def invite(source: str) -> ModuleType:
 
 
 def load(part: str, of: Iterable[str] | None = None) -> None:
-    """Import guests and their part of that name, so that what they register is there.
+    """Import all guests (or those in `of`) and their part of that name, so that what they register is there.
 
-    An installed guest that cannot be imported is left out from then on, with a warning: it may be of no concern.
-
-    Args:
-        part: Its name.
-        of: Some of `guests`; none: all.
-
-    Raises:
-        InputError: A guest that was invited cannot be imported.
+    An installed guest that cannot be imported is left out from then on, with a warning: it may be of no concern. One
+    that was invited raises InputError.
     """
     for guest in guests() if of is None else of:
         _import(guest, part)
 
 
 def require(module: str) -> None:
-    """Refuse what belongs to a guest of which not everything could be imported.
-
-    Args:
-        module: Dotted name of the module that something comes from.
-
-    Raises:
-        InputError: The guest that it belongs to was left out.
-    """
+    """Refuse a module, by its dotted name, of a guest that was left out because it could not be imported."""
     if (guest := owner(module)) in _broken:
         raise InputError(_broken[guest])
 
@@ -108,11 +91,7 @@ def location(guest: str) -> Path | None:
 
 
 def sources(module: str) -> list[Path]:
-    """Python files that decide what a function of a module does: of the guest that it belongs to, or its own.
-
-    Args:
-        module: Dotted name of a module that was imported.
-    """
+    """Python files that decide what a function of an imported module does: those of its guest, or its own."""
     guest = owner(module)
     package = None if guest is None else directory(guest)
     if package is not None:

@@ -33,10 +33,7 @@ def mutual_information(
 ) -> Float[Tensor, "unit variable"]:
     """Information in bits that the state of each unit has about each variable: H(state) + H(class) - H(state, class).
 
-    Args:
-        states: From 0 upwards.
-        classes: From 0 upwards.
-        weights: Of the rows; they add up to one.
+    States and classes count from 0; the weights of the rows add up to one.
     """
     size = max(1, _NUMBERS_AT_ONCE // (len(states) * (int(states.max()) + 1)))
     joint = torch.cat([_joint_entropy(part, classes, weights) for part in states.split(size, dim=1)])

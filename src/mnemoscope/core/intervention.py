@@ -231,8 +231,8 @@ def removal(kind: Removal, site: Site, source: Named[Batch], within: str | None 
     """The intervention that removes what a site says about the sequence at hand.
 
     Args:
-        kind: Which; `knockout` is for sites of kind scores.
-        site: Where.
+        kind: The kind of removal; `knockout` is for sites of kind scores.
+        site: The site.
         source: The reference set that means and resampled activations come from.
         within: Name of a latent: they come from sequences of the same class. None: from all.
     """

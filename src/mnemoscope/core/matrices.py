@@ -15,8 +15,7 @@ def factored_svd(
 ) -> tuple[Float[Tensor, "*batch row k"], Float[Tensor, "*batch k"], Float[Tensor, "*batch column k"]]:
     """Singular value decomposition of left @ right = U diag(S) V^T, S descending; k is the smallest of the three sizes.
 
-    Returns:
-        U, S and V. Each column of U and V is fixed up to a sign that the two share.
+    Each column of U and V is fixed up to a sign that the two share.
     """
     q_left, r_left = torch.linalg.qr(left)
     q_right, r_right = torch.linalg.qr(right.mT)

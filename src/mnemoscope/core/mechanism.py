@@ -72,11 +72,10 @@ def silent(pattern: Float[Tensor, "*rows query key"]) -> Bool[Tensor, "*rows que
 
 
 def checked_pattern(mechanism: Mechanism, batch: Batch) -> Float[Tensor, "batch query key"]:
-    """The pattern of a mechanism, refused where it could not be attention.
+    """The pattern of a mechanism, refused where it could not be attention over (batch, query, key).
 
-    Raises:
-        InputError: It has another shape than (batch, query, key), a row is NaN in part, a weight is negative, a key
-            after its query has a weight, or a row does not add up to one.
+    Raises InputError where a row is NaN in part or does not add up to one, a weight is negative, or a key after its
+    query has a weight.
     """
     pattern = mechanism.pattern(batch)
     n_pos = batch.inputs.shape[1]
@@ -100,11 +99,7 @@ def checked_pattern(mechanism: Mechanism, batch: Batch) -> Float[Tensor, "batch 
 
 
 def check_names(mechanisms: Sequence[Mechanism]) -> None:
-    """Refuse an empty list and names that occur twice.
-
-    Raises:
-        InputError: Saying which.
-    """
+    """Refuse an empty list and names that occur twice."""
     names = [mechanism.name for mechanism in mechanisms]
     if not names:
         raise InputError("mechanisms must name at least one; patterns.common() has those that fit every task")

@@ -13,13 +13,6 @@ MAX_TOKENS = 2**13
 
 
 def monitored(task: Task, *, split: str, seed: int, device: torch.device | str = "cpu") -> Batch:
-    """The monitoring batch of a run: the same at every step.
-
-    Args:
-        task: With a split chosen.
-        split: Which.
-        seed: Of the run; sequences come from its stream `monitor`.
-        device: Where they are drawn.
-    """
+    """The monitoring batch of a run: the same at every step, from the stream `monitor` of the run's seed."""
     n = max(1, min(N_MONITOR, MAX_TOKENS // task.n_ctx))
     return task.monitor(n, split=split, generator=generator(seed, "monitor", split, device=device))

@@ -47,20 +47,13 @@ def names_of(task: object) -> tuple[str, ...]:
 def labels(positions: Sequence[str], **axes: Sequence[Any]) -> dict[str, tuple[str, list[str]]]:
     """Coordinates with the names of positions along axes of numbers; none without names.
 
-    Args:
-        positions: Names of all positions; or none.
-        axes: Name of the dimension to the positions along it.
+    `positions` are the names of all positions; `axes` map a dimension to the positions along it.
     """
     return {f"{axis}_name": (axis, [positions[int(pos)] for pos in along]) for axis, along in axes.items() if positions}
 
 
 def named(result: Result, positions: Sequence[str]) -> Result:
-    """A result with the names of positions along those axes that have none yet.
-
-    Args:
-        result: Axes that do not number positions are left alone.
-        positions: Names of all positions; or none.
-    """
+    """A result with the names of positions along those axes that have none yet; other axes are left alone."""
     axes = {
         axis: result.coords[axis].values.tolist()
         for axis in WORDS
@@ -78,12 +71,7 @@ def _numbers(result: xr.Dataset | xr.DataArray, axis: str, n_pos: int) -> bool:
 
 
 def shown(result: xr.Dataset | xr.DataArray, axis: str) -> list[str]:
-    """What the labels along an axis are shown as; of positions their names.
-
-    Args:
-        result: The labels of `axis` may be a level of a stacked one.
-        axis: Any dimension with labels.
-    """
+    """The labels along an axis, as they are shown; positions by their names."""
     labels = [str(label) for label in result[axis].values.tolist()]
     if axis not in WORDS:
         return labels
@@ -106,16 +94,9 @@ def title(axis: str) -> str:
 
 
 def number(text: str | int, positions: Sequence[str], n_pos: int, *, argument: str) -> int:
-    """The position, from 0, that a name or a number means.
+    """The position, from 0, of a name or a number; a number below 0 counts from the end.
 
-    Args:
-        text: A name, or a number; below 0 from the end.
-        positions: Names of all positions; or none.
-        n_pos: How many there are.
-        argument: What is called so in a refusal.
-
-    Raises:
-        InputError: There is no such position.
+    `argument` names the given value in a refusal.
     """
     if text in positions[:n_pos]:
         return positions.index(text)

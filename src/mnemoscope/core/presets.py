@@ -135,11 +135,7 @@ def label_of(spec: RunSpec) -> str:
 
 
 def in_words(systems: Iterable[System] | None = None) -> dict[str, str]:
-    """By the name of a preset with a digest of changes, its name with their word.
-
-    Args:
-        systems: Whose words; none: those of all.
-    """
+    """By the name of a preset with a digest of changes, its name with the word of its system for them."""
     if systems is None:
         systems = map(SYSTEMS.get, SYSTEMS.names())
     parts = [part for system in systems for part in (*system.quick, *system.full, *system.shipped) if part.called]

@@ -16,11 +16,7 @@ Skills = Mapping[str, Bool[Tensor, "batch pos"]]
 
 
 def check_skills(batch: Batch, skills: Skills) -> None:
-    """Refuse skills that do not fit a batch.
-
-    Raises:
-        InputError: A mask has another shape than the batch, or is empty.
-    """
+    """Refuse masks that are empty, or of another shape than the batch."""
     for name, mask in skills.items():
         if mask.shape != batch.scored.shape:
             shapes = f"{tuple(batch.scored.shape)}; got {tuple(mask.shape)}"
@@ -34,14 +30,9 @@ def halves(
 ) -> list[tuple[Batch, dict[str, Bool[Tensor, "_ pos"]]]]:
     """The sequences in two halves, to choose by one and test on the other, each with its skills.
 
-    Args:
-        batch: Sequences.
-        skills: Positions that test them; none: none.
-        seed: The halves are drawn from this seed's stream `halves`, and keep the order of the batch. None: every other
-            sequence, which is fair where sequences come in random order; of an enumeration it is not.
-
-    Raises:
-        InputError: Skills do not fit the batch, or one is tested in one half only.
+    Halves are drawn from the stream `halves` of the seed, and keep the order of the batch. Without a seed every other
+    sequence is taken: this is fair where sequences come in random order, and not for an enumeration. Raises InputError
+    where skills do not fit the batch, or one is tested in one half only.
     """
     skills = {} if skills is None else skills
     check_skills(batch, skills)
@@ -68,11 +59,8 @@ def means(values: Float[Tensor, "*rows batch pos"], skills: Skills) -> Float[Ten
 class Places:
     """The places of a batch at which some skill is tested; a place is one position of one sequence.
 
-    Attributes:
-        sequence: Row of the batch.
-        pos: Position in it.
-        target: The answer.
-        weights: Of the places of each skill; they add up to one, and are zero at places of other skills.
+    `sequence` is the row of the batch, `target` the answer. Weights of the places of each skill add up to one; they are
+    zero at places of other skills.
     """
 
     sequence: Int[Tensor, " place"]
@@ -100,10 +88,8 @@ class Places:
 def skill_places(batch: Batch, skills: Skills) -> Places:
     """The places of every skill, with the weights that the batch gives its sequences.
 
-    A skill whose sequences weigh nothing counts them alike.
-
-    Raises:
-        InputError: No skill is given, a mask has another shape than the batch, or a skill is tested nowhere.
+    A skill whose sequences weigh nothing counts them alike. Raises InputError as `check_skills` does, or where no skill
+    is given.
     """
     if not skills:
         raise InputError("skills must name at least one; got none")

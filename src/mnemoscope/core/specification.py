@@ -276,8 +276,7 @@ def structure(cls: type, data: Mapping[str, Any], where: str) -> Any:
     """Build the dataclass `cls` from plain data; unknown keys are refused and values are checked against the
     annotations.
 
-    Raises:
-        InputError: Naming the key under `where`, what is allowed and what was given.
+    Raises InputError with the key under `where`, the allowed values and the given one.
     """
     allowed = [f.name for f in dataclasses.fields(cls)]
     for key in data:

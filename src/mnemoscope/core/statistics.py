@@ -34,17 +34,9 @@ def difference_interval(
     """Mean difference, `other` minus `one`, with the ends of Student's interval along `summary`: mean, low, high.
 
     Replicates that both have are paired if there are at least two of them; others are left out then. Otherwise the two
-    are independent samples of unlike variance (Welch, Biometrika 1947).
-
-    Args:
-        one: Over `dim` and dimensions that both have, with the same labels.
-        other: The same. NaN stays out.
-        dim: What is replicated.
-        confidence: Of the interval.
-
-    Returns:
-        NaN ends where one of the two has a single replicate. In attrs `paired`, the number of pairs, and `interval`,
-        whether there are ends (0 or 1).
+    are independent samples of unlike variance (Welch, Biometrika 1947). NaN stays out. Ends are NaN where one of the
+    two has a single replicate. The attrs have `paired`, the number of pairs, and `interval`, 1 if there are ends and
+    else 0.
     """
     shared = [each for each in one[dim].values.tolist() if each in other[dim].values.tolist()]
     if len(shared) > 1:

@@ -190,11 +190,7 @@ def prompt_pairs(
 
 
 def token(tokenizer: Tokenizer, text: str, *, first_token: bool = False) -> int:
-    """The one token of a text, or its first one.
-
-    Raises:
-        InputError: It has none, or several; saying which.
-    """
+    """The one token of a text, or its first one; raises InputError where it has none, or several."""
     found = _tokens(tokenizer, text)["input_ids"]
     if not found or (len(found) > 1 and not first_token):
         shown = [tokenizer.decode([each]) for each in found]

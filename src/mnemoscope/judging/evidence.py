@@ -33,10 +33,10 @@ class Sample:
     """One effect in the replicates that count.
 
     Attributes:
-        values: Per replicate and prompt; a single column where effects come without prompts.
-        labels: Of the replicates, in words: seed 7.
+        values: One per replicate and prompt; a single column where effects come without prompts.
+        labels: The replicates in words, such as seed 7.
         prompts: How the prompts came about; None: effects come without, and their own error is not known.
-        n_left_out: How many other replicates were begun and are not known; they count against every decision.
+        n_left_out: The number of other replicates that were begun and are not known; they count against every decision.
     """
 
     values: Float[np.ndarray, "replicate prompt"]
@@ -205,8 +205,7 @@ def _binomial_tail(
 def _by_source(effect: xr.DataArray, replicate: str) -> xr.DataArray:
     """Effects with one prompt per source, the mean over those that share it.
 
-    Raises:
-        InputError: Replicates have unequal numbers of sources, or there is one only.
+    Raises InputError where replicates have unequal numbers of sources, or there is one only.
     """
     source = effect[SOURCE].broadcast_like(effect).transpose(replicate, "prompt").to_numpy()
     rows = effect.transpose(replicate, "prompt").to_numpy()
@@ -227,11 +226,7 @@ def as_dataset(effects: Effects) -> xr.Dataset:
 
 
 def named(effects: Effects, name: str) -> xr.DataArray:
-    """One effect; a lone array answers to every name.
-
-    Raises:
-        InputError: There is none of that name.
-    """
+    """One effect; a lone array answers to every name."""
     if isinstance(effects, xr.DataArray):
         return effects
     one_of("name of an effect", name, map(str, effects.data_vars))

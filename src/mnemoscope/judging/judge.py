@@ -54,14 +54,14 @@ class Trial:
     """One claim against its evidence, before anything is decided.
 
     Attributes:
-        claim: What is claimed.
-        parts: Result of each part.
-        joint: Of all counted parts in the same replicates; None where there is nothing to join.
-        alike: Whether single effects differ by no more than their own errors explain; None: these are not known.
-        share: Of replicates in which the parts hold, joined as the claim states; NaN without replicates.
-        share_interval: Exact.
-        n: How many replicates pass the gate.
-        n_failed: How many do not.
+        claim: The claim.
+        parts: The result of each part.
+        joint: The decision on all counted parts in the same replicates; None where there is nothing to join.
+        alike: True if single effects differ by no more than their own errors explain; None: these are not known.
+        share: The share of replicates in which the parts hold, joined as the claim states; NaN without replicates.
+        share_interval: An exact interval.
+        n: The number of replicates that pass the gate.
+        n_failed: The number of those that do not.
         left_out: Replicates that were begun and are not known.
         barred: An outcome that no p can change, and why; None: the p decide.
     """
@@ -141,8 +141,7 @@ def judge_family(
 def assess(claim: Claim, evidence: Evidence, *, seed: int, n_resamples: int) -> Trial:
     """Confront a claim with its evidence.
 
-    Raises:
-        InputError: The evidence is not of the kind that the claim asks for.
+    Raises InputError where the evidence is not of the kind that the claim asks for.
     """
     passed = _passed(claim, evidence)
     n, n_run = int(passed.sum()), len(passed)
@@ -220,11 +219,9 @@ def _result(claim: Claim, part: Criterion, sample: Sample, unit: str, *, seed: i
 
 
 def misbehaviour(claim: Claim, evidence: Evidence) -> str | None:
-    """What is wrong with the controls, or nothing.
+    """The fault of the controls, or nothing.
 
-    Raises:
-        InputError: The evidence has a control that the claim did not declare, or one has dimensions that cannot be
-            reduced.
+    Raises InputError where a control is not declared by the claim, or has dimensions that cannot be reduced.
     """
     declared = [control.name for control in claim.controls]
     undeclared = sorted(set(evidence.controls) - set(declared))

@@ -170,11 +170,11 @@ def _crossed_error(values: Float[np.ndarray, "replicate prompt"]) -> float:
 
 @dataclass(frozen=True, kw_only=True)
 class Decision:
-    """What a quantifier makes of a sample.
+    """The decision of a quantifier on a sample.
 
     Attributes:
-        p_support: Against "the claim is false".
-        p_refute: Against "the claim is true".
+        p_support: The p against "the claim is false".
+        p_refute: The p against "the claim is true".
         remark: What the numbers mean beyond the count, or nothing.
         power: What so many replicates can decide, in words; shown where they do not decide.
     """

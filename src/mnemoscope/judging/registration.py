@@ -36,11 +36,9 @@ _APART = ("rivals", "version", "code", VALUES, "machine", "superseded")
 
 
 def registration(claim: Claim, seeds: Sequence[int] = ()) -> dict[str, Any]:
-    """All that decides a verdict on a claim, as plain data for JSON.
+    """All that decides a verdict on a claim and its rivals, as plain data for JSON.
 
-    Args:
-        claim: With its rivals.
-        seeds: On which its system judges it; none for a claim about no model.
+    `seeds` are those on which its system judges it; a claim about no model has none.
     """
     criteria = [
         {"name": part.name, "quantifier": part.quantifier, "margin": part.margin, "direction": part.direction}

@@ -25,14 +25,14 @@ class PartResult:
     """One effect over the replicates that were judged.
 
     Attributes:
-        name: Of the effect.
-        share: Of replicates that clear the margin.
-        share_interval: Exact.
-        effect: Mean over replicates.
-        effect_interval: Studentised.
-        unit: Of the effect; empty where the evidence names none.
-        p_support: Against "this part is false"; NaN without a verdict.
-        p_refute: Against "this part is true"; NaN without a verdict.
+        name: The name of the effect.
+        share: The share of replicates that clear the margin.
+        share_interval: An exact interval.
+        effect: The mean over replicates.
+        effect_interval: A studentised interval.
+        unit: The unit of the effect; empty where the evidence names none.
+        p_support: The p against "this part is false"; NaN without a verdict.
+        p_refute: The p against "this part is true"; NaN without a verdict.
         finding: The same in words.
         power: What so many replicates can decide, in words; shown where they decide nothing.
     """
@@ -106,10 +106,11 @@ class Cell:
     """The claim, or one of its rivals, with one factor changed.
 
     Attributes:
-        factor: Which one: a keyword of the measure, `recipe`, or a field of the configurations.
+        factor: A keyword of the measure, `recipe`, or a field of the configurations.
         value: Its value here, in words.
-        verdict: As if it stood alone, asking for 16 replicates; a headline claim asks for no more here.
-        before: Outcome of the same claim without the change.
+        verdict: The verdict as if the claim stood alone, asking for 16 replicates; a headline claim asks for no more
+            here.
+        before: The outcome of the same claim without the change.
     """
 
     factor: str
@@ -131,14 +132,14 @@ class Cell:
 
 @dataclass(frozen=True, kw_only=True)
 class Superseded:
-    """A claim as it was asked before, under the same id.
+    """An earlier form of a claim under the same id.
 
     Attributes:
-        reason: Why it is asked otherwise now.
-        outcome: Of its trial; None where no verdict was kept.
-        share: Of replicates that met its criteria.
-        n: How many were judged.
-        recipe: Of the models; None for a claim about no model.
+        reason: Why the claim is put otherwise now.
+        outcome: The outcome of its trial; None where no verdict was kept.
+        share: The share of replicates that met its criteria.
+        n: The number of replicates that were judged.
+        recipe: The recipe of the models; None for a claim about no model.
     """
 
     reason: str
@@ -150,20 +151,20 @@ class Superseded:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Ruling:
-    """What a trial leaves behind.
+    """The result of a trial.
 
     Attributes:
-        claim: On trial.
-        evidence: What was measured.
-        verdict: On the claim.
+        claim: The claim on trial.
+        evidence: The measurements.
+        verdict: The verdict on the claim.
         rivals: Verdicts on its rivals, by id.
         sensitivity: One factor changed at a time, of the claim and of rivals that name factors of their own.
         emergence: The effects along `step`, of the one seed that the attribute `seed` names; None where no seed has
             checkpoints along training, or the measure makes no sense there.
-        departures: What of the claim is not as it was registered; None where nothing is registered.
+        departures: Differences from the registration; None where nothing is registered.
         code: How its code has moved since it was registered, in words; it is no departure. Empty where it has not.
         set_aside: Runs of the claim's configurations that were handed in and are not used, and why.
-        superseded: How it was asked before, the oldest first.
+        superseded: Its earlier forms, the oldest first.
     """
 
     claim: Claim

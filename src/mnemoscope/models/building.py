@@ -108,11 +108,8 @@ def from_configuration(
             and gives some of width `d_vocab_out`; with `linear_attention` its attention has no softmax. All hooks and
             weights keep their names.
         device: Where the model goes.
-        own: Whether it is of the package's own class, which has the same weights, hooks and numbers and needs no import
-            of TransformerLens; otherwise of TransformerLens's where the installed line has one.
-
-    Raises:
-        InputError: The device cannot be used.
+        own: True for the package's own class, which has the same weights, hooks and numbers and needs no import of
+            TransformerLens; otherwise the class is that of TransformerLens where the installed line has one.
     """
     arguments = {**config, "dtype": getattr(torch, config["dtype"]), "device": str(usable_device(device))}
     vectors, linear = arguments.pop(VECTORS, False), arguments.pop(LINEAR, False)
@@ -132,11 +129,7 @@ def from_configuration(
 
 
 def untrained(spec: RunSpec, *, device: torch.device | str = "cpu", own: bool = False) -> HookedTransformer:
-    """The model that a run starts from; `own` as for `from_configuration`.
-
-    Raises:
-        InputError: The device cannot be used.
-    """
+    """The model that a run starts from; `own` as for `from_configuration`."""
     task = spec.task
     d_output = task.d_output if isinstance(task, VectorTask) else None
     return build(
@@ -269,13 +262,12 @@ def parameters(model: HookedTransformer) -> dict[str, Tensor]:
 def folded(model: HookedTransformer) -> HookedTransformer:
     """A copy whose normalisations only centre and divide; the original stays as it is.
 
-    Gains and biases of the normalisations are folded into the weights that read, the weights that write are centred,
-    and value biases are moved into the output bias of their layer (TransformerLens's `process_weights_`, which works
-    in float32). Logits stay the same, because the unembedding is not centred over the vocabulary. Zero ablation of a
-    head does not: its value bias is no longer removed with it.
+    Gains and biases of the normalisations are folded into the weights that read. The weights that write are centred,
+    and value biases are moved into the output bias of their layer (TransformerLens's `process_weights_`, which works in
+    float32). Logits stay the same, because the unembedding is not centred over the vocabulary. Zero ablation of a head
+    does not: its value bias is no longer removed with it.
 
-    Raises:
-        InputError: The model has no normalisation with a gain to fold.
+    Raises InputError where the model has no normalisation with a gain to fold.
     """
     if model.cfg.normalization_type not in ("LN", "RMS"):
         raise InputError(
@@ -289,11 +281,7 @@ def folded(model: HookedTransformer) -> HookedTransformer:
 
 
 def usable_device(device: torch.device | str) -> torch.device:
-    """The device of that name.
-
-    Raises:
-        InputError: There is no such device, or torch cannot use it on this machine.
-    """
+    """The device of that name; raises InputError where torch cannot use it on this machine."""
     try:
         found = torch.device(device)
     except RuntimeError:

@@ -34,14 +34,8 @@ def save_checkpoint(model: HookedTransformer, path: Path, *, step: int = 0) -> N
 def load_checkpoint(path: Path, *, device: torch.device | str = "cpu", own: bool = False) -> HookedTransformer:
     """The model that was saved, in evaluation mode: its logits are identical to those of the saved one.
 
-    Args:
-        path: The file.
-        device: Where the model goes.
-        own: As for `from_configuration`.
-
-    Raises:
-        InputError: The file is missing, truncated, edited or foreign, its weights do not fit its configuration, or the
-            device cannot be used.
+    `own` is as for `from_configuration`. Raises InputError where the file is missing, truncated, edited or foreign, its
+    weights do not fit its configuration, or the device cannot be used.
     """
     tensors, metadata = read_tensors(Path(path), _KIND)
     with torch.random.fork_rng(devices=[]):
@@ -63,8 +57,7 @@ def compact_checkpoint(model: HookedTransformer, untrained: HookedTransformer, *
 def load_compact(path: Path, untrained: HookedTransformer) -> HookedTransformer:
     """The model of a compact checkpoint, in the precision of `untrained`, whose other tensors it takes over.
 
-    Raises:
-        InputError: As `load_checkpoint`.
+    Raises as `load_checkpoint` does.
     """
     tensors, _ = read_tensors(path, _COMPACT)
     try:
@@ -75,10 +68,9 @@ def load_compact(path: Path, untrained: HookedTransformer) -> HookedTransformer:
 
 
 def weights_digest(path: Path) -> tuple[int, str]:
-    """The step of a checkpoint, whole or compact, and the SHA-256 of its tensors: what tells two models apart.
+    """The step of a checkpoint, whole or compact, and the SHA-256 of its tensors, which tells two models apart.
 
-    Raises:
-        InputError: As `load_checkpoint`, or the file is no checkpoint.
+    Raises as `load_checkpoint` does, also where the file is no checkpoint.
     """
     tensors, metadata = read_tensors(path, *KINDS)
     return int(metadata["step"]), digest(tensors, {})

@@ -46,11 +46,7 @@ class Glance:
 
     @cached_property
     def spec(self) -> "RunSpec":
-        """The specification; takes torch along.
-
-        Raises:
-            InputError: run.json holds something else.
-        """
+        """The specification; takes torch along."""
         from mnemoscope.core.specification import RunSpec
 
         return RunSpec.from_dict(self.content)
@@ -90,15 +86,8 @@ class Glance:
 def glance(path: Path, *, checked: bool = False) -> tuple[list[Glance], dict[Path, str]]:
     """The runs at or below a directory, or of a word such as `zoo:<configuration>`; there may be none.
 
-    Args:
-        path: The directory or the word.
-        checked: Whether their specifications are checked too, which takes torch along.
-
-    Returns:
-        The runs by configuration and seed; and directories of others, with the reason why they cannot be read.
-
-    Raises:
-        InputError: It is a word for runs that do not exist.
+    Returns the runs by configuration and seed, and directories of others, with the reason why they cannot be read.
+    `checked` also checks their specifications, which takes torch along.
     """
     found, unreadable = [], {}
     for folder in run_folders(path):
@@ -112,11 +101,7 @@ def glance(path: Path, *, checked: bool = False) -> tuple[list[Glance], dict[Pat
 
 
 def run_folders(path: str | Path) -> list[Path]:
-    """The run directories at or below a directory, or of a word for runs of the zoo.
-
-    Raises:
-        InputError: It is a word for runs that do not exist.
-    """
+    """The run directories at or below a directory, or of a word for runs of the zoo."""
     folders = shipped(path)
     return [file.parent for file in sorted(Path(path).rglob("run.json"))] if folders is None else folders
 
@@ -127,11 +112,7 @@ def nothing_in(path: Path) -> InputError:
 
 
 def read_run_file(folder: Path) -> dict[str, Any]:
-    """What the run.json of a run directory holds.
-
-    Raises:
-        InputError: There is none, or it cannot be read.
-    """
+    """The content of the run.json of a run directory; raises InputError where there is none, or it cannot be read."""
     file = folder / "run.json"
     try:
         content = json.loads(file.read_text())
@@ -160,12 +141,7 @@ def checkpoint_steps(folder: Path) -> tuple[int, ...]:
 
 
 def _of(folder: Path) -> Glance:
-    """The run in a directory.
-
-    Raises:
-        InputError: Its run.json cannot be read.
-        OSError: The same.
-    """
+    """The run in a directory; raises InputError or OSError where its run.json cannot be read."""
     content = read_run_file(folder)
     try:
         preset, seed = content["preset"], content["seed"]

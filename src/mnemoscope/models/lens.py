@@ -53,10 +53,6 @@ else:
 
 
 def official_model_name(name: str) -> str:
-    """TransformerLens's name of a published model, from one of its shorter names.
-
-    Raises:
-        ValueError: It knows no such model.
-    """
+    """TransformerLens's name of a published model, from one of its shorter names; ValueError where it knows none."""
     where = "loading_from_pretrained" if HAS_HOOKED_TRANSFORMER else "supported_models"
     return import_module(f"transformer_lens.{where}").get_official_model_name(name)

@@ -28,8 +28,8 @@ def pack(runs: Sequence[Run], directory: Path, *, compact: bool = False, add: bo
     Args:
         runs: Finished runs that differ in the seed only. Paths in their commands are cut to the last name.
         directory: Where `<label>.zip` goes, in place of an earlier one.
-        compact: Whether checkpoints are compact and trajectories take the place of all but the last.
-        add: Whether the other seeds of the earlier archive stay, as they are.
+        compact: True if checkpoints are compact and trajectories take the place of all but the last.
+        add: True if the other seeds of the earlier archive stay, as they are.
 
     Raises:
         InputError: The runs are not of one configuration, one is not finished, a file of it is missing or damaged, or

@@ -14,15 +14,10 @@ ALWAYS = ("step", "train_loss", "test_loss")
 
 
 def read_progress(file: Path, *, finished: bool) -> list[dict[str, float]]:
-    """The lines of a run's progress, in order; `step` is an int.
+    """The lines of a run's `metrics.jsonl`, in order; `step` is an int.
 
-    Args:
-        file: `metrics.jsonl` of a run.
-        finished: Whether the run is: then no line may be cut short.
-
-    Raises:
-        InputError: A line is damaged, or there is none.
-        OSError: The file cannot be read.
+    Only an unfinished run may have a line that is cut short. Raises InputError where a line is damaged, or there is
+    none.
     """
     lines = file.read_bytes().splitlines(keepends=True)
     if lines and not finished and not lines[-1].endswith(b"\n"):

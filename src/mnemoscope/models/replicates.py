@@ -12,14 +12,7 @@ from mnemoscope.models.run import COMPACT, Run
 
 
 def check_replicates(runs: Iterable[Run]) -> None:
-    """Refuse runs of one configuration whose weights are not what the run says, and weights that stand there twice.
-
-    Args:
-        runs: Finished ones.
-
-    Raises:
-        InputError: Naming the run, or both.
-    """
+    """Refuse finished runs of one configuration with other weights than the run says, or with equal weights."""
     seen: dict[str, Run] = {}
     for run in runs:
         weights = _weights(run)

@@ -182,11 +182,7 @@ def trajectory_text(measures: xr.Dataset) -> str:
 
 
 def read_trajectory(text: str) -> xr.Dataset:
-    """What `trajectory_text` wrote.
-
-    Raises:
-        ValueError, KeyError: It is something else.
-    """
+    """The trajectory in a text of `trajectory_text`; raises ValueError or KeyError where it is something else."""
     content = json.loads(text)
     columns = {
         name: ("step", [math.nan if value is None else value for value in column])
@@ -198,8 +194,7 @@ def read_trajectory(text: str) -> xr.Dataset:
 def create_run(path: Path, spec: RunSpec) -> Run:
     """Make the run directory of `spec`, or open the one that exists.
 
-    Raises:
-        InputError: The directory holds a run with another specification.
+    Raises InputError where the directory holds a run with another specification.
     """
     if (path / "run.json").exists():
         run = _read(path)

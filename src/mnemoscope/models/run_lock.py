@@ -51,11 +51,7 @@ class Held:
     lost: threading.Event = field(default_factory=threading.Event)
 
     def check(self) -> None:
-        """To be called before something is written.
-
-        Raises:
-            RunHeldError: Another process took this one for dead.
-        """
+        """Raise RunHeldError if another process took this one for dead; called before something is written."""
         if self.lost.is_set():
             raise RunHeldError(f"{self.path} was taken over by another process, since this one showed no life for long")
 
@@ -70,11 +66,7 @@ class Held:
 
 @contextlib.contextmanager
 def hold(path: Path) -> Iterator[Held]:
-    """Hold a run directory for this process.
-
-    Raises:
-        RunHeldError: Another process holds it.
-    """
+    """Hold a run directory for this process; raises RunHeldError where another process holds it."""
     with _locked_here(path) as decided_here:
         if elsewhere := _alive(path, here=not decided_here):
             raise RunHeldError(
@@ -130,10 +122,8 @@ def is_held(path: Path) -> bool:
 def _alive(path: Path, *, here: bool = False) -> str:
     """The machine on which a process showed not long ago that it holds the directory; empty: there is none.
 
-    Args:
-        path: The run directory.
-        here: Whether it may be on this machine. Where there are locks it would hold that, so one that is only written
-            down is dead.
+    `here` allows this machine. A process here would hold a lock where there are locks, so one that is only written down
+    is dead.
     """
     holder = _holder(path)
     if "host" not in holder or (holder["host"] == socket.gethostname() and not here):

@@ -39,14 +39,11 @@ def write_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[s
 
 
 def read_tensors(path: Path, *kinds: str) -> tuple[dict[str, Tensor], dict[str, str]]:
-    """Read a file of `tensor_bytes` whose metadata name one of these kinds.
+    """The tensors, in memory of their own, and metadata of a file of `tensor_bytes` whose metadata name one of these
+    kinds.
 
-    Returns:
-        The tensors, copied into memory of their own, and the metadata.
-
-    Raises:
-        InputError: The file is missing, truncated, of another program, of another kind, or was changed after it was
-            written.
+    Raises InputError where the file is missing, truncated, of another program, of another kind, or was changed after it
+    was written.
     """
     try:
         with safe_open(path, framework="pt") as file:

@@ -63,11 +63,7 @@ def seal(content: bytes) -> bytes:
 
 
 def labels() -> list[str]:
-    """The configurations in the zoo.
-
-    Raises:
-        InputError: There are none.
-    """
+    """The configurations in the zoo; raises InputError where there are none."""
     names = sorted(_files())
     if not names:
         raise InputError("no trained runs come with the installed systems; `mnemoscope train` makes some")
@@ -75,13 +71,9 @@ def labels() -> list[str]:
 
 
 def folder(module: str) -> Path:
-    """Where the archives of the system lie that a module belongs to.
+    """The folder for the archives of the system that a module belongs to.
 
-    Args:
-        module: Dotted name.
-
-    Raises:
-        InputError: The module belongs to no system that is a package: there is no room for archives.
+    Raises InputError where it belongs to no system that is a package: there is no room for archives.
     """
     guest = owner(module)
     package = None if guest is None else directory(guest)
@@ -102,20 +94,12 @@ def _files() -> dict[str, Path]:
 
 
 def archive(label: str) -> Archive:
-    """The archive of a configuration.
-
-    Raises:
-        InputError: There is none, it was changed after it was packed, or it holds more than runs.
-    """
+    """The archive of a configuration; raises as `read_archive` does."""
     return read_archive(_file(label))
 
 
 def _file(label: str) -> Path:
-    """Where the archive of a configuration lies; its runs may say another label, with a digest, which will do too.
-
-    Raises:
-        InputError: There is none.
-    """
+    """The file of a configuration's archive; its runs may say another label, with a digest, which will do too."""
     files = _files()
     if "+" in label and label not in files:
         for file in files.values():
@@ -130,8 +114,7 @@ def _file(label: str) -> Path:
 def read_archive(file: Path) -> Archive:
     """The archive that a file holds.
 
-    Raises:
-        InputError: It was changed after it was packed, or it holds more than runs.
+    Raises InputError where it was changed after it was packed, or holds more than runs.
     """
     content = file.read_bytes()
     if seal(content[:-SEAL]) != content[-SEAL:]:
@@ -144,10 +127,9 @@ def read_archive(file: Path) -> Archive:
 
 
 def named(path: str | Path) -> bool:
-    """Whether a path is a word for runs of the zoo; nothing is unpacked.
+    """True if a path is a word for runs of the zoo; nothing is unpacked.
 
-    Raises:
-        InputError: It is, and there is no such configuration.
+    Raises InputError where it is, and there is no such configuration.
     """
     word, _, rest = str(path).partition(":")
     if word == WORD and (label := rest.partition("/")[0]):
@@ -158,9 +140,8 @@ def named(path: str | Path) -> bool:
 def shipped(path: str | Path) -> list[Path] | None:
     """The run directories that a word such as `zoo:<configuration>` names, unpacked; none: the path is no such word.
 
-    Raises:
-        InputError: There are no such runs, their archive is damaged, there is no place to unpack them, or `zoo` is
-            also a directory here.
+    Raises InputError where there are no such runs, their archive is damaged, there is no place to unpack them, or `zoo`
+    is also a directory here.
     """
     word, colon, rest = str(path).partition(":")
     if word != WORD:
@@ -188,13 +169,10 @@ def word_for(run: Path) -> str:
 
 
 def unpack(packed: Archive) -> Path:
-    """Unpack what is not there yet.
+    """Unpack what is not there yet, and return the directory that holds one run directory per seed.
 
-    Returns:
-        The directory that holds one run directory per seed; its path has a digest of the archive in it.
-
-    Raises:
-        InputError: Neither the user's cache nor the directory for temporary files can be written.
+    Its path has a digest of the archive in it. Raises InputError where neither the user's cache nor the directory for
+    temporary files can be written.
     """
     problems = []
     for parent in (user_cache, _temporary):
@@ -230,9 +208,5 @@ def _complete(place: Path, packed: Archive) -> None:
 
 
 def archives() -> Iterator[Archive]:
-    """Every archive of the zoo, by label.
-
-    Raises:
-        InputError: There are none, or one is damaged.
-    """
+    """Every archive of the zoo, by label; raises InputError where there are none, or one is damaged."""
     return (archive(label) for label in labels())

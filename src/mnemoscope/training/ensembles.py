@@ -35,8 +35,7 @@ def train_in_groups(
 ) -> list[Run]:
     """`train_together` in groups that the memory of the device holds; on a CPU that is all.
 
-    Raises:
-        InputError: As `train_together`, or the device has too little memory for one run.
+    Raises InputError as `train_together` does, or where the device has too little memory for one run.
     """
     if not specs:
         raise InputError("there is nothing to train: name at least one run")

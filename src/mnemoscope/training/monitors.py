@@ -26,14 +26,8 @@ Line = Mapping[str, float]
 class Watched:
     """Batches of one split, one a run, and the masks that measures are means over: `run batch scored`.
 
-    Attributes:
-        inputs: Of all positions.
-        targets: At the scored positions.
-        scored: Where the loss looks.
-        weights: Of sequences, as the task's distribution has them.
-        subgroups: Their rows, by name.
-        skills: By name.
-        parts: Of target vectors.
+    Inputs are those of all positions, targets those at the scored positions; `scored` marks where the loss looks.
+    `weights` are those of sequences under the task's distribution, `parts` slices of target vectors.
     """
 
     inputs: Tensor
@@ -55,13 +49,11 @@ class Watched:
 
     @torch.no_grad()
     def lines(self, outputs: Float[Tensor, "run batch scored d_output"]) -> list[Line]:
-        """Of every run loss on the task's own mixture and of every subgroup, loss and accuracy of every skill, in nats.
+        """The measures of every run from its logits or vectors at the scored positions, losses in nats.
 
+        They are the loss on the task's own mixture and of every subgroup, and the loss and accuracy of every skill.
         Where targets are vectors losses are mean squared errors; the parts of the targets have theirs as well, and
         skills have no accuracy.
-
-        Args:
-            outputs: Logits or vectors at the scored positions.
         """
         losses = metrics.loss(outputs, self.targets)
         found = {"loss": _mean(losses, self.scored, self.weights)}
@@ -76,13 +68,7 @@ class Watched:
 
 
 def watched(tasks: Sequence[Task], batches: Sequence[Batch], positions: Int[Tensor, " scored"]) -> Watched:
-    """The batches of a split.
-
-    Args:
-        tasks: Know subgroups and skills, one a run.
-        batches: Monitoring batches of equal shape, one a run.
-        positions: Every position that some sequence is scored at.
-    """
+    """The batches of a split, equal in shape and one a run; `positions` are all at which some sequence is scored."""
     weights = [batch.scored.new_ones(len(batch)) if batch.weights is None else batch.weights for batch in batches]
     subgroups = [task.subgroups(batch) for task, batch in zip(tasks, batches, strict=True)]
     skills = [task.skills(batch) for task, batch in zip(tasks, batches, strict=True)]
@@ -109,11 +95,7 @@ def _mean(
 
 
 class Monitors:
-    """The monitoring batches of runs that differ in the seed only.
-
-    Attributes:
-        positions: Every position that some sequence of some batch is scored at.
-    """
+    """The monitoring batches of runs that differ in the seed only, and all positions that a sequence is scored at."""
 
     def __init__(self, specs: Sequence[RunSpec], device: torch.device | str = "cpu"):
         batches = {

@@ -31,11 +31,7 @@ Report = Callable[[Progress], None]
 class Recorder:
     """Writes one run's checkpoints, metrics and state at the steps that the recipe names.
 
-    Args:
-        run: Where to.
-        start: The updates that were made before.
-        skills: Those that `recipe.stop_at` asks for.
-        report: Called with every line of metrics.
+    `start` is the number of updates made before, `skills` are those of `recipe.stop_at`.
     """
 
     def __init__(self, run: Run, start: int, skills: Sequence[str], report: Report | None):

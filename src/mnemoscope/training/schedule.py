@@ -22,8 +22,7 @@ def learning_rate(recipe: Recipe, step: int) -> float:
 def frozen(recipe: Recipe, names: Iterable[str], step: int) -> frozenset[str]:
     """Names of the parameters that the update number `step` leaves alone.
 
-    Raises:
-        InputError: A pattern of the recipe matches no parameter.
+    Raises InputError where a pattern of the recipe matches no parameter.
     """
     names = list(names)
     held: frozenset[str] = frozenset()
@@ -37,11 +36,7 @@ def frozen(recipe: Recipe, names: Iterable[str], step: int) -> frozenset[str]:
 
 
 def task_at(task: Task, recipe: Recipe, step: int) -> Task:
-    """The task that the update number `step` samples from and takes the loss of.
-
-    Raises:
-        InputError: A change names no field of the task or gives it a value that it refuses.
-    """
+    """The task that the update number `step` samples from and takes the loss of."""
     for item in sorted(recipe.task_changes, key=lambda item: item.step):
         if item.step <= step:
             task = change(task, {item.field: item.value}, "task")
@@ -55,9 +50,8 @@ def _size(task: Task) -> tuple[int, int, int | None]:
 def check_schedules(spec: RunSpec) -> None:
     """Refuse schedules that name nothing, and early stopping by what is not measured, before anything is written.
 
-    Raises:
-        InputError: A pattern matches no parameter, a change of the task is refused or changes its size, or
-            training is to stop at an accuracy that a task of vectors does not have.
+    Raises InputError where a pattern matches no parameter, or a change of the task is refused or changes its size. A
+    task of vectors has no accuracy to stop at.
     """
     for item in spec.recipe.task_changes:
         changed = task_at(spec.task, spec.recipe, item.step)

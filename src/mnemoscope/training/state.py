@@ -31,11 +31,7 @@ def write_state(run: Run, step: int, params: Mapping[str, Tensor], moments: Mome
 
 
 def last_step(run: Run) -> int:
-    """Number of updates in the saved state; 0 where there is none.
-
-    Raises:
-        InputError: The file is damaged.
-    """
+    """Number of updates in the saved state; 0 where there is none."""
     return read_state(run).step if state_path(run).exists() else 0
 
 
@@ -51,8 +47,7 @@ class State:
 def read_state(run: Run, device: torch.device | str = "cpu") -> State:
     """The saved state of a run.
 
-    Raises:
-        InputError: The file is damaged; deleting it starts the run afresh.
+    Raises InputError where the file is damaged; deleting it starts the run afresh.
     """
     try:
         tensors, metadata = read_tensors(state_path(run), _KIND)

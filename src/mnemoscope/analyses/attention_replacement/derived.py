@@ -28,11 +28,7 @@ LEARNED = "learned mean"
 
 
 def attention_of(model: HookedModel, head: tuple[int, int], batch: Batch) -> Float[Tensor, "batch query key"]:
-    """The attention of one head (layer, number), in float64.
-
-    Raises:
-        InputError: The head does not exist, the model is too small for the batch, or attention is NaN.
-    """
+    """The attention of one head (layer, number), in float64."""
     layer, number = head
     in_range("the number of a head", number, 0, model.cfg.n_heads - 1)
     return layer_attention(model, layer, batch)[:, number]
@@ -41,15 +37,10 @@ def attention_of(model: HookedModel, head: tuple[int, int], batch: Batch) -> Flo
 def learned_mean(
     attention: Float[Tensor, "batch query key"], *, unless: Float[Tensor, "batch query key"] | None = None
 ) -> Mechanism:
-    """The mean pattern over sequences.
+    """The mean pattern over sequences, with one parameter less than keys for every query that it was fitted to.
 
-    Args:
-        attention: Of one head, on a reference set.
-        unless: A pattern: the mean is over the sequences about whose query it says nothing, and all keys alike
-            for a query about which it always says something.
-
-    Returns:
-        A mechanism with one parameter less than keys for every query that it was fitted to.
+    With `unless`, a pattern, the mean is over the sequences about whose query this says nothing. It is over all keys
+    alike for a query about which it always says something.
     """
     counted = torch.ones_like(attention[..., 0]) if unless is None else silent(unless).to(attention)
     n_pos = attention.shape[1]
@@ -63,15 +54,9 @@ def learned_mean(
 def learned_within(attention: Float[Tensor, "batch query key"], mechanism: Mechanism, batch: Batch) -> Mechanism | None:
     """The mean pattern on the keys that a mechanism attends to, renormalised: its weights fitted, its keys kept.
 
-    Args:
-        attention: Of one head, on `batch`.
-        mechanism: Says which keys.
-        batch: The reference set.
-
-    Returns:
-        A mechanism with one parameter less than keys for every query. None if the keys depend on the sequence, if no
-        query has two of them, if they are all that there are, or if the head never attends to those of some query:
-        then there is nothing to fit, or nothing new.
+    It has one parameter less than keys for every query. The result is None where there is nothing to fit, or nothing
+    new. The keys then depend on the sequence or are all that there are, no query has two, or the head never attends to
+    those of some query.
     """
     rows = checked_pattern(mechanism, batch)
     keys = rows > 0
@@ -86,14 +71,8 @@ def learned_within(attention: Float[Tensor, "batch query key"], mechanism: Mecha
 
 
 def permuted_targets(mechanism: Mechanism, *, seed: int = 0) -> Mechanism:
-    """The mechanism with its targets exchanged.
-
-    Args:
-        mechanism: Any.
-        seed: Draws come from this seed's stream `permuted targets`.
-
-    Returns:
-        A mechanism that says something wherever the given one does.
+    """The mechanism with its targets exchanged, by the seed's stream `permuted targets`; it speaks where the given one
+    does.
     """
 
     def pattern(batch: Batch) -> Float[Tensor, "batch query key"]:

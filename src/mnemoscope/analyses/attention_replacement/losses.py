@@ -35,12 +35,7 @@ N_ERRORS = 3
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class SkillLoss:
-    """What losses on one batch are summed over.
-
-    Attributes:
-        batch: The sequences.
-        masks: Which positions belong to which skill, the first of which is `all`.
-    """
+    """A batch, and masks of the positions of each skill that losses are summed over; the first skill is `all`."""
 
     batch: Batch
     masks: Skills
@@ -98,8 +93,7 @@ class Change:
 def yardstick(batch: Batch, skills: Skills | None = None) -> SkillLoss:
     """All scored positions, and the skills.
 
-    Raises:
-        InputError: No position is scored, a skill is tested nowhere, or is called `all`.
+    Raises InputError where no position is scored, or a skill is tested nowhere or called `all`.
     """
     skills = {} if skills is None else skills
     if ALL in skills:
@@ -110,11 +104,7 @@ def yardstick(batch: Batch, skills: Skills | None = None) -> SkillLoss:
 
 
 def score(outputs: Float[Tensor, "batch pos d_output"], by: SkillLoss) -> Score:
-    """Loss and right answers of every sequence, summed over the positions of each skill.
-
-    Raises:
-        InputError: The outputs hold NaN.
-    """
+    """Loss and right answers of every sequence, summed over the positions of each skill; refuses NaN."""
     if by.batch.has_vectors:
         check_numbers(outputs)
         return _summed(skill_losses(outputs.double(), by.batch, by.masks), None, by)

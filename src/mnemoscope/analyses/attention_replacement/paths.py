@@ -41,13 +41,9 @@ TIE = 1e-6
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Path:
-    """Some of the cells of a head's pattern, on one batch.
+    """Some cells of the pattern of a head (layer and number) on one batch; all of them have weight.
 
-    Attributes:
-        head: Layer and number.
-        name: What it is called in results.
-        part: Name of the part of the head's mechanism that it belongs to.
-        cells: Which cells; all of them have weight.
+    `name` is the path's name in results, `part` the part of the head's mechanism that it belongs to.
     """
 
     head: Head
@@ -109,11 +105,7 @@ def removed(
 
 
 def paths(batch: Batch, assigned: Assignment, by: Grain) -> Iterator[Path]:
-    """The paths of some heads that have weight in a batch, head by head.
-
-    Raises:
-        InputError: `by` is something else.
-    """
+    """The paths of some heads that have weight in a batch, head by head."""
     one_of("by", by, ("mechanism", "query", "cell"))
     for head, mechanism in assigned.items():
         for part, given in _parts(mechanism, batch):

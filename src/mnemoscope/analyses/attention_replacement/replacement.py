@@ -61,14 +61,9 @@ def heads(model: HookedModel) -> list[Head]:
 class Bench:
     """A model on one batch, ready to be measured under interventions.
 
-    Attributes:
-        model: The model.
-        by: The batch and the skills.
-        reference: Where means come from.
-        recordings: The activations of `reference`, kept between measurements.
-        clean: Without any intervention.
-        tolerance: Nats by which a loss may rise and still count as held.
-        seed: Of the permuted targets.
+    Means come from `reference`, whose activations `recordings` keep between measurements. `clean` is the score without
+    any intervention. A loss that rises by `tolerance` nats still counts as held. The seed is that of the permuted
+    targets.
     """
 
     model: HookedModel
@@ -132,8 +127,8 @@ def bench(
 ) -> Bench:
     """A model on a batch, with its clean losses; means come from `reference`, or from the batch.
 
-    Raises:
-        InputError: As for `yardstick`, the model is too small for the batch, or attention or logits hold NaN.
+    Raises InputError as `yardstick` does, or where the model is too small for the batch, or attention or logits hold
+    NaN.
     """
     by = yardstick(batch, skills)
     for layer in range(model.cfg.n_layers):

@@ -103,14 +103,8 @@ def choose(
 ) -> tuple[dict[Head, Mechanism], xr.Dataset]:
     """The simplest mechanism of each head that surely holds the loss and, if the head is needed, beats its control.
 
-    Args:
-        at: The model on the sequences to choose by.
-        candidates: For every head.
-        own: More of them for a head.
-
-    Returns:
-        Head to mechanism, without those for which none will do; and what was tried, over (layer, head, mechanism),
-        where `rise` is NaN for what was not.
+    `own` gives further candidates for a head. Returns head to mechanism, without the heads for which none will do, and
+    the trials over (layer, head, mechanism), where `rise` is NaN for what was not tried.
     """
     chosen: dict[Head, Mechanism] = {}
     rows, run = [], trials(at, {})
@@ -197,14 +191,10 @@ def reverse_engineer(
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Found:
-    """What the first three steps of the procedure give.
+    """The results of the first three steps of the procedure.
 
-    Attributes:
-        chosen: The mechanism of each head, without those for which none will do.
-        tried: What was tried on the sequences to choose by.
-        best: What was chosen, on the test half.
-        selection: The model on the sequences to choose by.
-        at: The model on the test half.
+    `chosen` has the mechanism of each head, without the heads for which none will do. `tried` are the trials on the
+    sequences to choose by (`selection`), `best` those of the chosen mechanisms on the test half (`at`).
     """
 
     chosen: dict[Head, Mechanism]

@@ -46,11 +46,8 @@ class Kept:
 class Intact:
     """A run that trials differ from.
 
-    Attributes:
-        kept: Of the layers.
-        needed: For every layer the positions whose stream after it can be seen from where outputs are read.
-        read: Positions at which outputs are kept.
-        outputs: At these.
+    `needed` marks for every layer the positions whose stream after it influences an output that is read. `read` are the
+    positions at which `outputs` are kept.
     """
 
     kept: Sequence[Kept]
@@ -71,8 +68,8 @@ def intact(
 
     Args:
         weights: The model.
-        stream: Before the first layer, or before the one after `below`.
-        patterns: Of every layer.
+        stream: The residual stream before the first layer, or before the one after `below`.
+        patterns: The patterns of every layer.
         where: Positions whose outputs are wanted.
         read: Positions whose outputs are wanted in some sequence.
         below: The lower layers of a run that is the same up to there.
@@ -99,15 +96,10 @@ def continued(
     rows: Float[Tensor, "cell batch query key"],
     learned: Float[Tensor, "batch query key"] | None = None,
 ) -> Float[Tensor, "cell batch read d_output"]:
-    """Outputs of trials, where outputs are read.
+    """Outputs of trials that differ from a run in the pattern of one head of the layer `index`, where outputs are read.
 
-    Args:
-        weights: The model.
-        run: What they differ from.
-        index: Of the layer in which they differ.
-        head: Whose pattern differs.
-        rows: That pattern in every cell; rows of NaN are those of the intact run.
-        learned: The head's attention in the intact run, where none is set; none: it is set.
+    `rows` are that pattern in every cell; rows of NaN are those of the intact run. `learned` is the head's attention in
+    the intact run, where none is set.
     """
     block, kept = weights.blocks[index], run.kept[index]
     attn = block.attention
@@ -132,14 +124,9 @@ def _through(
     live: Bool[Tensor, "cell batch pos"],
     stream: Float[Tensor, "row d_model"],
 ) -> tuple[Bool[Tensor, "cell batch pos"], Float[Tensor, "row_after d_model"]]:
-    """The positions that differ from the intact run after a layer and are needed, and their stream.
+    """The positions that differ from the intact run after a layer and are needed there, and their stream.
 
-    Args:
-        block: The layer.
-        kept: Of the intact run.
-        needed: Positions that are needed after it.
-        live: Positions that differ before it.
-        stream: At these.
+    `live` are the positions that differ before the layer, and `stream` is the stream at these.
     """
     if live.sum() > DENSE * live.numel():
         everywhere = torch.ones_like(live)

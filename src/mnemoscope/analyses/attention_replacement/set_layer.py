@@ -26,10 +26,7 @@ PIECE_BYTES = 2**19
 class Patterns:
     """The set attention of a layer.
 
-    Attributes:
-        rows: Of all heads; 0 where attention is learned.
-        free: Rows whose attention is learned.
-        learned: Heads that have such rows.
+    `rows` are 0 where attention is learned, which `free` marks; `learned` are the heads that have such rows.
     """
 
     rows: Float[Tensor, "batch head_index query key"]

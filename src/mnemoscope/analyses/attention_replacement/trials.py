@@ -43,9 +43,7 @@ Where a pattern is NaN, attention is learned. The head need not be one of those 
 def trials(at: Bench, assigned: Assignment) -> Trials:
     """The fast way for a model on a batch, if it is open, otherwise the hooked way.
 
-    Args:
-        at: The model on its batch.
-        assigned: What is kept most often; all else that is kept is a part of it.
+    `assigned` is kept most often; all else that is kept is a part of it.
     """
     for layer, head in assigned:
         check_exists(at.model, Site(kind="pattern", layer=layer, head=head))

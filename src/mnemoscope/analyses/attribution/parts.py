@@ -70,8 +70,7 @@ def head_terms(model: Any, reading: Reading, layer: int) -> Float[Tensor, "batch
 def neuron_terms(model: Any, reading: Reading, layer: int) -> Float[Tensor, "batch pos neuron"]:
     """The term of every neuron of a layer: its activation times its row of W_out; they add up to the MLP's.
 
-    Raises:
-        InputError: They do not, because a hook is on the MLP's output.
+    Raises InputError where they do not, because a hook is on the MLP's output.
     """
     values, bias = model.W_out[layer].double(), model.blocks[layer].mlp.b_out
     onto = einsum(values, reading.direction, "neuron d_model, batch pos d_model -> batch pos neuron")
@@ -85,8 +84,7 @@ def neuron_terms(model: Any, reading: Reading, layer: int) -> Float[Tensor, "bat
 def source_terms(model: Any, reading: Reading, layer: int) -> Float[Tensor, "batch pos head_index key"]:
     """The term of every head of a layer by the position its values come from; over the keys they add up to the head's.
 
-    Raises:
-        InputError: They do not, because a hook is on the head's output.
+    Raises InputError where they do not, because a hook is on the head's output.
     """
     values = reading.cache[f"blocks.{layer}.attn.hook_v"].double()
     shared = model.cfg.n_heads // values.shape[2]  # grouped-query attention: so many heads share their values

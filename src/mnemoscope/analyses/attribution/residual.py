@@ -39,17 +39,17 @@ FROZEN = "scale frozen at its value in this run and shared by all terms; effects
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Reading:
-    """What one forward pass over some of the sequences left behind, at the contrast's positions.
+    """The record of one forward pass over some of the sequences, at the contrast's positions.
 
     Attributes:
         cache: Activations by hook name, with all positions.
-        contrast: For these sequences, at its columns.
-        columns: Which positions those are.
-        direction: What a vector in the final residual stream is multiplied with (r above).
+        contrast: The contrast for these sequences, at its columns.
+        columns: The positions of the columns.
+        direction: The vector that multiplies a vector in the final residual stream (r above).
         constants: Terms of the biases after the residual stream.
         truth: The difference of logits that the model gave.
-        size: What the rounding of `truth` is relative to.
-        rounding: By how much of its size a sum may miss what it should give.
+        size: The size to which the rounding of `truth` is relative.
+        rounding: The share of its size by which a sum may miss what it should give.
     """
 
     cache: Mapping[str, Tensor]
@@ -94,11 +94,7 @@ def final_norm(model: Any) -> FinalNorm | None:
 
 
 def check_model(model: HookedModel) -> None:
-    """Refuse a model whose logits are not a linear reading of the sum of its parts, or whose rounding is too coarse.
-
-    Raises:
-        InputError: Naming what is in the way.
-    """
+    """Refuse a model whose logits are not a linear reading of the sum of its parts, or whose rounding is too coarse."""
     cfg = model.cfg
     if cfg.dtype not in (torch.float32, torch.float64):
         raise InputError(f"the model must be in float32 or float64; got {cfg.dtype}: use model.to(torch.float32)")
@@ -142,8 +138,7 @@ def forward(
 ) -> tuple[Float[Tensor, "batch column d_vocab"], Mapping[str, Tensor]]:
     """Logits at some positions and the named activations of some of the sequences; `directly` as `recordings.forward`.
 
-    Raises:
-        InputError: The logits at a position hold NaN, or nothing finite.
+    Raises InputError where the logits at a position hold NaN, or nothing finite.
     """
     final, points = f"blocks.{model.cfg.n_layers - 1}.hook_resid_post", hooks - {SCALE}
     if not directly or (weights := unhooked(model, points | {final})) is None:
@@ -168,22 +163,19 @@ def readings(
     floats_per_prompt: int,
     max_bytes: int,
 ) -> Iterator[tuple[slice, Reading]]:
-    """Forward passes over the batch in chunks, with the named activations.
+    """Forward passes over the batch in chunks, with the named activations: yields the rows and their reading.
 
     Args:
         model: Any supported model (`check_model`).
         batch: The sequences.
-        contrast: What is read from the stream.
-        columns: The positions at which it is.
-        hooks: Which activations to keep, beside those that the reading itself needs.
+        contrast: The contrast that is read from the stream.
+        columns: The positions at which it is read.
+        hooks: Activations to keep, beside those that the reading itself needs.
         floats_per_prompt: How many numbers one sequence takes up.
         max_bytes: How much a chunk may take up; at least one sequence is run at a time.
 
-    Yields:
-        The rows and their reading.
-
     Raises:
-        InputError: NaN in what the reading needs.
+        InputError: There is NaN in what the reading needs.
     """
     final = f"blocks.{model.cfg.n_layers - 1}.hook_resid_post"
     needed = hooks | {final} | ({SCALE} if model.cfg.normalization_type else set())
@@ -226,11 +218,7 @@ def _read_direction(
 
 
 def check_finite(difference: Float[Tensor, "batch pos"], contrast: Contrast) -> None:
-    """Refuse a difference of logits that is infinite or no number.
-
-    Raises:
-        InputError: It is, at one of the contrast's positions.
-    """
+    """Refuse a difference of logits that is infinite or no number at one of the contrast's positions."""
     if not difference[contrast.positions].isfinite().all():
         raise InputError(
             "the logits of answer and foil must be finite, so that they have a difference; got infinite ones: take "

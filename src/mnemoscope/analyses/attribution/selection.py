@@ -30,13 +30,10 @@ Foil = Int[Tensor, "batch pos"] | Sequence[int] | Literal["mean"]
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Contrast:
-    """Which logits are subtracted, at which positions.
+    """A difference of logits (`name` says it in words) at some positions.
 
-    Attributes:
-        answer: The token whose logit counts positively; 0 where `positions` is False.
-        foil: A token for each position, or the tokens whose mean logit is subtracted.
-        positions: Where the difference is looked at.
-        name: The difference in words.
+    The logit of `answer` counts positively; its entries are 0 where `positions` is False. Subtracted is the logit of
+    `foil`, a token for each position, or the mean logit of its tokens.
     """
 
     answer: Int[Tensor, "batch pos"]
@@ -82,9 +79,8 @@ def contrast(
 ) -> Contrast:
     """A checked contrast; arguments as for `logit_attribution`.
 
-    Raises:
-        InputError: A shape differs from the batch's, a token is outside the vocabulary, the
-            foil is the answer everywhere, or the sequences do not fit the model.
+    Raises InputError where a shape differs from the batch's, a token is outside the vocabulary, the foil is the answer
+    everywhere, or the sequences do not fit the model.
     """
     check_fits(model, batch)
     weights: Any = model
@@ -140,11 +136,8 @@ def _in_vocabulary(argument: str, tokens: Tensor, n_tokens: int) -> None:
 class Selection:
     """Positions, and how values at them are put together.
 
-    Attributes:
-        positions: Where to look.
-        batch: Of which sequences.
-        skills: Names of the skills that means are taken over; none: every position is kept.
-        weights: What each position counts in the mean of each skill; adds up to one, NaN for a skill without any.
+    Means are taken over `skills`; without them every position is kept. `weights` are those of each position in the mean
+    of each skill: they add up to one, and are NaN for a skill without any.
     """
 
     positions: Bool[Tensor, "batch pos"]
@@ -210,8 +203,7 @@ def selection(
 ) -> Selection:
     """A checked selection; arguments as for `logit_attribution`.
 
-    Raises:
-        InputError: A shape differs from the batch's, there are no skills in `skills`, or nothing is selected.
+    Raises InputError where a shape differs from the batch's, there are no skills in `skills`, or nothing is selected.
     """
     masks = {} if skills is None else dict(skills)
     if positions is not None and not isinstance(positions, Tensor):

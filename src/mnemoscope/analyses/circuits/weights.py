@@ -108,12 +108,8 @@ class EffectiveWeights:
 def effective_weights(model: HookedModel, layers: Sequence[int] | None = None) -> EffectiveWeights:
     """The folded weights of a model, whose own weights stay as they are.
 
-    Args:
-        model: Any hooked model whose attention scores and logits are products of weight matrices (up to sigma).
-        layers: Which layers; none: all.
-
-    Raises:
-        InputError: The model is not of that kind, a weight is not finite, or there is no such layer.
+    Attention scores and logits of the model must be products of weight matrices (up to sigma). Raises InputError where
+    they are not, a weight is not finite, or there is no such layer.
     """
     _check_supported(model.cfg)
     chosen = tuple(chosen_indices("layers", layers, model.cfg.n_layers))
@@ -226,15 +222,8 @@ def recorded(
 ) -> tuple[dict[str, Float[Tensor, "batch ..."]], Sigmas]:
     """Activations on a batch, in float64: of attention, and the residual streams that sigmas are read from.
 
-    Args:
-        model: Any hooked model.
-        weights: Its folded weights, which name the layers.
-        batch: The sequences.
-        kinds: Of attention, such as `q` or `pattern`.
-        frozen: Sigmas to take; none: those of every position of the batch.
-
-    Raises:
-        InputError: One of them is not finite.
+    `weights` name the layers, `kinds` the activations of attention, such as `q` or `pattern`. Without `frozen`, sigmas
+    are those of every position of the batch. Raises InputError where one is not finite.
     """
     streams = [f"blocks.{layer}.hook_resid_pre" for layer in weights.layers]
     streams.append(f"blocks.{model.cfg.n_layers - 1}.hook_resid_post")
@@ -257,8 +246,7 @@ def frozen_sigmas(
 ) -> Sigmas:
     """One sigma per layer.
 
-    Raises:
-        InputError: The way is unknown, or `linearised` without a batch.
+    Raises InputError where the way is unknown, or `linearised` without a batch.
     """
     one_of("normalisation", normalisation, FROZEN)
     ones = torch.ones(1, 1, len(weights.layers), dtype=torch.double, device=weights.W_E.device)

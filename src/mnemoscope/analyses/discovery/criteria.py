@@ -176,11 +176,7 @@ def faithfulness_without(
 
 
 def one(setting: Setting, circuit: xr.DataArray) -> Bool[np.ndarray, " edge"]:
-    """A single circuit that has edges.
-
-    Raises:
-        InputError: It is no circuit of the model, several, or empty.
-    """
+    """A single circuit of the model that has edges; all else is refused."""
     inside = members(setting.edges, circuit)
     if inside.ndim != 1 or not inside.any():
         raise InputError(
@@ -291,8 +287,7 @@ def random_circuits(
 ) -> Bool[np.ndarray, "circuit edge"]:
     """Random circuits with a number of edges.
 
-    Raises:
-        InputError: A hundred rounds of draws do not bring together so many of that size.
+    Raises InputError where a hundred rounds of draws do not bring together so many of that size.
     """
     stream, found = generator(seed, "circuits", draw), []
     for _ in range(_ROUNDS):

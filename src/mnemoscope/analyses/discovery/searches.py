@@ -230,11 +230,7 @@ def _growing(n_edges: int) -> list[int]:
 
 
 def order(paths: Paths, scores: Float[np.ndarray, " edge"], *, signed: bool, connected: bool) -> list[int]:
-    """Numbers of the edges, in the order in which they are taken.
-
-    Raises:
-        InputError: A score is NaN, or there is more than one per edge.
-    """
+    """Numbers of the edges, in the order in which they are taken."""
     if scores.ndim != 1 or np.isnan(scores).any():
         raise InputError(f"scores must be one number per edge; got shape {scores.shape}, {np.isnan(scores).sum()} NaN")
     strength = scores if signed else abs(scores)
@@ -254,11 +250,7 @@ def order(paths: Paths, scores: Float[np.ndarray, " edge"], *, signed: bool, con
 
 
 def exact(setting: Setting, *, target: float = TARGET) -> xr.Dataset:
-    """Every circuit of a small model.
-
-    Args:
-        setting: What circuits are measured on; at most 16 edges.
-        target: Faithfulness to be reached.
+    """Every circuit of a small model, with at most 16 edges.
 
     Returns:
         `faithfulness` over `number`: of the circuit that has edge e if bit e of its number is set; `minimal` over
@@ -299,11 +291,7 @@ def exact(setting: Setting, *, target: float = TARGET) -> xr.Dataset:
 
 
 def minimal(reached: Bool[np.ndarray, " circuit"]) -> Bool[np.ndarray, " circuit"]:
-    """Which sets reach a target while none of their subsets does.
-
-    Args:
-        reached: Of the set that has element e if bit e of its number is set.
-    """
+    """True for sets that reach a target while none of their subsets does; bit e of a set's number is its element e."""
     below = reached.copy()
     n_elements = len(reached).bit_length() - 1
     for element in range(n_elements):
@@ -316,11 +304,7 @@ def minimal(reached: Bool[np.ndarray, " circuit"]) -> Bool[np.ndarray, " circuit
 
 
 def compared_with_exact(truth: xr.Dataset, circuits: xr.DataArray) -> xr.Dataset:
-    """Circuits beside the truth.
-
-    Args:
-        truth: From `exact`.
-        circuits: Of the same model: truth values over edge, after any other axes, which the result keeps.
+    """Circuits, over edge after any other axes, beside the truth from `exact` for the same model.
 
     Returns:
         `n_edges`, `faithfulness`, `size_ratio`, `jaccard`, `gap` over the axes of `circuits` but edge.

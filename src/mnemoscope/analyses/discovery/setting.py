@@ -77,11 +77,7 @@ def labelled(
 
 
 def along(edges: Iterable[Edge | str], values: xr.DataArray) -> xr.DataArray:
-    """Values along `edge` in the order of a model's edges, `edge` last.
-
-    Raises:
-        InputError: They are not one per edge of the model.
-    """
+    """Values along `edge` in the order of a model's edges, `edge` last; refused where they are not one per edge."""
     names = [str(edge) for edge in edges]
     given = [str(name) for name in values["edge"].values] if "edge" in values.coords else []
     if sorted(given) != sorted(names):
@@ -94,11 +90,7 @@ def along(edges: Iterable[Edge | str], values: xr.DataArray) -> xr.DataArray:
 
 
 def members(edges: Sequence[Edge], circuits: xr.DataArray) -> Bool[np.ndarray, "*circuits edge"]:
-    """Circuits as truth values in the order of a model's edges.
-
-    Raises:
-        InputError: They are not truth values, one per edge of the model.
-    """
+    """Circuits as truth values in the order of a model's edges; refused where they are not one per edge."""
     masks = along(edges, circuits).to_numpy()
     if masks.dtype != bool:
         raise InputError(
@@ -119,10 +111,9 @@ def nodes(circuit: xr.DataArray) -> list[str]:
 class Paths:
     """The edges of a model by the parts that they join, to follow paths in many circuits at once.
 
-    Attributes:
-        from_: By writer, in the order of writing, the numbers of the edges that start there.
-        into: By reader, in the order of reading, the numbers of the edges that lead there.
-        parts: By reader the parts whose output depends on what it reads.
+    `from_` gives by writer, in the order of writing, the numbers of the edges that start there. `into` gives by reader,
+    in the order of reading, the numbers of those that lead there. `parts` gives by reader the parts whose output
+    depends on what it reads.
     """
 
     from_: Mapping[Part, Int[np.ndarray, " _"]]
@@ -147,12 +138,7 @@ class Paths:
     def pruned(
         self, masks: Bool[np.ndarray, "*circuits edge"], *, from_embeddings: bool
     ) -> Bool[np.ndarray, "*circuits edge"]:
-        """The edges of circuits that lie on paths to the logits.
-
-        Args:
-            masks: Circuits.
-            from_embeddings: Whether the paths have to start at the embeddings too.
-        """
+        """The edges of circuits on paths to the logits; with `from_embeddings` only on those that start there."""
         kept = masks.copy()
         for writer, edges in self.from_.items() if from_embeddings else ():
             if depth(writer) >= 0:

@@ -59,9 +59,9 @@ def fit_change(
         steps: Ascending, at least eight; memory grows with the square of their number.
         values: One per step, finite and not all equal.
         log: Whether the sigmoid is one along log(1 + step).
-        confidence: Of the intervals.
-        n_draws: Simulated series for p.
-        rng: Draws them.
+        confidence: The confidence of the intervals.
+        n_draws: The number of simulated series for p.
+        rng: The generator that draws them.
 
     Returns:
         The figures of `change_point`, and whether the change is seen whole: from a tenth to nine tenths inside the

@@ -39,12 +39,9 @@ from mnemoscope.core.errors import InputError, in_range, one_of
 
 @dataclass(frozen=True, kw_only=True)
 class Series:
-    """Any number of series over the same steps.
+    """Any number of series over the same ascending steps, one per row.
 
-    Attributes:
-        steps: Ascending.
-        rows: One series per row.
-        template: An array of the dimensions that the rows run over, with their coordinates.
+    `template` is an array of the dimensions that the rows run over, with their coordinates.
     """
 
     steps: Float[np.ndarray, " step"]
@@ -64,14 +61,9 @@ class Series:
 
 
 def series(values: xr.DataArray, *, at_least: int) -> Series:
-    """The rows of an array over `step` and any other dimensions.
+    """The rows of an array over `step` and any other dimensions, with `at_least` so many steps.
 
-    Args:
-        values: Numbers or truth values.
-        at_least: How many steps are needed.
-
-    Raises:
-        InputError: There is no numeric coordinate `step`, it does not ascend from 0 or more, or it is too short.
+    Raises InputError where there is no numeric coordinate `step`, or it does not ascend from 0 or more.
     """
     if "step" not in values.dims or "step" not in values.coords:
         raise InputError(f"values need a dimension step with its coordinate; got dimensions {tuple(values.dims)}")

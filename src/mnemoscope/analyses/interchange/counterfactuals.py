@@ -34,14 +34,10 @@ OVER = ("all", "changing", "kept")
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Counterfactuals:
-    """What a causal model says about pairs.
+    """The predictions of a causal model for pairs, `clean` the bases and `corrupted` the sources, with one variable
+    exchanged.
 
-    Attributes:
-        causal: The causal model.
-        variable: Which one is exchanged.
-        pairs: `clean` are the bases, `corrupted` the sources.
-        before: Probabilities of the answer on the base as it is.
-        after: With the variable as in the source.
+    `before` has the probabilities of the answer on the base as it is, `after` those with the variable as in the source.
     """
 
     causal: CausalModel
@@ -81,16 +77,10 @@ def random_pairs(batch: Batch, n: int, *, seed: int = 0) -> PromptPairs:
 
 
 def counterfactuals(causal: CausalModel, pairs: PromptPairs, variable: str, d_vocab: int) -> Counterfactuals:
-    """What a causal model says about pairs when one variable is exchanged.
+    """The predictions of a causal model for pairs (bases `clean`, sources `corrupted`) when one variable is exchanged.
 
-    Args:
-        causal: The causal model.
-        pairs: `clean` are the bases, `corrupted` the sources.
-        variable: Which one.
-        d_vocab: Number of tokens of the network.
-
-    Raises:
-        InputError: There is no such variable, or the causal model does not fit the sequences.
+    `d_vocab` is the number of tokens of the network. Raises InputError where there is no such variable, or the causal
+    model does not fit the sequences.
     """
     return Counterfactuals(
         causal=causal,
@@ -104,12 +94,9 @@ def counterfactuals(causal: CausalModel, pairs: PromptPairs, variable: str, d_vo
 def arbitrary(sets: Sequence[Counterfactuals], *, seed: int = 0) -> list[Counterfactuals]:
     """The same pairs, the changing ones with an arbitrary answer.
 
-    Args:
-        sets: Of one variable, such as those of fit and of test prompts; the function is the same for all of them.
-        seed: It is drawn from this seed's stream `arbitrary answers`.
-
-    Raises:
-        InputError: There are fewer than three answers that exclude each other, so that none is left to say.
+    The sets are of one variable, such as those of fit and of test prompts. They share one function, drawn from the
+    seed's stream `arbitrary answers`. Raises InputError where fewer than three answers exclude each other, so that none
+    is left to say.
     """
     changing = [wanted.over["changing"] for wanted in sets]
     before, after = (

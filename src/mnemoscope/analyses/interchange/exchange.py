@@ -50,12 +50,7 @@ MEASURES = ("iia", "mass", "kl")
 
 @dataclass(frozen=True, kw_only=True)
 class Subspace:
-    """Part of a site.
-
-    Attributes:
-        site: Where.
-        basis: Directions that span the part, a row each, of the site's width.
-    """
+    """Part of a site, spanned by the rows of `basis`, directions of the site's width."""
 
     site: Site
     basis: Named[Tensor]

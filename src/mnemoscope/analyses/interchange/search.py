@@ -166,8 +166,7 @@ def alignment_search(
 def width(model: HookedModel, site: Site) -> int:
     """Number of dimensions of the vectors at a site.
 
-    Raises:
-        InputError: The site does not exist, holds no vectors, or is narrowed to some neurons.
+    Raises InputError where the site does not exist, holds no vectors, or is narrowed to some neurons.
     """
     check_exists(model, site)
     if site.kind in ATTENTION or site.neuron is not None:
@@ -187,15 +186,8 @@ def random_subspaces(
 ) -> dict[str, tuple[Subspace, ...]]:
     """Places to compare with: random subspaces of k dimensions, as `interchange` takes them.
 
-    Args:
-        model: Says how wide the site is.
-        site: Where.
-        k: Dimensions, from 1 to the site's width.
-        n: How many draws.
-        seed: Draws come from this seed's stream `random subspaces`.
-
-    Raises:
-        InputError: The site does not exist or holds no vectors, or k or n is out of range.
+    The `n` draws come from the seed's stream `random subspaces`. Raises InputError where the site does not exist or
+    holds no vectors, or k (from 1 to the site's width) or n is out of range.
     """
     d_site = width(model, site)
     in_range("k, the dimensions of a subspace", k, 1, d_site)
@@ -224,14 +216,11 @@ def learn_subspace(
 
     Adam from a random subspace, on batches of the pairs in turn.
 
-    Arguments as for `alignment_search`. `wanted` says what should come out, on pairs to fit; at a site with several
-    positions the subspace is the same at all of them; the search starts at a draw of the seed's stream `subspace`.
+    Arguments as for `alignment_search`. `wanted` says what should come out, on pairs to fit. At a site with several
+    positions the subspace is the same at all of them. The search starts at a draw of the seed's stream `subspace`.
 
-    Returns:
-        An orthonormal basis, a row each, in float64 on the CPU.
-
-    Raises:
-        InputError: The site does not exist or holds no vectors, a number is out of range, or a gradient is NaN.
+    Returns an orthonormal basis, a row each, in float64 on the CPU. Raises InputError where the site does not exist or
+    holds no vectors, a number is out of range, or a gradient is NaN.
     """
     d_site = width(model, site)
     in_range("k, the dimensions of a subspace", k, 1, d_site)

@@ -104,11 +104,7 @@ def qk(weights: EffectiveWeights, head: tuple[int, int]) -> Float[Tensor, "d_mod
 
 
 def positions(weights: EffectiveWeights) -> Float[Tensor, "n_ctx d_model"]:
-    """The positional embeddings.
-
-    Raises:
-        InputError: They are not added to the residual stream.
-    """
+    """The positional embeddings; refused where they are not added to the residual stream."""
     if weights.W_pos is None:
         raise InputError("the model adds no positions to the residual stream (rotary, say): take one that does")
     return weights.W_pos

@@ -53,13 +53,13 @@ from mnemoscope.interventions.regions import positions
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class NeuronActivity:
-    """What `neuron_activity` returns.
+    """The result of `neuron_activity`.
 
     Attributes:
-        layer: Whose MLP.
+        layer: The layer of the MLP.
         batch: The sequences that weigh something.
-        activation: After the activation function (`post`), float64.
-        weights: Of the rows; they add up to one.
+        activation: Values after the activation function (`post`), float64.
+        weights: Weights of the rows; they add up to one.
         sequence: Row of `batch`.
         pos: Position in it.
         latents: What is known at each row.

@@ -51,16 +51,11 @@ Cells = dict[str, Float[Tensor, "set skill"]]
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Bench:
-    """A layer's neurons, as they are and as they would be if they were removed.
+    """A layer's neurons, as they are (`post`) and as they would be if they were removed (`new`).
 
-    Attributes:
-        post: Activations as they are. Where `residual` is given, a row of the last layer is a place, with one position;
-            otherwise it is a sequence.
-        new: What removed neurons are replaced by.
-        row: Row that each place is read from.
-        column: Position there.
-        tokens: The sequences.
-        residual: Before the MLP is added; none: the model must run from the tokens.
+    A place is read from `row` at position `column`. Where `residual` is given, the stream before the MLP is added, a
+    row of the last layer is a place with one position. Otherwise it is a sequence, and the model must run from the
+    tokens.
     """
 
     model: HookedModel
@@ -80,12 +75,9 @@ def bench(
 ) -> Bench:
     """Record what removals need.
 
-    Args are those of `neuron_effects`, and `kind`: `zero`, `mean` or `resample`; resampled neurons all take the same
-    other sequence.
-
-    Raises:
-        InputError: The model has no such neurons or is too small, the reference has another length, another kind,
-            or a skill is tested nowhere.
+    The arguments are those of `neuron_effects`, and `kind`: `zero`, `mean` or `resample`; resampled neurons all take
+    the same other sequence. Raises InputError where the model has no such neurons or is too small, the reference has
+    another length, it is another kind, or a skill is tested nowhere.
     """
     one_of("the kind of an ablation", kind, REPLACEMENTS)
     mlp_block(model, layer)
@@ -127,12 +119,8 @@ def bench(
 def without(on: Bench, sets: Sequence[Int[Tensor, " _"]]) -> Cells:
     """Skills with each set of neurons removed; an empty set removes nothing.
 
-    Returns:
-        `accuracy` and `log_prob` (nats), and `accuracy_error` and `log_prob_error`, the standard errors over
-        sequences of their drops from the intact model.
-
-    Raises:
-        InputError: The logits hold NaN.
+    Returns `accuracy` and `log_prob` (nats), and `accuracy_error` and `log_prob_error`, the standard errors over
+    sequences of their drops from the intact model. Refuses logits with NaN.
     """
     intact = next(_scores(on, [torch.arange(0)]))
     cells: dict[str, list[Tensor]] = {}
@@ -201,12 +189,7 @@ CRITERION = {"min_skill": MIN_SKILL, "min_carried": MIN_CARRIED, "n_errors": N_E
 
 
 def measurable(ends: Cells, places: Places) -> Bool[Tensor, "skill metric"]:
-    """Where shares are given.
-
-    Args:
-        ends: Cells of two sets: no neuron removed, and the whole layer.
-        places: Where they were measured.
-    """
+    """True where shares are given; `ends` are the cells of two sets: no neuron removed, and the whole layer."""
     learned = ends["accuracy"][0] - places.constant_accuracy() >= MIN_SKILL
     drops = torch.stack([ends[name][0] - ends[name][1] for name in METRICS], -1)
     errors = torch.stack([ends[f"{name}_error"][1] for name in METRICS], -1)

@@ -57,8 +57,7 @@ from mnemoscope.interventions.writing import check_written, writing
 def activations(model: HookedModel, batch: Batch, subspace: Subspace) -> Float[Tensor, "batch pos width"]:
     """The vectors at the site of a subspace.
 
-    Raises:
-        InputError: The model has no such site, holds NaN there, or is too small for the batch or the subspace.
+    Raises InputError where the model has no such site, holds NaN there, or is too small for the batch or the subspace.
     """
     check_fits(model, batch)
     check_site(model, subspace.site)
@@ -94,16 +93,10 @@ def displaced(
     use: Outcome,
     **options: Any,
 ) -> dict[str, Float[Tensor, "batch pos ..."]]:
-    """What follows where a vector of its own is added to the activation of every sequence and position of a site.
+    """The outcome (`use` of the logits read at `where`) when its own vector is added at each sequence and position of a
+    site.
 
-    Args:
-        model: Any hooked model.
-        batch: The sequences.
-        site: Where it is added.
-        displacement: The vectors.
-        where: Where logits are read.
-        use: What is made of them.
-        options: Of `forward.read_at`.
+    `options` are those of `forward.read_at`.
     """
     check_written(model, site.kind, [site.layer])
     moved = displacement * positions(site, batch)[..., None]

@@ -66,11 +66,9 @@ _ITERATIONS = 2000
 def fitted(x: Float[np.ndarray, "row width"], y: Shaped[np.ndarray, " row"], penalty: float = PENALTY) -> Pipeline:
     """A probe fitted to rows; floating `y` are numbers, others classes.
 
-    With z the standardised inputs it minimises the sum over rows of the loss plus a penalty on the coefficients w:
-    -log p(y | z) + penalty / 2 |w|^2 for classes, (y - w.z - b)^2 + penalty |w|^2 for numbers.
-
-    Raises:
-        InputError: The penalty is not above zero.
+    With z the standardised inputs it minimises the sum over rows of the loss plus a penalty on the coefficients w. This
+    is -log p(y | z) + penalty / 2 |w|^2 for classes, (y - w.z - b)^2 + penalty |w|^2 for numbers. The penalty must be
+    above zero.
     """
     in_range("penalty", penalty, 1e-12, float("inf"))
     scaler = StandardScaler().fit(x)
@@ -90,7 +88,7 @@ def scores(
     y: Shaped[np.ndarray, " row"],
     fit_y: Shaped[np.ndarray, " fit_row"],
 ) -> dict[str, float]:
-    """How well a probe reads rows that it was not fitted on.
+    """The quality of a probe's readings of rows that it was not fitted on.
 
     Returns:
         For classes `accuracy`; `chance`, the accuracy of the class most frequent in `fit_y`; `balanced_accuracy`, the

@@ -44,13 +44,8 @@ def with_latent(batch: Batch, name: str, values: Tensor) -> Batch:
 def latent_values(batch: Batch, name: str) -> Values:
     """A latent at every position: classes as whole numbers, numbers in float64.
 
-    Args:
-        batch: Sequences.
-        name: Of a latent; `y[2]` is the second column of `y`; `token` and `target` are the batch's own, if it is of
-            tokens.
-
-    Raises:
-        InputError: There is no such latent, or it has neither one value per sequence nor one per position.
+    `y[2]` is the second column of `y`; `token` and `target` are the batch's own, if it is of tokens. Raises InputError
+    where there is no such latent, or it has neither one value per sequence nor one per position.
     """
     family, column = re.fullmatch(r"(.*?)(?:\[(\d+)\])?", name, re.S).groups()  # pyright: ignore[reportOptionalMemberAccess]
     own = {} if batch.has_vectors else {"token": batch.inputs, "target": batch.targets}
@@ -70,11 +65,7 @@ def latent_values(batch: Batch, name: str) -> Values:
 
 
 def latent_mask(batch: Batch, name: str | None) -> Bool[Tensor, "batch pos"]:
-    """Where a Boolean latent holds; without a name, everywhere. Padding never counts.
-
-    Raises:
-        InputError: As for `latent_values`, or the latent is not Boolean.
-    """
+    """True where a Boolean latent holds; without a name, everywhere. Padding never counts."""
     real = batch.real.to(batch.scored.device)
     if name is None:
         return real.clone()
@@ -102,11 +93,7 @@ def split_sequences(batch: Batch, *, seed: int = 0) -> tuple[Batch, Batch]:
 
 
 def check_apart(fit: Batch, test: Batch) -> None:
-    """Refuse two batches of unequal length, or with a sequence in common.
-
-    Raises:
-        InputError: Naming what they share.
-    """
+    """Refuse two batches of unequal length, or with a sequence in common."""
     lengths = [batch.inputs.shape[1] for batch in (fit, test)]
     if lengths[0] != lengths[1]:
         raise InputError(f"fit and test must be of one length, since positions are compared; got {lengths}")
@@ -119,11 +106,7 @@ def check_apart(fit: Batch, test: Batch) -> None:
 
 
 def check_numbers(latent: str, values: Values, where: Bool[Tensor, "batch pos"]) -> None:
-    """Refuse a latent that is NaN or infinite where it counts.
-
-    Raises:
-        InputError: With the way out.
-    """
+    """Refuse a latent that is NaN or infinite where it counts."""
     if not values[where].isfinite().all():
         raise InputError(f"latent {latent} holds NaN or infinity; leave these rows out with where")
 
@@ -157,11 +140,7 @@ def partners(batch: Batch, latent: str, *, seed: int = 0) -> Int[Tensor, " batch
 
 
 def check_site(model: HookedModel, site: Site) -> None:
-    """Refuse a site that holds no single vector per position.
-
-    Raises:
-        InputError: Attention weights, all heads at once, or a site that the model has not.
-    """
+    """Refuse a site that holds no single vector per position: attention weights, or all heads at once."""
     check_exists(model, site)
     if site.kind in ATTENTION:
         raise InputError(
@@ -183,14 +162,7 @@ def vectors(
 ) -> list[Float[Tensor, "batch pos width"]]:
     """The activations at some sites, at all positions, from one forward pass per chunk.
 
-    Args:
-        model: Any hooked model.
-        batch: The sequences.
-        sites: Where.
-        dtype: Of the numbers; none: the model's own.
-
-    Raises:
-        InputError: An activation is NaN or infinite.
+    They have the numbers of `dtype`, or those of the model without it. NaN and infinite ones are refused.
     """
     found = recorded(model, batch, {read(site) for site in sites})
     result = [_chosen(model, site, found[read(site)]) for site in sites]

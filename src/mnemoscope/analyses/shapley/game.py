@@ -91,17 +91,9 @@ def _interaction_weights(n: int) -> Float[Tensor, "pair coalition"]:
 def samples(
     play: Play, n: int, *, n_samples: int, seed: int, interactions: bool = True
 ) -> Iterator[Float[Tensor, "index outcome"]]:
-    """Independent unbiased estimates, each from one square of orders.
+    """Independent unbiased estimates, each from one square of orders of the seed's stream `orders`.
 
-    Args:
-        play: The game.
-        n: Its players.
-        n_samples: How many estimates.
-        seed: Orders come from this seed's stream `orders`.
-        interactions: Whether to estimate these too, which doubles the coalitions.
-
-    Yields:
-        Shapley values of the players and, after them, the interactions of their pairs.
+    Yields Shapley values of the players and, after them, the interactions of their pairs, which double the coalitions.
     """
     square, stream = orders(n), generator(seed, "orders")
     first, second = pairs(n).T

@@ -35,12 +35,10 @@ METRICS = ("accuracy", "log_prob")
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class _Point:
-    """What is removed at one hook point.
+    """The removal at one hook point.
 
-    Attributes:
-        new: What replaces the activation; one row may stand for all.
-        parts: 1 at the entries of each player that has some here, 0 elsewhere; one row may stand for all.
-        players: Their numbers.
+    `new` replaces the activation. `parts` is 1 at the entries of each player that has some here, 0 elsewhere. In both,
+    one row may stand for all. `players` are the players' numbers.
     """
 
     new: Float[Tensor, "new_row ..."]
@@ -71,13 +69,13 @@ def play_of(
     max_bytes: int | None = None,
     seed: int = 0,
 ) -> Play:
-    """The game in which a coalition's outcome is whether the answer is right, and its log-probability, at each place.
+    """The game of coalitions; an outcome is the right or wrong answer and its log-probability at each place.
 
     Args:
         model: Any hooked model that fits the batch.
         batch: Sequences that test skills.
         players: Name to the sites that come and go together.
-        places: Of the batch, where outcomes are read.
+        places: Places of the batch where outcomes are read.
         kind: `zero`, `mean` or `resample`.
         source: Sequences that means and resampled activations come from.
         within: Name of a latent: these come from sequences of the same class.

@@ -33,13 +33,10 @@ _TAGS = ("mechanistic-interpretability", "transformer-lens", "mnemoscope")
 
 
 def card(run: Run, step: int, *, plain: bool, against: Sequence[str]) -> str:
-    """A model card in Markdown.
+    """A model card in Markdown of a run at a checkpoint.
 
-    Args:
-        run: What was trained.
-        step: Of the checkpoint.
-        plain: Whether a `HookedTransformer` of TransformerLens 3.9 alone holds the model.
-        against: Why GPT-2's architecture cannot hold it; nothing where it can.
+    `plain` models fit a `HookedTransformer` of TransformerLens 3.9 alone. `against` gives the reasons why GPT-2's
+    architecture cannot hold the model, none where it can.
     """
     spec = run.spec
     head = ["---", "library_name: transformer-lens", "tags:", *(f"- {tag}" for tag in _TAGS), "---"]

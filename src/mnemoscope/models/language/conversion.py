@@ -153,11 +153,7 @@ def replicate_models(sources: Iterable[str | Path], **options: Any) -> Iterator[
 
 
 def _converted(source: str | Path, dtype: torch.dtype, n_ctx: int | None, revision: str | None) -> HookedTransformer:
-    """The model on the CPU, from its source.
-
-    Raises:
-        InputError: As `language_model`.
-    """
+    """The model on the CPU, from its source; raises as `language_model` does."""
     theirs, tokenizer = loaded(source, dtype, revision)
     longest = _longest(theirs.config)
     n_ctx = min(longest, N_CTX) if n_ctx is None else n_ctx
@@ -166,11 +162,7 @@ def _converted(source: str | Path, dtype: torch.dtype, n_ctx: int | None, revisi
 
 
 def _compared(source: str | Path, theirs: Any, tokenizer: Any, n_ctx: int) -> HookedTransformer:
-    """The first conversion whose log-probabilities are those of the source.
-
-    Raises:
-        InputError: There is none.
-    """
+    """The first conversion whose log-probabilities are those of the source; raises InputError where there is none."""
     dtype = comparison.compared_dtype(theirs, theirs.dtype)
     nn.Module.to(theirs, dtype)
     tokens, allowed = comparison.tokens_to_compare(theirs, tokenizer, n_ctx), comparison.tolerance(dtype)

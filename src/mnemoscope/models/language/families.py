@@ -18,8 +18,7 @@ State = dict[str, Tensor]
 def configuration(theirs: Any) -> dict[str, Any]:
     """Arguments of a `HookedTransformerConfig` for a model of the transformers library.
 
-    Raises:
-        NotImplementedError: Of another family, or with a part that is not computed.
+    Raises NotImplementedError where it is of another family, or has a part that is not computed.
     """
     name = type(theirs).__name__
     if name not in _FAMILIES:

