@@ -31,7 +31,7 @@ def tested(task: Task, batch: Batch) -> Skills:
 
 
 def skill_scores(model: HookedModel, task: Task, batch: Batch) -> xr.Dataset:
-    """How well a model answers what tests each skill.
+    """Accuracy and loss of a model where each skill is tested.
 
     Args:
         model: Any hooked model.
@@ -52,7 +52,7 @@ def skill_scores(model: HookedModel, task: Task, batch: Batch) -> xr.Dataset:
 
 
 def compare_predictions(one: HookedModel, other: HookedModel, task: Task, batch: Batch) -> xr.Dataset:
-    """What two models answer on the same sequences, wherever a skill is tested.
+    """The answers of two models on the same sequences, wherever a skill is tested.
 
     Args:
         one: Any hooked model.

@@ -1,4 +1,4 @@
-r"""How well a model predicts, against every exact predictor of its task.
+r"""The quality of a model's predictions, against every exact predictor of its task.
 
 Accuracy; loss, the cross-entropy :math:`-\log p(y)` in nats; and for every reference :math:`q` its own loss (`floor`),
 the accuracy of its best guess (`best_accuracy`) and :math:`KL(q \| p)`. They are given

@@ -1,4 +1,4 @@
-"""Which skills a model has learned: its accuracy where a skill alone gives the answer.
+"""The skills that a model has learned: its accuracy where a skill alone gives the answer.
 
 On every sequence over the mappings of a split, so that the numbers are exact. It shows that a model has learned a
 skill; it does not show how it does it.
@@ -78,7 +78,7 @@ def _sequences(task: Task, split: str, subgroup: str) -> Batch:
 
 @kept
 def evaluated(subject: Subject, *, split: str = "test", subgroup: str = ALL) -> xr.Dataset:
-    """What `evaluate` says of a model on `sequences`.
+    """The result of `evaluate` for a model on `sequences`.
 
     Raises:
         InputError: As `sequences` and `evaluate`.
@@ -90,7 +90,7 @@ def evaluated(subject: Subject, *, split: str = "test", subgroup: str = ALL) -> 
 
 @lru_cache(maxsize=4)
 def _exact(task: Task, split: str, subgroup: str) -> Mapping[str, Tensor]:
-    """What every exact predictor says of `sequences`: models of one task are compared with the same."""
+    """The predictions of every exact predictor for `sequences`: models of one task are compared with the same."""
     batch = sequences(task, split=split, subgroup=subgroup)
     return {name: task.reference(batch, name) for name in task.references}
 

@@ -1,4 +1,4 @@
-"""What a model says of named tokens at chosen positions: mean probability, log-probability and accuracy.
+"""A model's answers on named tokens at chosen positions: mean probability, log-probability and accuracy.
 
 A *target* is a token per position and the positions that count: the next token where a skill is tested, or any other
 token that one wants to follow, such as one that a model confuses with the right one. Means are over positions; every
@@ -64,7 +64,7 @@ def score_sums(
 
 
 def looked_at(targets: Targets, rows: Int[Tensor, " some"]) -> Bool[Tensor, "some pos"]:
-    """Where any target is looked for in some sequences."""
+    """True at the positions of some sequences at which any target is looked for."""
     return torch.stack([where[rows.to(where.device)] for _, where in targets.values()]).any(0)
 
 

@@ -1,4 +1,4 @@
-r"""What a model says after every token of one sequence: its likeliest guesses, beside those of an exact predictor.
+r"""A model's answers after every token of one sequence: its likeliest guesses, beside those of an exact predictor.
 
 For every position: the probability of the token that follows, the most probable tokens, and, if an exact predictor
 :math:`q` of the task is named, the same of it and :math:`KL(q \| p)` in nats.

@@ -1,4 +1,4 @@
-"""What a model says when weight matrices are cut at a rank.
+"""A model's answers when weight matrices are cut at a rank.
 
 A matrix W = sum_i s_i u_i v_i^T, s_1 >= s_2 >= ..., is replaced at run time by its first r terms (part `top`) or by
 all but these (part `rest`), r from 0 to full. `top` at full rank and `rest` at rank 0 leave the model exactly as it is;

@@ -1,4 +1,4 @@
-"""How far a model's vectors are from those that are due, beside exact references.
+"""The distance of a model's vectors from the right ones, beside exact references.
 
 The loss is the mean squared error over the entries of the answer, of all of them and of each part that the batch names
 (`parts`): the partial losses. A reference is compared by its own loss, the floor of what it knows, and by the mean

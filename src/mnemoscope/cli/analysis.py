@@ -32,7 +32,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, kw_only=True)
 class Shown:
-    """What is shown of the results of one configuration."""
+    """The display of the results of one configuration."""
 
     finding: str = ""
     """What was found, in one sentence made from the numbers; opens the page, and ends what is printed."""

@@ -1,4 +1,4 @@
-"""What the guests have registered, for lists: read from `catalogue.json` in a guest's package, without importing it.
+"""The contents of guests, for lists: read from `catalogue.json` in a guest's package, without importing it.
 
 `python -m mnemoscope.cli.cataloguing` writes these files. One that is older than its guest's tasks, presets, claims or
 registrations is not read, nor is there one for most guests of one's own: these are imported, which takes seconds.

@@ -69,7 +69,7 @@ def _claim(claim: ms.Claim) -> dict[str, Any]:
 
 
 def fixed(claim: ms.Claim) -> list[list[str]]:
-    """What is fixed about a claim before it is tried, and how it was asked before, in pairs of words."""
+    """Pairs of words on what is fixed about a claim before it is tried, and on its earlier forms."""
     rows = [["source", claim.source], *map(list, asked.fixed(claim))]
     explained = {} if claim.explanation is None else claim.explanation.quantities
     rows += [[asked.effect_name(name), asked.described(claim, name)] for name in explained if name != GATE]

@@ -18,7 +18,7 @@ SECTIONS = ("train and look", "take models apart", "put claims on trial", "the p
 
 @dataclass(frozen=True, kw_only=True)
 class Command:
-    """What stands behind a word on the command line."""
+    """The command behind a word on the command line."""
 
     options: type
     """A dataclass that inherits from `Options`; its docstring, and those of its fields, are the help."""

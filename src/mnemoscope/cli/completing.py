@@ -1,4 +1,4 @@
-"""What a shell may offer in the place of a word that is being typed: commands, options, values and registered names.
+"""Candidates of a shell for a word that is being typed: commands, options, values and registered names.
 
 Shells call `mnemoscope --complete` with the words of the line. Names come from the catalogues of the guests, so that
 nothing heavy is imported.
@@ -31,7 +31,7 @@ def candidates(words: Sequence[str]) -> list[str]:
 
 
 def _after(options: type, given: Sequence[str], typed: str) -> Iterable[str]:
-    """What may follow the words given to a command."""
+    """The words that may follow those given to a command."""
     hints = get_type_hints(options, include_extras=True)
     if typed.startswith("-"):
         switches = [f"--no-{name}".replace("_", "-") for name, hint in hints.items() if _bare(hint) is bool]

@@ -1,4 +1,4 @@
-"""What commands that compare clean and corrupted sequences have in common: pairs, metrics, and results by skill."""
+"""The common ground of commands that compare clean and corrupted sequences: pairs, metrics, and results by skill."""
 
 from __future__ import annotations
 

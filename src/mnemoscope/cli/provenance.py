@@ -1,4 +1,4 @@
-"""What a verdict rests on, as pieces of HTML for its page: the command, the code, the runs and the arrays.
+"""The base of a verdict, as pieces of HTML for its page: the command, the code, the runs and the arrays.
 
 Code is named by module and line. It is linked where its package says in its metadata where the source is
 (`Project-URL`), or where it lies below the current directory, as in a clone. Runs are linked where they lie on this
@@ -73,7 +73,7 @@ def _code(claim: Claim) -> Iterator[tuple[str, Code]]:
 
 
 def place_of(function: Callable[..., Any]) -> Code | None:
-    """Where a function is defined; of one with bound arguments the function itself. None: it has no source."""
+    """The definition of a function; of one with bound arguments the function itself. None: it has no source."""
     while isinstance(function, partial):
         function = function.func
     function = inspect.unwrap(function)
@@ -85,7 +85,7 @@ def place_of(function: Callable[..., Any]) -> Code | None:
 
 
 def place_of_claim(claim: Claim) -> Code | None:
-    """Where a claim is stated, of the modules beside its measure that hold it. None: nowhere.
+    """The line that states a claim, in the modules beside its measure that hold it. None: there is none.
 
     That is the line with its id, or where it gets its name in the module, if the id is put together.
     """
@@ -106,7 +106,7 @@ def place_of_claim(claim: Claim) -> Code | None:
 
 
 def _names(module: Any, claim: Claim) -> list[str]:
-    """What a module calls a claim, or the sequence that it is in."""
+    """The name of a claim in a module, or of the sequence that it is in."""
 
     def is_it(value: object) -> bool:
         return isinstance(value, Claim) and value.id == claim.id
@@ -124,7 +124,7 @@ def _linked(place: Code, out: Path) -> str:
 
 
 def _address(place: Code, out: Path) -> str | None:
-    """Where a reader finds a line; None where that is not known."""
+    """The address of a line for a reader; None where it is not known."""
     root = _root(place.file)
     if root is not None and (repository := _repository(place.module.partition(".")[0])) is not None:
         path = place.file.resolve().relative_to(root).as_posix()

@@ -1,4 +1,4 @@
-"""What libraries warn of stays with them: who types a command can do nothing about it. `python -W` brings it back.
+"""Warnings of libraries are not shown: who types a command can do nothing about them. `python -W` brings them back.
 
 What this package itself warns of is logged, and is shown.
 """

@@ -1,4 +1,4 @@
-"""What the parser of options refuses, as one line; and places to write to that are refused before any work."""
+"""Refusals of the parser of options, as one line; and places to write to that are refused before any work."""
 
 import dataclasses
 import io
@@ -42,7 +42,7 @@ def one_line(command: str, options: type) -> Iterator[None]:
 
 
 def _reason(box: str, options: type) -> str:
-    """What stands in a box between its title and the next rule, and which options have a name like one unknown."""
+    """The text of a box between its title and the next rule, and the options with a name like one unknown."""
     lines = [line.translate(_FRAME).strip() for line in re.sub(r"\x1b\[[0-9;]*m", "", box).splitlines()]
     _title, *said = filter(None, lines)
     if _RULE.fullmatch(said[0]):  # where the terminal has ASCII only, the title is underlined
@@ -60,7 +60,7 @@ def _reason(box: str, options: type) -> str:
 
 
 def option_names(options: type) -> list[str]:
-    """The options of a command as they are written, without what has no name of its own."""
+    """The options of a command as they are written, without those that have no name."""
     hints = get_type_hints(options, include_extras=True)
     names = []
     for field in dataclasses.fields(options):
@@ -72,7 +72,7 @@ def option_names(options: type) -> list[str]:
 
 
 def positional(hint: Any) -> bool:
-    """Whether what is annotated so has no name of its own on the command line."""
+    """True if an option with this annotation has no name on the command line."""
     return _POSITIONAL in getattr(hint, "__metadata__", ())
 
 

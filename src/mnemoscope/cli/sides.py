@@ -85,7 +85,7 @@ def file_name(side: Side) -> str:
 
 
 def names_of(first: Side, second: Side) -> tuple[str, str]:
-    """What tells the two apart."""
+    """Names that tell the two apart."""
     whole = ("", "every seed", "last step")
     for ours, theirs, of_all in zip(first.parts, second.parts, whole, strict=True):
         if ours != theirs:
@@ -108,7 +108,7 @@ def pair_name(pair: tuple[ms.Run, ms.Run]) -> str:
 
 
 def beyond_fields(first: Side, second: Side) -> dict[str, tuple[Any, Any]]:
-    """What is no field of task, model or recipe."""
+    """Differences outside the fields of task, model and recipe."""
     from mnemoscope.viz.tables import ranges
 
     def steps(side: Side) -> str:
@@ -129,7 +129,7 @@ def described(side: Side) -> str:
 
 
 def notes_on(first: Side, second: Side, pair: tuple[ms.Run, ms.Run], *, ablated: bool) -> list[str]:
-    """What has to be known to read the numbers."""
+    """Notes that a reader of the numbers needs."""
     from mnemoscope.core.differences import differences, in_words
     from mnemoscope.viz.tables import counted
 

@@ -59,7 +59,7 @@ def ready() -> Any:
 
 
 def _begin(wandb: Any, path: Path, spec: RunSpec) -> Any:
-    """A run of its own beside others; its id is that of the directory, so that continuing continues it."""
+    """A separate run beside others; its id is that of the directory, so that continuing continues it."""
     name = "/".join(path.parts[-2:])
     return wandb.init(
         project=wandb.setup().settings.project or PROJECT,

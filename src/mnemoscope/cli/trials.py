@@ -147,8 +147,9 @@ def _example(run: Run, kind: str, batch: Batch, attention: xr.Dataset) -> Exampl
 
 
 def _lead(rulings: Sequence[Ruling], runs: Sequence[Run], recipe: str | None) -> str:
-    """How many of the runs the claims were measured on, and which language models; rivals and sensitivity tables may
-    have looked at more.
+    """The number of runs that the claims were measured on, and the language models.
+
+    Rivals and sensitivity tables may have looked at more.
     """
     claims = [ruling.claim for ruling in rulings]
     bench = find_bench(runs, claims)
@@ -190,7 +191,7 @@ def _live(claims: Sequence[Claim]) -> Iterator[Any]:
 
 
 def time_left(seconds: float, n_done: int, n: int) -> str:
-    """How long the rest takes at the pace so far; nothing before there is a pace."""
+    """The duration of the rest at the pace so far; nothing before there is a pace."""
     if not n_done:
         return ""
     left = round(seconds * (n - n_done) / n_done)

@@ -49,37 +49,37 @@ class Batch:
 
     @property
     def real(self) -> Bool[Tensor, "batch pos"]:
-        """Which positions are no padding."""
+        """True for positions that are no padding."""
         n_pos = self.inputs.shape[1]
         return torch.arange(n_pos, device=self.known_lengths.device) < self.known_lengths[:, None]
 
     @property
     def known_lengths(self) -> Int[Tensor, " batch"]:
-        """How many positions of every row are no padding."""
+        """The number of positions of every row that are no padding."""
         full = self.inputs.new_full((len(self),), self.inputs.shape[1], dtype=torch.long)
         return full if self.lengths is None else self.lengths
 
     @property
     def ragged(self) -> bool:
-        """Whether some rows are padded."""
+        """True if some rows are padded."""
         return self.lengths is not None and bool((self.lengths < self.inputs.shape[1]).any())
 
     @property
     def symbols(self) -> list[list[str]]:
-        """What the tokens of every row are called, padding included."""
+        """The names of the tokens of every row, padding included."""
         called = self.symbol or str
         names = {number: called(number) for number in self.inputs.unique().tolist()}
         return [[names[number] for number in row] for row in self.inputs.tolist()]
 
     @cached_property
     def positions(self) -> tuple[str, ...]:
-        """What the task whose method `derive` is calls its positions; empty: they have no names."""
+        """The names of positions by the task whose method `derive` is; empty: they have no names."""
         return naming.names_of(getattr(self.derive, "__self__", None))
 
     @property
     def common_tokens(self) -> list[str]:
-        """What stands at every position: the token where all rows have the same there; else the place that all of them
-        have there, by its latent; else `…`.
+        """The token at every position, where all rows have the same there; else the place that all of them have there,
+        by its latent; else `…`.
         """
         symbols, real = self.symbols, self.real.tolist()
         names = []
@@ -94,7 +94,7 @@ class Batch:
         return names
 
     def called(self, pos: int) -> str:
-        """What a position is called: by its name, else by its number."""
+        """The name of a position, else its number."""
         return self.positions[pos] if self.positions else str(pos)
 
     def labels(self, **axes: Sequence[Any]) -> dict[str, tuple[str, list[str]]]:
@@ -114,17 +114,17 @@ class Batch:
 
     @property
     def has_vectors(self) -> bool:
-        """Whether inputs and targets are vectors; otherwise they are tokens."""
+        """True if inputs and targets are vectors; otherwise they are tokens."""
         return self.inputs.is_floating_point()
 
     @property
     def loss_unit(self) -> str:
-        """Of what `core.metrics.loss` gives."""
+        """The unit of the result of `core.metrics.loss`."""
         return "squared error" if self.has_vectors else "nats"
 
     @cached_property
     def latents(self) -> Mapping[str, Tensor]:
-        """What the generator knows about each sequence: tensors whose first axis is the batch."""
+        """The generator's knowledge about each sequence: tensors whose first axis is the batch."""
         return {**self.known, **(self.derive(self) if self.derive else {})}
 
     def __len__(self) -> int:

@@ -118,7 +118,7 @@ class CausalModel:
         return self.answers(base, d_vocab, {variable: self.values(source)[variable]})
 
     def due(self, values: Shaped[Tensor, "batch pos *rest"], batch: Batch) -> Shaped[Tensor, "batch *rest"]:
-        """What stands at the positions where the answer is due.
+        """The values at the positions of the answer.
 
         Raises:
             InputError: A position lies outside the sequences, or the batch has no such latent.
@@ -134,7 +134,7 @@ class CausalModel:
         return values[torch.arange(len(batch), device=place.device), place]
 
     def agreement(self, batch: Batch, d_vocab: int) -> float:
-        """How often the target is the answer, among the scored rows whose answer is one token; NaN if there are none.
+        """The share of scored rows, among those whose answer is one token, whose target is the answer; NaN without any.
 
         Raises:
             InputError: As for `answers`.

@@ -1,4 +1,4 @@
-"""What differs between two specifications, field by field, in words that `mnemoscope train --set` takes.
+"""Differences between two specifications, field by field, in words that `mnemoscope train --set` takes.
 
 What the seed alone decides (a task's own split of its mappings, say) is no difference.
 """
@@ -40,7 +40,7 @@ def changed(spec: RunSpec) -> dict[str, Any] | None:
 
 
 def changes_text(spec: RunSpec) -> str:
-    """What `changed` gives, such as `model.normalization=none, recipe.n_steps=500`; `?` where that is not known."""
+    """The changes from `changed`, such as `model.normalization=none, recipe.n_steps=500`; `?` where unknown."""
     found = changed(spec)
     return "?" if found is None else in_words(found)
 

@@ -28,7 +28,7 @@ _READERS = ("z", "mlp_out", *SHARED)
 
 @dataclass(frozen=True, kw_only=True)
 class Edge:
-    """What one part adds to the input of a later one.
+    """The addition of one part to the input of a later one.
 
     Attributes:
         writer: `embed`, `pos_embed`, a head (a site of kind z), an MLP (kind mlp_out), or `resid_pre` of layer 0 for
@@ -76,7 +76,7 @@ class Edge:
 
     @property
     def written(self) -> Site:
-        """What the writer adds to the residual stream, at the positions of the edge."""
+        """The addition of the writer to the residual stream, at the positions of the edge."""
         kind = "result" if self.writer.kind == "z" else self.writer.kind
         return Site(kind=kind, layer=self.writer.layer, head=self.writer.head, pos=self.pos)
 
@@ -91,7 +91,7 @@ class Edge:
 
 @cache
 def part_name(part: Site | Literal["logits"]) -> str:
-    """What a part is called: `L0H1`, `L0 MLP`, `embed`, `input` for all embeddings together, `L0KV1`, `logits`."""
+    """The name of a part: `L0H1`, `L0 MLP`, `embed`, `input` for all embeddings together, `L0KV1`, `logits`."""
     if isinstance(part, Site) and part.kind in SHARED:
         return f"L{part.layer}KV{part.head}"
     return "input" if isinstance(part, Site) and part.kind == "resid_pre" else str(part)

@@ -34,7 +34,7 @@ def guests() -> tuple[str, ...]:
 
 
 def invited() -> tuple[str, ...]:
-    """What `invite` was given so far, for a worker process to do the same."""
+    """The sources that `invite` was given so far, for a worker process to do the same."""
     return tuple(_invited.values())
 
 

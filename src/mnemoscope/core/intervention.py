@@ -1,4 +1,4 @@
-"""What is done at a site, an edge or a weight, as values: frozen, printable, comparable.
+"""Interventions at a site, an edge or a weight, as values: frozen, printable, comparable.
 
 They compose: a list of them is in force together, those at one place in the order of the list. On an edge the output of
 the writer is changed for the reader alone.

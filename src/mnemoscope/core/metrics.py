@@ -19,7 +19,7 @@ from mnemoscope.core.errors import InputError, one_of
 def loss(
     outputs: Float[Tensor, "*rows d_output"], targets: Int[Tensor, "*rows"] | Float[Tensor, "*rows d_output"]
 ) -> Float[Tensor, "*rows"]:
-    """Of logits the cross-entropy, in nats; of vectors the mean squared error."""
+    """The cross-entropy of logits, in nats, or the mean squared error of vectors."""
     return squared_error(outputs, targets) if targets.is_floating_point() else cross_entropy(outputs, targets)
 
 
@@ -41,7 +41,7 @@ def at_target(values: Float[Tensor, "*rows d_vocab"], targets: Int[Tensor, "*row
 
 
 def correct(logits: Float[Tensor, "*rows d_vocab"], targets: Int[Tensor, "*rows"]) -> Bool[Tensor, "*rows"]:
-    """Whether the most probable token is the target; of equals the lowest token counts as the most probable."""
+    """True if the most probable token is the target; among equals the lowest token counts as the most probable."""
     return logits.argmax(-1) == targets
 
 

@@ -5,7 +5,7 @@ from itertools import groupby
 
 
 def counted(n: int, thing: str) -> str:
-    """How many there are, in words: `1 run`, `2 runs`."""
+    """The number of things, in words: `1 run`, `2 runs`."""
     return f"{n} {thing}" if n == 1 else f"{n} {thing}s"
 
 

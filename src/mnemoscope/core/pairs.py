@@ -84,7 +84,7 @@ class PromptPairs:
 
     @property
     def scored(self) -> Bool[Tensor, "batch pos"]:
-        """Where metrics read."""
+        """True at the positions that metrics read."""
         return self.clean.scored
 
     def _map(self, change: Callable[[Batch], Batch]) -> "PromptPairs":

@@ -183,7 +183,7 @@ def fixed(name: str, weights: Float[Tensor, "query key"], *, n_parameters: int |
 
 
 def common() -> tuple[Mechanism, ...]:
-    """Those that need no knowledge of the task, from the simplest on."""
+    """The mechanisms that need no knowledge of the task, from the simplest on."""
     return (uniform(), identity(), first(), previous(), earlier_same(), after_earlier_same())
 
 
@@ -207,7 +207,7 @@ def _latent(batch: Batch, name: str) -> Tensor:
 
 
 def _equal(values: Tensor) -> Bool[Tensor, "batch query key"]:
-    """Whether query and key hold the same value; vectors are the same in all their entries."""
+    """True if query and key hold the same value; vectors are the same in all their entries."""
     rows = values[:, :, None] == values[:, None]
     return rows if rows.ndim == 3 else rearrange(rows, "batch query key ... -> batch query key (...)").all(-1)
 
@@ -215,7 +215,7 @@ def _equal(values: Tensor) -> Bool[Tensor, "batch query key"]:
 def _occurs(
     batch: Batch, query: Tensor, key: Tensor, occurrences: Occurrences, period: int
 ) -> Bool[Tensor, "batch query key"]:
-    """Whether the key is an earlier occurrence of the query's token, of those that are asked for."""
+    """True if the key is one of the wanted earlier occurrences of the query's token."""
     _check_slots(period, 0)
     occurs = _equal(batch.inputs) & (key < query) & (key % period == query % period)
     if occurrences == "all":

@@ -1,4 +1,4 @@
-"""What positions are called, in arrays, tables, figures, attention views and options alike.
+"""Names of positions, in arrays, tables, figures, attention views and options alike.
 
 A guest may register what its task calls positions, such as `x1`, `y1`, … (`POSITION_NAMES`). Arrays number positions
 from 0, as TransformerLens does, and carry the names beside the numbers: `pos_name` along `pos`, `query_name` along
@@ -39,7 +39,7 @@ a number or the name of a latent."""
 
 
 def names_of(task: object) -> tuple[str, ...]:
-    """What a task calls its positions; empty if it has no names for them."""
+    """The task's names for its positions; empty if it has none."""
     name = getattr(task, "name", None)
     return tuple(POSITION_NAMES.get(name)(task)) if name in POSITION_NAMES.names(of=()) else ()
 
@@ -63,7 +63,7 @@ def named(result: Result, positions: Sequence[str]) -> Result:
 
 
 def _numbers(result: xr.Dataset | xr.DataArray, axis: str, n_pos: int) -> bool:
-    """Whether the coordinate of an axis numbers some of so many positions."""
+    """True if the coordinate of an axis numbers some of so many positions."""
     if axis not in result.coords:
         return False
     values = result.coords[axis].values
@@ -84,7 +84,7 @@ def shown(result: xr.Dataset | xr.DataArray, axis: str) -> list[str]:
 
 
 def word(axis: str) -> str:
-    """What stands before a label of an axis in the name of a row or a cell."""
+    """The word before a label of an axis in the name of a row or a cell."""
     return WORDS.get(axis, axis)
 
 

@@ -33,7 +33,7 @@ def recipes() -> list[str]:
 
 @dataclass(frozen=True, kw_only=True)
 class Configuration:
-    """What replicates have in common: a preset under one of its recipes, with fields changed."""
+    """The common part of replicates: a preset under one of its recipes, with fields changed."""
 
     preset: str
     recipe: str = "quick"
@@ -77,7 +77,7 @@ class TrainingSet:
 
 @dataclass(frozen=True, kw_only=True)
 class System:
-    """What `reproduce` trains for a published system; nothing for one whose claims are all about draws."""
+    """The runs that `reproduce` trains for a published system; none for one whose claims are all about draws."""
 
     summary: str
     quick: tuple[TrainingSet, ...]

@@ -1,4 +1,4 @@
-"""How far a long measurement is, told to whoever listens; nobody does unless a command shows it.
+"""The progress of a long measurement, told to whoever listens; nobody does unless a command shows it.
 
 Loops are nested, and only the outermost one that is told tells: a share that is done has one meaning.
 """

@@ -1,4 +1,4 @@
-"""Where in a model something is read or changed."""
+"""The places in a model at which something is read or changed."""
 
 import re
 from dataclasses import dataclass
@@ -166,7 +166,7 @@ class ParamSite:
 
     @property
     def is_matrix(self) -> bool:
-        """Whether it is one matrix, or one per head, and no bias."""
+        """True if it is one matrix, or one per head, and no bias."""
         return self.name.startswith("W_")
 
     @property

@@ -1,4 +1,4 @@
-"""Where in a batch a skill, and nothing else, gives the answer, and means over those places with standard errors."""
+"""The places in a batch at which a skill, and nothing else, gives the answer; means over them with standard errors."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""What a training run is, as a value: a task, an architecture, a recipe and one seed."""
+"""A training run as a value: a task, an architecture, a recipe and one seed."""
 
 import dataclasses
 import math
@@ -126,7 +126,7 @@ class TaskChange:
 
 @dataclass(frozen=True, kw_only=True)
 class Recipe:
-    """How a model is trained: Adam, or SGD with momentum, on fresh samples, with schedules."""
+    """The training of a model: Adam, or SGD with momentum, on fresh samples, with schedules."""
 
     name: str = "custom"
     """Name that results carry; recipes of different names are never pooled."""
@@ -215,7 +215,7 @@ class RunSpec:
         return task, self.model, self.recipe
 
     def replicates(self, other: "RunSpec") -> bool:
-        """Whether they differ in the seed only: what a task fixes is the same in both or follows the seed in both."""
+        """True if they differ in the seed only: what a task fixes is the same in both or follows the seed in both."""
         same = (self.task, self.model, self.recipe) == (other.task, other.model, other.recipe)
         return same or self.configuration == other.configuration
 

@@ -1,4 +1,4 @@
-"""Prompts as text: what is said where, in characters, and how it becomes tokens.
+"""Prompts as text: their words by position, in characters, and their tokens.
 
 Prompts of different lengths are padded on the right. Attention is causal, so that nothing reads the padding, and
 `Batch.real` says which positions are none. Positions have names, so that "the subject" may stand elsewhere in every
@@ -24,7 +24,7 @@ LAST = "last"
 
 @runtime_checkable
 class Tokenizer(Protocol):
-    """What is used of a tokenizer of the transformers library."""
+    """The used part of a tokenizer of the transformers library."""
 
     bos_token_id: int | None
     pad_token_id: int | None

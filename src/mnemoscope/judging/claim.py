@@ -98,7 +98,7 @@ class Criterion:
 
 @dataclass(frozen=True, kw_only=True)
 class Gate:
-    """Which replicates a claim is about: those whose value lies in a closed interval.
+    """The replicates that a claim is about: those whose value lies in a closed interval.
 
     A claim about a mechanism is about models that learned the task. A claim about learning has no gate.
 
@@ -122,7 +122,7 @@ class Gate:
             raise InputError(f"gate must have a bound that some value meets; got {given}; give at_least or at_most")
 
     def passes(self, values: Any) -> Bool[np.ndarray, " replicate"]:
-        """Whether each value passes; NaN does not."""
+        """True for each value that passes; NaN does not."""
         values = np.asarray(values)
         return (values >= self.at_least) & (values <= self.at_most)
 
@@ -172,7 +172,7 @@ SOURCE = "source"
 
 @dataclass(frozen=True, kw_only=True)
 class Claim:
-    """What is claimed, of what, and what would refute it.
+    """A claim, its subject, and what would refute it.
 
     Attributes:
         id: Short name, by which it is called at the command line.
@@ -299,11 +299,11 @@ class Claim:
 
     @property
     def of_language_models(self) -> bool:
-        """Whether it is asked of language models that are named when it is tried."""
+        """True if it is about language models that are named when it is tried."""
         return self.replicate in _OF_LANGUAGE_MODELS
 
     def counts(self, seed: int) -> bool:
-        """Whether a seed is one of those that the claim is judged on."""
+        """True if a seed is one of those that the claim is judged on."""
         return self.first_seed <= seed and (self.last_seed is None or seed <= self.last_seed)
 
     def rival(self, word: str, statement: str, **changes: Any) -> "Claim":
@@ -331,7 +331,7 @@ class Claim:
 
     @property
     def criteria(self) -> tuple[Criterion, ...]:
-        """What each effect must do: the parts, or the only one."""
+        """The requirements on each effect: the parts, or the only one."""
         if self.parts:
             return self.parts
         assert self.quantifier is not None
@@ -350,7 +350,7 @@ _SHARED_WITH_RIVALS = (
 
 
 def of_training(factor: str) -> bool:
-    """Whether a factor changes what is trained, and not how it is measured."""
+    """True if a factor changes what is trained, and not how it is measured."""
     return factor == "recipe" or "." in factor
 
 

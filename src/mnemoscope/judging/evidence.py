@@ -1,4 +1,4 @@
-"""What was measured for a claim, per replicate, with labels, and the sample of replicates that it is judged on.
+"""The measurements for a claim, per replicate, with labels, and the sample of replicates that it is judged on.
 
 Replicates of the published and of the quick recipe are never pooled. Prompts are no replicates: they give
 the error of the effect of one replicate, if we know how they came about (`Prompts`).
@@ -54,7 +54,7 @@ class Sample:
 
     @property
     def shared_prompt_error(self) -> float:
-        """How far shared prompts may have moved all effects together, one-sided at 0.5 %; 0 for other prompts.
+        """The possible shift of all effects together by shared prompts, one-sided at 0.5 %; 0 for other prompts.
 
         Counting replicates takes them to be independent, which such a shift is not: it could carry all over a margin.
         """

@@ -1,4 +1,4 @@
-"""What a claim measures, for a reader who has not read its code; shown on the page of its verdict and by `claims show`.
+"""The measurements of a claim, for a reader who has not read its code: for its verdict's page and `claims show`.
 
 Wording decides nothing: it is no part of what is registered.
 """

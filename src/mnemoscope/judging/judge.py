@@ -89,7 +89,7 @@ class Trial:
 
     @property
     def decisions(self) -> list[PartResult | Decision]:
-        """Those of the parts, and of all counted ones together."""
+        """The decisions on the parts, and on all counted ones together."""
         return [*self.parts, *([self.joint] if self.joint else [])]
 
     def _joined(self, ps: list[float], *, largest: bool) -> float:
@@ -167,7 +167,7 @@ def assess(claim: Claim, evidence: Evidence, *, seed: int, n_resamples: int) -> 
 
 
 def _alike(samples: Sequence[Sample], parts: Sequence[Criterion]) -> bool | None:
-    """Whether replicates differ in no part; None where that cannot be told of one and they differ in no other."""
+    """True if replicates differ in no part; None where that cannot be told of one and they differ in no other."""
     found = [differ(sample, part) for sample, part in zip(samples, parts, strict=True)]
     return False if True in found else None if None in found else True
 
@@ -240,13 +240,13 @@ def misbehaviour(claim: Claim, evidence: Evidence) -> str | None:
 
 
 def _holds(claim: Claim, control: Control, effects: Effects) -> Bool[np.ndarray, " case"]:
-    """Whether the claim would hold, in each replicate of a control; NaN does not count as holding."""
+    """True if the claim would hold, in each replicate of a control; NaN does not count as holding."""
     parts = [_clears(part, control, named(effects, part.name)) for part in claim.criteria]
     return (np.all if claim.joined == "all" else np.any)(np.broadcast_arrays(*parts), axis=0)
 
 
 def _clears(part: Criterion, control: Control, effects: xr.DataArray) -> Bool[np.ndarray, " case"]:
-    """Whether the effect of each replicate clears the margin; where the claim is about a mean, whether theirs does."""
+    """True if the effect of each replicate clears the margin; where the claim is about a mean, if theirs does."""
     cases = prompt_mean(effects.astype(float))
     if cases.ndim > 1:
         raise InputError(f"control {control.name} may have one dimension and prompt; got {effects.dims}")

@@ -1,4 +1,4 @@
-"""What claims are put together from in short: a criterion over most replicates, and controls whose kind is still open.
+"""Short forms from which claims are put together: a criterion over most replicates, and controls of an open kind.
 
 What is planted often has to meet the criteria of one claim and must not meet those of its rival. So a case is named
 once, and each claim says of which kind it is:

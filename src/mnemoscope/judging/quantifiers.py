@@ -87,7 +87,7 @@ class Average:
 
     @property
     def interval(self) -> Interval:
-        """Of the mean; everything where no error can be had."""
+        """The interval of the mean; everything where no error can be had."""
         if not len(self.roots):
             return Interval(low=-np.inf, high=np.inf)
         tail = (1 - CONFIDENCE) / 2
@@ -243,7 +243,7 @@ def equivalence(sample: Sample, part: Criterion, over_replicates: Average) -> De
 
 
 def jointly(samples: Sequence[Sample], parts: Sequence[Criterion]) -> Decision | None:
-    """Whether all parts that are counted over replicates hold in the same ones; None where fewer than two are.
+    """The decision whether all parts that are counted over replicates hold in the same ones; None with fewer than two.
 
     Each may hold in most replicates, and all of them together in none. Of k parts that all lie at their margins, and so
     neither hold nor fail, some part seems to fail in a share 1 - 2^-k of the replicates: more have to fail.
@@ -267,7 +267,7 @@ def jointly(samples: Sequence[Sample], parts: Sequence[Criterion]) -> Decision |
 
 
 def differ(sample: Sample, part: Criterion) -> bool | None:
-    """Whether replicates differ by more than their prompts explain, by an F test at 5 %; None: that is not known."""
+    """True if replicates differ by more than their prompts explain, by an F test at 5 %; None: that is not known."""
     effects, values = sample.effects, sample.values
     if sample.prompts is None:
         return None
@@ -332,7 +332,7 @@ def _clearest(sample: Sample, own: Float[np.ndarray, " replicate"], what: str) -
 
 
 def _prompts_undecided(slack: Float[np.ndarray, " replicate"], shared_prompt_error: float) -> str:
-    """How many replicates do not count, because they share their prompts."""
+    """The number of replicates that do not count, because they share their prompts."""
     n_undecided = int(((slack != 0) & (np.abs(slack) <= shared_prompt_error)).sum())
     return (
         f"{n_undecided} of them so near the margin that the choice of prompts could explain it" if n_undecided else ""
@@ -340,7 +340,7 @@ def _prompts_undecided(slack: Float[np.ndarray, " replicate"], shared_prompt_err
 
 
 def _of_mean(sample: Sample, part: Criterion, over: Average, support: float, refute: float) -> Decision:
-    """What p a mean gives; none while replicates are left out, whose effects could be anything."""
+    """The p that a mean gives; none while replicates are left out, whose effects could be anything."""
     if sample.n_left_out:
         support = refute = 1.0
     remark, power = f"and the mean is {over.mean:.3g} ({over.interval})", ""
@@ -352,7 +352,7 @@ def _of_mean(sample: Sample, part: Criterion, over: Average, support: float, ref
 
 
 def _unseen(part: Criterion, over: Average) -> str:
-    """What kind of replicates, absent from the sample, would bring the mean to the margin."""
+    """The kind of replicates, absent from the sample, that would bring the mean to the margin."""
     share = 1 - (1 - CONFIDENCE) ** (1 / over.n)
     ends = (-part.margin, part.margin) if part.direction == "within" else (part.margin,)
     end = min(ends, key=lambda end: abs(over.mean - end))

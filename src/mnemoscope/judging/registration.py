@@ -1,4 +1,4 @@
-"""What was fixed about a claim before its first run, as plain data, and what differs from it today.
+"""The record of what was fixed about a claim before its first run, as plain data, and its differences from today.
 
 A registration holds all that decides a verdict: criteria, gate, controls, units with their full configurations, seeds,
 prompts, factors, rivals, and the version of the measure, which is written by hand. What the measure gave on the claim's
@@ -69,8 +69,10 @@ def expected_seeds(claim: Claim) -> list[int]:
 
 
 def that_count(claim: Claim, seeds: Iterable[int]) -> list[int]:
-    """Those of some seeds that a claim is judged on: of the runs behind its system's verdicts those that count for it,
-    and all others where there are such runs.
+    """The seeds among these that a claim is judged on.
+
+    Among the runs behind its system's verdicts these are the ones that count for it, and where there are such runs all
+    others.
     """
     planned = set().union(*_planned(claim))
     return sorted(seed for seed in seeds if claim.counts(seed) or (planned and seed not in planned))
@@ -210,7 +212,7 @@ def _outline(node: Any) -> str:
 
 
 def configurations(value: Any) -> list[str]:
-    """What presets and recipes make today of every configuration that is bound to a function, as digests."""
+    """The configurations bound to a function, as presets and recipes make them today, as digests."""
     match value:
         case Configuration():
             return [_unit(value)["configuration"]]

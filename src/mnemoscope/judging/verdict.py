@@ -120,11 +120,11 @@ class Cell:
 
     @property
     def flips(self) -> bool:
-        """Whether the change makes another outcome; a cell that decides nothing makes none."""
+        """True if the change makes another outcome; a cell that decides nothing makes none."""
         return self.verdict.outcome not in (self.before, "INCONCLUSIVE", "NOT_APPLICABLE")
 
     def sentence(self, replicate: str) -> str:
-        """What comes out here, with the number of replicates that clear the margins."""
+        """The outcome here, with the number of replicates that clear the margins."""
         where = f"Under the {self.value} recipe" if self.factor == "recipe" else f"With {self.factor} = {self.value}"
         v = self.verdict
         return f"{where} it is {v.outcome} ({round(v.share * v.n)} of {v.n} {replicate}s)."
@@ -180,7 +180,7 @@ class Ruling:
 
     @property
     def favoured(self) -> tuple[str, ...]:
-        """Which explanations the evidence supports: ids of the claim and of its rivals."""
+        """The explanations that the evidence supports: ids of the claim and of its rivals."""
         return tuple(v.id for v in (self.verdict, *self.rivals.values()) if v.outcome == "SUPPORTED")
 
     @property

@@ -38,7 +38,7 @@ def quiet() -> Iterator[None]:
 
 
 class ReadIn(nn.Module):
-    """What a model that reads vectors has in the place of the token embedding: x W_E, behind the same hook."""
+    """The input of a model that reads vectors, in place of the token embedding: x W_E, behind the same hook."""
 
     reads_vectors = True
 
@@ -205,7 +205,7 @@ def _as_normal(name: str, value: Tensor, draws: torch.Generator, _: ModelSpec) -
 
 
 def _as_one_hot(name: str, value: Tensor, *_: object) -> None:
-    """Set a parameter so that every token has a dimension of its own and attention starts at almost nothing."""
+    """Set a parameter so that every token has a separate dimension and attention starts at almost nothing."""
     if name.endswith((".W_E", ".W_U", ".W_K", ".W_V")):
         value.copy_(torch.eye(*value.shape[-2:]))
     else:

@@ -1,4 +1,4 @@
-"""What runs are, at a glance: from the text in their directories, without a task, a model or a tensor.
+"""Runs at a glance: from the text in their directories, without a task, a model or a tensor.
 
 `find_runs` is for analyses and refuses what it cannot read. Here a run that is damaged, interrupted, training or has
 logged nothing yet is seen like any other, with what can be known of it.
@@ -53,7 +53,7 @@ class Glance:
 
     @property
     def label(self) -> str:
-        """Of the run, as `Run.label`; takes torch along."""
+        """The label of the run, as `Run.label`; takes torch along."""
         from mnemoscope.core.presets import label_of
 
         return label_of(self.spec)

@@ -1,4 +1,4 @@
-"""What is taken from TransformerLens, whichever line of it is installed; nothing else asks which.
+"""All that is taken from TransformerLens, whichever line of it is installed; nothing else knows which.
 
 3.9 has `HookedTransformer`. 4.0 removed it with its configuration and its conversions of language models; there the
 package's own take their place, with the same names, hooks, weights and numbers (`mnemoscope.models.hooked`).

@@ -27,7 +27,7 @@ class _Linear:
         value_input: Float[Tensor, "batch pos *head d_model"],
         **_: Any,
     ) -> Float[Tensor, "batch pos d_model"]:
-        """What attention adds to the residual stream; there is no cache of earlier keys and no padding."""
+        """The addition of attention to the residual stream; there is no cache of earlier keys and no padding."""
         q, k, v = self.calculate_qkv_matrices(query_input, key_input, value_input)
         scores = self.calculate_attention_scores(q, k)
         scores = self.hook_attn_scores(scores.tril() if self.cfg.attention_dir == "causal" else scores)

@@ -1,4 +1,4 @@
-"""Whether runs are replicates: each a training of its own, ended, with the weights that it ended with.
+"""The test whether runs are replicates: each a separate training, ended, with the weights that it ended with.
 
 A claim counts seeds. A run that was copied under another seed, whose last checkpoint was deleted or exchanged, or that
 holds the checkpoint of another step is none. *Does not show* that weights were not changed on purpose.

@@ -48,7 +48,7 @@ class Run:
         return label_of(self.spec)
 
     def _repr_html_(self) -> str:
-        """Where it lies, how far it is, and what was measured last, for notebooks."""
+        """The place of the run, its progress, and the last measurements, for notebooks."""
         logged = (self.path / "metrics.jsonl").exists()
         last = self.metrics().isel(step=-1).data_vars.items() if logged else ()
         rows = [("directory", self.path), ("state", "finished" if self.finished else "not finished")]
@@ -58,7 +58,7 @@ class Run:
 
     @property
     def finished(self) -> bool:
-        """Whether training came to its end."""
+        """True if training came to its end."""
         return (self.path / "done").exists()
 
     @property
@@ -91,7 +91,7 @@ class Run:
         return checkpoint_steps(self.path)
 
     def checkpoint_path(self, step: int) -> Path:
-        """Where the checkpoint after `step` steps lies, or where it goes; a compact one only where no other is."""
+        """The place of the checkpoint after `step` steps, existing or not; a compact one only where no other is."""
         whole = self.path / "checkpoints" / f"{step:08d}.safetensors"
         compact = whole.with_suffix(COMPACT)
         return compact if compact.exists() and not whole.exists() else whole
@@ -150,7 +150,7 @@ class Run:
 
     @property
     def trajectory_path(self) -> Path:
-        """Where what was measured of every checkpoint lies."""
+        """The file with what was measured of every checkpoint."""
         return self.path / "trajectory.json"
 
     def trajectory(self) -> xr.Dataset | None:
@@ -287,7 +287,7 @@ def by_label(runs: Sequence[Run]) -> dict[str, list[Run]]:
 
 
 def _check_seeds(label: str, group: Sequence[Run]) -> None:
-    """Refuse a seed that stands there twice, or a directory that was named twice."""
+    """Refuse a seed that occurs twice, or a directory that was named twice."""
     seen: dict[int, Run] = {}
     for run in group:
         first = seen.get(run.spec.seed)

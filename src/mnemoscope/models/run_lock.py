@@ -105,7 +105,7 @@ def _locked_here(path: Path) -> Iterator[bool]:
 
 
 def is_held(path: Path) -> bool:
-    """Whether a process trains the run in that directory now; False where that cannot be found out."""
+    """True if a process trains the run in that directory now; False where that cannot be found out."""
     if not (path / NAME).exists():
         return False
     try:

@@ -58,7 +58,7 @@ class Archive:
 
 
 def seal(content: bytes) -> bytes:
-    """What stands at the end of an archive: the SHA-256 of what comes before, in hexadecimal digits."""
+    """The end of an archive: the SHA-256 of what comes before, in hexadecimal digits."""
     return hashlib.sha256(content).hexdigest().encode()
 
 
@@ -83,7 +83,7 @@ def folder(module: str) -> Path:
 
 
 def folders() -> list[Path]:
-    """Where archives may lie: a folder of every system that is a package."""
+    """The possible places of archives: a folder of every system that is a package."""
     return [package / FOLDER for guest in guests() if (package := location(guest)) is not None]
 
 
@@ -157,14 +157,14 @@ def shipped(path: str | Path) -> list[Path] | None:
 
 
 def holds(place: Path) -> bool:
-    """Whether a directory is a configuration of the zoo, unpacked: one that `unpack` gives."""
+    """True if a directory is a configuration of the zoo, unpacked: one that `unpack` gives."""
     if place.parent.parent.name != WORD or place.name not in labels():
         return False
     return archive(place.name).digest[:16] == place.parent.name
 
 
 def word_for(run: Path) -> str:
-    """How a run is named on a command line: by where it lies, or by its word if it was unpacked from the zoo."""
+    """The name of a run on a command line: its path, or its word if it was unpacked from the zoo."""
     return f"{WORD}:{run.parent.name}/{run.name}" if holds(run.parent) else str(run)
 
 

@@ -1,4 +1,4 @@
-"""Which of the runs that were handed in count for claims, and what is refused since it would make a verdict false.
+"""Rules by which runs count for claims, and refusals of what would make a verdict false.
 
 A seed is the unit of replication, so each has to be a training of its own, of the configuration that its name says, and
 ended. Refused are runs whose last checkpoint is not that of the last step or not the one that training ended with, the
@@ -25,9 +25,7 @@ from mnemoscope.sweeps.measuring import OfModel
 
 @dataclass(frozen=True)
 class Bench:
-    """Runs by configuration and seed: those that claims are judged on, and those of which only a part is there; and
-    the language models that claims are asked of.
-    """
+    """Runs by configuration and seed, finished ones to judge claims on and incomplete ones, and language models."""
 
     finished: Mapping[Configuration, Mapping[int, Run]]
     unfinished: Mapping[Configuration, Mapping[int, Run]]
@@ -49,7 +47,7 @@ class Bench:
         return that_count(claim, started - set(self.seeds(claim)))
 
     def set_aside(self, claim: Claim) -> tuple[str, ...]:
-        """What was handed in of a claim's configurations and is not used, in sentences."""
+        """The runs of a claim's configurations that were handed in and are not used, in sentences."""
         sentences = []
         for name, unit in claim.units.items():
             count = that_count(claim, self.finished[unit])
@@ -108,13 +106,13 @@ def check_identity(bench: Bench) -> None:
 
 
 def _alike(spec: RunSpec) -> tuple:
-    """What runs of one configuration have in common; when checkpoints are kept is not part of it."""
+    """The common part of runs of one configuration; the steps of kept checkpoints are no part of it."""
     task, model, recipe = spec.configuration
     return task, model, replace(recipe, checkpoint_steps=None, save_every=1)
 
 
 def _differs_in_split(one: RunSpec, other: RunSpec) -> bool:
-    """Whether two specifications of one name would be alike if their splits were."""
+    """True if two specifications of one name would be alike if their splits were."""
     if one.label != other.label:  # of most pairs; whether configurations are alike takes longer to say
         return False
     (one_task, *one_rest), (other_task, *other_rest) = _alike(one), _alike(other)

@@ -35,7 +35,7 @@ Changes = Mapping[str, Any]
 
 @dataclass(frozen=True, kw_only=True)
 class Largest:
-    """What is searched for: the largest value with which a run learns its task."""
+    """The target of a search: the largest value with which a run learns its task."""
 
     fields: tuple[str, ...]
     """Fields that take the value, such as `task.n_subjects` and `task.n_relations`."""
@@ -127,7 +127,7 @@ def _label(value: Any) -> Any:
 
 
 def run_path(out: Path, spec: RunSpec) -> Path:
-    """Where the run of a specification lies below `out`; one that lies there under its earlier label stays there."""
+    """The directory below `out` for the run of a specification; one with its earlier label keeps it."""
     seed = f"seed-{spec.seed:02d}"
     earlier = out / spec.label / seed
     return earlier if earlier.exists() else out / label_of(spec) / seed
@@ -144,7 +144,7 @@ def train_sweep(sweep: Sweep, out: Path, *, jobs: int = 1, report: Report | None
 
 
 def swept(sweep: Sweep, runs: Sequence[Run]) -> xr.Dataset:
-    """What training logged last, of every run.
+    """The last line that training logged, of every run.
 
     Args:
         sweep: Without a search.
@@ -163,7 +163,7 @@ def _last(run: Run) -> dict[str, float]:
 
 
 def n_trained(spec: RunSpec) -> int:
-    """How many parameters training may move, frozen schedules aside."""
+    """The number of parameters that training may move, frozen schedules aside."""
     found = parameters(untrained(spec, own=True))
     still = matching(held(spec.model), list(found))
     return sum(value.numel() for name, value in found.items() if name not in still)
@@ -228,7 +228,7 @@ def _search(sweep: Sweep, out: Path, cell: tuple[Changes, int]) -> dict[str, flo
 
 
 def _learned(sweep: Sweep, out: Path, changes: Changes, seed: int) -> bool:
-    """Whether the run of any alternative stops before its last step."""
+    """True if the run of any alternative stops before its last step."""
     for values in product(*sweep.best_of.values()):
         spec = sweep.spec({**changes, **dict(zip(sweep.best_of, values, strict=True))}, seed)
         with one_thread():

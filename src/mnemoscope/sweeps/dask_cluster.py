@@ -93,7 +93,7 @@ def check_threads(n: int) -> None:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """What goes wrong is told in one line, by whoever notices that work did not come back."""
+    """Silence Dask: whoever notices that work did not come back tells in one line what went wrong."""
     logger = logging.getLogger("distributed")
     before = logger.level
     logger.setLevel(logging.CRITICAL)
@@ -155,7 +155,7 @@ def _answering(address: str) -> str:
 
 
 def _speaks(connection: socket.socket) -> bool:
-    """Whether anything comes from the other side."""
+    """True if anything comes from the other side."""
     try:
         return bool(connection.recv(1))
     except OSError:
@@ -213,7 +213,7 @@ def _class_of(name: str, file: Path) -> Callable[..., Any]:
 
 
 def _in_a_line(error: BaseException) -> str:
-    """What went wrong first, in one line."""
+    """The first error, in one line."""
     while error.__cause__ is not None:
         error = error.__cause__
     return " ".join(str(error).split()) or type(error).__name__

@@ -44,7 +44,7 @@ class DiedError(RuntimeError):
 
 @dataclass(frozen=True, kw_only=True)
 class Order:
-    """What all pieces have in common."""
+    """The common part of all pieces."""
 
     function: bytes
     """Pickled: from an item to its result."""
@@ -144,7 +144,7 @@ def _ask(client: Any, order: Order, items: Iterator[tuple[int, Any]], places: di
 
 
 def _opened(future: Any, result: Any) -> Any:
-    """What came back, or the error that was raised there."""
+    """The result that came back, or the error that was raised there."""
     if future.status == "finished":
         return pickle.loads(result)
     _, error, _ = result
@@ -231,8 +231,9 @@ def there(item: bytes, *, order: Order) -> bytes:
 
 @contextlib.contextmanager
 def _as_if_in(directory: str, command: tuple[str, ...]) -> Iterator[None]:
-    """Relative paths and the command line as where the work was asked for; a directory that this machine does not have
-    is left out.
+    """Make relative paths and the command line mean what they mean to the process that gave the order.
+
+    A directory that this machine does not have is left out.
     """
     before, words = Path.cwd(), sys.argv
     if Path(directory).is_dir():

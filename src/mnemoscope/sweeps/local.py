@@ -214,7 +214,7 @@ class _Workers:
 
 
 def _work(invited: Sequence[str], pickled: bytes, device: str, messages: Connection) -> None:
-    """What a worker process does: train one run and say how far it is."""
+    """Do the work of a worker process: train one run and say how far it is."""
     try:
         prepare(invited)
         run: Run = pickle.loads(pickled)

@@ -26,7 +26,7 @@ PASSING = "questions that pass"
 
 
 def language_models(sources: Sequence[str | Path], device: str, dtype: str) -> tuple[OfModel, ...]:
-    """The language models that are asked, each once.
+    """The language models on trial, each once.
 
     Raises InputError where one is named twice, or there is no such device or number format.
     """

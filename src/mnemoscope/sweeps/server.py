@@ -1,5 +1,5 @@
-"""How many worker processes there are, and the server that they are forked from: it imports the training loop once,
-for all of them. Where processes cannot be forked, as on Windows, every worker imports it for itself.
+"""The number of worker processes, and the server that they are forked from: it imports the training loop once, for all
+of them. Where processes cannot be forked, as on Windows, every worker imports it for itself.
 """
 
 import contextlib
@@ -82,7 +82,7 @@ def ended_when_interrupted() -> Iterator[None]:
 
 
 def prepare(invited: Sequence[str]) -> None:
-    """What every worker begins with: one thread, and guests are there before anything of theirs is unpickled."""
+    """Start a worker: one thread, and guests are there before anything of theirs is unpickled."""
     import torch
 
     torch.set_num_threads(1)
@@ -110,7 +110,7 @@ def unguarded() -> InputError:
 
 
 def main_is_guarded() -> bool:
-    """Whether a worker can be started: tries it with one that does nothing."""
+    """True if a worker can be started: tries it with one that does nothing."""
     process = worker(_nothing)
     process.start()
     process.join()

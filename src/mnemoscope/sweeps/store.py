@@ -53,7 +53,7 @@ def kept_in(store: Path) -> list[Kept]:
 
 
 def incomplete(store: Path) -> list[Path]:
-    """What killed processes left behind, and nobody is writing any more."""
+    """Files that killed processes left behind, and nobody is writing any more."""
     dotted = [file for file in sorted(store.rglob(".*.json.*")) if file.is_file()]
     return [file for file in dotted if time() - file.stat().st_mtime > LEFT_FOR]
 
@@ -98,7 +98,7 @@ def _kept(file: Path, store: Path) -> Kept:
 
 
 def _is_entry(entry: Any) -> bool:
-    """Whether numbers stand there, with the stamp of what they were measured with."""
+    """True for numbers with the stamp of what they were measured with."""
     if not _is_stamped(entry):
         return False
     measured = entry.get("measured")

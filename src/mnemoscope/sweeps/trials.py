@@ -65,7 +65,7 @@ class Question:
 
     @property
     def call(self) -> Call:
-        """How its effects are measured."""
+        """The call that measures its effects."""
         assert self.claim.measure is not None
         return Call(self.claim.measure, self.factors, version=self.version)
 
@@ -175,7 +175,7 @@ def under(claim: Claim, field: str, value: Any) -> Claim:
 
 
 def _bound(given: Any, field: str, value: Any) -> Any:
-    """What is bound to a function by `partial`, with every configuration in it changed."""
+    """The value that `partial` binds to a function, with every configuration in it changed."""
     match given:
         case Configuration():
             return given.changed(field, value)
@@ -367,7 +367,7 @@ def _collected(
 
 
 def _dataset(claim: Claim, each: Sequence[Measured], dim: str) -> xr.Dataset:
-    """What was measured, along `dim`; the effects that count even where nothing was."""
+    """The measurements, along `dim`; the effects that count even where nothing was measured."""
     units = {part.name: part.unit for part in claim.criteria}
     names = dict.fromkeys([*units, *(name for measured in each for name in measured)])
     arrays = {}

@@ -201,7 +201,7 @@ def assert_pattern(
 def _cost(
     parts: Component | Sequence[Component], skill: str, kind: Removal, within: str | None, on: Subject, n: int
 ) -> tuple[str, float]:
-    """What removing parts costs a skill, in words and as a number."""
+    """The cost of removing parts for a skill, in words and as a number."""
     at = _prompts(on, n, skill)
     found = find(parts, on.model, at)
     table = _ablated(on, at, {"parts": tuple(found.values())}, kind, within)

@@ -53,7 +53,7 @@ class Terms:
 
     @property
     def gate_statement(self) -> str:
-        """What passing means, to follow "which"; empty without a gate."""
+        """The meaning of passing, to follow "which"; empty without a gate."""
         if self.gate is None:
             return ""
         if callable(self.gate):
@@ -68,7 +68,7 @@ class Terms:
         return (self.gate,) if isinstance(self.gate, str) else tuple(self.gate)
 
     def gate_value(self, subject: Subject) -> float | None:
-        """What the gate looks at; None without a gate.
+        """The value that the gate looks at; None without a gate.
 
         Raises:
             InputError: There is no such skill.
@@ -163,26 +163,26 @@ class Case:
 
     @property
     def name(self) -> str:
-        """What the test item of the seed is called."""
+        """The name of the seed's test item."""
         return f"seed-{self.run.spec.seed:02d}"
 
     @cached_property
     def subject(self) -> Subject:
-        """The model, read when first asked for."""
+        """The model, read at the first use."""
         return subject(self.run)
 
     @cached_property
     def gate_value(self) -> float | None:
-        """What the gate looks at; None without a gate."""
+        """The value that the gate looks at; None without a gate."""
         return self.terms.gate_value(self.subject)
 
     @property
     def learned(self) -> bool:
-        """Whether the model passes the gate."""
+        """True if the model passes the gate."""
         return self.gate_value is None or self.gate_value >= self.terms.at_least
 
     def claim_properties(self, nodeid: str) -> list[Property]:
-        """What is known before anything was measured: plain values that survive other processes and XML."""
+        """The properties known before anything was measured: plain values that survive other processes and XML."""
         terms, name = self.terms, self.name
         claim = nodeid.replace(f"[{name}]", "").replace(f"{name}-", "").replace(f"-{name}", "")
         return [
@@ -198,7 +198,7 @@ class Case:
         ]
 
     def measured_properties(self, effects: Sequence[Effect]) -> list[Property]:
-        """What was measured: of all effects the one nearest to failing, and how many there were.
+        """The measurements: of all effects the one nearest to failing, and how many there were.
 
         Raises:
             InputError: Nothing was claimed.

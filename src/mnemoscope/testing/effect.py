@@ -18,7 +18,7 @@ from mnemoscope.judging.claim import Criterion, Direction
 
 @dataclass(frozen=True, kw_only=True)
 class Effect:
-    """What was measured and what was claimed of it.
+    """A measured value and the claim about it.
 
     Attributes:
         what: In words.
@@ -49,7 +49,7 @@ class Effect:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class _Trial:
-    """The model on trial, read when it is first asked for, and what was measured on it."""
+    """The model on trial, read at the first use, and what was measured on it."""
 
     read: Callable[[], Subject]
     effects: list[Effect]

@@ -89,7 +89,7 @@ def prompts(task: Task, seed: int, n: int = N_PROMPTS) -> Prompts:
 
 
 def find(parts: Component | Sequence[Component], model: HookedModel, at: Prompts) -> dict[str, Site]:
-    """Where some parts are in one model, with roles chosen on the selection.
+    """The sites of some parts in one model, with roles chosen on the selection.
 
     Returns:
         The sites by component (`L0H1`, `L0 MLP`).
@@ -118,7 +118,7 @@ def find(parts: Component | Sequence[Component], model: HookedModel, at: Prompts
 
 
 def described(parts: Component | Sequence[Component], found: Mapping[str, Site]) -> str:
-    """The parts as they were asked for and, where that is another name, where they are."""
+    """The parts by the names in the test and, where these differ, by their place."""
     asked = [str(part) for part in ([parts] if isinstance(parts, Component) else parts)]
     words = [name if name == place else f"{name} ({place})" for name, place in zip(asked, found, strict=True)]
     return " and ".join(words)

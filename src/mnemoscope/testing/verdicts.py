@@ -45,7 +45,7 @@ class Decided:
 
     @property
     def unexpected(self) -> bool:
-        """Whether another outcome was expected."""
+        """True if another outcome was expected."""
         return self.expect not in ("", self.verdict.outcome)
 
     @property
@@ -102,7 +102,7 @@ def write_verdicts(decided: Sequence[Decided], path: Path) -> None:
 
 
 def _criterion(judged: Sequence[Properties]) -> tuple[str, dict[str, Any]]:
-    """Which number of a seed is judged, and by what."""
+    """The number of a seed that is judged, and the criterion."""
     kinds = {(seed["claim_n_effects"], seed["claim_margin"], seed["claim_direction"]) for seed in judged}
     if len(kinds) == 1:
         [(n_effects, margin, direction)] = kinds

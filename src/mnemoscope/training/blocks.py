@@ -21,14 +21,14 @@ _BLOCK = 2**14  # sequences sampled at once
 
 
 class Examples(NamedTuple):
-    """What training sees of the batches of one or more runs: `run batch pos`, for vectors with one axis more."""
+    """The view of training on the batches of one or more runs: `run batch pos`, for vectors with one axis more."""
 
     inputs: Tensor
     targets: Tensor
     scored: Bool[Tensor, "run batch pos"]
 
     def of(self, runs: Sequence[int]) -> "Examples":
-        """Those of some of the runs."""
+        """The examples of some of the runs."""
         return Examples(*(part[list(runs)] for part in self))
 
     def rows(self, rows: slice) -> "Examples":

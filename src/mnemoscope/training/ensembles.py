@@ -58,7 +58,7 @@ def _train(group: Sequence[tuple[RunSpec, Path]], device: torch.device | str, re
 
 
 def _fitting(spec: RunSpec, device: torch.device) -> int | None:
-    """How many runs the free memory of a device holds, at least one; none: it is not asked."""
+    """The number of runs that the free memory of a device holds, at least one; none: it was not looked up."""
     if device.type != "cuda":
         return None
     return max(1, int(SHARE * free_bytes(device) / bytes_of_run(spec, device)))

@@ -108,7 +108,7 @@ class Learner:
 
 
 def _has_batching_rule(loss: Callable[..., Tensor], *args: Tensor) -> bool:
-    """Whether `vmap` can compute a loss; it cannot where rows are picked by a mask, since their number is a value."""
+    """True if `vmap` can compute a loss; it cannot where rows are picked by a mask, since their number is a value."""
     try:
         torch.func.vmap(loss)(*(each[:, :1].detach() for each in args))
     except RuntimeError:

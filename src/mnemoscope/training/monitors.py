@@ -1,4 +1,4 @@
-"""What runs are watched on while they train: losses and accuracies on fixed batches, by subgroup and skill.
+"""The measures of runs while they train: losses and accuracies on fixed batches, by subgroup and skill.
 
 All runs that train together are measured at once; what is compared with is made once.
 """
@@ -89,7 +89,7 @@ def _mean(
     mask: Bool[Tensor, "run batch scored"],
     weights: Float[Tensor, "run batch 1"] | float = 1.0,
 ) -> Float[Tensor, " run"]:
-    """Of every run over what the mask names, weighted, in float64; NaN where it names nothing."""
+    """The mean of every run over what the mask names, weighted, in float64; NaN where it names nothing."""
     counted = mask * weights
     return torch.where(counted > 0, values.double() * counted, 0.0).sum((1, 2)) / counted.sum((1, 2))
 
@@ -113,7 +113,7 @@ class Monitors:
         return list(self._splits["test"].skills)
 
     def lines(self, learner: Learner, runs: Sequence[int]) -> list[Line]:
-        """What is measured of some of the runs, those of the learner, as `train_<name>` and `test_<name>`."""
+        """The measures of some of the runs, those of the learner, as `train_<name>` and `test_<name>`."""
         found: list[dict[str, float]] = [{} for _ in runs]
         for split, batches in self._splits.items():
             asked = batches if len(runs) == len(batches.inputs) else batches.of(runs)

@@ -1,4 +1,4 @@
-"""What a run writes while it trains: checkpoints, metrics and the state that it continues from."""
+"""The writing of a run while it trains: checkpoints, metrics and the state that it continues from."""
 
 import json
 from collections.abc import Callable, Mapping, Sequence
@@ -58,7 +58,7 @@ class Recorder:
             write_state(self._run, step, learner.parameters(index), learner.moments(index))
 
     def ends(self, step: int) -> bool:
-        """Whether training ends with `step`, of which everything is measured: at the last step, or as good as asked."""
+        """True if training ends with `step`, at which all is measured: the last step, or one that is good enough."""
         spec, line = self._run.spec, self._lines[-1]
         if step == spec.recipe.n_steps or spec.recipe.stop_at is None or line["step"] != step:
             return step == spec.recipe.n_steps

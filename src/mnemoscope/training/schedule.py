@@ -1,4 +1,4 @@
-"""What a recipe prescribes at a given step. Nothing has to be remembered to continue a run."""
+"""The prescriptions of a recipe at a given step. Nothing has to be remembered to continue a run."""
 
 import math
 from collections.abc import Iterable

@@ -19,7 +19,7 @@ Moments = Mapping[str, Mapping[str, Tensor]]
 
 
 def state_path(run: Run) -> Path:
-    """Where the rolling state of a run lies."""
+    """The file of the rolling state of a run."""
     return run.path / "last.safetensors"
 
 
@@ -37,7 +37,7 @@ def last_step(run: Run) -> int:
 
 @dataclass(frozen=True)
 class State:
-    """What was saved: parameters and the optimiser's moments after `step` updates."""
+    """The saved state: parameters and the optimiser's moments after `step` updates."""
 
     step: int
     parameters: Mapping[str, Tensor]

@@ -18,7 +18,7 @@ MOST = 16
 
 @dataclass(frozen=True, kw_only=True)
 class Measured:
-    """What an ablation is read by."""
+    """The quantity by which an ablation is read."""
 
     name: str
     title: str
@@ -104,7 +104,7 @@ def state_rows(
 
 
 def counted(words: Iterable[str]) -> str:
-    """How often each word occurs, the most frequent first: `double: 14, single: 2`."""
+    """The number of occurrences of each word, the most frequent first: `double: 14, single: 2`."""
     return ", ".join(f"{word}: {n}" for word, n in Counter(words).most_common())
 
 

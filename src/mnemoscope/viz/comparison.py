@@ -82,7 +82,7 @@ def change_text(values: xr.DataArray) -> str:
 
 
 def _explained(change: xr.Dataset | xr.DataArray) -> str:
-    """What stands in the columns."""
+    """An explanation of the columns."""
     if paired := change.attrs["paired"]:
         over = f"its mean over the {paired} seeds that both have, in pairs [95 % interval]"
     elif change.attrs["interval"]:
@@ -185,7 +185,7 @@ def _add(
 
 
 def damage_title(ablation: xr.Dataset) -> str:
-    """What is lost, in words."""
+    """The name of the loss, in words."""
     return measure_of(ablation).change
 
 

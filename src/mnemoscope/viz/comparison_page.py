@@ -19,7 +19,7 @@ STYLE = (
 
 @dataclass(frozen=True, kw_only=True)
 class OneSequence:
-    """What two models make of one sequence, each with what stands for the first and for the second."""
+    """The results of two models on one sequence, each with the label of the first and of the second."""
 
     title: str
     patterns: Sequence[xr.Dataset]
@@ -57,7 +57,7 @@ class Compared:
 
 
 def comparison_page(shown: Compared) -> Page:
-    """What differs, skills, predictions, attention beside each other, and what parts are needed for."""
+    """Differences, skills, predictions, attention beside each other, and the loss without each part."""
     page = Page(shown.title, shown.lead, style=STYLE)
     for note in shown.notes:
         page.text(note)

@@ -25,7 +25,7 @@ def skills_in(metrics: xr.Dataset) -> list[str]:
 
 
 def parts_in(metrics: xr.Dataset) -> list[str]:
-    """Of what else losses on unseen sequences were logged: parts of vectors, skills, subgroups."""
+    """The further parts of which losses on unseen sequences were logged: parts of vectors, skills, subgroups."""
     start = "test_loss_"
     return [str(name).removeprefix(start) for name in metrics.data_vars if str(name).startswith(start)]
 

@@ -1,4 +1,4 @@
-"""Where the parts of a model stand in a drawing of its edges, and along which curves the edges run.
+"""Places of the parts of a model in a drawing of its edges, and the curves along which the edges run.
 
 Parts stand on a grid: a row for the embeddings, then for every layer one for its heads and one for its MLP, the logits
 last; heads in columns, MLPs in a column of their own to the right. Every row is one unit high, every column one unit
@@ -36,14 +36,14 @@ _N_POINTS = 24
 
 @dataclass(frozen=True, kw_only=True)
 class Box:
-    """Where a part is drawn: its middle, and how far it reaches to either side."""
+    """The place of a part in a drawing: its middle, and how far it reaches to either side."""
 
     x: float
     y: float
     half_width: float = HALF_WIDTH
 
     def near(self, curve: Curve) -> bool:
-        """Whether a curve comes into the box or close to its border."""
+        """True if a curve comes into the box or close to its border."""
         away = np.abs(curve - (self.x, self.y)) - (self.half_width + 0.03, HALF_HEIGHT + 0.03)
         return bool((away < 0).all(1).any())
 
@@ -69,7 +69,7 @@ def places(edges: Sequence[Edge]) -> dict[Node, Box]:
 
 
 def is_bar(part: Node) -> bool:
-    """Whether a part is drawn across the columns: embeddings and logits."""
+    """True for parts that are drawn across the columns: embeddings and logits."""
     return part == LOGITS or part.layer is None or part.kind == "resid_pre"
 
 
@@ -103,7 +103,7 @@ def _is_head(part: Node) -> bool:
 
 
 def _ends(edges: Sequence[Edge], boxes: Mapping[Node, Box]) -> tuple[list[float], list[float]]:
-    """Where along their writer and reader the edges start and end."""
+    """The places along their writer and reader at which the edges start and end."""
     ends = [boxes[edge.reader].x + PORTS[edge.through] if _is_head(edge.reader) else None for edge in edges]
     for part, box in boxes.items():
         if not _is_head(part):
@@ -120,7 +120,7 @@ def _ends(edges: Sequence[Edge], boxes: Mapping[Node, Box]) -> tuple[list[float]
 
 
 def _from(part: Node, boxes: Mapping[Node, Box]) -> float:
-    """Where an edge of a part would best end: above its middle, and above a gap where it is as wide as the drawing."""
+    """The best place for an edge at a part: above its middle, or above a gap where it is as wide as the drawing."""
     x = boxes[part].x
     return math.floor(x - 0.5) + 0.5 if is_bar(part) else x
 

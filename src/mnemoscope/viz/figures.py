@@ -1,4 +1,4 @@
-"""What all plotly figures have in common: colours, layout, seeds as dots or lines, and heatmaps of labelled arrays."""
+"""The common ground of all plotly figures: colours, layout, seeds as dots or lines, and heatmaps of labelled arrays."""
 
 import math
 from collections.abc import Iterable, Mapping, Sequence

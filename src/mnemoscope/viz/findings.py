@@ -1,4 +1,4 @@
-"""What analyses found, one sentence each, made from the numbers: with them a page opens.
+"""Findings of analyses, one sentence each, made from the numbers: with them a page opens.
 
 A sentence names what is largest and how large it is, as mean [range] over seeds, or says that there is nothing to name.
 It ranks parts by the analysis' own measure, and says no more than that measure shows.
@@ -24,7 +24,7 @@ MOST = 0.9
 
 @dataclass(frozen=True, kw_only=True)
 class Largest:
-    """Where a result is largest in the mean over seeds.
+    """The place of the largest result in the mean over seeds.
 
     Attributes:
         place: Dimension to label there, in words.
@@ -41,7 +41,7 @@ class Largest:
 
 
 def largest(values: xr.DataArray) -> Largest | None:
-    """Where the mean over seeds is largest over all other dimensions; None where there is nothing but NaN."""
+    """The place of the largest mean over seeds over all other dimensions; None where there is nothing but NaN."""
     mean = values.mean("seed")
     if not bool(mean.notnull().any()):
         return None
@@ -55,7 +55,7 @@ def largest(values: xr.DataArray) -> Largest | None:
 
 
 def removal(ablation: xr.Dataset, *, least: float = LEAST) -> str:
-    """Which part every skill needs most, by mean ablation where that was tried.
+    """The part that every skill needs most, by mean ablation where that was tried.
 
     Args:
         ablation: Over kind, role and skill, along `seed`.
@@ -109,7 +109,7 @@ def rises(values: xr.DataArray, name: str) -> str:
 
 
 def grows(model: str, amount: str, size: str, exponents: xr.DataArray, *, expected: float) -> str:
-    """Which power of a size an amount grows with, and whether that is the expected one.
+    """The power of a size with which an amount grows, and whether that is the expected one.
 
     Args:
         model: Whose.
@@ -131,7 +131,7 @@ def grows(model: str, amount: str, size: str, exponents: xr.DataArray, *, expect
 
 
 def carried(by_skill: Mapping[str, xr.Dataset], *, what: str) -> str:
-    """Which single patch costs most of the difference between clean and corrupted prompts, by skill.
+    """The single patch that costs most of the difference between clean and corrupted prompts, by skill.
 
     Args:
         by_skill: `ratio` over direction, metric and what was swept, along `seed`.
@@ -183,7 +183,7 @@ def mechanisms(heads: xr.Dataset, joint: xr.Dataset) -> str:
 
 
 def sparsity(shares: xr.Dataset) -> str:
-    """How few neurons keep nearly all that the layer adds to every skill."""
+    """The number of neurons that keep nearly all that the layer adds to every skill."""
     kept = shares.fraction.sel(part="kept", metric="accuracy")
     found = []
     for skill in map(str, shares.skill.values):
@@ -195,7 +195,7 @@ def sparsity(shares: xr.Dataset) -> str:
 
 
 def read(probes: xr.Dataset) -> str:
-    """Where every latent is read best, beyond all controls."""
+    """The site at which every latent is read best, beyond all controls."""
     beyond, found, unread = probes.selectivity.min("against"), [], []
     for latent in map(str, probes.latent.values):
         top = largest(beyond.sel(latent=latent))
@@ -212,7 +212,7 @@ def read(probes: xr.Dataset) -> str:
 
 
 def attributed(values: xr.Dataset) -> str:
-    """Which part has the largest Shapley value of every skill, and what share of all that is."""
+    """The part with the largest Shapley value of every skill, and its share of the whole."""
     metric = "accuracy" if "accuracy" in values.metric else values.metric.values[0]
     kind, found = values.kind.values[0], []
     for skill in map(str, values.skill.values):
@@ -225,7 +225,7 @@ def attributed(values: xr.Dataset) -> str:
 
 
 def ranks(truncation: xr.Dataset) -> str:
-    """How many singular directions every target needs, of the weight or weights that were cut last."""
+    """The number of singular directions that every target needs, of the weight or weights that were cut last."""
     weight = str(truncation.weight.values[-1])
     at = truncation.sel(weight=weight)
     if "top" not in truncation.part:
@@ -241,7 +241,7 @@ def ranks(truncation: xr.Dataset) -> str:
 
 
 def attention_scores(patterns: xr.Dataset) -> str:
-    """How much of every head's attention scores the linearised QK circuit explains, and which part of it most."""
+    """The share of every head's attention scores that the linearised QK circuit explains, and its largest part."""
     found = []
     for role in map(str, patterns.role.values):
         parts = patterns.share.sel(role=role).drop_sel(part=["all", "uniform"])

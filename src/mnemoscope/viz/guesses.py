@@ -1,4 +1,4 @@
-"""What tokens are called, and what a model predicts after every token of a sequence, as a table and as a figure."""
+"""Names of tokens, and a model's predictions after every token of a sequence, as a table and as a figure."""
 
 import math
 from collections.abc import Sequence

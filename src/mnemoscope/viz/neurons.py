@@ -13,7 +13,7 @@ from mnemoscope.viz.tables import Table, single, spread
 
 
 def role_table(roles: xr.Dataset) -> Table:
-    """How many neurons have each role, in how many seeds some do, and accuracy without them."""
+    """The number of neurons with each role, the number of seeds in which some have it, and accuracy without them."""
     rows = []
     for role in roles.role.values:
         at = roles.sel(role=role)
@@ -62,7 +62,7 @@ def neuron_table(neurons: xr.Dataset, selectivity: xr.Dataset, agreement: xr.Dat
 
 
 def _most_needed(neurons: xr.Dataset, top: int) -> Int[np.ndarray, " rank"]:
-    """Of which removing one costs most log-probability of any skill."""
+    """The neurons whose removal costs most log-probability of any skill."""
     cost = (neurons.clean_log_prob - neurons.log_prob).max("skill")
     return cost.values.argsort()[::-1][:top]
 

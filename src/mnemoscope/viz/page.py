@@ -175,7 +175,7 @@ class Page:
         )
 
     def _repr_html_(self) -> str:
-        """The page in a frame of its own, for a notebook and for what is exported of it."""
+        """The page in its own frame, for a notebook and for what is exported of it."""
         fit = "this.style.height = this.contentDocument.documentElement.scrollHeight + 'px'"
         style = "width: 100%; height: 600px; border: 0"
         return f'<iframe srcdoc="{escape(self.html())}" onload="{fit}" style="{style}"></iframe>'

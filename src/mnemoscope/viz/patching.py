@@ -76,7 +76,7 @@ def _axes(ratio: xr.DataArray) -> list[str]:
 
 
 def _names(column: xr.DataArray) -> list[str]:
-    """What cells are called: `memory head pos x5`."""
+    """The names of cells: `memory head pos x5`."""
     axes = [str(axis) for axis in column.indexes["cell"].names]
     labels = zip(*(positions.shown(column, axis) for axis in axes), strict=True)
     words = ["" if axis == "role" else f"{positions.word(axis)} " for axis in axes]
@@ -182,5 +182,5 @@ def _largest(found: Mapping[str, xr.DataArray]) -> list[str]:
 
 
 def some_lack(effects: Mapping[str, xr.Dataset]) -> bool:
-    """Whether heads of one role lie in different layers, so that seeds differ in their edges."""
+    """True if heads of one role lie in different layers, so that seeds differ in their edges."""
     return bool((next(iter(effects.values())).component == "").any())

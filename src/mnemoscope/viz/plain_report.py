@@ -78,7 +78,7 @@ def without_parts(model: HookedModel, task: Task, seed: int) -> dict[str, xr.Dat
 
 
 def roles(run: Run) -> dict[str, str]:
-    """What `without_parts` calls the parts of a run's last checkpoint, without the rest of it."""
+    """The names by which `without_parts` calls the parts of a run's last checkpoint, without the rest of it."""
     return last_roles(run, n=N_ABLATED) if _has_roles(run.spec.task, run.spec.seed) else {}
 
 
@@ -200,7 +200,7 @@ def tables(results: Mapping[str, Results], dim: str = "skill") -> list[Table]:
 
 
 def opening(result: Results) -> Opening:
-    """How training went, and what every skill needs."""
+    """The course of training, and the needs of every skill."""
     figures = [("Training: one line per seed.", skill_curves(result["metrics"]))]
     if "ablation" not in result:
         return Opening(finding=trained(result["metrics"]), figures=figures)
@@ -216,7 +216,7 @@ def page(page: Page, results: Mapping[str, Results]) -> None:
 
 
 def learned_section(page: Page, results: Mapping[str, Results], dim: str = "skill") -> None:
-    """What every configuration has learned, with the exact predictors beside it."""
+    """A section on what every configuration has learned, with the exact predictors beside it."""
     learned(page, results, partial(tables, dim=dim), partial(evaluation_tables, dim=dim))
 
 
@@ -237,7 +237,7 @@ def learned(
 
 
 def ablation_section(page: Page, results: Mapping[str, Results]) -> None:
-    """What every skill loses without each part, for the configurations whose parts were removed."""
+    """A section on what every skill loses without each part, for the configurations whose parts were removed."""
     found = {label: result["ablation"] for label, result in results.items() if "ablation" in result}
     if not found:
         return

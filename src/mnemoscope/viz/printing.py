@@ -114,7 +114,7 @@ def _name(trace: Any) -> str:
 
 
 def _is_line(trace: Any) -> bool:
-    """Whether it is a curve; outlines of bands are drawn without a line."""
+    """True for a curve; outlines of bands are drawn without a line."""
     return trace.type == "scatter" and "lines" in (trace.mode or "lines") and trace.line.width != 0 and not trace.fill
 
 
@@ -143,7 +143,7 @@ _ASPECTS: Mapping[str, _Aspect] = {
 
 
 def _columns(figure: _Figure) -> list[tuple[float, float]]:
-    """Where panels that stand beside each other begin and end, as shares of the width."""
+    """The horizontal ends of panels that lie beside each other, as shares of the width."""
     domains = (axis.domain or (0.0, 1.0) for axis in figure.select_xaxes())
     return sorted({(low, high) for low, high in domains}) or [(0.0, 1.0)]
 
@@ -210,7 +210,7 @@ def _titles(figure: _Figure, wide: float) -> int:
 
 
 def _height(figure: _Figure, wide: float) -> float:
-    """Of the print in pixels: rows are as high as the text in them asks for, curves not higher than wide."""
+    """The height of the print in pixels: rows are as high as their text needs, curves not higher than wide."""
     height = (figure.layout.height or 400) * _TEXT / _ON_PAGE
     rows = {tuple(axis.domain or (0, 1)) for axis in figure.select_yaxes()}
     named = any(axis.tickvals is not None or axis.type == "category" for axis in figure.select_yaxes())

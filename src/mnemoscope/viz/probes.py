@@ -1,4 +1,4 @@
-"""What probes read, and what is lost without it: tables and heatmaps."""
+"""Readings of probes, and losses without what they read: tables and heatmaps."""
 
 from collections.abc import Mapping
 from itertools import product

@@ -55,7 +55,7 @@ def view_of(run: Run, batch: Batch, *, step: int | None = None) -> xr.Dataset:
 
 
 def prediction_figure(run: Run, sequence: str, *, step: int | None = None) -> go.Figure:
-    """What a run's model predicts on one sequence, token by token, beside the exact predictor.
+    """The predictions of a run's model on one sequence, token by token, beside the exact predictor.
 
     Args:
         run: Its task says how a sequence is read and shown.

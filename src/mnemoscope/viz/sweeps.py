@@ -21,7 +21,7 @@ def shown(found: xr.Dataset) -> list[str]:
 
 
 def _words(name: str) -> str:
-    """What a variable, or a field of the configuration, is called."""
+    """The name of a variable, or of a field of the configuration."""
     return name.rpartition(".")[2].removeprefix("test_").replace("_", " ")
 
 

@@ -1,4 +1,4 @@
-"""What commands show of runs of a task, or of a system without runs: entries registered under these names."""
+"""Reports of commands on runs of a task, or on a system without runs: entries registered under these names."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ from mnemoscope.viz.tables import Results, Table
 
 @dataclass(frozen=True, kw_only=True)
 class Opening:
-    """What a page shows first: the finding in one sentence, and the two or three pictures that decide."""
+    """The opening of a page: the finding in one sentence, and the two or three pictures that decide."""
 
     finding: str
     figures: Sequence[tuple[str, go.Figure]]
@@ -26,7 +26,7 @@ class Opening:
 
 @dataclass(frozen=True, kw_only=True)
 class TaskReport:
-    """What commands show of runs of one task; functions of modules, since workers are sent them by name."""
+    """The entries of commands on runs of one task; functions of modules, since workers are sent them by name."""
 
     title: str
     """Of the page."""
@@ -74,7 +74,7 @@ class TaskReport:
 
 @dataclass(frozen=True, kw_only=True)
 class Truncation:
-    """What a task adds to the cuts of weights; functions of modules."""
+    """The additions of a task to the cuts of weights; functions of modules."""
 
     measure: Callable[..., dict[str, xr.Dataset]]
     """Takes model, task and sequences, and by name `reference`, `targets` of the skills and `cuts`, the arguments of
@@ -90,7 +90,7 @@ REPORTS: Registry[TaskReport] = Registry("report", "report")
 
 @dataclass(frozen=True, kw_only=True)
 class DrawReport:
-    """What `reproduce` shows of the claims of a system that are about draws, from their evidence."""
+    """The report of `reproduce` on the claims of a system that are about draws, from their evidence."""
 
     title: str
     """Of the page."""

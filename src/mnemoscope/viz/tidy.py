@@ -74,7 +74,7 @@ def replicate_rows(table: Table) -> Iterator[list[object]]:
 
 
 def _known(each: xr.DataArray | None) -> TypeGuard[xr.DataArray]:
-    """Whether there are values of replicates, and which is of which."""
+    """True if there are values of replicates, with labels."""
     return each is not None and each.dims[0] in each.coords
 
 
@@ -102,7 +102,7 @@ def _named(table: Table) -> list[str]:
 
 
 def _cells(table: Table) -> Iterator[tuple[list[str], str, Number]]:
-    """What names the row, the column, and the numbers; a cell that says in words why it has none is left out."""
+    """The names of the row, the column, and the numbers; a cell that says in words why it has none is left out."""
     naming, measured = _naming(table), _measured(table)
     for row in table.rows:
         for i in measured:

@@ -1,4 +1,4 @@
-"""What a model says when weights are cut at a rank: tables and curves over the rank."""
+"""A model's answers with weights cut at a rank: tables and curves over the rank."""
 
 from itertools import cycle, product
 from typing import Literal

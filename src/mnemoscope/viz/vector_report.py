@@ -103,13 +103,13 @@ def page(page: Page, results: Mapping[str, Results]) -> None:
 
 
 def later_sections(page: Page, results: Mapping[str, Results]) -> None:
-    """What parts are needed for, training, and attention on one sequence."""
+    """Sections on the loss without each part, training, and attention on one sequence."""
     for section in (plain.ablation_section, plain.training_section, plain.view_section):
         section(page, results)
 
 
 def learned_section(page: Page, results: Mapping[str, Results]) -> None:
-    """What every configuration has learned, with the exact predictors beside it."""
+    """A section on what every configuration has learned, with the exact predictors beside it."""
     plain.learned(page, results, tables, evaluation_tables)
 
 

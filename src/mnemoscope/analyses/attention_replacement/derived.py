@@ -89,7 +89,7 @@ def permuted_targets(mechanism: Mechanism, *, seed: int = 0) -> Mechanism:
 
 
 def has_control(mechanism: Mechanism, batch: Batch) -> bool:
-    """Whether the pattern has other targets to be aimed at: whether any row is not even over all keys."""
+    """True if the pattern has other targets to be aimed at: if any row is not even over all keys."""
     rows = mechanism.pattern(batch)
     n_pos = rows.shape[1]
     even = torch.ones(n_pos, n_pos, device=rows.device).tril() / torch.arange(1, n_pos + 1, device=rows.device)[:, None]

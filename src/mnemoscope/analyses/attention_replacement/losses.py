@@ -81,11 +81,11 @@ class Change:
         return (self.mean > tolerance) & ~(self.mean <= N_ERRORS * self.error)
 
     def costs(self, tolerance: float) -> bool:
-        """Whether the loss rises for any skill."""
+        """True if the loss rises for any skill."""
         return bool(self.costly(tolerance).any())
 
     def holds(self, tolerance: float, *, surely: bool = False) -> bool:
-        """Whether the loss of every skill stays within the tolerance; `surely`: with noise to spare."""
+        """True if the loss of every skill stays within the tolerance; `surely`: with noise to spare."""
         margin = N_ERRORS * self.error if surely else 0
         return bool((self.mean + margin <= tolerance).all())
 

@@ -1,4 +1,4 @@
-"""Whether every attention path that is left is needed.
+"""The test whether every attention path that is left is needed.
 
 The attention of heads is replaced by mechanisms at once. Then one path at a time is taken out: its weight goes to
 the keys that a fallback names instead (the query itself, or all keys alike), off the path. Of the fallbacks the one
@@ -164,7 +164,7 @@ def _places(batch: Batch, by: Grain) -> Iterator[tuple[str, Bool[Tensor, "query 
 def _tried(
     batch: Batch, head: Head, mechanism: Mechanism, by: Grain, fallbacks: Sequence[Mechanism]
 ) -> Iterator[dict[Path, dict[str, Tensor]]]:
-    """What takes the place of a head's pattern, by path and name of the fallback; a few paths at a time."""
+    """The replacements of a head's pattern, by path and name of the fallback; a few paths at a time."""
     rows = checked_pattern(mechanism, batch).double()
     others = {fallback.name: checked_pattern(fallback, batch).double() for fallback in fallbacks}
     found = paths(batch, {head: mechanism}, by)

@@ -88,7 +88,7 @@ def find_circuit(
 def pruned(
     at: Bench, assigned: dict[Head, Mechanism], fallbacks: Sequence[Mechanism]
 ) -> tuple[dict[Head, Mechanism], tuple[str, ...], xr.Dataset | None]:
-    """What is left of mechanisms, the names of the paths that were dropped, and the paths that are left."""
+    """The rest of mechanisms, the names of the paths that were dropped, and the paths that are left."""
     idle = {fallback.name for fallback in fallbacks}
     dropped: list[str] = []
     while True:

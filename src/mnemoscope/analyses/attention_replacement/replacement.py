@@ -1,4 +1,4 @@
-"""What a head's attention is replaced with, and what that does to the loss.
+"""The replacement of a head's attention, and its effect on the loss.
 
 The learned attention of one head is set to the pattern of a mechanism. Loss (nats) and accuracy, for all scored
 positions and for each skill (for vectors the squared error, also of each part of the answers), are compared with the
@@ -240,12 +240,12 @@ def control(at: Bench, head: Head, mechanism: Mechanism) -> Score | None:
 
 
 def beaten(at: Bench, other: Score | None, after: Score) -> bool:
-    """Whether the control costs something beside the mechanism, or there is none."""
+    """True if the control costs something beside the mechanism, or there is none."""
     return other is None or at.rise(other, after).costs(at.tolerance)
 
 
 def removal(at: Bench, ablated: Score) -> xr.Dataset:
-    """What the mean ablation of one head does: see `replace_each`."""
+    """The effect of the mean ablation of one head: see `replace_each`."""
     found = {"ablated_loss": means(ablated, at.by)["loss"], "needed": at.rise(ablated).costly(at.tolerance)}
     return xr.Dataset(over_skills(found), coords={"skill": at.by.names})
 

@@ -1,4 +1,4 @@
-"""What the learned attention is made of: its shares by mechanism, and the usual scores of heads.
+"""The composition of the learned attention: its shares by mechanism, and the usual scores of heads.
 
 For every head, query and subgroup of the sequences, and every mechanism with the keys S that it attends to:
 
@@ -171,7 +171,7 @@ def _sums(
     groups: Float[Tensor, "subgroup batch"],
     measures: Collection[str],
 ) -> dict[str, Float[Tensor, "subgroup head_index query value"]]:
-    """What one layer's heads do, added up over the sequences of each subgroup."""
+    """The attention of one layer's heads, added up over the sequences of each subgroup."""
     result = {}
     if "share" in measures:
         result["share"] = _on(attention, keys)
@@ -203,7 +203,7 @@ def _on(
 
 
 def _expected(keys: Bool[Tensor, "mechanism batch query key"]) -> dict[str, Float[Tensor, "query mechanism"]]:
-    """What does not depend on the model."""
+    """The quantities that do not depend on the model."""
     said, n_keys = keys.any(-1), torch.arange(1, keys.shape[-1] + 1, device=keys.device)
     even = (keys.sum(-1) / n_keys).double()
     return {"even_share": (even.sum(1) / said.sum(1)).T, "said": said.double().mean(1).T}

@@ -1,4 +1,4 @@
-"""Which mechanism is enough for each head: reverse engineering by replacement, made automatic.
+"""The mechanism that is enough for each head: reverse engineering by replacement, made automatic.
 
 1. For each head the simplest mechanism is taken that holds the loss and, if the head is needed, is better than
    itself aimed at other targets. Simpler is: fewer fitted numbers, then fewer parts, then earlier in the list.
@@ -66,7 +66,7 @@ Own = Callable[[HookedModel, Head, Batch], Sequence[Mechanism]]
 
 
 def speaks(mechanism: Mechanism, batch: Batch) -> bool:
-    """Whether a mechanism says something about every query of a batch."""
+    """True if a mechanism says something about every query of a batch."""
     return not silent(checked_pattern(mechanism, batch)).any()
 
 
@@ -254,7 +254,7 @@ def remaining(chosen: Assignment, tested: xr.Dataset, fallbacks: Sequence[Mechan
 
 
 def _tested(at: Bench, head: Head, mechanism: Mechanism | None) -> xr.Dataset:
-    """How the chosen mechanism of a head fares on the test half."""
+    """The results of the chosen mechanism of a head on the test half."""
     ablated = at.ablated(head)
     effect = removal(at, ablated)
     result = trial(at, head, identity() if mechanism is None else mechanism, ablated)
@@ -297,7 +297,7 @@ def read_heads(
 
 
 def _specific_first(slot_size: int) -> tuple[Mechanism, ...]:
-    """What attention is divided among: of two that name a key the earlier gets its weight."""
+    """The mechanisms among which attention is divided: of two that name a key the earlier gets its weight."""
     copies = (earlier_same(period=slot_size), after_earlier_same(period=slot_size), identity())
     if slot_size == 1:
         return (*copies, previous(), first())

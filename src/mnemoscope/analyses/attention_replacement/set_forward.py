@@ -34,7 +34,7 @@ DENSE = 0.8
 
 @dataclass(frozen=True, kw_only=True)
 class Kept:
-    """What trials keep of a layer of the intact run: the stream before it and after its attention, and the rest."""
+    """The kept part of a layer of the intact run: the stream before it and after its attention, and the rest."""
 
     before: Float[Tensor, "batch pos d_model"]
     middle: Float[Tensor, "batch pos d_model"]
@@ -165,24 +165,24 @@ def _moved(
 def _any(
     sees: Bool[Tensor, "batch query key"], which: Bool[Tensor, "cell batch key"]
 ) -> Bool[Tensor, "cell batch query"]:
-    """Whether a query sees some of the keys."""
+    """True if a query sees some of the keys."""
     return einsum(sees.float(), which.float(), "batch query key, cell batch key -> cell batch query") > 0
 
 
 def _numbers(which: Bool[Tensor, "*axes"]) -> Int[Tensor, " row"]:
-    """Of what is chosen, counted over all axes."""
+    """The numbers of the chosen entries, counted over all axes."""
     return which.flatten().nonzero()[:, 0]
 
 
 def _of_intact(values: Float[Tensor, "batch pos width"], at: Int[Tensor, " row"]) -> Float[Tensor, "row width"]:
-    """What the intact run has at these positions of cells."""
+    """The values of the intact run at these positions of cells."""
     return values.flatten(0, 1).index_select(0, at % (len(values) * values.shape[1]))
 
 
 def _put(
     values: Float[Tensor, "batch pos width"], at: Int[Tensor, " row"], new: Float[Tensor, "row width"], n_cells: int
 ) -> Float[Tensor, "cell batch pos width"]:
-    """What every cell has: that of the intact run, and new rows at some positions."""
+    """The values of every cell: those of the intact run, and new rows at some positions."""
     if len(at) < n_cells * len(values) * values.shape[1]:
         new = values.repeat(n_cells, 1, 1, 1).flatten(0, 2).index_copy_(0, at, new)
     return new.view(n_cells, *values.shape)

@@ -41,12 +41,12 @@ class Patterns:
 
     @cached_property
     def sees(self) -> Bool[Tensor, "batch query key"]:
-        """Which keys a query attends to with some head."""
+        """True for the keys that a query attends to with some head."""
         return ((self.rows > 0) | self.free[..., None]).any(1).tril()
 
     @cached_property
     def all_free(self) -> bool:
-        """Whether nothing is set."""
+        """True if nothing is set."""
         return bool(self.free.all())
 
 
@@ -74,7 +74,7 @@ def projections(block: Block, stream: Float[Tensor, "*rows d_model"], learned: S
 def z_of(
     patterns: Patterns, of: Projections, attn: Attention, queries: Int[Tensor, " query"]
 ) -> Float[Tensor, "cell batch query all_heads"]:
-    """What heads take from the values at some queries."""
+    """The attended values of heads at some queries."""
     v, learned = attn.heads(of.v), list(patterns.learned)
     some = len(queries) < v.shape[-2]
     z = None if patterns.all_free else (patterns.rows[:, :, queries] if some else patterns.rows) @ v

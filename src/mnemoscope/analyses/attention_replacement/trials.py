@@ -67,7 +67,7 @@ def _hooked(at: Bench, kept: Assignment, head: Head, patterns: Sequence[Rows]) -
 
 
 def _kept_bytes(at: Bench, n_read: int) -> int:
-    """Of two intact runs, and of the outputs of some trials."""
+    """The bytes of two intact runs, and of the outputs of some trials."""
     cfg, n_pos = at.model.cfg, at.by.batch.inputs.shape[1]
     numbers = 2 * cfg.d_model + 3 * cfg.n_heads * cfg.d_head + cfg.n_heads * n_pos
     outputs = _OUTPUTS * n_read * output_width(at.model)
@@ -128,7 +128,7 @@ class WithoutHooks:
         return torch.cat([continued(self._weights, run, *head, chunk, learned) for chunk in rows.split(n)])
 
     def _attention(self, head: Head) -> Rows:
-        """What the head has learned; that of its layer is kept for the next one."""
+        """The learned attention of the head; that of its layer is kept for the next one."""
         if self._learned is None or self._learned[0] != head[0]:
             self._learned = (head[0], layer_attention(self._at.model, head[0], self._batch).to(self._stream))
         return self._learned[1][:, head[1]]

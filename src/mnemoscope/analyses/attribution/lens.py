@@ -48,7 +48,7 @@ MEASURES = {"log_prob": "nats", "rank": "1: the most probable token", "kl": "nat
 
 
 def depths(model: HookedModel) -> list[str]:
-    """Where the residual stream is read: `L0 resid_pre`, then after every attention layer and every MLP."""
+    """The readings of the residual stream: `L0 resid_pre`, then after every attention layer and every MLP."""
     cfg = model.cfg
     stages = ["resid_post"] if cfg.attn_only or cfg.parallel_attn_mlp else ["resid_mid", "resid_post"]
     return ["L0 resid_pre", *(f"L{layer} {stage}" for layer in range(cfg.n_layers) for stage in stages)]

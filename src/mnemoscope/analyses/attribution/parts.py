@@ -50,7 +50,7 @@ def component_terms(model: Any, reading: Reading) -> dict[str, Float[Tensor, "ba
 
 
 def kind_of(label: str) -> str:
-    """Whether a term is that of an embedding, a head, an MLP, a bias or hooks."""
+    """The kind of a term: that of an embedding, a head, an MLP, a bias or hooks."""
     if label in ("embed", "pos_embed"):
         return "embedding"
     if label == "hooks":
@@ -99,7 +99,7 @@ def source_terms(model: Any, reading: Reading, layer: int) -> Float[Tensor, "bat
 
 
 def hooks_term(model: HookedModel, terms: Terms, reading: Reading) -> dict[str, Float[Tensor, "batch pos"]]:
-    """What hooks wrote past the parts, if hooks are on the model; 0 where the parts add up by themselves.
+    """The writing of hooks past the parts, if hooks are on the model; 0 where the parts add up by themselves.
 
     Asserts that the parts add up to the difference of logits where no hook is on the model.
     """
@@ -126,7 +126,7 @@ def _adds_up(what: str, parts: str, terms: Tensor, total: Tensor, model: HookedM
 
 
 def _gap(terms: Tensor, total: Tensor, reading: Reading) -> tuple[Tensor, Tensor, Tensor]:
-    """How far terms miss their total at the contrast's positions, what rounding explains, and whether it is more."""
+    """The distance of terms from their total at the contrast's positions, its bound by rounding, and if it is more."""
     missing = torch.where(reading.contrast.positions, total - terms.sum(-1), 0.0)
     allowed = reading.rounding * (reading.size + terms.abs().sum(-1))
     return missing, allowed, missing.abs() > allowed
@@ -142,7 +142,7 @@ def _constant(bias: Tensor | None, direction: Tensor) -> Float[Tensor, "batch po
 
 
 def _into_heads(model: Any, reading: Reading, layer: int) -> Float[Tensor, "batch pos head_index d_head"]:
-    """What z of every head is multiplied with."""
+    """The factor of z of every head."""
     writes = model.blocks[layer].attn.W_O.double()
     axes = "head_index d_head d_model, batch pos d_model -> batch pos head_index d_head"
     return einsum(writes, reading.direction, axes)
@@ -154,5 +154,5 @@ def _of_heads(model: HookedModel) -> str:
 
 
 def _adds_positions(model: HookedModel) -> bool:
-    """Whether positional embeddings go into the residual stream."""
+    """True if positional embeddings go into the residual stream."""
     return model.cfg.positional_embedding_type == "standard"

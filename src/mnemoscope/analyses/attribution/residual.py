@@ -77,7 +77,7 @@ class FinalNorm:
     def apply(
         self, stream: Float[Tensor, "batch pos d_model"], scale: Float[Tensor, "batch pos 1"]
     ) -> Float[Tensor, "batch pos d_model"]:
-        """The normalised stream, with a given scale in place of its own."""
+        """The normalised stream, with a given scale in place of the stream's."""
         stream = (stream - stream.mean(-1, keepdim=True) if self.centred else stream) / scale
         stream = stream if self.gain is None else stream * self.gain
         return stream if self.bias is None else stream + self.bias
@@ -114,7 +114,7 @@ def check_model(model: HookedModel) -> None:
 
 
 def processing(model: HookedModel) -> str:
-    """What was done to the weights, as far as the configuration tells."""
+    """The processing of the weights, as far as the configuration tells."""
     folded = model.cfg.normalization_type in ("LNPre", "RMSPre")
     return "normalisation folded" if folded else "unprocessed"
 

@@ -1,4 +1,4 @@
-"""What an analysis looks at: a difference of logits, at some positions, each by itself or in means by skill.
+"""The object of an analysis: a difference of logits, at some positions, each by itself or in means by skill.
 
 The difference is that of the answer's logit and a foil's, or that of several tokens:
 
@@ -52,7 +52,7 @@ class Contrast:
         return at_target(logits, self.answer) - self._subtracted(logits)
 
     def size(self, logits: Float[Tensor, "batch pos d_vocab"]) -> Float[Tensor, "batch pos"]:
-        """How large the logits are that are subtracted: what the rounding of the difference is relative to."""
+        """The size of the logits that are subtracted, to which the rounding of the difference is relative."""
         return at_target(logits.abs(), self.answer) + self._subtracted(logits.abs())
 
     def of_columns(self, weight: Float[Tensor, "d_model d_vocab"]) -> Float[Tensor, "batch pos d_model"]:
@@ -168,7 +168,7 @@ class Selection:
 
     @property
     def attrs(self) -> dict[str, str]:
-        """How the means were taken."""
+        """A description of how the means were taken."""
         return {} if self.skills is None else {"mean": "over the positions of the skill, each counts the same"}
 
     def gather(

@@ -1,4 +1,4 @@
-"""How strongly heads read, through Q, K or V, what heads of earlier layers write.
+"""The strength with which heads read, through Q, K or V, what heads of earlier layers write.
 
 The score of a writer with W_OV = W_V W_O and a reader is |W_OV B| / (|W_OV| |B|) in Frobenius norms, with
 B = W_Q W_K^T for Q-composition, W_K W_Q^T for K-composition and the reader's own W_V W_O for V-composition, all with

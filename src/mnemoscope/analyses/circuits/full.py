@@ -54,7 +54,7 @@ def qk_circuits(
     positions: Sequence[int] | None = None,
     layers: Sequence[int] | None = None,
 ) -> xr.Dataset:
-    """What each part of a query and of a key adds to the attention score.
+    """The addition of each part of a query and of a key to the attention score.
 
     Args:
         model: Any hooked model; its weights are folded, not changed.
@@ -110,7 +110,7 @@ def ov_circuits(
     logits: Sequence[int] | None = None,
     layers: Sequence[int] | None = None,
 ) -> xr.Dataset:
-    """What a head adds to the logits when it attends, with weight one, to a token, a position, and by its bias.
+    """The addition of a head to the logits when it attends, with weight one, to a token, a position, and by its bias.
 
     Arguments and errors as for `qk_circuits`; `logits` chooses among the outputs.
 

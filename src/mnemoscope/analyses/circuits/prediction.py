@@ -1,4 +1,4 @@
-"""How well circuits, read off the weights, predict where heads attend and what happens when one is removed.
+"""The quality of circuits, read off the weights, as predictions of where heads attend and of what a removal does.
 
 *Patterns.* The predicted scores of a sequence are the sum of the QK circuits (`full`) at its tokens and positions, that
 is, as if the residual stream held the embeddings and nothing else. They are compared with the actual scores, both

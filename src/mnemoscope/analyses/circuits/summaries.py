@@ -1,4 +1,4 @@
-"""What the circuits of each head say in a few numbers: copying, attention to the same token, and to an offset.
+"""The circuits of each head in a few numbers: copying, attention to the same token, and to an offset.
 
 - `copying`: the copying score (`spectra`) of the OV token circuit, and how often a token's own logit is the one that it
   changes most.
@@ -41,7 +41,7 @@ ALONG = ("logit", "source_token")
 def copying(
     model: HookedModel, *, tokens: Sequence[int] | None = None, layers: Sequence[int] | None = None
 ) -> xr.Dataset:
-    """Whether a head raises (or lowers) the logit of the token that it attends to.
+    """The degree to which a head raises (or lowers) the logit of the token that it attends to.
 
     Args:
         model: Any hooked model with the same input and output vocabulary.

@@ -84,7 +84,7 @@ class EffectiveWeights:
     eps: float
 
     def sigma(self, residual: Float[Tensor, "*rows d_model"]) -> Float[Tensor, "*rows"]:
-        """What normalisation divides this residual stream by; one without normalisation."""
+        """The divisor of normalisation for this residual stream; one without normalisation."""
         if not self.normalised:
             return torch.ones_like(residual[..., 0])
         if self.centred:
@@ -265,7 +265,7 @@ def frozen_sigmas(
 
 
 def row_weight(batch: Batch) -> Float[Tensor, " batch"]:
-    """How much each sequence counts: its probability, or one."""
+    """The weight of each sequence: its probability, or one."""
     return torch.ones(len(batch), dtype=torch.double) if batch.weights is None else batch.weights.double()
 
 

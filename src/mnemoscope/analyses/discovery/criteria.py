@@ -1,4 +1,4 @@
-"""How good a circuit is: is it faithful, complete, minimal, and better than random ones of its size?
+"""The quality of a circuit: is it faithful, complete, minimal, and better than random ones of its size?
 
 *Faithfulness*: how much of what the model does a circuit does by itself. It is a ratio, as `setting` defines it, of
 means over prompts: what Hanna et al. 2024 ("Have faith in faithfulness") and Marks et al. 2024 ("Sparse feature
@@ -116,7 +116,7 @@ def faithfulness(setting: Setting, circuits: xr.DataArray) -> xr.Dataset:
 
 
 def completeness(setting: Setting, circuit: xr.DataArray, *, n_sets: int = N_SETS, seed: int = 0) -> xr.Dataset:
-    """What knockouts do to a circuit and to the whole model.
+    """The effects of knockouts on a circuit and on the whole model.
 
     Args:
         setting: What they are measured on.
@@ -186,7 +186,7 @@ def one(setting: Setting, circuit: xr.DataArray) -> Bool[np.ndarray, " edge"]:
 
 
 def minimality(setting: Setting, circuit: xr.DataArray, *, target: float = TARGET) -> xr.Dataset:
-    """What a circuit loses with each of its edges and parts.
+    """The losses of a circuit with each of its edges and parts.
 
     Args:
         setting: What it is measured on.

@@ -123,7 +123,7 @@ def _rule(setting: Setting, sign: int, threshold: float | None, target: float | 
 def _visited(
     setting: Setting, accepts: Accepts, sign: int
 ) -> tuple[Bool[np.ndarray, " edge"], Float[np.ndarray, " edge"]]:
-    """What is left after every edge was visited, and by how much the metric was worse without each."""
+    """The circuit left after every edge was visited, and by how much the metric was worse without each."""
     n_edges = len(setting.edges)
     kept, worse = np.ones(n_edges, dtype=bool), np.zeros(n_edges)
     queue, now = list(reversed(range(n_edges))), float(setting.ends[0].mean())

@@ -122,7 +122,7 @@ class Paths:
 
     @staticmethod
     def of(model: HookedModel, edges: Sequence[Edge]) -> "Paths":
-        """Those of a model."""
+        """The paths of a model."""
         from_, into = _numbers([edge.writer for edge in edges]), _numbers([edge.reader for edge in edges])
         return Paths(from_=from_, into=into, parts={reader: parts_of(model, reader) for reader in into})
 
@@ -160,7 +160,7 @@ def _numbers(parts: Sequence[Part]) -> dict[Part, Int[np.ndarray, " _"]]:
 def _any(
     masks: Bool[np.ndarray, "*circuits edge"], groups: Sequence[Int[np.ndarray, " _"]]
 ) -> Bool[np.ndarray, "*circuits 1"]:
-    """Whether circuits hold one of some edges."""
+    """True for circuits that hold one of some edges."""
     return np.asarray(masks[..., np.concatenate(groups)].any(-1, keepdims=True))
 
 
@@ -184,7 +184,7 @@ _AT_ONCE = 2048
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Setting:
-    """What circuits of one model are measured on, the same for all measures and searches.
+    """The measuring ground for circuits of one model, the same for all measures and searches.
 
     Attributes:
         model: A HookedTransformer whose parts add up in the residual stream.
@@ -217,7 +217,7 @@ class Setting:
 
     @cached_property
     def paths(self) -> Paths:
-        """How the edges join the parts of the model."""
+        """The paths by which the edges join the parts of the model."""
         return Paths.of(self.model, self.edges)
 
     @cached_property
@@ -234,7 +234,7 @@ class Setting:
 
     @cached_property
     def seconds(self) -> float:
-        """What one circuit takes here, measured on one that is run a second time."""
+        """The duration of one circuit here, measured on one that is run a second time."""
         _ = self.ends
         start = perf_counter()
         self._run(np.ones((1, len(self.edges)), dtype=bool))
@@ -257,7 +257,7 @@ class Setting:
 
     @cached_property
     def span(self) -> float:
-        """What faithfulness is a share of: m(all) - m(none); NaN where that is noise.
+        """The denominator of faithfulness: m(all) - m(none); NaN where that is noise.
 
         Raises:
             InputError: It is noise, and `refuse` is set; or as `ends`.
@@ -306,7 +306,7 @@ class Setting:
 
     @property
     def attrs(self) -> dict[str, Any]:
-        """What a result was measured on."""
+        """A description of what a result was measured on."""
         return {
             "metric": self.metric.name,
             "replacement": self.replacement,

@@ -1,1 +1,1 @@
-"""Analyses over training steps and runs: when something sets in, how suddenly, and in which order."""
+"""Analyses over training steps and runs: the onset of measures, their suddenness, and their order."""

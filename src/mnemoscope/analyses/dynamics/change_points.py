@@ -1,4 +1,4 @@
-"""Whether a measure changes once in training, where, and how suddenly.
+"""The test whether a measure changes once in training, where, and how suddenly.
 
 The change is the least-squares sigmoid a + (b - a) / (1 + exp(-(u - m) / s)) along u, which is the step or
 log(1 + step). Over a grid of m and s the levels have a closed form; the best candidate is then refined. It is compared

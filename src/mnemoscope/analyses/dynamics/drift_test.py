@@ -1,4 +1,4 @@
-"""Whether a series changes once, or only drifts and wanders.
+"""The test whether a series changes once, or only drifts and wanders.
 
 The statistic is F = (RSS_drift - RSS_change) / RSS_change, the largest over all places and widths of the change (as in
 Quandt 1960 and Andrews 1993 for a step). Its null distribution is simulated (a parametric bootstrap): the best drift

@@ -1,4 +1,4 @@
-"""When in training a measure sets in, and in which order several do.
+"""The onset of a measure in training, and the order of several onsets.
 
 A measure sets in at the first step from which it stays past a threshold (`threshold_onset`).
 The threshold is fixed before looking. The onset needs no model of the curve (`dynamics.change_points` has one), and it
@@ -152,7 +152,7 @@ def _crossing(
 
 
 def _stays(past: Bool[np.ndarray, " step"], hold: int | None) -> Bool[np.ndarray, " step"]:
-    """Whether the value is past the threshold from here on, or for the next `hold` steps."""
+    """True where the value is past the threshold from here on, or for the next `hold` steps."""
     if hold is None:
         return np.logical_and.accumulate(past[::-1])[::-1]
     long_enough = np.lib.stride_tricks.sliding_window_view(past, hold).all(1)
@@ -160,7 +160,7 @@ def _stays(past: Bool[np.ndarray, " step"], hold: int | None) -> Bool[np.ndarray
 
 
 def falls(name: str) -> bool:
-    """Whether a measure of a trajectory falls when something is learned: a loss or a divergence."""
+    """True if a measure of a trajectory falls when something is learned: a loss or a divergence."""
     return name in ("loss", "kl") or name.startswith(("loss_", "kl_")) or name.endswith("_kl")
 
 
@@ -180,7 +180,7 @@ Times = Float[np.ndarray, "seed event"]
 
 
 def order_of_onsets(onsets: Mapping[str, xr.DataArray], *, within: float = 0.0, confidence: float = 0.95) -> xr.Dataset:
-    """How often each event comes before each other one, and in what order they come.
+    """The share of seeds in which each event comes before each other one, and the order of all.
 
     Args:
         onsets: Event to its onset over `seed`; NaN: never (such as `threshold_onset(...).onset`). Leave out seeds in

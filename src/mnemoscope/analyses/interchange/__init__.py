@@ -1,4 +1,4 @@
-"""Whether a network computes as a causal model says: interchange interventions, and subspaces learned for them.
+"""Tests whether a network computes as a causal model says: interchange interventions, and subspaces learned for them.
 
 - `counterfactuals`: what does a causal model say about pairs of sequences, and about which that something changes?
 - `exchange`: does the network say so when an activation, or a subspace of it, comes from the other sequence?

@@ -1,4 +1,4 @@
-"""Which head carries which variable of a causal model, chosen on some pairs and tested on others.
+"""The head that carries each variable of a causal model, chosen on some pairs and tested on others.
 
 Every variable gets a head of its own, and with it the MLP of that layer or not (an MLP belongs to one variable at
 most); what is exchanged is their output where the answer is due. The score of such an alignment is the smallest

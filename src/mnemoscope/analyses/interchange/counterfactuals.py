@@ -1,4 +1,4 @@
-"""What a causal model says about pairs of sequences, and arbitrary answers to compare with.
+"""Predictions of a causal model for pairs of sequences, and arbitrary answers to compare with.
 
 A pair is a base and a source; one variable of the base takes its value in the source. Pairs are distinguished by
 what follows for the answer:
@@ -48,7 +48,7 @@ class Counterfactuals:
 
     @property
     def over(self) -> dict[str, Bool[Tensor, " pair"]]:
-        """Which pairs count as `all`, `changing` and `kept`."""
+        """The pairs that count as `all`, `changing` and `kept`."""
         kept = (self.before - self.after).abs().amax(1) < 1e-9
         changing = ~(best(self.before) & best(self.after)).any(1)
         return {"all": torch.ones_like(kept), "changing": changing, "kept": kept}

@@ -70,7 +70,7 @@ def interchange_accuracy(
     answers: Answers = "causal model",
     seed: int = 0,
 ) -> xr.Dataset:
-    """How far a network answers as the causal model says, for every variable and every place.
+    """The agreement of a network's answers with those of a causal model, for every variable and every place.
 
     A site at a latent that holds one position per sequence is read in the source where the latent lies there.
 
@@ -166,13 +166,13 @@ def exchanged(
 
 
 def due(causal: CausalModel, batch: Batch) -> Bool[Tensor, "batch pos"]:
-    """Where the answer is due, one place a sequence."""
+    """True at the place of the answer, one in a sequence."""
     numbers = torch.arange(batch.inputs.shape[1], device=batch.inputs.device).expand(len(batch), -1)
     return numbers == causal.due(numbers, batch)[:, None]
 
 
 def pairs_at_once(model: HookedModel, pairs: PromptPairs) -> int:
-    """How many pairs a forward pass takes, whose logits are kept where the answer is due."""
+    """The number of pairs in a forward pass whose logits are kept where the answer is expected."""
     kept = LOG_PROBS * output_width(model)
     return rows_at_once(model, pairs.clean.inputs.shape[1], kept=kept)
 

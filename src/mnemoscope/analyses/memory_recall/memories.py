@@ -57,7 +57,7 @@ def previous_token(
     over: Over = "keys",
     **options: Any,
 ) -> xr.Dataset:
-    """Whether a head's scores lead from every position to the one before it.
+    """The recall of the previous token: a head's scores should lead from every position to the one before it.
 
     Args:
         model: Any hooked model whose positions are added to the residual stream.
@@ -94,7 +94,7 @@ def remapped_copy(
     over: Over = "keys",
     **options: Any,
 ) -> xr.Dataset:
-    """Whether a head's scores lead from every token to what a head of an earlier layer makes of that token.
+    """The recall of the remapped copy: a head's scores should lead from a token to an earlier head's version of it.
 
     Args:
         model: Any hooked model of at least two layers.
@@ -125,7 +125,7 @@ def remapped_copy(
 def copied_token(
     model: HookedModel, *, head: Head = (1, 0), tokens: Sequence[int] | None = None, **options: Any
 ) -> xr.Dataset:
-    """Whether a head that attends to a token raises the logit of that token most.
+    """The recall of the copied token: a head that attends to a token should raise the logit of that token most.
 
     Arguments as for `remapped_copy`, of a model with the same input and output vocabulary; every logit is a candidate.
 
@@ -160,7 +160,7 @@ def induction_memories(
     over: Over = "keys",
     **options: Any,
 ) -> xr.Dataset:
-    """How far the three memories are in place, in numbers that can be followed along training steps.
+    """The state of the three memories, in numbers that can be followed along training steps.
 
     Args:
         model: Any hooked model of at least two layers, with added positions and one vocabulary.

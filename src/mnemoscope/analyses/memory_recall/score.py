@@ -38,7 +38,7 @@ ROUNDING = 1e-12
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Association:
-    """Which output belongs to which input.
+    """A set of pairs of input and output.
 
     Attributes:
         name: In results.
@@ -95,7 +95,7 @@ def recall(
     n_draws: int = 200,
     seed: int = 0,
 ) -> xr.Dataset:
-    """How many of the associations a matrix recalls.
+    """The share of the associations that a matrix recalls.
 
     Args:
         matrix: Acts on rows: inputs @ matrix is compared with the outputs.

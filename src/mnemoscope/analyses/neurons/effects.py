@@ -1,4 +1,4 @@
-"""Which skill is lost when a neuron, or a group of neurons, is removed.
+"""The skills that are lost when a neuron, or a group of neurons, is removed.
 
 A neuron's activation (`post`) is replaced at all positions by zero, by its mean over a reference set, or by its
 activation in another sequence of that set. For each skill: accuracy and mean log-probability of the answer (nats).
@@ -153,7 +153,7 @@ def _scores(on: Bench, sets: Sequence[Tensor]) -> Iterator[dict[str, Float[Tenso
 
 
 def _numbers(where: Tensor, rows: slice, some: Tensor) -> Int[Tensor, " place"]:
-    """Which of all places, in order, some of a few rows are."""
+    """The numbers, among all places in order, of those in a few rows."""
     number = where.flatten().cumsum(0).view(where.shape) - 1
     return number[rows][some]
 

@@ -1,4 +1,4 @@
-"""Whether neurons fire for inputs whose answer their value promotes.
+"""The test whether neurons fire for inputs whose answer their value promotes.
 
 Three measures for each neuron, over the tokens t that occur as a target:
 
@@ -106,7 +106,7 @@ def _mean_by_target(activity: NeuronActivity, target: Tensor, n_tokens: int) -> 
 def _trigger_targets(
     activity: NeuronActivity, target: Int[Tensor, " row"], n_tokens: int, n: int
 ) -> Float[Tensor, "neuron token"]:
-    """How the targets of each neuron's trigger examples are distributed; NaN without any."""
+    """The distribution of the targets of each neuron's trigger examples; NaN without any."""
     rows = top_rows(activity, n)
     values = torch.arange(n_tokens, device=target.device)
     member = (target[rows][:, :, None] == values) & (rows >= 0)[:, :, None]

@@ -91,7 +91,7 @@ MAX_BYTES = 2**30
 def neuron_keys(
     model: HookedModel, *, layer: int = 0, neurons: Sequence[int] | None = None, tokens: Sequence[int] | None = None
 ) -> xr.Dataset:
-    """What each neuron's pre-activation gains from every input of the model, in units of the pre-activation.
+    """The gain of each neuron's pre-activation from every input of the model, in units of the pre-activation.
 
     Args:
         model: With attention before the MLP.
@@ -137,7 +137,7 @@ def neuron_keys(
 def neuron_values(
     model: HookedModel, *, layer: int = 0, neurons: Sequence[int] | None = None, n_top: int = 5
 ) -> xr.Dataset:
-    """What each neuron's value adds to the logits directly, for an activation of one.
+    """The direct addition of each neuron's value to the logits, for an activation of one.
 
     Args:
         model: With an MLP of two matrices.

@@ -1,4 +1,4 @@
-r"""What fraction of each skill a layer's top k neurons carry.
+r"""The fraction of each skill that a layer's top k neurons carry.
 
 On one half of the sequences neurons are ranked by what removing one of them costs: the fall of the skill's mean
 log-probability. On the other half the first k are
@@ -119,7 +119,7 @@ def _curve(on: Bench, order: Int[Tensor, " neuron"], ks: Sequence[int]) -> Float
 
 
 def _fraction(score: Tensor, whole: Tensor, none: Tensor, given: Tensor) -> Tensor:
-    """Of `score`, `skill part k metric ...`, with the others over `skill metric ...`."""
+    """The fraction that `score`, `skill part k metric ...`, is of the others over `skill metric ...`."""
     whole, none, given = (values[:, None, None] for values in (whole, none, given))
     kept, removed = (score[:, :1] - none) / (whole - none), (whole - score[:, 1:]) / (whole - none)
     return torch.cat((kept, removed), 1).where(given, torch.nan)

@@ -1,4 +1,4 @@
-r"""Whether the model uses what a probe reads: part of an activation is steered or swapped, and the answer follows.
+r"""The test whether the model uses what a probe reads: an activation is steered or swapped in part, the answer follows.
 
 With x the activation at a site on the clean prompt, P the projection on the subspace of a latent and m the class means,
 what is added to x is
@@ -118,7 +118,7 @@ def displaced(
 
 
 def described(model: HookedModel, subspace: Subspace) -> dict[str, str]:
-    """What was changed, for results."""
+    """A description of the change, for results."""
     return {
         "site": str(subspace.site),
         "latent": subspace.latent,
@@ -274,7 +274,7 @@ _COMPARED = 96
 
 @dataclass(frozen=True, kw_only=True)
 class _Edits:
-    """What is read of edited runs: metrics at the scored positions of some pairs."""
+    """The readings of edited runs: metrics at the scored positions of some pairs."""
 
     model: HookedModel
     site: Site
@@ -282,12 +282,12 @@ class _Edits:
     seed: int
 
     def at_once(self, pairs: PromptPairs) -> int:
-        """How many pairs, so that what is kept and what is at work fits in the budget."""
+        """The number of pairs at once, so that what is kept and what is at work fits in the budget."""
         rows, _ = parts(self.model, pairs.scored, bytes_per_logit=_COMPARED)[0]
         return rows.stop - rows.start
 
     def values(self, pairs: PromptPairs, moves: Sequence[Tensor]) -> Float[np.ndarray, "run metric prompt"]:
-        """Of the clean side, of the corrupted one and of the clean one under each displacement."""
+        """The metrics of the clean side, of the corrupted one and of the clean one under each displacement."""
         scored = pairs.scored
         clean = torch.cat(
             [

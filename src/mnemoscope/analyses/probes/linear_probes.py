@@ -1,4 +1,4 @@
-"""What can be read from activations by a linear map: probes at sites and positions, beside their controls.
+"""Readings of activations by a linear map: probes at sites and positions, beside their controls.
 
 A linear probe is fitted on some sequences and scored on others (Alain & Bengio 2016, "Understanding intermediate
 layers using linear classifier probes"). Its score alone says little, for two reasons, and each has a control.
@@ -78,7 +78,7 @@ def fitted(x: Float[np.ndarray, "row width"], y: Shaped[np.ndarray, " row"], pen
 
 
 def is_number(y: Shaped[np.ndarray, "..."]) -> bool:
-    """Whether values are numbers and not classes."""
+    """True if values are numbers and not classes."""
     return np.issubdtype(y.dtype, np.floating)
 
 
@@ -236,7 +236,7 @@ def _cell(
     column: slice,
     penalty: float,
 ) -> dict[str, Any]:
-    """The scores of one site and position; the first of the models is the one that is asked about."""
+    """The scores of one site and position; the first of the models is the one in question."""
     x = [[rows.astype(float) for rows in _rows(one, mask, column)] for one in activations]
     y = _rows(values, mask, column)
     main = "r2" if is_number(y[0]) else "accuracy"

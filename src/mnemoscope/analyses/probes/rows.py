@@ -151,7 +151,7 @@ def check_site(model: HookedModel, site: Site) -> None:
 
 
 def positions(site: Site, batch: Batch) -> Bool[Tensor, "batch pos"]:
-    """Where in each sequence a site lies."""
+    """True at the places of a site in each sequence."""
     mask = region(replace(site, head=None, neuron=None), batch, batch.scored[..., None])
     return mask.flatten(2)[..., 0].expand(batch.scored.shape)
 
@@ -174,7 +174,7 @@ def vectors(
 
 
 def weights_of(model: HookedModel) -> str:
-    """How a model's weights were processed, for results."""
+    """The processing of a model's weights, for results."""
     return "LayerNorm folded" if str(model.cfg.normalization_type).endswith("Pre") else "unprocessed"
 
 

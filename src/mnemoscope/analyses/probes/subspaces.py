@@ -1,4 +1,4 @@
-r"""Where in an activation a latent lies: directions that the causal follow-up erases, steers along and swaps.
+r"""The directions in which a latent lies in an activation, for the causal follow-up: erase, steer along and swap.
 
 The part of x inside is P x, with P one of three projections of the rank of the latent:
 

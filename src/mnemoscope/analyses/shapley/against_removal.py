@@ -1,4 +1,4 @@
-r"""Whether removing one part at a time agrees with Shapley values: the dissociation table read both ways.
+r"""The test whether removing one part at a time agrees with Shapley values: the dissociation table read both ways.
 
 Everything is a share of what is lost when all parts are removed, in accuracy. By removal a part *costs* a skill if what
 is lost without it alone is more than the margin, and *spares* it if it is less; by value it does if its Shapley value

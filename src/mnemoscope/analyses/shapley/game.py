@@ -140,7 +140,7 @@ def n_played(n: int, interactions: bool) -> int:
 def _row(
     play: Play, order: Int[Tensor, " place"], n: int, interactions: bool
 ) -> tuple[Float[Tensor, "player outcome"], Float[Tensor, "neighbours outcome"]]:
-    """What each player adds in one order, and how much more neighbours add together than each for itself."""
+    """The addition of each player in one order, and how much more neighbours add together than each for itself."""
     place, step = order.argsort(), torch.arange(len(order) + 1)[:, None]
     before = place < step
     skipped = before[:-2] | (place == step[1:-1]) if interactions else before[:0]  # without the one whose turn it is

@@ -1,4 +1,4 @@
-"""What each component of a model is worth for each skill: Shapley values and interactions by skill.
+"""The worth of each component of a model for each skill: Shapley values and interactions by skill.
 
 The players are components (or any sets of sites: heads, neurons, positions, parts called by their roles). A coalition
 is worth the model's accuracy, and its mean log-probability of the answer, on a skill when every other player is

@@ -77,7 +77,7 @@ def _shown(results: Results, options: Ablate, runs: Sequence[ms.Run]) -> Shown:
 
 
 def _choices(names: Sequence[str]) -> dict[str, tuple[Any, tuple[ms.analyses.Removal, ...]]]:
-    """What is removed one at a time, as `ablate_by_role` takes it, and what stands in its place; positions by name."""
+    """The things that are removed one at a time, as `ablate_by_role` takes them, and their replacements by option."""
     from mnemoscope.analyses.ablation import targets
     from mnemoscope.analyses.ablation.head_roles import components_by_role
     from mnemoscope.analyses.ablation.removal import REPLACEMENTS

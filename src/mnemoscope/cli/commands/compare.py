@@ -106,7 +106,7 @@ def _as_of_several(ablation: xr.Dataset) -> xr.Dataset:
 
 
 def _removable(task: ms.Task, batch: ms.Batch) -> bool:
-    """Whether means over other sequences can be taken and roles be named: prompts are of one length and test skills."""
+    """True if means over other sequences can be taken and roles be named: prompts are of one length and test skills."""
     return batch.has_vectors or (bool(task.skills(batch)) and not batch.ragged)
 
 
@@ -211,7 +211,7 @@ def _places(
     options: Compare,
     results: dict[str, Any],
 ) -> list[ms.viz.Table]:
-    """Where the predictions of one seed each differ on the same sequences; none of vectors."""
+    """The places at which the predictions of one seed each differ on the same sequences; none of vectors."""
     from mnemoscope.viz.comparison import agreement_table, places_table
 
     seed = pair[0].spec.seed

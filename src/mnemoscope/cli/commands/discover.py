@@ -115,7 +115,7 @@ def _discovered(selection: ms.analyses.Setting, test: ms.analyses.Setting, optio
 
 
 def _searches(selection: ms.analyses.Setting) -> list[str]:
-    """Those that can be made: estimates are of patches, and accuracy has no gradient."""
+    """The searches that can be made: estimates are of patches, and accuracy has no gradient."""
     from mnemoscope.analyses.discovery.searches import MAX_EDGES
     from mnemoscope.core.metrics import ACCURACY
     from mnemoscope.viz.discovery import BY_EFFECT, BY_GRADIENT, GREEDY, SMALLEST
@@ -128,7 +128,7 @@ def _searches(selection: ms.analyses.Setting) -> list[str]:
 def _figures(
     selection: ms.analyses.Setting, test: ms.analyses.Setting, searches: Sequence[str], options: Discover, seed: int
 ) -> dict[str, Any]:
-    """What `_AXES` names, as far as there is anything."""
+    """The figures that `_AXES` names, as far as there is anything."""
     import numpy as np
 
     from mnemoscope.analyses.discovery import compared_with_exact, exact
@@ -167,7 +167,7 @@ def _figures(
 
 
 def _estimated(setting: ms.analyses.Setting) -> xr.DataArray:
-    """What each edge adds to the metric, by EAP-IG."""
+    """The addition of each edge to the metric, by EAP-IG."""
     from mnemoscope.analyses.patching.edge_attribution import integrate_edges
 
     found = integrate_edges(

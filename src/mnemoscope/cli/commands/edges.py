@@ -75,7 +75,7 @@ def edges_run(run: ms.Run, options: Edges) -> dict[str, xr.Dataset]:
 def _estimated(
     model: ms.HookedModel, pairs: ms.PromptPairs, values: xr.Dataset, options: Edges
 ) -> dict[str, xr.Dataset]:
-    """Effects by estimate, and how far they are from those of the sweep; nothing where none is asked for."""
+    """Effects by estimate, and their distance from those of the sweep; nothing where no estimate is wanted."""
     from mnemoscope.analyses.patching.approximation import approximation
     from mnemoscope.analyses.patching.edge_attribution import attribute_edges, integrate_edges
 

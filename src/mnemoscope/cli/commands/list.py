@@ -94,7 +94,7 @@ def _show_runs(what: str) -> None:
 
 
 def _changes(run: Glance) -> str:
-    """What differs from the preset; takes the specification along, and so torch."""
+    """The differences from the preset; takes the specification along, and so torch."""
     from mnemoscope.core.differences import changes_text
 
     return changes_text(run.spec)

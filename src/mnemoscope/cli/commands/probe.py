@@ -151,7 +151,7 @@ def _scores(found: xr.Dataset) -> xr.Dataset:
 def _together(
     cells: Mapping[tuple[str, str], xr.Dataset], latents: Sequence[str], sites: Sequence[str], skills: Sequence[str]
 ) -> xr.Dataset:
-    """What `erase` says of some latents at some sites, NaN at the others."""
+    """The results of `erase` for some latents at some sites, NaN at the others."""
     import numpy as np
 
     shape, axes = (len(latents), len(sites), len(skills)), ("latent", "site", "skill")

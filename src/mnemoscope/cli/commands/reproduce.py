@@ -102,7 +102,7 @@ def _reproduce(options: Reproduce, out: Path) -> None:
 
 
 def _changes(system: ms.System, corpus: Path | None) -> tuple[tuple[str, object], ...]:
-    """What differs from the plan."""
+    """The differences from the plan."""
     from mnemoscope.cli.commands.train import with_corpus
 
     if corpus is None:
@@ -137,7 +137,7 @@ def _first_look(specs: Sequence[ms.RunSpec], out: Path, options: Reproduce) -> d
 
 
 def _tables(runs: Sequence[ms.Run], out: Path, options: Reproduce, found: dict[Path, ms.viz.Results]) -> None:
-    """What was learned, and the report; `found` holds what is known of some runs."""
+    """Write tables of what was learned, and the report; `found` holds the known results of some runs."""
     from mnemoscope.cli.commands.report import analyse_all, write_report
     from mnemoscope.cli.output import show, write_arrays, write_table
 

@@ -59,7 +59,7 @@ def track_run(run: ms.Run) -> None:
 
 
 def _complete(run: ms.Run) -> bool:
-    """Whether every checkpoint is measured; of the zoo's runs steps are measured whose checkpoints are not shipped."""
+    """True if every checkpoint is measured; of the zoo's runs steps are measured whose checkpoints are not shipped."""
     followed = run.trajectory()
     return followed is not None and set(run.steps) <= set(followed.step.values.tolist())
 

@@ -52,7 +52,7 @@ def truncate_run(run: ms.Run, options: Truncate) -> dict[str, xr.Dataset]:
 
 
 def _weights(model: ms.HookedModel, names: Sequence[str]) -> ms.analyses.Weights:
-    """Those that are named, several joined by + together; none: those of the last MLP, or of the last heads."""
+    """The weights with these names, several joined by + together; none: those of the last MLP, or of the last heads."""
     if names:
         return {name: tuple(ParamSite.read(word.strip()) for word in name.split("+")) for name in names}
     if not model.cfg.attn_only:

@@ -1,4 +1,4 @@
-"""What is known about a constructed model, the steps by which its weights are set, and layer normalisation for it."""
+"""Knowledge about a constructed model, the steps by which its weights are set, and layer normalisation for it."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -116,7 +116,7 @@ def move(
     head: tuple[int, int],
     *pairs: tuple[Float[Tensor, "d_model _"], Float[Tensor, "d_model _"]],
 ) -> None:
-    """What a head writes = the sum over the pairs (V, O) of (attended residual @ V) @ O^T."""
+    """Set a head's output = the sum over the pairs (V, O) of (attended residual @ V) @ O^T."""
     attention, number = model.blocks[head[0]].attn, head[1]
     _fill(attention.W_V[number], attention.W_O[number].T, pairs)
 

@@ -1,4 +1,4 @@
-"""What stands in the place of a trained model as a control: an exact predictor, or a training that went as prescribed.
+"""Stand-ins for a trained model as controls: an exact predictor, or a training that went as prescribed.
 
 A predictor is for what looks at predictions only: there is nothing inside, so whatever hooks it or reads its weights
 refuses it or finds none. A prescribed training is for claims about the order of learning, which read nothing but

@@ -34,7 +34,7 @@ _BESIDE_GGUF = ("*.json", "*.jinja", "*.model", "*.txt")
 
 
 def directory() -> Path | None:
-    """Where converted models are kept; None if they are not."""
+    """The directory in which converted models are kept; None if they are not."""
     if os.environ.get("MNEMOSCOPE_CACHE") == "":
         return None
     try:

@@ -1,4 +1,4 @@
-"""Where a language model comes from: the package, a directory, a GGUF file or the hub.
+"""The source of a language model: the package, a directory, a GGUF file or the hub.
 
 What is found is a model of the transformers library with its tokenizer.
 """
@@ -111,12 +111,12 @@ def check_reachable(name: str) -> None:
 
 
 def not_fetched(name: str, error: Exception) -> str:
-    """What is said where the hub refuses."""
+    """The message where the hub refuses."""
     return f"source {name!r} cannot be fetched from the Hugging Face hub: {first_line(error)}"
 
 
 def first_line(error: Exception) -> str:
-    """Of its message."""
+    """The first line of its message."""
     return str(error).strip().partition("\n")[0]
 
 

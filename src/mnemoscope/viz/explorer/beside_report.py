@@ -1,4 +1,4 @@
-"""Which models the explorer beside a report holds: the first seed of every configuration, with what was found of it.
+"""The models that the explorer beside a report holds: the first seed of every configuration, with its results.
 
 Roles and what removals cost are those of the report, not measured again. The page stays near `WEIGHT_BYTES`: of a
 configuration whose checkpoints take more than an equal share there are fewer, the last always.
@@ -54,7 +54,7 @@ def first_seeds(
 
 
 def _removed(result: Results, seed: int) -> xr.Dataset | None:
-    """What was measured without each part, by role; None: nothing that the page can use."""
+    """The measurements without each part, by role; None: nothing that the page can use."""
     found = result.get("ablation")
     if found is None or "component" not in found.coords or "mean" not in found.get("kind", ()):
         return None

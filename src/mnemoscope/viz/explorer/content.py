@@ -1,4 +1,4 @@
-"""What a page holds of a run besides its weights: names of tokens, sequences of the task, what is known of parts.
+"""The content of a page on a run besides its weights: names of tokens, sequences of the task, knowledge of parts.
 
 A subject, a model with a task, is as a run with one checkpoint and nothing logged.
 
@@ -143,25 +143,25 @@ def classes_of(batch: Batch) -> dict[str, list[int]]:
 
 
 def _drawn(name: str, task: Task) -> str:
-    """The reference set in Python, by what has the task and the seed there."""
+    """The reference set in Python, from the variables that hold the task and the seed there."""
     n = n_reference(task.n_ctx)
     return f'{name}.task.sample({n}, split="test", generator=ms.generator({name}.seed, "explorer"))'
 
 
 def n_reference(n_pos: int) -> int:
-    """How many sequences of a length a page holds."""
+    """The number of sequences of a length that a page holds."""
     return max(16, min(MAX_SEQUENCES, MAX_TOKENS // n_pos))
 
 
 def _loss(task: Task, sequences: Batch, name: str) -> float:
-    """Of an exact predictor on the reference set, in nats; infinite where it is undefined."""
+    """The loss of an exact predictor on the reference set, in nats; infinite where it is undefined."""
     rows = task.reference(sequences, name)[sequences.scored]
     loss = float(-rows.gather(1, sequences.targets[sequences.scored][:, None]).log().mean())
     return math.inf if math.isnan(loss) else loss
 
 
 def _parts(removed: xr.Dataset | None) -> tuple[dict[str, str], Needs | None]:
-    """What parts are called, and the accuracy of every skill when each is mean-ablated."""
+    """The names of parts, and the accuracy of every skill when each is mean-ablated."""
     if removed is None or "accuracy" not in removed:
         return {}, None
     found = removed.sel(kind="mean")

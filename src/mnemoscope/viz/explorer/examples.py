@@ -21,13 +21,13 @@ MAX_ROWS = 1_000_000
 
 @dataclass
 class Exact:
-    """Distributions of exact predictors; those that are equal, in half precision, stand there once."""
+    """Distributions of exact predictors, each once; equality is that in half precision."""
 
     rows: list[Tensor] = field(default_factory=list)
     _numbers: dict[bytes, int] = field(default_factory=dict)
 
     def numbers(self, rows: Tensor) -> list[int]:
-        """Where each of some rows stands."""
+        """The place of each of some rows."""
         return [self._number(row) for row in rows.detach().cpu().half()]
 
     def _number(self, row: Tensor) -> int:

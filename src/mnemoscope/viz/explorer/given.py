@@ -1,4 +1,4 @@
-"""What a page holds of a model without a task: its weights, and the sequences that it was given with.
+"""The content of a page on a model without a task: its weights, and the sequences that it was given with.
 
 Without a task there is nothing to draw from, no exact predictor, no minimal pair and no role of a part.
 """
@@ -86,7 +86,7 @@ def _batch(model: HookedModel, sequences: Sequences) -> Batch:
 
 
 def _label(model: HookedModel) -> str:
-    """What the model calls itself."""
+    """The model's own name for itself."""
     name = str(getattr(model.cfg, "model_name", "") or "")
     return "A model" if name in ("", "custom") else name
 

@@ -67,7 +67,7 @@ def check_size(n_bytes: int) -> None:
 
 
 def checkpoint_bytes(model: HookedModel) -> int:
-    """Of one checkpoint of a model on a page, at most: single precision in base64."""
+    """The most bytes that one checkpoint of a model takes on a page: single precision in base64."""
     return sum(4 * -(-4 * parameter.numel() // 3) for _, parameter in model.named_parameters())
 
 

@@ -1,4 +1,4 @@
-"""What a page holds of a model, as values; the page's script reads them as JSON (`Run` in `js/payload.js`).
+"""The content of a page on a model, as values; the page's script reads them as JSON (`Run` in `js/payload.js`).
 
 Tensors are numbers of the page's `Packer`.
 """
@@ -37,7 +37,7 @@ class Needs:
 
 @dataclass(frozen=True, kw_only=True)
 class Curves:
-    """What training logged on unseen sequences."""
+    """The log of training on unseen sequences."""
 
     steps: Sequence[int]
     values: Mapping[str, Sequence[float]]
@@ -55,7 +55,7 @@ class PageTask:
 
 @dataclass(frozen=True, kw_only=True)
 class Code:
-    """How Python gets what the page has."""
+    """The Python code by which a reader gets the content of the page."""
 
     start: str
     """What comes first: where the model comes from."""

@@ -33,7 +33,7 @@ def under(directory: Path, labels: Iterable[str]) -> list[File]:
 
 
 def beside(directory: Path, labels: Iterable[str]) -> list[File]:
-    """What lies next to a directory: pages of ours, and what commands have left about one of the configurations
+    """The files next to a directory: our pages, and what commands have left about one of the configurations
     (`OUT/<configuration>/<command>`).
     """
     directory, known = directory.resolve(), set(labels)

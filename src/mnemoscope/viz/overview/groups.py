@@ -33,7 +33,7 @@ class Group:
 
     @property
     def states(self) -> str:
-        """How many runs are in which state."""
+        """The number of runs in each state."""
         states = [run.state for run in self.runs]
         counts = {state: states.count(state) for state in dict.fromkeys(states)}
         return (

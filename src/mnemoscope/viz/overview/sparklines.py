@@ -14,7 +14,7 @@ POINTS = 48
 
 @dataclass(frozen=True, kw_only=True)
 class Axes:
-    """What a curve is drawn in; curves of one column share the vertical axis."""
+    """The axes of a curve; curves of one column share the vertical axis."""
 
     n_steps: int
     low: float
@@ -75,7 +75,7 @@ def _shapes(curve: Curve, axes: Axes) -> str:
 
 
 def _at(chosen: np.ndarray, steps: Sequence[float], values: Sequence[float], stays: bool) -> np.ndarray:
-    """The last value up to every step that is asked for; NaN behind the end of a run that may go on."""
+    """The last value up to every chosen step; NaN behind the end of a run that may go on."""
     place = np.searchsorted(np.asarray(steps, float), chosen, side="right") - 1
     found = np.where(place >= 0, np.asarray(values, float)[place], np.nan)
     return found if stays else np.where(chosen <= steps[-1], found, np.nan)

@@ -1,4 +1,4 @@
-"""What a claim asks, in sentences and as rows: what must hold, what would refute it, what is measured and why so.
+"""The question of a claim, in sentences and as rows: what must hold, what would refute it, what is measured and why so.
 
 All of it was fixed before the first run, and can be said without a verdict.
 """
@@ -31,23 +31,23 @@ _PROMPTS = {
 
 
 def effect_name(name: str) -> str:
-    """What an effect is called in a sentence."""
+    """The name of an effect in a sentence."""
     return "the effect" if name == EFFECT else name
 
 
 def quantity(claim: Claim, name: str) -> Quantity | None:
-    """What a quantity is; None where the claim does not explain it."""
+    """The description of a quantity; None where the claim does not explain it."""
     return None if claim.explanation is None else claim.explanation.quantities.get(name)
 
 
 def described(claim: Claim, name: str) -> str:
-    """What a quantity is, its formula after the words; empty where the claim does not explain it."""
+    """The words for a quantity, and behind them its formula; empty where the claim does not explain it."""
     found = quantity(claim, name)
     return "" if found is None else ": ".join(text for text in (found.words, found.formula) if text)
 
 
 def criterion(claim: Claim, part: Criterion, unit: str | None = None) -> str:
-    """What an effect must do, with quantifier, margin and unit (that of the criterion, unless another is given)."""
+    """The requirement on an effect, with quantifier, margin and unit (the criterion's, unless another is given)."""
     return _sentence(_HOLDS, claim, part, part.wording, unit)
 
 
@@ -58,7 +58,7 @@ def holds_if(claim: Claim, units: Mapping[str, str] = MappingProxyType({}), *, s
 
 
 def refuted_if(claim: Claim, units: Mapping[str, str] = MappingProxyType({})) -> str:
-    """What would refute the claim, in one sentence; what is exactly at a margin speaks neither for nor against it."""
+    """The refutation of the claim, in one sentence; an effect exactly at a margin speaks neither for nor against it."""
     parts = [
         _sentence(_FAILS, claim, part, _OPPOSITE[part.direction].format(part.margin), units.get(part.name))
         for part in claim.criteria
@@ -67,7 +67,7 @@ def refuted_if(claim: Claim, units: Mapping[str, str] = MappingProxyType({})) ->
 
 
 def must_give(claim: Claim, control: Control) -> str:
-    """What the cases of a control must give for the instrument to be trusted."""
+    """The result that the cases of a control must give for the instrument to be trusted."""
     parts = [f"{part.name} {part.wording}" for part in claim.criteria]
     if control.kind == "positive":
         return (" and " if claim.joined == "all" else " or ").join(parts)
@@ -110,7 +110,7 @@ def fixed(claim: Claim, units: Mapping[str, str] = MappingProxyType({})) -> list
 
 
 def asked(ruling: Ruling) -> list[tuple[str, str]]:
-    """What was fixed before the first run, and what it was asked of, a term and a text each."""
+    """Pairs of a term and a text about what was fixed before the first run, and about the models on trial."""
     claim, verdict, evidence = ruling.claim, ruling.verdict, ruling.evidence
     found = dict(fixed(claim, {part.name: unit_of(ruling, part.name) for part in claim.criteria}))
     if evidence.models:
@@ -125,7 +125,7 @@ def asked(ruling: Ruling) -> list[tuple[str, str]]:
 
 
 def _gate(claim: Claim) -> str:
-    """Which replicates are judged."""
+    """The replicates that are judged."""
     if claim.gate is None:
         return f"none: every {claim.replicate} is judged"
     measured = f" ({words})" if (words := described(claim, GATE)) else ""
@@ -133,7 +133,7 @@ def _gate(claim: Claim) -> str:
 
 
 def _seeds(claim: Claim) -> str:
-    """Which seeds count; empty if all do."""
+    """The seeds that count; empty if all do."""
     if claim.last_seed is not None:
         return f"{claim.first_seed} to {claim.last_seed}"
     return f"from {claim.first_seed} on" if claim.first_seed else ""

@@ -1,4 +1,4 @@
-"""What differs between two trials of claims, from the records that they left, and how records are worded.
+"""Differences between two trials of claims, from the records that they left, and the wording of records.
 
 Needs no model and no claim: records are plain data.
 """
@@ -35,7 +35,7 @@ _ARROW = " → "
 
 
 def diff_rows(old: Iterable[Mapping[str, Any]], new: Iterable[Mapping[str, Any]]) -> list[list[str]]:
-    """What differs between two lists of records of rulings: claims, their rivals, and cells of the sensitivity table.
+    """Differences between two lists of records of rulings: claims, their rivals, and cells of the sensitivity table.
 
     Numbers differ if they do so as they are shown. What is alike is left out: no rows, no difference. So are claims
     that are in one list only: a trial of some claims says nothing of the others.

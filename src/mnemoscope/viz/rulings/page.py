@@ -75,7 +75,7 @@ def rulings_sheet(
 
 
 def _counts(rulings: Sequence[Ruling]) -> str:
-    """How often each outcome occurs, and what it means."""
+    """The number of occurrences of each outcome, and its meaning."""
     n = Counter(ruling.verdict.outcome for ruling in rulings)
     items = (
         f"<li><strong>{n[outcome]}</strong> {badge(outcome)} {escape(meaning)}</li>"

@@ -59,7 +59,7 @@ class Points:
 
     @property
     def centre(self) -> float:
-        """Of their column."""
+        """The centre of their column."""
         return float(self.x.min() + self.x.max()) / 2 if self.x.size else 0.0
 
 
@@ -158,7 +158,7 @@ def _missing(columns: list[Points]) -> str:
 
 
 def points_of(ruling: Ruling, name: str) -> list[Points]:
-    """Of one effect: replicates first, then the controls in the order in which they were declared."""
+    """The points of one effect: replicates first, then the controls in the order in which they were declared."""
     claim, evidence = ruling.claim, ruling.evidence
     values = by_case(named(evidence.effects, name))
     judged = np.full(values.size, True) if claim.gate is None else claim.gate.passes(evidence.gate)
@@ -193,7 +193,7 @@ def _spread(n: int, centre: float, half: float) -> Float[np.ndarray, " point"]:
 
 
 def lines(part: Criterion) -> list[float]:
-    """Where the margin lies: at two places if the effect must lie within it."""
+    """The places of the margin: two if the effect must lie within it."""
     return [-part.margin, part.margin] if part.direction == "within" else [part.margin]
 
 

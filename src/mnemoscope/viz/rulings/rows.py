@@ -48,8 +48,11 @@ def verdict_rows(rulings: Iterable[Ruling]) -> list[list[str]]:
 
 
 def unjudged_rows(rulings: Iterable[Ruling]) -> list[list[str]]:
-    """Where no replicate passes the gate, what was measured all the same: id of the claim, quantity, mean and range
-    with the unit, and of how many replicates. No verdict rests on it.
+    """Rows on measurements without a replicate that passes the gate: claim, quantity, mean and range, replicates.
+
+    No verdict rests on them.
+
+    No verdict rests on them.
     """
     return [
         [ruling.claim.id, name, text, counted(len(ruling.evidence.labels), ruling.evidence.replicate)]
@@ -79,9 +82,7 @@ def in_short(rows: Iterable[Sequence[str]]) -> list[list[str]]:
 
 
 def verdict_tables(rulings: Sequence[Ruling]) -> list[Table]:
-    """What files hold of rulings: the verdicts, every effect that a claim is made of, replicate by replicate, and what
-    was measured where no replicate passes the gate.
-    """
+    """Tables of rulings for files: verdicts, every effect of a claim by replicate, and unjudged measurements."""
     effects = []
     for ruling in rulings:
         for part, result in zip(ruling.claim.criteria, ruling.verdict.parts, strict=True):
@@ -106,6 +107,6 @@ def _judged(ruling: Ruling, name: str) -> xr.DataArray:
 
 
 def _passing(ruling: Ruling) -> np.ndarray:
-    """Which replicates pass the gate."""
+    """The replicates that pass the gate."""
     evidence, gate = ruling.evidence, ruling.claim.gate
     return np.full(len(evidence.labels), True) if gate is None else gate.passes(evidence.gate)

@@ -187,7 +187,7 @@ def _rivals(sheet: Sheet, ruling: Ruling) -> None:
 
 
 def _definitions(rival: Claim) -> list[str]:
-    """What the effects of a rival are."""
+    """The effects of a rival, in words."""
     found = {effect_name(part.name): described(rival, part.name) for part in rival.criteria}
     return [f"{name[0].upper()}{name[1:]} is {words}." for name, words in found.items() if words]
 

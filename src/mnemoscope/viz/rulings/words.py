@@ -88,7 +88,7 @@ def _quoted(rival: Claim) -> str:
 
 
 def flips(ruling: Ruling) -> str:
-    """Which changes flip the verdict, or that on a rival, and to what."""
+    """The changes that flip the verdict, or that on a rival, and the new outcome."""
     if not ruling.sensitivity:
         return "nothing was varied"
     flipped = [
@@ -116,7 +116,7 @@ def favoured_otherwise(ruling: Ruling) -> list[str]:
 
 
 def as_registered(departures: Sequence[str] | None, code: str = "") -> str:
-    """Whether a claim is as it was registered, what differs, and how its code has moved since."""
+    """A statement whether a claim is as it was registered, what differs, and how its code has moved since."""
     if departures is None:
         return "not registered"
     standing = f"not as registered: {', '.join(departures)}" if departures else "as registered"
@@ -124,7 +124,7 @@ def as_registered(departures: Sequence[str] | None, code: str = "") -> str:
 
 
 def earlier_text(earlier: Superseded) -> str:
-    """What came out of a claim as it was asked before, and why it is asked otherwise now."""
+    """The outcome of an earlier form of a claim, and the reason for the new form."""
     verdict = "no verdict was kept"
     if earlier.outcome is not None:
         n_clear = round((earlier.share or 0) * earlier.n)

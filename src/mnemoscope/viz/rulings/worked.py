@@ -81,7 +81,7 @@ def _gate_line(ruling: Ruling, value: float) -> Line:
 
 
 def _how_many(joined: str, met: list[bool]) -> str:
-    """How many parts hold, where there are several."""
+    """The number of parts that hold, where there are several."""
     if len(met) == 1:
         return ""
     needed = "all have to" if joined == "all" else "one has to"
