@@ -230,11 +230,8 @@ Intervention = AtSite | LowRank
 def removal(kind: Removal, site: Site, source: Named[Batch], within: str | None = None) -> AtSite:
     """The intervention that removes what a site says about the sequence at hand.
 
-    Args:
-        kind: The kind of removal; `knockout` is for sites of kind scores.
-        site: The site.
-        source: The reference set that means and resampled activations come from.
-        within: Name of a latent: they come from sequences of the same class. None: from all.
+    `knockout` is for sites of kind scores. Means and resampled activations come from `source`; with `within`, the name
+    of a latent, from its sequences of the same class.
     """
     match kind:
         case "zero":

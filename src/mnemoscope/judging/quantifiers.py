@@ -170,13 +170,10 @@ def _crossed_error(values: Float[np.ndarray, "replicate prompt"]) -> float:
 
 @dataclass(frozen=True, kw_only=True)
 class Decision:
-    """The decision of a quantifier on a sample.
+    """The decision of a quantifier on a sample: p against "the claim is false" and p against "the claim is true".
 
-    Attributes:
-        p_support: The p against "the claim is false".
-        p_refute: The p against "the claim is true".
-        remark: What the numbers mean beyond the count, or nothing.
-        power: What so many replicates can decide, in words; shown where they do not decide.
+    `remark` says what the numbers mean beyond the count, or nothing. `power` says what so many replicates can decide;
+    it is shown where they do not decide.
     """
 
     p_support: float

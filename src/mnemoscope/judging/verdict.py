@@ -105,12 +105,9 @@ class Verdict:
 class Cell:
     """The claim, or one of its rivals, with one factor changed.
 
-    Attributes:
-        factor: A keyword of the measure, `recipe`, or a field of the configurations.
-        value: Its value here, in words.
-        verdict: The verdict as if the claim stood alone, asking for 16 replicates; a headline claim asks for no more
-            here.
-        before: The outcome of the same claim without the change.
+    The factor is a keyword of the measure, `recipe`, or a field of the configurations; `value` is its value here, in
+    words. The verdict is as if the claim stood alone, asking for 16 replicates; a headline claim asks for no more here.
+    `before` is the outcome of the same claim without the change.
     """
 
     factor: str
@@ -132,14 +129,10 @@ class Cell:
 
 @dataclass(frozen=True, kw_only=True)
 class Superseded:
-    """An earlier form of a claim under the same id.
+    """An earlier form of a claim under the same id, `n` replicates of which `share` met its criteria.
 
-    Attributes:
-        reason: Why the claim is put otherwise now.
-        outcome: The outcome of its trial; None where no verdict was kept.
-        share: The share of replicates that met its criteria.
-        n: The number of replicates that were judged.
-        recipe: The recipe of the models; None for a claim about no model.
+    `reason` says why the claim is put otherwise now. The outcome is None where no verdict was kept, the recipe of the
+    models None for a claim about no model.
     """
 
     reason: str

@@ -68,11 +68,7 @@ class Terms:
         return (self.gate,) if isinstance(self.gate, str) else tuple(self.gate)
 
     def gate_value(self, subject: Subject) -> float | None:
-        """The value that the gate looks at; None without a gate.
-
-        Raises:
-            InputError: There is no such skill.
-        """
+        """The value that the gate looks at; None without a gate."""
         if self.gate is None:
             return None
         if callable(self.gate):
@@ -84,16 +80,10 @@ class Terms:
 
 
 def read_terms(args: Sequence[Any], options: Mapping[str, Any], *, name: str, doc: str | None) -> Terms:
-    """The terms that a marker gives.
+    """The terms that a marker gives in its positional arguments and keywords.
 
-    Args:
-        args: Positional arguments of the marker: the statement, or nothing.
-        options: Its keywords.
-        name: Of the test; with spaces for underscores it is the statement if there is no other.
-        doc: The test's docstring, whose first paragraph is the statement unless the marker has one.
-
-    Raises:
-        InputError: The marker is given something that it does not take, or a value that is not allowed.
+    Without a statement in the marker, the first paragraph of the test's docstring is the statement. Without that it is
+    the test's name with spaces for underscores. Raises InputError for an argument or a value that is not allowed.
     """
     allowed = list(inspect.signature(Terms).parameters)
     for option in options:
@@ -111,25 +101,17 @@ Property = tuple[str, str | int | float]
 def find(places: Sequence[str]) -> dict[str, list[Run]]:
     """The runs in some places, by configuration.
 
-    Args:
-        places: Run directories, directories that hold some, or words for runs that came with the package.
-
-    Raises:
-        InputError: There are none in one of the places, or they cannot be told apart.
+    A place is a run directory, a directory that holds some, or a word for runs that came with the package. Raises
+    InputError where one holds none, or runs cannot be told apart.
     """
     return by_label([run for place in places for run in find_runs(place)])
 
 
 def choose(groups: dict[str, list[Run]], preset: str | None) -> list[Run]:
-    """The runs of one configuration.
+    """The runs of one configuration; without `preset`, of the only one.
 
-    Args:
-        groups: From `find`.
-        preset: Preset or configuration; None: the only one.
-
-    Raises:
-        InputError: It is not there, or there are several; a run did not end, is not what it says, or stands there under
-            two seeds.
+    Raises InputError where it is missing or there are several, a run did not end or is not what it says, or a run
+    occurs under two seeds.
     """
     labels = list(groups)
     if preset is not None and preset not in labels:
@@ -149,13 +131,7 @@ def choose(groups: dict[str, list[Run]], preset: str | None) -> list[Run]:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Case:
-    """A claim and one seed of the configuration that it is about.
-
-    Attributes:
-        terms: Of the claim.
-        run: The seed's run.
-        runs: Those of all seeds.
-    """
+    """A claim, the run of one seed of the configuration that it is about, and the runs of all seeds."""
 
     terms: Terms
     run: Run
@@ -200,8 +176,7 @@ class Case:
     def measured_properties(self, effects: Sequence[Effect]) -> list[Property]:
         """The measurements: of all effects the one nearest to failing, and how many there were.
 
-        Raises:
-            InputError: Nothing was claimed.
+        Raises InputError where nothing was claimed.
         """
         gate = [] if self.gate_value is None else [("claim_gate_value", self.gate_value)]
         if not self.learned:

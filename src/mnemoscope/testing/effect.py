@@ -18,14 +18,10 @@ from mnemoscope.judging.claim import Criterion, Direction
 
 @dataclass(frozen=True, kw_only=True)
 class Effect:
-    """A measured value and the claim about it.
+    """A measured value and the claim about it, `what`, in words.
 
-    Attributes:
-        what: In words.
-        value: The number.
-        margin: In its unit.
-        direction: On which side of the margin it should lie; exactly at the margin is on neither.
-        unit: Empty if it has none.
+    The value should lie on the side `direction` of the margin; exactly at the margin is on neither. The unit is empty
+    if it has none.
     """
 
     what: str
@@ -60,10 +56,9 @@ _CURRENT: ContextVar[_Trial | None] = ContextVar("on_trial", default=None)
 
 @contextmanager
 def on_trial(read: Callable[[], Subject]) -> Iterator[list[Effect]]:
-    """Within it assertions are about this model, add to the list what they measure, and raise nothing about it.
+    """Assertions within are about the model of `read`, add their measurements to the list, and raise nothing about it.
 
-    Args:
-        read: Gives the model; called by assertions that are not given another.
+    Assertions that are given another model do not call `read`.
     """
     trial = _Trial(read=read, effects=[])
     token = _CURRENT.set(trial)
@@ -74,11 +69,7 @@ def on_trial(read: Callable[[], Subject]) -> Iterator[list[Effect]]:
 
 
 def subject_or_current(subject: Subject | None) -> Subject:
-    """The subject that is given, else the one on trial.
-
-    Raises:
-        InputError: There is neither.
-    """
+    """The subject that is given, else the one on trial; raises InputError where there is neither."""
     if subject is not None:
         return subject
     trial = _CURRENT.get()
@@ -123,11 +114,9 @@ def claim_effect(
 
 
 def submit(effect: Effect) -> None:
-    """Keep an effect of the model on trial; if there is none, insist on it.
+    """Keep an effect of the model on trial; without one, raise AssertionError where it does not clear its margin.
 
-    Raises:
-        InputError: It is not finite.
-        AssertionError: No model is on trial, and it does not clear its margin.
+    Refuses an effect that is not finite.
     """
     __tracebackhide__ = True
     if not np.isfinite(effect.value):

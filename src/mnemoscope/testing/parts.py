@@ -58,14 +58,9 @@ def mlp(layer: int = 0) -> Component:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Prompts:
-    """Sequences of one seed.
+    """Sequences of one seed: to choose roles by, to measure on, and to take means and draw activations from.
 
-    Attributes:
-        selection: Those that roles are chosen by.
-        test: Those that are measured on.
-        reference: What means are taken over and activations drawn from.
-        selection_skills: On the selection.
-        skills: On the test.
+    `selection_skills` are those on the selection, `skills` those on the test.
     """
 
     selection: Batch
@@ -89,14 +84,10 @@ def prompts(task: Task, seed: int, n: int = N_PROMPTS) -> Prompts:
 
 
 def find(parts: Component | Sequence[Component], model: HookedModel, at: Prompts) -> dict[str, Site]:
-    """The sites of some parts in one model, with roles chosen on the selection.
+    """The sites of some parts in one model by component (`L0H1`, `L0 MLP`), with roles chosen on the selection.
 
-    Returns:
-        The sites by component (`L0H1`, `L0 MLP`).
-
-    Raises:
-        InputError: No part is given, one is given twice, or the model has none of that name; the message says which it
-            has.
+    Raises InputError where no part is given, one is given twice, or the model has none of that name; the message says
+    which it has.
     """
     parts = [parts] if isinstance(parts, Component) else parts
     if not parts:

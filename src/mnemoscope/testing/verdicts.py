@@ -27,14 +27,9 @@ Properties = Mapping[str, Any]
 
 @dataclass(frozen=True, kw_only=True)
 class Decided:
-    """A claim of a test and its verdict.
+    """A claim of a test and its verdict, whose id is that of the test without the seed.
 
-    Attributes:
-        verdict: Its id is that of the test without the seed.
-        statement: What was claimed.
-        configuration: Of which runs.
-        expect: The outcome that the test expects; empty if any will do.
-        deviating: Seeds that do not do what is claimed.
+    `expect` is the expected outcome, empty if any will do. `deviating` are seeds that do not do what is claimed.
     """
 
     verdict: Verdict
@@ -64,11 +59,7 @@ class Decided:
 
 
 def decide(seeds: Sequence[Properties]) -> Decided:
-    """The verdict on one claim.
-
-    Args:
-        seeds: One per seed, those included that left no effect because they ended in an error.
-    """
+    """The verdict on one claim, from all seeds, those included that left no effect because they ended in an error."""
     first = seeds[0]
     seeds = sorted(seeds, key=lambda seed: seed["claim_seed"])
     measured = [seed for seed in seeds if "claim_outcome" in seed]

@@ -165,17 +165,9 @@ def readings(
 ) -> Iterator[tuple[slice, Reading]]:
     """Forward passes over the batch in chunks, with the named activations: yields the rows and their reading.
 
-    Args:
-        model: Any supported model (`check_model`).
-        batch: The sequences.
-        contrast: The contrast that is read from the stream.
-        columns: The positions at which it is read.
-        hooks: Activations to keep, beside those that the reading itself needs.
-        floats_per_prompt: How many numbers one sequence takes up.
-        max_bytes: How much a chunk may take up; at least one sequence is run at a time.
-
-    Raises:
-        InputError: There is NaN in what the reading needs.
+    `hooks` are kept beside those that the reading itself needs; the contrast is read at the positions `columns`. A
+    chunk takes up at most `max_bytes`, with `floats_per_prompt` numbers a sequence; at least one sequence is run at a
+    time. Raises InputError for NaN in what the reading needs.
     """
     final = f"blocks.{model.cfg.n_layers - 1}.hook_resid_post"
     needed = hooks | {final} | ({SCALE} if model.cfg.normalization_type else set())

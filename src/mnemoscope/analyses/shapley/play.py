@@ -71,6 +71,8 @@ def play_of(
 ) -> Play:
     """The game of coalitions; an outcome is the right or wrong answer and its log-probability at each place.
 
+    Outcomes `metric place` form one row: right or wrong at all places, then log-probabilities (nats).
+
     Args:
         model: Any hooked model that fits the batch.
         batch: Sequences that test skills.
@@ -81,9 +83,6 @@ def play_of(
         within: Name of a latent: these come from sequences of the same class.
         max_bytes: Bound on what a forward pass allocates; none: 256 MiB, or what one sequence needs.
         seed: Resampling draws from this seed's stream `resample`.
-
-    Returns:
-        Outcomes `metric place` in one row: right or wrong at all places, then log-probabilities (nats).
 
     Raises:
         InputError: A site does not exist or is no player, or a source does not fit the batch. When it is played: the

@@ -55,11 +55,7 @@ class Predictor:
         return SimpleNamespace(d_vocab=self.task.d_vocab, n_ctx=self.task.n_ctx)
 
     def __call__(self, input: Int[Tensor, "batch pos"], **_: Any) -> Float[Tensor, "batch pos d_vocab"]:
-        """Log-probabilities in float64; all alike, token by token, where the reference is undefined.
-
-        Raises:
-            InputError: The task has no such reference.
-        """
+        """Log-probabilities in float64; all alike, token by token, where the reference is undefined."""
         if self.reference == UNIFORM:
             probabilities = torch.zeros(*input.shape, self.task.d_vocab, dtype=torch.double, device=input.device)
             probabilities[..., list(self.task.answers)] = 1 / len(self.task.answers)
