@@ -71,7 +71,7 @@ def evaluate(
         references: Names of exact predictors; none: all that the task has.
         chunk: Sequences in one forward pass at most; none: 1024, or 128 by skill or positions. Fewer where their
             logits would take more than 256 MiB.
-        exact: What references predict on the batch, by subgroup, where that is known already; none: they are asked.
+        exact: What references predict on the batch, by subgroup, where that is known already; none: they are computed.
 
     Returns:
         By subgroup: variables `accuracy`, `loss` over (subgroup, pos); over (reference, subgroup, pos): `defined`, the
@@ -85,7 +85,7 @@ def evaluate(
 
     Raises:
         InputError: The model is too small for the task, or predicts NaN; there is no such reference; or subgroups or
-            skills are asked for without a task, or of vectors.
+            skills are wanted without a task, or of vectors.
     """
     if batch.has_vectors:
         if by != "subgroup":

@@ -1,6 +1,6 @@
 """The command line: parse, call, print. Nothing heavy is imported before a command is known.
 
-The names of the stub are what a package needs that brings a command of its own.
+A package that brings its own command needs the names of the stub.
 """
 
 import atexit

@@ -1,7 +1,7 @@
 """The contents of guests, for lists: read from `catalogue.json` in a guest's package, without importing it.
 
 `python -m mnemoscope.cli.cataloguing` writes these files. One that is older than its guest's tasks, presets, claims or
-registrations is not read, nor is there one for most guests of one's own: these are imported, which takes seconds.
+registrations is not read, and most guests of users have none: these are imported, which takes seconds.
 
 *Does not show* more than lists need. What acts on a task or a claim takes it from its registry.
 """

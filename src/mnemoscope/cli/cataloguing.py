@@ -1,6 +1,6 @@
 """Write `catalogue.json` of guests: `python -m mnemoscope.cli.cataloguing`, for all, or for packages that are named.
 
-A guest of one's own that is installed gains the same: its claims are listed in a tenth of the time.
+An installed guest of a user gains the same: its claims are listed in a tenth of the time.
 """
 
 import json

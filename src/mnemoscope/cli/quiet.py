@@ -1,4 +1,4 @@
-"""Warnings of libraries are not shown: who types a command can do nothing about them. `python -W` brings them back.
+"""Warnings of libraries are not shown: a user of a command can do nothing about them. `python -W` brings them back.
 
 What this package itself warns of is logged, and is shown.
 """

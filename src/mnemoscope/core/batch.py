@@ -25,12 +25,12 @@ class Batch:
 
     Attributes:
         inputs: Tokens that the model sees, or vectors.
-        targets: The next token at every position, or the vector that is due there.
+        targets: The next token at every position, or the right vector there.
         scored: Where loss and metrics look.
         weights: Probability of each row under the task's distribution (an enumeration); None: every row counts the
             same.
         known: Latents that only the generator knows, batch axis first.
-        derive: Latents that follow from the inputs; computed when first asked for. Where it is a method of the task the
+        derive: Latents that follow from the inputs; computed at the first use. Where it is a method of the task the
             batch calls positions as that task does.
         parts: Named parts of target vectors that are reported apart; none for tokens.
         lengths: Of sequences that are padded on the right; None: all positions are real.
@@ -104,7 +104,7 @@ class Batch:
             axes: Name of the dimension to the positions along it.
 
         Returns:
-            `pos_name` along `pos`, and so on, where positions have names; else `pos_token`, what stands there, where
+            `pos_name` along `pos`, and so on, where positions have names; else `pos_token`, the token there, where
             tokens have; else none.
         """
         if self.positions or self.symbol is None or self.has_vectors:

@@ -41,7 +41,7 @@ class CausalModel:
         variables: Name to function, in the order in which they are computed; a value has the batch as first axis.
         answer: The function that gives the next token: whole numbers `batch`, or probabilities `batch token` where
             several answers are right.
-        pos: Where the answer is due: a position, or the name of a latent that holds one a sequence.
+        pos: The place of the answer: a position, or the name of a latent that holds one a sequence.
     """
 
     name: str

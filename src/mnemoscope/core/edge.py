@@ -1,10 +1,9 @@
 """From one part of a model to another along the residual stream: what path patching changes.
 
 Every part adds its output to the residual stream, and every later part reads the sum. An edge is one summand of one
-reader's input. In a model without edges of its own this makes a graph: its nodes are the embeddings, the heads, the
-MLPs and the logits (Wang et al. 2022, "Interpretability in the wild"; Goldowsky-Dill et al. 2023, "Localizing model
-behavior with path patching"). Where heads share keys and values, as in Llama models, a key/value head reads these for
-all of them.
+reader's input. This makes a graph of the model: its nodes are the embeddings, the heads, the MLPs and the logits (Wang
+et al. 2022, "Interpretability in the wild"; Goldowsky-Dill et al. 2023, "Localizing model behavior with path
+patching"). Where heads share keys and values, as in Llama models, a key/value head reads these for all of them.
 """
 
 import math
@@ -32,7 +31,7 @@ class Edge:
 
     Attributes:
         writer: `embed`, `pos_embed`, a head (a site of kind z), an MLP (kind mlp_out), or `resid_pre` of layer 0 for
-            all embeddings together. Without head, pos and key of its own otherwise.
+            all embeddings together. Otherwise without head, pos and key.
         reader: A head, an MLP, or the logits; where heads share keys and values, these are read by a key/value head: a
             site of kind k or v with its number.
         through: By which input a head reads; none: by all three. Of a key/value head its kind, of an MLP and the logits

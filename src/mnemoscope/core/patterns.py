@@ -169,7 +169,7 @@ def fixed(name: str, weights: Float[Tensor, "query key"], *, n_parameters: int |
 
     Args:
         name: What the mechanism is called.
-        weights: One row a query; NaN in the rows of which nothing is said.
+        weights: One row a query; NaN in rows about which it says nothing.
         n_parameters: How many of the numbers were fitted; none: all that are free, which is one less than the
             weights above zero of every row.
     """

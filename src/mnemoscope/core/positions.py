@@ -2,7 +2,7 @@
 
 A guest may register what its task calls positions, such as `x1`, `y1`, … (`POSITION_NAMES`). Arrays number positions
 from 0, as TransformerLens does, and carry the names beside the numbers: `pos_name` along `pos`, `query_name` along
-`query`, and so on for every axis of positions. Of prompts made of texts they carry what stands there (`pos_token`)
+`query`, and so on for every axis of positions. For prompts made of texts they carry the token there (`pos_token`)
 instead. What is shown is the name, else the number and the token, else the number.
 """
 

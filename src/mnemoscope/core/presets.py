@@ -70,7 +70,7 @@ class TrainingSet:
     """Whether the zoo holds these runs if they are behind verdicts; else they are too large for it."""
 
     def specs(self, seeds: Sequence[int] | None = None) -> list[RunSpec]:
-        """The runs of all its presets; `seeds` take the place of its own."""
+        """The runs of all its presets; `seeds` take the place of those in the set."""
         units = [Configuration(preset=name, recipe=self.recipe, changes=self.changes) for name in self.presets]
         return [unit.spec(seed) for unit in units for seed in (self.seeds if seeds is None else seeds)]
 
@@ -128,7 +128,7 @@ def preset(name: str, recipe: str = "quick", seed: int = 0, *, changes: Mapping[
 
 
 def label_of(spec: RunSpec) -> str:
-    """Preset and recipe, as `RunSpec.label`; changes that some system has a word for stand there in that word."""
+    """Preset and recipe, as `RunSpec.label`; changes that some system has a word for appear as that word."""
     if "+" not in spec.preset:
         return spec.label
     return f"{in_words().get(spec.preset, spec.preset)}-{spec.recipe.name}"

@@ -1,6 +1,6 @@
 """The progress of a long measurement, told to whoever listens; nobody does unless a command shows it.
 
-Loops are nested, and only the outermost one that is told tells: a share that is done has one meaning.
+Loops are nested, and only the outermost one reports: the finished share has one meaning.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sized

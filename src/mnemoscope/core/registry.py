@@ -1,6 +1,6 @@
 """Names of tasks, presets, claims and the like, filled by the guests themselves (`core.guests`).
 
-A registry asks every guest when it is first asked for a name that it does not know, so that a new system is found
+A registry asks every guest when it first meets a name that it does not know, so that a new system is found
 without an entry in a central list.
 """
 

@@ -1,6 +1,6 @@
 """Independent random streams derived from one integer seed.
 
-Initialisation, data, evaluation and controls each draw from a stream of their own, so that changing how much one of
+Initialisation, data, evaluation and controls each draw from a separate stream, so that changing how much one of
 them draws leaves the others as they were. A stream is a pure function of its name: nothing has to be stored to
 continue it.
 """

@@ -103,8 +103,8 @@ def prompts(
     Args:
         tokenizer: Such as `model.tokenizer`.
         texts: One or several.
-        answers: What is due after each text, a single token, such as `" Paris"`: only there the batch is scored. None:
-            every next token of the text is due.
+        answers: The answer after each text, a single token, such as `" Paris"`: only there the batch is scored. None:
+            every next token of the text is an answer.
         bos: Whether the BOS token is put in front, as TransformerLens does by default. A text whose own first token it
             is, such as one that a chat template has written, gets no second one.
         first_token: Whether the first token of an answer that has several stands for it.
@@ -164,7 +164,7 @@ def prompt_pairs(
         tokenizer: Such as `model.tokenizer`.
         clean: The texts as they are.
         corrupted: Row i has as many tokens as row i of `clean`; rows may differ.
-        answers: What is due after each clean text, a single token.
+        answers: The answer after each clean text, a single token.
         foils: The same of the corrupted one, or what the answer is compared with.
         name: How the pairs differ; for results.
         bos: As for `prompts`.

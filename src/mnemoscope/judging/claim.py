@@ -186,11 +186,11 @@ class Claim:
         joined: Whether `all` parts must hold or `any` one.
         gate: Which replicates it is about; None: all.
         replicate: What is replicated, and the dimension of the evidence. A claim per `question` or per `model` is about
-            language models and has no units. Asked of one model, a claim per `question` counts its questions; asked of
+            language models and has no units. Put to one model, a claim per `question` counts its questions; put to
             several, it counts models like one per `model`, each with the mean over the questions that pass the gate.
         n_replicates: How many it needs: at least 16, at least 32 for a headline.
         first_seed: Smaller seeds were looked at before this was fixed; they do not count. Where the system has runs
-            behind its verdicts, both bounds are about these; runs of one's own count.
+            behind its verdicts, both bounds are about these; a user's runs count.
         last_seed: Larger seeds were trained after the verdict; they do not count either.
         headline: One of the claims among which the error rate is shared out.
         units: Configurations that it is about, by name.
@@ -313,8 +313,8 @@ class Claim:
             word: Its id is that of the claim and this word, such as `T14-both`.
             statement: The sentence.
             changes: Its criteria, controls, and whatever else differs. It has the units, gate, measure, replicates,
-                seeds, prompts, system, explanation and factors of this claim (with a measure of its own only those that
-                are not keywords of the measure), so that it is asked as often; but not its criteria, controls, rivals.
+                seeds, prompts, system, explanation and factors of this claim (with another measure only those that
+                are not keywords of the measure), so that it is tried as often; but not its criteria, controls, rivals.
 
         Raises:
             InputError: A combination that cannot be judged.

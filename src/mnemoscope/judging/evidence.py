@@ -4,7 +4,7 @@ Replicates of the published and of the quick recipe are never pooled. Prompts ar
 the error of the effect of one replicate, if we know how they came about (`Prompts`).
 
 That error is taken by Student's t over prompts. Where every prompt has the effect 0 or 1 the exact binomial tail of
-their sum takes its place, and where all prompts have the same other effect there is no error to be had: five prompts
+their sum takes its place, and where all prompts have the same other effect no error can be given: five prompts
 that are all answered do not show that nearly all are. Prompts that were made from one source (a text, a fact, a
 template) are no independent draws. A coordinate `source` says which belong together: each source then counts as one
 prompt, whose effect is the mean over its own.
@@ -64,7 +64,7 @@ class Sample:
         return float(stats.t.isf(_SHIFT, n - 1) * self.values.mean(0).std(ddof=1) / n**0.5)
 
     def p_clears(self, part: Criterion) -> Float[np.ndarray, " replicate"]:
-        """Per replicate, p of its own against "its effect does not clear the margin".
+        """Per replicate, its p against "its effect does not clear the margin".
 
         Over its prompts by Student's t, or by the exact binomial tail where each is 0 or 1; 0 or 1 where they are
         enumerated; 1 where the error of an effect is not known.
@@ -78,7 +78,7 @@ class Sample:
                 return np.maximum(self._p_above(-part.margin), self._p_below(part.margin))
 
     def p_fails(self, part: Criterion) -> Float[np.ndarray, " replicate"]:
-        """Per replicate, p of its own against "its effect does clear the margin, or lies at it"."""
+        """Per replicate, its p against "its effect does clear the margin, or lies at it"."""
         match part.direction:
             case "above":
                 return self._p_below(part.margin)

@@ -1,7 +1,7 @@
 """Short forms from which claims are put together: a criterion over most replicates, and controls of an open kind.
 
 What is planted often has to meet the criteria of one claim and must not meet those of its rival. So a case is named
-once, and each claim says of which kind it is:
+once, and each claim names its kind:
 
     shared = case("a shared store", planted("small", shared_store, task))
     controls(positive=[shared], negative=[case("untrained", untrained(units))])

@@ -24,7 +24,7 @@ own, so error* is at least 0.3 of the error; that alone changes none of these ra
 Replicates that were begun and are not known (`n_left_out`) may be missing because of what they would have shown. In a
 count they stand on the side against the decision; a mean is not decided without them.
 
-What remains, and is said beside the verdict: with 16 lognormal effects a nominal .5 % of false alarms is 3.7 % on the
+Two limits remain, beside the verdict: with 16 lognormal effects a nominal .5 % of false alarms is 3.7 % on the
 side of the long tail (`SKEWED`), and a kind of replicate so rare that none is in the sample is seen by no method: of
 sixteen effects of 1 with one in sixteen at -15, whose mean is 0, a third are found to have a mean above 0. Where
 replicates fall into kinds, ask for a share and not for a mean.

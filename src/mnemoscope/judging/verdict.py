@@ -151,7 +151,7 @@ class Ruling:
         evidence: The measurements.
         verdict: The verdict on the claim.
         rivals: Verdicts on its rivals, by id.
-        sensitivity: One factor changed at a time, of the claim and of rivals that name factors of their own.
+        sensitivity: One factor changed at a time, of the claim and of rivals that name other factors.
         emergence: The effects along `step`, of the one seed that the attribute `seed` names; None where no seed has
             checkpoints along training, or the measure makes no sense there.
         departures: Differences from the registration; None where nothing is registered.
@@ -180,7 +180,7 @@ class Ruling:
     def favoured_otherwise(self) -> tuple[tuple[str, str, tuple[str, ...]], ...]:
         """Changes under which other explanations are supported: factor, value and their ids.
 
-        Those that were asked of the claim and of all its rivals, with an answer that decides something for each.
+        Those that were put to the claim and to all its rivals, with an answer that decides something for each.
         """
         asked: dict[tuple[str, str], list[Verdict]] = {}
         for cell in self.sensitivity:

@@ -9,7 +9,7 @@ from uuid import uuid4
 def write_atomically(path: Path, content: bytes, *, shared: bool = False) -> None:
     """Replace `path` by `content` in one move: a reader, or a run continued after a kill, never sees a part.
 
-    With `shared` other processes may be writing the same file, so that what is not complete has a name of its own.
+    With `shared` other processes may be writing the same file, so that an incomplete file has a separate name.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     beside = path.with_name(f".{path.name}.{uuid4().hex if shared else 'part'}")

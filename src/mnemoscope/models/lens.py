@@ -4,7 +4,7 @@
 package's own take their place, with the same names, hooks, weights and numbers (`mnemoscope.models.hooked`).
 
 Importing TransformerLens takes longer than most commands on our own runs. So the classes here are stand-ins, which
-import the real ones when they are called or asked for an attribute. `isinstance` needs no import: it goes by the name
+import the real ones when they are called or an attribute is read. `isinstance` needs no import: it goes by the name
 of the class, so that the package's own counts as TransformerLens's on both lines.
 """
 

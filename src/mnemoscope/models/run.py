@@ -274,7 +274,7 @@ def by_label(runs: Sequence[Run]) -> dict[str, list[Run]]:
     """Runs grouped by configuration; within a group they differ in the seed only.
 
     Raises:
-        InputError: Runs of one label have different configurations, or a seed stands there twice.
+        InputError: Runs of one label have different configurations, or a seed occurs twice.
     """
     groups: dict[str, list[Run]] = {}
     for run in runs:

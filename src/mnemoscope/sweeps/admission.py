@@ -1,6 +1,6 @@
 """Rules by which runs count for claims, and refusals of what would make a verdict false.
 
-A seed is the unit of replication, so each has to be a training of its own, of the configuration that its name says, and
+A seed is the unit of replication, so each has to be a separate training, of the configuration that its name says, and
 ended. Refused are runs whose last checkpoint is not that of the last step or not the one that training ended with, the
 same weights under two seeds, and one configuration and seed under two names. Set aside are runs that are not finished,
 and those of a configuration that differs from the one claimed in its split only. Seeds whose training did not end may

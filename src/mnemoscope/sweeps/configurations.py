@@ -1,7 +1,7 @@
 """Sweeps over configurations: what is trained for every combination of values, and what came out as labelled arrays.
 
 A sweep names a preset, axes and seeds. An axis is a field of the configuration with its values, or a name whose values
-set several fields at once, such as a width that heads and MLP follow. Every cell is a run in a directory of its own, so
+set several fields at once, such as a width that heads and MLP follow. Every cell is a run in a separate directory, so
 a sweep that was interrupted continues, and axes may be extended later.
 
 With `largest` the cells are searched: of some fields (such as how many facts there are) the largest value is found with

@@ -1,8 +1,7 @@
 """Pieces of work on the workers of a Dask cluster, the same functions as in worker processes.
 
 A piece travels as bytes, in the words of the process that asks: guests are invited first, and relative paths mean what
-they mean here. What a worker that died was doing is done by another one; what a scheduler that was lost knew is asked
-again if it comes back.
+they mean here. Another worker does the work of one that died. A lost scheduler is asked again if it comes back.
 """
 
 import contextlib

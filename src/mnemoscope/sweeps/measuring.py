@@ -1,7 +1,7 @@
 """Measures taken of many models: planned once, shared between claims, kept on disk, spread over processes.
 
-What one model is asked by all claims and cells is one piece of work, so that a model is read once. A piece that was
-finished is kept in a file of its own and found again, as long as nothing has changed that decides about it: the version
+All measures of one model for claims and cells are one piece of work, so that a model is read once. A finished piece is
+kept in a separate file and found again, as long as nothing has changed that decides about it: the version
 of the measure, that of the library's numbers, the versions of torch and TransformerLens, and of the run its
 specification, metrics, trajectory and the checkpoint that was measured.
 

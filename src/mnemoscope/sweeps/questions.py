@@ -79,7 +79,7 @@ def as_replicates(
 def of_model(claim: Claim, measured: Measured) -> Measured:
     """One number per effect: the mean over the questions that pass the gate, over all of them where none passes.
 
-    The gate of a model is the mean of its own over the questions that pass, NaN where none does.
+    The gate of a model is the mean of its gate values over the questions that pass, NaN where none does.
     """
     found: dict[str, Any] = dict(measured)
     gate = np.asarray(found.get(GATE, np.nan), dtype=float)

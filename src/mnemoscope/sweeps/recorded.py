@@ -1,7 +1,7 @@
 """Verdicts on record: `verdicts.json` in the package of a guest, the outcome of each claim on the shipped models.
 
-Claims about draws or about a language model need no shipped models; theirs stand there too. A claim that is not there
-was not tried. Whoever tries claims anew writes the file anew; `mnemoscope claims run` gives a verdict of one's own.
+Claims about draws or about a language model need no shipped models; their verdicts are there too. A claim that is not
+there was not tried. A new trial of all claims writes the file anew; `mnemoscope claims run` gives a private verdict.
 """
 
 import json

@@ -168,7 +168,7 @@ def assert_pattern(
         part: A head.
         mechanism: From `core.patterns`, or one's own.
         at_least: The margin; exactly this is not enough.
-        queries: Positions that attend, by number or by name; none: those at which an answer is due.
+        queries: Positions that attend, by number or by name; none: those that have an answer.
         subject: The model; none: the one on trial.
         n: Sequences of each subgroup; half of them are measured on.
 

@@ -89,7 +89,7 @@ def claim_effect(
     unit: str = "",
     what: str = "the effect",
 ) -> None:
-    """Claim that a number of one's own lies beyond a margin that was fixed before.
+    """Claim that a number from the test lies beyond a margin that was fixed before.
 
     Args:
         value: The effect in the model on trial.

@@ -42,7 +42,7 @@ class Recorder:
         self._lines = [line for line in before if line["step"] <= start]
 
     def record(self, step: int, learner: Learner, index: int, measured: Line | None) -> None:
-        """Write what is due after `step` updates; the state comes last, so that it never runs ahead of the rest."""
+        """Write the files of `step` updates; the state comes last, so that it never runs ahead of the rest."""
         recipe = self._run.spec.recipe
         if measured is not None:
             self._lines.append({"step": step, **measured})

@@ -1,7 +1,7 @@
-"""Training curves of any task, curves of measures over checkpoints, and when these measures set in.
+"""Training curves of any task, curves of measures over checkpoints, and the onsets of these measures.
 
-A loss, or a divergence, sets in at the first kept step from which it has fallen half of the way from its first to its
-smallest value and stays there; any other measure at the first from which it stays at one half or more.
+A loss, or a divergence, has its onset at the first kept step from which it has fallen half of the way from its first to
+its smallest value and stays there; any other measure at the first from which it stays at one half or more.
 """
 
 from collections.abc import Mapping, Sequence

@@ -1,9 +1,9 @@
 """Places of the parts of a model in a drawing of its edges, and the curves along which the edges run.
 
 Parts stand on a grid: a row for the embeddings, then for every layer one for its heads and one for its MLP, the logits
-last; heads in columns, MLPs in a column of their own to the right. Every row is one unit high, every column one unit
+last; heads in columns, MLPs in a separate column to the right. Every row is one unit high, every column one unit
 wide. An edge is a curve that leaves a part upwards and enters another from below. If it would cross a part on its way,
-it runs through the gap between two columns instead, where each edge has a lane of its own. The same edges always give
+it runs through the gap between two columns instead, where each edge has a separate lane. The same edges always give
 the same drawing.
 """
 

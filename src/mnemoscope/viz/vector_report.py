@@ -137,7 +137,7 @@ def parse(task: Task, text: str) -> Batch:
 def predict(
     model: HookedModel, task: Any, batch: Batch, *, knows: Callable[[Any, Batch], Sequence[str]] | None = None
 ) -> xr.Dataset:
-    """Squared errors by part of the answer at every position where one is due, beside the exact predictors.
+    """Squared errors by part of the answer at every position that has one, beside the exact predictors.
 
     Args:
         model: Any hooked model that reads vectors.

@@ -276,7 +276,7 @@ def read_heads(
 
     Args:
         model: Any hooked model.
-        task: Says in what slots its sequences come; pairs have mechanisms of their own.
+        task: Says in what slots its sequences come; pairs have other mechanisms.
         batch: One half searches, the other tests; shares are taken over all of it.
         tolerance: Nats by which a mechanism may raise the loss.
         seed: Of the controls.

@@ -114,7 +114,7 @@ def check_model(model: HookedModel) -> None:
 
 
 def processing(model: HookedModel) -> str:
-    """The processing of the weights, as far as the configuration tells."""
+    """The processing of the weights, as far as the configuration says."""
     folded = model.cfg.normalization_type in ("LNPre", "RMSPre")
     return "normalisation folded" if folded else "unprocessed"
 

@@ -5,7 +5,7 @@ The difference is that of the answer's logit and a foil's, or that of several to
     contrast = logit(answer) - logit(foil)        or        logit(answer) - mean over tokens of logit(token)
 
 The softmax does not see a constant that is added to all logits. The logit of one token does, a difference does not;
-so only differences can be asked for. The difference against one foil is the log of the odds of the two, in nats.
+so only differences can be read. The difference against one foil is the log of the odds of the two, in nats.
 """
 
 from collections.abc import Iterable, Mapping, Sequence

@@ -72,7 +72,7 @@ def qk_circuits(
         one and the same position.
 
     Raises:
-        InputError: The model is not supported, its positions are asked for and are no matrix, an index is out of
+        InputError: The model is not supported, its positions are wanted and are no matrix, an index is out of
             range, or the result would have more than 2^24 numbers.
     """
     weights = effective_weights(model, layers)

@@ -39,7 +39,7 @@ and out of a part,
     loss(e) = faithfulness(C) - faithfulness(C - e).
 
 C is minimal in the weak sense if no single edge can be dropped so that faithfulness stays at least at the target. That
-no set of edges can be dropped is more, and `exact` alone tells. Wang et al. 2022 ("Interpretability in the wild") ask
+no set of edges can be dropped is more, and `exact` alone says it. Wang et al. 2022 ("Interpretability in the wild") ask
 whether a part matters without *some* set K of others; this is their score for the empty K, relative to the whole
 model's difference from the empty circuit.
 

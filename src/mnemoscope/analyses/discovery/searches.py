@@ -10,7 +10,7 @@ an edge e is taken out
 - with a `target` if the faithfulness of C without e is still at least that.
 
 The result is the pruned form of what is left. The original and auto-circuit's `acdc_prune_scores` apply the first rule
-in an order of their own (there by the reader's layer alone, ties in no stated order); with another order another
+in different orders (there by the reader's layer alone, ties in no stated order); with another order another
 circuit may be found. They do not prune at the end.
 
 To be quick, several decisions are run at once on the guess that they all turn out like the last one; what follows a

@@ -1,22 +1,22 @@
 """The onset of a measure in training, and the order of several onsets.
 
-A measure sets in at the first step from which it stays past a threshold (`threshold_onset`).
+A measure has its onset at the first step from which it stays past a threshold (`threshold_onset`).
 The threshold is fixed before looking. The onset needs no model of the curve (`dynamics.change_points` has one), and it
 is known no better than between the two steps (checkpoints or lines of metrics) around the crossing; between them the
 value is interpolated.
 
 A series that never stays past the threshold is censored: its onset is later than its last step, or never. It is
-counted, never dropped silently. An onset in one run is no evidence about others: the seed is the unit. What is meant to
-set in may be there before the measure moves, and a sharp measure (accuracy) can jump where a smooth one
+counted, never dropped silently. An onset in one run is no evidence about others: the seed is the unit. A thing that
+emerges may be there before the measure moves, and a sharp measure (accuracy) can jump where a smooth one
 (log-probability) drifts: look at both.
 
-Of several events, over seeds (`order_of_onsets`): for every pair, in how many seeds the first sets in before the
+Of several events, over seeds (`order_of_onsets`): for every pair, in how many seeds the first comes before the
 second, with the exact binomial interval (Clopper and Pearson 1934) of that share; the order of all events in every
 seed, and the commonest; and Kendall's coefficient of concordance, W = 12 S / (n^2 (k^3 - k) - n T) for n seeds and k
 events, where S is the sum of the squared deviations of the rank sums and T = sum (t^3 - t) over ties (Kendall and
 Babington Smith 1939): 1 if all seeds have one order, around 1 / n if they have nothing in common.
 
-The seed is the unit. An event that never sets in comes after every one that does; of two that never do, the seed says
+The seed is the unit. An event that never comes is placed after every one that does; of two that never do, the seed says
 nothing. Both, and ties, count as seeds in which the first is not before the second: the share is of all seeds.
 
 An order that all seeds share is no proof that the first is needed for the second: that takes an intervention. It also
@@ -168,7 +168,7 @@ def first_step(values: xr.DataArray) -> xr.DataArray:
     """The onset of one measure in every seed; NaN: never.
 
     Args:
-        values: Over (seed, step); a measure that `falls` sets in by falling half of its way.
+        values: Over (seed, step); the onset of a measure that `falls` is half of its way.
     """
     if not falls(str(values.name)):
         return threshold_onset(values, HALF).by
@@ -189,7 +189,7 @@ def order_of_onsets(onsets: Mapping[str, xr.DataArray], *, within: float = 0.0, 
         confidence: Of the intervals.
 
     Returns:
-        Over (`first`, `second`), for different events: `before` (seeds in which the first sets in before the second),
+        Over (`first`, `second`), for different events: `before` (seeds in which the first comes before the second),
         `tie` (both at once), `neither` (both never), `share` = before / seeds with `low` and `high`. Over `seed`:
         `order`, such as `a < b = c; never: d`. Over `event`: `never` (seeds). Besides: `commonest_order`,
         `commonest_share` (of all seeds; it was chosen for being the largest), and `concordance` (Kendall's W, by

@@ -1,7 +1,7 @@
 """The head that carries each variable of a causal model, chosen on some pairs and tested on others.
 
-Every variable gets a head of its own, and with it the MLP of that layer or not (an MLP belongs to one variable at
-most); what is exchanged is their output where the answer is due. The score of such an alignment is the smallest
+Every variable gets a separate head, and with it the MLP of that layer or not (an MLP belongs to one variable at
+most); what is exchanged is their output at the answer. The score of such an alignment is the smallest
 interchange intervention accuracy over its variables, each on changing and on kept pairs (see `counterfactuals`): 1
 where the network always answers as the causal model says, near 0 where a variable lies nowhere, or a head does more
 than the variable should. The alignment with the highest score on the selection is measured on the test pairs.
@@ -92,7 +92,7 @@ def worst(result: xr.Dataset) -> xr.DataArray:
 
 
 def _candidates(model: HookedModel, causal: CausalModel) -> Candidates:
-    """Every head where the answer is due, alone and with the MLP of its layer."""
+    """Every head at the answer, alone and with the MLP of its layer."""
     found = {}
     for layer in range(model.cfg.n_layers):
         mlp = Site(kind="mlp_out", layer=layer, pos=causal.pos)

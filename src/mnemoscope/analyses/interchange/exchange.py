@@ -157,7 +157,7 @@ def exchanged(
     place: Sequence[Site | Subspace],
     recordings: Recordings,
 ) -> Float[Tensor, "pair d_vocab"]:
-    """The network's logits where the answer is due, with a place as in the source."""
+    """The network's logits at the answer, with a place as in the source."""
     logits = [
         run_at(model, base, [patch(at, source) for at in place], due(causal, base), recordings=recordings)
         for base, source in parts

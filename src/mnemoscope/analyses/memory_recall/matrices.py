@@ -3,7 +3,7 @@
 Everything is read as the next reader sees it: the gain and the centring of LayerNorm are folded into the matrices that
 read the residual stream (see `circuits.weights`), in a copy in float64. Sigma, by which LayerNorm divides, and biases
 are left out. Where the candidates are logits, sigma is one positive factor for all of them; where they are keys or
-queries, each has a sigma of its own, so that the model's own order may be another one. Matrices act on rows.
+queries, each has another sigma, so that the model's own order may be another one. Matrices act on rows.
 """
 
 from collections.abc import Sequence

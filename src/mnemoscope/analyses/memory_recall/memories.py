@@ -62,7 +62,7 @@ def previous_token(
     Args:
         model: Any hooked model whose positions are added to the residual stream.
         head: Layer and head.
-        first: The first of the positions that are asked.
+        first: The first of the positions.
         n_pos: How many; none: the rest of the context. Others are no candidates.
         over: Whether keys compete for a query, or queries for a key.
         options: `k`, `weights`, `n_draws` and `seed` of `recall`.

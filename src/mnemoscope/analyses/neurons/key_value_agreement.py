@@ -53,7 +53,7 @@ def neuron_agreement(
 
     Raises:
         InputError: `values` is of other neurons, fewer than three tokens occur as a target, or no triggers or draws
-            are asked for.
+            are wanted.
     """
     in_range("n_triggers", n_triggers, 1, math.inf)
     in_range("n_draws", n_draws, 1, math.inf)

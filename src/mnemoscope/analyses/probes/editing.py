@@ -213,7 +213,7 @@ def edit(
         `corrupted`, and `patched`, with the whole activation at the site exchanged.
 
     Raises:
-        InputError: As for `erase`, or a metric measures no prediction, or steering is asked of a latent that is a
+        InputError: As for `erase`, or a metric measures no prediction, or steering is wanted of a latent that is a
             number or has other classes.
     """
     in_range("n_random", n_random, 1, math.inf)

@@ -24,7 +24,7 @@ Values = Int[Tensor, "batch pos"] | Float[Tensor, "batch pos"]
 
 
 def with_latent(batch: Batch, name: str, values: Tensor) -> Batch:
-    """The same sequences with a latent of one's own.
+    """The same sequences with a further latent.
 
     Args:
         batch: Sequences.

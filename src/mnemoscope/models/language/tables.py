@@ -20,7 +20,7 @@ _BATCH, _PAIRS = ("text", "answer"), ("clean", "corrupted", "answer", "foil")
 
 
 def read_prompts(path: str | Path, tokenizer: Tokenizer, *, bos: bool = True, first_token: bool = False) -> Batch:
-    """The batch of a table with the column `text`, and `answer` if the batch is scored where that is due.
+    """The batch of a table with the column `text`, and `answer` if the batch is scored at the answer.
 
     Args:
         path: A file `*.csv` or `*.jsonl`.

@@ -49,7 +49,7 @@ class Group:
 def grouped(runs: Sequence[Glance]) -> list[Group]:
     """Runs by configuration, in their order.
 
-    Where a seed of a configuration stands in several directories, each directory of runs is a group of its own, and in
+    Where a seed of a configuration occurs in several directories, each directory of runs is a separate group, and in
     one directory each of them.
     """
     groups: list[list[Glance]] = []

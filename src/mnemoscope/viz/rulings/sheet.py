@@ -2,7 +2,7 @@
 
 A page that draws a hundred plots while it loads does not respond for seconds. Here each waits for the one before it
 and lets the browser breathe between; printing draws what is left at once. No outcome is shown by colour alone: a badge
-has a sign, the word, and a frame of its own.
+has a sign, the word, and a different frame.
 """
 
 import re

@@ -17,8 +17,7 @@ from mnemoscope.viz.rulings.words import number, unit_of
 class Line:
     """One quantity of one replicate: its value with unit, and where the value has to lie.
 
-    `quantity` is None where the claim does not explain it. Where nothing is asked of it, `must_be` is empty and `meets`
-    is None.
+    `quantity` is None where the claim does not explain it. Without a requirement, `must_be` is empty and `meets` None.
     """
 
     name: str
