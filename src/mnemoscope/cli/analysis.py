@@ -125,10 +125,7 @@ def each_configuration(
 
 
 def analysed(runs: Sequence[ms.Run], analyse: Callable[[ms.Run], T], jobs: int, what: str) -> list[T]:
-    """An analysis of every run, in their order, with a line that says how many are done and the time left.
-
-    `analyse` must be a function of a module; `what` stands before the line.
-    """
+    """An analysis, a function of a module, of every run, in their order; shows how many are done and the time left."""
     from mnemoscope.cli.output import console
     from mnemoscope.cli.progress import counted_down
     from mnemoscope.sweeps.local import analyse_many

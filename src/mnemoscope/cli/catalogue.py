@@ -39,10 +39,7 @@ _REGISTRIES: Mapping[Kind, str] = {
 
 
 def listed(kind: Kind) -> Entries:
-    """The registered things of a kind, by name, guest by guest; claims by system and number.
-
-    Things that a script has registered itself are there too, once the registry is imported.
-    """
+    """The registered things of a kind, by name, guest by guest, scripts included; claims by system and number."""
     kept = {guest: _kept(guests.location(guest)) for guest in guests.guests()}
     found = {name: entry for content in kept.values() if content for name, entry in content[kind].items()}
     unknown = [guest for guest, content in kept.items() if content is None]

@@ -23,10 +23,7 @@ from mnemoscope.viz.rulings.words import earlier_text
 
 
 def entries(kind: Kind, of: Iterable[str] | None = None) -> dict[str, dict[str, Any]]:
-    """The things that guests have registered of a kind, in the form of a catalogue.
-
-    Guests in `of` are imported for that; without it, all are. Things that others have registered by then are included.
-    """
+    """The things that guests (all, or those in `of`) have registered of a kind, in the form of a catalogue."""
     registry, entry = _KINDS[kind]
     return {name: entry(registry.get(name)) for name in registry.names(of)}
 

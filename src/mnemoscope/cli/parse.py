@@ -23,9 +23,7 @@ IMPORT = "import"
 
 
 def invite_guests(words: Sequence[str]) -> list[str]:
-    """Import what `--import` and the configuration file name, and return the other words; raises as `guests.invite`
-    does.
-    """
+    """Import what `--import` and the configuration file name, and return the other words."""
     others, named = [], []
     left = iter(words)
     for word in left:
@@ -47,11 +45,7 @@ def invite_guests(words: Sequence[str]) -> list[str]:
 
 
 def execute(command: str, words: Sequence[str]) -> None:
-    """Parse the options of `command` and run it.
-
-    Raises InputError where the configuration file, an option or a place that it names is refused, or `--figures` lacks
-    a program.
-    """
+    """Parse the options of `command` and run it; raises InputError where an option or a place in it is refused."""
     options = parse(command, words)
     if (out := getattr(options, "out", None)) is not None:
         check_out(out, is_file=commands()[command].out_is_file)
@@ -102,10 +96,7 @@ def parse(command: str, words: Sequence[str]) -> Any:
 
 
 def read_config(file: Path) -> dict[str, dict[str, Any]]:
-    """Sections and keys of a configuration file, values checked against the options' types.
-
-    Raises InputError with the section or key that is unknown, or with the value that does not fit.
-    """
+    """Sections and keys of a configuration file; refuses unknown ones and values that do not fit the options' types."""
     from pydantic import ConfigDict, TypeAdapter, ValidationError
 
     found = commands()

@@ -77,10 +77,7 @@ def positional(hint: Any) -> bool:
 
 
 def check_figures(options: DrawsFigures) -> None:
-    """Refuse figures as files where they cannot be drawn, before there is anything to draw.
-
-    Raises InputError where the width is not positive or is given without formats, or kaleido or a browser is missing.
-    """
+    """Refuse figures as files where they cannot be drawn, before there is anything to draw: bad width, no browser."""
     if options.figure_width is not None:
         if not options.figures:
             raise InputError("--figure-width is that of figures as files; name formats, such as --figures pdf")
@@ -93,11 +90,7 @@ def check_figures(options: DrawsFigures) -> None:
 
 
 def check_out(out: Path, *, is_file: bool, option: str = "--out") -> None:
-    """Refuse a place that results cannot be written to, before there are any; it need not exist.
-
-    Raises InputError where it is a directory instead of a file or the other way round, lies below a file, or nothing
-    may be written there.
-    """
+    """Refuse a place that results cannot be written to, before there are any; it need not exist."""
     if is_file and out.is_dir():
         raise InputError(
             f"{option} must be a file; {out} is a directory: name a file in it, such as {out / 'page.html'}"

@@ -20,11 +20,7 @@ PROJECT = "mnemoscope"
 
 @contextmanager
 def tracked(report: Report, specs: Sequence[RunSpec], paths: Sequence[Path]) -> Iterator[Report]:
-    """A report function that also sends every line to Weights & Biases; runs that are open at the end are closed.
-
-    `report` is what is done with a line otherwise; `specs` and `paths` are those of the runs that will be reported.
-    Raises as `ready` does.
-    """
+    """A report function that also sends every line to Weights & Biases; runs that are open at the end are closed."""
     wandb = ready()
     by_path = dict(zip(paths, specs, strict=True))
     begun: dict[Path, Any] = {}
@@ -45,10 +41,7 @@ def tracked(report: Report, specs: Sequence[RunSpec], paths: Sequence[Path]) -> 
 
 
 def ready() -> Any:
-    """The library, to be used without a question to the user.
-
-    Raises InputError where it is not installed, or nobody is logged in and it is not offline.
-    """
+    """The library, to be used without a question to the user; refused where it is missing or nobody is logged in."""
     try:
         import wandb
     except ImportError:

@@ -147,10 +147,7 @@ def _example(run: Run, kind: str, batch: Batch, attention: xr.Dataset) -> Exampl
 
 
 def _lead(rulings: Sequence[Ruling], runs: Sequence[Run], recipe: str | None) -> str:
-    """The number of runs that the claims were measured on, and the language models.
-
-    Rivals and sensitivity tables may have looked at more.
-    """
+    """The number of runs that the claims were measured on (not of rivals and tables), and the language models."""
     claims = [ruling.claim for ruling in rulings]
     bench = find_bench(runs, claims)
     seeds = [(unit, bench.seeds(claim)) for claim in claims for unit in claim.units.values()]

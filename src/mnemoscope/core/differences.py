@@ -15,9 +15,7 @@ LONGEST = 48
 
 
 def differences(one: RunSpec, other: RunSpec) -> dict[str, tuple[Any, Any]]:
-    """Fields such as `model.d_model` to their values in both, where these differ; specifications of unlike tasks
-    differ in `task`, whose fields are not compared then.
-    """
+    """Differing fields such as `model.d_model` with both values; of unlike tasks `task` alone, not their fields."""
     found: dict[str, tuple[Any, Any]] = {}
     for name, ours, theirs in zip(("task", "model", "recipe"), one.configuration, other.configuration, strict=True):
         if type(ours) is not type(theirs):

@@ -46,10 +46,7 @@ def in_range(argument: str, given: float, low: float, high: float) -> None:
 
 
 def fits(what: str, needed: int, max_bytes: int, way_out: str) -> None:
-    """Refuse what would take more memory than is allowed, before it is allocated.
-
-    The message says how much would do, and what else could be done.
-    """
+    """Refuse what would take more memory than is allowed, before it is allocated, and say how much would do."""
     if needed > max_bytes:
         raise InputError(
             f"{what} takes {needed / 1e9:,.2f} GB and max_bytes allows {max_bytes / 1e9:,.2f}; {way_out}, or allow "

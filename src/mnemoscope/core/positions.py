@@ -45,10 +45,7 @@ def names_of(task: object) -> tuple[str, ...]:
 
 
 def labels(positions: Sequence[str], **axes: Sequence[Any]) -> dict[str, tuple[str, list[str]]]:
-    """Coordinates with the names of positions along axes of numbers; none without names.
-
-    `positions` are the names of all positions; `axes` map a dimension to the positions along it.
-    """
+    """Coordinates with the names of positions (`axes`: those along each dimension of numbers); none without names."""
     return {f"{axis}_name": (axis, [positions[int(pos)] for pos in along]) for axis, along in axes.items() if positions}
 
 
@@ -94,10 +91,7 @@ def title(axis: str) -> str:
 
 
 def number(text: str | int, positions: Sequence[str], n_pos: int, *, argument: str) -> int:
-    """The position, from 0, of a name or a number; a number below 0 counts from the end.
-
-    `argument` names the given value in a refusal.
-    """
+    """The position, from 0, of a name or a number (below 0: from the end); a refusal names `argument`."""
     if text in positions[:n_pos]:
         return positions.index(text)
     try:

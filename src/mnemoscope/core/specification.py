@@ -273,10 +273,9 @@ def _adapter(cls: type) -> TypeAdapter:
 
 
 def structure(cls: type, data: Mapping[str, Any], where: str) -> Any:
-    """Build the dataclass `cls` from plain data; unknown keys are refused and values are checked against the
-    annotations.
+    """Build the dataclass `cls` from plain data; refuses unknown keys, and values that do not fit the annotations.
 
-    Raises InputError with the key under `where`, the allowed values and the given one.
+    The message has the key under `where`, the allowed values and the given one.
     """
     allowed = [f.name for f in dataclasses.fields(cls)]
     for key in data:

@@ -203,10 +203,7 @@ def _binomial_tail(
 
 
 def _by_source(effect: xr.DataArray, replicate: str) -> xr.DataArray:
-    """Effects with one prompt per source, the mean over those that share it.
-
-    Raises InputError where replicates have unequal numbers of sources, or there is one only.
-    """
+    """Effects with one prompt per source, the mean over its prompts; sources must be several and of equal number."""
     source = effect[SOURCE].broadcast_like(effect).transpose(replicate, "prompt").to_numpy()
     rows = effect.transpose(replicate, "prompt").to_numpy()
     means = [

@@ -139,10 +139,7 @@ def judge_family(
 
 
 def assess(claim: Claim, evidence: Evidence, *, seed: int, n_resamples: int) -> Trial:
-    """Confront a claim with its evidence.
-
-    Raises InputError where the evidence is not of the kind that the claim asks for.
-    """
+    """Confront a claim with its evidence, which must be of the kind that the claim needs."""
     passed = _passed(claim, evidence)
     n, n_run = int(passed.sum()), len(passed)
     samples = [evidence.sample(part.name, passed) for part in claim.criteria]
@@ -219,10 +216,7 @@ def _result(claim: Claim, part: Criterion, sample: Sample, unit: str, *, seed: i
 
 
 def misbehaviour(claim: Claim, evidence: Evidence) -> str | None:
-    """The fault of the controls, or nothing.
-
-    Raises InputError where a control is not declared by the claim, or has dimensions that cannot be reduced.
-    """
+    """The fault of the controls, or nothing; refuses undeclared ones, and dimensions that cannot be reduced."""
     declared = [control.name for control in claim.controls]
     undeclared = sorted(set(evidence.controls) - set(declared))
     if undeclared:

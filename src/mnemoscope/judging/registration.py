@@ -36,10 +36,7 @@ _APART = ("rivals", "version", "code", VALUES, "machine", "superseded")
 
 
 def registration(claim: Claim, seeds: Sequence[int] = ()) -> dict[str, Any]:
-    """All that decides a verdict on a claim and its rivals, as plain data for JSON.
-
-    `seeds` are those on which its system judges it; a claim about no model has none.
-    """
+    """All that decides a verdict on a claim and its rivals, as plain data for JSON; `seeds` are those of its system."""
     criteria = [
         {"name": part.name, "quantifier": part.quantifier, "margin": part.margin, "direction": part.direction}
         for part in claim.criteria
@@ -69,11 +66,7 @@ def expected_seeds(claim: Claim) -> list[int]:
 
 
 def that_count(claim: Claim, seeds: Iterable[int]) -> list[int]:
-    """The seeds among these that a claim is judged on.
-
-    Among the runs behind its system's verdicts these are the ones that count for it, and where there are such runs all
-    others.
-    """
+    """The seeds that a claim is judged on: those that it counts and, if its system plans runs, all outside the plan."""
     planned = set().union(*_planned(claim))
     return sorted(seed for seed in seeds if claim.counts(seed) or (planned and seed not in planned))
 

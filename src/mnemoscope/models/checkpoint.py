@@ -55,10 +55,7 @@ def compact_checkpoint(model: HookedTransformer, untrained: HookedTransformer, *
 
 
 def load_compact(path: Path, untrained: HookedTransformer) -> HookedTransformer:
-    """The model of a compact checkpoint, in the precision of `untrained`, whose other tensors it takes over.
-
-    Raises as `load_checkpoint` does.
-    """
+    """The model of a compact checkpoint, in the precision of `untrained`, whose other tensors it takes over."""
     tensors, _ = read_tensors(path, _COMPACT)
     try:
         untrained.load_state_dict({**untrained.state_dict(), **tensors}, strict=True)
@@ -68,10 +65,7 @@ def load_compact(path: Path, untrained: HookedTransformer) -> HookedTransformer:
 
 
 def weights_digest(path: Path) -> tuple[int, str]:
-    """The step of a checkpoint, whole or compact, and the SHA-256 of its tensors, which tells two models apart.
-
-    Raises as `load_checkpoint` does, also where the file is no checkpoint.
-    """
+    """The step of a checkpoint, whole or compact, and the SHA-256 of its tensors, which distinguishes models."""
     tensors, metadata = read_tensors(path, *KINDS)
     return int(metadata["step"]), digest(tensors, {})
 

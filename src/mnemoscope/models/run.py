@@ -192,10 +192,7 @@ def read_trajectory(text: str) -> xr.Dataset:
 
 
 def create_run(path: Path, spec: RunSpec) -> Run:
-    """Make the run directory of `spec`, or open the one that exists.
-
-    Raises InputError where the directory holds a run with another specification.
-    """
+    """Make the run directory of `spec`, or open the one that exists; refuses one with another specification."""
     if (path / "run.json").exists():
         run = _read(path)
         if run.spec != spec:

@@ -39,8 +39,7 @@ def write_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[s
 
 
 def read_tensors(path: Path, *kinds: str) -> tuple[dict[str, Tensor], dict[str, str]]:
-    """The tensors, in memory of their own, and metadata of a file of `tensor_bytes` whose metadata name one of these
-    kinds.
+    """The tensors, copied, and the metadata of a file of `tensor_bytes` whose metadata name one of these kinds.
 
     Raises InputError where the file is missing, truncated, of another program, of another kind, or was changed after it
     was written.

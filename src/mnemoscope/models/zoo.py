@@ -71,10 +71,7 @@ def labels() -> list[str]:
 
 
 def folder(module: str) -> Path:
-    """The folder for the archives of the system that a module belongs to.
-
-    Raises InputError where it belongs to no system that is a package: there is no room for archives.
-    """
+    """The folder for the archives of the system that a module belongs to; refused where that is no package."""
     guest = owner(module)
     package = None if guest is None else directory(guest)
     if package is None:
@@ -112,10 +109,7 @@ def _file(label: str) -> Path:
 
 
 def read_archive(file: Path) -> Archive:
-    """The archive that a file holds.
-
-    Raises InputError where it was changed after it was packed, or holds more than runs.
-    """
+    """The archive that a file holds; refused where it was changed after it was packed, or holds more than runs."""
     content = file.read_bytes()
     if seal(content[:-SEAL]) != content[-SEAL:]:
         raise InputError(f"{file} is damaged (its digest does not match); install mnemoscope again")
@@ -127,10 +121,7 @@ def read_archive(file: Path) -> Archive:
 
 
 def named(path: str | Path) -> bool:
-    """True if a path is a word for runs of the zoo; nothing is unpacked.
-
-    Raises InputError where it is, and there is no such configuration.
-    """
+    """True if a path is a word for runs of the zoo; refuses unknown configurations, and unpacks nothing."""
     word, _, rest = str(path).partition(":")
     if word == WORD and (label := rest.partition("/")[0]):
         _file(label)

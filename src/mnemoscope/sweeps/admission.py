@@ -33,9 +33,7 @@ class Bench:
     models: Sequence[OfModel] = ()
 
     def seeds(self, claim: Claim) -> list[int]:
-        """Replicates: seeds that count and of which every unit has a finished run; of a claim about draws, as many as
-        it needs.
-        """
+        """Replicates: counted seeds with a finished run of every unit; for a claim about draws, as many as it needs."""
         if not claim.units:
             return list(range(claim.n_replicates))
         common = set.intersection(*(set(self.finished[unit]) for unit in claim.units.values()))
@@ -68,10 +66,7 @@ class Bench:
 
 
 def find_bench(runs: Sequence[Run], claims: Iterable[Claim]) -> Bench:
-    """The runs that claims are about.
-
-    Raises InputError where a seed of a configuration occurs twice, under one name or two.
-    """
+    """The runs that claims are about; refuses a seed of a configuration that occurs twice, under one name or two."""
     by_label([run for run in runs if run.finished])  # refuses a seed that stands there twice
     units = {unit for claim in claims for unit in claim.units.values()}
     finished: dict[tuple, dict[int, Run]] = {}

@@ -38,9 +38,7 @@ Values = Mapping[str, Mapping[str, Sequence[float | str]]]
 
 
 def machine() -> str:
-    """The processor, the instructions that torch uses on it, the version of torch and that of our numbers: they decide
-    the last bits.
-    """
+    """The parts of a machine that decide the last bits: processor, torch's instructions on it, torch, our numbers."""
     model = platform.processor() or platform.machine()
     if (cpuinfo := Path("/proc/cpuinfo")).is_file():
         named = re.search(r"^model name\s*:\s*(.+)$", cpuinfo.read_text(), re.MULTILINE)
@@ -51,10 +49,9 @@ def machine() -> str:
 def behaviour(
     claims: Iterable[Claim], *, jobs: int = 1, report: Callable[[Work], None] | None = None
 ) -> dict[str, Values]:
-    """Measure the controls of claims and their rivals; values by id.
+    """Measure the controls of claims and their rivals; values by id. `jobs` 0: one process per core.
 
-    The measures must be functions that their names identify. `jobs` is the number of processes at a time (0: one per
-    core); `report` is called after each piece of work.
+    The measures must be functions that their names identify.
     """
     each = (one for claim in claims for one in (claim, *claim.rivals))
     asked = [(one, Call(one.measure)) for one in each if one.measure is not None]

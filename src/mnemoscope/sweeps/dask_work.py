@@ -205,10 +205,7 @@ def _pickled(thing: Any) -> bytes:
 
 
 def there(item: bytes, *, order: Order) -> bytes:
-    """The work of a worker.
-
-    Raises InputError where it has several threads, other versions or no such directory, or as the function does.
-    """
+    """The work of a worker; refused where it has several threads, other versions or no such directory."""
     worker = required().get_worker()
     check_threads(worker.state.nthreads)
     prepare(order.invited)

@@ -51,9 +51,7 @@ Plant = Callable[[int], Planted]
 
 @dataclass(frozen=True)
 class Call:
-    """One call of a measure: on a model after some step (none: the last), or on whatever the work is about. Its version
-    is that of a registered claim.
-    """
+    """One call of a measure on any work, or on a model after some step; `version` is that of a registered claim."""
 
     measure: Callable[..., Measured]
     factors: Factors = ()
@@ -276,9 +274,7 @@ Results = dict[str, dict[str, Measured]]
 
 
 def merged(work: Sequence[Work]) -> list[Work]:
-    """One piece a name, with the calls of all: a model is read once. Runs of one task come together: what is made of
-    the task alone serves them all.
-    """
+    """One piece a name, with the calls of all, so that a model is read once; runs of one task come together."""
     found: dict[str, Work] = {}
     for piece in work:
         before = found.get(piece.name)
@@ -374,9 +370,7 @@ def _digest(sources: Iterable[Path]) -> str:
 
 
 def _read(file: Path) -> dict[str, dict[str, Any]]:
-    """By key what the file keeps of this instrument, with the stamp of what it was measured on; nothing if it cannot be
-    read.
-    """
+    """By key what the file keeps of this instrument, with its stamp; nothing if it cannot be read."""
     try:
         content = json.loads(file.read_text())
         return {key: entry for key, entry in content.items() if entry["stamp"].startswith(f"{instrument()} ")}

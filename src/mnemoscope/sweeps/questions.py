@@ -26,10 +26,7 @@ PASSING = "questions that pass"
 
 
 def language_models(sources: Sequence[str | Path], device: str, dtype: str) -> tuple[OfModel, ...]:
-    """The language models on trial, each once.
-
-    Raises InputError where one is named twice, or there is no such device or number format.
-    """
+    """The language models on trial, each once; refuses names given twice, and unknown devices or number formats."""
     usable_device(device)
     one_of("dtype", dtype, DTYPES)
     names = [str(source) for source in sources]
@@ -57,11 +54,7 @@ def asked_of(claim: Claim, models: Sequence[str]) -> Claim:
 def as_replicates(
     claim: Claim, models: Sequence[str], measured: Sequence[Measured]
 ) -> list[tuple[int | str, Measured]]:
-    """Replicates with their labels, from the measurements on every model.
-
-    Raises InputError where a claim per question has a number that is not given per question, or unequal numbers of
-    them.
-    """
+    """Replicates with their labels, from the measurements on every model, or per question from arrays of one length."""
     if claim.replicate == "model":
         return [(model, of_model(claim, found)) for model, found in zip(models, measured, strict=True)]
     (found,) = measured

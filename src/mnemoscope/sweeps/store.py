@@ -40,10 +40,7 @@ class Kept:
 
 
 def kept_in(store: Path) -> list[Kept]:
-    """The files of a store, by name.
-
-    Raises InputError where there is no such directory, or nothing was measured there.
-    """
+    """The files of a store, by name; raises InputError where nothing was measured there."""
     if not store.is_dir():
         raise InputError(f"{store} is no directory; a store is OUT/measured of `claims run`, or what --store named")
     files = [file for file in sorted(store.rglob("*.json")) if not file.name.startswith(".")]

@@ -210,9 +210,7 @@ def _cells(claim: Claim) -> list[Question]:
 
 
 def developing(claim: Claim, bench: Bench) -> tuple[int, tuple[int, ...]] | None:
-    """The first seed whose runs have checkpoints along training, and steps that all of them have: every other one if
-    there are many.
-    """
+    """The first seed with checkpoints along training, and steps common to its runs: every other one of many."""
     for seed in bench.seeds(claim) if claim.units and claim.develops else ():
         steps = set.intersection(*(set(bench.finished[unit][seed].steps) for unit in claim.units.values()))
         if len(steps) > 2:

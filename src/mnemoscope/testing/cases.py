@@ -174,10 +174,7 @@ class Case:
         ]
 
     def measured_properties(self, effects: Sequence[Effect]) -> list[Property]:
-        """The measurements: of all effects the one nearest to failing, and how many there were.
-
-        Raises InputError where nothing was claimed.
-        """
+        """The measurements: of all effects the one nearest to failing, and how many there were; there must be one."""
         gate = [] if self.gate_value is None else [("claim_gate_value", self.gate_value)]
         if not self.learned:
             return [*gate, ("claim_outcome", "not learned"), ("claim_slack", math.nan)]

@@ -56,10 +56,7 @@ _CURRENT: ContextVar[_Trial | None] = ContextVar("on_trial", default=None)
 
 @contextmanager
 def on_trial(read: Callable[[], Subject]) -> Iterator[list[Effect]]:
-    """Assertions within are about the model of `read`, add their measurements to the list, and raise nothing about it.
-
-    Assertions that are given another model do not call `read`.
-    """
+    """Assertions within are about the model of `read`, add their results to the list, and raise nothing about it."""
     trial = _Trial(read=read, effects=[])
     token = _CURRENT.set(trial)
     try:
@@ -114,10 +111,7 @@ def claim_effect(
 
 
 def submit(effect: Effect) -> None:
-    """Keep an effect of the model on trial; without one, raise AssertionError where it does not clear its margin.
-
-    Refuses an effect that is not finite.
-    """
+    """Keep a finite effect of the model on trial; without one, raise AssertionError where it misses its margin."""
     __tracebackhide__ = True
     if not np.isfinite(effect.value):
         raise InputError(f"{effect.what} must be a finite number; got {effect.value}")

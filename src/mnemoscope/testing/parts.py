@@ -58,10 +58,7 @@ def mlp(layer: int = 0) -> Component:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Prompts:
-    """Sequences of one seed: to choose roles by, to measure on, and to take means and draw activations from.
-
-    `selection_skills` are those on the selection, `skills` those on the test.
-    """
+    """Sequences of one seed: to choose roles by, to measure on, and to take means and draw activations from."""
 
     selection: Batch
     test: Batch

@@ -33,10 +33,7 @@ def train_in_groups(
     device: torch.device | str = "cpu",
     report: Report | None = None,
 ) -> list[Run]:
-    """`train_together` in groups that the memory of the device holds; on a CPU that is all.
-
-    Raises InputError as `train_together` does, or where the device has too little memory for one run.
-    """
+    """`train_together` in groups that the memory of the device holds, at least one run; on a CPU that is all."""
     if not specs:
         raise InputError("there is nothing to train: name at least one run")
     size = _fitting(specs[0], usable_device(device)) or len(specs)

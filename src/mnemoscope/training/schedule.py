@@ -20,10 +20,7 @@ def learning_rate(recipe: Recipe, step: int) -> float:
 
 
 def frozen(recipe: Recipe, names: Iterable[str], step: int) -> frozenset[str]:
-    """Names of the parameters that the update number `step` leaves alone.
-
-    Raises InputError where a pattern of the recipe matches no parameter.
-    """
+    """Names of the parameters that the update number `step` leaves alone; refuses patterns that match none."""
     names = list(names)
     held: frozenset[str] = frozenset()
     for freeze in recipe.frozen:

@@ -10,9 +10,9 @@ from mnemoscope.viz.tables import Table, single, spread
 
 
 def circuit_tables(results: Mapping[str, xr.Dataset]) -> list[Table]:
-    """For every role: what OV and QK circuits look like, and how well they predict the pattern and the removal. Then
-    the heads that compose most, where composition was read. `results` come from `read_circuits`, by role and along
-    `seed`.
+    """For every role: the shape of OV and QK circuits, and how well they predict the pattern and the removal.
+
+    Then the heads that compose most, where `read_circuits` (by role, along `seed`) read composition.
     """
     heads, patterns, removal = (results[name] for name in ("heads", "patterns", "removal"))
     removed = removal.r2.sel(read="circuit")

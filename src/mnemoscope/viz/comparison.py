@@ -29,9 +29,7 @@ Names = tuple[str, str]
 
 
 def specification_table(one: RunSpec, other: RunSpec, names: Names, beside: Mapping[str, tuple[Any, Any]]) -> Table:
-    """The fields in which two specifications differ, each of any seed; `beside` is what else differs, such as the
-    steps.
-    """
+    """The fields in which two specifications (of any seed) differ, and other differences (`beside`), such as steps."""
     found = {**beside, **differences(one, other)}
     rows = [[field, value_text(ours), value_text(theirs)] for field, (ours, theirs) in found.items() if ours != theirs]
     title = "what differs in the specification" if rows else "the specifications are the same"
@@ -39,10 +37,7 @@ def specification_table(one: RunSpec, other: RunSpec, names: Names, beside: Mapp
 
 
 def skill_table(one: xr.Dataset, other: xr.Dataset, change: xr.Dataset, names: Names, *, sequences: str) -> Table:
-    """The accuracy and loss of each skill, from `skill_scores` along seed, and the differences over (summary, skill).
-
-    `sequences` says in words what the models were asked.
-    """
+    """Accuracy and loss of each skill, from `skill_scores` along seed, and the differences over (summary, skill)."""
     rows = [
         [_words(measure), _words(skill), *_cells(skill, "skill", one[measure], other[measure], change[measure])]
         for measure in ("accuracy", "loss")
@@ -145,9 +140,7 @@ def skill_figure(one: xr.Dataset, other: xr.Dataset, names: Names) -> go.Figure:
 def ablation_figure(
     one: xr.DataArray, other: xr.DataArray, change: xr.DataArray, names: Names, *, what: str
 ) -> go.Figure:
-    """The losses of `ablation_table` under the first kind of ablation, a panel for each skill, in the order of
-    `change`.
-    """
+    """The losses of `ablation_table` under the first kind of ablation, one panel for each skill."""
     skills, roles = change.skill.values.tolist(), change.role.values.tolist()
     kind = one.kind.values[0]
     figure = make_subplots(len(skills), 1, subplot_titles=[_words(s) for s in skills], shared_xaxes=True)

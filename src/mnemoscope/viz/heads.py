@@ -42,10 +42,7 @@ def joint_table(joint: xr.Dataset) -> Table:
 
 
 def path_table(paths: xr.DataTree) -> Table:
-    """For every path of the replaced attention: in how many seeds it occurs, and in how many it is needed.
-
-    `paths` has a tree for every seed, with roles in the names.
-    """
+    """For every path of the replaced attention: in how many seeds it occurs, and in how many it is needed."""
     datasets = {name.removeprefix("seed-"): node.to_dataset() for name, node in paths.children.items()}
     some = {seed: found for seed, found in datasets.items() if "path" in found.coords}
     names = dict.fromkeys(str(name) for found in some.values() for name in found["path"].values)

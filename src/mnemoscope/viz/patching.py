@@ -126,10 +126,7 @@ def estimate_table(effects: Mapping[str, xr.Dataset], estimates: Mapping[str, xr
 
 
 def error_table(errors: Mapping[str, xr.Dataset], metric: str) -> Table:
-    """The distance of each estimate from the exact sweep of its model, mean [range] over seeds.
-
-    `errors` gives for every skill the figures of `approximation`, along `seed` and `estimate`.
-    """
+    """The distance of each estimate from the exact sweep of its model, along `estimate`; mean [range] over seeds."""
     rows = []
     for skill, found in errors.items():
         for estimate, direction in product(found.estimate.values, found.direction.values):

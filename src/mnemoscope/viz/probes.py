@@ -11,10 +11,7 @@ from mnemoscope.viz.tables import Table, spread
 
 
 def reading_table(found: xr.Dataset) -> Table:
-    """Every latent at every site, over (seed, latent, site): score, chance and controls, mean [range] over seeds.
-
-    The probes have the control `untrained`.
-    """
+    """Every latent at every site: score, chance and controls (also `untrained`), mean [range] over seeds."""
     rows = []
     for latent, site in product(found.latent.values, found.site.values):
         at = found.sel(latent=latent, site=site)

@@ -84,8 +84,7 @@ def report(parts: Sequence[tuple[TaskReport, Mapping[str, Results]]]) -> str:
 
 
 def report_page(parts: Sequence[tuple[TaskReport, Mapping[str, Results]]], *, explorer: str | None = None) -> Page:
-    """The page on tasks: their entries, each with what `analyse` returns for every label (preset and recipe), along
-    `seed`.
+    """The page on tasks: their entries, each with what `analyse` returns for every label, along `seed`.
 
     `explorer` is the address of a page in which models of these runs can be used, if there is one.
     """

@@ -10,8 +10,7 @@ SEARCHED = "largest"
 
 
 def shown(found: xr.Dataset) -> list[str]:
-    """The variables that are worth a column: what was searched for, or accuracies, what the task measures besides
-    (attribute `numbers`), test loss and the last step; all of them where there are none of these.
+    """The variables worth a column: searched value, accuracies, the task's `numbers`, test loss, last step; else all.
     """
     if SEARCHED in found:
         return [SEARCHED, "parameters"]

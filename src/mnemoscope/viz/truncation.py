@@ -17,10 +17,7 @@ ROW_HEIGHT = 280
 
 
 def truncation_table(found: xr.Dataset, score: Score) -> Table:
-    """The intact model, then every weight, part and rank: one score of each target, mean [range] over seeds.
-
-    The context share, where `truncate` gave one, belongs to the score `probability`.
-    """
+    """The intact model, then every weight, part and rank: one score of each target, mean [range] over seeds."""
     shares = ["context share"] if "context_share" in found and score == "probability" else []
     rows = [["nothing", "", "", *_cells(found, "clean_", score)]]
     for weight, part, rank in product(found.weight.values, found.part.values, found["rank"].values):

@@ -71,9 +71,7 @@ def learned_within(attention: Float[Tensor, "batch query key"], mechanism: Mecha
 
 
 def permuted_targets(mechanism: Mechanism, *, seed: int = 0) -> Mechanism:
-    """The mechanism with its targets exchanged, by the seed's stream `permuted targets`; it speaks where the given one
-    does.
-    """
+    """The mechanism with its targets exchanged, by the seed's stream `permuted targets`."""
 
     def pattern(batch: Batch) -> Float[Tensor, "batch query key"]:
         rows = mechanism.pattern(batch).clone()

@@ -91,10 +91,7 @@ class Change:
 
 
 def yardstick(batch: Batch, skills: Skills | None = None) -> SkillLoss:
-    """All scored positions, and the skills.
-
-    Raises InputError where no position is scored, or a skill is tested nowhere or called `all`.
-    """
+    """All scored positions, and the skills; refused where none is scored, or a skill is nowhere or called `all`."""
     skills = {} if skills is None else skills
     if ALL in skills:
         raise InputError(f"a skill must not be called {ALL!r}, the name of all scored positions; rename it")

@@ -59,11 +59,10 @@ def heads(model: HookedModel) -> list[Head]:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Bench:
-    """A model on one batch, ready to be measured under interventions.
+    """A model on one batch, ready to be measured under interventions; `clean` is the score without any.
 
-    Means come from `reference`, whose activations `recordings` keep between measurements. `clean` is the score without
-    any intervention. A loss that rises by `tolerance` nats still counts as held. The seed is that of the permuted
-    targets.
+    Means come from `reference`, whose activations `recordings` keep between measurements. A loss that rises by
+    `tolerance` nats still counts as held. The seed is that of the permuted targets.
     """
 
     model: HookedModel
@@ -125,11 +124,7 @@ def bench(
     reference: Batch | None = None,
     seed: int = 0,
 ) -> Bench:
-    """A model on a batch, with its clean losses; means come from `reference`, or from the batch.
-
-    Raises InputError as `yardstick` does, or where the model is too small for the batch, or attention or logits hold
-    NaN.
-    """
+    """A model on a batch, with its clean losses; means come from `reference`, or from the batch."""
     by = yardstick(batch, skills)
     for layer in range(model.cfg.n_layers):
         layer_attention(model, layer, batch)  # refuses NaN, which the logits need not show

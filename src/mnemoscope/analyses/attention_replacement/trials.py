@@ -41,10 +41,7 @@ Where a pattern is NaN, attention is learned. The head need not be one of those 
 
 @torch.no_grad()
 def trials(at: Bench, assigned: Assignment) -> Trials:
-    """The fast way for a model on a batch, if it is open, otherwise the hooked way.
-
-    `assigned` is kept most often; all else that is kept is a part of it.
-    """
+    """The fast way for a model on a batch, if it is open, otherwise the hooked way; `assigned` has all that is kept."""
     for layer, head in assigned:
         check_exists(at.model, Site(kind="pattern", layer=layer, head=head))
     read = torch.stack([mask.any(0) for mask in at.by.masks.values()]).any(0).nonzero()[:, 0]
@@ -95,9 +92,7 @@ class WithoutHooks:
 
     @torch.no_grad()
     def __call__(self, kept: Assignment, head: Head, patterns: Sequence[Rows]) -> tuple[Score, list[Score]]:
-        """The scores; by the hooked way if attention is learned in other rows than before, or a head that is not among
-        the kept ones is set beside them.
-        """
+        """The scores; hooked if attention is learned in other rows than before, or a head is set that was not kept."""
         alone = not kept
         if not alone and head not in kept:
             return _hooked(self._at, kept, head, patterns)

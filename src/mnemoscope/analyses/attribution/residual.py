@@ -136,10 +136,7 @@ def forward(
     *,
     directly: bool = False,
 ) -> tuple[Float[Tensor, "batch column d_vocab"], Mapping[str, Tensor]]:
-    """Logits at some positions and the named activations of some of the sequences; `directly` as `recordings.forward`.
-
-    Raises InputError where the logits at a position hold NaN, or nothing finite.
-    """
+    """Logits at some positions and named activations of some of the sequences; `directly` as `recordings.forward`."""
     final, points = f"blocks.{model.cfg.n_layers - 1}.hook_resid_post", hooks - {SCALE}
     if not directly or (weights := unhooked(model, points | {final})) is None:
         cache, logits = recordings.forward(model, batch.inputs[rows], hooks, columns)

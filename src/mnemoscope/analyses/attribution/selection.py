@@ -77,11 +77,7 @@ def contrast(
     answer: Int[Tensor, "batch pos"] | None = None,
     foil: Foil = "mean",
 ) -> Contrast:
-    """A checked contrast; arguments as for `logit_attribution`.
-
-    Raises InputError where a shape differs from the batch's, a token is outside the vocabulary, the foil is the answer
-    everywhere, or the sequences do not fit the model.
-    """
+    """A checked contrast; arguments as for `logit_attribution`."""
     check_fits(model, batch)
     weights: Any = model
     n_tokens, device = weights.W_U.shape[-1], weights.W_U.device
@@ -201,10 +197,7 @@ def selection(
     positions: Bool[Tensor, "batch pos"] | Position | None = None,
     skills: Mapping[str, Bool[Tensor, "batch pos"]] | None = None,
 ) -> Selection:
-    """A checked selection; arguments as for `logit_attribution`.
-
-    Raises InputError where a shape differs from the batch's, there are no skills in `skills`, or nothing is selected.
-    """
+    """A checked selection; arguments as for `logit_attribution`."""
     masks = {} if skills is None else dict(skills)
     if positions is not None and not isinstance(positions, Tensor):
         positions = (named(positions, batch) & batch.real).expand(batch.scored.shape)

@@ -244,10 +244,7 @@ def recorded(
 def frozen_sigmas(
     model: HookedModel, weights: EffectiveWeights, normalisation: Frozen, at: Batch | None = None
 ) -> Sigmas:
-    """One sigma per layer.
-
-    Raises InputError where the way is unknown, or `linearised` without a batch.
-    """
+    """One sigma per layer; `linearised` needs a batch."""
     one_of("normalisation", normalisation, FROZEN)
     ones = torch.ones(1, 1, len(weights.layers), dtype=torch.double, device=weights.W_E.device)
     if normalisation == "folded" or not weights.normalised:

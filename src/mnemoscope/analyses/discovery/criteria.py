@@ -285,10 +285,7 @@ def against_random(
 def random_circuits(
     setting: Setting, size: int, *, n: int, draw: Draw = "connected", seed: int = 0
 ) -> Bool[np.ndarray, "circuit edge"]:
-    """Random circuits with a number of edges.
-
-    Raises InputError where a hundred rounds of draws do not bring together so many of that size.
-    """
+    """Random circuits with a number of edges; refused where a hundred rounds of draws bring together too few."""
     stream, found = generator(seed, "circuits", draw), []
     for _ in range(_ROUNDS):
         place = torch.rand(n, len(setting.edges), generator=stream).argsort(1).argsort(1).numpy()

@@ -34,8 +34,7 @@ OVER = ("all", "changing", "kept")
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Counterfactuals:
-    """The predictions of a causal model for pairs, `clean` the bases and `corrupted` the sources, with one variable
-    exchanged.
+    """The predictions of a causal model for pairs (bases `clean`, sources `corrupted`), one variable exchanged.
 
     `before` has the probabilities of the answer on the base as it is, `after` those with the variable as in the source.
     """
@@ -77,11 +76,7 @@ def random_pairs(batch: Batch, n: int, *, seed: int = 0) -> PromptPairs:
 
 
 def counterfactuals(causal: CausalModel, pairs: PromptPairs, variable: str, d_vocab: int) -> Counterfactuals:
-    """The predictions of a causal model for pairs (bases `clean`, sources `corrupted`) when one variable is exchanged.
-
-    `d_vocab` is the number of tokens of the network. Raises InputError where there is no such variable, or the causal
-    model does not fit the sequences.
-    """
+    """The predictions of a causal model for pairs (bases `clean`, sources `corrupted`) with one variable exchanged."""
     return Counterfactuals(
         causal=causal,
         variable=variable,

@@ -164,10 +164,7 @@ def alignment_search(
 
 
 def width(model: HookedModel, site: Site) -> int:
-    """Number of dimensions of the vectors at a site.
-
-    Raises InputError where the site does not exist, holds no vectors, or is narrowed to some neurons.
-    """
+    """Number of dimensions of the vectors at a site, which must exist and not be narrowed to some neurons."""
     check_exists(model, site)
     if site.kind in ATTENTION or site.neuron is not None:
         raise InputError(f"a subspace needs a site that holds whole vectors; got {site}; take z, attn_out or mlp_out")

@@ -53,9 +53,9 @@ Cells = dict[str, Float[Tensor, "set skill"]]
 class Bench:
     """A layer's neurons, as they are (`post`) and as they would be if they were removed (`new`).
 
-    A place is read from `row` at position `column`. Where `residual` is given, the stream before the MLP is added, a
-    row of the last layer is a place with one position. Otherwise it is a sequence, and the model must run from the
-    tokens.
+    A place is read from `row` at position `column`. Without `residual`, the stream before the MLP is added, the model
+    must run from the tokens. With it a row of the last layer is a place, with one position; any other row is a
+    sequence.
     """
 
     model: HookedModel
@@ -73,11 +73,9 @@ class Bench:
 def bench(
     model: HookedModel, batch: Batch, *, skills: Skills, reference: Batch, layer: int, kind: Removal, seed: int = 0
 ) -> Bench:
-    """Record what removals need.
+    """Record what removals need; arguments are those of `neuron_effects`, and `kind`: `zero`, `mean` or `resample`.
 
-    The arguments are those of `neuron_effects`, and `kind`: `zero`, `mean` or `resample`; resampled neurons all take
-    the same other sequence. Raises InputError where the model has no such neurons or is too small, the reference has
-    another length, it is another kind, or a skill is tested nowhere.
+    Resampled neurons all take the same other sequence.
     """
     one_of("the kind of an ablation", kind, REPLACEMENTS)
     mlp_block(model, layer)

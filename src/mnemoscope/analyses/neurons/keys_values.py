@@ -71,10 +71,7 @@ def mlp_block(model: HookedModel, layer: int) -> Any:
 
 
 def keys_before_norm(block: Any, kind: str | None) -> tuple[Float[Tensor, "neuron d_model"], Float[Tensor, " neuron"]]:
-    """The columns of W_in as they read the input of ln2, and what they get from biases there; float64.
-
-    `kind` is `cfg.normalization_type`.
-    """
+    """The columns of W_in as they read the input of ln2 (of `kind`), and what they get from biases there; float64."""
     key, bias = block.mlp.W_in.double().T, block.mlp.b_in.double()
     if kind == "LN":
         bias = bias + key @ block.ln2.b.double()

@@ -55,10 +55,7 @@ from mnemoscope.interventions.writing import check_written, writing
 
 
 def activations(model: HookedModel, batch: Batch, subspace: Subspace) -> Float[Tensor, "batch pos width"]:
-    """The vectors at the site of a subspace.
-
-    Raises InputError where the model has no such site, holds NaN there, or is too small for the batch or the subspace.
-    """
+    """The vectors at the site of a subspace."""
     check_fits(model, batch)
     check_site(model, subspace.site)
     (x,) = vectors(model, batch, [subspace.site])
@@ -93,8 +90,7 @@ def displaced(
     use: Outcome,
     **options: Any,
 ) -> dict[str, Float[Tensor, "batch pos ..."]]:
-    """The outcome (`use` of the logits read at `where`) when its own vector is added at each sequence and position of a
-    site.
+    """The outcome `use` of the logits at `where` when every place of a site gets its vector of `displacement` added.
 
     `options` are those of `forward.read_at`.
     """

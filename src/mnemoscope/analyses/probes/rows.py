@@ -160,9 +160,9 @@ def positions(site: Site, batch: Batch) -> Bool[Tensor, "batch pos"]:
 def vectors(
     model: HookedModel, batch: Batch, sites: Sequence[Site], *, dtype: torch.dtype | None = torch.double
 ) -> list[Float[Tensor, "batch pos width"]]:
-    """The activations at some sites, at all positions, from one forward pass per chunk.
+    """The activations at some sites, at all positions, one forward pass per chunk; refuses NaN and infinite ones.
 
-    They have the numbers of `dtype`, or those of the model without it. NaN and infinite ones are refused.
+    Without `dtype` they have the model's own numbers.
     """
     found = recorded(model, batch, {read(site) for site in sites})
     result = [_chosen(model, site, found[read(site)]) for site in sites]

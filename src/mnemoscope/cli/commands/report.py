@@ -29,10 +29,7 @@ def run(options: Report) -> None:
 def analyse_all(
     runs: Sequence[ms.Run], jobs: int, found: dict[Path, ms.viz.Results] | None = None
 ) -> list[tuple[ms.TaskReport, dict[str, ms.viz.Results]]]:
-    """Every analysis of every run, by the entry of its task and by configuration.
-
-    `found` has by directory the results of some runs, and gets those of the others.
-    """
+    """Every analysis of every run, by task and configuration; `found`, known results by directory, gets new ones."""
     from mnemoscope.viz.reporting import analyse_run, by_report
 
     parts = by_report(runs)
@@ -72,10 +69,7 @@ def write_report(
 def _explorer(
     path: Path, runs: Sequence[ms.Run], parts: Sequence[tuple[ms.TaskReport, dict[str, ms.viz.Results]]]
 ) -> str | None:
-    """Write the explorer of the first seeds, with their results, as far as it takes their models.
-
-    Returns its name, or None where it takes none of them.
-    """
+    """Write the explorer of the first seeds, with their results; returns its name, or None where it takes no model."""
     from mnemoscope.cli.commands.explore import write_explorer
     from mnemoscope.cli.output import console
     from mnemoscope.viz.explorer.beside_report import first_seeds

@@ -112,9 +112,9 @@ def _changes(system: ms.System, corpus: Path | None) -> tuple[tuple[str, object]
 
 
 def _first_look(specs: Sequence[ms.RunSpec], out: Path, options: Reproduce) -> dict[Path, ms.viz.Results]:
-    """Train the first seed of every configuration before all others, and print what these have learned.
+    """Train the first seed of every configuration before all others; print and return its results by directory.
 
-    Returns their results by directory; nothing if there was nothing left to train, or there are no other seeds.
+    There are none if there was nothing left to train, or there are no other seeds.
     """
     from mnemoscope.cli.commands.report import analyse_all
     from mnemoscope.cli.commands.train import train_with_progress

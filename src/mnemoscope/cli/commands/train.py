@@ -74,9 +74,7 @@ def train_with_progress(
     together: bool | None = None,
     track: bool = False,
 ) -> list[ms.Run]:
-    """Train with a live display, and in Weights & Biases where `track` says so; the run of a specification goes to
-    <out>/<label>/seed-<seed>.
-    """
+    """Train with a live display, and in Weights & Biases with `track`; a run goes to <out>/<label>/seed-<seed>."""
     from mnemoscope.cli.output import console
     from mnemoscope.cli.progress import live
     from mnemoscope.models.building import usable_device
@@ -107,10 +105,7 @@ class OfText(Protocol):
 
 
 def with_corpus(presets: Sequence[str], file: Path) -> dict[str, Any]:
-    """The changes that give presets another text.
-
-    Raises InputError where a preset's task is not made of a text, or the task refuses this one.
-    """
+    """The changes that give presets another text; refused where a task is made of no text, or not of this one."""
     text, changes = _read(file), {}
     for name in presets:
         task = ms.PRESETS.get(name).task

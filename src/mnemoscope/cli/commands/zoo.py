@@ -78,9 +78,7 @@ def planned(system: str) -> Mapping[str, Mapping[int, ms.RunSpec]]:
 
 
 def _of_plan(label: str, specs: Mapping[int, ms.RunSpec], runs: Iterable[ms.Run], *, partly: bool) -> list[ms.Run]:
-    """The runs of the plan among those that were found, or those of them that are there if `partly`; seeds beyond the
-    plan are left out.
-    """
+    """The runs of the plan (no seeds beyond it) among those that were found, or with `partly` those that exist."""
     found = {run.spec.seed: run for run in runs}
     missing = sorted(specs.keys() - found.keys())
     if missing and (not partly or len(missing) == len(specs)):

@@ -44,10 +44,7 @@ def directory() -> Path | None:
 
 
 def place_of(source: str | Path, revision: str | None, **options: Any) -> Path | None:
-    """The file of a converted model; None where nothing is kept, or a name on the hub has no known commit.
-
-    The model depends on the `options` too.
-    """
+    """The file of a model converted with `options`; None where nothing is kept, or a hub name has no known commit."""
     if (folder := directory()) is None:
         return None
     try:

@@ -60,10 +60,7 @@ def fingerprint(source: str | Path) -> str:
 
 
 def local_path(source: str | Path) -> Path | None:
-    """The directory or the GGUF file of a source; none: it is a name on the hub, or does not exist.
-
-    Raises InputError where the packaged model is not installed.
-    """
+    """The directory or the GGUF file of a source; none: it is a name on the hub, or does not exist."""
     path = _packaged() if str(source) == PACKAGED else Path(source)
     return path if path.is_dir() or (path.suffix == ".gguf" and path.is_file()) else None
 

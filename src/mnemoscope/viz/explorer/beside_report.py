@@ -24,10 +24,7 @@ WEIGHT_BYTES = 24_000_000
 def first_seeds(
     runs: Sequence[Run], parts: Sequence[tuple[TaskReport, Mapping[str, Results]]]
 ) -> tuple[list[Taken], dict[str, InputError]]:
-    """The models that the page takes, and by configuration why it does not take others.
-
-    Models that read vectors are left out, since such a page is about tokens.
-    """
+    """The models of tokens that the page takes, and by configuration why it does not take others."""
     results = {label: result for _, each in parts for label, result in each.items()}
     fitting: dict[str, tuple[Run, int]] = {}
     refused = {}

@@ -130,9 +130,7 @@ def reference_set(task: Task, seed: int) -> Batch:
 
 
 def classes_of(batch: Batch) -> dict[str, list[int]]:
-    """By latent the class of every sequence: latents that hold one whole number a sequence, and several classes of more
-    than one sequence on average.
-    """
+    """By latent the class of every sequence, for latents with several classes of more than one sequence on average."""
     found = {}
     for name, value in batch.latents.items():
         if value.shape != (len(batch),) or value.is_floating_point() or value.is_complex():

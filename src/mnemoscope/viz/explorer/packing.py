@@ -39,10 +39,7 @@ class Packer:
     _n_bytes: int = 0
 
     def pack(self, value: Tensor) -> int:
-        """The number of a tensor; equal ones have one number.
-
-        Raises InputError where all tensors together would make the page too large.
-        """
+        """The number of a tensor; equal ones have one number. Too many bytes for one page are refused."""
         packed = packed_tensor(value)
         key = (tuple(packed["shape"]), packed["half"], packed["data"])
         if key not in self._numbers:
@@ -80,10 +77,7 @@ def packed_tensor(value: Tensor) -> dict[str, Any]:
 
 
 def page_configuration(model: HookedModel) -> dict[str, Any]:
-    """A model's configuration, as the page's forward pass needs it.
-
-    Raises InputError where the model is too large, reads vectors, or has a part that the page does not compute.
-    """
+    """A model's configuration, as the page's forward pass needs it; refuses models that the page cannot run."""
     cfg: Any = model.cfg
     n_parameters = sum(parameter.numel() for _, parameter in model.named_parameters())
     if n_parameters > MAX_PARAMETERS:

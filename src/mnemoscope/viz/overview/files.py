@@ -33,9 +33,7 @@ def under(directory: Path, labels: Iterable[str]) -> list[File]:
 
 
 def beside(directory: Path, labels: Iterable[str]) -> list[File]:
-    """The files next to a directory: our pages, and what commands have left about one of the configurations
-    (`OUT/<configuration>/<command>`).
-    """
+    """The files next to a directory: our pages, and what commands have left about one of the configurations."""
     directory, known = directory.resolve(), set(labels)
     folders = [] if directory.parent == directory else _listed(directory.parent)
     found = [path for path in folders if path.suffix == ".html" and title_of(path) is not None]

@@ -40,10 +40,7 @@ class Curve:
 
 
 def sparkline(curves: Sequence[Curve], axes: Axes, title: str) -> str:
-    """Lines from the bottom to the top, under a tooltip, `title`.
-
-    Several runs have the mean over those that have come so far, with a band from the smallest to the largest.
-    """
+    """Lines from the bottom to the top; of several runs the mean so far, in a band from the smallest to the largest."""
     shapes = "".join(_shapes(curve, axes) for curve in curves)
     size = f'width="{WIDTH}" height="{HEIGHT}" viewBox="0 0 {WIDTH} {HEIGHT}"'
     return f'<svg class="spark" role="img" {size}><title>{escape(title)}</title>{shapes}</svg>' if shapes else ""

@@ -16,9 +16,7 @@ CONTROL_HEADER = ("control", "kind", "must be", "what it gave", "behaved")
 
 
 def control_rows(ruling: Ruling) -> list[list[str]]:
-    """For every control: name of its column in plots and its own, kind, what it must give, mean and range of that over
-    its cases, and whether it did.
-    """
+    """For every control: plot column, name, kind, required result, mean and range over its cases, and if it passed."""
     return [
         [
             f"{short}: {control.name}",
