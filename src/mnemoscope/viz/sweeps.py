@@ -10,8 +10,7 @@ SEARCHED = "largest"
 
 
 def shown(found: xr.Dataset) -> list[str]:
-    """The variables worth a column: searched value, accuracies, the task's `numbers`, test loss, last step; else all.
-    """
+    """The variables worth a column: searched value, accuracies, the task's `numbers`, test loss, last step; or all."""
     if SEARCHED in found:
         return [SEARCHED, "parameters"]
     skills = [str(name) for name in found.data_vars if str(name).startswith("test_") and "loss" not in str(name)]
