@@ -66,8 +66,8 @@ class Sample:
     def p_clears(self, part: Criterion) -> Float[np.ndarray, " replicate"]:
         """Per replicate, its p against "its effect does not clear the margin".
 
-        Over its prompts by Student's t, or by the exact binomial tail where each is 0 or 1; 0 or 1 where they are
-        enumerated; 1 where the error of an effect is not known.
+        It comes from Student's t over prompts, or from the exact binomial tail where each is 0 or 1. It is 0 or 1 where
+        prompts are enumerated, and 1 where the error of an effect is not known.
         """
         match part.direction:
             case "above":

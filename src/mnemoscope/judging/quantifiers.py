@@ -242,8 +242,8 @@ def equivalence(sample: Sample, part: Criterion, over_replicates: Average) -> De
 def jointly(samples: Sequence[Sample], parts: Sequence[Criterion]) -> Decision | None:
     """The decision whether all parts that are counted over replicates hold in the same ones; None with fewer than two.
 
-    Each may hold in most replicates, and all of them together in none. Of k parts that all lie at their margins, and so
-    neither hold nor fail, some part seems to fail in a share 1 - 2^-k of the replicates: more have to fail.
+    Each may hold in most replicates, and all of them together in none. Take k parts that all lie at their margins, and
+    so neither hold nor fail. Some part seems to fail in a share 1 - 2^-k of the replicates: more have to fail.
     """
     counted = [
         (part.slack(sample.effects), sample.shared_prompt_error)

@@ -125,8 +125,8 @@ def _text(value: Any) -> str:
 def source_digest(function: Callable[..., Any]) -> str:
     """The digest of the source of a function and of the functions that are bound to it, wherever they lie.
 
-    That of a function of a system is the source of the whole system; one that was defined at a prompt has none, and
-    gets another digest in every process, so that nothing kept is taken for its result.
+    The digest of a function of a system is that of the source of the whole system. A function from a prompt has no
+    source. It gets another digest in every process, so that nothing kept is taken for its result.
     """
     return _digest_of(tuple(sorted(modules_of(function))))
 

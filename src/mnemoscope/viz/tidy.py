@@ -33,8 +33,9 @@ _LONG = 40
 
 
 def table_files(table: Table, *, latex: bool = False) -> Iterator[tuple[str, str]]:
-    """Names and contents of the files of a table: <name>.csv as it is shown, and where there are numbers
-    <name>-tidy.csv, and <name>-seeds.csv if the replicates are known; <name>.tex if asked for.
+    """Names and contents of the files of a table: <name>.csv as it is shown, and <name>.tex on demand.
+
+    Numbers have <name>-tidy.csv, and <name>-seeds.csv if the replicates are known.
     """
     yield f"{table.name}.csv", _csv([table.header, *table.rows])
     numbers, each = list(tidy_rows(table)), list(replicate_rows(table))

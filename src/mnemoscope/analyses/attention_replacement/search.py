@@ -82,10 +82,10 @@ def completed(mechanisms: Sequence[Mechanism], fallbacks: Sequence[Mechanism], b
 def fitted(
     model: HookedModel, head: Head, mechanisms: Sequence[Mechanism], fallbacks: Sequence[Mechanism], batch: Batch
 ) -> list[Mechanism]:
-    """Mechanisms with weights read off the head.
+    """Mechanisms with weights read off the head: its mean pattern, and two kinds of fitted mechanisms.
 
-    Its mean pattern; each mechanism whose keys are the same in every sequence, with the mean weights on them; and
-    each that says nothing about some queries, with the mean pattern there.
+    A mechanism whose keys are the same in every sequence gets the mean weights on them. One that says nothing about
+    some queries gets the mean pattern there.
     """
     attention = attention_of(model, head, batch)
     within = [learned_within(attention, mechanism, batch) for mechanism in mechanisms]

@@ -35,10 +35,10 @@ def compared_dtype(theirs: Any, dtype: torch.dtype) -> torch.dtype:
 
 
 def tolerance(dtype: torch.dtype) -> float:
-    """The largest difference that is taken for rounding.
+    """The largest difference that is taken for rounding: 64 units of the last place at one.
 
     Logits of half precision lie between 16 and 64 and are rounded to a 256th (bfloat16) or 2,048th of that in each of
-    two models, and what they are computed from is rounded too: 64 units of the last place at one.
+    two models. The values that they are computed from are rounded too.
     """
     return TOLERANCE if torch.finfo(dtype).bits >= 32 else 64 * torch.finfo(dtype).eps
 
