@@ -37,13 +37,9 @@ def facts_in(results: Results) -> dict[str, xr.Dataset]:
 
 
 def fitted(found: xr.Dataset) -> xr.DataArray:
-    """Facts on the lines fitted to each draw, as their mean on the logarithmic scale and its 95 % interval.
+    """Facts on the lines fitted to each draw, over summary (mean, low, high) and width.
 
-    Args:
-        found: `facts` over width and draw, and `parameters` over width; a draw without an exponent stays out.
-
-    Returns:
-        Over summary (mean, low, high) and width.
+    The mean is on the logarithmic scale, with its 95 % interval; a draw without an exponent stays out.
     """
     slopes, size = exponents(found), np.log(found.parameters)
     middle = np.log(found.facts.where(found.facts > 0)).mean("width", skipna=False)
@@ -91,7 +87,7 @@ def _widths(model: str, found: xr.Dataset) -> Table:
 
 
 def page(page: Page, results: Results) -> None:
-    """What was found, the figure and the tables."""
+    """The findings, the figure and the tables."""
     found = facts_in(results)
     drawn = {
         model: xr.Dataset({"amount": each.facts.where(each.facts > 0), "size": each.parameters, "fit": fitted(each)})

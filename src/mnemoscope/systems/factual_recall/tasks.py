@@ -93,11 +93,7 @@ class FactualRecall:
         return self if fixed else replace(self, facts_seed=seed)
 
     def table(self) -> Int[Tensor, "subject relation"]:
-        """The token of every fact.
-
-        Raises:
-            InputError: Facts are random and none are chosen yet.
-        """
+        """The token of every fact; an `InputError` where facts are random and none are chosen yet."""
         if self.facts == "ordered":
             own = torch.arange(self.n_subjects)[:, None] * self.n_answers // self.n_subjects
         elif self.facts_seed is None:
@@ -115,11 +111,7 @@ class FactualRecall:
     # ---- generation
 
     def sample(self, n: int, *, split: str, generator: torch.Generator) -> Batch:
-        """`n` sequences; both splits are the same distribution: facts cannot be held out.
-
-        Raises:
-            InputError: There is no such split.
-        """
+        """`n` sequences; both splits are the same distribution: facts cannot be held out."""
         one_of("split", split, SPLITS)
         device = generator.device
 
@@ -152,13 +144,8 @@ class FactualRecall:
         places: Int[Tensor, "batch 2"],
         noise: Int[Tensor, "batch pos"],
     ) -> Batch:
-        """The sequences of these subjects and relations, by number.
-
-        Args:
-            subject: From 0.
-            relation: From 0.
-            places: Where the subject and the relation stand.
-            noise: Tokens that stand everywhere else.
+        """The sequences of these subjects and relations, numbered from 0, at these places; `noise` stands everywhere
+        else.
         """
         words = torch.stack((self.first["subject"] + subject, self.first["relation"] + relation), 1)
         inputs = noise.scatter(1, places, words)
@@ -169,7 +156,7 @@ class FactualRecall:
         return Batch(inputs=inputs, targets=targets, scored=scored, derive=self.latents)
 
     def latents(self, batch: Batch) -> dict[str, Tensor]:
-        """What follows from the tokens, per sequence.
+        """Facts about each sequence that follow from its tokens.
 
         `subject` and `relation`, by number; `subject_pos` and `relation_pos`, where they stand.
         """
@@ -181,11 +168,7 @@ class FactualRecall:
         return result
 
     def enumerate(self, *, split: str) -> Batch:
-        """The noise alone has too many values.
-
-        Raises:
-            InputError: Always.
-        """
+        """Raises an `InputError`: the noise alone has too many values."""
         raise InputError(f"the sequences of {self.name} cannot be enumerated; draw samples")
 
     def monitor(self, n: int, *, split: str, generator: torch.Generator) -> Batch:
@@ -211,12 +194,9 @@ class FactualRecall:
     def reference(self, batch: Batch, name: str) -> Float[Tensor, "batch pos d_vocab_out"]:
         """Probabilities of all answers, float64; NaN at positions that are not scored.
 
-        `uniform`: all answers alike, loss ln(D R). `relation_uniform`: those of the relation alike, ln D. `relation`:
+        `uniform`: all answers alike, loss ln(D R). `relation_uniform`: those of the relation alone, ln D. `relation`:
         as often as they are right for this relation, over subjects, p(a | r). `subject`: as often as they are right for
         this subject, over relations, p(a | s). `fact`: the fact.
-
-        Raises:
-            InputError: There is no such reference.
         """
         one_of("reference", name, self.references)
         latents = self.latents(batch)
@@ -240,12 +220,9 @@ class FactualRecall:
     def corrupt(self, batch: Batch, *, kind: str, generator: torch.Generator) -> Batch:
         """Minimal pairs.
 
-        `other_subject`: the subject is another one, whose fact differs. `other_relation`: the relation is another one,
-        whose answers are all different. In both the answer changes. `other_noise`: all noise is drawn anew; the answer
-        stays.
-
-        Raises:
-            InputError: There is no such kind, or all subjects have the same fact of some relation.
+        `other_subject`: the subject is another one, whose fact differs; an `InputError` where all subjects have the
+        same fact of some relation. `other_relation`: the relation is another one, whose answers are all different. In
+        both the answer changes. `other_noise`: all noise is drawn anew; the answer stays.
         """
         one_of("kind", kind, self.corruptions)
         latents, device = batch.latents, batch.inputs.device

@@ -23,12 +23,7 @@ from mnemoscope.systems.language_models.reading import Head
 
 @torch.no_grad()
 def name_copying(model: HookedModel, batch: Batch) -> xr.DataArray:
-    """The score over (layer, head), from 0 to 1.
-
-    Args:
-        model: A language model.
-        batch: Stories of names, with latents `IO` and `last`.
-    """
+    """The score over (layer, head), from 0 to 1, on stories of names with the latents `IO` and `last`."""
     n_layers = model.cfg.n_layers
     stream = Site(kind="resid_post", layer=0).hook
     patterns = {Site(kind="pattern", layer=layer).hook: layer for layer in range(n_layers)}
@@ -72,7 +67,7 @@ def _copied(
 def attention_from_last(
     model: HookedModel, batch: Batch, heads: Sequence[Head], places: Sequence[str]
 ) -> Float[np.ndarray, "place batch"]:
-    """How much heads, on average, attend from the last token to places that latents name."""
+    """The mean attention of heads from the last token to places that latents name."""
     names = {Site(kind="pattern", layer=layer).hook for layer, _ in heads}
     stop = max(layer for layer, _ in heads) + 1
     _, cache = model.run_with_cache(batch.inputs, names_filter=lambda name: name in names, stop_at_layer=stop)

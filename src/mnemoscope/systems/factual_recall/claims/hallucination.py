@@ -19,14 +19,10 @@ PHASE, TOGETHER = 0.25, 0.1
 
 def phases(subject: Subject, *, near: float = NEAR) -> Measured:
     """The phases near p(a | r) and near p(a | s) as shares of the steps until the fact is known (`relation`,
-    `subject`), and how much later the fact is known than the relation, as such a share (`apart`).
+    `subject`).
 
-    Args:
-        subject: With a trajectory.
-        near: Divergence up to which a model counts as near, in nats.
-
-    Raises:
-        InputError: There is no trajectory.
+    `apart` is how much later the fact is known than the relation, as such a share. A model counts as near up to a
+    divergence of `near` nats.
     """
     task, tracked = task_of(subject), followed(subject)
     sizes = {"n_relations": task.n_relations, "n_answers": task.n_answers, "near": near}
