@@ -1,4 +1,4 @@
-"""What several claims share: configurations, the gate, and what is planted for them."""
+"""Parts that several claims share: configurations, the gate, and what is planted for them."""
 
 from functools import partial
 
@@ -36,11 +36,7 @@ FRESH_ERRORS = (
 
 
 def task_of(subject: Subject) -> Retrieval:
-    """The task of a subject.
-
-    Raises:
-        InputError: It is another one.
-    """
+    """The task of a subject; an `InputError` unless it is the retrieval problem."""
     if not isinstance(subject.task, Retrieval):
         raise InputError(f"the claim is about the retrieval problem; got a model of {subject.task.name}")
     return subject.task

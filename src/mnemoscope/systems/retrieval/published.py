@@ -74,7 +74,7 @@ def _whole(result: Results) -> bool:
 
 
 def _errors(result: Results) -> xr.DataArray:
-    """Of every symbol on unseen sequences, over (part, seed)."""
+    """The errors on every symbol of unseen sequences, over (part, seed)."""
     return result["evaluation"].loss.sel(split="test", part=_symbols(result))
 
 

@@ -49,12 +49,7 @@ _MATRIX_GUESS, _MLP_GUESS = 0.85, 2.7
 
 
 def matrix_capacity(d: Sequence[int], *, draws: Sequence[int], training: Training = MATRIX) -> xr.Dataset:
-    """How many associations trained matrices store.
-
-    Args:
-        d: Dimensions.
-        draws: Replicates.
-        training: Rate and number of steps.
+    """The number of associations that trained matrices of each dimension store.
 
     Returns:
         `capacity` over d and draw, in associations; `parameters` over d.
@@ -77,14 +72,8 @@ def mlp_capacity(
     n_outputs: int | None = None,
     training: Training = MLP,
 ) -> xr.Dataset:
-    """How many associations trained MLPs of width α·d store.
-
-    Args:
-        d: Dimensions.
-        draws: Replicates.
-        alpha: Width of the hidden layer by that of the input.
-        n_outputs: How many outputs there are; None: as many as inputs.
-        training: Rate and number of steps.
+    """The number of associations that trained MLPs of width α·d store, with `n_outputs` outputs; None: as many as
+    inputs.
 
     Returns:
         As `matrix_capacity`; `parameters` are α·d², half of those that are trained.
@@ -139,7 +128,7 @@ def _capacities(
 
 
 def stored(problems: Sequence[Associations], starts: Sequence[Weights], training: Training) -> list[bool]:
-    """Whether each problem is stored by training, all of them together; arguments as for `train_together`."""
+    """For each problem, if training stores it, all of them together; arguments as for `train_together`."""
     return [step != NEVER for step in train_together(problems, starts, training)]
 
 
