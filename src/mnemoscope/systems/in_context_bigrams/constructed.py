@@ -40,14 +40,7 @@ def trigger_induction(n_tokens: int, n_ctx: int, *, triggers: Sequence[int], mar
     token to the tokens that follow any trigger, all alike, and evenly to the positions 1 to t where there are none. So
     it predicts what followed a trigger, and cannot continue another token that is repeated.
 
-    Args:
-        n_tokens: Vocabulary.
-        n_ctx: Longest input.
-        triggers: The tokens that it knows.
-        margin: As in `induction`.
-
-    Raises:
-        InputError: There is no such token.
+    The model knows the tokens `triggers`; `margin` is as in `induction`.
     """
     for trigger in triggers:
         in_range("a trigger", trigger, 0, n_tokens - 1)
@@ -98,15 +91,8 @@ def noisy_induction(
     In the first two cases a trigger whose output has been shown gives the output and the noise token the same logit,
     and all others 0. Where only the noise token followed it so far, L1H0 attends alike to all keys but those.
 
-    Args:
-        n_tokens: Symbols, without the noise token.
-        n_ctx: Longest input.
-        triggers: Symbols that the noise token may follow.
-        noise_in: Where the noise token comes from.
-        margin: Logit of a predicted token.
-
-    Raises:
-        InputError: A trigger is no symbol, or there is no such place.
+    The noise token, which `n_tokens` does not count, may follow the triggers; `margin` is the logit of a predicted
+    token.
     """
     for token in triggers:
         in_range("a trigger", token, 0, n_tokens - 1)
@@ -164,17 +150,9 @@ def induction_memories(
     Vectors are orthogonal in expectation only: the wider the model, the fewer the errors. The first position
     has no position before it to attend to, and a token that has not occurred before has no key that matches.
 
-    Args:
-        n_tokens: Vocabulary.
-        n_ctx: Longest input.
-        d_model: Width. With 256, some 19 of 20 outputs of 5 fixed triggers are right, of 65 tokens and 128 positions.
-        tokens: Which tokens the remapped copy is about (in the paper the triggers, where they are fixed); none: all.
-        memories: Which are set; the matrices of the others stay as random as training finds them.
-        margin: Logit of the attended token.
-        seed: Of the random vectors and matrices.
-
-    Raises:
-        InputError: There is no such memory.
+    With a width of 256, some 19 of 20 outputs of 5 fixed triggers are right, of 65 tokens and 128 positions. The
+    remapped copy is about `tokens` (in the paper the triggers, where they are fixed); none: all. Only `memories` are
+    set; the matrices of the others stay as random as training finds them. `margin` is the logit of the attended token.
     """
     for memory in memories:
         one_of("a memory", memory, MEMORIES)
