@@ -13,11 +13,10 @@ SCORE_HEADER = ("network", "causal model", "score", "where chosen", "higher than
 
 
 def score_rows(trained: xr.Dataset, untrained: xr.Dataset) -> list[list[str]]:
-    """The score of every causal model on both networks, mean [range] over seeds, and in how many it is the better one.
+    """The score of every causal model on trained and untrained networks, mean [range] over seeds, and in how many it is
+    the better one.
 
-    Args:
-        trained: From `tiny_recall.compare`, along `seed`.
-        untrained: The same on networks before training.
+    Both come from `tiny_recall.compare`, along `seed`.
     """
     rows = []
     for name, found in (("trained", trained), ("untrained", untrained)):
@@ -30,11 +29,7 @@ def score_rows(trained: xr.Dataset, untrained: xr.Dataset) -> list[list[str]]:
 
 
 def better_model(trained: xr.Dataset) -> str:
-    """Which causal model scores higher on the trained networks, in one sentence.
-
-    Args:
-        trained: As above.
-    """
+    """The causal model that scores higher on the trained networks, in one sentence."""
     means = trained.score.mean("seed")
     name = str(means.causal.values[int(means.argmax("causal"))])
     others = trained.score.drop_sel(causal=name).max("causal")
@@ -126,7 +121,7 @@ def score_figure(trained: xr.Dataset, untrained: xr.Dataset) -> go.Figure:
 
 
 def _places(found: xr.Dataset) -> list[list[str]]:
-    """Of every variable its place in every seed."""
+    """The place of every variable in every seed."""
     places = found["place"]
     places = places if "seed" in places.dims else places.expand_dims(seed=found.seed)
     return places.transpose("variable", "seed").values.tolist()
