@@ -173,7 +173,7 @@ def stages_section(page: Page, results: Mapping[str, Results]) -> None:
 
 
 def _over_seeds(steps: xr.DataArray) -> list[str]:
-    """In how many seeds a stage is reached, and when."""
+    """The number of seeds that reach a stage, and the steps."""
     there = steps.dropna("seed")
     return [f"{there.size} of {steps.size}", spread(there, ".0f") if there.size else "never"]
 

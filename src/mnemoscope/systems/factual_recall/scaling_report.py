@@ -1,4 +1,4 @@
-"""How many facts are learned by width: what was measured for F1, as a figure and tables.
+"""The number of facts learned by width, as measured for F1, in a figure and tables.
 
 The figure is that of the paper's section 5: facts against parameters, both logarithmic, and the line fitted to them.
 """
@@ -22,7 +22,7 @@ _CAPTION = (
 
 
 def facts_in(results: Results) -> dict[str, xr.Dataset]:
-    """By kind of model, `facts` over width and draw and `parameters` over width, of the claims that were measured."""
+    """`facts` over width and draw and `parameters` over width, by kind of model, of the claims that were measured."""
     found = {}
     for claim, model in MODELS.items():
         if claim in results:

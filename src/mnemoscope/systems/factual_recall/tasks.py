@@ -179,7 +179,7 @@ class FactualRecall:
     # ---- skills, loss, exact predictors
 
     def subgroups(self, batch: Batch) -> dict[str, Bool[Tensor, " batch"]]:
-        """None: all sequences are of one kind."""
+        """No subgroups: all sequences are of one kind."""
         return {}
 
     def skills(self, batch: Batch) -> dict[str, Bool[Tensor, "batch pos"]]:

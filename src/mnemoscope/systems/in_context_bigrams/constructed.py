@@ -78,7 +78,7 @@ def noisy_induction(
     """One head per layer: after a trigger both the token that followed it here before and the noise token are likely.
 
     The noise token is the last one, `n_tokens`. The residual stream is that of `induction`, and so are L0H0, which
-    writes the token one place earlier, and L1H0, the induction head, which adds `margin` times its attention to the
+    writes the token one place earlier, and L1H0, the induction head. L1H0 adds `margin` times its attention to the
     logits of the tokens that followed the current one. What differs is where the noise token comes from:
 
     - `mlp`: L1H0 passes over keys at the noise token. In the MLP of layer 1 neuron i is active on trigger i and
@@ -138,9 +138,9 @@ def induction_memories(
 ) -> HookedTransformer:
     """Two layers, one head each, attention only: what Bietti et al. 2023 predict that training ends in.
 
-    W_Q is the identity; token embeddings e, positions p and unembeddings u are random, and so are W_V and W_O of the
-    first layer, which turn e_i into its remapped copy r_i = e_i W_V^1 W_O^1, and W_V of the second. Vectors are rows.
-    Each memory is one matrix, up to a factor:
+    W_Q is the identity; token embeddings e, positions p and unembeddings u are random, and so are W_V of both layers
+    and W_O of the first. The first layer turns e_i into its remapped copy r_i = e_i W_V^1 W_O^1. Vectors are rows. Each
+    memory is one matrix, up to a factor:
 
     - `previous token`: W_K^1 = sum over t of p_(t-1)^T p_t, so that position t attends to t - 1;
     - `remapped copy`: W_K^2 = sum over i of r_i^T e_i, so that token i attends to where the token before was i;

@@ -59,7 +59,7 @@ def _part(recipe: str, first: int, n: int, presets: Iterable[str], **changes: An
 
 
 def _generic(summary: str, *, n_steps: int = 800, n_layers: int = 2, **task: Any) -> Preset:
-    """On all tokens."""
+    """A generic transformer on all tokens."""
     bigrams = InContextBigrams(**{"length": 128, **task})
     return generic(summary, bigrams, n_steps=n_steps, n_layers=n_layers, published=(128, 512))
 

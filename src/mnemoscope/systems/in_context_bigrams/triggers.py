@@ -101,7 +101,7 @@ class TriggerTask(ABC):
 
     @property
     def answers(self) -> range:
-        """Every token."""
+        """All tokens."""
         return range(self.d_vocab)
 
     @property
@@ -207,7 +207,7 @@ class TriggerTask(ABC):
         }
 
     def subgroups(self, batch: Batch) -> dict[str, Bool[Tensor, " batch"]]:
-        """None: there is one kind of sequences."""
+        """No subgroups: there is one kind of sequences."""
         return {}
 
     def loss(self, outputs: Float[Tensor, "batch pos d_vocab"], batch: Batch) -> Float[Tensor, ""]:
@@ -272,7 +272,7 @@ class TriggerTask(ABC):
 
 @lru_cache
 def _known(task: TriggerTask, device: str) -> HiddenTriggers:
-    """Without noise; a noise token is never an output or a trigger."""
+    """The ideal learner's knowledge without noise; a noise token is never an output or a trigger."""
     outputs = task.output_probabilities("all")
     n_more = task.d_vocab - len(outputs)
     weights = torch.nn.functional.pad(task.unigram, (0, n_more)).to(device)

@@ -41,7 +41,7 @@ def page(page: Page, results: Mapping[str, Results]) -> None:
 
 
 def readable_section(page: Page, results: Mapping[str, Results]) -> None:
-    """After which layer every number of hops can be read."""
+    """The layer after which every number of hops can be read."""
     page.section("What can be read after which layer")
     page.text(
         "A linear probe for the symbol that so many hops lead to, one for all places, of the residual stream after "
@@ -129,7 +129,7 @@ def predict(model: HookedModel, task: KHop, batch: Batch) -> xr.Dataset:
 
 
 def read_from(task: KHop, batch: Batch) -> list[str]:
-    """For every place the places that its hops read, with what they show."""
+    """The places that the hops of every place read, with what they show."""
     at, after = (
         torch.stack([batch.latents[f"{name}_{j + 1}"][0] for j in range(task.n_functions)], -1)
         for name in ("at", "after")
@@ -143,7 +143,7 @@ def read_from(task: KHop, batch: Batch) -> list[str]:
 
 
 def prediction_tables(result: xr.Dataset) -> list[Table]:
-    """A row for each place: the places that its hops read, and for every number of hops what is due and what comes."""
+    """A row for each place: the places that its hops read, and by number of hops the right and the given symbol."""
     names = result.pos_name.values.tolist()
     rows = []
     for i, name in enumerate(names):

@@ -74,7 +74,7 @@ class KHop:
 
     @property
     def parts(self) -> Mapping[str, slice]:
-        """`hops_h`: the symbol that is due after h hops."""
+        """`hops_h`: the right symbol after h hops."""
         n = self.n_symbols
         return {f"hops_{hops}": slice(n * i, n * (i + 1)) for i, hops in enumerate(self.hops)}
 
@@ -163,11 +163,11 @@ class KHop:
     # ---- loss, exact predictors
 
     def subgroups(self, batch: Batch) -> dict[str, Bool[Tensor, " batch"]]:
-        """None: all sequences are of one kind."""
+        """No subgroups: all sequences are of one kind."""
         return {}
 
     def skills(self, batch: Batch) -> dict[str, Bool[Tensor, "batch pos"]]:
-        """None: numbers of hops are parts of the targets."""
+        """No skills: numbers of hops are parts of the targets."""
         return {}
 
     def loss(self, outputs: Float[Tensor, "batch pos d_output"], batch: Batch) -> Float[Tensor, ""]:

@@ -69,7 +69,7 @@ def _into_queries(writer: Head, readers: Sequence[Head]) -> list[Edge]:
 
 
 def _worth(model: HookedModel, pairs: PromptPairs, edges: dict[Head, list[Edge]]) -> xr.DataArray:
-    """By how much the lead falls, by estimate, when a head's edges carry what they do in the other telling; no number
+    """The estimated fall of the lead when a head's edges carry what they do in the other telling; no number
     for heads that have none.
     """
     worth = np.full((model.cfg.n_layers, model.cfg.n_heads), -np.inf)

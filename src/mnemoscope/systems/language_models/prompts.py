@@ -1,7 +1,7 @@
 """The questions: repeated random tokens, facts about two subjects, and two names of which one is said twice.
 
-What is drawn comes from fixed seeds, one for choosing heads, one for the reference that means are taken over, and one
-for the questions, so that every model with one tokenizer is asked the same.
+Draws come from fixed seeds: one for choosing heads, one for the reference of means, and one for the questions. So every
+model with one tokenizer gets the same questions.
 """
 
 from dataclasses import replace
@@ -158,6 +158,6 @@ def conflicts(model: HookedModel) -> tuple[Batch, Batch]:
 
 
 def successors(batch: Batch, other: Batch) -> Int[Tensor, "batch pos"]:
-    """Foils for one batch: what is due in the same row of the other."""
+    """Foils for one batch: the answer in the same row of the other."""
     due = other.targets[other.scored]
     return due[:, None].expand(*batch.inputs.shape)

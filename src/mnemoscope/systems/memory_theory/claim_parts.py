@@ -102,7 +102,7 @@ def effects(found: xr.Dataset) -> dict[str, float]:
 
 
 def capacities(stored: Mapping[int, float]) -> xr.Dataset:
-    """A table in the place of a measurement: by dimension what is stored, of d² parameters."""
+    """A table instead of a measurement: the number stored by dimension, of d² parameters."""
     sizes = list(stored)
     data = {"capacity": (("d", "draw"), [[n] for n in stored.values()]), "parameters": ("d", [d**2 for d in sizes])}
     return xr.Dataset(data, coords={"d": sizes, "draw": [0]})

@@ -22,7 +22,7 @@ _CAPTION = (
 
 
 def capacities_in(results: Results) -> dict[str, xr.Dataset]:
-    """By memory, `capacity` over d and draw and `parameters` over d, of the claims that were measured."""
+    """`capacity` over d and draw and `parameters` over d, by memory, of the claims that were measured."""
     found = {}
     for claim, memory in MEMORIES.items():
         if claim in results:

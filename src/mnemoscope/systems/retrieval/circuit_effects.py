@@ -66,7 +66,7 @@ def take_apart(subject: Subject, *, tolerance: float = 0.05) -> dict[str, float]
 
 
 def _emergence(paths: list[ChainPath], trajectory: xr.Dataset | None) -> dict[str, float]:
-    """Nothing is known of it without a trajectory."""
+    """Effects of emergence; NaN without a trajectory."""
     if trajectory is None:
         return dict.fromkeys(("induction_first", "width", "spread"), math.nan)
     places = dict.fromkeys((path.place, path.to) for path in paths)

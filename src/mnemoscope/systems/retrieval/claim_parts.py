@@ -44,7 +44,7 @@ def task_of(subject: Subject) -> Retrieval:
 
 @torch.no_grad()
 def partial_errors(subject: Subject) -> dict[str, Float[np.ndarray, " prompt"]]:
-    """Squared error of every symbol that is due (`x1` and so on), mean over the queries of each fresh sequence."""
+    """Squared error of every symbol asked for (`x1` and so on), mean over the queries of each fresh sequence."""
     batch = task_of(subject).sample(N_SEQUENCES, split="test", generator=generator(subject.seed, "partial losses"))
     outputs, scored = subject.model(batch.inputs), batch.scored
     errors = {

@@ -78,7 +78,7 @@ def _called(place: int, chain: int) -> str:
 
 
 def chain_of(task: Retrieval, batch: Batch) -> list[str]:
-    """For every query the positions of its chain; nothing elsewhere."""
+    """The positions of the chain of every query; nothing elsewhere."""
     names = batch.positions
     lies = torch.stack([batch.latents[f"at_{place}"][0] for place in range(2 * task.n_steps + 1)], -1).tolist()
     query = batch.latents["place"][0] == 0

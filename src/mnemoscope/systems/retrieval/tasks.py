@@ -99,7 +99,7 @@ class Retrieval:
 
     @property
     def due(self) -> range:
-        """Places in the chain, from 1, of the symbols that are due."""
+        """Places in the chain, from 1, of the symbols of the answer."""
         return range(1 if self.whole_chain else self.n_steps, self.n_steps + 1)
 
     def for_seed(self, seed: int) -> "Retrieval":
@@ -290,11 +290,11 @@ class Retrieval:
         return metrics.squared_error(outputs, batch.targets)[batch.scored].mean()
 
     def subgroups(self, batch: Batch) -> dict[str, Bool[Tensor, " batch"]]:
-        """None: all sequences are of one kind."""
+        """No subgroups: all sequences are of one kind."""
         return {}
 
     def skills(self, batch: Batch) -> dict[str, Bool[Tensor, "batch pos"]]:
-        """None: every query asks for all steps, which are parts of the targets."""
+        """No skills: every query asks for all steps, which are parts of the targets."""
         return {}
 
 

@@ -1,8 +1,8 @@
 """Answers that were found are kept in files, so that the same command goes on where it stopped.
 
 A file per set of questions holds what was answered so far. It counts as long as nothing has changed that decides about
-an answer: the text and the way of sampling are part of an answer's key, and everything else (the model, versions, the
-code of this package) of a stamp, with which the whole file is dropped.
+an answer: the text and the way of sampling are part of an answer's key. Everything else (the model, versions, the code
+of this package) is part of a stamp; with another stamp the whole file is dropped.
 """
 
 import hashlib

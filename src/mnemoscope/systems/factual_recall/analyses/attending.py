@@ -1,4 +1,4 @@
-"""What attention has to know about a fact: how many are answered once the learned patterns are replaced.
+"""Facts that are still answered once the learned patterns of attention are replaced.
 
 The rows of the query are replaced in all heads at once. *No noise*: a head's own attention to subject and relation
 stays, scaled up to one, and nothing goes to noise. *Mean*: on top of that every fact gets the head's mean over all

@@ -1,4 +1,4 @@
-r"""What the value matrices hold: memory-recall scores of facts at the OV circuits and at the MLP, from the weights.
+r"""Memories of facts in the weights: memory-recall scores at the OV circuits and at the MLP.
 
 A head h gives subject and relation of a fact the attention :math:`\alpha_h(s)` and :math:`\alpha_h(r)`, in the mean
 over places and noise. It writes :math:`x_h = \alpha_h(s)\, e_s W_{OV}^h + \alpha_h(r)\, e_r W_{OV}^h`. The OV circuits

@@ -1,4 +1,4 @@
-"""By which route the answer comes: straight from attention, or from attention through the MLP; fact by fact.
+"""Routes of an answer: straight from attention, or from attention through the MLP; fact by fact.
 
 The query's residual stream holds what the heads write and what the MLP makes of it. One of the two is removed from what
 the logits read, at a time: the output of the MLP, or what heads add directly (the MLP reads them all the same). A fact

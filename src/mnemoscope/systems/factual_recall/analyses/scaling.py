@@ -1,7 +1,7 @@
-r"""How many facts models of growing width learn, and how that grows with the number of their parameters.
+r"""The number of facts that models of growing width learn, and its growth with the number of their parameters.
 
-For every width d the largest S = R is searched for which a model with heads of width :math:`\alpha d / H` and
-:math:`\beta d` neurons answers 99 % (Nichani, Lee & Bietti 2025, section 5). Parameters count as published,
+For every width d the largest S = R is searched for at which a model answers 99 % (Nichani, Lee & Bietti 2025, section
+5). It has heads of width :math:`\alpha d / H` and :math:`\beta d` neurons. Parameters count as published,
 :math:`4 H d_h d + 2 m d`. The exponent b is that of :math:`S R \propto P^b`, fitted on logarithms over the widths;
 theory has b = 1 up to logarithms.
 

@@ -1,4 +1,4 @@
-r"""What a model knows of facts: nothing, the relation alone, or subject and relation; and when in training.
+r"""Stages of knowing a fact in training: nothing, the relation alone, or subject and relation.
 
 With A_r the answers to relation r, the loss of a fact a = a(s, r) has two parts,
 

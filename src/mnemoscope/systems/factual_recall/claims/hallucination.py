@@ -1,7 +1,7 @@
 """F4 and F4-softmax: before the fact is known there is a phase in which the relation alone answers.
 
-F4 is linear attention on one-hot embeddings under gradient descent, as published but for batches of 128, F4-softmax the
-same sentence about softmax attention on random embeddings with an MLP, under Adam, on the same facts.
+F4 is linear attention on one-hot embeddings under gradient descent, as published but for batches of 128. F4-softmax is
+the same sentence about softmax attention on random embeddings with an MLP, under Adam, on the same facts.
 """
 
 from typing import Any

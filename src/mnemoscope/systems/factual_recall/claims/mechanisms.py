@@ -58,7 +58,7 @@ def _halves() -> HookedModel:
 
 
 def _built(name: str, *makes: Callable[[], HookedModel]) -> Case:
-    """A control: what stands in the place of the narrow, the middle and the wide model."""
+    """A control: stand-ins for the narrow, the middle and the wide model."""
     return case(name, together(*(planted(unit, make, TASK) for unit, make in zip(UNITS, makes, strict=True))), n=1)
 
 

@@ -66,7 +66,11 @@ def evaluate_by_class(
 
 
 def accuracy_by_class(model: HookedModel, batch: Batch) -> dict[str, float]:
-    """Share of right answers by class of position; NaN where there is no position of that class."""
+    """Share of right answers by class of position; NaN where there is no position of that class.
+
+    Raises:
+        InputError: As `evaluate_by_class`.
+    """
     accuracy = evaluate_by_class(model, batch).accuracy
     return {str(name): float(accuracy.sel(position_class=name)) for name in accuracy.position_class.values}
 

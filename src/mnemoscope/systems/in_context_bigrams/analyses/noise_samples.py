@@ -10,12 +10,12 @@ the mean of the context (attention, uniform), and gives the logits W x. From W =
 
     W = mean over samples of (onehot(target) - 1 / (N + 1)) x^T.
 
-Each column of W belongs to one input token, and its noise logit leads when the noise token has more weight among the
+Each column of W belongs to one input token. Its noise logit leads when the noise token has more weight among the
 targets of the samples that have this token than any other target.
 
 *Criterion*, one for both parts: the noise token has the strictly largest logit for at least nine tenths of the inputs
 that carry the association. These are the trigger alone, or (attention, `on="tokens"`) each of the N tokens that
-attention averages over. The trigger is in every sample. Another token has about 1 / N of the context's weight and is in
+attention averages over. The trigger is in every sample. Another token has about 1 / N of the context's weight. It is in
 about n T / N samples while T is small beside N, so that it needs n of order N / T.
 
 The informal theorem leaves open what "learned" means for a mean. With `on="contexts"` the inputs are fresh contexts

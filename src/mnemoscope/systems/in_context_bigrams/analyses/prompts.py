@@ -64,5 +64,9 @@ LEARNED = Gate(
 
 @kept  # every measure of a gated claim asks for it again
 def learned(subject: Subject) -> float:
-    """In-context accuracy on fresh sequences of the split `test`, the quantity of a gate."""
+    """In-context accuracy on fresh sequences of the split `test`, the quantity of a gate.
+
+    Raises:
+        InputError: The task is another one, or the model is too small for it.
+    """
     return accuracy_by_class(subject.model, prompts(subject.task, subject.seed))["in_context"]

@@ -75,6 +75,9 @@ def trajectory(model: HookedModel, task: Task, *, seed: int, n: int = N_TRACKED)
     prompts`.
 
     The task is the one that it was trained on, in-context bigrams or noisy recall, with a split chosen.
+
+    Raises:
+        InputError: The task is another one, the model is too small for it, or predicts NaN.
     """
     batch = prompts(task, seed, n)
     check_fits(model, batch)

@@ -81,7 +81,7 @@ def by_unit(measured: Mapping[str, Measured]) -> Measured:
 
 
 def onsets(subject: Subject, reading: str, memories: tuple[str, ...]) -> dict[str, float]:
-    """The step at which each memory sets in, as a reading has it."""
+    """The step from which each memory is there, by a reading."""
     one_of("reading", reading, READINGS)
     n = {memory: n_associations(subject)[memory] for memory in memories}
     if reading == "matched":

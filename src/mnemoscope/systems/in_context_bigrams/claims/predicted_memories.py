@@ -45,7 +45,7 @@ def measure(subject: Subject, *, over: Over = "keys") -> dict[str, float]:
 
 
 def deviations(subject: Subject) -> dict[str, float]:
-    """By how much W_O^2 and W_F are further from their ideals in the last quarter of training than in its second.
+    """The distances of W_O^2 and W_F from their ideals in the last quarter of training, less those in its second.
 
     Beside it stand their values there and the best of all.
     """

@@ -1,7 +1,7 @@
 """G6: indirect-object identification is shared out as published for GPT-2 small.
 
-Heads that write the name that is due, heads that write against it, and earlier heads that attend to the name that was
-said again and tell the queries of the first to pass it over.
+Some heads write the right name, others write against it. Earlier heads attend to the name that was said again, and tell
+the queries of the first to pass it over.
 """
 
 from collections.abc import Mapping

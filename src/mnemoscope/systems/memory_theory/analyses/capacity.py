@@ -1,4 +1,4 @@
-r"""How many random associations a trained matrix or MLP stores: the largest N with 99 % of the answers right.
+r"""The number of random associations that a trained matrix or MLP stores: the largest N with 99 % of the answers right.
 
 N random unit vectors of dimension d in, N out. A d × d matrix starts at zero and is trained by Adam on all of them
 (`training`), with 4,096 steps; published are these sizes, d from 2^3 to 2^8 by half powers, five draws, and the line

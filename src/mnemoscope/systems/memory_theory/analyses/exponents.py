@@ -1,4 +1,4 @@
-r"""How capacity grows with the number of parameters: slopes of lines through logarithms.
+r"""Growth of capacity with the number of parameters: slopes of lines through logarithms.
 
 The published line is :math:`N \log N = c P` for P parameters: log(N ln N) against log P has slope 1. Without the
 logarithm, log N against log P has slope 1; if capacity grew like the width of a matrix, 1/2. Each draw has slopes of

@@ -1,9 +1,9 @@
 """The largest number of associations that are stored, for many problems at once.
 
 Candidates lie on a grid of `PER_OCTAVE` numbers per factor of two (all numbers where these are closer than whole
-numbers), so that what is found lies at most 4.4 % below the largest number that is stored. The search goes up, or down,
-from a first guess in strides that double until it has a number that is stored and one that is not, and then divides
-what lies between. All problems take each round together.
+numbers). So the result lies at most 4.4 % below the largest number that is stored. The search goes up, or down, from a
+first guess in strides that double until it has a number that is stored and one that is not. Then it divides what lies
+between. All problems take each round together.
 
 *Assumes* that what is stored grows no easier with more associations. If that fails near the threshold, what is found
 is one number that is stored with a next one that is not, and another search could find another.

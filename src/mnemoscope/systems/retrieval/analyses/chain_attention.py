@@ -1,4 +1,4 @@
-"""How much each head attends from one place of a chain to another: the paths that a circuit is made of.
+"""Attention of each head from one place of a chain to another: the paths that a circuit is made of.
 
 Places are those of `Retrieval`: 0 the query, 2j - 1 and 2j the first and second symbol of its pair of step j. The
 attention of a place is averaged over sequences and chains; what does not go to the own chain is `elsewhere`.

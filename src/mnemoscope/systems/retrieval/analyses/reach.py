@@ -1,4 +1,4 @@
-"""After how many layers of attention a position can know what stands elsewhere in its chain.
+"""The number of layers of attention after which a position can know what stands elsewhere in its chain.
 
 Two assumptions of the source (Musat, "Mechanism and emergence of stacked attention heads in multi-layer
 transformers"): a position can attend to another one only if they have a piece of information in common, and takes over

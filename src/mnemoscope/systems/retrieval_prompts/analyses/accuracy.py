@@ -5,8 +5,8 @@ until an acceptable one comes out. Chance is one in so many acceptable answers. 
 questions that got an acceptable answer at all; their number stands beside it. Intervals are exact (Clopper and
 Pearson), over questions: they say what other questions of the same kind would change, not other models or wordings.
 
-*Does not show* how a model gets there: an answer above chance may come from knowing which answers stand near the name
-that is asked about, and one at chance from a form of answer that the model does not take up.
+*Does not show* how a model gets there. An answer above chance may come from knowing which answers stand near the name
+in the question, and one at chance from a form of answer that the model does not take up.
 
 Source: Mușat, section 4 and appendix A; Clopper and Pearson (1934).
 """

@@ -1,8 +1,8 @@
 """The cost of removing parts of a model for each skill, on sequences over unseen mappings.
 
-`ablation.ablate` with each skill measured on the sequences that test it, so that a mean within a class of `is_repeat`
-is a mean over sequences of one kind, and fast enough for many models. It serves any task with skills whose sequences
-can be enumerated; only the class `is_repeat` is of permutation lookup.
+`ablation.ablate` measures each skill on the sequences that test it, so that a mean within a class of `is_repeat` is a
+mean over sequences of one kind. It is fast enough for many models. It serves any task with skills whose sequences can
+be enumerated; only the class `is_repeat` is of permutation lookup.
 
 It shows that a part is needed for a skill, given the rest of the model as it is. It does not show what the part
 computes, and a part that another one can stand in for looks unneeded.

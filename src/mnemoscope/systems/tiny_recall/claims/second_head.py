@@ -27,7 +27,7 @@ def measure(subject: Subject) -> dict[str, float]:
 
 
 def compare(one: str, two: str, measured: Mapping[str, Measured]) -> dict[str, float]:
-    """On which sides of "recalls" the configurations with `one` and with `two` heads lie, and both accuracies."""
+    """The sides of "recalls" on which configurations with `one` and with `two` heads lie, and both accuracies."""
     recall = {"one_head": float(measured[one]["recall"]), "two_heads": float(measured[two]["recall"])}
     return {EFFECT: min(recall["two_heads"] - RECALLS, RECALLS - recall["one_head"]), **recall}
 
