@@ -54,9 +54,7 @@ _WORDS = {
 
 
 def examine(run: Run) -> dict[str, xr.Dataset]:
-    """The results that any task of tokens has, the stores of the facts, and the trajectory with its stages, if it was
-    tracked.
-    """
+    """Results as for any task of tokens, the stores of the facts, and the trajectory with its stages, if tracked."""
     found, followed, task = plain.examine(run), run.trajectory(), facts_task(run.spec.task)
     if run.spec.model.n_layers == 1 and run.spec.model.normalization == "none":
         model = run.hooked()

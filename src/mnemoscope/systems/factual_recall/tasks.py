@@ -144,9 +144,7 @@ class FactualRecall:
         places: Int[Tensor, "batch 2"],
         noise: Int[Tensor, "batch pos"],
     ) -> Batch:
-        """The sequences of these subjects and relations, numbered from 0, at these places; `noise` stands everywhere
-        else.
-        """
+        """The sequences of these subjects and relations, numbered from 0, at these places; elsewhere stands `noise`."""
         words = torch.stack((self.first["subject"] + subject, self.first["relation"] + relation), 1)
         inputs = noise.scatter(1, places, words)
         inputs[:, -1] = self.first["query"]

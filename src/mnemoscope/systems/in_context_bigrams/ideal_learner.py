@@ -48,9 +48,7 @@ def predict(inputs: Int[Tensor, "batch pos"], known: HiddenTriggers) -> Float[Te
 
 
 def global_bigram(known: HiddenTriggers) -> Float[Tensor, "token next_token"]:
-    """The distribution after every token, on average over triggers and outputs, as often as a sequence has it as a
-    trigger.
-    """
+    """Mean distribution after every token over triggers and outputs, as often as a sequence has it as a trigger."""
     if isinstance(known.triggers, Draws):
         is_trigger = known.triggers.inclusion[:, None]
     else:
@@ -86,7 +84,7 @@ def _first(
 def _output_seen(
     inputs: Int[Tensor, "batch pos"], known: HiddenTriggers
 ) -> tuple[Int[Tensor, "batch pos"], Bool[Tensor, "batch pos"]]:
-    """The first token but noise after the token that stands at a position, and if it came before that position."""
+    """The first token but noise after the token at a position, and whether it came before that position."""
     followed = torch.zeros_like(inputs, dtype=torch.bool)
     followed[:, :-1] = inputs[:, 1:] != known.noise_token
     at = _first(inputs, len(known.chain), followed).gather(1, inputs)

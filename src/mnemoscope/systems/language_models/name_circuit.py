@@ -103,8 +103,8 @@ def _patches(edges: Sequence[Edge], other: Batch) -> list[Patch]:
 def attention_to_due(
     model: HookedModel, batch: Batch, heads: Sequence[Head], patches: Patches = lambda rows: []
 ) -> Float[np.ndarray, " batch"]:
-    """The mean attention of heads from the last token to the right name, less that to both places of the other one,
-    under these patches.
+    """The mean attention of heads, under patches, from the last token to the right name, less that to both places of
+    the other.
     """
     recordings, found = Recordings(model), []
     for start in range(0, len(batch), ROWS):

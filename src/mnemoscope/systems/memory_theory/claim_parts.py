@@ -68,9 +68,7 @@ _MARGINS = (
 def explained(
     memory: str, *, sizes: str, limits: str, outputs: str = OWN_OUTPUTS, parameters: str = "d²"
 ) -> Explanation:
-    """The explanation for one kind of memory: a sentence on what stores the associations, the dimensions judged, and
-    limits.
-    """
+    """The explanation for one kind of memory: what stores the associations, the dimensions judged, and limits."""
     procedure = _DRAW.format(memory=memory, sizes=sizes, outputs=outputs, parameters=parameters)
     return Explanation(procedure=procedure, quantities=_QUANTITIES, margins=_MARGINS, limits=limits)
 

@@ -84,8 +84,8 @@ PREDICTION_CAPTION = (
 
 
 def prediction(result: xr.Dataset) -> go.Figure:
-    """The distribution over y at every slot beside the Bayes reference, from `predict`, marked as `PREDICTION_CAPTION`
-    says.
+    """The distribution over y at every slot beside the Bayes reference, from `predict`; marks are as in
+    `PREDICTION_CAPTION`.
     """
     slots = result.slot.values.tolist()
     titles = [_slot_title(result.sel(slot=slot)) for slot in slots]

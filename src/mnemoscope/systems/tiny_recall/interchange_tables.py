@@ -13,10 +13,9 @@ SCORE_HEADER = ("network", "causal model", "score", "where chosen", "higher than
 
 
 def score_rows(trained: xr.Dataset, untrained: xr.Dataset) -> list[list[str]]:
-    """The score of every causal model on trained and untrained networks, mean [range] over seeds, and in how many it is
-    the better one.
+    """The score of every causal model on both networks, mean [range] over seeds, and in how many it is the better one.
 
-    Both come from `tiny_recall.compare`, along `seed`.
+    Both results come from `tiny_recall.compare`, along `seed`; untrained networks are those before training.
     """
     rows = []
     for name, found in (("trained", trained), ("untrained", untrained)):

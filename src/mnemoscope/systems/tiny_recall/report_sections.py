@@ -29,9 +29,7 @@ _FLOORS = {"bayes": "floor: all mappings", "bayes_train": "floor: training mappi
 
 
 def page(page: Page, results: Mapping[str, Results]) -> None:
-    """The sections of the page, from what `analyse_run` returns for every seed, along `seed`, by label (preset and
-    recipe).
-    """
+    """The sections of the page, from what `analyse_run` returns along `seed`, by label (preset and recipe)."""
     for section in (_what_was_learned, _published, _references, _conflict, _curves, _ablations, _attention, _views):
         section(page, results)
 

@@ -12,7 +12,7 @@ LEARNED = 0.99
 
 
 def learned_skills(results: Mapping[str, xr.Dataset]) -> xr.Dataset:
-    """`accuracy` of each skill on unseen mappings, over (seed, skill), and if it counts as `learned`.
+    """`accuracy` of each skill on unseen mappings, over (seed, skill), and whether it counts as `learned`.
 
     Elimination is on fresh sequences, recall on repeats, both in the last slot.
     """

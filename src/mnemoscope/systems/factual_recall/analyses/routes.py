@@ -77,8 +77,8 @@ def _removal(kind: Removed, site: Site | Edge, source: Named) -> Intervention:
 
 
 def stores(found: xr.Dataset, *, enough: float = 0.5) -> xr.DataArray:
-    """The share of the facts that is stored in each place, from `routes`; a fact counts as answered from accuracy
-    `enough` on.
+    """The share of the facts that each place stores, from `routes`; from accuracy `enough` on a fact counts as
+    answered.
 
     Returns:
         Over store (`STORES`): facts for which that route alone is enough, either of them is, both are needed, and those

@@ -42,8 +42,9 @@ TRAINING = {
 def scaling_sweep(
     draws: Sequence[int], *, mlp: bool, widths: Sequence[int] | None = None, learning_rate: float = 1e-2
 ) -> Sweep:
-    """The sweep that is searched. Draws are seeds of facts, embeddings, weights and data; widths are by default
-    `WIDTHS`, without an MLP `WITHOUT_MLP`.
+    """The sweep that is searched; widths are by default `WIDTHS`, without an MLP `WITHOUT_MLP`.
+
+    Draws are seeds of facts, embeddings, initial weights and data; the learning rate is Adam's.
     """
     if widths is None:
         widths = WIDTHS if mlp else WITHOUT_MLP

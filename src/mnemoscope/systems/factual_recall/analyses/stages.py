@@ -66,11 +66,8 @@ def trajectory(model: HookedModel, task: Task, *, seed: int) -> xr.Dataset:
 def stages(followed: xr.Dataset, *, n_relations: int, n_answers: int, near: float = NEAR) -> xr.Dataset:
     """The steps at which relation and fact are known, and the phase in which the relation alone answers.
 
-    Args:
-        followed: From `track`, over step, and seed or not.
-        n_relations: R.
-        n_answers: D.
-        near: Largest divergence from p(a | r), in nats, at which the relation alone counts as answering.
+    `followed` comes from `track`, over step, and seed or not. R is `n_relations`, D `n_answers`. The relation alone
+    answers up to a divergence of `near` nats from p(a | r).
 
     Returns:
         `relation_known` and `fact_known`, the first steps from which on the part of the loss stays below half of what

@@ -1,4 +1,4 @@
-r"""A test if the MLP of a layer stores the global bigrams: the divergence of what it makes of every token alone.
+r"""A test of the MLP of a layer for the global bigrams: the divergence of what it makes of every token alone.
 
 For every token z its embedding alone goes through the MLP, and the result alone is unembedded:
 :math:`p(\cdot | z) = \mathrm{softmax}(W_U^T\, W_F(e_z) + b_U)`, compared by :math:`KL(\pi(\cdot | z) \| p)` with the

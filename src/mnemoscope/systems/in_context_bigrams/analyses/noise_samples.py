@@ -84,11 +84,11 @@ def logits(
     n_tokens: int,
     part: PartName,
 ) -> Float[Tensor, "repeat output input"]:
-    """W, the logits of every one-hot input after one step of size 1 from zero: the negative gradient of the mean
+    """W, the logits of every one-hot input after one step of size 1 from zero: the negative gradient of the
     cross-entropy.
 
-    Outputs and inputs are the N = `n_tokens` tokens and the noise token. The part decides if x is the last token or the
-    mean of the context.
+    It is a mean over samples. Outputs and inputs are the N = `n_tokens` tokens and the noise token. For `attention` x
+    is the mean of the context, else the last token.
     """
     read = _read(tokens, part)
     weight = torch.zeros(len(tokens), n_tokens + 1, n_tokens + 1)
@@ -191,8 +191,10 @@ def exponent(sizes: Sequence[int], needed: Sequence[float]) -> float:
 def scaling(
     draw: int, *, sizes: Sequence[int] = SIZES, length: int = LENGTH, noise: float = NOISE, on: On = "tokens"
 ) -> xr.Dataset:
-    """`samples` needed by both parts over (part, n_tokens), and the `exponent` over part; arguments as for
-    `samples_needed`.
+    """Samples needed by both parts, and the exponents; arguments as for `samples_needed`.
+
+    Returns:
+        `samples` over (part, n_tokens) and `exponent` over part.
     """
     needed = [[samples_needed(n, part, draw, length=length, noise=noise, on=on) for n in sizes] for part in PARTS]
     return xr.Dataset(

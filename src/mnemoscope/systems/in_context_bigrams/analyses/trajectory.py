@@ -71,8 +71,7 @@ N_DRAWS = 2
 
 @torch.no_grad()
 def trajectory(model: HookedModel, task: Task, *, seed: int, n: int = N_TRACKED) -> xr.Dataset:
-    """All tracked measures of one checkpoint: scalars, float64, on `n` sequences of the seed's stream `in-context
-    prompts`.
+    """All tracked measures of one checkpoint: scalars, float64, on sequences of the seed's stream `in-context prompts`.
 
     The task is the one that it was trained on, in-context bigrams or noisy recall, with a split chosen.
 

@@ -29,7 +29,7 @@ UNITS = {name: Configuration(preset=name) for name in (RANDOM, FIXED)}
 
 
 def measure(subject: Subject, *, tokens: str = "all", length: int | None = None) -> dict[str, float]:
-    """Accuracy (0 to 1) on random tokens shown twice, in the second half (`repeated`), also with frequent tokens only
+    """Accuracy (0 to 1) in the second half of random tokens shown twice: of any (`repeated`), of frequent ones
     (`frequent`).
 
     `attention` is the best last-layer head's share on the token after the earlier occurrence. Tokens are drawn from

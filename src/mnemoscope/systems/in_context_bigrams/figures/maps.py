@@ -57,8 +57,9 @@ def memory_bars(memories: xr.Dataset) -> go.Figure:
 
 
 def memory_heatmaps(maps: xr.Dataset, *, n_pos: int | None = None) -> go.Figure:
-    """Scores of every memory of one model, from `memory_maps`, over the first positions; a stored memory has a dark
-    diagonal.
+    """Scores of every memory of one model, from `memory_maps`; a stored memory has a dark diagonal.
+
+    The first `n_pos` positions are shown; none: all.
     """
     figure = make_subplots(1, 3, subplot_titles=[title for title, _, _ in PANELS.values()], horizontal_spacing=0.09)
     for column, (name, (_, x, y)) in enumerate(PANELS.items(), 1):
@@ -86,8 +87,8 @@ COLOURS = {TRIGGER: "#b45309", OUTPUT: PALETTE[0], BOTH: PALETTE[3]}
 
 
 def marked(example: xr.Dataset) -> xr.Dataset:
-    """The same sequence of `marked_patterns` with marks on its tokens, for an interactive view: ▸ a trigger, ◂ the
-    token after one.
+    """One sequence of `marked_patterns` with marks on its tokens, for an interactive view: ▸ a trigger, ◂ the next
+    token.
     """
     pairs = zip(example.token.values.tolist(), example.role.values.tolist(), strict=True)
     return example.assign(token=("key", [MARKS.get(role, "{}").format(token) for token, role in pairs]))

@@ -72,8 +72,7 @@ def mlp_capacity(
     n_outputs: int | None = None,
     training: Training = MLP,
 ) -> xr.Dataset:
-    """The number of associations that trained MLPs of width α·d store, with `n_outputs` outputs; None: as many as
-    inputs.
+    """The number of associations that trained MLPs of width α·d store; `n_outputs` is by default that of inputs.
 
     Returns:
         As `matrix_capacity`; `parameters` are α·d², half of those that are trained.
@@ -128,7 +127,7 @@ def _capacities(
 
 
 def stored(problems: Sequence[Associations], starts: Sequence[Weights], training: Training) -> list[bool]:
-    """For each problem, if training stores it, all of them together; arguments as for `train_together`."""
+    """True for each problem that training stores, all of them together; arguments as for `train_together`."""
     return [step != NEVER for step in train_together(problems, starts, training)]
 
 

@@ -38,8 +38,7 @@ def amounts(capacity: xr.DataArray) -> xr.DataArray:
 
 
 def growth(capacity: xr.DataArray, parameters: xr.DataArray) -> xr.Dataset:
-    """Slopes of every draw; `capacity` is over a dimension of sizes, such as d, and draw, `parameters` over the same
-    sizes.
+    """Slopes of every draw; capacities are over a dimension of sizes, such as d, and draw.
 
     Returns:
         `slope` and `intercept` (at one parameter, natural logarithm) over law and draw; NaN for a draw that stores

@@ -17,8 +17,7 @@ from mnemoscope.systems.retrieval.analyses.chain_attention import path_name
 
 
 def surviving(trajectory: xr.Dataset, rise: xr.DataArray) -> xr.DataArray:
-    """Attention along the paths of circuits, from a trajectory over (step,) or (seed, step) and the `rise` of one
-    skill.
+    """Attention along the paths of circuits, from a trajectory over step, and seed, and the `rise` of one skill.
 
     Returns:
         Over (path, step), and seed: NaN where the path is in no circuit of that seed. Only paths that are in one, with

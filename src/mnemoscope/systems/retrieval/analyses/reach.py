@@ -125,8 +125,8 @@ def _after(state: Intervals, sees: list[list[int]]) -> Intervals:
 
 
 def _choices(state: Intervals, sees: list[list[int]]) -> Iterator[Intervals]:
-    """Possible knowledge of places after a layer in which each attends to one, or to itself; never less than they
-    could.
+    """Possible states after a layer in which each place attends to one, or to itself; none that knows less than
+    another.
     """
     options = []
     for i, own in enumerate(state):

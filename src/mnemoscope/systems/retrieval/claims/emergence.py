@@ -50,7 +50,7 @@ def losses(*steps: float) -> dict[str, Course]:
 
 
 def attention(pairs: float, *hops: float, slow: float = 0) -> dict[str, Course]:
-    """A planted training: attention rises from 0 to 1 at step `pairs` within pairs, at `hops` from the query to each
+    """A planted training: attention rises from 0 to 1 at `pairs` within pairs, and at `hops` from the query to each
     pair.
 
     The query's attention to the first pair begins to rise `slow` steps earlier, and is complete as many steps later.

@@ -86,8 +86,7 @@ def divided(first: Float[np.ndarray, " head"], second: Float[np.ndarray, " head"
 
 
 def roles_by_carrying(subject: Subject, *, direction: Direction = "denoising") -> dict[str, float]:
-    """A share above one half by which one head carries the values and the other one whether x was seen; and the gate's
-    value.
+    """A share above one half by which one head carries the values and another whether x was seen; and the gate's value.
 
     Above 0 each carries more than half; the model has two heads or more.
     """

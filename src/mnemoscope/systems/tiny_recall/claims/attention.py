@@ -33,9 +33,7 @@ _OTHER = 1
 
 
 def scanning(subject: Subject, *, sequences: str = "all") -> dict[str, float]:
-    """The targets of the elimination head's attention from x, in shares, over all sequences alike or those of one
-    subgroup.
-    """
+    """The targets of the elimination head's attention from x, in shares, over all sequences alike or one subgroup."""
     one_of("sequences", sequences, SEQUENCES)
     heads = attention_by_role(subject)
     share = on_earlier_y(heads, subgroup=sequences)

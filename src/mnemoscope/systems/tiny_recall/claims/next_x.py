@@ -31,10 +31,9 @@ def measure(draw: int) -> dict[str, float]:
 
 
 def advantages(x: Int[Tensor, "batch slot"], y: Int[Tensor, "batch slot"]) -> dict[str, float]:
-    """The advantages of predictors that count in the first rows and are tested on the last 5,000 (or on half, if
-    fewer).
+    """The advantages of predictors that count in the first rows and are tested on the last 5,000, or on half.
 
-    x has values from 1, one sequence per row; y are their images.
+    x has values from 1, one sequence per row; y are their images. Half of the rows are tested where these are fewer.
     """
     n_values, n_tested = x.shape[1], min(N_TESTED, len(x) // 2)
     found = {}

@@ -35,8 +35,8 @@ GONE = 0.5
 
 
 def measure(subject: Subject, *, kind: Literal["mean", "resample"] = "mean") -> dict[str, float]:
-    """Two effects on the conflict set: `present`, in nats, says if the unused value is favoured; `override`, a share,
-    if it wins without the other head.
+    """`present`, in nats: the lead of the unused value on the conflict set; `override`: its share without the other
+    head.
 
     Beside them `intact` is the share answered with the unused value when nothing is replaced. The other of two heads
     gets the mean of z over all fresh sequences, or that of a random one, which the seed draws.

@@ -35,7 +35,7 @@ WAYS = {f"{one}-{other}": (one, other) for one, other in combinations(CARRIED, 2
 
 
 def measure(subject: Subject, *, direction: Direction = "denoising") -> dict[str, float]:
-    """The clearness with which the two heads of a layer divide the work in each way, `GATE`, and what either head
+    """Measures of how clearly the two heads of a layer divide the work in each way, `GATE`, and what either head
     carries.
     """
     if (n_heads := subject.model.cfg.n_heads) != 2:

@@ -21,8 +21,9 @@ _TRAINED = {"v3": (_SKILL, "recall"), "v3-fresh": (_SKILL,)}
 
 
 def measure(subject: Subject, *, by: Literal["carried", "removal"] = "carried") -> dict[str, float]:
-    """The inequality of two heads in elimination (`index`), by what they carry or what their removal costs; and the
-    accuracy of every skill.
+    """The inequality of two heads in elimination (`index`), and the accuracy of every skill.
+
+    It is that of what they carry, or of what their removal costs.
     """
     one_of("by", by, ("carried", "removal"))
     heads = all_heads(subject.model)

@@ -69,9 +69,7 @@ def logits(
 
 
 def gradient(model: HookedModel, parameter: Tensor, batch: Batch) -> Tensor:
-    """Gradient of the mean cross-entropy at the scored positions for one parameter of the model, which must require
-    one.
-    """
+    """Gradient of the mean cross-entropy at the scored positions for a parameter of the model that requires one."""
     n = int(batch.scored.sum())
     if n == 0:
         raise InputError("batch must have a scored position; it has none")

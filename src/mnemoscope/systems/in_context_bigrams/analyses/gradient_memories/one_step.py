@@ -108,19 +108,17 @@ def one_step(
     outputs: Float[Tensor, "output d_out"],
     answers: Int[Tensor, " input"],
 ) -> Float[Tensor, "d_in d_out"]:
-    """The matrix after one gradient step of size 1 from zero, inputs equally likely; answers are f(z), numbers of
-    outputs.
-    """
+    """The matrix after one gradient step of size 1 from zero, inputs equally likely; answers are numbers of outputs."""
     joint = torch.zeros(len(inputs), len(outputs), dtype=inputs.dtype)
     joint[torch.arange(len(inputs)), answers] = 1 / len(inputs)
     return -association_gradient(inputs.new_zeros(inputs.shape[1], outputs.shape[1]), inputs, outputs, joint)
 
 
 def recalled_after_one_step(n: int, d: int, *, seed: int, permuted: bool = False) -> float:
-    """The share of n inputs, of as many outputs, whose answer one step stores; embeddings are random unit vectors of
-    dimension d.
+    """The share of n inputs whose answer, one of n outputs, one step stores.
 
-    With `permuted` the answers are those of a random other order of the inputs: these are not stored.
+    Embeddings are random unit vectors of dimension d. With `permuted` the answers are those of a random other order of
+    the inputs: these are not stored.
     """
     in_range("n", n, 2, float("inf"))
     in_range("d", d, 1, float("inf"))

@@ -1,4 +1,4 @@
-r"""A test if three gradient steps, one per matrix, build an induction head.
+r"""Three gradient steps, one per matrix: do they build an induction head?
 
 Bietti et al. 2023, "Birth of a Transformer: A Memory Viewpoint", take the simplified transformer, whose W_O of layer 2
 (copied token), W_K of layer 2 (remapped copy) and W_K of layer 1 (previous token) start at zero. One gradient step on
