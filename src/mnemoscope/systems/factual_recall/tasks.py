@@ -3,8 +3,8 @@
 There are S subjects, R relations and D answers to each relation. The fact a(s, r) is drawn once a replicate, uniformly
 among the D answers of its relation (`facts` random), or follows the number of the subject: answer floor(j D / S) of the
 relation for subject j (ordered). A sequence of T tokens ends with a query token; the subject and the relation stand at
-two different places before it, drawn uniformly, and everywhere else noise tokens, drawn uniformly too. The fact is due
-at the query. Only answers can be predicted: they are the first D R tokens of the vocabulary, then come subjects,
+two different places before it, drawn uniformly, and everywhere else noise tokens, drawn uniformly too. The fact is the
+answer at the query. Only answers can be predicted: they are the first D R tokens of the vocabulary, then come subjects,
 relations, noise and the query token.
 
 System S5 (Nichani, Lee & Bietti 2025, "Understanding factual recall in transformers via associative memories").

@@ -52,7 +52,7 @@ def patterns(model: HookedModel, task: FactualRecall, batch: Batch) -> xr.Datase
 
 
 def predict(model: HookedModel, task: FactualRecall, batch: Batch) -> xr.Dataset:
-    """The likeliest answers at the query, beside the fact; elsewhere nothing is due."""
+    """The likeliest answers at the query, beside the fact; elsewhere there is no answer."""
     found = plain_report.predict(model, task, batch, reference="fact", knows=known_of)
     due = xr.DataArray(batch.scored[0].tolist(), dims="pos")
     tokens = {name: found[name].where(due, -1) for name in ("following", "guess", "ideal_guess")}

@@ -2,7 +2,7 @@
 
 A sequence shows k permutations s_1 … s_k of N symbols, drawn anew each time: the *place* (i, b), position (i - 1) N +
 b, holds the symbol s_i(b), as a one-hot vector. Every place is also a question: with p_1 … p_k permutations that are
-hidden, drawn once a replicate and the same in all its sequences, what is due at place (i, x) after h hops is
+hidden, drawn once a replicate and the same in all its sequences, the answer at place (i, x) after h hops is
 
     f_h(i, x) = (s_(i+h-1) ∘ p_(i+h-1) ∘ … ∘ s_i ∘ p_i)(x)
 

@@ -1,10 +1,10 @@
-"""Heads that copy names: which they are, and what they attend to.
+"""Heads that copy names, and the tokens that they attend to.
 
 A head copies names as far as two things hold on prompts that nothing else is measured on: its attention from the last
-token to the name that is due; and the share of names whose own logit, among those of all names, is what the head's OV
-circuit raises most. The circuit is applied to the residual stream after the first block where the name stands, as in
-Wang et al. 2022, "Interpretability in the wild: a circuit for indirect object identification in GPT-2 small". The score
-is the product of the two.
+token to the right name; and the share of names whose own logit, among those of all names, is what the head's OV circuit
+raises most. The circuit is applied to the residual stream after the first block where the name stands, as in Wang et
+al. 2022, "Interpretability in the wild: a circuit for indirect object identification in GPT-2 small". The score is the
+product of the two.
 """
 
 from collections.abc import Sequence

@@ -38,7 +38,7 @@ class ChainPath(NamedTuple):
 
 
 def take_apart(subject: Subject, *, tolerance: float = 0.05) -> dict[str, float]:
-    """The effects of a model's circuit and of the steps at which its paths set in.
+    """The effects of a model's circuit and of the steps at which its paths appear.
 
     The loss may rise by `tolerance` with the mechanism of one head, or without a path that is not needed. Effects of
     emergence are NaN where there is no trajectory; `GATE` is the largest partial loss.

@@ -170,7 +170,7 @@ def _paths(page: Page, seed: int, rise: xr.DataArray) -> None:
 
 
 def emergence_section(page: Page, results: Mapping[str, Results]) -> None:
-    """The course along which the paths of the circuits set in over training, beside the partial losses."""
+    """The appearance of the circuits' paths in training, beside the partial losses."""
     page.section("How the paths emerge")
     page.text(
         "Attention along the paths of each seed's final circuit, of the head that attends most along it, at every kept "
@@ -202,7 +202,7 @@ def _in_words(attention: xr.DataArray) -> list[str]:
 
 
 def _onsets(page: Page, attention: xr.DataArray) -> None:
-    """The steps at which the paths set in, and their order."""
+    """The steps at which the paths appear, and their order."""
     onsets = first_true_step(attention >= LEVEL)
     in_circuit = attention.notnull().any("step")
     rows = []

@@ -4,7 +4,7 @@ A sequence holds N chains x_0 x_1 … x_D of symbols that occur nowhere else. Ea
 standard normal numbers, new in every sequence. The pairs (x_{j-1}, x_j) of step j, one a chain and shuffled across
 chains, stand together, step after step; the N queries x_0 come last, shuffled too: N(2D + 1) positions. The input of a
 position is the vector of its symbol and, behind it, a rotary code of its pair: with f_i = 10000^(-2i/K), i < K/2, the
-numbers cos(p f_i) and sin(p f_i) of pair p. What is due at a query is its whole chain x_1 … x_D (the implicit
+numbers cos(p f_i) and sin(p f_i) of pair p. The answer to a query is its whole chain x_1 … x_D (the implicit
 curriculum), or x_D alone; the loss is the mean squared error.
 
 System S8 (Musat, "Mechanism and emergence of stacked attention heads in multi-layer transformers"). Two things the

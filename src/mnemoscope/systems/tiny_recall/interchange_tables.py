@@ -53,7 +53,7 @@ VARIABLE_HEADER = (
 def variable_rows(trained: xr.Dataset, untrained: xr.Dataset) -> list[list[str]]:
     """For every variable and kind of pairs the accuracy at its place, and that of every control.
 
-    Arbitrary answers are asked of changing pairs only; arguments as above.
+    Arbitrary answers exist for changing pairs only; arguments as above.
     """
     rows = []
     for i, variable in enumerate(trained.variable.values):

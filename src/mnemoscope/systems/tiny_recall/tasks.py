@@ -5,8 +5,8 @@ probability `repeat_ratio` the last x is a copy of an earlier one. Two skills gi
 (every y but one is used up) and *recall* (this x stood there before, with its y). On a sequence with a repeat they
 disagree; those sequences are the conflict set.
 
-Inputs are all tokens but the last, targets all but the first; scored are the positions of x, where y is due. Token
-0 is never used. Mappings are split once into training and test mappings that never overlap. Systems S1 and S2,
+Inputs are all tokens but the last, targets all but the first; scored are the positions of x, where y is the answer.
+Token 0 is never used. Mappings are split once into training and test mappings that never overlap. Systems S1 and S2,
 "tiny-recall".
 """
 

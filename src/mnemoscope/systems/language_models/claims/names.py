@@ -1,4 +1,4 @@
-"""G4: indirect-object identification goes through heads that attend to the name that is due and copy it."""
+"""G4: indirect-object identification goes through heads that attend to the right name and copy it."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -1,4 +1,4 @@
-"""The steps at which the paths of a circuit set in over training, and those at which their symbols are learned.
+"""The steps at which the paths of a circuit appear in training, and those at which their symbols are learned.
 
 Attention along a path is that of the head that attends most along it, averaged over 32 sequences, at every kept
 checkpoint (`report.trajectory`). The source linked checkpoints by straight lines; here a path sets in at the first
