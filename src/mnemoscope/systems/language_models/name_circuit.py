@@ -69,9 +69,7 @@ def _into_queries(writer: Head, readers: Sequence[Head]) -> list[Edge]:
 
 
 def _worth(model: HookedModel, pairs: PromptPairs, edges: dict[Head, list[Edge]]) -> xr.DataArray:
-    """The estimated fall of the lead when a head's edges carry what they do in the other telling; no number
-    for heads that have none.
-    """
+    """The estimated fall of the lead when a head's edges carry the other telling; -inf for heads without edges."""
     worth = np.full((model.cfg.n_layers, model.cfg.n_heads), -np.inf)
     chosen = [edge for of in edges.values() for edge in of]
     if chosen:
@@ -103,8 +101,8 @@ def _patches(edges: Sequence[Edge], other: Batch) -> list[Patch]:
 def attention_to_due(
     model: HookedModel, batch: Batch, heads: Sequence[Head], patches: Patches = lambda rows: []
 ) -> Float[np.ndarray, " batch"]:
-    """The mean attention of heads, under patches, from the last token to the right name, less that to both places of
-    the other.
+    """The mean attention of heads, under patches, from the last token to the right name, less that to both of the
+    other's.
     """
     recordings, found = Recordings(model), []
     for start in range(0, len(batch), ROWS):

@@ -84,9 +84,7 @@ PREDICTION_CAPTION = (
 
 
 def prediction(result: xr.Dataset) -> go.Figure:
-    """The distribution over y at every slot beside the Bayes reference, from `predict`; marks are as in
-    `PREDICTION_CAPTION`.
-    """
+    """The distribution over y at every slot beside the Bayes reference, from `predict`; see `PREDICTION_CAPTION`."""
     slots = result.slot.values.tolist()
     titles = [_slot_title(result.sel(slot=slot)) for slot in slots]
     figure = make_subplots(1, len(slots), subplot_titles=titles, shared_yaxes=True)

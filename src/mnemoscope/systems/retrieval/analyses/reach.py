@@ -125,9 +125,7 @@ def _after(state: Intervals, sees: list[list[int]]) -> Intervals:
 
 
 def _choices(state: Intervals, sees: list[list[int]]) -> Iterator[Intervals]:
-    """Possible states after a layer in which each place attends to one, or to itself; none that knows less than
-    another.
-    """
+    """Possible states after a layer in which each place attends to one, or to itself; none knows less than it could."""
     options = []
     for i, own in enumerate(state):
         reachable = {own} | {_joined([own, state[j]]) for j in sees[i] if _overlap(own, state[j])}

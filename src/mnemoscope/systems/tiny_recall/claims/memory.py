@@ -39,8 +39,7 @@ def measure(subject: Subject, *, kind: Replacement = "mean") -> dict[str, float]
 
 
 def combines(subject: Subject, *, kind: Replacement = "mean", direction: Direction = "denoising") -> dict[str, float]:
-    """A measure of whether heads carry what stood where and where the match is, one each, for an MLP to combine; and
-    `GATE`.
+    """A measure of two heads that carry what stood where and where the match is, for an MLP to combine; and `GATE`.
 
     The model has two heads or more in layer 0; the seed draws the pairs.
     """

@@ -22,8 +22,7 @@ _VALUES = PermutationLookup().n_values
 
 
 def measure(draw: int) -> dict[str, float]:
-    """The advantage of predicting the next x over guessing from what is left, as a share of sequences; and the rival's
-    `last`.
+    """The advantage over guessing the next x from what is left, as a share of sequences; and the rival's `last`.
 
     The draw also chooses the split of the mappings.
     """

@@ -24,7 +24,7 @@ LOW, HALF, HIGH = 0.4, 0.5, 0.9
 
 
 def measure(subject: Subject) -> dict[str, float]:
-    """The time in epochs at which recall appears (`onset`), its distance from the published one, and `width`.
+    """The epoch at which recall appears (`onset`), its distance from the published one (`onset_distance`), and `width`.
 
     NaN where nothing was logged, or accuracy does not get there.
     """

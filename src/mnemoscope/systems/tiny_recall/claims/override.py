@@ -35,11 +35,12 @@ GONE = 0.5
 
 
 def measure(subject: Subject, *, kind: Literal["mean", "resample"] = "mean") -> dict[str, float]:
-    """`present`, in nats: the lead of the unused value on the conflict set; `override`: its share without the other
-    head.
+    """The lead of the unused value on the conflict set, in nats (`present`), and its share without the other head
+    (`override`).
 
-    Beside them `intact` is the share answered with the unused value when nothing is replaced. The other of two heads
-    gets the mean of z over all fresh sequences, or that of a random one, which the seed draws.
+    It leads over values that are neither unused nor recalled. `intact` is the share answered with the unused value when
+    nothing is replaced. The other of two heads gets the mean of z over all fresh sequences, or that of a random one,
+    which the seed draws.
     """
     batch = every_sequence(subject.task)
     groups = subject.task.subgroups(batch)

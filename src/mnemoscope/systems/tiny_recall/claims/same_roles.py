@@ -35,9 +35,7 @@ WAYS = {f"{one}-{other}": (one, other) for one, other in combinations(CARRIED, 2
 
 
 def measure(subject: Subject, *, direction: Direction = "denoising") -> dict[str, float]:
-    """Measures of how clearly the two heads of a layer divide the work in each way, `GATE`, and what either head
-    carries.
-    """
+    """The clearness with which two heads of a layer divide the work in each way, `GATE`, and what each head carries."""
     if (n_heads := subject.model.cfg.n_heads) != 2:
         raise InputError(f"the model must have two heads, to divide the work; got {n_heads}; take v3's size")
     shares = np.stack(
