@@ -1,4 +1,4 @@
-"""What several claims share: configurations, seeds, and trainings that are planted for them."""
+"""Parts that several claims share: configurations, seeds, and trainings that are planted for them."""
 
 from collections.abc import Mapping
 from functools import partial
@@ -20,20 +20,12 @@ facts_claim = partial(Claim, system="factual-recall", source=SOURCE, first_seed=
 
 
 def task_of(subject: Subject) -> FactualRecall:
-    """The task of a subject.
-
-    Raises:
-        InputError: It is another one.
-    """
+    """The task of a subject; an `InputError` unless it is factual recall."""
     return facts_task(subject.task)
 
 
 def followed(subject: Subject) -> xr.Dataset:
-    """What was measured of every checkpoint.
-
-    Raises:
-        InputError: Nothing was.
-    """
+    """The measures of every checkpoint; an `InputError` where nothing was tracked."""
     if subject.trajectory is None:
         raise InputError("there is no trajectory of this run; track it first: mnemoscope track RUN")
     return subject.trajectory
@@ -42,10 +34,8 @@ def followed(subject: Subject) -> xr.Dataset:
 def course(relation: float, fact: float, *, by_subject: float | None = None) -> Mapping[str, Course]:
     """A planted training of 16 x 4 facts with eight answers a relation.
 
-    Args:
-        relation: Step at which the relation becomes known.
-        fact: Step at which the fact does; between the two the model says p(a | r).
-        by_subject: Step from which it says p(a | s) until the fact is known; none: never.
+    The model knows the relation from step `relation` and the fact from step `fact` on; between the two it says p(a |
+    r). From step `by_subject` on, if there is one, it says p(a | s) until the fact is known.
     """
     far = 1.4
     near_subject = () if by_subject is None else ((by_subject - 0.5, far), (by_subject, 0.0))

@@ -36,13 +36,8 @@ def fact_store(task: FactualRecall, *, by_attention: int | None = None, margin: 
     - The MLP stores those of the others: one neuron per fact, active where both are there, adds twice the margin.
       Where attention stores nothing, the head of the relation only passes it on.
 
-    Args:
-        task: With its facts.
-        by_attention: Subjects whose facts attention stores; none: all, and there is no MLP.
-        margin: Logit of the right answer above the others.
-
-    Raises:
-        InputError: There are fewer subjects, or the facts are not chosen.
+    Attention stores the facts of `by_attention` subjects; none: of all, and there is no MLP. `margin` is the logit of
+    the right answer above the others. The facts of the task must be chosen.
     """
     n = task.n_subjects if by_attention is None else by_attention
     if not 0 <= n <= task.n_subjects:
@@ -64,12 +59,7 @@ def fact_halves(task: FactualRecall, *, margin: float = 20.0) -> HookedTransform
     """The same heads, and no part that knows a fact: attention says all answers of the relation, and the MLP, a neuron
     per subject, all answers of the subject. Their sum is largest at the fact.
 
-    Args:
-        task: With its facts.
-        margin: Logit of the right answer above the others.
-
-    Raises:
-        InputError: The facts are not chosen.
+    `margin` is the logit of the right answer above the others. The facts of the task must be chosen.
     """
     circuit = fact_store_circuit(task, by_attention=task.n_subjects)
     neurons = {(subject,): (subject,) for subject in range(task.n_subjects)}

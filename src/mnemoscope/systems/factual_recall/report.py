@@ -54,7 +54,7 @@ _WORDS = {
 
 
 def examine(run: Run) -> dict[str, xr.Dataset]:
-    """What any task of tokens has, who stores the facts, and the trajectory with its stages, if it was tracked."""
+    """Results as for any task of tokens, the stores of the facts, and the trajectory with its stages, if tracked."""
     found, followed, task = plain.examine(run), run.trajectory(), facts_task(run.spec.task)
     if run.spec.model.n_layers == 1 and run.spec.model.normalization == "none":
         model = run.hooked()
@@ -69,9 +69,11 @@ def examine(run: Run) -> dict[str, xr.Dataset]:
 
 
 def numbers(run: Run) -> dict[str, float]:
-    """Of a model of one layer with softmax attention, for sweeps: accuracy by one route alone, the other removed by its
-    mean (`by_attention`, `by_mlp`) or exchanged (`..._resampled`), and with attention replaced (`without_noise`,
-    `mean_attention`); the share of facts that take both routes (`only_both`), and of those that weights recall.
+    """Numbers for sweeps, from a model of one layer with softmax attention.
+
+    They are accuracy by one route alone, the other removed by its mean (`by_attention`, `by_mlp`) or exchanged
+    (`..._resampled`), and with attention replaced (`without_noise`, `mean_attention`); the share of facts that take
+    both routes (`only_both`), and of those that weights recall.
     """
     model, task, seed = run.hooked(), facts_task(run.spec.task), run.spec.seed
     if run.spec.model.n_layers != 1 or not run.spec.model.softmax:
@@ -103,7 +105,7 @@ def page(page: Page, results: Mapping[str, Results]) -> None:
 
 
 def opening(result: Results) -> Opening | None:
-    """What is known of a fact along training, where that was tracked, and what answers need."""
+    """Knowledge of a fact along training, where that was tracked, and the parts that answers need."""
     found = plain.opening(result)
     if "trajectory" not in result:
         return found
@@ -112,7 +114,7 @@ def opening(result: Results) -> Opening | None:
 
 
 def stores_section(page: Page, results: Mapping[str, Results]) -> None:
-    """Which route answers facts, and what the weights recall."""
+    """The routes that answer facts, and the recall of the weights."""
     shares = {label: result["stores"].share for label, result in results.items() if "stores" in result}
     if not shares:
         return
@@ -134,11 +136,7 @@ def stores_section(page: Page, results: Mapping[str, Results]) -> None:
 
 
 def stores_figure(shares: Mapping[str, xr.DataArray]) -> go.Figure:
-    """Which share of the facts is stored where, side by side for several configurations.
-
-    Args:
-        shares: By configuration, over (seed, store).
-    """
+    """The share of the facts in each store, side by side for configurations; `shares` are over (seed, store)."""
     figure = go.Figure()
     for i, (store, colour) in enumerate(colours_of(_STORES).items()):
         places = [place + 0.16 * (i - (len(_STORES) - 1) / 2) for place in range(len(shares))]
@@ -152,7 +150,7 @@ def stores_figure(shares: Mapping[str, xr.DataArray]) -> go.Figure:
 
 
 def stages_section(page: Page, results: Mapping[str, Results]) -> None:
-    """What is known of a fact along training."""
+    """Knowledge of a fact along training."""
     page.section("What is known of a fact, and when")
     page.text(
         "The loss of a fact is that of its relation plus that of its subject given the relation. Where the divergence "
@@ -173,7 +171,7 @@ def stages_section(page: Page, results: Mapping[str, Results]) -> None:
 
 
 def _over_seeds(steps: xr.DataArray) -> list[str]:
-    """In how many seeds a stage is reached, and when."""
+    """The number of seeds that reach a stage, and the steps."""
     there = steps.dropna("seed")
     return [f"{there.size} of {steps.size}", spread(there, ".0f") if there.size else "never"]
 

@@ -1,4 +1,4 @@
-"""How many facts are learned by width: what was measured for F1, as a figure and tables.
+"""The number of facts learned by width, as measured for F1, in a figure and tables.
 
 The figure is that of the paper's section 5: facts against parameters, both logarithmic, and the line fitted to them.
 """
@@ -22,7 +22,7 @@ _CAPTION = (
 
 
 def facts_in(results: Results) -> dict[str, xr.Dataset]:
-    """By kind of model, `facts` over width and draw and `parameters` over width, of the claims that were measured."""
+    """`facts` over width and draw and `parameters` over width, by kind of model, of the claims that were measured."""
     found = {}
     for claim, model in MODELS.items():
         if claim in results:
@@ -37,13 +37,9 @@ def facts_in(results: Results) -> dict[str, xr.Dataset]:
 
 
 def fitted(found: xr.Dataset) -> xr.DataArray:
-    """Facts on the lines fitted to each draw, as their mean on the logarithmic scale and its 95 % interval.
+    """Facts on the lines fitted to each draw, over summary (mean, low, high) and width.
 
-    Args:
-        found: `facts` over width and draw, and `parameters` over width; a draw without an exponent stays out.
-
-    Returns:
-        Over summary (mean, low, high) and width.
+    The mean is on the logarithmic scale, with its 95 % interval; a draw without an exponent stays out.
     """
     slopes, size = exponents(found), np.log(found.parameters)
     middle = np.log(found.facts.where(found.facts > 0)).mean("width", skipna=False)
@@ -91,7 +87,7 @@ def _widths(model: str, found: xr.Dataset) -> Table:
 
 
 def page(page: Page, results: Results) -> None:
-    """What was found, the figure and the tables."""
+    """The findings, the figure and the tables."""
     found = facts_in(results)
     drawn = {
         model: xr.Dataset({"amount": each.facts.where(each.facts > 0), "size": each.parameters, "fit": fitted(each)})

@@ -3,8 +3,8 @@
 There are S subjects, R relations and D answers to each relation. The fact a(s, r) is drawn once a replicate, uniformly
 among the D answers of its relation (`facts` random), or follows the number of the subject: answer floor(j D / S) of the
 relation for subject j (ordered). A sequence of T tokens ends with a query token; the subject and the relation stand at
-two different places before it, drawn uniformly, and everywhere else noise tokens, drawn uniformly too. The fact is due
-at the query. Only answers can be predicted: they are the first D R tokens of the vocabulary, then come subjects,
+two different places before it, drawn uniformly, and everywhere else noise tokens, drawn uniformly too. The fact is the
+answer at the query. Only answers can be predicted: they are the first D R tokens of the vocabulary, then come subjects,
 relations, noise and the query token.
 
 System S5 (Nichani, Lee & Bietti 2025, "Understanding factual recall in transformers via associative memories").
@@ -93,11 +93,7 @@ class FactualRecall:
         return self if fixed else replace(self, facts_seed=seed)
 
     def table(self) -> Int[Tensor, "subject relation"]:
-        """The token of every fact.
-
-        Raises:
-            InputError: Facts are random and none are chosen yet.
-        """
+        """The token of every fact; an `InputError` where facts are random and none are chosen yet."""
         if self.facts == "ordered":
             own = torch.arange(self.n_subjects)[:, None] * self.n_answers // self.n_subjects
         elif self.facts_seed is None:
@@ -115,11 +111,7 @@ class FactualRecall:
     # ---- generation
 
     def sample(self, n: int, *, split: str, generator: torch.Generator) -> Batch:
-        """`n` sequences; both splits are the same distribution: facts cannot be held out.
-
-        Raises:
-            InputError: There is no such split.
-        """
+        """`n` sequences; both splits are the same distribution: facts cannot be held out."""
         one_of("split", split, SPLITS)
         device = generator.device
 
@@ -152,14 +144,7 @@ class FactualRecall:
         places: Int[Tensor, "batch 2"],
         noise: Int[Tensor, "batch pos"],
     ) -> Batch:
-        """The sequences of these subjects and relations, by number.
-
-        Args:
-            subject: From 0.
-            relation: From 0.
-            places: Where the subject and the relation stand.
-            noise: Tokens that stand everywhere else.
-        """
+        """The sequences of these subjects and relations, numbered from 0, at these places; elsewhere stands `noise`."""
         words = torch.stack((self.first["subject"] + subject, self.first["relation"] + relation), 1)
         inputs = noise.scatter(1, places, words)
         inputs[:, -1] = self.first["query"]
@@ -169,7 +154,7 @@ class FactualRecall:
         return Batch(inputs=inputs, targets=targets, scored=scored, derive=self.latents)
 
     def latents(self, batch: Batch) -> dict[str, Tensor]:
-        """What follows from the tokens, per sequence.
+        """Facts about each sequence that follow from its tokens.
 
         `subject` and `relation`, by number; `subject_pos` and `relation_pos`, where they stand.
         """
@@ -181,11 +166,7 @@ class FactualRecall:
         return result
 
     def enumerate(self, *, split: str) -> Batch:
-        """The noise alone has too many values.
-
-        Raises:
-            InputError: Always.
-        """
+        """Raises an `InputError`: the noise alone has too many values."""
         raise InputError(f"the sequences of {self.name} cannot be enumerated; draw samples")
 
     def monitor(self, n: int, *, split: str, generator: torch.Generator) -> Batch:
@@ -196,7 +177,7 @@ class FactualRecall:
     # ---- skills, loss, exact predictors
 
     def subgroups(self, batch: Batch) -> dict[str, Bool[Tensor, " batch"]]:
-        """None: all sequences are of one kind."""
+        """No subgroups: all sequences are of one kind."""
         return {}
 
     def skills(self, batch: Batch) -> dict[str, Bool[Tensor, "batch pos"]]:
@@ -211,12 +192,9 @@ class FactualRecall:
     def reference(self, batch: Batch, name: str) -> Float[Tensor, "batch pos d_vocab_out"]:
         """Probabilities of all answers, float64; NaN at positions that are not scored.
 
-        `uniform`: all answers alike, loss ln(D R). `relation_uniform`: those of the relation alike, ln D. `relation`:
+        `uniform`: all answers alike, loss ln(D R). `relation_uniform`: those of the relation alone, ln D. `relation`:
         as often as they are right for this relation, over subjects, p(a | r). `subject`: as often as they are right for
         this subject, over relations, p(a | s). `fact`: the fact.
-
-        Raises:
-            InputError: There is no such reference.
         """
         one_of("reference", name, self.references)
         latents = self.latents(batch)
@@ -240,12 +218,9 @@ class FactualRecall:
     def corrupt(self, batch: Batch, *, kind: str, generator: torch.Generator) -> Batch:
         """Minimal pairs.
 
-        `other_subject`: the subject is another one, whose fact differs. `other_relation`: the relation is another one,
-        whose answers are all different. In both the answer changes. `other_noise`: all noise is drawn anew; the answer
-        stays.
-
-        Raises:
-            InputError: There is no such kind, or all subjects have the same fact of some relation.
+        `other_subject`: the subject is another one, whose fact differs; an `InputError` where all subjects have the
+        same fact of some relation. `other_relation`: the relation is another one, whose answers are all different. In
+        both the answer changes. `other_noise`: all noise is drawn anew; the answer stays.
         """
         one_of("kind", kind, self.corruptions)
         latents, device = batch.latents, batch.inputs.device

@@ -14,7 +14,7 @@ from mnemoscope.viz import plain_report
 
 
 def symbols(task: FactualRecall) -> list[str]:
-    """What tokens are called, in their order."""
+    """The names of tokens, in their order."""
     sizes = {"a": task.d_vocab_out, "s": task.n_subjects, "r": task.n_relations, "n": task.n_noise}
     return [*(f"{kind}{i}" for kind, size in sizes.items() for i in range(size)), "?"]
 
@@ -22,8 +22,7 @@ def symbols(task: FactualRecall) -> list[str]:
 def parse(task: FactualRecall, text: str) -> Batch:
     """One sequence as typed, such as `n3 s5 n0 r2 ?`: tokens by their symbols or numbers, the query last.
 
-    Raises:
-        InputError: There is no such token, or not one subject and one relation before one query.
+    An `InputError` says what is wrong with another text.
     """
     words = text.replace(",", " ").split()
     in_range("the number of tokens", len(words), 3, task.length)
@@ -53,7 +52,7 @@ def patterns(model: HookedModel, task: FactualRecall, batch: Batch) -> xr.Datase
 
 
 def predict(model: HookedModel, task: FactualRecall, batch: Batch) -> xr.Dataset:
-    """The likeliest answers at the query, beside the fact; elsewhere nothing is due."""
+    """The likeliest answers at the query, beside the fact; elsewhere there is no answer."""
     found = plain_report.predict(model, task, batch, reference="fact", knows=known_of)
     due = xr.DataArray(batch.scored[0].tolist(), dims="pos")
     tokens = {name: found[name].where(due, -1) for name in ("following", "guess", "ideal_guess")}
@@ -62,7 +61,7 @@ def predict(model: HookedModel, task: FactualRecall, batch: Batch) -> xr.Dataset
 
 
 def known_of(task: FactualRecall, batch: Batch) -> list[str]:
-    """Which token is the subject, which the relation, and the fact at the query."""
+    """The subject, the relation, and the fact at the query, by position."""
     known = {name: int(values[0]) for name, values in batch.latents.items()}
     words, called = [""] * batch.inputs.shape[1], symbols(task)
     words[known["subject_pos"]], words[known["relation_pos"]] = "the subject", "the relation"

@@ -59,7 +59,7 @@ class Bigrams:
 
     @cached_property
     def unigram(self) -> Float[Tensor, " token"]:
-        """How often each symbol occurs, as a successor, as shares."""
+        """The share of each symbol among all successors."""
         return self.matrix.sum(0) / self.matrix.sum()
 
     @cached_property
@@ -69,11 +69,7 @@ class Bigrams:
         return torch.where(rows > 0, self.matrix / rows.clamp(min=1), self.unigram)
 
     def encode(self, text: str) -> list[int]:
-        """The tokens of a text; ⏎ is a newline, unless the table has it as a symbol.
-
-        Raises:
-            InputError: A symbol is not in the table.
-        """
+        """The tokens of a text; ⏎ is a newline, unless the table has it as a symbol."""
         text = text if NEWLINE in self.symbols else text.replace(NEWLINE, "\n")
         if unknown := sorted(set(text) - set(self.symbols)):
             raise InputError(f"the table of bigrams has no symbol {unknown[0]!r}; it has {self.symbols!r}")
@@ -81,11 +77,7 @@ class Bigrams:
 
 
 def count_bigrams(text: str) -> Counts:
-    """The bigram counts of a text.
-
-    Raises:
-        InputError: It has too few symbols, or too many (see `Bigrams`).
-    """
+    """The bigram counts of a text; an `InputError` where it has too few symbols, or too many (see `Bigrams`)."""
     pairs = Counter(pairwise(text))
     counts = tuple(sorted((ord(first), ord(second), count) for (first, second), count in pairs.items()))
     return Bigrams(counts).counts

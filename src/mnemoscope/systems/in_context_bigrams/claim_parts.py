@@ -1,4 +1,4 @@
-"""What several claims share: the two systems, and what is planted for them."""
+"""Parts that several claims share: the two systems, and what is planted for them."""
 
 from functools import partial
 

@@ -40,14 +40,7 @@ def trigger_induction(n_tokens: int, n_ctx: int, *, triggers: Sequence[int], mar
     token to the tokens that follow any trigger, all alike, and evenly to the positions 1 to t where there are none. So
     it predicts what followed a trigger, and cannot continue another token that is repeated.
 
-    Args:
-        n_tokens: Vocabulary.
-        n_ctx: Longest input.
-        triggers: The tokens that it knows.
-        margin: As in `induction`.
-
-    Raises:
-        InputError: There is no such token.
+    The model knows the tokens `triggers`; `margin` is as in `induction`.
     """
     for trigger in triggers:
         in_range("a trigger", trigger, 0, n_tokens - 1)
@@ -85,7 +78,7 @@ def noisy_induction(
     """One head per layer: after a trigger both the token that followed it here before and the noise token are likely.
 
     The noise token is the last one, `n_tokens`. The residual stream is that of `induction`, and so are L0H0, which
-    writes the token one place earlier, and L1H0, the induction head, which adds `margin` times its attention to the
+    writes the token one place earlier, and L1H0, the induction head. L1H0 adds `margin` times its attention to the
     logits of the tokens that followed the current one. What differs is where the noise token comes from:
 
     - `mlp`: L1H0 passes over keys at the noise token. In the MLP of layer 1 neuron i is active on trigger i and
@@ -98,15 +91,8 @@ def noisy_induction(
     In the first two cases a trigger whose output has been shown gives the output and the noise token the same logit,
     and all others 0. Where only the noise token followed it so far, L1H0 attends alike to all keys but those.
 
-    Args:
-        n_tokens: Symbols, without the noise token.
-        n_ctx: Longest input.
-        triggers: Symbols that the noise token may follow.
-        noise_in: Where the noise token comes from.
-        margin: Logit of a predicted token.
-
-    Raises:
-        InputError: A trigger is no symbol, or there is no such place.
+    The noise token, which `n_tokens` does not count, may follow the triggers; `margin` is the logit of a predicted
+    token.
     """
     for token in triggers:
         in_range("a trigger", token, 0, n_tokens - 1)
@@ -152,9 +138,9 @@ def induction_memories(
 ) -> HookedTransformer:
     """Two layers, one head each, attention only: what Bietti et al. 2023 predict that training ends in.
 
-    W_Q is the identity; token embeddings e, positions p and unembeddings u are random, and so are W_V and W_O of the
-    first layer, which turn e_i into its remapped copy r_i = e_i W_V^1 W_O^1, and W_V of the second. Vectors are rows.
-    Each memory is one matrix, up to a factor:
+    W_Q is the identity; token embeddings e, positions p and unembeddings u are random, and so are W_V of both layers
+    and W_O of the first. The first layer turns e_i into its remapped copy r_i = e_i W_V^1 W_O^1. Vectors are rows. Each
+    memory is one matrix, up to a factor:
 
     - `previous token`: W_K^1 = sum over t of p_(t-1)^T p_t, so that position t attends to t - 1;
     - `remapped copy`: W_K^2 = sum over i of r_i^T e_i, so that token i attends to where the token before was i;
@@ -164,17 +150,9 @@ def induction_memories(
     Vectors are orthogonal in expectation only: the wider the model, the fewer the errors. The first position
     has no position before it to attend to, and a token that has not occurred before has no key that matches.
 
-    Args:
-        n_tokens: Vocabulary.
-        n_ctx: Longest input.
-        d_model: Width. With 256, some 19 of 20 outputs of 5 fixed triggers are right, of 65 tokens and 128 positions.
-        tokens: Which tokens the remapped copy is about (in the paper the triggers, where they are fixed); none: all.
-        memories: Which are set; the matrices of the others stay as random as training finds them.
-        margin: Logit of the attended token.
-        seed: Of the random vectors and matrices.
-
-    Raises:
-        InputError: There is no such memory.
+    With a width of 256, some 19 of 20 outputs of 5 fixed triggers are right, of 65 tokens and 128 positions. The
+    remapped copy is about `tokens` (in the paper the triggers, where they are fixed); none: all. Only `memories` are
+    set; the matrices of the others stay as random as training finds them. `margin` is the logit of the attended token.
     """
     for memory in memories:
         one_of("a memory", memory, MEMORIES)

@@ -19,14 +19,11 @@ from mnemoscope.systems.in_context_bigrams.successive_sampling import Draws, inc
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class HiddenTriggers:
-    """What is known of the generator.
+    """The learner's knowledge of the generator.
 
-    Attributes:
-        chain: Transitions of tokens that are no triggers.
-        outputs: Distribution of the output of every token, should it be a trigger.
-        triggers: The triggers, or how they are drawn.
-        noise: Probability that `noise_token` follows a trigger in the place of its output.
-        noise_token: See there; -1: there is none.
+    `chain` has the transitions of tokens that are no triggers, `outputs` the distribution of the output of every token,
+    should it be a trigger. `triggers` are the triggers, or how they are drawn. With probability `noise` the
+    `noise_token` follows a trigger in the place of its output; -1: there is none.
     """
 
     chain: Float[Tensor, "state token"]
@@ -51,7 +48,7 @@ def predict(inputs: Int[Tensor, "batch pos"], known: HiddenTriggers) -> Float[Te
 
 
 def global_bigram(known: HiddenTriggers) -> Float[Tensor, "token next_token"]:
-    """What follows every token on average over triggers and outputs, as often as a sequence has it as a trigger."""
+    """Mean distribution after every token over triggers and outputs, as often as a sequence has it as a trigger."""
     if isinstance(known.triggers, Draws):
         is_trigger = known.triggers.inclusion[:, None]
     else:
@@ -67,7 +64,7 @@ def _one_hot(tokens: Int[Tensor, "batch pos"], n_tokens: int) -> Float[Tensor, "
 
 
 def _mask(known: HiddenTriggers) -> Bool[Tensor, " token"]:
-    """Which tokens are fixed triggers."""
+    """True for tokens that are fixed triggers."""
     assert not isinstance(known.triggers, Draws)
     mask = torch.zeros(len(known.chain), dtype=torch.bool, device=known.chain.device)
     mask[list(known.triggers)] = True
@@ -87,7 +84,7 @@ def _first(
 def _output_seen(
     inputs: Int[Tensor, "batch pos"], known: HiddenTriggers
 ) -> tuple[Int[Tensor, "batch pos"], Bool[Tensor, "batch pos"]]:
-    """What other than noise first followed the token that stands at a position, and whether that was before it."""
+    """The first token but noise after the token at a position, and whether it came before that position."""
     followed = torch.zeros_like(inputs, dtype=torch.bool)
     followed[:, :-1] = inputs[:, 1:] != known.noise_token
     at = _first(inputs, len(known.chain), followed).gather(1, inputs)

@@ -1,4 +1,4 @@
-"""What in-context bigrams and noisy recall know of one sequence, in words: triggers, outputs, and earlier cases."""
+"""Words on one sequence of in-context bigrams and noisy recall: triggers, outputs, and earlier cases."""
 
 from mnemoscope import Batch
 from mnemoscope.systems.in_context_bigrams.triggers import TriggerTask
@@ -6,7 +6,7 @@ from mnemoscope.viz import symbols_of
 
 
 def known_of(task: TriggerTask, batch: Batch) -> list[str]:
-    """What is known at every position of one sequence.
+    """The knowledge at every position of one sequence.
 
     Where triggers are known: that one stands here, how often it has by now, and what the context has shown of its
     output. Where they are not, as in a sequence that was typed: where the token stood last, and what followed it, which

@@ -18,9 +18,7 @@ from mnemoscope import InputError
 class AliasTable:
     """Distributions over tokens, one per state, in a form to draw from.
 
-    Attributes:
-        threshold: Share of a column that belongs to its own token.
-        alias: The token that has the rest.
+    `threshold` is the share of a column that belongs to its own token; `alias` is the token that has the rest.
     """
 
     threshold: Float[Tensor, "state token"]
@@ -32,14 +30,7 @@ class AliasTable:
 
 
 def alias_table(probabilities: Float[Tensor, "state token"]) -> AliasTable:
-    """The table of given distributions.
-
-    Args:
-        probabilities: Rows that add up to one.
-
-    Raises:
-        InputError: A row is no distribution.
-    """
+    """The table of given distributions; an `InputError` where a row does not add up to one."""
     rows = probabilities.double()
     if (rows < 0).any() or not torch.allclose(rows.sum(1), torch.ones(len(rows), dtype=torch.double)):
         raise InputError("probabilities must be rows of numbers from 0 that add up to 1")
@@ -68,14 +59,8 @@ def walk(
 ) -> Int[Tensor, "batch pos"]:
     """Sequences of a Markov chain in which some tokens have a successor that the sequence prescribes.
 
-    Args:
-        first: First tokens.
-        table: The chain's transitions; on the generator's device.
-        length: Tokens per sequence, the first included.
-        prescribed: The successor of every token, one row per sequence; -1: the chain decides.
-        generator: Draws everything.
-        noise: Probability with which `noise_token` stands in the place of a prescribed successor.
-        noise_token: See there.
+    `length` counts the first token too. `prescribed` has the successor of every token, one row per sequence; -1: the
+    chain decides. With probability `noise` the `noise_token` stands in the place of a prescribed successor.
     """
     n, n_tokens = prescribed.shape
     shape, device = (length - 1, n), generator.device
@@ -97,7 +82,7 @@ def walk(
 
 
 def stationary(transitions: Float[Tensor, "token next_token"]) -> Float[Tensor, " token"]:
-    """How often every token occurs in the long run in a chain that forgets where it began."""
+    """The share of every token in the long run, in a chain that forgets where it began."""
     n = len(transitions)
     system = torch.cat((transitions.T - torch.eye(n).to(transitions), transitions.new_ones(1, n)))
     right = torch.nn.functional.one_hot(torch.tensor(n), n + 1).to(transitions)

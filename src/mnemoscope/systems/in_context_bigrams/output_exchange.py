@@ -29,14 +29,8 @@ def exchange(
     """Sequences, targets included, in which one trigger has another output, and the outputs.
 
     The trigger is a random one of those whose answer changes (see `changes`); one whose output is a trigger, itself
-    perhaps, only if there is no other.
-
-    Args:
-        batch: The sequences; knows their `triggers` and `outputs`.
-        allowed: Which tokens may become the output of each trigger.
-        chain: Transitions of tokens that are no triggers.
-        generator: Draws the choices.
-        noise_token: What may follow a trigger in the place of its output; -1: nothing.
+    perhaps, only if there is no other. `allowed` says which tokens may become the output of each trigger. `noise_token`
+    may follow a trigger in the place of its output; -1: nothing.
 
     Raises:
         InputError: In some sequence no trigger's answer changes.
@@ -63,7 +57,7 @@ def exchange(
 
 
 def changes(batch: Batch, *, noise_token: int = -1) -> Bool[Tensor, "batch trigger"]:
-    """Whether an answer that the context gives changes with the output of a trigger.
+    """True where an answer that the context gives changes with the output of a trigger.
 
     That is so if the trigger stands somewhere, followed by its output, after its output was shown; and still does once
     the output is another token.
@@ -83,7 +77,7 @@ def _marked(batch: Batch, noise_token: int) -> Int[Tensor, "batch trigger place"
 
 
 def _answers(batch: Batch, marked: Int[Tensor, "batch trigger place"]) -> Bool[Tensor, "batch trigger pos"]:
-    """Where the trigger stands in both and its output follows, which has been shown in both."""
+    """True where the trigger stands in both and its output follows, which has been shown in both."""
     stands = (marked[..., :-1] == batch.inputs[:, None]) & (batch.inputs[:, None] == batch.known["triggers"][..., None])
     follows = marked[..., 1:] == _NEW
     return stands & follows & (follows.cumsum(-1) > 1)
@@ -92,7 +86,7 @@ def _answers(batch: Batch, marked: Int[Tensor, "batch trigger place"]) -> Bool[T
 def _n_impossible(
     tokens: Int[Tensor, "batch place"], chain: Float[Tensor, "state token"]
 ) -> Int[Tensor, "batch state"]:
-    """How many transitions from the marked places the chain would never make, for every token in their place."""
+    """The number of transitions from marked places that the chain would never make, for every token in their place."""
     after = torch.nn.functional.one_hot(tokens[:, 1:].clamp(min=0), len(chain)) * (tokens[:, :-1, None] == _NEW)
     return (after.sum(1).double() @ (chain == 0).double().T).long()
 
@@ -100,10 +94,10 @@ def _n_impossible(
 def report(
     clean: Batch, corrupted: Batch, *, chain: Float[Tensor, "state token"], noise_token: int = -1
 ) -> dict[str, float]:
-    """How good the pairs are.
+    """Measures of the quality of pairs.
 
-    `answer_changed`: share of the pairs in which the exchanged trigger, at the last place where it stands in both, with
-    an earlier occurrence, and is followed by no noise token, has another target. `impossible`: share of corrupted
+    `answer_changed`: share of the pairs in which the exchanged trigger has another target, at the last place where it
+    stands in both, with an earlier occurrence, and is followed by no noise token. `impossible`: share of corrupted
     sequences with a transition that the chain never makes. `tokens_changed`: mean share of the tokens that differ.
     """
     exchanged = (clean.known["outputs"] != corrupted.known["outputs"]).int().argmax(1)[:, None]

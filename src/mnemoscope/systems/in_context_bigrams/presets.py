@@ -19,14 +19,10 @@ _FROZEN = ("embed.W_E", "pos_embed.W_pos", "unembed.W_U", "blocks.*.attn.W_[QV]"
 
 
 def generic(summary: str, task: Task, *, n_steps: int, n_layers: int = 2, published: tuple[int, int]) -> Preset:
-    """A transformer without normalisation of which everything is learned.
+    """A transformer without normalisation, with layers of one head, of which everything is learned.
 
-    Args:
-        summary: Of the preset.
-        task: Of 128 tokens; published: 256.
-        n_steps: Of the quick recipe.
-        n_layers: Of one head each.
-        published: Widths of the residual stream and of the MLPs in the published recipe.
+    Tasks have 128 tokens (published: 256). `n_steps` is of the quick recipe; `published` gives the widths of the
+    residual stream and of the MLPs in the published one.
     """
     quick = Recipe(
         name="quick", n_steps=n_steps, batch_size=32, learning_rate=6e-3, beta2=0.98, metrics_every=25,
@@ -49,7 +45,7 @@ def generic(summary: str, task: Task, *, n_steps: int, n_layers: int = 2, publis
 
 
 def plan(summary: str, presets: Iterable[str], *shipped: TrainingSet) -> System:
-    """What is trained for a system: 4 quick seeds, 16 published ones; shipped are 16 quick ones, or the sets given."""
+    """The trainings of a system: 4 quick seeds, 16 published ones; shipped are 16 quick ones, or the sets given."""
     names = tuple(presets)
     return System(
         summary=summary, quick=(_part("quick", 48, 4, names),), full=(_part("published", 16, 16, names),),
@@ -63,7 +59,7 @@ def _part(recipe: str, first: int, n: int, presets: Iterable[str], **changes: An
 
 
 def _generic(summary: str, *, n_steps: int = 800, n_layers: int = 2, **task: Any) -> Preset:
-    """On all tokens."""
+    """A generic transformer on all tokens."""
     bigrams = InContextBigrams(**{"length": 128, **task})
     return generic(summary, bigrams, n_steps=n_steps, n_layers=n_layers, published=(128, 512))
 

@@ -52,7 +52,7 @@ def examine(run: Run) -> dict[str, xr.Dataset]:
 
 
 def _memories(model: HookedModel, task: Task, scores: xr.DataArray) -> dict[str, xr.Dataset]:
-    """Of the head of the first layer that looks back one token most, and the one of the second most like induction."""
+    """The memories of the first layer's head that looks back one token most, and of the second's most inductive."""
     previous, induction = (
         (layer, int(scores.sel(measure=name, layer=layer).argmax("head")))
         for layer, name in enumerate(("previous_token", "induction"))

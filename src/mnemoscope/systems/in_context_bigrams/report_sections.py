@@ -96,7 +96,7 @@ def _compared(page: Page, group: str, tracked: Mapping[str, xr.Dataset]) -> None
 
 
 def trajectory_section(page: Page, results: Mapping[str, Results]) -> None:
-    """What was measured of every checkpoint, by configuration."""
+    """The measures of every checkpoint, by configuration."""
     page.section("Along training")
     page.text("Measures of every checkpoint, as `mnemoscope track` takes them; no line where a layer is missing.")
     for label, result in results.items():
@@ -125,7 +125,7 @@ def memory_section(page: Page, results: Mapping[str, Results]) -> None:
 
 
 def attention_section(page: Page, results: Mapping[str, Results]) -> None:
-    """Where heads look, in numbers and on one sequence."""
+    """The attention of heads, in numbers and on one sequence."""
     page.section("Where heads look")
     page.text(
         "Share of attention of every head: to the previous token; from triggers that have occurred before to the "

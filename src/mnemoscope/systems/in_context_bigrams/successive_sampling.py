@@ -1,4 +1,4 @@
-"""Which tokens were drawn when K are drawn one after another, without replacement, in proportion to given weights.
+"""The distribution of K tokens drawn one after another, without replacement, in proportion to given weights.
 
 Such a set S is also the first K arrivals of independent exponential clocks, one per token, whose rates are the weights
 (successive sampling; Rosén 1972). At the time t of the K-th arrival the last token of S arrives and all others wait:
@@ -28,12 +28,7 @@ _CHUNK = 32
 
 @dataclass(frozen=True, eq=False)
 class Draws:
-    """K draws without replacement.
-
-    Attributes:
-        weights: Of the tokens; add up to one.
-        k: How many are drawn; fewer than there are tokens.
-    """
+    """K draws without replacement from fewer than all tokens; the weights of the tokens add up to one."""
 
     weights: Float[Tensor, " token"]
     k: int
@@ -81,15 +76,9 @@ def inclusion(
 ) -> Float[Tensor, "batch pos"]:
     """Posterior probability that a token was drawn, along sequences that meet one token after another.
 
-    Args:
-        draws: The prior.
-        token: Whose probability is wanted; it has been met.
-        met_at: From which position on there may be evidence on a token; before, both factors must be one.
-        inside: Factor of the evidence on every token, should it have been drawn.
-        outside: The same, should it not.
-
-    Returns:
-        The probability; NaN where no set of K tokens agrees with the evidence.
+    The token has been met. There may be evidence on a token from position `met_at` on; before, both factors must be
+    one. `inside` is the factor of the evidence on every token, should it have been drawn, `outside`, should it not. NaN
+    where no set of K tokens agrees with the evidence.
     """
     certain, possible = outside == 0, (inside > 0) & (draws.weights > 0)
     n_certain, n_possible = certain.sum(-1), possible.sum(-1)

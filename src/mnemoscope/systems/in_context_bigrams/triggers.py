@@ -56,17 +56,17 @@ class TriggerTask(ABC):
     @property
     @abstractmethod
     def unigram(self) -> Float[Tensor, " symbol"]:
-        """How likely every symbol is as the first token, and as a trigger."""
+        """The probability of every symbol as the first token, and as a trigger."""
 
     @property
     @abstractmethod
     def chain(self) -> Float[Tensor, "state token"]:
-        """What follows every token that is no trigger, float64; a noise token comes last and never follows."""
+        """The distribution after every token but triggers, float64; a noise token comes last and never follows."""
 
     @property
     @abstractmethod
     def symbols(self) -> Sequence[str]:
-        """What every token is called."""
+        """The names of all tokens."""
 
     @abstractmethod
     def output_probabilities(self, split: str) -> Float[Tensor, "trigger token"]:
@@ -78,18 +78,18 @@ class TriggerTask(ABC):
 
     @abstractmethod
     def skills(self, batch: Batch) -> dict[str, Bool[Tensor, "batch pos"]]:
-        """Where a named skill, and nothing else, gives the answer."""
+        """The positions at which a named skill, and nothing else, gives the answer."""
 
     def known(self, device: str) -> HiddenTriggers:
-        """What the ideal learner knows of the task, on a device."""
+        """The ideal learner's knowledge of the task, on a device."""
         return _known(self, device)
 
     def global_bigram(self, device: str) -> Float[Tensor, "token next_token"]:
-        """What follows every token, as if there were no triggers."""
+        """The distribution after every token, as if there were no triggers."""
         return self.known(device).chain
 
     def long_run(self, device: str) -> Float[Tensor, " token"]:
-        """How often every token occurs, as if there were no triggers."""
+        """The share of every token, as if there were no triggers."""
         return self.unigram.to(device)
 
     # ---- sizes
@@ -101,7 +101,7 @@ class TriggerTask(ABC):
 
     @property
     def answers(self) -> range:
-        """Every token."""
+        """All tokens."""
         return range(self.d_vocab)
 
     @property
@@ -115,11 +115,7 @@ class TriggerTask(ABC):
         return by_frequency(self.unigram, self.first_rank, self.n_triggers)
 
     def with_text(self, text: str) -> dict[str, object]:
-        """Fields that make this the task of another text.
-
-        Raises:
-            InputError: The text has too few symbols, or too many.
-        """
+        """Fields that make this the task of another text; an `InputError` where it has too few symbols, or too many."""
         return {"counts": count_bigrams(text)}
 
     def for_seed(self, seed: int) -> "TriggerTask":
@@ -164,7 +160,7 @@ class TriggerTask(ABC):
     def parse(self, text: str) -> Batch:
         """One sequence of symbols as typed, all of them inputs.
 
-        What follows the last is not known: its target is 0 and its position is not scored. Fixed triggers are known,
+        The token after the last is not known: its target is 0 and its position is not scored. Fixed triggers are known,
         with what first follows them, other than noise, as their output. Random ones are not: no position counts as one
         (trigger and output -1).
 
@@ -185,18 +181,14 @@ class TriggerTask(ABC):
         return replace(batch, weights=torch.full((n,), 1 / n, device=generator.device))
 
     def enumerate(self, *, split: str) -> Batch:
-        """Refused: there are too many sequences.
-
-        Raises:
-            InputError: Always.
-        """
+        """Raises an `InputError`: there are too many sequences."""
         one_of("split", split, SPLITS)
         raise InputError(f"the sequences of {self.name} cannot be enumerated; draw samples")
 
     # ---- latents, loss
 
     def latents(self, batch: Batch) -> dict[str, Tensor]:
-        """Where triggers stand, of a batch that knows its `triggers`.
+        """The places of triggers, in a batch that knows its `triggers`.
 
         `trigger`: the place of the current token among the triggers, -1: it is none. `occurrence`: how often the
         trigger has occurred, this time included; 0: no trigger. `attended`: the position after the last earlier
@@ -215,7 +207,7 @@ class TriggerTask(ABC):
         }
 
     def subgroups(self, batch: Batch) -> dict[str, Bool[Tensor, " batch"]]:
-        """None: there is one kind of sequences."""
+        """No subgroups: there is one kind of sequences."""
         return {}
 
     def loss(self, outputs: Float[Tensor, "batch pos d_vocab"], batch: Batch) -> Float[Tensor, ""]:
@@ -245,7 +237,7 @@ class TriggerTask(ABC):
         return torch.where(batch.scored[..., None], result, math.nan)
 
     def allowed_outputs(self, batch: Batch) -> Bool[Tensor, "batch trigger token"]:
-        """Which tokens may become the output of each trigger in a minimal pair."""
+        """True for tokens that may become the output of each trigger in a minimal pair."""
         return self.known(str(batch.inputs.device)).outputs[batch.known["triggers"]] > 0
 
     def corrupt(self, batch: Batch, *, kind: str, generator: torch.Generator) -> Batch:
@@ -269,7 +261,7 @@ class TriggerTask(ABC):
         return changes(batch, noise_token=self.known(str(batch.inputs.device)).noise_token).any(1)
 
     def pair_report(self, clean: Batch, corrupted: Batch) -> dict[str, float]:
-        """How good the pairs of `exchange_output` are: shares of pairs, and of tokens.
+        """Measures of the quality of the pairs of `exchange_output`: shares of pairs, and of tokens.
 
         `answer_changed`; `impossible`: the corrupted sequence has a transition that the chain never makes;
         `tokens_changed`: how many tokens differ.
@@ -280,7 +272,7 @@ class TriggerTask(ABC):
 
 @lru_cache
 def _known(task: TriggerTask, device: str) -> HiddenTriggers:
-    """Without noise; a noise token is never an output or a trigger."""
+    """The ideal learner's knowledge without noise; a noise token is never an output or a trigger."""
     outputs = task.output_probabilities("all")
     n_more = task.d_vocab - len(outputs)
     weights = torch.nn.functional.pad(task.unigram, (0, n_more)).to(device)
@@ -318,7 +310,7 @@ def prescribed(
 def first_outputs(
     inputs: Int[Tensor, "batch pos"], triggers: Int[Tensor, "batch trigger"], noise_token: int = -1
 ) -> Int[Tensor, "batch trigger"]:
-    """What other than noise first follows every trigger; -1: nothing does."""
+    """The first token other than noise after every trigger; -1: there is none."""
     follows = (inputs[:, None, :-1] == triggers[..., None]) & (inputs[:, None, 1:] != noise_token)
     after = inputs[:, None, 1:].expand_as(follows)
     first = follows & (follows.cumsum(-1) == 1)

@@ -1,4 +1,4 @@
-"""What `mnemoscope truncate` adds on noisy recall: noise token and output, and both without the last layer's parts."""
+"""Additions to `mnemoscope truncate` on noisy recall: noise token, output, and both without the last layer's parts."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -21,15 +21,9 @@ REMOVED_HEADER = ("removed", "replaced by", "probability of the noise token", "o
 def truncate_noisy(
     model: HookedModel, task: Task, batch: Batch, *, reference: Batch, targets: Targets, cuts: Mapping[str, Any]
 ) -> dict[str, xr.Dataset]:
-    """The cuts of one model with both targets beside `targets`, and where it has MLPs the removals too.
+    """The cuts of one model of noisy recall, with both targets beside `targets`, and the removals where it has MLPs.
 
-    Args:
-        model: Of noisy recall.
-        task: Noisy recall.
-        batch: What it is asked.
-        reference: Other sequences, for means.
-        targets: Of the skills.
-        cuts: `weights`, `ranks` and `parts`, as `truncate` takes them.
+    `cuts` holds `weights`, `ranks` and `parts`, as `truncate` takes them; means come from the reference.
     """
     found = {"truncation": truncated(model, task, batch, besides=targets, **cuts)}
     return found if model.cfg.attn_only else {**found, "removed": removed(model, task, batch, reference=reference)}
@@ -47,8 +41,7 @@ def removed_tables(results: Results) -> list[Table]:
 def removed_rows(found: xr.Dataset) -> list[list[str]]:
     """The intact model, then without the last attention layer and the last MLP; mean [range] over seeds.
 
-    Args:
-        found: From `noise_or_context.removed` over (seed, kind, component, target).
+    `found` comes from `noise_or_context.removed`, over (seed, kind, component, target).
     """
     clean = [*(found.clean_probability.sel(target=name) for name in (NOISE, OUTPUT)), found.clean_context_share]
     rows = [["nothing", "", *(spread(cell, ".3f") for cell in clean)]]

@@ -1,4 +1,4 @@
-"""What several claims share: configurations, the task, and the errors that they are decided by."""
+"""Parts that several claims share: configurations, the task, and the errors that decide them."""
 
 from functools import partial
 
@@ -30,11 +30,7 @@ def units(*names: str) -> dict[str, Configuration]:
 
 
 def task_of(subject: Subject) -> KHop:
-    """The task of a subject.
-
-    Raises:
-        InputError: It is another one.
-    """
+    """The task of a subject; an `InputError` unless it is the k-hop task."""
     if not isinstance(subject.task, KHop):
         raise InputError(f"the claim is about k-fold composition; got a model of {subject.task.name}")
     return subject.task

@@ -40,13 +40,9 @@ def doubling(task: KHop, *, reached: int | None = None, n_heads: int = 1) -> Hoo
       copies what that has reached after r hops into `hop2r`. The function and the symbol are matched one by one, and
       where both agree the score leads by `SURE`.
 
-    Args:
-        task: With its hidden permutations.
-        reached: Hops up to which it composes; what is due after more it answers with 1/N for every symbol. None: all.
-        n_heads: Of every layer; all but the first move nothing.
-
-    Raises:
-        InputError: A number of hops is no power of two, or the permutations are not chosen.
+    The permutations of the task must be chosen, and its numbers of hops be powers of two. Questions of more than
+    `reached` hops are answered with 1/N for every symbol; None: there are none. All heads of a layer but the first move
+    nothing.
     """
     if odd := [h for h in task.hops if h & (h - 1)]:
         raise InputError(f"task.hops must be powers of two for a model that doubles; got {odd[0]}")

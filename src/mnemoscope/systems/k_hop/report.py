@@ -41,7 +41,7 @@ def page(page: Page, results: Mapping[str, Results]) -> None:
 
 
 def readable_section(page: Page, results: Mapping[str, Results]) -> None:
-    """After which layer every number of hops can be read."""
+    """The layer after which every number of hops can be read."""
     page.section("What can be read after which layer")
     page.text(
         "A linear probe for the symbol that so many hops lead to, one for all places, of the residual stream after "
@@ -58,7 +58,7 @@ def _with_control(cell: xr.Dataset) -> str:
 
 
 def halves_section(page: Page, results: Mapping[str, Results]) -> None:
-    """Which layer holds the second half of every composition."""
+    """The layers that hold the second half of every composition."""
     shown = {label: result["halves"] for label, result in results.items() if "halves" in result}
     if not shown:
         return
@@ -92,8 +92,7 @@ def patterns(model: HookedModel, task: KHop, batch: Batch) -> xr.Dataset:
 def parse(task: KHop, text: str) -> Batch:
     """One sequence as typed: the symbols that each function shows, function after function, as numbers from 0.
 
-    Raises:
-        InputError: They are not k permutations of the N symbols.
+    An `InputError` says so where these are not k permutations of the N symbols.
     """
     words = text.replace(",", " ").split()
     for word in words:
@@ -109,11 +108,11 @@ def parse(task: KHop, text: str) -> Batch:
 
 
 def predict(model: HookedModel, task: KHop, batch: Batch) -> xr.Dataset:
-    """Squared errors as of any task of vectors, and over (hops, pos) the symbols that are due and that the model gives.
+    """Squared errors as for any task of vectors, and over (hops, pos) the right symbols and the model's.
 
     Returns:
         Besides what `vector_report.predict` gives `due` and `guess`, symbols, and `value`, what the model gives for the
-        one that is due; the place from which each symbol was read is what the task knows.
+        right one; the place from which each symbol was read is what the task knows.
     """
     found = vector_report.predict(model, task, batch, knows=read_from)
     outputs = predicted_vectors(model, batch)[0, found.pos.values.tolist()]
@@ -130,7 +129,7 @@ def predict(model: HookedModel, task: KHop, batch: Batch) -> xr.Dataset:
 
 
 def read_from(task: KHop, batch: Batch) -> list[str]:
-    """For every place the places that its hops read, with what they show."""
+    """The places that the hops of every place read, with what they show."""
     at, after = (
         torch.stack([batch.latents[f"{name}_{j + 1}"][0] for j in range(task.n_functions)], -1)
         for name in ("at", "after")
@@ -144,7 +143,7 @@ def read_from(task: KHop, batch: Batch) -> list[str]:
 
 
 def prediction_tables(result: xr.Dataset) -> list[Table]:
-    """A row for each place: the places that its hops read, and for every number of hops what is due and what comes."""
+    """A row for each place: the places that its hops read, and by number of hops the right and the given symbol."""
     names = result.pos_name.values.tolist()
     rows = []
     for i, name in enumerate(names):

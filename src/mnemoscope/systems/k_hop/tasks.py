@@ -2,7 +2,7 @@
 
 A sequence shows k permutations s_1 … s_k of N symbols, drawn anew each time: the *place* (i, b), position (i - 1) N +
 b, holds the symbol s_i(b), as a one-hot vector. Every place is also a question: with p_1 … p_k permutations that are
-hidden, drawn once a replicate and the same in all its sequences, what is due at place (i, x) after h hops is
+hidden, drawn once a replicate and the same in all its sequences, the answer at place (i, x) after h hops is
 
     f_h(i, x) = (s_(i+h-1) ∘ p_(i+h-1) ∘ … ∘ s_i ∘ p_i)(x)
 
@@ -74,7 +74,7 @@ class KHop:
 
     @property
     def parts(self) -> Mapping[str, slice]:
-        """`hops_h`: the symbol that is due after h hops."""
+        """`hops_h`: the right symbol after h hops."""
         n = self.n_symbols
         return {f"hops_{hops}": slice(n * i, n * (i + 1)) for i, hops in enumerate(self.hops)}
 
@@ -93,11 +93,7 @@ class KHop:
         return self if self.hidden_seed is not None else replace(self, hidden_seed=seed)
 
     def hidden(self) -> Int[Tensor, "function symbol"]:
-        """The hidden permutations p.
-
-        Raises:
-            InputError: None are chosen yet.
-        """
+        """The hidden permutations p; an `InputError` where none are chosen yet."""
         if self.hidden_seed is None:
             raise InputError("task.hidden_seed is not set: choose one, or take task.for_seed(seed)")
         draws = generator(self.hidden_seed, "hidden permutations")
@@ -106,11 +102,7 @@ class KHop:
     # ---- generation
 
     def sample(self, n: int, *, split: str, generator: torch.Generator) -> Batch:
-        """`n` sequences; both splits are the same distribution.
-
-        Raises:
-            InputError: There is no such split.
-        """
+        """`n` sequences; both splits are the same distribution."""
         one_of("split", split, SPLITS)
         size = (n, self.n_functions, self.n_symbols)
         return self.batch(torch.rand(size, generator=generator, device=generator.device).argsort(-1))
@@ -131,12 +123,7 @@ class KHop:
     def followed(
         self, shown: Int[Tensor, "batch pos"], hidden: Int[Tensor, "function symbol"]
     ) -> tuple[Int[Tensor, "batch pos hop"], Int[Tensor, "batch pos hop"]]:
-        """For every place where each of its k hops reads, and the symbol that it finds there.
-
-        Args:
-            shown: The symbol at every place.
-            hidden: The permutations p.
-        """
+        """For every place the position that each of its k hops reads, and the symbol that it finds there."""
         n, hidden = self.n_symbols, hidden.to(shown.device)
         everywhere = torch.arange(self.n_ctx, device=shown.device).expand_as(shown)
         function, symbol = everywhere // n, everywhere % n
@@ -150,7 +137,7 @@ class KHop:
         return torch.stack(at, -1), torch.stack(after, -1)
 
     def latents(self, batch: Batch) -> dict[str, Tensor]:
-        """What follows from the symbols, per position.
+        """Facts about each position that follow from the symbols.
 
         `function`, from 0, and `argument` of the place; `at_j`, the position that the j-th hop from here reads, and
         `after_j`, the symbol found there.
@@ -165,11 +152,7 @@ class KHop:
         }
 
     def enumerate(self, *, split: str) -> Batch:
-        """There are (N!)^k contexts.
-
-        Raises:
-            InputError: Always.
-        """
+        """Raises an `InputError`: there are (N!)^k contexts."""
         raise InputError(f"the sequences of {self.name} cannot be enumerated; draw samples")
 
     def monitor(self, n: int, *, split: str, generator: torch.Generator) -> Batch:
@@ -180,11 +163,11 @@ class KHop:
     # ---- loss, exact predictors
 
     def subgroups(self, batch: Batch) -> dict[str, Bool[Tensor, " batch"]]:
-        """None: all sequences are of one kind."""
+        """No subgroups: all sequences are of one kind."""
         return {}
 
     def skills(self, batch: Batch) -> dict[str, Bool[Tensor, "batch pos"]]:
-        """None: numbers of hops are parts of the targets."""
+        """No skills: numbers of hops are parts of the targets."""
         return {}
 
     def loss(self, outputs: Float[Tensor, "batch pos d_output"], batch: Batch) -> Float[Tensor, ""]:
@@ -201,10 +184,7 @@ class KHop:
 
         `uniform`: 1/N for every symbol, the best constant: its squared error is (N - 1)/N². `one_hop`: knows the first
         hop, and guesses what more leads to. `all_but_longest`: guesses only after the most hops. `shown_only`: takes
-        the hidden permutations for the identity. `answer`: what is due.
-
-        Raises:
-            InputError: There is no such reference.
+        the hidden permutations for the identity. `answer`: the right answer.
         """
         known = {"uniform": 0, "one_hop": 1, "all_but_longest": self.hops[-1] - 1}
         one_of("reference", name, (*known, "shown_only", "answer"))
@@ -223,12 +203,10 @@ class KHop:
     def corrupt(self, batch: Batch, *, kind: str, generator: torch.Generator) -> Batch:
         """Minimal pairs: two values of one function change places; `asker` and `hop` of the result say for whom.
 
-        `exchange_on_path`: of the two one is what a random hop of a random asked place reads, its longest answer
-        changes, since all later functions are permutations. `exchange_elsewhere`: two others in that function; the
-        answers of that place stay. What becomes of other places is left open: read pairs at `asker`.
-
-        Raises:
-            InputError: There is no such kind.
+        `exchange_on_path`: one of the two is the value that a random hop of a random asked place reads. The longest
+        answer of that place changes, since all later functions are permutations. `exchange_elsewhere`: two others in
+        that function change places; the answers of that place stay. Answers at other places are left open: read pairs
+        at `asker`.
         """
         one_of("kind", kind, self.corruptions)
         n, device, n_symbols = len(batch), batch.inputs.device, self.n_symbols

@@ -1,4 +1,4 @@
-"""Claims about language models, asked of any: what is said of the circuits of GPT-2 and its like.
+"""Claims about any language model: published sentences on the circuits of GPT-2 and its like.
 
 `claims run language-models --model smollm2` asks the packaged model; `--model` takes a directory, a GGUF file or a name
 on the hub as well. The replicates are the questions that one model is asked, or, of several models, the models.

@@ -1,4 +1,4 @@
-"""What the claims share: margins in one unit, controls, and how a claim about language models begins.
+"""Parts that the claims share: margins in one unit, controls, and how a claim about language models begins.
 
 An effect is a share of what the whole model does: of the lead of the right answer over its foil, or of the attention
 that heads give. The margins are the same in all claims, and were fixed before any language model was looked at. G3 asks

@@ -1,10 +1,10 @@
-"""Who writes the name that is due and who tells it apart: the roles published for GPT-2 small, found by path patching.
+"""The heads that write the right name and those that tell it apart, found by path patching.
 
-Every story is paired with itself told with a third name where one of the two is said again, so that nothing is known of
-who is due. *Movers* are the heads whose direct effect on the lead is highest, when what they write into the logits is
-taken from the other telling. *Negative movers* are those for which it is lowest. *Inhibitors* are the heads whose
-output is worth most to the lead through the queries of the movers. Heads are chosen by estimates (EAP-IG), on stories
-that nothing else is measured on; what is asked of them afterwards is patched.
+The roles are those published for GPT-2 small. Every story is paired with itself told with a third name where one of the
+two is said again, so that nothing says which name is right. *Movers* are the heads whose direct effect on the lead is
+highest, when what they write into the logits is taken from the other telling. *Negative movers* are those for which it
+is lowest. *Inhibitors* are the heads whose output is worth most to the lead through the queries of the movers. Heads
+are chosen by estimates (EAP-IG), on stories that nothing else is measured on; the measures themselves patch them.
 
 Wang et al. 2022, "Interpretability in the wild: a circuit for indirect object identification in GPT-2 small".
 """
@@ -38,31 +38,16 @@ class Roles:
 
 
 def tellings(model: HookedModel, *, n: int, seed: int) -> PromptPairs:
-    """Stories of two names, and the same told with a third name where one of the two is said again.
+    """`n` stories of two names, and the same told with a third name where one of the two is said again.
 
-    Args:
-        model: A language model.
-        n: How many.
-        seed: Names are drawn from its stream.
-
-    Returns:
-        Pairs with the latents of `givers`; the foil is the name that is said again in the first telling.
-
-    Raises:
-        InputError: As `givers`.
+    The pairs have the latents of `givers`; the foil is the name that is said again in the first telling.
     """
     pairs, apart = givers(model, n=n, seed=seed), givers(model, n=n, seed=seed, apart=True).clean
     return replace(pairs, corrupted=replace(apart, targets=pairs.corrupted.targets), name="who is said again")
 
 
 def find_roles(model: HookedModel, pairs: PromptPairs, *, share: float) -> Roles:
-    """The heads of each role, a share of all heads each; inhibitors only of layers before that of the last mover.
-
-    Args:
-        model: A language model.
-        pairs: Tellings.
-        share: Of all heads.
-    """
+    """The heads of each role, a share of all heads each; inhibitors only in layers before that of the last mover."""
     n_layers, n = model.cfg.n_layers, n_chosen(model, share)
     heads = [(layer, head) for layer in range(n_layers) for head in range(model.cfg.n_heads)]
     direct = _worth(model, pairs, {head: [Edge(writer=_site(head))] for head in heads})
@@ -84,9 +69,7 @@ def _into_queries(writer: Head, readers: Sequence[Head]) -> list[Edge]:
 
 
 def _worth(model: HookedModel, pairs: PromptPairs, edges: dict[Head, list[Edge]]) -> xr.DataArray:
-    """By how much the lead falls, by estimate, when a head's edges carry what they do in the other telling; no number
-    for heads that have none.
-    """
+    """The estimated fall of the lead when a head's edges carry the other telling; -inf for heads without edges."""
     worth = np.full((model.cfg.n_layers, model.cfg.n_heads), -np.inf)
     chosen = [edge for of in edges.values() for edge in of]
     if chosen:
@@ -100,12 +83,12 @@ def _worth(model: HookedModel, pairs: PromptPairs, edges: dict[Head, list[Edge]]
 
 
 def written_otherwise(pairs: PromptPairs, heads: Sequence[Head]) -> Patches:
-    """What takes the direct contributions of heads to the logits from the other telling."""
+    """Patches that take the direct contributions of heads to the logits from the other telling."""
     return lambda rows: _patches([Edge(writer=_site(head)) for head in heads], pairs.corrupted.select(rows))
 
 
 def told_otherwise(pairs: PromptPairs, writers: Sequence[Head], readers: Sequence[Head]) -> Patches:
-    """What takes from the other telling what some heads add to the queries of others."""
+    """Patches that take from the other telling what some heads add to the queries of others."""
     edges = [edge for head in writers for edge in _into_queries(head, readers)]
     return lambda rows: _patches(edges, pairs.corrupted.select(rows))
 
@@ -118,13 +101,8 @@ def _patches(edges: Sequence[Edge], other: Batch) -> list[Patch]:
 def attention_to_due(
     model: HookedModel, batch: Batch, heads: Sequence[Head], patches: Patches = lambda rows: []
 ) -> Float[np.ndarray, " batch"]:
-    """The mean attention of heads from the last token to the name that is due, less that to both places of the other.
-
-    Args:
-        model: A language model.
-        batch: Stories.
-        heads: Whose attention.
-        patches: What is done meanwhile.
+    """The mean attention of heads, under patches, from the last token to the right name, less that to both of the
+    other's.
     """
     recordings, found = Recordings(model), []
     for start in range(0, len(batch), ROWS):

@@ -1,10 +1,10 @@
-"""Heads that copy names: which they are, and what they attend to.
+"""Heads that copy names, and the tokens that they attend to.
 
 A head copies names as far as two things hold on prompts that nothing else is measured on: its attention from the last
-token to the name that is due; and the share of names whose own logit, among those of all names, is what the head's OV
-circuit raises most. The circuit is applied to the residual stream after the first block where the name stands, as in
-Wang et al. 2022, "Interpretability in the wild: a circuit for indirect object identification in GPT-2 small". The score
-is the product of the two.
+token to the right name; and the share of names whose own logit, among those of all names, is what the head's OV circuit
+raises most. The circuit is applied to the residual stream after the first block where the name stands, as in Wang et
+al. 2022, "Interpretability in the wild: a circuit for indirect object identification in GPT-2 small". The score is the
+product of the two.
 """
 
 from collections.abc import Sequence
@@ -23,12 +23,7 @@ from mnemoscope.systems.language_models.reading import Head
 
 @torch.no_grad()
 def name_copying(model: HookedModel, batch: Batch) -> xr.DataArray:
-    """The score over (layer, head), from 0 to 1.
-
-    Args:
-        model: A language model.
-        batch: Stories of names, with latents `IO` and `last`.
-    """
+    """The score over (layer, head), from 0 to 1, on stories of names with the latents `IO` and `last`."""
     n_layers = model.cfg.n_layers
     stream = Site(kind="resid_post", layer=0).hook
     patterns = {Site(kind="pattern", layer=layer).hook: layer for layer in range(n_layers)}
@@ -72,7 +67,7 @@ def _copied(
 def attention_from_last(
     model: HookedModel, batch: Batch, heads: Sequence[Head], places: Sequence[str]
 ) -> Float[np.ndarray, "place batch"]:
-    """How much heads, on average, attend from the last token to places that latents name."""
+    """The mean attention of heads from the last token to places that latents name."""
     names = {Site(kind="pattern", layer=layer).hook for layer, _ in heads}
     stop = max(layer for layer, _ in heads) + 1
     _, cache = model.run_with_cache(batch.inputs, names_filter=lambda name: name in names, stop_at_layer=stop)

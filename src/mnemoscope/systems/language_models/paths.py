@@ -1,4 +1,4 @@
-"""What earlier heads add to the keys or the queries of later ones, cut for the attention of the later ones alone.
+"""The contributions of earlier heads to keys or queries of later ones, cut for the attention of the later ones alone.
 
 The residual stream that a layer reads is a sum of which every earlier head gives a term. For one input, keys or
 queries, the terms of some heads are replaced by their means over other prompts; normalisation, projection and whatever
@@ -30,15 +30,11 @@ def attention_to_successor(
     cuts: Sequence[tuple[Through, Sequence[Head]]],
     reference: Batch,
 ) -> Float[Tensor, "cut batch"]:
-    """How much attention readers give to the token after the earlier occurrence of the query's, the mean over them and
-    over the scored positions of repeated words.
+    """The attention that readers give to the token after the earlier occurrence of the query's, on repeated words.
 
-    Args:
-        model: A language model.
-        batch: Repeated words.
-        readers: Heads.
-        cuts: Whose output is taken from which input of the readers, each for itself; first comes none.
-        reference: Prompts of the same length, over which means are taken, position by position.
+    It is a mean over the readers and the scored positions. Each cut takes the output of some heads from one input of
+    the readers, by itself; the first row has none. `reference` has prompts of the same length, over which means are
+    taken, position by position.
     """
     writers = sorted({layer for _, heads in cuts for layer, _ in heads})
     mean = {layer: z.mean(0) for layer, z in _seen(model, reference, [], writers).items()}

@@ -1,7 +1,7 @@
 """The questions: repeated random tokens, facts about two subjects, and two names of which one is said twice.
 
-What is drawn comes from fixed seeds, one for choosing heads, one for the reference that means are taken over, and one
-for the questions, so that every model with one tokenizer is asked the same.
+Draws come from fixed seeds: one for choosing heads, one for the reference of means, and one for the questions. So every
+model with one tokenizer gets the same questions.
 """
 
 from dataclasses import replace
@@ -26,11 +26,7 @@ CHOOSING, REFERENCE, ASKED = 0, 1, 2
 
 
 def tokenizer_of(model: HookedModel) -> Any:
-    """The tokenizer of a language model.
-
-    Raises:
-        InputError: It has none.
-    """
+    """The tokenizer of a language model; an `InputError` where it has none."""
     tokenizer = getattr(model, "tokenizer", None)
     if tokenizer is None:
         raise InputError("the model must have a tokenizer, as those of ms.language_model have; got one without")
@@ -38,7 +34,7 @@ def tokenizer_of(model: HookedModel) -> Any:
 
 
 def device_of(model: HookedModel) -> torch.device:
-    """Where the model is."""
+    """The device of the model."""
     return next(iter(model.named_parameters()))[1].device
 
 
@@ -47,9 +43,6 @@ def repeated(model: HookedModel, *, n: int, seed: int) -> Batch:
 
     There are `LENGTH` of them, or as many as the model has words or places for. Scored from the first word of the
     second showing on, where the next is known.
-
-    Raises:
-        InputError: The model has no tokenizer.
     """
     tokenizer = tokenizer_of(model)
     first, words = tokenizer.bos_token_id, ordinary(tokenizer, model.cfg.d_vocab)
@@ -71,10 +64,7 @@ def facts(model: HookedModel) -> PromptPairs:
     """A fact, and the same asked of another subject that has as many tokens and another answer.
 
     Latents `S`, the last token of the subject, and `last`. Answers are told apart by their first tokens; a fact for
-    which no other subject will do is left out.
-
-    Raises:
-        InputError: The model has no tokenizer, or no fact has a partner.
+    which no other subject will do is left out. An `InputError` says so where no fact has a partner.
     """
     tokenizer = tokenizer_of(model)
     rows = []
@@ -114,21 +104,13 @@ def single_names(model: HookedModel) -> list[str]:
 
 
 def givers(model: HookedModel, *, n: int, seed: int, apart: bool = False) -> PromptPairs:
-    """Stories of two names, one of which is said again: the other is due; both orders in turn.
+    """Stories of two names, one of which is said again: the other is right; both orders in turn.
 
-    Args:
-        model: A language model.
-        n: How many.
-        seed: Names are drawn from its stream.
-        apart: Whether the name that is said again is a third one, so that nothing is known of who is due.
+    With `apart` the name that is said again is a third one, so that nothing says which name is right. Only the first
+    sides of the pairs are meant to be read: the second sides say the other name again, for the foil. Latents `A`, `B`,
+    `S`, `last`, `story`, and `IO` and `S1`, the first occurrence of the right name and of the one that is said again.
 
-    Returns:
-        Pairs of which only the first sides are meant to be read: the second sides say the other name again, for the
-        foil. Latents `A`, `B`, `S`, `last`, `story`, and `IO` and `S1`, the first occurrence of the name that is due
-        and of the one that is said again.
-
-    Raises:
-        InputError: The model has no tokenizer, or fewer than three of the names are single tokens.
+    An `InputError` says so where fewer than three of the names are single tokens.
     """
     known = single_names(model)
     if len(known) < 3:
@@ -158,12 +140,9 @@ def givers(model: HookedModel, *, n: int, seed: int, apart: bool = False) -> Pro
 def conflicts(model: HookedModel) -> tuple[Batch, Batch]:
     """Texts that end with a word which another word follows in the text than elsewhere, and plain ones.
 
-    Of both the answer is the successor in the text. The targets of the plain ones are the successors elsewhere, so that
+    In both the answer is the successor in the text. The targets of the plain ones are the successors elsewhere, so that
     each batch gives the other its foils: see `successors`. Words are told apart by their first tokens; those whose two
     successors begin alike are left out.
-
-    Raises:
-        InputError: The model has no tokenizer.
     """
     tokenizer = tokenizer_of(model)
     rows = [(word, LOCAL[i % len(LOCAL)], elsewhere) for i, (word, elsewhere) in enumerate(GLOBAL.items())]
@@ -179,6 +158,6 @@ def conflicts(model: HookedModel) -> tuple[Batch, Batch]:
 
 
 def successors(batch: Batch, other: Batch) -> Int[Tensor, "batch pos"]:
-    """Foils for one batch: what is due in the same row of the other."""
+    """Foils for one batch: the answer in the same row of the other."""
     due = other.targets[other.scored]
     return due[:, None].expand(*batch.inputs.shape)

@@ -1,4 +1,4 @@
-"""How far an answer is ahead of its foil, with parts of the model replaced; and heads, chosen by score or at random."""
+"""The lead of an answer over its foil, with parts of the model replaced; and heads, chosen by score or at random."""
 
 from collections.abc import Callable, Sequence
 from typing import Literal
@@ -33,14 +33,9 @@ def ahead(
     foil: Int[Tensor, "batch pos"],
     interventions: Callable[[slice], Sequence[Intervention]] | None = None,
 ) -> tuple[Float[np.ndarray, " batch"], Float[np.ndarray, " batch"]]:
-    """Per prompt over its scored positions: the mean of logit(answer) - logit(foil), and how often the answer has the
-    largest logit of all.
+    """Per prompt the mean of logit(answer) - logit(foil), and how often the answer has the largest logit of all.
 
-    Args:
-        model: A language model.
-        batch: Prompts.
-        foil: What answers are compared with.
-        interventions: What is done to some rows; none: nothing.
+    Both are over the scored positions; `interventions` gives those for a range of rows.
     """
     differences, right = [], []
     recordings = Recordings(model)
@@ -62,18 +57,14 @@ def ahead(
 
 
 def n_chosen(model: HookedModel, share: float) -> int:
-    """How many heads a share of all is; at least one."""
+    """The number of heads that make up a share of all; at least one."""
     return max(1, round(share * model.cfg.n_layers * model.cfg.n_heads))
 
 
 def by_score(model: HookedModel, score: Score, *, share: float = SHARE, below: int | None = None) -> list[Head]:
     """The heads with the highest scores on repeated words that nothing else is measured on, the highest first.
 
-    Args:
-        model: A language model.
-        score: Which (`ms.analyses.head_scores`).
-        share: Of all heads, how many.
-        below: Only heads of layers before this one; none: all.
+    A share of all heads is chosen, of layers before `below` only; none: of all. Scores: `ms.analyses.head_scores`.
     """
     found = head_scores(model, repeated(model, n=N_CHOOSING, seed=CHOOSING)).score.sel(score_name=score)
     return highest(found.isel(layer=slice(below)), n_chosen(model, share))
@@ -106,14 +97,10 @@ def random_heads(
 def without(
     heads: Sequence[Head], reference: Batch, kind: Replacement, *, pos: str | None = None, within: str | None = None
 ) -> list[Intervention]:
-    """What removes heads: their outputs are replaced by those on other prompts.
+    """Interventions that remove all these heads together: their outputs are replaced by those on other prompts.
 
-    Args:
-        heads: All of them together.
-        reference: The other prompts.
-        kind: What by.
-        pos: Latent that says where; none: everywhere.
-        within: Latent by which the other prompts are classed.
+    `reference` holds the other prompts, which the latent `within` classes; the latent `pos` says where, none:
+    everywhere.
     """
     source = Named(name="other prompts", value=reference)
     return [removal(kind, Site(kind="z", layer=layer, head=head, pos=pos), source, within) for layer, head in heads]

@@ -1,7 +1,7 @@
-"""What prompts are made of: ordinary tokens, facts and names.
+"""The material of prompts: ordinary tokens, facts and names.
 
 Facts are capitals and official languages of countries; names are common first names. A tokenizer decides which of them
-can be asked: see `prompts`.
+can be used: see `prompts`.
 """
 
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""What the three claims share: effects of a draw, criteria, explanations, and planted tables of capacities.
+"""Parts that the three claims share: effects of a draw, criteria, explanations, and planted tables of capacities.
 
 Where fewer than two associations are stored at some size, nothing grows: slopes count as 0, and N ln N as 1.
 """
@@ -68,15 +68,7 @@ _MARGINS = (
 def explained(
     memory: str, *, sizes: str, limits: str, outputs: str = OWN_OUTPUTS, parameters: str = "d²"
 ) -> Explanation:
-    """What is measured on one kind of memory.
-
-    Args:
-        memory: What stores the associations, in a sentence.
-        sizes: Dimensions that are judged.
-        limits: What the evidence shows, and what it does not show.
-        outputs: Of the associations.
-        parameters: How many there are.
-    """
+    """The explanation for one kind of memory: what stores the associations, the dimensions judged, and limits."""
     procedure = _DRAW.format(memory=memory, sizes=sizes, outputs=outputs, parameters=parameters)
     return Explanation(procedure=procedure, quantities=_QUANTITIES, margins=_MARGINS, limits=limits)
 
@@ -88,10 +80,9 @@ def half_powers(least: int, largest: int) -> tuple[int, ...]:
 
 
 def effects(found: xr.Dataset) -> dict[str, float]:
-    """The effects of the only draw, and beside them what is stored at every size (`n_8` and so on).
+    """The effects of the only draw, and beside them the number stored at every size (`n_8` and so on).
 
-    Args:
-        found: `capacity` over d and draw, and `parameters` over d.
+    `found` holds `capacity` over d and draw, and `parameters` over d.
     """
     capacity, largest = found.capacity.isel(draw=0), found.capacity.isel(draw=0, d=-1)
     slopes = growth(found.capacity, found.parameters).slope.isel(draw=0).fillna(0.0)
@@ -109,7 +100,7 @@ def effects(found: xr.Dataset) -> dict[str, float]:
 
 
 def capacities(stored: Mapping[int, float]) -> xr.Dataset:
-    """A table in the place of a measurement: by dimension what is stored, of d² parameters."""
+    """A table instead of a measurement: the number stored by dimension, of d² parameters."""
     sizes = list(stored)
     data = {"capacity": (("d", "draw"), [[n] for n in stored.values()]), "parameters": ("d", [d**2 for d in sizes])}
     return xr.Dataset(data, coords={"d": sizes, "draw": [0]})

@@ -1,4 +1,4 @@
-"""What `reproduce` shows: capacity against parameters, fitted exponents beside the published one, and single sizes.
+"""The page of `reproduce`: capacity against parameters, fitted exponents beside the published one, and single sizes.
 
 It is made from what was measured for the claims; nothing is trained again.
 """
@@ -22,7 +22,7 @@ _CAPTION = (
 
 
 def capacities_in(results: Results) -> dict[str, xr.Dataset]:
-    """By memory, `capacity` over d and draw and `parameters` over d, of the claims that were measured."""
+    """`capacity` over d and draw and `parameters` over d, by memory, of the claims that were measured."""
     found = {}
     for claim, memory in MEMORIES.items():
         if claim in results:
@@ -79,13 +79,9 @@ def _sizes(memory: str, found: xr.Dataset) -> Table:
 
 
 def fitted_band(found: xr.Dataset) -> xr.DataArray:
-    """N ln N on the lines fitted to each draw, as their mean on the logarithmic scale and its 95 % interval.
+    """N ln N on the lines fitted to each draw, over summary (mean, low, high) and d.
 
-    Args:
-        found: `capacity` over d and draw, and `parameters` over d.
-
-    Returns:
-        Over summary (mean, low, high) and d.
+    The mean is on the logarithmic scale, with its 95 % interval.
     """
     lines = growth(found.capacity, found.parameters).sel(law=LAW, drop=True)
     logs = mean_interval(lines.intercept + lines.slope * np.log(found.parameters))
@@ -93,13 +89,13 @@ def fitted_band(found: xr.Dataset) -> xr.DataArray:
 
 
 def _drawn(found: xr.Dataset) -> xr.Dataset:
-    """What the figure shows of a memory."""
+    """The part of a memory's results that the figure shows."""
     amount = amounts(found.capacity).sel(law=LAW, drop=True)
     return xr.Dataset({"amount": amount, "size": found.parameters, "fit": fitted_band(found)})
 
 
 def page(page: Page, results: Results) -> None:
-    """What was found, the figure and the tables."""
+    """The findings, the figure and the tables."""
     capacities = capacities_in(results)
     for memory, each in capacities.items():
         slopes = growth(each.capacity, each.parameters).slope.sel(law=LAW, drop=True)

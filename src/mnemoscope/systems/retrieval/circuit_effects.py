@@ -1,4 +1,4 @@
-"""What claims say of a circuit and of how its paths emerged, as numbers.
+"""Numbers that claims read of a circuit and of how its paths emerged.
 
 A path leads from the place in the chain that attends to the place attended to; places are those of `Retrieval`. The
 *induction head* is two paths: from the second symbol of a pair to the first, and from the query to the second symbol of
@@ -38,17 +38,10 @@ class ChainPath(NamedTuple):
 
 
 def take_apart(subject: Subject, *, tolerance: float = 0.05) -> dict[str, float]:
-    """What the circuit of a model is like, and when its paths set in.
+    """The effects of a model's circuit and of the steps at which its paths appear.
 
-    Args:
-        subject: A model of the retrieval problem.
-        tolerance: By how much the loss may rise with the mechanism of one head, or without a path that is not needed.
-
-    Returns:
-        The effects; those of emergence are NaN where there is no trajectory. `GATE`, the largest partial loss.
-
-    Raises:
-        InputError: The model is of another task, or the tolerance is negative.
+    The loss may rise by `tolerance` with the mechanism of one head, or without a path that is not needed. Effects of
+    emergence are NaN where there is no trajectory; `GATE` is the largest partial loss.
     """
     task = task_of(subject)
     batch = task.sample(N_CIRCUIT, split="test", generator=generator(subject.seed, "circuit"))
@@ -73,7 +66,7 @@ def take_apart(subject: Subject, *, tolerance: float = 0.05) -> dict[str, float]
 
 
 def _emergence(paths: list[ChainPath], trajectory: xr.Dataset | None) -> dict[str, float]:
-    """Nothing is known of it without a trajectory."""
+    """Effects of emergence; NaN without a trajectory."""
     if trajectory is None:
         return dict.fromkeys(("induction_first", "width", "spread"), math.nan)
     places = dict.fromkeys((path.place, path.to) for path in paths)
@@ -83,14 +76,10 @@ def _emergence(paths: list[ChainPath], trajectory: xr.Dataset | None) -> dict[st
 def of_paths(
     paths: list[ChainPath], *, n_heads: int, kept: float, n_steps: int = 3, by_layout: int = 3
 ) -> dict[str, float]:
-    """The effects of some paths.
+    """The effects of the needed paths of a model with `n_heads` heads.
 
-    Args:
-        paths: That are needed.
-        n_heads: Heads of the model.
-        kept: By how much the error rises with all attention replaced.
-        n_steps: Of the chain.
-        by_layout: Heads that the order of the data asks for.
+    `kept` is by how much the error rises with all attention replaced; `by_layout` the heads that the order of the data
+    asks for.
     """
     heads = {(path.layer, path.head) for path in paths}
     bottom = min((path.layer for path in paths), default=0)
@@ -120,7 +109,7 @@ def of_paths(
 
 
 def within_pair(place: int, to: int) -> bool:
-    """Whether a path leads from the second symbol of a pair to the first."""
+    """True where a path leads from the second symbol of a pair to the first."""
     return place > 0 and place % 2 == 0 and to == place - 1
 
 
@@ -155,7 +144,7 @@ def onset(holds: xr.DataArray) -> float:
 
 
 def _width(course: xr.DataArray) -> float:
-    """How long attention takes from .2 to .5, as a share of the steps until then."""
+    """The time that attention takes from .2 to .5, as a share of the steps until then."""
     there = onset(course >= LEVEL)
     before = course.step.values[(course.values <= LOW) & (course.step.values < there)]
     return (there - float(before[-1] if len(before) else 0)) / max(there, 1)

@@ -1,4 +1,4 @@
-"""What several claims share: configurations, the gate, and what is planted for them."""
+"""Parts that several claims share: configurations, the gate, and what is planted for them."""
 
 from functools import partial
 
@@ -36,11 +36,7 @@ FRESH_ERRORS = (
 
 
 def task_of(subject: Subject) -> Retrieval:
-    """The task of a subject.
-
-    Raises:
-        InputError: It is another one.
-    """
+    """The task of a subject; an `InputError` unless it is the retrieval problem."""
     if not isinstance(subject.task, Retrieval):
         raise InputError(f"the claim is about the retrieval problem; got a model of {subject.task.name}")
     return subject.task
@@ -48,7 +44,7 @@ def task_of(subject: Subject) -> Retrieval:
 
 @torch.no_grad()
 def partial_errors(subject: Subject) -> dict[str, Float[np.ndarray, " prompt"]]:
-    """Squared error of every symbol that is due (`x1` and so on), mean over the queries of each fresh sequence."""
+    """Squared error of every symbol asked for (`x1` and so on), mean over the queries of each fresh sequence."""
     batch = task_of(subject).sample(N_SEQUENCES, split="test", generator=generator(subject.seed, "partial losses"))
     outputs, scored = subject.model(batch.inputs), batch.scored
     errors = {

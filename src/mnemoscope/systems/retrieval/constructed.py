@@ -43,14 +43,11 @@ def chain_follower_circuit(n_steps: int = 3, *, d_symbol: int = 4, positions: bo
 def chain_follower_paths(
     n_steps: int = 3, *, reached: int | None = None, positions: bool = False
 ) -> tuple[tuple[int, int, int, int], ...]:
-    """Which place attends to which in `chain_follower`.
+    """The attention of `chain_follower` from place to place.
 
     Returns:
         Layer, head, place and place attended to, numbered as in `Retrieval`: from the second symbol of every pair to
         the first, then from the query to the second symbol of its pair of step 1, 2 and so on.
-
-    Raises:
-        InputError: `reached` exceeds the steps.
     """
     reached = _reached(n_steps, reached)
     heads = chain_follower_circuit(n_steps, positions=positions).heads
@@ -89,21 +86,13 @@ def chain_follower(
     earlier: D + 1, for D = 1 and 2 the least that there is. For D = 3 three could do, where later pairs look for
     earlier ones; but what two chains lead to has two of those, and only the query finds its way there (`rewire`).
 
-    It errs where two symbols nearly coincide: with N = K = 4, at 0, 1 and 3 of 40,000 queries for D = 1, 2 and 3; with
-    K = 2, at 5 of 1,000. Places that are no queries look for symbols too, and what they find is not read. The order of
-    the steps does not matter.
+    It errs where two symbols nearly coincide. With N = K = 4 these are 0, 1 and 3 of 40,000 queries for D = 1, 2 and 3;
+    with K = 2 they are 5 of 1,000. Places that are no queries look for symbols too, and what they find is not read. The
+    order of the steps does not matter.
 
-    Args:
-        n_steps: D.
-        n_chains: N; all codes of the task have to differ.
-        d_symbol: K.
-        reached: Steps after which it stops; it answers later ones with zeros, their mean. None: all.
-        positions: Whether there is a positional embedding.
-        whole_chain: Whether it answers the whole chain, or the last symbol only.
-        n_heads: Of every layer; all but the first of them move nothing.
-
-    Raises:
-        InputError: `reached` exceeds the steps, or the task does not exist.
+    D is `n_steps`, N `n_chains`, K `d_symbol`; all codes of the task have to differ. The model stops after `reached`
+    steps and answers later ones with zeros, their mean; None: it follows all. Without `whole_chain` it answers the last
+    symbol only. All heads of a layer but the first move nothing.
     """
     reached = _reached(n_steps, reached)
     task = Retrieval(n_steps=n_steps, n_chains=n_chains, d_symbol=d_symbol, whole_chain=whole_chain)
@@ -177,7 +166,7 @@ def _subtract(model: HookedTransformer, head: tuple[int, int], read: Float[Tenso
 
 
 def _knots() -> Float[Tensor, " knot"]:
-    """Where the slope of the approximated square changes, on one side of zero."""
+    """The points, on one side of zero, at which the slope of the approximated square changes."""
     return torch.arange(_SPACING / 2, _REACH, _SPACING)
 
 
@@ -186,8 +175,7 @@ def _write_squares(
 ) -> int:
     """Write half the squared length of what is read: the slope of y^2 / 2 rises by the spacing at every knot.
 
-    Returns:
-        How many neurons that takes, the first ones of the layer.
+    Returns the number of neurons that it takes, the first ones of the layer.
     """
     knots = _knots()
     for i, direction in enumerate(torch.cat((read, -read), 1).T):

@@ -21,11 +21,7 @@ def place_name(place: int) -> str:
 
 
 def reach_figure(first: xr.DataArray) -> go.Figure:
-    """After which layer each place of a chain can know each symbol and each code.
-
-    Args:
-        first: From `first_layers`.
-    """
+    """The layer after which each place of a chain can know each symbol and each code, from `first_layers`."""
     text = [["" if math.isnan(value) else f"{value:.0f}" for value in row] for row in first.values]
     heat = go.Heatmap(
         z=first.values,
@@ -50,10 +46,7 @@ def circuit_figure(rise: xr.DataArray) -> go.Figure:
     """The paths of a circuit: places of a chain from left to right, layers upwards.
 
     An arrow goes from the place that is attended to, before a layer, to the place that attends, after it. Its width
-    grows with what the model loses without it.
-
-    Args:
-        rise: Over (layer, head, place, to), of the whole answer: from `path_table`.
+    grows with what the model loses without it: `rise` of the whole answer, from `path_table`.
     """
     layers, numbers, names = (rise[dim].values.tolist() for dim in ("layer", "head", "place"))
     finite = np.argwhere(np.isfinite(rise.values)).tolist()

@@ -26,7 +26,7 @@ def beside_published(results: Mapping[str, Results]) -> list[Table]:
 
 
 def _by_layers(results: Mapping[str, Results]) -> Table:
-    """Squared error of every symbol, by steps of the chain, what is due and layers."""
+    """Squared error of every symbol, by steps of the chain, the form of the answer and layers."""
     symbols = list(dict.fromkeys(name for result in results.values() for name in _symbols(result)))
     rows = []
     for label, result in results.items():
@@ -74,7 +74,7 @@ def _whole(result: Results) -> bool:
 
 
 def _errors(result: Results) -> xr.DataArray:
-    """Of every symbol on unseen sequences, over (part, seed)."""
+    """The errors on every symbol of unseen sequences, over (part, seed)."""
     return result["evaluation"].loss.sel(split="test", part=_symbols(result))
 
 
@@ -95,7 +95,7 @@ def _replaced(result: Results) -> xr.DataArray:
 
 
 def _rises(result: Results) -> xr.DataArray:
-    """By how much the error rises without each path, over seed and `PATH`."""
+    """The rise of the error without each path, over seed and `PATH`."""
     return result["paths"].rise.sel(skill="all", drop=True)
 
 

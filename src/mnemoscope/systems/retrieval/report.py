@@ -50,11 +50,6 @@ def examine(run: Run) -> dict[str, xr.Dataset]:
 def trajectory(model: HookedModel, task: Retrieval, *, seed: int) -> xr.Dataset:
     """Partial losses of one checkpoint, and how much the head that attends most along each path attends along it.
 
-    Args:
-        model: Any hooked model.
-        task: The retrieval problem.
-        seed: Of the run.
-
     Returns:
         Scalars `loss`, `loss_x1` and so on, and `0→4` for the largest mean attention of any head from place 0 to 4.
     """
@@ -83,7 +78,7 @@ def _called(place: int, chain: int) -> str:
 
 
 def chain_of(task: Retrieval, batch: Batch) -> list[str]:
-    """For every query the positions of its chain; nothing elsewhere."""
+    """The positions of the chain of every query; nothing elsewhere."""
     names = batch.positions
     lies = torch.stack([batch.latents[f"at_{place}"][0] for place in range(2 * task.n_steps + 1)], -1).tolist()
     query = batch.latents["place"][0] == 0
@@ -94,7 +89,7 @@ def chain_of(task: Retrieval, batch: Batch) -> list[str]:
 
 
 def tables(results: Mapping[str, Results]) -> list[Table]:
-    """What was learned, and the published figures beside ours."""
+    """Tables of the results, and the published figures beside ours."""
     return [*vector_report.tables(results), *beside_published(results)]
 
 
@@ -111,7 +106,7 @@ def page(page: Page, results: Mapping[str, Results]) -> None:
 
 
 def opening(result: Results) -> Opening:
-    """How training went, and the circuit of the first seed that has one."""
+    """The course of training, and the circuit of the first seed that has one."""
     found, rise = plain_report.opening(result), result["paths"].rise.sel(skill="all")
     needed = rise.notnull().any([name for name in rise.dims if name != "seed"])
     seeds = rise.seed.values[needed.values].tolist()
@@ -121,7 +116,7 @@ def opening(result: Results) -> Opening:
 
 
 def reach_section(page: Page, results: Mapping[str, Results]) -> None:
-    """What could be known after how many layers."""
+    """The layers after which each place could know each piece."""
     page.section("What can be known after how many layers")
     page.text(
         "A place of a chain can attend to another one if they have a symbol or a code in common, and then knows all "
@@ -175,7 +170,7 @@ def _paths(page: Page, seed: int, rise: xr.DataArray) -> None:
 
 
 def emergence_section(page: Page, results: Mapping[str, Results]) -> None:
-    """How the paths of the circuits set in over training, beside the partial losses."""
+    """The appearance of the circuits' paths in training, beside the partial losses."""
     page.section("How the paths emerge")
     page.text(
         "Attention along the paths of each seed's final circuit, of the head that attends most along it, at every kept "
@@ -201,13 +196,13 @@ def emergence_section(page: Page, results: Mapping[str, Results]) -> None:
 
 
 def _in_words(attention: xr.DataArray) -> list[str]:
-    """Who fetches from where, for every path."""
+    """For every path the place that fetches, and the place that it fetches from."""
     ends = zip(attention.place.values.tolist(), attention.to.values.tolist(), strict=True)
     return [f"{place_name(place)} ← {place_name(to)}" for place, to in ends]
 
 
 def _onsets(page: Page, attention: xr.DataArray) -> None:
-    """When each path sets in, and in which order."""
+    """The steps at which the paths appear, and their order."""
     onsets = first_true_step(attention >= LEVEL)
     in_circuit = attention.notnull().any("step")
     rows = []

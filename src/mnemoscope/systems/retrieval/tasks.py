@@ -4,7 +4,7 @@ A sequence holds N chains x_0 x_1 … x_D of symbols that occur nowhere else. Ea
 standard normal numbers, new in every sequence. The pairs (x_{j-1}, x_j) of step j, one a chain and shuffled across
 chains, stand together, step after step; the N queries x_0 come last, shuffled too: N(2D + 1) positions. The input of a
 position is the vector of its symbol and, behind it, a rotary code of its pair: with f_i = 10000^(-2i/K), i < K/2, the
-numbers cos(p f_i) and sin(p f_i) of pair p. What is due at a query is its whole chain x_1 … x_D (the implicit
+numbers cos(p f_i) and sin(p f_i) of pair p. The answer to a query is its whole chain x_1 … x_D (the implicit
 curriculum), or x_D alone; the loss is the mean squared error.
 
 System S8 (Musat, "Mechanism and emergence of stacked attention heads in multi-layer transformers"). Two things the
@@ -93,13 +93,13 @@ class Retrieval:
 
     @property
     def parts(self) -> Mapping[str, slice]:
-        """What is due of every step, `x1` to `xD`; of the last symbol alone `xD`."""
+        """The parts of an answer, `x1` to `xD`, one for each step; where the last symbol alone is asked for, `xD`."""
         steps = self.due
         return {f"x{step}": slice(self.d_symbol * i, self.d_symbol * (i + 1)) for i, step in enumerate(steps)}
 
     @property
     def due(self) -> range:
-        """Places in the chain, from 1, of the symbols that are due."""
+        """Places in the chain, from 1, of the symbols of the answer."""
         return range(1 if self.whole_chain else self.n_steps, self.n_steps + 1)
 
     def for_seed(self, seed: int) -> "Retrieval":
@@ -107,11 +107,7 @@ class Retrieval:
         return self
 
     def sample(self, n: int, *, split: str, generator: torch.Generator) -> Batch:
-        """`n` sequences; both splits are the same distribution.
-
-        Raises:
-            InputError: There is no such split.
-        """
+        """`n` sequences; both splits are the same distribution."""
         one_of("split", split, SPLITS)
         device, n_chains = generator.device, self.n_chains
         draws = torch.rand(n, self.n_steps + 1, n_chains, generator=generator, device=device)
@@ -125,11 +121,9 @@ class Retrieval:
         return self._batch(symbol, vectors, queries[..., None] + torch.tensor(self.due, device=device))
 
     def batch(self, symbol: Int[Tensor, "batch pos"], vectors: Float[Tensor, "batch symbol d_symbol"]) -> Batch:
-        """The sequences with these symbols at their positions.
+        """The sequences with these symbols, by number, at their positions: pairs first, then queries.
 
-        Args:
-            symbol: Numbers of symbols; pairs first, then queries.
-            vectors: Of the symbols by number.
+        `vectors` are those of the symbols.
         """
         lies = self.positions(symbol)[:, 2 * self.n_pairs :, [2 * step for step in self.due]]
         return self._batch(symbol, vectors, symbol.gather(1, lies.flatten(1)).unflatten(1, lies.shape[1:]))
@@ -140,7 +134,7 @@ class Retrieval:
         vectors: Float[Tensor, "batch symbol d_symbol"],
         due: Int[Tensor, "batch query step"],
     ) -> Batch:
-        """The same, with the symbols that are due at every query."""
+        """The same, with the symbols that answer every query."""
         rows = torch.arange(len(symbol), device=symbol.device)[:, None]
         own, codes = vectors[rows, symbol], self.codes(symbol.device).to(vectors)
         targets = vectors.new_zeros(*symbol.shape, self.d_output)
@@ -159,11 +153,11 @@ class Retrieval:
         return _codes(self.n_pairs, self.n_chains, self.d_symbol, self.query_codes).to(device)
 
     def is_query(self, device: torch.device | str = "cpu") -> Bool[Tensor, " pos"]:
-        """Which positions are queries."""
+        """True at positions that are queries."""
         return torch.arange(self.n_ctx, device=device) >= 2 * self.n_pairs
 
     def positions(self, symbol: Int[Tensor, "batch pos"]) -> Int[Tensor, "batch pos place"]:
-        """Where the places of the chain lie that a symbol leads to, for the symbol of every position.
+        """The positions of the places of the chain that a symbol leads to, for the symbol of every position.
 
         A query is followed through the pairs. A symbol of a pair of step j knows its own place and the later ones;
         below 0 what lies before, and what does not exist (a symbol that no pair starts with).
@@ -191,7 +185,7 @@ class Retrieval:
         return result
 
     def latents(self, batch: Batch) -> dict[str, Tensor]:
-        """What follows from the symbols, per position.
+        """Facts about each position that follow from the symbols.
 
         `place` of the chain; `pair`, its number, those of queries after those of pairs; `chain`, the query (from 0, in
         their order) that leads there, below 0 where none does; `at_i`, where place i of that query's chain lies, below
@@ -215,11 +209,7 @@ class Retrieval:
         return {**per_position, **{f"at_{i}": lies[..., i] for i in range(n_places)}}
 
     def enumerate(self, *, split: str) -> Batch:
-        """There are infinitely many sequences.
-
-        Raises:
-            InputError: Always.
-        """
+        """Raises an `InputError`: there are infinitely many sequences."""
         raise InputError(f"the sequences of {self.name} cannot be enumerated; draw samples")
 
     def monitor(self, n: int, *, split: str, generator: torch.Generator) -> Batch:
@@ -233,9 +223,6 @@ class Retrieval:
         `rewire`: one pair of one chain leads to the symbol that another chain has there, and on along that chain.
         `exchange`: two chains exchange what a step leads to, so that each goes on along the other.
         The answers change from that step on, and nowhere before.
-
-        Raises:
-            InputError: There is no such kind.
         """
         one_of("kind", kind, self.corruptions)
         n, device, symbol = len(batch), batch.inputs.device, batch.known["symbol"]
@@ -271,21 +258,15 @@ class Retrieval:
         pairs of that step lead to (1 - 1/N on average): the best guess of one who cannot tell the chains apart.
         `first`: x_1 is known, later ones are guessed so. `all_but_last`: x_D is guessed so, the others are known.
         `chain`: the answer.
-
-        Raises:
-            InputError: There is no such reference.
         """
         reached = {"mean": -1, "step": 0, "first": 1, "all_but_last": self.n_steps - 1, "chain": self.n_steps}
         one_of("reference", name, reached)
         return self.best_guess(batch, reached[name])
 
     def best_guess(self, batch: Batch, reached: int) -> Float[Tensor, "batch pos d_output"]:
-        """The best guess of one who has followed every chain for a number of steps.
+        """The best guess of one who has followed every chain for `reached` steps.
 
-        Args:
-            batch: The sequences.
-            reached: Steps; the symbols up to there are known, and of later ones that they are among the N of their
-                step. Below 0: not even that.
+        The symbols up to there are known; later ones are known to be among the N of their step. Below 0: not even that.
         """
         targets = batch.targets.double()
         vectors = batch.inputs[..., : self.d_symbol].double()
@@ -309,11 +290,11 @@ class Retrieval:
         return metrics.squared_error(outputs, batch.targets)[batch.scored].mean()
 
     def subgroups(self, batch: Batch) -> dict[str, Bool[Tensor, " batch"]]:
-        """None: all sequences are of one kind."""
+        """No subgroups: all sequences are of one kind."""
         return {}
 
     def skills(self, batch: Batch) -> dict[str, Bool[Tensor, "batch pos"]]:
-        """None: every query asks for all steps, which are parts of the targets."""
+        """No skills: every query asks for all steps, which are parts of the targets."""
         return {}
 
 

@@ -1,7 +1,7 @@
-"""What both claims share: the gate of size, accuracies as effects, a model that knows and one that does not.
+"""Parts that both claims share: the gate of size, accuracies as effects, a model that knows and one that does not.
 
-The answer is the most probable acceptable one, so that every question has one and no number of tries matters; sampling,
-the source's way, is a factor, and a question that gets no acceptable answer in 20 tries counts as wrong there.
+The answer is the most probable acceptable one, so that every question has one and no number of tries matters. Sampling,
+the source's way, is a factor; a question that gets no acceptable answer in 20 tries counts as wrong there.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -46,13 +46,9 @@ about_large_models = partial(
 
 
 def accuracy_of(model: Any, asked: Sequence[Cell], *, n: int = N, scoring: str = MOST_PROBABLE) -> dict[str, float]:
-    """Accuracy by label of the kind of questions; a question without an acceptable answer counts as wrong.
+    """Accuracy by label of the kind of questions, `n` of each; a question without an acceptable answer counts as wrong.
 
-    Args:
-        model: A language model with its tokenizer, or a stand-in.
-        asked: Kinds of questions.
-        n: Of each.
-        scoring: `most probable` or `sampled`.
+    `scoring` is `most probable` or `sampled`.
     """
     sampling = Sampling() if scoring == SAMPLED else None
     found = retrieval_answers(model, asked, n=n, sampling=sampling)
@@ -61,7 +57,7 @@ def accuracy_of(model: Any, asked: Sequence[Cell], *, n: int = N, scoring: str =
 
 
 def size(model: Any) -> dict[str, float]:
-    """What the gate looks at: billions of parameters."""
+    """The quantity of the gate: billions of parameters."""
     n = model.n_parameters if isinstance(model, StandIn) else sum(p.numel() for p in model.parameters())
     return {GATE: n / 1e9}
 
@@ -69,7 +65,7 @@ def size(model: Any) -> dict[str, float]:
 def measured(
     number: int, *, measure: Callable[..., Measured], share: float, knows: tuple[str, ...] = tuple(FORMULATIONS)
 ) -> Mapping[str, Measured]:
-    """What a claim measures on a stand-in that answers rightly with a probability."""
+    """The measure of a claim on a stand-in that answers rightly with a probability."""
     return {"model": measure(StandIn(share=share, knows=knows, seed=number))}
 
 

@@ -144,11 +144,7 @@ def _progress(source: str, total: int) -> Iterator[Any]:
 
 
 def _numbers(text: str) -> list[int]:
-    """The numbers of `1-5` or `1,3,6`.
-
-    Raises:
-        InputError: The text says something else.
-    """
+    """The numbers of `1-5` or `1,3,6`; an `InputError` where the text says something else."""
     numbers: list[int] = []
     for part in text.split(","):
         low, dash, high = part.strip().partition("-")

@@ -22,10 +22,8 @@ PUBLISHED = (
 def accuracy_figure(found: xr.Dataset) -> go.Figure:
     """Accuracy over difficulty with exact intervals, a line per model, and the dashed line of chance.
 
-    A row of panels per scoring, a panel per formulation that has difficulties, and one for those that have none.
-
-    Args:
-        found: From `accuracies`, over (model, scoring, cell).
+    A row of panels per scoring, a panel per formulation that has difficulties, and one for those that have none; from
+    `accuracies`, over (model, scoring, cell).
     """
     scorings, panels = [str(s) for s in found.scoring.values], _panels(found)
     figure = make_subplots(
@@ -103,11 +101,7 @@ def _chance(part: xr.Dataset, *, legend: bool) -> go.Scatter:
 
 
 def accuracy_table(found: xr.Dataset) -> Table:
-    """A row for every model, kind of questions and scoring.
-
-    Args:
-        found: From `accuracies`, over (model, scoring, cell).
-    """
+    """A row for every model, kind of questions and scoring, from `accuracies`, over (model, scoring, cell)."""
     rows = []
     for model in found.model.values.tolist():
         for cell in found.cell.values.tolist():
@@ -126,7 +120,7 @@ def accuracy_table(found: xr.Dataset) -> Table:
 
 
 def published_table() -> Table:
-    """What the source says of large language models."""
+    """The source's figures for large language models."""
     header = ("formulation", "difficulty", "published, of large models")
     title = "published: sentences only; the accuracies stand in a figure"
     return Table(name="published", title=title, header=header, rows=PUBLISHED, n_text=3)

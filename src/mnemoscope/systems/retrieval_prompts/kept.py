@@ -1,8 +1,8 @@
 """Answers that were found are kept in files, so that the same command goes on where it stopped.
 
 A file per set of questions holds what was answered so far. It counts as long as nothing has changed that decides about
-an answer: the text and the way of sampling are part of an answer's key, and everything else (the model, versions, the
-code of this package) of a stamp, with which the whole file is dropped.
+an answer: the text and the way of sampling are part of an answer's key. Everything else (the model, versions, the code
+of this package) is part of a stamp; with another stamp the whole file is dropped.
 """
 
 import hashlib
@@ -21,7 +21,7 @@ _DECIDE = ("questions", "words", "texts", "reading", "scoring")
 
 
 def source_digest() -> str:
-    """Of the code that decides about answers."""
+    """The digest of the code that decides about answers."""
     digest = hashlib.sha256()
     for name in _DECIDE:
         digest.update(Path(__file__).with_name(f"{name}.py").read_bytes())
@@ -30,11 +30,9 @@ def source_digest() -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class Kept:
-    """The answers of one model in a directory.
+    """The answers of one model in a directory, in one file per set of questions.
 
-    Attributes:
-        directory: One file per set of questions lies here.
-        stamp: Changes with whatever decides about answers, beside the question and the sampling.
+    The stamp changes with whatever decides about answers, beside the question and the sampling.
     """
 
     directory: Path
@@ -42,13 +40,13 @@ class Kept:
     _found: dict[str, dict[str, Any]] = field(default_factory=dict, compare=False, repr=False)
 
     def find(self, name: str, questions: Sequence[Question], sampling: Sampling | None) -> list[Answered]:
-        """Those of some questions that were answered before."""
+        """The answers to those of some questions that were answered before."""
         records = self._records(name)
         keys = {question: _key(question, sampling) for question in questions}
         return [_answered(question, records[key]) for question, key in keys.items() if key in records]
 
     def add(self, name: str, answered: Sequence[Answered], sampling: Sampling | None) -> None:
-        """Keep some more."""
+        """Keep some more answers."""
         records = self._records(name)
         for each in answered:
             record = {"log_probs": list(each.log_probs), "sampled": each.sampled, "tries": each.tries}

@@ -64,16 +64,8 @@ def questions(
 ) -> tuple[Question, ...]:
     """The first `n` questions of a seed; each has a stream of its own, so that more of them begin with the same.
 
-    Args:
-        formulation: One of `FORMULATIONS`.
-        n: How many.
-        difficulty: Steps of a chain, of equations and lives-with; none: 5, as in the source. The others have no choice.
-        n_chains: Interleaved chains of equations and lives-with; the others have four.
-        seed: Of the questions.
-
-    Raises:
-        InputError: There is no such formulation, it has one difficulty and another one is asked for, or it has too few
-            letters or names for so many steps and chains.
+    Equations and lives-with have chains of `difficulty` steps (none: 5, as in the source) and `n_chains` interleaved
+    chains; the others have one difficulty, and four chains. An `InputError` says so where letters or names are too few.
     """
     one_of("formulation", formulation, FORMULATIONS)
     in_range("n", n, 1, float("inf"))
@@ -192,7 +184,7 @@ def _functions(stream: torch.Generator, steps: int, n_chains: int) -> tuple[list
 
 
 def _relatives(stream: torch.Generator, steps: int, n_chains: int) -> tuple[list[str], str, str, Sequence[str]]:
-    """Where somebody lives depends on the profession, which says with which relative."""
+    """A story: where somebody lives depends on the profession, which says with which relative."""
     relatives = {relation: _shuffled(names, stream) for relation, names in words.RELATIVES.items()}
     everybody = [name for names in relatives.values() for name in names]
     country = dict(zip(everybody, _shuffled(words.COUNTRIES, stream), strict=True))

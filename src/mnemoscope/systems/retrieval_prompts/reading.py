@@ -27,22 +27,16 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Read:
-    """Prompts that were read.
-
-    Attributes:
-        logits: Of the next token after each.
-        cache: Their keys and values.
-    """
+    """Prompts that were read: the logits of the next token after each, and the cache of their keys and values."""
 
     logits: Float[Tensor, "prompt d_vocab"]
     cache: TransformerLensKeyValueCache
 
 
 def check_model(model: Any) -> None:
-    """Refuse a model whose keys and values cannot be kept.
+    """Refuse, with an `InputError`, a model whose keys and values cannot be kept.
 
-    Raises:
-        InputError: It is no `HookedTransformer`, has other positions or attention, or no tokenizer.
+    It must be a `HookedTransformer` with causal attention, positions of one of `POSITIONS`, and a tokenizer.
     """
     if not isinstance(model, HookedTransformer):
         raise InputError(f"model must be a HookedTransformer, as ms.language_model gives; got {type(model).__name__}")
@@ -57,11 +51,7 @@ def check_model(model: Any) -> None:
 
 
 def check_length(model: HookedTransformer, n_tokens: int) -> None:
-    """Refuse prompts that are too long with their answers.
-
-    Raises:
-        InputError: Saying how many tokens the model would have to be loaded for.
-    """
+    """Refuse prompts that are too long with their answers; the `InputError` says how many tokens it takes."""
     if n_tokens > model.cfg.n_ctx:
         raise InputError(
             f"the longest prompt with its answer takes {n_tokens} tokens and the model reads {model.cfg.n_ctx}; load "
@@ -71,12 +61,7 @@ def check_length(model: HookedTransformer, n_tokens: int) -> None:
 
 @torch.no_grad()
 def read(model: HookedTransformer, prompts: Sequence[Sequence[int]]) -> Read:
-    """Read prompts.
-
-    Args:
-        model: With causal attention.
-        prompts: Tokens of each; lengths may differ.
-    """
+    """Read prompts, whose lengths may differ; the model has causal attention."""
     device = model.W_E.device
     tokens, real = _padded(prompts, device)
     cache = TransformerLensKeyValueCache.init_cache(model.cfg, device, len(prompts))
@@ -110,12 +95,9 @@ def rows_of(
 
 
 def row_bytes(model: HookedTransformer, n_tokens: int, n_new: int | None = None) -> int:
-    """What a row of so many tokens takes: its keys and values, and the activations of a layer while it is read.
+    """The size of a row with so many tokens: keys and values, and the activations of a layer while it is read.
 
-    Args:
-        model: With its sizes.
-        n_tokens: Of the longest row.
-        n_new: Tokens that are read after those in the cache; none: the tokens themselves are read.
+    `n_new` tokens are read after those in the cache; none: the tokens themselves are read.
     """
     cfg = model.cfg
     n_read, n_logits = (n_tokens, 1) if n_new is None else (n_new, n_new)
@@ -126,12 +108,9 @@ def row_bytes(model: HookedTransformer, n_tokens: int, n_new: int | None = None)
 
 
 def batches(items: Sequence[_T], sizes: Sequence[int], max_bytes: int) -> Iterator[list[_T]]:
-    """Items in groups that keep to a budget when each takes what the largest of its group does; at least one each.
+    """Groups of items that keep to `max_bytes` when each takes what the largest of its group does; at least one each.
 
-    Args:
-        items: In groups of like size from the start, such as sorted by length.
-        sizes: Bytes that each takes.
-        max_bytes: Of a group.
+    Items come in groups of like size from the start, such as sorted by length.
     """
     group: list[_T] = []
     largest = 0

@@ -45,7 +45,7 @@ end."""
 
 @dataclass(frozen=True, kw_only=True)
 class Sampling:
-    """How answers are sampled. What is drawn for a question depends on it and the seed, not on its batch."""
+    """Options of sampling. The answers drawn for a question depend on it and the seed, not on its batch."""
 
     tries: int = 20
     """Answers to a question at most."""
@@ -60,7 +60,7 @@ class Sampling:
 
 @dataclass(frozen=True, kw_only=True)
 class Answered:
-    """What a model makes of a question."""
+    """The answers of a model to a question."""
 
     question: Question
     log_probs: tuple[float, ...]
@@ -81,11 +81,8 @@ def answers(
 ) -> Iterator[list[Answered]]:
     """Answers to questions, in batches of like length; a batch at a time, as it is finished.
 
-    Args:
-        model: A `HookedTransformer` with a tokenizer.
-        asked: Questions in its tokens.
-        sampling: How to sample too; none: nothing is drawn.
-        max_bytes: Of a batch, beside the weights; none: 128 MB on a processor, 4 GB on a GPU.
+    Without `sampling` nothing is drawn. A batch takes `max_bytes` beside the weights; none: 128 MB on a processor, 4 GB
+    on a GPU.
 
     Raises:
         InputError: The model cannot keep keys and values, a prompt is too long, or logits hold NaN.
@@ -203,7 +200,7 @@ def accepted(text: str, acceptable: Sequence[str]) -> str | None:
 
 
 def could_become(text: str, acceptable: Sequence[str]) -> bool:
-    """Whether a text that has not ended is the beginning of an acceptable answer."""
+    """True where a text that has not ended is the beginning of an acceptable answer."""
     begun = text.lstrip()
     if "\n" in begun:
         return False

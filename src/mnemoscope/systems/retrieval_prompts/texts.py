@@ -32,17 +32,12 @@ class Asked:
 
 
 def takes_chat(tokenizer: Any) -> bool:
-    """Whether a tokenizer has a chat template."""
+    """True where a tokenizer has a chat template."""
     return bool(getattr(tokenizer, "chat_template", None))
 
 
 def ask(tokenizer: Any, questions: Sequence[Question], *, chat: bool | None = None) -> tuple[Asked, ...]:
-    """Questions in tokens.
-
-    Args:
-        tokenizer: Such as `model.tokenizer`.
-        questions: To be asked.
-        chat: Whether through the chat template; none: if there is one.
+    """Questions in tokens, through the chat template or not; none: if there is one.
 
     Raises:
         InputError: A chat template is asked for and there is none, or two acceptable answers have the same tokens.

@@ -1,4 +1,4 @@
-"""What the task knows of the answers at one slot, in words: the target, the answer of recall, what is ruled out.
+"""The task's knowledge of the answers at one slot, in words: the target, the answer of recall, what is ruled out.
 
 A value that an earlier pair has used is ruled out unless x repeats: then the y of the earlier pair is the only answer.
 """
@@ -10,12 +10,7 @@ TARGET, RECALLED, USED = "✓ target", "↩ y of slot {}", "✕ used"
 
 
 def marks(at: xr.Dataset, value: int) -> list[str]:
-    """Words on one value at one slot.
-
-    Args:
-        at: From `predict`, at one slot.
-        value: Which.
-    """
+    """Words on one value at one slot of the result of `predict`."""
     found = [TARGET] if value == int(at.target) else []
     if at.repeats and value == recalled(at):
         return [*found, RECALLED.format(int(at.repeats))]
@@ -28,7 +23,7 @@ def recalled(at: xr.Dataset) -> int:
 
 
 def exact(at: xr.Dataset) -> str:
-    """What the exact predictor says at one slot, and by which skill."""
+    """The answer of the exact predictor at one slot, and its skill."""
     if at.repeats:
         return f"{recalled(at)}, by recall"
     possible = [str(int(value)) for value in at.value.values if float(at.bayes.sel(value=value)) > 0]

@@ -1,4 +1,4 @@
-"""What several claims share: configurations, factors, and controls in the place of v3."""
+"""Parts that several claims share: configurations, factors, and controls in the place of v3."""
 
 from collections.abc import Callable
 from functools import partial

@@ -17,9 +17,7 @@ _COLOURS = {**COLOURS, "elimination": PALETTE[0], "recall": PALETTE[1], "bayes":
 def training_curves(metrics: xr.Dataset, floors: Mapping[str, float]) -> go.Figure:
     """Loss on both splits with the exact floors of their distribution, and accuracy of both skills; one line per seed.
 
-    Args:
-        metrics: Over (seed, step), from `Run.metrics`.
-        floors: Name of a floor to its loss in nats, drawn as horizontal lines.
+    Metrics are over (seed, step), from `Run.metrics`; floors are losses in nats by name, drawn as horizontal lines.
     """
     figure = make_subplots(1, 2, subplot_titles=("loss (nats per scored position)", "accuracy on unseen mappings"))
     for name, column, key in (
@@ -52,11 +50,9 @@ def training_curves(metrics: xr.Dataset, floors: Mapping[str, float]) -> go.Figu
 
 
 def attention_by_role(attention: xr.Dataset, subgroup: str) -> go.Figure:
-    """Where the x of every slot attends, mean over seeds: a heatmap for each role.
+    """The attention from the x of every slot, mean over seeds: a heatmap for each role.
 
-    Args:
-        attention: Over (seed, subgroup, role, query, slot, target), from `attention_shares` arranged by role.
-        subgroup: Which sequences.
+    It is over (seed, subgroup, role, query, slot, target), from `attention_shares` arranged by role.
     """
     roles = [str(role) for role in attention.role.values]
     figure = make_subplots(1, len(roles), subplot_titles=roles, shared_yaxes=True)
@@ -88,11 +84,7 @@ PREDICTION_CAPTION = (
 
 
 def prediction(result: xr.Dataset) -> go.Figure:
-    """The distribution over y at every slot beside the Bayes reference, marked as `PREDICTION_CAPTION` says.
-
-    Args:
-        result: From `predict`.
-    """
+    """The distribution over y at every slot beside the Bayes reference, from `predict`; see `PREDICTION_CAPTION`."""
     slots = result.slot.values.tolist()
     titles = [_slot_title(result.sel(slot=slot)) for slot in slots]
     figure = make_subplots(1, len(slots), subplot_titles=titles, shared_yaxes=True)

@@ -15,9 +15,7 @@ SCORE_HEADER = ("network", "causal model", "score", "where chosen", "higher than
 def score_rows(trained: xr.Dataset, untrained: xr.Dataset) -> list[list[str]]:
     """The score of every causal model on both networks, mean [range] over seeds, and in how many it is the better one.
 
-    Args:
-        trained: From `tiny_recall.compare`, along `seed`.
-        untrained: The same on networks before training.
+    Both results come from `tiny_recall.compare`, along `seed`; untrained networks are those before training.
     """
     rows = []
     for name, found in (("trained", trained), ("untrained", untrained)):
@@ -30,11 +28,7 @@ def score_rows(trained: xr.Dataset, untrained: xr.Dataset) -> list[list[str]]:
 
 
 def better_model(trained: xr.Dataset) -> str:
-    """Which causal model scores higher on the trained networks, in one sentence.
-
-    Args:
-        trained: As above.
-    """
+    """The causal model that scores higher on the trained networks, in one sentence."""
     means = trained.score.mean("seed")
     name = str(means.causal.values[int(means.argmax("causal"))])
     others = trained.score.drop_sel(causal=name).max("causal")
@@ -59,7 +53,7 @@ VARIABLE_HEADER = (
 def variable_rows(trained: xr.Dataset, untrained: xr.Dataset) -> list[list[str]]:
     """For every variable and kind of pairs the accuracy at its place, and that of every control.
 
-    Arbitrary answers are asked of changing pairs only; arguments as above.
+    Arbitrary answers exist for changing pairs only; arguments as above.
     """
     rows = []
     for i, variable in enumerate(trained.variable.values):
@@ -126,7 +120,7 @@ def score_figure(trained: xr.Dataset, untrained: xr.Dataset) -> go.Figure:
 
 
 def _places(found: xr.Dataset) -> list[list[str]]:
-    """Of every variable its place in every seed."""
+    """The place of every variable in every seed."""
     places = found["place"]
     places = places if "seed" in places.dims else places.expand_dims(seed=found.seed)
     return places.transpose("variable", "seed").values.tolist()

@@ -41,14 +41,10 @@ def exchange(
 def read_from_context(
     x: Int[Tensor, "batch slot"], y: Int[Tensor, "batch slot"], n_values: int, *, eliminate: bool, recall: bool
 ) -> Float[Tensor, "batch slot d_vocab"]:
-    """What follows from the context alone.
+    """The prediction that follows from the context alone, for queries x with images y of V = `n_values` values.
 
-    Args:
-        x: Queries.
-        y: Their images.
-        n_values: Number of values, V.
-        eliminate: Spread evenly over the values that no earlier pair has as its y; else over all values.
-        recall: If x stood there before, all mass on the y it had.
+    With `eliminate` it spreads evenly over the values that no earlier pair has as its y; else over all values. With
+    `recall`, if x stood there before, all mass is on the y it had.
     """
     values = torch.arange(n_values + 1, device=x.device)
     earlier = torch.ones(x.shape[1], x.shape[1], dtype=torch.bool, device=x.device).tril(-1)

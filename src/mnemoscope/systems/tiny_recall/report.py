@@ -41,20 +41,12 @@ from mnemoscope.viz import Results, Table, bar, plain_report
 
 
 def examine(model: HookedModel, task: PermutationLookup, *, seed: int) -> dict[str, xr.Dataset]:
-    """All analyses of one model.
-
-    Args:
-        model: Any hooked model.
-        task: With a split chosen; V small enough to enumerate.
-        seed: Prompts come from this seed's streams.
+    """All analyses of one model; prompts come from the seed's streams, and V must be small enough to enumerate.
 
     Returns:
         `evaluation` (enumerated), `sampled` (the published number of samples), `conflict`, `ablation` (by role),
         `attention` (with dimension `role` in place of `head`) and `examples` (patterns on one sequence of each
         subgroup).
-
-    Raises:
-        InputError: V is too large to enumerate, or the model too small.
     """
     if task.n_values > MAX_ENUMERATED:
         raise InputError(f"this needs task.n_values <= {MAX_ENUMERATED}; got {task.n_values}; evaluate samples instead")
@@ -149,7 +141,7 @@ def example(task: PermutationLookup) -> Batch:
 
 
 def explorer() -> str:
-    """What the live explorer computes of the task."""
+    """The script with which the live explorer computes the task."""
     return (files("mnemoscope.systems.tiny_recall") / "explorer.js").read_text()
 
 

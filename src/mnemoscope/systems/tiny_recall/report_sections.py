@@ -29,18 +29,13 @@ _FLOORS = {"bayes": "floor: all mappings", "bayes_train": "floor: training mappi
 
 
 def page(page: Page, results: Mapping[str, Results]) -> None:
-    """The sections of the page.
-
-    Args:
-        page: Where they go.
-        results: For every label (preset and recipe), what `analyse_run` returns for every seed, along `seed`.
-    """
+    """The sections of the page, from what `analyse_run` returns along `seed`, by label (preset and recipe)."""
     for section in (_what_was_learned, _published, _references, _conflict, _curves, _ablations, _attention, _views):
         section(page, results)
 
 
 def opening(result: Results) -> Opening:
-    """How both skills were learned, which part each needs, and where a repeated x looks."""
+    """The learning of both skills, the part that each needs, and the attention of a repeated x."""
     ablation = result["ablation"]
     figures = [
         ("Training: one line per seed.", training_curves(result["metrics"], floors(result))),

@@ -12,11 +12,9 @@ LEARNED = 0.99
 
 
 def learned_skills(results: Mapping[str, xr.Dataset]) -> xr.Dataset:
-    """Accuracy of each skill on unseen mappings, per seed, and whether it counts as learned.
+    """`accuracy` of each skill on unseen mappings, over (seed, skill), and whether it counts as `learned`.
 
-    Returns:
-        `accuracy` and `learned` over (seed, skill): elimination on fresh sequences, recall on repeats, both in the
-        last slot.
+    Elimination is on fresh sequences, recall on repeats, both in the last slot.
     """
     last = results["evaluation"].accuracy.sel(split="test").isel(pos=-1, drop=True)
     accuracy = last.sel(subgroup=["fresh", "repeat"]).rename(subgroup="skill")

@@ -5,8 +5,8 @@ probability `repeat_ratio` the last x is a copy of an earlier one. Two skills gi
 (every y but one is used up) and *recall* (this x stood there before, with its y). On a sequence with a repeat they
 disagree; those sequences are the conflict set.
 
-Inputs are all tokens but the last, targets all but the first; scored are the positions of x, where y is due. Token
-0 is never used. Mappings are split once into training and test mappings that never overlap. Systems S1 and S2,
+Inputs are all tokens but the last, targets all but the first; scored are the positions of x, where y is the answer.
+Token 0 is never used. Mappings are split once into training and test mappings that never overlap. Systems S1 and S2,
 "tiny-recall".
 """
 
@@ -204,7 +204,7 @@ class PermutationLookup:
     # ---- latents, subgroups, skills
 
     def _latents(self, batch: Batch) -> dict[str, Tensor]:
-        """What the tokens of complete sequences say; slots count from 1, 0 stands for "none"."""
+        """The latents of complete sequences; slots count from 1, 0 stands for "none"."""
         x, y = pairs(batch)
         if x.shape[1] != self.n_values:
             raise InputError(f"latents need complete sequences of {self.n_values} pairs; got {x.shape[1]}")
@@ -279,8 +279,7 @@ class PermutationLookup:
         - `toggle_repeat`: a repeat gets the fresh x, a fresh sequence repeats a random slot. The answer changes.
         - `permute_pairs`: the earlier pairs come in another order. The answer stays.
 
-        Raises:
-            InputError: Another kind, or `move_repeat` on a sequence without a repeat.
+        An `InputError` says so where `move_repeat` is asked for and a sequence has no repeat.
         """
         one_of("kind", kind, self.corruptions)
         latents, n, last = batch.latents, len(batch), self.n_values - 1
@@ -313,7 +312,7 @@ class PermutationLookup:
         return self.batch(x, mapping)
 
     def pair_report(self, clean: Batch, corrupted: Batch) -> dict[str, float]:
-        """How good minimal pairs are, as shares of the pairs.
+        """Measures of the quality of minimal pairs, as shares of the pairs.
 
         `answer_changed`; `collisions`: the corrupted sequence is also one of the clean ones; `train_clean` and
         `train_corrupted`: the sequence shows a training mapping.
@@ -337,11 +336,7 @@ def pairs(batch: Batch) -> tuple[Int[Tensor, "batch slot"], Int[Tensor, "batch s
 
 
 def lookup_task(task: Task) -> PermutationLookup:
-    """The task, if it is the permutation lookup.
-
-    Raises:
-        InputError: It is another one.
-    """
+    """The task, if it is the permutation lookup; else an `InputError`."""
     if not isinstance(task, PermutationLookup):
         raise InputError(f"this analysis reads runs of {PermutationLookup.name}; got a run of {task.name}")
     return task

@@ -1,4 +1,4 @@
-"""What attention has to know about a fact: how many are answered once the learned patterns are replaced.
+"""Facts that are still answered once the learned patterns of attention are replaced.
 
 The rows of the query are replaced in all heads at once. *No noise*: a head's own attention to subject and relation
 stays, scaled up to one, and nothing goes to noise. *Mean*: on top of that every fact gets the head's mean over all
@@ -25,19 +25,12 @@ Rows = Float[Tensor, "batch head_index key"]
 
 @torch.no_grad()
 def attending(model: HookedModel, task: Task, *, n_each: int = 8, seed: int = 0) -> xr.DataArray:
-    """How often each fact is answered with the patterns of all heads replaced.
+    """The accuracy of a one-layer model with softmax attention on each fact, with the patterns of all heads replaced.
 
-    Args:
-        model: One layer, with softmax attention.
-        task: With its facts.
-        n_each: Sequences of each fact, with places and noise of their own.
-        seed: Of these sequences.
+    Every fact is asked in `n_each` sequences with places and noise of their own.
 
     Returns:
         Accuracy over (pattern, subject, relation), `pattern` as in `PATTERNS`.
-
-    Raises:
-        InputError: The task is another one, or the model has more layers, does not fit it or has linear attention.
     """
     task = facts_task(task)
     in_range("n_each", n_each, 1, np.inf)
@@ -61,7 +54,7 @@ def attending(model: HookedModel, task: Task, *, n_each: int = 8, seed: int = 0)
 
 
 def _rows(own: Rows, batch: Batch) -> dict[str, Rows | None]:
-    """What the query attends to, by pattern; None: as the model does."""
+    """The attention of the query, by pattern; None: as in the model."""
     where = torch.stack([batch.latents[f"{kind}_pos"] for kind in ("subject", "relation")], -1)
     where = where[:, None].expand(-1, own.shape[1], 2)
     found = own.gather(-1, where)

@@ -1,4 +1,4 @@
-r"""What the value matrices hold: memory-recall scores of facts at the OV circuits and at the MLP, from the weights.
+r"""Memories of facts in the weights: memory-recall scores at the OV circuits and at the MLP.
 
 A head h gives subject and relation of a fact the attention :math:`\alpha_h(s)` and :math:`\alpha_h(r)`, in the mean
 over places and noise. It writes :math:`x_h = \alpha_h(s)\, e_s W_{OV}^h + \alpha_h(r)\, e_r W_{OV}^h`. The OV circuits
@@ -25,20 +25,13 @@ MEMORIES = ("OV", "MLP", "both")
 
 @torch.no_grad()
 def fact_memories(model: HookedModel, task: Task, *, n_each: int = 8, seed: int = 0) -> xr.Dataset:
-    """How many facts the weights recall.
+    """The share of the facts that the weights of a one-layer model without LayerNorm recall.
 
-    Args:
-        model: One layer; without LayerNorm.
-        task: With its facts.
-        n_each: Sequences of each fact, over which attention is averaged.
-        seed: Of these sequences, and of permuted targets.
+    Attention is averaged over `n_each` sequences of each fact; `seed` draws these, and the permuted answers.
 
     Returns:
         Over memory (`MEMORIES`; of a model without an MLP only OV): `recall`, the share of facts; `permuted`, the same
         for permuted answers; `chance`.
-
-    Raises:
-        InputError: The task is another one, or the model has more layers or a LayerNorm.
     """
     task = facts_task(task)
     if model.cfg.n_layers != 1 or model.cfg.normalization_type is not None:
@@ -61,7 +54,7 @@ def fact_memories(model: HookedModel, task: Task, *, n_each: int = 8, seed: int 
 
 
 def _written(model: HookedModel, task: FactualRecall, n_each: int, seed: int) -> Float[Tensor, "fact d_model"]:
-    """What all heads write at the query of each fact, noise aside; subject by subject."""
+    """The sum of what all heads write at the query of each fact, noise aside; subject by subject."""
     batch = task.every_fact(n_each, generator=generator(seed, "fact memories"))
     name = "blocks.0.attn.hook_pattern"
     pattern = model.run_with_cache(batch.inputs, names_filter=name)[1][name][:, :, -1].double()

@@ -1,4 +1,4 @@
-"""By which route the answer comes: straight from attention, or from attention through the MLP; fact by fact.
+"""Routes of an answer: straight from attention, or from attention through the MLP; fact by fact.
 
 The query's residual stream holds what the heads write and what the MLP makes of it. One of the two is removed from what
 the logits read, at a time: the output of the MLP, or what heads add directly (the MLP reads them all the same). A fact
@@ -40,21 +40,14 @@ STORES = ("attention", "mlp", "either", "only both", "neither")
 
 @torch.no_grad()
 def routes(model: HookedModel, task: Task, *, n_each: int = 8, removed: Removed = "mean", seed: int = 0) -> xr.Dataset:
-    """How often each fact is answered by each route alone.
+    """The accuracy of each route alone on each fact, in a model of one layer of heads and an MLP, or heads alone.
 
-    Args:
-        model: One layer of heads and an MLP, or heads alone.
-        task: With its facts.
-        n_each: Sequences of each fact, with places and noise of their own.
-        removed: What stands in the place of what is removed.
-        seed: Of the sequences, and of resampling.
+    Every fact is asked in `n_each` sequences with places and noise of their own; `removed` says what replaces a removed
+    part.
 
     Returns:
         `accuracy` over (route, subject, relation); route `both` is the model as it is, `attention` without the MLP,
         `mlp` without what heads add to the logits directly, `neither` without either.
-
-    Raises:
-        InputError: The task is another one, or the model has more layers or does not fit it.
     """
     task = facts_task(task)
     one_of("removed", removed, ("mean", "resample"))
@@ -84,18 +77,12 @@ def _removal(kind: Removed, site: Site | Edge, source: Named) -> Intervention:
 
 
 def stores(found: xr.Dataset, *, enough: float = 0.5) -> xr.DataArray:
-    """Which share of the facts is stored where.
-
-    Args:
-        found: From `routes`.
-        enough: Accuracy of a fact from which on it counts as answered.
+    """The share of the facts that each place stores, from `routes`; from accuracy `enough` on a fact counts as
+    answered.
 
     Returns:
         Over store (`STORES`): facts for which that route alone is enough, either of them is, both are needed, and those
         that are not answered at all; the shares add up to one.
-
-    Raises:
-        InputError: `enough` is no accuracy.
     """
     in_range("enough", enough, 0, 1)
     whole, attention, mlp = (found.accuracy.sel(route=route, drop=True) >= enough for route in ROUTES[:3])

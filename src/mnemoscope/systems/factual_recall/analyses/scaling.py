@@ -1,7 +1,7 @@
-r"""How many facts models of growing width learn, and how that grows with the number of their parameters.
+r"""The number of facts that models of growing width learn, and its growth with the number of their parameters.
 
-For every width d the largest S = R is searched for which a model with heads of width :math:`\alpha d / H` and
-:math:`\beta d` neurons answers 99 % (Nichani, Lee & Bietti 2025, section 5). Parameters count as published,
+For every width d the largest S = R is searched for at which a model answers 99 % (Nichani, Lee & Bietti 2025, section
+5). It has heads of width :math:`\alpha d / H` and :math:`\beta d` neurons. Parameters count as published,
 :math:`4 H d_h d + 2 m d`. The exponent b is that of :math:`S R \propto P^b`, fitted on logarithms over the widths;
 theory has b = 1 up to logarithms.
 
@@ -42,16 +42,9 @@ TRAINING = {
 def scaling_sweep(
     draws: Sequence[int], *, mlp: bool, widths: Sequence[int] | None = None, learning_rate: float = 1e-2
 ) -> Sweep:
-    """The sweep that is searched.
+    """The sweep that is searched; widths are by default `WIDTHS`, without an MLP `WITHOUT_MLP`.
 
-    Args:
-        draws: Seeds: facts, embeddings, initial weights and data.
-        mlp: Whether the models have one.
-        widths: Values of d; none: `WIDTHS` or `WITHOUT_MLP`.
-        learning_rate: Of Adam.
-
-    Raises:
-        InputError: There is no draw or width.
+    Draws are seeds of facts, embeddings, initial weights and data; the learning rate is Adam's.
     """
     if widths is None:
         widths = WIDTHS if mlp else WITHOUT_MLP
@@ -66,18 +59,9 @@ def _sizes(width: int, mlp: bool) -> dict[str, int]:
 
 
 def capacity(sweep: Sweep, out: Path | None = None, *, jobs: int = 1) -> xr.Dataset:
-    """The largest number of facts, and the parameters as they are counted in the paper.
+    """The largest number of facts, S R, over (width, draw), and `parameters` over width, counted as in the paper.
 
-    Args:
-        sweep: From `scaling_sweep`.
-        out: Directory of the runs, from which a search that was interrupted continues; none: one that is deleted.
-        jobs: Processes at a time.
-
-    Returns:
-        Over (width, draw): `facts`, S R; over width: `parameters`.
-
-    Raises:
-        InputError: As `search_sweep`.
+    A search continues from the runs in `out`; without a directory its runs are deleted.
     """
     with TemporaryDirectory() as directory:
         found = search_sweep(sweep, Path(directory) if out is None else out, jobs=jobs).rename(seed="draw")
@@ -85,27 +69,16 @@ def capacity(sweep: Sweep, out: Path | None = None, *, jobs: int = 1) -> xr.Data
 
 
 def n_parameters(sweep: Sweep) -> xr.DataArray:
-    """The parameters over width, as they are counted in the paper: embeddings and biases are left out.
-
-    Args:
-        sweep: From `scaling_sweep`.
-    """
+    """The parameters over width, as they are counted in the paper: embeddings and biases are left out."""
     models = [sweep.spec(cell, sweep.seeds[0]).model for cell in sweep.cells().values()]
     counted = [4 * m.n_heads * m.head_width * m.d_model + 2 * m.mlp * m.mlp_width * m.d_model for m in models]
     return xr.DataArray(counted, dims="width", coords={"width": [m.d_model for m in models]}, name="parameters")
 
 
 def exponents(found: xr.Dataset) -> xr.DataArray:
-    """B of S R ∝ P^b, by least squares on logarithms over the widths; NaN where some width learns not even the least.
+    """The exponent b of S R ∝ P^b by draw, from `capacity` over at least two widths: least squares on logarithms.
 
-    Args:
-        found: From `capacity`, over at least two widths.
-
-    Returns:
-        Over draw.
-
-    Raises:
-        InputError: There is one width.
+    NaN where some width learns not even the least number of facts.
     """
     if found.sizes["width"] < 2:
         raise InputError(f"an exponent needs at least two widths; got {found.sizes['width']}")

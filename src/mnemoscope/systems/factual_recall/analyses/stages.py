@@ -1,4 +1,4 @@
-r"""What a model knows of facts: nothing, the relation alone, or subject and relation; and when in training.
+r"""Stages of knowing a fact in training: nothing, the relation alone, or subject and relation.
 
 With A_r the answers to relation r, the loss of a fact a = a(s, r) has two parts,
 
@@ -29,11 +29,7 @@ NEAR = 0.1
 
 
 def facts_task(task: Task) -> FactualRecall:
-    """The task, if it is factual recall.
-
-    Raises:
-        InputError: It is another one.
-    """
+    """The task, if it is factual recall; else an `InputError`."""
     if not isinstance(task, FactualRecall):
         raise InputError(f"this analysis reads models of {FactualRecall.name}; got one of {task.name}")
     return task
@@ -43,17 +39,9 @@ def facts_task(task: Task) -> FactualRecall:
 def split_loss(model: HookedModel, task: Task, batch: Batch) -> xr.Dataset:
     """The two parts of the loss, and how far predictions are from what relation or subject alone say.
 
-    Args:
-        model: Any hooked model of the task.
-        task: With its facts.
-        batch: Its sequences.
-
     Returns:
-        Scalars, means over the sequences: `loss`, `loss_relation` and `loss_subject`, which add up to it,
-        `kl_relation` and `kl_subject`, in nats, and `accuracy`.
-
-    Raises:
-        InputError: The task is another one, or the model does not fit it.
+        Scalars, means over the sequences: `loss`, `loss_relation` and `loss_subject`, which add up to it, `kl_relation`
+        and `kl_subject`, in nats, and `accuracy`.
     """
     task = facts_task(task)
     predicted = log_probs(model, task, batch)[:, -1, : task.d_vocab_out]
@@ -76,23 +64,16 @@ def trajectory(model: HookedModel, task: Task, *, seed: int) -> xr.Dataset:
 
 
 def stages(followed: xr.Dataset, *, n_relations: int, n_answers: int, near: float = NEAR) -> xr.Dataset:
-    """When the relation is known, when the fact is, and how long the relation alone answers.
+    """The steps at which relation and fact are known, and the phase in which the relation alone answers.
 
-    Args:
-        followed: From `track`, over step, and seed or not.
-        n_relations: R.
-        n_answers: D.
-        near: Divergence from p(a | r), in nats, up to which it does.
+    `followed` comes from `track`, over step, and seed or not. R is `n_relations`, D `n_answers`. The relation alone
+    answers up to a divergence of `near` nats from p(a | r).
 
     Returns:
         `relation_known` and `fact_known`, the first steps from which on the part of the loss stays below half of what
-        guessing costs, ln(R) / 2 and ln(D) / 2 (NaN where it never does); `hallucinates_from` and
-        `hallucinates_until`, the first and last step at which the divergence is at most `near` (NaN where there is
-        none); `share`, the steps between them as a share of the steps until the fact is known, or of all if it never
-        is (0 where there are none).
-
-    Raises:
-        InputError: `near` is negative, or the trajectory is of another task.
+        guessing costs, ln(R) / 2 and ln(D) / 2 (NaN where it never does); `hallucinates_from` and `hallucinates_until`,
+        the first and last step at which the divergence is at most `near` (NaN where there is none); `share`, the steps
+        between them as a share of the steps until the fact is known, or of all if it never is (0 where there are none).
     """
     in_range("near", near, 0, np.inf)
     if "kl_relation" not in followed:

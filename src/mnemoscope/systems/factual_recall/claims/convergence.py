@@ -20,11 +20,7 @@ def loss_at_end(subject: Subject) -> Measured:
 
 
 def left_of_it(subject: Subject) -> Measured:
-    """What is left at the end of the loss at three quarters of the steps, from the trajectory (`left`).
-
-    Raises:
-        InputError: There is no trajectory.
-    """
+    """The final loss as a share of the loss at three quarters of the steps, from the trajectory (`left`)."""
     loss = followed(subject).loss
     return {"left": float(loss[-1] / loss.sel(step=0.75 * loss.step[-1], method="nearest"))}
 

@@ -28,14 +28,7 @@ def measure(draw: int, *, mlp: bool = True, largest: float = math.inf, learning_
     """The exponent less one and less one half (`law`, `width`), parameters per fact at the largest width
     (`parameters_per_fact`), and the facts at each width.
 
-    Args:
-        draw: Number of the draw.
-        mlp: Whether models have one.
-        largest: Leave out larger widths.
-        learning_rate: Of Adam.
-
-    Raises:
-        InputError: There are fewer than two widths, or the rate is refused.
+    Widths above `largest` are left out.
     """
     widths = [width for width in (WIDTHS if mlp else WITHOUT_MLP) if width <= largest]
     return effects(capacity(scaling_sweep([draw], mlp=mlp, widths=widths, learning_rate=learning_rate)))

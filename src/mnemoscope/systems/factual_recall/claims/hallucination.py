@@ -1,7 +1,7 @@
 """F4 and F4-softmax: before the fact is known there is a phase in which the relation alone answers.
 
-F4 is linear attention on one-hot embeddings under gradient descent, as published but for batches of 128, F4-softmax the
-same sentence about softmax attention on random embeddings with an MLP, under Adam, on the same facts.
+F4 is linear attention on one-hot embeddings under gradient descent, as published but for batches of 128. F4-softmax is
+the same sentence about softmax attention on random embeddings with an MLP, under Adam, on the same facts.
 """
 
 from typing import Any
@@ -19,14 +19,10 @@ PHASE, TOGETHER = 0.25, 0.1
 
 def phases(subject: Subject, *, near: float = NEAR) -> Measured:
     """The phases near p(a | r) and near p(a | s) as shares of the steps until the fact is known (`relation`,
-    `subject`), and how much later the fact is known than the relation, as such a share (`apart`).
+    `subject`).
 
-    Args:
-        subject: With a trajectory.
-        near: Divergence up to which a model counts as near, in nats.
-
-    Raises:
-        InputError: There is no trajectory.
+    `apart` is how much later the fact is known than the relation, as such a share. A model counts as near up to a
+    divergence of `near` nats.
     """
     task, tracked = task_of(subject), followed(subject)
     sizes = {"n_relations": task.n_relations, "n_answers": task.n_answers, "near": near}

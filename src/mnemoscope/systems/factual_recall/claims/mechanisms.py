@@ -27,12 +27,7 @@ KNOWS = Gate(statement="answers nine tenths of the facts, in each of the three m
 
 
 def measure(subject: Subject, *, removed: Removed = "mean") -> Measured:
-    """Accuracy by route (`both`, `attention`, `mlp`), the share of the facts that take both, and what weights recall.
-
-    Args:
-        subject: A model of one layer.
-        removed: What stands in the place of what is removed.
-    """
+    """Accuracy by route (`both`, `attention`, `mlp`), the share of the facts that take both, and recall by weights."""
     task = task_of(subject)
     found = routes(subject.model, task, removed=removed, seed=subject.seed)
     by_route = {route: float(found.accuracy.sel(route=route).mean()) for route in ("both", "attention", "mlp")}
@@ -63,7 +58,7 @@ def _halves() -> HookedModel:
 
 
 def _built(name: str, *makes: Callable[[], HookedModel]) -> Case:
-    """A control: what stands in the place of the narrow, the middle and the wide model."""
+    """A control: stand-ins for the narrow, the middle and the wide model."""
     return case(name, together(*(planted(unit, make, TASK) for unit, make in zip(UNITS, makes, strict=True))), n=1)
 
 

@@ -1,13 +1,13 @@
-"""What attention patterns and components are worth for in-context prediction: what is lost when they are changed.
+"""The worth of attention patterns and components to in-context prediction: the losses when they are changed.
 
-Patterns of a whole layer, or of one head, are replaced by even attention over all keys (`uniform`), by exact attention
-to the previous token (`previous token`), or, at triggers, by attention spread evenly over the tokens after all earlier
-occurrences of the trigger (`induction`) or to the last of those (`last induction`). Rows about which a pattern says
-nothing stay as the model has them. What heads (z) and MLPs add is replaced by its mean over a reference set, position
-by position.
+Patterns of a whole layer, or of one head, are replaced by even attention over all keys (`uniform`) or by exact
+attention to the previous token (`previous token`). At triggers they are replaced by attention spread evenly over the
+tokens after all earlier occurrences of the trigger (`induction`), or to the last of those (`last induction`). Rows
+about which a pattern says nothing stay as the model has them. What heads (z) and MLPs add is replaced by its mean over
+a reference set, position by position.
 
-A cost is what the loss rises by, or what accuracy falls by, averaged over the positions of a class
-(`evaluation`). Below zero: the model does better without.
+A cost is what the loss rises by, or what accuracy falls by, averaged over the positions of a class (`evaluation`).
+Below zero: the model does better without.
 
 *Shows* that a pattern is needed (a high cost of `uniform`), or that no more than the named pattern is needed (a low
 cost of an exact one).
@@ -51,21 +51,17 @@ MEASURES = ("loss", "accuracy")
 def pattern_costs(
     model: HookedModel, batch: Batch, *, by: By = "layer", mechanisms: Mapping[str, Mechanism] | None = None
 ) -> xr.Dataset:
-    """What it costs to replace attention patterns.
+    """The cost of replacing the attention patterns of each layer, or of each head, by each of some mechanisms.
 
-    Args:
-        model: Any hooked model that is large enough.
-        batch: Sequences of in-context bigrams or noisy recall.
-        by: All heads of a layer together, or one at a time.
-        mechanisms: What takes the place of the patterns, by name; none: the four of `PATTERNS`.
+    The batch is of in-context bigrams or noisy recall. Without `mechanisms` they are the four of `PATTERNS`.
 
     Returns:
         Over (component, pattern, position_class) `loss_cost` and `accuracy_cost`; over position_class `loss` and
         `accuracy` of the model itself. Components are `L0`, or `L0H0`.
 
     Raises:
-        InputError: The batch is another task's, the model is too small for it or predicts NaN, or a mechanism gives
-            no pattern.
+        InputError: The batch is another task's, the model is too small for it or predicts NaN, or a mechanism gives no
+            pattern.
     """
     one_of("by", by, get_args(By))
     chosen = PATTERNS if mechanisms is None else dict(mechanisms)
@@ -84,16 +80,13 @@ def pattern_costs(
 
 
 def removal_costs(model: HookedModel, batch: Batch, *, reference: Batch) -> xr.Dataset:
-    """What it costs to replace what a head or an MLP adds by its mean over a reference set.
+    """The cost of replacing what a head or an MLP adds by its mean over a reference set.
 
-    Args:
-        model: As for `pattern_costs`.
-        batch: As for `pattern_costs`.
-        reference: Sequences of the same length that the means are taken over, position by position.
+    Means are taken position by position, over sequences of the same length.
 
     Returns:
-        Over (component, position_class) `loss_cost` and `accuracy_cost`; over position_class `loss` and `accuracy`
-        of the model itself. Components are `L0H0` and, where there are MLPs, `L0 MLP`.
+        Over (component, position_class) `loss_cost` and `accuracy_cost`; over position_class `loss` and `accuracy` of
+        the model itself. Components are `L0H0` and, where there are MLPs, `L0 MLP`.
 
     Raises:
         InputError: As `pattern_costs`, or the reference has another length.

@@ -1,13 +1,13 @@
-r"""How well a model predicts in-context bigrams, by what stands at a position.
+r"""Loss and accuracy of a model on in-context bigrams, by what stands at a position.
 
-Classes of positions, by how often the trigger that stands there has occurred (this time included): `global`, no
-trigger; `first`; `second`; `later`, three times or more; `in_context`, twice or more: there the output can be read from
-the context. Where a noise token may follow a trigger, positions that it follows are the class `noise` and in none of
-the others. Loss is :math:`-\log p(y)` in nats. Accuracy is the probability that the best guess is right, a random one
-where several are equally good.
+Classes of positions count how often the trigger that stands there has occurred, this time included: `global`, no
+trigger; `first`; `second`; `later`, three times or more. In the class `in_context`, twice or more, the output can be
+read from the context. Where a noise token may follow a trigger, positions that it follows are the class `noise` and in
+none of the others. Loss is :math:`-\log p(y)` in nats. Accuracy is the probability that the best guess is right, a
+random one where several are equally good.
 
-Beside exact predictors of the task one sees how far a model is from the floor: `floor` is the reference's own loss,
-`best_accuracy` that of its best guess, `kl` its divergence from the model.
+Exact predictors of the task stand beside, to show how far a model is from the floor. `floor` is the reference's own
+loss, `best_accuracy` that of its best guess, `kl` its divergence from the model.
 
 *Shows* what the model knows, not how. The first token after a trigger's first occurrence cannot be known; a model that
 has fixed triggers can still know there that anything may follow. With loops a trigger that is its own output fills the
@@ -31,11 +31,7 @@ Classes = Mapping[str, Bool[Tensor, "batch pos"]]
 
 
 def position_classes(batch: Batch) -> dict[str, Bool[Tensor, "batch pos"]]:
-    """Which positions are of which class; they must have the latent `occurrence`.
-
-    Raises:
-        InputError: The batch is not one of in-context bigrams.
-    """
+    """The positions of each class; an `InputError` where the batch has no latent `occurrence`."""
     one_of("the latent that classes are of", "occurrence", batch.latents)
     occurrence = batch.latents["occurrence"]
     noise = {"noise": batch.latents["is_noise"]} if "is_noise" in batch.latents else {}
@@ -53,13 +49,9 @@ def position_classes(batch: Batch) -> dict[str, Bool[Tensor, "batch pos"]]:
 def evaluate_by_class(
     model: HookedModel, batch: Batch, *, task: Task | None = None, references: Sequence[str] | None = None
 ) -> xr.Dataset:
-    """Loss and accuracy by class of position, beside exact predictors.
+    """Loss and accuracy by class of position, beside exact predictors of the task: all of them, or those named.
 
-    Args:
-        model: Any hooked model whose vocabulary and context are large enough.
-        batch: Sequences of in-context bigrams or noisy recall.
-        task: Knows the exact predictors; none: there are none beside.
-        references: Their names; none: all that the task has.
+    Without a task there are none beside.
 
     Returns:
         Over position_class `loss`, `accuracy` and `n` (positions); over (reference, position_class) `floor`,

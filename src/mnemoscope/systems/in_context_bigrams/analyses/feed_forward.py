@@ -1,11 +1,11 @@
-r"""Whether the MLP of a layer stores the global bigrams: the divergence of what it makes of every token alone.
+r"""A test of the MLP of a layer for the global bigrams: the divergence of what it makes of every token alone.
 
 For every token z its embedding alone goes through the MLP, and the result alone is unembedded:
 :math:`p(\cdot | z) = \mathrm{softmax}(W_U^T\, W_F(e_z) + b_U)`, compared by :math:`KL(\pi(\cdot | z) \| p)` with the
 row of z in a table of bigrams. With a linear W_F after the last attention layer this is the probe of Bietti et al.
-2023, "Birth of a Transformer: A Memory Viewpoint". An MLP with an activation function and biases is taken with them,
-and normalisation as the model has it, before the MLP and before the unembedding, each of the one vector that it is
-given here.
+2023, "Birth of a Transformer: A Memory Viewpoint". An MLP with an activation function and biases is taken with them.
+Normalisation is as the model has it, before the MLP and before the unembedding, each of the one vector that it is given
+here.
 
 Every token counts alike (`mean_kl`), however rare; tokens that are always triggers should be left out, since global
 bigrams never follow them. Beside it stands the divergence of even guesses.
@@ -38,20 +38,12 @@ def feed_forward_bigrams(
     layer: int | None = None,
     tokens: Sequence[int] | None = None,
 ) -> xr.Dataset:
-    """How far the MLP of a layer is from a table of bigrams.
+    """The divergence of a layer's MLP from a table of bigrams, one row of probabilities per token.
 
-    Args:
-        model: Any hooked model with an MLP after the attention of that layer.
-        transitions: Probabilities of the next token, one row per token.
-        layer: Whose MLP; none: the last.
-        tokens: Which rows; none: all.
+    The layer is by default the last, and its MLP must come after its attention. Rows are those of `tokens`; none: all.
 
     Returns:
         Over token `kl`, in nats, float64; without dimensions `mean_kl` and `even_kl`, that of even guesses.
-
-    Raises:
-        InputError: There is no such layer or token, it has no MLP of that kind, the table is no table of the model's
-            tokens, or weights or logits are NaN.
     """
     number = model.cfg.n_layers - 1 if layer is None else layer
     block = mlp_block(model, number)
@@ -75,7 +67,7 @@ def feed_forward_bigrams(
 
 
 def _log_probs(model: Any, block: Any) -> Float[Tensor, "token d_vocab"]:
-    """What the MLP of a block alone predicts from the embedding of every token alone."""
+    """The predictions of the MLP of a block alone from the embedding of every token alone."""
     read, final = getattr(block, "ln2", None), getattr(model, "ln_final", None)  # TransformerLens may leave them out
     embedding = model.embed.W_E[None]
     written = block.mlp(read(embedding) if read else embedding)

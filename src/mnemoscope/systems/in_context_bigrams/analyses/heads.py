@@ -1,4 +1,4 @@
-"""How much attention every head gives to what the circuit of an induction head needs.
+"""The attention of every head to what the circuit of an induction head needs.
 
 Mean attention, over the queries that have such keys, on
 
@@ -10,8 +10,8 @@ Mean attention, over the queries that have such keys, on
 `even` is what attention even over all keys would score. `marked_patterns` gives the patterns on single sequences, with
 triggers and their outputs marked, to look at; it shows nothing but these sequences.
 
-*Does not show* that a head is needed, nor what it copies: patterns are correlational (`causal` intervenes).
-Where triggers are frequent, many tokens follow one; compare with `even`.
+*Does not show* that a head is needed, nor what it copies: patterns are correlational (`causal` intervenes). Where
+triggers are frequent, many tokens follow one; compare with `even`.
 """
 
 from collections.abc import Sequence
@@ -64,18 +64,14 @@ MEASURES: dict[str, Mechanism] = {
 
 @dataclass(frozen=True, eq=False)
 class _Keys:
-    """Where a measure looks: which keys of which queries."""
+    """The keys and the queries that a measure looks at."""
 
     keys: Bool[Tensor, "batch query key"]
     queries: Bool[Tensor, "batch query"]
 
 
 def head_attention(model: HookedModel, batch: Batch) -> xr.Dataset:
-    """Attention of every head to what the circuit needs.
-
-    Args:
-        model: Any hooked model that is large enough.
-        batch: Sequences of in-context bigrams or noisy recall.
+    """Attention of every head to what the circuit needs, on sequences of in-context bigrams or noisy recall.
 
     Returns:
         `score` over (measure, layer, head), `even` and `n` (queries) over measure. NaN where no query has such keys.
@@ -93,11 +89,7 @@ def head_attention(model: HookedModel, batch: Batch) -> xr.Dataset:
 def logits_and_patterns(
     model: HookedModel, batch: Batch
 ) -> tuple[Float[Tensor, "batch pos d_vocab"], list[Float[Tensor, "batch head_index query key"]]]:
-    """Of one forward pass: the logits, and the attention of every layer.
-
-    Raises:
-        InputError: Attention is NaN.
-    """
+    """The logits and the attention of every layer from one forward pass; an `InputError` where attention is NaN."""
     hooks = [Site(kind="pattern", layer=layer).hook for layer in range(model.cfg.n_layers)]
     logits, cache = model.run_with_cache(batch.inputs, names_filter=lambda name: name in hooks)
     for layer, hook in enumerate(hooks):  # TransformerLens turns a row of NaN into zeros
@@ -146,16 +138,13 @@ def keys_of(batch: Batch) -> dict[str, _Keys]:
 
 
 def marked_patterns(model: HookedModel, batch: Batch, symbols: Sequence[str]) -> xr.Dataset:
-    """Attention, tokens, and what each token is.
+    """Attention, tokens, and the role of each token, on sequences of in-context bigrams or noisy recall.
 
-    Args:
-        model: Any hooked model.
-        batch: Sequences of in-context bigrams or noisy recall.
-        symbols: What every token is called.
+    `symbols` are the names of all tokens.
 
     Returns:
-        As `patterns_of_sequences`, with `role` over (example, key): `trigger`; `output`, the token after one; both;
-        or `other`.
+        As `patterns_of_sequences`, with `role` over (example, key): `trigger`; `output`, the token after one; both; or
+        `other`.
 
     Raises:
         InputError: The batch is another task's, or the model is too small for it.

@@ -50,8 +50,7 @@ REPLACEMENTS: tuple[Replacement, ...] = ("mean", "zero")
 def noise_and_output(task: Task, batch: Batch) -> Targets:
     """The noise token and the trigger's output, both at every trigger that has occurred before.
 
-    Raises:
-        InputError: The task is not noisy recall.
+    An `InputError` says so where the task is not noisy recall.
     """
     if not isinstance(task, NoisyRecall):
         raise InputError(f"the task must be {NoisyRecall.name}, which has a noise token; got {task.name}")
@@ -72,19 +71,12 @@ def removed(
 ) -> xr.Dataset:
     """Both probabilities without the last attention layer, and without the last MLP.
 
-    Args:
-        model: Any hooked model.
-        task: Noisy recall.
-        batch: Its sequences.
-        reference: Sequences as long, for the means.
-        kinds: What stands in for an output: its `mean` over sequences and positions, or `zero`.
+    An output is replaced by its `mean` over sequences and positions of a reference with sequences as long, or by
+    `zero`.
 
     Returns:
         `probability`, `log_prob` (nats) and `accuracy` over (kind, component, target), `context_share` over (kind,
         component), all of them with `clean_` before; component is `attention` or `MLP`, of the last layer.
-
-    Raises:
-        InputError: Another task, another kind, or a model that is too small or has no MLP.
     """
     check_fits(model, batch)
     targets = noise_and_output(task, batch)
@@ -122,20 +114,11 @@ def truncated(
 ) -> xr.Dataset:
     """`truncation.truncate` of both probabilities, with the context share.
 
-    Args:
-        model: Any hooked model.
-        task: Noisy recall.
-        batch: Its sequences.
-        weights: What is cut; none: W_in and W_out of the last MLP, each by itself and both together.
-        ranks: Where; none: every rank.
-        parts: Whether the terms before the cut are kept, or those after it.
-        besides: Other targets to score as well.
+    Without `weights` W_in and W_out of the last MLP are cut, each by itself and both together; without `ranks`, at
+    every rank. `parts` are the terms before the cut, or those after it; `besides` are other targets to score as well.
 
     Returns:
         As `truncate`, with `context_share` over (weight, part, rank) and `clean_context_share`.
-
-    Raises:
-        InputError: As `truncate`, or another task.
     """
     targets: Mapping = {**(besides or {}), **noise_and_output(task, batch)}
     weights = last_mlp(model) if weights is None else weights

@@ -1,4 +1,4 @@
-"""How many samples a feed-forward layer and attention need until one gradient step has taught them a noise token.
+"""The number of samples from which one gradient step teaches a noise token to a feed-forward layer, and to attention.
 
 Chen, Bruna & Bietti 2024: in a toy model of noisy recall the feed-forward layer learns the global association of
 trigger and noise token after O(1) samples, attention after O(N), N the number of tokens. The simplest exact setting:
@@ -10,23 +10,23 @@ the mean of the context (attention, uniform), and gives the logits W x. From W =
 
     W = mean over samples of (onehot(target) - 1 / (N + 1)) x^T.
 
-Each column of W belongs to one input token, and its noise logit leads when the noise token has more weight among the
+Each column of W belongs to one input token. Its noise logit leads when the noise token has more weight among the
 targets of the samples that have this token than any other target.
 
 *Criterion*, one for both parts: the noise token has the strictly largest logit for at least nine tenths of the inputs
 that carry the association. These are the trigger alone, or (attention, `on="tokens"`) each of the N tokens that
-attention averages over. The trigger is in every sample. Another token has about 1 / N of the context's weight and is
-in about n T / N samples while T is small beside N, so that it needs n of order N / T.
+attention averages over. The trigger is in every sample. Another token has about 1 / N of the context's weight. It is in
+about n T / N samples while T is small beside N, so that it needs n of order N / T.
 
 The informal theorem leaves open what "learned" means for a mean. With `on="contexts"` the inputs are fresh contexts
-instead. There errors of the columns average out: the overlap of two contexts is 1 / N +- 1 / (T sqrt(N)), so that
-order 1 + N / T^2 samples are enough.
+instead. There errors of the columns average out: the overlap of two contexts is 1 / N +- 1 / (T sqrt(N)), so that order
+1 + N / T^2 samples are enough.
 
 *Shows* how the samples that one step needs grow with N under either criterion, at a context length that stays.
 
-*Does not show* the same for trained models, or for several steps. It is no proof and has not the theorem's
-assumptions. Where T is many times N, every sample has every token, and attention is nearly as fast as the
-feed-forward layer under both criteria.
+*Does not show* the same for trained models, or for several steps. It is no proof and has not the theorem's assumptions.
+Where T is many times N, every sample has every token, and attention is nearly as fast as the feed-forward layer under
+both criteria.
 """
 
 import math
@@ -61,18 +61,9 @@ _PER_OCTAVE = 4
 def contexts(
     n_samples: int, n_tokens: int, *, length: int, noise: float, stream: torch.Generator, n_repeats: int = 1
 ) -> tuple[Int[Tensor, "repeat sample pos"], Int[Tensor, "repeat sample"]]:
-    """Contexts and their targets.
+    """Contexts of T = `length` tokens and their targets, `n_samples` in each of some independent repetitions.
 
-    Args:
-        n_samples: Per repetition.
-        n_tokens: N, with the trigger (number 0), without the noise token (number N).
-        length: T.
-        noise: alpha.
-        stream: Drawn from.
-        n_repeats: Independent repetitions.
-
-    Raises:
-        InputError: Less than 3 tokens or positions, or `noise` is no share.
+    There are N = `n_tokens` tokens with the trigger (number 0), without the noise token (number N); alpha is `noise`.
     """
     in_range("n_tokens", n_tokens, 3, math.inf)
     in_range("length", length, 3, math.inf)
@@ -93,16 +84,11 @@ def logits(
     n_tokens: int,
     part: PartName,
 ) -> Float[Tensor, "repeat output input"]:
-    """Of every one-hot input, after one step of size 1 from zero: W, the negative gradient of the mean cross-entropy.
+    """W, the logits of every one-hot input after one step of size 1 from zero: the negative gradient of the
+    cross-entropy.
 
-    Args:
-        tokens: Contexts.
-        targets: Of each.
-        n_tokens: N; outputs and inputs are these and the noise token.
-        part: Whether x is the last token or the mean of the context.
-
-    Raises:
-        InputError: There is no such part.
+    It is a mean over samples. Outputs and inputs are the N = `n_tokens` tokens and the noise token. For `attention` x
+    is the mean of the context, else the last token.
     """
     read = _read(tokens, part)
     weight = torch.zeros(len(tokens), n_tokens + 1, n_tokens + 1)
@@ -129,7 +115,7 @@ def _count(
 
 
 def _leads(scores: Float[Tensor, "repeat output input"]) -> Bool[Tensor, " repeat"]:
-    """Whether the last output, noise, is strictly ahead for enough of the inputs."""
+    """True where the last output, noise, is strictly ahead for enough of the inputs."""
     ahead = scores[:, -1] > scores[:, :-1].amax(1)
     return ahead.float().mean(1) >= ENOUGH
 
@@ -145,20 +131,12 @@ def samples_needed(
     n_repeats: int = N_REPEATS,
     limit: int = LIMIT,
 ) -> int:
-    """The smallest number of samples at which nine in ten repetitions have learned the noise token.
+    """The smallest number of samples, up to `limit`, at which nine in ten repetitions have learned the noise token.
 
     A repetition is given more and more samples; it is looked at whenever their number has grown by a fourth of an
     octave (by one while they are few).
 
-    Args:
-        n_tokens: N.
-        part: Which learns.
-        draw: Seed.
-        length: T.
-        noise: alpha.
-        on: Which inputs of attention count.
-        n_repeats: Repetitions.
-        limit: No more samples than these are tried.
+    N is `n_tokens`, T `length` and alpha `noise`; `on` says which inputs of attention count.
 
     Raises:
         InputError: It is not learned within the limit, or an argument is not as described.
@@ -202,11 +180,7 @@ def _scores(
 
 
 def exponent(sizes: Sequence[int], needed: Sequence[float]) -> float:
-    """The least-squares slope of log samples over log N.
-
-    Raises:
-        InputError: Less than two sizes, or not one positive number for each.
-    """
+    """The least-squares slope of log samples over log N, from two sizes or more."""
     if len(set(sizes)) < 2 or len(needed) != len(sizes) or min(*sizes, *needed) <= 0:
         raise InputError(
             f"needed must give one positive number for each of two sizes or more, got {needed} for {sizes}"
@@ -217,20 +191,10 @@ def exponent(sizes: Sequence[int], needed: Sequence[float]) -> float:
 def scaling(
     draw: int, *, sizes: Sequence[int] = SIZES, length: int = LENGTH, noise: float = NOISE, on: On = "tokens"
 ) -> xr.Dataset:
-    """Samples needed by both parts over N, and the exponents.
-
-    Args:
-        draw: Seed.
-        sizes: Of N.
-        length: T, the same for all N.
-        noise: alpha.
-        on: Which inputs of attention count.
+    """Samples needed by both parts, and the exponents; arguments as for `samples_needed`.
 
     Returns:
         `samples` over (part, n_tokens) and `exponent` over part.
-
-    Raises:
-        InputError: As `samples_needed` and `exponent`.
     """
     needed = [[samples_needed(n, part, draw, length=length, noise=noise, on=on) for n in sizes] for part in PARTS]
     return xr.Dataset(

@@ -1,14 +1,13 @@
-"""When measures of a trajectory set in, and in which order.
+"""The steps at which measures of a trajectory set in, and their order.
 
 A trajectory holds measures of the checkpoints of one run, over `step`. The onset is the first kept step from which a
 measure stays past a threshold (`threshold_onset`, not interpolated). For claims (`onset`), a measure that never does
-counts as if it did one step after the last: every difference of onsets is then a number, and what never sets in is
+counts as if it did one step after the last. Every difference of onsets is then a number, and what never sets in is
 later than what sets in at the last step. Where nothing sets in, two onsets are equal; a claim that one is earlier is
 then not met.
 
 Over seeds, `learning_order` takes the onset from .5, or for a loss from the middle between its first and its smallest
-value; pairs of events, and the orders that seeds show, are counted by `order_of_onsets`, where an event that never sets
-in comes last.
+value. `order_of_onsets` counts pairs of events, and the orders that seeds show; an event that never sets in comes last.
 
 *Shows* which of two measures was past its threshold first, at the resolution of the checkpoints.
 
@@ -45,11 +44,7 @@ EVENTS: Mapping[str, str] = {
 def onset(trajectory: xr.Dataset | None, name: str, threshold: float = HALF, *, direction: Direction = "rise") -> float:
     """The first kept step from which a measure stays past the threshold; the last step + 1 if there is none.
 
-    Args:
-        trajectory: Of one run, as `Subject.trajectory`.
-        name: Of the measure.
-        threshold: A value equal to it counts as past it.
-        direction: Whether past means at least (`rise`) or at most (`fall`).
+    Past means at least (`rise`) or at most (`fall`); the trajectory is that of one run.
 
     Raises:
         InputError: There is no trajectory, it has no such measure, or the measure is not defined for this model.
@@ -60,11 +55,7 @@ def onset(trajectory: xr.Dataset | None, name: str, threshold: float = HALF, *, 
 
 
 def tracked(trajectory: xr.Dataset | None, name: str) -> xr.DataArray:
-    """One measure of a trajectory, over `step`, finite at every step.
-
-    Raises:
-        InputError: As `onset`.
-    """
+    """One measure of a trajectory, over `step`, finite at every step; errors as of `onset`."""
     if trajectory is None:
         raise InputError("there is no trajectory of this run; track it first: mnemoscope track RUN")
     one_of("a measure of the trajectory", name, [str(known) for known in trajectory.data_vars])
@@ -75,23 +66,17 @@ def tracked(trajectory: xr.Dataset | None, name: str) -> xr.DataArray:
 
 
 def at_step(trajectory: xr.Dataset | None, name: str, step: int) -> float:
-    """A measure at one kept step.
-
-    Raises:
-        InputError: As `onset`, or that step was not kept.
-    """
+    """A measure at one kept step; errors as of `onset`."""
     values = tracked(trajectory, name)
     one_of("a kept step", step, values.step.to_numpy().tolist())
     return float(values.sel(step=step))
 
 
 def learning_order(trajectories: xr.Dataset, *, events: Mapping[str, str] = EVENTS, within: float = 0.0) -> xr.Dataset:
-    """When each of some measures sets in, and in which order.
+    """The onset of each of some measures, and their order, in runs that differ in the seed only, over (seed, step).
 
-    Args:
-        trajectories: Over (seed, step), of runs that differ in the seed only.
-        events: Event to the name of its measure.
-        within: Onsets that differ by at most this many steps tie; the spacing of the checkpoints, say.
+    Events have names of measures. Onsets tie that differ by at most `within` steps; the spacing of the checkpoints,
+    say.
 
     Returns:
         What `order_of_onsets` gives, and `onset` over (event, seed), the first kept step, NaN: never; `order_share`

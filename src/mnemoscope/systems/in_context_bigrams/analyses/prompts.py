@@ -25,16 +25,9 @@ N_SEQUENCES = 64
 
 @lru_cache(maxsize=16)
 def prompts(task: Task, seed: int, n: int = N_SEQUENCES, **changes: Any) -> Batch:
-    """Fresh sequences of the split `test`, scored everywhere.
+    """`n` fresh sequences of the split `test`, scored everywhere, from the seed's stream `in-context prompts`.
 
-    Args:
-        task: With a split chosen.
-        seed: They come from this seed's stream `in-context prompts`.
-        n: How many.
-        changes: Fields of the task that differ, such as loops=False.
-
-    Raises:
-        InputError: The task refuses a change.
+    Changes are fields of the task that differ, such as loops=False.
     """
     everywhere = {"loss_on": "all"} if "loss_on" in {field.name for field in fields(task)} else {}
     changed = replace(task, **{**everywhere, **changes})
@@ -42,22 +35,16 @@ def prompts(task: Task, seed: int, n: int = N_SEQUENCES, **changes: Any) -> Batc
 
 
 def global_bigrams(task: Task) -> Float[Tensor, "token token"]:
-    """How likely each token is to follow each other one, triggers apart, float64.
+    """The probability of each token after each other one, triggers apart, float64.
 
-    A noise token is never expected, and is followed as the unigrams say.
-
-    Raises:
-        InputError: The task has no bigrams.
+    A noise token is never expected, and is followed as the unigrams say. An `InputError` says so where the task has no
+    bigrams.
     """
     return _with_triggers(task).chain
 
 
 def fixed_triggers(task: Task) -> tuple[int, ...]:
-    """The tokens that are triggers in every sequence; none where they are drawn.
-
-    Raises:
-        InputError: The task has no triggers.
-    """
+    """The tokens that are triggers in every sequence; none where they are drawn."""
     known = _with_triggers(task)
     return known.fixed_triggers if known.triggers == "fixed" else ()
 
@@ -77,7 +64,7 @@ LEARNED = Gate(
 
 @kept  # every measure of a gated claim asks for it again
 def learned(subject: Subject) -> float:
-    """In-context accuracy on fresh sequences of the split `test`, what a gate looks at.
+    """In-context accuracy on fresh sequences of the split `test`, the quantity of a gate.
 
     Raises:
         InputError: The task is another one, or the model is too small for it.

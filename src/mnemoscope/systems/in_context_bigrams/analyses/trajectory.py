@@ -71,16 +71,9 @@ N_DRAWS = 2
 
 @torch.no_grad()
 def trajectory(model: HookedModel, task: Task, *, seed: int, n: int = N_TRACKED) -> xr.Dataset:
-    """All tracked measures of one checkpoint.
+    """All tracked measures of one checkpoint: scalars, float64, on sequences of the seed's stream `in-context prompts`.
 
-    Args:
-        model: One or more layers; trained on in-context bigrams or noisy recall.
-        task: What it was trained on, with a split chosen.
-        seed: Of the run; sequences come from its stream `in-context prompts`.
-        n: How many sequences.
-
-    Returns:
-        Scalars, float64.
+    The task is the one that it was trained on, in-context bigrams or noisy recall, with a split chosen.
 
     Raises:
         InputError: The task is another one, the model is too small for it, or predicts NaN.
@@ -123,7 +116,7 @@ def _in_context(logits: Float[Tensor, "batch pos d_vocab"], batch: Batch, where:
 
 
 def _attention(scores: xr.DataArray) -> dict[str, float]:
-    """Of the best head."""
+    """The scores of the best head."""
     of = {"previous_token_score": ("previous_token", 0), "induction_score": ("induction", -1)}
     of["attends_after_triggers"] = ("after_triggers", -1)
     return {name: float(scores.sel(measure=measure)[layer].max()) for name, (measure, layer) in of.items()}

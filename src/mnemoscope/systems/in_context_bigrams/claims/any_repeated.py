@@ -29,17 +29,12 @@ UNITS = {name: Configuration(preset=name) for name in (RANDOM, FIXED)}
 
 
 def measure(subject: Subject, *, tokens: str = "all", length: int | None = None) -> dict[str, float]:
-    """On random tokens shown twice: accuracy (0 to 1) in the second half (`repeated`), also of frequent tokens only
-    (`frequent`), and the best last-layer head's share of attention on the token after the earlier occurrence
-    (`attention`).
+    """Accuracy (0 to 1) in the second half of random tokens shown twice: of any (`repeated`), of frequent ones
+    (`frequent`).
 
-    Args:
-        subject: The model and its task.
-        tokens: Which are drawn from: `all`, or the 32 most `frequent` of the text.
-        length: Of the part that is repeated; none: as long as the model allows, up to 50 or the tokens there are.
-
-    Raises:
-        InputError: `tokens` or `length` is none of these, or the task is another one.
+    `attention` is the best last-layer head's share on the token after the earlier occurrence. Tokens are drawn from
+    `all`, or from the 32 most `frequent` of the text. The part that is repeated is by default as long as the model
+    allows, up to 50 or the tokens there are.
     """
     batch = _prompts(subject, tokens, length)
     induction_scores = head_scores(subject.model, batch).score.sel(score_name="induction")

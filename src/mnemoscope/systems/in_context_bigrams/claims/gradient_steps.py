@@ -33,29 +33,13 @@ def _digits(difference: float) -> float:
 
 
 def measure_step(draw: int, *, d: int = WIDTH) -> dict[str, float]:
-    """Recall after one step with embeddings of width d (`effect`), and with narrow ones (`narrow`).
-
-    Args:
-        draw: Number of the draw.
-        d: Width of the embeddings.
-
-    Raises:
-        InputError: There is no such width.
-    """
+    """Recall after one step with embeddings of width d (`effect`), and with narrow ones (`narrow`)."""
     widths = {EFFECT: d, "narrow": NARROW}
     return {name: recalled_after_one_step(N_INPUTS, width, seed=draw) for name, width in widths.items()}
 
 
 def measure_steps(draw: int, *, embeddings: str = "random") -> dict[str, float]:
-    """Recall of the three matrices after one step each, and the model's accuracy at repeated triggers.
-
-    Args:
-        draw: Number of the draw.
-        embeddings: As for `three_steps`.
-
-    Raises:
-        InputError: There are no such embeddings.
-    """
+    """Recall of the three matrices after one step each, and the model's accuracy at repeated triggers."""
     return _recalls(draw, embeddings=embeddings)
 
 

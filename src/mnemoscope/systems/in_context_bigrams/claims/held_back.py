@@ -23,11 +23,7 @@ ALL = {name: Configuration(preset=name, recipe=SGD) for name in (TOGETHER, *LATE
 
 
 def speed(subject: Subject, *, threshold: float = HALF) -> dict[str, float]:
-    """From which step on in-context accuracy stays at the threshold or above (`onset`).
-
-    Raises:
-        InputError: There is no trajectory, or a measure is missing there.
-    """
+    """The step from which on in-context accuracy stays at the threshold or above (`onset`)."""
     return {"onset": onset(subject.trajectory, ACCURACY, threshold)}
 
 
@@ -40,11 +36,7 @@ def delays(measured: Mapping[str, Measured]) -> Measured:
 
 
 def when_freed(subject: Subject) -> dict[str, float]:
-    """Accuracy, recall of W_O^2, and recalls of the keys less chance, at the step up to which something was frozen.
-
-    Raises:
-        InputError: As `speed`, or there is no checkpoint at that step.
-    """
+    """Accuracy, recall of W_O^2, and recalls of the keys less chance, at the step up to which something was frozen."""
     found = {
         name: at_step(subject.trajectory, variable, FREE_AT)
         for name, variable in {"accuracy": ACCURACY, "output": OUTPUT, "match": MATCH, "previous": PREVIOUS}.items()
@@ -80,11 +72,8 @@ def _accuracies(name: str, *, together: float, keys_late: float, output_late: fl
 def memories_at(*, output: float, accuracy: float, match: float, previous: float) -> dict[str, dict[str, Course]]:
     """A planted training: these values while something is frozen, and 1 from then on; together all is learned by then.
 
-    Args:
-        output: Recall of W_O^2 without the keys.
-        accuracy: In-context accuracy without the keys.
-        match: Recall of W_K^2 without the output, among five candidates.
-        previous: Recall of W_K^1 without the output, among five candidates.
+    `output` and `accuracy` are recall of W_O^2 and in-context accuracy without the keys; `match` and `previous` are
+    recalls of W_K^2 and W_K^1 without the output, among five candidates.
     """
     low = (
         dict.fromkeys((OUTPUT, ACCURACY, MATCH, PREVIOUS), 1.0),

@@ -31,14 +31,7 @@ _SHARE = "share of attention"
 
 
 def measure(subject: Subject) -> dict[str, float]:
-    """Attention of the best heads and costs of replaced patterns, in shares.
-
-    Args:
-        subject: A model of two layers.
-
-    Raises:
-        InputError: The task is another one, or the model is too small for it.
-    """
+    """Attention of the best heads of a model of two layers, and costs of replaced patterns, in shares."""
     batch = prompts(subject.task, subject.seed)
     score = head_attention(subject.model, batch).score.max("head")
     patterns = {"even": UNIFORM, "previous": EXACT_PREVIOUS}

@@ -27,16 +27,10 @@ DEPTHS = {name: Configuration(preset=name) for name in (ONE, TWO)}
 
 
 def measure(subject: Subject, *, loops: bool = True, positions: str = "in_context") -> dict[str, float]:
-    """Accuracy (0 to 1) on fresh sequences, with or without loops: how far from the published one of one layer
-    (`distance`), and how much less it is without loops (`from_loops`).
+    """Accuracy (0 to 1) on fresh sequences, and how far it is from the published one of one layer (`distance`).
 
-    Args:
-        subject: The model and its task.
-        loops: Whether a trigger may be its own output in the sequences of `accuracy` and `distance`.
-        positions: The class of positions that counts, one of `position_classes`.
-
-    Raises:
-        InputError: There is no such class, or the task is another one.
+    `from_loops` is how much less it is without loops. With `loops` a trigger may be its own output in the sequences of
+    `accuracy` and `distance`; `positions` is the class that counts, one of `position_classes`.
     """
     by_loops = {}
     for allowed in (True, False):

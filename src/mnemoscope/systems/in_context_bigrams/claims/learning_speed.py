@@ -22,11 +22,9 @@ FREQUENCIES = {name: Configuration(preset=name) for name in ("birth-fixed", "bir
 
 
 def falls(subject: Subject, *, fallen: float = 0.5) -> dict[str, float]:
-    """When the losses have fallen by a share of their fall (`in_context`, `global`), and how much `later` the former
-    has, in steps.
+    """The steps at which the losses have fallen by a share of their fall (`in_context`, `global`).
 
-    Raises:
-        InputError: There is no trajectory, or it does not have these losses.
+    `later` is by how many steps the former comes later.
     """
     steps = {name: _fall(subject, f"loss_{name}", fallen) for name in CLASSES}
     return {**steps, "later": steps["in_context"] - steps["global"]}
@@ -42,11 +40,7 @@ def _fall(subject: Subject, name: str, fallen: float) -> float:
 
 
 def reached(subject: Subject, *, threshold: float = 0.5) -> dict[str, float]:
-    """From which step on in-context accuracy stays at the threshold or above (`onset`).
-
-    Raises:
-        InputError: As `falls`.
-    """
+    """The step from which on in-context accuracy stays at the threshold or above (`onset`)."""
     return {"onset": onset(subject.trajectory, "accuracy_in_context", threshold)}
 
 

@@ -16,17 +16,7 @@ CONSTANT, LINEAR = 0.25, 0.75
 
 
 def measure(draw: int, *, length: int = LENGTH, noise: float = NOISE, on: On = "tokens") -> dict[str, float]:
-    """The exponents of both parts.
-
-    Args:
-        draw: Number of the draw.
-        length: Tokens per context, the same for all N.
-        noise: Share of noise after the trigger.
-        on: Which inputs of attention count.
-
-    Raises:
-        InputError: As `scaling`.
-    """
+    """The exponents of both parts; arguments as for `scaling`."""
     found = scaling(draw, length=length, noise=noise, on=on)
     large = found.samples.sel(part="attention", n_tokens=slice(_LARGE, None))
     return {

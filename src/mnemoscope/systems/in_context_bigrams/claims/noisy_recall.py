@@ -40,11 +40,7 @@ def prompts(task: Task, seed: int, use: str) -> Batch:
 
 @kept
 def removals(subject: Subject, kind: Replacement) -> dict[str, float]:
-    """Gains without the last MLP and without the last attention, what the gate looks at, and s before.
-
-    Raises:
-        InputError: The model is too small for the task, or has no MLP.
-    """
+    """Gains without the last MLP and without the last attention, the quantity of the gate, and s before."""
     batch, reference = (prompts(subject.task, subject.seed, use) for use in ("prompts", "reference"))
     found = removed(subject.model, subject.task, batch, reference=reference, kinds=(kind,)).sel(kind=kind)
     gains = found.context_share - found.clean_context_share
@@ -63,11 +59,7 @@ def removals(subject: Subject, kind: Replacement) -> dict[str, float]:
 
 @kept
 def truncations(subject: Subject, weight: Weight) -> dict[str, float]:
-    """The largest gain over ranks, and how many components are removed for it.
-
-    Raises:
-        InputError: As `removals`.
-    """
+    """The largest gain over ranks, and how many components are removed for it."""
     one_of("weight", weight, _PLACE)
     name, sites = list(last_mlp(subject.model).items())[_PLACE[weight]]
     batch = prompts(subject.task, subject.seed, "prompts")
@@ -79,13 +71,7 @@ def truncations(subject: Subject, weight: Weight) -> dict[str, float]:
 def measure(subject: Subject, *, kind: Replacement = "mean", weight: Weight = "W_out") -> dict[str, float]:
     """Gains of the in-context token by name, the probabilities behind them, and `GATE`.
 
-    Args:
-        subject: A model of noisy recall with an MLP in its last layer.
-        kind: What stands in for the output that is removed.
-        weight: Of the last MLP: what is cut.
-
-    Raises:
-        InputError: As `removals`.
+    `kind` says what replaces a removed output, `weight` what is cut of the last MLP.
     """
     return {**removals(subject, kind), **truncations(subject, weight)}
 

@@ -42,15 +42,10 @@ MANY = 20
 
 
 def order(subject: Subject, *, reading: str = "matched") -> dict[str, float]:
-    """How many steps later one memory sets in than another, beside the steps themselves, and the same differences under
-    the other readings; the gate looks at the largest recall of W_O^2.
+    """Differences in steps between the onsets of memories, beside the steps themselves and the differences by other
+    readings.
 
-    Args:
-        subject: With a trajectory.
-        reading: One of `READINGS`.
-
-    Raises:
-        InputError: There is no such reading, no trajectory, or a measure is missing there.
+    The gate looks at the largest recall of W_O^2; `reading` is one of `READINGS`.
     """
     by_reading = {name: onsets(subject, name, IN_ORDER) for name in dict.fromkeys((reading, *READINGS))}
     found = by_reading.pop(reading)
@@ -70,11 +65,7 @@ def _later(steps: Mapping[str, float]) -> dict[str, float]:
 
 
 def early_and_late(subject: Subject, *, reading: str = "matched") -> dict[str, float]:
-    """By which share longer late positions take than early ones (`longer`), beside the steps.
-
-    Raises:
-        InputError: As `order`.
-    """
+    """The share by which late positions take longer than early ones (`longer`), beside the steps."""
     found = onsets(subject, reading, ("previous", "previous_early", "previous_late"))
     return {"longer": max(found["previous_late"], 1) / max(found["previous_early"], 1) - 1, **found}
 
@@ -90,7 +81,7 @@ def by_unit(measured: Mapping[str, Measured]) -> Measured:
 
 
 def onsets(subject: Subject, reading: str, memories: tuple[str, ...]) -> dict[str, float]:
-    """The step at which each memory sets in, as a reading has it."""
+    """The step from which each memory is there, by a reading."""
     one_of("reading", reading, READINGS)
     n = {memory: n_associations(subject)[memory] for memory in memories}
     if reading == "matched":
@@ -103,7 +94,7 @@ def onsets(subject: Subject, reading: str, memories: tuple[str, ...]) -> dict[st
 
 
 def n_associations(subject: Subject) -> dict[str, int]:
-    """Of each memory; there are as many candidates."""
+    """The number of associations of each memory; there are as many candidates."""
     task = subject.task
     quarter = max(LEAST, task.n_ctx // 4) - 1
     return {

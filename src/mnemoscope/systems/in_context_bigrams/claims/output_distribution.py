@@ -26,12 +26,7 @@ NEVER_FOLLOWS = 1e-9
 def measure(subject: Subject, *, loops: bool = True) -> dict[str, float]:
     """In-context accuracy (0 to 1) on `uniform` outputs and on those of the `bigram` table.
 
-    Args:
-        subject: The model and its task.
-        loops: Whether a trigger may be its own output.
-
-    Raises:
-        InputError: The task is another one.
+    With `loops` a trigger may be its own output.
     """
     return {outputs: _accuracy(subject, outputs=outputs, loops=loops) for outputs in OUTPUTS}
 

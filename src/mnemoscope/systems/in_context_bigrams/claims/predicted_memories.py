@@ -30,14 +30,9 @@ N_DRAWS = 2
 
 
 def measure(subject: Subject, *, over: Over = "keys") -> dict[str, float]:
-    """Recall of the three memories, in shares.
+    """Recall of the three memories of a model of two layers of one head, in shares.
 
-    Args:
-        subject: A model of two layers of one head.
-        over: Whether keys compete for a query, or queries for a key, in W_K^1.
-
-    Raises:
-        InputError: The model is another one.
+    In W_K^1 keys compete for a query, or queries for a key.
     """
     model, n_pos = subject.model, subject.task.n_ctx
     found = {
@@ -50,11 +45,9 @@ def measure(subject: Subject, *, over: Over = "keys") -> dict[str, float]:
 
 
 def deviations(subject: Subject) -> dict[str, float]:
-    """How much further W_O^2 and W_F are from their ideals in the last quarter of training than in its second, beside
-    their values there and the best of all.
+    """The distances of W_O^2 and W_F from their ideals in the last quarter of training, less those in its second.
 
-    Raises:
-        InputError: There is no trajectory, or a measure is missing there.
+    Beside it stand their values there and the best of all.
     """
     output, divergence = (tracked(subject.trajectory, name) for name in ("recall_copied_token", "feed_forward_kl"))
     last = int(output.step[-1])

@@ -36,17 +36,10 @@ def band(
     dash: str = "solid",
     legend: bool = True,
 ) -> None:
-    """Add the mean over seeds as a line and, where there are several, their range as a band.
+    """Add the mean over seeds as a line to a panel and, where there are several seeds, their range as a band.
 
-    Args:
-        figure: With that panel.
-        values: Over (seed, step).
-        name: In the legend; lines of one name are switched together.
-        colour: As #rrggbb.
-        row: Of the panel, from 1.
-        column: Of the panel, from 1.
-        dash: Of the line.
-        legend: Whether the line gets an entry.
+    Values are over (seed, step), rows and columns count from 1, the colour is #rrggbb; the legend switches lines of one
+    name together.
     """
     steps, mean = values.step.values, values.mean("seed").values
     if values.sizes["seed"] > 1:
@@ -84,8 +77,7 @@ OUTPUTS = {"uniform": PALETTE[0], "bigram": PALETTE[1]}
 def losses(trajectories: Mapping[str, xr.Dataset]) -> go.Figure:
     """Loss where outputs can be read from the context, and where only global bigrams help; one panel per setting.
 
-    Args:
-        trajectories: Title of a setting (random, frequent, rare triggers) to measures over (seed, step).
+    Trajectories are measures over (seed, step), by title of a setting (random, frequent, rare triggers).
     """
     figure = make_subplots(1, len(trajectories), subplot_titles=list(trajectories), shared_yaxes=True)
     for column, found in enumerate(trajectories.values(), 1):
@@ -98,10 +90,9 @@ def losses(trajectories: Mapping[str, xr.Dataset]) -> go.Figure:
 
 
 def outputs(trajectories: Mapping[str, xr.Dataset]) -> go.Figure:
-    """What the distribution of outputs in training does: accuracy on either distribution, and two memories.
+    """The effect of the distribution of outputs in training: accuracy on either distribution, and two memories.
 
-    Args:
-        trajectories: The distribution in training, `uniform` or `bigram`, to measures over (seed, step).
+    Trajectories are measures over (seed, step), by the distribution in training, `uniform` or `bigram`.
     """
     titles = ("in-context accuracy", "W<sub>O</sub><sup>2</sup>: recall", "W<sub>F</sub>: KL from the bigrams (nats)")
     figure = make_subplots(1, 3, subplot_titles=titles, horizontal_spacing=0.07)
@@ -121,11 +112,9 @@ def outputs(trajectories: Mapping[str, xr.Dataset]) -> go.Figure:
 
 
 def schedules(trajectories: Mapping[str, xr.Dataset], *, freed: Mapping[str, int] | None = None) -> go.Figure:
-    """One panel per schedule: the mean over seeds, and their range.
+    """One panel per schedule: the mean over seeds, and their range, of measures over (seed, step).
 
-    Args:
-        trajectories: Title of a schedule to measures over (seed, step).
-        freed: Title to the step from which everything is learned, drawn as a dotted line.
+    `freed` has by title of a schedule the step from which everything is learned, drawn as a dotted line.
     """
     figure = make_subplots(1, len(trajectories), subplot_titles=list(trajectories), shared_yaxes=True)
     for column, (title, found) in enumerate(trajectories.items(), 1):

@@ -30,8 +30,7 @@ LIMIT = 4
 def memory_bars(memories: xr.Dataset) -> go.Figure:
     """Recall of every memory: bars are means over seeds, dots seeds, lines across a bar chance.
 
-    Args:
-        memories: Over (seed, memory), from `induction_memories`.
+    Memories are over (seed, memory), from `induction_memories`.
     """
     figure = go.Figure()
     shown = [name for name in BARS if name in memories.memory.values]
@@ -58,11 +57,9 @@ def memory_bars(memories: xr.Dataset) -> go.Figure:
 
 
 def memory_heatmaps(maps: xr.Dataset, *, n_pos: int | None = None) -> go.Figure:
-    """Scores of every memory; a memory that is stored has a dark diagonal.
+    """Scores of every memory of one model, from `memory_maps`; a stored memory has a dark diagonal.
 
-    Args:
-        maps: From `memory_maps`, of one model.
-        n_pos: How many positions, from the first; none: all.
+    The first `n_pos` positions are shown; none: all.
     """
     figure = make_subplots(1, 3, subplot_titles=[title for title, _, _ in PANELS.values()], horizontal_spacing=0.09)
     for column, (name, (_, x, y)) in enumerate(PANELS.items(), 1):
@@ -90,10 +87,8 @@ COLOURS = {TRIGGER: "#b45309", OUTPUT: PALETTE[0], BOTH: PALETTE[3]}
 
 
 def marked(example: xr.Dataset) -> xr.Dataset:
-    """The same sequence with marks on its tokens, for an interactive view: ▸ a trigger, ◂ the token after one.
-
-    Args:
-        example: One sequence of `marked_patterns`.
+    """One sequence of `marked_patterns` with marks on its tokens, for an interactive view: ▸ a trigger, ◂ the next
+    token.
     """
     pairs = zip(example.token.values.tolist(), example.role.values.tolist(), strict=True)
     return example.assign(token=("key", [MARKS.get(role, "{}").format(token) for token, role in pairs]))
@@ -102,10 +97,8 @@ def marked(example: xr.Dataset) -> xr.Dataset:
 def before_and_after(examples: Mapping[str, xr.Dataset], *, n_pos: int = 32, head: int = 0) -> go.Figure:
     """One head of every layer as heat maps, one row per checkpoint; triggers and outputs are coloured.
 
-    Args:
-        examples: Title of a checkpoint (such as `step 0`) to one and the same sequence of `marked_patterns`.
-        n_pos: How many tokens, from the first.
-        head: Which head of a layer.
+    Examples are one and the same sequence of `marked_patterns`, by title of a checkpoint (such as `step 0`); the first
+    `n_pos` tokens are shown.
     """
     first = next(iter(examples.values()))
     layers = first.layer.size
@@ -145,8 +138,7 @@ MEASURES = {**MEMORY_NAMES, "accuracy_in_context": "in-context accuracy"}
 def settings(trajectories: Mapping[str, xr.Dataset]) -> go.Figure:
     """One row per setting, one column per measure: the mean over seeds at the last step, and their range under it.
 
-    Args:
-        trajectories: Name of a setting to measures over (seed, step); settings may have different steps.
+    Trajectories are measures over (seed, step), by name of a setting; settings may have different steps.
     """
     last = [found.isel(step=-1) for found in trajectories.values()]
     values = np.array([[float(found[name].mean("seed")) for name in MEASURES] for found in last])

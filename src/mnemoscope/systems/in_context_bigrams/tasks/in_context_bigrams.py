@@ -59,7 +59,7 @@ class InContextBigrams(TriggerTask):
 
     @property
     def unigram(self) -> Float[Tensor, " token"]:
-        """How often every symbol occurs in the text."""
+        """The share of every symbol in the text."""
         return self.bigrams.unigram
 
     @property
@@ -82,7 +82,7 @@ class InContextBigrams(TriggerTask):
         return self if not self.held_out or self.split_seed is not None else replace(self, split_seed=seed)
 
     def may_be_output(self, split: str) -> Bool[Tensor, " token"]:
-        """Which tokens can be the output of a trigger in a split.
+        """True for tokens that can be the output of a trigger in a split.
 
         Raises:
             InputError: There is no such split, or tokens are held out and none is chosen yet.
@@ -106,11 +106,7 @@ class InContextBigrams(TriggerTask):
         return table / table.sum(1, keepdim=True)
 
     def encode(self, text: str) -> list[int]:
-        """The tokens of a text; ⏎ is a newline.
-
-        Raises:
-            InputError: A symbol is not in the table.
-        """
+        """The tokens of a text; ⏎ is a newline. An `InputError` names a symbol that is not in the table."""
         return self.bigrams.encode(text)
 
     def batch(

@@ -56,7 +56,7 @@ class NoisyRecall(TriggerTask):
 
     @property
     def unigram(self) -> Float[Tensor, " symbol"]:
-        """How likely every symbol is at the start and after the noise token."""
+        """The probability of every symbol at the start and after the noise token."""
         n = self.n_tokens
         return bigrams(self.counts).unigram if n is None else torch.full((n,), 1 / n, dtype=torch.double)
 
@@ -86,11 +86,7 @@ class NoisyRecall(TriggerTask):
         return self.noise_token + 1
 
     def output_probabilities(self, split: str) -> Float[Tensor, "trigger symbol"]:
-        """Uniform over the symbols, without the trigger itself unless `loops`; every split has the same outputs.
-
-        Raises:
-            InputError: There is no such split.
-        """
+        """Uniform over the symbols, without the trigger itself unless `loops`; every split has the same outputs."""
         one_of("split", split, SPLITS)
         outputs = torch.ones(self.noise_token, self.noise_token, dtype=torch.double)
         if not self.loops:
@@ -98,11 +94,7 @@ class NoisyRecall(TriggerTask):
         return outputs / outputs.sum(1, keepdim=True)
 
     def encode(self, text: str) -> list[int]:
-        """The tokens of a text: ¤ is the noise token and ⏎ a newline; numbers are separated by spaces.
-
-        Raises:
-            InputError: There is no such symbol.
-        """
+        """The tokens of a text: ¤ is the noise token and ⏎ a newline; numbers are separated by spaces."""
         tokens = {symbol: token for token, symbol in enumerate(self.symbols)}
         tokens = {NEWLINE: tokens["\n"], **tokens} if "\n" in tokens else tokens
         words = list(text) if self.n_tokens is None else text.split()
@@ -111,22 +103,22 @@ class NoisyRecall(TriggerTask):
         return [tokens[word] for word in words]
 
     def known(self, device: str) -> HiddenTriggers:
-        """What the ideal learner knows of the task, on a device."""
+        """The ideal learner's knowledge of the task, on a device."""
         return replace(super().known(device), noise=self.noise, noise_token=self.noise_token)
 
     def global_bigram(self, device: str) -> Float[Tensor, "token next_token"]:
-        """What follows every token on average over sequences.
+        """The distribution after every token on average over sequences.
 
-        Where it is a fixed trigger: the noise token with probability alpha, else any output.
+        After a fixed trigger it is the noise token with probability alpha, else any output.
         """
         return global_bigram(self.known(device))
 
     def long_run(self, device: str) -> Float[Tensor, " token"]:
-        """How often every token occurs in the long run in the chain of these averages."""
+        """The share of every token in the long run, in the chain of these averages."""
         return _long_run(self, device)
 
     def latents(self, batch: Batch) -> dict[str, Tensor]:
-        """Those of `TriggerTask` and two more.
+        """The latents of `TriggerTask` and two more.
 
         `is_noise`: a trigger stands here whose target is the noise token. `shown`: how often the trigger that stands
         here has been followed by its output before; 0: never, or there is no trigger.

@@ -1,4 +1,4 @@
-"""What is measured on models that compose functions: which layer holds which intermediate result.
+"""Measurements on models that compose functions: which layer holds which intermediate result.
 
 `halves`: interchange of second halves. `readable`: linear probes.
 """

@@ -1,15 +1,15 @@
-"""Which layer holds the intermediate result that a longer composition is put together from.
+"""Interchange: which layer holds the intermediate result that a longer composition is put together from.
 
 2r hops from function i are r hops from there and r hops from function i + r. Where a model composes by doubling, the
 places of function i + r hold the second half after some layer, and others fetch it. So after each layer the residual
-stream at the places of one function is set to what it is in another sequence. With f^src the other sequence, the
-causal model says
+stream at the places of one function is set to what it is in another sequence. With f^src the other sequence, the causal
+model says
 
     answer after 2r hops at (i, x)  =  f_r^src(i + r, f_r(i, x))
 
-and the share of the places of function i at which that is what the model answers is its interchange accuracy (Geiger
-et al. 2021, "Causal abstractions of neural networks"). Only sequences and places count at which the answer differs
-from the one without the exchange. Chance is one in N.
+and the share of the places of function i at which that is what the model answers is its interchange accuracy (Geiger et
+al. 2021, "Causal abstractions of neural networks"). Only sequences and places count at which the answer differs from
+the one without the exchange. Chance is one in N.
 
 *Shows* that what stands there after that layer decides the second half of the answer. *Does not show* how it came
 there.

@@ -1,4 +1,4 @@
-"""After which layer the result of every number of hops can be read linearly from the residual stream.
+"""The layer after which the result of every number of hops can be read linearly from the residual stream.
 
 *Shows* what could be read there. *Does not show* that the model does: `analyses.halves` changes what stands there.
 """

@@ -22,12 +22,7 @@ N_EXCHANGED = 512
 def measure(subject: Subject, *, level: float = CHANCE / 2) -> dict[str, float]:
     """Steps at which the numbers of hops are learned (`hops_1` and so on), `lead`, `last_two`, `held` and `GATE`.
 
-    Args:
-        subject: With a trajectory.
-        level: Squared error.
-
-    Raises:
-        InputError: There is no trajectory.
+    A number of hops counts as learned at a squared error of `level`.
     """
     tracked, task = subject.trajectory, task_of(subject)
     if tracked is None:

@@ -1,1 +1,1 @@
-"""Claims G1 to G5."""
+"""Claims G1 to G6."""

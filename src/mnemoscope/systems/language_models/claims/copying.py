@@ -24,13 +24,7 @@ from mnemoscope.systems.language_models.reading import SHARE, ahead, by_score, l
 def measure(model: HookedModel, *, share: float = SHARE, kind: Replacement = "mean") -> Mapping[str, Any]:
     """Per sequence `effect`, `lost` and `lost_random`, the lead `clean`, and the gate.
 
-    Args:
-        model: A language model.
-        share: Of all heads, how many are chosen.
-        kind: What they are replaced by.
-
-    Raises:
-        InputError: The model has no tokenizer.
+    A share of all heads is chosen, and replaced as `kind` says.
     """
     asked = repeated(model, n=N_QUESTIONS, seed=ASKED)
     reference = repeated(model, n=N_CHOOSING, seed=REFERENCE)

@@ -32,12 +32,7 @@ N_FACTS = 48
 def measure(model: HookedModel, *, until: float = 0.5) -> Mapping[str, Any]:
     """Per fact `restored`, `lead`, what else restores (`late`, `at_last`, `attention`), `attention_lead`, and the gate.
 
-    Args:
-        model: A language model with MLPs.
-        until: The share of the layers that count as early.
-
-    Raises:
-        InputError: The model has no tokenizer, or knows no two answers apart.
+    The first layers count as early, up to the share `until` of all.
     """
     pairs = facts(model)
     foil = pairs.foil

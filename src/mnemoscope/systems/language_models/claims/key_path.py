@@ -29,12 +29,7 @@ def measure(model: HookedModel, *, share: float = SHARE) -> Mapping[str, Any]:
     """Per sequence `effect`, `through_query`, `lost` and `lost_random` (of the path through the keys), and the gate:
     the attention of the induction heads.
 
-    Args:
-        model: A language model.
-        share: Of all heads, how many are called induction heads, and as many previous-token heads.
-
-    Raises:
-        InputError: The model has no tokenizer.
+    A share of all heads are called induction heads, and as many previous-token heads.
     """
     readers = by_score(model, "induction", share=share)
     top = max(layer for layer, _ in readers)

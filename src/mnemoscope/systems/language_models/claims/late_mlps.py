@@ -24,12 +24,7 @@ THIRD = 1 / 3
 def measure(model: HookedModel, *, share: float = THIRD) -> Mapping[str, Any]:
     """Per text `effect`, `more`, `early_more` (its negative), `turned`, the lead `clean`, and the gate.
 
-    Args:
-        model: A language model with MLPs.
-        share: Of the layers, how many count as late, and as early.
-
-    Raises:
-        InputError: The model has no tokenizer.
+    A share of the layers counts as late, and as many as early.
     """
     here, plain = conflicts(model)
     clean = ahead(model, here, successors(here, plain))[0]

@@ -1,7 +1,7 @@
 """G6: indirect-object identification is shared out as published for GPT-2 small.
 
-Heads that write the name that is due, heads that write against it, and earlier heads that attend to the name that was
-said again and tell the queries of the first to pass it over.
+Some heads write the right name, others write against it. Earlier heads attend to the name that was said again, and tell
+the queries of the first to pass it over.
 """
 
 from collections.abc import Mapping
@@ -39,12 +39,7 @@ from mnemoscope.systems.language_models.reading import SHARE, ahead, lost, rando
 def measure(model: HookedModel, *, share: float = SHARE) -> Mapping[str, Any]:
     """Per story `written`, `attention`, `against`, `told`, `again`, `written_random`, and the gate: the lead.
 
-    Args:
-        model: A language model.
-        share: Of all heads, how many have each role.
-
-    Raises:
-        InputError: The model has no tokenizer, or too few names are single tokens.
+    A share of all heads has each role.
     """
     roles = find_roles(model, tellings(model, n=N_CHOOSING, seed=CHOOSING), share=share)
     pairs = tellings(model, n=N_QUESTIONS, seed=ASKED)
@@ -72,7 +67,7 @@ def measure(model: HookedModel, *, share: float = SHARE) -> Mapping[str, Any]:
 def _inhibition(
     model: HookedModel, pairs: PromptPairs, roles: Roles, attention: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """What the inhibitors are worth to the movers' attention, more than random heads; and what they attend to."""
+    """The worth of the inhibitors to the movers' attention, beyond that of random heads; and what they attend to."""
     if not roles.inhibitors:
         return np.zeros_like(attention), np.zeros_like(attention)
     told = []

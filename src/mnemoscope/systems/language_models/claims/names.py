@@ -1,4 +1,4 @@
-"""G4: indirect-object identification goes through heads that attend to the name that is due and copy it."""
+"""G4: indirect-object identification goes through heads that attend to the right name and copy it."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -26,13 +26,7 @@ from mnemoscope.systems.language_models.reading import SHARE, ahead, highest, lo
 def measure(model: HookedModel, *, share: float = SHARE, kind: Replacement = "mean") -> Mapping[str, Any]:
     """Per story `effect`, `attention`, `lost`, `lost_random`, and the gate: the lead.
 
-    Args:
-        model: A language model.
-        share: Of all heads, how many are chosen.
-        kind: What they are replaced by.
-
-    Raises:
-        InputError: The model has no tokenizer, or too few names are single tokens.
+    A share of all heads is chosen, and replaced as `kind` says.
     """
     scores = name_copying(model, givers(model, n=N_CHOOSING, seed=CHOOSING).clean)
     chosen = highest(scores, n_chosen(model, share))

@@ -21,13 +21,10 @@ ENOUGH = 0.99
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Associations:
-    """Inputs, outputs, and for each input the number of its output.
+    """Unit vectors as inputs and outputs, one per row, and for each input the number of its output.
 
-    Attributes:
-        inputs: One unit vector per row.
-        outputs: One unit vector per row; its product with what a model returns is its logit.
-        answers: Of each input.
-        own: Whether every input has an output of its own, in the same order.
+    The product of an output with what a model returns is its logit. With `own` every input has an output of its own, in
+    the same order.
     """
 
     inputs: Float[Tensor, "input d"]
@@ -40,15 +37,11 @@ class Associations:
 
     @property
     def n_needed(self) -> int:
-        """How many must be answered correctly."""
+        """The number of inputs that must be answered correctly."""
         return math.ceil(ENOUGH * len(self) - 1e-9)
 
     def first(self, n: int) -> "Associations":
-        """The first n inputs; with their outputs where each has its own, else with all.
-
-        Raises:
-            InputError: There are fewer.
-        """
+        """The first n inputs; with their outputs where each has its own, else with all."""
         in_range("n", n, 2, len(self))
         return Associations(
             inputs=self.inputs[:n],
@@ -64,18 +57,10 @@ class Associations:
 
 
 def associations(n: int, d: int, *, draw: int, n_outputs: int | None = None, orthonormal: bool = False) -> Associations:
-    """Associations of random unit vectors.
+    """Associations of n random unit vectors of dimension d, or of orthonormal ones.
 
-    Args:
-        n: Inputs.
-        d: Dimension of all vectors.
-        draw: The replicate.
-        n_outputs: Outputs among which each answer is drawn; None: every input has an output of its own.
-        orthonormal: Orthonormal inputs and outputs in place of random ones.
-
-    Raises:
-        InputError: There are fewer than two inputs or outputs, or no dimension, or more orthonormal vectors than
-            dimensions.
+    Each answer is drawn among `n_outputs` outputs; None: every input has an output of its own. Both numbers are at
+    least two; orthonormal vectors are no more than dimensions.
     """
     in_range("n", n, 2, math.inf)
     in_range("d", d, 1, math.inf)

@@ -1,4 +1,4 @@
-r"""How many random associations a trained matrix or MLP stores: the largest N with 99 % of the answers right.
+r"""The number of random associations that a trained matrix or MLP stores: the largest N with 99 % of the answers right.
 
 N random unit vectors of dimension d in, N out. A d × d matrix starts at zero and is trained by Adam on all of them
 (`training`), with 4,096 steps; published are these sizes, d from 2^3 to 2^8 by half powers, five draws, and the line
@@ -49,12 +49,7 @@ _MATRIX_GUESS, _MLP_GUESS = 0.85, 2.7
 
 
 def matrix_capacity(d: Sequence[int], *, draws: Sequence[int], training: Training = MATRIX) -> xr.Dataset:
-    """How many associations trained matrices store.
-
-    Args:
-        d: Dimensions.
-        draws: Replicates.
-        training: Rate and number of steps.
+    """The number of associations that trained matrices of each dimension store.
 
     Returns:
         `capacity` over d and draw, in associations; `parameters` over d.
@@ -77,14 +72,7 @@ def mlp_capacity(
     n_outputs: int | None = None,
     training: Training = MLP,
 ) -> xr.Dataset:
-    """How many associations trained MLPs of width α·d store.
-
-    Args:
-        d: Dimensions.
-        draws: Replicates.
-        alpha: Width of the hidden layer by that of the input.
-        n_outputs: How many outputs there are; None: as many as inputs.
-        training: Rate and number of steps.
+    """The number of associations that trained MLPs of width α·d store; `n_outputs` is by default that of inputs.
 
     Returns:
         As `matrix_capacity`; `parameters` are α·d², half of those that are trained.
@@ -139,7 +127,7 @@ def _capacities(
 
 
 def stored(problems: Sequence[Associations], starts: Sequence[Weights], training: Training) -> list[bool]:
-    """Whether each problem is stored by training, all of them together; arguments as for `train_together`."""
+    """True for each problem that training stores, all of them together; arguments as for `train_together`."""
     return [step != NEVER for step in train_together(problems, starts, training)]
 
 

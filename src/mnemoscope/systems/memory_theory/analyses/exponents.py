@@ -1,4 +1,4 @@
-r"""How capacity grows with the number of parameters: slopes of lines through logarithms.
+r"""Growth of capacity with the number of parameters: slopes of lines through logarithms.
 
 The published line is :math:`N \log N = c P` for P parameters: log(N ln N) against log P has slope 1. Without the
 logarithm, log N against log P has slope 1; if capacity grew like the width of a matrix, 1/2. Each draw has slopes of
@@ -22,11 +22,7 @@ LAW, PLAIN = "N log N", "N"
 
 
 def law_capacity(parameters: float, *, share: float = 1.0) -> float:
-    """N with N ln N a share of the parameters, by Newton's method.
-
-    Raises:
-        InputError: That is not positive.
-    """
+    """N with N ln N a share of the parameters, by Newton's method; that share must be positive."""
     if not share * parameters > 0:
         raise InputError(f"share * parameters must be positive; got {share * parameters!r}")
     n = math.e
@@ -42,11 +38,7 @@ def amounts(capacity: xr.DataArray) -> xr.DataArray:
 
 
 def growth(capacity: xr.DataArray, parameters: xr.DataArray) -> xr.Dataset:
-    """Slopes of every draw.
-
-    Args:
-        capacity: Over a dimension of sizes, such as d, and draw.
-        parameters: Over the same sizes.
+    """Slopes of every draw; capacities are over a dimension of sizes, such as d, and draw.
 
     Returns:
         `slope` and `intercept` (at one parameter, natural logarithm) over law and draw; NaN for a draw that stores

@@ -40,27 +40,14 @@ def outer_products(problem: Associations) -> Float[Tensor, "d d"]:
 
 
 def recalled(problem: Associations, matrix: Float[Tensor, "d d"]) -> float:
-    """Share of the inputs whose answer has the highest logit.
-
-    Args:
-        problem: What is asked.
-        matrix: The memory.
-    """
+    """The share of the inputs whose answer has the highest logit."""
     read = (problem.inputs @ matrix).split(_ROWS)
     best = torch.cat([(rows @ problem.outputs.T).argmax(1) for rows in read])
     return float((best == problem.answers).double().mean())
 
 
 def predicted_recall(n: int, d: int) -> float:
-    """Share of n inputs that normal interference leaves recalled.
-
-    Args:
-        n: Associations.
-        d: Dimension.
-
-    Raises:
-        InputError: There are fewer than two associations, or no dimension.
-    """
+    """The share of n inputs, at least two, that normal interference in dimension d leaves recalled."""
     in_range("n", n, 2, float("inf"))
     in_range("d", d, 1, float("inf"))
     nodes, weights = np.polynomial.hermite_e.hermegauss(64)
@@ -71,30 +58,16 @@ def predicted_recall(n: int, d: int) -> float:
 
 
 def predicted_capacity(d: int) -> int:
-    """The largest candidate that interference leaves stored; 0 if none is.
-
-    Args:
-        d: Dimension.
-
-    Raises:
-        InputError: There is no dimension.
-    """
+    """The largest candidate that interference in dimension d leaves stored; 0 if none is."""
     in_range("d", d, 2, float("inf"))
     return max((n for n in candidates(d**2) if predicted_recall(n, d) >= ENOUGH), default=0)
 
 
 def outer_capacity(d: Sequence[int], *, draws: Sequence[int]) -> xr.Dataset:
-    """How many associations sums of outer products store.
-
-    Args:
-        d: Dimensions.
-        draws: Replicates.
+    """The number of associations that sums of outer products of each dimension store.
 
     Returns:
         `capacity` over d and draw, in associations; over d `parameters`, and `predicted`, the capacity of theory.
-
-    Raises:
-        InputError: There is no dimension, or no draw.
     """
     predicted = [predicted_capacity(width) for width in d]
     found = [_capacities(width, guess, draws) for width, guess in zip(d, predicted, strict=True)]

@@ -1,9 +1,9 @@
 """The largest number of associations that are stored, for many problems at once.
 
 Candidates lie on a grid of `PER_OCTAVE` numbers per factor of two (all numbers where these are closer than whole
-numbers), so that what is found lies at most 4.4 % below the largest number that is stored. The search goes up, or down,
-from a first guess in strides that double until it has a number that is stored and one that is not, and then divides
-what lies between. All problems take each round together.
+numbers). So the result lies at most 4.4 % below the largest number that is stored. The search goes up, or down, from a
+first guess in strides that double until it has a number that is stored and one that is not. Then it divides what lies
+between. All problems take each round together.
 
 *Assumes* that what is stored grows no easier with more associations. If that fails near the threshold, what is found
 is one number that is stored with a next one that is not, and another search could find another.
@@ -24,27 +24,17 @@ Ask = Callable[[Sequence[tuple[int, int]]], Sequence[bool]]
 
 
 def candidates(most: int) -> list[int]:
-    """Numbers of associations from 2 to at most `most`.
-
-    Raises:
-        InputError: There is none.
-    """
+    """Numbers of associations from 2 to at most `most`."""
     in_range("most", most, 2, math.inf)
     steps = range(math.floor(PER_OCTAVE * math.log2(most)) + 1)
     return sorted({round(2 ** (step / PER_OCTAVE)) for step in steps} - {0, 1})
 
 
 def largest_stored(ask: Ask, guesses: Sequence[int], *, most: int, ways: int = 1) -> list[int]:
-    """The largest candidate that is stored, for each problem.
+    """The largest candidate that is stored, for each problem; 0 where not even the least one is.
 
-    Args:
-        ask: Is asked of many at once.
-        guesses: For each problem a number near which the search begins.
-        most: Largest candidate.
-        ways: How many candidates of each problem are asked in a round once the answer is bracketed.
-
-    Returns:
-        For each problem a candidate; 0 where not even the least one is stored.
+    Each search begins near its guess. `ask` gets many questions at once: once an answer is bracketed, `ways` candidates
+    of each problem in a round.
 
     Raises:
         InputError: The largest candidate is stored, so that the answer is not known; or there is no candidate, or none

@@ -40,11 +40,7 @@ Weights = tuple[Float[Tensor, "... _d_in _d_out"], ...]
 
 @dataclass(frozen=True, kw_only=True)
 class Training:
-    """How memories are trained.
-
-    Raises:
-        InputError: The rate is not positive, or there is no step.
-    """
+    """The rate and the number of steps of training; the rate must be positive, and there must be a step."""
 
     learning_rate: float
     n_steps: int
@@ -100,18 +96,12 @@ def random_mlp(d: int, width: int, *, draw: int) -> Weights:
 
 @torch.no_grad()
 def train_together(problems: Sequence[Associations], starts: Sequence[Weights], training: Training) -> list[int]:
-    """Train a memory per problem until it is stored.
+    """Train a memory per problem, from its start, until it is stored.
 
-    Args:
-        problems: Of one dimension.
-        starts: For each the weights that training starts from, of one shape.
-        training: Rate and number of steps.
+    Problems are of one dimension, starts of one shape.
 
     Returns:
         For each problem, after how many steps it was stored first, or `NEVER`.
-
-    Raises:
-        InputError: There are not as many starts as problems.
     """
     if len(starts) != len(problems):
         raise InputError(f"starts must be one for each of {len(problems)} problems; got {len(starts)}")
@@ -172,7 +162,7 @@ def _stored(batch: _Batch, training: Training) -> Iterator[tuple[int, int]]:
 
 
 def _forward_backward(batch: _Batch, *, backward: bool) -> tuple[Int[Tensor, " memory"], Weights]:
-    """How many inputs of each problem are answered correctly, and the gradients of the mean cross-entropy."""
+    """The number of right answers to each problem, and the gradients of the mean cross-entropy."""
     *hidden, last = batch.weights
     activations = [batch.inputs]
     for weight in hidden:

@@ -35,13 +35,7 @@ UPPER = 16
 def measure(draw: int, *, largest: int = LARGEST, learning_rate: float = MATRIX.learning_rate) -> dict[str, float]:
     """Effects of a draw (`claim_parts`), what is stored at each d, and `law_of_upper`, `law` from d = 16 on.
 
-    Args:
-        draw: Number of the draw.
-        largest: Largest dimension; 256 is published.
-        learning_rate: Of Adam.
-
-    Raises:
-        InputError: There are fewer than two dimensions, or the rate is not positive.
+    `largest` is the largest dimension; 256 is published.
     """
     training = replace(MATRIX, learning_rate=learning_rate)
     found = matrix_capacity(half_powers(LEAST, largest), draws=[draw], training=training)

@@ -31,14 +31,8 @@ def measure(
 ) -> dict[str, float]:
     """Effects of a draw (`claim_parts`), and what is stored at each d.
 
-    Args:
-        draw: Number of the draw.
-        largest: Largest dimension; 256 is published.
-        alpha: Width of the hidden layer by that of the input.
-        n_outputs: How many outputs there are; None: as many as inputs.
-
-    Raises:
-        InputError: There are fewer than two dimensions or outputs, or no neuron.
+    `largest` is the largest dimension; 256 is published. The hidden layer is α times as wide as the input. Without
+    `n_outputs` there are as many outputs as inputs.
     """
     found = mlp_capacity(half_powers(LEAST, largest), draws=[draw], alpha=alpha, n_outputs=n_outputs)
     return effects(found)

@@ -36,15 +36,7 @@ _NEAR = 0.25
 
 
 def measure(draw: int, *, largest: int = LARGEST_SUM) -> dict[str, float]:
-    """Effects of a draw (`claim_parts`), `theory`, log2 of N by what is predicted, and what is stored at each d.
-
-    Args:
-        draw: Number of the draw.
-        largest: Largest dimension.
-
-    Raises:
-        InputError: There are fewer than two dimensions.
-    """
+    """Effects of a draw (`claim_parts`), `theory`, log2 of N by what is predicted, and what is stored at each d."""
     found = outer_capacity(half_powers(LEAST_SUM, largest), draws=[draw])
     n, predicted = float(found.capacity[-1, 0]), float(found.predicted[-1])
     return {**effects(found), "theory": math.log2(max(n, 1.0) / predicted)}

@@ -1,4 +1,4 @@
-"""What is measured on models that solve the retrieval problem, and what could be known without one.
+"""Measurements on models that solve the retrieval problem, and what could be known without one.
 
 `reach`: after how many layers can a position know what stands elsewhere? `chain_attention`: how much does each head
 attend from one place of a chain to another? `circuit`: which of these paths does a model need?

@@ -1,4 +1,4 @@
-"""How much each head attends from one place of a chain to another: the paths that a circuit is made of.
+"""Attention of each head from one place of a chain to another: the paths that a circuit is made of.
 
 Places are those of `Retrieval`: 0 the query, 2j - 1 and 2j the first and second symbol of its pair of step j. The
 attention of a place is averaged over sequences and chains; what does not go to the own chain is `elsewhere`.
@@ -23,12 +23,9 @@ ELSEWHERE = "elsewhere"
 
 
 def chain_attention(model: HookedModel, batch: Batch, *, layers: Sequence[int] | None = None) -> xr.DataArray:
-    """Mean attention within chains.
+    """Mean attention within chains, in all layers or some.
 
-    Args:
-        model: Any hooked model that reads the sequences.
-        batch: Of the retrieval problem; chains that were rewired count as far as a query leads along them.
-        layers: Which; none: all.
+    Chains that were rewired count as far as a query leads along them.
 
     Returns:
         `attention` over (layer, head, place, to); along `to` the places and `elsewhere`. Rows add up to one.
@@ -54,12 +51,7 @@ def chain_attention(model: HookedModel, batch: Batch, *, layers: Sequence[int] |
 def between_places(
     weights: Float[Tensor, "batch head_index query key"], batch: Batch
 ) -> Float[Tensor, "head_index place to"]:
-    """Mean weight that positions of each place give to each place of their own chain, on the CPU.
-
-    Args:
-        weights: Attention, or patterns; NaN counts as none.
-        batch: Of the retrieval problem.
-    """
+    """Mean weight that positions of a place give to each place of their own chain, on the CPU; NaN counts as none."""
     places = range(n_places(batch))
     own = torch.stack([_of(batch, i) for i in places]).cpu()
     share = own.to(weights.dtype) / own.sum((1, 2), keepdim=True)
@@ -70,11 +62,7 @@ def between_places(
 
 
 def n_places(batch: Batch) -> int:
-    """Places of a chain.
-
-    Raises:
-        InputError: The batch is of another task.
-    """
+    """The number of places of a chain; an `InputError` where the batch is of another task."""
     n = sum(name.startswith("at_") for name in batch.latents)
     if not n or "place" not in batch.latents:
         raise InputError("the batch must come from the retrieval problem, whose latents name the places of chains")
@@ -102,11 +90,9 @@ def within_chain(place: int, to: int) -> Mechanism:
 
 
 def strongest(attention: xr.DataArray, level: float) -> Sequence[tuple[int, int]]:
-    """From each place the other place of its chain that gets most attention, where that is at least `level`.
+    """From each place the other place of its chain that gets most attention, where that is at least the share `level`.
 
-    Args:
-        attention: Of one head, over (place, to): from `chain_attention`.
-        level: A share.
+    `attention` is that of one head, over (place, to).
     """
     within = attention.sel(to=[to for to in attention.to.values if to != ELSEWHERE])
     found = []

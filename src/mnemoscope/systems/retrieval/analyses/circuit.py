@@ -37,10 +37,8 @@ SIMPLE = (uniform(), identity(), previous(), same_value("symbol"))
 def chain_circuit(model: HookedModel, batch: Batch, **options: Any) -> Circuit:
     """The attention circuit of a model on sequences of the retrieval problem.
 
-    Args:
-        model: Any hooked model that reads them.
-        batch: Half of the sequences to choose mechanisms by, the others to test.
-        options: As for `mnemoscope.analyses.find_circuit`: `tolerance`, `fallbacks`, `seed`.
+    Half of the sequences serve to choose mechanisms, the others to test them. Options are those of
+    `mnemoscope.analyses.find_circuit`: `tolerance`, `fallbacks`, `seed`.
 
     Raises:
         InputError: The model does not fit the batch.
@@ -57,24 +55,17 @@ def chain_circuit(model: HookedModel, batch: Batch, **options: Any) -> Circuit:
 
 
 def read_off(attention: xr.DataArray) -> list[Mechanism]:
-    """Attention from places of the chain to others, as a head has it: single paths, and sets of them.
-
-    Args:
-        attention: Of one head, over (place, to): from `chain_attention`.
-    """
+    """Mechanisms from the attention of one head, over (place, to): single paths, and sets of them."""
     paths = [within_chain(*path) for path in strongest(attention, LEVEL)]
     sizes = range(1, len(paths) + 1) if len(paths) <= MAX_SUBSETS else sorted({1, len(paths)})
     return [reduce(otherwise, some) for size in sizes for some in combinations(paths, size)]
 
 
 def path_table(circuit: Circuit, model: HookedModel, batch: Batch, *, later: Later = "set") -> xr.Dataset:
-    """The paths of a circuit, as places of a chain that heads connect.
+    """The paths of a circuit from `chain_circuit`, as places of a chain that heads connect.
 
-    Args:
-        circuit: From `chain_circuit`.
-        model: That it is of.
-        batch: Of the retrieval problem; says what mechanisms such as `previous token` connect.
-        later: Whether later heads attend as their mechanisms say when a path is taken out, or as they have learned to.
+    The batch says what mechanisms such as `previous token` connect. When a path is taken out, later heads attend as
+    their mechanisms say (`set`), or as they have learned to (`learned`).
 
     Returns:
         Over (layer, head, place, to, skill) `rise`: by how much the squared error rises without the mechanism that

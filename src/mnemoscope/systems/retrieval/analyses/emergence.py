@@ -1,9 +1,10 @@
-"""When the paths of a circuit set in over training, and when the symbols that they fetch are learned.
+"""The steps at which the paths of a circuit appear in training, and those at which their symbols are learned.
 
 Attention along a path is that of the head that attends most along it, averaged over 32 sequences, at every kept
-checkpoint (`report.trajectory`); the source linked checkpoints by straight lines, here a path sets in at the first
-checkpoint at which it has half of its attention. *Shows* what comes first; *does not show* that it is needed for what
-comes next.
+checkpoint (`report.trajectory`). The source linked checkpoints by straight lines; here a path sets in at the first
+checkpoint at which it has half of its attention.
+
+*Shows* what comes first; *does not show* that it is needed for what comes next.
 """
 
 from itertools import product
@@ -16,18 +17,11 @@ from mnemoscope.systems.retrieval.analyses.chain_attention import path_name
 
 
 def surviving(trajectory: xr.Dataset, rise: xr.DataArray) -> xr.DataArray:
-    """Attention along the paths of circuits.
-
-    Args:
-        trajectory: From `track`, over (step,) or (seed, step).
-        rise: Of one skill, over (layer, head, place, to) and as many seeds: from `path_table`.
+    """Attention along the paths of circuits, from a trajectory over step, and seed, and the `rise` of one skill.
 
     Returns:
         Over (path, step), and seed: NaN where the path is in no circuit of that seed. Only paths that are in one, with
         the coordinates `place` and `to`.
-
-    Raises:
-        InputError: The trajectory is of another task.
     """
     needed = rise.notnull().any(("layer", "head"))
     ends = product(rise.place.values.tolist(), rise.to.values.tolist())
@@ -47,9 +41,5 @@ def surviving(trajectory: xr.Dataset, rise: xr.DataArray) -> xr.DataArray:
 
 
 def first_true_step(holds: xr.DataArray) -> xr.DataArray:
-    """The first step at which something holds; NaN where it never does.
-
-    Args:
-        holds: Truth values over step and other dimensions.
-    """
+    """The first step at which something holds; NaN where it never does."""
     return holds.step.where(holds).min("step")

@@ -1,4 +1,4 @@
-"""After how many layers of attention a position can know what stands elsewhere in its chain.
+"""The number of layers of attention after which a position can know what stands elsewhere in its chain.
 
 Two assumptions of the source (Musat, "Mechanism and emergence of stacked attention heads in multi-layer
 transformers"): a position can attend to another one only if they have a piece of information in common, and takes over
@@ -44,7 +44,7 @@ def least_layers(n_steps: int, *, mask: Order = "none", one_head: bool = False) 
     Args:
         n_steps: D.
         mask: `none`: places see all others; else what stands earlier, with the steps in that order.
-        one_head: Whether a layer has one head, which attends to one place at a time.
+        one_head: A layer has one head, which attends to one place at a time.
 
     Raises:
         InputError: There is no such order, or D is below 1, or too large to be searched.
@@ -63,12 +63,9 @@ def least_layers(n_steps: int, *, mask: Order = "none", one_head: bool = False) 
 
 
 def first_layers(n_steps: int, n_layers: int, *, mask: Order = "none") -> xr.DataArray:
-    """The layer after which each place can first know each piece, with any number of heads.
+    """The layer after which each place can first know each piece, of `n_layers` layers with any number of heads.
 
-    Args:
-        n_steps: D.
-        n_layers: How many layers to follow.
-        mask: As for `least_layers`.
+    D is `n_steps`; `mask` is as for `least_layers`.
 
     Returns:
         Over (place, piece), NaN where `n_layers` are not enough; 0 for what a place starts with. Pieces are named by
@@ -100,12 +97,12 @@ def _start(n_steps: int) -> Intervals:
 
 
 def _sees(n_steps: int, mask: Order) -> list[list[int]]:
-    """Which other places each place may attend to."""
+    """The other places that each place may attend to."""
     one_of("mask", mask, ("none", "forward", "backward"))
     places = range(2 * n_steps + 1)
 
     def time(place: int) -> tuple[int, int]:
-        """When a place comes in the sequence: its step, and where in the pair."""
+        """The time of a place in the sequence: its step, and where in the pair."""
         if place == 0:
             return (n_steps + 1, 0)
         step = (place + 1) // 2
@@ -123,12 +120,12 @@ def _joined(intervals: list[tuple[int, int]]) -> tuple[int, int]:
 
 
 def _after(state: Intervals, sees: list[list[int]]) -> Intervals:
-    """What places know after a layer in which each attends to all that it may."""
+    """The knowledge of places after a layer in which each attends to all that it may."""
     return tuple(_joined([own, *(state[j] for j in sees[i] if _overlap(own, state[j]))]) for i, own in enumerate(state))
 
 
 def _choices(state: Intervals, sees: list[list[int]]) -> Iterator[Intervals]:
-    """What places can know after a layer in which each attends to one, or to itself; never less than they could."""
+    """Possible states after a layer in which each place attends to one, or to itself; none knows less than it could."""
     options = []
     for i, own in enumerate(state):
         reachable = {own} | {_joined([own, state[j]]) for j in sees[i] if _overlap(own, state[j])}

@@ -104,7 +104,7 @@ QUANTITIES = {
 
 
 def _explained(*own: str, margins: str) -> Explanation:
-    """Of a claim about circuits: its own quantities come first."""
+    """The explanation of a claim about circuits: its own quantities come first."""
     return Explanation(
         procedure=CIRCUIT,
         quantities={name: QUANTITIES[name] for name in (*own, *QUANTITIES)},

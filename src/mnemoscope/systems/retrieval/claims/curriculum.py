@@ -1,4 +1,4 @@
-"""R2: whether three steps are learned where nothing but the last symbol is due.
+"""R2: learning of three steps where nothing but the last symbol is asked for.
 
 The source trained models of 1 to 8 layers. Here they have 12; 3 layers, 10,000 steps, half and twice the rate are
 factors: that they only need more steps or a better rate would turn the verdict there, and the table would say so.

@@ -30,15 +30,10 @@ AT_ONCE = 100
 
 
 def falls(subject: Subject, *, level: float = HALF) -> dict[str, float]:
-    """When the loss of every symbol first falls below a level (`x1` and so on), the smallest lead that a symbol has
-    over the next one (`lead`), by how much the last comes after the one before it (`last_two`), in steps, and `GATE`.
+    """The steps at which the loss of every symbol first falls below a squared error (`x1` and so on), and `GATE`.
 
-    Args:
-        subject: With a trajectory.
-        level: Squared error.
-
-    Raises:
-        InputError: There is no trajectory.
+    Beside them, in steps, the smallest lead that a symbol has over the next one (`lead`), and by how much the last
+    comes after the one before it (`last_two`).
     """
     tracked = subject.trajectory
     if tracked is None:
@@ -55,12 +50,10 @@ def losses(*steps: float) -> dict[str, Course]:
 
 
 def attention(pairs: float, *hops: float, slow: float = 0) -> dict[str, Course]:
-    """A planted training: attention within pairs, and from the query to each step, rises from 0 to 1 at a step.
+    """A planted training: attention rises from 0 to 1 at `pairs` within pairs, and at `hops` from the query to each
+    pair.
 
-    Args:
-        pairs: Step at which it rises within pairs.
-        hops: The same of the query, by step of the chain.
-        slow: For how many steps the query's to the first pair rises.
+    The query's attention to the first pair begins to rise `slow` steps earlier, and is complete as many steps later.
     """
     within = {f"{2 * step}→{2 * step - 1}": jump(pairs) for step in range(1, len(hops) + 1)}
     hopping = {f"0→{2 * number}": jump(step) for number, step in enumerate(hops, 1)}

@@ -12,15 +12,10 @@ _LAYERS = "layers"
 
 
 def measure(draw: int, *, mask: Order = "none") -> dict[str, float]:
-    """By how many layers the count exceeds the bound (`above_bound`), the bound rounded up (`above_ceiling`), and by
-    how many a causal mask exceeds none (`masked_more`), for D = `draw` + 1.
+    """Effects for D = `draw` + 1, in layers, counted with this mask.
 
-    Args:
-        draw: Number of the draw.
-        mask: That the count is made with.
-
-    Raises:
-        InputError: There is no such mask.
+    They are by how many the count exceeds the bound (`above_bound`), the bound rounded up (`above_ceiling`), and by how
+    many a causal mask exceeds none (`masked_more`).
     """
     n_steps = draw + 1
     layers = least_layers(n_steps, mask=mask)

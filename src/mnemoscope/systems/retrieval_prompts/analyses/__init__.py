@@ -1,1 +1,1 @@
-"""What is measured of a language model with these questions."""
+"""Measurements on a language model with these questions."""

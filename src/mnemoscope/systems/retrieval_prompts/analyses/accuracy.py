@@ -1,12 +1,12 @@
-"""How often a language model answers retrieval questions rightly, over formulations and difficulties, against chance.
+"""Accuracy of a language model on retrieval questions, over formulations and difficulties, against chance.
 
 Accuracy is the share of questions whose correct answer is given, by the most probable acceptable answer or by sampling
-until an acceptable one comes out. Chance is one in so many acceptable answers. Of sampling the accuracy is among the
-questions that got an acceptable answer at all; how many did stands beside it. Intervals are exact (Clopper and
+until an acceptable one comes out. Chance is one in so many acceptable answers. With sampling, accuracy is among the
+questions that got an acceptable answer at all; their number stands beside it. Intervals are exact (Clopper and
 Pearson), over questions: they say what other questions of the same kind would change, not other models or wordings.
 
-*Does not show* how a model gets there: an answer above chance may come from knowing which answers stand near the name
-that is asked about, and one at chance from a form of answer that the model does not take up.
+*Does not show* how a model gets there. An answer above chance may come from knowing which answers stand near the name
+in the question, and one at chance from a form of answer that the model does not take up.
 
 Source: Mușat, section 4 and appendix A; Clopper and Pearson (1934).
 """
@@ -54,11 +54,7 @@ def cells(
     difficulties: Sequence[int] = (1, 2, 3, 4, 5),
     n_chains: int = N_CHAINS,
 ) -> tuple[Cell, ...]:
-    """What is asked: every difficulty of the formulations that have several, the others once.
-
-    Raises:
-        InputError: No formulation, or one that there is none of, or too few names for a difficulty.
-    """
+    """The kinds of questions: every difficulty of the formulations that have several, the others once."""
     if not formulations:
         raise InputError(f"formulations must name some of: {', '.join(FORMULATIONS)}; got none")
     found = []
@@ -85,26 +81,17 @@ def retrieval_answers(
     kept: Kept | None = None,
     report: Callable[[Cell, int], None] | None = None,
 ) -> xr.Dataset:
-    """Ask a model questions of some kinds.
+    """Ask a model questions of some kinds, `n` of each; the source asks 500.
 
-    Args:
-        model: A `HookedTransformer` with a tokenizer, or a stand-in.
-        asked: Kinds of questions.
-        n: Questions of each; the source asks 500.
-        seed: Of the questions.
-        chat: Whether through the chat template; none: if the tokenizer has one.
-        sampling: How to sample too; none: only the most probable acceptable answer is looked for.
-        max_bytes: Of a batch, beside the weights.
-        kept: Where answers are kept and found again; none: nowhere.
-        report: Called with a kind and how many of its questions were answered now, or found.
+    The model is a `HookedTransformer` with a tokenizer, or a stand-in. By default questions go through the chat
+    template if the tokenizer has one. Without `sampling` only the most probable acceptable answer is looked for.
+    Answers are kept and found again in `kept`; `report` gets a kind, and how many of its questions were answered now,
+    or found.
 
     Returns:
         `correct` over (scoring, cell, question), 1 or 0, NaN where sampling came to no acceptable answer; `log_prob`
-        over (cell, question, answer), in nats, NaN where there are fewer acceptable answers; `due`, `chosen`,
-        `drawn` (empty: none) and `tries` over (cell, question); `chance` over cell.
-
-    Raises:
-        InputError: As `answers` and `ask`.
+        over (cell, question, answer), in nats, NaN where there are fewer acceptable answers; `due`, `chosen`, `drawn`
+        (empty: none) and `tries` over (cell, question); `chance` over cell.
     """
     rows = []
     for cell in asked:
@@ -171,10 +158,7 @@ def _dataset(asked: Sequence[Cell], rows: list[list[Answered]], sampling: Sampli
 
 
 def accuracies(found: xr.Dataset) -> xr.Dataset:
-    """Accuracy with its exact interval.
-
-    Args:
-        found: From `retrieval_answers`; other dimensions, such as `model`, may come before.
+    """Accuracy with its exact interval, from `retrieval_answers`; other dimensions, such as `model`, may come before.
 
     Returns:
         `accuracy`, its ends `low` and `high`, and `answered`, the share of questions with an acceptable answer, over

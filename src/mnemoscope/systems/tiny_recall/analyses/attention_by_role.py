@@ -1,4 +1,4 @@
-"""Where heads look on unseen mappings, by role: what claims about attention patterns are measured by.
+"""The attention of heads on unseen mappings, by role: the measures behind claims about attention patterns.
 
 Sequences over unseen mappings are halved by mapping. On the fresh sequences of one half roles are chosen
 (`choose_roles`): the elimination head is the one whose mean ablation costs most log-probability of the eliminated
@@ -50,11 +50,7 @@ def unseen_halves(task: Task) -> tuple[Batch, Batch]:
 
 @kept
 def heads_by_need(subject: Subject) -> Mapping[str, str]:
-    """Heads (`L0H1`) and their roles, from the one that elimination needs most on.
-
-    Raises:
-        InputError: The model is too small for the task, its weights hold NaN, or the task has no elimination.
-    """
+    """Heads (`L0H1`) and their roles, from the one that elimination needs most on."""
     selection, _ = unseen_halves(subject.task)
     selection = selection.select(subject.task.skills(selection)[SKILL].any(1))
     reference = subject.task.sample(N_REFERENCE, split="test", generator=generator(subject.seed, "reference", "test"))
@@ -67,15 +63,8 @@ def heads_by_need(subject: Subject) -> Mapping[str, str]:
 def attention_by_role(subject: Subject) -> xr.Dataset:
     """`attention_by_mechanism` on unseen mappings with heads called by their roles.
 
-    Args:
-        subject: A model of permutation lookup, with its task.
-
-    Returns:
-        As `attention_by_mechanism`, for the subgroups `all`, `fresh` and `repeat`, with dimension `role` in place of
-        (layer, head), the elimination head first.
-
-    Raises:
-        InputError: As `heads_by_need`.
+    It is for the subgroups `all`, `fresh` and `repeat`, with dimension `role` in place of (layer, head), the
+    elimination head first.
     """
     _, test = unseen_halves(subject.task)
     groups = {"all": torch.ones(len(test), dtype=torch.bool), **subject.task.subgroups(test)}
@@ -86,10 +75,7 @@ def attention_by_role(subject: Subject) -> xr.Dataset:
 def on_earlier_y(heads: xr.Dataset, *, role: int = 0, subgroup: str = "all") -> xr.DataArray:
     """The share of a head's attention from x on all earlier y together, over slots 2 to V (`slot`).
 
-    Args:
-        heads: From `attention_by_role`.
-        role: Place in the order of the roles; 0 is the elimination head.
-        subgroup: `all`, `fresh` or `repeat`.
+    Roles count in their order, 0 is the elimination head; the subgroup is `all`, `fresh` or `repeat`.
     """
     return _from_x(heads.share, subgroup).isel(role=role).sel(mechanism=EARLIER_Y.name)
 
@@ -113,5 +99,5 @@ def on_itself(heads: xr.Dataset, *, role: int = 1) -> xr.DataArray:
 
 
 def _from_x(values: xr.DataArray, subgroup: str) -> xr.DataArray:
-    """Of the queries x of slots 2 to V."""
+    """The values for queries x of slots 2 to V."""
     return values.sel(subgroup=subgroup).isel(query=slice(2, None, 2))

@@ -1,10 +1,14 @@
-"""Where attention goes in permutation lookup: shares of `attention_by_mechanism` by slot, in words of the task.
+"""Shares of attention in permutation lookup, from `attention_by_mechanism`, by slot and in words of the task.
 
-For every head and every slot k, seen from x_k and from y_k, the mean share of attention on: itself (`self`), the y
-just before (`previous_y`), all earlier y (`earlier_y`), all earlier x (`earlier_x`), the x of the same pair
-(`own_x`, from y only), the earlier occurrence of the same x (`same_x`) and the y after it (`after_same_x`), both
-defined on repeats in the last slot only; and, in `to_y`, on the y of each slot. Shares overlap: `previous_y` is
-part of `earlier_y`.
+For every head and every slot k, seen from x_k and from y_k, shares are means of attention on
+
+- `self`: the query itself; `previous_y`: the y just before;
+- `earlier_y`, `earlier_x`: all earlier y, all earlier x;
+- `own_x`: the x of the same pair, from y only;
+- `same_x`, `after_same_x`: the earlier occurrence of the same x and the y after it, on repeats in the last slot only;
+- and, in `to_y`, the y of each slot.
+
+Shares overlap: `previous_y` is part of `earlier_y`.
 
 Patterns are correlational: where a head looks is not yet what it contributes; that takes an intervention.
 """
@@ -36,12 +40,9 @@ def attention_shares(model: HookedModel, task: PermutationLookup, batch: Batch) 
     """Mean shares of attention by subgroup, head, query and slot.
 
     Returns:
-        `share` over (subgroup, layer, head, query, slot, target) and `to_y` over (subgroup, layer, head, query,
-        slot, source_slot); `query` is x or y. NaN where a target does not exist (the last y is not an input), and for
-        a subgroup without a sequence.
-
-    Raises:
-        InputError: The model is too small for the task.
+        `share` over (subgroup, layer, head, query, slot, target) and `to_y` over (subgroup, layer, head, query, slot,
+        source_slot); `query` is x or y. NaN where a target does not exist (the last y is not an input), and for a
+        subgroup without a sequence.
     """
     groups = task.subgroups(batch)
     present = {name: mask for name, mask in groups.items() if mask.any()}

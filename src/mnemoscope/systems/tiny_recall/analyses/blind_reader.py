@@ -26,11 +26,9 @@ from mnemoscope.systems.tiny_recall.tasks import PermutationLookup
 
 
 def blind_reader(task: PermutationLookup, batch: Batch) -> Float[Tensor, "batch d_vocab"]:
-    """Probabilities of the last answer, in float64.
+    """Probabilities of the last answer, in float64, to complete sequences of any split.
 
-    Args:
-        task: Its repeats are those that the reader expects.
-        batch: Complete sequences of the task, in any split; repeats only if the task has them.
+    The reader expects the repeats of the task; the sequences may have some only if the task has them.
     """
     codes, table = _posteriors(task)
     return table[torch.searchsorted(codes, _codes(task, batch))]

@@ -1,4 +1,4 @@
-"""Which head carries what two prompts differ in: the share of the answer that comes across with a head's output.
+"""Heads that carry a difference between two prompts: the share of the answer that comes across with a head's output.
 
 For minimal pairs of one kind, with c and x the difference of two logits (the right answer of the clean prompt minus
 that of the corrupted one) on either prompt and p the same with z of one head exchanged,
@@ -50,15 +50,12 @@ def patching_recovery(
     Args:
         subject: Its seed draws the prompts, among all sequences over unseen mappings, and the pairs.
         kind: One of `task.corruptions` that changes the answer.
-        skills: Whose sequences are clean prompts; none: those of every skill of the task, for `move_repeat` of recall.
+        skills: Their sequences are clean prompts; none: those of every skill of the task, for `move_repeat` of recall.
         direction: Sufficiency (`denoising`) or necessity (`noising`).
         n: Pairs per skill; all sequences where there are fewer.
 
     Returns:
         A share per head, the mean over the skills; 0 for a skill that the model has not learned at all.
-
-    Raises:
-        InputError: There is no such kind or skill, no sequence tests a skill, or the model is too small for the task.
     """
     in_range("n", n, 1, float("inf"))
     batch = every_sequence(subject.task)
@@ -74,18 +71,11 @@ def patching_recovery(
 
 
 def divided(first: Float[np.ndarray, " head"], second: Float[np.ndarray, " head"]) -> float:
-    """How clearly two differences are carried by two heads, one each.
+    """A measure of how clearly two heads carry two differences, from `patching_recovery`, one each.
 
     The largest, over ordered pairs (a, b) of different heads, of min(first[a] - 1/2, 1/2 - first[b], second[b] - 1/2,
     1/2 - second[a]): above 0 where head a carries more than half of the first difference and less than half of the
     second, and b the other way round.
-
-    Args:
-        first: From `patching_recovery`.
-        second: Of the same model, for another kind of pairs.
-
-    Raises:
-        InputError: There are fewer than two heads, or another number of them in `second`.
     """
     if len(first) < 2 or len(first) != len(second):
         raise InputError(f"first and second must have a share for each of two heads or more; got {first} and {second}")
@@ -96,17 +86,9 @@ def divided(first: Float[np.ndarray, " head"], second: Float[np.ndarray, " head"
 
 
 def roles_by_carrying(subject: Subject, *, direction: Direction = "denoising") -> dict[str, float]:
-    """How clearly one head carries the values and the other one whether x was seen: above 0 it is more than half each.
+    """A share above one half by which one head carries the values and another whether x was seen; and the gate's value.
 
-    Args:
-        subject: A model of two heads or more; its seed draws the pairs.
-        direction: As for `patching_recovery`.
-
-    Returns:
-        The effect, a share above one half, and what the gate looks at.
-
-    Raises:
-        InputError: The model has one head, or is too small for the task.
+    Above 0 each carries more than half; the model has two heads or more.
     """
     values = patching_recovery(subject, kind="exchange_answer", direction=direction)
     seen = patching_recovery(subject, kind="toggle_repeat", direction=direction)

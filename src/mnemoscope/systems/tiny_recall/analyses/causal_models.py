@@ -77,22 +77,19 @@ VALUES_AND_MATCH = CausalModel(
 def compare(
     subject: Subject, *, n: int = 1024, n_pairs: int = 2048, n_random: int = 20, split: str = "test"
 ) -> xr.Dataset:
-    """Both causal models on one network, each with the alignment that suits it best.
+    """Both causal models on one network with two heads or more, each with the alignment that suits it best.
 
     Args:
-        subject: A network with two heads or more, on permutation lookup; its seed draws prompts, pairs and controls.
+        subject: A network on permutation lookup; its seed draws prompts, pairs and controls.
         n: Sequences without and as many with a repeat; half of them to choose alignments by, half to test.
         n_pairs: Pairs of base and source, drawn from either half.
         n_random: Random subspaces.
-        split: Which mappings.
+        split: Set of mappings.
 
     Returns:
         As `align`, with the four variables of both models along `variable`; `score` and `selection_score` over causal;
         the coordinate `causal_model` says which variable is of which model. Results of several subjects go together
         with `combination.along("seed", …)`.
-
-    Raises:
-        InputError: As for `align`.
     """
     batch = subject.task.monitor(n, split=split, generator=generator(subject.seed, "interchange", split))
     selection, test = (random_pairs(half, n_pairs, seed=subject.seed) for half in split_halves(batch))

@@ -1,4 +1,4 @@
-"""What a model answers: slot by slot on one sequence, and where elimination and recall give different answers.
+"""The answers of a model: slot by slot on one sequence, and where elimination and recall give different answers.
 
 On the *conflict set* four pairs are kept and the last x repeats an earlier one: recall answers that x's y, elimination
 the one value not used yet. The published memorisation probe is the case of slot 1.
@@ -17,15 +17,12 @@ from mnemoscope.systems.tiny_recall.tasks import PermutationLookup
 def predict(model: HookedModel, task: PermutationLookup, sequence: str | Batch) -> xr.Dataset:
     """Distribution over the values at every slot of one sequence.
 
-    Args:
-        model: Any hooked model.
-        task: Defines the values.
-        sequence: `x1 y1 x2 y2 ...` as text, ending with an x or with its y; or a batch of one sequence.
+    The sequence is `x1 y1 x2 y2 ...` as text, ending with an x or with its y; or a batch of one sequence.
 
     Returns:
-        Over (slot, value): `probability` of the model, `bayes` (uniform over the consistent permutations) and
-        `used` (an earlier pair has the value as its y); over slot: `x`, `target` (0 where it is not given) and
-        `repeats`, the earlier slot with the same x (0 where there is none).
+        Over (slot, value): `probability` of the model, `bayes` (uniform over the consistent permutations) and `used`
+        (an earlier pair has the value as its y); over slot: `x`, `target` (0 where it is not given) and `repeats`, the
+        earlier slot with the same x (0 where there is none).
 
     Raises:
         InputError: The sequence is refused, or the model is too small.
@@ -52,12 +49,9 @@ def conflict(model: HookedModel, task: PermutationLookup, *, split: str = "test"
     """Probability of either answer on every conflict sequence of `split`, by the slot that is repeated.
 
     Returns:
-        Over `source_slot`: the mean probability of the recalled value (`p_recalled`), of the unused value
-        (`p_unused`) and of anything else (`p_other`), and the share of sequences on which each is the top answer
-        (`chose_recalled`, `chose_unused`).
-
-    Raises:
-        InputError: The model is too small for the task, or the task too large to enumerate.
+        Over `source_slot`: the mean probability of the recalled value (`p_recalled`), of the unused value (`p_unused`)
+        and of anything else (`p_other`), and the share of sequences on which each is the top answer (`chose_recalled`,
+        `chose_unused`).
     """
     batch = task.conflict_set(split=split)
     answers = log_probs(model, task, batch)[:, -1]

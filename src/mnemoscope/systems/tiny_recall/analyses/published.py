@@ -57,7 +57,7 @@ FIGURES: tuple[Figure, ...] = (
 
 
 def published(preset: str, quantity: str) -> dict[tuple[str, int | None], float]:
-    """What was published of one quantity on unseen mappings, by subgroup and slot (none: mean over slots)."""
+    """The published values of one quantity on unseen mappings, by subgroup and slot (none: mean over slots)."""
     rows = [
         figure for figure in FIGURES if (figure.preset, figure.quantity, figure.split) == (preset, quantity, "test")
     ]
@@ -67,11 +67,8 @@ def published(preset: str, quantity: str) -> dict[tuple[str, int | None], float]
 def compare(preset: str, evaluation: xr.Dataset, conflict: xr.Dataset) -> xr.Dataset:
     """Every published figure of `preset` with ours, over seeds.
 
-    Args:
-        preset: Which configuration.
-        evaluation: `evaluate_splits` on `N_SAMPLES` samples, with dimension `seed` and both splits.
-        conflict: `conflict` with dimension `seed`; the published probe is one sequence, ours the mean over the
-            whole set.
+    Evaluation is `evaluate_splits` on `N_SAMPLES` samples, with both splits, and conflict `conflict`, both along
+    `seed`. The published probe is one sequence, ours the mean over the whole set.
 
     Returns:
         Along `row`: `published`, `mean`, `min`, `max` (over seeds) and `difference` (mean - published), with

@@ -1,8 +1,8 @@
-"""What removing parts of a model costs each skill, on sequences over unseen mappings.
+"""The cost of removing parts of a model for each skill, on sequences over unseen mappings.
 
-`ablation.ablate` with each skill measured on the sequences that test it, so that a mean within a class of `is_repeat`
-is a mean over sequences of one kind, and fast enough for many models. It serves any task with skills whose
-sequences can be enumerated; only the class `is_repeat` is of permutation lookup.
+`ablation.ablate` measures each skill on the sequences that test it, so that a mean within a class of `is_repeat` is a
+mean over sequences of one kind. It is fast enough for many models. It serves any task with skills whose sequences can
+be enumerated; only the class `is_repeat` is of permutation lookup.
 
 It shows that a part is needed for a skill, given the rest of the model as it is. It does not show what the part
 computes, and a part that another one can stand in for looks unneeded.
@@ -45,24 +45,18 @@ def skills_without(
     skills: Sequence[str] | None = None,
     n: int = 2880,
 ) -> xr.Dataset:
-    """Skills with one target removed at a time.
+    """Skills with one target removed at a time, as `ablate`, over (component, skill).
 
     Args:
         subject: Its seed draws sequences, where some are left out, and what is resampled.
         targets: Name to the sites that are removed together; none of them: nothing is removed.
         kind: `mean`, `resample` or `zero`.
-        within: Where means and resampled activations come from: sequences that do, or do not, repeat an x, like the one
-            in question (those that test the same skill); or `all sequences`, each with its probability under the task
-            for a mean, alike for a resampling.
-        skills: Which; none: all of the task.
+        within: Source of means and resampled activations: sequences that do, or do not, repeat an x, like the one in
+            question (those that test the same skill); or `all sequences`, each with its probability under the task for
+            a mean, alike for a resampling.
+        skills: Some of the task's; none: all.
         n: Sequences per skill, drawn among all over unseen mappings; all where there are fewer, as there are with five
             values for elimination.
-
-    Returns:
-        As `ablate`, over (component, skill).
-
-    Raises:
-        InputError: There is no such kind, class or skill, a site does not exist, or the model is too small.
     """
     one_of("within", within, get_args(Within))
     in_range("n", n, 1, float("inf"))
@@ -95,17 +89,9 @@ def _drawn(rows: Int[Tensor, " all"], n: int, seed: int, skill: str) -> Int[Tens
 
 
 def ablation_effect(without: xr.Dataset, *, metric: Loss = "accuracy") -> xr.DataArray:
-    """What a removal costs: accuracy, or the geometric mean of the answer's probability, before minus after.
+    """The cost of a removal over (component, skill), between -1 and 1, from `skills_without`.
 
-    Args:
-        without: From `skills_without`.
-        metric: `accuracy`, or `log_prob` for the probability.
-
-    Returns:
-        Over (component, skill), between -1 and 1.
-
-    Raises:
-        InputError: There is no such metric.
+    It is accuracy, or with `log_prob` the geometric mean of the answer's probability, before minus after.
     """
     one_of("metric", metric, get_args(Loss))
     if metric == "accuracy":

@@ -33,15 +33,7 @@ _OTHER = 1
 
 
 def scanning(subject: Subject, *, sequences: str = "all") -> dict[str, float]:
-    """What the elimination head's attention from x is on, in shares.
-
-    Args:
-        subject: A model with heads.
-        sequences: All of them, each counting the same; or only those of one subgroup.
-
-    Raises:
-        InputError: There is no such subgroup, or the model is too small for the task.
-    """
+    """The targets of the elimination head's attention from x, in shares, over all sequences alike or one subgroup."""
     one_of("sequences", sequences, SEQUENCES)
     heads = attention_by_role(subject)
     share = on_earlier_y(heads, subgroup=sequences)
@@ -54,14 +46,7 @@ def scanning(subject: Subject, *, sequences: str = "all") -> dict[str, float]:
 
 
 def binding(subject: Subject) -> dict[str, float]:
-    """What the attention of the head that elimination needs less is on, in shares.
-
-    Args:
-        subject: A model of two heads or more; of several the second in the order of need.
-
-    Raises:
-        InputError: The model is too small for the task.
-    """
+    """The targets of the attention of the head that elimination needs second most, in shares."""
     heads = attention_by_role(subject)
     previous = on_y_before(heads, role=_OTHER)
     last = heads.isel(role=_OTHER, query=-1)

@@ -19,17 +19,10 @@ _PARTS = ("without_mlp", "fixed_attention", "trained_without_mlp")
 
 
 def measure(subject: Subject, *, kind: Replacement = "mean") -> dict[str, float]:
-    """Accuracy of `recall` on unseen mappings, from 0 to 1, and what is left of it without all MLPs, with fixed
-    attention and without all heads.
+    """Accuracy of `recall` on unseen mappings, from 0 to 1, and what is left of it without parts.
 
-    A model that has no MLP loses nothing with it.
-
-    Args:
-        subject: Its seed draws the repeats on which parts are removed.
-        kind: How the MLP is removed.
-
-    Raises:
-        InputError: The model is too small for the task.
+    These are all MLPs, removed as `kind` says, fixed attention and all heads. A model that has no MLP loses nothing
+    with it. The seed draws the repeats on which parts are removed.
     """
     intact = accuracy_by_skill(subject)
     parts = {"without_mlp": all_mlps(subject.model), "without_attention": all_heads(subject.model)}
@@ -52,7 +45,7 @@ def all_patterns(model: HookedModel) -> tuple[Site, ...]:
 
 
 def compare(measured: Mapping[str, Measured]) -> dict[str, float]:
-    """What v3 recalls after removals, and what the model recalls that was trained without an MLP."""
+    """The recall of v3 after removals, and of the model that was trained without an MLP."""
     v3, trained = measured["v3"], measured["v3-no-mlp"]
     beside = {"without_attention": float(v3["without_attention"])} if "without_attention" in v3 else {}
     return {

@@ -21,11 +21,7 @@ VALUES = units("v3-4-values", "v3-fresh")
 
 
 def elimination(subject: Subject, *, split: str = "test") -> float:
-    """Share of right last answers among all sequences without a repeat over the mappings of a split.
-
-    Raises:
-        InputError: The model is too small for the task.
-    """
+    """Share of right last answers among all sequences without a repeat over the mappings of a split."""
     batch = every_sequence(subject.task, split)
     batch = batch.select(subject.task.subgroups(batch)["fresh"])
     right = metrics.correct(log_probs(subject.model, subject.task, batch), batch.targets)

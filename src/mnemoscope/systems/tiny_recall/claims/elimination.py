@@ -38,12 +38,7 @@ def measure(subject: Subject) -> dict[str, float]:
 def measure_conflict(subject: Subject, *, slots: Literal["all", "first"] = "all") -> dict[str, float]:
     """Mean probability of the unused value (the effect) and of the recalled one, over the conflict set.
 
-    Args:
-        subject: The model.
-        slots: Whether the repeated x stood in `all` earlier slots, or in the `first` as in the source.
-
-    Raises:
-        InputError: `slots` is neither.
+    The repeated x stood in `all` earlier slots, or in the `first` as in the source.
     """
     one_of("slots", slots, ("all", "first"))
     assert isinstance(subject.task, PermutationLookup)

@@ -32,30 +32,16 @@ def repeats(task: Task) -> Batch:
 
 
 def measure(subject: Subject, *, kind: Replacement = "mean") -> dict[str, float]:
-    """Shares of recall accuracy lost by name, what a rival needs, and `GATE`.
-
-    Args:
-        subject: One model; of any number of layers, with or without an MLP.
-        kind: How the MLP is removed.
-
-    Raises:
-        InputError: The model is too small for the task.
-    """
+    """Shares of recall accuracy lost by name, the quantity that a rival needs, and `GATE`."""
     lost = without_paths(subject)
     stored = min(lost["source y"] - MARGIN, MARGIN - lost["source x"])
     return {**lost, "mlp": without_mlp(subject, kind=kind), "stored": stored, GATE: learned(subject)}
 
 
 def combines(subject: Subject, *, kind: Replacement = "mean", direction: Direction = "denoising") -> dict[str, float]:
-    """How clearly heads carry what stood where and where the match is, one each, for an MLP to combine; and `GATE`.
+    """A measure of two heads that carry what stood where and where the match is, for an MLP to combine; and `GATE`.
 
-    Args:
-        subject: Of two heads or more in layer 0; its seed draws the pairs.
-        kind: How the MLP is removed.
-        direction: As for `carried`.
-
-    Raises:
-        InputError: The model has fewer than two heads, or is too small for the task.
+    The model has two heads or more in layer 0; the seed draws the pairs.
     """
     what, where = (
         patching_recovery(subject, kind=pairs, skills=("recall",), direction=direction)

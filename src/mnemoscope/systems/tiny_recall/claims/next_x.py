@@ -22,21 +22,17 @@ _VALUES = PermutationLookup().n_values
 
 
 def measure(draw: int) -> dict[str, float]:
-    """By how much the next x can be predicted better than from what is left, as a share of sequences; and the rival's
-    `last`.
+    """The advantage over guessing the next x from what is left, as a share of sequences; and the rival's `last`.
 
-    Args:
-        draw: Number of the draw; it also chooses the split of the mappings.
+    The draw also chooses the split of the mappings.
     """
     return advantages(*_pairs(PermutationLookup(), draw))
 
 
 def advantages(x: Int[Tensor, "batch slot"], y: Int[Tensor, "batch slot"]) -> dict[str, float]:
-    """Of predictors that count in the first rows and are tested on the last 5,000 (or on half of the rows, if fewer).
+    """The advantages of predictors that count in the first rows and are tested on the last 5,000, or on half.
 
-    Args:
-        x: Values from 1, one sequence per row.
-        y: Their images.
+    x has values from 1, one sequence per row; y are their images. Half of the rows are tested where these are fewer.
     """
     n_values, n_tested = x.shape[1], min(N_TESTED, len(x) // 2)
     found = {}
@@ -52,7 +48,7 @@ def advantages(x: Int[Tensor, "batch slot"], y: Int[Tensor, "batch slot"]) -> di
 def _contexts(
     x: Int[Tensor, "batch slot"], y: Int[Tensor, "batch slot"], slot: int
 ) -> Mapping[str, Int[Tensor, "batch context"]]:
-    """What stood before a slot (from 1), by name, as rows of numbers."""
+    """The contexts before a slot (from 1), by name, as rows of numbers."""
     earlier = x[:, : slot - 1]
     left = torch.zeros(len(x), x.shape[1], dtype=torch.long).scatter(1, earlier - 1, 1)
     return {"left": left, "ordered": earlier, "with y": torch.cat((left, y[:, slot - 2, None]), 1)}

@@ -24,8 +24,9 @@ LOW, HALF, HIGH = 0.4, 0.5, 0.9
 
 
 def measure(subject: Subject) -> dict[str, float]:
-    """When recall appears, in epochs: `onset`, its distance from the published one (`onset_distance`), and `width`; NaN
-    where nothing was logged, or accuracy does not get there.
+    """The epoch at which recall appears (`onset`), its distance from the published one (`onset_distance`), and `width`.
+
+    NaN where nothing was logged, or accuracy does not get there.
     """
     onset, width = (math.nan, math.nan) if subject.progress is None else _times(subject.progress.test_recall)
     return {

@@ -28,15 +28,10 @@ TENTH = EXACT_COST / 10
 
 @torch.no_grad()
 def blindness(subject: Subject) -> dict[str, float]:
-    """The `loss` in the last slot on the mixture over all mappings, that of the `exact` blind reader, both in nats; the
-    largest `change` of a probability on unseen mappings when x and y of an earlier pair change places; and the
-    accuracies there.
+    """The `loss` in the last slot on the mixture over all mappings and that of the `exact` blind reader, both in nats.
 
-    Args:
-        subject: A model of permutation lookup with repeats.
-
-    Raises:
-        InputError: The task is another one, or the model is too small for it.
+    Beside them the largest `change` of a probability on unseen mappings when x and y of an earlier pair change places,
+    and the accuracies there.
     """
     task = lookup_task(subject.task)
     batch = every_sequence(task, "all")
@@ -61,8 +56,9 @@ def _change(model: HookedModel, task: PermutationLookup, batch: Batch) -> float:
 
 
 def above_exact(measured: Mapping[str, Measured]) -> Measured:
-    """How much more than the exact blind reader the model without positions loses (the effect); what blindness costs
-    against v3, and the numbers of both beside.
+    """The loss of the model without positions above that of the exact blind reader (the effect).
+
+    Beside it the cost of blindness against v3, and the numbers of both.
     """
     blind, v3 = measured["v3-no-positions"], measured["v3"]
     return {
@@ -73,17 +69,10 @@ def above_exact(measured: Mapping[str, Measured]) -> Measured:
 
 
 def reading(subject: Subject) -> dict[str, float]:
-    """How often answers on unseen mappings change with the context (the effect, and `changed`), and accuracy of
-    elimination in the model's own order of x and in all orders.
+    """The share of answers on unseen mappings that change with the context (the effect, and `changed`).
 
-    Args:
-        subject: A model of permutation lookup.
-
-    Returns:
-        Besides, `GATE`: by how much accuracy on training mappings exceeds that of their most frequent last y.
-
-    Raises:
-        InputError: The task is another one, or the model is too small for it.
+    Beside it accuracy of elimination in the model's own order of x and in all orders, and `GATE`: by how much accuracy
+    on training mappings exceeds that of their most frequent last y.
     """
     if not isinstance(subject.task, PermutationLookup):
         raise InputError(f"the task must be permutation lookup, whose x can be shuffled; got {subject.task!r}")

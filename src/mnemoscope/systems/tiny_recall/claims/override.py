@@ -35,18 +35,12 @@ GONE = 0.5
 
 
 def measure(subject: Subject, *, kind: Literal["mean", "resample"] = "mean") -> dict[str, float]:
-    """Whether the unused value is favoured on the conflict set, and whether it wins without the other head.
+    """The lead of the unused value on the conflict set, in nats (`present`), and its share without the other head
+    (`override`).
 
-    Args:
-        subject: A model of two heads; its seed draws what is resampled.
-        kind: What z of the other head is replaced by: its mean over all fresh sequences, or that of a random one.
-
-    Returns:
-        `present` in nats and `override`, a share; beside them `intact`, the share answered with the unused value when
-        nothing is replaced.
-
-    Raises:
-        InputError: The model has another number of heads, or is too small for the task.
+    It leads over values that are neither unused nor recalled. `intact` is the share answered with the unused value when
+    nothing is replaced. The other of two heads gets the mean of z over all fresh sequences, or that of a random one,
+    which the seed draws.
     """
     batch = every_sequence(subject.task)
     groups = subject.task.subgroups(batch)

@@ -42,8 +42,9 @@ def measure(subject: Subject) -> dict[str, float]:
 
 
 def compare(measured: Mapping[str, Measured]) -> Measured:
-    """Of each model its largest error over the slots, in probability, and `..._split`, what the rival looks at; beside
-    them the largest published error and the largest ratio of ours to the published one.
+    """The largest error of each model over the slots, in probability, and `..._split`, the rival's quantity.
+
+    Beside them the largest published error and the largest ratio of ours to the published one.
     """
     effects: dict[str, float] = {}
     for name, found in measured.items():
@@ -55,8 +56,9 @@ def compare(measured: Mapping[str, Measured]) -> Measured:
 
 
 def measure_shortfall(subject: Subject) -> dict[str, float]:
-    """How far accuracy at slots 1 to 4 falls short of theory on unseen mappings (the effect, and `shortfall`), and by
-    how much it exceeds theory on training mappings (`excess`).
+    """The shortfall of accuracy at slots 1 to 4 from theory on unseen mappings (the effect, and `shortfall`).
+
+    `excess` is by how much it exceeds theory on training mappings.
     """
     shortfall, excess = (_below_theory(subject, split).mean() for split in ("test", "train"))
     return {

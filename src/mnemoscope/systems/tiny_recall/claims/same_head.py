@@ -27,14 +27,7 @@ _SAME_ATTENTION, _SAME_COPYING = 0.1, 0.25
 
 
 def elimination_head(subject: Subject) -> dict[str, float]:
-    """The share of the elimination head's attention on earlier y, from the last x when it is new; its copying score.
-
-    Args:
-        subject: A model with heads.
-
-    Raises:
-        InputError: The model is not supported, or too small for the task.
-    """
+    """The share of the elimination head's attention on earlier y, from the last x when it is new; its copying score."""
     heads = attention_by_role(subject)
     layer, head = (int(number) for number in str(heads.component.values[0])[1:].split("H"))
     score = copying(subject.model, tokens=subject.task.answers).copying_score.sel(layer=layer, head=head)

@@ -35,15 +35,7 @@ WAYS = {f"{one}-{other}": (one, other) for one, other in combinations(CARRIED, 2
 
 
 def measure(subject: Subject, *, direction: Direction = "denoising") -> dict[str, float]:
-    """How clearly the heads divide the work in each way, `GATE`, and what either head carries.
-
-    Args:
-        subject: A model of two heads in one layer.
-        direction: As for `patching_recovery`.
-
-    Raises:
-        InputError: The model has another number of heads, or is too small for the task.
-    """
+    """The clearness with which two heads of a layer divide the work in each way, `GATE`, and what each head carries."""
     if (n_heads := subject.model.cfg.n_heads) != 2:
         raise InputError(f"the model must have two heads, to divide the work; got {n_heads}; take v3's size")
     shares = np.stack(
@@ -59,8 +51,7 @@ def measure(subject: Subject, *, direction: Direction = "denoising") -> dict[str
 def ways(shares: Float[np.ndarray, "difference head"]) -> dict[str, float]:
     """By way of dividing the work, how clearly two heads follow it: above 0 where they do.
 
-    Args:
-        shares: Of the values and of the repeat, that come across with each head.
+    Shares of the values and of the repeat come across with each head.
     """
     return {
         way: max(
@@ -76,7 +67,7 @@ def _clearly(shares: Float[np.ndarray, " difference"], carried: Bool[np.ndarray,
 
 
 def _conditions(head: str, what: str) -> str:
-    """What `_clearly` takes the smallest of, as a formula."""
+    """The values of which `_clearly` takes the smallest, as a formula."""
     of = zip(DIFFERENCES, CARRIED[what], strict=True)
     return ", ".join(f"r[{head}, {name}] − ½" if carries else f"½ − r[{head}, {name}]" for name, carries in of)
 

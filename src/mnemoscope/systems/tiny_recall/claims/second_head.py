@@ -22,16 +22,12 @@ Controls = tuple[Control, ...]
 
 
 def measure(subject: Subject) -> dict[str, float]:
-    """Accuracy of `recall` and of `elimination` on unseen mappings, from 0 to 1.
-
-    Raises:
-        InputError: The model is too small for the task.
-    """
+    """Accuracy of `recall` and of `elimination` on unseen mappings, from 0 to 1."""
     return dict(accuracy_by_skill(subject))
 
 
 def compare(one: str, two: str, measured: Mapping[str, Measured]) -> dict[str, float]:
-    """On which sides of "recalls" the configurations with `one` and with `two` heads lie, and both accuracies."""
+    """The sides of "recalls" on which configurations with `one` and with `two` heads lie, and both accuracies."""
     recall = {"one_head": float(measured[one]["recall"]), "two_heads": float(measured[two]["recall"])}
     return {EFFECT: min(recall["two_heads"] - RECALLS, RECALLS - recall["one_head"]), **recall}
 
@@ -54,7 +50,7 @@ _WIDE = Explanation(
 
 
 def _explained(width: int, one: str, two: str) -> Explanation:
-    """Of the claim about one width."""
+    """The explanation of the claim about one width."""
     return Explanation(
         procedure=f"{_MEASURED}It is taken of two models of width {width}, {two} with two heads and {one} with one, "
         "trained on the same data with the same split of the mappings.",

@@ -21,14 +21,9 @@ _TRAINED = {"v3": (_SKILL, "recall"), "v3-fresh": (_SKILL,)}
 
 
 def measure(subject: Subject, *, by: Literal["carried", "removal"] = "carried") -> dict[str, float]:
-    """How unequally two heads share in elimination (`index`), and the accuracy of every skill.
+    """The inequality of two heads in elimination (`index`), and the accuracy of every skill.
 
-    Args:
-        subject: A model of two heads; its seed draws pairs.
-        by: What they carry, or what their removal costs.
-
-    Raises:
-        InputError: The model has another number of heads, or is too small for the task.
+    It is that of what they carry, or of what their removal costs.
     """
     one_of("by", by, ("carried", "removal"))
     heads = all_heads(subject.model)

@@ -31,14 +31,8 @@ def measure(
 ) -> dict[str, float]:
     """The effects of the claim and of its rivals, in units of the metric, and the costs that they come from.
 
-    Args:
-        subject: Of two heads.
-        kind: What z is replaced by.
-        within: Where means and resampled activations come from.
-        metric: `accuracy`, or `log_prob` for the geometric mean of the answer's probability.
-
-    Raises:
-        InputError: The model has another number of heads, or is too small for the task.
+    The model has two heads; `within` says where means and resampled activations come from. The metric `log_prob` is the
+    geometric mean of the answer's probability.
     """
     heads = all_heads(subject.model)
     if len(heads) != 2:
@@ -54,7 +48,7 @@ def measure(
 
 
 def _effects(cost: xr.DataArray, joint: xr.DataArray) -> dict[str, float]:
-    """Of the claim and of its rivals; over (component, skill), and over skill."""
+    """The effects of the claim and of its rivals; over (component, skill), and over skill."""
     found = dissociation_margins(cost, joint, margin=MARGIN)
     return {EFFECT: found.pop("double"), **found}
 

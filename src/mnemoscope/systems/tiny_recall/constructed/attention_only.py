@@ -30,9 +30,7 @@ def elimination_only(n_values: int = 5, *, margin: float = 10.0) -> HookedTransf
     in the last slot the unused value has the probability 1 / (1 + (V - 1) exp(-margin)), whether x repeats or not.
     At slot 1 there is no y: the head has only x itself to attend to and rules out its token.
 
-    Args:
-        n_values: V of the task.
-        margin: Logit of the unused value above the used ones in the last slot.
+    V is `n_values`; `margin` is the logit of the unused value above the used ones in the last slot.
     """
     circuit = elimination_only_circuit(n_values)
     model = lookup_model(circuit, n_values)
@@ -41,11 +39,7 @@ def elimination_only(n_values: int = 5, *, margin: float = 10.0) -> HookedTransf
 
 
 def lookup_model(circuit: Circuit, n_values: int, *, n_layers: int = 1) -> HookedTransformer:
-    """A model of permutation lookup with embeddings and the unembedding of `answer`, and nothing in between.
-
-    Raises:
-        InputError: The task does not exist with so many values.
-    """
+    """A model of permutation lookup with embeddings and the unembedding of `answer`, and nothing in between."""
     in_range("n_values", n_values, 3, 8)
     model = blank(circuit, d_vocab=n_values + 1, n_ctx=2 * n_values - 1, n_layers=n_layers)
     embed(model, circuit)
@@ -78,9 +72,8 @@ def twin_elimination(n_values: int = 5, *, margin: float = 10.0) -> HookedTransf
     Both heads are that of `elimination_only` with half of its output, so that the logits are the same up to rounding.
     Without one of them the margin is halved and the right answer still wins.
 
-    Args:
-        n_values: V of the task.
-        margin: Logit of the unused value above the used ones in the last slot, from both heads together.
+    V is `n_values`; `margin` is the logit of the unused value above the used ones in the last slot, from both heads
+    together.
     """
     circuit = elimination_only_circuit(n_values)
     model = lookup_model(circuit, n_values)
@@ -108,9 +101,7 @@ def local_binding(n_values: int = 5, *, margin: float = 10.0) -> HookedTransform
 
     So the model eliminates exactly and never recalls, and without head 1 nothing changes: a pattern, and no function.
 
-    Args:
-        n_values: V of the task.
-        margin: Logit of the unused value above the used ones in the last slot.
+    V is `n_values`; `margin` is the logit of the unused value above the used ones in the last slot.
     """
     circuit = local_binding_circuit(n_values)
     model = lookup_model(circuit, n_values)
@@ -157,10 +148,8 @@ def two_layer_recall(n_values: int = 5, *, margin: float = 20.0, recall: float =
     lost and elimination stays exact. With L0H0 at its mean L1H1 recalls an earlier y that an accident of the reference
     set decides: the head is needed for elimination too, to keep L1H1 silent.
 
-    Args:
-        n_values: V of the task.
-        margin: Logit of the unused value above the used ones in the last slot.
-        recall: Logit of the recalled value above the others.
+    V is `n_values`. In the last slot `margin` is the logit of the unused value above the used ones, and `recall` that
+    of the recalled value above the others.
     """
     circuit = two_layer_recall_circuit(n_values)
     model = lookup_model(circuit, n_values, n_layers=2)

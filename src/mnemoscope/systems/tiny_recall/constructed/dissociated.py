@@ -74,10 +74,8 @@ def dissociated(n_values: int = 5, *, margin: float = 10.0, recall: float = 30.0
       (V - 1) / V for the MLP, and (V - 1) / V^2 for head 1, since the MLP trusts it only if it reports the token
       that is there. No circuit can do better: the last position alone does not know more.
 
-    Args:
-        n_values: V of the task.
-        margin: Logit of the unused value above the used ones in the last slot.
-        recall: Logit that the MLP adds to the recalled value.
+    V is `n_values`; `margin` is the logit of the unused value above the used ones in the last slot, and `recall` the
+    logit that the MLP adds to the recalled value.
     """
     circuit = dissociated_circuit(n_values)
     model = lookup_model(circuit, n_values)
@@ -114,7 +112,7 @@ def _recall_head(model: HookedTransformer, circuit: Circuit) -> None:
 
 
 def _readings(model: HookedTransformer, circuit: Circuit, own: float) -> dict[tuple[int, int], Readings]:
-    """What the MLP reads; `own` is the weight of the last x for itself."""
+    """The readings of the MLP; `own` is the weight of the last x for itself."""
     stored = directions(model, circuit.dims["stored"])
     source, missing, fresh, unit = (
         directions(model, circuit.dims[name])[:, 0] for name in ("source", "missing", "fresh", "unit")
@@ -138,9 +136,7 @@ def partial_recall(n_values: int = 5, *, n_recalled: int = 3) -> HookedTransform
     Where such a token repeats, head 0 decides and the answer is the unused value. As every token repeats equally
     often, recall is right in `n_recalled / n_values` of the sequences with a repeat; elimination stays exact.
 
-    Args:
-        n_values: V of the task.
-        n_recalled: How many tokens are recalled, the lowest ones.
+    The lowest `n_recalled` of V = `n_values` tokens are recalled.
     """
     model = dissociated(n_values)
     for key, neurons in dissociated_circuit(n_values).neurons.items():

@@ -18,11 +18,9 @@ HALF_WIDTH = 0.5
 class Readings:
     """Linear readings of the residual stream for one pair of query token and value.
 
-    Attributes:
-        difference: The weight of the value minus that of the slot which is repeated.
-        unit: What the smallest weight reads as.
-        shut: At the last position zero where the heads report a repeat of this query token, else more than any
-            difference.
+    `difference` is the weight of the value minus that of the slot which is repeated, `unit` the reading of the smallest
+    weight. `shut` is zero at the last position where the heads report a repeat of this query token, else more than any
+    difference.
     """
 
     difference: Float[Tensor, " d_model"]
@@ -31,7 +29,7 @@ class Readings:
 
 
 def slot_weights(n_values: int) -> Float[Tensor, " slot"]:
-    """What the y of the slots 1 to V - 1 weigh: ..., 4, 2, 1."""
+    """The weights of the y of the slots 1 to V - 1: ..., 4, 2, 1."""
     return 2.0 ** torch.arange(n_values - 2, -1, -1)
 
 
@@ -52,17 +50,11 @@ def set_recall(
     gate: float,
     recall: float,
 ) -> None:
-    """Set the neurons that recall.
+    """Set the neurons of a model that recall.
 
-    Every (query token, value) has a tent, open at the last position, on its query token, and where `shut` is zero.
-
-    Args:
-        model: Its weights are changed.
-        circuit: Names dimensions and neurons.
-        readings: What the neurons of each (query token, value) read.
-        slope: By which readings are multiplied.
-        gate: Holds a neuron shut at another position, and again on another token: more than any reading.
-        recall: Written on the value for every unit of the tent.
+    Every (query token, value) has a tent, open at the last position, on its query token, and where `shut` is zero. Its
+    neurons read `readings` times `slope`. `gate`, more than any reading, holds a neuron shut at another position, and
+    again on another token. For every unit of the tent they write `recall` on the value.
     """
     token, position = directions(model, circuit.dims["token"]), directions(model, circuit.dims["position"])
     for (query, value), read in readings.items():

@@ -67,11 +67,8 @@ def shared_store(n_values: int = 5, *, margin: float = 10.0, recall: float = 30.
       with a repeat and favours another value than the unused one. Of the repeats that are drawn that is the share
       (V - 1) / V for the MLP, and 1/V for head 1, which the MLP trusts only if `matched` is the token that is there.
 
-    Args:
-        n_values: V of the task.
-        margin: Logit of the unused value above the used one of slot V - 1; above that of slot s it is w_s times as
-            much.
-        recall: Logit of the recalled value above the others, at least.
+    V is `n_values`. `margin` is the logit of the unused value above the used one of slot V - 1; above that of slot s it
+    is w_s times as much. The logit of the recalled value is at least `recall` above the others.
     """
     circuit = shared_store_circuit(n_values)
     model = lookup_model(circuit, n_values)
@@ -119,10 +116,7 @@ def store_and_match(n_values: int = 5, *, margin: float = 10.0, recall: float = 
     So it answers as `shared_store` does, and what is lost without a part is the same. Put into another sequence, head 0
     alone brings what stood where with it, and head 1 alone which slot is repeated.
 
-    Args:
-        n_values: V of the task.
-        margin: Logit of the unused value above the used one of slot V - 1.
-        recall: Logit of the recalled value above the others, at least.
+    V is `n_values`; `margin` and `recall` are as for `shared_store`.
     """
     circuit = store_and_match_circuit(n_values)
     model = lookup_model(circuit, n_values)

@@ -25,15 +25,9 @@ CHUNK = 512
 def tables(model: HookedModel, n_pos: int) -> tuple[Tensor, ...]:
     """Scores of the first and of the second layer, direct logits, and logits through the second layer.
 
-    Args:
-        model: Two attention-only layers of one head, no normalisation.
-        n_pos: Positions, from the first.
-
-    Returns:
-        Tables over basis vectors: tokens, then positions (the first), then their images (the other three).
-
-    Raises:
-        InputError: The model is another one.
+    They are tables over basis vectors: tokens, then the first `n_pos` positions (the first table), then their images
+    (the other three). The model has two attention-only layers of one head and no normalisation; another one gets an
+    `InputError`.
     """
     config = model.cfg
     if not (config.n_layers == 2 and config.n_heads == 1 and config.attn_only and config.normalization_type is None):
@@ -58,14 +52,7 @@ def logits(
     rows: Int[Tensor, " asked"],
     positions: Int[Tensor, " asked"],
 ) -> Float[Tensor, "asked d_vocab"]:
-    """Logits at chosen positions.
-
-    Args:
-        found: What `tables` returns.
-        tokens: Sequences.
-        rows: Which sequence.
-        positions: Which position of it.
-    """
+    """Logits from `tables`, at one position of one of the sequences each."""
     first, second, direct, output = found
     n_pos, n_tokens = tokens.shape[1], direct.shape[1]
     causal = torch.ones(n_pos, n_pos, dtype=torch.bool, device=tokens.device).tril()
@@ -82,16 +69,7 @@ def logits(
 
 
 def gradient(model: HookedModel, parameter: Tensor, batch: Batch) -> Tensor:
-    """Gradient of the mean cross-entropy at the scored positions for one parameter of the model.
-
-    Args:
-        model: As for `tables`.
-        parameter: One of its parameters; it must require a gradient.
-        batch: With at least one scored position.
-
-    Raises:
-        InputError: As `tables`, or nothing is scored.
-    """
+    """Gradient of the mean cross-entropy at the scored positions for a parameter of the model that requires one."""
     n = int(batch.scored.sum())
     if n == 0:
         raise InputError("batch must have a scored position; it has none")

@@ -47,14 +47,7 @@ def association_gradient(
 ) -> Float[Tensor, "d_in d_out"]:
     """Gradient of the mean cross-entropy by the formula.
 
-    Args:
-        matrix: W, acting on rows.
-        inputs: One embedding per row.
-        outputs: One vector per row; its score is its logit.
-        joint: p(z, k), adding up to one.
-
-    Raises:
-        InputError: `joint` is no distribution.
+    W acts on rows; inputs are embeddings. The score of an output is its logit. `joint` is p(z, k), and adds up to one.
     """
     _check(joint)
     predicted = (inputs @ matrix @ outputs.T).softmax(1)
@@ -77,16 +70,9 @@ def against_autograd(*, seed: int, n: int = 8) -> xr.Dataset:
 
     Numbers of inputs and outputs, both widths, embeddings, the matrix and the distribution are all drawn.
 
-    Args:
-        seed: Of the problems.
-        n: How many.
-
     Returns:
         Over `problem`: `difference`, the largest difference of an entry relative to the largest entry of the gradient;
         `difference_without_predictions`, the same for a wrong formula that leaves out p_W.
-
-    Raises:
-        InputError: There are no problems.
     """
     in_range("n", n, 1, float("inf"))
     rows = [_compare(generator(seed, "problem", i)) for i in range(n)]
@@ -122,29 +108,17 @@ def one_step(
     outputs: Float[Tensor, "output d_out"],
     answers: Int[Tensor, " input"],
 ) -> Float[Tensor, "d_in d_out"]:
-    """The matrix after one gradient step of size 1 from zero, inputs equally likely.
-
-    Args:
-        inputs: One embedding per row.
-        outputs: One per row.
-        answers: f(z), the number of an output.
-    """
+    """The matrix after one gradient step of size 1 from zero, inputs equally likely; answers are numbers of outputs."""
     joint = torch.zeros(len(inputs), len(outputs), dtype=inputs.dtype)
     joint[torch.arange(len(inputs)), answers] = 1 / len(inputs)
     return -association_gradient(inputs.new_zeros(inputs.shape[1], outputs.shape[1]), inputs, outputs, joint)
 
 
 def recalled_after_one_step(n: int, d: int, *, seed: int, permuted: bool = False) -> float:
-    """Share of N inputs whose answer one step stores.
+    """The share of n inputs whose answer, one of n outputs, one step stores.
 
-    Args:
-        n: Inputs, and outputs.
-        d: Dimension of their random unit embeddings.
-        seed: Draws embeddings and answers.
-        permuted: Ask for the answers of a random other order of the inputs: what is not stored.
-
-    Raises:
-        InputError: There are fewer than two inputs, or no dimension.
+    Embeddings are random unit vectors of dimension d. With `permuted` the answers are those of a random other order of
+    the inputs: these are not stored.
     """
     in_range("n", n, 2, float("inf"))
     in_range("d", d, 1, float("inf"))
@@ -159,19 +133,7 @@ def recalled_after_one_step(n: int, d: int, *, seed: int, permuted: bool = False
 
 
 def one_step_recall(n: Sequence[int], d: Sequence[int], *, seeds: Sequence[int]) -> xr.Dataset:
-    """Recall after one step, over sizes and draws.
-
-    Args:
-        n: Numbers of inputs.
-        d: Widths.
-        seeds: Draws.
-
-    Returns:
-        `recall` over n, d and draw.
-
-    Raises:
-        InputError: As `recalled_after_one_step`.
-    """
+    """`recall` after one step, over (n, d, draw): numbers of inputs, widths and draws."""
     shares = [[[recalled_after_one_step(i, j, seed=seed) for seed in seeds] for j in d] for i in n]
     coords = {"n": list(n), "d": list(d), "draw": list(seeds)}
     attrs = {"unit": "share of inputs", "embeddings": "random unit vectors", "start": "zero", "n_steps": 1}

@@ -1,23 +1,23 @@
-r"""Whether three gradient steps, one per matrix, build an induction head.
+r"""Three gradient steps, one per matrix: do they build an induction head?
 
-Bietti et al. 2023, "Birth of a Transformer: A Memory Viewpoint": in the simplified transformer, whose W_O of layer 2
-(copied token), W_K of layer 2 (remapped copy) and W_K of layer 1 (previous token) start at zero, one gradient step on
+Bietti et al. 2023, "Birth of a Transformer: A Memory Viewpoint", take the simplified transformer, whose W_O of layer 2
+(copied token), W_K of layer 2 (remapped copy) and W_K of layer 1 (previous token) start at zero. One gradient step on
 each, in this order, recovers the three memories of in-context bigrams, if embeddings are nearly orthonormal. Each step
 is taken on a large fresh sample in the place of the population, from all others as they then are.
 
-The sequences are the ones that the argument is made for: tokens are uniform, one trigger per sequence is drawn at
-random and followed by an output that differs from it, and the loss is taken where the trigger stands again, late in the
+The sequences are the ones that the argument is made for: tokens are uniform, and one trigger per sequence is drawn at
+random and followed by an output that differs from it. The loss is taken where the trigger stands again, late in the
 sequence. Step sizes are constants (`SETTINGS`): the first is small, so that predictions stay near uniform; the other
 two are as large as attention needs to turn away from uniform and no larger.
 
-Embeddings are `random`, as in the paper's model and in its experiments, or `orthonormal`, the limit of infinite width:
-tokens, positions, their images through W_V W_O of layer 1 and unembeddings are then orthogonal, and W_V of layer 2 is
+Embeddings are `random`, as in the paper's model and in its experiments, or `orthonormal`, the limit of infinite width.
+Tokens, positions, their images through W_V W_O of layer 1 and unembeddings are then orthogonal, and W_V of layer 2 is
 the identity.
 
 *Shows* whether the gradients contain the memories, by argmax (`memory_recall`), and what the model does with them.
 
-*Does not show* how training with many joint steps gets there. Recall is possible without sharp attention, so
-accuracy is given as well.
+*Does not show* how training with many joint steps gets there. Recall is possible without sharp attention, so accuracy
+is given as well.
 """
 
 from collections.abc import Mapping, Sequence
@@ -45,15 +45,11 @@ N_EVALUATED = 2048
 class Setting:
     """Sizes and step sizes.
 
-    Attributes:
-        n_tokens: Alphabet; every token is equally likely to follow every other one.
-        length: Positions.
-        width: Of the residual stream.
-        n_samples: Sequences per step.
-        first_scored: Position from which on the loss is taken.
-        n_recalled: Positions, from the first, on which recall of W_K of layer 1 is measured. The last ones hardly ever
-            have an output that a later trigger asks for, and the very last one never does.
-        rates: Step size of each matrix.
+    Every one of `n_tokens` tokens is equally likely to follow every other one. `n_samples` counts sequences per step;
+    the loss is taken from position `first_scored` on. `rates` are the step sizes of the matrices.
+
+    Recall of W_K of layer 1 is measured on the first `n_recalled` positions. The last ones hardly ever have an output
+    that a later trigger asks for, and the very last one never does.
     """
 
     n_tokens: int = 16
@@ -87,23 +83,15 @@ def three_steps(
     permuted: bool = False,
     setting: Setting | None = None,
 ) -> xr.Dataset:
-    """One gradient step on each matrix, and what the matrices recall afterwards.
+    """One gradient step on each matrix, in this order, and what the matrices recall afterwards.
 
-    Args:
-        seed: Of the model and of all samples.
-        embeddings: `random` or `orthonormal`.
-        order: In which the matrices move.
-        permuted: Train on targets that are exchanged among sequences: there is nothing to be learned from the context.
-        setting: Sizes; none: those of `SETTINGS`.
+    The seed draws the model and all samples; the setting is by default that of `SETTINGS`. With `permuted` targets are
+    exchanged among sequences in training: the context then teaches nothing.
 
     Returns:
         `recall` over memory: of all tokens, and of the first positions; keys compete. `accuracy`, the share of right
         predictions of the model at repeated triggers; `loss` there, in nats; `loss_at_start`, with all three matrices
         at zero.
-
-    Raises:
-        InputError: Embeddings are of another kind, the order names other matrices, or the width is too small for
-            orthonormal ones.
     """
     one_of("embeddings", embeddings, SETTINGS)
     if sorted(order) != sorted(ORDER):
