@@ -18,6 +18,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from mnemoscope.engine.changes import NONE, Changes
+from mnemoscope.engine.mlp import soft_capped
 from mnemoscope.engine.norms import softmax
 
 Heads = Float[Tensor, "*rows _ _ d_head"]
@@ -195,9 +196,8 @@ class Attention:
     def scores(self, q: Heads, k: Heads, queries: Int[Tensor, " query"]) -> Float[Tensor, "*all_rows query key"]:
         """Scores of queries at these positions; minus infinity (0 in linear attention) for keys that are not seen."""
         scores = q @ k.mT if self.linear else q @ k.mT / self.scale
-        if self.soft_cap:
-            scores = self.soft_cap * torch.tanh(scores / self.soft_cap)
-        return scores.masked_fill(~self.seen(queries, k.shape[-2]), 0.0 if self.linear else -math.inf)
+        hidden = ~self.seen(queries, k.shape[-2])
+        return soft_capped(scores, self.soft_cap).masked_fill(hidden, 0.0 if self.linear else -math.inf)
 
     def pattern(self, scores: Float[Tensor, "*rows query key"]) -> Float[Tensor, "*rows query key"]:
         """Attention from scores, which may have been changed: a query that sees no key takes nothing."""

@@ -204,6 +204,7 @@ def test_long_inputs_make_more_rotary_angles_and_a_shorter_checkpoint_is_taken()
         ({"act_fn": "sine"}, "act_fn must be one of"),
         ({"init_mode": "muP"}, "init_mode must be"),
         ({"use_local_attn": True}, "needs window_size and attn_types"),
+        ({"gated_mlp": True, "act_fn": "solu_ln"}, "gated_mlp with act_fn solu_ln is not computed"),
     ],
 )
 def test_what_is_not_computed_is_refused_in_a_line(changes, message):

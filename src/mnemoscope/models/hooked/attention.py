@@ -13,8 +13,9 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from mnemoscope.engine.attention import Rotary
+from mnemoscope.engine.mlp import soft_capped
 from mnemoscope.models.hooked.config import HookedTransformerConfig
-from mnemoscope.models.hooked.layers import Norm, parameter, soft_capped
+from mnemoscope.models.hooked.layers import Norm, parameter
 from mnemoscope.models.hooked.points import HookPoint
 from mnemoscope.models.hooked.positions import distance_penalty, offset_positions, waves
 from mnemoscope.models.lens import TransformerLensKeyValueCacheEntry

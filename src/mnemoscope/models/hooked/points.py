@@ -13,6 +13,8 @@ from typing import Any, Literal
 from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 
+from mnemoscope.engine.changes import Changes
+
 Direction = Literal["fwd", "bwd"]
 _DIRECTIONS: tuple[Direction, ...] = ("fwd", "bwd")
 Names = str | Sequence[str] | Callable[[str], bool] | None
@@ -100,6 +102,17 @@ class HookPoint(nn.Module):
     def layer(self) -> int:
         """The number of the block that the point is in."""
         return int(str(self.name).split(".")[1])
+
+
+def passing(module: nn.Module, within: str = "") -> Changes:
+    """A module's own hook points as what the engine calls with the activations that pass.
+
+    Args:
+        module: A part of a model.
+        within: What the engine's names of the points begin with.
+    """
+    points = module.named_children()
+    return Changes({within + name: point for name, point in points if isinstance(point, HookPoint)})
 
 
 class HookedModule(nn.Module):
