@@ -46,6 +46,12 @@ CASES: dict[str, dict[str, Any]] = {
     "normalised twice": {"use_normalization_before_and_after": True, "normalization_type": "RMS"},
     "hooked tokens": {"use_hook_tokens": True, "d_vocab_out": 50},
     "half precision": {"dtype": torch.bfloat16},
+    "half precision, like Llama": {**_ROTARY, "gated_mlp": True, "normalization_type": "RMS", "dtype": torch.bfloat16},
+    "half precision, ALiBi": {"positional_embedding_type": "alibi", "dtype": torch.bfloat16},
+    "parallel and gated": {"parallel_attn_mlp": True, "gated_mlp": True, "normalization_type": "LNPre"},
+    "local in both directions": {
+        **{"use_local_attn": True, "window_size": 2, "attn_types": ["local", "local"], "attention_dir": "bidirectional"}
+    },
     "seeded": {"seed": 5},
 }
 TOKENS = torch.randint(50, (3, 9), generator=seeded())
@@ -173,8 +179,10 @@ def test_a_native_bridge_computes_the_same():
     torch.testing.assert_close(as_bridge(model)(TOKENS), model(TOKENS), atol=1e-5, rtol=1e-5)
 
 
-@pytest.mark.parametrize("name", sorted({*CASES} - {"half precision", "caps", "gated", "shortformer"}))
+@pytest.mark.parametrize("name", sorted({*CASES} - {"caps", "gated", "shortformer"}))
 def test_folding_leaves_the_logits(name):
+    if name.startswith("half precision"):
+        pytest.skip("another weight is rounded otherwise")
     model = perturbed(made(HookedTransformer, HookedTransformerConfig, name))
     result = copy.deepcopy(model)
     result.process_weights_(center_unembed=False)
