@@ -45,14 +45,7 @@ class Rotary:
         cos, sin = self.cos[positions], self.sin[positions]
         if cos.ndim > 2:  # each row has positions of its own, the same for all heads
             cos, sin = cos.unsqueeze(-3), sin.unsqueeze(-3)
-        turned, rest = x[..., : cos.shape[-1]], x[..., cos.shape[-1] :]
-        if self.adjacent:
-            across = torch.stack((-turned[..., 1::2], turned[..., ::2]), -1).flatten(-2)
-        else:
-            first, second = turned.chunk(2, -1)
-            across = torch.cat((-second, first), -1)
-        turned = turned * cos + across * sin
-        return torch.cat((turned, rest), -1) if rest.shape[-1] else turned
+        return turned(x, cos, sin, adjacent=self.adjacent)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -208,6 +201,24 @@ class Attention:
     def written(self, z: Float[Tensor, "*rows head_index d_head"]) -> Float[Tensor, "*rows d_model"]:
         """The contribution of attention to the residual stream."""
         return projected(z.flatten(-2), self.w_o.flatten(0, 1), self.b_o)
+
+
+def turned(
+    x: Float[Tensor, "*rows d_head"],
+    cos: Float[Tensor, "*some_rows rotary_dim"],
+    sin: Float[Tensor, "*some_rows rotary_dim"],
+    *,
+    adjacent: bool,
+) -> Float[Tensor, "*rows d_head"]:
+    """Rows whose first entries are turned, in pairs of neighbours or of halves, by angles with these cosines."""
+    pairs, rest = x[..., : cos.shape[-1]], x[..., cos.shape[-1] :]
+    if adjacent:
+        across = torch.stack((-pairs[..., 1::2], pairs[..., ::2]), -1).flatten(-2)
+    else:
+        first, second = pairs.chunk(2, -1)
+        across = torch.cat((-second, first), -1)
+    pairs = pairs * cos + across * sin
+    return torch.cat((pairs, rest), -1) if rest.shape[-1] else pairs
 
 
 def scores_of(q: Heads, k: Heads, *, scale: float, soft_cap: float | None) -> Float[Tensor, "*all_rows query key"]:

@@ -135,6 +135,15 @@ class TestAgainstTransformerLens:
             found.append({name: value.grad for name, value in model.named_parameters() if value.grad is not None})
         assert equal(*found)
 
+    def test_gradients_at_hooks_are_the_same_bits_and_come_in_the_same_order(self, name):
+        found = []
+        for model in perturbed_pair(name):
+            hooked = [hook for hook in model.run_with_cache(TOKENS)[1] if hook != "hook_tokens"]
+            given = {"names_filter": hooked, "return_type": "loss", "incl_bwd": True}
+            found.append(dict(model.run_with_cache(TOKENS, **given)[1]))
+        assert equal(*found)
+        assert len(found[0]) > 20
+
     def test_parts_of_the_way_and_kept_keys_are_the_same(self, name):
         found = []
         for model in perturbed_pair(name):

@@ -10,7 +10,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from mnemoscope.engine.attention import Rotary, scores_of, seen
+from mnemoscope.engine.attention import scores_of, seen, turned
 from mnemoscope.engine.mlp import projected
 from mnemoscope.models.hooked.config import HookedTransformerConfig
 from mnemoscope.models.hooked.layers import Norm, laid_out, parameter
@@ -147,10 +147,10 @@ class Attention(nn.Module):
         if (needed := offset + x.shape[1]) > len(self.rotary_cos):
             sin, cos = waves(self.cfg, min(self.cfg.n_ctx, max(needed, 2 * len(self.rotary_cos))))
             self.rotary_sin, self.rotary_cos = sin.to(x.device), cos.to(x.device)
-        rotary = Rotary(cos=self.rotary_cos, sin=self.rotary_sin, adjacent=self.cfg.rotary_adjacent_pairs)
         at = slice(offset, offset + x.shape[1]) if mask is None else offset_positions(offset, mask).to(x.device)
-        # Laid out as TransformerLens does: on some processors another layout takes another product, of other last bits.
-        return rotary(x.transpose(1, 2), at).transpose(1, 2).contiguous()
+        cos, sin = self.rotary_cos[at].unsqueeze(-2), self.rotary_sin[at].unsqueeze(-2)
+        result = turned(x, cos, sin, adjacent=self.cfg.rotary_adjacent_pairs)
+        return torch.cat((result, x[..., x.shape[-1] :]), -1)  # of width 0, for TransformerLens's layout of gradients
 
     def _load_from_state_dict(self, state_dict, prefix, *rest) -> None:  # pyright: ignore
         """Buffers of another length, of other lines or longer inputs, give way to the model's own."""
