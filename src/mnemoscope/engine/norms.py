@@ -18,12 +18,21 @@ _SHORT = 16
 
 @dataclass(frozen=True, kw_only=True)
 class Norm:
-    """A normalisation: `LN` and `RMS` with weights, `LNPre` and `RMSPre` without, None for none."""
+    """A normalisation.
+
+    Attributes:
+        kind: `LN` and `RMS` with weights, `LNPre` and `RMSPre` without, None for none.
+        eps: What is added to the variance, or to the mean of squares.
+        w: The gain.
+        b: The bias.
+        dtype: The model's precision, in which normalised rows are; none: that of the rows that are given.
+    """
 
     kind: str | None
     eps: float
     w: Float[Tensor, " d_model"] | None = None
     b: Float[Tensor, " d_model"] | None = None
+    dtype: torch.dtype | None = None
 
     def __call__(self, x: Float[Tensor, "*rows d_model"], at: Changes = NONE) -> Float[Tensor, "*rows d_model"]:
         """Normalised rows.
@@ -35,8 +44,9 @@ class Norm:
         if self.kind is None:
             return x
         if at.any("hook_scale", "hook_normalized"):
-            exact = self._centred(x if x.dtype in (torch.float32, torch.float64) else x.float())
-            x = at("hook_normalized", exact / at("hook_scale", self._size(exact))).to(x.dtype)
+            dtype = self.dtype or x.dtype
+            exact = self._centred(x if dtype in (torch.float32, torch.float64) else x.float())
+            x = at("hook_normalized", exact / at("hook_scale", self._size(exact))).to(dtype)
             x = x if self.w is None else x * self.w
             return x if self.b is None else x + self.b
         if self.kind.startswith("LN"):

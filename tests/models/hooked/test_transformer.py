@@ -171,6 +171,29 @@ class TestAgainstTransformerLens:
             assert pair[0](TOKENS).equal(pair[1](TOKENS))
 
 
+def result_of(model, hook: str, dtype: torch.dtype):
+    """The logits where an activation is written in another precision; None where that is an error."""
+    try:
+        return model.run_with_hooks(TOKENS, fwd_hooks=[(hook, lambda activation, hook: activation.to(dtype) * 0.5)])
+    except RuntimeError:
+        return None
+
+
+@theirs
+@pytest.mark.parametrize("name", ["plain", "gated", "half precision", "half precision, like Llama"])
+def test_what_is_written_in_another_precision_has_the_same_effect(name):
+    pair = perturbed_pair(name)
+    other = torch.float32 if pair[0].cfg.dtype == torch.bfloat16 else torch.bfloat16
+    found = {}
+    for hook in pair[0].run_with_cache(TOKENS)[1]:
+        reference, ours = (result_of(model, hook, other) for model in pair)
+        assert (reference is None) == (ours is None), hook
+        if reference is not None:
+            found[hook] = reference.equal(ours) and reference.dtype == ours.dtype
+    assert all(found.values())
+    assert len(found) > 20
+
+
 @theirs
 def test_fields_order_and_defaults_of_a_configuration_are_theirs():
     from transformer_lens import HookedTransformerConfig as TheirConfig

@@ -32,7 +32,7 @@ class Norm(nn.Module):
     def forward(self, x: Float[Tensor, "*rows width"]) -> Float[Tensor, "*rows width"]:
         """Normalised rows."""
         weights = {name: getattr(self, name, None) for name in "wb"}
-        return norms.Norm(kind=self.kind, eps=self.eps, **weights)(x, at=passing(self))
+        return norms.Norm(kind=self.kind, eps=self.eps, dtype=self.cfg.dtype, **weights)(x, at=passing(self))
 
 
 def normalisation(cfg: HookedTransformerConfig, *, final: bool = False) -> nn.Module:
