@@ -8,7 +8,6 @@ import torch
 from einops import einsum, rearrange
 from jaxtyping import Float, Int
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from mnemoscope.engine.attention import scores_of, seen, turned
 from mnemoscope.engine.mlp import projected
@@ -190,4 +189,5 @@ def _into_heads(
     """Queries, keys or values from what all heads read, or each by itself."""
     if x.ndim == 4:
         return einsum(x, w, "batch pos head d_model, head d_model d_head -> batch pos head d_head") + b
-    return F.linear(x, rearrange(w, "head d_model d_head -> (head d_head) d_model"), b.flatten()).unflatten(-1, b.shape)
+    rows = rearrange(w, "head d_model d_head -> (head d_head) d_model")
+    return projected(x, rows.T, b.flatten()).unflatten(-1, b.shape)
