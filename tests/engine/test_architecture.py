@@ -64,6 +64,13 @@ def test_a_model_is_tried_once_for_the_weights_that_it_has(monkeypatch):
     assert len(tried) == 2
 
 
+def test_a_window_is_for_attention_that_looks_back_only():
+    local = {"use_local_attn": True, "window_size": 2, "attn_types": ["local", "local"]}
+    for direction in ("causal", "bidirectional"):
+        model = foreign_model(attention_dir=direction, **local)
+        torch.testing.assert_close(weights_of(model)(TOKENS), model(TOKENS), atol=1e-5, rtol=1e-5)
+
+
 @pytest.mark.parametrize("part", ["unembed", "blocks.0.attn", "blocks.1.mlp"])
 def test_a_part_with_another_forward_pass_is_noticed(part):
     model = foreign_model()

@@ -191,10 +191,11 @@ def _block(model: HookedModel, index: int, params: Parameters) -> Block:
     if getattr(cfg, "positional_embedding_type", "standard") == "rotary":
         adjacent = getattr(cfg, "rotary_adjacent_pairs", True)
         rotary = Rotary(cos=module.rotary_cos, sin=module.rotary_sin, adjacent=adjacent)
-    is_local = getattr(cfg, "use_local_attn", False) and cfg.attn_types[index] == "local"
+    causal = cfg.attention_dir == "causal"
+    is_local = causal and getattr(cfg, "use_local_attn", False) and cfg.attn_types[index] == "local"
     attention = {
         "scale": 1.0 if has_linear_attention(model) else float(module.attn_scale),
-        "causal": cfg.attention_dir == "causal",
+        "causal": causal,
         "linear": has_linear_attention(model),
         "rotary": rotary,
         "window": cfg.window_size if is_local else None,

@@ -18,6 +18,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from mnemoscope.engine.changes import NONE, Changes
+from mnemoscope.engine.mlp import projected, soft_capped
 from mnemoscope.engine.norms import softmax
 
 Heads = Float[Tensor, "*rows _ _ d_head"]
@@ -44,14 +45,7 @@ class Rotary:
         cos, sin = self.cos[positions], self.sin[positions]
         if cos.ndim > 2:  # each row has positions of its own, the same for all heads
             cos, sin = cos.unsqueeze(-3), sin.unsqueeze(-3)
-        turned, rest = x[..., : cos.shape[-1]], x[..., cos.shape[-1] :]
-        if self.adjacent:
-            across = torch.stack((-turned[..., 1::2], turned[..., ::2]), -1).flatten(-2)
-        else:
-            first, second = turned.chunk(2, -1)
-            across = torch.cat((-second, first), -1)
-        turned = turned * cos + across * sin
-        return torch.cat((turned, rest), -1) if rest.shape[-1] else turned
+        return turned(x, cos, sin, adjacent=self.adjacent)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -184,20 +178,15 @@ class Attention:
             rows, grouped = q.shape[:-3], q.shape[-3] != k.shape[-3]
             if len(rows) > 1:  # the kernel takes one axis of rows
                 q, k, v = (x.flatten(0, -4) for x in (q, k, v))
-            mask, scale = self.seen(queries, k.shape[-2]), 1 / self.scale
+            mask, scale = self._seen(queries, k), 1 / self.scale
             z = F.scaled_dot_product_attention(q, k, v, attn_mask=mask, scale=scale, enable_gqa=grouped)
             return z.unflatten(0, rows) if len(rows) > 1 else z
         if q.shape[-3] != k.shape[-3]:
             k, v = (x.repeat_interleave(self.n_sharing, -3) for x in (k, v))
-        scores = at("attn.hook_attn_scores", self.scores(q, k, queries))
+        hidden, lowest = ~self._seen(queries, k), 0.0 if self.linear else -math.inf
+        scores = scores_of(q, k, scale=1.0 if self.linear else self.scale, soft_cap=self.soft_cap)
+        scores = at("attn.hook_attn_scores", scores.masked_fill(hidden, lowest))
         return at("attn.hook_pattern", self.pattern(scores)) @ v
-
-    def scores(self, q: Heads, k: Heads, queries: Int[Tensor, " query"]) -> Float[Tensor, "*all_rows query key"]:
-        """Scores of queries at these positions; minus infinity (0 in linear attention) for keys that are not seen."""
-        scores = q @ k.mT if self.linear else q @ k.mT / self.scale
-        if self.soft_cap:
-            scores = self.soft_cap * torch.tanh(scores / self.soft_cap)
-        return scores.masked_fill(~self.seen(queries, k.shape[-2]), 0.0 if self.linear else -math.inf)
 
     def pattern(self, scores: Float[Tensor, "*rows query key"]) -> Float[Tensor, "*rows query key"]:
         """Attention from scores, which may have been changed: a query that sees no key takes nothing."""
@@ -206,16 +195,46 @@ class Attention:
         pattern = softmax(scores)
         return pattern if not self.fused or pattern.sum().isfinite() else pattern.nan_to_num()
 
-    def seen(self, queries: Int[Tensor, " query"], n_keys: int) -> Bool[Tensor, "query key"]:
-        """Mask of the keys that a query at each of these positions may see."""
-        keys = torch.arange(n_keys, device=queries.device)
-        last = queries if self.causal else torch.full_like(queries, n_keys - 1)
-        seen = keys <= last[:, None]
-        return seen if self.window is None else seen & (keys > queries[:, None] - self.window)
+    def _seen(self, queries: Int[Tensor, " query"], k: Heads) -> Bool[Tensor, "query key"]:
+        return seen(queries, k.shape[-2], causal=self.causal, window=self.window)
 
     def written(self, z: Float[Tensor, "*rows head_index d_head"]) -> Float[Tensor, "*rows d_model"]:
         """The contribution of attention to the residual stream."""
-        return F.linear(z.flatten(-2), self.w_o.flatten(0, 1).T, self.b_o)
+        return projected(z.flatten(-2), self.w_o.flatten(0, 1), self.b_o)
+
+
+def turned(
+    x: Float[Tensor, "*rows d_head"],
+    cos: Float[Tensor, "*some_rows rotary_dim"],
+    sin: Float[Tensor, "*some_rows rotary_dim"],
+    *,
+    adjacent: bool,
+) -> Float[Tensor, "*rows d_head"]:
+    """Rows whose first entries are turned, in pairs of neighbours or of halves, by angles with these cosines."""
+    pairs, rest = x[..., : cos.shape[-1]], x[..., cos.shape[-1] :]
+    if adjacent:
+        across = torch.stack((-pairs[..., 1::2], pairs[..., ::2]), -1).flatten(-2)
+    else:
+        first, second = pairs.chunk(2, -1)
+        across = torch.cat((-second, first), -1)
+    pairs = pairs * cos + across * sin
+    return torch.cat((pairs, rest), -1) if rest.shape[-1] else pairs
+
+
+def scores_of(q: Heads, k: Heads, *, scale: float, soft_cap: float | None) -> Float[Tensor, "*all_rows query key"]:
+    """Scores of queries for all keys, whether these may be seen or not."""
+    products = q @ k.mT
+    return soft_capped(products if scale == 1 else products / scale, soft_cap)
+
+
+def seen(
+    queries: Int[Tensor, " query"], n_keys: int, *, causal: bool = True, window: int | None = None
+) -> Bool[Tensor, "query key"]:
+    """Mask of the keys that a query at each of these positions may see."""
+    keys = torch.arange(n_keys, device=queries.device)
+    last = queries if causal else torch.full_like(queries, n_keys - 1)
+    mask = keys <= last[:, None]
+    return mask if window is None else mask & (keys > queries[:, None] - window)
 
 
 def joined(

@@ -1,5 +1,6 @@
 """One layer: attention and an MLP that read the residual stream and add to it; and where outputs are wanted."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from jaxtyping import Bool, Float, Int
@@ -48,15 +49,36 @@ class Block:
         """The stream after the block, from the stream before it and z."""
         if self.attn is None or z is None:
             return stream if self.mlp is None else stream + self.mlp(self.ln2(stream))
-        added = at("hook_attn_out", self.attn.written(z))
-        if self.parallel and self.mlp is not None:
-            added = added + at("hook_mlp_out", self.mlp(self.ln2(stream), at))
-            return at("hook_resid_post", stream + added)
-        stream = stream + added
-        if self.mlp is not None:
-            stream = at("hook_resid_mid", stream)
-            stream = stream + at("hook_mlp_out", self.mlp(self.ln2(stream), at))
-        return at("hook_resid_post", stream)
+        mlp = self.mlp
+        of_mlp = None if mlp is None else lambda read: mlp(self.ln2(read), at)
+        return after_attention(stream, self.attn.written(z), of_mlp, at, parallel=self.parallel)
+
+
+def after_attention(
+    stream: Float[Tensor, "*rows d_model"],
+    of_attention: Float[Tensor, "*rows d_model"],
+    of_mlp: Callable[[Tensor], Tensor] | None,
+    at: Changes,
+    *,
+    parallel: bool,
+) -> Float[Tensor, "*rows d_model"]:
+    """The stream after a block.
+
+    Args:
+        stream: Before it.
+        of_attention: What attention adds.
+        of_mlp: From a stream to what the MLP adds to it; none: there is no MLP.
+        at: Changes, by names within the block.
+        parallel: Whether the MLP reads the stream before the block.
+    """
+    of_attention = at("hook_attn_out", of_attention)
+    if of_mlp is None:
+        return at("hook_resid_post", stream + of_attention)
+    if parallel:
+        added = at("hook_mlp_out", of_mlp(stream))
+        return at("hook_resid_post", stream + of_attention + added)
+    stream = at("hook_resid_mid", stream + of_attention)
+    return at("hook_resid_post", stream + at("hook_mlp_out", of_mlp(stream)))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -46,7 +46,8 @@ class Mlp:
             post = self.activation(at("mlp.hook_pre", projected(normed, self.w_in, self.b_in)))
         else:
             gate = self.activation(at("mlp.hook_pre", normed @ self.w_gate))
-            post = torch.addcmul(self.b_in, gate, at("mlp.hook_pre_linear", normed @ self.w_in))
+            linear = at("mlp.hook_pre_linear", normed @ self.w_in)
+            post = torch.addcmul(self.b_in, gate, linear) if at is NONE else gate * linear + self.b_in
         return projected(at("mlp.hook_post", post), self.w_out, self.b_out)
 
 
@@ -55,3 +56,8 @@ def projected(
 ) -> Float[Tensor, "*rows d_out"]:
     """Rows times a weight plus a bias."""
     return F.linear(x, w.T, b)
+
+
+def soft_capped(x: Float[Tensor, "*rows"], cap: float | None) -> Float[Tensor, "*rows"]:
+    """Values bent to stay within a cap, cap · tanh(x / cap); as they are where there is none, or none above zero."""
+    return cap * torch.tanh(x / cap) if cap is not None and cap > 0 else x

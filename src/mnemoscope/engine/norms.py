@@ -10,31 +10,52 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.nn import functional as F
 
+from mnemoscope.engine.changes import NONE, Changes
+
 _SHORT = 16
 """On a CPU PyTorch's softmax takes many times as long on rows shorter than this."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Norm:
-    """A normalisation: `LN` and `RMS` with weights, `LNPre` and `RMSPre` without, None for none."""
+    """A normalisation.
+
+    Attributes:
+        kind: `LN` and `RMS` with weights, `LNPre` and `RMSPre` without, None for none.
+        eps: What is added to the variance, or to the mean of squares.
+        w: The gain.
+        b: The bias.
+        dtype: The model's precision, in which normalised rows are; none: that of the rows that are given.
+    """
 
     kind: str | None
     eps: float
     w: Float[Tensor, " d_model"] | None = None
     b: Float[Tensor, " d_model"] | None = None
+    dtype: torch.dtype | None = None
 
-    def __call__(self, x: Float[Tensor, "*rows d_model"]) -> Float[Tensor, "*rows d_model"]:
-        """Normalised rows."""
+    def __call__(self, x: Float[Tensor, "*rows d_model"], at: Changes = NONE) -> Float[Tensor, "*rows d_model"]:
+        """Normalised rows.
+
+        Args:
+            x: The rows.
+            at: Changes within the normalisation, which is then taken step by step.
+        """
         if self.kind is None:
             return x
+        if at.any("hook_scale", "hook_normalized"):
+            dtype = self.dtype or x.dtype
+            exact = self._centred(x if dtype in (torch.float32, torch.float64) else x.float())
+            x = at("hook_normalized", exact / at("hook_scale", self._size(exact))).to(dtype)
+            x = x if self.w is None else x * self.w
+            return x if self.b is None else x + self.b
         if self.kind.startswith("LN"):
             return F.layer_norm(x, x.shape[-1:], self.w, self.b, self.eps)
         return F.rms_norm(x, x.shape[-1:], self.w, self.eps)
 
     def scale(self, x: Float[Tensor, "*rows d_model"]) -> Float[Tensor, "*rows 1"]:
         """The numbers that rows are divided by, sqrt(variance + eps) or sqrt(mean of x² + eps)."""
-        x = x - x.mean(-1, keepdim=True) if str(self.kind).startswith("LN") else x
-        return (x.square().mean(-1, keepdim=True) + self.eps).sqrt()
+        return self._size(self._centred(x))
 
     def pulled_back(
         self, x: Float[Tensor, "prompt pos d_model"], gradient: Float[Tensor, "reader prompt pos d_model"]
@@ -46,14 +67,18 @@ class Norm:
         """
         if self.kind is None:
             return gradient
-        centred = self.kind.startswith("LN")
-        scale = self.scale(x)
-        unit = (x - x.mean(-1, keepdim=True) if centred else x) / scale
+        x = self._centred(x)
+        scale = self._size(x)
+        unit = x / scale
         gradient = gradient if self.w is None else gradient * self.w
         along = (gradient * unit).mean(-1, keepdim=True)
-        if centred:
-            gradient = gradient - gradient.mean(-1, keepdim=True)
-        return torch.addcmul(gradient, along, unit, value=-1) / scale
+        return torch.addcmul(self._centred(gradient), along, unit, value=-1) / scale
+
+    def _centred(self, x: Float[Tensor, "*rows d_model"]) -> Float[Tensor, "*rows d_model"]:
+        return x - x.mean(-1, keepdim=True) if str(self.kind).startswith("LN") else x
+
+    def _size(self, centred: Float[Tensor, "*rows d_model"]) -> Float[Tensor, "*rows 1"]:
+        return (centred.square().mean(-1, keepdim=True) + self.eps).sqrt()
 
 
 def softmax(scores: Float[Tensor, "*rows key"]) -> Float[Tensor, "*rows key"]:

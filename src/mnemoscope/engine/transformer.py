@@ -14,7 +14,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 from torch.nn import functional as F
@@ -24,7 +23,7 @@ from mnemoscope.engine import lookup
 from mnemoscope.engine.attention import Past
 from mnemoscope.engine.block import Block, Read
 from mnemoscope.engine.changes import AFTER_HEADS, NONE, OF_QUERIES, Changes
-from mnemoscope.engine.mlp import projected
+from mnemoscope.engine.mlp import projected, soft_capped
 from mnemoscope.engine.norms import Norm
 
 
@@ -195,8 +194,7 @@ class Transformer:
 
     def unembedded(self, stream: Float[Tensor, "*rows d_model"]) -> Float[Tensor, "*rows d_output"]:
         """Logits from the stream after the last block."""
-        logits = projected(self.ln_final(stream), self.w_u, self.b_u)
-        return logits if not self.logit_cap else self.logit_cap * torch.tanh(logits / self.logit_cap)
+        return soft_capped(projected(self.ln_final(stream), self.w_u, self.b_u), self.logit_cap)
 
     def resumed(
         self,

@@ -4,17 +4,15 @@ q = x W_Q + b_Q, k and v alike      scores = q·k / attn_scale      pattern = so
 z = Σ_key pattern v                 result = z W_O                 output = Σ_head result + b_O
 """
 
-import math
-
 import torch
 from einops import einsum, rearrange
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float, Int
 from torch import Tensor, nn
-from torch.nn import functional as F
 
-from mnemoscope.engine.attention import Rotary
+from mnemoscope.engine.attention import scores_of, seen, turned
+from mnemoscope.engine.mlp import projected
 from mnemoscope.models.hooked.config import HookedTransformerConfig
-from mnemoscope.models.hooked.layers import Norm, parameter, soft_capped
+from mnemoscope.models.hooked.layers import Norm, laid_out, parameter
 from mnemoscope.models.hooked.points import HookPoint
 from mnemoscope.models.hooked.positions import distance_penalty, offset_positions, waves
 from mnemoscope.models.lens import TransformerLensKeyValueCacheEntry
@@ -35,13 +33,6 @@ class Attention(nn.Module):
     IGNORE: Tensor
     rotary_sin: Tensor
     rotary_cos: Tensor
-    hook_k: HookPoint
-    hook_q: HookPoint
-    hook_v: HookPoint
-    hook_z: HookPoint
-    hook_attn_scores: HookPoint
-    hook_pattern: HookPoint
-    hook_result: HookPoint
 
     def __init__(self, cfg: HookedTransformerConfig, attn_type: str = "global", layer_id: int | None = None):
         super().__init__()
@@ -57,8 +48,8 @@ class Attention(nn.Module):
         self.attn_scale = cfg.attn_scale if cfg.use_attn_scale else 1.0
         if cfg.scale_attn_by_inverse_layer_idx:
             self.attn_scale *= (layer_id or 0) + 1
-        for name in ("k", "q", "v", "z", "attn_scores", "pattern", "result"):
-            self.add_module(f"hook_{name}", HookPoint())
+        self.hook_k, self.hook_q, self.hook_v, self.hook_z = (HookPoint() for _ in "kqvz")
+        self.hook_attn_scores, self.hook_pattern, self.hook_result = (HookPoint() for _ in range(3))
         if cfg.positional_embedding_type == "shortformer":
             self.hook_attn_input = HookPoint()
         elif cfg.positional_embedding_type == "rotary":
@@ -103,10 +94,12 @@ class Attention(nn.Module):
         scores = self.calculate_attention_scores(q, k)
         if self.cfg.positional_embedding_type == "alibi":
             penalty = distance_penalty(self.cfg.n_heads, scores.shape[-1], scores.device)
-            scores = scores + penalty[:, -scores.shape[-2] :]
+            scores = (scores + penalty[:, -scores.shape[-2] :]).to(scores.dtype)
         if self.cfg.attention_dir == "causal":
-            seen = self._seen(scores.shape[-2], scores.shape[-1], offset, attention_mask)
-            scores = torch.where(seen, scores, self.IGNORE)
+            places = torch.arange(offset, offset + q.shape[1], device=q.device)
+            may_see = seen(places, k.shape[1], window=self.cfg.window_size if self.attn_type == "local" else None)
+            may_see = may_see if attention_mask is None else may_see & attention_mask.bool()[:, None, None]
+            scores = torch.where(may_see, scores, self.IGNORE)
         pattern = self.hook_attn_scores(scores).softmax(-1)
         pattern = self.hook_pattern(torch.where(pattern.isnan(), torch.zeros_like(pattern), pattern))
         return self._written(self.calculate_z_scores(v, pattern.to(v.dtype)))
@@ -129,49 +122,45 @@ class Attention(nn.Module):
 
     def calculate_attention_scores(self, q: _Z, k: _Keys) -> _Scores:
         """q·k / attn_scale."""
-        q = rearrange(q, "batch query head width -> batch head query width")
-        k = rearrange(k, "batch key head width -> batch head width key")
-        return soft_capped(q @ k / self.attn_scale, self.cfg.attn_scores_soft_cap)
+        q, k = q.transpose(1, 2), self._of_each(k).transpose(1, 2)
+        return scores_of(q, k, scale=self.attn_scale, soft_cap=self.cfg.attn_scores_soft_cap)
 
     def calculate_z_scores(self, v: _Keys, pattern: _Scores) -> _Z:
         """Values, weighed by the pattern."""
-        z = pattern @ rearrange(v, "batch key head width -> batch head key width")
-        return self.hook_z(rearrange(z, "batch head query width -> batch query head width"))
+        return self.hook_z((pattern @ self._of_each(v).transpose(1, 2)).transpose(1, 2))
+
+    def _of_each(self, x: _Keys) -> Float[Tensor, "batch key head d_head"]:
+        """Keys or values of each head; those of a group are repeated."""
+        n_shared = self.cfg.n_heads // x.shape[2]
+        return x if n_shared == 1 else x.repeat_interleave(n_shared, 2)
 
     def _written(self, z: _Heads) -> Float[Tensor, "batch pos d_model"]:
         """What all heads write, with the bias."""
         z = z.to(self.W_O.dtype)
         if self.cfg.use_attn_result:
             return self.hook_result((z[..., None] * self.W_O).sum(-2)).sum(2) + self.b_O
-        weight = rearrange(self.W_O, "head width d_model -> d_model (head width)").contiguous()
-        return F.linear(z.flatten(2), weight, self.b_O)
-
-    def _seen(
-        self, n_queries: int, n_keys: int, offset: int, mask: Int[Tensor, "batch all_pos"] | None
-    ) -> Bool[Tensor, "*batch head query key"]:
-        """Which keys a query may attend to."""
-        device = self.IGNORE.device
-        query, key = torch.arange(offset, offset + n_queries, device=device), torch.arange(n_keys, device=device)
-        seen = key <= query[:, None]
-        if self.attn_type == "local":
-            seen &= key > query[:, None] - (self.cfg.window_size or math.inf)
-        return seen[None, None] if mask is None else seen & mask.bool()[:, None, None]
+        return projected(z.flatten(2), laid_out(self.W_O.flatten(0, 1)), self.b_O)
 
     def _rotated(self, x: _Heads, offset: int, mask: Int[Tensor, "batch all_pos"] | None) -> _Heads:
         """With rotary positions."""
         if (needed := offset + x.shape[1]) > len(self.rotary_cos):
             sin, cos = waves(self.cfg, min(self.cfg.n_ctx, max(needed, 2 * len(self.rotary_cos))))
             self.rotary_sin, self.rotary_cos = sin.to(x.device), cos.to(x.device)
-        rotary = Rotary(cos=self.rotary_cos, sin=self.rotary_sin, adjacent=self.cfg.rotary_adjacent_pairs)
         at = slice(offset, offset + x.shape[1]) if mask is None else offset_positions(offset, mask).to(x.device)
-        # Laid out as TransformerLens does: on some processors another layout takes another product, of other last bits.
-        return rotary(x.transpose(1, 2), at).transpose(1, 2).contiguous()
+        cos, sin = self.rotary_cos[at].unsqueeze(-2), self.rotary_sin[at].unsqueeze(-2)
+        result = turned(x, cos, sin, adjacent=self.cfg.rotary_adjacent_pairs)
+        return torch.cat((result, x[..., x.shape[-1] :]), -1)  # of width 0, for TransformerLens's layout of gradients
 
     def _load_from_state_dict(self, state_dict, prefix, *rest) -> None:  # pyright: ignore
         """Buffers of another length, of other lines or longer inputs, give way to the model's own."""
         own = {prefix + name: value for name, value in self.named_buffers(recurse=False)}
         kept = {name: value for name, value in own.items() if state_dict.get(name, value).shape != value.shape}
         super()._load_from_state_dict({**state_dict, **kept}, prefix, *rest)
+
+
+def _of_groups(name: str) -> property:
+    """A weight of groups as each of their heads sees it."""
+    return property(lambda self: getattr(self, name).repeat_interleave(self.repeat_kv_heads, 0))
 
 
 class GroupedQueryAttention(Attention):
@@ -183,44 +172,13 @@ class GroupedQueryAttention(Attention):
         self._W_K, self._W_V = (parameter(cfg, n, cfg.d_model, cfg.d_head) for _ in "KV")
         self._b_K, self._b_V = (parameter(cfg, n, cfg.d_head, zero=True) for _ in "KV")
 
-    @property
-    def W_K(self) -> Tensor:  # noqa: N802
-        """As the heads see it."""
-        return self._of_heads(self._W_K)
-
-    @property
-    def W_V(self) -> Tensor:  # noqa: N802
-        """As the heads see it."""
-        return self._of_heads(self._W_V)
-
-    @property
-    def b_K(self) -> Tensor:  # noqa: N802
-        """As the heads see it."""
-        return self._of_heads(self._b_K)
-
-    @property
-    def b_V(self) -> Tensor:  # noqa: N802
-        """As the heads see it."""
-        return self._of_heads(self._b_V)
-
-    def _of_heads(self, weight: Tensor) -> Tensor:
-        return weight.repeat_interleave(self.repeat_kv_heads, 0)
+    W_K, W_V = _of_groups("_W_K"), _of_groups("_W_V")
+    b_K, b_V = _of_groups("_b_K"), _of_groups("_b_V")  # noqa: N815
 
     def _keys_and_values(self) -> tuple[tuple[Tensor, Tensor], tuple[Tensor, Tensor]]:
         if self.cfg.ungroup_grouped_query_attention:
             return super()._keys_and_values()
         return (self._W_K, self._b_K), (self._W_V, self._b_V)
-
-    def _of_each(self, x: _Keys) -> Float[Tensor, "batch key head d_head"]:
-        return x if self.cfg.ungroup_grouped_query_attention else x.repeat_interleave(self.repeat_kv_heads, 2)
-
-    def calculate_attention_scores(self, q: _Z, k: _Keys) -> _Scores:
-        """As of any attention, with the keys of a group for all its heads."""
-        return super().calculate_attention_scores(q, self._of_each(k))
-
-    def calculate_z_scores(self, v: _Keys, pattern: _Scores) -> _Z:
-        """As of any attention, with the values of a group for all its heads."""
-        return super().calculate_z_scores(self._of_each(v), pattern)
 
 
 def _into_heads(
@@ -231,4 +189,5 @@ def _into_heads(
     """Queries, keys or values from what all heads read, or each by itself."""
     if x.ndim == 4:
         return einsum(x, w, "batch pos head d_model, head d_model d_head -> batch pos head d_head") + b
-    return F.linear(x, rearrange(w, "head d_model d_head -> (head d_head) d_model"), b.flatten()).unflatten(-1, b.shape)
+    rows = rearrange(w, "head d_model d_head -> (head d_head) d_model")
+    return projected(x, rows.T, b.flatten()).unflatten(-1, b.shape)

@@ -4,10 +4,11 @@ from einops import repeat
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from mnemoscope.engine.block import after_attention
 from mnemoscope.models.hooked.attention import Attention, GroupedQueryAttention
 from mnemoscope.models.hooked.config import HookedTransformerConfig
 from mnemoscope.models.hooked.layers import Mlp, Norm, normalisation
-from mnemoscope.models.hooked.points import HookPoint
+from mnemoscope.models.hooked.points import HookPoint, passing
 from mnemoscope.models.lens import TransformerLensKeyValueCacheEntry
 
 _Stream = Float[Tensor, "batch pos d_model"]
@@ -15,17 +16,6 @@ _Stream = Float[Tensor, "batch pos d_model"]
 
 class TransformerBlock(nn.Module):
     """One after the other, or side by side (`parallel_attn_mlp`)."""
-
-    hook_attn_in: HookPoint
-    hook_q_input: HookPoint
-    hook_k_input: HookPoint
-    hook_v_input: HookPoint
-    hook_mlp_in: HookPoint
-    hook_attn_out: HookPoint
-    hook_mlp_out: HookPoint
-    hook_resid_pre: HookPoint
-    hook_resid_mid: HookPoint
-    hook_resid_post: HookPoint
 
     def __init__(self, cfg: HookedTransformerConfig, layer: int):
         super().__init__()
@@ -44,10 +34,11 @@ class TransformerBlock(nn.Module):
         self.attn = attention(cfg, kinds[layer] if kinds else "global", layer)
         if not cfg.attn_only:
             self.mlp = Mlp(cfg)
-        inputs = ("attn_in", "q_input", "k_input", "v_input", "mlp_in")
-        middle = () if cfg.attn_only or cfg.parallel_attn_mlp else ("resid_mid",)
-        for name in (*inputs, "attn_out", "mlp_out", "resid_pre", *middle, "resid_post"):
-            self.add_module(f"hook_{name}", HookPoint())
+        self.hook_attn_in, self.hook_q_input, self.hook_k_input, self.hook_v_input = (HookPoint() for _ in range(4))
+        self.hook_mlp_in, self.hook_attn_out, self.hook_mlp_out, self.hook_resid_pre = (HookPoint() for _ in range(4))
+        if not (cfg.attn_only or cfg.parallel_attn_mlp):
+            self.hook_resid_mid = HookPoint()
+        self.hook_resid_post = HookPoint()
 
     def forward(
         self,
@@ -72,14 +63,8 @@ class TransformerBlock(nn.Module):
         attn_out = self.attn(query, key, value, past_kv_cache_entry=past_kv_cache_entry, attention_mask=attention_mask)
         if self.cfg.use_normalization_before_and_after:
             attn_out = self.ln1_post(attn_out)
-        attn_out = self.hook_attn_out(attn_out)
-        if self.cfg.attn_only:
-            return self.hook_resid_post(resid_pre + attn_out)
-        if self.cfg.parallel_attn_mlp:
-            mlp_out = self._mlp(resid_pre)
-            return self.hook_resid_post(resid_pre + attn_out + mlp_out)
-        resid_mid = self.hook_resid_mid(resid_pre + attn_out)
-        return self.hook_resid_post(resid_mid + self._mlp(resid_mid))
+        of_mlp = None if self.cfg.attn_only else self._mlp
+        return after_attention(resid_pre, attn_out, of_mlp, passing(self), parallel=self.cfg.parallel_attn_mlp)
 
     def _read(self, stream: _Stream) -> tuple[Tensor, Tensor, Tensor]:
         """What queries, keys and values read: the stream, or a copy a head where these are hooked."""
@@ -97,9 +82,7 @@ class TransformerBlock(nn.Module):
         """What the MLP adds."""
         read = self.hook_mlp_in(stream.clone()) if self.cfg.use_hook_mlp_in else stream
         mlp_out = self.mlp(self.ln2(read))
-        if self.cfg.use_normalization_before_and_after:
-            mlp_out = self.ln2_post(mlp_out)
-        return self.hook_mlp_out(mlp_out)
+        return self.ln2_post(mlp_out) if self.cfg.use_normalization_before_and_after else mlp_out
 
 
 def _for_each(stream: _Stream, n_heads: int) -> Float[Tensor, "batch pos head d_model"]:

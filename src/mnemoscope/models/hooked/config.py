@@ -106,6 +106,8 @@ class HookedTransformerConfig:
         one_of("init_mode", self.init_mode, ("gpt2",))
         if not self.attn_only:
             activation(self.act_fn or "")
+        if self.gated_mlp and self.is_layer_norm_activation():
+            raise InputError(f"gated_mlp with act_fn {self.act_fn} is not computed; give one that does not end in _ln")
         if self.use_local_attn and (self.window_size is None or self.attn_types is None):
             raise InputError("use_local_attn needs window_size and attn_types; got a configuration without one of them")
         if self.n_heads == -1:

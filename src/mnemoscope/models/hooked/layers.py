@@ -1,17 +1,14 @@
-"""Embeddings, normalisations and MLPs, with TransformerLens's hooks, and its numbers to the last bit.
-
-normalisation: (x - mean) / sqrt(variance + eps) · w + b;  of kind RMS without mean and b, `...Pre` without w and b
-MLP: act(x W_in + b_in) W_out + b_out;  gated: (act(x W_gate) · (x W_in) + b_in) W_out + b_out
-"""
+"""Embeddings, normalisations and MLPs: the engine's, with TransformerLens's hooks, and its numbers to the last bit."""
 
 import torch
 from einops import repeat
 from jaxtyping import Float, Int
 from torch import Tensor, nn
-from torch.nn import functional as F
 
+from mnemoscope.engine import mlp, norms
+from mnemoscope.engine.mlp import projected
 from mnemoscope.models.hooked.config import HookedTransformerConfig, activation
-from mnemoscope.models.hooked.points import HookPoint
+from mnemoscope.models.hooked.points import HookPoint, passing
 from mnemoscope.models.hooked.positions import offset_positions
 
 
@@ -25,25 +22,17 @@ class Norm(nn.Module):
 
     def __init__(self, cfg: HookedTransformerConfig, kind: str | None = None, width: int | None = None):
         super().__init__()
-        kind = kind or cfg.normalization_type or "LN"
-        self.cfg, self.eps, self.centred = cfg, cfg.eps, kind.startswith("LN")
-        if not kind.endswith("Pre"):
+        self.cfg, self.eps, self.kind = cfg, cfg.eps, kind or cfg.normalization_type or "LN"
+        if not self.kind.endswith("Pre"):
             self.w = nn.Parameter(torch.ones(width or cfg.d_model, dtype=cfg.dtype))
-            if self.centred:
-                self.b = parameter(cfg, width or cfg.d_model, zero=True)
+        if self.kind == "LN":
+            self.b = parameter(cfg, width or cfg.d_model, zero=True)
         self.hook_scale, self.hook_normalized = HookPoint(), HookPoint()
 
     def forward(self, x: Float[Tensor, "*rows width"]) -> Float[Tensor, "*rows width"]:
         """Normalised rows."""
-        if self.cfg.dtype not in (torch.float32, torch.float64):
-            x = x.float()
-        if self.centred:
-            x = x - x.mean(-1, keepdim=True)
-        scale = self.hook_scale((x.pow(2).mean(-1, keepdim=True) + self.eps).sqrt())
-        x = self.hook_normalized(x / scale).to(self.cfg.dtype)
-        if not hasattr(self, "w"):
-            return x
-        return x * self.w + self.b if self.centred else x * self.w
+        weights = {name: getattr(self, name, None) for name in "wb"}
+        return norms.Norm(kind=self.kind, eps=self.eps, dtype=self.cfg.dtype, **weights)(x, at=passing(self))
 
 
 def normalisation(cfg: HookedTransformerConfig, *, final: bool = False) -> nn.Module:
@@ -96,7 +85,7 @@ class Unembed(nn.Module):
 
     def forward(self, residual: Float[Tensor, "*rows d_model"]) -> Float[Tensor, "*rows d_vocab_out"]:
         """A logit for each token."""
-        return self.hook_out(F.linear(self.hook_in(residual), self.W_U.T.contiguous(), self.b_U))
+        return self.hook_out(projected(self.hook_in(residual), laid_out(self.W_U), self.b_U))
 
 
 class Mlp(nn.Module):
@@ -125,28 +114,20 @@ class Mlp(nn.Module):
 
     def forward(self, x: Float[Tensor, "batch pos d_model"]) -> Float[Tensor, "batch pos d_model"]:
         """What the MLP adds to the residual stream."""
-        gated = self.cfg.gated_mlp
-        pre = self.hook_pre(F.linear(x, self.W_gate.T.contiguous()) if gated else projected(x, self.W_in, self.b_in))
+        w_in, w_out, w_gate = self.W_in, self.W_out, None
+        if self.cfg.gated_mlp:
+            w_in, w_out, w_gate = (laid_out(w) for w in (w_in, w_out, self.W_gate))
+        weights = mlp.Mlp(
+            w_in=w_in, b_in=self.b_in, w_out=w_out, b_out=self.b_out, w_gate=w_gate, activation=self._active
+        )
+        return weights(x, at=passing(self, "mlp."))
+
+    def _active(self, pre: Float[Tensor, "batch pos d_mlp"]) -> Float[Tensor, "batch pos d_mlp"]:
+        """What the activation function makes of its input, normalised after SoLU."""
         active = self.act_fn(pre)
-        if self.ln is not None and self.hook_mid is not None:
-            post = self.hook_post(self.ln(self.hook_mid(active)))
-        elif gated:
-            linear = self.hook_pre_linear(F.linear(x, self.W_in.T.contiguous()))
-            post = self.hook_post(active * linear + self.b_in)
-        else:
-            post = self.hook_post(active)
-        if gated:
-            return F.linear(post, self.W_out.T.contiguous(), self.b_out)
-        return projected(post, self.W_out, self.b_out)
+        return active if self.ln is None or self.hook_mid is None else self.ln(self.hook_mid(active))
 
 
-def projected(
-    x: Float[Tensor, "batch pos d_in"], w: Float[Tensor, "d_in d_out"], b: Float[Tensor, " d_out"]
-) -> Float[Tensor, "batch pos d_out"]:
-    """Rows times a weight plus a bias; as one `addmm`, whose last bits TransformerLens has."""
-    return torch.addmm(b, x.reshape(-1, x.shape[-1]), w).unflatten(0, x.shape[:-1])
-
-
-def soft_capped(x: Float[Tensor, "*rows"], cap: float) -> Float[Tensor, "*rows"]:
-    """Values bent to stay within a cap, cap · tanh(x / cap); as they are where the cap is not above zero."""
-    return cap * torch.tanh(x / cap) if cap > 0 else x
+def laid_out(w: Float[Tensor, "d_in d_out"]) -> Float[Tensor, "d_in d_out"]:
+    """The same weight column by column, as TransformerLens multiplies by it: the layout decides the last bits."""
+    return w.T.contiguous().T

@@ -13,9 +13,13 @@ from typing import Any, Literal
 from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 
+from mnemoscope.engine.changes import Changes
+
 Direction = Literal["fwd", "bwd"]
 _DIRECTIONS: tuple[Direction, ...] = ("fwd", "bwd")
-Names = str | Sequence[str] | Callable[[str], bool] | None
+Name = str | Callable[[str], bool]
+"""One hook point, or those for whose name a function is true."""
+Names = Name | Sequence[str] | None
 """One hook point, several, those for whose name a function is true, or all."""
 _BY_HEAD = ("hook_q", "hook_k", "hook_v", "hook_z", "hook_result")
 
@@ -75,18 +79,19 @@ class HookPoint(nn.Module):
         """Call a function until hooks are reset including the permanent ones."""
         self.add_hook(hook, dir, is_permanent=True)
 
+    def _hooks(self, dir: Direction | Literal["both"]) -> list[list[LensHandle]]:
+        both = zip(_DIRECTIONS, (self.fwd_hooks, self.bwd_hooks), strict=True)
+        return [found for direction, found in both if dir in (direction, "both")]
+
     def has_hooks(self, dir: Direction | Literal["both"] = "both") -> bool:
         """True if functions are called here."""
-        return bool((self.fwd_hooks if dir != "bwd" else []) or (self.bwd_hooks if dir != "fwd" else []))
+        return any(self._hooks(dir))
 
     def remove_hooks(
-        self,
-        dir: Direction | Literal["both"] = "fwd",
-        including_permanent: bool = False,
-        level: int | None = None,
+        self, dir: Direction | Literal["both"] = "fwd", including_permanent: bool = False, level: int | None = None
     ) -> None:
         """Call functions no longer: those of a context level, or all, but permanent ones only if they are named."""
-        for found in ([self.fwd_hooks] if dir != "bwd" else []) + ([self.bwd_hooks] if dir != "fwd" else []):
+        for found in self._hooks(dir):
             for handle in [*found]:
                 of_level = not handle.is_permanent and (level is None or handle.context_level == level)
                 if including_permanent or of_level:
@@ -100,6 +105,17 @@ class HookPoint(nn.Module):
     def layer(self) -> int:
         """The number of the block that the point is in."""
         return int(str(self.name).split(".")[1])
+
+
+def passing(module: nn.Module, within: str = "") -> Changes:
+    """A module's own hook points as what the engine calls with the activations that pass.
+
+    Args:
+        module: A part of a model.
+        within: What the engine's names of the points begin with.
+    """
+    points = module.named_children()
+    return Changes({within + name: point for name, point in points if isinstance(point, HookPoint)})
 
 
 class HookedModule(nn.Module):
@@ -126,23 +142,16 @@ class HookedModule(nn.Module):
     def check_hooks_to_add(self, hook_point: HookPoint, hook_point_name: str, *_: Any, **__: Any) -> None:
         """Refuse hooks that would not fire; a subclass says which."""
 
-    def add_hook(
-        self,
-        name: str | Callable[[str], bool],
-        hook: Callable[..., Any],
-        dir: Direction = "fwd",
-        is_permanent: bool = False,
-        level: int | None = None,
-        prepend: bool = False,
-    ) -> None:
-        """Call a function at one hook point, or at those for whose name a function is true, until hooks are reset."""
-        for own in self._named(name):
-            self.check_hooks_to_add(self.hook_dict[own], own, hook, dir=dir)
-            self.hook_dict[own].add_hook(hook, dir, is_permanent, level, prepend)
+    def add_hook(self, name: Name, hook: Callable[..., Any], *how: Any, **named: Any) -> None:
+        """Call a function at one hook point, or at those for whose name a function is true, until hooks are reset.
 
-    def add_perma_hook(
-        self, name: str | Callable[[str], bool], hook: Callable[..., Any], dir: Direction = "fwd"
-    ) -> None:
+        What follows is as for `HookPoint.add_hook`.
+        """
+        for own in self._named(name):
+            self.check_hooks_to_add(self.hook_dict[own], own, hook, *how, **named)
+            self.hook_dict[own].add_hook(hook, *how, **named)
+
+    def add_perma_hook(self, name: Name, hook: Callable[..., Any], dir: Direction = "fwd") -> None:
         """As `add_hook`, until hooks are reset including the permanent ones."""
         self.add_hook(name, hook, dir, is_permanent=True)
 
@@ -172,8 +181,8 @@ class HookedModule(nn.Module):
     @contextmanager
     def hooks(
         self,
-        fwd_hooks: Sequence[tuple[str | Callable[[str], bool], Callable[..., Any]]] = (),
-        bwd_hooks: Sequence[tuple[str | Callable[[str], bool], Callable[..., Any]]] = (),
+        fwd_hooks: Sequence[tuple[Name, Callable[..., Any]]] = (),
+        bwd_hooks: Sequence[tuple[Name, Callable[..., Any]]] = (),
         reset_hooks_end: bool = True,
         clear_contexts: bool = False,
     ) -> Iterator[Any]:
@@ -200,8 +209,8 @@ class HookedModule(nn.Module):
     def run_with_hooks(
         self,
         *args: Any,
-        fwd_hooks: Sequence[tuple[str | Callable[[str], bool], Callable[..., Any]]] = (),
-        bwd_hooks: Sequence[tuple[str | Callable[[str], bool], Callable[..., Any]]] = (),
+        fwd_hooks: Sequence[tuple[Name, Callable[..., Any]]] = (),
+        bwd_hooks: Sequence[tuple[Name, Callable[..., Any]]] = (),
         reset_hooks_end: bool = True,
         clear_contexts: bool = False,
         **kwargs: Any,

@@ -1,6 +1,6 @@
 """Weights of all layers together, and what is read from them, under TransformerLens's names."""
 
-# ruff: noqa: N802 (weights are called as everywhere in the field)
+# ruff: noqa: N802, N815 (weights are called as everywhere in the field)
 
 from typing import Any
 
@@ -15,6 +15,16 @@ _Heads = Float[Tensor, "layer head rows columns"]
 _HeadBiases = Float[Tensor, "layer head width"]
 
 
+def _own(part: str, name: str, doc: str) -> Any:
+    """A property: a weight of one part of the model."""
+    return property(lambda model: getattr(getattr(model, part), name), doc=doc)
+
+
+def _stacked(part: str, name: str, doc: str) -> Any:
+    """A property: a weight of that part of every layer."""
+    return property(lambda model: torch.stack([getattr(getattr(b, part), name) for b in model.blocks]), doc=doc)
+
+
 class Weights(nn.Module):
     """A model with `embed`, `pos_embed`, `blocks` and `unembed`."""
 
@@ -25,98 +35,32 @@ class Weights(nn.Module):
     blocks: Any
     to_single_token: Any
 
-    def _stacked(self, part: str, name: str) -> Tensor:
-        return torch.stack([getattr(getattr(block, part), name) for block in self.blocks])
+    W_E: Float[Tensor, "d_vocab d_model"] = _own("embed", "W_E", "Tokens to residual stream.")
+    W_pos: Float[Tensor, "n_ctx d_model"] = _own("pos_embed", "W_pos", "Positions to residual stream.")
+    W_U: Float[Tensor, "d_model d_vocab_out"] = _own("unembed", "W_U", "Residual stream to logits.")
+    b_U: Float[Tensor, " d_vocab_out"] = _own("unembed", "b_U", "Of logits.")
+    W_Q: _Heads = _stacked("attn", "W_Q", "Residual stream to queries.")
+    W_K: _Heads = _stacked("attn", "W_K", "Residual stream to keys.")
+    W_V: _Heads = _stacked("attn", "W_V", "Residual stream to values.")
+    W_O: _Heads = _stacked("attn", "W_O", "Heads to residual stream.")
+    b_Q: _HeadBiases = _stacked("attn", "b_Q", "Of queries.")
+    b_K: _HeadBiases = _stacked("attn", "b_K", "Of keys.")
+    b_V: _HeadBiases = _stacked("attn", "b_V", "Of values.")
+    b_O: Float[Tensor, "layer d_model"] = _stacked("attn", "b_O", "Of attention.")
+    W_in: Float[Tensor, "layer d_model d_mlp"] = _stacked("mlp", "W_in", "Residual stream to neurons.")
+    b_in: Float[Tensor, "layer d_mlp"] = _stacked("mlp", "b_in", "Of neurons.")
+    W_out: Float[Tensor, "layer d_mlp d_model"] = _stacked("mlp", "W_out", "Neurons to residual stream.")
+    b_out: Float[Tensor, "layer d_model"] = _stacked("mlp", "b_out", "Of MLPs.")
 
     @property
-    def W_E(self) -> Float[Tensor, "d_vocab d_model"]:
-        """Tokens to residual stream."""
-        return self.embed.W_E
-
-    @property
-    def W_pos(self) -> Float[Tensor, "n_ctx d_model"]:
-        """Positions to residual stream."""
-        return self.pos_embed.W_pos
+    def W_gate(self) -> Float[Tensor, "layer d_model d_mlp"] | None:
+        """Residual stream to gates; None without."""
+        return torch.stack([block.mlp.W_gate for block in self.blocks]) if self.cfg.gated_mlp else None
 
     @property
     def W_E_pos(self) -> Float[Tensor, "tokens_and_positions d_model"]:
         """Tokens, then positions."""
         return torch.cat([self.W_E, self.W_pos])
-
-    @property
-    def W_U(self) -> Float[Tensor, "d_model d_vocab_out"]:
-        """Residual stream to logits."""
-        return self.unembed.W_U
-
-    @property
-    def b_U(self) -> Float[Tensor, " d_vocab_out"]:
-        """Of logits."""
-        return self.unembed.b_U
-
-    @property
-    def W_Q(self) -> _Heads:
-        """Residual stream to queries."""
-        return self._stacked("attn", "W_Q")
-
-    @property
-    def W_K(self) -> _Heads:
-        """Residual stream to keys."""
-        return self._stacked("attn", "W_K")
-
-    @property
-    def W_V(self) -> _Heads:
-        """Residual stream to values."""
-        return self._stacked("attn", "W_V")
-
-    @property
-    def W_O(self) -> _Heads:
-        """Heads to residual stream."""
-        return self._stacked("attn", "W_O")
-
-    @property
-    def W_in(self) -> Float[Tensor, "layer d_model d_mlp"]:
-        """Residual stream to neurons."""
-        return self._stacked("mlp", "W_in")
-
-    @property
-    def W_gate(self) -> Float[Tensor, "layer d_model d_mlp"] | None:
-        """Residual stream to gates; None without."""
-        return self._stacked("mlp", "W_gate") if self.cfg.gated_mlp else None
-
-    @property
-    def W_out(self) -> Float[Tensor, "layer d_mlp d_model"]:
-        """Neurons to residual stream."""
-        return self._stacked("mlp", "W_out")
-
-    @property
-    def b_Q(self) -> _HeadBiases:
-        """Of queries."""
-        return self._stacked("attn", "b_Q")
-
-    @property
-    def b_K(self) -> _HeadBiases:
-        """Of keys."""
-        return self._stacked("attn", "b_K")
-
-    @property
-    def b_V(self) -> _HeadBiases:
-        """Of values."""
-        return self._stacked("attn", "b_V")
-
-    @property
-    def b_O(self) -> Float[Tensor, "layer d_model"]:
-        """Of attention."""
-        return self._stacked("attn", "b_O")
-
-    @property
-    def b_in(self) -> Float[Tensor, "layer d_mlp"]:
-        """Of neurons."""
-        return self._stacked("mlp", "b_in")
-
-    @property
-    def b_out(self) -> Float[Tensor, "layer d_model"]:
-        """Of MLPs."""
-        return self._stacked("mlp", "b_out")
 
     @property
     def QK(self) -> FactoredMatrix:
