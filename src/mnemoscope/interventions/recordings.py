@@ -15,11 +15,10 @@ from mnemoscope.core.named import Named
 from mnemoscope.core.protocols import HookedModel
 from mnemoscope.core.site import Kind, Site
 from mnemoscope.engine.block import Read
-from mnemoscope.engine.budget import MAX_BYTES, Sizes, float_bytes
+from mnemoscope.engine.budget import MAX_BYTES, Sizes, float_bytes, rows_at_once
 from mnemoscope.engine.changes import Changes
 from mnemoscope.engine.transformer import Transformer
-from mnemoscope.interventions.direct import Starts, outputs_at, watch
-from mnemoscope.interventions.reading import Pick, at_columns, nowhere, rows_at_once, unembedding
+from mnemoscope.interventions.reading import Pick, Starts, at_columns, nowhere, outputs_at, unembedding, watch
 
 Place = tuple[Kind, int | None]
 """A kind of activation and its layer."""

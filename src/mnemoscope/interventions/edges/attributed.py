@@ -22,8 +22,8 @@ from mnemoscope.core.edge import Edge, Through
 from mnemoscope.core.errors import InputError
 from mnemoscope.core.protocols import HookedModel
 from mnemoscope.core.site import Site
+from mnemoscope.engine.architecture import unhooked
 from mnemoscope.engine.block import Block
-from mnemoscope.interventions.direct import unhooked
 from mnemoscope.interventions.edges.graph import Input, check_graph, inputs, layout, writers
 from mnemoscope.interventions.edges.run import Written, outputs, stream_name, writer_names, written
 from mnemoscope.interventions.patching.measuring import Answer, Chunk, Plan, Question, Reader, SweepResult, measured

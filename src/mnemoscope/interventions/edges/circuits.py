@@ -24,10 +24,10 @@ from torch.nn import functional as F
 from mnemoscope.core.edge import LOGITS, THROUGH, Edge
 from mnemoscope.core.protocols import HookedModel
 from mnemoscope.core.site import Site
+from mnemoscope.engine.architecture import represented
 from mnemoscope.engine.attention import Attention
 from mnemoscope.engine.budget import prompts_at_once
 from mnemoscope.engine.transformer import Transformer
-from mnemoscope.interventions.direct import represented
 from mnemoscope.interventions.edges.graph import State, writers
 from mnemoscope.interventions.edges.run import Written, written
 from mnemoscope.interventions.edges.sweep import CHUNK_BYTES, Replacement, outside, sweep_states

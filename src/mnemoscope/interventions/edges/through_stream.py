@@ -22,10 +22,10 @@ from torch.nn import functional as F
 
 from mnemoscope.core.edge import SHARED, THROUGH, Edge, Through
 from mnemoscope.core.site import EMBEDDINGS, Kind, Position, Site
+from mnemoscope.engine.architecture import represented
 from mnemoscope.engine.attention import Attention, joined
 from mnemoscope.engine.block import Block
 from mnemoscope.engine.transformer import Transformer
-from mnemoscope.interventions.direct import represented
 from mnemoscope.interventions.edges.graph import layout
 from mnemoscope.interventions.patching.measuring import Chunk, Patched, Plan, Question
 from mnemoscope.interventions.patching.through_stream import Stream, continued_plan, entry

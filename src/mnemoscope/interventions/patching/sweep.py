@@ -10,8 +10,8 @@ from typing import Literal, get_args
 import torch
 
 from mnemoscope.core.errors import InputError, one_of
+from mnemoscope.engine.architecture import represented
 from mnemoscope.engine.transformer import Transformer
-from mnemoscope.interventions.direct import represented
 from mnemoscope.interventions.patching.by_hooks import hooks_plan
 from mnemoscope.interventions.patching.grid import Grid
 from mnemoscope.interventions.patching.measuring import Plan, Question, SweepResult, measured
