@@ -23,8 +23,8 @@ from mnemoscope.core.intervention import (
 from mnemoscope.core.mechanism import Mechanism
 from mnemoscope.core.named import Named
 from mnemoscope.core.site import ATTENTION, BY_HEAD, KINDS, WEIGHTS, ParamSite, Site
+from mnemoscope.interventions.edges.graph import components
 from mnemoscope.interventions.recordings import Recordings
-from mnemoscope.interventions.regions import components
 from mnemoscope.interventions.run import intervened, run_with
 from tests.bridge import as_bridge
 from tests.support import Predictor, foreign_model, random_model, seeded, small_spec

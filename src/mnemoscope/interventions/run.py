@@ -21,10 +21,11 @@ from mnemoscope.core.intervention import AtSite, Intervention, Knockout, LowRank
 from mnemoscope.core.modes import evaluation_mode
 from mnemoscope.core.protocols import HookedModel, has_linear_attention
 from mnemoscope.core.site import ParamSite, Site
+from mnemoscope.interventions.edges.graph import check_exists
 from mnemoscope.interventions.edges.hooks import edges_changed
 from mnemoscope.interventions.reading import logits_directly
 from mnemoscope.interventions.recordings import Recordings, results
-from mnemoscope.interventions.regions import check_exists, region
+from mnemoscope.interventions.regions import region
 from mnemoscope.interventions.replacements import Change, change
 from mnemoscope.interventions.weights import AtWeight, changed_weights
 from mnemoscope.interventions.writing import Hook, check_written, writing

@@ -26,7 +26,7 @@ from mnemoscope.core.errors import InputError, one_of
 from mnemoscope.core.mechanism import Mechanism
 from mnemoscope.core.site import Site
 from mnemoscope.core.subject import Subject
-from mnemoscope.interventions.regions import components
+from mnemoscope.interventions.edges.graph import components
 from mnemoscope.testing.effect import Effect, subject_or_current, submit
 from mnemoscope.testing.parts import N_PROMPTS, Component, Prompts, described, find, prompts
 

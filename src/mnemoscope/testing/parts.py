@@ -13,7 +13,7 @@ from mnemoscope.core.errors import InputError, one_of
 from mnemoscope.core.protocols import HookedModel, Task
 from mnemoscope.core.site import Site
 from mnemoscope.core.skills import Skills
-from mnemoscope.interventions.regions import components
+from mnemoscope.interventions.edges.graph import components
 
 N_PROMPTS = 2048
 """Sequences of each subgroup, half of them for choosing and half for measuring."""

@@ -12,7 +12,7 @@ from mnemoscope.core.batch import Batch
 from mnemoscope.core.errors import InputError, in_range, one_of
 from mnemoscope.core.protocols import HookedModel
 from mnemoscope.core.site import ATTENTION, Kind, Position, Site
-from mnemoscope.interventions.regions import components
+from mnemoscope.interventions.edges.graph import components
 
 MAX_IN_SUBSETS = 12
 

@@ -21,8 +21,8 @@ from mnemoscope.core.site import Site
 from mnemoscope.engine.architecture import represented
 from mnemoscope.engine.budget import CACHE_BYTES, Sizes, output_width
 from mnemoscope.engine.transformer import Transformer
+from mnemoscope.interventions.edges.graph import check_exists
 from mnemoscope.interventions.recordings import recorded
-from mnemoscope.interventions.regions import check_exists
 
 MAX_BYTES = 2**30
 """Of the intact runs that are kept."""

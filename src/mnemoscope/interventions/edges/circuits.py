@@ -1,7 +1,7 @@
 """The metric of circuits on pairs of prompts.
 
 Models that the engine represents, whose heads share nothing and whose blocks are not parallel, are run so that whatever
-circuits have in common is computed once; all others cell by cell through hooks (`sweep`). The numbers are the same.
+circuits have in common is computed once; all others cell by cell through hooks (`run`). The numbers are the same.
 
 What a part writes in a circuit depends on the circuit's edges that lead to it, directly or through others. Circuits
 that agree in these share the part's output. In one layer with two heads and an MLP, the 8192 circuits need 8 outputs of
@@ -29,8 +29,7 @@ from mnemoscope.engine.attention import Attention
 from mnemoscope.engine.budget import prompts_at_once
 from mnemoscope.engine.transformer import Transformer
 from mnemoscope.interventions.edges.graph import State, writers
-from mnemoscope.interventions.edges.run import Written, written
-from mnemoscope.interventions.edges.sweep import CHUNK_BYTES, Replacement, outside, sweep_states
+from mnemoscope.interventions.edges.run import CHUNK_BYTES, Replacement, Written, outside, sweep_states, written
 from mnemoscope.interventions.patching.measuring import Answer, Chunk, Patched, Plan, Question, measured
 
 _PARTS = ("z", "mlp_out")

@@ -4,7 +4,7 @@ Interventions on edges are put in force this way: the reader sees another output
 in one forward pass the change of a reader's input is the sum over its edges.
 """
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from typing import Any
@@ -17,7 +17,7 @@ from torch import Tensor
 from mnemoscope.core.edge import SHARED, Edge
 from mnemoscope.core.protocols import HookedModel
 from mnemoscope.core.site import Site
-from mnemoscope.interventions.edges.graph import Input, check_graph, inputs, layout, single
+from mnemoscope.interventions.edges.graph import Input, layout
 from mnemoscope.interventions.recordings import results
 from mnemoscope.interventions.writing import Hook
 
@@ -29,22 +29,21 @@ stream there, to what is read."""
 
 
 @contextmanager
-def reading(model: HookedModel, wanted: Collection[Input], read: Read) -> Iterator[tuple[list[Hook], list[Hook]]]:
+def reading(model: HookedModel, wanted: Sequence[Input], read: Read) -> Iterator[tuple[list[Hook], list[Hook]]]:
     """Within the block MLPs read another input; their input is no hook point.
 
     Args:
         model: A HookedTransformer whose parts add up in the residual stream.
-        wanted: The inputs that change.
+        wanted: The inputs that change, in the order of reading.
         read: What is then read.
 
     Yields:
         The hooks for heads and for the logits, to be put on the model.
     """
     groups: dict[tuple[int | None, str | None], list[Input]] = {}
-    for reader, through in inputs(model):
-        if (reader, through) in wanted:
-            layer = reader.layer if isinstance(reader, Site) else None
-            groups.setdefault((layer, through), []).append((reader, through))
+    for reader, through in wanted:
+        layer = reader.layer if isinstance(reader, Site) else None
+        groups.setdefault((layer, through), []).append((reader, through))
     heads: list[Hook] = []
     logits: list[Hook] = []
     with ExitStack() as stack:
@@ -91,9 +90,8 @@ def edges_changed(
     Raises:
         InputError: The model has no such graph or edge.
     """
-    check_graph(model)
-    layout(model, [edge for edge, _ in changes])
-    wanted: set[Input] = {(part.reader, part.through) for edge, _ in changes for part in single(model, edge)}
+    at = layout(model, [edge for edge, _ in changes])
+    wanted = [at.inputs[row] for row in sorted({row for group in at.groups for row in group[1].tolist()})]
     written: dict[Site, Tensor] = {}
     streams: dict[int | None, Tensor] = {}
 

@@ -12,7 +12,7 @@ from itertools import product
 from mnemoscope.core.errors import InputError, one_of
 from mnemoscope.core.protocols import HookedModel
 from mnemoscope.core.site import ATTENTION, EMBEDDINGS, Kind, Site
-from mnemoscope.interventions.regions import n_kv_heads
+from mnemoscope.interventions.edges.graph import n_kv_heads
 
 AXES: dict[Kind, tuple[str, ...]] = {
     **dict.fromkeys((*EMBEDDINGS, "resid_pre", "resid_mid", "resid_post", "attn_out", "mlp_out"), ("pos",)),
