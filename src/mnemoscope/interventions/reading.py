@@ -4,7 +4,7 @@ A model that the engine represents is run by it, equal to the model's own pass t
 it does not represent is run by the model itself, and so is whatever needs a gradient.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from typing import Any
@@ -110,34 +110,36 @@ class Starts:
         self._max_bytes = max_bytes
         self._kept: dict[tuple[int, ...], tuple[Inputs, dict[int, Tensor]]] = {}
 
-    def before(self, weights: Transformer, inputs: Inputs, points: Iterable[str]) -> Start | None:
-        """The start before the first block with a hook; None where nothing is gained, or it takes too many bytes."""
-        first = min((int(point.split(".")[1]) if point.startswith("blocks.") else 0 for point in points), default=0)
-        if first == 0 or (streams := self._streams(weights, inputs)) is None:
-            return None
+    def at(self, weights: Transformer, inputs: Inputs, changes: Changes) -> tuple[Start | None, Changes]:
+        """Where a run starts, None for the embedding, and what is changed on its way, or noted of an unchanged one."""
+        blocks = (int(point.split(".")[1]) if point.startswith("blocks.") else 0 for point in changes.by_point)
+        first = min(blocks, default=len(weights.blocks))
+        n_bytes = inputs.shape[0] * inputs.shape[1] * weights.w_e.shape[1] * weights.w_e.element_size()
+        if first == 0 or not self._has_room(inputs, n_bytes * len(weights.blocks)):
+            return None, changes
+        streams = self._streams(inputs)
+        if not changes.by_point:
+            later = range(1, len(weights.blocks))
+            return None, Changes({f"blocks.{i}.hook_resid_pre": partial(streams.__setitem__, i) for i in later})
         layer = max((each for each in streams if each <= first), default=None)
         start = weights.resumable(inputs, first, None if layer is None else Start(layer=layer, stream=streams[layer]))
         streams[first] = start.stream
-        return start
+        return start, changes
 
-    def noting(self, weights: Transformer, inputs: Inputs) -> Changes:
-        """Observers that keep the streams of an unchanged run."""
-        if (streams := self._streams(weights, inputs)) is None:
-            return Changes({})
-        layers = range(1, len(weights.blocks))
-        return Changes({f"blocks.{layer}.hook_resid_pre": partial(streams.__setitem__, layer) for layer in layers})
+    def _has_room(self, inputs: Inputs, n_bytes: int) -> bool:
+        return n_bytes * len({*self._kept, _key(inputs)}) <= self._max_bytes
 
-    def _streams(self, weights: Transformer, inputs: Inputs) -> dict[int, Tensor] | None:
-        """The streams of these inputs by block; None if those of all blocks take too many bytes."""
-        key = (inputs.data_ptr(), *inputs.shape)
-        n_bytes = inputs.shape[0] * inputs.shape[1] * weights.w_e.shape[1] * weights.w_e.element_size()
-        if n_bytes * len(weights.blocks) * len({*self._kept, key}) > self._max_bytes:
-            return None
-        given, streams = self._kept.get(key, (None, {}))
+    def _streams(self, inputs: Inputs) -> dict[int, Tensor]:
+        """The streams of these inputs by block."""
+        given, streams = self._kept.get(_key(inputs), (None, {}))
         if given is None or not torch.equal(given, inputs):
             streams = {}
-            self._kept[key] = inputs, streams
+            self._kept[_key(inputs)] = inputs, streams
         return streams
+
+
+def _key(inputs: Inputs) -> tuple[int, ...]:
+    return (inputs.data_ptr(), *inputs.shape)
 
 
 def logits_directly(
@@ -178,9 +180,7 @@ def outputs_at(
         return None
     weights, changes = found
     inputs, where = (x.to(weights.b_u.device) for x in (inputs, where))
-    start = None if starts is None else starts.before(weights, inputs, changes.by_point)
-    if starts is not None and not changes.by_point:
-        changes = starts.noting(weights, inputs)
+    start, changes = (None, changes) if starts is None else starts.at(weights, inputs, changes)
     return weights(inputs, Read.places(where), changes, start=start)
 
 

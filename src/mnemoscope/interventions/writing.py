@@ -140,8 +140,9 @@ def _ignored(model: HookedModel, kind: Kind, *, completed: bool) -> Layers:
             ]
         noted: list[Hook] = [(name, lambda x, hook, name=name: seen.update({name: x})) for name in wanted]
         logits = model.run_with_hooks(tokens, fwd_hooks=[*hooks, *noted])
+    ignored = Layers(layer for layer, row in rows.items() if not _has_effect(kind, layer, row, seen, logits))
     check_numbers(logits[0])
-    return Layers(layer for layer, row in rows.items() if not _has_effect(kind, layer, row, seen, logits))
+    return ignored
 
 
 def _tokens(model: HookedModel, n_rows: int) -> Int[Tensor, "row pos"]:

@@ -24,7 +24,6 @@ from torch.nn import functional as F
 from mnemoscope.core.edge import LOGITS, THROUGH, Edge
 from mnemoscope.core.protocols import HookedModel
 from mnemoscope.core.site import Site
-from mnemoscope.engine.architecture import represented
 from mnemoscope.engine.attention import Attention
 from mnemoscope.engine.budget import prompts_at_once
 from mnemoscope.engine.transformer import Transformer
@@ -52,7 +51,7 @@ def run_circuits(
         InputError: The model has no such graph, its logits hold NaN, the metric measures no prediction, or the budget
             is too small.
     """
-    weights = represented(question.model, question.n_pos)
+    weights = question.weights
     if not isinstance(weights, str) and all(not b.parallel and b.attention.n_sharing == 1 for b in weights.blocks):
         return _shared(question, weights, edges, masks, replacement)
     states = torch.from_numpy(np.where(masks, int(State.LIVE), int(State.PATCHED)))
