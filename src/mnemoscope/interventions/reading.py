@@ -19,7 +19,7 @@ from mnemoscope.core.protocols import HookedModel
 from mnemoscope.engine.architecture import hooked_points, with_points
 from mnemoscope.engine.block import Read
 from mnemoscope.engine.budget import MAX_BYTES
-from mnemoscope.engine.changes import Changes
+from mnemoscope.engine.changes import Change, Changes
 from mnemoscope.engine.transformer import Start, Transformer
 
 Pick = Callable[[Tensor], Tensor]
@@ -100,7 +100,7 @@ def logits_at(
 class Starts:
     """Streams of unchanged runs, from which runs with a change in a later block are resumed.
 
-    An unchanged run leaves the stream before each of its blocks; without one, streams are run as they are needed.
+    An unchanged run leaves the stream before each of its blocks, one with changes that before the first of them.
 
     Args:
         max_bytes: Of all streams, beyond which nothing more is kept.
@@ -111,35 +111,31 @@ class Starts:
         self._kept: dict[tuple[int, ...], tuple[Inputs, dict[int, Tensor]]] = {}
 
     def at(self, weights: Transformer, inputs: Inputs, changes: Changes) -> tuple[Start | None, Changes]:
-        """Where a run starts, None for the embedding, and what is changed on its way, or noted of an unchanged one."""
-        blocks = (int(point.split(".")[1]) if point.startswith("blocks.") else 0 for point in changes.by_point)
-        first = min(blocks, default=len(weights.blocks))
+        """Where a run starts, None for the embedding; and its changes, with what notes streams on the way."""
+        points, n_blocks = changes.by_point, len(weights.blocks)
+        first = min(
+            (int(point.split(".")[1]) if point.startswith("blocks.") else 0 for point in points), default=n_blocks
+        )
         n_bytes = inputs.shape[0] * inputs.shape[1] * weights.w_e.shape[1] * weights.w_e.element_size()
-        if first == 0 or not self._has_room(inputs, n_bytes * len(weights.blocks)):
+        key = (inputs.data_ptr(), *inputs.shape)
+        if first == 0 or n_bytes * n_blocks * len({*self._kept, key}) > self._max_bytes:
             return None, changes
-        streams = self._streams(inputs)
-        if not changes.by_point:
-            later = range(1, len(weights.blocks))
-            return None, Changes({f"blocks.{i}.hook_resid_pre": partial(streams.__setitem__, i) for i in later})
-        layer = max((each for each in streams if each <= first), default=None)
-        start = weights.resumable(inputs, first, None if layer is None else Start(layer=layer, stream=streams[layer]))
-        streams[first] = start.stream
-        return start, changes
-
-    def _has_room(self, inputs: Inputs, n_bytes: int) -> bool:
-        return n_bytes * len({*self._kept, _key(inputs)}) <= self._max_bytes
-
-    def _streams(self, inputs: Inputs) -> dict[int, Tensor]:
-        """The streams of these inputs by block."""
-        given, streams = self._kept.get(_key(inputs), (None, {}))
+        given, streams = self._kept.get(key, (None, {}))
         if given is None or not torch.equal(given, inputs):
             streams = {}
-            self._kept[_key(inputs)] = inputs, streams
-        return streams
+            self._kept[key] = inputs, streams
+        earlier = [each for each in streams if each <= first] if points else []
+        start = Start(layer=max(earlier), stream=streams[max(earlier)]) if earlier else None
+        lacking = ({first} - streams.keys()) if points else range(1, n_blocks)
+        names = {f"blocks.{each}.hook_resid_pre": each for each in lacking}
+        noted = {name: partial(_noted, streams, each, points.get(name)) for name, each in names.items()}
+        return start, Changes({**points, **noted}) if noted else changes
 
 
-def _key(inputs: Inputs) -> tuple[int, ...]:
-    return (inputs.data_ptr(), *inputs.shape)
+def _noted(streams: dict[int, Tensor], layer: int, change: Change | None, stream: Tensor) -> Tensor | None:
+    """Keep the stream before a block, and change it."""
+    streams[layer] = stream
+    return None if change is None else change(stream)
 
 
 def logits_directly(

@@ -87,7 +87,7 @@ def forward(
         tokens: Its input.
         names: The hook points.
         read: The positions, in ascending order.
-        directly: Whether equal to 1e-5 will do, in less time (`direct`).
+        directly: Whether equal to 1e-5 will do, in less time (`reading`).
 
     Raises:
         InputError: The logits hold NaN.

@@ -56,9 +56,9 @@ def check_written(model: HookedModel, kind: Kind, layers: Collection[int | None]
     kind = "attn_out" if kind == "result" else kind
     if is_classic(model):
         return
-    wrong = _ignored(model, kind, completed=False)
-    if kind == "resid_mid" and wrong & {*layers}:
-        wrong &= _ignored(model, kind, completed=True)
+    wrong = {*layers}
+    for completed in (False, True) if kind == "resid_mid" else (False,):
+        wrong = wrong and wrong & _ignored(model, kind, completed=completed)
     for layer in layers:
         if layer in wrong:
             site = Site(kind=kind, layer=layer)

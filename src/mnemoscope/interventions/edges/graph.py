@@ -28,12 +28,6 @@ _REFUSED = {
 }
 
 
-def components(model: HookedModel) -> list[Site]:
-    """Every head (at z), then every MLP (its output), of a model."""
-    heads = [Site(kind="z", layer=n, head=h) for n in range(model.cfg.n_layers) for h in range(model.cfg.n_heads)]
-    return heads + ([] if model.cfg.attn_only else [Site(kind="mlp_out", layer=n) for n in range(model.cfg.n_layers)])
-
-
 def n_kv_heads(model: HookedModel) -> int:
     """Heads of a layer that have keys and values of their own; the others share these, in groups."""
     cfg = model.cfg
@@ -340,13 +334,8 @@ Cell = Mapping[Edge, State]
 
 
 def of_edge(model: HookedModel, edge: Edge, *, direct: bool = False, through_mlps: bool = False) -> Cell:
-    """The cell in which an edge is patched: for its direct effect the logits alone see what the reader then writes.
-
-    Args:
-        model: Whose edge it is.
-        edge: The edge.
-        direct: Whether only the logits read what the reader of the edge then writes.
-        through_mlps: Whether MLPs between writer and reader see the patch too, and pass it on to the reader alone.
+    """The cell in which an edge is patched: what its reader then writes goes everywhere, or directly to the logits
+    alone; MLPs between writer and reader may see the patch too, and pass it on to the reader alone.
     """
     cell = {edge: State.PATCHED}
     if through_mlps:
