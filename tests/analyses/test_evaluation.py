@@ -139,7 +139,7 @@ def test_chunks_make_no_difference(monkeypatch):
     model, batch = random_model(), V3.sample(100, split="test", generator=seeded())
     whole = evaluate(model, V3, batch)
     monkeypatch.setattr("mnemoscope.analyses.evaluation.CHUNK", 7)
-    monkeypatch.setattr("mnemoscope.interventions.reading.MAX_BYTES", 30_000)
+    monkeypatch.setattr("mnemoscope.engine.budget.MAX_BYTES", 30_000)
     xr.testing.assert_allclose(evaluate(model, V3, batch), whole)
 
 

@@ -14,7 +14,8 @@ import mnemoscope as ms
 from mnemoscope.analyses.probes.editing import EDITS
 from mnemoscope.core.patterns import previous
 from mnemoscope.core.presets import preset
-from mnemoscope.interventions import direct, reading
+from mnemoscope.engine import architecture, budget
+from mnemoscope.interventions import reading
 from tests.engine.test_budget import most_at_once
 from tests.support import foreign_model, random_model, seeded
 
@@ -106,7 +107,7 @@ UNEMBEDS_NOTHING = ("patch", "head scores")
 
 def taken(name: str, monkeypatch) -> tuple[int, int]:
     """Bytes of an analysis, and what it may take."""
-    monkeypatch.setattr(reading, "MAX_BYTES", BUDGET)
+    monkeypatch.setattr(budget, "MAX_BYTES", BUDGET)
     odd()  # and the model and the prompts, which are not counted
     return most_at_once(ANALYSES[name]), BUDGET + OWN.get(name, 0)
 
@@ -126,7 +127,8 @@ def test_analyses_keep_to_their_budget(name, monkeypatch):
 )
 def test_the_measure_sees_it_where_everything_is_unembedded(name, monkeypatch):
     monkeypatch.setattr(reading, "_watched", lambda model: True)
-    monkeypatch.setattr(direct, "_with", lambda *_: None)
+    for module in (architecture, reading):
+        monkeypatch.setattr(module, "with_points", lambda *_: None)
     most, allowed = taken(name, monkeypatch)
     assert most > allowed
 
@@ -153,6 +155,6 @@ def test_all_log_probabilities_of_many_positions_are_refused_before_they_are_com
     task = preset("v3", "quick", 0).task
     prompts = task.sample(100, split="test", generator=seeded())
     assert analyses.log_probs(random_model(), task, prompts).nbytes > 20_000
-    monkeypatch.setattr(reading, "MAX_RESULT_BYTES", 20_000)
+    monkeypatch.setattr(budget, "MAX_RESULT_BYTES", 20_000)
     with pytest.raises(ms.InputError, match=r"would take .*, more than .*; take fewer sequences"):
         analyses.log_probs(random_model(), task, prompts)

@@ -5,7 +5,7 @@ import torch
 
 from mnemoscope import Batch, InputError, Mean, Named, PromptPairs, Resample, Site, Zero, run_with
 from mnemoscope.analyses import head_scores
-from mnemoscope.interventions.edges.sweep import outside
+from mnemoscope.interventions.edges.run import outside
 from mnemoscope.interventions.patching.measuring import Question
 from tests.support import random_model
 

@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 import torch
 
+from mnemoscope.analyses.ablation.targets import components
 from mnemoscope.core.batch import Batch
 from mnemoscope.core.errors import InputError
 from mnemoscope.core.intervention import (
@@ -24,7 +25,6 @@ from mnemoscope.core.mechanism import Mechanism
 from mnemoscope.core.named import Named
 from mnemoscope.core.site import ATTENTION, BY_HEAD, KINDS, WEIGHTS, ParamSite, Site
 from mnemoscope.interventions.recordings import Recordings
-from mnemoscope.interventions.regions import components
 from mnemoscope.interventions.run import intervened, run_with
 from tests.bridge import as_bridge
 from tests.support import Predictor, foreign_model, random_model, seeded, small_spec

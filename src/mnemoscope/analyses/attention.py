@@ -18,8 +18,7 @@ from mnemoscope.core.errors import InputError, in_range
 from mnemoscope.core.modes import evaluation_mode
 from mnemoscope.core.protocols import HookedModel, has_linear_attention, is_hooked
 from mnemoscope.core.site import Site
-from mnemoscope.interventions.direct import watch
-from mnemoscope.interventions.reading import nowhere, unembedding
+from mnemoscope.interventions.reading import nowhere, unembedding, watch
 
 MAX_BYTES = 2**28
 """For the patterns of one layer, unless another bound is given."""

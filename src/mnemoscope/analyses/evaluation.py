@@ -34,8 +34,8 @@ from mnemoscope.core.monitoring import monitored
 from mnemoscope.core.protocols import HookedModel, Task
 from mnemoscope.core.seeding import generator
 from mnemoscope.core.skills import means
-from mnemoscope.interventions.direct import logits_directly
-from mnemoscope.interventions.reading import LOG_PROBS, parts
+from mnemoscope.engine.budget import LOG_PROBS, parts
+from mnemoscope.interventions.reading import logits_directly
 
 ALL = "all"
 """The subgroup of all sequences, each with its weight under the task; the skill of all scored positions."""

@@ -12,9 +12,9 @@ from mnemoscope.core.errors import InputError
 from mnemoscope.core.modes import evaluation_mode
 from mnemoscope.core.protocols import HookedModel, Task, reads_vectors
 from mnemoscope.core.skills import Skills
+from mnemoscope.engine.budget import LOG_PROBS, check_result, parts
 from mnemoscope.engine.norms import log_softmax
-from mnemoscope.interventions.direct import logits_directly
-from mnemoscope.interventions.reading import LOG_PROBS, check_result, logits_at, parts
+from mnemoscope.interventions.reading import logits_at, logits_directly
 from mnemoscope.interventions.recordings import check_numbers
 
 
@@ -109,7 +109,7 @@ def read_at(
         use: What is made of the logits (or vectors) of some of them.
         beside: What `use` is told of these, besides; none: the batch's targets.
         run: From rows and their places to the logits there; none: the model as it is.
-        max_bytes: As for `interventions.reading.parts`.
+        max_bytes: As for `engine.budget.parts`.
         kept: The same.
         bytes_per_logit: The same.
 

@@ -33,7 +33,8 @@ from mnemoscope.core.errors import InputError, in_range, one_of
 from mnemoscope.core.intervention import LowRank
 from mnemoscope.core.protocols import HookedModel
 from mnemoscope.core.site import ParamSite
-from mnemoscope.interventions.reading import logits_at, whole_rows
+from mnemoscope.engine.budget import whole_rows
+from mnemoscope.interventions.reading import logits_at
 from mnemoscope.interventions.weights import Decompositions, changed_weights, weight_at
 
 Kept = Literal["top", "rest"]

@@ -5,7 +5,7 @@ the engine represents a model is read off its configuration and the names of its
 tokens: logits must be the model's own to 1e-4 of their size, in bfloat16 to a few of its roundings.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -14,10 +14,11 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from mnemoscope.core.modes import bare
-from mnemoscope.core.protocols import HookedModel, has_linear_attention, reads_vectors
+from mnemoscope.core.protocols import HookedModel, reads_vectors
 from mnemoscope.core.specification import ModelSpec
 from mnemoscope.engine.attention import Attention, Rotary
 from mnemoscope.engine.block import Block
+from mnemoscope.engine.changes import BEFORE_BLOCKS, IN_BLOCK
 from mnemoscope.engine.mlp import ACTIVATIONS, Mlp
 from mnemoscope.engine.norms import Norm
 from mnemoscope.engine.transformer import Transformer
@@ -91,6 +92,39 @@ def of_model(model: HookedModel) -> Transformer | str:
         return reason
     found = _laid_out(model)
     return found if _is_tried(model, found) else "its forward pass is a different one"
+
+
+def represented(model: HookedModel, n_pos: int) -> Transformer | str:
+    """The engine's transformer, from which runs can be resumed; or why there is none, in words.
+
+    Args:
+        model: Any hooked model.
+        n_pos: Positions of its prompts.
+    """
+    hooked, weights = hooked_points(model), of_model(model)
+    if isinstance(weights, str):
+        return weights
+    if hooked != frozenset():
+        return "it carries hooks"
+    for block in weights.blocks:
+        if block.attn is None or not block.attn.causal:
+            return "its attention is not causal: a change acts on earlier positions too"
+        if block.attn.rotary is not None and len(block.attn.rotary.cos) < n_pos:
+            return "its table of rotary positions is shorter than the prompts"
+    return weights
+
+
+def with_points(model: HookedModel, points: Collection[str]) -> Transformer | None:
+    """The engine's transformer of a model; None if it has none, or lacks one of the hook points."""
+    blocks = {f"blocks.{index}.{name}" for index in range(model.cfg.n_layers) for name in IN_BLOCK}
+    if not {*points} <= {*BEFORE_BLOCKS, *blocks} & {*model.hook_dict}:
+        return None
+    return None if isinstance(weights := of_model(model), str) else weights
+
+
+def unhooked(model: HookedModel, points: Collection[str]) -> Transformer | None:
+    """The engine's transformer of a model without hooks; None if it has some, or the engine lacks one of the points."""
+    return with_points(model, points) if hooked_points(model) == frozenset() else None
 
 
 def hooked_points(model: HookedModel) -> frozenset[str] | None:
@@ -193,10 +227,11 @@ def _block(model: HookedModel, index: int, params: Parameters) -> Block:
         rotary = Rotary(cos=module.rotary_cos, sin=module.rotary_sin, adjacent=adjacent)
     causal = cfg.attention_dir == "causal"
     is_local = causal and getattr(cfg, "use_local_attn", False) and cfg.attn_types[index] == "local"
+    is_linear = bool(getattr(module, "linear", False))
     attention = {
-        "scale": 1.0 if has_linear_attention(model) else float(module.attn_scale),
+        "scale": 1.0 if is_linear else float(module.attn_scale),
         "causal": causal,
-        "linear": has_linear_attention(model),
+        "linear": is_linear,
         "rotary": rotary,
         "window": cfg.window_size if is_local else None,
         "soft_cap": _cap(cfg, "attn_scores_soft_cap"),
@@ -259,8 +294,7 @@ def _is_tried(model: HookedModel, found: Transformer) -> bool:
     others = {*parts} - {*model.hook_dict.values()}
     if any(part._forward_hooks or part._forward_pre_hooks for part in others):
         return type(model).__name__ == "HookedTransformer"
-    with bare(model):
-        result = _reproduces(model, found)
+    result = _reproduces(model, found)
     _TRIED[model] = (state, result)
     return result
 
@@ -274,7 +308,9 @@ def _reproduces(model: HookedModel, found: Transformer) -> bool:
         inputs = inputs.to(found.w_e)
     else:
         inputs = torch.linspace(0, cfg.d_vocab - 1, n, device=device).long()[None]
-    given, own = model(inputs), found(inputs)
+    own = found(inputs)
+    with bare(model):
+        given = model(inputs)
     scale = max(1.0, float(given.nan_to_num(posinf=0, neginf=0).abs().max()))
     tolerance = max(_TOLERANCE, _ROUNDINGS * torch.finfo(own.dtype).eps if own.dtype == torch.bfloat16 else 0)
     return bool(torch.allclose(own, given, rtol=tolerance, atol=tolerance * scale, equal_nan=True))

@@ -1,16 +1,20 @@
-"""Bytes of a pass, and the prompts and cells that go at once within a bound.
+"""Bytes of a pass, and the rows, prompts and cells that go at once within a bound.
 
-Estimates from above, in numbers of the model's floats, of what is in memory at once; tests hold them against what is
-really allocated.
+Estimates from above, in numbers of the model's floats, and in float64 where log-probabilities are formed, of what is in
+memory at once; tests hold them against what is really allocated. A position has as many logits as there are tokens, so
+that the logits of all positions are what fills the memory of a language model.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import torch
+from jaxtyping import Bool
+from torch import Tensor
 
-from mnemoscope.core.errors import InputError
+from mnemoscope.core.batch import CHUNK
+from mnemoscope.core.errors import InputError, fits
 from mnemoscope.core.protocols import HookedModel
 from mnemoscope.core.site import ATTENTION, BY_HEAD, BY_NEURON
 
@@ -20,6 +24,10 @@ CACHE_BYTES = 16 * 2**20
 """Size of a chunk on a CPU where weights are few: larger ones gain nothing, smaller ones lose time between operations
 (measured).
 """
+MAX_RESULT_BYTES = 2**31
+"""How large a result may get that holds a number for every token."""
+LOG_PROBS = 28
+"""Bytes of a logit where log-probabilities in float64 are made of it, and accuracies."""
 
 
 def float_bytes(model: HookedModel) -> int:
@@ -149,3 +157,78 @@ def prompts_at_once(n: int, *, at_work: int, kept: int, room: int, target: int) 
             f"{at_work + kept - room:,} more"
         )
     return max(1, min(n, room // (at_work + kept), target // at_work))
+
+
+def parts(
+    model: HookedModel,
+    where: Bool[Tensor, "batch pos"],
+    *,
+    max_bytes: int | None = None,
+    bytes_per_logit: int = LOG_PROBS,
+    kept: int = 0,
+    copies: int = 1,
+    most_rows: int = CHUNK,
+) -> list[tuple[slice, Bool[Tensor, "rows pos"]]]:
+    """How to read places in forward passes that keep to a number of bytes.
+
+    Args:
+        model: Any hooked model.
+        where: The places.
+        max_bytes: Of one pass and what is made of its logits. None: 256 MiB, or what one sequence needs if that is
+            more.
+        bytes_per_logit: What is made of logits, for each of them.
+        kept: Bytes that stay in memory besides.
+        copies: How often a pass runs every sequence.
+        most_rows: Sequences of a pass at most.
+
+    Returns:
+        The rows of each pass, and their places in it, in order. A sequence whose places do not fit comes several times.
+
+    Raises:
+        InputError: A given `max_bytes` does not suffice for one sequence and one place; saying what would.
+    """
+    n_pos, per_place = where.shape[1], copies * output_width(model) * bytes_per_logit
+    hidden, budget = copies * forward_bytes(model, n_pos), MAX_BYTES if max_bytes is None else max_bytes - kept
+    if max_bytes is not None:
+        what = f"a forward pass of one sequence of {n_pos} positions, read at one of them,"
+        what += " beside what stays in memory," if kept else ""
+        fits(what, hidden + per_place + kept, max_bytes, "take shorter sequences, or a smaller reference")
+    most = int(where.sum(1).max()) if len(where) else 0
+    n_rows = max(1, min(most_rows, budget // (hidden + max(1, most) * per_place)))
+    if n_rows > 1 or hidden + most * per_place <= budget:
+        return [(slice(i, min(i + n_rows, len(where))), where[i : i + n_rows]) for i in range(0, len(where), n_rows)]
+    at_once = max(1, (budget - hidden) // per_place)
+    return [(slice(row, row + 1), some) for row in range(len(where)) for some in _pieces(where[row : row + 1], at_once)]
+
+
+def _pieces(where: Bool[Tensor, "1 pos"], at_once: int) -> Iterator[Bool[Tensor, "1 pos"]]:
+    """The places of one sequence, so many at a time; one without a place comes once."""
+    number = where.cumsum(1)
+    for start in range(0, max(1, int(where.sum())), at_once):
+        yield where & (number > start) & (number <= start + at_once)
+
+
+def whole_rows(
+    model: HookedModel, where: Bool[Tensor, "batch pos"], **options: Any
+) -> list[tuple[slice, Bool[Tensor, "rows pos"]]]:
+    """As `parts`, every sequence once, for what needs all of its places together."""
+    starts = {rows.start: rows for rows, _ in parts(model, where, **options)}
+    return [(rows, where[rows]) for rows in starts.values()]
+
+
+def rows_at_once(model: HookedModel, n_pos: int, *, kept: int = 0, max_bytes: int | None = None) -> int:
+    """Sequences of a forward pass that unembeds nothing, of which each keeps a number of bytes; at least one."""
+    budget = MAX_BYTES if max_bytes is None else max_bytes
+    return max(1, min(CHUNK, budget // (forward_bytes(model, n_pos) + kept)))
+
+
+def check_result(what: str, n_bytes: int, way_out: str) -> None:
+    """Refuse a result that would be larger than 2 GiB before it is computed.
+
+    Raises:
+        InputError: It would; saying what to do.
+    """
+    if n_bytes > MAX_RESULT_BYTES:
+        raise InputError(
+            f"{what} would take {n_bytes / 1e9:,.1f} GB, more than {MAX_RESULT_BYTES / 1e9:,.1f}; {way_out}"
+        )

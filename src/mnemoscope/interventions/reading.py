@@ -1,29 +1,30 @@
-"""Forward passes that unembed only where logits are read, in parts that keep to a number of bytes.
+"""Outputs at the places that are read, with the hooks that are on a model; nothing else is unembedded.
 
-A position has as many logits as there are tokens, so that the logits of all positions are what fills the memory of a
-language model. What is in memory is estimated from above, in numbers of the model's floats, and in float64 where
-log-probabilities are formed; tests hold the estimate against what is really allocated.
+A model that the engine represents is run by it, equal to the model's own pass to 1e-5 (tested); a model or a hook that
+it does not represent is run by the model itself, and so is whatever needs a gradient.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from typing import Any
 
+import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from mnemoscope.core.batch import CHUNK, Inputs
-from mnemoscope.core.errors import InputError, fits
+from mnemoscope.core.batch import Inputs
 from mnemoscope.core.modes import evaluation_mode
 from mnemoscope.core.protocols import HookedModel
-from mnemoscope.engine.budget import MAX_BYTES, forward_bytes, output_width
-
-MAX_RESULT_BYTES = 2**31
-"""How large a result may get that holds a number for every token."""
-LOG_PROBS = 28
-"""Bytes of a logit where log-probabilities in float64 are made of it, and accuracies."""
+from mnemoscope.engine.architecture import hooked_points, with_points
+from mnemoscope.engine.block import Read
+from mnemoscope.engine.budget import MAX_BYTES
+from mnemoscope.engine.changes import Change, Changes
+from mnemoscope.engine.transformer import Start, Transformer
 
 Pick = Callable[[Tensor], Tensor]
+Watched = Mapping[str, Callable[[Tensor], object]]
+"""By hook point an observer of the activation of all positions there, as hooks leave it."""
 
 
 @contextmanager
@@ -40,6 +41,8 @@ def unembedding(model: HookedModel, pick: Pick) -> Iterator[Pick]:
         A function of the model's output that picks where the model did not.
     """
     unembed, picked = getattr(model, "unembed", None), []
+    if not isinstance(unembed, nn.Module) or _watched(model):
+        unembed = None
 
     def narrow(module: nn.Module, given: tuple[Any, ...]) -> tuple[Any, ...] | None:
         if not given:
@@ -48,7 +51,7 @@ def unembedding(model: HookedModel, pick: Pick) -> Iterator[Pick]:
         return (pick(given[0]), *given[1:])
 
     with evaluation_mode(model), ExitStack() as stack:
-        if isinstance(unembed, nn.Module) and not _watched(model):
+        if unembed is not None:
             stack.callback(unembed.register_forward_pre_hook(narrow).remove)
         yield lambda output: output if picked else pick(output)
 
@@ -94,76 +97,115 @@ def logits_at(
         return picked((run or model)(inputs))[0]
 
 
-def parts(
-    model: HookedModel,
-    where: Bool[Tensor, "batch pos"],
-    *,
-    max_bytes: int | None = None,
-    bytes_per_logit: int = LOG_PROBS,
-    kept: int = 0,
-    copies: int = 1,
-    most_rows: int = CHUNK,
-) -> list[tuple[slice, Bool[Tensor, "rows pos"]]]:
-    """How to read places in forward passes that keep to a number of bytes.
+class Starts:
+    """Streams of unchanged runs, from which runs with a change in a later block are resumed.
+
+    An unchanged run leaves the stream before each of its blocks, one with changes that before the first of them.
+
+    Args:
+        max_bytes: Of all streams, beyond which nothing more is kept.
+    """
+
+    def __init__(self, max_bytes: int = MAX_BYTES):
+        self._max_bytes = max_bytes
+        self._kept: dict[tuple[int, ...], tuple[Inputs, dict[int, Tensor]]] = {}
+
+    def at(self, weights: Transformer, inputs: Inputs, changes: Changes) -> tuple[Start | None, Changes]:
+        """Where a run starts, None for the embedding; and its changes, with what notes streams on the way."""
+        points, n_blocks = changes.by_point, len(weights.blocks)
+        first = min(
+            (int(point.split(".")[1]) if point.startswith("blocks.") else 0 for point in points), default=n_blocks
+        )
+        n_bytes = inputs.shape[0] * inputs.shape[1] * weights.w_e.shape[1] * weights.w_e.element_size()
+        key = (inputs.data_ptr(), *inputs.shape)
+        if first == 0 or n_bytes * n_blocks * len({*self._kept, key}) > self._max_bytes:
+            return None, changes
+        given, streams = self._kept.get(key, (None, {}))
+        if given is None or not torch.equal(given, inputs):
+            streams = {}
+            self._kept[key] = inputs, streams
+        earlier = [each for each in streams if each <= first] if points else []
+        start = Start(layer=max(earlier), stream=streams[max(earlier)]) if earlier else None
+        lacking = ({first} - streams.keys()) if points else range(1, n_blocks)
+        names = {f"blocks.{each}.hook_resid_pre": each for each in lacking}
+        noted = {name: partial(_noted, streams, each, points.get(name)) for name, each in names.items()}
+        return start, Changes({**points, **noted}) if noted else changes
+
+
+def _noted(streams: dict[int, Tensor], layer: int, change: Change | None, stream: Tensor) -> Tensor | None:
+    """Keep the stream before a block, and change it."""
+    streams[layer] = stream
+    return None if change is None else change(stream)
+
+
+def logits_directly(
+    model: HookedModel, inputs: Inputs, where: Bool[Tensor, "batch pos"], *, starts: Starts | None = None
+) -> Float[Tensor, "place d_vocab"]:
+    """`logits_at`, which it equals to 1e-5, with less work where the engine represents the model.
+
+    Results that are compared with each other should come from one of the two.
 
     Args:
         model: Any hooked model.
+        inputs: Tokens or vectors.
         where: The places.
-        max_bytes: Of one pass and what is made of its logits. None: 256 MiB, or what one sequence needs if that is
-            more.
-        bytes_per_logit: What is made of logits, for each of them.
-        kept: Bytes that stay in memory besides.
-        copies: How often a pass runs every sequence.
-        most_rows: Sequences of a pass at most.
-
-    Returns:
-        The rows of each pass, and their places in it, in order. A sequence whose places do not fit comes several times.
-
-    Raises:
-        InputError: A given `max_bytes` does not suffice for one sequence and one place; saying what would.
+        starts: Where unchanged runs of the model stand, its weights as they are; none: runs start at the embedding.
     """
-    n_pos, per_place = where.shape[1], copies * output_width(model) * bytes_per_logit
-    hidden, budget = copies * forward_bytes(model, n_pos), MAX_BYTES if max_bytes is None else max_bytes - kept
-    if max_bytes is not None:
-        what = f"a forward pass of one sequence of {n_pos} positions, read at one of them,"
-        what += " beside what stays in memory," if kept else ""
-        fits(what, hidden + per_place + kept, max_bytes, "take shorter sequences, or a smaller reference")
-    most = int(where.sum(1).max()) if len(where) else 0
-    n_rows = max(1, min(most_rows, budget // (hidden + max(1, most) * per_place)))
-    if n_rows > 1 or hidden + most * per_place <= budget:
-        return [(slice(i, min(i + n_rows, len(where))), where[i : i + n_rows]) for i in range(0, len(where), n_rows)]
-    at_once = max(1, (budget - hidden) // per_place)
-    return [(slice(row, row + 1), some) for row in range(len(where)) for some in _pieces(where[row : row + 1], at_once)]
+    outputs = outputs_at(model, inputs, where, starts=starts)
+    return logits_at(model, inputs, where) if outputs is None else outputs
 
 
-def _pieces(where: Bool[Tensor, "1 pos"], at_once: int) -> Iterator[Bool[Tensor, "1 pos"]]:
-    """The places of one sequence, so many at a time; one without a place comes once."""
-    number = where.cumsum(1)
-    for start in range(0, max(1, int(where.sum())), at_once):
-        yield where & (number > start) & (number <= start + at_once)
+def outputs_at(
+    model: HookedModel,
+    inputs: Inputs,
+    where: Bool[Tensor, "batch pos"],
+    *,
+    watched: Watched | None = None,
+    starts: Starts | None = None,
+) -> Float[Tensor, "place d_vocab"] | None:
+    """Logits at some places, row by row; None if the model has to be run itself.
 
-
-def whole_rows(
-    model: HookedModel, where: Bool[Tensor, "batch pos"], **options: Any
-) -> list[tuple[slice, Bool[Tensor, "rows pos"]]]:
-    """As `parts`, every sequence once, for what needs all of its places together."""
-    starts = {rows.start: rows for rows, _ in parts(model, where, **options)}
-    return [(rows, where[rows]) for rows in starts.values()]
-
-
-def rows_at_once(model: HookedModel, n_pos: int, *, kept: int = 0, max_bytes: int | None = None) -> int:
-    """Sequences of a forward pass that unembeds nothing, of which each keeps a number of bytes; at least one."""
-    budget = MAX_BYTES if max_bytes is None else max_bytes
-    return max(1, min(CHUNK, budget // (forward_bytes(model, n_pos) + kept)))
-
-
-def check_result(what: str, n_bytes: int, way_out: str) -> None:
-    """Refuse a result that would be larger than 2 GiB before it is computed.
-
-    Raises:
-        InputError: It would; saying what to do.
+    Args:
+        model: Any hooked model.
+        inputs: Tokens or vectors.
+        where: The places.
+        watched: Observers of activations on the way.
+        starts: As for `logits_directly`.
     """
-    if n_bytes > MAX_RESULT_BYTES:
-        raise InputError(
-            f"{what} would take {n_bytes / 1e9:,.1f} GB, more than {MAX_RESULT_BYTES / 1e9:,.1f}; {way_out}"
-        )
+    if (found := _ready(model, watched or {})) is None:
+        return None
+    weights, changes = found
+    inputs, where = (x.to(weights.b_u.device) for x in (inputs, where))
+    start, changes = (None, changes) if starts is None else starts.at(weights, inputs, changes)
+    return weights(inputs, Read.places(where), changes, start=start)
+
+
+def watch(model: HookedModel, inputs: Inputs, watched: Watched) -> bool:
+    """Run the model as far as something is observed; False if the model has to be run itself.
+
+    Arguments as for `outputs_at`.
+    """
+    if (found := _ready(model, watched)) is None:
+        return False
+    weights, changes = found
+    weights.observe(inputs.to(weights.b_u.device), changes)
+    return True
+
+
+def _ready(model: HookedModel, watched: Watched) -> tuple[Transformer, Changes] | None:
+    """The engine's transformer with the model's hooks and the observers; None if the model has to be run itself."""
+    if torch.is_grad_enabled() or (hooked := hooked_points(model)) is None:
+        return None
+    points = {*hooked, *watched}
+    if (weights := with_points(model, points)) is None:
+        return None
+    return weights, Changes({point: partial(_passes, model.hook_dict[point], watched.get(point)) for point in points})
+
+
+def _passes(point: Any, observe: Callable[[Tensor], object] | None, activation: Tensor) -> Tensor:
+    """Apply the change at a hook point to its activation."""
+    if point._forward_hooks:
+        activation = point(activation)
+    if observe is not None:
+        observe(activation)
+    return activation

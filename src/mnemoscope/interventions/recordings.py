@@ -15,11 +15,10 @@ from mnemoscope.core.named import Named
 from mnemoscope.core.protocols import HookedModel
 from mnemoscope.core.site import Kind, Site
 from mnemoscope.engine.block import Read
-from mnemoscope.engine.budget import MAX_BYTES, Sizes, float_bytes
+from mnemoscope.engine.budget import MAX_BYTES, Sizes, float_bytes, rows_at_once
 from mnemoscope.engine.changes import Changes
 from mnemoscope.engine.transformer import Transformer
-from mnemoscope.interventions.direct import Starts, outputs_at, watch
-from mnemoscope.interventions.reading import Pick, at_columns, nowhere, rows_at_once, unembedding
+from mnemoscope.interventions.reading import Pick, Starts, at_columns, nowhere, outputs_at, unembedding, watch
 
 Place = tuple[Kind, int | None]
 """A kind of activation and its layer."""
@@ -88,7 +87,7 @@ def forward(
         tokens: Its input.
         names: The hook points.
         read: The positions, in ascending order.
-        directly: Whether equal to 1e-5 will do, in less time (`direct`).
+        directly: Whether equal to 1e-5 will do, in less time (`reading`).
 
     Raises:
         InputError: The logits hold NaN.

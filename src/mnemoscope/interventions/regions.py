@@ -6,41 +6,7 @@ from torch import Tensor
 
 from mnemoscope.core.batch import Batch
 from mnemoscope.core.errors import InputError, in_range, one_of
-from mnemoscope.core.protocols import HookedModel
-from mnemoscope.core.site import ATTENTION, BY_HEAD, MLP, Position, Site
-
-
-def components(model: HookedModel) -> list[Site]:
-    """Every head (at z), then every MLP (its output), of a model."""
-    heads = [Site(kind="z", layer=n, head=h) for n in range(model.cfg.n_layers) for h in range(model.cfg.n_heads)]
-    return heads + ([] if model.cfg.attn_only else [Site(kind="mlp_out", layer=n) for n in range(model.cfg.n_layers)])
-
-
-def n_kv_heads(model: HookedModel) -> int:
-    """Heads of a layer that have keys and values of their own; the others share these, in groups."""
-    cfg = model.cfg
-    apart = getattr(cfg, "ungroup_grouped_query_attention", False)
-    return cfg.n_heads if apart else getattr(cfg, "n_key_value_heads", None) or cfg.n_heads
-
-
-def check_exists(model: HookedModel, site: Site) -> None:
-    """Refuse a site that the model has not.
-
-    Raises:
-        InputError: Naming what the model has.
-    """
-    cfg = model.cfg
-    if site.layer is not None:
-        in_range(f"the layer of site {site}", site.layer, 0, cfg.n_layers - 1)
-    if site.head is not None:
-        n_heads = n_kv_heads(model) if site.kind in ("k", "v") else cfg.n_heads
-        in_range(f"the head of site {site}", site.head, 0, n_heads - 1)
-    if site.kind in (*MLP, "resid_mid") and cfg.attn_only:
-        raise InputError(f"site {site} does not exist: the model has no MLP; take a site of an attention layer")
-    if site.hook not in model.hook_dict:
-        raise InputError(f"site {site} does not exist: the model has no hook point {site.hook}; take another kind")
-    for neuron in _several(site.neuron):
-        in_range(f"the neuron of site {site}", neuron, 0, cfg.d_mlp - 1)
+from mnemoscope.core.site import ATTENTION, BY_HEAD, Position, Site
 
 
 def region(site: Site, batch: Batch, activation: Tensor) -> Bool[Tensor, "..."]:
@@ -55,16 +21,15 @@ def region(site: Site, batch: Batch, activation: Tensor) -> Bool[Tensor, "..."]:
         InputError: A position lies outside the sequences, or the batch has no such latent.
     """
     if site.kind in ATTENTION:
-        n_query, n_key = activation.shape[-2:]
-        mask = _positions(site.pos, batch, n_query, site)[:, None, :, None]
-        mask = mask & _positions(site.key, batch, n_key, site)[:, None, None]
-        axis = 1
+        both = zip((site.pos, site.key), activation.shape[-2:], strict=True)
+        queries, keys = (_positions(wanted, batch, n, site) for wanted, n in both)
+        mask, axis = queries[:, None, :, None] & keys[:, None, None], 1
     else:
         mask = _positions(site.pos, batch, activation.shape[1], site)
         mask = mask[:, :, None, None] if site.kind in BY_HEAD else mask[:, :, None]
         axis = 2
     mask = mask.to(activation.device)
-    chosen = _several(site.neuron if site.head is None else site.head)
+    chosen = several(site.neuron if site.head is None else site.head)
     if not chosen:
         return mask
     along = torch.zeros(activation.shape[axis], dtype=torch.bool, device=activation.device)
@@ -78,7 +43,8 @@ def positions(wanted: Position, batch: Batch) -> Bool[Tensor, "rows pos"]:
     return region(site, batch, batch.inputs[..., None])[..., 0]
 
 
-def _several(numbers: int | tuple[int, ...] | None) -> tuple[int, ...]:
+def several(numbers: int | tuple[int, ...] | None) -> tuple[int, ...]:
+    """Numbers as a tuple; none as an empty one."""
     return numbers if isinstance(numbers, tuple) else () if numbers is None else (numbers,)
 
 
@@ -89,7 +55,7 @@ def _positions(wanted: Position | None, batch: Batch, n_pos: int, site: Site) ->
     if isinstance(wanted, str):
         return _by_latent(wanted, batch, n_pos, site)
     mask = torch.full((1, n_pos), wanted is None)
-    for pos in _several(wanted):
+    for pos in several(wanted):
         in_range(f"a position of site {site}", pos, -n_pos, n_pos - 1)
         mask[0, pos] = True
     return mask

@@ -21,10 +21,11 @@ from mnemoscope.core.intervention import AtSite, Intervention, Knockout, LowRank
 from mnemoscope.core.modes import evaluation_mode
 from mnemoscope.core.protocols import HookedModel, has_linear_attention
 from mnemoscope.core.site import ParamSite, Site
-from mnemoscope.interventions.direct import logits_directly
+from mnemoscope.interventions.edges.graph import check_exists, layout
 from mnemoscope.interventions.edges.hooks import edges_changed
+from mnemoscope.interventions.reading import logits_directly
 from mnemoscope.interventions.recordings import Recordings, results
-from mnemoscope.interventions.regions import check_exists, region
+from mnemoscope.interventions.regions import region
 from mnemoscope.interventions.replacements import Change, change
 from mnemoscope.interventions.weights import AtWeight, changed_weights
 from mnemoscope.interventions.writing import Hook, check_written, writing
@@ -109,11 +110,13 @@ def intervened(
         if not isinstance(i, LowRank | SetPattern | Knockout) and isinstance(i.site, Edge)
     ]
     placed = [*at_sites, *((i, edge.written) for i, edge in on_edges)]
-    for _, site in placed:
-        check_exists(model, site)
-        check_written(model, site.kind, [site.layer])
     if has_linear_attention(model) and any(isinstance(i, Knockout) for i in interventions):
         raise InputError("a knockout sets scores to minus infinity; attention has no softmax here: zero the pattern")
+    for _, site in placed:
+        check_exists(model, site)
+    at = layout(model, [edge for _, edge in on_edges]) if on_edges else None
+    for _, site in placed:
+        check_written(model, site.kind, [site.layer])
     recordings = Recordings(model) if recordings is None else recordings
     recordings.prepare((i.source, site) for i, site in placed if isinstance(i, Mean | Resample | Patch))
     part = batch if rows is None else batch.select(rows)
@@ -125,9 +128,9 @@ def intervened(
     with ExitStack() as stack:
         stack.enter_context(evaluation_mode(model))
         stack.enter_context(changed_weights(model, at_weights))
-        if on_edges:
-            changes = [(edge, _changed(edge.written, part, changing(i))) for i, edge in on_edges]
-            before, after = stack.enter_context(edges_changed(model, changes))
+        if at is not None:
+            changes = [_changed(edge.written, part, changing(i)) for i, edge in on_edges]
+            before, after = stack.enter_context(edges_changed(model, at, changes))
             hooks = [*before, *hooks, *after]
         hooks = stack.enter_context(writing(model, hooks))
         stack.enter_context(model.hooks(fwd_hooks=hooks))

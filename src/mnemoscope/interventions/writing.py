@@ -56,9 +56,9 @@ def check_written(model: HookedModel, kind: Kind, layers: Collection[int | None]
     kind = "attn_out" if kind == "result" else kind
     if is_classic(model):
         return
-    wrong = _ignored(model, kind, completed=False)
-    if kind == "resid_mid" and wrong & {*layers}:
-        wrong &= _ignored(model, kind, completed=True)
+    wrong = {*layers}
+    for completed in (False, True) if kind == "resid_mid" else (False,):
+        wrong = wrong and wrong & _ignored(model, kind, completed=completed)
     for layer in layers:
         if layer in wrong:
             site = Site(kind=kind, layer=layer)
@@ -140,8 +140,9 @@ def _ignored(model: HookedModel, kind: Kind, *, completed: bool) -> Layers:
             ]
         noted: list[Hook] = [(name, lambda x, hook, name=name: seen.update({name: x})) for name in wanted]
         logits = model.run_with_hooks(tokens, fwd_hooks=[*hooks, *noted])
+    ignored = Layers(layer for layer, row in rows.items() if not _has_effect(kind, layer, row, seen, logits))
     check_numbers(logits[0])
-    return Layers(layer for layer, row in rows.items() if not _has_effect(kind, layer, row, seen, logits))
+    return ignored
 
 
 def _tokens(model: HookedModel, n_rows: int) -> Int[Tensor, "row pos"]:

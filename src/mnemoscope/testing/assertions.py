@@ -20,13 +20,13 @@ from itertools import permutations
 import xarray as xr
 
 from mnemoscope.analyses.ablation.removal import Removal, ablate
+from mnemoscope.analyses.ablation.targets import components
 from mnemoscope.analyses.attention_replacement.scores import attention_by_mechanism
 from mnemoscope.core import positions
 from mnemoscope.core.errors import InputError, one_of
 from mnemoscope.core.mechanism import Mechanism
 from mnemoscope.core.site import Site
 from mnemoscope.core.subject import Subject
-from mnemoscope.interventions.regions import components
 from mnemoscope.testing.effect import Effect, subject_or_current, submit
 from mnemoscope.testing.parts import N_PROMPTS, Component, Prompts, described, find, prompts
 

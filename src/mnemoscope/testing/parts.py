@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from mnemoscope.analyses.ablation.head_roles import choose_roles, role_prompts
+from mnemoscope.analyses.ablation.targets import components
 from mnemoscope.core.batch import Batch
 from mnemoscope.core.errors import InputError, one_of
 from mnemoscope.core.protocols import HookedModel, Task
 from mnemoscope.core.site import Site
 from mnemoscope.core.skills import Skills
-from mnemoscope.interventions.regions import components
 
 N_PROMPTS = 2048
 """Sequences of each subgroup, half of them for choosing and half for measuring."""

@@ -168,7 +168,7 @@ def test_the_answer_may_be_due_at_another_place_in_every_sequence():
 def test_a_bridge_and_parts_of_a_batch_give_the_same(monkeypatch, tmp_path):
     model = random_model(n_layers=2)
     whole = interchange_accuracy(model, ADD, PAIRS)
-    monkeypatch.setattr("mnemoscope.interventions.reading.MAX_BYTES", 100_000)
+    monkeypatch.setattr("mnemoscope.engine.budget.MAX_BYTES", 100_000)
     parts, bridged = (interchange_accuracy(m, ADD, PAIRS) for m in (model, as_bridge(model)))
     assert list(whole.place.values) == ["L0H0", "L0H1", "L1H0", "L1H1", "L0 MLP", "L1 MLP"]
     for name in whole:

@@ -81,7 +81,7 @@ def test_sets_are_cut_to_a_budget_without_a_difference(monkeypatch):
     model, batch = random_model(n_layers=2), prompts()
     given = {"skills": TASK.skills(batch), "reference": batch, "kinds": ("mean",), "layer": 0}
     whole = neuron_effects(model, batch, **given)
-    monkeypatch.setattr("mnemoscope.interventions.reading.MAX_BYTES", 30_000)
+    monkeypatch.setattr("mnemoscope.engine.budget.MAX_BYTES", 30_000)
     np.testing.assert_allclose(neuron_effects(model, batch, **given).log_prob, whole.log_prob, atol=1e-6)
 
 

@@ -9,7 +9,7 @@ import torch
 from mnemoscope.core.errors import InputError
 from mnemoscope.interventions.edges.circuits import shared_parts
 from mnemoscope.interventions.edges.graph import State, model_edges
-from mnemoscope.interventions.edges.sweep import sweep_states
+from mnemoscope.interventions.edges.run import sweep_states
 from mnemoscope.interventions.patching.measuring import Question
 from tests.analyses.discovery.settings import arbitrary, every_mask
 from tests.support import random_model

@@ -10,8 +10,8 @@ from mnemoscope.analyses.patching.activations import patch
 from mnemoscope.core.errors import InputError
 from mnemoscope.core.metrics import LOG_PROB, LOGIT_DIFF, METRICS, at_target
 from mnemoscope.core.site import ATTENTION, EMBEDDINGS
+from mnemoscope.engine.architecture import represented
 from mnemoscope.engine.transformer import Transformer
-from mnemoscope.interventions.direct import represented
 from mnemoscope.interventions.patching.grid import AXES, grid
 from tests.bridge import HEARD_BY_NATIVE
 from tests.interventions.patching.prompts import OTHERS, PLAIN, REPRESENTED, model, prompt_pairs

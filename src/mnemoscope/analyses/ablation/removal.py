@@ -89,7 +89,8 @@ def ablate(
         def run(rows: slice, where: Tensor) -> Tensor:
             return run_at(model, batch, interventions, where, rows=rows, seed=seed, recordings=recordings)
 
-        return _scores(read_at(model, batch, tested, outcome, run=run, max_bytes=max_bytes, kept=kept), batch, skills)
+        found = read_at(model, batch, tested, outcome, run=run, max_bytes=max_bytes, kept=kept)
+        return _scores(found, batch, skills)
 
     clean = measured([])
     cells = []

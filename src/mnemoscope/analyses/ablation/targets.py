@@ -12,11 +12,16 @@ from mnemoscope.core.batch import Batch
 from mnemoscope.core.errors import InputError, in_range, one_of
 from mnemoscope.core.protocols import HookedModel
 from mnemoscope.core.site import ATTENTION, Kind, Position, Site
-from mnemoscope.interventions.regions import components
 
 MAX_IN_SUBSETS = 12
 
 Targets = dict[str, tuple[Site, ...]]
+
+
+def components(model: HookedModel) -> list[Site]:
+    """Every head (at z), then every MLP (its output), of a model."""
+    heads = [Site(kind="z", layer=n, head=h) for n in range(model.cfg.n_layers) for h in range(model.cfg.n_heads)]
+    return heads + ([] if model.cfg.attn_only else [Site(kind="mlp_out", layer=n) for n in range(model.cfg.n_layers)])
 
 
 def heads_and_mlps(model: HookedModel) -> Targets:

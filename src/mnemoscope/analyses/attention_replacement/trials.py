@@ -18,11 +18,11 @@ from mnemoscope.analyses.attention_replacement.replacement import Assignment, Be
 from mnemoscope.analyses.attention_replacement.set_forward import Intact, Patterns, continued, intact
 from mnemoscope.core.mechanism import Mechanism, checked_pattern, silent
 from mnemoscope.core.site import Site
+from mnemoscope.engine.architecture import represented
 from mnemoscope.engine.budget import CACHE_BYTES, Sizes, output_width
 from mnemoscope.engine.transformer import Transformer
-from mnemoscope.interventions.direct import represented
+from mnemoscope.interventions.edges.graph import check_exists
 from mnemoscope.interventions.recordings import recorded
-from mnemoscope.interventions.regions import check_exists
 
 MAX_BYTES = 2**30
 """Of the intact runs that are kept."""

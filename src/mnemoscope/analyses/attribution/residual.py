@@ -26,8 +26,8 @@ from mnemoscope.analyses.attribution.selection import Contrast
 from mnemoscope.core.batch import Batch
 from mnemoscope.core.errors import InputError
 from mnemoscope.core.protocols import HookedModel, is_hooked
+from mnemoscope.engine.architecture import unhooked
 from mnemoscope.interventions import recordings
-from mnemoscope.interventions.direct import unhooked
 
 ROUNDING = 16
 """By how many units of rounding a sum may miss what it should give; models of 1 to 24 layers miss it by less than 1."""

@@ -41,7 +41,7 @@ from mnemoscope.engine.budget import roomy
 from mnemoscope.interventions.edges.circuits import run_circuits
 from mnemoscope.interventions.edges.graph import Embeddings, parts_of
 from mnemoscope.interventions.edges.graph import model_edges as all_edges
-from mnemoscope.interventions.edges.sweep import Replacement
+from mnemoscope.interventions.edges.run import Replacement
 from mnemoscope.interventions.patching.measuring import Question
 
 Part = Site | Literal["logits"]

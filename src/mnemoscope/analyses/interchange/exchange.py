@@ -39,8 +39,7 @@ from mnemoscope.core.named import Named
 from mnemoscope.core.pairs import PromptPairs
 from mnemoscope.core.protocols import HookedModel
 from mnemoscope.core.site import Site
-from mnemoscope.engine.budget import output_width
-from mnemoscope.interventions.reading import LOG_PROBS, rows_at_once
+from mnemoscope.engine.budget import LOG_PROBS, output_width, rows_at_once
 from mnemoscope.interventions.recordings import Recordings
 from mnemoscope.interventions.run import run_at
 

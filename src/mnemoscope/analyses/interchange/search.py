@@ -55,9 +55,9 @@ from mnemoscope.core.pairs import PromptPairs
 from mnemoscope.core.protocols import HookedModel
 from mnemoscope.core.seeding import generator, stream_seed
 from mnemoscope.core.site import ATTENTION, BY_HEAD, BY_NEURON, Site
+from mnemoscope.interventions.edges.graph import check_exists
 from mnemoscope.interventions.reading import logits_at
 from mnemoscope.interventions.recordings import Recordings
-from mnemoscope.interventions.regions import check_exists
 from mnemoscope.interventions.run import intervened
 
 N_STEPS = 300

@@ -47,7 +47,7 @@ from mnemoscope.core.information import entropy_of, mutual_information, quantile
 from mnemoscope.core.modes import evaluation_mode
 from mnemoscope.core.protocols import HookedModel
 from mnemoscope.core.seeding import generator
-from mnemoscope.interventions.reading import rows_at_once
+from mnemoscope.engine.budget import rows_at_once
 from mnemoscope.interventions.regions import positions
 
 

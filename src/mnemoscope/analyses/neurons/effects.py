@@ -40,8 +40,8 @@ from mnemoscope.core.named import Named
 from mnemoscope.core.protocols import HookedModel
 from mnemoscope.core.site import Site
 from mnemoscope.core.skills import Places, Skills, skill_places
-from mnemoscope.engine.budget import output_width
-from mnemoscope.interventions.reading import LOG_PROBS, logits_at, parts, rows_at_once
+from mnemoscope.engine.budget import LOG_PROBS, output_width, parts, rows_at_once
+from mnemoscope.interventions.reading import logits_at
 from mnemoscope.interventions.recordings import Recordings
 from mnemoscope.interventions.replacements import change
 from mnemoscope.interventions.writing import check_written, is_classic

@@ -29,7 +29,7 @@ from mnemoscope.core.pairs import PromptPairs
 from mnemoscope.core.protocols import HookedModel
 from mnemoscope.core.site import Kind
 from mnemoscope.engine.budget import roomy
-from mnemoscope.interventions.patching.grid import Grid, grid
+from mnemoscope.interventions.patching.grid import grid
 from mnemoscope.interventions.patching.measuring import DIRECTIONS, Direction, Question, SweepResult
 from mnemoscope.interventions.patching.sweep import Method, sweep
 
@@ -83,9 +83,10 @@ def patch(
             too small or has no such activation, or its logits hold NaN.
     """
     question = asked(model, pairs, metrics, directions, max_bytes, seed)
-    cells = cells_of(question, kind, over, only)
+    cells = grid(model, kind, over, n_pos=question.n_pos, only=only)
+    swept = sweep(question, cells, method=method)
     done = f"{kind} of one run in place of that of the other"
-    return labelled(question, sweep(question, cells, method=method), cells.by_axis, intervention=done)
+    return labelled(question, swept, cells.by_axis, intervention=done)
 
 
 def asked(
@@ -107,12 +108,6 @@ def asked(
     for batch in (pairs.clean, pairs.corrupted):
         check_fits(model, batch, vectors=True)
     return question
-
-
-def cells_of(question: Question, kind: Kind, over: Sequence[str], only: Mapping[str, Sequence[int]] | None) -> Grid:
-    """The cells of a kind of activation, as `patch` explains its arguments and errors."""
-    swept_kind = "z" if kind == "result" else kind
-    return grid(question.model, swept_kind, over, n_pos=question.n_pos, only=only or {})
 
 
 def labelled(

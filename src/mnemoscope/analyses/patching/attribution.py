@@ -27,14 +27,14 @@ from einops import reduce
 from jaxtyping import Float
 from torch import Tensor
 
-from mnemoscope.analyses.patching.activations import asked, cells_of, labelled
+from mnemoscope.analyses.patching.activations import asked, labelled
 from mnemoscope.core.batch import Inputs
 from mnemoscope.core.errors import InputError, one_of
 from mnemoscope.core.metrics import Metric
 from mnemoscope.core.pairs import PromptPairs
 from mnemoscope.core.protocols import HookedModel
 from mnemoscope.core.site import ATTENTION, BY_NEURON, Kind, Site
-from mnemoscope.interventions.patching.grid import AXES, Grid
+from mnemoscope.interventions.patching.grid import AXES, Grid, grid
 from mnemoscope.interventions.patching.measuring import (
     DIRECTIONS,
     Answer,
@@ -80,7 +80,7 @@ def estimate(
     one_of("attention", attention, get_args(Attention))
     if attention == "recomputed" and kind not in ("q", "k"):
         raise InputError(f"attention can be recomputed where q or k is patched; leave it linear for {kind}")
-    cells = cells_of(question, kind, over, only)
+    cells = grid(model, kind, over, n_pos=question.n_pos, only=only)
     for written in (cells.kind,) if attention == "linear" else (cells.kind, "pattern"):
         check_written(model, written, cells.layers)
     how = _Estimate(question, cells, attention)

@@ -43,7 +43,7 @@ from typing import Literal, get_args
 import xarray as xr
 
 from mnemoscope.analyses.patching.activations import asked
-from mnemoscope.analyses.patching.edges import all_or, of_edges
+from mnemoscope.analyses.patching.edges import of_edges
 from mnemoscope.core.edge import Edge
 from mnemoscope.core.errors import in_range, one_of
 from mnemoscope.core.metrics import Metric
@@ -51,7 +51,7 @@ from mnemoscope.core.pairs import PromptPairs
 from mnemoscope.core.protocols import HookedModel
 from mnemoscope.core.site import EMBEDDINGS
 from mnemoscope.interventions.edges.attributed import START, Point, attributed
-from mnemoscope.interventions.edges.graph import Embeddings
+from mnemoscope.interventions.edges.graph import Embeddings, chosen_edges
 from mnemoscope.interventions.patching.measuring import DIRECTIONS, Direction, Question
 
 Rule = Literal["left", "right", "middle"]
@@ -84,7 +84,9 @@ def attribute_edges(
     """
     question = asked(model, pairs, metrics, directions, max_bytes, seed)
     paths = {direction: [{START: float(direction == "noising")}] for direction in directions}
-    return _estimated(question, all_or(chosen, model, embeddings), paths).assign_attrs(gradient="in the unpatched run")
+    return _estimated(question, chosen_edges(model, chosen, embeddings=embeddings), paths).assign_attrs(
+        gradient="in the unpatched run"
+    )
 
 
 def integrate_edges(
@@ -120,7 +122,7 @@ def integrate_edges(
     shares = [(k + _OFFSETS[rule]) / steps for k in range(steps)]
     question = asked(model, pairs, metrics, directions, max_bytes, seed)
     paths = {direction: _points(model, shares, along, direction) for direction in directions}
-    result = _estimated(question, all_or(chosen, model, embeddings), paths)
+    result = _estimated(question, chosen_edges(model, chosen, embeddings=embeddings), paths)
     if chosen is None and along == "inputs":
         result = result.assign(unexplained=_unexplained(result))
     return result.assign_attrs(gradient=f"averaged along {along}", steps=steps, rule=rule)

@@ -29,29 +29,22 @@ from dataclasses import replace
 from itertools import pairwise
 from typing import Literal, get_args
 
-import torch
 import xarray as xr
-from jaxtyping import Int
-from torch import Tensor
 
 from mnemoscope.analyses.patching.activations import asked, labelled
 from mnemoscope.core.edge import LOGITS, Edge, coordinates
-from mnemoscope.core.errors import InputError, fits, one_of
+from mnemoscope.core.errors import InputError, one_of
 from mnemoscope.core.metrics import Metric
 from mnemoscope.core.pairs import PromptPairs
 from mnemoscope.core.protocols import HookedModel
-from mnemoscope.core.site import Site
-from mnemoscope.interventions.edges.graph import Embeddings, State, check_graph, model_edges, parts_of, reads, single
-from mnemoscope.interventions.edges.run import Freeze
-from mnemoscope.interventions.edges.sweep import sweep_states
+from mnemoscope.interventions.edges.graph import Embeddings, State, chosen_edges, of_edge, parts_of, states
+from mnemoscope.interventions.edges.run import Freeze, sweep_states
 from mnemoscope.interventions.edges.through_stream import plan_edges
 from mnemoscope.interventions.patching.measuring import DIRECTIONS, Direction, Plan, Question, SweepResult, measured
 from mnemoscope.interventions.patching.sweep import Method
 
 Effect = Literal["total", "direct"]
 Between = Literal["nothing", "mlps"]
-Cell = Mapping[Edge, State]
-"""Edges that carry something else than the rest."""
 
 
 def patch_edges(
@@ -100,25 +93,24 @@ def patch_edges(
     one_of("effect", effect, get_args(Effect))
     one_of("between", between, get_args(Between))
     one_of("method", method, get_args(Method))
-    check_graph(model)
-    chosen = all_or(chosen, model, embeddings)
+    edges = chosen_edges(model, chosen, embeddings=embeddings)
     question = asked(model, pairs, metrics, directions, max_bytes, seed)
-    how: Plan | str
+    direct = effect == "direct"
     if method == "hooks":
         how = "asked for"
     elif freeze or between == "mlps":
         how = "parts are frozen" if freeze else "MLPs pass the patch on"
     else:
-        how = plan_edges(question, chosen, direct=effect == "direct")
+        how = plan_edges(question, edges, direct=direct)
     if isinstance(how, Plan):
-        swept = measured(question, len(chosen), how)
+        swept = measured(question, len(edges), how)
     elif method == "stream":
         raise InputError(f"method must be 'auto' or 'hooks' here, because {how}; got 'stream'")
     else:
-        cells = [of_edge(model, edge, effect=effect, between=between) for edge in chosen]
-        every, carried = states(model, cells, State.LIVE if effect == "total" else State.FROZEN, question.max_bytes)
+        cells = [of_edge(model, edge, direct=direct, through_mlps=between == "mlps") for edge in edges]
+        every, carried = states(model, cells, State.FROZEN if direct else State.LIVE, question.max_bytes)
         swept = replace(sweep_states(question, every, carried, freeze=freeze), method=f"hooks ({how})")
-    result = of_edges(question, swept, chosen, intervention="an edge carries what its writer wrote in the other run")
+    result = of_edges(question, swept, edges, intervention="an edge carries what its writer wrote in the other run")
     return result.assign_attrs(effect=effect, between=between, frozen=" and ".join(freeze) or "nothing")
 
 
@@ -126,66 +118,6 @@ def of_edges(question: Question, swept: SweepResult, edges: Sequence[Edge], *, i
     """What a sweep over edges measured, as `patch_edges` returns it."""
     names = coordinates(edges)
     return labelled(question, swept, {"edge": names["edge"][1]}, intervention=intervention).assign_coords(names)
-
-
-def all_or(chosen: Sequence[Edge] | None, model: HookedModel, embeddings: Embeddings) -> Sequence[Edge]:
-    """The chosen edges, or every edge of the model.
-
-    Raises:
-        InputError: None is chosen, or one twice.
-    """
-    if chosen is None:
-        return model_edges(model, embeddings=embeddings)
-    if not chosen or len(set(map(str, chosen))) < len(chosen):
-        raise InputError(f"chosen must name at least one edge, each once; got {len(chosen)}")
-    return chosen
-
-
-def of_edge(model: HookedModel, edge: Edge, *, effect: Effect, between: Between) -> Cell:
-    """The cell in which an edge is patched, as `patch_edges` explains."""
-    cell = {edge: State.PATCHED}
-    if between == "mlps":
-        cell |= _through_mlps(model, edge)
-    if effect == "direct":
-        for part in parts_of(model, edge.reader):
-            if isinstance(part, Site):
-                cell[Edge(writer=part)] = State.LIVE
-    return cell
-
-
-def states(
-    model: HookedModel, cells: Sequence[Cell], rest: State, max_bytes: int
-) -> tuple[list[Edge], Int[Tensor, "cell edge"]]:
-    """All edges of a model, those of the cells last, and what they carry in each cell; `rest` is for all others.
-
-    Raises:
-        InputError: There are so many that the table does not fit.
-    """
-    every = model_edges(model, embeddings="apart")
-    own = list(dict.fromkeys(edge for cell in cells for edge in cell))
-    number = {edge: len(every) + i for i, edge in enumerate(own)}
-    needed, way_out = 8 * len(cells) * (len(every) + len(own)), "choose fewer edges, or estimate them (attribute_edges)"
-    fits(f"the table of what {len(every)} edges carry in {len(cells)} cells", needed, max_bytes, way_out)
-    carried = torch.full((len(cells), len(every) + len(own)), int(State.UNSET))
-    carried[:, : len(every)] = int(rest)
-    for row, cell in enumerate(cells):
-        for edge, state in cell.items():
-            carried[row, number[edge]] = int(state)
-    return [*every, *own], carried
-
-
-def _through_mlps(model: HookedModel, edge: Edge) -> dict[Edge, State]:
-    """MLPs between writer and reader see the patch too, and pass it on to each other and the reader only."""
-    all_mlps = () if model.cfg.attn_only else range(model.cfg.n_layers)
-    mlps = [Site(kind="mlp_out", layer=layer) for layer in all_mlps]
-    between = {mlp for mlp in mlps if reads(model, mlp, edge.writer) and reads(model, edge.reader, mlp)}
-    last = {(part.reader, part.through) for part in single(model, edge)}
-    cell = {Edge(writer=edge.writer, reader=mlp, pos=edge.pos): State.PATCHED for mlp in between}
-    for part in model_edges(model):
-        if part.writer in between:
-            passes = part.reader in between or (part.reader, part.through) in last
-            cell[part.at(edge.pos)] = State.LIVE if passes else State.FROZEN
-    return cell
 
 
 def patch_paths(

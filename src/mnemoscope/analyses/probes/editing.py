@@ -50,7 +50,8 @@ from mnemoscope.core.protocols import HookedModel
 from mnemoscope.core.seeding import generator
 from mnemoscope.core.site import Site
 from mnemoscope.core.skills import Skills, check_skills, means
-from mnemoscope.interventions.reading import logits_at, parts
+from mnemoscope.engine.budget import parts
+from mnemoscope.interventions.reading import logits_at
 from mnemoscope.interventions.writing import check_written, writing
 
 

@@ -17,8 +17,9 @@ from mnemoscope.core.errors import InputError, one_of
 from mnemoscope.core.protocols import HookedModel
 from mnemoscope.core.seeding import generator
 from mnemoscope.core.site import ATTENTION, BY_HEAD, Site
+from mnemoscope.interventions.edges.graph import check_exists
 from mnemoscope.interventions.recordings import read, recorded, results
-from mnemoscope.interventions.regions import check_exists, region
+from mnemoscope.interventions.regions import region
 
 Values = Int[Tensor, "batch pos"] | Float[Tensor, "batch pos"]
 

@@ -23,10 +23,11 @@ from mnemoscope.core.named import Named
 from mnemoscope.core.protocols import HookedModel
 from mnemoscope.core.site import Site
 from mnemoscope.core.skills import Places
-from mnemoscope.engine.budget import output_width
-from mnemoscope.interventions.reading import LOG_PROBS, logits_at, parts, rows_at_once
+from mnemoscope.engine.budget import LOG_PROBS, output_width, parts, rows_at_once
+from mnemoscope.interventions.edges.graph import check_exists
+from mnemoscope.interventions.reading import logits_at
 from mnemoscope.interventions.recordings import Recordings, recorded
-from mnemoscope.interventions.regions import check_exists, region
+from mnemoscope.interventions.regions import region
 from mnemoscope.interventions.replacements import change
 from mnemoscope.interventions.writing import check_written, writing
 

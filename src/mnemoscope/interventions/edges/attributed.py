@@ -22,10 +22,19 @@ from mnemoscope.core.edge import Edge, Through
 from mnemoscope.core.errors import InputError
 from mnemoscope.core.protocols import HookedModel
 from mnemoscope.core.site import Site
+from mnemoscope.engine.architecture import unhooked
 from mnemoscope.engine.block import Block
-from mnemoscope.interventions.direct import unhooked
-from mnemoscope.interventions.edges.graph import Input, check_graph, inputs, layout, writers
-from mnemoscope.interventions.edges.run import Written, outputs, stream_name, writer_names, written
+from mnemoscope.interventions.edges.graph import (
+    Input,
+    check_graph,
+    inputs,
+    layout,
+    outputs,
+    stream_name,
+    writer_names,
+    writers,
+)
+from mnemoscope.interventions.edges.run import Written, written
 from mnemoscope.interventions.patching.measuring import Answer, Chunk, Plan, Question, Reader, SweepResult, measured
 from mnemoscope.interventions.patching.tracing import check_gradient, gradients, prompts_traced, sums, traced
 from mnemoscope.interventions.recordings import Run, check_numbers, recorded

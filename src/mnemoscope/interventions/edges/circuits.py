@@ -1,7 +1,7 @@
 """The metric of circuits on pairs of prompts.
 
 Models that the engine represents, whose heads share nothing and whose blocks are not parallel, are run so that whatever
-circuits have in common is computed once; all others cell by cell through hooks (`sweep`). The numbers are the same.
+circuits have in common is computed once; all others cell by cell through hooks (`run`). The numbers are the same.
 
 What a part writes in a circuit depends on the circuit's edges that lead to it, directly or through others. Circuits
 that agree in these share the part's output. In one layer with two heads and an MLP, the 8192 circuits need 8 outputs of
@@ -27,10 +27,8 @@ from mnemoscope.core.site import Site
 from mnemoscope.engine.attention import Attention
 from mnemoscope.engine.budget import prompts_at_once
 from mnemoscope.engine.transformer import Transformer
-from mnemoscope.interventions.direct import represented
 from mnemoscope.interventions.edges.graph import State, writers
-from mnemoscope.interventions.edges.run import Written, written
-from mnemoscope.interventions.edges.sweep import CHUNK_BYTES, Replacement, outside, sweep_states
+from mnemoscope.interventions.edges.run import CHUNK_BYTES, Replacement, Written, outside, sweep_states, written
 from mnemoscope.interventions.patching.measuring import Answer, Chunk, Patched, Plan, Question, measured
 
 _PARTS = ("z", "mlp_out")
@@ -53,7 +51,7 @@ def run_circuits(
         InputError: The model has no such graph, its logits hold NaN, the metric measures no prediction, or the budget
             is too small.
     """
-    weights = represented(question.model, question.n_pos)
+    weights = question.weights
     if not isinstance(weights, str) and all(not b.parallel and b.attention.n_sharing == 1 for b in weights.blocks):
         return _shared(question, weights, edges, masks, replacement)
     states = torch.from_numpy(np.where(masks, int(State.LIVE), int(State.PATCHED)))

@@ -1,20 +1,20 @@
-"""The edges of a model: who writes to the residual stream, who reads from it, and what each edge carries."""
+"""The parts of a model and its edges: who writes to the residual stream, who reads it, and what each edge carries."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import IntEnum
 from typing import Literal, get_args
 
 import torch
-from jaxtyping import Bool, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from mnemoscope.core.batch import Batch
 from mnemoscope.core.edge import SHARED, THROUGH, Edge, Through
-from mnemoscope.core.errors import InputError, one_of
+from mnemoscope.core.errors import InputError, fits, in_range, one_of
 from mnemoscope.core.protocols import HookedModel
-from mnemoscope.core.site import EMBEDDINGS, Site
-from mnemoscope.interventions.regions import n_kv_heads, positions
+from mnemoscope.core.site import EMBEDDINGS, MLP, Site
+from mnemoscope.interventions.regions import positions, several
 
 Embeddings = Literal["together", "apart"]
 Input = tuple[Site | Literal["logits"], Through | None]
@@ -26,6 +26,32 @@ _REFUSED = {
     "use_normalization_before_and_after": (True,),
     "original_architecture": ("Olmo2ForCausalLM", "Olmo3ForCausalLM"),
 }
+
+
+def n_kv_heads(model: HookedModel) -> int:
+    """Heads of a layer that have keys and values of their own; the others share these, in groups."""
+    cfg = model.cfg
+    apart = getattr(cfg, "ungroup_grouped_query_attention", False)
+    return cfg.n_heads if apart else getattr(cfg, "n_key_value_heads", None) or cfg.n_heads
+
+
+def check_exists(model: HookedModel, site: Site) -> None:
+    """Refuse a site that the model has not.
+
+    Raises:
+        InputError: Naming what the model has.
+    """
+    cfg, n_heads = model.cfg, n_kv_heads(model) if site.kind in SHARED else model.cfg.n_heads
+    if site.layer is not None:
+        in_range(f"the layer of site {site}", site.layer, 0, cfg.n_layers - 1)
+    if site.head is not None:
+        in_range(f"the head of site {site}", site.head, 0, n_heads - 1)
+    if site.kind in (*MLP, "resid_mid") and cfg.attn_only:
+        raise InputError(f"site {site} does not exist: the model has no MLP; take a site of an attention layer")
+    if site.hook not in model.hook_dict:
+        raise InputError(f"site {site} does not exist: the model has no hook point {site.hook}; take another kind")
+    for neuron in several(site.neuron):
+        in_range(f"the neuron of site {site}", neuron, 0, cfg.d_mlp - 1)
 
 
 def check_graph(model: HookedModel) -> None:
@@ -112,6 +138,22 @@ def model_edges(model: HookedModel, *, embeddings: Embeddings = "together") -> t
     )
 
 
+def chosen_edges(
+    model: HookedModel, chosen: Sequence[Edge] | None, *, embeddings: Embeddings = "together"
+) -> Sequence[Edge]:
+    """The chosen edges, or every edge of the model.
+
+    Raises:
+        InputError: The model has no such graph, none is chosen, or one twice.
+    """
+    check_graph(model)
+    if chosen is None:
+        return model_edges(model, embeddings=embeddings)
+    if not chosen or len(set(map(str, chosen))) < len(chosen):
+        raise InputError(f"chosen must name at least one edge, each once; got {len(chosen)}")
+    return chosen
+
+
 def reads(model: HookedModel, reader: Site | Literal["logits"], writer: Site) -> bool:
     """Whether what a part writes is in the input of another one."""
     if not isinstance(reader, Site) or writer.layer is None or writer.kind == "resid_pre":
@@ -129,6 +171,33 @@ def single(model: HookedModel, edge: Edge) -> list[Edge]:
     if from_ == [edge.writer] and ways == (edge.through,):
         return [edge]
     return [replace(edge, writer=site, through=way) for way in ways for site in from_]
+
+
+def stream_name(model: HookedModel, reader: Site | Literal["logits"], through: Through | None) -> str:
+    """The hook point of the residual stream that a part reads."""
+    if not isinstance(reader, Site):
+        return f"blocks.{model.cfg.n_layers - 1}.hook_resid_post"
+    end = "mid" if through is None and reader.kind == "mlp_out" and not model.cfg.parallel_attn_mlp else "pre"
+    return f"blocks.{reader.layer}.hook_resid_{end}"
+
+
+def writer_names(model: HookedModel) -> set[str]:
+    """The hook points that `outputs` needs."""
+    return {site.hook for site in writers(model, embeddings="apart")}
+
+
+def outputs(model: HookedModel, found: Mapping[str, Tensor]) -> Float[Tensor, "writer prompt pos d_model"]:
+    """The contribution of each writer to the residual stream, from activations by hook point."""
+    sites = writers(model, embeddings="apart")
+    return torch.stack(
+        [of_head(model, site, found[site.hook]) if site.kind == "z" else found[site.hook] for site in sites]
+    )
+
+
+def of_head(model: HookedModel, site: Site, z: Float[Tensor, "*rows head_index d_head"]) -> Tensor:
+    """What one head adds to the residual stream."""
+    assert site.layer is not None
+    return z[..., site.head, :] @ model.blocks[site.layer].attn.W_O[site.head]
 
 
 def _those_it_has(model: HookedModel) -> str:
@@ -151,10 +220,33 @@ class State(IntEnum):
 
 
 @dataclass(frozen=True, kw_only=True)
+class Layout:
+    """Where edges lie among the inputs and writers of a model.
+
+    Attributes:
+        edges: The edges that have states of their own.
+        writers: Of the model, embeddings apart.
+        inputs: Of its readers.
+        streams: The hook point of the stream that each input reads.
+        exists: All edges of the model.
+        groups: Number, input and writer of edges that do not overlap, in the order of the edges. An edge may stand
+            for several entries. One that has positions is a group by itself.
+    """
+
+    edges: Sequence[Edge]
+    writers: Sequence[Site]
+    inputs: Sequence[Input]
+    streams: Sequence[str]
+    exists: Bool[Tensor, "input writer"]
+    groups: Sequence[Int[Tensor, "3 _"]]
+
+
+@dataclass(frozen=True, kw_only=True)
 class Carried:
     """States of all edges of a model, laid out by input and writer.
 
     Attributes:
+        at: Where edges lie.
         live: Edges that carry what the changed run writes.
         patched: Edges that carry what the other run wrote.
         changed: Inputs that are not live throughout.
@@ -162,6 +254,7 @@ class Carried:
     The axes `row` and `pos` have length 1 where the states are the same for all prompts, or at all positions.
     """
 
+    at: Layout
     live: Bool[Tensor, "cell row pos input writer"]
     patched: Bool[Tensor, "cell row pos input writer"]
     changed: Bool[Tensor, " input"]
@@ -172,28 +265,13 @@ class Carried:
         return self.live.shape[1:3] == (1, 1)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Layout:
-    """Where edges lie among the inputs and writers of a model.
-
-    Attributes:
-        edges: The edges that have states of their own.
-        exists: All edges of the model.
-        groups: Number, input and writer of edges that do not overlap, in the order of the edges. An edge may stand
-            for several entries. One that has positions is a group by itself.
-    """
-
-    edges: Sequence[Edge]
-    exists: Bool[Tensor, "input writer"]
-    groups: Sequence[Int[Tensor, "3 _"]]
-
-
 def layout(model: HookedModel, edges: Sequence[Edge]) -> Layout:
     """Find some edges in a model.
 
     Raises:
-        InputError: The model has no such edge.
+        InputError: The model has no such graph or edge.
     """
+    check_graph(model)
     sources, readers = writers(model, embeddings="apart"), inputs(model)
     exists = [[reads(model, reader, site) for site in sources] for reader, _ in readers]
     columns = {site: i for i, site in enumerate(sources)}
@@ -211,7 +289,14 @@ def layout(model: HookedModel, edges: Sequence[Edge]) -> Layout:
         groups[-1] += [(number, *place) for place in places]
         taken.update(places)
         taken = taken if edge.pos is None else None
-    return Layout(edges=edges, exists=torch.tensor(exists), groups=[torch.tensor(group).T for group in groups])
+    return Layout(
+        edges=edges,
+        writers=sources,
+        inputs=readers,
+        streams=[stream_name(model, *place) for place in readers],
+        exists=torch.tensor(exists),
+        groups=[torch.tensor(group).T for group in groups],
+    )
 
 
 def carried(at: Layout, batch: Batch, states: Int[Tensor, "cell edge"]) -> Carried:
@@ -241,4 +326,57 @@ def carried(at: Layout, batch: Batch, states: Int[Tensor, "cell edge"]) -> Carri
         live[..., row, column] = torch.where(given, state == State.LIVE, live[..., row, column])
         patched[..., row, column] = torch.where(given, state == State.PATCHED, patched[..., row, column])
     changed = (patched | (live != exists)).flatten(0, 2).any(0).any(-1)
-    return Carried(live=live, patched=patched, changed=changed)
+    return Carried(at=at, live=live, patched=patched, changed=changed)
+
+
+Cell = Mapping[Edge, State]
+"""Edges that carry something else than the rest."""
+
+
+def of_edge(model: HookedModel, edge: Edge, *, direct: bool = False, through_mlps: bool = False) -> Cell:
+    """The cell in which an edge is patched: what its reader then writes goes everywhere, or directly to the logits
+    alone; MLPs between writer and reader may see the patch too, and pass it on to the reader alone.
+    """
+    cell = {edge: State.PATCHED}
+    if through_mlps:
+        cell |= _through_mlps(model, edge)
+    if direct:
+        for part in parts_of(model, edge.reader):
+            if isinstance(part, Site):
+                cell[Edge(writer=part)] = State.LIVE
+    return cell
+
+
+def _through_mlps(model: HookedModel, edge: Edge) -> dict[Edge, State]:
+    """What MLPs between writer and reader see and write, to each other and the reader only."""
+    all_mlps = () if model.cfg.attn_only else range(model.cfg.n_layers)
+    mlps = [Site(kind="mlp_out", layer=layer) for layer in all_mlps]
+    between = {mlp for mlp in mlps if reads(model, mlp, edge.writer) and reads(model, edge.reader, mlp)}
+    last = {(part.reader, part.through) for part in single(model, edge)}
+    cell = {Edge(writer=edge.writer, reader=mlp, pos=edge.pos): State.PATCHED for mlp in between}
+    for part in model_edges(model):
+        if part.writer in between:
+            passes = part.reader in between or (part.reader, part.through) in last
+            cell[part.at(edge.pos)] = State.LIVE if passes else State.FROZEN
+    return cell
+
+
+def states(
+    model: HookedModel, cells: Sequence[Cell], rest: State, max_bytes: int
+) -> tuple[list[Edge], Int[Tensor, "cell edge"]]:
+    """All edges of a model, those of the cells last, and what they carry in each cell; `rest` is for all others.
+
+    Raises:
+        InputError: There are so many that the table does not fit.
+    """
+    every = model_edges(model, embeddings="apart")
+    own = list(dict.fromkeys(edge for cell in cells for edge in cell))
+    number = {edge: len(every) + i for i, edge in enumerate(own)}
+    needed, way_out = 8 * len(cells) * (len(every) + len(own)), "choose fewer edges, or estimate them (attribute_edges)"
+    fits(f"the table of what {len(every)} edges carry in {len(cells)} cells", needed, max_bytes, way_out)
+    carried = torch.full((len(cells), len(every) + len(own)), int(State.UNSET))
+    carried[:, : len(every)] = int(rest)
+    for row, cell in enumerate(cells):
+        for edge, state in cell.items():
+            carried[row, number[edge]] = int(state)
+    return [*every, *own], carried

@@ -4,7 +4,7 @@ Interventions on edges are put in force this way: the reader sees another output
 in one forward pass the change of a reader's input is the sum over its edges.
 """
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from typing import Any
@@ -14,10 +14,10 @@ from einops import einsum
 from jaxtyping import Float
 from torch import Tensor
 
-from mnemoscope.core.edge import SHARED, Edge
+from mnemoscope.core.edge import SHARED
 from mnemoscope.core.protocols import HookedModel
 from mnemoscope.core.site import Site
-from mnemoscope.interventions.edges.graph import Input, check_graph, inputs, layout, single
+from mnemoscope.interventions.edges.graph import Input, Layout
 from mnemoscope.interventions.recordings import results
 from mnemoscope.interventions.writing import Hook
 
@@ -29,22 +29,21 @@ stream there, to what is read."""
 
 
 @contextmanager
-def reading(model: HookedModel, wanted: Collection[Input], read: Read) -> Iterator[tuple[list[Hook], list[Hook]]]:
+def reading(model: HookedModel, wanted: Sequence[Input], read: Read) -> Iterator[tuple[list[Hook], list[Hook]]]:
     """Within the block MLPs read another input; their input is no hook point.
 
     Args:
         model: A HookedTransformer whose parts add up in the residual stream.
-        wanted: The inputs that change.
+        wanted: The inputs that change, in the order of reading.
         read: What is then read.
 
     Yields:
         The hooks for heads and for the logits, to be put on the model.
     """
     groups: dict[tuple[int | None, str | None], list[Input]] = {}
-    for reader, through in inputs(model):
-        if (reader, through) in wanted:
-            layer = reader.layer if isinstance(reader, Site) else None
-            groups.setdefault((layer, through), []).append((reader, through))
+    for reader, through in wanted:
+        layer = reader.layer if isinstance(reader, Site) else None
+        groups.setdefault((layer, through), []).append((reader, through))
     heads: list[Hook] = []
     logits: list[Hook] = []
     with ExitStack() as stack:
@@ -76,24 +75,20 @@ def _attend(activation: Tensor, hook: Any, *, block: Any, through: str, own: Seq
 
 @contextmanager
 def edges_changed(
-    model: HookedModel, changes: Sequence[tuple[Edge, Changed]]
+    model: HookedModel, at: Layout, changes: Sequence[Changed]
 ) -> Iterator[tuple[list[Hook], list[Hook]]]:
     """Within the block edges carry something else; the hooks for it are yielded, to be put on the model.
 
     Args:
         model: A HookedTransformer whose parts add up in the residual stream.
-        changes: Edges, and what becomes of the writer's output on each; those of one writer and one input act one
-            after the other.
+        at: Where the edges lie.
+        changes: What becomes of the writer's output on each edge; those of one writer and one input act one after the
+            other.
 
     Yields:
         Hooks that come before those of interventions at sites, and hooks that come after.
-
-    Raises:
-        InputError: The model has no such graph or edge.
     """
-    check_graph(model)
-    layout(model, [edge for edge, _ in changes])
-    wanted: set[Input] = {(part.reader, part.through) for edge, _ in changes for part in single(model, edge)}
+    wanted = [at.inputs[row] for row in sorted({row for group in at.groups for row in group[1].tolist()})]
     written: dict[Site, Tensor] = {}
     streams: dict[int | None, Tensor] = {}
 
@@ -107,7 +102,7 @@ def edges_changed(
     def added(place: Input) -> Tensor | float:
         """The change of an input."""
         now: dict[Site, Tensor] = {}
-        for edge, change in changes:
+        for edge, change in zip(at.edges, changes, strict=True):
             if edge.reader == place[0] and edge.through in (None, place[1]):
                 now[edge.writer] = change(now.get(edge.writer, written[edge.writer]))
         differences = ((writer, after - written[writer]) for writer, after in now.items())
@@ -119,7 +114,7 @@ def edges_changed(
 
     layers = {site.layer for site, through in wanted if isinstance(site, Site) and through is not None}
     listening: list[Hook] = [
-        *((writer.hook, partial(record, writer=writer)) for writer in {edge.writer for edge, _ in changes}),
+        *((writer.hook, partial(record, writer=writer)) for writer in {edge.writer for edge in at.edges}),
         *((f"blocks.{layer}.hook_resid_pre", partial(keep, layer=layer)) for layer in layers),
     ]
     with reading(model, wanted, read) as (heads, logits):

@@ -7,9 +7,11 @@ that are patched, the difference between the other run and the unchanged one:
 
 `written` records the unchanged run as this needs it. The prompts are repeated once per cell. An input whose edges are
 all live in all cells is left to the model, so that cells in which nothing is changed give the model's own logits.
+`sweep_states` reads metrics of prompt pairs, in both directions; prompts and cells are cut into chunks that stay within
+a byte budget.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal, get_args
@@ -19,12 +21,26 @@ from einops import einsum, rearrange
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from mnemoscope.core.batch import Inputs
-from mnemoscope.core.edge import Through
+from mnemoscope.core.batch import Batch, Inputs
+from mnemoscope.core.edge import Edge
+from mnemoscope.core.errors import InputError, in_range, one_of
 from mnemoscope.core.protocols import HookedModel
 from mnemoscope.core.site import Site
-from mnemoscope.interventions.edges.graph import Carried, Input, inputs, writers
+from mnemoscope.engine.budget import prompts_at_once, worth_a_pass
+from mnemoscope.interventions.edges.graph import (
+    Carried,
+    Input,
+    Layout,
+    carried,
+    inputs,
+    layout,
+    of_head,
+    outputs,
+    stream_name,
+    writer_names,
+)
 from mnemoscope.interventions.edges.hooks import reading
+from mnemoscope.interventions.patching.measuring import Answer, Chunk, Patched, Plan, Question, SweepResult, measured
 from mnemoscope.interventions.reading import at_columns, unembedding
 from mnemoscope.interventions.recordings import forward, repeated
 from mnemoscope.interventions.writing import Hook
@@ -32,6 +48,11 @@ from mnemoscope.interventions.writing import Hook
 Freeze = Literal["attention", "layer_norm"]
 FREEZES: tuple[Freeze, ...] = get_args(Freeze)
 """What keeps its values of the unchanged run: attention patterns, or the scales of normalisations."""
+Replacement = Literal["patch", "mean", "zero"]
+"""What patched edges carry: what the writer wrote in the other run, its mean over prompts, or nothing."""
+
+CHUNK_BYTES = 2**25
+"""Of one forward pass on a CPU: larger ones gain nothing, unless the weights are larger."""
 _ENDS: dict[Freeze, str] = {"attention": ".attn.hook_pattern", "layer_norm": ".hook_scale"}
 
 
@@ -70,33 +91,6 @@ def written(
     return Written(outputs=outputs(model, found), kept={name: found[name] for name in names}, logits=logits)
 
 
-def writer_names(model: HookedModel) -> set[str]:
-    """The hook points that `outputs` needs."""
-    return {site.hook for site in writers(model, embeddings="apart")}
-
-
-def outputs(model: HookedModel, found: Mapping[str, Tensor]) -> Float[Tensor, "writer prompt pos d_model"]:
-    """The contribution of each writer to the residual stream, from activations by hook point."""
-    sites = writers(model, embeddings="apart")
-    return torch.stack(
-        [of_head(model, site, found[site.hook]) if site.kind == "z" else found[site.hook] for site in sites]
-    )
-
-
-def of_head(model: HookedModel, site: Site, z: Float[Tensor, "*rows head_index d_head"]) -> Tensor:
-    """What one head adds to the residual stream."""
-    assert site.layer is not None
-    return z[..., site.head, :] @ model.blocks[site.layer].attn.W_O[site.head]
-
-
-def stream_name(model: HookedModel, reader: Site | Literal["logits"], through: Through | None) -> str:
-    """The hook point of the residual stream that a part reads."""
-    if not isinstance(reader, Site):
-        return f"blocks.{model.cfg.n_layers - 1}.hook_resid_post"
-    end = "mid" if through is None and reader.kind == "mlp_out" and not model.cfg.parallel_attn_mlp else "pre"
-    return f"blocks.{reader.layer}.hook_resid_{end}"
-
-
 class Cells:
     """A forward pass of some prompts under each choice of states.
 
@@ -113,12 +107,11 @@ class Cells:
         self, model: HookedModel, base: Written, other: Float[Tensor, "writer prompt pos d_model"], carried: Carried
     ):
         self.model, self.base, self.carried = model, base, carried
-        self.numbers = {place: number for number, place in enumerate(inputs(model))}
-        self.wanted = {place for place, number in self.numbers.items() if carried.changed[number]}
+        self.numbers = {place: number for number, place in enumerate(carried.at.inputs)}
+        self.wanted = [place for place, number in self.numbers.items() if carried.changed[number]]
         self.of_stream: dict[str, list[Input]] = {}
-        for place in self.numbers:
-            if place in self.wanted:
-                self.of_stream.setdefault(stream_name(model, *place), []).append(place)
+        for place in self.wanted:
+            self.of_stream.setdefault(self._stream_of(place), []).append(place)
         self.differs = other - base.outputs
         self.written = base.outputs.new_zeros(len(carried.live), *base.outputs.shape)
         """By how much what is written differs from the unchanged run."""
@@ -134,6 +127,9 @@ class Cells:
             logits = picked(model.run_with_hooks(repeated(tokens, n_cells), fwd_hooks=hooks))
         return logits.unflatten(0, (n_cells, len(tokens)))
 
+    def _stream_of(self, place: Input) -> str:
+        return self.carried.at.streams[self.numbers[place]]
+
     def _frozen(self) -> list[Hook]:
         def kept(activation: Tensor, hook: Any, *, value: Tensor) -> Tensor:
             value = repeated(value, len(self.written))
@@ -144,7 +140,7 @@ class Cells:
 
     def _listening(self) -> Iterator[Hook]:
         """Hooks that record what is written; embeddings cannot change."""
-        for number, site in enumerate(writers(self.model, embeddings="apart")):
+        for number, site in enumerate(self.carried.at.writers):
             if site.layer is not None:
                 yield site.hook, partial(self._record, number=number, site=site)
 
@@ -154,7 +150,7 @@ class Cells:
 
     def _read(self, own: Sequence[Input], stream: Tensor | None) -> Float[Tensor, "row pos own d_model"]:
         """The inputs of some readers, cells and prompts in one axis."""
-        name = stream_name(self.model, *own[0])
+        name = self._stream_of(own[0])
         together = self.of_stream[name]
         if self.added[0] != name:
             self.added = name, self._added(together)
@@ -177,3 +173,84 @@ class Cells:
         axes = "cell row pos own writer"
         now = einsum(live, self.written, f"{axes}, cell writer row pos d -> cell own row pos d")
         return now + einsum(patched, self.differs, f"{axes}, writer row pos d -> cell own row pos d")
+
+
+def sweep_states(
+    question: Question,
+    edges: Sequence[Edge],
+    states: Int[Tensor, "cell edge"],
+    *,
+    freeze: Collection[Freeze] = (),
+    replacement: Replacement = "patch",
+) -> SweepResult:
+    """Measure the model with every choice of states on every pair.
+
+    Args:
+        question: What is measured. The parts of its model must add up in the residual stream.
+        edges: Those that have a state of their own; all others are live.
+        states: Of every edge in every cell (`State`).
+        freeze: `attention` keeps the patterns of the unchanged run, `layer_norm` the scales of its normalisations.
+        replacement: What patched edges carry: `patch`, the output of the writer in the other run; `mean`, its mean
+            over the prompts of that run, position by position; `zero`, nothing.
+
+    Raises:
+        InputError: The model has no such graph or edge, a metric measures no prediction, or the budget is too small.
+    """
+    model, read = question.model, question.read
+    for part in freeze:
+        one_of("freeze", part, FREEZES)
+    in_range("the number of cells", len(states), 1, float("inf"))
+    at, fast = layout(model, edges), worth_a_pass(model, CHUNK_BYTES)
+    n_prompts, at_work = _sizes(question, at, fast)
+    others = outside(question, replacement, n_prompts)
+
+    def answers(chunk: Chunk[Written]) -> Iterator[Answer]:
+        n_cells = max(1, min(question.max_bytes, fast) // (len(chunk.batch) * at_work))
+        other = others(chunk).expand_as(chunk.source.outputs)
+        for cells in torch.arange(len(states)).split(n_cells):
+            asked = carried(at, chunk.batch, states[cells])
+            logits = Cells(model, chunk.base, other, asked).logits(chunk.batch.inputs, read)
+            yield from chunk.answers([Patched(cells=cells.tolist(), first=0, logits=logits)])
+
+    run = partial(written, model, read=read, wanted=frozenset(freeze))
+    plan = Plan(method="hooks", n_prompts=n_prompts, run=run, answers=answers)
+    return measured(question, len(states), plan)
+
+
+def outside(
+    question: Question, replacement: Replacement, n_prompts: int
+) -> Callable[[Chunk[Written]], Float[Tensor, "writer #prompt pos d_model"]]:
+    """What patched edges carry of every writer, in each chunk; means are over all prompts, `n_prompts` run at a time.
+
+    Raises:
+        InputError: There is no such replacement.
+    """
+    one_of("replacement", replacement, get_args(Replacement))
+    if replacement == "patch":
+        return lambda chunk: chunk.source.outputs
+    if replacement == "zero":
+        return lambda chunk: torch.zeros_like(chunk.source.outputs)
+    sides = (question.pairs.clean, question.pairs.corrupted)
+    if any(side.ragged for side in sides):
+        raise InputError("replacement 'mean' is over prompts, position by position, and these are padded; take 'patch'")
+    means = [_mean_outputs(question.model, side, n_prompts) for side in sides]
+    return lambda chunk: means[1 - chunk.into]
+
+
+@torch.no_grad()
+def _mean_outputs(model: HookedModel, batch: Batch, n_prompts: int) -> Float[Tensor, "writer 1 pos d_model"]:
+    """What every part writes in the mean over some prompts, position by position."""
+    nowhere = torch.empty(0, dtype=torch.long)
+    runs = (written(model, tokens, nowhere, frozenset()).outputs for tokens in batch.inputs.split(n_prompts))
+    return torch.stack([outputs.sum(1, keepdim=True) for outputs in runs]).sum(0) / len(batch)
+
+
+def _sizes(question: Question, at: Layout, target: int) -> tuple[int, int]:
+    """Prompts of a chunk, and bytes of one prompt in one cell."""
+    cfg, n_pos, sizes, n_writers = question.model.cfg, question.n_pos, question.sizes, len(at.writers)
+    at_once = 3 * len(at.inputs) // cfg.n_layers + n_writers
+    at_work = sizes.hooked(everywhere=False) + sizes.float_bytes * n_pos * cfg.d_model * at_once
+    kept = sizes.float_bytes * n_pos * cfg.d_model * (3 * n_writers + 4 * cfg.n_layers)
+    kept += 2 * sizes.float_bytes * n_pos * cfg.n_layers * cfg.n_heads * n_pos
+    room, n = question.max_bytes, len(question.pairs)
+    return prompts_at_once(n, at_work=at_work, kept=kept, room=room, target=target), at_work

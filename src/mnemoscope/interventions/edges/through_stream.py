@@ -25,10 +25,9 @@ from mnemoscope.core.site import EMBEDDINGS, Kind, Position, Site
 from mnemoscope.engine.attention import Attention, joined
 from mnemoscope.engine.block import Block
 from mnemoscope.engine.transformer import Transformer
-from mnemoscope.interventions.direct import represented
 from mnemoscope.interventions.edges.graph import layout
 from mnemoscope.interventions.patching.measuring import Chunk, Patched, Plan, Question
-from mnemoscope.interventions.patching.through_stream import Stream, continued_plan, entry
+from mnemoscope.interventions.patching.sweep import Stream, continued_plan, entry
 from mnemoscope.interventions.recordings import Place, Run
 from mnemoscope.interventions.regions import positions
 
@@ -57,9 +56,9 @@ def plan_edges(question: Question, edges: Sequence[Edge], *, direct: bool = Fals
         InputError: The model has no such edge, or the budget is too small.
     """
     layout(question.model, edges)
-    weights = represented(question.model, question.n_pos)
-    if isinstance(weights, str):
+    if isinstance(weights := question.weights, str):
         return weights
+    recorded = places(weights)
     named = {edge.pos for edge in edges if edge.pos is not None}
 
     def patched(run: Stream, chunk: Chunk[Run], n_cells: Callable[[int], int]) -> Iterator[Patched]:
@@ -67,7 +66,7 @@ def plan_edges(question: Question, edges: Sequence[Edge], *, direct: bool = Fals
         one_by_one = EachEdge(run=run, source=chunk.source, edges=edges, positions=where, direct=direct)
         return one_by_one.patched(n_cells)
 
-    return continued_plan(question, weights, places(weights), patched, question.sizes.edge)
+    return continued_plan(question, weights, recorded, patched, question.sizes.edge)
 
 
 def places(weights: Transformer) -> set[Place]:

@@ -1,18 +1,26 @@
-"""Which activations a sweep patches, one cell at a time.
+"""Which activations a sweep patches, one cell at a time, and how it does so through hooks, for every model with some.
 
 A cell is one choice along every axis that is swept; along an axis that is not, all of the activation is patched at
-once. The grid knows where in an activation tensor a cell lies.
+once. The grid knows where in an activation tensor a cell lies. Through hooks the prompts are repeated once per cell,
+and each repetition is patched at its own cell, whatever layer that lies in; hooks that are on the model act first.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import product
+from typing import Any
+
+from torch import Tensor
 
 from mnemoscope.core.errors import InputError, one_of
 from mnemoscope.core.protocols import HookedModel
 from mnemoscope.core.site import ATTENTION, EMBEDDINGS, Kind, Site
-from mnemoscope.interventions.regions import n_kv_heads
+from mnemoscope.interventions.edges.graph import n_kv_heads
+from mnemoscope.interventions.patching.measuring import Chunk, Patched, Plan, Question, recorded_plan
+from mnemoscope.interventions.reading import at_columns, unembedding
+from mnemoscope.interventions.recordings import Place, Run, recorded_run, repeated
+from mnemoscope.interventions.writing import check_written, writing
 
 AXES: dict[Kind, tuple[str, ...]] = {
     **dict.fromkeys((*EMBEDDINGS, "resid_pre", "resid_mid", "resid_post", "attn_out", "mlp_out"), ("pos",)),
@@ -75,12 +83,14 @@ class Grid:
         return tuple(slice(None) if place is None else place for place in places)
 
 
-def grid(model: HookedModel, kind: Kind, over: Sequence[str], *, n_pos: int, only: Mapping[str, Sequence[int]]) -> Grid:
+def grid(
+    model: HookedModel, kind: Kind, over: Sequence[str], *, n_pos: int, only: Mapping[str, Sequence[int]] | None = None
+) -> Grid:
     """The grid of a sweep.
 
     Args:
         model: Its sizes count.
-        kind: What is patched.
+        kind: What is patched; in the place of `result` it is z, from which it follows.
         over: Axes to sweep. Every kind but the embeddings has `layer`, and it must be among them.
         n_pos: Length of the prompts.
         only: Numbers along an axis; an axis that is not named is swept completely.
@@ -88,6 +98,7 @@ def grid(model: HookedModel, kind: Kind, over: Sequence[str], *, n_pos: int, onl
     Raises:
         InputError: The kind has no such axis, or a number lies outside.
     """
+    kind, only = "z" if kind == "result" else kind, only or {}
     one_of("kind", kind, KINDS)
     own = AXES[kind] if kind in EMBEDDINGS else ("layer", *AXES[kind])
     wrong = [axis for axis in over if axis not in own]
@@ -113,3 +124,51 @@ def _labels(axis: str, size: int, wanted: Sequence[int] | None) -> tuple[int, ..
     if outside or not wanted or len(set(wanted)) < len(wanted):
         raise InputError(f"only[{axis!r}] must list numbers from 0 to {size - 1}, each once; got {list(wanted)}")
     return tuple(wanted)
+
+
+def hooks_plan(question: Question, grid: Grid, *, reason: str) -> Plan[Run]:
+    """Plan a sweep through hooks.
+
+    Args:
+        question: What is measured.
+        grid: The cells.
+        reason: Why not the fast way, for the result.
+
+    Raises:
+        InputError: The model does not go on with what hooks write there, or the budget is too small.
+    """
+    model, sizes = question.model, question.sizes
+    check_written(model, grid.kind, grid.layers)
+
+    def patched(chunk: Chunk[Run], room: int) -> Iterator[Patched]:
+        n_cells = max(1, room // (len(chunk.batch) * sizes.hooked(everywhere=False)))
+        for start in range(0, len(grid.cells), n_cells):
+            some = range(start, min(start + n_cells, len(grid.cells)))
+            hooks = [
+                (grid.hook(layer), _hook(grid, some, layer, chunk.source[grid.kind, layer]))
+                for layer in {grid.of(grid.cells[number], "layer") for number in some}
+            ]
+            tokens = repeated(chunk.batch.inputs, len(some))
+            with writing(model, hooks) as completed, unembedding(model, at_columns(question.read)) as picked:
+                logits = picked(model.run_with_hooks(tokens, fwd_hooks=completed))
+            yield Patched(cells=some, first=0, logits=logits.unflatten(0, (len(some), -1)))
+
+    places: set[Place] = {(grid.kind, layer) for layer in grid.layers}
+    run = partial(recorded_run, model, places=places, read=question.read)
+    return recorded_plan(question, places, run, patched, method=f"hooks ({reason})")
+
+
+def _hook(grid: Grid, chunk: Sequence[int], layer: int | None, source: Tensor) -> Callable[..., Tensor]:
+    """A hook that patches the repetitions whose cell lies in `layer`."""
+
+    def patch(activation: Tensor, hook: Any) -> Tensor:
+        shape = activation.shape[1:]
+        result = activation.expand(len(chunk) * len(source), *shape).clone()
+        for block, number in zip(result.split(len(source)), chunk, strict=True):
+            cell = grid.cells[number]
+            if grid.of(cell, "layer") == layer:
+                place = (slice(None), *grid.index(cell))
+                block[place] = source[place]
+        return result
+
+    return patch

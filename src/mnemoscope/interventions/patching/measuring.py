@@ -20,7 +20,9 @@ from mnemoscope.core.metrics import LOGIT_DIFF, Metric, check_metric
 from mnemoscope.core.pairs import PromptPairs
 from mnemoscope.core.protocols import HookedModel
 from mnemoscope.core.seeding import generator
+from mnemoscope.engine.architecture import represented
 from mnemoscope.engine.budget import CACHE_BYTES, MAX_BYTES, Sizes, prompts_at_once
+from mnemoscope.engine.transformer import Transformer
 from mnemoscope.interventions.recordings import Place, Run, check_numbers
 
 Direction = Literal["noising", "denoising"]
@@ -84,6 +86,11 @@ class Question:
     def sizes(self) -> Sizes:
         """On which the memory of a prompt depends."""
         return Sizes(cfg=self.model.cfg, n_pos=self.n_pos, n_read=len(self.read))
+
+    @cached_property
+    def weights(self) -> Transformer | str:
+        """The engine's transformer of the model, from which runs can be resumed; or why there is none, in words."""
+        return represented(self.model, self.n_pos)
 
     @cached_property
     def best_bytes(self) -> int:

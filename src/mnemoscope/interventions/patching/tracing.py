@@ -12,10 +12,10 @@ from torch import Tensor
 from mnemoscope.core.batch import Inputs
 from mnemoscope.core.errors import InputError
 from mnemoscope.core.protocols import HookedModel
+from mnemoscope.engine.architecture import unhooked
 from mnemoscope.engine.block import Read
 from mnemoscope.engine.budget import prompts_at_once, worth_a_pass
 from mnemoscope.engine.changes import Changes
-from mnemoscope.interventions.direct import unhooked
 from mnemoscope.interventions.patching.measuring import Question, Reader
 from mnemoscope.interventions.reading import at_columns, unembedding
 from mnemoscope.interventions.recordings import Run

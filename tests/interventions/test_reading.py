@@ -9,7 +9,7 @@ from mnemoscope.engine import lookup
 from mnemoscope.engine.architecture import of_model
 from mnemoscope.engine.changes import IN_BLOCK, NONE
 from mnemoscope.engine.transformer import Transformer
-from mnemoscope.interventions.direct import Starts, logits_directly, outputs_at, watch
+from mnemoscope.interventions.reading import Starts, logits_directly, outputs_at, watch
 from tests.support import foreign_model, random_model, seeded, small_spec
 
 BATCH = small_spec("v3").task.monitor(10, split="test", generator=seeded())
