@@ -172,15 +172,15 @@ class Transformer:
         """
         here, block = at.of_block(index), self.blocks[index]
         stream = here("hook_resid_pre", stream)
-        if read is None or here.any(*AFTER_HEADS):
+        if read is None or (here.any(*AFTER_HEADS) and not at.where_read):
             after = block.after_heads(stream, self._z(index, stream, None, at, inputs), here)
             return after if read is None else read.of(after)
         before = read.of(stream)
         if here.any(*OF_QUERIES):
             z = self._z(index, stream, None, at, inputs)
-            return block.after_heads(before, None if z is None else read.of(z))
+            return block.after_heads(before, None if z is None else read.of(z), here)
         z = self._z(index, stream, read.columns, at, inputs)
-        return block.after_heads(before, None if z is None else read.of_columns(z))
+        return block.after_heads(before, None if z is None else read.of_columns(z), here)
 
     def _z(
         self, index: int, stream: Tensor, queries: Int[Tensor, " query"] | None, at: Changes, inputs: Inputs
