@@ -201,6 +201,7 @@ def _traced(plain: Plain, tokens: Int[Tensor, "prompt pos"]) -> tuple[Writers, W
     return early, late, {**kept, "end": [x]}
 
 
+@torch.no_grad()
 def edges(model: HookedTransformer, pairs: PromptPairs, found: dict[str, Tensor]) -> float:
     """Edge attribution patching of all edges: differences of writers times gradients at the inputs of readers.
 
@@ -208,8 +209,7 @@ def edges(model: HookedTransformer, pairs: PromptPairs, found: dict[str, Tensor]
     """
     plain = Plain(model)
     n_layers, n_heads, n_kv = len(plain.layers), plain.n_heads, plain.n_kv
-    with torch.no_grad():
-        clean = _traced(plain, pairs.clean.inputs)
+    clean = _traced(plain, pairs.clean.inputs)
     with torch.enable_grad():
         *corrupted, kept = _traced(plain, pairs.corrupted.inputs)
         ends = (*kept["qkv"], *kept["mlp"], *kept["end"])
