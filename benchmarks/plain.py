@@ -34,6 +34,7 @@ NAME = "SmolLM2 135M"
 class Plain:
     """The weights of a Llama, packed, and its layers as functions."""
 
+    @torch.no_grad()
     def __init__(self, model: HookedTransformer):
         cfg = model.cfg
         self.n_heads, self.n_kv, self.d_head, self.eps = cfg.n_heads, cfg.n_key_value_heads, cfg.d_head, cfg.eps
@@ -170,57 +171,80 @@ def ablations(
 Writers = Float[Tensor, "writer prompt pos d_model"]
 
 
-def _traced(plain: Plain, tokens: Int[Tensor, "prompt pos"]) -> tuple[Writers, dict[str, list[Tensor]], Tensor]:
-    """What the embedding, heads and MLPs write; streams, projections and MLP outputs of layers; the last logits."""
-    x = plain.w_e[tokens].requires_grad_(torch.is_grad_enabled())
+def _traced(plain: Plain, tokens: Int[Tensor, "prompt pos"]) -> tuple[Writers, Writers, dict[str, list[Tensor]]]:
+    """What the embedding, heads and MLPs write, and those of the last layer at the last position alone; streams,
+    projections and MLP outputs of layers.
+    """
+    x = plain.w_e.detach()[tokens].requires_grad_(torch.is_grad_enabled())
     written, kept = [x], {"pre": [], "qkv": [], "mid": [], "mlp": []}
     widths = [n * plain.d_head for n in (plain.n_heads, plain.n_kv, plain.n_kv)]
-    for ln1, w, b, w_o, b_o, ln2, gate, b_in, w_out, b_out in plain.layers:
+    for index, (ln1, w, b, w_o, b_o, ln2, gate, b_in, w_out, b_out) in enumerate(plain.layers):
         qkv = F.linear(F.rms_norm(x, x.shape[-1:], ln1, plain.eps), w, b)
+        kept["pre"].append(x)
         q, k, v = (part.unflatten(-1, (-1, plain.d_head)).transpose(1, 2) for part in qkv.split(widths, -1))
-        z = plain.z(plain.turned(q, 0), plain.turned(k, 0), v)
+        q, k = plain.turned(q, 0), plain.turned(k, 0)
+        if index == len(plain.layers) - 1:
+            q, x = q[:, :, -1:], x[:, -1:]
+        z = plain.z(q, k, v)
         written += torch.einsum(
             "bphw,hwd->hbpd", z.detach().unflatten(-1, (plain.n_heads, -1)), w_o.T.unflatten(0, (plain.n_heads, -1))
         ).unbind()
         mid = x + F.linear(z, w_o, b_o)
         g, up = F.linear(F.rms_norm(mid, x.shape[-1:], ln2, plain.eps), gate).chunk(2, -1)
         mlp = F.linear(F.silu(g) * up + b_in, w_out, b_out)
-        for name, tensor in (("pre", x), ("qkv", qkv), ("mid", mid), ("mlp", mlp)):
+        for name, tensor in (("qkv", qkv), ("mid", mid), ("mlp", mlp)):
             kept[name].append(tensor)
         written.append(mlp)
         x = mid + mlp
-    return torch.stack([each.detach() for each in written]), {**kept, "end": [x]}, plain.logits(x[:, -1])
+    n = len(written) - plain.n_heads - 1
+    early, late = (torch.stack([each.detach() for each in some]) for some in (written[:n], written[n:]))
+    return early, late, {**kept, "end": [x]}
 
 
+@torch.no_grad()
 def edges(model: HookedTransformer, pairs: PromptPairs, found: dict[str, Tensor]) -> float:
-    """Edge attribution patching of all edges: differences of writers times gradients at the inputs of readers."""
+    """Edge attribution patching of all edges: differences of writers times gradients at the inputs of readers.
+
+    The queries, heads and MLP of the last layer are taken at the position that is read.
+    """
     plain = Plain(model)
     n_layers, n_heads, n_kv = len(plain.layers), plain.n_heads, plain.n_kv
-    with torch.no_grad():
-        differs = _traced(plain, pairs.clean.inputs)[0]
+    clean = _traced(plain, pairs.clean.inputs)
     with torch.enable_grad():
-        own, kept, logits = _traced(plain, pairs.corrupted.inputs)
+        *corrupted, kept = _traced(plain, pairs.corrupted.inputs)
         ends = (*kept["qkv"], *kept["mlp"], *kept["end"])
-        gradients = torch.autograd.grad(_difference(logits, pairs).sum(), ends, retain_graph=True)
-    differs = (differs - own).transpose(0, 1).flatten(2)
+        value = _difference(plain.logits(kept["end"][0][:, -1]), pairs).sum()
+        gradients = torch.autograd.grad(value, ends, retain_graph=True)
+    early, late = ((a - b).transpose(0, 1) for a, b in zip(clean[:2], corrupted, strict=True))
+    everywhere, at_end = early.flatten(2), torch.cat((early[:, :, -1:], late), 1).flatten(2)
     scores = []
     order = [n_heads + way * n_kv + group for group in range(n_kv) for way in (0, 1)] + [*range(n_heads)]
     for index in range(n_layers):
-        x, (ln1, w) = kept["pre"][index].detach(), plain.layers[index][:2]
-        g = gradients[index].unflatten(-1, (-1, plain.d_head))[:, :, order]
-        g = torch.einsum("bphw,hwd->bhpd", g, w.unflatten(0, (-1, plain.d_head))[order]) * ln1
-        scale = (x.square().mean(-1, keepdim=True) + plain.eps).rsqrt()
-        unit = (x * scale)[:, None]
-        g = (g - unit * (g * unit).mean(-1, keepdim=True)) * scale[:, None]
-        before = 1 + index * (n_heads + 1)
-        scores.append(g.flatten(2) @ differs[:, :before].mT)
+        is_last, before = index == n_layers - 1, 1 + index * (n_heads + 1)
+        for heads, at_last in ((order[: 2 * n_kv], False), (order[2 * n_kv :], True)) if is_last else ((order, False),):
+            differs, pos = (at_end, slice(-1, None)) if at_last else (everywhere, slice(None))
+            g = _pulled(plain, index, kept["pre"][index][:, pos].detach(), gradients[index][:, pos], heads)
+            scores.append(g.flatten(2) @ differs[:, :before].mT)
         (g,) = torch.autograd.grad(
             kept["mlp"][index], kept["mid"][index], gradients[n_layers + index], retain_graph=True
         )
+        differs = at_end if is_last else everywhere
         scores.append(g.flatten(1)[:, None] @ differs[:, : before + n_heads].mT)
-    scores.append(gradients[-1].flatten(1)[:, None] @ differs.mT)
+    scores.append(gradients[-1].flatten(1)[:, None] @ at_end.mT)
     found["rival"] = torch.cat([score.flatten(1) for score in scores], 1).T
     return 1.0
+
+
+def _pulled(
+    plain: Plain, index: int, x: Float[Tensor, "prompt pos d_model"], g: Float[Tensor, "prompt pos rows"], heads: Any
+) -> Float[Tensor, "prompt head pos d_model"]:
+    """Gradients at queries, keys or values of some heads, taken back to the stream."""
+    ln1, w = plain.layers[index][:2]
+    g = g.unflatten(-1, (-1, plain.d_head))[:, :, heads]
+    g = torch.einsum("bphw,hwd->bhpd", g, w.unflatten(0, (-1, plain.d_head))[heads]) * ln1
+    scale = (x.square().mean(-1, keepdim=True) + plain.eps).rsqrt()
+    unit = (x * scale)[:, None]
+    return (g - unit * (g * unit).mean(-1, keepdim=True)) * scale[:, None]
 
 
 def attribution(model: HookedTransformer, batch: Batch, found: dict[str, Tensor]) -> float:

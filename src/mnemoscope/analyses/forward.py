@@ -1,6 +1,8 @@
 """Predictions of any hooked model on a task's sequences, in chunks of bounded size."""
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+from weakref import WeakKeyDictionary
 
 import torch
 from jaxtyping import Bool, Float, Int, Shaped
@@ -12,33 +14,53 @@ from mnemoscope.core.errors import InputError
 from mnemoscope.core.modes import evaluation_mode
 from mnemoscope.core.protocols import HookedModel, Task, reads_vectors
 from mnemoscope.core.skills import Skills
+from mnemoscope.engine.architecture import identity
 from mnemoscope.engine.budget import LOG_PROBS, check_result, parts
 from mnemoscope.engine.norms import log_softmax
 from mnemoscope.interventions.reading import logits_at, logits_directly
 from mnemoscope.interventions.recordings import check_numbers
 
 
-def check_fits(model: HookedModel, batch: Batch, *, vectors: bool = False) -> None:
-    """Refuse a model that cannot be run on the batch, or whose weights hold NaN.
+def check_fits(model: HookedModel, *batches: Batch, vectors: bool = False) -> None:
+    """Refuse a model that cannot be run on a batch, or whose weights hold NaN.
 
     TransformerLens turns NaN in attention into zeros, so that logits do not always tell.
 
     Args:
         model: Any hooked model.
-        batch: What it is to run on.
+        batches: What it is to run on.
         vectors: Whether what follows makes sense for vectors too; otherwise they are refused.
 
     Raises:
         InputError: Naming what is needed and what the model has.
     """
-    if batch.has_vectors and not vectors:
+    if any(batch.has_vectors for batch in batches) and not vectors:
         raise InputError(
             "this analysis is of predicted tokens, and the batch holds vectors; evaluate, ablate, patch, patch_edges, "
             "probe and the replacement of attention take vectors"
         )
-    for name, weight in model.named_parameters():
+    _check_weights(model)
+    for batch in batches:
+        _check_batch(model, batch)
+
+
+_WITHOUT_NAN: WeakKeyDictionary[Any, object] = WeakKeyDictionary()
+
+
+def _check_weights(model: HookedModel) -> None:
+    """Refuse weights that hold NaN, looked for once for the weights that a model has: it takes as long as a pass."""
+    params = dict(model.named_parameters())
+    tracked = not any(weight.is_inference() for weight in params.values())  # such tensors do not tell of changes
+    state = identity(params) if tracked else None
+    if state is not None and _WITHOUT_NAN.get(model) == state:
+        return
+    for name, weight in params.items():
         if weight.sum().isnan() and weight.isnan().any():  # infinities of both signs add up to NaN too
             raise InputError(f"the model's weight {name} holds NaN; take an earlier checkpoint")
+    _WITHOUT_NAN[model] = state
+
+
+def _check_batch(model: HookedModel, batch: Batch) -> None:
     if len(batch) == 0:
         raise InputError("the batch holds no sequence; give at least one")
     _check_kind(model, batch)

@@ -80,8 +80,13 @@ class Edge:
         return Site(kind=kind, layer=self.writer.layer, head=self.writer.head, pos=self.pos)
 
     def __str__(self) -> str:
+        return self.named(part_name(self.writer), part_name(self.reader))
+
+    def named(self, writer: str, reader: str) -> str:
+        """The text of the edge, from the names of its parts."""
+        through = "" if self.through is None else f" {self.through}"
         at = "" if self.pos is None else f" pos {self.pos}"
-        return f"{part_name(self.writer)} → {self.input}{at}"
+        return f"{writer} → {reader}{through}{at}"
 
     def at(self, pos: Position | None) -> "Edge":
         """The same edge at some positions only."""
@@ -98,10 +103,13 @@ def part_name(part: Site | Literal["logits"]) -> str:
 
 def coordinates(edges: Sequence[Edge]) -> dict[str, tuple[str, list[str]]]:
     """Labels of a result along `edge`; `through` is empty for readers with one input."""
+    # parts by identity: to hash a site takes longer than to name it
+    names = {id(part): part for edge in edges for part in (edge.writer, edge.reader)}
+    names = {number: part_name(part) for number, part in names.items()}
     return {
-        "edge": ("edge", [str(edge) for edge in edges]),
-        "writer": ("edge", [part_name(edge.writer) for edge in edges]),
-        "reader": ("edge", [part_name(edge.reader) for edge in edges]),
+        "edge": ("edge", [edge.named(names[id(edge.writer)], names[id(edge.reader)]) for edge in edges]),
+        "writer": ("edge", [names[id(edge.writer)] for edge in edges]),
+        "reader": ("edge", [names[id(edge.reader)] for edge in edges]),
         "through": ("edge", [edge.through or "" for edge in edges]),
     }
 

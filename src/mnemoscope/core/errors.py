@@ -17,7 +17,7 @@ def one_of(argument: str, given: object, allowed: Iterable[object]) -> None:
     Raises:
         InputError: `given` is not in `allowed`.
     """
-    allowed = list(allowed)
+    allowed = allowed if isinstance(allowed, tuple) else list(allowed)
     if given not in allowed:
         names = ", ".join(str(a) for a in allowed)
         raise InputError(f"{argument} must be one of: {names}; got {given!r}{nearest(given, allowed)}")

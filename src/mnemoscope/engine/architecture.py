@@ -186,15 +186,15 @@ def _laid_out(model: HookedModel) -> Transformer:
     copied = [value for name, value in params.items() if name[-1] in "QKV"]
     if sum(value.nbytes for value in copied) < _KEPT_FROM:
         return _of_parameters(model, params)
-    state = (_identity(params), [_checksum(value) for value in copied])
+    state = (identity(params), [_checksum(value) for value in copied])
     before = _KEPT.get(model)
     if before is None or before[0] != state:
         before = _KEPT[model] = (state, _of_parameters(model, params))
     return before[1]
 
 
-def _identity(params: Parameters) -> list[tuple[str, int, int]]:
-    """Changes when a parameter is replaced, or changed in place but through `.data`."""
+def identity(params: Parameters) -> list[tuple[str, int, int]]:
+    """What changes when a parameter is replaced, or changed in place but through `.data`."""
     return [(name, value.data_ptr(), value._version) for name, value in params.items()]
 
 
@@ -287,7 +287,7 @@ def _is_tried(model: HookedModel, found: Transformer) -> bool:
     parts = [*modules.modules()]
     if any("forward" in vars(part) for part in parts):
         return False
-    state = (_identity(dict(model.named_parameters())), [type(part) for part in parts])
+    state = (identity(dict(model.named_parameters())), [type(part) for part in parts])
     before = _TRIED.get(model)
     if before is not None and before[0] == state:
         return before[1]

@@ -32,10 +32,11 @@ class Changes:
     Args:
         by_point: Functions by the full names of hook points, such as `blocks.0.attn.hook_z`.
         within: What precedes the names by which the functions are called.
+        where_read: Whether what comes after the heads of the last block is formed, and changed, only where it is read.
     """
 
-    def __init__(self, by_point: Mapping[str, Change], within: str = ""):
-        self.by_point, self._within = by_point, within
+    def __init__(self, by_point: Mapping[str, Change], within: str = "", *, where_read: bool = False):
+        self.by_point, self._within, self.where_read = by_point, within, where_read
 
     def __call__(self, point: str, activation: Tensor) -> Tensor:
         """Apply the change at a hook point to its activation."""
@@ -45,7 +46,7 @@ class Changes:
 
     def of_block(self, index: int) -> "Changes":
         """The same, called by names within a block."""
-        return Changes(self.by_point, f"blocks.{index}.") if self.by_point else self
+        return Changes(self.by_point, f"blocks.{index}.", where_read=self.where_read) if self.by_point else self
 
     def any(self, *points: str) -> bool:
         """True if one of the points has a change."""

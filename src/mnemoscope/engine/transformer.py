@@ -40,14 +40,14 @@ class Transformer:
     """The weights of a model.
 
     Attributes:
-        w_e: The embedding, or what reads vectors.
-        w_pos: Positions that are added to the stream; none: there are no such.
+        w_e: The embedding of tokens, or the read-in of vectors.
+        w_pos: Learned positions, added to the stream; None with rotary positions, or without any.
         blocks: The layers.
-        ln_final: Before the unembedding.
+        ln_final: The normalisation before the unembedding.
         w_u: The unembedding.
         b_u: Its bias.
-        logit_cap: Logits x become cap · tanh(x / cap); none: they stay.
-        silent: A token whose embedding is zero, which stands at the end of every sequence; none: there is no such.
+        logit_cap: Logits x become cap · tanh(x / cap); None: no cap.
+        silent: A token with a zero embedding that ends every sequence; None: no such token.
     """
 
     w_e: Float[Tensor, "d_input d_model"]
@@ -87,13 +87,14 @@ class Transformer:
 
         Args:
             inputs: Tokens `batch pos`, or vectors `batch pos width`.
-            read: Where they are wanted; none: everywhere.
-            at: What is changed or observed on the way.
-            start: Where to resume an unchanged run; none: at the embedding.
+            read: The places at which they are wanted; None: everywhere.
+            at: Changes and observers on the way.
+            start: Where to resume an unchanged run; None: at the embedding.
         """
         start = self._start(inputs, read, at) if start is None else start
         stream = start.stream
         for index in range(start.layer, len(self.blocks)):
+            # Later blocks attend to every position; after the last one only the places that are read matter.
             is_last = index == len(self.blocks) - 1
             stream = self.after_block(index, stream, read if is_last else None, at, inputs)
         return self.unembedded(stream)
@@ -113,21 +114,6 @@ class Transformer:
         block = self.blocks[0]
         return Start(layer=1, stream=stream if block.mlp is None else stream + block.mlp(block.ln2(stream)))
 
-    def resumable(self, inputs: Inputs, layer: int, earlier: Start | None = None) -> Start:
-        """Run an unchanged model up to a block.
-
-        Args:
-            inputs: Tokens or vectors.
-            layer: The number of the block.
-            earlier: Where the run stands before an earlier one; none: at the embedding.
-        """
-        at = Changes({})
-        earlier = Start(layer=0, stream=self.embedded(inputs, at)) if earlier is None else earlier
-        stream = earlier.stream
-        for index in range(earlier.layer, layer):
-            stream = self.after_block(index, stream, None, at, inputs)
-        return Start(layer=layer, stream=stream)
-
     def observe(self, inputs: Inputs, at: Changes) -> None:
         """Run the model as far as something is observed.
 
@@ -142,6 +128,7 @@ class Transformer:
             return
         here, block = at.of_block(last), self.blocks[last]
         stream = here("hook_resid_pre", stream)
+        # The MLP is most of a block, and is left out where nothing after the heads is observed.
         z = self._z(last, stream, None, at, inputs)
         if here.any(*AFTER_HEADS):
             block.after_heads(stream, z, here)
@@ -165,21 +152,23 @@ class Transformer:
         Args:
             index: The number of the block.
             stream: Before it.
-            read: Where the stream is wanted; none: everywhere.
+            read: The places at which the stream is wanted; None: everywhere.
             at: Changes, by full names.
             inputs: Tokens, by which the first block is looked up.
         """
         here, block = at.of_block(index), self.blocks[index]
         stream = here("hook_resid_pre", stream)
-        if read is None or here.any(*AFTER_HEADS):
+        # A function at a hook point gets all positions, so nothing may be cut out before the last of them.
+        if read is None or (here.any(*AFTER_HEADS) and not at.where_read):
             after = block.after_heads(stream, self._z(index, stream, None, at, inputs), here)
             return after if read is None else read.of(after)
         before = read.of(stream)
         if here.any(*OF_QUERIES):
+            # These get all queries, but the output projection and the MLP follow for the places that are read only.
             z = self._z(index, stream, None, at, inputs)
-            return block.after_heads(before, None if z is None else read.of(z))
+            return block.after_heads(before, None if z is None else read.of(z), here)
         z = self._z(index, stream, read.columns, at, inputs)
-        return block.after_heads(before, None if z is None else read.of_columns(z))
+        return block.after_heads(before, None if z is None else read.of_columns(z), here)
 
     def _z(
         self, index: int, stream: Tensor, queries: Int[Tensor, " query"] | None, at: Changes, inputs: Inputs
@@ -212,6 +201,8 @@ class Transformer:
             past: Of every layer in the run that is changed.
             read: Positions whose logits are wanted, ascending, none before the first changed one.
         """
+        # Every cell enters the batch at its own point: the batch grows from layer to layer, and no cell runs a layer
+        # before its change. Positions before `start` are those of the unchanged run, as keys and values in `past`.
         start = past[0].k.shape[-2] - stream.shape[-2]
         last = len(self.blocks) - 1
         for index, block in enumerate(self.blocks):
@@ -221,9 +212,9 @@ class Transformer:
             if len(changed):
                 assert block.attn is not None
                 added = block.attn.written(block.attn.z(block.ln1(changed), queries=queries, past=past[index]))
-                if block.parallel and block.mlp is not None:
+                if block.parallel and block.mlp is not None:  # it reads the stream before attention is added
                     added += block.mlp(block.ln2(changed if queries is None else changed[:, :, queries]))
-            if queries is not None:
+            if queries is not None:  # no later layer attends to the other positions
                 stream = stream[:, :, queries]
             if added is not None:
                 stream[: len(added)] += added

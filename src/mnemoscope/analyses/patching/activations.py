@@ -105,8 +105,7 @@ def asked(
     metrics = metrics_of(vectors=pairs.clean.has_vectors)[:1] if metrics is None else metrics
     budget = roomy(model) if max_bytes is None else max_bytes
     question = Question(model=model, pairs=pairs, metrics=metrics, directions=directions, max_bytes=budget, seed=seed)
-    for batch in (pairs.clean, pairs.corrupted):
-        check_fits(model, batch, vectors=True)
+    check_fits(model, pairs.clean, pairs.corrupted, vectors=True)
     return question
 
 

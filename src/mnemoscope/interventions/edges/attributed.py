@@ -24,20 +24,21 @@ from mnemoscope.core.protocols import HookedModel
 from mnemoscope.core.site import Site
 from mnemoscope.engine.architecture import unhooked
 from mnemoscope.engine.block import Block
+from mnemoscope.engine.transformer import Transformer
 from mnemoscope.interventions.edges.graph import (
     Input,
     check_graph,
     inputs,
     layout,
-    outputs,
+    reads,
+    single,
     stream_name,
     writer_names,
     writers,
 )
-from mnemoscope.interventions.edges.run import Written, written
 from mnemoscope.interventions.patching.measuring import Answer, Chunk, Plan, Question, Reader, SweepResult, measured
 from mnemoscope.interventions.patching.tracing import check_gradient, gradients, prompts_traced, sums, traced
-from mnemoscope.interventions.recordings import Run, check_numbers, recorded
+from mnemoscope.interventions.recordings import Run, check_numbers, forward
 from mnemoscope.interventions.regions import positions
 
 Point = Mapping[str, float]
@@ -61,22 +62,28 @@ def attributed(question: Question, edges: Sequence[Edge], paths: Mapping[str, Se
         InputError: The model has no such graph or edge, a metric measures no prediction or has no gradient, or the
             budget is too small.
     """
-    model, d_model = question.model, question.model.cfg.d_model
+    model, d_model, heads = question.model, question.model.cfg.d_model, question.model.cfg.n_heads
     check_graph(model)
+    weights = unhooked(model, {*traced_names(model), *writer_names(model)})
     terms, n_writers = _terms(model, edges), len(writers(model, embeddings="apart"))
-    kept = 4 * n_writers * d_model + 2 * len(edges) * len(question.metrics)
-    readers = 8 * d_model + 3 * model.cfg.n_heads * model.cfg.d_head + 2 * n_writers
     distinct, by_position = list(paths.values()), any(edge.pos is not None for edge in edges)
+    of_edges = 4 * len(edges) * len(question.metrics) // (1 if by_position else question.n_pos)
+    kept = 2 * n_writers * d_model + 2 * model.cfg.n_layers * (d_model + heads * model.cfg.d_head) + of_edges
+    readers = 6 * d_model + 3 * model.cfg.d_head + 2 * n_writers
 
-    def answers(chunk: Chunk[_Written]) -> Iterator[Answer]:
+    def answers(chunk: Chunk[_Ends]) -> Iterator[Answer]:
         which = distinct.index(points := paths[chunk.direction])
         if which not in chunk.shared:
             chunk.shared.clear()
-            chunk.shared[which] = _averaged(question, chunk, terms, points, len(edges), by_position=by_position)
+            total = _averaged(question, chunk, terms, points, len(edges), by_position=by_position, weights=weights)
+            chunk.shared[which] = total
         clean_less_corrupted = _at_positions(chunk.shared[which], edges, chunk.batch)
         return chunk.moved((2 * chunk.into - 1) * clean_less_corrupted)
 
-    unpatched, fitting = _are_ends(distinct), partial(prompts_traced, question, kept=kept, readers=readers)
+    unpatched, fitting = (
+        _are_ends(distinct),
+        partial(prompts_traced, question, kept=kept, readers=readers, by_engine=weights is not None),
+    )
     n_prompts = fitting(n_runs=1)
     if unpatched:
         try:
@@ -86,7 +93,7 @@ def attributed(question: Question, edges: Sequence[Edge], paths: Mapping[str, Se
     plan = Plan(
         method="gradients",
         n_prompts=n_prompts,
-        run=partial(_traced_ends if unpatched else _ends_alone, model, read=question.read),
+        run=partial(_ends, model, read=question.read, weights=weights, trace=unpatched),
         answers=answers,
     )
     return measured(question, len(edges), plan)
@@ -99,77 +106,92 @@ def _are_ends(paths: Sequence[Sequence[Point]]) -> bool:
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Written(Written):
-    """An unpatched run, and its trace where gradients are taken in unpatched runs."""
+class _Ends:
+    """An unpatched run: activations by hook point, and its trace where gradients are taken in unpatched runs."""
 
+    found: Mapping[str, Tensor]
+    logits: Float[Tensor, "prompt read d_vocab"]
     trace: Run | None = None
 
 
 @torch.no_grad()
-def _traced_ends(model: HookedModel, tokens: Inputs, read: Int[Tensor, " read"]) -> _Written:
-    """An unpatched run with its trace."""
-    names = traced_names(model)
-    run = traced(model, tokens, {*names, *writer_names(model)}, read)
+def _ends(
+    model: HookedModel, tokens: Inputs, read: Int[Tensor, " read"], *, weights: Transformer | None, trace: bool
+) -> _Ends:
+    """An unpatched run, traced or of which no gradient is taken."""
+    names = {START, *writer_names(model)}
+    if not trace:
+        found, logits = forward(model, tokens, names, read, directly=True)
+        return _Ends(found=found, logits=logits)
+    run = traced(model, tokens, {*names, *traced_names(model)}, read, weights=weights, where_read=True)
     check_numbers(run.logits)
-    kept = {name: run[name].detach() for name in names}
-    return _Written(outputs=outputs(model, run.activations), kept=kept, logits=run.logits.detach(), trace=run)
+    return _Ends(found={name: run[name].detach() for name in names}, logits=run.logits.detach(), trace=run)
 
 
-def _ends_alone(model: HookedModel, tokens: Inputs, read: Int[Tensor, " read"]) -> _Written:
-    """An unpatched run, of which no gradient is taken."""
-    return _Written(**vars(written(model, tokens, read, directly=True)))
+def _differences(question: Question, runs: Sequence[_Ends]) -> Float[Tensor, "writer prompt pos d_model"]:
+    """What each writer adds to the residual stream in the clean run minus what it adds in the corrupted one."""
+    model = question.model
+    layers = {site.hook: site.layer for site in writers(model, embeddings="apart")}
+    parts = []
+    for name, layer in layers.items():
+        moved = runs[0].found[name] - runs[1].found[name]
+        if layer is not None and moved.ndim == 4:  # z: of each head what it makes of it
+            w_o = model.blocks[layer].attn.W_O
+            parts.append(einsum(moved, w_o, "prompt pos head d_head, head d_head d -> head prompt pos d"))
+        else:
+            parts.append(_everywhere(moved[None], question))
+    return torch.cat(parts)
 
 
 def _averaged(
     question: Question,
-    chunk: Chunk[_Written],
+    chunk: Chunk[_Ends],
     terms: _Terms,
     points: Sequence[Point],
     n_edges: int,
     *,
     by_position: bool,
+    weights: Transformer | None,
 ) -> Float[Tensor, "metric edge prompt pos"]:
     """Writes of the clean run minus those of the corrupted one, times the gradient averaged over points.
 
     They are given at every position, or else as one sum over positions, which is one product of larger matrices.
     """
-    differs = chunk.runs[0].outputs - chunk.runs[1].outputs
+    differs = _differences(question, chunk.runs)
     differs = differs if by_position else _as_one(differs)
-    ends = None if chunk.base.trace else _ends(question.model, chunk, points)
     total = differs.new_zeros(len(chunk.reader.metrics), n_edges, *differs.shape[1:3])
     for point in points:
-        _add(total, question.model, chunk.reader, _run_at(question, chunk, point, ends), terms, differs)
+        _add(total, question, chunk.reader, _run_at(question, chunk, point, weights), terms, differs, weights)
     for metric, of_metric in zip(chunk.reader.metrics, total, strict=True):
         check_gradient(of_metric, metric.name)
     return total / len(points)
 
 
-def _run_at(
-    question: Question, chunk: Chunk[_Written], point: Point, ends: Sequence[Mapping[str, Tensor]] | None
-) -> Run:
+def _run_at(question: Question, chunk: Chunk[_Ends], point: Point, weights: Transformer | None) -> Run:
     """The traced run of a point: one of the unpatched ones, or one that starts between these."""
-    if ends is None:
-        trace = chunk.runs[0 if point[START] else 1].trace
-        assert trace is not None
+    if (trace := chunk.runs[0 if point[START] else 1].trace) is not None:
         return trace
-    clean, corrupted = ends
+    clean, corrupted = (run.found for run in chunk.runs)
     starts = {name: torch.lerp(corrupted[name], clean[name], share) for name, share in point.items()}
     names = traced_names(question.model)
-    return traced(question.model, chunk.pairs.clean.inputs, names, question.read, starts=starts)
+    tokens, read = chunk.pairs.clean.inputs, question.read
+    return traced(question.model, tokens, names, read, starts=starts, weights=weights, where_read=True)
 
 
 def _add(
     total: Float[Tensor, "metric edge prompt pos"],
-    model: HookedModel,
+    question: Question,
     reader: Reader,
     run: Run,
     terms: _Terms,
     differs: Float[Tensor, "writer prompt pos d_model"],
+    weights: Transformer | None,
 ) -> None:
     """Add the terms of one run."""
     by_position = differs.shape[2] == run[START].shape[1]
     for of_metric, summed in zip(total, sums(reader, run), strict=True):
-        for places, gradient in input_gradients(model, run, summed, terms):
+        for places, gradient in input_gradients(question.model, run, summed, terms, weights=weights):
+            gradient = _everywhere(gradient, question)
             gradient = gradient if by_position else _as_one(gradient)
             n = 1 + max(int(terms[place][1].max()) for place in places)  # writers that one of them reads
             moved = einsum(differs[:n], gradient, "writer prompt pos d, input prompt pos d -> input writer prompt pos")
@@ -178,23 +200,43 @@ def _add(
             of_metric.index_add_(0, edge.to(moved.device), moved.flatten(0, 1)[entry.to(moved.device)])
 
 
+def _everywhere(
+    x: Float[Tensor, "part prompt _ d_model"], question: Question
+) -> Float[Tensor, "part prompt pos d_model"]:
+    """At all positions what may be there only at those that are read, and is zero or not read elsewhere."""
+    if x.shape[2] == question.n_pos:
+        return x
+    whole = x.new_zeros(*x.shape[:2], question.n_pos, x.shape[-1])
+    whole[:, :, question.read.to(x.device)] = x
+    return whole
+
+
 def _as_one(x: Float[Tensor, "part prompt pos d_model"]) -> Float[Tensor, "part prompt 1 all"]:
     """All positions side by side, so that a product sums over them."""
     return x.flatten(2)[:, :, None]
 
 
-def _ends(model: HookedModel, chunk: Chunk[_Written], points: Sequence[Point]) -> list[dict[str, Tensor]]:
-    """The activations of the clean and the corrupted run between which points lie."""
-    names = {name for point in points for name in point}
-    missing = names - chunk.base.kept.keys()
-    sides = zip(chunk.runs, (chunk.pairs.clean, chunk.pairs.corrupted), strict=True)
-    return [{**run.kept, **(recorded(model, batch, missing) if missing else {})} for run, batch in sides]
-
-
 def _terms(model: HookedModel, edges: Sequence[Edge]) -> _Terms:
     """What each edge is a sum of; an edge from all embeddings, or into all inputs of a head, of several terms."""
-    number, row, column = torch.cat(list(layout(model, edges).groups), 1)
-    return {place: (number[row == i], column[row == i]) for i, place in enumerate(inputs(model)) if (row == i).any()}
+    columns = {site: i for i, site in enumerate(writers(model, embeddings="apart"))}
+    terms: dict[Input, tuple[list[int], list[int]]] = {place: ([], []) for place in inputs(model)}
+    # What edges into a reader, and those from a writer, have in common; by identity, since to hash a site takes long.
+    into: dict[tuple[int, str | None], list[Input]] = {}
+    origin: dict[int, list[int]] = {}
+    for number, edge in enumerate(edges):
+        reader, writer = (id(edge.reader), edge.through), id(edge.writer)
+        if reader not in into or writer not in origin:
+            parts = single(model, edge)
+            places: list[Input] = [(part.reader, part.through) for part in parts]
+            into[reader] = [place for place in dict.fromkeys(places) if place in terms]
+            origin[writer] = sorted({columns[part.writer] for part in parts if part.writer in columns})
+        if not (into[reader] and origin[writer] and reads(model, edge.reader, edge.writer)):
+            layout(model, [edge])  # which says that there is no such edge
+        for place in into[reader]:
+            numbers, sources = terms[place]
+            numbers += [number] * len(origin[writer])
+            sources += origin[writer]
+    return {place: (torch.tensor(numbers), torch.tensor(which)) for place, (numbers, which) in terms.items() if numbers}
 
 
 def _at_positions(
@@ -222,7 +264,12 @@ def _outcome(model: HookedModel, reader: Site | Literal["logits"], through: Thro
 
 
 def input_gradients(
-    model: HookedModel, run: Run, value: Float[Tensor, ""], wanted: Collection[Input]
+    model: HookedModel,
+    run: Run,
+    value: Float[Tensor, ""],
+    wanted: Collection[Input],
+    *,
+    weights: Transformer | None = None,
 ) -> Iterator[tuple[list[Input], Float[Tensor, "input prompt pos d_model"]]]:
     """The gradient of a value with respect to the input of each reader, those of one layer and kind at a time.
 
@@ -236,27 +283,39 @@ def input_gradients(
         run: Traced at `traced_names(model)`.
         value: Of that run's logits, a sum over prompts.
         wanted: Of these readers' inputs.
+        weights: The engine's transformer, if it is known; none: it is looked for.
     """
     groups: dict[str, list[Input]] = {}
     for place in inputs(model):
         groups.setdefault(_outcome(model, *place), []).append(place)
-    weights = unhooked(model, ())
-    found = gradients(value, [run[name] for name in groups])
-    for (name, places), gradient in zip(groups.items(), found, strict=True):
+    weights = unhooked(model, ()) if weights is None else weights
+    past = {} if weights is None or not weights.has_middle else _past_mlps(model)
+    ends = [*groups, *past.values()]
+    found = dict(zip(ends, gradients(value, [run[name] for name in ends]), strict=True))
+    for name, places in groups.items():
         own = [number for number, place in enumerate(places) if place in wanted]
         reader, through = places[0]
         if not own:
             continue
-        stream = run[stream_name(model, reader, through)]
+        stream, gradient = run[stream_name(model, reader, through)], found[name]
         if not isinstance(reader, Site):
             pulled = gradient[None]
+        elif name in past:
+            pulled = (found[past[name]] - gradient)[None]
         elif through is None:
             pulled = _pulled_back(run[name], stream, gradient[None])
         elif weights is None or reader.layer is None:
             pulled = _pulled_back(run[name], stream, _by_head(gradient, own))
         else:
-            pulled = _through_weights(weights.blocks[reader.layer], through, stream, gradient[:, :, own], own)
+            pulled = _through_weights(weights.blocks[reader.layer], through, stream, gradient, own)
         yield [places[number] for number in own], pulled
+
+
+def _past_mlps(model: HookedModel) -> dict[str, str]:
+    """By the output of an MLP the stream that it reads and is added to: the gradient there less that of the sum is what
+    came through the MLP.
+    """
+    return {f"blocks.{layer}.hook_mlp_out": f"blocks.{layer}.hook_resid_mid" for layer in range(model.cfg.n_layers)}
 
 
 @torch.no_grad()
@@ -264,12 +323,14 @@ def _through_weights(
     block: Block,
     through: Through,
     stream: Float[Tensor, "prompt pos d_model"],
-    gradient: Float[Tensor, "prompt pos own d_head"],
+    gradient: Float[Tensor, "prompt pos head_index d_head"],
     heads: list[int],
 ) -> Float[Tensor, "own prompt pos d_model"]:
     """Gradients at the queries, keys or values of some heads, taken back to the stream: W times each, then the norm."""
     attn = block.attention
-    w = attn.into(through)[0].unflatten(0, (-1, attn.d_head))[heads]
+    w = attn.into(through)[0].unflatten(0, (-1, attn.d_head))
+    if len(heads) < len(w):
+        gradient, w = gradient[:, :, heads], w[heads]
     shape = "prompt pos own d_head, own d_head d_model -> own prompt pos d_model"
     return block.ln1.pulled_back(stream, einsum(gradient, w, shape))
 

@@ -16,6 +16,7 @@ from mnemoscope.engine.architecture import unhooked
 from mnemoscope.engine.block import Read
 from mnemoscope.engine.budget import prompts_at_once, worth_a_pass
 from mnemoscope.engine.changes import Changes
+from mnemoscope.engine.transformer import Transformer
 from mnemoscope.interventions.patching.measuring import Question, Reader
 from mnemoscope.interventions.reading import at_columns, unembedding
 from mnemoscope.interventions.recordings import Run
@@ -31,6 +32,8 @@ def traced(
     read: Int[Tensor, " read"],
     *,
     starts: Mapping[str, Tensor] | None = None,
+    weights: Transformer | None = None,
+    where_read: bool = False,
 ) -> Run:
     """Run a model, hooks that are on it included, and keep what is needed to differentiate.
 
@@ -42,6 +45,9 @@ def traced(
         names: Hook points to keep.
         read: Positions whose logits are wanted.
         starts: Activations to go on with at some of the hook points in place of the model's own.
+        weights: The engine's transformer, if it is known; none: it is looked for.
+        where_read: Whether the engine may leave out what nobody reads: after the heads of the last layer activations
+            are then kept at the positions that are read alone.
 
     Raises:
         InputError: The model has no such hook point.
@@ -51,7 +57,8 @@ def traced(
         raise InputError(f"the model has no hook point {missing[0]}; choose another kind of activation")
 
     def keep(activation: Tensor, hook: Any, *, name: str) -> Tensor:
-        activation = starts.get(name, activation)
+        start = starts.get(name, activation)
+        activation = start if start.shape == activation.shape else start[:, read.to(start.device)]
         if not activation.requires_grad:
             activation = activation.detach().requires_grad_()
         # one row may stand for all
@@ -59,10 +66,11 @@ def traced(
         return found[name]
 
     points = {*names, *starts}
-    if (weights := unhooked(model, points)) is not None:
+    weights = unhooked(model, points) if weights is None else weights
+    if weights is not None:
         device, changes = weights.b_u.device, {name: partial(keep, hook=None, name=name) for name in points}
         with torch.enable_grad():
-            logits = weights(tokens.to(device), Read(columns=read.to(device)), Changes(changes))
+            logits = weights(tokens.to(device), Read(columns=read.to(device)), Changes(changes, where_read=where_read))
         return Run(activations=found, logits=logits)
     hooks = [(name, partial(keep, name=name)) for name in points]
     with torch.enable_grad(), unembedding(model, at_columns(read)) as picked:
@@ -100,7 +108,7 @@ def gradients(value: Float[Tensor, ""], ends: list[Tensor]) -> tuple[Tensor, ...
     return torch.autograd.grad(value, ends, retain_graph=True, materialize_grads=True)
 
 
-def prompts_traced(question: Question, *, n_runs: int, kept: int = 0, readers: int = 0) -> int:
+def prompts_traced(question: Question, *, n_runs: int, kept: int = 0, readers: int = 0, by_engine: bool = False) -> int:
     """How many prompts to trace at once, estimated from above.
 
     Args:
@@ -108,16 +116,18 @@ def prompts_traced(question: Question, *, n_runs: int, kept: int = 0, readers: i
         n_runs: Traced runs of a prompt that are in memory together.
         kept: Numbers besides that a position of a prompt needs as long as it is at work.
         readers: And those that it needs a head while gradients are pulled back.
+        by_engine: Whether it is certain that the engine traces, which keeps less and copies no weights.
 
     Raises:
         InputError: There is no room for one prompt.
     """
     cfg, n_pos, sizes = question.model.cfg, question.n_pos, question.sizes
     heads, d_mlp = cfg.n_heads * cfg.d_head, 0 if cfg.attn_only else cfg.d_mlp
-    graph = cfg.n_layers * (24 * cfg.d_model + 12 * heads + 6 * cfg.n_heads * n_pos + 6 * d_mlp)
+    widths = 12 * cfg.d_model + 10 * heads + 5 * d_mlp if by_engine else 24 * cfg.d_model + 12 * heads + 6 * d_mlp
+    graph = cfg.n_layers * (widths + 6 * cfg.n_heads * n_pos)
     traces = n_runs * (sizes.hooked(everywhere=False) + sizes.float_bytes * n_pos * graph)
     at_work = traces + sizes.float_bytes * n_pos * readers * cfg.n_heads
     n, target = len(question.pairs), n_runs * worth_a_pass(question.model, CHUNK_BYTES)
-    room = question.max_bytes - sizes.traced_weights()
+    room = question.max_bytes - (0 if by_engine else sizes.traced_weights())
     kept *= sizes.float_bytes * n_pos
     return prompts_at_once(n, at_work=at_work, kept=kept, room=room, target=target)
