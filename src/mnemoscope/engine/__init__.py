@@ -6,7 +6,7 @@ patterns. The modules, from the parts to the whole:
     norms, mlp        what acts on each position by itself
     attention         queries, keys and values of one layer, and what heads take from them
     changes           functions at TransformerLens's hook points, which change or observe activations
-    block             one layer, and where of a stream outputs are wanted
+    block             one layer, and the places at which outputs are wanted
     lookup            the first layer from tables, where a task has few tokens and positions
     transformer       the blocks in their order: from inputs to logits, or from a changed stream on
     architecture      the engine's transformer of a hooked model or a specification, or why there is none

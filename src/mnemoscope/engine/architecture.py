@@ -1,8 +1,8 @@
-"""From a hooked model, or a specification, to the engine's transformer; or why there is none.
+"""Builds the engine's transformer from a hooked model or a specification, or says why there is none.
 
-The parameters are the model's own but for queries, keys and values, which are laid out as one matrix a layer. Whether
-the engine represents a model is read off its configuration and the names of its parameters, and then tried on a few
-tokens: logits must be the model's own to 1e-4 of their size, in bfloat16 to a few of its roundings.
+The parameters are the model's own, except that queries, keys and values are laid out as one matrix a layer. The
+configuration and the names of the parameters say whether the engine represents a model. Then a few tokens test it:
+logits must agree with the model's to 1e-4 of their size, in bfloat16 to a few of its roundings.
 """
 
 from collections.abc import Collection, Iterator, Mapping
@@ -51,10 +51,7 @@ _ACCEPTED: Mapping[str, tuple[object, ...]] = {
 def of_spec(params: Parameters, spec: ModelSpec, *, fused: bool = True) -> Transformer:
     """The transformer of a specification, a pure function of its parameters: gradients and `vmap` apply to it.
 
-    Args:
-        params: Parameters under `HookedTransformer`'s names.
-        spec: The architecture that they belong to.
-        fused: Whether kernels may be used that have no rule for `vmap`.
+    The parameters go by `HookedTransformer`'s names. `fused` allows kernels that have no rule for `vmap`.
     """
     kind = None if spec.normalization == "none" else spec.normalization
 
@@ -84,9 +81,9 @@ def of_spec(params: Parameters, spec: ModelSpec, *, fused: bool = True) -> Trans
 
 
 def of_model(model: HookedModel) -> Transformer | str:
-    """The engine's transformer of a model, whatever hooks are on it; or why there is none, in words.
+    """The engine's transformer of a model, or in words why there is none. Hooks on the model are ignored.
 
-    It is to be used while the model stays as it is.
+    Use it only as long as the model's weights stay the same: some of them are copies.
     """
     if (reason := _unlike(model)) is not None:
         return reason
@@ -95,12 +92,7 @@ def of_model(model: HookedModel) -> Transformer | str:
 
 
 def represented(model: HookedModel, n_pos: int) -> Transformer | str:
-    """The engine's transformer, from which runs can be resumed; or why there is none, in words.
-
-    Args:
-        model: Any hooked model.
-        n_pos: Positions of its prompts.
-    """
+    """A transformer that can resume runs on prompts of `n_pos` positions, or in words why there is none."""
     hooked, weights = hooked_points(model), of_model(model)
     if isinstance(weights, str):
         return weights
@@ -115,7 +107,7 @@ def represented(model: HookedModel, n_pos: int) -> Transformer | str:
 
 
 def with_points(model: HookedModel, points: Collection[str]) -> Transformer | None:
-    """The engine's transformer of a model; None if it has none, or lacks one of the hook points."""
+    """The engine's transformer of a model; None if there is none, or if it lacks one of the hook points."""
     blocks = {f"blocks.{index}.{name}" for index in range(model.cfg.n_layers) for name in IN_BLOCK}
     if not {*points} <= {*BEFORE_BLOCKS, *blocks} & {*model.hook_dict}:
         return None
@@ -123,12 +115,12 @@ def with_points(model: HookedModel, points: Collection[str]) -> Transformer | No
 
 
 def unhooked(model: HookedModel, points: Collection[str]) -> Transformer | None:
-    """The engine's transformer of a model without hooks; None if it has some, or the engine lacks one of the points."""
+    """As `with_points`, for a model that carries no hooks; None if it carries some."""
     return with_points(model, points) if hooked_points(model) == frozenset() else None
 
 
 def hooked_points(model: HookedModel) -> frozenset[str] | None:
-    """The hook points of a model that carry forward hooks; None if there are hooks elsewhere, or backward ones."""
+    """The hook points that carry forward hooks; None if the model has hooks elsewhere, or backward hooks."""
     if not isinstance(model, nn.Module):
         return None
     points: set[str] = set()
@@ -143,7 +135,7 @@ def hooked_points(model: HookedModel) -> frozenset[str] | None:
 
 
 def _unlike(model: HookedModel) -> str | None:
-    """Why a model's configuration and parameters are none that the engine represents; None if they are."""
+    """Say why the engine does not represent a model, from configuration and parameter names; None if it does."""
     if not isinstance(model, nn.Module):
         return "it is no torch module"
     cfg: Any = model.cfg
@@ -163,7 +155,7 @@ def _unlike(model: HookedModel) -> str | None:
 
 
 def _names(cfg: Any) -> Iterator[str]:
-    """Names of the parameters of a `HookedTransformer`."""
+    """Names of the parameters of a `HookedTransformer` with this configuration."""
     ends = {"LN": ("w", "b"), "RMS": ("w",)}.get(cfg.normalization_type, ())
     gate = ("mlp.W_gate",) if getattr(cfg, "gated_mlp", False) else ()
     mlp = () if cfg.attn_only else ("mlp.W_in", "mlp.b_in", "mlp.W_out", "mlp.b_out", *gate)
@@ -181,7 +173,7 @@ _KEPT: WeakKeyDictionary[Any, tuple[object, Transformer]] = WeakKeyDictionary()
 
 
 def _laid_out(model: HookedModel) -> Transformer:
-    """The weights of a model; those that are copied are kept with it if they are many and stayed as they were."""
+    """The model's weights as a transformer. Large copies are kept with the model until its weights change."""
     params = {name: value.detach() for name, value in model.named_parameters()}
     copied = [value for name, value in params.items() if name[-1] in "QKV"]
     if sum(value.nbytes for value in copied) < _KEPT_FROM:
@@ -194,12 +186,12 @@ def _laid_out(model: HookedModel) -> Transformer:
 
 
 def identity(params: Parameters) -> list[tuple[str, int, int]]:
-    """What changes when a parameter is replaced, or changed in place but through `.data`."""
+    """A key that changes when a parameter is replaced, or changed in place other than through `.data`."""
     return [(name, value.data_ptr(), value._version) for name, value in params.items()]
 
 
 def _checksum(weight: Tensor) -> float:
-    """A number that changes with a weight and the order of its entries, which tells of changes through `.data`."""
+    """A number that depends on the entries of a weight and their order: it detects changes through `.data`."""
     rows = weight.reshape(-1, weight.shape[-1])
     across, down = (torch.linspace(1, 2, n, dtype=rows.dtype, device=rows.device) for n in rows.shape[::-1])
     return float(rows @ across @ down)
@@ -279,9 +271,9 @@ _TRIED: WeakKeyDictionary[Any, tuple[object, bool]] = WeakKeyDictionary()
 
 
 def _is_tried(model: HookedModel, found: Transformer) -> bool:
-    """Check that the engine gives a model's own logits on a few tokens; tried once for the weights that it has.
+    """Check that the engine gives a model's own logits on a few tokens, once for the weights that it has.
 
-    Hooks at hook points are out of the way meanwhile. One with hooks elsewhere cannot be tried: its class decides.
+    Hooks at hook points are removed for the test. A model with hooks elsewhere cannot be tested: its class decides.
     """
     modules: Any = model
     parts = [*modules.modules()]

@@ -2,9 +2,11 @@
 
     q, k, v = parts of x W_QKV + b_QKV     scores = q·k / scale     z = softmax(scores) v     out = Σ_head z W_O + b_O
 
-over the keys that a query may see: those up to itself (causal) or all, within a window where there is one. Rotary
-positions turn queries and keys by an angle that grows with the position (Su et al. 2021). Linear attention leaves the
-softmax out. Heads may share keys and values in groups (Ainslie et al. 2023).
+The softmax runs over the keys that a query may see: those up to itself (causal) or all, and only within a window if
+there is one. Rotary positions turn queries and keys by an angle that grows with the position (Su et al. 2021). Linear
+attention leaves the softmax out. Heads may share keys and values in groups (Ainslie et al. 2023).
+
+In shapes, `*rows` are the prompts, or cells (changed runs) and prompts.
 """
 
 import math
@@ -28,12 +30,12 @@ Kind = Literal["q", "k", "v"]
 
 @dataclass(frozen=True, kw_only=True)
 class Rotary:
-    """Rotary positions, on the first entries of queries and keys.
+    """Rotary positions, which turn the first `rotary_dim` entries of queries and keys.
 
     Attributes:
-        cos: Cosines of the angles of every position, for each entry that is turned.
-        sin: The sines.
-        adjacent: Whether neighbours make a pair, as in GPT-J; otherwise the halves do, as in GPT-NeoX and Llama.
+        cos: Cosines of the angles at every position, one for each entry that is turned.
+        sin: Sines of the same angles.
+        adjacent: True if neighbours form a pair, as in GPT-J; False if the halves do, as in GPT-NeoX and Llama.
     """
 
     cos: Float[Tensor, "n_ctx rotary_dim"]
@@ -41,7 +43,7 @@ class Rotary:
     adjacent: bool
 
     def __call__(self, x: Heads, positions: Int[Tensor, "*own _"] | slice) -> Heads:
-        """Queries or keys at these positions, turned."""
+        """Turn queries or keys at these positions."""
         cos, sin = self.cos[positions], self.sin[positions]
         if cos.ndim > 2:  # each row has positions of its own, the same for all heads
             cos, sin = cos.unsqueeze(-3), sin.unsqueeze(-3)
@@ -50,7 +52,7 @@ class Rotary:
 
 @dataclass(frozen=True, kw_only=True)
 class Past:
-    """Keys (turned where positions are rotary) and values of one layer in an earlier run, at all positions."""
+    """Keys and values of one layer in an earlier run, at all positions. Rotary positions are applied to the keys."""
 
     k: Float[Tensor, "prompt kv_head_index pos d_head"]
     v: Float[Tensor, "prompt kv_head_index pos d_head"]
@@ -63,16 +65,16 @@ class Attention:
     Attributes:
         w_qkv: One matrix, so that one product gives queries, keys and values.
         b_qkv: Its bias.
-        w_o: From heads to the residual stream.
-        b_o: What attention adds whatever heads do.
-        scale: What scores are divided by.
-        n_kv: Heads that have keys and values of their own; the others share them, in groups.
-        rotary: Rotary positions; none: positions are in the stream.
-        causal: Whether a query sees no later key.
-        window: How many keys a query sees at most, itself included; none: all.
-        soft_cap: Scores s become cap · tanh(s / cap); none: they stay.
-        linear: Scores weigh values as they are, without a softmax.
-        fused: Whether PyTorch's fused kernel may be used, which has no rule for `vmap`.
+        w_o: The output projection, from head outputs z to the residual stream.
+        b_o: Its bias, added once for all heads.
+        scale: Scores are divided by it, usually sqrt(d_head); linear attention ignores it.
+        n_kv: Number of heads with their own keys and values; each serves a group of `n_sharing` query heads.
+        rotary: Rotary positions; None: no rotary positions.
+        causal: True if a query sees no later key.
+        window: Largest number of keys that a query sees, its own included; None: no window.
+        soft_cap: Scores s become cap · tanh(s / cap); None: no cap.
+        linear: True if scores weigh the values directly, without a softmax.
+        fused: True allows PyTorch's fused kernel, which has no rule for `vmap`.
     """
 
     w_qkv: Float[Tensor, "rows d_model"]
@@ -90,7 +92,7 @@ class Attention:
 
     @property
     def n_sharing(self) -> int:
-        """Number of heads that share one set of keys and values."""
+        """Number of query heads that share one head's keys and values."""
         return len(self.w_o) // self.n_kv
 
     @property
@@ -107,7 +109,7 @@ class Attention:
 
     @cached_property
     def _apart(self) -> tuple[tuple[Tensor, Tensor], tuple[Tensor, Tensor]]:
-        """Weights and biases of queries, and of keys with values."""
+        """Weight and bias of the queries, then of the keys and values together."""
         n_q = len(self.w_o) * self.d_head
         sizes = (n_q, len(self.b_qkv) - n_q)
         weights, biases = (whole.split(sizes) for whole in (self.w_qkv, self.b_qkv))
@@ -116,18 +118,15 @@ class Attention:
         return (weights[0], biases[0]), (weights[1], biases[1])
 
     def heads(self, rows: Float[Tensor, "*rows pos some"]) -> Heads:
-        """Heads, which lie side by side, in an axis of their own."""
+        """Give heads, which lie side by side in the last axis, an axis of their own before positions."""
         return rows.unflatten(-1, (-1, self.d_head)).transpose(-2, -3)
 
     def qkv(
         self, normed: Float[Tensor, "*rows pos d_model"], queries: Int[Tensor, " query"] | None, *, joint: bool
     ) -> tuple[Heads, Heads, Heads]:
-        """Queries, at some positions or at all, and keys and values at all positions.
+        """Queries at some positions (None: all), and keys and values at all positions.
 
-        Args:
-            normed: The normalised stream.
-            queries: Positions of the queries; none: all.
-            joint: Whether all may be one product, whose last bits differ from those of two.
+        `joint` allows one product for all three; its last bits differ from those of two products.
         """
         n_q, n_kv = len(self.w_o) * self.d_head, self.n_kv * self.d_head
         if queries is None and joint:
@@ -139,7 +138,7 @@ class Attention:
         return self.heads(q), self.heads(k), self.heads(v)
 
     def turned(self, x: Heads, positions: Int[Tensor, " pos"] | slice) -> Heads:
-        """Queries or keys at these positions as scores are formed of them."""
+        """Apply rotary positions, if there are any, to queries or keys at these positions."""
         return x if self.rotary is None else self.rotary(x, positions)
 
     def z(
@@ -150,13 +149,13 @@ class Attention:
         past: Past | None = None,
         at: Changes = NONE,
     ) -> Float[Tensor, "*rows query head_index d_head"]:
-        """Weighted values of each head, before the output projection.
+        """Head outputs z: the values weighted by each head's pattern, before the output projection.
 
         Args:
-            normed: The normalised stream.
-            queries: At which of its positions z is wanted, ascending; none: at all.
-            past: Of an earlier run; `normed` begins where the run that is resumed differs from it. None: at 0.
-            at: Changes within attention.
+            normed: The normalised stream; with `past`, only from the first changed position on.
+            queries: Positions within `normed` at which z is wanted, ascending; None: all.
+            past: Keys and values of the unchanged run, which earlier positions keep; None: `normed` is the whole run.
+            at: Changes, by names within the block.
         """
         q, k, v = self.qkv(normed, queries, joint=at is NONE)
         n_own, device = normed.shape[-2], normed.device
@@ -166,14 +165,15 @@ class Attention:
         if self.rotary is not None:
             q = _changed(at, "attn.hook_rot_q", self.rotary(q, places))
             k = _changed(at, "attn.hook_rot_k", self.rotary(k, slice(start, start + n_own)))
-        if past is not None and start:
+        if past is not None and start:  # a change leaves earlier keys and values as they are
             k, v = joined(past.k, k), joined(past.v, v)
         return at("attn.hook_z", self.attend(q, k, v, places, at).transpose(-2, -3))
 
     def attend(
         self, q: Heads, k: Heads, v: Heads, queries: Int[Tensor, " query"], at: Changes = NONE
     ) -> Float[Tensor, "*all_rows head_index query d_head"]:
-        """Weighted values of each head, for queries at these positions; rotary positions are applied already."""
+        """Head outputs z for queries at these positions. Rotary positions have been applied."""
+        # The fused kernel shows neither scores nor pattern, so a run with hooks forms them step by step.
         if self.fused and at is NONE and not (self.linear or self.soft_cap):
             rows, grouped = q.shape[:-3], q.shape[-3] != k.shape[-3]
             if len(rows) > 1:  # the kernel takes one axis of rows
@@ -189,9 +189,10 @@ class Attention:
         return at("attn.hook_pattern", self.pattern(scores)) @ v
 
     def pattern(self, scores: Float[Tensor, "*rows query key"]) -> Float[Tensor, "*rows query key"]:
-        """Attention from scores, which may have been changed: a query that sees no key takes nothing."""
+        """Attention pattern from scores, which a hook may have changed. A query that sees no key attends to nothing."""
         if self.linear:
             return scores
+        # Softmax over minus infinities alone is NaN. Under `vmap` no value can be tested, so there it stays.
         pattern = softmax(scores)
         return pattern if not self.fused or pattern.sum().isfinite() else pattern.nan_to_num()
 
@@ -199,7 +200,7 @@ class Attention:
         return seen(queries, k.shape[-2], causal=self.causal, window=self.window)
 
     def written(self, z: Float[Tensor, "*rows head_index d_head"]) -> Float[Tensor, "*rows d_model"]:
-        """The contribution of attention to the residual stream."""
+        """Contribution of attention to the residual stream."""
         return projected(z.flatten(-2), self.w_o.flatten(0, 1), self.b_o)
 
 
@@ -210,7 +211,7 @@ def turned(
     *,
     adjacent: bool,
 ) -> Float[Tensor, "*rows d_head"]:
-    """Rows whose first entries are turned, in pairs of neighbours or of halves, by angles with these cosines."""
+    """Turn the first entries of each row, paired as neighbours or as halves, by the angles of these cosines."""
     pairs, rest = x[..., : cos.shape[-1]], x[..., cos.shape[-1] :]
     if adjacent:
         across = torch.stack((-pairs[..., 1::2], pairs[..., ::2]), -1).flatten(-2)
@@ -222,7 +223,7 @@ def turned(
 
 
 def scores_of(q: Heads, k: Heads, *, scale: float, soft_cap: float | None) -> Float[Tensor, "*all_rows query key"]:
-    """Scores of queries for all keys, whether these may be seen or not."""
+    """Scores of queries for all keys, those that they may not see included."""
     products = q @ k.mT
     return soft_capped(products if scale == 1 else products / scale, soft_cap)
 
@@ -240,18 +241,18 @@ def seen(
 def joined(
     past: Float[Tensor, "prompt head_index pos d_head"], own: Float[Tensor, "*cell prompt head_index suffix d_head"]
 ) -> Float[Tensor, "*cell prompt head_index pos d_head"]:
-    """Each cell's own keys (or values) after those that it shares with the earlier run."""
+    """Keys (or values) at all positions: those of the earlier run, then each cell's own."""
     before = past[..., : past.shape[-2] - own.shape[-2], :]
     return torch.cat((before.expand(*own.shape[:-2], *before.shape[-2:]), own), -2)
 
 
 def _aligned(part: Tensor) -> Tensor:
-    """A part of a weight where a cache line begins: products differ in the last bit by where their factors lie."""
+    """Put a part of a weight at the start of a cache line: where factors lie decides the last bits of products."""
     return part if part.data_ptr() % 64 == 0 else part.clone()
 
 
 def _changed(at: Changes, point: str, x: Heads) -> Heads:
-    """An activation of heads after a change at its hook point, where positions come before heads."""
+    """Apply the change at a hook point, where positions come before heads."""
     if not at.any(point):
         return x
     return at(point, x.transpose(-2, -3)).transpose(-2, -3)

@@ -1,4 +1,4 @@
-"""One layer: attention and an MLP that read the residual stream and add to it; and where outputs are wanted."""
+"""One layer: attention and an MLP read the residual stream and add to it. `Read` names the outputs that are wanted."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -17,11 +17,11 @@ class Block:
     """One layer.
 
     Attributes:
-        ln1: Before attention.
-        attn: Attention; none: it adds nothing.
-        ln2: Before the MLP.
-        mlp: The MLP; none: the block has no MLP.
-        parallel: Whether attention and MLP read the same stream.
+        ln1: Normalisation before attention.
+        attn: Attention; None: no attention.
+        ln2: Normalisation before the MLP.
+        mlp: The MLP; None: no MLP.
+        parallel: True if attention and MLP read the same stream, as in GPT-NeoX; False if the MLP comes after.
     """
 
     ln1: Norm
@@ -32,7 +32,7 @@ class Block:
 
     @property
     def attention(self) -> Attention:
-        """The attention, in a block that has one."""
+        """The attention of a block that must have one."""
         assert self.attn is not None
         return self.attn
 
@@ -46,7 +46,7 @@ class Block:
         z: Float[Tensor, "*rows head_index d_head"] | None,
         at: Changes = NONE,
     ) -> Float[Tensor, "*rows d_model"]:
-        """The stream after the block, from the stream before it and z."""
+        """The stream after the block, from the stream before it and head outputs z (None without attention)."""
         if self.attn is None or z is None:
             return stream if self.mlp is None else stream + self.mlp(self.ln2(stream))
         mlp = self.mlp
@@ -62,19 +62,14 @@ def after_attention(
     *,
     parallel: bool,
 ) -> Float[Tensor, "*rows d_model"]:
-    """The stream after a block.
+    """The stream after a block, from the stream before it and the contribution of attention.
 
-    Args:
-        stream: Before it.
-        of_attention: What attention adds.
-        of_mlp: From a stream to what the MLP adds to it; none: there is no MLP.
-        at: Changes, by names within the block.
-        parallel: Whether the MLP reads the stream before the block.
+    `of_mlp` maps a stream to the contribution of the MLP; None: no MLP. Changes go by names within the block.
     """
     of_attention = at("hook_attn_out", of_attention)
     if of_mlp is None:
         return at("hook_resid_post", stream + of_attention)
-    if parallel:
+    if parallel:  # nothing lies between attention and MLP, so there is no hook_resid_mid
         added = at("hook_mlp_out", of_mlp(stream))
         return at("hook_resid_post", stream + of_attention + added)
     stream = at("hook_resid_mid", stream + of_attention)
@@ -86,8 +81,9 @@ class Read:
     """Places at which outputs are wanted.
 
     Attributes:
-        columns: Positions at which they are wanted in some sequence, ascending.
-        where: The places in all positions, if sequences differ; outputs then are rows, sequence by sequence.
+        columns: Positions that are wanted in at least one sequence, ascending.
+        where: Mask of the places, if sequences differ: outputs then are rows, sequence by sequence. None: they are
+            the same in every sequence.
     """
 
     columns: Int[Tensor, " read"]
@@ -95,13 +91,13 @@ class Read:
 
     @staticmethod
     def places(where: Bool[Tensor, "batch pos"]) -> "Read":
-        """At some places of each sequence."""
+        """The places of a mask, which may differ from sequence to sequence."""
         return Read(columns=where.any(0).nonzero()[:, 0], where=where)
 
     def of(self, x: Float[Tensor, "batch pos *rest"]) -> Float[Tensor, "*read_rest"]:
-        """Pick these places from an activation of all positions."""
+        """Pick these places from an activation at all positions."""
         return x[:, self.columns] if self.where is None else x[self.where]
 
     def of_columns(self, x: Float[Tensor, "batch read *rest"]) -> Float[Tensor, "*read_rest"]:
-        """Pick these places from an activation of the columns."""
+        """Pick these places from an activation at `columns` only."""
         return x if self.where is None else x[self.where[:, self.columns]]

@@ -1,8 +1,8 @@
-"""Bytes of a pass, and the rows, prompts and cells that go at once within a bound.
+"""Bytes of a pass, and the rows, prompts and cells that fit within a bound.
 
-Estimates from above, in numbers of the model's floats, and in float64 where log-probabilities are formed, of what is in
-memory at once; tests hold them against what is really allocated. A position has as many logits as there are tokens, so
-that the logits of all positions are what fills the memory of a language model.
+The estimates are upper bounds on what is in memory at once; tests compare them with what is really allocated. They
+count numbers in the model's precision, and in float64 where log-probabilities are formed. A position has as many logits
+as there are tokens: in a language model, the logits of all positions fill the memory.
 """
 
 from collections.abc import Collection, Iterator
@@ -25,18 +25,18 @@ CACHE_BYTES = 16 * 2**20
 (measured).
 """
 MAX_RESULT_BYTES = 2**31
-"""How large a result may get that holds a number for every token."""
+"""Bound on a result that holds a number for every token."""
 LOG_PROBS = 28
 """Bytes of a logit where log-probabilities in float64 are made of it, and accuracies."""
 
 
 def float_bytes(model: HookedModel) -> int:
-    """Bytes of one number of the model."""
+    """Bytes of one number in the model's precision."""
     return torch.empty((), dtype=getattr(model.cfg, "dtype", torch.float32)).element_size()
 
 
 def output_width(model: HookedModel) -> int:
-    """Numbers that are predicted at a position."""
+    """Number of outputs at a position."""
     return getattr(model.cfg, "d_vocab_out", 0) or model.cfg.d_vocab
 
 
@@ -49,7 +49,7 @@ def forward_bytes(model: HookedModel, n_pos: int) -> int:
 
 @dataclass(frozen=True, kw_only=True)
 class Sizes:
-    """A configuration, the length of prompts, and how many positions are read: memory depends on these."""
+    """The sizes that memory depends on: configuration, length of prompts, number of positions that are read."""
 
     cfg: Any
     n_pos: int
@@ -62,7 +62,7 @@ class Sizes:
 
     @property
     def at_position(self) -> int:
-        """Numbers of a position in a forward pass of the model itself, without logits."""
+        """Numbers per position in a forward pass of the model itself, without logits."""
         attention = 6 * self._heads + 6 * self.cfg.n_heads * self.n_pos
         return 6 * self.cfg.d_model + max(attention, 6 * self._d_mlp)
 
@@ -75,21 +75,21 @@ class Sizes:
         return 0 if self.cfg.attn_only else self.cfg.d_mlp
 
     def _read(self) -> int:
-        """Logits at the positions that are read, and what metrics make of them (the divergence needs most)."""
+        """Numbers for the logits at the positions that are read, and for their metrics (the divergence needs most)."""
         return self.n_read * (8 * self.cfg.d_vocab_out + 40)
 
     def weights(self) -> int:
-        """Bytes of what does not grow with prompts: copies of weights, and the check of the metrics."""
+        """Bytes that do not grow with prompts: copies of weights, and the check of the metrics."""
         return self.float_bytes * (
             self.cfg.d_model * (self.cfg.d_vocab_out + 4 * self._heads) + 300 * self.cfg.d_vocab_out
         )
 
     def copies(self) -> int:
-        """Bytes of attention weights that are laid out anew."""
+        """Bytes of the attention weights that are copied."""
         return self.float_bytes * self.cfg.n_layers * self.cfg.d_model * 3 * self._heads
 
     def traced_weights(self) -> int:
-        """Bytes of the weights of blocks, which TransformerLens lays out anew in a pass that is differentiated."""
+        """Bytes of the blocks' weights, which TransformerLens copies in a pass that is differentiated."""
         mlp = (3 if getattr(self.cfg, "gated_mlp", False) else 2) * self._d_mlp
         return self.float_bytes * self.cfg.n_layers * self.cfg.d_model * (4 * self._heads + mlp)
 
@@ -109,47 +109,40 @@ class Sizes:
         return self.float_bytes * kept + max(self.float_bytes * attention, self.continued(start))
 
     def hooked(self, *, everywhere: bool = True) -> int:
-        """Bytes of one prompt in a forward pass of the model itself that unembeds everywhere, or where it is read."""
+        """Bytes of one prompt in a forward pass of the model itself, with logits everywhere or where they are read."""
         logits = 2 * self.n_pos * self.cfg.d_vocab_out * everywhere + self._read()
         return self.float_bytes * max(self.n_pos * self.at_position, self.n_pos * 2 * self.cfg.d_model + logits)
 
     def recorded(self, places: Collection[tuple[str, int | None]]) -> int:
-        """Bytes of one prompt's records of two runs at kinds and layers, with the keys and values laid out anew."""
+        """Bytes of one prompt's records of two runs at these kinds and layers, with copies of keys and values."""
         numbers = sum(self.width(kind) for kind, _ in places)
         past = 2 * self.cfg.n_layers * self._heads
         read = self.n_read * (2 * self.cfg.d_vocab_out + 40)
         return self.float_bytes * (self.n_pos * (2 * numbers + past) + read)
 
     def width(self, kind: str) -> int:
-        """Numbers of a kind of activation at a position."""
+        """Numbers per position in an activation of this kind."""
         if kind in ATTENTION:
             return self.cfg.n_heads * self.n_pos
         return self._heads if kind in BY_HEAD else self._d_mlp if kind in BY_NEURON else self.cfg.d_model
 
 
 def roomy(model: HookedModel) -> int:
-    """A bound for whoever names none: `MAX_BYTES` and, besides, what does not grow with prompts: copies of weights."""
+    """The default bound: `MAX_BYTES`, plus the copies of weights, which do not grow with prompts."""
     sizes = Sizes(cfg=model.cfg, n_pos=1, n_read=1)
     return MAX_BYTES + sizes.weights() + max(sizes.copies(), sizes.traced_weights())
 
 
 def worth_a_pass(model: HookedModel, least: int) -> int:
-    """Bytes beyond which a forward pass on a CPU gains little: `least`, or half of the weights that it reads."""
+    """Bytes beyond which a forward pass on a CPU gains little: `least`, or half of the weights if that is more."""
     return max(least, sum(weight.nbytes for _, weight in model.named_parameters()) // 2)
 
 
 def prompts_at_once(n: int, *, at_work: int, kept: int, room: int, target: int) -> int:
-    """How many of `n` prompts to take at once.
+    """The number of prompts, of `n`, to take at once. Raises InputError where there is no room for one.
 
-    Args:
-        n: How many there are.
-        at_work: Bytes of one prompt in the forward pass that needs most.
-        kept: Bytes that stay in memory for a prompt as long as its cells run.
-        room: Bytes there are.
-        target: Bytes that a forward pass of all prompts should not exceed if it can be helped.
-
-    Raises:
-        InputError: There is no room for one prompt.
+    Sizes are in bytes. One prompt needs `at_work` in its largest forward pass, and `kept` as long as its cells run;
+    `room` is available. A forward pass exceeds `target` only if a single prompt does.
     """
     if at_work + kept > room:
         raise InputError(
@@ -169,23 +162,19 @@ def parts(
     copies: int = 1,
     most_rows: int = CHUNK,
 ) -> list[tuple[slice, Bool[Tensor, "rows pos"]]]:
-    """How to read places in forward passes that keep to a number of bytes.
+    """Divide places into forward passes that keep to `max_bytes`: the rows of each pass, and their places in it.
+
+    Passes are in order. A sequence whose places do not fit comes several times. Raises InputError where `max_bytes` is
+    too small for one sequence and one place; the message says what suffices.
 
     Args:
         model: Any hooked model.
         where: The places.
-        max_bytes: Of one pass and what is made of its logits. None: 256 MiB, or what one sequence needs if that is
-            more.
-        bytes_per_logit: What is made of logits, for each of them.
+        max_bytes: Bound on one pass and what is made of its logits; None: 256 MiB, or what one sequence needs if more.
+        bytes_per_logit: Bytes that are made of each logit.
         kept: Bytes that stay in memory besides.
-        copies: How often a pass runs every sequence.
-        most_rows: Sequences of a pass at most.
-
-    Returns:
-        The rows of each pass, and their places in it, in order. A sequence whose places do not fit comes several times.
-
-    Raises:
-        InputError: A given `max_bytes` does not suffice for one sequence and one place; saying what would.
+        copies: Number of times that a pass runs every sequence.
+        most_rows: Largest number of sequences in a pass.
     """
     n_pos, per_place = where.shape[1], copies * output_width(model) * bytes_per_logit
     hidden, budget = copies * forward_bytes(model, n_pos), MAX_BYTES if max_bytes is None else max_bytes - kept
@@ -202,7 +191,7 @@ def parts(
 
 
 def _pieces(where: Bool[Tensor, "1 pos"], at_once: int) -> Iterator[Bool[Tensor, "1 pos"]]:
-    """The places of one sequence, so many at a time; one without a place comes once."""
+    """The places of one sequence, `at_once` at a time; a sequence without a place comes once."""
     number = where.cumsum(1)
     for start in range(0, max(1, int(where.sum())), at_once):
         yield where & (number > start) & (number <= start + at_once)
@@ -211,23 +200,19 @@ def _pieces(where: Bool[Tensor, "1 pos"], at_once: int) -> Iterator[Bool[Tensor,
 def whole_rows(
     model: HookedModel, where: Bool[Tensor, "batch pos"], **options: Any
 ) -> list[tuple[slice, Bool[Tensor, "rows pos"]]]:
-    """As `parts`, every sequence once, for what needs all of its places together."""
+    """As `parts`, but every sequence comes once, for results that need all of its places together."""
     starts = {rows.start: rows for rows, _ in parts(model, where, **options)}
     return [(rows, where[rows]) for rows in starts.values()]
 
 
 def rows_at_once(model: HookedModel, n_pos: int, *, kept: int = 0, max_bytes: int | None = None) -> int:
-    """Sequences of a forward pass that unembeds nothing, of which each keeps a number of bytes; at least one."""
+    """Sequences per forward pass, at least one, if nothing is unembedded and each keeps `kept` bytes."""
     budget = MAX_BYTES if max_bytes is None else max_bytes
     return max(1, min(CHUNK, budget // (forward_bytes(model, n_pos) + kept)))
 
 
 def check_result(what: str, n_bytes: int, way_out: str) -> None:
-    """Refuse a result that would be larger than 2 GiB before it is computed.
-
-    Raises:
-        InputError: It would; saying what to do.
-    """
+    """Raise InputError before a result of more than 2 GiB is computed; `way_out` says what to do instead."""
     if n_bytes > MAX_RESULT_BYTES:
         raise InputError(
             f"{what} would take {n_bytes / 1e9:,.1f} GB, more than {MAX_RESULT_BYTES / 1e9:,.1f}; {way_out}"

@@ -1,11 +1,11 @@
-"""Functions at TransformerLens's hook points, by which a run of the engine is changed or observed.
+"""Functions at TransformerLens's hook points, which change or observe a run of the engine.
 
-A function gets the activation in TransformerLens's layout, all rows and positions of it. What it returns takes the
-activation's place; a function that returns None only observes.
+A function gets the activation in TransformerLens's layout, with all rows and positions. Its result replaces the
+activation; a function that returns None only observes.
 
 A change that changes nothing must leave every bit as it is. So a run with `Changes`, even empty ones, takes each step
-by itself where a model has several layers, and only one with `NONE` may fuse them or look up the first, which gives
-other last bits.
+by itself where a model has several layers. Only a run with `NONE` may fuse steps or look up the first layer, which
+gives other last bits.
 """
 
 from collections.abc import Callable, Mapping
@@ -31,8 +31,8 @@ class Changes:
 
     Args:
         by_point: Functions by the full names of hook points, such as `blocks.0.attn.hook_z`.
-        within: What precedes the names by which the functions are called.
-        where_read: Whether what comes after the heads of the last block is formed, and changed, only where it is read.
+        within: Prefix of the names by which the functions are called, such as `blocks.0.`.
+        where_read: True if everything after the heads of the last block is formed, and changed, only where it is read.
     """
 
     def __init__(self, by_point: Mapping[str, Change], within: str = "", *, where_read: bool = False):
@@ -45,7 +45,7 @@ class Changes:
         return activation if changed is None else changed
 
     def of_block(self, index: int) -> "Changes":
-        """The same, called by names within a block."""
+        """The same changes, called by names within a block."""
         return Changes(self.by_point, f"blocks.{index}.", where_read=self.where_read) if self.by_point else self
 
     def any(self, *points: str) -> bool:
@@ -53,7 +53,7 @@ class Changes:
         return bool(self.by_point) and any(self._within + point in self.by_point for point in points)
 
     def last_block(self) -> int | None:
-        """The last block that has a change; None without one."""
+        """Number of the last block that has a change; None without one."""
         blocks = [int(point.split(".")[1]) for point in self.by_point if point.startswith("blocks.")]
         return max(blocks, default=None)
 

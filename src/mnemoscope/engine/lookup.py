@@ -1,15 +1,15 @@
 """The first layer from tables, where a task has few tokens and positions.
 
-What enters the first layer is one of few *cells*, a token at a position. Scores between cells, and what a cell writes
-when it is attended to, are computed once for all sequences; a pass then only picks them.
+The first layer reads one of few *cells*, a token at a position. Scores between cells, and what a cell writes when it is
+attended to, are computed once for all sequences; a pass then only picks them.
 
-Where the only query is a silent token (its embedding is zero) at the end of every sequence, and there are no
-positions, a sequence is a bag of tokens. With c_v the count of token v in it, s_v its score and x_v its value,
+A sequence is a bag of tokens if its only query is a silent token (with a zero embedding) at its end, and the model has
+no positions. With c_v the count of token v in it, s_v its score and x_v its value,
 
     z = Σ_v c_v exp(s_v) x_v / Σ_v c_v exp(s_v)         (linear attention: z = Σ_v c_v s_v x_v)
 
 for all sequences and heads in one product of counts and a table with a row for each token. The table is in float64,
-so that a token whose score is hundreds below another one's still counts where the other does not occur.
+so that a token whose score is hundreds below another's still counts where the other does not occur.
 """
 
 import math
@@ -32,14 +32,14 @@ MAX_CELLS = 128
 
 @dataclass(frozen=True, kw_only=True)
 class FirstLayer:
-    """The first block and what enters it.
+    """The first block, and the weights that make its input.
 
     Attributes:
         w_e: The embedding.
-        w_pos: The positions; none: there are no such.
+        w_pos: Learned positions; None: no learned positions.
         block: The block.
-        silent: A token whose embedding is zero, at the end of every sequence; none: there is no such.
-        is_only: Whether the model has no other block.
+        silent: A token with a zero embedding that ends every sequence; None: no such token.
+        is_only: True if the model has no other block.
     """
 
     w_e: Float[Tensor, "d_input d_model"]
@@ -52,13 +52,10 @@ class FirstLayer:
 def after_attention(
     first: FirstLayer, inputs: Inputs, read: Read | None, at: Changes
 ) -> Float[Tensor, "*rows d_model"] | None:
-    """The stream after the attention of the first block, where it is wanted; None where tables do not pay.
+    """The stream after the attention of the first block, from tables; None where tables do not pay.
 
-    Args:
-        first: The layer.
-        inputs: Its input.
-        read: Where outputs are wanted; none: everywhere. With more blocks the stream is given at all positions.
-        at: Changes; unless they are `NONE`, tables serve models of one layer without a change only.
+    A model with one block gets it where it is read (None: everywhere), other models at all positions. Unless `at` is
+    `NONE`, tables serve only models of one layer without a change.
     """
     if at is not NONE and (at.by_point or not first.is_only):
         return None
@@ -74,13 +71,9 @@ def after_attention(
 def z(
     first: FirstLayer, inputs: Inputs, queries: Int[Tensor, " query"] | None, at: Changes
 ) -> Float[Tensor, "batch query head_index d_head"] | None:
-    """Head outputs z of the first block, at some positions or at all; None where tables do not pay.
+    """Head outputs z of the first block, from tables; None where tables do not pay.
 
-    Args:
-        first: The layer.
-        inputs: Its input.
-        queries: The positions, ascending; none: all.
-        at: Changes, by full names.
+    `queries` are positions in ascending order (None: all). Changes go by full names.
     """
     here = at.of_block(0)
     if at.any(*BEFORE_BLOCKS) or here.any(*BEFORE_QUERIES, "attn.hook_q") or not _pays(first, inputs):
@@ -92,7 +85,7 @@ def z(
 
 
 def _pays(first: FirstLayer, inputs: Inputs) -> bool:
-    """True if there are few cells and attention is softmax attention without windows, caps or sharing."""
+    """True for few cells and plain softmax attention: no windows, caps, rotary positions or shared keys."""
     attn, positions = first.block.attn, first.w_pos
     if attn is None or positions is None or inputs.is_floating_point():
         return False
@@ -107,11 +100,11 @@ class Cells:
 
     Attributes:
         n_pos: Positions of a sequence; a cell's number is its token times `n_pos` plus its position.
-        stream: What enters the first layer.
-        scores: Of every head, of a query cell for a key cell; minus infinity for what is not seen.
-        values: Of every head.
-        written: What a key cell writes when it is attended to, heads one after the other.
-        b_o: What attention adds besides.
+        stream: The stream before the first layer, of each cell.
+        scores: Scores of a query cell for a key cell; minus infinity if the query may not see the key.
+        values: Values of every head.
+        written: Contribution of a key cell to the stream when it is attended to, heads one after the other.
+        b_o: The output bias of attention.
     """
 
     n_pos: int
@@ -122,13 +115,13 @@ class Cells:
     b_o: Float[Tensor, " d_model"]
 
     def at(self, inputs: Int[Tensor, "batch pos"]) -> Int[Tensor, "batch pos"]:
-        """The cell at every position."""
+        """Number of the cell at every position."""
         return inputs * self.n_pos + torch.arange(self.n_pos, device=inputs.device)
 
     def attended(
         self, inputs: Int[Tensor, "batch pos"], queries: Int[Tensor, " query"] | None
     ) -> tuple[Float[Tensor, "batch head_index query pos"], Float[Tensor, "batch head_index pos d_head"]]:
-        """Scores of some queries, or of all, for all keys; and the values of these."""
+        """Scores of some queries (None: all) for all keys, and the values of the keys."""
         at, (n_heads, n_cells, _) = self.at(inputs), self.scores.shape
         head = torch.arange(n_heads, device=at.device)[:, None]
         own = at if queries is None else at[:, queries]
@@ -137,7 +130,7 @@ class Cells:
         return scores, F.embedding(at[:, None] + head * n_cells, self.values.flatten(0, 1))
 
     def after_attention(self, inputs: Int[Tensor, "batch pos"], read: Read | None) -> Float[Tensor, "*rows d_model"]:
-        """The stream after attention, where it is read or everywhere."""
+        """The stream after attention, where it is read (None: everywhere)."""
         at, (n_heads, n_cells, _) = self.at(inputs), self.scores.shape
         absent = torch.full((len(inputs), n_cells), -math.inf, dtype=self.stream.dtype, device=at.device)
         absent = absent.scatter(1, at, 0.0)[:, None, None]
@@ -151,7 +144,7 @@ class Cells:
 
 
 def _cells(first: FirstLayer, n_pos: int) -> Cells:
-    """The tables of a model for sequences of that length."""
+    """The tables for sequences of `n_pos` tokens."""
     attn, positions = first.block.attention, first.w_pos
     assert positions is not None
     stream = (first.w_e[:, None] + positions[:n_pos]).flatten(0, 1)

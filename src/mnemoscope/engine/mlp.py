@@ -26,7 +26,7 @@ ACTIVATIONS: Mapping[str, Callable[[Tensor], Tensor]] = {
 
 @dataclass(frozen=True, kw_only=True)
 class Mlp:
-    """Weights of an MLP under TransformerLens's names."""
+    """Weights of an MLP under TransformerLens's names; `w_gate` is None unless it is gated."""
 
     w_in: Float[Tensor, "d_model d_mlp"]
     b_in: Float[Tensor, " d_mlp"]
@@ -36,12 +36,7 @@ class Mlp:
     w_gate: Float[Tensor, "d_model d_mlp"] | None = None
 
     def __call__(self, normed: Float[Tensor, "*rows d_model"], at: Changes = NONE) -> Float[Tensor, "*rows d_model"]:
-        """The contribution of the MLP to the residual stream.
-
-        Args:
-            normed: The normalised stream.
-            at: Changes within the MLP.
-        """
+        """Contribution of the MLP to the residual stream, from the normalised stream."""
         if self.w_gate is None:
             post = self.activation(at("mlp.hook_pre", projected(normed, self.w_in, self.b_in)))
         else:
@@ -59,5 +54,5 @@ def projected(
 
 
 def soft_capped(x: Float[Tensor, "*rows"], cap: float | None) -> Float[Tensor, "*rows"]:
-    """Values bent to stay within a cap, cap · tanh(x / cap); as they are where there is none, or none above zero."""
+    """Bend values to stay within a cap: cap · tanh(x / cap). A cap of None, or not above zero, leaves them."""
     return cap * torch.tanh(x / cap) if cap is not None and cap > 0 else x

@@ -22,10 +22,10 @@ class Norm:
 
     Attributes:
         kind: `LN` and `RMS` with weights, `LNPre` and `RMSPre` without, None for none.
-        eps: What is added to the variance, or to the mean of squares.
-        w: The gain.
-        b: The bias.
-        dtype: The model's precision, in which normalised rows are; none: that of the rows that are given.
+        eps: Added to the variance, or to the mean of squares.
+        w: The gain; None: no gain.
+        b: The bias; None: no bias.
+        dtype: Precision of normalised rows where hooks see the steps; None: that of the input.
     """
 
     kind: str | None
@@ -35,12 +35,7 @@ class Norm:
     dtype: torch.dtype | None = None
 
     def __call__(self, x: Float[Tensor, "*rows d_model"], at: Changes = NONE) -> Float[Tensor, "*rows d_model"]:
-        """Normalised rows.
-
-        Args:
-            x: The rows.
-            at: Changes within the normalisation, which is then taken step by step.
-        """
+        """Normalise rows; step by step where changes act within the normalisation."""
         if self.kind is None:
             return x
         if at.any("hook_scale", "hook_normalized"):
@@ -54,13 +49,13 @@ class Norm:
         return F.rms_norm(x, x.shape[-1:], self.w, self.eps)
 
     def scale(self, x: Float[Tensor, "*rows d_model"]) -> Float[Tensor, "*rows 1"]:
-        """The numbers that rows are divided by, sqrt(variance + eps) or sqrt(mean of x² + eps)."""
+        """Divisors of the rows, sqrt(variance + eps) or sqrt(mean of x² + eps)."""
         return self._size(self._centred(x))
 
     def pulled_back(
         self, x: Float[Tensor, "prompt pos d_model"], gradient: Float[Tensor, "reader prompt pos d_model"]
     ) -> Float[Tensor, "reader prompt pos d_model"]:
-        """Gradients at the rows that are normalised, from several at the normalised rows.
+        """Gradients at the rows `x`, from those of several readers at the normalised rows.
 
         With y = x̂ · w + b and x̂ of unit variance, dx = (dy w - mean(dy w) - x̂ mean(dy w · x̂)) / sqrt(variance + eps);
         RMS has no mean to subtract.

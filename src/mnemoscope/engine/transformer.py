@@ -6,8 +6,8 @@
 
 A change anywhere alters the stream at one *point* (before, in the middle of or after a block) from one position on.
 What follows needs neither the layers before that point nor the positions before that one: those keep the keys and
-values of the run that is changed. Points are numbered along the stream: 2 l before block l, 2 l + 1 between its
-attention and its MLP, 2 n_layers after the last block.
+values of the unchanged run. Points are numbered along the stream: 2 l before block l, 2 l + 1 between its attention
+and its MLP, 2 n_layers after the last block.
 """
 
 from collections.abc import Sequence
@@ -61,12 +61,12 @@ class Transformer:
 
     @property
     def has_mlp(self) -> bool:
-        """True if blocks have an MLP."""
+        """True if the first block has an MLP."""
         return self.blocks[0].mlp is not None
 
     @property
     def has_middle(self) -> bool:
-        """True if a block has a stream between its attention and its MLP."""
+        """True if there is a stream between attention and MLP: blocks have both, one after the other."""
         return self.has_mlp and not self.blocks[0].parallel
 
     @property
@@ -76,7 +76,7 @@ class Transformer:
 
     @property
     def copied_bytes(self) -> int:
-        """Memory of the weights that are laid out anew; the others are the model's own."""
+        """Bytes of the attention weights that are copied; the others are the model's own."""
         attentions = (block.attn for block in self.blocks)
         return sum(attn.w_qkv.nbytes + attn.b_qkv.nbytes for attn in attentions if attn is not None)
 
@@ -107,7 +107,7 @@ class Transformer:
         )
 
     def _start(self, inputs: Inputs, read: Read | None, at: Changes) -> Start:
-        """The first block done where its attention is looked up, otherwise nothing but the embedding."""
+        """The stream after the first block if tables give its attention, otherwise the embedding."""
         stream = lookup.after_attention(self.first, inputs, read, at)
         if stream is None:
             return Start(layer=0, stream=self.embedded(inputs, at))
@@ -115,12 +115,7 @@ class Transformer:
         return Start(layer=1, stream=stream if block.mlp is None else stream + block.mlp(block.ln2(stream)))
 
     def observe(self, inputs: Inputs, at: Changes) -> None:
-        """Run the model as far as something is observed.
-
-        Args:
-            inputs: Tokens or vectors.
-            at: What is observed.
-        """
+        """Run the model only as far as something is observed."""
         stream, last = self.embedded(inputs, at), at.last_block()
         for index in range(-1 if last is None else last):
             stream = self.after_block(index, stream, None, at, inputs)
@@ -147,14 +142,9 @@ class Transformer:
     def after_block(
         self, index: int, stream: Float[Tensor, "batch pos d_model"], read: Read | None, at: Changes, inputs: Inputs
     ) -> Float[Tensor, "*rows d_model"]:
-        """The stream after a block: where it is read, or everywhere.
+        """The stream after a block, where it is read (None: everywhere), from the stream before it.
 
-        Args:
-            index: The number of the block.
-            stream: Before it.
-            read: The places at which the stream is wanted; None: everywhere.
-            at: Changes, by full names.
-            inputs: Tokens, by which the first block is looked up.
+        Changes go by full names. `inputs` are for tables, which may replace the attention of the first block.
         """
         here, block = at.of_block(index), self.blocks[index]
         stream = here("hook_resid_pre", stream)
@@ -173,7 +163,7 @@ class Transformer:
     def _z(
         self, index: int, stream: Tensor, queries: Int[Tensor, " query"] | None, at: Changes, inputs: Inputs
     ) -> Float[Tensor, "batch query head_index d_head"] | None:
-        """Head outputs z of a block, at some positions or at all; None without attention."""
+        """Head outputs z of a block at some positions (None: all); None without attention."""
         block = self.blocks[index]
         if block.attn is None:
             return None
@@ -197,9 +187,9 @@ class Transformer:
         Args:
             stream: The changed stream of every cell at its own point, from the first changed position to the end;
                 cells in the order of their points. It is overwritten.
-            entered: How many cells have entered up to each point, the point itself included.
-            past: Of every layer in the run that is changed.
-            read: Positions whose logits are wanted, ascending, none before the first changed one.
+            entered: Number of cells that have entered up to each point, the point itself included.
+            past: Keys and values of every layer in the unchanged run.
+            read: Positions whose logits are wanted, ascending; none lies before the first changed position.
         """
         # Every cell enters the batch at its own point: the batch grows from layer to layer, and no cell runs a layer
         # before its change. Positions before `start` are those of the unchanged run, as keys and values in `past`.
@@ -229,13 +219,13 @@ class Transformer:
 
         Args:
             stream: The changed stream after the last attention, at the positions that are read. It is overwritten.
-            through_mlp: How many cells the last MLP still has to act on, the first ones.
+            through_mlp: Number of cells, from the first, that the last MLP still has to act on.
         """
         self._add_mlp(len(self.blocks) - 1, stream[:through_mlp])
         return self.unembedded(stream)
 
     def _add_mlp(self, index: int, stream: Float[Tensor, "cell prompt some d_model"]) -> None:
-        """Change the stream in place as the MLP of a block does, unless it already acted beside attention."""
+        """Add the contribution of a block's MLP to the stream in place. A parallel block has added it already."""
         block = self.blocks[index]
         if block.mlp is not None and not block.parallel and len(stream):
             stream += block.mlp(block.ln2(stream))
