@@ -10,9 +10,9 @@ from mnemoscope.core.protocols import HookedModel
 
 @contextmanager
 def evaluation_mode(model: HookedModel) -> Iterator[None]:
-    """Within the block a model is in evaluation mode; afterwards, also after an exception, every module is as it was.
+    """Put a model in evaluation mode, and every module back afterwards, also after an exception.
 
-    Every run of a model that is measured goes through it: by `unembedding`, by `intervened`, or by itself.
+    Every run of a measured model goes through it: by `unembedding`, by `intervened`, or by itself.
 
     Args:
         model: Any hooked model. One that is no `nn.Module` has no modes.
@@ -34,7 +34,7 @@ def evaluation_mode(model: HookedModel) -> Iterator[None]:
 
 @contextmanager
 def bare(model: HookedModel) -> Iterator[None]:
-    """Within the block a model has no hooks at its hook points and drops nothing out; afterwards it is as it was."""
+    """Run a model without dropout and without hooks at its hook points; afterwards it is as it was."""
     hidden = [(point._forward_hooks, dict(point._forward_hooks)) for point in {*model.hook_dict.values()}]
     try:
         for hooks, _ in hidden:

@@ -1,4 +1,4 @@
-"""What the rest of the package asks of a task and of a model."""
+"""The interfaces of tasks and models that the rest of the package uses."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -35,7 +35,7 @@ class Task(Protocol):
 
     @property
     def answers(self) -> Sequence[int]:
-        """The tokens that can be an answer; distances between predictions are taken over these. Of vectors none."""
+        """Tokens that can be an answer; distances between predictions are taken over these. Empty for vectors."""
         ...
 
     @property
@@ -44,7 +44,7 @@ class Task(Protocol):
         ...
 
     def for_seed(self, seed: int) -> "Task":
-        """The configuration that the replicate `seed` sees (its own split of the mappings, say)."""
+        """The configuration of the replicate `seed`, for example with its own split of the mappings."""
         ...
 
     def sample(self, n: int, *, split: str, generator: torch.Generator) -> Batch:
@@ -56,7 +56,7 @@ class Task(Protocol):
         ...
 
     def monitor(self, n: int, *, split: str, generator: torch.Generator) -> Batch:
-        """`n` sequences of each subgroup, weighted as the task mixes them: what training progress is read from."""
+        """`n` sequences of each subgroup, weighted as the task mixes them, for measures of training progress."""
         ...
 
     def corrupt(self, batch: Batch, *, kind: str, generator: torch.Generator) -> Batch:
@@ -70,15 +70,15 @@ class Task(Protocol):
         ...
 
     def loss(self, outputs: Float[Tensor, "batch pos d_vocab"], batch: Batch) -> Float[Tensor, ""]:
-        """What training minimises, at the positions of `outputs`; training passes inputs, targets and `scored` only."""
+        """The loss to minimise, at the positions of `outputs`; training passes only inputs, targets and `scored`."""
         ...
 
     def subgroups(self, batch: Batch) -> Mapping[str, Bool[Tensor, " batch"]]:
-        """Kinds of sequences that are reported apart."""
+        """Masks of the kinds of sequences that are reported apart, by name."""
         ...
 
     def skills(self, batch: Batch) -> Mapping[str, Bool[Tensor, "batch pos"]]:
-        """Where a named skill, and nothing else, gives the answer."""
+        """Masks of the positions at which a named skill, and nothing else, gives the answer."""
         ...
 
 
@@ -103,12 +103,12 @@ class ModelConfig(Protocol):
 
     @property
     def n_layers(self) -> int:
-        """Blocks."""
+        """Number of blocks."""
         ...
 
     @property
     def n_heads(self) -> int:
-        """Heads per block."""
+        """Number of heads per block."""
         ...
 
     @property
@@ -123,7 +123,7 @@ class ModelConfig(Protocol):
 
     @property
     def d_mlp(self) -> Any:
-        """Neurons per MLP; None without MLPs."""
+        """Number of neurons per MLP; None without MLPs."""
         ...
 
     @property
@@ -138,17 +138,17 @@ class ModelConfig(Protocol):
 
     @property
     def attn_only(self) -> bool:
-        """Whether there are no MLPs."""
+        """True if there are no MLPs."""
         ...
 
     @property
     def parallel_attn_mlp(self) -> bool:
-        """Whether attention and MLP of a block read the same stream."""
+        """True if attention and MLP of a block read the same stream."""
         ...
 
     @property
     def normalization_type(self) -> str | None:
-        """`LN`, `LNPre`, `RMS`, `RMSPre`; None for none."""
+        """`LN`, `LNPre`, `RMS` or `RMSPre`; None: no normalisation."""
         ...
 
     @property
@@ -168,7 +168,7 @@ class ModelConfig(Protocol):
 
     @property
     def eps(self) -> float:
-        """What is added to the variance before normalising."""
+        """Number added to the variance before normalising."""
         ...
 
     @property
@@ -178,24 +178,24 @@ class ModelConfig(Protocol):
 
     @property
     def use_attn_result(self) -> bool:
-        """Whether what each head adds to the residual stream is computed by itself."""
+        """True if the contribution of each head to the residual stream is computed by itself."""
         ...
 
     @property
     def dtype(self) -> torch.dtype:
-        """Of weights and activations."""
+        """Precision of weights and activations."""
         ...
 
 
 @runtime_checkable
 class HookPoint(Protocol):
-    """Where an activation passes by."""
+    """A module that an activation passes through."""
 
     name: str | None
     _forward_hooks: Any
 
     def register_forward_hook(self, hook: Callable[..., Any], *, prepend: bool = False) -> Any:
-        """Call a function with every activation; what is returned can remove it."""
+        """Call a function with every activation; the handle that is returned can remove it."""
         ...
 
 
@@ -204,7 +204,7 @@ class Blocks(Protocol):
     """The layers of a model; analyses read weights from them under TransformerLens's names."""
 
     def __getitem__(self, idx: int, /) -> Any:
-        """The layer of a number."""
+        """The block of this number."""
         ...
 
 
@@ -235,7 +235,7 @@ class HookedModel(Protocol):
 
     @property
     def blocks(self) -> Blocks:
-        """Layers."""
+        """The blocks."""
         ...
 
     @property
@@ -244,7 +244,7 @@ class HookedModel(Protocol):
         ...
 
     def __call__(self, input: Tensor, **kwargs: Any) -> Tensor:
-        """Logits `batch pos d_vocab` of tokens `batch pos`, or vectors of vectors."""
+        """Logits `batch pos d_vocab` for tokens `batch pos`; output vectors for input vectors."""
         ...
 
     def run_with_hooks(self, *args: Any, **kwargs: Any) -> Tensor:
@@ -252,7 +252,7 @@ class HookedModel(Protocol):
         ...
 
     def hooks(self, *args: Any, **kwargs: Any) -> AbstractContextManager[Any]:
-        """A context in which hooks are in force."""
+        """A context in which hooks are on the model."""
         ...
 
     def named_parameters(self, *args: Any, **kwargs: Any) -> Iterable[tuple[str, torch.nn.Parameter]]:
@@ -265,15 +265,15 @@ class HookedModel(Protocol):
 
 
 def reads_vectors(model: HookedModel) -> bool:
-    """Whether a model reads vectors in the place of tokens (`models.building.ReadIn`)."""
+    """True if a model reads vectors in place of tokens (`models.building.ReadIn`)."""
     return bool(getattr(getattr(model, "embed", None), "reads_vectors", False))
 
 
 def has_linear_attention(model: HookedModel) -> bool:
-    """Whether attention has no softmax (`models.linear_attention`)."""
+    """True if attention has no softmax (`models.linear_attention`)."""
     return any(getattr(getattr(block, "attn", None), "linear", False) for block in model.blocks)
 
 
 def is_hooked(model: HookedModel) -> bool:
-    """Whether forward hooks are on the model: they may write to any part of it, and may know the batch's rows."""
+    """True if the model carries forward hooks, which may write to any part of it and may know the batch's rows."""
     return any(point.fwd_hooks for point in getattr(model, "hook_dict", {}).values())
