@@ -1,4 +1,4 @@
-"""Attention with TransformerLens's hooks and weights, and its numbers to the last bit.
+"""Attention with TransformerLens's hooks, weights and, to the last bit, its numbers.
 
 q = x W_Q + b_Q, k and v alike      scores = q·k / attn_scale      pattern = softmax over the keys that may be seen
 z = Σ_key pattern v                 result = z W_O                 output = Σ_head result + b_O
@@ -27,7 +27,7 @@ _Scores = Float[Tensor, "batch head query key"]
 
 
 class Attention(nn.Module):
-    """Attention of one block, each head with keys and values of its own."""
+    """Attention of one block; every head has its own keys and values."""
 
     mask: Tensor
     IGNORE: Tensor
@@ -59,7 +59,7 @@ class Attention(nn.Module):
         self._make_keys_and_values()
 
     def _make_keys_and_values(self) -> None:
-        """Their weights."""
+        """Make the weights of keys and values."""
         cfg = self.cfg
         self.W_K, self.W_V = (parameter(cfg, cfg.n_heads, cfg.d_model, cfg.d_head) for _ in "KV")
         self.b_K, self.b_V = (parameter(cfg, cfg.n_heads, cfg.d_head, zero=True) for _ in "KV")
@@ -72,14 +72,11 @@ class Attention(nn.Module):
         past_kv_cache_entry: TransformerLensKeyValueCacheEntry | None = None,
         attention_mask: Int[Tensor, "batch all_pos"] | None = None,
     ) -> Float[Tensor, "batch pos d_model"]:
-        """What attention adds to the residual stream.
+        """Contribution of attention to the residual stream.
 
-        Args:
-            query_input: What queries read, of all heads together or of each.
-            key_input: What keys read.
-            value_input: What values read.
-            past_kv_cache_entry: Keys and values of earlier positions; unless frozen it takes up those of these.
-            attention_mask: 1 for tokens, 0 for padding, from the first position in the cache on.
+        Queries, keys and values read one input for all heads, or one for each. Unless it is frozen, the cache entry of
+        earlier positions takes up the new keys and values. The mask is 1 for tokens and 0 for padding, from the first
+        cached position on.
         """
         q, k, v = self.calculate_qkv_matrices(query_input, key_input, value_input)
         if self.cfg.clip_qkv is not None:
@@ -117,7 +114,7 @@ class Attention(nn.Module):
         return q, k, v
 
     def _keys_and_values(self) -> tuple[tuple[Tensor, Tensor], tuple[Tensor, Tensor]]:
-        """Weight and bias of each, of as many heads as are computed."""
+        """Weight and bias of keys, then of values, for as many heads as are computed."""
         return (self.W_K, self.b_K), (self.W_V, self.b_V)
 
     def calculate_attention_scores(self, q: _Z, k: _Keys) -> _Scores:
@@ -126,23 +123,23 @@ class Attention(nn.Module):
         return scores_of(q, k, scale=self.attn_scale, soft_cap=self.cfg.attn_scores_soft_cap)
 
     def calculate_z_scores(self, v: _Keys, pattern: _Scores) -> _Z:
-        """Values, weighed by the pattern."""
+        """Head outputs z: values weighted by the pattern."""
         return self.hook_z((pattern @ self._of_each(v).transpose(1, 2)).transpose(1, 2))
 
     def _of_each(self, x: _Keys) -> Float[Tensor, "batch key head d_head"]:
-        """Keys or values of each head; those of a group are repeated."""
+        """Keys or values of each query head; heads of a group get the same."""
         n_shared = self.cfg.n_heads // x.shape[2]
         return x if n_shared == 1 else x.repeat_interleave(n_shared, 2)
 
     def _written(self, z: _Heads) -> Float[Tensor, "batch pos d_model"]:
-        """What all heads write, with the bias."""
+        """Contribution of all heads to the residual stream, with the bias."""
         z = z.to(self.W_O.dtype)
         if self.cfg.use_attn_result:
             return self.hook_result((z[..., None] * self.W_O).sum(-2)).sum(2) + self.b_O
         return projected(z.flatten(2), laid_out(self.W_O.flatten(0, 1)), self.b_O)
 
     def _rotated(self, x: _Heads, offset: int, mask: Int[Tensor, "batch all_pos"] | None) -> _Heads:
-        """With rotary positions."""
+        """Apply rotary positions to queries or keys."""
         if (needed := offset + x.shape[1]) > len(self.rotary_cos):
             sin, cos = waves(self.cfg, min(self.cfg.n_ctx, max(needed, 2 * len(self.rotary_cos))))
             self.rotary_sin, self.rotary_cos = sin.to(x.device), cos.to(x.device)
@@ -152,19 +149,19 @@ class Attention(nn.Module):
         return torch.cat((result, x[..., x.shape[-1] :]), -1)  # of width 0, for TransformerLens's layout of gradients
 
     def _load_from_state_dict(self, state_dict, prefix, *rest) -> None:  # pyright: ignore
-        """Buffers of another length, of other lines or longer inputs, give way to the model's own."""
+        """Keep the model's own buffers where those on file have another length: other releases, or longer inputs."""
         own = {prefix + name: value for name, value in self.named_buffers(recurse=False)}
         kept = {name: value for name, value in own.items() if state_dict.get(name, value).shape != value.shape}
         super()._load_from_state_dict({**state_dict, **kept}, prefix, *rest)
 
 
 def _of_groups(name: str) -> property:
-    """A weight of groups as each of their heads sees it."""
+    """A property: a weight of groups, repeated for each of their heads."""
     return property(lambda self: getattr(self, name).repeat_interleave(self.repeat_kv_heads, 0))
 
 
 class GroupedQueryAttention(Attention):
-    """Attention whose heads share keys and values in groups; W_K, W_V, b_K and b_V are those of each head."""
+    """Attention whose heads share keys and values in groups; W_K, W_V, b_K and b_V repeat them for each head."""
 
     def _make_keys_and_values(self) -> None:
         cfg, n = self.cfg, self.cfg.n_key_value_heads or self.cfg.n_heads
@@ -186,7 +183,7 @@ def _into_heads(
     w: Float[Tensor, "head d_model d_head"],
     b: Float[Tensor, "head d_head"],
 ) -> Float[Tensor, "batch pos head d_head"]:
-    """Queries, keys or values from what all heads read, or each by itself."""
+    """Queries, keys or values from one input for all heads, or one for each."""
     if x.ndim == 4:
         return einsum(x, w, "batch pos head d_model, head d_model d_head -> batch pos head d_head") + b
     rows = rearrange(w, "head d_model d_head -> (head d_head) d_model")

@@ -1,4 +1,4 @@
-"""A block: attention and an MLP that read the residual stream and add to it, with TransformerLens's hooks."""
+"""A block with TransformerLens's hooks: attention and an MLP read the residual stream and add to it."""
 
 from einops import repeat
 from jaxtyping import Float, Int
@@ -15,7 +15,7 @@ _Stream = Float[Tensor, "batch pos d_model"]
 
 
 class TransformerBlock(nn.Module):
-    """One after the other, or side by side (`parallel_attn_mlp`)."""
+    """Attention and an MLP, one after the other or side by side (`parallel_attn_mlp`)."""
 
     def __init__(self, cfg: HookedTransformerConfig, layer: int):
         super().__init__()
@@ -49,11 +49,8 @@ class TransformerBlock(nn.Module):
     ) -> _Stream:
         """The residual stream after the block.
 
-        Args:
-            resid_pre: Before it.
-            shortformer_pos_embed: Positions that queries and keys alone read, where the stream has none.
-            past_kv_cache_entry: Keys and values of earlier positions.
-            attention_mask: 1 for tokens, 0 for padding.
+        Only queries and keys read `shortformer_pos_embed`, positions that are not in the stream. The mask is 1 for
+        tokens and 0 for padding.
         """
         resid_pre = self.hook_resid_pre(resid_pre)
         query, key, value = (self.ln1(x) for x in self._read(resid_pre))
@@ -67,7 +64,7 @@ class TransformerBlock(nn.Module):
         return after_attention(resid_pre, attn_out, of_mlp, passing(self), parallel=self.cfg.parallel_attn_mlp)
 
     def _read(self, stream: _Stream) -> tuple[Tensor, Tensor, Tensor]:
-        """What queries, keys and values read: the stream, or a copy a head where these are hooked."""
+        """Inputs of queries, keys and values: the stream, or a copy of it for each head where these are hooked."""
         cfg = self.cfg
         if cfg.use_split_qkv_input:
             shared = cfg.n_key_value_heads if not cfg.ungroup_grouped_query_attention else None
@@ -79,12 +76,12 @@ class TransformerBlock(nn.Module):
         return stream, stream, stream
 
     def _mlp(self, stream: _Stream) -> _Stream:
-        """What the MLP adds."""
+        """Contribution of the MLP to the residual stream."""
         read = self.hook_mlp_in(stream.clone()) if self.cfg.use_hook_mlp_in else stream
         mlp_out = self.mlp(self.ln2(read))
         return self.ln2_post(mlp_out) if self.cfg.use_normalization_before_and_after else mlp_out
 
 
 def _for_each(stream: _Stream, n_heads: int) -> Float[Tensor, "batch pos head d_model"]:
-    """A copy of the stream a head."""
+    """A copy of the stream for each head."""
     return repeat(stream, "batch pos d_model -> batch pos head d_model", head=n_heads).clone()

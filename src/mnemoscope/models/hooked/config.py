@@ -1,6 +1,6 @@
-"""What a hooked transformer is made of: the fields of TransformerLens 3.9's configuration that its models here know.
+"""Configuration of a hooked transformer: the fields of TransformerLens 3.9's that are computed here.
 
-Names, order and defaults are those of 3.9, so that checkpoints of either line are read, and written alike, by both.
+Names, order and defaults are those of 3.9, so that 3.9 and this package read and write the same checkpoints.
 """
 
 import math
@@ -25,11 +25,7 @@ _ACTIVATIONS: Mapping[str, Callable[[Tensor], Tensor]] = {
 
 
 def activation(name: str) -> Callable[[Tensor], Tensor]:
-    """The activation function of that name; TransformerLens's own are imported when one is asked for.
-
-    Raises:
-        InputError: There is none.
-    """
+    """The activation function of that name, also one of TransformerLens's; raises InputError for any other name."""
     if name in _ACTIVATIONS:
         return _ACTIVATIONS[name]
     from transformer_lens.utilities.activation_functions import SUPPORTED_ACTIVATIONS
@@ -40,7 +36,7 @@ def activation(name: str) -> Callable[[Tensor], Tensor]:
 
 @dataclass
 class HookedTransformerConfig:
-    """Fields as in TransformerLens; what is not given is filled in, as there."""
+    """Fields as in TransformerLens; fields that are left out are filled in as there."""
 
     d_model: int
     d_head: int
@@ -100,7 +96,7 @@ class HookedTransformerConfig:
     NTK_original_ctx_len: int = 8192
 
     def __post_init__(self) -> None:
-        """Refuse what the model does not compute, and fill in what was left out."""
+        """Refuse values that the model does not compute, and fill in fields that were left out."""
         one_of("normalization_type", self.normalization_type, NORMALISATIONS)
         one_of("positional_embedding_type", self.positional_embedding_type, POSITIONS)
         one_of("init_mode", self.init_mode, ("gpt2",))
@@ -127,11 +123,7 @@ class HookedTransformerConfig:
 
     @classmethod
     def from_dict(cls, arguments: Mapping[str, Any]) -> "HookedTransformerConfig":
-        """The configuration of these fields.
-
-        Raises:
-            InputError: A field is none of those above, or has a value that the model does not compute.
-        """
+        """The configuration of these fields; raises InputError for a field or value that is not computed."""
         unknown = sorted(set(arguments) - {field.name for field in fields(cls)})
         if unknown:
             raise InputError(
@@ -145,5 +137,5 @@ class HookedTransformerConfig:
         return dict(vars(self))
 
     def is_layer_norm_activation(self) -> bool:
-        """Whether the activations of an MLP are normalised, as after SoLU."""
+        """True if the activations of an MLP are normalised, as after SoLU."""
         return self.act_fn is not None and self.act_fn.endswith("_ln")

@@ -1,4 +1,4 @@
-"""Embeddings, normalisations and MLPs: the engine's, with TransformerLens's hooks, and its numbers to the last bit."""
+"""The engine's normalisations and MLPs, and embeddings, with TransformerLens's hooks and numbers to the last bit."""
 
 import torch
 from einops import repeat
@@ -13,7 +13,7 @@ from mnemoscope.models.hooked.positions import offset_positions
 
 
 def parameter(cfg: HookedTransformerConfig, *shape: int, zero: bool = False) -> nn.Parameter:
-    """A weight that is not yet drawn, or a bias."""
+    """An uninitialised weight, or a bias of zeros."""
     return nn.Parameter((torch.zeros if zero else torch.empty)(*shape, dtype=cfg.dtype))
 
 
@@ -36,7 +36,7 @@ class Norm(nn.Module):
 
 
 def normalisation(cfg: HookedTransformerConfig, *, final: bool = False) -> nn.Module:
-    """The one before a part of a block, or before the unembedding."""
+    """The normalisation before a part of a block, or the final one before the unembedding."""
     kind = cfg.normalization_type
     if kind is None:
         return nn.Identity()
@@ -52,7 +52,7 @@ class Embed(nn.Module):
         self.ln = Norm(cfg, "LN") if cfg.post_embedding_ln else None
 
     def forward(self, tokens: Int[Tensor, "batch pos"]) -> Float[Tensor, "batch pos d_model"]:
-        """A row of W_E for each."""
+        """A row of W_E for each token."""
         return self.W_E[tokens, :] if self.ln is None else self.ln(self.W_E[tokens, :])
 
 
@@ -66,7 +66,7 @@ class PosEmbed(nn.Module):
     def forward(
         self, tokens: Int[Tensor, "batch pos *width"], offset: int = 0, mask: Int[Tensor, "batch all_pos"] | None = None
     ) -> Float[Tensor, "batch pos d_model"]:
-        """A row of W_pos for each, counted without what `mask` calls padding; zeros for padding."""
+        """A row of W_pos for each position, counted without padding (`mask` 0); zeros for padding."""
         n = tokens.shape[1]
         if mask is None:
             return repeat(self.W_pos[offset : offset + n], "pos width -> batch pos width", batch=len(tokens)).clone()
@@ -89,7 +89,7 @@ class Unembed(nn.Module):
 
 
 class Mlp(nn.Module):
-    """What each position does for itself."""
+    """The MLP of a block, which acts on each position by itself."""
 
     def __init__(self, cfg: HookedTransformerConfig):
         super().__init__()
@@ -113,7 +113,7 @@ class Mlp(nn.Module):
         self.hook_post = HookPoint()
 
     def forward(self, x: Float[Tensor, "batch pos d_model"]) -> Float[Tensor, "batch pos d_model"]:
-        """What the MLP adds to the residual stream."""
+        """Contribution of the MLP to the residual stream."""
         w_in, w_out, w_gate = self.W_in, self.W_out, None
         if self.cfg.gated_mlp:
             w_in, w_out, w_gate = (laid_out(w) for w in (w_in, w_out, self.W_gate))
@@ -123,11 +123,11 @@ class Mlp(nn.Module):
         return weights(x, at=passing(self, "mlp."))
 
     def _active(self, pre: Float[Tensor, "batch pos d_mlp"]) -> Float[Tensor, "batch pos d_mlp"]:
-        """What the activation function makes of its input, normalised after SoLU."""
+        """Apply the activation function, and normalise after SoLU."""
         active = self.act_fn(pre)
         return active if self.ln is None or self.hook_mid is None else self.ln(self.hook_mid(active))
 
 
 def laid_out(w: Float[Tensor, "d_in d_out"]) -> Float[Tensor, "d_in d_out"]:
-    """The same weight column by column, as TransformerLens multiplies by it: the layout decides the last bits."""
+    """The same weight laid out by columns, as TransformerLens multiplies by it: the layout decides the last bits."""
     return w.T.contiguous().T

@@ -1,7 +1,7 @@
 """Hook points, and a model whose activations can be seen and replaced there, with TransformerLens's interface.
 
-TransformerLens's own classes would do, but importing it takes twice as long as everything else together, and commands
-on our own runs need nothing more of it than this.
+TransformerLens's own classes would do, but importing it takes twice as long as everything else together. Commands on
+our own runs need nothing else of it.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -26,7 +26,7 @@ _BY_HEAD = ("hook_q", "hook_k", "hook_v", "hook_z", "hook_result")
 
 @dataclass(frozen=True)
 class LensHandle:
-    """A hook that is on a point, under the names that TransformerLens gives its parts."""
+    """A hook on a point; its parts have TransformerLens's names."""
 
     hook: RemovableHandle
     is_permanent: bool
@@ -37,8 +37,7 @@ class LensHandle:
 class HookPoint(nn.Module):
     """The identity, which calls functions with the activation that passes, or with its gradient.
 
-    A function is called as `hook(activation, hook=point)`; what it returns takes the activation's place, unless that
-    is None.
+    A function is called as `hook(activation, hook=point)`; its result replaces the activation, unless it is None.
     """
 
     def __init__(self):
@@ -60,7 +59,7 @@ class HookPoint(nn.Module):
         level: int | None = None,
         prepend: bool = False,
     ) -> None:
-        """Call a function from now on; before those that are there with `prepend`."""
+        """Call a function from now on; with `prepend`, before the functions that are already there."""
 
         def forwards(module: nn.Module, given: Any, activation: Tensor) -> Any:
             return hook(activation, hook=self)
@@ -76,7 +75,7 @@ class HookPoint(nn.Module):
         found.insert(0 if prepend else len(found), LensHandle(handle, is_permanent, level, hook))
 
     def add_perma_hook(self, hook: Callable[..., Any], dir: Direction = "fwd") -> None:
-        """Call a function until hooks are reset including the permanent ones."""
+        """Call a function until a reset that includes permanent hooks."""
         self.add_hook(hook, dir, is_permanent=True)
 
     def _hooks(self, dir: Direction | Literal["both"]) -> list[list[LensHandle]]:
@@ -90,7 +89,7 @@ class HookPoint(nn.Module):
     def remove_hooks(
         self, dir: Direction | Literal["both"] = "fwd", including_permanent: bool = False, level: int | None = None
     ) -> None:
-        """Call functions no longer: those of a context level, or all, but permanent ones only if they are named."""
+        """Remove the hooks of a context level (None: all); permanent hooks only with `including_permanent`."""
         for found in self._hooks(dir):
             for handle in [*found]:
                 of_level = not handle.is_permanent and (level is None or handle.context_level == level)
@@ -99,27 +98,22 @@ class HookPoint(nn.Module):
                     found.remove(handle)
 
     def clear_context(self) -> None:
-        """Forget what hooks have kept here."""
+        """Clear `ctx`, in which hooks keep values."""
         self.ctx = {}
 
     def layer(self) -> int:
-        """The number of the block that the point is in."""
+        """Number of the block that the point is in."""
         return int(str(self.name).split(".")[1])
 
 
 def passing(module: nn.Module, within: str = "") -> Changes:
-    """A module's own hook points as what the engine calls with the activations that pass.
-
-    Args:
-        module: A part of a model.
-        within: What the engine's names of the points begin with.
-    """
+    """A module's own hook points as the engine's changes; `within` is the prefix of the engine's names."""
     points = module.named_children()
     return Changes({within + name: point for name, point in points if isinstance(point, HookPoint)})
 
 
 class HookedModule(nn.Module):
-    """A module with hook points in it. A subclass calls `setup` after it has made its parts."""
+    """A module with hook points. A subclass calls `setup` after it has made its parts."""
 
     def __init__(self):
         super().__init__()
@@ -140,19 +134,19 @@ class HookedModule(nn.Module):
         return self.hook_dict.values()
 
     def check_hooks_to_add(self, hook_point: HookPoint, hook_point_name: str, *_: Any, **__: Any) -> None:
-        """Refuse hooks that would not fire; a subclass says which."""
+        """Refuse hooks that would never be called; a subclass says which."""
 
     def add_hook(self, name: Name, hook: Callable[..., Any], *how: Any, **named: Any) -> None:
-        """Call a function at one hook point, or at those for whose name a function is true, until hooks are reset.
+        """Call a function, until hooks are reset, at one hook point or at those for whose name a function is true.
 
-        What follows is as for `HookPoint.add_hook`.
+        Further arguments are as for `HookPoint.add_hook`.
         """
         for own in self._named(name):
             self.check_hooks_to_add(self.hook_dict[own], own, hook, *how, **named)
             self.hook_dict[own].add_hook(hook, *how, **named)
 
     def add_perma_hook(self, name: Name, hook: Callable[..., Any], dir: Direction = "fwd") -> None:
-        """As `add_hook`, until hooks are reset including the permanent ones."""
+        """As `add_hook`, until a reset that includes permanent hooks."""
         self.add_hook(name, hook, dir, is_permanent=True)
 
     def _named(self, names: Names) -> list[str]:
@@ -169,7 +163,7 @@ class HookedModule(nn.Module):
         including_permanent: bool = False,
         level: int | None = None,
     ) -> None:
-        """Remove hooks, as `HookPoint.remove_hooks` does, and what they have kept."""
+        """Remove hooks, as `HookPoint.remove_hooks` does, and clear the values that they kept."""
         for point in self.hook_points():
             if clear_contexts:
                 point.clear_context()
@@ -186,13 +180,10 @@ class HookedModule(nn.Module):
         reset_hooks_end: bool = True,
         clear_contexts: bool = False,
     ) -> Iterator[Any]:
-        """A context in which functions are called at hook points.
+        """A context in which functions are called at hook points, given by names or functions of names.
 
-        Args:
-            fwd_hooks: Names, or functions of names, and what is called with activations.
-            bwd_hooks: The same for gradients.
-            reset_hooks_end: Whether hooks are removed at the end.
-            clear_contexts: Whether what hooks have kept is forgotten then.
+        Forward hooks get activations, backward hooks gradients. With `reset_hooks_end` they are removed at the end, and
+        with `clear_contexts` the values that they kept are cleared.
         """
         try:
             self.context_level += 1
@@ -215,7 +206,7 @@ class HookedModule(nn.Module):
         clear_contexts: bool = False,
         **kwargs: Any,
     ) -> Any:
-        """Run the model with these hooks, arguments as for `hooks`. Gradients need `reset_hooks_end=False`."""
+        """Run the model with these hooks; arguments as for `hooks`. Backward hooks need `reset_hooks_end=False`."""
         with self.hooks(fwd_hooks, bwd_hooks, reset_hooks_end, clear_contexts):
             return self.forward(*args, **kwargs)
 
@@ -231,12 +222,12 @@ class HookedModule(nn.Module):
         """A dictionary, and the hooks that put activations and gradients (`..._grad`) into it.
 
         Args:
-            names_filter: Which hook points.
-            incl_bwd: Whether gradients are kept too.
-            device: Where they are kept; none: where they are.
-            remove_batch_dim: Whether the batch axis, which has one entry, is left out.
-            cache: The dictionary; none: a new one.
-            pos_slice: Which positions are kept, as TransformerLens's `Slice` takes them; none: all.
+            names_filter: Hook points that are kept; None: all.
+            incl_bwd: True if gradients are kept too.
+            device: Device on which they are kept; None: their own.
+            remove_batch_dim: True drops the batch axis, which must have one entry.
+            cache: The dictionary; None: a new one.
+            pos_slice: Positions that are kept, as TransformerLens's `Slice` takes them; None: all.
         """
         cache, self.is_caching = {} if cache is None else cache, True
 

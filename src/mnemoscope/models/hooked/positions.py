@@ -1,4 +1,4 @@
-"""Positions that act on attention: rotary ones turn queries and keys, ALiBi's lower scores by the distance."""
+"""Positions that act on attention: rotary positions turn queries and keys, ALiBi lowers scores by the distance."""
 
 import math
 
@@ -24,7 +24,7 @@ def waves(cfg: HookedTransformerConfig, n: int) -> tuple[Float[Tensor, "n rotary
 
 
 def _stretched(cfg: HookedTransformerConfig, rotary_dim: int) -> Float[Tensor, " half"]:
-    """Periods of Llama 3.1: slow waves are stretched by a factor, fast ones stay, and between them it is mixed."""
+    """Periods of Llama 3.1: slow waves are stretched by a factor, fast ones stay, and those between are mixed."""
     frequencies = 1.0 / (cfg.rotary_base ** (torch.arange(0, rotary_dim, 2).float() / rotary_dim))
     length, factor = cfg.NTK_original_ctx_len, cfg.NTK_by_parts_factor
     low, high = cfg.NTK_by_parts_low_freq_factor, cfg.NTK_by_parts_high_freq_factor
@@ -37,7 +37,7 @@ def _stretched(cfg: HookedTransformerConfig, rotary_dim: int) -> Float[Tensor, "
 
 
 def distance_penalty(n_heads: int, n: int, device: torch.device) -> Float[Tensor, "head query key"]:
-    """ALiBi: what is added to scores, by the distance to keys before the query, with a slope a head."""
+    """ALiBi: scores get minus the distance to keys before the query, times a slope for each head."""
     start = 2 ** (-8 / n_heads)
     slopes = start * start ** torch.arange(n_heads, device=device)
     place = torch.arange(n, device=device)

@@ -1,4 +1,4 @@
-"""Loading weights, and rewriting them so that logits stay while normalisations only centre and divide."""
+"""Loads weights and rewrites them: logits stay the same, and normalisations only centre and divide."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -10,7 +10,7 @@ from mnemoscope.models.hooked.layers import normalisation
 
 
 class Processing(nn.Module):
-    """A model with `blocks` and `ln_final`. The arithmetic is TransformerLens's, which both lines have."""
+    """A model with `blocks` and `ln_final`. TransformerLens does the arithmetic, in 3.9 as in 4."""
 
     cfg: Any
     blocks: Any
@@ -25,18 +25,15 @@ class Processing(nn.Module):
         fold_value_biases: bool = True,
         refactor_factored_attn_matrices: bool = False,
     ) -> None:
-        """Take over weights, rewritten as the flags say; biases and buffers that are not given stay.
+        """Load weights, rewritten as the flags say; biases and buffers that are not given stay.
 
         Args:
-            state_dict: Weights by their names.
-            fold_ln: Gains and biases of normalisations go into the weights that read.
-            center_writing_weights: Weights that write lose their mean over the residual stream.
-            center_unembed: W_U loses its mean over tokens.
-            fold_value_biases: Value biases go into the output bias of their layer.
-            refactor_factored_attn_matrices: W_Q and W_K, W_V and W_O are made even.
-
-        Raises:
-            InputError: A weight is missing.
+            state_dict: Weights by name; InputError if one is missing.
+            fold_ln: Fold gains and biases of normalisations into the weights that read their output.
+            center_writing_weights: Subtract the mean over the residual stream from the weights that write to it.
+            center_unembed: Subtract the mean over tokens from W_U.
+            fold_value_biases: Fold value biases into the output bias of their layer.
+            refactor_factored_attn_matrices: Balance W_Q with W_K, and W_V with W_O.
         """
         own = self.state_dict()
         missing = sorted(name for name in own.keys() - state_dict.keys() if ".W_" in name or "._W_" in name)

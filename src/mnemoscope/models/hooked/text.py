@@ -1,4 +1,4 @@
-"""From texts to tokens and back, as TransformerLens does it with a tokenizer of the transformers library."""
+"""Turns texts into tokens and back as TransformerLens does, with a tokenizer of the transformers library."""
 
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
@@ -13,14 +13,14 @@ from mnemoscope.core.errors import InputError
 class Texts(nn.Module):
     """A model that may have a tokenizer.
 
-    `prepend_bos` and `padding_side` are arguments everywhere, and by default those of configuration and tokenizer.
+    Where `prepend_bos` and `padding_side` are None, those of the configuration and the tokenizer hold.
     """
 
     cfg: Any
     tokenizer: Any
 
     def set_tokenizer(self, tokenizer: Any, default_padding_side: str | None = None) -> None:
-        """Use a tokenizer, which gets the special tokens that it lacks."""
+        """Use this tokenizer, and add the special tokens that it lacks."""
         from transformer_lens.utilities.tokenize_utils import get_tokenizer_with_bos
 
         self.tokenizer = get_tokenizer_with_bos(tokenizer)
@@ -35,7 +35,7 @@ class Texts(nn.Module):
             self.cfg.d_vocab_out = self.cfg.d_vocab
 
     def _defaults(self, prepend_bos: bool | None, padding_side: str | None) -> AbstractContextManager[Any]:
-        """A context in which these take the place of the model's own settings; None: those stay."""
+        """A context in which these replace the model's own settings; None leaves a setting."""
         if prepend_bos is None and padding_side is None:
             return nullcontext()
         from transformer_lens.utilities.defaults_utils import LocallyOverridenDefaults
@@ -50,11 +50,7 @@ class Texts(nn.Module):
         move_to_device: bool = True,
         truncate: bool = True,
     ) -> Int[Tensor, "batch pos"]:
-        """Tokens of one text or of several.
-
-        Raises:
-            InputError: The model has no tokenizer.
-        """
+        """Tokens of one text or of several; raises InputError without a tokenizer."""
         if self.tokenizer is None:
             raise InputError("the model has no tokenizer; give tokens, or set one with set_tokenizer")
         from transformer_lens.utilities import tokenize_utils as utils
@@ -77,7 +73,7 @@ class Texts(nn.Module):
         return decode(tokens, clean_up_tokenization_spaces=False)
 
     def to_str_tokens(self, input: Any, prepend_bos: Any = None, padding_side: Any = None) -> list[Any]:
-        """Each token of a text, or of a row of tokens, as text; of a list of such a list."""
+        """Each token of a text, or of a row of tokens, as text; for a list of these, a list of such lists."""
         if isinstance(input, list):
             return [self.to_str_tokens(one, prepend_bos, padding_side) for one in input]
         tokens = self.to_tokens(input, prepend_bos, padding_side)[0] if isinstance(input, str) else input
@@ -85,11 +81,7 @@ class Texts(nn.Module):
         return self.tokenizer.batch_decode(rows, clean_up_tokenization_spaces=False)
 
     def to_single_token(self, string: str) -> int:
-        """The number of a text that is one token.
-
-        Raises:
-            InputError: It is none, or several.
-        """
+        """The number of a text that is one token; raises InputError for any other text."""
         tokens = self.to_tokens(string, prepend_bos=False).flatten()
         if len(tokens) != 1:
             raise InputError(f"string must be one token; got {string!r}, which is {len(tokens)}")

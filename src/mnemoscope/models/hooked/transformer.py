@@ -1,9 +1,9 @@
-"""`HookedTransformer` for the lines of TransformerLens that no longer have one (4.0 and later).
+"""`HookedTransformer` for releases of TransformerLens that no longer have one (4.0 and later).
 
 The parameters, buffers, hooks, configuration, random draws and numbers are those of TransformerLens 3.9, to the last
-bit (tested against it where it is installed). What is not here: mixtures of experts, four-bit weights, attention sinks,
-other rotary schemes than the usual and Llama 3.1's, blocks that normalise their outputs only, more than one device,
-`generate`, and `from_pretrained` (`ms.language_model` loads language models).
+bit (tested against it where it is installed). Not here are `generate`, `from_pretrained` (`ms.language_model` loads
+language models), four-bit weights, and more than one device. Nor are these parts: mixtures of experts, attention sinks,
+rotary schemes other than the usual one and Llama 3.1's, and blocks that normalise only their outputs.
 """
 
 from typing import Any, ClassVar, NamedTuple
@@ -42,7 +42,7 @@ class Output(NamedTuple):
 
 
 class ActivationCache(dict[str, Tensor]):
-    """Activations by hook point; asked for anything else it answers as TransformerLens's cache of them would."""
+    """Activations by hook point; every other key or method is passed on to TransformerLens's own cache of them."""
 
     def __init__(self, activations: dict[str, Tensor], model: Any, has_batch_dim: bool):
         super().__init__(activations)
@@ -66,7 +66,7 @@ class HookedTransformer(Texts, Weights, Processing, HookedModule):
     """A transformer with a hook at every activation."""
 
     STANDS_FOR: ClassVar = "transformer_lens.HookedTransformer.HookedTransformer"
-    """What registrations of claims call it: they are the same on both lines."""
+    """Its name in registrations of claims, which is the same with 3.9 and with 4."""
 
     def __init__(
         self,
@@ -96,7 +96,7 @@ class HookedTransformer(Texts, Weights, Processing, HookedModule):
         self.setup()
 
     def init_weights(self) -> None:
-        """Draw the weights as GPT-2's are, from the global generator, which a seed of the configuration sets."""
+        """Draw the weights as for GPT-2, from the global generator, which the configuration's seed sets if given."""
         if self.cfg.seed is not None:
             torch.manual_seed(self.cfg.seed)
         for name, value in self.named_parameters():
@@ -120,17 +120,17 @@ class HookedTransformer(Texts, Weights, Processing, HookedModule):
         """Run the model.
 
         Args:
-            input: Tokens, texts, or what the model reads in their place; with `start_at_layer` the residual stream.
-            return_type: logits, loss (of the next token), both, or None: nothing.
-            loss_per_token: Whether the loss is given at every position.
-            prepend_bos: Of texts.
-            padding_side: Of texts.
-            start_at_layer: The first layer that is run; none: embeddings and all layers.
-            tokens: For the loss, with `start_at_layer`.
-            shortformer_pos_embed: With `start_at_layer`, for models that keep positions out of the stream.
+            input: Tokens, texts or input vectors; with `start_at_layer`, the residual stream.
+            return_type: "logits", "loss" (of the next token, in nats), "both", or None: nothing.
+            loss_per_token: True for a loss at every position; False for the mean.
+            prepend_bos: For texts; None: as configured.
+            padding_side: For texts; None: the tokenizer's.
+            start_at_layer: First layer that is run; None: embeddings and all layers.
+            tokens: Tokens for the loss, with `start_at_layer`.
+            shortformer_pos_embed: Positions with `start_at_layer`, for models that keep them out of the stream.
             attention_mask: 1 for tokens, 0 for padding.
-            stop_at_layer: The first layer that is not run; the residual stream before it is returned. None: run all.
-            past_kv_cache: Keys and values of earlier positions; unless frozen it takes up those of these.
+            stop_at_layer: First layer that is not run; the residual stream before it is returned. None: run all.
+            past_kv_cache: Keys and values of earlier positions; unless frozen, it takes up the new ones.
         """
         one_of("return_type", return_type, ("logits", "loss", "both", None))
         with self._defaults(prepend_bos, padding_side):
@@ -163,7 +163,7 @@ class HookedTransformer(Texts, Weights, Processing, HookedModule):
         attention_mask: Int[Tensor, "batch pos"] | None = None,
         past_kv_cache: TransformerLensKeyValueCache | None = None,
     ) -> tuple[Tensor, Tensor, Tensor | None, Tensor | None]:
-        """The stream before the first layer, the tokens, positions that are not in the stream, and the whole mask."""
+        """The stream before the first layer, the tokens, any positions outside the stream, and the whole mask."""
         tokens = self.to_tokens(input, prepend_bos, padding_side) if isinstance(input, str | list) else input
         tokens = (tokens[None] if tokens.ndim == 1 else tokens).to(self.W_E.device)
         left = self.tokenizer is not None and self.tokenizer.padding_side == "left"
@@ -201,18 +201,18 @@ class HookedTransformer(Texts, Weights, Processing, HookedModule):
     def run_with_cache(
         self, *model_args: Any, return_cache_object: bool = True, remove_batch_dim: bool = False, **kwargs: Any
     ) -> tuple[Any, Any]:
-        """Output and activations by the names of their hooks."""
+        """The output, and activations by the names of their hook points."""
         output, cache = super().run_with_cache(*model_args, remove_batch_dim=remove_batch_dim, **kwargs)
         return output, ActivationCache(cache, self, not remove_batch_dim) if return_cache_object else cache
 
     def check_hooks_to_add(self, hook_point: Any, hook_point_name: str, *_: Any, **__: Any) -> None:
-        """Refuse hooks that would not fire."""
+        """Refuse hooks that would never be called."""
         for end, field in _GATED.items():
             if hook_point_name.endswith(end) and not getattr(self.cfg, field):
                 raise AssertionError(f"Cannot add hook {hook_point_name} if {field} is False")
 
     def to(self, device_or_dtype: Any, print_details: bool = True) -> Any:  # pyright: ignore
-        """To a device or a precision; the configuration says so too."""
+        """Move to a device or a precision, and note it in the configuration."""
         if isinstance(device_or_dtype, torch.dtype):
             self.cfg.dtype = device_or_dtype
         else:
@@ -222,21 +222,21 @@ class HookedTransformer(Texts, Weights, Processing, HookedModule):
         return nn.Module.to(self, device_or_dtype)
 
     def set_use_attn_result(self, use_attn_result: bool) -> None:
-        """Whether each head's result is computed and hooked."""
+        """Switch the computation and the hook of each head's result on or off."""
         self.cfg.use_attn_result = use_attn_result
 
     def set_use_split_qkv_input(self, use_split_qkv_input: bool) -> None:
-        """Whether queries, keys and values of each head have an input of their own."""
+        """Switch separate, hooked inputs for the queries, keys and values of each head on or off."""
         self.cfg.use_split_qkv_input = use_split_qkv_input
 
     def set_use_hook_mlp_in(self, use_hook_mlp_in: bool) -> None:
-        """Whether the input of each MLP is hooked."""
+        """Switch the hook at the input of each MLP on or off."""
         self.cfg.use_hook_mlp_in = use_hook_mlp_in
 
     def set_use_attn_in(self, use_attn_in: bool) -> None:
-        """Whether each head has an input of its own."""
+        """Switch a separate, hooked input for each head on or off."""
         self.cfg.use_attn_in = use_attn_in
 
     def set_ungroup_grouped_query_attention(self, ungroup_grouped_query_attention: bool) -> None:
-        """Whether shared keys and values are computed and hooked for each head."""
+        """Switch between shared keys and values, and copies of them computed and hooked for each head."""
         self.cfg.ungroup_grouped_query_attention = ungroup_grouped_query_attention

@@ -1,4 +1,4 @@
-"""Weights of all layers together, and what is read from them, under TransformerLens's names."""
+"""Weights of all layers together, and results computed from them, under TransformerLens's names."""
 
 # ruff: noqa: N802, N815 (weights are called as everywhere in the field)
 
@@ -21,7 +21,7 @@ def _own(part: str, name: str, doc: str) -> Any:
 
 
 def _stacked(part: str, name: str, doc: str) -> Any:
-    """A property: a weight of that part of every layer."""
+    """A property: a weight of one part of every layer, stacked."""
     return property(lambda model: torch.stack([getattr(getattr(b, part), name) for b in model.blocks]), doc=doc)
 
 
@@ -54,7 +54,7 @@ class Weights(nn.Module):
 
     @property
     def W_gate(self) -> Float[Tensor, "layer d_model d_mlp"] | None:
-        """Residual stream to gates; None without."""
+        """Residual stream to gates; None unless MLPs are gated."""
         return torch.stack([block.mlp.W_gate for block in self.blocks]) if self.cfg.gated_mlp else None
 
     @property
@@ -75,14 +75,17 @@ class Weights(nn.Module):
     def accumulated_bias(
         self, layer: int, mlp_input: bool = False, include_mlp_biases: bool = True
     ) -> Float[Tensor, " d_model"]:
-        """The sum of what biases have added to the residual stream before a layer, or before its MLP."""
+        """The sum of the biases added to the residual stream before a layer, or before its MLP."""
         total = torch.zeros(self.cfg.d_model, device=self.W_E.device)
         for block in self.blocks[:layer]:
             total = total + block.attn.b_O + (block.mlp.b_out if include_mlp_biases else 0)
         return total + self.blocks[layer].attn.b_O if mlp_input else total
 
     def all_composition_scores(self, mode: str) -> Float[Tensor, "layer head layer head"]:
-        """How much of what a head reads (`mode`: Q, K or V) lies in what earlier heads write; 0 for others."""
+        """Composition score ‖A B‖ / (‖A‖ ‖B‖) of each head (A = OV) with each head of later layers; 0 for other pairs.
+
+        B is QK for `mode` Q, its transpose for K, and OV for V.
+        """
         from transformer_lens.utilities.matrix import composition_scores
 
         right = {"Q": lambda: self.QK, "K": lambda: self.QK.T, "V": lambda: self.OV}[mode]()
@@ -92,7 +95,7 @@ class Weights(nn.Module):
         return torch.where(earlier, scores, torch.zeros_like(scores))
 
     def tokens_to_residual_directions(self, tokens: Any) -> Float[Tensor, "*tokens d_model"]:
-        """What the unembedding reads for tokens, given as numbers or as one text."""
+        """Columns of the unembedding for tokens, given as numbers or as one text."""
         if isinstance(tokens, Tensor) and tokens.numel() > 1:
             return rearrange(self.W_U[:, tokens], "d_model ... -> ... d_model")
         return self.W_U[:, self.to_single_token(tokens) if isinstance(tokens, str) else int(tokens)]
