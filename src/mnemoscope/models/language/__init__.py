@@ -1,1 +1,1 @@
-"""Language models with real weights: where they come from, and what is made of them."""
+"""Language models with real weights: their sources, conversion and comparison, and prompts from tables."""

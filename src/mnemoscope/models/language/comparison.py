@@ -1,8 +1,8 @@
 """A converted language model against its source: the largest difference between their log-probabilities.
 
-A conversion reads some fields of a configuration and ignores the others, so that a model with one of those loads
-without a word and computes something else. Both models are run on the same few tokens instead: nothing has to be known
-of the field. What is not shown: a difference that only other tokens or longer sequences would bring out.
+A conversion reads some fields of a configuration and ignores the others. A model that uses an ignored field would load
+without a word and compute something else. So both models run on the same few tokens: no field has to be known. This
+does not show a difference that only other tokens or longer sequences would bring out.
 """
 
 from collections.abc import Iterator, Mapping
@@ -26,8 +26,8 @@ _TURNING_POINTS = ("window", "position", "context", "ctx", "chunk", "length")
 def compared_dtype(theirs: Any, dtype: torch.dtype) -> torch.dtype:
     """The precision in which a model is compared before it gets its own.
 
-    Half precision rounds logits by more than wrong conversions change them, and widening loses nothing, so that models
-    of half precision are compared in float32 unless they are large.
+    Half precision rounds logits by more than wrong conversions change them, and widening loses nothing. So models of
+    half precision are compared in float32 unless they are large.
     """
     if torch.finfo(dtype).bits >= 32 or sum(value.numel() for value in theirs.parameters()) > LARGE:
         return dtype
@@ -35,7 +35,7 @@ def compared_dtype(theirs: Any, dtype: torch.dtype) -> torch.dtype:
 
 
 def tolerance(dtype: torch.dtype) -> float:
-    """The largest difference that is taken for rounding: 64 units of the last place at one.
+    """The largest difference that counts as rounding: 1e-3, or 64 units of the last place at one in half precision.
 
     Logits of half precision lie between 16 and 64 and are rounded to a 256th (bfloat16) or 2,048th of that in each of
     two models. The values that they are computed from are rounded too.
@@ -45,7 +45,7 @@ def tolerance(dtype: torch.dtype) -> float:
 
 @torch.no_grad()
 def largest_difference(theirs: nn.Module, model: nn.Module, tokens: Int[Tensor, "batch pos"]) -> float:
-    """Between log-probabilities, over all positions and tokens; NaN where one of them is."""
+    """The largest difference of log-probabilities over all positions and tokens; NaN if one of them is NaN."""
     worst = torch.zeros(())
     for row in tokens.split(1):  # one at a time: a long one has gigabytes of logits
         expected = theirs(row).logits
@@ -58,8 +58,8 @@ def largest_difference(theirs: nn.Module, model: nn.Module, tokens: Int[Tensor, 
 def tokens_to_compare(theirs: Any, tokenizer: Any, n_ctx: int) -> Int[Tensor, "batch pos"]:
     """Two sequences of random tokens, none of them special; one where it is long.
 
-    They are 24 tokens long, or go 16 beyond the longest window or the like that lies within `n_ctx`. A window that
-    `n_ctx` does not exceed, such as Mistral's 4,096 at the default of 1,024, never closes and needs no test.
+    They have 24 tokens, or go 16 beyond the longest window, or similar length, below `n_ctx` in the configuration. A
+    window that `n_ctx` does not exceed, such as Mistral's 4,096 at the default of 1,024, never closes: no test needed.
     """
     points = [_LENGTH - _BEYOND, *_turning_points(theirs.config.to_dict(), n_ctx)]
     length = min(n_ctx, max(points) + _BEYOND)
@@ -73,7 +73,7 @@ def tokens_to_compare(theirs: Any, tokenizer: Any, n_ctx: int) -> Int[Tensor, "b
 
 
 def _turning_points(config: Mapping[Any, Any], n_ctx: int) -> Iterator[int]:
-    """Lengths below `n_ctx` that a configuration, or a part of it, names."""
+    """Lengths below `n_ctx` in a configuration and its parts."""
     for name, value in config.items():
         if isinstance(value, Mapping):
             yield from _turning_points(value, n_ctx)
@@ -82,7 +82,7 @@ def _turning_points(config: Mapping[Any, Any], n_ctx: int) -> Iterator[int]:
 
 
 def configured(theirs: Any) -> str:
-    """The fields of a configuration whose values are not its model type's defaults, in words."""
+    """Fields of a configuration that differ from the defaults of its model type, in words."""
     aside = ("architectures", "transformers_version", "dtype", "model_type", "_name_or_path")
     usual, found = type(theirs.config)().to_dict(), theirs.config.to_dict()
     changed = {name: value for name, value in found.items() if name not in aside and value != usual.get(name)}

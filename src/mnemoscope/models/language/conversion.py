@@ -1,8 +1,8 @@
 """Language models as `HookedTransformer`, or as `TransformerBridge`.
 
 The weights are as they are: nothing is folded or centred. TransformerLens 3's own functions convert configuration and
-weights, `families` where they are gone or convert wrongly. Every converted model is run beside its source on a few
-tokens, and refused unless log-probabilities agree to 1e-3 in float32 (`comparison`).
+weights; `families` does it where they are gone or convert wrongly. Every converted model runs beside its source on a
+few tokens, and is refused unless log-probabilities agree to 1e-3 in float32 (`comparison`).
 """
 
 import copy
@@ -45,27 +45,26 @@ def language_model(
 ) -> HookedTransformer:
     """A language model with its tokenizer (`model.tokenizer`), in evaluation mode.
 
-    Its log-probabilities on a few random tokens are compared with those of the source: to 1e-3, in float32 if the model
-    is of half precision. In half precision, models of more than 2 billion parameters are compared as they are, to what
+    Its log-probabilities on a few random tokens must agree with those of the source to 1e-3, in float32 if the model is
+    of half precision. Models of half precision with more than 2 billion parameters are compared as they are, to what
     rounding does: .5 in bfloat16, .06 in float16. Models that only TransformerLens reads have nothing to compare with.
 
-    What was converted and compared is kept, up to 4 GB a model, and taken from there as long as the source and what
-    converts it are the same: in the folder `language_models` of the directory that the environment variable
-    MNEMOSCOPE_CACHE names, by default `~/.cache/mnemoscope`. Delete the folder to clear it; an empty MNEMOSCOPE_CACHE
-    keeps nothing.
+    A converted model of up to 4 GB is kept, and loaded from there as long as its source and the conversion stay the
+    same. It lies in the folder `language_models` of the directory that the environment variable MNEMOSCOPE_CACHE names,
+    by default `~/.cache/mnemoscope`. Delete the folder to clear it; an empty MNEMOSCOPE_CACHE keeps nothing.
 
     Args:
         source: `smollm2` for the packaged model; a directory that `save_pretrained` wrote; a file `*.gguf`; a name on
             the Hugging Face hub, such as `gpt2` or `EleutherAI/pythia-160m`; or one of TransformerLens's own names.
-        n_ctx: Longest sequence; none: that of the model, at most 1,024. If it exceeds a sliding window, the comparison
-            goes beyond the window too.
-        dtype: Of the weights: float32, bfloat16, float16 or float64.
-        device: Where the model goes.
+        n_ctx: Longest sequence, in tokens; None: that of the model, at most 1,024. If it exceeds a sliding window, the
+            comparison goes beyond the window too.
+        dtype: Precision of the weights: float32, bfloat16, float16 or float64.
+        device: Device that the model goes to.
         revision: Branch, tag or commit on the hub, such as `step1000` for a checkpoint of a Pythia.
 
     Raises:
-        InputError: The source does not exist or cannot be fetched, nothing converts it to a model that computes the
-            same, or the device cannot be used.
+        InputError: The source does not exist or cannot be fetched; or no conversion gives a model that computes the
+            same; or `n_ctx` or `dtype` is not allowed; or the device cannot be used.
     """
     number, device = _number(dtype), usable_device(device)
     if (name := known_name(source)) and name.startswith(_NO_TRANSFORMERS):
@@ -90,13 +89,13 @@ def bridged_language_model(
     """The same model as the transformers library runs it, behind TransformerLens's hooks.
 
     Args:
-        source: As for `language_model`, but for models that only TransformerLens reads.
-        dtype: Of the weights.
-        device: Where the model goes.
-        revision: On the hub.
+        source: As for `language_model`, except models that only TransformerLens reads.
+        dtype: As for `language_model`.
+        device: As for `language_model`.
+        revision: As for `language_model`.
 
     Raises:
-        InputError: As `language_model`.
+        InputError: As `language_model`; or TransformerLens has no bridge for the model.
     """
     number, device = _number(dtype), usable_device(device)
     theirs, tokenizer = loaded(source, number, revision)
@@ -115,8 +114,8 @@ def named_language_model(source: str | Path, **options: Any) -> HookedTransforme
     """A language model whose name may carry a revision, as in `EleutherAI/pythia-160m@step1000`.
 
     Args:
-        source: As for `language_model`.
-        options: Of `language_model`.
+        source: As for `language_model`, and with `@revision` for a name on the hub.
+        options: Further arguments of `language_model`.
 
     Raises:
         InputError: As `language_model`.
@@ -126,17 +125,17 @@ def named_language_model(source: str | Path, **options: Any) -> HookedTransforme
 
 
 def replicate_models(sources: Iterable[str | Path], **options: Any) -> Iterator[tuple[str, HookedTransformer]]:
-    """Models of one family, such as seeds or checkpoints, each loaded when it is its turn.
+    """Models of one family, such as seeds or checkpoints; each is loaded when its turn comes.
 
     Args:
-        sources: As for `language_model`; a name may carry a revision, as in `EleutherAI/pythia-160m@step1000`.
-        options: Of `language_model`.
+        sources: As for `named_language_model`.
+        options: Further arguments of `language_model`.
 
     Yields:
         The source as it was given, and the model.
 
     Raises:
-        InputError: As `language_model`; or a model is of another architecture or size than the first.
+        InputError: As `language_model`; or a model has another architecture or size than the first.
     """
     first: tuple[str, tuple[object, ...]] | None = None
     for source in sources:
@@ -153,7 +152,7 @@ def replicate_models(sources: Iterable[str | Path], **options: Any) -> Iterator[
 
 
 def _converted(source: str | Path, dtype: torch.dtype, n_ctx: int | None, revision: str | None) -> HookedTransformer:
-    """The model on the CPU, from its source; raises as `language_model` does."""
+    """Load and convert a model on the CPU; raises as `language_model` does."""
     theirs, tokenizer = loaded(source, dtype, revision)
     longest = _longest(theirs.config)
     n_ctx = min(longest, N_CTX) if n_ctx is None else n_ctx
@@ -162,7 +161,7 @@ def _converted(source: str | Path, dtype: torch.dtype, n_ctx: int | None, revisi
 
 
 def _compared(source: str | Path, theirs: Any, tokenizer: Any, n_ctx: int) -> HookedTransformer:
-    """The first conversion whose log-probabilities are those of the source; raises InputError where there is none."""
+    """The first conversion whose log-probabilities agree with the source's; raises InputError if none does."""
     dtype = comparison.compared_dtype(theirs, theirs.dtype)
     nn.Module.to(theirs, dtype)
     tokens, allowed = comparison.tokens_to_compare(theirs, tokenizer, n_ctx), comparison.tolerance(dtype)
@@ -207,7 +206,7 @@ def _by_families(theirs: Any, chosen: Mapping[str, Any]) -> tuple[HookedTransfor
 
 
 def _by_transformerlens(theirs: Any, chosen: Mapping[str, Any]) -> tuple[HookedTransformerConfig, dict[str, Tensor]]:
-    """Configuration and weights by TransformerLens 3's functions, which take one epsilon for all GPT-J."""
+    """Configuration and weights by TransformerLens 3's functions, which use one epsilon for every GPT-J."""
     from transformer_lens import loading_from_pretrained as loading
 
     with _as_directory(theirs) as directory:
@@ -223,9 +222,9 @@ def _number(dtype: str) -> torch.dtype:
 
 @contextmanager
 def _as_directory(theirs: Any) -> Iterator[str]:
-    """A directory with the configuration, for functions that take one.
+    """A temporary directory with the configuration, for functions that take a directory.
 
-    They judge architectures by words in its path, so that the user's own is not handed on.
+    They judge architectures by words in the path, so the user's own path is not handed on.
     """
     config = copy.deepcopy(theirs.config)
     config.architectures = [type(theirs).__name__]

@@ -1,8 +1,8 @@
-"""Configuration and weights of the commonest language models, for the lines of TransformerLens that convert none.
+"""Configuration and weights of the commonest language models, for releases of TransformerLens that convert none.
 
-GPT-2, GPT-NeoX (Pythia), Llama (SmolLM2 too), Mistral and Qwen2, with sliding windows. Both are those that
-TransformerLens 3.9 gives (tested against it where it is installed), and convert what it reads wrongly or not at all:
-biases of attention, heads of any width, linear rotary positions, and windows of some layers.
+The families are GPT-2, GPT-NeoX (Pythia), Llama (SmolLM2 too), Mistral and Qwen2, with sliding windows. Both results
+equal TransformerLens 3.9's (tested against it where it is installed). They also cover what 3.9 reads wrongly or not at
+all: biases of attention, heads of any width, linear rotary positions, and windows of some layers.
 """
 
 from collections.abc import Callable, Mapping
@@ -18,7 +18,7 @@ State = dict[str, Tensor]
 def configuration(theirs: Any) -> dict[str, Any]:
     """Arguments of a `HookedTransformerConfig` for a model of the transformers library.
 
-    Raises NotImplementedError where it is of another family, or has a part that is not computed.
+    Raises NotImplementedError for another family, or for a part that is not computed.
     """
     name = type(theirs).__name__
     if name not in _FAMILIES:
@@ -27,7 +27,7 @@ def configuration(theirs: Any) -> dict[str, Any]:
 
 
 def weights(theirs: Any, cfg: Any) -> State:
-    """Its weights under `HookedTransformer`'s names; biases that it lacks are left out."""
+    """Weights of the model under `HookedTransformer`'s names; biases that it lacks are left out."""
     return _FAMILIES[type(theirs).__name__][1](theirs, cfg)
 
 
@@ -94,7 +94,7 @@ def _rope(config: Any) -> Mapping[str, Any]:
 
 
 def _windows(config: Any) -> dict[str, Any]:
-    """Layers that see the last tokens only: all of them, or those that the configuration names."""
+    """Settings of layers with a sliding window: all layers, or those that the configuration names."""
     window, n_layers = getattr(config, "sliding_window", None), config.num_hidden_layers
     kinds = getattr(config, "layer_types", None) or ["sliding_attention"] * n_layers
     if not window or not getattr(config, "use_sliding_window", True) or "sliding_attention" not in kinds:
@@ -104,7 +104,7 @@ def _windows(config: Any) -> dict[str, Any]:
 
 
 def _rotary(config: Any, rotary_dim: int) -> dict[str, Any]:
-    """Rotary positions: the usual ones, linear ones or Llama 3.1's; `dynamic` ones are the usual up to `n_ctx`."""
+    """Rotary positions: usual, linear or Llama 3.1's; `dynamic` positions equal the usual ones up to `n_ctx`."""
     rope = _rope(config)
     kind = rope.get("rope_type") or rope.get("type") or "default"
     if kind not in ("default", "dynamic", "linear", "llama3"):
@@ -135,12 +135,12 @@ def _heads(weight: Float[Tensor, "rows d_model"], n: int) -> Float[Tensor, "head
 
 
 def _bias(name: str, part: Any) -> State:
-    """The bias of a linear map under a name; nothing where it has none."""
+    """The bias of a linear map under a name; empty without a bias."""
     return {} if part.bias is None else {name: part.bias}
 
 
 def _norms(pairs: Mapping[str, Any]) -> State:
-    """Gains and biases of normalisations by the name that they get."""
+    """Gains and biases of normalisations under new names."""
     kinds = {"w": "weight", "b": "bias"}
     found = {
         f"{name}.{ours}": getattr(part, kind, None) for name, part in pairs.items() for ours, kind in kinds.items()

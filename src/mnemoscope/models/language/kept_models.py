@@ -2,8 +2,8 @@
 
 A file holds configuration, tokenizer and weights with a digest of everything; nothing is pickled. It lies in the folder
 `language_models` of the user's cache (`files.user_cache`), where the zoo is unpacked too. Deleting the folder is
-safe at any time, and an empty `MNEMOSCOPE_CACHE` keeps nothing. Its name is a digest of the source's content, of the
-precision, and of all that converts, so that what has changed is converted anew; older files stay until the folder goes.
+safe at any time, and an empty `MNEMOSCOPE_CACHE` keeps nothing. The file's name is a digest of the source's content, of
+the options, and of all code that converts. After a change the model is converted anew, and the older file stays.
 """
 
 import hashlib
@@ -34,7 +34,7 @@ _BESIDE_GGUF = ("*.json", "*.jinja", "*.model", "*.txt")
 
 
 def directory() -> Path | None:
-    """The directory in which converted models are kept; None if they are not."""
+    """The directory in which converted models are kept; None if nothing is kept."""
     if os.environ.get("MNEMOSCOPE_CACHE") == "":
         return None
     try:
@@ -44,7 +44,7 @@ def directory() -> Path | None:
 
 
 def place_of(source: str | Path, revision: str | None, **options: Any) -> Path | None:
-    """The file of a model converted with `options`; None where nothing is kept, or a hub name has no known commit."""
+    """The file of a model converted with `options`; None if nothing is kept, or the commit on the hub is unknown."""
     if (folder := directory()) is None:
         return None
     try:
@@ -60,7 +60,7 @@ def place_of(source: str | Path, revision: str | None, **options: Any) -> Path |
 
 
 def _content(source: str | Path, revision: str | None) -> object:
-    """The identity of a source: its bytes, or a commit on the hub; None if that is not in the hub's cache."""
+    """The identity of a source: a digest of its files, or a commit on the hub; None if the hub's cache lacks it."""
     if (path := local_path(source)) is None:
         name = known_name(source) or str(source)
         found = try_to_load_from_cache(name, "config.json", revision=revision)
@@ -72,7 +72,7 @@ def _content(source: str | Path, revision: str | None) -> object:
 
 
 def _digest(files: Iterable[Path]) -> str:
-    """SHA-256 over names and contents."""
+    """SHA-256 over the names and contents of files."""
     whole = hashlib.sha256()
     for path in sorted(path for path in files if path.is_file()):
         with path.open("rb") as file:
@@ -81,7 +81,7 @@ def _digest(files: Iterable[Path]) -> str:
 
 
 def kept_model(place: Path) -> HookedTransformer | None:
-    """The model that is kept there, on the CPU; None if there is none, or the file is damaged."""
+    """The model kept in this file, on the CPU; None if the file is absent or damaged."""
     try:
         weights, metadata = read_tensors(place, _KIND)
     except InputError:  # absent, or damaged: the model is converted anew, and the file written again
@@ -100,7 +100,7 @@ def kept_model(place: Path) -> HookedTransformer | None:
 
 
 def _tokenizer(files: Mapping[str, str]) -> Any:
-    """The tokenizer of files by name."""
+    """The tokenizer that these files, contents by name, hold."""
     from transformers import AutoTokenizer
 
     with tempfile.TemporaryDirectory(prefix="tokenizer-") as folder:
@@ -110,7 +110,7 @@ def _tokenizer(files: Mapping[str, str]) -> Any:
 
 
 def _files(tokenizer: Any) -> dict[str, str] | None:
-    """The files of a tokenizer by name; None where one that is read from them would give other tokens."""
+    """The files of a tokenizer by name; None if a tokenizer read from them would give other tokens."""
     with tempfile.TemporaryDirectory(prefix="tokenizer-") as folder:
         tokenizer.save_pretrained(folder)
         try:
@@ -132,7 +132,7 @@ def _files(tokenizer: Any) -> dict[str, str] | None:
 
 
 def keep(model: HookedTransformer, place: Path) -> None:
-    """Write a model that was converted and compared, unless it is too large or there is no place."""
+    """Write a converted and compared model, if its size, the disk and its tokenizer allow it."""
     weights = dict(model.named_parameters())
     n_bytes = sum(value.nbytes for value in weights.values())
     tokenizer: Any = model.tokenizer

