@@ -28,11 +28,11 @@ def check_fits(model: HookedModel, *batches: Batch, vectors: bool = False) -> No
 
     Args:
         model: Any hooked model.
-        batches: What it is to run on.
-        vectors: Whether what follows makes sense for vectors too; otherwise they are refused.
+        batches: The batches to run on.
+        vectors: True if the analysis takes vectors too; otherwise they are refused.
 
     Raises:
-        InputError: Naming what is needed and what the model has.
+        InputError: The message names what is needed and what the model has.
     """
     if any(batch.has_vectors for batch in batches) and not vectors:
         raise InputError(
@@ -48,7 +48,7 @@ _WITHOUT_NAN: WeakKeyDictionary[Any, object] = WeakKeyDictionary()
 
 
 def _check_weights(model: HookedModel) -> None:
-    """Refuse weights that hold NaN, looked for once for the weights that a model has: it takes as long as a pass."""
+    """Refuse weights that hold NaN; checked once until the weights change, since it takes as long as a pass."""
     params = dict(model.named_parameters())
     tracked = not any(weight.is_inference() for weight in params.values())  # such tensors do not tell of changes
     state = identity(params) if tracked else None
@@ -85,7 +85,7 @@ def _check_batch(model: HookedModel, batch: Batch) -> None:
 
 
 def _check_padding(model: HookedModel, batch: Batch) -> None:
-    """Refuse padding on the left, which would be read, and shifts positions."""
+    """Refuse padding on the left, which the model would read, and which shifts positions."""
     tokenizer = getattr(model, "tokenizer", None)
     pad, bos = (getattr(tokenizer, f"{kind}_token_id", None) for kind in ("pad", "bos"))
     if pad is None or batch.inputs.shape[1] < 2:
@@ -122,21 +122,11 @@ def read_at(
     kept: int = 0,
     bytes_per_logit: int = LOG_PROBS,
 ) -> dict[str, Float[Tensor, "batch pos ..."]]:
-    """What follows from the logits at some places, in forward passes that keep to a number of bytes.
+    """Numbers from the logits at some places, NaN elsewhere, in forward passes that keep to a number of bytes.
 
-    Args:
-        model: Any hooked model.
-        batch: The sequences.
-        where: The places; nothing else is unembedded.
-        use: What is made of the logits (or vectors) of some of them.
-        beside: What `use` is told of these, besides; none: the batch's targets.
-        run: From rows and their places to the logits there; none: the model as it is.
-        max_bytes: As for `engine.budget.parts`.
-        kept: The same.
-        bytes_per_logit: The same.
-
-    Returns:
-        What `use` gives, NaN at other places.
+    `use` gets the logits (or vectors) of some places, and the values of `beside` there; None: the batch's targets.
+    `run` maps rows and their places to the logits there; None: the model as it is. Only the places `where` are
+    unembedded. `max_bytes`, `kept` and `bytes_per_logit` are as for `engine.budget.parts`.
 
     Raises:
         InputError: `max_bytes` does not suffice.
@@ -152,7 +142,7 @@ def read_at(
 
 
 def scattered(values: Float[Tensor, "place ..."], where: Bool[Tensor, "batch pos"]) -> Float[Tensor, "batch pos ..."]:
-    """Numbers of some places where they belong, NaN elsewhere."""
+    """Put the numbers of some places where they belong, and NaN elsewhere."""
     result = values.new_full((*where.shape, *values.shape[1:]), torch.nan)
     result[where.to(values.device)] = values
     return result
@@ -160,7 +150,7 @@ def scattered(values: Float[Tensor, "place ..."], where: Bool[Tensor, "batch pos
 
 @torch.no_grad()
 def predicted_vectors(model: HookedModel, batch: Batch) -> Float[Tensor, "batch pos d_output"]:
-    """What a model that reads vectors gives, in float64.
+    """The outputs of a model that reads vectors, in float64.
 
     Raises:
         InputError: The model does not fit the batch, or its outputs hold NaN.
@@ -175,12 +165,9 @@ def predicted_vectors(model: HookedModel, batch: Batch) -> Float[Tensor, "batch 
 def skill_losses(
     outputs: Float[Tensor, "batch pos d_output"], batch: Batch, skills: Skills
 ) -> dict[str, tuple[Float[Tensor, "batch pos"], Bool[Tensor, "batch pos"]]]:
-    """The loss at every position, and where it counts: of every skill; of every part of vectors where scored.
+    """The loss at every position, and a mask of where it counts, for every skill and every part of vectors.
 
-    Args:
-        outputs: Logits or vectors.
-        batch: The targets.
-        skills: Positions by name.
+    Parts of vectors count at the scored positions.
     """
     targets, scored = batch.targets.to(outputs.device), batch.scored.to(outputs.device)
     losses = metrics.loss(outputs, targets)
@@ -190,11 +177,7 @@ def skill_losses(
 
 
 def check_task(model: HookedModel, task: Task, batch: Batch) -> None:
-    """Refuse a model that is too small for a task, or does not fit the batch.
-
-    Raises:
-        InputError: Naming what is needed and what the model has.
-    """
+    """Refuse a model that is too small for a task, or does not fit the batch."""
     _check_kind(model, batch)
     if model.cfg.d_vocab < task.d_vocab:
         raise InputError(
@@ -207,14 +190,15 @@ def check_task(model: HookedModel, task: Task, batch: Batch) -> None:
 def log_probs(
     model: HookedModel, task: Task, batch: Batch, *, where: Bool[Tensor, "batch pos"] | None = None
 ) -> Float[Tensor, "batch pos d_vocab"]:
-    """Log-probabilities of the task's tokens, in float64; a larger vocabulary of the model shares in the
-    normalisation.
+    """Log-probabilities of the task's tokens, in float64.
+
+    Further tokens in the model's vocabulary share in the normalisation.
 
     Args:
         model: Any hooked model.
-        task: Whose tokens.
+        task: The task whose tokens are read.
         batch: The sequences.
-        where: The places that are wanted, NaN at others; none: everywhere.
+        where: The places that are wanted, NaN at others; None: everywhere.
 
     Raises:
         InputError: The model is too small for the task, or its logits hold NaN.
@@ -234,7 +218,7 @@ def log_probs(
 def answer_scores(
     logits: Float[Tensor, "*rows d_vocab"], targets: Int[Tensor, "*rows"]
 ) -> dict[str, Float[Tensor, "*rows"]]:
-    """Whether the most probable token is the target (`accuracy`), and the target's `log_prob` in nats; float64.
+    """The `accuracy` (1 where the most probable token is the target) and the target's `log_prob` in nats; float64.
 
     Raises:
         InputError: The logits hold NaN.

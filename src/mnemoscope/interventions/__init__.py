@@ -1,4 +1,4 @@
-"""Values to hooks: replacing, patching and steering activations, edges and weights."""
+"""Interventions on activations, edges and weights: replacing, patching and steering."""
 
 import lazy_loader
 

@@ -1,7 +1,7 @@
 """Outputs at the places that are read, with the hooks that are on a model; nothing else is unembedded.
 
-A model that the engine represents is run by it, equal to the model's own pass to 1e-5 (tested); a model or a hook that
-it does not represent is run by the model itself, and so is whatever needs a gradient.
+The engine runs models that it represents, equal to the model's own pass to 1e-5 (tested). The model itself runs where
+the engine does not represent it or one of its hooks, and where a gradient is needed.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -29,13 +29,10 @@ Watched = Mapping[str, Callable[[Tensor], object]]
 
 @contextmanager
 def unembedding(model: HookedModel, pick: Pick) -> Iterator[Pick]:
-    """Within the block a forward pass of the model unembeds what `pick` leaves of the final stream, and nothing else.
+    """Within the block, a forward pass unembeds only what `pick` leaves of the final stream, in evaluation mode.
 
-    The model is in evaluation mode there.
-
-    Args:
-        model: Any hooked model. One without a module `unembed`, or with hooks there, unembeds everything.
-        pick: From `batch pos width` to another number of rows and positions.
+    `pick` takes `batch pos width` to another number of rows and positions. A model without a module `unembed`, or with
+    hooks there, unembeds everything.
 
     Yields:
         A function of the model's output that picks where the model did not.
@@ -57,18 +54,18 @@ def unembedding(model: HookedModel, pick: Pick) -> Iterator[Pick]:
 
 
 def _watched(model: HookedModel) -> bool:
-    """True if hooks are on the unembedding: they may count on every position."""
+    """True if hooks are on the unembedding: they may rely on every position."""
     points = getattr(model, "hook_dict", {})
     return any(point.fwd_hooks for name, point in points.items() if name.startswith("unembed"))
 
 
 def at_columns(read: Int[Tensor, " read"]) -> Pick:
-    """Some positions of every row."""
+    """Pick some positions of every row."""
     return lambda stream: stream.index_select(1, read.to(stream.device))
 
 
 def nowhere(stream: Tensor) -> Tensor:
-    """No position at all."""
+    """Pick no position at all."""
     return stream[:, :0]
 
 
@@ -78,16 +75,9 @@ def logits_at(
     where: Bool[Tensor, "batch pos"],
     run: Callable[[Tensor], Tensor] | None = None,
 ) -> Float[Tensor, "place d_vocab"]:
-    """Logits, or output vectors, at some places.
+    """Logits, or output vectors, at some places, row by row in the order of `where.nonzero()`.
 
-    Args:
-        model: Any hooked model.
-        inputs: Of some sequences.
-        where: The places of these.
-        run: What gives the output, such as the model under hooks; none: the model.
-
-    Returns:
-        Row by row, in the order of `where.nonzero()`.
+    `run` gives the output, such as the model under hooks; None: the model.
     """
 
     def pick(stream: Tensor) -> Tensor:
@@ -100,10 +90,8 @@ def logits_at(
 class Starts:
     """Streams of unchanged runs, from which runs with a change in a later block are resumed.
 
-    An unchanged run leaves the stream before each of its blocks, one with changes that before the first of them.
-
-    Args:
-        max_bytes: Of all streams, beyond which nothing more is kept.
+    An unchanged run leaves the stream before each of its blocks; a run with changes leaves only the stream before the
+    first changed block. All streams together take at most `max_bytes`; nothing more is kept beyond that.
     """
 
     def __init__(self, max_bytes: int = MAX_BYTES):
@@ -111,7 +99,7 @@ class Starts:
         self._kept: dict[tuple[int, ...], tuple[Inputs, dict[int, Tensor]]] = {}
 
     def at(self, weights: Transformer, inputs: Inputs, changes: Changes) -> tuple[Start | None, Changes]:
-        """Where a run starts, None for the embedding; and its changes, with what notes streams on the way."""
+        """The start of a run (None: the embedding), and its changes with those that keep streams on the way."""
         points, n_blocks = changes.by_point, len(weights.blocks)
         first = min(
             (int(point.split(".")[1]) if point.startswith("blocks.") else 0 for point in points), default=n_blocks
@@ -141,15 +129,10 @@ def _noted(streams: dict[int, Tensor], layer: int, change: Change | None, stream
 def logits_directly(
     model: HookedModel, inputs: Inputs, where: Bool[Tensor, "batch pos"], *, starts: Starts | None = None
 ) -> Float[Tensor, "place d_vocab"]:
-    """`logits_at`, which it equals to 1e-5, with less work where the engine represents the model.
+    """`logits_at`, equal to 1e-5, with less work where the engine represents the model.
 
-    Results that are compared with each other should come from one of the two.
-
-    Args:
-        model: Any hooked model.
-        inputs: Tokens or vectors.
-        where: The places.
-        starts: Where unchanged runs of the model stand, its weights as they are; none: runs start at the embedding.
+    Results that are compared with each other should come from one of the two. `starts` holds streams of unchanged runs,
+    with the weights as they are; None: runs start at the embedding.
     """
     outputs = outputs_at(model, inputs, where, starts=starts)
     return logits_at(model, inputs, where) if outputs is None else outputs
@@ -163,14 +146,9 @@ def outputs_at(
     watched: Watched | None = None,
     starts: Starts | None = None,
 ) -> Float[Tensor, "place d_vocab"] | None:
-    """Logits at some places, row by row; None if the model has to be run itself.
+    """Logits at some places, row by row, with observers on the way; None if the model has to run itself.
 
-    Args:
-        model: Any hooked model.
-        inputs: Tokens or vectors.
-        where: The places.
-        watched: Observers of activations on the way.
-        starts: As for `logits_directly`.
+    `starts` is as for `logits_directly`.
     """
     if (found := _ready(model, watched or {})) is None:
         return None
@@ -181,10 +159,7 @@ def outputs_at(
 
 
 def watch(model: HookedModel, inputs: Inputs, watched: Watched) -> bool:
-    """Run the model as far as something is observed; False if the model has to be run itself.
-
-    Arguments as for `outputs_at`.
-    """
+    """Run the model as far as something is observed; False if the model has to run itself."""
     if (found := _ready(model, watched)) is None:
         return False
     weights, changes = found
@@ -193,7 +168,7 @@ def watch(model: HookedModel, inputs: Inputs, watched: Watched) -> bool:
 
 
 def _ready(model: HookedModel, watched: Watched) -> tuple[Transformer, Changes] | None:
-    """The engine's transformer with the model's hooks and the observers; None if the model has to be run itself."""
+    """The engine's transformer with the model's hooks and the observers; None if the model has to run itself."""
     if torch.is_grad_enabled() or (hooked := hooked_points(model)) is None:
         return None
     points = {*hooked, *watched}

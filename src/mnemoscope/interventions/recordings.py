@@ -1,4 +1,4 @@
-"""Activations of a model, recorded without any intervention of ours; hooks that are on the model take part."""
+"""Activations of a model, recorded without interventions; hooks already on the model act."""
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
@@ -26,12 +26,7 @@ Place = tuple[Kind, int | None]
 
 @dataclass(frozen=True, kw_only=True)
 class Run:
-    """A recorded forward pass.
-
-    Attributes:
-        activations: By place, or by hook point, batch axis first.
-        logits: At the positions that metrics read.
-    """
+    """A recorded forward pass: activations by place or by hook point, and logits at the positions that metrics read."""
 
     activations: Mapping[Any, Tensor]
     logits: Float[Tensor, "batch read d_vocab"]
@@ -41,13 +36,7 @@ class Run:
 
 
 def recorded_run(model: HookedModel, tokens: Inputs, places: Collection[Place], read: Int[Tensor, " read"]) -> Run:
-    """Run the model.
-
-    Args:
-        model: Any hooked model.
-        tokens: Its input.
-        places: What to record.
-        read: Positions whose logits are kept.
+    """Record the activations at some places, and the logits at the positions `read`.
 
     Raises:
         InputError: The model has no such place, or its logits hold NaN.
@@ -59,7 +48,7 @@ def recorded_run(model: HookedModel, tokens: Inputs, places: Collection[Place], 
 
 @torch.no_grad()
 def engine_run(weights: Transformer, tokens: Inputs, places: Collection[Place], read: Int[Tensor, " read"]) -> Run:
-    """Run the engine; arguments and errors as for `recorded_run`."""
+    """`recorded_run` by the engine; errors as there."""
     found: dict[str, Tensor] = {}
     names = {place: Site(kind=place[0], layer=place[1]).hook for place in places}
     tokens, read = (x.to(weights.b_u.device) for x in (tokens, read))
@@ -80,14 +69,9 @@ def _of_places(names: Mapping[Place, str], found: Mapping[str, Tensor], logits: 
 def forward(
     model: HookedModel, tokens: Inputs, names: Collection[str], read: Int[Tensor, " read"], *, directly: bool = False
 ) -> tuple[dict[str, Tensor], Float[Tensor, "batch read d_vocab"]]:
-    """The activations at those hook points that the model has, and the logits at some positions.
+    """The activations at those hook points that the model has, and the logits at the ascending positions `read`.
 
-    Args:
-        model: Any hooked model.
-        tokens: Its input.
-        names: The hook points.
-        read: The positions, in ascending order.
-        directly: Whether equal to 1e-5 will do, in less time (`reading`).
+    With `directly` both equal the model's own to 1e-5, in less time (`reading`).
 
     Raises:
         InputError: The logits hold NaN.
@@ -107,11 +91,7 @@ def forward(
 
 
 def check_numbers(logits: Tensor) -> None:
-    """Refuse logits that hold NaN.
-
-    Raises:
-        InputError: They do.
-    """
+    """Refuse logits that hold NaN."""
     if logits.isnan().any():
         raise InputError("the model's logits hold NaN; check its weights, or take an earlier checkpoint")
 
@@ -120,14 +100,9 @@ def check_numbers(logits: Tensor) -> None:
 def recorded(
     model: HookedModel, batch: Batch, names: Collection[str], *, max_bytes: int | None = None, directly: bool = False
 ) -> dict[str, Tensor]:
-    """The activations at hook points on a batch, in forward passes of bounded size; nothing is unembedded.
+    """The activations at hook points on a batch, in forward passes of at most `max_bytes` (None: 256 MiB).
 
-    Args:
-        model: Any hooked model.
-        batch: The sequences.
-        names: Hook points.
-        max_bytes: Of a forward pass. None: 256 MiB.
-        directly: As for `forward`.
+    Nothing is unembedded; `directly` is as for `forward`.
     """
     parts = []
     for inputs in batch.inputs.split(rows_at_once(model, batch.inputs.shape[1], max_bytes=max_bytes)):
@@ -148,7 +123,7 @@ def _keeping(found: dict[str, Tensor], names: Collection[str]) -> dict[str, Call
 
 
 def _cached(model: HookedModel, tokens: Tensor, names: Collection[str], pick: Pick) -> tuple[dict[str, Tensor], Tensor]:
-    """The activations at hook points and the output where `pick` leaves it, by the model itself."""
+    """Run the model itself: the activations at hook points, and the part of the output that `pick` takes."""
     with unembedding(model, pick) as picked:
         output, cache = model.run_with_cache(tokens, names_filter=lambda name: name in names)
         logits = picked(output)
@@ -158,35 +133,35 @@ def _cached(model: HookedModel, tokens: Tensor, names: Collection[str], pick: Pi
 
 
 def repeated(rows: Tensor, n: int) -> Tensor:
-    """All rows once more after the last one, and so on, `n` times."""
+    """The rows as one block, repeated `n` times."""
     return rows.repeat(n, *(1,) * (rows.ndim - 1))
 
 
 def read(site: Site) -> str:
-    """The hook point that has the numbers of a site; those of `result` are computed from z."""
+    """The hook point to record for a site; `result` is computed from z."""
     return site.hook.replace("hook_attn_out", "attn.hook_z") if site.kind == "result" else site.hook
 
 
 def record_bytes(model: HookedModel, batch: Batch, sites: Iterable[Site]) -> int:
-    """Bytes of the activations of some sites on a batch while they are put together, estimated from above."""
+    """Upper estimate of the bytes that the activations of some sites on a batch take while they are put together."""
     (n, n_pos), kinds = batch.inputs.shape[:2], {read(site): site.kind for site in sites}.values()
     sizes = Sizes(cfg=model.cfg, n_pos=n_pos, n_read=0)
     return 3 * float_bytes(model) * n * n_pos * sum(sizes.width(kind) for kind in kinds)
 
 
 def results(model: HookedModel, layer: int, z: Tensor) -> Tensor:
-    """What each head adds to the residual stream, `batch pos head_index d_model`, from `z`."""
+    """The output of each head to the residual stream, `batch pos head_index d_model`, from z."""
     return torch.einsum("bphd,hdm->bphm", z, model.blocks[layer].attn.W_O)
 
 
 class Recordings:
-    """What a model's activations are on some batches; kept between runs, they spare a forward pass each.
+    """Activations of a model on some batches, kept so that later runs need not record them again.
 
     Args:
-        model: Whose.
-        max_bytes: Of what is kept, and of a forward pass; beyond it those that were asked for last are kept, and others
-            recorded again when they are needed. None: 256 MiB.
-        directly: As for `recorded`, where runs are by `run_at`, which is no more exact itself.
+        model: The recorded model.
+        max_bytes: Bound on what is kept, and on a forward pass. Beyond it the oldest recordings are dropped, and made
+            again when they are needed. None: 256 MiB.
+        directly: Record in less time, equal to 1e-5, for runs by `run_at`, which is no more exact itself.
     """
 
     def __init__(self, model: HookedModel, *, max_bytes: int | None = None, directly: bool = False):
@@ -209,7 +184,7 @@ class Recordings:
             self._kept.update({(source, name): activation for name, activation in found.items()})
 
     def _make_room(self, wanted: Collection[tuple[Named[Batch], str]], n_new: int) -> None:
-        """Let go of what was recorded first, for records that are taken to be as large as the largest there is."""
+        """Drop the oldest recordings; each new one is taken to be as large as the largest of those kept."""
         for key in [key for key in self._kept if key not in wanted]:
             sizes = [activation.nbytes for activation in self._kept.values()]
             if sum(sizes) + n_new * max(sizes) <= self._max_bytes:
@@ -217,7 +192,7 @@ class Recordings:
             del self._kept[key]
 
     def of(self, source: Named[Batch], site: Site) -> Tensor:
-        """The activation at a site on a batch, all heads and positions of it."""
+        """The activation at a site on a batch, with all its heads and positions."""
         self.prepare([(source, site)])
         activation = self._kept[source, read(site)]
         if site.kind == "result" and site.layer is not None:

@@ -1,4 +1,4 @@
-"""Which entries of an activation a site means."""
+"""Masks of the entries that a site selects in an activation."""
 
 import torch
 from jaxtyping import Bool
@@ -10,15 +10,12 @@ from mnemoscope.core.site import ATTENTION, BY_HEAD, Position, Site
 
 
 def region(site: Site, batch: Batch, activation: Tensor) -> Bool[Tensor, "..."]:
-    """A mask of the entries that the site means, which broadcasts to the activation of a batch.
+    """A mask of the entries that the site selects, which broadcasts to the activation of a batch.
 
-    Args:
-        site: Where.
-        batch: Its latents say where positions that are named after one lie.
-        activation: `batch pos ...`, or `batch head_index query key`; its sizes are used only.
+    Only the sizes of `activation` count: `batch pos ...`, or `batch head_index query key`.
 
     Raises:
-        InputError: A position lies outside the sequences, or the batch has no such latent.
+        InputError: A position lies outside the sequences, or the batch has no latent of that name.
     """
     if site.kind in ATTENTION:
         both = zip((site.pos, site.key), activation.shape[-2:], strict=True)
@@ -38,18 +35,18 @@ def region(site: Site, batch: Batch, activation: Tensor) -> Bool[Tensor, "..."]:
 
 
 def positions(wanted: Position, batch: Batch) -> Bool[Tensor, "rows pos"]:
-    """A mask of positions, of one row where it is the same for all sequences; errors as for `region`."""
+    """A mask of positions, with one row if it is the same for all sequences; errors as for `region`."""
     site = Site(kind="resid_pre", layer=0, pos=wanted)
     return region(site, batch, batch.inputs[..., None])[..., 0]
 
 
 def several(numbers: int | tuple[int, ...] | None) -> tuple[int, ...]:
-    """Numbers as a tuple; none as an empty one."""
+    """Numbers as a tuple; None gives an empty one."""
     return numbers if isinstance(numbers, tuple) else () if numbers is None else (numbers,)
 
 
 def _positions(wanted: Position | None, batch: Batch, n_pos: int, site: Site) -> Bool[Tensor, "rows pos"]:
-    """A mask of positions, of one row where it is the same for all sequences."""
+    """A mask of positions, with one row if it is the same for all sequences."""
     if isinstance(wanted, str) and wanted in batch.positions:
         wanted = batch.positions.index(wanted)
     if isinstance(wanted, str):

@@ -22,14 +22,10 @@ Change = Callable[[Tensor], Tensor]
 def change(
     intervention: AtSite, batch: Batch, recordings: Recordings, seed: int, *, rows: slice | None = None
 ) -> Change:
-    """What an intervention does to the activation of a batch.
+    """The change that an intervention makes to the activation of a batch.
 
-    Args:
-        intervention: Not at a weight.
-        batch: The sequences that the model runs on.
-        recordings: Of that model.
-        seed: Resampling draws from this seed's stream `resample`.
-        rows: Which of the sequences it runs on at the moment; none: all. What they are given is the same.
+    `rows` are the sequences that the model runs on at the moment; they draw the same values whether others run or not.
+    Resampling draws from the stream `resample` of `seed`.
 
     Raises:
         InputError: The source does not fit the batch.
@@ -86,7 +82,7 @@ def _recorded(
 def _mean(
     activation: Float[Tensor, "batch pos ..."], source: Batch, batch: Batch, over: str
 ) -> Float[Tensor, "rows #pos ..."]:
-    """The mean over a source, without its padding: zero at a position that no sequence reaches."""
+    """The mean over a source without its padding; zero at a position that no sequence reaches."""
     weights = (torch.ones(len(source)) if source.weights is None else source.weights).to(activation)
     rows = weights[None] if over in ("batch", "position") else _shares(source, batch, over, weights)
     if not source.ragged:
@@ -99,7 +95,7 @@ def _mean(
 
 
 def _shares(source: Batch, batch: Batch, over: str, weights: Float[Tensor, " source"]) -> Float[Tensor, "batch source"]:
-    """The weights of the rows of the source that are of the class of each row of the batch."""
+    """For each row of the batch, the weights of the source's rows of the same class; zero for all others."""
     share = (_class(source, over)[None] == _class(batch, over)[:, None]).to(weights) * weights
     lacking = share.sum(1) == 0
     if lacking.any():
@@ -149,14 +145,14 @@ def _exchanged(basis: Named[Tensor] | None, old: Tensor, new: Tensor) -> Tensor:
 
 
 def _inside(basis: Named[Tensor], vectors: Float[Tensor, "... width"]) -> Float[Tensor, "... width"]:
-    """The part inside the span of the basis; it has a gradient with respect to directions that are independent."""
+    """The part inside the span of the basis; it has a gradient with respect to linearly independent directions."""
     rows = _width(basis, vectors)
     back = torch.linalg.pinv(rows.double(), rtol=1e-9).to(vectors)
     return vectors @ back @ rows
 
 
 def _from_source(patch: Patch, activation: Tensor, rows: slice | None) -> tuple[Tensor, Bool[Tensor, "rows ..."]]:
-    """What a patch writes, from the activation on its source, and where nothing is written after all."""
+    """The values that a patch writes, from the activation on its source, and a mask of where it writes nothing."""
     if patch.at is None:
         return activation, torch.zeros((1,) * activation.ndim, dtype=torch.bool)
     n_pos = activation.shape[1]
@@ -167,7 +163,7 @@ def _from_source(patch: Patch, activation: Tensor, rows: slice | None) -> tuple[
 
 
 def _place(at: int | str, source: Named[Batch], n_pos: int) -> Int[Tensor, " batch"]:
-    """A position for every row of the source, below 0 for none."""
+    """A position for every row of the source; below 0 means none."""
     if isinstance(at, int):
         in_range(f"at, a position in {source.name}", at, -n_pos, n_pos - 1)
         return torch.full((len(source.value),), at % n_pos)

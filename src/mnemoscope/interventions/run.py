@@ -1,8 +1,7 @@
 """Forward passes with interventions in force.
 
-Hooks that are on the model already stay and act before ours; after the block, also after an exception, the model is
-as it was. An intervention reads the activation, makes a changed copy and leaves every entry outside its site bit for
-bit as it is.
+Hooks already on the model stay and act first. After the block the model is as it was, also after an exception. An
+intervention changes a copy of the activation and leaves every entry outside its site bit for bit as it is.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -40,14 +39,14 @@ def run_with(
     seed: int = 0,
     recordings: Recordings | None = None,
 ) -> Float[Tensor, "batch pos d_vocab"]:
-    """Logits with the interventions in force; none at all gives the clean logits exactly.
+    """Logits with the interventions in force; with none these are exactly the clean logits.
 
     Args:
         model: Any hooked model.
         batch: The sequences; interventions may name their latents.
-        interventions: What is done; those at one place in this order.
+        interventions: Those at one place act in this order.
         seed: Resampling draws from this seed's stream `resample`.
-        recordings: Of the same model, to be used again where several runs take values from the same batches.
+        recordings: Recordings of the same model, reused where several runs take values from the same batches.
 
     Raises:
         InputError: A site does not exist in the model, or a source does not fit the batch.
@@ -69,17 +68,7 @@ def run_at(
 ) -> Float[Tensor, "place d_vocab"]:
     """The logits of `run_with` at some places, row by row, to 1e-5; nothing else is unembedded.
 
-    Args:
-        model: Any hooked model.
-        batch: The sequences.
-        interventions: What is done.
-        where: The places, of the rows that are run.
-        rows: Which; none: all. What is drawn is the same for a row whether others are run or not.
-        seed: As for `run_with`.
-        recordings: As for `run_with`.
-
-    Raises:
-        InputError: As `run_with`.
+    `where` are places of the rows that run; `rows` and errors as for `intervened`.
     """
     inputs = batch.inputs if rows is None else batch.inputs[rows]
     keeps_weights = not any(isinstance(i.site, ParamSite) for i in interventions)
@@ -100,7 +89,16 @@ def intervened(
 ) -> Iterator[None]:
     """Within the block the model runs intervened, in evaluation mode, on the inputs of `batch` or of some of its rows.
 
-    Arguments and errors as for `run_at`.
+    Args:
+        model: Any hooked model.
+        batch: The sequences; interventions may name their latents.
+        interventions: Those at one place act in this order.
+        rows: The rows that run; None: all. A row draws the same values whether others run or not.
+        seed: Resampling draws from this seed's stream `resample`.
+        recordings: As for `run_with`.
+
+    Raises:
+        InputError: As `run_with`.
     """
     at_weights = [i for i in interventions if isinstance(i, AtWeight) and isinstance(i.site, ParamSite)]
     at_sites = [(i, i.site) for i in interventions if not isinstance(i, LowRank) and isinstance(i.site, Site)]
@@ -138,7 +136,7 @@ def intervened(
 
 
 def _changed(site: Site, batch: Batch, new: Change) -> Callable[[Tensor], Tensor]:
-    """A function that changes an activation at a site only."""
+    """Return a function that changes an activation at a site only."""
 
     def changed(activation: Tensor) -> Tensor:
         activation = activation.expand(len(batch), *activation.shape[1:])

@@ -1,4 +1,4 @@
-"""Weights changed for the time of a block, and exactly restored."""
+"""Weights changed within a block, and restored exactly after it."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -18,14 +18,14 @@ Factors = tuple[Float[Tensor, "*head row index"], Float[Tensor, "*head index"], 
 
 
 class Decompositions:
-    """Singular value decompositions of weights, each computed once as long as the weight stays what it is."""
+    """Singular value decompositions of weights, each computed once until the weight changes."""
 
     def __init__(self) -> None:
         self._kept: dict[ParamSite, tuple[Tensor, Factors]] = {}
 
     @torch.no_grad()
     def of(self, site: ParamSite, matrix: Float[Tensor, "*head row column"]) -> Factors:
-        """The factors of the matrix that stands at a site, or one a head."""
+        """The factors of the matrix at a site, or of one matrix per head."""
         if site not in self._kept or not torch.equal(self._kept[site][0], matrix):
             left, size, right = torch.linalg.svd(matrix, full_matrices=False)
             self._kept[site] = matrix.detach().clone(), (left, size, right)
@@ -46,12 +46,9 @@ def weight_at(model: HookedModel, site: ParamSite) -> Tensor:
 def changed_weights(
     model: HookedModel, interventions: Sequence[AtWeight], *, decompositions: Decompositions | None = None
 ) -> Iterator[None]:
-    """Run a block with weights changed, in the order given.
+    """Change weights within a block, in the order given.
 
-    Args:
-        model: Whose weights.
-        interventions: What is done to them.
-        decompositions: To be used again where several blocks cut one weight at other ranks.
+    `decompositions` are reused where several blocks cut one weight at different ranks.
 
     Raises:
         InputError: The model has no such weight.
@@ -95,7 +92,7 @@ def _changed(intervention: AtWeight, site: ParamSite, weight: Tensor, decomposit
 
 
 def _truncated(matrix: Tensor, site: ParamSite, rank: int, top: bool, decompositions: Decompositions) -> Tensor:
-    """The part of the `rank` largest singular values, or what is left; an empty part left out changes nothing."""
+    """The part of the `rank` largest singular values, or the rest; the matrix itself where that is all of it."""
     full = min(matrix.shape[-2:])
     if (rank >= full) if top else (rank == 0):
         return matrix

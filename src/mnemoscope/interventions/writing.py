@@ -1,17 +1,17 @@
-"""What a model goes on with of what hooks return, found out by trying.
+"""Test whether a model uses the values that hooks return.
 
-A HookedTransformer goes on with whatever a hook returns. A TransformerBridge runs the forward pass of another library:
-some of its hook points only show a value, and what is written at `resid_mid` reaches the MLP and not the residual
-stream beside it. So a model whose hook points do not have the classic names as their own is tried, once for each kind
-of activation that is written, in a forward pass of three tokens and two rows a layer:
+A HookedTransformer uses whatever a hook returns. A TransformerBridge runs the forward pass of another library: some of
+its hook points only show a value, and a value written at `resid_mid` reaches the MLP but not the residual stream beside
+it. A model whose hook points do not have the classic names as their own is therefore tested. Each kind of activation
+that is written takes one test, a forward pass of three tokens and two rows a layer:
 
-- NaN written in one row must reach the logits; or move z, if it is written on the way to the attention pattern, where
-  some models take it for 0; or reach what the MLP adds, if it is written at `resid_mid`;
-- attention on the first key alone, written in the other row, must make z the same at all queries;
-- a stream changed at `resid_mid`, plus what the MLP adds, must be the stream after the MLP.
+- NaN written in one row must reach the logits. On the way to the attention pattern it must change z instead, since some
+  models take NaN for 0 there. At `resid_mid` it must reach the output of the MLP.
+- Attention on the first key alone, written in the other row, must make z the same at all queries.
+- A stream changed at `resid_mid`, plus the output of the MLP, must be the stream after the MLP.
 
-Where the last fails, `writing` adds the change to the stream itself, if that is found to be right. It does not show
-whether other values than those that are tried have their effect.
+Where the last of these fails, `writing` adds the change to the stream itself, if a second test finds that right. The
+tests do not show whether values other than those written have their effect.
 """
 
 import re
@@ -43,15 +43,12 @@ _TOLERANCE = 0.05
 
 
 def check_written(model: HookedModel, kind: Kind, layers: Collection[int | None]) -> None:
-    """Refuse to write where the model does not go on with it.
+    """Refuse to write activations that the model does not use.
 
-    Args:
-        model: Any hooked model; one that is no HookedTransformer is tried when it is asked about for the first time.
-        kind: What is written; `result` is written in the attention's output.
-        layers: Where; one None for embeddings.
+    `result` is written in the attention's output; the layer of embeddings is None.
 
     Raises:
-        InputError: Naming the first such layer; or the model's logits hold NaN.
+        InputError: The model does not use what is written at one of the layers, or its logits hold NaN.
     """
     kind = "attn_out" if kind == "result" else kind
     if is_classic(model):
@@ -70,13 +67,12 @@ def check_written(model: HookedModel, kind: Kind, layers: Collection[int | None]
 
 @contextmanager
 def writing(model: HookedModel, hooks: Sequence[Hook]) -> Iterator[list[Hook]]:
-    """Within the block these hooks, run with the model, change the residual stream wherever they change `resid_mid`.
+    """Within the block, a change that these hooks make at `resid_mid` also reaches the residual stream.
 
-    What they change there is added to the stream after the MLP, before any hook that is on the model there. A
-    HookedTransformer needs nothing of this.
+    It is added to the stream after the MLP, before any hook on the model there. A HookedTransformer needs no addition.
 
     Yields:
-        The hooks to be put on the model.
+        The hooks to put on the model.
     """
     found = [_MIDDLE.fullmatch(name) for name, _ in hooks]
     passed = bypassed(model, {int(match[1]) for match in found if match})
@@ -88,7 +84,7 @@ def writing(model: HookedModel, hooks: Sequence[Hook]) -> Iterator[list[Hook]]:
 
 
 def bypassed(model: HookedModel, layers: Collection[int | None]) -> Layers:
-    """Those of some layers whose `resid_mid` the MLP alone reads: the stream passes by, to `resid_post`."""
+    """The layers whose `resid_mid` only the MLP reads, while the stream goes past it to `resid_post`."""
     return _ignored(model, "resid_mid", completed=False) & {*layers} if layers and not is_classic(model) else Layers()
 
 
@@ -99,7 +95,7 @@ def is_classic(model: HookedModel) -> bool:
 
 
 def _completed(model: HookedModel, layer: int, write: Callable[..., Any], stack: ExitStack) -> Callable[..., Any]:
-    """The hook at `resid_mid` of a layer, whose change the stream then gets too, until the stack is closed."""
+    """Wrap the hook at `resid_mid` of a layer so that the stream gets its change too, until the stack is closed."""
     changes: list[Tensor] = []
 
     def change(activation: Tensor, hook: Any) -> Tensor | None:
@@ -118,9 +114,9 @@ def _completed(model: HookedModel, layer: int, write: Callable[..., Any], stack:
 @kept
 @torch.no_grad()
 def _ignored(model: HookedModel, kind: Kind, *, completed: bool) -> Layers:
-    """Layers at which what is written has no or another effect, tried when it is asked for the first time.
+    """Layers at which a written value has no effect or a wrong one, tested on the first call.
 
-    Row 0 is left as it is; of every layer one row is written what has a known effect, and one NaN.
+    Row 0 stays as it is; every layer has one row with a value of known effect, and one with NaN.
     """
     layers: list[int | None] = [None] if kind in EMBEDDINGS else list(range(model.cfg.n_layers))
     layers = [layer for layer in layers if Site(kind=kind, layer=layer).hook in model.hook_dict]
@@ -146,7 +142,7 @@ def _ignored(model: HookedModel, kind: Kind, *, completed: bool) -> Layers:
 
 
 def _tokens(model: HookedModel, n_rows: int) -> Int[Tensor, "row pos"]:
-    """From the middle of the vocabulary, where no special tokens are."""
+    """Tokens from the middle of the vocabulary, where no special tokens are."""
     device = next(parameter for _, parameter in model.named_parameters()).device
     tokens = model.cfg.d_vocab // 2 + torch.arange(min(3, model.cfg.n_ctx), device=device)
     return (tokens % model.cfg.d_vocab).repeat(n_rows, 1)
@@ -181,5 +177,5 @@ def _has_effect(kind: Kind, layer: int | None, row: int, seen: dict[str, Tensor]
 
 
 def _differ(one: Tensor, other: Tensor) -> bool:
-    """By more than rounding does; NaN differs from everything."""
+    """True if two tensors differ by more than rounding; NaN differs from everything."""
     return not bool(((one - other).abs() <= _TOLERANCE * other.abs().max()).all())

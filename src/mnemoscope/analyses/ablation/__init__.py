@@ -1,1 +1,1 @@
-"""Ablation: what is lost without a part, dissociation tables, and heads named by what they are needed for."""
+"""Ablation: skills lost without a part, dissociation tables, and heads named by the skills that need them."""

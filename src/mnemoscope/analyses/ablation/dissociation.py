@@ -1,4 +1,4 @@
-r"""Whether skills are divided among components: the dissociation table of neuropsychology.
+r"""The dissociation table of neuropsychology: a test of whether skills are divided among components.
 
 From an ablation over (component, skill): removing a component *costs* a skill if accuracy falls by more than the
 margin, and *spares* it if it falls by less; where the interval of the drop holds the margin, the cell is undecided. A
@@ -8,25 +8,25 @@ component is selective for a if removing it costs a and spares b. Two skills are
 - singly, if that holds in one direction only;
 - not at all, if no component is selective.
 
-Undecided cells that could turn the answer make it undecided, and a skill that the intact model has not learned makes
-it `not learned`.
+Undecided cells that could turn the answer make it undecided, and a skill that the intact model has not learned makes it
+`not learned`.
 
-It shows whether removal separates two skills under this kind of ablation. It does not show that a component computes
-a skill by itself: a skill that needs two components is dissociated from one that needs one of them. The interval is
-over sequences; whether a dissociation holds for a kind of model is a question about seeds.
+It shows whether removal separates two skills under this kind of ablation. It does not show that a component computes a
+skill by itself: a skill that needs two components is dissociated from one that needs one of them. The interval is over
+sequences; whether a dissociation holds for a kind of model is a question about seeds.
 
-`dissociation_margins` says how clearly two parts divide two skills between them, in numbers whose sign is the answer,
-from what removing each part, and both, costs each skill. With M the cost above which a skill counts as needing the
-part, s and t the skills, over both assignments (a, b) of the parts and both orders of the skills:
+`dissociation_margins` measures how clearly two parts divide two skills between them, from the cost of removing each
+part, and both, on each skill. The sign of each number is the answer. M is the cost above which a skill counts as
+needing the part, s and t are the skills. Over both assignments (a, b) of the parts and both orders of the skills:
 
     double    = max of min(cost[a, s] - M, M - cost[a, t], cost[b, t] - M, M - cost[b, s])
     single    = max of min(cost[a, s] - M, cost[a, t] - M, cost[b, s] - M, M - cost[b, t])
     both      = min of all four costs - M
     redundant = min(M - each cost, cost of removing both parts on each skill - M)
 
-Above 0: each part is needed for one skill only, not the same one (Teuber 1955, "Physiological psychology"); one part
-serves both skills and the other one of them; both parts serve both skills; either part can stand in for the other. At
-most one of them is above 0; how far is the distance of the costs from the border of each pattern.
+Above 0 they mean, in this order: each part is needed for one skill only, not the same one (Teuber 1955, "Physiological
+psychology"); one part serves both skills and the other one of them; both parts serve both skills; either part can stand
+in for the other. At most one of them is above 0, by the distance of the costs from the border of its pattern.
 """
 
 from itertools import product
@@ -52,7 +52,7 @@ def dissociation(
     Args:
         ablation: From `ablation.ablate`: over (kind, component, skill) or (kind, role, skill); further
             dimensions, such as seed, are kept.
-        kind: Which ablation; none: each of them, along `kind`.
+        kind: The ablation; None: each of them, along `kind`.
         margin: Drop in accuracy above which removal costs a skill, in (0, 1).
         learned: Accuracy of the intact model from which a skill counts as learned.
 
@@ -93,8 +93,8 @@ def dissociation_margins(cost: xr.DataArray, joint: xr.DataArray, *, margin: flo
     """The distance of the costs from the border of each pattern, in their unit; positive where the pattern holds.
 
     Args:
-        cost: Of removing each of two parts, over (component, skill) with two skills.
-        joint: Of removing both together, over the same skills.
+        cost: Cost of removing each of two parts, over (component, skill) with two skills.
+        joint: Cost of removing both together, over the same skills.
         margin: Cost above which a skill needs a part, in (0, 1).
 
     Returns:

@@ -1,8 +1,8 @@
 """Names for heads that mean the same thing in every seed, by what removing them costs.
 
-Roles are chosen on one half of the prompts and everything is measured on the other, since a head that was chosen for
-its effect has a flattering effect on the prompts that chose it. A role says what a head is needed for, not how it
-works; in a model that has not learned a skill some head still gets its name.
+Roles are chosen on one half of the prompts and everything is measured on the other: a head that was chosen for its
+effect has a flattering effect on the prompts that chose it. A role says what a head is needed for, not how it works; in
+a model that has not learned a skill some head still gets its name.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -26,19 +26,16 @@ def components_by_role(model: HookedModel, named: Mapping[str, str], n_pos: int)
 
 
 def split_halves(batch: Batch) -> tuple[Batch, Batch]:
-    """Every other sequence for choosing heads, the rest for testing what was chosen."""
+    """Every other sequence for choosing heads, the rest for testing the choice."""
     (first, _), (second, _) = halves(batch)
     return first, second
 
 
 def role_prompts(task: Task, *, n: int, split: str, seed: int) -> tuple[Batch, Batch, Batch]:
-    """Prompts to choose roles by, prompts to test on, and a reference set, from the seed's streams.
+    """Prompts to choose roles by, prompts to test on, and a reference set, from streams of the seed.
 
-    Args:
-        task: With a split chosen.
-        n: Sequences of each subgroup in both halves together, and of the reference set.
-        split: Which split of the task.
-        seed: Its streams `prompts` and `reference` are drawn from.
+    There are `n` sequences of each subgroup in both halves together, and `n` in the reference set; the streams are
+    `prompts` and `reference`.
     """
     batch = task.monitor(n, split=split, generator=generator(seed, "prompts", split))
     reference = task.sample(n, split=split, generator=generator(seed, "reference", split))
@@ -51,16 +48,16 @@ def choose_roles(
     """Names for the components that mean the same thing in every seed.
 
     The head whose mean ablation costs most log-probability on `skill` (for vectors, raises its loss most) is the
-    `<skill> head`; the others are `other head` (numbered from the most to the least needed where there are several); a
+    `<skill> head`. The others are `other head`, numbered from the most to the least needed where there are several. A
     single head is `the head`. MLPs keep their names.
 
     Args:
         model: Any hooked model.
         selection: Half of the prompts; test on the other half (`split_halves`).
         skills: As for `ablate`, on the selection.
-        reference: For the means.
-        skill: By which skill to choose; none: the first. Choose one that needs one head only: where two heads are
-            needed for a skill, which of them costs more is an accident.
+        reference: Sequences for the means.
+        skill: The skill to choose by; None: the first. Choose one that needs one head only: where two heads are needed
+            for a skill, which of them costs more is an accident.
 
     Returns:
         Component (`L0H1`) to role: heads from the most to the least needed, then MLPs.
@@ -96,13 +93,13 @@ def ablate_by_role(
     Args:
         model: Any hooked model.
         task: With a split chosen.
-        choose: From the model, the roles and the length of the sequences to what is removed; heads and MLPs unless
-            said otherwise.
-        kinds: Which ablations.
+        choose: Gives the sites to remove from the model, the roles and the length of the sequences; by default heads
+            and MLPs.
+        kinds: The ablations.
         within: As in `ablate`; roles are chosen without it.
         skill: As in `choose_roles`.
         n: Sequences of each subgroup, and of the reference set.
-        split: Which mappings.
+        split: The split of the task.
         seed: Prompts and reference set come from this seed's streams.
 
     Returns:

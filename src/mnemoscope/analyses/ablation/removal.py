@@ -1,12 +1,12 @@
-"""Which skill is lost when part of a model is removed.
+"""Ablation: the skills that a model loses when a part of it is removed.
 
 Sets of sites (a head, an MLP, a neuron, a position, an attention path, any group of them) are replaced, one set at a
-time, by zeros, by their mean over a reference set, or by their activation in another sequence of that set. For each
-skill: accuracy and mean log-probability of the answer (nats), clean and ablated; where answers are vectors the mean
-squared error.
+time. The replacement is zero, the mean over a reference set, or the activation in another sequence of that set. For
+each skill: accuracy and mean log-probability of the answer (nats), clean and ablated; where answers are vectors the
+mean squared error.
 
-It shows that a part is needed for a skill on this distribution, given the rest of the model as it is. It does not
-show what the part computes, and a part that another one can stand in for looks unneeded.
+It shows that a part is needed for a skill on this distribution, given the rest of the model as it is. It does not show
+what the part computes, and a part that another one can stand in for looks unneeded.
 """
 
 from collections.abc import Mapping, Sequence
@@ -49,20 +49,20 @@ def ablate(
         batch: Sequences that test the skills.
         skills: For each skill the positions whose answer it alone gives (`task.skills(batch)`).
         reference: Sequences that means and resampled activations come from; as long as those of `batch`.
-        targets: Name to the sites that are removed together; none: every head and every MLP for itself.
-        kinds: Which ablations; `knockout` is for sites of kind scores.
-        within: Name of a latent: means and resampled activations come from sequences of the same class, so that what
-            the class itself is known by stays. None: from all.
+        targets: Name to the sites that are removed together; None: every head and every MLP by itself.
+        kinds: The ablations; `knockout` is for sites of kind scores.
+        within: Name of a latent: means and resampled activations come from sequences of the same class, so that
+            information about the class itself stays. None: from all.
         max_bytes: Bound on what is allocated on the way; results do not depend on it. None: 256 MiB for forward passes
-            and as much for what is recorded of the reference, or what one sequence and one target need.
+            and as much for recordings of the reference, or what one sequence and one target need.
         seed: Resampling draws from this seed's stream `resample`.
 
     Returns:
         `accuracy`, `log_prob` and `accuracy_error` (the standard error, over sequences, of the drop in accuracy) over
         (kind, component, skill), `clean_accuracy` and `clean_log_prob` over skill; NaN for a skill that no sequence
         of the batch tests. Where answers are vectors `loss`, `loss_error` (of its rise) and `clean_loss` instead, and
-        the parts of the answers are skills too, tested at every scored position. Of prompts made of texts targets
-        with a position have a coordinate of what stands there (`pos_token`).
+        the parts of the answers are skills too, tested at every scored position. For prompts made of texts, targets
+        with a position have a coordinate with the token there (`pos_token`).
 
     Raises:
         InputError: The model is too small for the batch, a site does not exist, the reference has another length, or

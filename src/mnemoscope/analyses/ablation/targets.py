@@ -1,4 +1,4 @@
-"""Sets of sites to remove: what an ablation can be asked about.
+"""Sets of sites that an ablation can remove.
 
 Every function returns names and the sites that are removed together under each, in the order of the model.
 """
@@ -38,22 +38,19 @@ def neurons(model: HookedModel) -> Targets:
 
 
 def positions(model: HookedModel, at: int | Sequence[Position]) -> Targets:
-    """The output of every head and every MLP at every one of some positions, one at a time.
+    """The output of every head and every MLP at each of some positions, one at a time.
 
-    Args:
-        model: Says which parts there are.
-        at: The positions, by number, by name or by the name of a latent; or how many there are.
+    Positions are numbers, names or names of latents; an int stands for that many positions from the start.
     """
     places = range(at) if isinstance(at, int) else at
     return _named(replace(site, pos=pos) for site in components(model) for pos in places)
 
 
 def labels(targets: Mapping[str, Sequence[Site]], batch: Batch) -> dict[str, tuple[str, list[str]]]:
-    """What stands where each target lies, along `component`: `pos_token`, or `query_token` and `key_token`; where
-    positions have names `pos_name` and so on.
+    """Tokens at each target, along `component`: `pos_token`, or `query_token` and `key_token`.
 
-    Empty for targets without a single position; no coordinate where none has one, or neither tokens nor positions have
-    names.
+    Where positions have names these are given instead, as `pos_name` and so on. An entry is empty for a target without
+    a single position. A coordinate is missing where no target has one, or neither tokens nor positions have names.
     """
     if batch.symbol is None and not batch.positions:
         return {}
@@ -84,12 +81,12 @@ def paths(
     """Every attention path: from one key to one query through one head.
 
     Args:
-        model: Says which heads there are.
+        model: The model whose heads these are.
         n_pos: Length of the sequences.
         kind: `scores` for the ablation `knockout` (the weight is spread over the other keys), `pattern` for `zero`
             (the weight is lost).
-        queries: Only paths to these positions; none: to all.
-        names: Of all positions, for the names of the paths; none: their numbers.
+        queries: Only paths to these positions; None: to all.
+        names: Names of all positions, for the names of the paths; empty: their numbers.
     """
     one_of("kind", kind, ("scores", "pattern"))
     for query in queries or ():
@@ -118,9 +115,8 @@ def subsets(targets: Mapping[str, Sequence[Site]]) -> Targets:
 def by_role(targets: Mapping[str, Sequence[Site]], named: Mapping[str, str]) -> Targets:
     """The same sets with heads called by their roles, in the order of the roles.
 
-    Args:
-        targets: Sets of one head, or part of one, each; others keep their names and their order.
-        named: Component (`L0H1`) to role.
+    Each set is one head or part of one; other sets keep their names and their order. `named` maps components (`L0H1`)
+    to roles.
     """
     rank = {name: place for place, name in enumerate(named)}
 

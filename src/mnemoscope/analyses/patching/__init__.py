@@ -1,8 +1,8 @@
-"""Patching: which activations and which connections carry the difference between two prompts.
+"""Patching: the activations and connections that carry the difference between two prompts.
 
-- `activations`: one activation after the other from the other run, exactly; and the effects of that.
-- `edges`: one connection between two parts after the other, exactly; and the same along a chain of edges.
-- `attribution`: activations to first order. `edge_attribution`: edges to first order (EAP, EAP-IG).
-- `approximation`: how far an estimate is from the exact effects.
+- `activations`: activations patched one at a time, exactly; and their necessity and sufficiency.
+- `edges`: connections between two parts patched one at a time, exactly; and paths, which are chains of edges.
+- `attribution`: first-order estimates for activations. `edge_attribution`: the same for edges (EAP, EAP-IG).
+- `approximation`: the error of an estimate against the exact effects.
 - `edge_roles`: results over edges with heads called by their roles, for one seed and for several.
 """

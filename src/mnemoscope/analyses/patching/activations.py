@@ -1,8 +1,8 @@
-"""Activation patching: which activations carry the difference between two prompts.
+"""Activation patching: the activations that carry the difference between two prompts.
 
 An activation of one run is replaced by the same one of another run, and the metric is read again. *Noising* puts
-corrupted activations into the clean run and asks what is needed; *denoising* puts clean ones into the corrupted run
-and asks what suffices. With c and x the values on the clean and the corrupted prompt and p that under the patch:
+corrupted activations into the clean run and asks what is needed; *denoising* puts clean ones into the corrupted run and
+asks what suffices. With c and x the values on the clean and the corrupted prompt, and p the value under the patch:
 
     necessity = (c - p) / (c - x) for noising,    sufficiency = (p - x) / (c - x) for denoising,
 
@@ -11,10 +11,10 @@ and asks what suffices. With c and x the values on the clean and the corrupted p
 factual associations in GPT"; on metrics and directions Zhang & Nanda 2023, "Towards best practices of activation
 patching in language models".
 
-It shows that an activation carries something in which the two prompts differ and that the answer depends on, given
-the rest of the model as it is. It does not show what the prompts have in common, which the patch leaves alone, nor
-how the activation is used. Parts that can stand in for each other look unneeded under noising though each suffices;
-parts that only work together look insufficient though each is needed. Effects of cells do not add up.
+It shows that an activation carries something in which the two prompts differ and that the answer depends on, given the
+rest of the model as it is. It does not show what the prompts have in common, which the patch leaves alone, nor how the
+activation is used. Parts that can stand in for each other look unneeded under noising though each suffices; parts that
+only work together look insufficient though each is needed. Effects of cells do not add up.
 """
 
 import math
@@ -63,11 +63,11 @@ def patch(
         kind: The activation. `resid_pre`, `resid_mid`, `resid_post`, `attn_out`, `mlp_out`: axes layer, pos; `q`, `k`,
             `v`, `z`, `result` (the same as `z`, from which it follows): layer, pos, head; `pattern`, `scores`: layer,
             head, query, key; `pre`, `post` (of the MLP): layer, pos, neuron; `embed`, `pos_embed`: pos.
-        over: Which of these axes to sweep. Along the others the whole activation is patched at once.
+        over: The axes to sweep, from these. Along the others the whole activation is patched at once.
         metrics: The value of a prompt is the mean over its scored positions. None: the logit difference; for
             vectors the difference of errors.
         directions: `noising`, `denoising`, or both.
-        only: Along a swept axis the numbers to visit; none: all.
+        only: The numbers to visit along a swept axis; None: all.
         max_bytes: Bound on what is allocated on the way, copies of weights included and the result excepted. It does
             not change the result. None: 256 MiB besides what copies of weights take.
         method: `stream` continues from the changed residual stream, much faster, for causal models of the engine
@@ -76,7 +76,7 @@ def patch(
 
     Returns:
         `value` over (direction, metric, the axes of `over`, prompt), `clean` and `corrupted` over (metric, prompt).
-        Of prompts made of texts positions have a coordinate of what stands there (`pos_token`).
+        For prompts made of texts, positions have a coordinate with the token there (`pos_token`).
 
     Raises:
         InputError: The kind has no such axis, a metric measures no prediction, the budget is too small, the model is
@@ -97,7 +97,7 @@ def asked(
     max_bytes: int | None,
     seed: int,
 ) -> Question:
-    """What a sweep over pairs measures, as `patch` explains its arguments.
+    """The question of a sweep over pairs; arguments as for `patch`.
 
     Raises:
         InputError: A name is missing or occurs twice, or the model is too small for the prompts.
@@ -112,13 +112,10 @@ def asked(
 def labelled(
     question: Question, swept: SweepResult, axes: Mapping[str, Sequence[int] | Sequence[str]], *, intervention: str
 ) -> xr.Dataset:
-    """What a sweep measured, as `patch` returns it.
+    """The measurements of a sweep, as `patch` returns them.
 
-    Args:
-        question: That was asked.
-        swept: The sweep, its cells in the order of the axes, the last one running fastest.
-        axes: The labels along each; none: one cell.
-        intervention: What was done, in words.
+    The sweep's cells are in the order of the axes, the last one running fastest; without axes there is one cell.
+    `intervention` says in words what was done.
     """
     pairs, metrics = question.pairs, question.metrics
     folded = str(question.model.cfg.normalization_type).endswith("Pre")
@@ -151,22 +148,22 @@ def labelled(
 def effects(result: xr.Dataset, *, refuse: bool = True) -> xr.Dataset:
     """Necessity and sufficiency from what `patch` measured.
 
-    A metric counts as noise, and its effects are NaN, unless its mean difference between clean and corrupted prompts
-    exceeds `MIN_DIFFERENCE` and, where there are several prompts, `MIN_ERRORS` standard errors and `MIN_DEVIATIONS`
-    standard deviations over prompts. So does the effect on a single prompt whose own difference is at most
-    `MIN_DIFFERENCE`. A divergence is never negative, so that it tells any two predictions apart: look at another
-    metric for whether the model knows the answer.
+    A metric counts as noise, and its effects are NaN, unless its mean difference between clean and corrupted prompts is
+    large enough. It must exceed `MIN_DIFFERENCE` and, where there are several prompts, `MIN_ERRORS` standard errors and
+    `MIN_DEVIATIONS` standard deviations over prompts. The effect on a single prompt is NaN too if the prompt's own
+    difference is at most `MIN_DIFFERENCE`. A divergence is never negative, so that it tells any two predictions apart:
+    use another metric to see whether the model knows the answer.
 
     Args:
         result: From `patch`.
-        refuse: Whether to raise where every metric is noise; otherwise all effects are NaN then, as it suits many
-            runs of which some have not learned the task.
+        refuse: True raises where every metric is noise. False gives NaN for all effects then, which suits many runs of
+            which some have not learned the task.
 
     Returns:
         `effect` over (direction, metric, axes, prompt): necessity under `noising`, sufficiency under `denoising`.
         `ratio` without prompt: the ratio of the means over prompts, which no single small difference can blow up.
         `difference` over (metric, prompt): clean minus corrupted. `error` over metric: the standard error of its mean
-        (NaN for one prompt). Attribute `noise`: which metrics are noise, and why.
+        (NaN for one prompt). Attribute `noise`: the metrics that are noise, and why.
 
     Raises:
         InputError: Every metric is noise, so that there is no difference to be explained, and `refuse` is set.
@@ -193,7 +190,7 @@ def effects(result: xr.Dataset, *, refuse: bool = True) -> xr.Dataset:
 
 
 def _signal(difference: xr.DataArray) -> tuple[xr.DataArray, xr.DataArray, xr.DataArray, str]:
-    """By metric: the mean difference, its standard error, whether it is more than noise; and in words what is not."""
+    """The mean difference of every metric, its standard error, True if it exceeds noise; in words those that do not."""
     n = difference.sizes["prompt"]
     mean = difference.mean("prompt", skipna=False)
     deviation = difference.std("prompt", skipna=False, ddof=1) if n > 1 else xr.full_like(mean, math.nan)

@@ -1,11 +1,11 @@
-"""How far an estimate of patching is from the exact sweep: figures for one model and one set of prompts.
+"""Agreement of an estimate of patching with the exact sweep: figures for one model and one set of prompts.
 
-Both results are taken as effects, what the patch takes away under noising and what it brings back under denoising,
-averaged over prompts. Cells are edges, or activations of one kind; each metric and direction is compared by itself.
+Both results are taken as effects averaged over prompts: what the patch takes away under noising, and what it brings
+back under denoising. Cells are edges, or activations of one kind; each metric and direction is compared by itself.
 
-It shows how far the estimate can stand in for the sweep on this model. A high correlation does not show that the
-edges that matter are found, since it hangs on a few large effects: look at the overlap, and at the slope, which is
-below one where the gradient saturates. Nor does it carry over to another model or to other prompts.
+It shows how far the estimate can stand in for the sweep on this model. A high correlation does not show that the edges
+that matter are found, since it depends on a few large effects: look at the overlap, and at the slope, which is below
+one where the gradient saturates. Nor does it carry over to another model or to other prompts.
 """
 
 from collections.abc import Sequence
@@ -18,9 +18,9 @@ from mnemoscope.core.errors import InputError, in_range
 
 TOP = (3, 5, 10, 20)
 SHARE = 0.05
-"""Of the largest exact effect: smaller ones have no sign worth agreeing on."""
+"""Share of the largest exact effect: smaller ones have no sign worth agreeing on."""
 NEGLIGIBLE = 1e-5
-"""Of the largest exact effect: what rounding leaves of none."""
+"""Share of the largest exact effect: rounding alone leaves as much of no effect."""
 
 
 def approximation(
@@ -32,15 +32,15 @@ def approximation(
         estimate: From `attribute_edges`, `integrate_edges` or `attribution.estimate`.
         exact: From `patch_edges` or `patch`, over the same cells and prompts.
         top: Numbers of largest effects, by size without sign, that are looked for.
-        share: Of the largest exact effect: signs are compared in cells whose exact effect is at least that.
+        share: Share of the largest exact effect: signs are compared in cells whose exact effect is at least that.
 
     Returns:
         Over (direction, metric), NaN where it is not defined: `pearson`, `spearman` (correlations over cells; NaN
         where one side is constant), `sign_agreement` (share of the cells above the bound with the right sign),
-        `n_above` (how many those are), `slope` (of the estimate on the exact effect, through the origin),
+        `n_above` (the number of these cells), `slope` (of the estimate on the exact effect, through the origin),
         `mean_absolute_error` (in the metric's unit) and `relative_error` (the same over the mean exact size). Over
         (direction, metric, top) too: `precision` (share of the n largest estimates that are among the n truly largest
-        effects; NaN where fewer than n cells have an effect) and `jaccard` (what both sets share of what either holds).
+        effects; NaN where fewer than n cells have an effect) and `jaccard` (intersection over union of these sets).
 
     Raises:
         InputError: The results are over different cells, prompts, metrics or directions, or have one cell only.
@@ -111,7 +111,7 @@ def _figures(guess: np.ndarray, truth: np.ndarray, share: float) -> np.ndarray:
 
 
 def _precision(guess: np.ndarray, truth: np.ndarray, n: int) -> float:
-    """Share of the n largest of the estimate that are in truth no smaller than the n-th largest."""
+    """Share of the n largest estimates whose exact effect is no smaller than the n-th largest one."""
     sizes = np.sort(abs(truth))[::-1]
     if len(sizes) < n or sizes[n - 1] <= NEGLIGIBLE * sizes[0]:
         return np.nan

@@ -65,10 +65,10 @@ def estimate(
     max_bytes: int | None = None,
     seed: int = 0,
 ) -> xr.Dataset:
-    """Estimate what `activations.patch` measures, whose arguments and errors these are.
+    """Estimate what `activations.patch` measures; its arguments and errors hold here too.
 
-    For q and k `attention` is `linear`, as everything else, or `recomputed`, which costs a forward pass a direction,
-    and for k one more for every position that is swept. Metrics need a gradient.
+    For q and k `attention` is `linear`, as everything else, or `recomputed`. For each direction that costs one forward
+    pass, or for k one for each position that is swept. Metrics need a gradient.
 
     Returns:
         As `patch`; `value` is the metric of the unpatched run plus the estimate, so that `activations.effects` applies.
@@ -92,7 +92,7 @@ def estimate(
 
 
 class _Estimate:
-    """From both runs of some prompts, traced, to what follows for every cell."""
+    """The estimate of every cell from both traced runs of some prompts."""
 
     def __init__(self, question: Question, cells: Grid, attention: Attention):
         self.model, self.read, self.cells, self.attention = question.model, question.read, cells, attention
@@ -121,13 +121,13 @@ class _Estimate:
         return chunk.moved(torch.stack([_summed(self.cells, of_metric) for of_metric in terms]))
 
     def _gradients(self, run: Run, total: Tensor, names: Sequence[str]) -> list[Tensor]:
-        """At some hook points; what goes past them counts too."""
+        """Gradients at some hook points; the stream that goes past them counts too."""
         found = gradients(total, [run[name] for name in (*names, *self.beside.values())])
         past = dict(zip(self.beside, found[len(names) :], strict=True))
         return [past.get(name, 0) + gradient for name, gradient in zip(names, found, strict=False)]
 
     def _linear(self, chunk: Chunk[Run], found: Sequence[Sequence[Tensor]]) -> Float[Tensor, "metric layer prompt ..."]:
-        """Differences times gradients, a number for each entry that a cell can be made of."""
+        """Differences times gradients: one number for each entry that cells can divide."""
         base, other = chunk.base, chunk.source
         # masked scores are -inf in both runs
         differs = [torch.where(other[n] == base[n], 0, other[n] - base[n]).detach() for n in self.own]
@@ -176,7 +176,7 @@ class _Estimate:
 
 
 def _summed(cells: Grid, terms: Float[Tensor, "layer prompt ..."]) -> Float[Tensor, "cell prompt"]:
-    """What cells take together."""
+    """The sum of the terms of each cell."""
     axes = AXES[cells.kind]
     for axis, labels in zip(cells.axes, cells.labels, strict=True):
         if axis != "layer":  # others are not there

@@ -1,10 +1,10 @@
-"""Edge attribution patching: first-order estimates of what patching each edge does, from a few runs and gradients.
+"""Edge attribution patching: first-order estimates of the effect of patching each edge, from a few runs and gradients.
 
 Path patching changes one edge at a time. To first order the metric moves by
 
     Σ over positions of (w_other - w_base) · ∂metric / ∂(input of the reader),
 
-where w is what the writer writes. One backward pass gives it for all edges.
+where w is the writer's output. One backward pass gives it for all edges.
 
 *EAP* takes the gradient in the base run: the clean one for noising, the corrupted one for denoising. Syed, Rager &
 Conmy 2023, "Attribution patching outperforms automated circuit discovery"; on nodes Nanda 2023, "Attribution
@@ -20,21 +20,21 @@ a_k are by `rule` k/m with k from 1 to m (`right`: the paper's sum), k/m with k 
 package) or (k - 1/2)/m (`middle`, which converges fastest). In the limit of many points the edges that leave the input
 add up to the whole difference between clean and corrupted (completeness); no other cut through the graph has to.
 
-`along="activations"` is the package's second variant (with `rule="right"`): the embeddings, the heads of a layer and
-an MLP's output in turn are taken from one run to the other while the input stays as it is, and every edge gets the
-mean over all of these runs. (Without learned positions the package loses the gradient of the first layer's heads in
-the runs that move the embeddings; here it counts.) Where the inputs are moved the points do not depend on the
-direction, so that noising and denoising get the same estimate with opposite signs.
+`along="activations"` is the package's second variant (with `rule="right"`). In turn the embeddings, the heads of a
+layer and an MLP's output are moved from one run to the other while the input stays as it is. Every edge gets the mean
+over all of these runs. (Without learned positions the package loses the gradient of the first layer's heads in the runs
+that move the embeddings; here it counts.) Where the inputs are moved the points do not depend on the direction, so that
+noising and denoising get the same estimate with opposite signs.
 
 An estimate is a sum over positions for each prompt, positive where the patch would raise the metric. EAP-IG's package
 and auto-circuit's mask gradients (`mask_val=0`) take minus the metric, so that their scores are `clean - value` under
-noising here, except for what they do over prompts: auto-circuit adds up the means of batches; EAP-IG divides by the
-number of prompts whatever the metric has averaged already, so that with `mean=True` it does so twice.
+noising here. They treat prompts in another way: auto-circuit adds up the means of batches; EAP-IG divides by the number
+of prompts whatever the metric has averaged already, so that with `mean=True` it does so twice.
 
-EAP shows where a small step towards the other prompt would move the metric, EAP-IG, better, edges whose effect sets in
-somewhere on the way. Neither shows the effect of a patch: through a saturated softmax or a closed ReLU the gradient is
-about zero and EAP misses the edge (a divergence from the clean run has no gradient there at all), and embeddings
-between two tokens are no prompts on which a model was trained. `approximation` says how far off they are.
+EAP shows where a small step towards the other prompt would move the metric. EAP-IG is better: it also shows edges whose
+effect begins somewhere on the way. Neither shows the effect of a patch. Through a saturated softmax or a closed ReLU
+the gradient is about zero and EAP misses the edge (a divergence from the clean run has no gradient there at all).
+Embeddings between two tokens are no prompts on which a model was trained. `approximation` says how far off they are.
 """
 
 from collections.abc import Mapping, Sequence
@@ -76,8 +76,8 @@ def attribute_edges(
 ) -> xr.Dataset:
     """Estimate what `patch_edges` measures, by the gradient in the unpatched run.
 
-    Arguments and errors are those of `patch_edges`. Of an edge with positions the terms there count. Metrics need a
-    gradient; those that have none are refused.
+    Arguments and errors are those of `patch_edges`. For an edge with positions only the terms there count. Metrics need
+    a gradient; those without one are refused.
 
     Returns:
         As `patch_edges`; `value` is the metric of the unpatched run plus the estimate.
@@ -105,9 +105,10 @@ def integrate_edges(
 ) -> xr.Dataset:
     """Estimate what `patch_edges` measures, by the gradient averaged between the runs.
 
-    Besides the arguments of `attribute_edges`: the points are `steps` many, of each activation where these are moved;
-    `rule` says where in its step each one lies, at the corrupted end (`left`), at the clean one or in the middle;
-    `along` is what is moved, the input embeddings, or one activation after the other.
+    The arguments are those of `attribute_edges`, and three more. `steps` is the number of points, for each activation
+    where these are moved. `rule` places each point in its step: at the corrupted end (`left`), at the clean end
+    (`right`) or in the `middle`. `along` says what is moved: the input embeddings (`inputs`), or one activation after
+    the other.
 
     Returns:
         As `attribute_edges`. For every edge and moved inputs also `unexplained` over (direction, metric, prompt): by
@@ -135,7 +136,7 @@ def _estimated(question: Question, edges: Sequence[Edge], paths: Mapping[str, Se
 
 
 def _unexplained(result: xr.Dataset) -> xr.DataArray:
-    """The whole difference between the runs without the sum over the edges that leave the input."""
+    """The whole difference between the runs minus the sum over the edges that leave the input."""
     noising = result.direction == "noising"
     base = xr.where(noising, result.clean, result.corrupted)
     from_input = result.writer.isin(["input", *EMBEDDINGS])

@@ -71,12 +71,9 @@ def _order(place: tuple[str, ...], names: list[str]) -> tuple[object, ...]:
 def edges_of_seeds(result: xr.Dataset, component: xr.DataArray) -> xr.Dataset:
     """A result over seeds and edges with heads called by their roles.
 
-    Args:
-        result: Over `seed` and `edge`, with `writer`, `reader` and `through` along `edge`.
-        component: Over (seed, role): the head or MLP (`L0H1`) that has the role, every one of the model.
-
-    Returns:
-        As `edges_by_role` gives it, along `seed`: NaN, and an empty `component`, where a seed lacks the edge.
+    `result` has `writer`, `reader` and `through` along `edge`; `component` is over (seed, role) and has every head and
+    MLP (`L0H1`) of the model. The result is as from `edges_by_role`, along `seed`: NaN, and an empty `component`, where
+    a seed lacks the edge.
 
     Raises:
         InputError: The result has no seeds or no edges, or roles are missing.

@@ -1,13 +1,13 @@
-"""Path patching: which connection between two parts carries the difference between two prompts.
+"""Path patching: the connections between two parts that carry the difference between two prompts.
 
 The input of a part is the sum of what earlier parts wrote. Path patching changes one summand: the reader sees what
 the writer wrote on the other prompt, every other reader sees what it wrote on this one. With c and x the values of a
-metric on the clean and the corrupted prompt and p that under the patch, `activations.effects` gives
+metric on the clean and the corrupted prompt and p its value under the patch, `activations.effects` gives
 
     necessity = (c - p) / (c - x) for noising,    sufficiency = (p - x) / (c - x) for denoising.
 
-The *total* effect of an edge is what the reader's changed output does by every way to the logits; the *direct* effect
-what it does to the logits by itself, while every other part still reads what it wrote before. Wang et al. 2022,
+The *total* effect of an edge is what the reader's changed output does by every way to the logits. The *direct* effect
+is what it does to the logits by itself, while every other part still reads what it wrote before. Wang et al. 2022,
 "Interpretability in the wild"; Goldowsky-Dill et al. 2023, "Localizing model behavior with path patching".
 
 Published definitions. With one edge at a time the total effect under noising is what EAP estimates, and what ACDC and
@@ -19,9 +19,9 @@ the rest of the model as it is. It does not show what that is, nor what the prom
 stand in for each other look unneeded; effects do not add up. Frozen attention or normalisation answers another
 question: what the edge would do if it could not move patterns, or the scale of the stream.
 
-Along a *path* the first edge carries what its writer wrote on the other prompt, the later ones what then is written,
-and all other edges what they carried before: what the first part passes to the last one along this path alone. Chains
-of parts that need each other look as if neither counted.
+Along a *path* the first edge carries its writer's output on the other prompt. The later ones carry what their writers
+then write, and all other edges what they carried before. This measures what the first part passes to the last one
+along this path alone. Chains of parts that need each other look as if neither counted.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -67,8 +67,8 @@ def patch_edges(
     Args:
         model: A HookedTransformer whose parts add up in the residual stream; hooks that are on it stay and act.
         pairs: Clean and corrupted prompts; metrics read at their scored positions.
-        chosen: Which edges; an edge with positions is patched there only. None: every edge of the model.
-        embeddings: For every edge: whether token and positional embeddings are one writer or two.
+        chosen: The edges; an edge with positions is patched there only. None: every edge of the model.
+        embeddings: For every edge: token and positional embeddings are one writer (`together`) or two (`apart`).
         metrics: The value of a prompt is the mean over its scored positions.
         directions: `noising`, `denoising`, or both.
         effect: `total`: all that follows from the reader's change; `direct`: what it does to the logits by itself.
@@ -115,7 +115,7 @@ def patch_edges(
 
 
 def of_edges(question: Question, swept: SweepResult, edges: Sequence[Edge], *, intervention: str) -> xr.Dataset:
-    """What a sweep over edges measured, as `patch_edges` returns it."""
+    """The measurements of a sweep over edges, as `patch_edges` returns them."""
     names = coordinates(edges)
     return labelled(question, swept, {"edge": names["edge"][1]}, intervention=intervention).assign_coords(names)
 
@@ -133,8 +133,8 @@ def patch_paths(
 ) -> xr.Dataset:
     """Patch the first edge of a path, and let the change travel along the path only.
 
-    `paths` holds by name edges of which each starts where the one before has ended; the last one leads to the logits.
-    The other arguments and errors are those of `patch_edges`.
+    `paths` maps names to sequences of edges. Each edge starts where the one before has ended, and the last one leads to
+    the logits. The other arguments and errors are those of `patch_edges`.
 
     Returns:
         As `patch_edges`, along `path`.

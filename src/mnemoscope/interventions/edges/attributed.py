@@ -1,4 +1,4 @@
-"""First-order estimates of what patching an edge does, for every edge of a model at once.
+"""First-order estimates of the effect of patching an edge, for every edge of a model at once.
 
 The estimate of one edge is
 
@@ -53,10 +53,8 @@ _Terms = Mapping[Input, tuple[Tensor, Tensor]]
 def attributed(question: Question, edges: Sequence[Edge], paths: Mapping[str, Sequence[Point]]) -> SweepResult:
     """Estimate the value of every metric with each edge patched.
 
-    Args:
-        question: What is measured. The parts of its model must add up in the residual stream.
-        edges: Which.
-        paths: By direction the points over which gradients are averaged.
+    `paths` gives, by direction, the points over which gradients are averaged. The model's parts must add up in the
+    residual stream.
 
     Raises:
         InputError: The model has no such graph or edge, a metric measures no prediction or has no gradient, or the
@@ -118,7 +116,7 @@ class _Ends:
 def _ends(
     model: HookedModel, tokens: Inputs, read: Int[Tensor, " read"], *, weights: Transformer | None, trace: bool
 ) -> _Ends:
-    """An unpatched run, traced or of which no gradient is taken."""
+    """Run the model unpatched; `trace` keeps what gradients need."""
     names = {START, *writer_names(model)}
     if not trace:
         found, logits = forward(model, tokens, names, read, directly=True)
@@ -129,7 +127,7 @@ def _ends(
 
 
 def _differences(question: Question, runs: Sequence[_Ends]) -> Float[Tensor, "writer prompt pos d_model"]:
-    """What each writer adds to the residual stream in the clean run minus what it adds in the corrupted one."""
+    """The output of each writer in the clean run minus its output in the corrupted one."""
     model = question.model
     layers = {site.hook: site.layer for site in writers(model, embeddings="apart")}
     parts = []
@@ -153,9 +151,9 @@ def _averaged(
     by_position: bool,
     weights: Transformer | None,
 ) -> Float[Tensor, "metric edge prompt pos"]:
-    """Writes of the clean run minus those of the corrupted one, times the gradient averaged over points.
+    """Differences of the writers' outputs, clean minus corrupted, times the gradient averaged over points.
 
-    They are given at every position, or else as one sum over positions, which is one product of larger matrices.
+    The result is at every position, or else one sum over positions, which takes one product of larger matrices.
     """
     differs = _differences(question, chunk.runs)
     differs = differs if by_position else _as_one(differs)
@@ -203,7 +201,7 @@ def _add(
 def _everywhere(
     x: Float[Tensor, "part prompt _ d_model"], question: Question
 ) -> Float[Tensor, "part prompt pos d_model"]:
-    """At all positions what may be there only at those that are read, and is zero or not read elsewhere."""
+    """Fill with zeros the positions at which `x` is missing, because it is zero there or nobody reads it."""
     if x.shape[2] == question.n_pos:
         return x
     whole = x.new_zeros(*x.shape[:2], question.n_pos, x.shape[-1])
@@ -217,7 +215,7 @@ def _as_one(x: Float[Tensor, "part prompt pos d_model"]) -> Float[Tensor, "part 
 
 
 def _terms(model: HookedModel, edges: Sequence[Edge]) -> _Terms:
-    """What each edge is a sum of; an edge from all embeddings, or into all inputs of a head, of several terms."""
+    """The terms that each edge sums: several where it comes from all embeddings, or leads into all inputs of a head."""
     columns = {site: i for i, site in enumerate(writers(model, embeddings="apart"))}
     terms: dict[Input, tuple[list[int], list[int]]] = {place: ([], []) for place in inputs(model)}
     # What edges into a reader, and those from a writer, have in common; by identity, since to hash a site takes long.
@@ -242,7 +240,7 @@ def _terms(model: HookedModel, edges: Sequence[Edge]) -> _Terms:
 def _at_positions(
     moved: Float[Tensor, "metric edge prompt pos"], edges: Sequence[Edge], batch: Batch
 ) -> Float[Tensor, "metric edge prompt"]:
-    """Sums over the positions that edges name."""
+    """Sums over the positions that each edge names."""
     total = moved.sum(-1)
     for number, edge in enumerate(edges):
         if edge.pos is not None:
@@ -257,7 +255,7 @@ def traced_names(model: HookedModel) -> list[str]:
 
 
 def _outcome(model: HookedModel, reader: Site | Literal["logits"], through: Through | None) -> str:
-    """The hook point of what a reader makes of its input; the stream itself for the logits."""
+    """The hook point of a reader's q, k, v or output; for the logits that of the stream itself."""
     if not isinstance(reader, Site):
         return stream_name(model, reader, through)
     return reader.hook if through is None else f"blocks.{reader.layer}.attn.hook_{through}"
@@ -273,17 +271,12 @@ def input_gradients(
 ) -> Iterator[tuple[list[Input], Float[Tensor, "input prompt pos d_model"]]]:
     """The gradient of a value with respect to the input of each reader, those of one layer and kind at a time.
 
-    The gradient at q, k, v and at the output of an MLP is pulled back to the residual stream through that reader
-    alone: through the weights of heads where the engine has the model, otherwise by automatic differentiation, so that
-    hooks on the model count as they are. It counts what the value makes of this reader's output, and all that follows
-    from it, and no other way from the stream to the value.
+    The gradient at q, k, v and at the output of an MLP is pulled back to the residual stream through that reader alone.
+    No other way from the stream to the value counts. Heads use their weights for this where the engine has the model.
+    Otherwise it is done by automatic differentiation, so that hooks on the model count as they are.
 
-    Args:
-        model: Whose parts they are.
-        run: Traced at `traced_names(model)`.
-        value: Of that run's logits, a sum over prompts.
-        wanted: Of these readers' inputs.
-        weights: The engine's transformer, if it is known; none: it is looked for.
+    `run` is traced at `traced_names(model)`; `value` is a sum over prompts, computed from its logits. None for
+    `weights`: the engine's transformer is looked for.
     """
     groups: dict[str, list[Input]] = {}
     for place in inputs(model):
@@ -312,8 +305,10 @@ def input_gradients(
 
 
 def _past_mlps(model: HookedModel) -> dict[str, str]:
-    """By the output of an MLP the stream that it reads and is added to: the gradient there less that of the sum is what
-    came through the MLP.
+    """For the output of each MLP, the stream that the MLP reads and is added to.
+
+    The gradient at the output equals that at the sum of both. The gradient at the stream minus this one came through
+    the MLP.
     """
     return {f"blocks.{layer}.hook_mlp_out": f"blocks.{layer}.hook_resid_mid" for layer in range(model.cfg.n_layers)}
 

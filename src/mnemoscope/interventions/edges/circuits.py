@@ -1,12 +1,11 @@
 """The metric of circuits on pairs of prompts.
 
-Models that the engine represents, whose heads share nothing and whose blocks are not parallel, are run so that whatever
-circuits have in common is computed once; all others cell by cell through hooks (`run`). The numbers are the same.
+Whatever circuits have in common is computed once for models that the engine represents, whose heads share nothing and
+whose blocks are not parallel. All others run cell by cell through hooks (`run`). The numbers are the same.
 
-What a part writes in a circuit depends on the circuit's edges that lead to it, directly or through others. Circuits
-that agree in these share the part's output. In one layer with two heads and an MLP, the 8192 circuits need 8 outputs of
-each head, 128 of the MLP, and 1936 different logits. After the last attention only the positions that are read are
-followed.
+A part's output in a circuit depends on the circuit's edges that lead to it, directly or through others. Circuits that
+agree in these edges share the output. In one layer with two heads and an MLP, the 8192 circuits need 8 outputs of each
+head, 128 of the MLP, and 1936 different logits. After the last attention only the positions that are read are followed.
 """
 
 from collections.abc import Iterator, Sequence
@@ -40,12 +39,8 @@ def run_circuits(
 ) -> Float[np.ndarray, "circuit prompt"]:
     """The metric of circuits on every prompt.
 
-    Args:
-        question: What is measured: one metric, under noising. The parts of its model must add up in the residual
-            stream.
-        edges: All edges of the model.
-        masks: Circuits.
-        replacement: What edges outside a circuit carry.
+    `question` has one metric, under noising, and a model whose parts add up in the residual stream. `edges` are all
+    edges of the model; those outside a circuit carry the `replacement`.
 
     Raises:
         InputError: The model has no such graph, its logits hold NaN, the metric measures no prediction, or the budget
@@ -90,7 +85,7 @@ def _shared(
 def _by_site(
     model: HookedModel, outputs: Float[Tensor, "writer prompt pos d_model"], sites: set[Site]
 ) -> dict[Site, Float[Tensor, "prompt pos d_model"]]:
-    """What every writer of a graph wrote; all embeddings together if the graph has them so."""
+    """The output of every writer of a graph; all embeddings together if the graph has them so."""
     found = dict(zip(writers(model, embeddings="apart"), outputs, strict=True))
     together = torch.stack([value for site, value in found.items() if site.kind not in _PARTS]).sum(0)
     return {site: together if site.kind == "resid_pre" else found[site] for site in sites}
@@ -100,9 +95,7 @@ def _by_site(
 class Input:
     """One input of a part, in all its variants.
 
-    Attributes:
-        writers: All that it reads.
-        live: Which variant of each writer's output is live in it; 0: none.
+    `live` gives, for each variant, the variant of each writer's output; 0: the writer is not live.
     """
 
     writers: tuple[Site, ...]
@@ -111,12 +104,9 @@ class Input:
 
 @dataclass(frozen=True, kw_only=True)
 class SharedInput:
-    """A reader with the variants of what it reads.
+    """A reader with its inputs (through q, k and v, or the only one) in all their variants.
 
-    Attributes:
-        reader: A head, an MLP or the logits.
-        inputs: Through q, k and v, or the only one.
-        reads: Of each variant of its output, the variants of its inputs.
+    `reads` gives, for each variant of the reader's output, the variants of its inputs.
     """
 
     reader: Site | Literal["logits"]
@@ -127,11 +117,9 @@ class SharedInput:
 def shared_parts(
     edges: Sequence[Edge], masks: Bool[np.ndarray, "circuit edge"]
 ) -> tuple[list[SharedInput], Int[np.ndarray, " circuit"]]:
-    """The parts of a model in the order in which they read, and which variant of the logits every circuit has.
+    """The parts of a model in the order in which they read, and the variant of the logits in every circuit.
 
-    Args:
-        edges: All edges of the model, in the order of the readers.
-        masks: Circuits.
+    `edges` are all edges of the model, in the order of the readers.
     """
     found: list[SharedInput] = []
     of_circuit: dict[Site | str, np.ndarray] = {edge.writer: np.ones(len(masks), dtype=np.int64) for edge in edges}
@@ -152,7 +140,7 @@ def shared_parts(
 
 
 def _numbers(model: Transformer, found: Sequence[SharedInput], n_pos: int, n_read: int) -> int:
-    """About how many numbers `logits` holds at a time for one prompt."""
+    """Estimate how many numbers `_logits` holds at a time for one prompt."""
     (d_model, d_vocab), block = model.w_u.shape, model.blocks[0]
     d_head, d_mlp = block.attention.d_head, 0 if block.mlp is None else block.mlp.w_in.shape[1]
     *parts, end = found
@@ -170,14 +158,10 @@ def _logits(
     other: dict[Site, Float[Tensor, "#prompt pos d_model"]],
     read: Int[Tensor, " read"],
 ) -> Float[Tensor, "variant prompt read d_vocab"]:
-    """The logits of every variant.
+    """The logits of every variant at the positions `read`.
 
-    Args:
-        model: Its weights.
-        found: From `shared_parts`.
-        written: What the embeddings write on the clean prompts.
-        other: What edges outside a circuit carry, of every writer.
-        read: Positions whose logits are wanted.
+    `found` is from `shared_parts`. `written` is the output of the embeddings on the clean prompts, and `other` the
+    output of every writer on edges outside a circuit.
     """
     changes = {site: _after_nothing((value - other[site])[None]) for site, value in written.items()}
     last, cut = len(model.blocks) - 1, False
@@ -203,7 +187,7 @@ def _logits(
 
 
 def _after_nothing(changes: Float[Tensor, "variant prompt pos d_model"]) -> Float[Tensor, "more prompt pos d_model"]:
-    """Variant 0 is that in which the writer is not live."""
+    """Put first a variant 0, in which the writer is not live."""
     return torch.cat((torch.zeros_like(changes[:1]), changes))
 
 
@@ -213,7 +197,7 @@ def _stream(
     other: dict[Site, Float[Tensor, "#prompt pos d_model"]],
     biases: Sequence[Float[Tensor, " d_model"]],
 ) -> Float[Tensor, "variant prompt pos d_model"]:
-    """What is read, in every variant."""
+    """The stream that a part reads, in every variant."""
     total = torch.stack([other[writer] for writer in one.writers]).sum(0) + sum(biases)
     for writer, live in zip(one.writers, one.live.T, strict=True):
         total = total + changes[writer][torch.from_numpy(live).to(total.device)]
@@ -226,7 +210,7 @@ def _attended(
     normed: Sequence[Float[Tensor, "_ prompt pos d_model"]],
     reads: Int[Tensor, "variant 3"],
 ) -> Float[Tensor, "variant prompt pos d_model"]:
-    """What a head writes in every variant of its queries, keys and values."""
+    """The output of a head in every variant of its queries, keys and values."""
     at, places = slice(head * attn.d_head, (head + 1) * attn.d_head), slice(normed[0].shape[-2])
     q, k, v = (
         F.linear(stream, *(part[at] for part in attn.into(kind))) for kind, stream in zip(THROUGH, normed, strict=True)

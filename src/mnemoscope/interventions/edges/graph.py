@@ -29,18 +29,14 @@ _REFUSED = {
 
 
 def n_kv_heads(model: HookedModel) -> int:
-    """Heads of a layer that have keys and values of their own; the others share these, in groups."""
+    """Number of heads of a layer that have their own keys and values; the others share these, in groups."""
     cfg = model.cfg
     apart = getattr(cfg, "ungroup_grouped_query_attention", False)
     return cfg.n_heads if apart else getattr(cfg, "n_key_value_heads", None) or cfg.n_heads
 
 
 def check_exists(model: HookedModel, site: Site) -> None:
-    """Refuse a site that the model has not.
-
-    Raises:
-        InputError: Naming what the model has.
-    """
+    """Refuse a site that does not exist in the model."""
     cfg, n_heads = model.cfg, n_kv_heads(model) if site.kind in SHARED else model.cfg.n_heads
     if site.layer is not None:
         in_range(f"the layer of site {site}", site.layer, 0, cfg.n_layers - 1)
@@ -55,11 +51,7 @@ def check_exists(model: HookedModel, site: Site) -> None:
 
 
 def check_graph(model: HookedModel) -> None:
-    """Refuse a model whose parts do not simply add up in the residual stream.
-
-    Raises:
-        InputError: Naming what is not supported.
-    """
+    """Refuse a model whose parts do not simply add up in the residual stream."""
     cfg, who = model.cfg, "edges of this model cannot be told apart"
     for name, refused in _REFUSED.items():
         if getattr(cfg, name, None) in refused:
@@ -69,11 +61,9 @@ def check_graph(model: HookedModel) -> None:
 
 
 def writers(model: HookedModel, *, embeddings: Embeddings = "together") -> list[Site]:
-    """Everything that writes to the residual stream, in the order in which it does.
+    """Everything that writes to the residual stream, in the order of writing.
 
-    Args:
-        model: Any hooked model.
-        embeddings: `apart` keeps the token and the positional embedding, where one is added, as two writers.
+    `apart` keeps the token and the positional embedding, where one is added, as two writers.
     """
     one_of("embeddings", embeddings, get_args(Embeddings))
     cfg = model.cfg
@@ -104,8 +94,10 @@ def parts_of(model: HookedModel, reader: Site | Literal["logits"]) -> list[Site 
 
 
 def inputs(model: HookedModel) -> list[Input]:
-    """Everything that reads from the residual stream, in the order of reading: a head through each of q, k and v, and
-    where heads share these keys and values, a key/value head through each of them before the heads.
+    """Everything that reads from the residual stream, in the order of reading.
+
+    A head reads through each of q, k and v. Where heads share keys and values, a key/value head reads through k and v
+    before the heads, which read through q alone.
     """
     cfg, n = model.cfg, n_sharing(model)
     ways = THROUGH if n == 1 else THROUGH[:1]
@@ -127,7 +119,8 @@ def model_edges(model: HookedModel, *, embeddings: Embeddings = "together") -> t
 
     Args:
         model: Any hooked model.
-        embeddings: Whether token and positional embedding are one writer, as in EAP-IG and auto-circuit, or two.
+        embeddings: `together` makes token and positional embedding one writer, as in EAP-IG and auto-circuit; `apart`
+            makes them two.
     """
     sources = writers(model, embeddings=embeddings)
     return tuple(
@@ -155,7 +148,7 @@ def chosen_edges(
 
 
 def reads(model: HookedModel, reader: Site | Literal["logits"], writer: Site) -> bool:
-    """Whether what a part writes is in the input of another one."""
+    """True if the output of `writer` is part of the input of `reader`."""
     if not isinstance(reader, Site) or writer.layer is None or writer.kind == "resid_pre":
         return True
     assert reader.layer is not None
@@ -164,7 +157,7 @@ def reads(model: HookedModel, reader: Site | Literal["logits"], writer: Site) ->
 
 
 def single(model: HookedModel, edge: Edge) -> list[Edge]:
-    """The edges that one stands for: of each embedding by itself, and through each of q, k and v."""
+    """The edges that one stands for: one from each embedding, and one through each of q, k and v."""
     from_ = _embeddings(model) if edge.writer.kind == "resid_pre" else [edge.writer]
     is_head = isinstance(edge.reader, Site) and edge.reader.kind == "z"
     ways = THROUGH if is_head and edge.through is None else (edge.through,)
@@ -195,7 +188,7 @@ def outputs(model: HookedModel, found: Mapping[str, Tensor]) -> Float[Tensor, "w
 
 
 def of_head(model: HookedModel, site: Site, z: Float[Tensor, "*rows head_index d_head"]) -> Tensor:
-    """What one head adds to the residual stream."""
+    """The output of one head to the residual stream."""
     assert site.layer is not None
     return z[..., site.head, :] @ model.blocks[site.layer].attn.W_O[site.head]
 
@@ -207,30 +200,25 @@ def _those_it_has(model: HookedModel) -> str:
 
 
 class State(IntEnum):
-    """What an edge carries."""
+    """The value that an edge carries."""
 
     UNSET = -1
     """As an earlier edge of a list that overlaps with it has it; live if none does."""
     FROZEN = 0
-    """What the writer writes in the unchanged run."""
+    """The writer's output in the unchanged run."""
     LIVE = 1
-    """What it writes in the changed run."""
+    """Its output in the changed run."""
     PATCHED = 2
-    """What it wrote in the other run, or another value put in the place of that."""
+    """Its output in the other run, or another value put in its place."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Layout:
-    """Where edges lie among the inputs and writers of a model.
+    """The places of edges among the inputs and writers of a model, embeddings apart.
 
-    Attributes:
-        edges: The edges that have states of their own.
-        writers: Of the model, embeddings apart.
-        inputs: Of its readers.
-        streams: The hook point of the stream that each input reads.
-        exists: All edges of the model.
-        groups: Number, input and writer of edges that do not overlap, in the order of the edges. An edge may stand
-            for several entries. One that has positions is a group by itself.
+    `streams` are the hook points of the streams that the inputs read; `exists` marks all edges of the model. `groups`
+    hold number, input and writer of edges that do not overlap, in the order of the edges. An edge may stand for several
+    entries; one that has positions is a group by itself.
     """
 
     edges: Sequence[Edge]
@@ -245,13 +233,9 @@ class Layout:
 class Carried:
     """States of all edges of a model, laid out by input and writer.
 
-    Attributes:
-        at: Where edges lie.
-        live: Edges that carry what the changed run writes.
-        patched: Edges that carry what the other run wrote.
-        changed: Inputs that are not live throughout.
-
-    The axes `row` and `pos` have length 1 where the states are the same for all prompts, or at all positions.
+    `live` edges carry what the changed run writes, `patched` ones what the other run wrote; `changed` inputs are not
+    live throughout. The axes `row` and `pos` have length 1 where the states are the same for all prompts, or at all
+    positions.
     """
 
     at: Layout
@@ -261,7 +245,7 @@ class Carried:
 
     @property
     def uniform(self) -> bool:
-        """Whether the states are the same at all positions of all prompts."""
+        """True if the states are the same at all positions of all prompts."""
         return self.live.shape[1:3] == (1, 1)
 
 
@@ -300,12 +284,10 @@ def layout(model: HookedModel, edges: Sequence[Edge]) -> Layout:
 
 
 def carried(at: Layout, batch: Batch, states: Int[Tensor, "cell edge"]) -> Carried:
-    """Lay out the states of some edges; all others are live, and those with positions live at other positions.
+    """Lay out the states (`State`) of some edges in every cell.
 
-    Args:
-        at: Where the edges lie.
-        batch: Its latents say where positions are that edges name after one.
-        states: Of every edge in every cell (`State`). Of edges that overlap the later one prevails.
+    All other edges are live, and so are those with positions at other positions. Where edges overlap the later one
+    prevails.
 
     Raises:
         InputError: An edge names no position of the batch.
@@ -334,8 +316,10 @@ Cell = Mapping[Edge, State]
 
 
 def of_edge(model: HookedModel, edge: Edge, *, direct: bool = False, through_mlps: bool = False) -> Cell:
-    """The cell in which an edge is patched: what its reader then writes goes everywhere, or directly to the logits
-    alone; MLPs between writer and reader may see the patch too, and pass it on to the reader alone.
+    """The cell in which an edge is patched.
+
+    The output of its reader then goes everywhere, or with `direct` straight to the logits alone. With `through_mlps`
+    the MLPs between writer and reader see the patch too, and pass it on to the reader alone.
     """
     cell = {edge: State.PATCHED}
     if through_mlps:
@@ -348,7 +332,7 @@ def of_edge(model: HookedModel, edge: Edge, *, direct: bool = False, through_mlp
 
 
 def _through_mlps(model: HookedModel, edge: Edge) -> dict[Edge, State]:
-    """What MLPs between writer and reader see and write, to each other and the reader only."""
+    """States in which the MLPs between writer and reader see the patch, and write to each other and the reader only."""
     all_mlps = () if model.cfg.attn_only else range(model.cfg.n_layers)
     mlps = [Site(kind="mlp_out", layer=layer) for layer in all_mlps]
     between = {mlp for mlp in mlps if reads(model, mlp, edge.writer) and reads(model, edge.reader, mlp)}
@@ -364,7 +348,7 @@ def _through_mlps(model: HookedModel, edge: Edge) -> dict[Edge, State]:
 def states(
     model: HookedModel, cells: Sequence[Cell], rest: State, max_bytes: int
 ) -> tuple[list[Edge], Int[Tensor, "cell edge"]]:
-    """All edges of a model, those of the cells last, and what they carry in each cell; `rest` is for all others.
+    """All edges of a model, those of the cells last, and their states in each cell; all others have the state `rest`.
 
     Raises:
         InputError: There are so many that the table does not fit.

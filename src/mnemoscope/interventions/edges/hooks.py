@@ -1,7 +1,7 @@
 """Hooks that change what parts read: each reader its own input, all others the residual stream as it is.
 
-Interventions on edges are put in force this way: the reader sees another output of the writer. For any number of edges
-in one forward pass the change of a reader's input is the sum over its edges.
+An intervention on an edge acts this way: the reader sees another output of the writer. With any number of edges in one
+forward pass, the change of a reader's input is the sum over its edges.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -30,15 +30,13 @@ stream there, to what is read."""
 
 @contextmanager
 def reading(model: HookedModel, wanted: Sequence[Input], read: Read) -> Iterator[tuple[list[Hook], list[Hook]]]:
-    """Within the block MLPs read another input; their input is no hook point.
+    """Within the block MLPs read another input, which has no hook point; heads and logits do so through the hooks.
 
-    Args:
-        model: A HookedTransformer whose parts add up in the residual stream.
-        wanted: The inputs that change, in the order of reading.
-        read: What is then read.
+    `wanted` are the inputs that change, in the order of reading; `read` gives their new values. The model is a
+    HookedTransformer whose parts add up in the residual stream.
 
     Yields:
-        The hooks for heads and for the logits, to be put on the model.
+        The hooks to put on the model for heads, and those for the logits.
     """
     groups: dict[tuple[int | None, str | None], list[Input]] = {}
     for reader, through in wanted:
@@ -61,7 +59,7 @@ def reading(model: HookedModel, wanted: Sequence[Input], read: Read) -> Iterator
 
 
 def _attend(activation: Tensor, hook: Any, *, block: Any, through: str, own: Sequence[Input], read: Read) -> Tensor:
-    """Queries, keys or values of a layer, those of some heads from another input."""
+    """Queries, keys or values of a layer, with those of some heads computed from another input."""
     heads = [site.head for site, _ in own if isinstance(site, Site)]
     shared = any(isinstance(site, Site) and site.kind in SHARED for site, _ in own)
     names = (f"{'_' * shared}{end}_{through.upper()}" for end in "Wb")  # as heads share them, they are kept once
@@ -77,13 +75,10 @@ def _attend(activation: Tensor, hook: Any, *, block: Any, through: str, own: Seq
 def edges_changed(
     model: HookedModel, at: Layout, changes: Sequence[Changed]
 ) -> Iterator[tuple[list[Hook], list[Hook]]]:
-    """Within the block edges carry something else; the hooks for it are yielded, to be put on the model.
+    """Within the block edges carry another value, through hooks that the caller puts on the model.
 
-    Args:
-        model: A HookedTransformer whose parts add up in the residual stream.
-        at: Where the edges lie.
-        changes: What becomes of the writer's output on each edge; those of one writer and one input act one after the
-            other.
+    `changes` map the writer's output on each edge to its new value; those of one writer and one input act one after the
+    other. The model is a HookedTransformer whose parts add up in the residual stream.
 
     Yields:
         Hooks that come before those of interventions at sites, and hooks that come after.

@@ -1,14 +1,13 @@
-"""Forward passes in which every edge of a model's graph carries what its state asks for: many choices in one batch.
+"""Forward passes in which every edge of a model's graph carries what its state says: many choices in one batch.
 
-The input of a reader is what it was in the unchanged run, plus the change of every live writer, plus, on the edges
-that are patched, the difference between the other run and the unchanged one:
+A reader's input adds two sums to that of the unchanged run: the changes of live writers, and on patched edges the
+difference between the other run and the unchanged one:
 
     input = unchanged + Σ live (written now - written unchanged) + Σ patched (written in the other run - unchanged).
 
-`written` records the unchanged run as this needs it. The prompts are repeated once per cell. An input whose edges are
-all live in all cells is left to the model, so that cells in which nothing is changed give the model's own logits.
-`sweep_states` reads metrics of prompt pairs, in both directions; prompts and cells are cut into chunks that stay within
-a byte budget.
+`written` records the unchanged run. The prompts are repeated once per cell. The model itself computes an input whose
+edges are all live in all cells, so that cells without changes give the model's own logits. `sweep_states` reads metrics
+of prompt pairs, in both directions; prompts and cells are cut into chunks that stay within a byte budget.
 """
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -47,12 +46,12 @@ from mnemoscope.interventions.writing import Hook
 
 Freeze = Literal["attention", "layer_norm"]
 FREEZES: tuple[Freeze, ...] = get_args(Freeze)
-"""What keeps its values of the unchanged run: attention patterns, or the scales of normalisations."""
+"""Parts that keep their values of the unchanged run: attention patterns, or the scales of normalisations."""
 Replacement = Literal["patch", "mean", "zero"]
-"""What patched edges carry: what the writer wrote in the other run, its mean over prompts, or nothing."""
+"""The output that patched edges carry: the writer's in the other run, its mean over prompts, or nothing."""
 
 CHUNK_BYTES = 2**25
-"""Of one forward pass on a CPU: larger ones gain nothing, unless the weights are larger."""
+"""Bytes of one forward pass on a CPU: larger ones gain nothing, unless the weights are larger."""
 _ENDS: dict[Freeze, str] = {"attention": ".attn.hook_pattern", "layer_norm": ".hook_scale"}
 
 
@@ -60,10 +59,8 @@ _ENDS: dict[Freeze, str] = {"attention": ".attn.hook_pattern", "layer_norm": ".h
 class Written:
     """A forward pass without interventions.
 
-    Attributes:
-        outputs: What each writer (`graph.writers`, embeddings apart) added to the residual stream.
-        kept: By hook point: the stream where it is read, patterns and scales.
-        logits: At the positions that metrics read.
+    `outputs` has the output of each writer (`graph.writers`, embeddings apart). `kept` has by hook point the stream
+    where it is read, patterns and scales. `logits` are those at the positions that metrics read.
     """
 
     outputs: Float[Tensor, "writer prompt pos d_model"]
@@ -80,10 +77,9 @@ def written(
     *,
     directly: bool = False,
 ) -> Written:
-    """Run a model that `graph.check_graph` lets through; hooks that are on it take part.
+    """Run a model that `graph.check_graph` accepts; hooks that are on it act.
 
-    It keeps what is `wanted`, patterns and scales; the other arguments and the errors are those of
-    `recordings.forward`.
+    It keeps the `wanted` patterns and scales; the other arguments and the errors are those of `recordings.forward`.
     """
     frozen = {name for name in model.hook_dict if name.endswith(tuple(_ENDS[part] for part in wanted))}
     names = {*(stream_name(model, *place) for place in inputs(model)), *frozen}
@@ -94,13 +90,9 @@ def written(
 class Cells:
     """A forward pass of some prompts under each choice of states.
 
-    Patterns and scales that the unchanged run has kept stay as they were there.
-
-    Args:
-        model: A model that `graph.check_graph` lets through.
-        base: The unchanged run of the prompts.
-        other: The output of every writer on patched edges.
-        carried: The states, a cell a choice.
+    The model is one that `graph.check_graph` accepts. `base` is the unchanged run; patterns and scales that it has kept
+    stay as they were there. `other` is the output of every writer on patched edges, and `carried` holds one cell a
+    choice.
     """
 
     def __init__(
@@ -139,7 +131,7 @@ class Cells:
         return [(name, partial(kept, value=value)) for name, value in self.base.kept.items() if name.endswith(ends)]
 
     def _listening(self) -> Iterator[Hook]:
-        """Hooks that record what is written; embeddings cannot change."""
+        """Hooks that record the output of every writer; embeddings cannot change."""
         for number, site in enumerate(self.carried.at.writers):
             if site.layer is not None:
                 yield site.hook, partial(self._record, number=number, site=site)
@@ -149,7 +141,7 @@ class Cells:
         self.written[:, number] = output.unflatten(0, (len(self.written), -1)) - self.base.outputs[number]
 
     def _read(self, own: Sequence[Input], stream: Tensor | None) -> Float[Tensor, "row pos own d_model"]:
-        """The inputs of some readers, cells and prompts in one axis."""
+        """The inputs of some readers, with cells and prompts in one axis."""
         name = self._stream_of(own[0])
         together = self.of_stream[name]
         if self.added[0] != name:
@@ -158,7 +150,7 @@ class Cells:
         return rearrange(self.base.kept[name] + added, "cell own row pos d -> (cell row) pos own d")
 
     def _added(self, places: Sequence[Input]) -> Float[Tensor, "cell own row pos d_model"]:
-        """What differs in the inputs of some readers from the unchanged run."""
+        """The difference between the inputs of some readers and those of the unchanged run."""
         numbers = [self.numbers[place] for place in places]
         live, patched = (
             states[..., numbers, :].to(self.written.dtype) for states in (self.carried.live, self.carried.patched)
@@ -185,13 +177,9 @@ def sweep_states(
 ) -> SweepResult:
     """Measure the model with every choice of states on every pair.
 
-    Args:
-        question: What is measured. The parts of its model must add up in the residual stream.
-        edges: Those that have a state of their own; all others are live.
-        states: Of every edge in every cell (`State`).
-        freeze: `attention` keeps the patterns of the unchanged run, `layer_norm` the scales of its normalisations.
-        replacement: What patched edges carry: `patch`, the output of the writer in the other run; `mean`, its mean
-            over the prompts of that run, position by position; `zero`, nothing.
+    `states` are `State`s; edges that are not in `edges` are live. `freeze` keeps parts of the unchanged run (`Freeze`),
+    and `replacement` says what patched edges carry (`Replacement`); a mean is over the prompts of a run, position by
+    position.
 
     Raises:
         InputError: The model has no such graph or edge, a metric measures no prediction, or the budget is too small.
@@ -220,10 +208,12 @@ def sweep_states(
 def outside(
     question: Question, replacement: Replacement, n_prompts: int
 ) -> Callable[[Chunk[Written]], Float[Tensor, "writer #prompt pos d_model"]]:
-    """What patched edges carry of every writer, in each chunk; means are over all prompts, `n_prompts` run at a time.
+    """The output of every writer that patched edges carry, in each chunk.
+
+    Means are over all prompts, `n_prompts` run at a time.
 
     Raises:
-        InputError: There is no such replacement.
+        InputError: There is no such replacement, or a mean is wanted over padded prompts.
     """
     one_of("replacement", replacement, get_args(Replacement))
     if replacement == "patch":
@@ -239,14 +229,14 @@ def outside(
 
 @torch.no_grad()
 def _mean_outputs(model: HookedModel, batch: Batch, n_prompts: int) -> Float[Tensor, "writer 1 pos d_model"]:
-    """What every part writes in the mean over some prompts, position by position."""
+    """The mean output of every writer over some prompts, position by position."""
     nowhere = torch.empty(0, dtype=torch.long)
     runs = (written(model, tokens, nowhere, frozenset()).outputs for tokens in batch.inputs.split(n_prompts))
     return torch.stack([outputs.sum(1, keepdim=True) for outputs in runs]).sum(0) / len(batch)
 
 
 def _sizes(question: Question, at: Layout, target: int) -> tuple[int, int]:
-    """Prompts of a chunk, and bytes of one prompt in one cell."""
+    """The number of prompts in a chunk, and the bytes of one prompt in one cell."""
     cfg, n_pos, sizes, n_writers = question.model.cfg, question.n_pos, question.sizes, len(at.writers)
     at_once = 3 * len(at.inputs) // cfg.n_layers + n_writers
     at_work = sizes.hooked(everywhere=False) + sizes.float_bytes * n_pos * cfg.d_model * at_once

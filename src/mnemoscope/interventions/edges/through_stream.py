@@ -1,12 +1,13 @@
 """Edges patched one at a time by continuing from the changed residual stream: the fast way.
 
-Only the reader's input changes, by what the writer wrote in the other run less what it wrote in this one. Heads of one
-layer normalise the same stream, so each change of it is normalised once. A head through q, k or v attends anew with
-that one changed; what its z has changed by, W_O carries to the stream. All heads that share keys and values attend anew
-where these change. An MLP acts anew; at the logits the change itself arrives. What the reader then writes changes the
-stream at one point, and all that follows is continued as in activation patching; for the direct effect it is added to
-the stream after the last block instead. Edges that carry the same in both runs, or whose change no position that is
-read can see, are not run.
+Only the reader's input changes, by the writer's output in the other run minus its output in this one. Heads of one
+layer normalise the same stream, so each change of it is normalised once. A head attends anew with the changed q, k or
+v, and W_O carries the change of its z to the stream. All heads that share keys and values attend anew where these
+change. An MLP acts anew; at the logits the change itself arrives.
+
+The reader's output then changes the stream at one point, and the run continues from there as in activation patching.
+For the direct effect it is added to the stream after the last block instead. Edges are not run if they carry the same
+in both runs, or if no position that is read can see their change.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -32,7 +33,7 @@ from mnemoscope.interventions.recordings import Place, Run
 from mnemoscope.interventions.regions import positions
 
 Positions = Mapping[Position, Bool[Tensor, "rows pos"]]
-"""Where the positions are that edges name: for each prompt, or one row for all."""
+"""Masks of the positions that edges name: a row for each prompt, or one row for all."""
 Carried = tuple[Site, Position | None]
 """A writer, and where what it wrote counts."""
 Reader = tuple[int, Kind]
@@ -45,12 +46,9 @@ T = TypeVar("T")
 
 @torch.no_grad()
 def plan_edges(question: Question, edges: Sequence[Edge], *, direct: bool = False) -> Plan[Run] | str:
-    """How to patch edges one at a time the fast way; or, in words, why that is not open.
+    """Plan to patch edges one at a time the fast way; or say, in words, why that is not open.
 
-    Args:
-        question: What is measured.
-        edges: Of the model; their numbers are the cells.
-        direct: Whether only the logits read what the reader of an edge then writes.
+    The numbers of the edges are the cells. With `direct` only the logits read what the reader of an edge then writes.
 
     Raises:
         InputError: The model has no such edge, or the budget is too small.
@@ -70,7 +68,7 @@ def plan_edges(question: Question, edges: Sequence[Edge], *, direct: bool = Fals
 
 
 def places(weights: Transformer) -> set[Place]:
-    """What has to be recorded of both runs."""
+    """The places to record in both runs."""
     kinds: tuple[Kind, ...] = ("resid_pre", "q", "k", "v", "z", "resid_post")
     if weights.has_mlp:
         kinds = (*kinds, "mlp_out")
@@ -84,12 +82,8 @@ def places(weights: Transformer) -> set[Place]:
 class Inputs:
     """Changed inputs of the readers of one layer.
 
-    Attributes:
-        run: The run that is changed.
-        layer: Number of the block.
-        start: The first position that changes.
-        seen: Positions, none earlier, at which it matters what the readers write.
-        change: What several writers add to the stream, from `start` on.
+    `change` is the difference of several writers' outputs from `start` on, the first position that changes. `seen` are
+    the positions, none earlier, at which it matters what the readers write.
     """
 
     run: Stream
@@ -118,7 +112,7 @@ class Inputs:
         rows: Sequence[int],
         readers: Sequence[int | None],
     ) -> Float[Tensor, "edge prompt seen d_model"]:
-        """The stream after attention where one reader each, to which one writer each wrote, has changed its z."""
+        """The stream after attention for edges from the writers in `rows`; each of `readers` has changed its z."""
         stream = self._stream(entry(self.run.weights, "z", self.layer)[1][0])
         each = stream.flatten(0, 1).expand(len(rows), -1, -1)
         z = changes[list(rows), :, list(readers)].flatten(1, 2)
@@ -126,9 +120,9 @@ class Inputs:
         return torch.baddbmm(each, z, w_o[list(readers)]).unflatten(1, stream.shape[:2])
 
     def z_changes(self, through: Through | None) -> Float[Tensor, "writer prompt reader seen d_reader"]:
-        """The change of every reader's z when what writers change is read through one input, or (None) through all.
+        """The change of every reader's z where it reads the changed stream through one input, or (None) through all.
 
-        A head reads its z; of what key/value heads read, the heads that share it lie side by side.
+        For a key/value head, the z of the heads that share it lie side by side.
         """
         attn, past = self._attn, self.run.past[self.layer]
         q, z = (self._stream(kind).transpose(1, 2)[None] for kind in ("q", "z"))
@@ -174,14 +168,10 @@ class Inputs:
 
 @dataclass(frozen=True, kw_only=True)
 class EachEdge:
-    """Edges patched each by itself, on all prompts of a run.
+    """Edges patched each by itself, on all prompts of a run; their numbers are the cells.
 
-    Attributes:
-        run: What is patched, recorded at `places`.
-        source: The run that the edges carry from, recorded there too.
-        edges: Of the model; their numbers are the cells.
-        positions: Where the positions are that edges name.
-        direct: Whether only the logits read what the reader then writes.
+    `run` and the `source` of what edges carry are recorded at `places`. With `direct` only the logits read what the
+    reader then writes.
     """
 
     run: Stream
@@ -192,7 +182,7 @@ class EachEdge:
 
     @torch.no_grad()
     def patched(self, n_cells: Callable[[int], int]) -> Iterator[Patched]:
-        """Logits of every edge that changes anything; `n_cells` that change something from a position on at once."""
+        """Logits of every edge that changes anything; `n_cells` says how many of one first position run at once."""
         n_pos = self.run.base["resid_pre", 0].shape[1]
         for (start, reader), own in sorted(self._gathered().items()):
             read = self.run.read[self.run.read >= start]
@@ -270,7 +260,7 @@ class EachEdge:
         return change if pos is None else change * self.positions[pos][..., None]
 
     def _differing(self, carried: Carried) -> Int[Tensor, " some"]:
-        """At which positions the two runs differ in any prompt; equal prefixes give equal numbers, bit for bit."""
+        """Positions at which the two runs differ in any prompt; equal prefixes give equal numbers, bit for bit."""
         pos, (new, old) = carried[1], self._outputs(carried[0])
         differ = (new != old).any(-1)
         return (differ if pos is None else differ & self.positions[pos]).any(0).nonzero()[:, 0]

@@ -1,8 +1,8 @@
-"""Which activations a sweep patches, one cell at a time, and how it does so through hooks, for every model with some.
+"""The cells of a sweep, and patching them through hooks, for every hooked model.
 
-A cell is one choice along every axis that is swept; along an axis that is not, all of the activation is patched at
-once. The grid knows where in an activation tensor a cell lies. Through hooks the prompts are repeated once per cell,
-and each repetition is patched at its own cell, whatever layer that lies in; hooks that are on the model act first.
+A cell is one choice along every axis that is swept; along any other axis all of the activation is patched at once. The
+grid knows where in an activation tensor a cell lies. Through hooks the prompts are repeated once per cell, and each
+repetition is patched at its own cell, in whatever layer. Hooks already on the model act first.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -30,20 +30,14 @@ AXES: dict[Kind, tuple[str, ...]] = {
 }
 """After the layer: by what an activation can be divided."""
 KINDS: tuple[Kind, ...] = tuple(AXES)
-"""What can be patched; `result` is missing because patching z has the same effect."""
+"""Kinds that can be patched; `result` is missing because patching z has the same effect."""
 
 Cell = tuple[int, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Grid:
-    """Cells of one kind of activation.
-
-    Attributes:
-        kind: The activation.
-        axes: What is swept, in this order.
-        labels: The numbers along each axis.
-    """
+    """Cells of one kind of activation; `labels` are the numbers along each swept axis."""
 
     kind: Kind
     axes: tuple[str, ...]
@@ -66,11 +60,11 @@ class Grid:
 
     @property
     def position_axis(self) -> str | None:
-        """The axis that says from where on a cell can change anything, if it is swept."""
+        """The swept axis that gives the first position which a cell can change; None if there is none."""
         return next((axis for axis in ("pos", "query") if axis in self.axes), None)
 
     def of(self, cell: Cell, axis: str | None) -> int | None:
-        """Where a cell lies along an axis; None along one that is not swept."""
+        """The number of a cell along an axis; None along one that is not swept."""
         return cell[self.axes.index(axis)] if axis in self.axes else None
 
     def hook(self, layer: int | None) -> str:
@@ -78,7 +72,7 @@ class Grid:
         return Site(kind=self.kind, layer=layer).hook
 
     def index(self, cell: Cell) -> tuple[int | slice, ...]:
-        """Of the part of an activation that a cell means, its axes after the batch."""
+        """The index of a cell in an activation, on the axes after the batch."""
         places = (self.of(cell, axis) for axis in AXES[self.kind])
         return tuple(slice(None) if place is None else place for place in places)
 
@@ -86,14 +80,10 @@ class Grid:
 def grid(
     model: HookedModel, kind: Kind, over: Sequence[str], *, n_pos: int, only: Mapping[str, Sequence[int]] | None = None
 ) -> Grid:
-    """The grid of a sweep.
+    """The grid of a sweep over some axes of an activation; for `result` it is that of z, from which `result` follows.
 
-    Args:
-        model: Its sizes count.
-        kind: What is patched; in the place of `result` it is z, from which it follows.
-        over: Axes to sweep. Every kind but the embeddings has `layer`, and it must be among them.
-        n_pos: Length of the prompts.
-        only: Numbers along an axis; an axis that is not named is swept completely.
+    Every kind but the embeddings has the axis `layer`, which must be swept. `only` gives the numbers along an axis; an
+    axis that it does not name is swept completely.
 
     Raises:
         InputError: The kind has no such axis, or a number lies outside.
@@ -127,15 +117,10 @@ def _labels(axis: str, size: int, wanted: Sequence[int] | None) -> tuple[int, ..
 
 
 def hooks_plan(question: Question, grid: Grid, *, reason: str) -> Plan[Run]:
-    """Plan a sweep through hooks.
-
-    Args:
-        question: What is measured.
-        grid: The cells.
-        reason: Why not the fast way, for the result.
+    """Plan a sweep through hooks; `reason` says in the result why not the fast way.
 
     Raises:
-        InputError: The model does not go on with what hooks write there, or the budget is too small.
+        InputError: The model does not use what hooks write there, or the budget is too small.
     """
     model, sizes = question.model, question.sizes
     check_written(model, grid.kind, grid.layers)

@@ -1,8 +1,8 @@
-"""Metrics of prompt pairs, read from the logits of both runs and from those of everything that is patched.
+"""Metrics of prompt pairs, read from the logits of both runs and of every patched run.
 
-A `Question` is which model, prompts, metrics and directions, within which budget; what is patched, the cells, is for
-the sweeps to say. `measured` asks it: prompts are cut into chunks, both runs of a chunk are recorded, and the sweep
-gives the values of its cells in each direction.
+A `Question` holds model, prompts, metrics, directions and budget; the sweeps say which cells are patched. `measured`
+answers it: prompts are cut into chunks, both runs of a chunk are recorded, and the sweep gives the values of its cells
+in each direction.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
@@ -42,16 +42,12 @@ AnyRun = TypeVar("AnyRun", bound=_Read)
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Question:
-    """What a sweep measures, whatever its cells are.
+    """The measurement that a sweep makes, whatever its cells are.
 
-    Attributes:
-        model: Whose answers; hooks that are on it stay and act.
-        pairs: Both runs. Under `noising` cells take from the corrupted run and go into the clean one, under
-            `denoising` the other way round.
-        metrics: Read at the scored positions; the value of a prompt is the mean over them.
-        directions: Which.
-        max_bytes: Bound on what is allocated on the way, weights and result excepted.
-        seed: The check of the metrics draws from this seed's stream `metrics`.
+    Under `noising` cells take from the corrupted run and go into the clean one, under `denoising` the other way round.
+    The value of a prompt is the mean of a metric over its scored positions. Hooks on the model stay and act.
+    `max_bytes` bounds what is allocated on the way, weights and result excepted. The check of the metrics draws from
+    the stream `metrics` of `seed`.
 
     Raises:
         InputError: A metric or direction is missing or occurs twice, or there is no such direction.
@@ -84,12 +80,12 @@ class Question:
 
     @property
     def sizes(self) -> Sizes:
-        """On which the memory of a prompt depends."""
+        """The sizes on which the memory of a prompt depends."""
         return Sizes(cfg=self.model.cfg, n_pos=self.n_pos, n_read=len(self.read))
 
     @cached_property
     def weights(self) -> Transformer | str:
-        """The engine's transformer of the model, from which runs can be resumed; or why there is none, in words."""
+        """The engine's transformer of the model, from which runs can be resumed; or, in words, why there is none."""
         return represented(self.model, self.n_pos)
 
     @cached_property
@@ -103,13 +99,9 @@ class Question:
 
 @dataclass(frozen=True, kw_only=True)
 class SweepResult:
-    """What a sweep measured, in float64 and on the CPU.
+    """The measurements of a sweep under each patch, and of the unpatched prompts, in float64 and on the CPU.
 
-    Attributes:
-        value: Under each patch.
-        clean: Of the clean prompts, unpatched.
-        corrupted: Of the corrupted prompts, unpatched.
-        method: `stream`, or `hooks` and why; or `gradients`.
+    `method` is `stream`, or `hooks` and the reason, or `gradients`.
     """
 
     value: Float[Tensor, "direction metric cell prompt"]
@@ -120,12 +112,9 @@ class SweepResult:
 
 @dataclass(frozen=True, kw_only=True)
 class Patched:
-    """Logits under some patches.
+    """Logits under the patches of some cells.
 
-    Attributes:
-        cells: Numbers of the cells.
-        first: At the positions read from this one on; before it nothing changes.
-        logits: Of every cell on every prompt.
+    They are at the read positions from number `first` on; before it nothing changes.
     """
 
     cells: Sequence[int]
@@ -137,13 +126,8 @@ class Patched:
 class Chunk(Generic[AnyRun]):
     """Both runs of some prompts, in one direction.
 
-    Attributes:
-        pairs: The prompts.
-        into: The side that is patched: 0 for the clean one, 1 for the corrupted one.
-        runs: Of the clean and of the corrupted side.
-        reader: Of metrics on these prompts.
-        values: Of every metric at the positions that are read, unpatched, for both sides.
-        shared: What the answers in one direction keep for the other.
+    `into` is the side that is patched: 0 for the clean one, 1 for the corrupted one. `runs` and `values`, the unpatched
+    metrics, have the clean side first. `shared` holds what the answers in one direction keep for the other.
     """
 
     pairs: PromptPairs
@@ -155,7 +139,7 @@ class Chunk(Generic[AnyRun]):
 
     @property
     def direction(self) -> Direction:
-        """Where cells take from and go to."""
+        """The direction in which cells are patched."""
         return DIRECTIONS[self.into]
 
     @property
@@ -196,13 +180,9 @@ Answer = tuple[Sequence[int], Float[Tensor, "metric cell prompt"]]
 
 @dataclass(frozen=True, kw_only=True)
 class Plan(Generic[AnyRun]):
-    """How the cells of a sweep are run.
+    """The way in which the cells of a sweep are run, `n_prompts` at a time.
 
-    Attributes:
-        method: For the result.
-        n_prompts: How many prompts are at work together.
-        run: A forward pass without patches.
-        answers: What the cells of a chunk give; those that it leaves out change nothing.
+    `run` is a forward pass without patches. Cells of a chunk that `answers` leaves out change nothing.
     """
 
     method: str
@@ -223,14 +203,8 @@ def recorded_plan(
 ) -> Plan[Run]:
     """Plan cells that need both runs recorded at some places, within the budget.
 
-    Args:
-        question: What is measured.
-        places: What is recorded.
-        run: A forward pass that records it.
-        patched: From a chunk and the bytes that it may take, logits of every cell that may matter.
-        method: For the result.
-        copied: Bytes of weights that are laid out anew.
-        at_work: Bytes of one cell on one prompt.
+    `patched` maps a chunk and the bytes that it may take to the logits of every cell that may matter. `copied` are the
+    bytes of weights that are laid out anew, `at_work` those of one cell on one prompt.
 
     Raises:
         InputError: The budget is too small.
@@ -288,14 +262,10 @@ _TRIED = 8
 
 @dataclass(frozen=True, kw_only=True)
 class Reader:
-    """What metrics need to know about some prompts, at the positions that are read.
+    """The answers that metrics need about some prompts, at the positions that are read.
 
-    Attributes:
-        metrics: To be read.
-        answer: The right token, or vector.
-        foil: What is right on the corrupted prompt.
-        scored: Which of the positions count for a prompt.
-        clean: Logits, or output vectors, of the clean prompts.
+    `answer` is the right token, or vector; `foil` is the right one on the corrupted prompt. `scored` marks the
+    positions that count for a prompt. `clean` has the logits, or output vectors, of the clean prompts.
     """
 
     metrics: Sequence[Metric]
@@ -334,11 +304,7 @@ class Reader:
         return Reader(metrics=metrics, answer=answer, foil=foil, scored=scored, clean=clean)
 
     def check(self, generator: torch.Generator) -> None:
-        """Refuse metrics that are none, tried at a few of the positions.
-
-        Raises:
-            InputError: As `check_metric`.
-        """
+        """Refuse invalid metrics, tried at a few of the positions; errors as for `check_metric`."""
         prompt, position = self.scored.nonzero()[:_TRIED].unbind(1)
         for metric in self.metrics:
             of_some = (tokens[prompt, position] for tokens in (self.clean, self.answer, self.foil))

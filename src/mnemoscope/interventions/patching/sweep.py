@@ -4,10 +4,10 @@ Prompts and cells are cut into chunks that stay within a byte budget. Causal mod
 are continued from the changed residual stream, the fast way; every other model is patched through its hooks (`grid`).
 Both give the same numbers.
 
-What a patch adds to the stream follows from the activations of the two runs alone. An activation that is part of the
-stream adds the difference of the two runs. A neuron adds the difference of its output times its output weights.
-Whatever is patched inside a head changes its output z at some queries, and W_O carries that to the stream; heads of one
-layer do not act on each other, so each is taken for itself.
+A patch adds to the stream what follows from the activations of the two runs alone. An activation that is part of the
+stream adds the difference of the two runs. A neuron adds the difference of its output times its output weights. A patch
+inside a head changes its output z at some queries, and W_O carries that to the stream. Heads of one layer do not act on
+each other, so each is taken by itself.
 
 Cells are gathered by the first position that they change and run in chunks, across layers. Cells whose activation is
 bit for bit the same in both runs, or that no position that is read can see, are not run.
@@ -61,12 +61,7 @@ Method = Literal["auto", "stream", "hooks"]
 
 
 def sweep(question: Question, grid: Grid, *, method: Method = "auto") -> SweepResult:
-    """Patch every cell of a grid.
-
-    Args:
-        question: What is measured.
-        grid: The cells.
-        method: `stream` or `hooks` to insist on one.
+    """Patch every cell of a grid; `stream` or `hooks` insist on one method.
 
     Raises:
         InputError: A metric measures no prediction, the budget is too small, the model's logits hold NaN, or the
@@ -96,13 +91,9 @@ def plan(question: Question, grid: Grid, method: Method) -> Plan[Run]:
 
 @dataclass(frozen=True, kw_only=True)
 class Stream:
-    """A run that is patched, ready to be continued from anywhere.
+    """A run that is patched, recorded at `places`, with its keys and values: ready to be continued from anywhere.
 
-    Attributes:
-        weights: Of the model.
-        base: The recorded run, with everything in `places`.
-        past: Its keys and values.
-        read: Positions whose logits are wanted, ascending.
+    `read` are the positions whose logits are wanted, ascending.
     """
 
     weights: Transformer
@@ -129,13 +120,9 @@ def continued_plan(
 ) -> Plan[Run]:
     """Plan cells that are continued from the changed stream, within the budget.
 
-    Args:
-        question: What is measured.
-        weights: The engine's transformer of its model.
-        places: What is recorded of both runs.
-        patched: From the run that is patched, a chunk, and the number of cells that start at a position and go at once,
-            logits of every cell that may matter.
-        size: Bytes of one cell on one prompt, by the position at which it starts.
+    `patched` gives the logits of every cell that may matter. It gets the run that is patched, a chunk, and the number
+    of cells to run at once by their first position. `size` gives the bytes of one cell on one prompt by its first
+    position.
 
     Raises:
         InputError: The budget is too small.
@@ -171,7 +158,7 @@ def entry(weights: Transformer, kind: Kind, layer: int | None) -> tuple[int, Pla
 
 
 def places(weights: Transformer, grid: Grid) -> set[Place]:
-    """What has to be recorded of both runs to patch the cells of a grid."""
+    """The places to record in both runs to patch the cells of a grid."""
     patched: set[Place] = {(kind, layer) for layer in grid.layers for kind in _reads(grid.kind)}
     stream: set[Place] = {entry(weights, grid.kind, layer)[1] for layer in grid.layers}
     past: set[Place] = {(kind, layer) for layer in range(len(weights.blocks)) for kind in LASTING}
@@ -180,13 +167,7 @@ def places(weights: Transformer, grid: Grid) -> set[Place]:
 
 @dataclass(frozen=True, kw_only=True)
 class EachCell:
-    """The cells of a grid patched each by itself, on all prompts of a run.
-
-    Attributes:
-        run: What is patched, recorded at `places`.
-        source: The run that the activations come from, recorded there too.
-        grid: The cells.
-    """
+    """The cells of a grid patched each by itself, on all prompts of a run; it and `source` are recorded at `places`."""
 
     run: Stream
     source: Run
@@ -194,7 +175,7 @@ class EachCell:
 
     @torch.no_grad()
     def patched(self, n_cells: Callable[[int], int]) -> Iterator[Patched]:
-        """Logits of every cell that changes anything; `n_cells` that start at a position at once."""
+        """Logits of every cell that changes anything; `n_cells` says how many of one first position run at once."""
         for start, numbers in sorted(self._by_start().items()):
             read = self.run.read[self.run.read >= start]
             size = n_cells(start)
@@ -204,7 +185,7 @@ class EachCell:
                 yield Patched(cells=chunk, first=len(self.run.read) - len(read), logits=logits)
 
     def _by_start(self) -> dict[int, list[int]]:
-        """By the first position that they change the numbers of cells, in the order of their layers."""
+        """Numbers of cells by the first position that they change, in the order of their layers."""
         grid, differs = self.grid, {layer: self._differs(layer) for layer in self.grid.layers}
         is_local = grid.position_axis is not None and grid.kind not in LASTING  # changes the stream at one position
         gathered: dict[int, list[int]] = {}
@@ -224,7 +205,7 @@ class EachCell:
         return gathered
 
     def _differs(self, layer: int | None) -> list[bool]:
-        """At which positions (or queries) the two runs differ; equal prefixes give equal numbers, bit for bit."""
+        """True at positions (or queries) where the two runs differ; equal prefixes give equal numbers, bit for bit."""
         changed = self.run.base[self.grid.kind, layer] != self.source[self.grid.kind, layer]
         axis = 2 if self.grid.kind in ATTENTION else 1
         return changed.movedim(axis, 0).flatten(1).any(1).tolist()
@@ -303,7 +284,7 @@ def _written(
 
 
 def _reads(kind: Kind) -> tuple[Kind, ...]:
-    """What has to be known of a run to patch a kind of activation."""
+    """The kinds of activation to record in a run to patch one kind."""
     return _READS.get(kind, (kind,))
 
 

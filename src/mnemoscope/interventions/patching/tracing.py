@@ -22,7 +22,7 @@ from mnemoscope.interventions.reading import at_columns, unembedding
 from mnemoscope.interventions.recordings import Run
 
 CHUNK_BYTES = 2**26
-"""Of one traced forward pass on a CPU: larger ones gain nothing, unless the weights are larger."""
+"""Bytes of one traced forward pass on a CPU: larger ones gain nothing, unless the weights are larger."""
 
 
 def traced(
@@ -37,17 +37,10 @@ def traced(
 ) -> Run:
     """Run a model, hooks that are on it included, and keep what is needed to differentiate.
 
-    By the engine where it can, equal to 1e-5: its graph holds activations only, and no copies of weights.
-
-    Args:
-        model: Any hooked model.
-        tokens: Its input.
-        names: Hook points to keep.
-        read: Positions whose logits are wanted.
-        starts: Activations to go on with at some of the hook points in place of the model's own.
-        weights: The engine's transformer, if it is known; none: it is looked for.
-        where_read: Whether the engine may leave out what nobody reads: after the heads of the last layer activations
-            are then kept at the positions that are read alone.
+    The engine runs it where it can, equal to 1e-5: its graph holds activations only, and no copies of weights.
+    Activations at `names` are kept; at the hook points of `starts` the run goes on with the given ones. With
+    `where_read` the engine may leave out what nobody reads: after the heads of the last layer it then keeps activations
+    at the positions `read` alone. None for `weights`: the engine's transformer is looked for.
 
     Raises:
         InputError: The model has no such hook point.
@@ -79,7 +72,7 @@ def traced(
 
 
 def sums(reader: Reader, run: Run) -> Iterator[Float[Tensor, ""]]:
-    """Every metric, summed over prompts, whose gradient is thereby that of each prompt.
+    """Every metric summed over prompts, so that the activations of each prompt get its own gradient.
 
     Raises:
         InputError: A metric has no gradient.
@@ -94,29 +87,22 @@ def sums(reader: Reader, run: Run) -> Iterator[Float[Tensor, ""]]:
 
 
 def check_gradient(estimate: Tensor, metric: str) -> None:
-    """Refuse estimates that hold NaN.
-
-    Raises:
-        InputError: They do.
-    """
+    """Refuse estimates that hold NaN."""
     if estimate.isnan().any():
         raise InputError(f"the gradient of metric {metric} is NaN on these prompts; change the metric, or patch them")
 
 
 def gradients(value: Float[Tensor, ""], ends: list[Tensor]) -> tuple[Tensor, ...]:
-    """Of a sum with respect to activations; zeros for those that it does not depend on. The graph is kept."""
+    """Gradients of a sum with respect to activations, zero for those that it does not depend on; the graph is kept."""
     return torch.autograd.grad(value, ends, retain_graph=True, materialize_grads=True)
 
 
 def prompts_traced(question: Question, *, n_runs: int, kept: int = 0, readers: int = 0, by_engine: bool = False) -> int:
-    """How many prompts to trace at once, estimated from above.
+    """The number of prompts to trace at once, from an upper estimate of their memory.
 
-    Args:
-        question: Whose model is traced, on whose prompts.
-        n_runs: Traced runs of a prompt that are in memory together.
-        kept: Numbers besides that a position of a prompt needs as long as it is at work.
-        readers: And those that it needs a head while gradients are pulled back.
-        by_engine: Whether it is certain that the engine traces, which keeps less and copies no weights.
+    `n_runs` traced runs of a prompt are in memory together. `kept` are further numbers for a position as long as its
+    prompt is at work; `readers` are those for a position and head while gradients are pulled back. `by_engine` says
+    that the engine is certain to trace, which keeps less and copies no weights.
 
     Raises:
         InputError: There is no room for one prompt.
