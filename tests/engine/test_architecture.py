@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from mnemoscope.engine import architecture
+from mnemoscope.engine import architecture, lookup
 from mnemoscope.engine.architecture import hooked_points, of_model
 from mnemoscope.engine.transformer import Transformer
 from tests.support import foreign_model, random_model, seeded
@@ -69,6 +69,34 @@ def test_a_window_is_for_attention_that_looks_back_only():
     for direction in ("causal", "bidirectional"):
         model = foreign_model(attention_dir=direction, **local)
         torch.testing.assert_close(weights_of(model)(TOKENS), model(TOKENS), atol=1e-5, rtol=1e-5)
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("n_layers", [1, 2])
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"parallel_attn_mlp": True},
+        {"attn_only": True},
+        {"attention_dir": "bidirectional"},
+        {"gated_mlp": True, "normalization_type": "RMS"},
+        {"use_local_attn": True, "window_size": 2, "attn_types": ["local", "global"]},
+        {"attn_scores_soft_cap": 2.0},
+        {"n_key_value_heads": 1},
+    ],
+    ids=str,
+)
+def test_a_first_layer_from_tables_gives_the_models_own_logits(n_layers, changes):
+    model = foreign_model(n_layers=n_layers, d_vocab=6, n_ctx=8, **changes)
+    tokens = torch.randint(0, 6, (20, 8), generator=seeded())
+    torch.testing.assert_close(weights_of(model)(tokens), model(tokens), atol=1e-5, rtol=1e-5)
+
+
+def test_a_model_is_tried_with_the_tables_that_serve_it(monkeypatch):
+    model = foreign_model(d_vocab=6, n_ctx=8)
+    monkeypatch.setattr(lookup.Cells, "after_attention", lambda cells, inputs, read: cells.stream[cells.at(inputs)])
+    assert of_model(model) == "its forward pass is a different one"
 
 
 @pytest.mark.parametrize("part", ["unembed", "blocks.0.attn", "blocks.1.mlp"])

@@ -19,6 +19,7 @@ from mnemoscope.core.specification import ModelSpec
 from mnemoscope.engine.attention import Attention, Rotary
 from mnemoscope.engine.block import Block
 from mnemoscope.engine.changes import BEFORE_BLOCKS, IN_BLOCK
+from mnemoscope.engine.lookup import MAX_CELLS
 from mnemoscope.engine.mlp import ACTIVATIONS, Mlp
 from mnemoscope.engine.norms import Norm
 from mnemoscope.engine.transformer import Transformer
@@ -299,7 +300,9 @@ def _reproduces(model: HookedModel, found: Transformer) -> bool:
         inputs: Float[Tensor, "1 pos d_input"] | Tensor = torch.linspace(-1, 1, n * cfg.d_vocab).view(1, n, -1)
         inputs = inputs.to(found.w_e)
     else:
-        inputs = torch.linspace(0, cfg.d_vocab - 1, n, device=device).long()[None]
+        # With few tokens, as many rows as let the tables of the first layer take part.
+        n_rows = cfg.d_vocab if cfg.d_vocab * n <= MAX_CELLS else 1
+        inputs = torch.linspace(0, cfg.d_vocab - 1, n, device=device).long().repeat(n_rows, 1)
     own = found(inputs)
     with bare(model):
         given = model(inputs)

@@ -59,6 +59,8 @@ def after_attention(
     """
     if at is not NONE and (at.by_point or not first.is_only):
         return None
+    if first.block.parallel:  # its MLP reads the stream before attention
+        return None
     read = read if first.is_only else None
     if _asks_alone(first, inputs, read):
         return _counted(first, inputs)
