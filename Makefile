@@ -23,8 +23,8 @@ help: ## show this list
 test: lint ## lint, types, import contracts, and every test that takes seconds
 	$(PYTEST) -m "not thorough and $(APART)"
 
-test-thorough: .venv/.installed-dev ## pages, browsers, worker processes and calibrations, and all tests of what computes with tensors; annotations and shapes are checked at run time
-	TYPECHECK=1 $(PYTEST) -m "thorough and $(APART)"
+test-thorough: .venv/.installed-dev ## pages, browsers, worker processes and calibrations; then what computes with tensors, with annotations and shapes checked at run time
+	$(PYTEST) -m "thorough and $(APART)"
 	TYPECHECK=1 $(PYTEST) -m "not thorough and $(APART)" $(TENSORS)
 
 test-all: lint ## lint, and every test but the installation on this line, with these checks
