@@ -155,7 +155,7 @@ class Ruling:
         emergence: The effects along `step`, of the one seed that the attribute `seed` names; None where no seed has
             checkpoints along training, or the measure makes no sense there.
         departures: Differences from the registration; None where nothing is registered.
-        code: How its code has moved since it was registered, in words; it is no departure. Empty where it has not.
+        code: Code that has moved since registration, in words; no departure. Empty if none has.
         set_aside: Runs of the claim's configurations that were handed in and are not used, and why.
         superseded: Its earlier forms, the oldest first.
     """

@@ -94,7 +94,7 @@ def _plain(value: float) -> float | str:
 
 
 def distance(now: Values, then: Values) -> float:
-    """The largest difference of two measurements; infinite where one has a number that the other has not."""
+    """The largest difference of two measurements; infinite where a number stands in one only."""
     if {control: set(each) for control, each in now.items()} != {control: set(each) for control, each in then.items()}:
         return np.inf
     pairs = [(now[control][name], then[control][name]) for control in now for name in now[control]]

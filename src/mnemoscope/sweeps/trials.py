@@ -61,7 +61,7 @@ class Question:
     factor: str = ""
     value: str = ""
     version: int | None = None
-    """Of the measure, where the claim is registered with it."""
+    """The version of the measure, if the claim is registered with it."""
 
     @property
     def call(self) -> Call:

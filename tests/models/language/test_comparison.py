@@ -119,7 +119,7 @@ def test_a_model_that_loads_computes_what_its_source_computes(case, tmp_path):
 
 
 def refused(place) -> str | None:
-    """What is said of a model that is not loaded."""
+    """The refusal of a model that is not loaded."""
     try:
         ms.language_model(place)
     except InputError as error:
