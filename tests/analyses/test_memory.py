@@ -54,6 +54,14 @@ def odd():
     return analyses.subspace(model(), batch(), "odd", site=AT_LAST, n_shuffles=1)
 
 
+@pytest.fixture(autouse=True)
+def _prepared():
+    """Make what is not counted: the model, which the engine tries once, and the prompts."""
+    architecture.of_model(model())
+    odd()
+    batch(1)
+
+
 def _some(n: int):
     chosen = batch().select(slice(n))
     return {"batch": chosen, "skills": {"last": chosen.scored}, "reference": batch(1), "targets": HEADS}
@@ -108,7 +116,6 @@ UNEMBEDS_NOTHING = ("patch", "head scores")
 def taken(name: str, monkeypatch) -> tuple[int, int]:
     """Bytes of an analysis, and what it may take."""
     monkeypatch.setattr(budget, "MAX_BYTES", BUDGET)
-    odd()  # and the model and the prompts, which are not counted
     return most_at_once(ANALYSES[name]), BUDGET + OWN.get(name, 0)
 
 
