@@ -3,6 +3,7 @@ from . import core as core
 from . import interventions as interventions
 from . import judging as judging
 from . import models as models
+from . import records as records
 from . import sweeps as sweeps
 from . import testing as testing
 from . import viz as viz

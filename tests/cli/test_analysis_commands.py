@@ -10,8 +10,9 @@ import xarray as xr
 
 from mnemoscope.analyses.stacking import along
 from mnemoscope.cli import main
-from mnemoscope.cli.commands import patch
 from mnemoscope.models.constructed import induction
+from mnemoscope.records import patch
+from mnemoscope.records.record import Measured
 from mnemoscope.systems.in_context_bigrams.tasks.in_context_bigrams import InContextBigrams
 from tests.cli import written
 
@@ -49,7 +50,7 @@ def test_arrays_tables_and_a_page(command, two_seeds, sent, tmp_path, capsys):
     main([command, str(two_seeds), *WORDS[command]])
     arrays, tables = COMMANDS[command]
     (place,) = tmp_path.glob(f"results/v3+*-quick/{command}")
-    assert {file.stem for file in place.glob("*.nc")} == arrays
+    assert {file.stem for file in place.glob("*.nc")} == arrays | {"gate"}
     assert written.tables(place) == tables
     assert "plotly" in (place / f"{command}.html").read_text()
     out = capsys.readouterr().out
@@ -91,12 +92,13 @@ def test_patch_keeps_the_prompts_that_test_a_skill(two_seeds, tmp_path):
 def test_patch_pads_where_seeds_have_different_numbers_of_prompts():
     task = InContextBigrams(length=24, triggers="fixed")
     run = SimpleNamespace(hooked=lambda step: induction(task.d_vocab, task.n_ctx))
-    options = patch.Patch(runs=(), n=12, over=("layer",), skills=("in_context",))
+    options = patch.Patch(n=12, over=("layer",), skills=("in_context",))
     found = {}
     for seed in (3, 4):
         run.spec = SimpleNamespace(task=task, seed=seed)
-        found[seed] = patch.patch_run(run, options)["patch_in_context"]
-    (shown,) = patch._finish("birth", [], {"patch": along("seed", found)}, options).values()
+        found[seed] = patch.measure(run, options)["patch_in_context"]
+    measured = Measured(results={"patch_in_context": along("seed", found)}, options=options, runs=[])
+    (shown,) = patch._finish("birth", measured).values()
     numbers = shown.clean.notnull().all("metric").sum("prompt").values
     assert numbers[0] != numbers[1]
     assert shown.sizes["prompt"] == max(numbers)

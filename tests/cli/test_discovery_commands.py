@@ -12,10 +12,9 @@ from mnemoscope.analyses.patching.activations import effects
 from mnemoscope.analyses.patching.edges import patch_edges
 from mnemoscope.analyses.probes.rows import with_latent
 from mnemoscope.cli import main
-from mnemoscope.cli.commands.discover import Discover, _settings, discover_run
-from mnemoscope.cli.commands.probe import Probe, _prompts, probe_run
 from mnemoscope.models.run import open_run
-from mnemoscope.systems.tiny_recall.commands import Interchange, interchange_run
+from mnemoscope.records import discover, probe
+from mnemoscope.systems.tiny_recall import records as interchange
 from mnemoscope.systems.tiny_recall.tasks import PermutationLookup
 from mnemoscope.training.loop import train
 from tests.cli import written
@@ -24,17 +23,17 @@ from tests.support import small_spec
 COMMANDS = {
     "discover": (
         ["--n", "20", "--n-random", "5"],
-        {"roles", "discovery_elimination", "discovery_recall"},
+        {"gate", "roles", "discovery_elimination", "discovery_recall"},
         {"circuits", "edges", "random"},
     ),
     "probe": (
         ["--n", "40", "--latents", "is_repeat", "unused", "--sites", "z", "post"],
-        {"probes", "erased"},
+        {"gate", "probes", "erased"},
         {"read", "erased"},
     ),
     "interchange": (
         ["--n", "40", "--n-pairs", "60", "--n-random", "2"],
-        {"interchange", "untrained"},
+        {"gate", "interchange", "untrained"},
         {"scores", "variables", "places", "seeds"},
     ),
 }
@@ -107,9 +106,9 @@ def test_runs_of_another_task(command, tmp_path, capsys):
 
 def test_the_values_reach_the_answer_through_one_head_and_the_mlp(published):
     """Exchanged values: the same three edges by every search, each as large as the patch of that edge alone."""
-    options = Discover(runs=(), n=64, n_random=20)
-    found = discover_run(published, options)
-    for skill, selection, _ in _settings(published, options):
+    options = discover.Discover(n=64, n_random=20)
+    found = discover.measure(published, options)
+    for skill, selection, _ in discover._settings(published, options):
         result = found[f"discovery_{skill}"]
         assert result.search.values.tolist() == ["smallest minimal", "greedy", "top n by effect", "top n by EAP-IG"]
         members = {tuple(result.edge.values[inside > 0]) for inside in result.circuit.values}
@@ -123,15 +122,15 @@ def test_the_values_reach_the_answer_through_one_head_and_the_mlp(published):
 
 
 def test_circuits_are_chosen_and_judged_on_different_prompts(published):
-    for _, selection, test in _settings(published, Discover(runs=(), n=10)):
+    for _, selection, test in discover._settings(published, discover.Discover(n=10)):
         sides = [{tuple(row) for row in setting.pairs.clean.inputs.tolist()} for setting in (selection, test)]
         assert [len(setting.pairs) for setting in (selection, test)] == [5, 5]
         assert sides[0] != sides[1]
 
 
 def test_searches_that_cannot_be_made_are_left_out(published):
-    options = Discover(runs=(), n=100, n_random=2, skills=("recall",), metric="accuracy", replacement="mean")
-    result = discover_run(published, replace(options, embeddings="apart"))["discovery_recall"]
+    options = discover.Discover(n=100, n_random=2, skills=("recall",), metric="accuracy", replacement="mean")
+    result = discover.measure(published, replace(options, embeddings="apart"))["discovery_recall"]
     assert result.search.values.tolist() == ["greedy", "top n by effect"]  # 21 edges, and no gradient
     assert result.size_ratio.isnull().all()
     assert result.n_edges.notnull().all()
@@ -140,7 +139,8 @@ def test_searches_that_cannot_be_made_are_left_out(published):
 def test_a_run_that_tells_nothing_apart_counts_in_no_table(tmp_path):
     """Before training one seed has no circuit, and takes part in nothing."""
     runs = train_seeds(tmp_path / "runs", (0,), **{"recipe.batch_size": 32})
-    result = discover_run(open_run(runs / "seed-0"), Discover(runs=(), step=0, n=16, n_random=2))["discovery_recall"]
+    options = discover.Discover(step=0, n=16, n_random=2)
+    result = discover.measure(open_run(runs / "seed-0"), options)["discovery_recall"]
     assert all(values.isnull().all() for values in result.data_vars.values())
     assert result.circuit.shape == (4, 13)
 
@@ -161,8 +161,8 @@ def test_deeper_models_have_no_truth_to_compare_with(tmp_path):
 
 def test_one_head_carries_the_slot_and_the_other_the_values(published):
     """And the skills need it there: both controls spare what erasing destroys."""
-    options = Probe(runs=(), n=150, latents=("source_slot", "unused"), sites=("z",))
-    found = probe_run(published, options)
+    options = probe.Probe(n=150, latents=("source_slot", "unused"), sites=("z",))
+    found = probe.measure(published, options)
     score, chance = found["probes"].score, found["probes"].chance
     assert score.site.values.tolist() == ["elimination head", "other head"]
     for latent, head, other in (
@@ -180,7 +180,7 @@ def test_one_head_carries_the_slot_and_the_other_the_values(published):
 
 
 def test_latents_unless_asked_for_are_the_answer_and_those_with_one_value(published):
-    found = probe_run(published, Probe(runs=(), n=20, sites=("resid_mid",), erase=False))
+    found = probe.measure(published, probe.Probe(n=20, sites=("resid_mid",), erase=False))
     assert set(found) == {"probes"}
     names = found["probes"].latent.values.tolist()
     assert names == [
@@ -201,7 +201,7 @@ def test_a_number_is_read_by_regression_beside_a_class(published, monkeypatch):
         return with_latent(batch, "half", batch.latents["unused"] / 2)
 
     monkeypatch.setattr(PermutationLookup, "monitor", with_number)
-    found = probe_run(published, Probe(runs=(), n=100, latents=("half", "unused"), sites=("resid_mid",)))
+    found = probe.measure(published, probe.Probe(n=100, latents=("half", "unused"), sites=("resid_mid",)))
     assert found["probes"].unit.values.tolist() == ["R²", "accuracy"]
     assert (found["probes"].score > 0.5).all()
     assert found["probes"].chance.sel(latent="half") == 0
@@ -209,7 +209,7 @@ def test_a_number_is_read_by_regression_beside_a_class(published, monkeypatch):
 
 
 def test_no_sequence_is_fitted_and_tested_on(published):
-    fit, test = _prompts(published, Probe(runs=(), n=4000, split="train"))
+    fit, test = probe._prompts(published, probe.Probe(n=4000, split="train"))
     rows = torch.cat((fit.inputs.unique(dim=0), test.inputs.unique(dim=0)))
     assert 0 < len(fit) < 8000
     assert len(rows.unique(dim=0)) == len(rows)
@@ -220,7 +220,7 @@ def test_nothing_is_erased_where_nothing_can_be_read(tmp_path):
     runs = train_seeds(
         tmp_path / "runs", (0,), **{"model.attention": False, "model.mlp": False, "recipe.batch_size": 32}
     )
-    found = probe_run(open_run(runs / "seed-0"), Probe(runs=(), n=20, latents=("unused",)))
+    found = probe.measure(open_run(runs / "seed-0"), probe.Probe(n=20, latents=("unused",)))
     assert found["probes"].site.values.tolist() == ["elimination head", "other head", "L0 resid_post"]
     heads = {"latent": "unused", "site": ["elimination head", "other head"]}
     assert (found["probes"].score == found["probes"].chance).sel(heads).all()
@@ -231,7 +231,7 @@ def test_nothing_is_erased_where_nothing_can_be_read(tmp_path):
 
 
 def test_the_heads_are_values_and_match_by_role(published):
-    found = interchange_run(published, Interchange(runs=(), n=200, n_pairs=400, n_random=2))
+    found = interchange.measure(published, interchange.Interchange(n=200, n_pairs=400, n_random=2))
     scores = found["interchange"].score.to_series()
     assert scores["values and match"] > 0.85 > 0.5 > scores["elimination and recall"]
     places = dict(zip(found["interchange"].variable.values, found["interchange"]["place"].values, strict=True))

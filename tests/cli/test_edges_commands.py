@@ -17,8 +17,8 @@ from mnemoscope.cli import main
 from mnemoscope.core.pairs import PromptPairs
 from mnemoscope.core.seeding import generator
 from mnemoscope.models.run import find_runs
+from mnemoscope.records import edges
 from mnemoscope.training.loop import train
-from mnemoscope.viz import patching
 from tests.cli import written
 from tests.support import small_spec
 
@@ -61,7 +61,10 @@ def table(place: Path, name: str) -> tuple[list[str], dict[str, list[str]]]:
 def test_arrays_tables_and_a_page(name, two_seeds, tmp_path, capsys):
     main([name, str(two_seeds), "--n", "24"])
     (place,) = tmp_path.glob(f"results/v3+*-quick/{name}")
-    assert {file.stem for file in place.glob("*.nc")} == ARRAYS[name] | ({"roles"} if name == "edges" else set())
+    assert {file.stem for file in place.glob("*.nc")} == ARRAYS[name] | {
+        "gate",
+        *(["roles"] if name == "edges" else []),
+    }
     assert written.tables(place) == TABLES[name]
     assert "plotly" in (place / f"{name}.html").read_text()
     assert "2 seeds" in capsys.readouterr().out
@@ -115,7 +118,7 @@ def test_only_what_has_an_estimate_is_estimated(words, tables, two_seeds, tmp_pa
 def test_heads_of_one_role_may_lie_in_different_layers(deep, tmp_path, monkeypatch):
     """Seed 3 has the elimination head below the first of the others, seed 4 above it."""
     roles = ["elimination head", "other head 1", "other head 2", "other head 3", "L0 MLP", "L1 MLP"]
-    monkeypatch.setattr(patching, "MOST", 100)
+    monkeypatch.setattr(edges, "MOST", 100)
     below, above = ["L0H0", "L1H0", "L0H1", "L1H1"], ["L1H0", "L0H0", "L0H1", "L1H1"]
 
     def edges_where(heads):

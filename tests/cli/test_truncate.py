@@ -6,9 +6,9 @@ import pytest
 import xarray as xr
 
 from mnemoscope.cli import main
-from mnemoscope.cli.commands.truncate import truncate_run
 from mnemoscope.cli.parse import parse
 from mnemoscope.core.presets import preset
+from mnemoscope.records.truncate import measure
 from mnemoscope.training.loop import train
 
 SHORT = {"recipe.n_steps": 4, "recipe.warmup_steps": 1, "recipe.checkpoint_steps": (), "task.length": 16}
@@ -37,7 +37,7 @@ def test_noise_token_and_output_stand_beside_the_skills(noisy, tmp_path, capsys)
 
 def test_weights_by_name_and_together_and_the_ranks_of_powers_of_two(noisy):
     words = [str(noisy.path), "--n", "8", "--parts", "top", "--weights", "blocks.0.attn.W_O", "W_E+W_U"]
-    found = truncate_run(noisy, parse("truncate", words))["truncation"]
+    found = measure(noisy, parse("truncate", words))["truncation"]
     assert found.weight.values.tolist() == ["blocks.0.attn.W_O", "W_E+W_U"]
     assert found.matrix.values.tolist() == ["L0H0 W_O", "W_E", "W_U"]
     assert found["rank"].values.tolist() == [0, 1, 2, 4, 8, 16, 32, 64]

@@ -18,6 +18,7 @@ from mnemoscope.core.protocols import Task
 from mnemoscope.core.specification import TASKS
 from mnemoscope.core.subject import Subject
 from mnemoscope.judging.claim import CLAIMS
+from mnemoscope.records import RECORDS, Measured
 from tests.support import seeded
 
 ROOT = Path(__file__).parents[2]
@@ -30,7 +31,7 @@ def lab():
     """Imports a module of the package; what it registers is forgotten afterwards."""
     with pytest.MonkeyPatch.context() as patched, contextlib.ExitStack() as forgotten:
         patched.syspath_prepend(PACKAGE)
-        for registry in (TASKS, PRESETS, SYSTEMS, CLAIMS):
+        for registry in (TASKS, PRESETS, SYSTEMS, CLAIMS, RECORDS):
             registry.names()  # the built-in ones are there before
             forgotten.enter_context(mock.patch.dict(registry._items))
         yield lambda part: importlib.import_module(f"bracket_lab.{part}")
@@ -102,6 +103,22 @@ def test_the_analysis_finds_the_planted_head(lab):
     found = lab("analyses").match_attention(claims.by_hand(), task, task.enumerate(split="test"))
     torch.testing.assert_close(torch.tensor(found.share.values[0, 0]), torch.ones(2).double())
     torch.testing.assert_close(torch.tensor(found.share.values[0, 1]), torch.tensor(found.even.values).double())
+
+
+def test_the_record_shows_the_planted_head(lab):
+    claims, record = lab("claims"), lab("records")
+    task = claims.SHALLOW.for_seed(0)
+    found = lab("analyses").match_attention(claims.by_hand(), task, task.enumerate(split="test"))
+    heads = found.sel(layer=0).rename(head="role").assign_coords(role=["the head", "L0H1"])
+    results = {"match_attention": heads.expand_dims(seed=[0])}
+    measured = Measured(results=results, options=record.BracketAttention(), runs=[])
+    [table] = record.tables(measured)
+    assert table.header[1:] == tuple(found.skill.values)
+    assert table.rows[0] == ["the head", "1.000", "1.000"]
+    assert [row[0] for row in table.rows] == ["the head", "L0H1", "all positions alike"]
+    assert len(record.figures(measured)) == 1
+    said = record.finding(measured)
+    assert all(f"{skill} the head (1.00)" in said for skill in found.skill.values)
 
 
 def mnemoscope(*words: str, where: Path, path: tuple[Path, ...] = ()) -> str:

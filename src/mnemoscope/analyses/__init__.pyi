@@ -21,6 +21,10 @@ from .attention_replacement.scores import repeated_tokens as repeated_tokens
 from .attention_replacement.search import Own as Own
 from .attention_replacement.search import read_heads as read_heads
 from .attention_replacement.search import reverse_engineer as reverse_engineer
+from .baselines import gate as gate
+from .baselines import gate_of_run as gate_of_run
+from .baselines import of_learned_skills as of_learned_skills
+from .baselines import of_learners as of_learners
 from .circuits.composition import composed_circuit as composed_circuit
 from .circuits.composition import composition as composition
 from .circuits.full import ov_circuits as ov_circuits

@@ -1,127 +1,97 @@
 """Commands that take models apart: runs in; arrays, tables and a page with figures out.
 
-Such a command says what it measures of one run and what it shows of a configuration (`analysis_command`); workers,
-stacking along `seed`, files and the page are the same for all.
+Each comes from the record of an analysis; workers, stacking along `seed`, files and the page are the same for all.
 """
 
 from __future__ import annotations
 
+import dataclasses
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import lazy_loader
 
 import mnemoscope as ms
-from mnemoscope.cli.command import COMMANDS, Command
-from mnemoscope.cli.options import FORMATS, AnalysisOptions, WritesResults
-from mnemoscope.core.errors import InputError, in_range
+from mnemoscope.cli.command import COMMANDS, SECTIONS, Command
+from mnemoscope.cli.options import FORMATS, AnalysisOptions, TakesApart, WritesResults
+from mnemoscope.core.errors import in_range
+from mnemoscope.records.record import Measured, Record, Results
+from mnemoscope.records.showing import Shown, shown
 
 if TYPE_CHECKING:
     import xarray as xr
 else:
     xr = lazy_loader.load("xarray")  # the help of a command does not wait for it
 
-Results = Mapping[str, Any]
-"""By name a dataset along `seed`, or a tree with a dataset per seed where seeds differ in more than their values."""
-Measure = Callable[..., Mapping[str, Any]]
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, kw_only=True)
-class Shown:
-    """The display of the results of one configuration."""
+def record_command(record: Record) -> Command:
+    """The command of a record: its options are those of the analysis and those of all commands that look at runs."""
+    own = record.options
+    place = {"__doc__": own.__doc__, "__module__": own.__module__, "__qualname__": own.__qualname__}
+    options = dataclasses.make_dataclass(
+        own.__name__, [], bases=(own, TakesApart), frozen=True, kw_only=True, namespace=place
+    )
 
-    finding: str = ""
-    """What was found, in one sentence made from the numbers; opens the page, and ends what is printed."""
-    tables: Sequence[ms.viz.Table]
-    figures: Sequence[tuple[str, Any]]
-    """Caption and plotly figure."""
-    notes: Sequence[str] = field(default=())
-    """What the results show and what they do not; sentences for the page."""
+    def run(given: Any) -> None:
+        chosen = own(**{field.name: getattr(given, field.name) for field in dataclasses.fields(own)})
+        runs = ms.find_runs(given.runs)
+        record.refuse(chosen, runs, option="--n")
+        for label, members in ms.models.by_label(runs).items():
+            measured = measured_together(record, label, members, chosen, given.jobs)
+            publish(record.name, label, members, measured.results, shown(record, measured), given)
+
+    return Command(options=options, run=run, section=SECTIONS[1])
+
+
+def measured_together(record: Record, label: str, runs: Sequence[ms.Run], options: Any, jobs: int) -> Measured:
+    """Measure the runs of one configuration, and show how many are done."""
+    each = analysed(runs, record.of_run(options), jobs, label)
+    return record.put_together(label, runs, each, options)
 
 
 def analysis_command(
     name: str,
     options: type[AnalysisOptions],
     *,
-    measure: Measure,
+    measure: Callable[..., Results],
     show: Callable[..., Shown],
     check: Callable[[Any], None] | None = None,
-    finish: Callable[..., Results] | None = None,
-    least_n: int = 2,
-    apart: Sequence[str] = (),
-    vectors: bool = False,
 ) -> Command:
-    """Register a command that takes models apart.
+    """Register a command that takes models apart. Register a record in its place (`mnemoscope.records.RECORDS`).
 
     Args:
         name: Of the command.
         options: Its options, with a field `n`.
-        measure: A function of a module (workers are sent it by name) that takes a run and `options`.
+        measure: A function of a module that takes a run and `options`.
         show: Takes the results of a configuration along `seed`, the options and the runs.
         check: Refuses options before anything is measured.
-        finish: Takes label, runs, results and options, and returns the results that are shown and written.
-        least_n: The smallest `--n`.
-        apart: Names of results that differ between seeds in more than their values (`each_configuration`).
-        vectors: Whether it makes sense for tasks of vectors too.
     """
+    instead = "mnemoscope.cli.analysis_command goes in the next release; register a mnemoscope.records.Record"
+    warnings.warn(instead, FutureWarning, stacklevel=2)
 
     def run(chosen: Any) -> None:
-        in_range("--n", chosen.n, least_n, float("inf"))
+        from functools import partial
+
+        in_range("--n", chosen.n, 2, float("inf"))
         if check is not None:
             check(chosen)
-        if not vectors:
-            _check_tokens(name, chosen.runs)
         measured = partial(measure, options=chosen)
-        for label, runs, found in each_configuration(chosen.runs, measured, jobs=chosen.jobs, apart=apart):
-            results = found if finish is None else finish(label, runs, found, chosen)
+        for label, runs, results in each_configuration(chosen.runs, measured, jobs=chosen.jobs):
             publish(name, label, runs, results, show(results, chosen, runs), chosen)
 
-    return COMMANDS.add(name, Command(options=options, run=run, section="take models apart"))
-
-
-def _check_tokens(command: str, paths: Sequence[Path]) -> None:
-    """Refuse runs on vectors."""
-    from mnemoscope.core.protocols import VectorTask
-
-    for run in ms.find_runs(paths):
-        if isinstance(run.spec.task, VectorTask):
-            raise InputError(
-                f"{command} is about tokens, and runs on {run.spec.task.name} read and give vectors; ablate, edges, "
-                "evaluate, heads, patch, report and track take them"
-            )
-
-
-def drawn(run: ms.Run, options: Any, stream: str) -> ms.Batch:
-    """Sequences to measure on, from a generator of the run's seed and that name."""
-    generator = ms.generator(run.spec.seed, stream, options.split)
-    return run.spec.task.monitor(options.n, split=options.split, generator=generator)
+    return COMMANDS.add(name, Command(options=options, run=run, section=SECTIONS[1]))
 
 
 def each_configuration(
-    paths: Sequence[Path],
-    analyse: Callable[[ms.Run], Mapping[str, xr.Dataset]],
-    *,
-    jobs: int,
-    apart: Sequence[str] = (),
+    paths: Sequence[Path], analyse: Callable[[ms.Run], Mapping[str, xr.Dataset]], *, jobs: int
 ) -> Iterator[tuple[str, list[ms.Run], Results]]:
-    """Label, runs and results along `seed` of every configuration among the runs.
-
-    Results named in `apart` differ between seeds in more than their values and become a tree, `seed-3` and so on.
-    """
+    """Label, runs and results along `seed` of every configuration among the runs."""
     for label, runs in ms.models.by_label(ms.find_runs(paths)).items():
-        results = analysed(runs, analyse, jobs, label)
-        alike = [{name: each[name] for name in each if name not in apart} for each in results]
-        trees = {
-            name: ms.analyses.side_by_side(
-                {f"seed-{run.spec.seed}": each[name] for run, each in zip(runs, results, strict=True)}
-            )
-            for name in apart
-        }
-        yield label, runs, {**ms.analyses.over_seeds(runs, alike), **trees}
+        yield label, runs, ms.analyses.over_seeds(runs, analysed(runs, analyse, jobs, label))
 
 
 def analysed(runs: Sequence[ms.Run], analyse: Callable[[ms.Run], T], jobs: int, what: str) -> list[T]:
@@ -139,7 +109,12 @@ def analysed(runs: Sequence[ms.Run], analyse: Callable[[ms.Run], T], jobs: int, 
 
 
 def publish(
-    command: str, label: str, runs: Sequence[ms.Run], results: Results, shown: Shown, options: AnalysisOptions
+    command: str,
+    label: str,
+    runs: Sequence[ms.Run],
+    results: Results,
+    shown: Shown,
+    options: TakesApart | AnalysisOptions,
 ) -> None:
     """Print the tables; write arrays, tables and a page with the figures to OUT/<label>/<command>."""
     from mnemoscope.viz.tables import counted
@@ -175,6 +150,12 @@ def present(
         options: Which figures and tables are written in other formats too; none: none.
     """
     page = ms.viz.Page(f"{command}: {title}", lead)
+    fill(page, shown)
+    write_results(command, title, results, shown.tables, page, place, finding=shown.finding, options=options)
+
+
+def fill(page: ms.viz.Page, shown: Shown) -> None:
+    """Put finding, notes, figures and tables on a page."""
     if shown.finding:
         page.text(shown.finding, "finding")
     for note in shown.notes:
@@ -183,7 +164,6 @@ def present(
         page.figure(figure, caption)
     for table in shown.tables:
         page.show(table)
-    write_results(command, title, results, shown.tables, page, place, finding=shown.finding, options=options)
 
 
 def write_results(

@@ -15,6 +15,7 @@ from mnemoscope.cli.command import commands, split_command
 from mnemoscope.cli.options import NamesOf
 from mnemoscope.cli.refusals import option_names, positional
 from mnemoscope.models import zoo
+from mnemoscope.records.record import records
 
 
 def candidates(words: Sequence[str]) -> list[str]:
@@ -91,5 +92,7 @@ def _names(kind: str) -> Iterable[str]:
     if kind == "claims":
         claims = listed("claims")
         return (*claims, *(claim["system"] for claim in claims.values()))
+    if kind == "analyses":
+        return records()
     assert kind == "runs", kind
     return (zoo.WORD, *(f"{zoo.WORD}:{label}" for label in zoo.labels()))

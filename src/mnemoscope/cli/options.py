@@ -11,7 +11,7 @@ from tyro.conf import Positional, UseAppendAction, arg
 class NamesOf:
     """Mark of an option that takes registered names, for completion."""
 
-    kind: Literal["presets", "recipes", "systems", "claims", "runs"]
+    kind: Literal["presets", "recipes", "systems", "claims", "runs", "analyses"]
     also: tuple[str, ...] = ()
     """Other words that it takes."""
 
@@ -107,27 +107,21 @@ class OfRuns(Jobs):
 
 
 @dataclass(frozen=True, kw_only=True)
-class AnalysisOptions(OfRuns, WritesResults):
-    """Of commands that take models apart."""
+class TakesApart(OfRuns, WritesResults):
+    """Of commands that take models apart; the options of the analysis come from its record."""
 
-    split: Literal["train", "test"] = "test"
-    """Mappings that the sequences show."""
-    step: int | None = None
-    """Training step of the checkpoint; none: the last."""
     out: Path = Path("results")
     """Arrays, tables and a page with figures go to OUT/<configuration>/<command> in place of earlier ones."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class OfPairs(AnalysisOptions):
-    """Of commands that compare clean and corrupted sequences."""
+class AnalysisOptions(TakesApart):
+    """Of commands that guests have made with `analysis_command`."""
 
-    corruption: str | None = None
-    """How clean and corrupted sequences differ; none: the first kind that the task names."""
-    skills: tuple[str, ...] = ()
-    """Skills whose sequences are used; none: all of the task."""
-    n: int = 256
-    """Sequences of each subgroup; others name the heads."""
+    split: Literal["train", "test"] = "test"
+    """Mappings that the sequences show."""
+    step: int | None = None
+    """Training step of the checkpoint; none: the last."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -2,8 +2,8 @@
 
 A guest is a module or a package that an installed distribution names under the entry point group `mnemoscope.systems`,
 or one that was imported by `invite`. A module registers everything when it is imported. A package may hold the parts
-`tasks`, `presets`, `claims`, `report` and `commands`, each a module or a package of modules, which are imported when
-somebody first asks for what they register, so that a list of commands does not wait for the claims.
+`tasks`, `presets`, `claims`, `report`, `records` and `commands`, each a module or a package of modules, which are
+imported when somebody first asks for what they register, so that a list of commands does not wait for the claims.
 """
 
 import importlib

@@ -17,7 +17,7 @@ MOST = 16
 
 
 @dataclass(frozen=True, kw_only=True)
-class Measured:
+class Quantity:
     """The quantity by which an ablation is read."""
 
     name: str
@@ -27,18 +27,18 @@ class Measured:
     """Of the change that is damage."""
 
 
-ACCURACY = Measured(name="accuracy", title="accuracy", change="accuracy lost", sign=-1)
-LOSS = Measured(name="loss", title="squared error", change="rise of the squared error", sign=1)
+ACCURACY = Quantity(name="accuracy", title="accuracy", change="accuracy lost", sign=-1)
+LOSS = Quantity(name="loss", title="squared error", change="rise of the squared error", sign=1)
 
 
-def measure_of(ablation: xr.Dataset) -> Measured:
+def quantity_of(ablation: xr.Dataset) -> Quantity:
     """Accuracy, or the squared error where answers are vectors."""
     return ACCURACY if "accuracy" in ablation else LOSS
 
 
 def damage(ablation: xr.Dataset) -> xr.DataArray:
     """Accuracy lost, or the rise of the squared error."""
-    measure = measure_of(ablation)
+    measure = quantity_of(ablation)
     return measure.sign * (ablation[measure.name] - ablation[f"clean_{measure.name}"])
 
 
@@ -49,7 +49,7 @@ def ablation_header(ablation: xr.Dataset) -> Sequence[str]:
 
 def ablation_rows(ablation: xr.Dataset) -> list[list[str]]:
     """Accuracy (or squared error) of each skill by kind of ablation: the intact model, then one row per role."""
-    name = measure_of(ablation).name
+    name = quantity_of(ablation).name
     cells = [(kind, skill) for kind in ablation.kind.values for skill in ablation.skill.values]
     intact = [spread(ablation[f"clean_{name}"].sel(skill=skill), ".2f") for _, skill in cells]
     rows = [["nothing", *intact]]
@@ -116,7 +116,7 @@ def ablation_by_role(ablation: xr.Dataset) -> go.Figure:
     Args:
         ablation: Over (seed, kind, role, skill), from `ablate_by_role`.
     """
-    measure, n_roles = measure_of(ablation), ablation.sizes["role"]
+    measure, n_roles = quantity_of(ablation), ablation.sizes["role"]
     if n_roles > MOST:
         costs = damage(ablation).mean("seed").max(("kind", "skill")).fillna(-1)
         ablation = ablation.isel(role=sorted(costs.argsort().values[-MOST:]))

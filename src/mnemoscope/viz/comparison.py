@@ -12,7 +12,7 @@ from plotly.subplots import make_subplots
 from mnemoscope.core.differences import differences, value_text
 from mnemoscope.core.protocols import Task
 from mnemoscope.core.specification import RunSpec
-from mnemoscope.viz.ablation import measure_of
+from mnemoscope.viz.ablation import quantity_of
 from mnemoscope.viz.figures import LAYOUT, PALETTE, bars_with_dots
 from mnemoscope.viz.guesses import symbols_of
 from mnemoscope.viz.tables import Table, rounded, spread
@@ -179,7 +179,7 @@ def _add(
 
 def damage_title(ablation: xr.Dataset) -> str:
     """The name of the loss, in words."""
-    return measure_of(ablation).change
+    return quantity_of(ablation).change
 
 
 def _words(name: str) -> str:

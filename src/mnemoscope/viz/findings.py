@@ -4,16 +4,14 @@ A sentence names what is largest and how large it is, as mean [range] over seeds
 It ranks parts by the analysis' own measure, and says no more than that measure shows.
 """
 
-from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-import numpy as np
 import xarray as xr
 
 from mnemoscope.core import positions
 from mnemoscope.core.statistics import mean_interval
-from mnemoscope.viz.ablation import damage, measure_of
+from mnemoscope.viz.ablation import damage, quantity_of
 from mnemoscope.viz.tables import counted, interval, spread
 
 LEAST = 0.01
@@ -54,6 +52,27 @@ def largest(values: xr.DataArray) -> Largest | None:
     return Largest(place=labels, values=chosen)
 
 
+def learned(gate: xr.Dataset) -> str:
+    """The skills that models have learned, and in how many seeds; nothing where all have learned all.
+
+    Args:
+        gate: Along `seed`, from `analyses.gate`.
+    """
+    found, n = gate.learned, gate.sizes["seed"]
+    if bool(found.all()):
+        return ""
+    if not bool(found.any()):
+        missed = (~gate.better).any([dim for dim in gate.better.dims if dim != "baseline"])
+        names = ", ".join(str(name) for name in gate.baseline.values[missed.values])
+        return (
+            f"No model beats every baseline of its task ({counted(n, 'seed')}; not beaten: {names}), so these numbers "
+            "do not tell how the task is done."
+        )
+    counts = {str(skill): int(found.sel(skill=skill).sum()) for skill in found.skill.values}
+    said = ", ".join(f"{skill} in {count or 'none'} of {counted(n, 'seed')}" for skill, count in counts.items())
+    return f"Learned, better than a constant guess and the exact baselines: {said}. What follows is about these."
+
+
 def removal(ablation: xr.Dataset, *, least: float = LEAST) -> str:
     """The part that every skill needs most, by mean ablation where that was tried.
 
@@ -63,7 +82,7 @@ def removal(ablation: xr.Dataset, *, least: float = LEAST) -> str:
     """
     kinds = ablation.kind.values.tolist()
     kind = "mean" if "mean" in kinds else kinds[0]
-    lost, change = damage(ablation.sel(kind=kind)), measure_of(ablation).change
+    lost, change = damage(ablation.sel(kind=kind)), quantity_of(ablation).change
     found, spared = [], []
     for skill in map(str, ablation.skill.values):
         top = largest(lost.sel(skill=skill))
@@ -128,125 +147,3 @@ def grows(model: str, amount: str, size: str, exponents: xr.DataArray, *, expect
         f"{called}: {amount} grows with {size} to the power of {interval(mean, low, high, '.2f')}, mean over {draws} "
         f"with its 95 % interval, which {held} the expected {expected:g}."
     )
-
-
-def carried(by_skill: Mapping[str, xr.Dataset], *, what: str) -> str:
-    """The single patch that costs most of the difference between clean and corrupted prompts, by skill.
-
-    Args:
-        by_skill: `ratio` over direction, metric and what was swept, along `seed`.
-        what: What is patched, such as "resid_pre" or "edge".
-    """
-    found = []
-    for skill, result in by_skill.items():
-        metric = result.metric.values[0]
-        top = largest(result.ratio.sel(direction="noising", metric=metric, drop=True))
-        if top is not None and top.mean >= LEAST:
-            place = ", ".join(
-                value if name == "edge" else f"{positions.word(name)} {value}" for name, value in top.place.items()
-            )
-            found.append(f"for {skill} at {place} ({spread(top.values, '.2f')} of the difference is lost)")
-    if not found:
-        return f"No single patch of {what} loses {LEAST:g} of the difference or more."
-    return f"Patching {what} into the clean run costs most {'; '.join(found)}."
-
-
-def circuits(by_skill: Mapping[str, xr.Dataset]) -> str:
-    """The smallest circuit of every skill that stays as faithful as asked on prompts that did not choose it."""
-    found, target = [], next(iter(by_skill.values())).attrs["target"]
-    for skill, result in by_skill.items():
-        size = result.sizes["edge"]
-        held = result.faithfulness.mean("seed") >= target
-        sizes = result.n_edges.mean("seed").where(held)
-        if not bool(sizes.notnull().any()):
-            found.append(f"for {skill} no search found one")
-            continue
-        at = int(sizes.argmin("search"))
-        edges, kept = spread(result.n_edges.isel(search=at), ".0f"), spread(result.faithfulness.isel(search=at), ".2f")
-        found.append(f"for {skill} {edges} of {size} edges ({result.search.values[at]}; faithfulness {kept})")
-    return f"Circuits that keep {target:g} of the metric on other prompts: {'; '.join(found)}."
-
-
-def mechanisms(heads: xr.Dataset, joint: xr.Dataset) -> str:
-    """By which mechanism every head can be replaced, and whether all can at once."""
-    n, found = heads.sizes["seed"], []
-    for role in map(str, heads.role.values):
-        explained = [best for best in heads.best.sel(role=role).values.tolist() if best != "none"]
-        how = f" (most often by “{Counter(explained).most_common(1)[0][0]}”)" if explained else ""
-        found.append(f"the {role} in {len(explained)} of {counted(n, 'seed')}{how}")
-    together = int((joint.holds.astype(bool) & (joint.n_replaced > 0)).sum())
-    tolerance = f"{heads.attrs['tolerance']:g} {heads.attrs['loss_unit']}"
-    return (
-        f"A mechanism stands in for {'; for '.join(found)}. Explained heads replaced together keep the loss within "
-        f"{tolerance} in {together} of {counted(n, 'seed')}."
-    )
-
-
-def sparsity(shares: xr.Dataset) -> str:
-    """The number of neurons that keep nearly all that the layer adds to every skill."""
-    kept = shares.fraction.sel(part="kept", metric="accuracy")
-    found = []
-    for skill in map(str, shares.skill.values):
-        mean = kept.sel(skill=skill).mean("seed")
-        enough = [int(k) for k, value in zip(mean.k.values, mean.values, strict=True) if value >= MOST]
-        total = shares.sizes["rank"]
-        found.append(f"{enough[0]} of {total} for {skill}" if enough else f"for {skill} this could not be measured")
-    return f"Neurons that keep {MOST:g} of what their layer adds to the accuracy: {'; '.join(found)}."
-
-
-def read(probes: xr.Dataset) -> str:
-    """The site at which every latent is read best, beyond all controls."""
-    beyond, found, unread = probes.selectivity.min("against"), [], []
-    for latent in map(str, probes.latent.values):
-        top = largest(beyond.sel(latent=latent))
-        if top is None or top.mean < LEAST:
-            unread.append(latent)
-            continue
-        score = probes.score.sel(latent=latent, site=top.place["site"])
-        chance = float(probes.chance.sel(latent=latent, site=top.place["site"]).mean())
-        found.append(f"{latent} from {top.place['site']} ({spread(score, '.2f')}, chance {chance:.2f})")
-    sentences = [f"Read best beyond the controls: {'; '.join(found)}."] if found else []
-    if unread:
-        sentences.append(f"Not read anywhere beyond the controls: {', '.join(unread)}.")
-    return " ".join(sentences)
-
-
-def attributed(values: xr.Dataset) -> str:
-    """The part with the largest Shapley value of every skill, and its share of the whole."""
-    metric = "accuracy" if "accuracy" in values.metric else values.metric.values[0]
-    kind, found = values.kind.values[0], []
-    for skill in map(str, values.skill.values):
-        at = values.sel(skill=skill, metric=metric, kind=kind)
-        top = largest(at.value)
-        if top is not None:
-            whole = spread(at.carried, ".2f")
-            found.append(f"{skill}: the {top.place['role']} ({spread(top.values, '.2f')} of {whole})")
-    return f"The part with the largest Shapley value, in {metric}, {kind} ablation: {'; '.join(found)}."
-
-
-def ranks(truncation: xr.Dataset) -> str:
-    """The number of singular directions that every target needs, of the weight or weights that were cut last."""
-    weight = str(truncation.weight.values[-1])
-    at = truncation.sel(weight=weight)
-    if "top" not in truncation.part:
-        return ""
-    share = (at.probability.sel(part="top") / at.clean_probability).mean("seed")
-    found = []
-    for target in map(str, truncation.target.values):
-        kept = share.sel(target=target).values
-        enough = [int(rank) for rank, value in zip(share["rank"].values, kept, strict=True) if value >= MOST]
-        found.append(f"{target} rank {enough[0]}" if enough else f"{target} more than any rank tried")
-    full = int(np.max(at.full_rank))
-    return f"To keep {MOST:g} of the probability of its answer with {weight} cut, of {full}: {'; '.join(found)}."
-
-
-def attention_scores(patterns: xr.Dataset) -> str:
-    """The share of every head's attention scores that the linearised QK circuit explains, and its largest part."""
-    found = []
-    for role in map(str, patterns.role.values):
-        parts = patterns.share.sel(role=role).drop_sel(part=["all", "uniform"])
-        top = largest(parts)
-        whole = spread(patterns.r2.sel(role=role, part="all"), ".2f")
-        most = "" if top is None else f", most by {top.place['part'].replace('_', ' × ')} ({spread(top.values, '.2f')})"
-        found.append(f"{role} R² {whole}{most}")
-    return f"Attention scores explained by the linearised QK circuit: {'; '.join(found)}."

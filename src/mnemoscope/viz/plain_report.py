@@ -22,7 +22,7 @@ from mnemoscope.core.errors import in_range, one_of
 from mnemoscope.core.protocols import HookedModel, Task
 from mnemoscope.core.seeding import generator
 from mnemoscope.models.run import Run
-from mnemoscope.viz.ablation import ablation_by_role, ablation_header, ablation_rows, measure_of
+from mnemoscope.viz.ablation import ablation_by_role, ablation_header, ablation_rows, quantity_of
 from mnemoscope.viz.curves import skill_curves
 from mnemoscope.viz.findings import removal, trained
 from mnemoscope.viz.guesses import CAPTION, KNOWN, guess_figure, guess_table, symbols_of
@@ -250,7 +250,7 @@ def ablation_section(page: Page, results: Mapping[str, Results]) -> None:
     for label, ablation in found.items():
         page.heading(label)
         page.figure(ablation_by_role(ablation), "Dots are seeds, bars their mean; 'nothing' is the intact model.")
-        title = f"{measure_of(ablation).title.capitalize()}, mean [range] over seeds."
+        title = f"{quantity_of(ablation).title.capitalize()}, mean [range] over seeds."
         page.table(ablation_header(ablation), ablation_rows(ablation), title)
 
 

@@ -8,12 +8,14 @@ from urllib.parse import quote
 import plotly.graph_objects as go
 import xarray as xr
 
+from mnemoscope.analyses.baselines import GATE, gate_of_run, of_learned_skills, of_learners
 from mnemoscope.analyses.roles import with_roles
 from mnemoscope.core import guests
 from mnemoscope.core.batch import Batch
 from mnemoscope.core.presets import SYSTEMS
 from mnemoscope.core.protocols import Task, VectorTask
 from mnemoscope.models.run import Run, by_label
+from mnemoscope.viz.findings import learned
 from mnemoscope.viz.page import Page
 from mnemoscope.viz.plain_report import PLAIN, roles
 from mnemoscope.viz.tables import Results, counted
@@ -36,8 +38,8 @@ def report_of(task: Task) -> TaskReport:
 
 
 def analyse_run(run: Run) -> dict[str, xr.Dataset]:
-    """All that the report shows of a run."""
-    return report_of(run.spec.task).analyse(run)
+    """All that the report shows of a run, and whether its model has learned the task."""
+    return {**report_of(run.spec.task).analyse(run), GATE: gate_of_run(run)}
 
 
 def view_of(run: Run, batch: Batch, *, step: int | None = None) -> xr.Dataset:
@@ -114,10 +116,14 @@ def _open(page: Page, entry: TaskReport, results: Mapping[str, Results]) -> None
     defaults = {SYSTEMS.get(name).default for name in SYSTEMS.names()}
     presets = {label: result["metrics"].attrs.get("preset") for label, result in results.items()}
     for label, result in sorted(results.items(), key=lambda item: presets[item[0]] not in defaults):
-        if (opening := entry.opening(result)) is None:
+        gate = result[GATE]
+        if (opening := entry.opening(of_learners(result, "above_chance"))) is None:
             continue
+        found = [learned(gate)]
+        if gate.learned.any() and (said := entry.opening(of_learned_skills(of_learners(result)))) is not None:
+            found.append(said.finding)
         page.section("At a glance")
-        page.text(f"{label}: {opening.finding}", "finding")
+        page.text(f"{label}: {' '.join(filter(None, found))}", "finding")
         for caption, figure in opening.figures:
             page.figure(figure, caption)
         return

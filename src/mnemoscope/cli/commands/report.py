@@ -2,28 +2,57 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated
 
 import mnemoscope as ms
-from mnemoscope.cli.analysis import analysed
+from mnemoscope.cli.analysis import analysed, fill, measured_together
 from mnemoscope.cli.command import COMMANDS, Command
-from mnemoscope.cli.options import OfRuns, WritesReport
+from mnemoscope.cli.options import NamesOf, OfRuns, WritesReport
+from mnemoscope.core.errors import one_of
+
+Sections = Mapping[str, "Mapping[str, ms.records.Shown]"]
+"""By name of an analysis and label of a configuration."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Report(OfRuns, WritesReport):
     """One self-contained HTML page on all given runs."""
 
+    analyses: Annotated[tuple[str, ...], NamesOf("analyses")] = ()
+    """Sections of these analyses too, by the names of their commands, with default options."""
     out: Path = Path("report.html")
     """The page."""
 
 
 def run(options: Report) -> None:
     """Analyse the runs and write the page."""
-    runs = ms.find_runs(options.runs)
-    write_report(options.out, runs, analyse_all(runs, options.jobs), options)
+    runs, chosen = ms.find_runs(options.runs), _records(options.analyses)
+    for record in chosen:
+        record.refuse(record.options(), runs)
+    parts, sections = analyse_all(runs, options.jobs), _sections(chosen, runs, options.jobs)
+    write_report(options.out, runs, parts, options, sections)
+
+
+def _records(names: Sequence[str]) -> list[ms.records.Record]:
+    """The records of the analyses with these names."""
+    known = ms.records.records()
+    for name in names:
+        one_of("--analyses", name, known)
+    return [known[name] for name in dict.fromkeys(names)]
+
+
+def _sections(chosen: Sequence[ms.records.Record], runs: Sequence[ms.Run], jobs: int) -> Sections:
+    """By analysis what is shown of every configuration."""
+    return {
+        record.name: {
+            label: ms.records.shown(record, measured_together(record, label, members, record.options(), jobs))
+            for label, members in ms.models.by_label(runs).items()
+        }
+        for record in chosen
+    }
 
 
 def analyse_all(
@@ -54,14 +83,20 @@ def write_report(
     runs: Sequence[ms.Run],
     parts: Sequence[tuple[ms.TaskReport, dict[str, ms.viz.Results]]],
     options: WritesReport,
+    sections: Sections | None = None,
 ) -> None:
-    """Write the page on some runs, and the explorer unless it is declined, and say where."""
+    """Write the page on some runs, with sections of analyses, and the explorer unless it is declined; say where."""
     from mnemoscope.cli.output import console, write_page
     from mnemoscope.viz.reporting import report_page
 
     explorer = _explorer(path.with_name(f"{path.stem}-explorer.html"), runs, parts) if options.explore else None
     with console.status("the report is written"):
         page = report_page(parts, explorer=explorer)
+        for name, displays in (sections or {}).items():
+            page.section(name.capitalize())
+            for label, display in displays.items():
+                page.heading(label)
+                fill(page, display)
         write_page(path, page.html(), page.figures, options)
     console.print(f"wrote {path}", highlight=False)
 

@@ -12,10 +12,10 @@ from mnemoscope.analyses.patching.edges import patch_edges
 from mnemoscope.analyses.stacking import along
 from mnemoscope.core.pairs import PromptPairs
 from mnemoscope.interventions.edges.graph import model_edges
+from mnemoscope.records import edges
+from mnemoscope.records.edges import edge_table, error_table, estimate_figure, estimate_table
 from mnemoscope.systems.tiny_recall.constructed import store_and_match
-from mnemoscope.viz import patching
 from mnemoscope.viz.edges import role_circuit
-from mnemoscope.viz.patching import edge_table, error_table, estimate_figure, estimate_table
 from tests.support import seeded, small_spec
 
 TASK = small_spec("v3").task
@@ -80,7 +80,7 @@ def test_rows_begin_with_what_is_carried_and_go_by_role(found):
 
 
 def test_a_long_table_keeps_the_largest_edges_in_their_order(found, monkeypatch):
-    monkeypatch.setattr(patching, "MOST", 3)
+    monkeypatch.setattr(edges, "MOST", 3)
     table = edge_table(found, "logit_diff", "effects")
     names = [row[0] for row in table.rows]
     assert table.title == f"effects; the 3 largest of {found['recall'].sizes['edge']}"

@@ -1,14 +1,20 @@
-"""The common ground of commands that compare clean and corrupted sequences: pairs, metrics, and results by skill."""
+"""The common ground of analyses that compare clean and corrupted sequences: pairs, metrics, and results by skill."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+import lazy_loader
 
 import mnemoscope as ms
-from mnemoscope.cli.analysis import Results, xr
-from mnemoscope.cli.options import OfPairs
 from mnemoscope.core.errors import InputError, one_of
+from mnemoscope.records.record import PairOptions, Results
+
+if TYPE_CHECKING:
+    import xarray as xr
+else:
+    xr = lazy_loader.load("xarray")
 
 
 def metrics(option: str, names: Sequence[str]) -> list[Any]:
@@ -19,7 +25,7 @@ def metrics(option: str, names: Sequence[str]) -> list[Any]:
     return [known[name] for name in names]
 
 
-def pairs_by_skill(run: ms.Run, options: OfPairs, batch: ms.Batch) -> dict[str, ms.PromptPairs]:
+def pairs_by_skill(run: ms.Run, options: PairOptions, batch: ms.Batch) -> dict[str, ms.PromptPairs]:
     """Clean and corrupted sequences of every skill in the options; `all` of a task without skills."""
     task, seed = run.spec.task, run.spec.seed
     kind = task.corruptions[0] if options.corruption is None else options.corruption
@@ -36,6 +42,30 @@ def pairs_by_skill(run: ms.Run, options: OfPairs, batch: ms.Batch) -> dict[str, 
 def by_skill(name: str, results: Results) -> dict[str, xr.Dataset]:
     """Skill to the result `<name>_<skill>`."""
     return {key.removeprefix(f"{name}_"): result for key, result in results.items() if key.startswith(f"{name}_")}
+
+
+def costliest(by_skill: Mapping[str, xr.Dataset], *, what: str) -> str:
+    """The single patch that costs most of the difference between clean and corrupted prompts, by skill.
+
+    Args:
+        by_skill: `ratio` over direction, metric and what was swept, along `seed`.
+        what: What is patched, such as "resid_pre" or "edge".
+    """
+    from mnemoscope.core import positions
+    from mnemoscope.viz.findings import LEAST, largest
+
+    found = []
+    for skill, result in by_skill.items():
+        metric = result.metric.values[0]
+        top = largest(result.ratio.sel(direction="noising", metric=metric, drop=True))
+        if top is not None and top.mean >= LEAST:
+            place = ", ".join(
+                value if name == "edge" else f"{positions.word(name)} {value}" for name, value in top.place.items()
+            )
+            found.append(f"for {skill} at {place} ({ms.viz.spread(top.values, '.2f')} of the difference is lost)")
+    if not found:
+        return f"No single patch of {what} loses {LEAST:g} of the difference or more."
+    return f"Patching {what} into the clean run costs most {'; '.join(found)}."
 
 
 def heads_with_roles(run: ms.Run) -> xr.Dataset:

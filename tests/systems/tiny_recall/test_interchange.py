@@ -2,11 +2,13 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from mnemoscope.systems.tiny_recall.interchange_tables import (
+from mnemoscope.records import Measured
+from mnemoscope.systems.tiny_recall.records import (
     PLACE_HEADER,
     SCORE_HEADER,
     VARIABLE_HEADER,
-    better_model,
+    Interchange,
+    finding,
     place_rows,
     score_figure,
     score_rows,
@@ -56,7 +58,8 @@ def test_scores_say_which_causal_model_is_the_better_one(both):
 
 def test_the_better_one_in_a_sentence(both):
     expected = "values and match scores highest (0.65 [0.40, 0.90]), higher than the other in 1 of 2 seeds."
-    assert better_model(both[0]).endswith(expected)
+    trained = Measured(results={"interchange": both[0]}, options=Interchange(), runs=[])
+    assert finding(trained).endswith(expected)
 
 
 def test_variables_stand_beside_their_controls(both):

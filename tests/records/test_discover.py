@@ -4,16 +4,23 @@ import numpy as np
 import xarray as xr
 
 from mnemoscope.interventions.edges.graph import model_edges
-from mnemoscope.viz.discovery import (
+from mnemoscope.records.discover import (
     BY_EFFECT,
     GREEDY,
+    NO_TRUTH,
     SMALLEST,
+    TRUTH,
+    Discover,
     circuit_by_role,
     circuit_table,
     control_table,
     curve_figure,
+    finding,
     member_table,
+    notes,
 )
+from mnemoscope.records.record import Measured
+from tests.records.planted import SEEDS
 from tests.support import random_model
 
 MODEL = random_model(n_heads=1)
@@ -123,3 +130,34 @@ def test_curves_of_all_circuits_and_of_rankings():
     assert names == ["best of all circuits", BY_EFFECT, BY_EFFECT]
     np.testing.assert_allclose(figure.data[0].y, np.linspace(0, 1, 9))
     assert {shape.y0 for shape in figure.layout.shapes} == {0.9}
+
+
+def searched(faithfulness, target=0.9):
+    coords = {"search": ["greedy", "top n"], "seed": SEEDS, "edge": list("abcd")}
+    each = {
+        "n_edges": (("seed", "search"), [[3, 2], [3, 2]]),
+        "faithfulness": (("seed", "search"), [faithfulness, faithfulness]),
+        "circuit": (("seed", "search", "edge"), np.zeros((2, 2, 4), dtype=bool)),
+    }
+    return xr.Dataset(each, coords=coords, attrs={"target": target})
+
+
+def measured(**results):
+    return Measured(results=results, options=Discover(), runs=[])
+
+
+def test_circuits_that_are_as_faithful_as_asked_on_other_prompts():
+    said = finding(measured(discovery_copy=searched([0.95, 0.5]), discovery_count=searched([0.95, 0.92])))
+    assert said.startswith("Circuits that keep 0.9 of the metric on other prompts: for copy 3 [3, 3] of 4 edges")
+    assert "for copy 3 [3, 3] of 4 edges (greedy; faithfulness 0.95" in said
+    assert "for count 2 [2, 2] of 4 edges (top n; faithfulness 0.92" in said
+    assert "for copy no search found one" in finding(measured(discovery_copy=searched([0.1, 0.5])))
+
+
+def test_without_a_circuit_of_a_learned_skill_nothing_is_said():
+    assert finding(measured(roles=xr.Dataset())) == ""
+
+
+def test_the_note_says_whether_every_circuit_was_run():
+    assert notes(measured(discovery_copy=found())) == (TRUTH,)
+    assert notes(measured(discovery_copy=searched([1, 1]))) == (NO_TRUTH.format(16),)

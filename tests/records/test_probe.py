@@ -2,7 +2,22 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from mnemoscope.viz.probes import erase_figure, erase_table, reading_figure, reading_table
+from mnemoscope.records.probe import (
+    ERASED,
+    LIMITS,
+    NAMES,
+    Probe,
+    erase_figure,
+    erase_table,
+    figures,
+    finding,
+    notes,
+    reading_figure,
+    reading_table,
+    tables,
+)
+from mnemoscope.records.record import Measured
+from tests.records.planted import along
 
 
 @pytest.fixture
@@ -108,3 +123,38 @@ def test_the_heatmap_has_what_is_lost_beyond_the_control_that_costs_more(erased)
     z = np.asarray(figure.data[0].z, dtype=float)
     np.testing.assert_allclose(z[:2], 0.35)
     assert np.isnan(z[2]).all()
+
+
+def test_latents_that_are_read_beyond_every_control():
+    coords = {"latent": ["token", "depth"], "against": ["shuffled", "untrained"], "site": ["L0", "L1"]}
+    beyond = {("token", "shuffled", "L0"): 0.9, ("token", "shuffled", "L1"): 0.6, ("token", "untrained", "L1"): 0.5}
+    dims = ("latent", "site")
+    probes = xr.Dataset(
+        {
+            "selectivity": along(("latent", "against", "site"), (2, 2, 2), beyond, **coords),
+            "score": along(dims, (2, 2), {("token", "L1"): 0.8}, latent=coords["latent"], site=coords["site"]),
+            "chance": along(dims, (2, 2), {("token", "L1"): 0.3}, latent=coords["latent"], site=coords["site"]),
+        }
+    )
+    assert finding(Measured(results={"probes": probes}, options=Probe(), runs=[])) == (
+        "Read best beyond the controls: token from L1 (0.75 [0.70, 0.80], chance 0.25). "
+        "Not read anywhere beyond the controls: depth."
+    )
+
+
+def test_what_is_erased_has_a_table_a_figure_and_a_note_where_it_was(read, erased):
+    both = Measured(results={"probes": read, "erased": erased}, options=Probe(), runs=[])
+    assert [table.name for table in tables(both)] == ["read", "erased"]
+    assert [caption for caption, _ in figures(both)] == [
+        "What a linear probe reads at position 8, and from a model before training, mean over seeds.",
+        "Accuracy lost by erasing a latent at position 8, beyond what the control that costs more costs, mean over the "
+        "seeds in which it is erased.",
+    ]
+    assert notes(both) == (ERASED, NAMES)
+    alone = Measured(results={"probes": read.isel(seed=[0])}, options=Probe(erase=False), runs=[])
+    assert [table.name for table in tables(alone)] == ["read"]
+    assert [caption for caption, _ in figures(alone)] == [
+        "What a linear probe reads at position 8, and from a model before training."
+    ]
+    assert notes(alone) == (NAMES,)
+    assert "It does not show that the model reads it there" in LIMITS[-1]  # which the first note goes on from

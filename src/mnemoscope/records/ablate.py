@@ -1,18 +1,27 @@
-"""`mnemoscope ablate`."""
+"""Ablation by role: the skills of a model without each of its parts, and whether two skills need different ones.
+
+`analyses.ablation` has the measures, which parts are removed, and what stands in for them.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
+
+import lazy_loader
 
 import mnemoscope as ms
-from mnemoscope.cli.analysis import Results, Shown, analysis_command, xr
-from mnemoscope.cli.options import AnalysisOptions
+from mnemoscope.records.record import Measured, Options, Record, register
+
+if TYPE_CHECKING:
+    import xarray as xr
+else:
+    xr = lazy_loader.load("xarray")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Ablate(AnalysisOptions):
+class Ablate(Options):
     """What is lost without each head and MLP, each set of them, position or attention path; heads by role."""
 
     what: Literal["components", "subsets", "positions", "paths"] = "components"
@@ -23,7 +32,7 @@ class Ablate(AnalysisOptions):
     """Sequences of each subgroup; one half chooses the roles, the other is measured."""
 
 
-NOTES = (
+LIMITS = (
     "One part of the model at a time is replaced by zeros, by its mean over other sequences, or by its activation in "
     "another sequence. This shows what a skill needs with the rest of the model as it is, not what the part computes; "
     "a part that another one can stand in for looks unneeded.",
@@ -34,8 +43,8 @@ LEAST = 0.01
 """Loss of accuracy, or rise of the squared error, from which one of many parts is listed."""
 
 
-def ablate_run(run: ms.Run, options: Ablate) -> dict[str, xr.Dataset]:
-    """The ablations of one run, and the dissociation table where there are two skills."""
+def measure(run: ms.Run, options: Ablate) -> dict[str, xr.Dataset]:
+    """Ablate the parts of one run; where there are two skills, add the dissociation of each pair."""
     from mnemoscope.core.positions import names_of
 
     choose, kinds = _choices(names_of(run.spec.task))[options.what]
@@ -54,26 +63,45 @@ def ablate_run(run: ms.Run, options: Ablate) -> dict[str, xr.Dataset]:
     return {"ablation": ablation, "dissociation": ms.analyses.dissociation(ablation)}
 
 
-def _shown(results: Results, options: Ablate, runs: Sequence[ms.Run]) -> Shown:
-    from mnemoscope.viz.ablation import damage, dissociation_tables, drops, measure_of
-    from mnemoscope.viz.findings import removal
+def tables(measured: Measured) -> list[ms.viz.Table]:
+    """The skills without each part, and the dissociation of skills."""
+    from mnemoscope.viz.ablation import dissociation_tables, quantity_of
 
-    what, ablation = options.what, results["ablation"]
-    measure = measure_of(ablation)
-    title = f"{measure.title} without one of the {what}"
-    if what in ("positions", "paths"):
-        lost = damage(ablation).max(["seed", "kind", "skill"])
-        ablation = ablation.isel(role=(lost >= LEAST).values)
-        title += f", those that cost some seed at least {LEAST:g} (all of them: ablation.nc)"
+    ablation, more = _worth_listing(measured)
+    quantity = quantity_of(ablation)
+    title = f"{quantity.title} without one of the {measured.options.what}{more}"
     header, rows = ms.viz.ablation_header(ablation), ms.viz.ablation_rows(ablation)
-    tables = [ms.viz.Table(name=measure.name, title=title, header=header, rows=rows)]
-    if "dissociation" in results:
-        tables += dissociation_tables(results["dissociation"])
-    if what == "components":
-        figure = ("Dots are seeds, bars their mean; 'nothing' is the intact model.", ms.viz.ablation_by_role(ablation))
-    else:
-        figure = (f"{measure.change.capitalize()}, mean over seeds.", drops(ablation))
-    return Shown(finding=removal(results["ablation"]), tables=tables, figures=[figure], notes=NOTES)
+    found = [ms.viz.Table(name=quantity.name, title=title, header=header, rows=rows)]
+    if "dissociation" in measured.results:
+        found += dissociation_tables(measured.results["dissociation"])
+    return found
+
+
+def _worth_listing(measured: Measured) -> tuple[xr.Dataset, str]:
+    """The ablations that are listed, and which these are: of many positions or paths those that cost something."""
+    from mnemoscope.viz.ablation import damage
+
+    ablation = measured.results["ablation"]
+    if measured.options.what not in ("positions", "paths"):
+        return ablation, ""
+    lost = damage(ablation).max(["seed", "kind", "skill"])
+    more = f", those that cost some seed at least {LEAST:g} (all of them: ablation.nc)"
+    return ablation.isel(role=(lost >= LEAST).values), more
+
+
+def figures(measured: Measured) -> list[tuple[str, Any]]:
+    """Bars of the skills without each part; of sets, positions and paths a heatmap of the damage."""
+    from mnemoscope.viz.ablation import drops, quantity_of
+
+    ablation, _ = _worth_listing(measured)
+    if measured.options.what == "components":
+        return [("Dots are seeds, bars their mean; 'nothing' is the intact model.", ms.viz.ablation_by_role(ablation))]
+    return [(f"{quantity_of(ablation).change.capitalize()}, mean over seeds.", drops(ablation))]
+
+
+def finding(measured: Measured) -> str:
+    """The part that every skill needs most."""
+    return ms.viz.findings.removal(measured.results["ablation"])
 
 
 def _choices(names: Sequence[str]) -> dict[str, tuple[Any, tuple[ms.analyses.Removal, ...]]]:
@@ -99,4 +127,15 @@ def _choices(names: Sequence[str]) -> dict[str, tuple[Any, tuple[ms.analyses.Rem
     }
 
 
-analysis_command("ablate", Ablate, measure=ablate_run, show=_shown, vectors=True)
+register(
+    Record(
+        name="ablate",
+        options=Ablate,
+        measure=measure,
+        tables=tables,
+        figures=figures,
+        finding=finding,
+        limits=LIMITS,
+        vectors=True,
+    )
+)

@@ -1,21 +1,31 @@
-"""`mnemoscope probe`."""
+"""Linear probes: what can be read from activations beside controls, and what is lost when it is erased.
+
+`analyses.probes` has the measures. Here they are those of a run, latent by latent and site by site, sites by role.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
+from typing import TYPE_CHECKING, Any
+
+import lazy_loader
 
 import mnemoscope as ms
-from mnemoscope.cli.analysis import Results, Shown, analysis_command, xr
-from mnemoscope.cli.options import AnalysisOptions
 from mnemoscope.core.errors import InputError
 from mnemoscope.core.progress import told
 from mnemoscope.core.site import BY_HEAD, EMBEDDINGS, MLP, Kind, Site
+from mnemoscope.records.record import Measured, Options, Record, register
+
+if TYPE_CHECKING:
+    import xarray as xr
+else:
+    xr = lazy_loader.load("xarray")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Probe(AnalysisOptions):
+class Probe(Options):
     """Linear probes: what can be read from activations, beside controls, and what is lost when it is erased."""
 
     latents: tuple[str, ...] = ()
@@ -31,14 +41,13 @@ class Probe(AnalysisOptions):
     """Sequences of each subgroup to fit probes on, from training mappings; as many to test them."""
 
 
-NOTES = (
+LIMITS = (
     "A linear probe is fitted for every latent at every site, on sequences of training mappings, and scored on others. "
     "Chance is the accuracy of the most frequent class. Two controls: the same with labels that are shuffled among "
     "sequences, and on a model of this architecture before training, from which much can be read too. What training "
     "has added is the difference to that one.",
     "This shows that a value can be read linearly at a place. It does not show that the model reads it there, nor that "
     "what is not read linearly is not there.",
-    "Heads are named by what they are needed for, on other prompts; before training the names mean nothing.",
 )
 ERASED = (
     "Whether it does: the directions of a latent are erased (LEACE), so that no linear probe finds it, and the skills "
@@ -47,6 +56,7 @@ ERASED = (
     "alone, since latents that go together share directions; and where nothing is lost, another site may carry it. "
     "Latents are erased where the probe reads something of them; 'seeds' says in how many."
 )
+NAMES = "Heads are named by what they are needed for, on other prompts; before training the names mean nothing."
 
 KINDS: tuple[Kind, ...] = ("z", "resid_mid", "post", "mlp_out", "resid_post")
 """Activations that are probed unless others are asked for."""
@@ -56,10 +66,10 @@ N_LATENTS = 512
 """Sequences that tell which latents there are, the same number whatever is measured."""
 LEAST = 0.01
 """Bits, or R², that a probe has to tell of a latent that is to be erased."""
-_MEASURES = ("accuracy", "log_prob")
+_SCORES = ("accuracy", "log_prob")
 
 
-def probe_run(run: ms.Run, options: Probe) -> dict[str, xr.Dataset]:
+def measure(run: ms.Run, options: Probe) -> dict[str, xr.Dataset]:
     """Probes of one run, and what is lost without what they read; sites by role."""
     from mnemoscope.core.positions import number
 
@@ -158,33 +168,130 @@ def _together(
     arrays = {}
     for kind in ("", "clean_", "random_", "shuffled_"):
         draws = ("draw",) if kind in ("random_", "shuffled_") else ()
-        for name in (kind + measure for measure in _MEASURES):
+        for name in (kind + score for score in _SCORES):
             arrays[name] = ((*axes, *draws), np.full((*shape, *(N_ERASED,) * len(draws)), np.nan))
             for (latent, site), cell in cells.items():
                 arrays[name][1][latents.index(latent), sites.index(site)] = cell[name].transpose("skill", ...)
     return xr.Dataset(arrays, coords={"latent": list(latents), "site": list(sites), "skill": list(skills)})
 
 
-def _shown(results: Results, options: Probe, runs: Sequence[ms.Run]) -> Shown:
-    from mnemoscope.viz.findings import read
-    from mnemoscope.viz.probes import erase_figure, erase_table, reading_figure, reading_table
+def tables(measured: Measured) -> list[ms.viz.Table]:
+    """The readings and, where latents are erased, the skills without them."""
+    read = reading_table(measured.results["probes"])
+    return [read, erase_table(measured.results["erased"])] if "erased" in measured.results else [read]
 
-    found = results["probes"]
-    over = ", mean over seeds" if found.sizes["seed"] > 1 else ""
-    tables = [reading_table(found)]
-    caption = (
-        f"What a linear probe reads at position {found.attrs['pos_name']}, and from a model before training{over}."
-    )
-    figures = [(caption, reading_figure(found))]
-    if "erased" not in results:
-        return Shown(finding=read(found), tables=tables, figures=figures, notes=NOTES)
-    lost = results["erased"]
-    over = ", mean over the seeds in which it is erased" if over else ""
-    what = f"Accuracy lost by erasing a latent at position {found.attrs['pos_name']}"
+
+def reading_table(found: xr.Dataset) -> ms.viz.Table:
+    """Every latent at every site: score, chance and controls (also `untrained`), mean [range] over seeds."""
+    rows = []
+    for latent, site in product(found.latent.values, found.site.values):
+        at = found.sel(latent=latent, site=site)
+        cells = [at.score, at.chance, at.shuffled.mean("draw"), at.control_score.sel(control="untrained")]
+        cells += [at.selectivity.sel(against="untrained"), at.told]
+        rows.append([str(latent), str(site), *(ms.viz.spread(cell, ".2f") for cell in cells)])
+    score = " or ".join(dict.fromkeys(found.unit.values.ravel().tolist()))
+    words = ["latent", "site", score, "chance", "shuffled labels", "before training", "added by training"]
+    header = [*words, "bits" if score == "accuracy" else "bits or R²"]
+    title = f"what a linear probe reads at position {found.attrs['pos_name']}"
+    return ms.viz.Table(name="read", title=title, header=header, rows=rows, n_text=2)
+
+
+def erase_table(erased: xr.Dataset) -> ms.viz.Table:
+    """Accuracy of each skill: the intact model, then with every latent erased at every site, beside both controls.
+
+    `erased` is over (seed, latent, site, skill), NaN where nothing is erased. Cells are mean [range] over the seeds in
+    which the latent is erased. Latents are left out at sites where they never are.
+    """
+    skills, intact = erased.skill.values, erased.clean_accuracy.max(["latent", "site"])
+    first = [text for skill in skills for text in (ms.viz.spread(intact.sel(skill=skill), ".2f"), "–", "–")]
+    rows = [["nothing", "", str(erased.sizes["seed"]), *first]]
+    for latent, site in product(erased.latent.values, erased.site.values):
+        at = erased.sel(latent=latent, site=site)
+        if n := int(at.accuracy.notnull().any("skill").sum()):
+            cells = [cell for skill in skills for cell in _beside(at.sel(skill=skill))]
+            rows.append([str(latent), str(site), str(n), *(ms.viz.spread(cell, ".2f") for cell in cells)])
+    words = [f"{skill}, {what}" for skill in skills for what in ("erased", "random", "shuffled")]
+    title = f"accuracy with a latent erased at position {erased.attrs['pos_name']}"
+    return ms.viz.Table(name="erased", title=title, header=["latent", "site", "seeds", *words], rows=rows, n_text=2)
+
+
+def figures(measured: Measured) -> list[tuple[str, Any]]:
+    """Heatmaps of the readings and, where latents are erased, of what is lost."""
+    found = measured.results["probes"]
+    where, several = found.attrs["pos_name"], found.sizes["seed"] > 1
+    over = ", mean over seeds" if several else ""
+    caption = f"What a linear probe reads at position {where}, and from a model before training{over}."
+    read = (caption, reading_figure(found))
+    if "erased" not in measured.results:
+        return [read]
+    over = ", mean over the seeds in which it is erased" if several else ""
+    what = f"Accuracy lost by erasing a latent at position {where}"
     caption = f"{what}, beyond what the control that costs more costs{over}."
-    figures.append((caption, erase_figure(lost)))
-    notes = [NOTES[0], NOTES[1], ERASED, NOTES[2]]
-    return Shown(finding=read(found), tables=[*tables, erase_table(lost)], figures=figures, notes=notes)
+    return [read, (caption, erase_figure(measured.results["erased"]))]
 
 
-analysis_command("probe", Probe, measure=probe_run, show=_shown)
+def reading_figure(found: xr.Dataset) -> Any:
+    """Scores of the trained and of the untrained model, sites by latents, mean over seeds."""
+    panels = {"trained": found.score, "before training": found.control_score.sel(control="untrained", drop=True)}
+    return _below(panels, low=0)
+
+
+def erase_figure(erased: xr.Dataset) -> Any:
+    """Accuracy lost beyond the control that costs more, sites by latents, mean over seeds; one panel per skill."""
+    without, random, shuffled = _beside(erased)
+    lost = xr.where(random < shuffled, random, shuffled) - without
+    return _below({str(skill): lost.sel(skill=skill, drop=True) for skill in lost.skill.values}, low=-1)
+
+
+def _beside(erased: xr.Dataset) -> list[xr.DataArray]:
+    return [erased.accuracy, erased.random_accuracy.mean("draw"), erased.shuffled_accuracy.mean("draw")]
+
+
+def _below(panels: Mapping[str, xr.DataArray], *, low: float) -> Any:
+    """Panels below each other, with the latents named below the last one."""
+    from mnemoscope.viz.figures import heatmaps
+
+    means = {
+        title: panel.mean("seed").rename(site="component").transpose("component", "latent")
+        for title, panel in panels.items()
+    }
+    figure = heatmaps(means, low=low, high=1, columns=1)
+    figure.update_xaxes(title="", showticklabels=False)
+    return figure.update_xaxes(showticklabels=True, row=len(panels))
+
+
+def finding(measured: Measured) -> str:
+    """The site at which every latent is read best, beyond all controls."""
+    probes: xr.Dataset = measured.results["probes"]
+    beyond, found, unread = probes.selectivity.min("against"), [], []
+    for latent in map(str, probes.latent.values):
+        top = ms.viz.findings.largest(beyond.sel(latent=latent))
+        if top is None or top.mean < ms.viz.findings.LEAST:
+            unread.append(latent)
+            continue
+        score = probes.score.sel(latent=latent, site=top.place["site"])
+        chance = float(probes.chance.sel(latent=latent, site=top.place["site"]).mean())
+        found.append(f"{latent} from {top.place['site']} ({ms.viz.spread(score, '.2f')}, chance {chance:.2f})")
+    sentences = [f"Read best beyond the controls: {'; '.join(found)}."] if found else []
+    if unread:
+        sentences.append(f"Not read anywhere beyond the controls: {', '.join(unread)}.")
+    return " ".join(sentences)
+
+
+def notes(measured: Measured) -> Sequence[str]:
+    """How latents are erased, where they are, and how heads are named."""
+    return (ERASED, NAMES) if "erased" in measured.results else (NAMES,)
+
+
+register(
+    Record(
+        name="probe",
+        options=Probe,
+        measure=measure,
+        tables=tables,
+        figures=figures,
+        finding=finding,
+        limits=LIMITS,
+        notes=notes,
+    )
+)

@@ -6,9 +6,18 @@ from mnemoscope.analyses.roles import by_role
 from mnemoscope.analyses.shapley.against_removal import removal_agreement
 from mnemoscope.analyses.shapley.values import shapley
 from mnemoscope.analyses.stacking import along
+from mnemoscope.records.shapley import (
+    COMPARED,
+    agreement_tables,
+    finding,
+    interaction_figure,
+    notes,
+    value_figure,
+    value_tables,
+)
 from mnemoscope.systems.tiny_recall.constructed import dissociated, shared_store, twin_elimination
 from mnemoscope.viz.page import Page
-from mnemoscope.viz.shapley import agreement_tables, interaction_figure, value_figure, value_tables
+from tests.records import planted
 from tests.support import seeded, small_spec
 
 TASK = small_spec("v3").task
@@ -107,3 +116,17 @@ def test_a_page_takes_the_heatmap_of_interactions(two):
     page = Page("Shapley")
     page.figure(figure, "Interactions.")
     assert "elimination\\u003cbr\\u003ehead" in page.html()
+
+
+def test_the_largest_value():
+    coords = {"kind": ["mean"], "role": ["copy head", "MLP"], "skill": ["copy"], "metric": ["accuracy"]}
+    planted_values = {("mean", "MLP", "copy", "accuracy"): 0.6}
+    values = planted.along(("kind", "role", "skill", "metric"), (1, 2, 1, 1), planted_values, **coords)
+    found = xr.Dataset({"value": values, "carried": values.sum("role") + 0.3})
+    sentence = finding(planted.measured(shapley=found))
+    assert sentence.endswith("copy: the MLP (0.55 [0.50, 0.60] of 0.85 [0.80, 0.90]).")
+
+
+def test_the_comparison_is_explained_where_there_is_one(two):
+    assert notes(planted.measured(shapley=two)) == ()
+    assert notes(planted.measured(shapley=two, agreement=removal_agreement(two))) == (COMPARED,)

@@ -1,0 +1,214 @@
+"""Whether a model does its task at all: its predictions against guesses and the exact baselines, skill by skill.
+
+Removing a head from a model that guesses shows nothing about how the task is done. A model has *learned* a skill if it
+is better than each baseline, in log-probability or in accuracy, by more than three standard errors over sequences.
+Baselines are the best constant guess (how often each answer is right at these positions) and every exact predictor of
+the task that is worse than the best one by more than a fiftieth of the loss of the constant guess. Vectors are
+compared by squared error; their constant guess is the mean target.
+
+It does not show that a skill is learned well, nor how: a model slightly better than every baseline passes. And a model
+that does part of a task may fail, where an exact predictor does that part better.
+"""
+
+from collections.abc import Mapping
+from typing import Any, Literal
+
+import numpy as np
+import torch
+import xarray as xr
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from mnemoscope.analyses.evaluation import ALL
+from mnemoscope.analyses.forward import log_probs, predicted_vectors
+from mnemoscope.core import metrics
+from mnemoscope.core.batch import Batch
+from mnemoscope.core.protocols import HookedModel, Task
+from mnemoscope.core.seeding import generator
+from mnemoscope.models.run import Run
+
+GATE = "gate"
+"""Name of the result of `gate` among others."""
+CONSTANT = "constant guess"
+N_SEQUENCES = 512
+"""Sequences of each subgroup that a run is judged by."""
+N_ERRORS = 3
+"""Standard errors by which a model has to be better than a baseline."""
+NEAR = 0.02
+"""Share of the loss of the constant guess by which a predictor may miss the best one and be no baseline."""
+LARGEST = 50.0
+"""Nats at which a loss is cut, so that an answer that a predictor excludes does not make the mean infinite."""
+
+Level = Literal["learned", "above_chance"]
+Scores = Mapping[str, Float[Tensor, "batch pos"]]
+"""`gain`, larger is better, and for tokens `right`, 1 where the most probable token is the answer."""
+
+
+@torch.no_grad()
+def gate(model: HookedModel, task: Task, batch: Batch) -> xr.Dataset:
+    """Compare a model with the baselines of its task on sequences that it may be judged by.
+
+    Args:
+        model: Any hooked model that fits the task.
+        task: Knows skills and exact predictors; without skills, all scored positions count as one, `all`.
+        batch: Sequences, which count alike.
+
+    Returns:
+        Over (skill, baseline): `advantage` of the model (nats, or squared error), `advantage_error` (standard error
+        over sequences), and of tokens `more_right` and `more_right_error`, NaN where a predictor is no baseline;
+        `better`. Over skill: `learned`, better than every baseline, and `above_chance`, better than the constant
+        guess; both False where no position tests the skill.
+
+    Raises:
+        InputError: The model does not fit the task, or predicts NaN.
+    """
+    if batch.has_vectors:
+        own = {"gain": -metrics.loss(predicted_vectors(model, batch), batch.targets)}
+    else:
+        own = _of_log_probs(log_probs(model, task, batch, where=batch.scored), batch)
+    exact = {name: _of_reference(task.reference(batch, name), batch) for name in task.references}
+    skills = {} if batch.has_vectors else task.skills(batch)
+    skills = skills or {ALL: batch.scored}
+    baselines = [CONSTANT, *exact]
+    cells = {name: _skill(own, exact, batch, mask) for name, mask in skills.items()}
+    names = list(next(iter(cells.values())))
+    values = {
+        name: (("skill", "baseline"), np.array([[found[name][b] for b in baselines] for found in cells.values()]))
+        for name in names
+    }
+    result = xr.Dataset(values, coords={"skill": list(cells), "baseline": baselines})
+    tested = xr.DataArray([bool(mask.any()) for mask in skills.values()], dims="skill")
+    unit = "squared error" if batch.has_vectors else "nats"
+    return result.assign(
+        learned=result.better.all("baseline") & tested,
+        above_chance=result.better.sel(baseline=CONSTANT, drop=True) & tested,
+    ).assign_attrs(unit=unit, n=len(batch))
+
+
+def gate_of_run(run: Run, *, split: str = "test", step: int | None = None) -> xr.Dataset:
+    """`gate` of a checkpoint (none: the last) on sequences drawn for it, `N_SEQUENCES` of each subgroup."""
+    task, seed = run.spec.task, run.spec.seed
+    batch = task.monitor(N_SEQUENCES, split=split, generator=generator(seed, GATE, split))
+    return gate(run.hooked(step), task, batch)
+
+
+def of_learners(results: Mapping[str, Any], level: Level = "learned") -> dict[str, Any]:
+    """Results of the seeds that reach a level on some skill, by the result `gate` among them; all if none does.
+
+    Args:
+        results: By name datasets along `seed`, or trees with a dataset per seed.
+        level: Better than every baseline, or than the constant guess.
+    """
+    some = results[GATE][level].any("skill")
+    kept = [int(seed) for seed in some.seed.values[some.values]]
+    if not kept or len(kept) == some.size:
+        return dict(results)
+
+    def select(result: Any) -> Any:
+        if isinstance(result, xr.DataTree):
+            nodes = {f"seed-{seed}": result.children[f"seed-{seed}"].to_dataset() for seed in kept}
+            return xr.DataTree.from_dict(nodes)
+        return result.sel(seed=kept) if "seed" in result.dims else result
+
+    return {name: select(result) for name, result in results.items()}
+
+
+def of_learned_skills(results: Mapping[str, Any]) -> dict[str, Any]:
+    """Results without the skills that no seed learned, and NaN where a seed did not learn a skill.
+
+    Skills are labels of a dimension `skill` or `target`, or the end of a result's name, `patch_recall`.
+    """
+    learned = results[GATE].learned
+    lost = {str(skill) for skill in learned.skill.values[~learned.any("seed").values]}
+    found = {}
+    for name, result in results.items():
+        skill = name.partition("_")[2]
+        if skill in lost:
+            continue
+        if isinstance(result, xr.Dataset) and name != GATE:
+            result = _masked(result, learned, lost)
+            if skill in learned.skill.values and "seed" in result.dims:
+                result = _where(result, learned.sel(skill=skill, drop=True))
+        found[name] = result
+    return found
+
+
+def _masked(result: xr.Dataset, learned: xr.DataArray, lost: set[str]) -> xr.Dataset:
+    for dim in ("skill", "target"):
+        if dim not in result.dims:
+            continue
+        result = result.sel({dim: [label for label in result[dim].values if str(label) not in lost]})
+        known = [label for label in result[dim].values if label in learned.skill.values]
+        if "seed" not in result.dims or len(known) < result.sizes[dim]:
+            continue
+        mask = learned.sel(skill=known)
+        result = _where(result, mask if dim == "skill" else mask.rename(skill=dim))
+    return result
+
+
+def _where(result: xr.Dataset, mask: xr.DataArray) -> xr.Dataset:
+    """The same with NaN where the mask is False, in the variables of numbers that have its dimensions."""
+    numbers = {name: each for name, each in result.data_vars.items() if each.dtype.kind == "f"}
+    return result.assign({name: each.where(mask) for name, each in numbers.items() if {*mask.dims} <= {*each.dims}})
+
+
+def _skill(
+    own: Scores, exact: Mapping[str, Scores], batch: Batch, mask: Bool[Tensor, "batch pos"]
+) -> dict[str, dict[str, float]]:
+    """The comparisons at the positions of one skill, by variable and baseline."""
+    others = {CONSTANT: _constant(batch, mask), **exact}
+    losses = {name: -_mean(scores["gain"], mask) for name, scores in others.items()}
+    best = min((loss for name, loss in losses.items() if name != CONSTANT), default=-np.inf)
+    near = NEAR * losses[CONSTANT]
+    found: dict[str, dict[str, float]] = {
+        name: {} for name in ("advantage", "advantage_error", "more_right", "more_right_error", "better")
+    }
+    if "right" not in own:
+        del found["more_right"], found["more_right_error"]
+    for name, scores in others.items():
+        compares = name == CONSTANT or best + near < losses[name] < np.inf
+        differences = {kind: _difference(own[kind] - scores[kind], mask) for kind in own} if compares else {}
+        nothing = (np.nan, np.nan)
+        found["advantage"][name], found["advantage_error"][name] = differences.get("gain", nothing)
+        if "right" in own:
+            found["more_right"][name], found["more_right_error"][name] = differences.get("right", nothing)
+        found["better"][name] = not compares or any(mean > N_ERRORS * error for mean, error in differences.values())
+    return found
+
+
+def _difference(values: Float[Tensor, "batch pos"], mask: Bool[Tensor, "batch pos"]) -> tuple[float, float]:
+    """Mean over positions, without those that are NaN, and its standard error with sequences as clusters."""
+    where = mask & values.isfinite()
+    n, total = where.sum(1), int(where.sum())
+    if int((n > 0).sum()) < 2:
+        return np.nan, np.nan
+    sums = (values.nan_to_num(0, 0, 0) * where).sum(1)
+    mean = sums.sum() / total
+    return float(mean), float((sums - mean * n).square().sum().sqrt() / total)
+
+
+def _mean(values: Float[Tensor, "batch pos"], mask: Bool[Tensor, "batch pos"]) -> float:
+    where = mask & values.isfinite()
+    return float(values[where].mean()) if where.any() else -np.inf
+
+
+def _constant(batch: Batch, mask: Bool[Tensor, "batch pos"]) -> dict[str, Float[Tensor, "batch pos"]]:
+    """The guess that does not look at the sequence: the frequencies of the answers, or the mean of the targets."""
+    if batch.has_vectors:
+        guess = batch.targets[mask].mean(0).expand_as(batch.targets)
+        return {"gain": -metrics.loss(guess.double(), batch.targets)}
+    counts = torch.bincount(batch.targets[mask], minlength=int(batch.targets.max()) + 1).double()
+    log_share = (counts / counts.sum()).clamp_min(1e-300).log()
+    right = (batch.targets == counts.argmax()).double()
+    return {"gain": log_share[batch.targets].clamp_min(-LARGEST), "right": right}
+
+
+def _of_log_probs(values: Float[Tensor, "batch pos d_vocab"], batch: Batch) -> dict[str, Float[Tensor, "batch pos"]]:
+    gain = metrics.at_target(values, batch.targets).clamp_min(-LARGEST)
+    return {"gain": gain, "right": metrics.correct(values, batch.targets).double().where(~gain.isnan(), torch.nan)}
+
+
+def _of_reference(values: Float[Tensor, "batch pos d_output"], batch: Batch) -> dict[str, Float[Tensor, "batch pos"]]:
+    if batch.has_vectors:
+        return {"gain": -metrics.loss(values.double(), batch.targets)}
+    return _of_log_probs(values.double().clamp_min(1e-300).log(), batch)

@@ -1,0 +1,10 @@
+"""Analyses as users meet them: one file and one record each.
+
+A record says what is measured of a run, with which options, and how results are shown: tables, figures, the finding in
+a sentence and the limits. The command with its help, sections of reports, the page of the documentation and the
+contract tests come from it. Modules of this folder are found by themselves; guests `register` theirs.
+"""
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

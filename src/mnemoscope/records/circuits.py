@@ -1,0 +1,152 @@
+"""OV and QK circuits read from the weights: copying and composition scores, and how well they predict causes.
+
+`analyses.circuits` has the measures. Here they are those of a run, head by head, with heatmaps of every circuit.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import lazy_loader
+
+import mnemoscope as ms
+from mnemoscope.records.record import Measured, Options, Record, Results, drawn, register
+
+if TYPE_CHECKING:
+    import xarray as xr
+else:
+    xr = lazy_loader.load("xarray")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Circuits(Options):
+    """OV and QK circuits read from the weights, copying and composition scores, and how well they predict causes."""
+
+    n: int = 1024
+    """Sequences of each subgroup; others name the heads."""
+
+
+LIMITS = (
+    "Circuits are read from the weights with LayerNorm linearised at its mean scale, tokens and positions apart, up to "
+    "constants that a softmax takes away. In later layers they are the direct path from the embeddings only.",
+    "What weights say is not what a head causes: the last columns compare. 'pattern' is the attention predicted from "
+    "the QK circuit against the one that occurs, 'zeros' and 'mean' the change of the logits predicted from the OV "
+    "circuit against the one that removing the head brings. R² near 0: the read says nothing about the effect.",
+)
+
+
+def measure(run: ms.Run, options: Circuits) -> dict[str, xr.Dataset]:
+    """Read the circuits of one run; heads have their roles as names, but for composition, where they have numbers."""
+    task, seed, split = run.spec.task, run.spec.seed, options.split
+    batch = drawn(run, options, "circuits")
+    reference = task.sample(options.n, split=split, generator=ms.generator(seed, "reference", split))
+    results = ms.analyses.read_circuits(run.hooked(options.step), batch, reference=reference, seed=seed)
+    named = ms.analyses.last_roles(run)
+    return {
+        name: result if name == "composition" else ms.analyses.by_role(result, named)
+        for name, result in results.items()
+    }
+
+
+def tables(measured: Measured) -> list[ms.viz.Table]:
+    """The shape of the circuits of every head and what they predict; the heads that compose most, if they can."""
+    return circuit_tables(measured.results)
+
+
+def circuit_tables(results: Results) -> list[ms.viz.Table]:
+    """For every role: the shape of OV and QK circuits, and how well they predict the pattern and the removal.
+
+    Then the heads that compose most, where `read_circuits` (by role, along `seed`) read composition.
+    """
+    heads, patterns, removal = (results[name] for name in ("heads", "patterns", "removal"))
+    removed = removal.r2.sel(read="circuit")
+    columns = {
+        "OV copying": (heads.copying_score, ".2f"),
+        "same token": (heads.same_token, ".1f"),
+        "previous position": (heads.offset_affinity.sel(offset=1), ".1f"),
+        "pattern: R²": (patterns.r2.sel(part="all"), ".2f"),
+        "pattern: KL": (patterns.kl.sel(part="all"), ".3f"),
+        "zeros: R²": (removed.sel(kind="zero"), ".2f"),
+        "mean: R²": (removed.sel(kind="mean"), ".2f"),
+    }
+    rows = [
+        [str(role), *(ms.viz.spread(values.sel(role=role), form) for values, form in columns.values())]
+        for role in heads.role.values
+    ]
+    title = "circuits read from the weights, and how well they predict"
+    summary = ms.viz.Table(name="summary", title=title, header=("head", *columns), rows=rows)
+    return [summary, *([composition_table(results["composition"])] if "composition" in results else [])]
+
+
+def composition_table(composition: xr.Dataset, *, top: int = 12) -> ms.viz.Table:
+    """The pairs of heads of the first seed that compose most above the random baseline."""
+    first = composition.isel(seed=0)
+    found = first.z.stack(pair=[str(dim) for dim in first.z.dims]).dropna("pair")
+    rows = []
+    for i in found.values.argsort()[::-1][:top]:
+        labels = dict(zip(found.indexes["pair"].names, found.pair.values[i], strict=True))
+        cell = first.sel(labels)
+        heads = [" ".join(str(labels[name]) for name in labels if name.startswith(w)) for w in ("writer", "reader")]
+        numbers = [ms.viz.single(float(cell.score), ".3f"), ms.viz.single(float(cell.z), ".1f")]
+        rows.append([*heads, str(labels["through"]), *numbers])
+    return ms.viz.Table(
+        name="most-composed",
+        title=f"composition of heads, seed {int(first.seed)}",
+        header=("writer", "reader", "through", "score", "above random (sd)"),
+        rows=rows,
+        n_text=3,
+    )
+
+
+def figures(measured: Measured) -> list[tuple[str, Any]]:
+    """Both circuits of every head."""
+    return list(circuit_figures(measured.results).items())
+
+
+def circuit_figures(results: Results) -> dict[str, Any]:
+    """Heatmaps of all parts of the QK and OV circuits of every role, mean over seeds, by caption."""
+    from mnemoscope.viz.figures import heatmaps
+
+    qk, ov = (results[name].mean("seed") for name in ("qk", "ov"))
+    found = {}
+    for role in qk.role.values:
+        parts = {
+            f"{query} to {key}": qk[f"{short}_{other}"].sel(role=role, drop=True)
+            for query, short in (("token", "token"), ("position", "pos"))
+            for key, other in (("token", "token"), ("position", "pos"))
+        }
+        found[f"{role}: QK circuit, attention scores; rows are queries, columns keys"] = heatmaps(parts)
+        writes = {"from token": ov.token_logit, "from position": ov.pos_logit}
+        panels = {name: array.sel(role=role, drop=True) for name, array in writes.items()}
+        found[f"{role}: OV circuit, logits at full attention"] = heatmaps(panels)
+    return found
+
+
+def finding(measured: Measured) -> str:
+    """The share of every head's attention scores that the linearised QK circuit explains, and its largest part."""
+    from mnemoscope.viz.findings import largest
+
+    patterns, found = measured.results["patterns"], []
+    for role in map(str, patterns.role.values):
+        parts = patterns.share.sel(role=role).drop_sel(part=["all", "uniform"])
+        top = largest(parts)
+        whole = ms.viz.spread(patterns.r2.sel(role=role, part="all"), ".2f")
+        part = "" if top is None else top.place["part"].replace("_", " × ")
+        most = "" if top is None else f", most by {part} ({ms.viz.spread(top.values, '.2f')})"
+        found.append(f"{role} R² {whole}{most}")
+    return f"Attention scores explained by the linearised QK circuit: {'; '.join(found)}."
+
+
+register(
+    Record(
+        name="circuits",
+        options=Circuits,
+        measure=measure,
+        tables=tables,
+        figures=figures,
+        finding=finding,
+        limits=LIMITS,
+        source="Elhage et al. 2021 (OV and QK circuits, composition)",
+    )
+)

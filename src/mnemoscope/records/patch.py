@@ -1,0 +1,117 @@
+"""Activation patching over seeds: which activations carry the difference between clean and corrupted sequences.
+
+`analyses.patching.activations` has the measure; here it is swept for each skill, heads by role.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import lazy_loader
+
+import mnemoscope as ms
+from mnemoscope.core.site import Kind
+from mnemoscope.records.pairs import by_skill, costliest, metrics, pairs_by_skill, refuse_unknown
+from mnemoscope.records.record import Measured, PairOptions, Record, Results, drawn, register
+
+if TYPE_CHECKING:
+    import xarray as xr
+else:
+    xr = lazy_loader.load("xarray")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Patch(PairOptions):
+    """Activation patching: which activations carry the difference between clean and corrupted sequences."""
+
+    kind: Kind = "resid_pre"
+    """Activation, in TransformerLens's words."""
+    over: tuple[str, ...] = ("layer", "pos")
+    """Its axes to sweep, such as layer pos, layer head, layer pos head, layer head query key, layer neuron."""
+    metrics: tuple[str, ...] = ()
+    """logit_diff (the default), log_prob, prob, accuracy, kl; of vectors error_diff, squared_error, distance."""
+
+
+LIMITS = (
+    "An activation of one run in place of that of the other. Noising puts corrupted activations into the clean run: "
+    "necessity is the share of the difference between clean and corrupted prompts that is lost. Denoising puts clean "
+    "ones into the corrupted run: sufficiency is the share that comes back. Each is a ratio of means over prompts. The "
+    "first row is the difference itself: below 0 the model prefers the other answer, and shares are of that.",
+    "This shows which activations carry what the two prompts differ in. What both have in common is left alone, and "
+    "parts that can stand in for each other look unneeded. A dash: clean and corrupted are not told apart.",
+)
+
+
+def measure(run: ms.Run, options: Patch) -> dict[str, xr.Dataset]:
+    """Values and effects of the sweep on one run, one dataset per skill; heads by role.
+
+    As many prompts as sequences are drawn, those that test the skill first, then NaN: how many do may differ between
+    seeds, which are put together.
+    """
+    batch, results = drawn(run, options, "patch"), {}
+    model, named = run.hooked(options.step), ms.analyses.last_roles(run) if "head" in options.over else None
+    chosen = metrics("--metrics", options.metrics) or None
+    for skill, pairs in pairs_by_skill(run, options, batch).items():
+        values = ms.patch(model, pairs, kind=options.kind, over=options.over, metrics=chosen)
+        result = xr.merge([values, ms.analyses.effects(values, refuse=False)], combine_attrs="override")
+        result = result.reindex(prompt=range(len(batch)))
+        results[f"patch_{skill}"] = result if named is None else ms.analyses.by_role(result, named)
+    return results
+
+
+def tables(measured: Measured) -> list[ms.viz.Table]:
+    """Necessity and sufficiency of every cell, a table a metric."""
+    from mnemoscope.viz.patching import patching_table
+
+    found = by_skill("patch", measured.results)
+    return [patching_table(found, metric, title) for metric, title in _titles(measured).items()]
+
+
+def _titles(measured: Measured) -> dict[str, str]:
+    """The title of every metric's table and figure."""
+    first = next(iter(by_skill("patch", measured.results).values()))
+    where = f"under patches of {measured.options.kind}, {first.attrs['pairs']}"
+    return {metric: f"{metric} {where}" for metric in first.metric.values.tolist()}
+
+
+def figures(measured: Measured) -> list[tuple[str, Any]]:
+    """A heatmap for each skill and direction, a figure a metric."""
+    found = by_skill("patch", measured.results)
+    titles = _titles(measured)
+    return [(f"{title}, mean over seeds.", ms.viz.patching_figure(found, metric)) for metric, title in titles.items()]
+
+
+def finding(measured: Measured) -> str:
+    """The single patch that costs most, by skill."""
+    return costliest(by_skill("patch", measured.results), what=measured.options.kind)
+
+
+def _check(options: Patch) -> None:
+    metrics("--metrics", options.metrics)
+
+
+def _finish(label: str, measured: Measured) -> Results:
+    ratios = {skill: result.ratio for skill, result in by_skill("patch", measured.results).items()}
+    refuse_unknown(label, ratios, missing="nothing to be carried", option="--metrics")
+    return {
+        name: result.dropna("prompt", how="all", subset=["clean"]) if "prompt" in result.dims else result
+        for name, result in measured.results.items()
+    }
+
+
+register(
+    Record(
+        name="patch",
+        options=Patch,
+        measure=measure,
+        tables=tables,
+        figures=figures,
+        finding=finding,
+        limits=LIMITS,
+        source="activation patching: Vig et al. 2020, Meng et al. 2022; directions as in Heimersheim and Nanda 2024",
+        check=_check,
+        finish=_finish,
+        vectors=True,
+    )
+)

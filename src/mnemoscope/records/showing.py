@@ -1,0 +1,57 @@
+"""The display of an analysis of one configuration, in which models that learned nothing do not speak.
+
+The finding is about models that beat every baseline of their task (`analyses.baselines`), and about the skills on which
+they do; where there is none, it says that and nothing else, so that no part of a guessing model is called needed.
+Tables and figures leave out models that are no better than a constant guess, unless all are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+import mnemoscope as ms
+from mnemoscope.core.numbers import ranges
+from mnemoscope.records.record import GATE, Measured, Record
+
+_NOT_BY_SKILL = ("roles",)
+"""Results that say nothing by themselves, beside those of skills."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Shown:
+    """The display of the results of one configuration."""
+
+    finding: str = ""
+    """What was found, in a sentence made from the numbers; opens the page, and ends what is printed."""
+    tables: Sequence[ms.viz.Table]
+    figures: Sequence[tuple[str, Any]]
+    """Caption and plotly figure."""
+    notes: Sequence[str] = ()
+    """What the results show and what they do not; sentences for the page."""
+
+
+def shown(record: Record, measured: Measured) -> Shown:
+    """The tables, figures, finding and notes of a record for what it measured."""
+    gate = measured.results[GATE]
+    said = ms.viz.findings.learned(gate)
+    if gate.learned.any():
+        learners = _of_seeds(measured, "learned")
+        about = ms.analyses.of_learned_skills(learners.results)
+        if about.keys() - {GATE, *_NOT_BY_SKILL}:
+            said = f"{said} {record.finding(replace(learners, results=about))}".strip()
+    there, guessing = _of_seeds(measured, "above_chance"), ~gate.above_chance.any("skill")
+    notes = [*record.limits, *record.notes(there)]
+    if guessing.any():
+        seeds = ranges([int(seed) for seed in gate.seed.values[guessing.values]])
+        where = "" if guessing.all() else " They are in the arrays, not in tables and figures."
+        notes.insert(0, f"Not better than a constant guess on any skill: seeds {seeds}.{where}")
+    return Shown(finding=said, tables=record.tables(there), figures=record.figures(there), notes=notes)
+
+
+def _of_seeds(measured: Measured, level: Literal["learned", "above_chance"]) -> Measured:
+    """The same for the seeds that reach a level on some skill, or for all if none does."""
+    reached = measured.results[GATE][level].any("skill").values
+    runs = [run for run, there in zip(measured.runs, reached, strict=True) if there or not reached.any()]
+    return replace(measured, results=ms.analyses.of_learners(measured.results, level), runs=runs)

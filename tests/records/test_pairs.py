@@ -1,0 +1,31 @@
+import numpy as np
+import xarray as xr
+
+from mnemoscope.records.pairs import costliest
+from tests.records.planted import along
+
+
+def patched(values):
+    coords = {"direction": ["noising", "denoising"], "metric": ["logit_diff"], "layer": [0, 1], "pos": [0, 1, 2]}
+    return xr.Dataset({"ratio": along(("direction", "metric", "layer", "pos"), (2, 1, 2, 3), values, **coords)})
+
+
+def test_patching_names_the_cell_that_costs_most():
+    by_skill = {"copy": patched({("noising", "logit_diff", 1, 2): 0.9, ("denoising", "logit_diff", 0, 0): 1.0})}
+    assert costliest(by_skill, what="resid_pre") == (
+        "Patching resid_pre into the clean run costs most for copy at layer 1, pos 2 "
+        "(0.85 [0.80, 0.90] of the difference is lost)."
+    )
+    assert costliest({"copy": patched({})}, what="z") == "No single patch of z loses 0.01 of the difference or more."
+    nothing = {"copy": patched({}) * np.nan}
+    assert costliest(nothing, what="z").startswith("No single patch")
+
+
+def test_a_position_is_called_by_its_name():
+    ratio = xr.DataArray(
+        np.array([[[[0.1, 0.9]]]]),
+        dims=("seed", "direction", "metric", "pos"),
+        coords={"seed": [3], "direction": ["noising"], "metric": ["logit_diff"], "pos": [7, 8]},
+    ).assign_coords(pos_name=("pos", ["y4", "x5"]))
+    said = costliest({"recall": ratio.to_dataset(name="ratio")}, what="z")
+    assert "for recall at pos x5 (0.90" in said
