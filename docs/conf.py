@@ -1,5 +1,6 @@
 """Sphinx configuration: pages in MyST, tutorials executed at every build, nothing fetched from the network."""
 
+import dataclasses
 import importlib
 import os
 import pkgutil
@@ -7,6 +8,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+from docstring_parser import parse_from_object
 from docutils import nodes
 from docutils.utils.math import MathError
 from docutils.utils.math.latex2mathml import tex2mathml
@@ -70,6 +72,31 @@ class Modules(SphinxDirective):
             for name in sorted(module.name for module in pkgutil.iter_modules([folder]) if not module.ispkg):
                 lines += [name, "-" * len(name), "", f".. automodule:: {package.__name__}.{name}", ""]
         return self.parse_text_to_nodes("\n".join(lines), allow_section_headings=True)
+
+
+class Records(SphinxDirective):
+    """`.. records::`: a section for every analysis, from its record."""
+
+    def run(self) -> list[nodes.Node]:
+        lines = []
+        for name, record in mnemoscope.records.records().items():
+            lines += [name, "-" * len(name), "", *self._paragraph(record.options.__doc__), *_options(record)]
+            lines += [line for sentences in record.limits for line in self._paragraph(sentences)]
+            lines += self._paragraph(f"Source: {record.source}.") if record.source else []
+        return self.parse_text_to_nodes("\n".join(lines), allow_section_headings=True)
+
+    def _paragraph(self, text: str | None) -> list[str]:
+        return [" ".join((text or "").split()).replace("|", r"\|").replace("*", r"\*"), ""]
+
+
+def _options(record: mnemoscope.records.Record) -> Iterator[str]:
+    """The options of an analysis as a list, with the docstrings of their fields."""
+    told = {param.arg_name: param.description for param in parse_from_object(record.options).params}
+    for field in dataclasses.fields(record.options):
+        if told.get(field.name):
+            text = " ".join(str(told[field.name]).split())
+            yield f"- ``{field.name}`` ({field.default!r}): {text}"
+    yield ""
 
 
 def _write_api_pages() -> None:
@@ -162,6 +189,7 @@ def _drop_remote_scripts(app: Sphinx, doctree: nodes.document) -> None:
 def setup(app: Sphinx) -> None:
     _write_api_pages()
     app.add_directive("modules", Modules)
+    app.add_directive("records", Records)
     app.add_html_math_renderer("mathml", (_inline_math, None), (_block_math, None))
     app.connect("env-get-outdated", lambda *_: TUTORIALS)
     app.connect("autodoc-process-docstring", _keep_bars)
