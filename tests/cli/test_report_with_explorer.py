@@ -4,10 +4,11 @@ import json
 import re
 
 import pytest
+import xarray as xr
 
 import mnemoscope as ms
 from mnemoscope.cli import main
-from mnemoscope.cli.commands.report import analyse_all
+from mnemoscope.cli.commands.report import _logged_by_all, analyse_all
 from mnemoscope.models.run import Run
 from mnemoscope.viz.explorer import beside_report, content
 from mnemoscope.viz.explorer.beside_report import first_seeds
@@ -85,3 +86,13 @@ def test_what_the_page_cannot_use_of_a_report_is_measured(tiny):
     assert taken.removed is None
     [taken], _ = first_seeds([tiny], [(entry, results)])
     assert taken.removed is not None
+
+
+def test_seeds_whose_training_logged_less_stand_beside_others():
+    """As in the zoo: a later version logs losses by skill too."""
+    early = xr.Dataset({"test_loss": ("step", [1.0])}, coords={"step": [0]}, attrs={"preset": "v3"})
+    late = early.assign(test_loss_recall=("step", [2.0]))
+    found = _logged_by_all([{"metrics": early, "ablation": 1}, {"metrics": late, "ablation": 2}])
+    assert [list(result["metrics"].data_vars) for result in found] == [["test_loss"]] * 2
+    assert found[1]["metrics"].attrs == {"preset": "v3"}
+    assert found[1]["ablation"] == 2

@@ -70,11 +70,20 @@ def analyse_all(
         (
             entry,
             {
-                label: ms.analyses.over_seeds(group, [found[run.path] for run in group])
+                label: ms.analyses.over_seeds(group, _logged_by_all([found[run.path] for run in group]))
                 for label, group in groups.items()
             },
         )
         for entry, groups in parts
+    ]
+
+
+def _logged_by_all(results: Sequence[ms.viz.Results]) -> list[ms.viz.Results]:
+    """The results with those training metrics that all runs have: later versions log more."""
+    common = set.intersection(*({*result["metrics"].data_vars} for result in results))
+    return [
+        {**result, "metrics": result["metrics"][[name for name in result["metrics"].data_vars if name in common]]}
+        for result in results
     ]
 
 
