@@ -50,7 +50,6 @@ from .discovery.searches import top_n as top_n
 from .discovery.setting import Setting as Setting
 from .discovery.setting import circuit as circuit
 from .discovery.setting import nodes as nodes
-from .dynamics.change_points import change_point as change_point
 from .dynamics.onsets import HALF as HALF
 from .dynamics.onsets import Direction as Direction
 from .dynamics.onsets import first_step as first_step

@@ -1,7 +1,7 @@
 """The onset of a measure in training, and the order of several onsets.
 
 A measure has its onset at the first step from which it stays past a threshold (`threshold_onset`).
-The threshold is fixed before looking. The onset needs no model of the curve (`dynamics.change_points` has one), and it
+The threshold is fixed before looking. The onset needs no model of the curve, and it
 is known no better than between the two steps (checkpoints or lines of metrics) around the crossing; between them the
 value is interpolated.
 
