@@ -14,7 +14,7 @@ import pytest
 import xarray as xr
 
 from mnemoscope.cli import claims, main
-from mnemoscope.cli.command import commands, overview
+from mnemoscope.cli.listing import commands, overview
 from mnemoscope.cli.parse import default_system
 from mnemoscope.core.errors import InputError
 from mnemoscope.core.presets import SYSTEMS

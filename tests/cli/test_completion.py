@@ -8,8 +8,8 @@ import sys
 import pytest
 
 from mnemoscope.cli import main
-from mnemoscope.cli.command import commands
 from mnemoscope.cli.completing import candidates
+from mnemoscope.cli.listing import commands
 from mnemoscope.cli.options import FORMATS
 from mnemoscope.cli.refusals import option_names
 from mnemoscope.judging.claim import CLAIMS

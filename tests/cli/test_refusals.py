@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from mnemoscope.cli import main
-from mnemoscope.cli.command import commands
+from mnemoscope.cli.listing import commands
 from mnemoscope.cli.parse import read_config
 from mnemoscope.cli.refusals import option_names
 from mnemoscope.core.errors import InputError

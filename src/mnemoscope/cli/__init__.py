@@ -38,7 +38,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def _run(words: list[str]) -> None:
-    from mnemoscope.cli.command import commands, overview, split_command
+    from mnemoscope.cli.listing import commands, overview, split_command
     from mnemoscope.core.errors import one_of
 
     if words[:1] == ["--version"]:

@@ -1,15 +1,7 @@
-"""A command is one value: its options, whose docstrings are the help, and what it does with them.
+"""A command is one value: its options, whose docstrings are the help, and what it does with them."""
 
-The commands of this package are the modules of `cli.commands` and the records of analyses; guests bring others in
-their parts `commands` and `records`. All of these are imported for the list of commands, so they import what is slow
-inside functions.
-"""
-
-import importlib
-import pkgutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache
 from typing import Any
 
 from mnemoscope.core.registry import Registry
@@ -40,53 +32,3 @@ class Command:
 
 
 COMMANDS: Registry[Command] = Registry("command", "commands")
-
-
-def commands() -> dict[str, Command]:
-    """All commands by name, in the order of the overview."""
-    package = importlib.import_module("mnemoscope.cli.commands")
-    for module in pkgutil.iter_modules(package.__path__):
-        importlib.import_module(f"{package.__name__}.{module.name}")
-    found = {name: COMMANDS.get(name) for name in COMMANDS.names()} | _of_records()
-    sections = dict.fromkeys((*SECTIONS, *(command.section for command in found.values())))
-    return {name: found[name] for section in sections for name in found if found[name].section == section}
-
-
-@cache
-def _of_record(name: str) -> Command:
-    from mnemoscope.cli.analysis import record_command
-    from mnemoscope.records.record import RECORDS
-
-    return record_command(RECORDS.get(name))
-
-
-def _of_records() -> dict[str, Command]:
-    """The commands of analyses, from their records."""
-    from mnemoscope.records.record import records
-
-    return {name: _of_record(name) for name in records()}
-
-
-def split_command(words: Sequence[str]) -> tuple[str, list[str]] | None:
-    """The command that a line begins with, which may be two words, and the words after it."""
-    for name, command in commands().items():
-        for called in (name, *command.earlier):
-            n = len(called.split())
-            if list(words[:n]) == called.split():
-                return name, list(words[n:])
-    return None
-
-
-def overview() -> str:
-    """The text of `mnemoscope --help`."""
-    found = commands()
-    lines = [
-        "usage: mnemoscope COMMAND ... (mnemoscope COMMAND --help for its options)",
-        "",
-        "Train small transformers on memory tasks, take them apart, put claims about them on trial.",
-    ]
-    width = max(12, *map(len, found))
-    for section in dict.fromkeys(command.section for command in found.values()):
-        members = [(name, command) for name, command in found.items() if command.section == section]
-        lines += ["", f"{section}:", *(f"  {name:<{width}} {command.summary}" for name, command in members)]
-    return "\n".join(lines)

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from mnemoscope.cli.catalogue import listed
-from mnemoscope.cli.command import commands, split_command
+from mnemoscope.cli.listing import commands, split_command
 from mnemoscope.cli.options import NamesOf
 from mnemoscope.cli.refusals import option_names, positional
 from mnemoscope.models import zoo

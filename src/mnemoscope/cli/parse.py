@@ -11,7 +11,7 @@ from typing import Any, get_type_hints
 
 import tyro
 
-from mnemoscope.cli.command import commands
+from mnemoscope.cli.listing import commands
 from mnemoscope.cli.options import DrawsFigures
 from mnemoscope.cli.refusals import check_figures, check_named, check_out, one_line
 from mnemoscope.core import guests

@@ -6,17 +6,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
-
-import lazy_loader
+from typing import Any
 
 import mnemoscope as ms
-from mnemoscope.records.record import Measured, Options, Record, Results, drawn, register
-
-if TYPE_CHECKING:
-    import xarray as xr
-else:
-    xr = lazy_loader.load("xarray")
+from mnemoscope.records.record import Measured, Options, Record, Results, drawn, register, xr
 
 
 @dataclass(frozen=True, kw_only=True)

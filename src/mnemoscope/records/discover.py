@@ -7,9 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
-
-import lazy_loader
+from typing import Any, Literal
 
 import mnemoscope as ms
 from mnemoscope.core.errors import in_range
@@ -21,14 +19,7 @@ from mnemoscope.records.pairs import (
     pairs_by_skill,
     refuse_unknown,
 )
-from mnemoscope.records.record import Measured, PairOptions, Record, Results, drawn, register
-
-if TYPE_CHECKING:
-    import xarray as xr
-
-    from mnemoscope.core.edge import Edge
-else:
-    xr = lazy_loader.load("xarray")
+from mnemoscope.records.record import Measured, PairOptions, Record, Results, drawn, register, xr
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -287,7 +278,7 @@ def figures(measured: Measured) -> list[tuple[str, Any]]:
     return [*pictures, (caption, curve_figure(found))]
 
 
-def circuit_by_role(chosen: Sequence[Edge], found: xr.Dataset, component: xr.DataArray) -> tuple[str, Any] | None:
+def circuit_by_role(chosen: Sequence[ms.Edge], found: xr.Dataset, component: xr.DataArray) -> tuple[str, Any] | None:
     """The circuit of the first search, and in words over which seeds; none where no seed has one.
 
     An edge is as wide as the share of seeds whose circuit has it; of a single seed as what is lost without it. The

@@ -8,9 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import product
-from typing import TYPE_CHECKING, Any, Literal
-
-import lazy_loader
+from typing import Any, Literal
 
 import mnemoscope as ms
 from mnemoscope.records.pairs import (
@@ -22,12 +20,7 @@ from mnemoscope.records.pairs import (
     pairs_by_skill,
     refuse_unknown,
 )
-from mnemoscope.records.record import Measured, PairOptions, Record, Results, drawn, register
-
-if TYPE_CHECKING:
-    import xarray as xr
-else:
-    xr = lazy_loader.load("xarray")
+from mnemoscope.records.record import Measured, PairOptions, Record, Results, drawn, register, xr
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,19 +8,12 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
-
-import lazy_loader
+from typing import Any
 
 import mnemoscope as ms
 from mnemoscope.core.errors import in_range
 from mnemoscope.core.numbers import counted
-from mnemoscope.records.record import Measured, Options, Record, drawn, register
-
-if TYPE_CHECKING:
-    import xarray as xr
-else:
-    xr = lazy_loader.load("xarray")
+from mnemoscope.records.record import Measured, Options, Record, drawn, register, xr
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,18 +7,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import product
-from typing import TYPE_CHECKING, Any
-
-import lazy_loader
+from typing import Any
 
 import mnemoscope as ms
 from mnemoscope.core.errors import in_range
-from mnemoscope.records.record import Measured, Options, Record, drawn, register
-
-if TYPE_CHECKING:
-    import xarray as xr
-else:
-    xr = lazy_loader.load("xarray")
+from mnemoscope.records.record import Measured, Options, Record, drawn, register, xr
 
 
 @dataclass(frozen=True, kw_only=True)

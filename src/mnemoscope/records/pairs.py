@@ -3,18 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
-
-import lazy_loader
+from typing import Any
 
 import mnemoscope as ms
 from mnemoscope.core.errors import InputError, one_of
-from mnemoscope.records.record import PairOptions, Results
-
-if TYPE_CHECKING:
-    import xarray as xr
-else:
-    xr = lazy_loader.load("xarray")
+from mnemoscope.records.record import PairOptions, Results, xr
 
 
 def metrics(option: str, names: Sequence[str]) -> list[Any]:

@@ -6,19 +6,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
-
-import lazy_loader
+from typing import Any
 
 import mnemoscope as ms
 from mnemoscope.core.site import Kind
 from mnemoscope.records.pairs import by_skill, costliest, metrics, pairs_by_skill, refuse_unknown
-from mnemoscope.records.record import Measured, PairOptions, Record, Results, drawn, register
-
-if TYPE_CHECKING:
-    import xarray as xr
-else:
-    xr = lazy_loader.load("xarray")
+from mnemoscope.records.record import Measured, PairOptions, Record, Results, drawn, register, xr
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,20 +8,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
-from typing import TYPE_CHECKING, Any
-
-import lazy_loader
+from typing import Any
 
 import mnemoscope as ms
 from mnemoscope.core.errors import InputError
 from mnemoscope.core.progress import told
 from mnemoscope.core.site import BY_HEAD, EMBEDDINGS, MLP, Kind, Site
-from mnemoscope.records.record import Measured, Options, Record, register
-
-if TYPE_CHECKING:
-    import xarray as xr
-else:
-    xr = lazy_loader.load("xarray")
+from mnemoscope.records.record import Measured, Options, Record, register, xr
 
 
 @dataclass(frozen=True, kw_only=True)

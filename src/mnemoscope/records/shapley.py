@@ -8,18 +8,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import combinations
-from typing import TYPE_CHECKING, Any, Literal
-
-import lazy_loader
+from typing import Any, Literal
 
 import mnemoscope as ms
 from mnemoscope.core.errors import InputError, in_range
-from mnemoscope.records.record import Measured, Options, Record, register
-
-if TYPE_CHECKING:
-    import xarray as xr
-else:
-    xr = lazy_loader.load("xarray")
+from mnemoscope.records.record import Measured, Options, Record, register, xr
 
 
 @dataclass(frozen=True, kw_only=True)
