@@ -47,7 +47,7 @@ Series = Float[np.ndarray, " step"]
 Array = Float[np.ndarray, " n"]
 
 N_PARAMETERS = 4
-"""Of the change: two levels, place and width."""
+"""The parameters of the change: two levels, place and width."""
 
 
 def fit_change(
@@ -55,17 +55,11 @@ def fit_change(
 ) -> tuple[dict[str, float], bool]:
     """The best change of a series, with its intervals and its test.
 
-    Args:
-        steps: Ascending, at least eight; memory grows with the square of their number.
-        values: One per step, finite and not all equal.
-        log: Whether the sigmoid is one along log(1 + step).
-        confidence: The confidence of the intervals.
-        n_draws: The number of simulated series for p.
-        rng: The generator that draws them.
+    `steps` ascend, at least eight of them; memory grows with the square of their number. `values` are finite and not
+    all equal. With `log` the sigmoid is one along log(1 + step). `rng` draws the `n_draws` simulated series for p.
 
-    Returns:
-        The figures of `change_point`, and whether the change is seen whole: from a tenth to nine tenths inside the
-        series, with two points on either side of its half.
+    Returns the figures of `change_point`, and whether the change is seen whole: from a tenth to nine tenths inside the
+    series, with two points on either side of its half.
     """
     back = np.expm1 if log else np.positive
     shapes = candidates(np.log1p(steps) if log else steps)
