@@ -26,7 +26,7 @@ from mnemoscope.analyses.neurons.effects import MIN_CARRIED, N_ERRORS
 from mnemoscope.core.errors import InputError, in_range
 
 MIN_EXPLAINED = 0.5
-"""The least share of the difference that pairs explain."""
+"""The least share of the difference that pairs must explain."""
 _DECIMALS = 9
 
 
