@@ -53,7 +53,7 @@ class Order:
     command: tuple[str, ...]
     """As runs keep it."""
     code: str
-    """The digest of all that has to be the same for the same results."""
+    """All that has to be the same for the same results."""
 
 
 def mapped(client: Any, function: Callable[[S], T], items: Sequence[S]) -> Iterator[T]:
