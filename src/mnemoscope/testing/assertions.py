@@ -123,7 +123,7 @@ def assert_dissociated(
     chosen on other prompts than those that it is measured on.
 
     Args are those of `assert_necessary`, and `first` and `second`: skills; `margin`: a cost above it is one, a cost
-    below it none. Errors too; a model that has one head only is refused.
+    below it none. Errors are the same; a model with one head only is refused too.
     """
     __tracebackhide__ = True
     on = subject_or_current(subject)

@@ -303,7 +303,8 @@ def input_gradients(
 def _past_mlps(model: HookedModel) -> dict[str, str]:
     """The stream that each MLP reads and is added to, by the MLP's output.
 
-    The gradient at the output equals that at the sum of both. Less this one, that at the stream came through the MLP.
+    The gradient at the output equals that at the sum of both. The gradient at the stream minus this one came through
+    the MLP.
     """
     return {f"blocks.{layer}.hook_mlp_out": f"blocks.{layer}.hook_resid_mid" for layer in range(model.cfg.n_layers)}
 

@@ -96,8 +96,8 @@ def parts_of(model: HookedModel, reader: Site | Literal["logits"]) -> list[Site 
 def inputs(model: HookedModel) -> list[Input]:
     """Everything that reads from the residual stream, in the order of reading.
 
-    A head reads through each of q, k and v. Where heads share keys and values, a key/value head reads k and v before
-    them.
+    A head reads through each of q, k and v. Where heads share keys and values, a key/value head reads through k and v
+    before the heads, which read through q alone.
     """
     cfg, n = model.cfg, n_sharing(model)
     ways = THROUGH if n == 1 else THROUGH[:1]
