@@ -35,17 +35,11 @@ def patterns(model: HookedModel, batch: Batch) -> Float[Tensor, "batch layer hea
 def patterns_of_sequences(model: HookedModel, batch: Batch, symbols: Sequence[str] | None = None) -> xr.Dataset:
     """The attention of every head on each sequence of a batch, of any task.
 
-    Args:
-        model: Any hooked model.
-        batch: Sequences.
-        symbols: What every token is called; none: what the batch calls them.
+    `symbols` name the tokens; without them the batch does. Raises InputError where the model is too small for it.
 
     Returns:
         `pattern` over (example, layer, head, query, key) and `token` over (example, key), such as `x2=4` where
         positions have names; all of these are numbered. `n_tokens` over example: how many of them are no padding.
-
-    Raises:
-        InputError: The model is too small for the batch.
     """
     check_fits(model, batch)
     if symbols is None:
@@ -54,15 +48,9 @@ def patterns_of_sequences(model: HookedModel, batch: Batch, symbols: Sequence[st
 
 
 def named_patterns(model: HookedModel, batch: Batch, names: Sequence[Sequence[str]] | None = None) -> xr.Dataset:
-    """The same of sequences that may be of vectors.
+    """The same for sequences that may be of vectors; without `names`, only positions are named.
 
-    Args:
-        model: Any hooked model.
-        batch: Sequences.
-        names: What stands at every position of every sequence; none: positions are all that is named.
-
-    Raises:
-        InputError: The model does not fit the batch.
+    Raises InputError where the model does not fit the batch.
     """
     check_fits(model, batch, vectors=True)
     where = range(batch.inputs.shape[1])
@@ -88,9 +76,8 @@ def named_patterns(model: HookedModel, batch: Batch, names: Sequence[Sequence[st
 def layer_attention(model: HookedModel, layer: int, batch: Batch) -> Float[Tensor, "batch head_index query key"]:
     """The patterns of the heads of one layer, in float64; rows add up to one.
 
-    Raises:
-        InputError: The layer does not exist, the model is too small for the batch, or attention is NaN or has no
-            softmax.
+    Raises InputError where the layer does not exist, the model is too small for the batch, or attention is NaN or has
+    no softmax.
     """
     in_range("layer", layer, 0, model.cfg.n_layers - 1)
     found: list[Tensor] = []

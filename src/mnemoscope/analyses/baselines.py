@@ -1,4 +1,4 @@
-"""Whether a model does its task at all: its predictions against guesses and the exact baselines, skill by skill.
+"""The gate before analyses: a model's predictions against guesses and the exact baselines, skill by skill.
 
 Removing a head from a model that guesses shows nothing about how the task is done. A model has *learned* a skill if it
 is better than each baseline, in log-probability or in accuracy, by more than three standard errors over sequences.
@@ -48,19 +48,14 @@ Scores = Mapping[str, Float[Tensor, "batch pos"]]
 def gate(model: HookedModel, task: Task, batch: Batch) -> xr.Dataset:
     """Compare a model with the baselines of its task on sequences that it may be judged by.
 
-    Args:
-        model: Any hooked model that fits the task.
-        task: Knows skills and exact predictors; without skills, all scored positions count as one, `all`.
-        batch: Sequences, which count alike.
+    Without skills of the task, all scored positions count as one, `all`; sequences count alike. Raises InputError where
+    the model does not fit the task, or predicts NaN.
 
     Returns:
         Over (skill, baseline): `advantage` of the model (nats, or squared error), `advantage_error` (standard error
         over sequences), and of tokens `more_right` and `more_right_error`, NaN where a predictor is no baseline;
         `better`. Over skill: `learned`, better than every baseline, and `above_chance`, better than the constant
         guess; both False where no position tests the skill.
-
-    Raises:
-        InputError: The model does not fit the task, or predicts NaN.
     """
     if batch.has_vectors:
         own = {"gain": -metrics.loss(predicted_vectors(model, batch), batch.targets)}
@@ -95,9 +90,8 @@ def gate_of_run(run: Run, *, split: str = "test", step: int | None = None) -> xr
 def of_learners(results: Mapping[str, Any], level: Level = "learned") -> dict[str, Any]:
     """Results of the seeds that reach a level on some skill, by the result `gate` among them; all if none does.
 
-    Args:
-        results: By name datasets along `seed`, or trees with a dataset per seed.
-        level: Better than every baseline, or than the constant guess.
+    `results` are by name datasets along `seed`, or trees with a dataset per seed. The `level` is to be better than
+    every baseline, or than the constant guess.
     """
     some = results[GATE][level].any("skill")
     kept = [int(seed) for seed in some.seed.values[some.values]]

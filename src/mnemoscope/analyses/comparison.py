@@ -22,7 +22,7 @@ from mnemoscope.core.skills import Skills
 from mnemoscope.core.statistics import difference_interval
 
 OUTCOMES = ("both", "first only", "second only", "neither")
-"""Which of two models are right."""
+"""The places at which both models, one of them, or neither is right."""
 
 
 def tested(task: Task, batch: Batch) -> Skills:
@@ -33,16 +33,8 @@ def tested(task: Task, batch: Batch) -> Skills:
 def skill_scores(model: HookedModel, task: Task, batch: Batch) -> xr.Dataset:
     """Accuracy and loss of a model where each skill is tested.
 
-    Args:
-        model: Any hooked model.
-        task: Whose sequences they are.
-        batch: Sequences, of tokens or of vectors.
-
-    Returns:
-        `accuracy` (share) and `loss` (nats) over skill; of vectors `loss` (squared error) over the parts of the answer.
-
-    Raises:
-        InputError: The model does not fit the batch, or predicts NaN.
+    Returns `accuracy` (share) and `loss` (nats) over skill; of vectors `loss` (squared error) over the parts of the
+    answer. Raises InputError where the model does not fit the batch, or predicts NaN.
     """
     if batch.has_vectors:
         found = evaluate_vectors(model, task, batch, references=())
@@ -54,20 +46,14 @@ def skill_scores(model: HookedModel, task: Task, batch: Batch) -> xr.Dataset:
 def compare_predictions(one: HookedModel, other: HookedModel, task: Task, batch: Batch) -> xr.Dataset:
     """The answers of two models on the same sequences, wherever a skill is tested.
 
-    Args:
-        one: Any hooked model.
-        other: Another one, of any architecture.
-        task: Whose tokens and skills they are.
-        batch: Sequences of tokens.
+    The models may be of any architecture; the sequences are of tokens. Raises InputError where a model does not fit the
+    task, or predicts NaN.
 
     Returns:
         Over (model, example, pos), where model is first or second, `guess` (the likeliest token), `p_guess` and
         `p_answer`; NaN where nothing is tested. `token` and `answer` over (example, pos). Over (outcome, skill) the
         `share` of the places at which both are right, the first only, the second only, or neither; `same_guess` over
         skill.
-
-    Raises:
-        InputError: A model does not fit the task, or predicts NaN.
     """
     skills = tested(task, batch)
     where = torch.stack(list(skills.values())).any(0)
@@ -115,9 +101,7 @@ def compare_predictions(one: HookedModel, other: HookedModel, task: Task, batch:
 def difference(one: xr.DataArray, other: xr.DataArray) -> xr.DataArray:
     """Mean difference over seeds, `other` minus `one`, as `core.statistics.difference_interval` gives it.
 
-    Args:
-        one: Over seed and other dimensions.
-        other: Over the same ones. Labels that only one of the two has are there in the result, with NaN.
+    Both are over seed and other dimensions. Labels that only one of the two has are there in the result, with NaN.
     """
     dims = [str(dim) for dim in one.dims if dim != "seed"]
     labels = {dim: list(dict.fromkeys([*one[dim].values.tolist(), *other[dim].values.tolist()])) for dim in dims}

@@ -201,13 +201,8 @@ def evaluate_splits(
 ) -> xr.Dataset:
     """`evaluate` on training and test mappings, along `split`.
 
-    Args:
-        model: Any hooked model.
-        task: With a split chosen.
-        splits: Which mappings.
-        by: As in `evaluate`.
-        n_samples: Sequences to draw; none: enumerate all, exactly.
-        seed: The draw comes from this seed's stream `evaluation`.
+    Without `n_samples` all sequences are enumerated, exactly. Otherwise as many are drawn from the seed's stream
+    `evaluation`.
     """
 
     def batch(split: str) -> Batch:
@@ -227,18 +222,12 @@ def skill_trajectory(model: HookedModel, task: Task, *, seed: int) -> xr.Dataset
     that what differs along steps is the model. A skill whose exact predictor is right less than half of the time never
     reaches an accuracy of one half, and one that guessing gets right half of the time has it at step 0.
 
-    Args:
-        model: Any hooked model whose vocabulary and context are large enough.
-        task: What it was trained on, with a split chosen.
-        seed: Of the run.
+    The task has a split chosen; `seed` is the run's. Raises InputError where the model is too small for the task, or
+    predicts NaN.
 
-    Returns:
-        Scalars `accuracy_<skill>` (share) and `loss_<skill>` (nats), float64; NaN where no position tests the skill.
-        Of a task without skills all scored positions are one, `all`. Of vectors `loss` and `loss_<part>` (squared
-        error).
-
-    Raises:
-        InputError: The model is too small for the task, or predicts NaN.
+    Returns scalars `accuracy_<skill>` (share) and `loss_<skill>` (nats), float64; NaN where no position tests the
+    skill. Of a task without skills all scored positions are one, `all`. Of vectors `loss` and `loss_<part>` (squared
+    error).
     """
     batch = monitored(task, split="test", seed=seed)
     if batch.has_vectors:
@@ -314,9 +303,7 @@ def expected_accuracy(
 ) -> Float[Tensor, "*rows"]:
     """Probability that the best guess is right, a random one where several are equally good.
 
-    Args:
-        predicted: Probabilities, or anything that grows with them.
-        targets: The right tokens.
+    `predicted` are probabilities, or anything that grows with them.
     """
     best = (predicted == predicted.amax(-1, keepdim=True)).double()
     return metrics.at_target(best, targets) / best.sum(-1)

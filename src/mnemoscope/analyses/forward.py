@@ -24,15 +24,8 @@ from mnemoscope.interventions.recordings import check_numbers
 def check_fits(model: HookedModel, *batches: Batch, vectors: bool = False) -> None:
     """Refuse a model that cannot be run on a batch, or whose weights hold NaN.
 
-    TransformerLens turns NaN in attention into zeros, so that logits do not always tell.
-
-    Args:
-        model: Any hooked model.
-        batches: The batches to run on.
-        vectors: True if the analysis takes vectors too; otherwise they are refused.
-
-    Raises:
-        InputError: The message names what is needed and what the model has.
+    TransformerLens turns NaN in attention into zeros, so that logits do not always tell. Unless the analysis takes
+    `vectors` too, they are refused. The InputError names what is needed and what the model has.
     """
     if any(batch.has_vectors for batch in batches) and not vectors:
         raise InputError(
@@ -126,10 +119,8 @@ def read_at(
 
     `use` gets the logits (or vectors) of some places, and the values of `beside` there; None: the batch's targets.
     `run` maps rows and their places to the logits there; None: the model as it is. Only the places `where` are
-    unembedded. `max_bytes`, `kept` and `bytes_per_logit` are as for `engine.budget.parts`.
-
-    Raises:
-        InputError: `max_bytes` does not suffice.
+    unembedded. `max_bytes`, `kept` and `bytes_per_logit` are as for `engine.budget.parts`; InputError if `max_bytes` is
+    too small.
     """
     found: dict[str, list[Tensor]] = {}
     told = [batch.targets] if beside is None else beside
@@ -152,8 +143,7 @@ def scattered(values: Float[Tensor, "place ..."], where: Bool[Tensor, "batch pos
 def predicted_vectors(model: HookedModel, batch: Batch) -> Float[Tensor, "batch pos d_output"]:
     """The outputs of a model that reads vectors, in float64.
 
-    Raises:
-        InputError: The model does not fit the batch, or its outputs hold NaN.
+    Raises InputError where the model does not fit the batch, or its outputs hold NaN.
     """
     check_fits(model, batch, vectors=True)
     with evaluation_mode(model):
@@ -192,16 +182,8 @@ def log_probs(
 ) -> Float[Tensor, "batch pos d_vocab"]:
     """Log-probabilities of the task's tokens, in float64.
 
-    Further tokens in the model's vocabulary share in the normalisation.
-
-    Args:
-        model: Any hooked model.
-        task: The task whose tokens are read.
-        batch: The sequences.
-        where: The places that are wanted, NaN at others; None: everywhere.
-
-    Raises:
-        InputError: The model is too small for the task, or its logits hold NaN.
+    Further tokens in the model's vocabulary share in the normalisation. Places outside `where` are NaN. Raises
+    InputError where the model is too small for the task, or its logits hold NaN.
     """
     check_task(model, task, batch)
     if where is None:
@@ -220,8 +202,7 @@ def answer_scores(
 ) -> dict[str, Float[Tensor, "*rows"]]:
     """The `accuracy` (1 where the most probable token is the target) and the target's `log_prob` in nats; float64.
 
-    Raises:
-        InputError: The logits hold NaN.
+    Refuses NaN.
     """
     log_probs = normalised(logits)
     return {
@@ -231,11 +212,7 @@ def answer_scores(
 
 
 def normalised(logits: Float[Tensor, "*rows d_vocab"]) -> Float[Tensor, "*rows d_vocab"]:
-    """Log-probabilities from logits, in float64.
-
-    Raises:
-        InputError: The logits hold NaN.
-    """
+    """Log-probabilities from logits, in float64; raises InputError where these hold NaN."""
     result = log_softmax(logits.double())
     if result.isnan().any():
         raise InputError(

@@ -24,7 +24,7 @@ from mnemoscope.core.subject import Subject
 from mnemoscope.judging.claim import Gate
 
 LEARNED = Gate(statement="answers every skill it is trained for in 99 % of unseen sequences or more", at_least=0.99)
-"""Which models a claim about a mechanism speaks of; the gate looks at `learned`."""
+"""The gate that a model has to pass before a claim about a mechanism speaks of it; it looks at `learned`."""
 
 
 @lru_cache(maxsize=4)
@@ -37,8 +37,7 @@ def every_sequence(task: Task, split: str = "test") -> Batch:
 def accuracy_by_skill(subject: Subject, *, split: str = "test") -> Mapping[str, float]:
     """Share of right answers among all sequences of the split, by skill; NaN for a skill that none of them tests.
 
-    Raises:
-        InputError: The model is too small for the task, or the task cannot enumerate its sequences.
+    Raises InputError where the model is too small for the task, or the task cannot enumerate its sequences.
     """
     batch = every_sequence(subject.task, split)
     skills = subject.task.skills(batch)
@@ -49,11 +48,7 @@ def accuracy_by_skill(subject: Subject, *, split: str = "test") -> Mapping[str, 
 
 
 def learned(subject: Subject, skills: Sequence[str] | None = None) -> float:
-    """The smallest accuracy among some skills on unseen mappings, what a gate looks at; none given: among all.
-
-    Raises:
-        InputError: As `accuracy_by_skill`.
-    """
+    """The smallest accuracy among some skills on unseen mappings (none given: among all), which a gate looks at."""
     found = accuracy_by_skill(subject)
     return float(torch.tensor([found[name] for name in (found if skills is None else skills)]).min())
 
@@ -61,8 +56,7 @@ def learned(subject: Subject, skills: Sequence[str] | None = None) -> float:
 def sequences(task: Task, *, split: str = "test", subgroup: str = ALL) -> Batch:
     """All sequences of a subgroup over the mappings of a split.
 
-    Raises:
-        InputError: The task has no such subgroup, or cannot enumerate its sequences.
+    Raises InputError where the task has no such subgroup, or cannot enumerate its sequences.
     """
     return _sequences(task, split, subgroup)
 
@@ -78,11 +72,7 @@ def _sequences(task: Task, split: str, subgroup: str) -> Batch:
 
 @kept
 def evaluated(subject: Subject, *, split: str = "test", subgroup: str = ALL) -> xr.Dataset:
-    """The result of `evaluate` for a model on `sequences`.
-
-    Raises:
-        InputError: As `sequences` and `evaluate`.
-    """
+    """The result of `evaluate` for a model on `sequences`."""
     task = subject.task
     batch = sequences(task, split=split, subgroup=subgroup)
     return evaluate(subject.model, task, batch, exact=_exact(task, split, subgroup))

@@ -24,19 +24,15 @@ HEAD = re.compile(r"L\d+H\d+")
 def by_role(result: Result, named: Mapping[str, str]) -> Result:
     """A result over (layer, head), or over `component`, rearranged to roles.
 
-    Args:
-        result: Dimensions `layer` and `head` become `role`; so does `component`. The second component of a pair,
-            `other`, is rearranged likewise under its own name. Variables of a dataset that have neither stay as they
-            are.
-        named: Component (`L0H1`) to role. Heads that it does not name are left out; other components keep their
-            own name, after the named ones, unless it gives them another.
+    Dimensions `layer` and `head` become `role`, in the order of `named`; so does `component`. The second component of a
+    pair, `other`, is rearranged likewise under its own name. Variables of a dataset that have neither stay as they are.
+    The components remain as coordinate `component`.
 
-    Returns:
-        The result with dimension `role`, in the order of `named`, and the components as coordinate `component`.
+    `named` maps components (`L0H1`) to roles. Heads that it does not name are left out; other components keep their own
+    name, after the named ones, unless it gives them another.
 
-    Raises:
-        InputError: The result has no heads or components, or both; a head does not exist; or two components of the
-            result have the same role.
+    Raises InputError where the result has no heads or components, or both; a head does not exist; or two components of
+    the result have the same role.
     """
     arrays = result.data_vars.values() if isinstance(result, xr.Dataset) else [result]
     kinds = {_kind(array) for array in arrays} - {""}
@@ -66,12 +62,8 @@ def named_in(result: xr.Dataset) -> dict[str, str]:
 def with_roles(patterns: xr.Dataset, named: Mapping[str, str]) -> xr.Dataset:
     """Attention patterns with the names of their heads, for a view.
 
-    Args:
-        patterns: `pattern` over (..., layer, head, query, key).
-        named: Component (`L0H1`) to role.
-
-    Returns:
-        The same with `called` over (layer, head): the role and behind it the head, `copy head (L0H1)`; or the head.
+    `patterns` has `pattern` over (..., layer, head, query, key); `named` maps components (`L0H1`) to roles. The result
+    has `called` over (layer, head) too: the role and behind it the head, `copy head (L0H1)`; or the head.
     """
     pattern = patterns.pattern
     heads = [[f"L{layer}H{head}" for head in pattern["head"].values] for layer in pattern["layer"].values]

@@ -21,11 +21,8 @@ def along_seed(runs: Sequence[Run], results: Iterable[Result]) -> Result:
     """Results of runs that differ in the seed only, one per run, along `seed`.
 
     Where training may stop early, results along `step` cover the steps of all runs; at a step that a run was not
-    measured at it has its last value before.
-
-    Raises:
-        InputError: The runs are of several configurations, a seed occurs twice, or the results differ in more
-            than their values.
+    measured at it has its last value before. Raises InputError where the runs are of several configurations, a seed
+    occurs twice, or the results differ in more than their values.
     """
     labels = list(by_label(runs))
     if len(labels) != 1:
@@ -57,15 +54,9 @@ def over_seeds(runs: Sequence[Run], results: Sequence[Mapping[str, xr.Dataset]])
 def along(dim: str, results: Mapping[int, Result]) -> Result:
     """Results concatenated along a new dimension, whose coordinate is their key.
 
-    Attributes that all have in common stay. Coordinates that differ (the component behind a role) get the dimension.
-
-    Args:
-        dim: Name of the dimension.
-        results: At least one; datasets, or arrays of one name.
-
-    Raises:
-        InputError: There is none, one is no labelled result or has the dimension already, or their variables,
-            dimensions or coordinates differ.
+    Results are datasets, or arrays of one name. Attributes that all have in common stay. Coordinates that differ (the
+    component behind a role) get the dimension. Raises InputError where there is none, one is no labelled result or has
+    the dimension already, or their variables, dimensions or coordinates differ.
     """
     if not results:
         raise InputError(f"results along {dim} need at least one; got none")
@@ -92,8 +83,7 @@ def along(dim: str, results: Mapping[int, Result]) -> Result:
 def side_by_side(results: Mapping[str, xr.Dataset]) -> xr.DataTree:
     """Results of unlike configurations by label; nothing is aligned or averaged.
 
-    Raises:
-        InputError: A label has a slash in it, which would make it a path.
+    Raises InputError where a label has a slash in it, which would make it a path.
     """
     for label in results:
         if "/" in label or not label:

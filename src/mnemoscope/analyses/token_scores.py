@@ -35,8 +35,7 @@ def skill_targets(batch: Batch, skills: Skills) -> Targets:
 def check_targets(batch: Batch, targets: Targets) -> None:
     """Refuse targets that do not fit a batch.
 
-    Raises:
-        InputError: There are none, a shape differs from that of the batch, or a target is looked for nowhere.
+    Raises InputError where there are none, a shape differs from that of the batch, or a target is looked for nowhere.
     """
     if not targets:
         raise InputError("targets must name at least one token to look for; got none")
@@ -52,13 +51,8 @@ def score_sums(
 ) -> Float[Tensor, "target score"]:
     """Sums of the scores over the positions of each target, in float64.
 
-    Args:
-        logits: Of some sequences of a batch.
-        targets: Of the whole batch.
-        rows: Which sequences.
-
-    Raises:
-        InputError: The logits hold NaN, or a target is no token of the model.
+    `logits` are of some `rows` of a batch, `targets` of the whole batch. Raises InputError where the logits hold NaN,
+    or a target is no token of the model.
     """
     return sums_at(logits[looked_at(targets, rows).to(logits.device)], targets, rows)
 

@@ -34,13 +34,9 @@ def predict(
 ) -> xr.Dataset:
     """The likeliest tokens after every position of one sequence.
 
-    Args:
-        model: Any hooked model.
-        task: Whose sequence it is.
-        batch: One sequence. A last position that is not scored is taken as one whose following token is not given.
-        reference: An exact predictor of the task; none: the model stands alone.
-        everywhere: Ask the reference at positions that are not scored too: where it does not look at what follows.
-        n: How many tokens.
+    A last position of the sequence that is not scored is taken as one whose following token is not given. `reference`
+    is an exact predictor of the task; none: the model stands alone. With `everywhere` it is read at positions that are
+    not scored too: where it does not look at what follows.
 
     Returns:
         Over pos: `token`, `following` (-1 where it is not given) and `p_following` (NaN there). Over (pos, rank):

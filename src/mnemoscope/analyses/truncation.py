@@ -106,11 +106,7 @@ def truncate(
 
 
 def last_mlp(model: HookedModel) -> dict[str, tuple[ParamSite, ...]]:
-    """W_in and W_out of the last layer's MLP, each by itself and both together.
-
-    Raises:
-        InputError: The model has no MLP.
-    """
+    """W_in and W_out of the last layer's MLP, each by itself and both together; InputError if the model has none."""
     if model.cfg.attn_only:
         raise InputError("the model has no MLP; name the weights to cut, such as L0H0 W_O")
     sites = [ParamSite(name=name, layer=model.cfg.n_layers - 1) for name in ("W_in", "W_out")]

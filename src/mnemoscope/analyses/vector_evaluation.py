@@ -27,14 +27,12 @@ def evaluate_vectors(
     """Squared errors of a model that gives vectors, by part of the answer and by scored position.
 
     Each sequence counts by its weight, where it has one. Without `references`, all exact predictors of the task are
-    taken.
+    taken. Raises InputError where the model does not fit the batch, its outputs hold NaN, or there is no such
+    reference.
 
     Returns:
         `loss` over (part, pos); over (reference, part, pos) `floor`, the loss of the reference, and `distance`, the
         mean squared distance of the model from it; `n` sequences.
-
-    Raises:
-        InputError: The model does not fit the batch, its outputs hold NaN, or there is no such reference.
     """
     names = [] if task is None else list(task.references if references is None else references)
     for name in names:

@@ -34,7 +34,7 @@ class Batch:
             batch calls positions as that task does.
         parts: Named parts of target vectors that are reported apart; none for tokens.
         lengths: Of sequences that are padded on the right; None: all positions are real.
-        symbol: What a token is called; None: by its number.
+        symbol: The name of a token; None: its number.
     """
 
     inputs: Inputs
@@ -100,12 +100,8 @@ class Batch:
     def labels(self, **axes: Sequence[Any]) -> dict[str, tuple[str, list[str]]]:
         """Coordinates of a result along axes of positions.
 
-        Args:
-            axes: Name of the dimension to the positions along it.
-
-        Returns:
-            `pos_name` along `pos`, and so on, where positions have names; else `pos_token`, the token there, where
-            tokens have; else none.
+        `axes` maps the name of a dimension to the positions along it. Gives `pos_name` along `pos`, and so on, where
+        positions have names; else `pos_token`, the token there, where tokens have; else none.
         """
         if self.positions or self.symbol is None or self.has_vectors:
             return naming.labels(self.positions, **axes)

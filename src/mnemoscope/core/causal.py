@@ -23,7 +23,7 @@ from mnemoscope.core.batch import Batch
 from mnemoscope.core.errors import InputError, in_range, one_of
 
 TOLERANCE = 1e-6
-"""By how much the sum of probabilities may miss one, and how close to the largest one the others are best too."""
+"""The error allowed in the sum of probabilities, and the distance at which others are as good as the largest one."""
 
 Values = Mapping[str, Tensor]
 """Values by name; the first axis of each is the batch."""
@@ -37,7 +37,6 @@ class CausalModel:
     variables before it. A variable may have the name of a latent; it then stands in its place for all that follow.
 
     Attributes:
-        name: In results.
         variables: Name to function, in the order in which they are computed; a value has the batch as first axis.
         answer: The function that gives the next token: whole numbers `batch`, or probabilities `batch token` where
             several answers are right.
@@ -56,13 +55,9 @@ class CausalModel:
     def values(self, batch: Batch, changed: Values | None = None) -> dict[str, Tensor]:
         """Every value by name: tokens, latents, and the variables in their order.
 
-        Args:
-            batch: The sequences.
-            changed: Variables that are set, with their values; what follows from them is computed from these.
-
-        Raises:
-            InputError: The batch is empty, there is no such variable, a function reads what is not there yet, or a
-                value does not have the batch as first axis.
+        What follows from variables that are `changed` is computed from their new values. Raises InputError where the
+        batch is empty, there is no such variable, a function reads what is not there yet, or a value does not have the
+        batch as first axis.
         """
         in_range("the number of sequences of a batch", len(batch), 1, float("inf"))
         changed = {} if changed is None else changed
@@ -83,13 +78,8 @@ class CausalModel:
     def answers(self, batch: Batch, d_vocab: int, changed: Values | None = None) -> Float[Tensor, "batch d_vocab"]:
         """Probabilities of the answer, in float64; all on one token where the answer is a token.
 
-        Args:
-            batch: The sequences.
-            d_vocab: Number of tokens; those that the answer says nothing about get 0.
-            changed: As for `values`.
-
-        Raises:
-            InputError: As for `values`, or the answer is neither tokens nor probabilities.
+        Tokens that the answer says nothing about get 0. `changed` and errors are as for `values`; an answer that is
+        neither tokens nor probabilities is refused too.
         """
         answer = self._computed("the answer", self.answer, self.values(batch, changed))
         if answer.shape == (len(batch),) and not answer.dtype.is_floating_point and answer.dtype != torch.bool:
@@ -109,8 +99,7 @@ class CausalModel:
     def interchanged(self, base: Batch, source: Batch, variable: str, d_vocab: int) -> Float[Tensor, "batch d_vocab"]:
         """The answer on each row of `base` with one variable as in the same row of `source`.
 
-        Raises:
-            InputError: As for `answers`, or the batches differ in size.
+        Errors are those of `answers`; the batches must have one size.
         """
         one_of("variable", variable, self.variables)
         if len(base) != len(source):
@@ -120,8 +109,7 @@ class CausalModel:
     def due(self, values: Shaped[Tensor, "batch pos *rest"], batch: Batch) -> Shaped[Tensor, "batch *rest"]:
         """The values at the positions of the answer.
 
-        Raises:
-            InputError: A position lies outside the sequences, or the batch has no such latent.
+        Raises InputError where a position lies outside the sequences, or the batch has no such latent.
         """
         n_pos = batch.inputs.shape[1]
         if isinstance(self.pos, int):
@@ -136,8 +124,7 @@ class CausalModel:
     def agreement(self, batch: Batch, d_vocab: int) -> float:
         """The share of scored rows, among those whose answer is one token, whose target is the answer; NaN without any.
 
-        Raises:
-            InputError: As for `answers`.
+        Errors are those of `answers`.
         """
         wanted = best(self.answers(batch, d_vocab))
         counted = (wanted.sum(1) == 1) & self.due(batch.scored, batch)

@@ -12,11 +12,7 @@ class InputError(ValueError):
 
 
 def one_of(argument: str, given: object, allowed: Iterable[object]) -> None:
-    """Refuse a value that is not among the allowed ones.
-
-    Raises:
-        InputError: `given` is not in `allowed`.
-    """
+    """Refuse a value that is not among the allowed ones, with InputError."""
     allowed = allowed if isinstance(allowed, tuple) else list(allowed)
     if given not in allowed:
         names = ", ".join(str(a) for a in allowed)
@@ -30,11 +26,7 @@ def nearest(given: object, allowed: Iterable[object]) -> str:
 
 
 def in_range(argument: str, given: float, low: float, high: float) -> None:
-    """Refuse a number outside the closed interval from `low` to `high` (NaN is outside every interval).
-
-    Raises:
-        InputError: `given` lies outside.
-    """
+    """Refuse a number outside the closed interval from `low` to `high` with InputError; NaN is always outside."""
     if not low <= given <= high:
         if low == high:
             bounds = f"{low:g}"

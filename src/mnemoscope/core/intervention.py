@@ -38,7 +38,6 @@ class Mean:
     """The mean over the sequences of a reference set, weighted by their probabilities where it has them.
 
     Attributes:
-        site: Where.
         source: The reference set.
         over: `batch`: over sequences, position by position; `position`: over sequences and positions; or the name of
             a latent: over the sequences of the same class, position by position.
@@ -65,7 +64,6 @@ class Resample:
     All sites that are resampled from one source in one run take the same sequence.
 
     Attributes:
-        site: Where.
         source: The reference set.
         match: Name of a latent: draw among the sequences of the same class; none: among all.
     """
@@ -83,7 +81,6 @@ class Patch:
     """The activation in the same row of another batch: activation patching, or an interchange intervention.
 
     Attributes:
-        site: Where.
         source: The other batch.
         at: Where in the source: a position, or the name of a latent of the source that holds one a sequence (below
             0: that sequence stays as it is). None: the positions of the site itself.
@@ -158,9 +155,7 @@ class Add:
     """A direction added: steering.
 
     Attributes:
-        site: Where.
         direction: A vector of the site's width: d_model, d_head, or as many as there are neurons.
-        coefficient: Its factor.
     """
 
     site: Site | Edge
@@ -181,7 +176,6 @@ class Project:
     """Only the part inside a subspace, or only the part outside it.
 
     Attributes:
-        site: Where.
         basis: Directions that span the subspace, a row each, of the site's width; they need not be orthogonal.
         part: `keep` the part inside, or `remove` it.
     """

@@ -19,7 +19,7 @@ from mnemoscope.core.batch import Batch
 from mnemoscope.core.errors import InputError, in_range
 
 TOLERANCE = 1e-4
-"""By how much the sum of a row may miss one: the rounding of a float32 softmax over a few thousand keys."""
+"""The error allowed in the sum of a row: the rounding of a float32 softmax over a few thousand keys."""
 
 Pattern = Callable[[Batch], Float[Tensor, "batch query key"]]
 
@@ -31,7 +31,6 @@ class Mechanism:
     Equal where name, function and the rest are the same.
 
     Attributes:
-        name: What it is called in results.
         pattern: The weight of every key for every query. Rows add up to one, keys after the query have none; in a
             row of NaN the mechanism says nothing, and the learned row stays.
         n_parameters: How many numbers of it were fitted to the model: the measure of its simplicity.

@@ -65,13 +65,10 @@ class Metric:
     """A number read from logits at every position, by name.
 
     Attributes:
-        name: In results.
-        unit: Of the values.
         function: Takes logits `*rows d_vocab`, answer and foil `*rows` and gives one value per row; with
             `against_clean` the logits of the clean prompt `*rows d_vocab` come fourth. Must not move when a constant is
             added to the logits (`check_metric`).
         higher_is: Whether higher values mean a `better` answer or a `worse` one.
-        against_clean: Whether it compares with the clean prompt's logits.
         of: `logits`, or `vectors`: outputs, answers and foils are `*rows d_output`.
     """
 
@@ -97,11 +94,7 @@ class Metric:
         return self.function(logits, answer, foil, *((clean,) if self.against_clean else ()))
 
     def on(self, name: str, part: slice) -> "Metric":
-        """The same of a part of the vectors, called `<metric> <name>`.
-
-        Raises:
-            InputError: The metric is of logits.
-        """
+        """The same of a part of the vectors, called `<metric> <name>`; InputError for a metric of logits."""
         if self.of != "vectors":
             raise InputError(f"only a metric of vectors is of parts; {self.name} is of {self.of}")
         return replace(self, name=f"{self.name} {name}", function=partial(_on_part, self.function, part))
@@ -215,15 +208,8 @@ def check_metric(
 
     A softmax takes such a constant away, so what moves with it is no statement about the prediction. Of vectors it is.
 
-    Args:
-        metric: What to try.
-        logits: Of the clean prompts; taken in float64.
-        answer: The right token, or vector.
-        foil: What is right on the corrupted prompts.
-        generator: Draws the constants.
-
-    Raises:
-        InputError: The values move, are NaN, or are not one per row; or the metric is of the other kind of output.
+    The logits of the clean prompts are taken in float64; `foil` is right on the corrupted prompts. Raises InputError
+    where the values move, are NaN, or are not one per row; or the metric is of the other kind of output.
     """
     logits, given = logits.double(), "vectors" if answer.is_floating_point() else "logits"
     if metric.of != given:

@@ -12,10 +12,8 @@ from mnemoscope.core.protocols import HookedModel
 def evaluation_mode(model: HookedModel) -> Iterator[None]:
     """Put a model in evaluation mode, and every module back afterwards, also after an exception.
 
-    Every run of a measured model goes through it: by `unembedding`, by `intervened`, or by itself.
-
-    Args:
-        model: Any hooked model. One that is no `nn.Module` has no modes.
+    Every run of a measured model goes through it: by `unembedding`, by `intervened`, or by itself. A model that is no
+    `nn.Module` has no modes.
     """
     roots = (
         model,

@@ -9,7 +9,7 @@ from mnemoscope.core.seeding import generator
 N_MONITOR = 512
 """Sequences of each subgroup and split, where they are short."""
 MAX_TOKENS = 2**13
-"""Where they are longer, there are only so many that this is the number of their tokens."""
+"""Tokens of each subgroup and split, where sequences are longer: fewer of them are taken."""
 
 
 def monitored(task: Task, *, split: str, seed: int, device: torch.device | str = "cpu") -> Batch:

@@ -14,12 +14,7 @@ T = TypeVar("T", Batch, Tensor)
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Named(Generic[T]):
-    """A batch or a tensor by name: what an intervention refers to.
-
-    Attributes:
-        name: What it is called in results.
-        value: The batch or tensor; it must not be changed any more.
-    """
+    """A batch or a tensor that an intervention refers to, by its name in results. Do not change it any more."""
 
     name: str
     value: T

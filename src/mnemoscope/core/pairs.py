@@ -49,16 +49,10 @@ class PromptPairs:
     def from_task(task: Task, clean: Batch, *, kind: str, skill: str | None = None, seed: int = 0) -> "PromptPairs":
         """The minimal pairs that a task makes.
 
-        Args:
-            task: The task.
-            clean: Its sequences.
-            kind: One of `task.corruptions`; becomes the name.
-            skill: One of `task.skills`: only sequences that test it, read where it alone gives the answer. None: all,
-                read where they are scored.
-            seed: Choices are drawn from its stream `pairs`.
-
-        Raises:
-            InputError: The task has no such kind or skill, or no sequence tests it.
+        The `kind` is one of `task.corruptions`, and becomes the name. With a `skill` of `task.skills` only sequences
+        that test it are taken, and read where it alone gives the answer; without, all are read where they are scored.
+        Choices are drawn from the seed's stream `pairs`. Raises InputError where the task has no such kind or skill, or
+        no sequence tests it.
         """
         if skill is not None:
             masks = task.skills(clean)
@@ -95,11 +89,7 @@ class PromptPairs:
         return self._map(lambda batch: batch.select(rows))
 
     def read_at(self, scored: Bool[Tensor, "batch pos"]) -> "PromptPairs":
-        """The same pairs, read at other positions.
-
-        Raises:
-            InputError: A prompt is read nowhere.
-        """
+        """The same pairs, read at other positions; InputError where a prompt is read nowhere."""
         return self._map(lambda batch: replace(batch, scored=scored))
 
     def read_last(self) -> "PromptPairs":

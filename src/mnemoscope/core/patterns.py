@@ -29,10 +29,8 @@ Occurrences = Literal["all", "first", "last"]
 def attends_to(name: str, keys: Keys) -> Mechanism:
     """Attention spread evenly over the keys that a condition names.
 
-    Args:
-        name: What the mechanism is called.
-        keys: From the batch, the positions of queries and those of keys to whether a query attends to a key; it
-            broadcasts to (batch, query, key). Keys after the query are left out by themselves.
+    `keys` gives, from the batch, the positions of queries and those of keys, whether a query attends to a key; it
+    broadcasts to (batch, query, key). Keys after the query are left out by themselves.
     """
 
     def pattern(batch: Batch) -> Float[Tensor, "batch query key"]:
@@ -110,10 +108,8 @@ def same_value(latent: str) -> Mechanism:
 def earlier_same(occurrences: Occurrences = "all", *, period: int = 1) -> Mechanism:
     """Earlier occurrences of the query's token: the pattern of a duplicate-token head.
 
-    Args:
-        occurrences: All of them, the first or the last.
-        period: Only those at the query's place of a slot of that length: with 2, the first of a pair does not occur
-            again as the second of one.
+    With a `period` only those count that are at the query's place of a slot of that length: with 2, the first of a pair
+    does not occur again as the second of one.
     """
     one_of("occurrences", occurrences, ("all", "first", "last"))
     return attends_to(
@@ -126,9 +122,7 @@ def earlier_same(occurrences: Occurrences = "all", *, period: int = 1) -> Mechan
 def after_earlier_same(occurrences: Occurrences = "all", *, period: int = 1) -> Mechanism:
     """Tokens that follow earlier occurrences of the query's token: the pattern of an induction head.
 
-    Args:
-        occurrences: After all of them, the first or the last.
-        period: As for `earlier_same`.
+    The `period` is as for `earlier_same`.
     """
     one_of("occurrences", occurrences, ("all", "first", "last"))
     return attends_to(
@@ -141,10 +135,9 @@ def after_earlier_same(occurrences: Occurrences = "all", *, period: int = 1) -> 
 def one_hot(latent: str, *, query: int | None = None, shift: int = 0) -> Mechanism:
     """The position that a latent holds; negative: none.
 
-    Args:
-        latent: One position a sequence, or one for every query of it.
-        query: The only query that it is about, negative from the end; none: every query from that position on.
-        shift: Added to the position: 1 for the token after it.
+    The latent has one position a sequence, or one for every query of it. `query` is the only query that it is about,
+    negative from the end; none: every query from that position on. `shift` is added to the position: 1 for the token
+    after it.
     """
 
     def keys(batch: Batch, queries: Tensor, key: Tensor) -> Tensor:
@@ -167,11 +160,8 @@ def one_hot(latent: str, *, query: int | None = None, shift: int = 0) -> Mechani
 def fixed(name: str, weights: Float[Tensor, "query key"], *, n_parameters: int | None = None) -> Mechanism:
     """The same weights for every sequence, query by query.
 
-    Args:
-        name: What the mechanism is called.
-        weights: One row a query; NaN in rows about which it says nothing.
-        n_parameters: How many of the numbers were fitted; none: all that are free, which is one less than the
-            weights above zero of every row.
+    `weights` has one row a query, NaN in rows about which it says nothing. `n_parameters` of the numbers were fitted;
+    none: all that are free, which is one less than the weights above zero of every row.
     """
     if n_parameters is None:
         n_parameters = int(((weights > 0).sum(-1) - 1).clamp(min=0).sum())

@@ -34,8 +34,9 @@ Result = TypeVar("Result", xr.Dataset, xr.DataArray)
 
 
 POSITION_NAMES: Registry[Callable[[Any], Sequence[str]]] = Registry("position names", "tasks")
-"""By name of a task, a function of the task that gives a name to each of its `n_ctx` positions, in their order; none is
-a number or the name of a latent."""
+"""The function that names each of the `n_ctx` positions of a task, in their order, by the task's name. No name is a
+number or the name of a latent.
+"""
 
 
 def names_of(task: object) -> tuple[str, ...]:

@@ -20,7 +20,7 @@ class Preset:
     model: ModelSpec
     recipes: Mapping[str, Recipe] = field(hash=False)
     sizes: Mapping[str, Mapping[str, Any]] = field(default_factory=dict, hash=False)
-    """By recipe, fields that differ under it, such as {"published": {"task.length": 256}}."""
+    """The fields that differ under each recipe, such as {"published": {"task.length": 256}}."""
 
 
 PRESETS: Registry[Preset] = Registry("preset", "presets")
@@ -41,11 +41,7 @@ class Configuration:
     """Fields and their values, such as ("model.d_model", 64)."""
 
     def spec(self, seed: int) -> RunSpec:
-        """The run of one seed.
-
-        Raises:
-            InputError: As `preset`.
-        """
+        """The run of one seed; errors are those of `preset`."""
         return preset(self.preset, self.recipe, seed, changes=dict(self.changes))
 
     def changed(self, field: str, value: Any) -> "Configuration":
@@ -67,7 +63,7 @@ class TrainingSet:
     called: str = ""
     """The changes in a word, which stands between preset and recipe in labels, such as `no-norm`."""
     packed: bool = True
-    """Whether the zoo holds these runs if they are behind verdicts; else they are too large for it."""
+    """True if the zoo holds these runs where they are behind verdicts; else they are too large for it."""
 
     def specs(self, seeds: Sequence[int] | None = None) -> list[RunSpec]:
         """The runs of all its presets; `seeds` take the place of those in the set."""
@@ -84,9 +80,9 @@ class System:
     full: tuple[TrainingSet, ...]
     """With `--full`."""
     shipped: tuple[TrainingSet, ...] = ()
-    """What the zoo holds, behind the verdicts; none: what `full` names."""
+    """The runs in the zoo, behind the verdicts; none: those that `full` names."""
     compact: bool = False
-    """Whether the zoo keeps compact checkpoints and trajectories (`models.packing`)."""
+    """True if the zoo keeps compact checkpoints and trajectories (`models.packing`)."""
     default: str | None = None
     """Preset that `train` takes where none is named, and that a report opens with. Commands to which no system is named
     take the first that has one."""
@@ -103,14 +99,8 @@ SYSTEMS: Registry[System] = Registry("system", "presets")
 def preset(name: str, recipe: str = "quick", seed: int = 0, *, changes: Mapping[str, Any] | None = None) -> RunSpec:
     """The run of a preset under one of its recipes and a seed.
 
-    Args:
-        name: Name of the preset.
-        recipe: Name of the recipe.
-        seed: The replicate.
-        changes: Fields to change, such as {"model.d_model": 64}; the label then carries a digest of them.
-
-    Raises:
-        InputError: There is no such preset or recipe, a change names no field, or a value is refused.
+    `changes` are fields to change, such as {"model.d_model": 64}; the label then carries a digest of them. Raises
+    InputError where there is no such preset or recipe, a change names no field, or a value is refused.
     """
     found = PRESETS.get(name)
     one_of("recipe", recipe, found.recipes)
@@ -135,7 +125,7 @@ def label_of(spec: RunSpec) -> str:
 
 
 def in_words(systems: Iterable[System] | None = None) -> dict[str, str]:
-    """By the name of a preset with a digest of changes, its name with the word of its system for them."""
+    """The name with the word of its system for changes, by the name of a preset with a digest of them."""
     if systems is None:
         systems = map(SYSTEMS.get, SYSTEMS.names())
     parts = [part for system in systems for part in (*system.quick, *system.full, *system.shipped) if part.called]

@@ -28,10 +28,8 @@ def heard_by(listener: Listener) -> Iterator[None]:
 def told(pieces: Iterable[T], *, after: int = 0, of: int | None = None) -> Iterator[T]:
     """The pieces of a loop, of about the same length each; a listener is told how many are done.
 
-    Args:
-        pieces: What is looped over, or results as they come.
-        after: Pieces of earlier loops that belong to the same work.
-        of: Pieces of all these loops; none: those of this one, which has a length.
+    `after` counts pieces of earlier loops that belong to the same work, and `of` those of all these loops; none: those
+    of this one, which has a length.
     """
     listener = _listener.get()
     if listener is None:

@@ -23,22 +23,14 @@ class Registry(Generic[T]):
     _items: dict[str, T] = field(default_factory=dict)
 
     def add(self, name: str, item: T) -> T:
-        """Register `item`.
-
-        Raises:
-            InputError: The name is taken by a different item.
-        """
+        """Register `item`; InputError where the name is taken by a different one."""
         if self._items.get(name, item) != item:
             raise InputError(f"{self.kind} name {name!r} is taken; choose another")
         self._items[name] = item
         return item
 
     def get(self, name: str) -> T:
-        """The item of that name.
-
-        Raises:
-            InputError: There is none; the message lists the names that exist.
-        """
+        """The item of that name; InputError where there is none lists the names that exist."""
         if name not in self._items:
             one_of(self.kind, name, self.names())
         return self._items[name]
@@ -46,8 +38,7 @@ class Registry(Generic[T]):
     def names(self, of: Iterable[str] | None = None) -> list[str]:
         """All names, guest by guest in the order of registration.
 
-        Args:
-            of: Guests that are imported for that; none: all. What others have registered by then comes along.
+        The guests in `of` are imported for that; none: all. What others have registered by then comes along.
         """
         guests.load(self.part, of)
         return list(self._items)

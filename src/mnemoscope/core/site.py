@@ -125,7 +125,6 @@ class ParamSite:
 
     Attributes:
         name: In TransformerLens's words.
-        layer: Number of the block; none for embeddings and unembedding.
         head: Number of the head, for weights of attention; none: all of them, each for itself.
     """
 
@@ -151,8 +150,7 @@ class ParamSite:
     def read(cls, text: str) -> "ParamSite":
         """The weight of a text such as `L1H0 W_O`, `L1 W_out`, `W_E`, or its parameter's name, `blocks.1.mlp.W_out`.
 
-        Raises:
-            InputError: The text is no weight.
+        Raises InputError where the text is no weight.
         """
         found = _TEXT.fullmatch(text) or _PARAMETER.fullmatch(text)
         if found is None:

@@ -57,11 +57,11 @@ class ModelSpec:
     d_head: int | None = field(default=None, metadata=NEWER)
     """Width of a head; none: d_model / n_heads."""
     attention_dir: Literal["causal", "bidirectional"] = field(default="causal", metadata=NEWER)
-    """Whether a position attends to those up to itself (causal), or to all."""
+    """Attention of a position to those up to itself (causal), or to all."""
     softmax: bool = field(default=True, metadata=NEWER)
     """False: linear attention, whose scores are neither scaled nor normalised (`models.linear_attention`)."""
     embeddings: Literal["trained", "frozen"] = field(default="trained", metadata=NEWER)
-    """Whether embeddings and unembedding stay as they are initialised."""
+    """Frozen embeddings and unembedding stay as they are initialised."""
     silent: int | None = field(default=None, metadata=NEWER)
     """Token whose embedding is zero, counted from the end of the vocabulary where it is negative: a position that holds
     it asks with the bias of the queries alone, and its residual stream holds what is written there and nothing else."""
@@ -151,7 +151,7 @@ class Recipe:
     weight_decay: float = 0.0
     """Weight decay."""
     frozen: tuple[Freeze, ...] = ()
-    """Which parameters are held fixed, and when."""
+    """The parameters that are held fixed, and when."""
     task_changes: tuple[TaskChange, ...] = ()
     """Changes of the task, of its data and its loss, during training."""
     metrics_every: int = 50
@@ -239,8 +239,7 @@ class RunSpec:
     def from_dict(data: Mapping[str, Any]) -> "RunSpec":
         """Read what `to_dict` wrote.
 
-        Raises:
-            InputError: A key is missing or unknown, a value has the wrong type, or the task is not registered.
+        Raises InputError where a key is missing or unknown, a value has the wrong type, or the task is not registered.
         """
         try:
             if type(data["seed"]) is not int:

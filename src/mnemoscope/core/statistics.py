@@ -13,13 +13,7 @@ def summary_over(values: xr.DataArray, dim: str = "seed") -> xr.DataArray:
 def mean_interval(values: xr.DataArray, dim: str = "draw", *, confidence: float = 0.95) -> xr.DataArray:
     """Mean over draws with the ends of Student's interval, along a new dimension `summary`: mean, low, high.
 
-    Args:
-        values: Over `dim`, and other dimensions. NaN stays out.
-        dim: What is replicated.
-        confidence: Of the interval.
-
-    Returns:
-        NaN ends where there are fewer than two draws.
+    NaN stays out. The ends are NaN where there are fewer than two draws.
     """
     n, mean = values.count(dim), values.mean(dim)
     error = values.std(dim, ddof=1) / n**0.5

@@ -12,7 +12,6 @@ class Subject:
     """One trained model, or one planted as a control, with the task that it was made for.
 
     Attributes:
-        model: Any hooked model.
         task: With a split chosen.
         seed: Of the replicate; a measure that draws prompts draws them from this seed's streams.
         progress: Metrics along `step`, as training logged them; None where nothing was logged.

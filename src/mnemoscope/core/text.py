@@ -52,11 +52,7 @@ class Prompt:
 
     @staticmethod
     def find(text: str, **names: str) -> "Prompt":
-        """A text, and words in it by name.
-
-        Raises:
-            InputError: A word occurs never, or more than once.
-        """
+        """A text, and words in it by name; InputError where a word occurs never, or more than once."""
         spans = {}
         for name, word in names.items():
             n = text.count(word) if word else 0
@@ -71,10 +67,8 @@ class Prompt:
     def fill(template: str, **values: str) -> "Prompt":
         """A template such as `"{A} and {B} met. {B} said"`, filled.
 
-        Every field becomes a name; where it occurs again its places are called `B`, `B_2` and so on.
-
-        Raises:
-            InputError: The template has a field without a value, or one that is not a plain name.
+        Every field becomes a name; where it occurs again its places are called `B`, `B_2` and so on. Raises InputError
+        where the template has a field without a value, or one that is not a plain name.
         """
         text, spans, seen = "", {}, {}
         for literal, name, form, conversion in Formatter().parse(template):
@@ -160,18 +154,10 @@ def prompt_pairs(
 ) -> PromptPairs:
     """Clean and corrupted texts, read after their last token.
 
-    Args:
-        tokenizer: Such as `model.tokenizer`.
-        clean: The texts as they are.
-        corrupted: Row i has as many tokens as row i of `clean`; rows may differ.
-        answers: The answer after each clean text, a single token.
-        foils: The same of the corrupted one, or what the answer is compared with.
-        name: How the pairs differ; for results.
-        bos: As for `prompts`.
-        first_token: As for `prompts`.
-
-    Raises:
-        InputError: As `prompts`; numbers differ, a pair has unequal numbers of tokens, or an answer is its own foil.
+    Row i of `corrupted` has as many tokens as row i of `clean`; rows may differ. `answers` follow the clean texts, a
+    single token each. `foils` are the same of the corrupted ones, or what the answer is compared with. `name` says for
+    results how the pairs differ. `bos` and `first_token` are as for `prompts`, errors too. Raises InputError where
+    numbers differ, a pair has unequal numbers of tokens, or an answer is its own foil.
     """
     sides = [
         prompts(tokenizer, texts, answers=due, bos=bos, first_token=first_token)

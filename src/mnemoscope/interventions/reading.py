@@ -24,7 +24,7 @@ from mnemoscope.engine.transformer import Start, Transformer
 
 Pick = Callable[[Tensor], Tensor]
 Watched = Mapping[str, Callable[[Tensor], object]]
-"""By hook point an observer of the activation of all positions there, as hooks leave it."""
+"""An observer of the activation of all positions at each hook point, as hooks leave it."""
 
 
 @contextmanager
@@ -32,10 +32,7 @@ def unembedding(model: HookedModel, pick: Pick) -> Iterator[Pick]:
     """Within the block, a forward pass unembeds only what `pick` leaves of the final stream, in evaluation mode.
 
     `pick` takes `batch pos width` to another number of rows and positions. A model without a module `unembed`, or with
-    hooks there, unembeds everything.
-
-    Yields:
-        A function of the model's output that picks where the model did not.
+    hooks there, unembeds everything. Yields a function of the model's output that picks where the model did not.
     """
     unembed, picked = getattr(model, "unembed", None), []
     if not isinstance(unembed, nn.Module) or _watched(model):

@@ -36,11 +36,7 @@ class Run:
 
 
 def recorded_run(model: HookedModel, tokens: Inputs, places: Collection[Place], read: Int[Tensor, " read"]) -> Run:
-    """Record the activations at some places, and the logits at the positions `read`.
-
-    Raises:
-        InputError: The model has no such place, or its logits hold NaN.
-    """
+    """Record the activations at some places, and the logits at the positions `read`, which may not be NaN."""
     names = {place: Site(kind=place[0], layer=place[1]).hook for place in places}
     found, logits = forward(model, tokens, {*names.values()}, read)
     return _of_places(names, found, logits)
@@ -71,10 +67,7 @@ def forward(
 ) -> tuple[dict[str, Tensor], Float[Tensor, "batch read d_vocab"]]:
     """The activations at those hook points that the model has, and the logits at the ascending positions `read`.
 
-    With `directly` both equal the model's own to 1e-5, in less time (`reading`).
-
-    Raises:
-        InputError: The logits hold NaN.
+    With `directly` both equal the model's own to 1e-5, in less time (`reading`). Refuses NaN in the logits.
     """
     found: dict[str, Tensor] = {}
     logits = None
@@ -157,11 +150,9 @@ def results(model: HookedModel, layer: int, z: Tensor) -> Tensor:
 class Recordings:
     """Activations of a model on some batches, kept so that later runs need not record them again.
 
-    Args:
-        model: The recorded model.
-        max_bytes: Bound on what is kept, and on a forward pass. Beyond it the oldest recordings are dropped, and made
-            again when they are needed. None: 256 MiB.
-        directly: Record in less time, equal to 1e-5, for runs by `run_at`, which is no more exact itself.
+    `max_bytes` bounds what is kept, and a forward pass. Beyond it the oldest recordings are dropped, and made again
+    when they are needed; None: 256 MiB. Recording `directly` takes less time and is equal to 1e-5, for runs by
+    `run_at`, which is no more exact itself.
     """
 
     def __init__(self, model: HookedModel, *, max_bytes: int | None = None, directly: bool = False):

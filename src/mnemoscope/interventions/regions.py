@@ -12,10 +12,8 @@ from mnemoscope.core.site import ATTENTION, BY_HEAD, Position, Site
 def region(site: Site, batch: Batch, activation: Tensor) -> Bool[Tensor, "..."]:
     """A mask of the entries that the site selects, which broadcasts to the activation of a batch.
 
-    Only the sizes of `activation` count: `batch pos ...`, or `batch head_index query key`.
-
-    Raises:
-        InputError: A position lies outside the sequences, or the batch has no latent of that name.
+    Only the sizes of `activation` count: `batch pos ...`, or `batch head_index query key`. Raises InputError where a
+    position lies outside the sequences, or the batch has no latent of that name.
     """
     if site.kind in ATTENTION:
         both = zip((site.pos, site.key), activation.shape[-2:], strict=True)

@@ -25,10 +25,7 @@ def change(
     """The change that an intervention makes to the activation of a batch.
 
     `rows` are the sequences that the model runs on at the moment; they draw the same values whether others run or not.
-    Resampling draws from the stream `resample` of `seed`.
-
-    Raises:
-        InputError: The source does not fit the batch.
+    Resampling draws from the stream `resample` of `seed`. Raises InputError where the source does not fit the batch.
     """
     match intervention:
         case Zero():

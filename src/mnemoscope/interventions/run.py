@@ -41,15 +41,9 @@ def run_with(
 ) -> Float[Tensor, "batch pos d_vocab"]:
     """Logits with the interventions in force; with none these are exactly the clean logits.
 
-    Args:
-        model: Any hooked model.
-        batch: The sequences; interventions may name their latents.
-        interventions: Those at one place act in this order.
-        seed: Resampling draws from this seed's stream `resample`.
-        recordings: Recordings of the same model, reused where several runs take values from the same batches.
-
-    Raises:
-        InputError: A site does not exist in the model, or a source does not fit the batch.
+    Interventions may name latents of the batch; those at one place act in this order. Resampling draws from the seed's
+    stream `resample`. Pass `recordings` of the same model where several runs take values from the same batches. Raises
+    InputError where a site does not exist in the model, or a source does not fit the batch.
     """
     with intervened(model, batch, interventions, seed=seed, recordings=recordings):
         return model(batch.inputs)
@@ -89,16 +83,8 @@ def intervened(
 ) -> Iterator[None]:
     """Within the block the model runs intervened, in evaluation mode, on the inputs of `batch` or of some of its rows.
 
-    Args:
-        model: Any hooked model.
-        batch: The sequences; interventions may name their latents.
-        interventions: Those at one place act in this order.
-        rows: The rows that run; None: all. A row draws the same values whether others run or not.
-        seed: Resampling draws from this seed's stream `resample`.
-        recordings: As for `run_with`.
-
-    Raises:
-        InputError: As `run_with`.
+    Arguments and errors as for `run_with`. Only `rows` run (None: all); a row draws the same values whether others run
+    or not.
     """
     at_weights = [i for i in interventions if isinstance(i, AtWeight) and isinstance(i.site, ParamSite)]
     at_sites = [(i, i.site) for i in interventions if not isinstance(i, LowRank) and isinstance(i.site, Site)]

@@ -33,11 +33,7 @@ class Decompositions:
 
 
 def weight_at(model: HookedModel, site: ParamSite) -> Tensor:
-    """The weight at a site as the model has it, of one head or of all.
-
-    Raises:
-        InputError: The model has no such weight.
-    """
+    """The weight at a site as the model has it, of one head or of all; InputError if there is none."""
     weight = _parameter(model, site).detach()
     return weight if site.head is None else weight[site.head]
 
@@ -49,9 +45,6 @@ def changed_weights(
     """Change weights within a block, in the order given.
 
     `decompositions` are reused where several blocks cut one weight at different ranks.
-
-    Raises:
-        InputError: The model has no such weight.
     """
     decompositions = Decompositions() if decompositions is None else decompositions
     with ExitStack() as stack:

@@ -45,10 +45,7 @@ _TOLERANCE = 0.05
 def check_written(model: HookedModel, kind: Kind, layers: Collection[int | None]) -> None:
     """Refuse to write activations that the model does not use.
 
-    `result` is written in the attention's output; the layer of embeddings is None.
-
-    Raises:
-        InputError: The model does not use what is written at one of the layers, or its logits hold NaN.
+    `result` is written in the attention's output; the layer of embeddings is None. Refuses NaN in the logits too.
     """
     kind = "attn_out" if kind == "result" else kind
     if is_classic(model):
@@ -70,9 +67,7 @@ def writing(model: HookedModel, hooks: Sequence[Hook]) -> Iterator[list[Hook]]:
     """Within the block, a change that these hooks make at `resid_mid` also reaches the residual stream.
 
     It is added to the stream after the MLP, before any hook on the model there. A HookedTransformer needs no addition.
-
-    Yields:
-        The hooks to put on the model.
+    Yields the hooks to put on the model.
     """
     found = [_MIDDLE.fullmatch(name) for name, _ in hooks]
     passed = bypassed(model, {int(match[1]) for match in found if match})

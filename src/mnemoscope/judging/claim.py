@@ -34,7 +34,7 @@ Replicate = Literal["seed", "draw", "question", "model"]
 """Trainings of a configuration; draws; questions to one language model; language models."""
 
 Measured = Mapping[str, float | Float[np.ndarray, " prompt"]]
-"""What a measure returns, by name: a number, or one number per prompt (of a language model: per question)."""
+"""The numbers that a measure returns, by name: one each, or one per prompt (of a language model: per question)."""
 
 _TIE = 1e-6
 
@@ -49,18 +49,16 @@ def beyond(values: Float[np.ndarray, "*shape"], bound: float) -> Float[np.ndarra
 class Criterion:
     """One effect and what it must do.
 
+    Raises InputError where the margin is not finite, or not positive in the direction `within`, and where `mean` or
+    `equivalence` has the direction of the other.
+
     Attributes:
-        name: Of the effect in the evidence.
+        name: The effect in the evidence.
         quantifier: Over the replicates. `most`: more than half of them clear the margin; `every`: all do; `exists`:
             one does; `mean`: their mean does; `equivalence`: their mean lies within the margin ("no effect").
         margin: In the unit of the effect.
         direction: Where an effect that clears the margin lies: `above` it, `below` it, or `within` the margin on
             either side of 0.
-        unit: Of the effect; shown.
-
-    Raises:
-        InputError: The margin is not finite, or not positive where the direction is `within`; `mean` or
-            `equivalence` has the direction of the other.
     """
 
     name: str
@@ -81,7 +79,7 @@ class Criterion:
             raise InputError(f"{self.name}: a mean within a margin is quantifier='equivalence'; got 'mean'")
 
     def slack(self, effects: Float[np.ndarray, "*shape"]) -> Float[np.ndarray, "*shape"]:
-        """By how much effects clear the margin: positive where they do, negative where they fail, 0 at the margin."""
+        """The distances by which effects clear the margin: positive where they do, negative where they fail."""
         match self.direction:
             case "above":
                 return beyond(effects, self.margin)
@@ -100,15 +98,11 @@ class Criterion:
 class Gate:
     """The replicates that a claim is about: those whose value lies in a closed interval.
 
-    A claim about a mechanism is about models that learned the task. A claim about learning has no gate.
+    A claim about a mechanism is about models that learned the task. A claim about learning has no gate. Raises
+    InputError where no bound is given, or no value could pass.
 
     Attributes:
         statement: What passing means, to follow "which": "answers 99 % of unseen prompts correctly".
-        at_least: Lowest value that passes.
-        at_most: Highest value that passes.
-
-    Raises:
-        InputError: No bound is given, or no value could pass.
     """
 
     statement: str
@@ -131,8 +125,10 @@ class Gate:
 class Control:
     """A test of the instrument: the same measurement where the answer is known.
 
+    Raises InputError for another kind, no case, or where half of the replicates or more may do otherwise.
+
     Attributes:
-        name: Of its effects in the evidence.
+        name: The effects in the evidence that are its own.
         kind: `positive`: something is planted, and its effects must meet the claim's criteria; `negative`: nothing is
             there, and they must not.
         tolerated: Share of the control's replicates that may do otherwise.
@@ -140,10 +136,6 @@ class Control:
             models to be measured like all others, or, for a comparison of configurations, what was measured on each.
             For a claim about language models, under any name, a model with its tokenizer, or what was measured on one.
             None: the effects are measured by whoever gives the evidence.
-        n: How many cases are planted.
-
-    Raises:
-        InputError: Another kind, no case, or half of the replicates or more may do otherwise.
     """
 
     name: str
@@ -172,7 +164,7 @@ SOURCE = "source"
 
 @dataclass(frozen=True, kw_only=True)
 class Claim:
-    """A claim, its subject, and what would refute it.
+    """A claim, its subject, and what would refute it; InputError refuses a combination that cannot be judged.
 
     Attributes:
         id: Short name, by which it is called at the command line.
@@ -194,7 +186,6 @@ class Claim:
         last_seed: Larger seeds were trained after the verdict; they do not count either.
         headline: One of the claims among which the error rate is shared out.
         units: Configurations that it is about, by name.
-        rivals: Other explanations, as claims.
         controls: Tests of the instrument, all of which the evidence must have.
         measure: From one model (or, for a claim about draws, the number of a draw; for one about language models, a
             model with its tokenizer) and the factors, as keywords, to its effects by name. `GATE` is what the gate
@@ -207,11 +198,7 @@ class Claim:
             configurations such as `model.normalization`, and the other values to try.
         prompts: As in `Evidence`.
         develops: Whether the measure makes sense at every step of training, so that one can see the effect emerge.
-        system: The published system that it belongs to.
         explanation: What is measured, in words and as formulas.
-
-    Raises:
-        InputError: A combination that cannot be judged.
     """
 
     id: str
@@ -309,15 +296,10 @@ class Claim:
     def rival(self, word: str, statement: str, **changes: Any) -> "Claim":
         """Another explanation of what this claim is about.
 
-        Args:
-            word: Its id is that of the claim and this word, such as `T14-both`.
-            statement: The sentence.
-            changes: Its criteria, controls, and whatever else differs. It has the units, gate, measure, replicates,
-                seeds, prompts, system, explanation and factors of this claim (with another measure only those that
-                are not keywords of the measure), so that it is tried as often; but not its criteria, controls, rivals.
-
-        Raises:
-            InputError: A combination that cannot be judged.
+        Its id is that of the claim and `word`, such as `T14-both`. `changes` are its criteria, controls, and whatever
+        else differs. It has the units, gate, measure, replicates, seeds, prompts, system, explanation and factors of
+        this claim, so that it is tried as often. With another measure it has only those factors that are not keywords
+        of the measure. It has not its criteria, controls or rivals.
         """
         shared = {name: getattr(self, name) for name in _SHARED_WITH_RIVALS}
         if "measure" in changes:

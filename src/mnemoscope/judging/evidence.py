@@ -32,11 +32,10 @@ _SHIFT = 0.005
 class Sample:
     """One effect in the replicates that count.
 
-    Attributes:
-        values: One per replicate and prompt; a single column where effects come without prompts.
-        labels: The replicates in words, such as seed 7.
-        prompts: How the prompts came about; None: effects come without, and their own error is not known.
-        n_left_out: The number of other replicates that were begun and are not known; they count against every decision.
+    `values` has one per replicate and prompt, or a single column where effects come without prompts. `labels` are the
+    replicates in words, such as seed 7. `prompts` says how the prompts came about; None: effects come without, and
+    their own error is not known. The `n_left_out` other replicates were begun and are not known; they count against
+    every decision.
     """
 
     values: Float[np.ndarray, "replicate prompt"]
@@ -172,11 +171,7 @@ class Evidence:
         return values[self.replicate].to_numpy()
 
     def sample(self, name: str, chosen: Bool[np.ndarray, " all"]) -> Sample:
-        """The effect `name` of the chosen replicates.
-
-        Raises:
-            InputError: There is no such effect, or one of them is NaN.
-        """
+        """The effect `name` of the chosen replicates; InputError where there is none, or one of them is NaN."""
         effect = named(self.effects, name)
         effect = effect.transpose(self.replicate, ...).astype(float)[chosen]
         if SOURCE in effect.coords and len(effect):

@@ -11,15 +11,12 @@ from mnemoscope.core.errors import InputError
 
 @dataclass(frozen=True, kw_only=True)
 class Quantity:
-    """A number that a measure returns.
+    """A number that a measure returns; InputError refuses one without words.
 
     Attributes:
         words: What it is, as a noun phrase that follows "the effect is": "the accuracy lost on repeats without head 0".
         formula: The same as plain text with Unicode signs: "acc(intact) − acc(z of head h ← its mean)". Symbols are
             explained by the words or the procedure.
-
-    Raises:
-        InputError: There are no words.
     """
 
     words: str
@@ -32,7 +29,7 @@ class Quantity:
 
 @dataclass(frozen=True, kw_only=True)
 class Explanation:
-    """A claim in words.
+    """A claim in words; InputError refuses a missing text.
 
     Attributes:
         procedure: How a replicate is measured and on which prompts, in sentences.
@@ -40,9 +37,6 @@ class Explanation:
             where its name does not say enough.
         margins: Why the margins are what they are, in sentences.
         limits: What the evidence shows, and what it does not show, in sentences.
-
-    Raises:
-        InputError: One of the texts is missing.
     """
 
     procedure: str

@@ -44,26 +44,20 @@ from mnemoscope.judging.verdict import Outcome, PartResult, Verdict
 FAMILY_LEVEL = 0.025
 """Rate of one error or more among the headline claims of a system, in each direction."""
 MIXED_WITHIN = (0.1, 0.9)
-"""Where the interval of the share must lie if replicates are to be called of two kinds."""
+"""The bounds of the share's interval if replicates are to be called of two kinds."""
 N_RESAMPLES = 3999
-"""Of the bootstrap; no p of a mean is below the inverse of one more."""
+"""The number of draws of the bootstrap; no p of a mean is below the inverse of one more."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Trial:
     """One claim against its evidence, before anything is decided.
 
-    Attributes:
-        claim: The claim.
-        parts: The result of each part.
-        joint: The decision on all counted parts in the same replicates; None where there is nothing to join.
-        alike: True if single effects differ by no more than their own errors explain; None: these are not known.
-        share: The share of replicates in which the parts hold, joined as the claim states; NaN without replicates.
-        share_interval: An exact interval.
-        n: The number of replicates that pass the gate.
-        n_failed: The number of those that do not.
-        left_out: Replicates that were begun and are not known.
-        barred: An outcome that no p can change, and why; None: the p decide.
+    `parts` has the result of each. `joint` is the decision on all counted parts in the same replicates; None where
+    there is nothing to join. `alike` is true if single effects differ by no more than their own errors explain; None:
+    these are not known. `share` is that of the replicates in which the parts hold, joined as the claim states (NaN
+    without replicates), and its interval is exact. `n` replicates pass the gate, `n_failed` do not, and those
+    `left_out` were begun and are not known. `barred` is an outcome that no p can change, and why; None: the p decide.
     """
 
     claim: Claim
@@ -101,14 +95,8 @@ class Trial:
 def judge(claim: Claim, evidence: Evidence, *, seed: int = 0, n_resamples: int = N_RESAMPLES) -> Verdict:
     """The verdict on a claim that stands alone: a rival, a cell of a sensitivity table, any claim of no family.
 
-    Args:
-        claim: What is claimed.
-        evidence: What was measured.
-        seed: Of the bootstrap.
-        n_resamples: Of the bootstrap.
-
-    Raises:
-        InputError: The evidence is not of the kind that the claim asks for.
+    The bootstrap draws `n_resamples` from `seed`. Raises InputError where the evidence is not of the kind that the
+    claim asks for.
     """
     trial = assess(claim, evidence, seed=seed, n_resamples=n_resamples)
     return _verdict(trial, trial.p_support, trial.p_refute)
@@ -120,10 +108,7 @@ def judge_family(
     """Verdicts on the claims of one system, by id.
 
     The headline claims share `FAMILY_LEVEL`, so all of them must be there; one that gets no p still counts. The others
-    are judged as if they stood alone.
-
-    Raises:
-        InputError: As for `judge`, or a claim comes twice.
+    are judged as if they stood alone. Errors are those of `judge`; a claim that comes twice is refused too.
     """
     trials = [assess(claim, evidence, seed=seed, n_resamples=n_resamples) for claim, evidence in cases]
     ids = [trial.claim.id for trial in trials]

@@ -27,17 +27,8 @@ def operating_characteristics(
 ) -> xr.DataArray:
     """Probability of each outcome by the share of replicates that clear the margin and by how many are judged.
 
-    Args:
-        quantifier: Which one.
-        shares: In the population, 0 to 1.
-        n_replicates: In the sample, at least 16.
-        n_resamples: Of the bootstrap.
-
-    Returns:
-        `share n_replicates outcome`; rows add to 1.
-
-    Raises:
-        InputError: A share is none, or there are fewer than 16 replicates.
+    `shares` are those in the population, 0 to 1; samples have at least 16 replicates, or InputError is raised.
+    `n_resamples` is for the bootstrap. Returns `share n_replicates outcome`; rows add to 1.
     """
     for share in shares:
         in_range("share", share, 0, 1)

@@ -48,7 +48,7 @@ CONFIDENCE = 0.95
 SKEWED = 1.0
 """Skewness from which on a mean is decided wrongly more often than its p says."""
 ENOUGH_POWER = 0.8
-"""How often a decision should come about for the power that is shown."""
+"""The share of decisions that should come about for the power that is shown."""
 _FLOOR = 0.3
 _CHUNK = 4_000_000
 

@@ -72,7 +72,7 @@ def that_count(claim: Claim, seeds: Iterable[int]) -> list[int]:
 
 
 def _planned(claim: Claim) -> list[set[int]]:
-    """By unit, the seeds of the runs behind the verdicts of the claim's system; none without such a system."""
+    """The seeds of the runs behind the verdicts of the claim's system, by unit; none without such a system."""
     if not claim.units or claim.system not in SYSTEMS.names():
         return []
     judged = SYSTEMS.get(claim.system).judged

@@ -24,17 +24,10 @@ Outcome = Literal["SUPPORTED", "REFUTED", "MIXED", "INCONCLUSIVE", "NOT_APPLICAB
 class PartResult:
     """One effect over the replicates that were judged.
 
-    Attributes:
-        name: The name of the effect.
-        share: The share of replicates that clear the margin.
-        share_interval: An exact interval.
-        effect: The mean over replicates.
-        effect_interval: A studentised interval.
-        unit: The unit of the effect; empty where the evidence names none.
-        p_support: The p against "this part is false"; NaN without a verdict.
-        p_refute: The p against "this part is true"; NaN without a verdict.
-        finding: The same in words.
-        power: What so many replicates can decide, in words; shown where they decide nothing.
+    `share` is that of the replicates that clear the margin, with an exact interval; `effect` is their mean, with a
+    studentised interval. The unit is empty where the evidence names none. `p_support` is the p against "this part is
+    false" and `p_refute` that against "this part is true"; NaN without a verdict. `finding` says the same in words.
+    `power` says what so many replicates can decide; it is shown where they decide nothing.
     """
 
     name: str
@@ -54,7 +47,6 @@ class Verdict:
     """The outcome with the numbers behind it.
 
     Attributes:
-        id: Of the claim.
         outcome: `SUPPORTED` and `REFUTED` are decisions. `MIXED`: replicates differ, and about half of them clear the
             margins. `INCONCLUSIVE`: the evidence does not decide, or is not to be trusted. `NOT_APPLICABLE`: too few
             replicates were run for a verdict, or none passes the gate.
@@ -63,13 +55,10 @@ class Verdict:
         effect: Mean over replicates; with parts, of the part that decides: the weakest if all must hold, else the
             strongest.
         effect_interval: Studentised.
-        unit: Of the effect.
         p_support: Against "the claim is false", adjusted for the family if it was judged in one; NaN without a verdict.
         p_refute: Against "the claim is true", likewise.
-        n: How many replicates were judged.
-        n_failed: How many did not pass the gate.
+        n: The number of replicates judged, which passed the gate; `n_failed` did not.
         parts: Results of the parts, the only one of a claim without.
-        reason: One plain sentence.
     """
 
     id: str
@@ -146,18 +135,12 @@ class Superseded:
 class Ruling:
     """The result of a trial.
 
-    Attributes:
-        claim: The claim on trial.
-        evidence: The measurements.
-        verdict: The verdict on the claim.
-        rivals: Verdicts on its rivals, by id.
-        sensitivity: One factor changed at a time, of the claim and of rivals that name other factors.
-        emergence: The effects along `step`, of the one seed that the attribute `seed` names; None where no seed has
-            checkpoints along training, or the measure makes no sense there.
-        departures: Differences from the registration; None where nothing is registered.
-        code: Code that has moved since registration, in words; no departure. Empty if none has.
-        set_aside: Runs of the claim's configurations that were handed in and are not used, and why.
-        superseded: Its earlier forms, the oldest first.
+    `rivals` has the verdicts on its rivals, by id. `sensitivity` has one factor changed at a time, of the claim and of
+    rivals that name other factors. `emergence` has the effects along `step`, of the one seed that the attribute `seed`
+    names; None where no seed has checkpoints along training, or the measure makes no sense there. `departures` are
+    differences from the registration; None where nothing is registered. `code` says which code has moved since
+    registration, which is no departure. `set_aside` are runs of the claim's configurations that were handed in and are
+    not used, and why. `superseded` are its earlier forms, the oldest first.
     """
 
     claim: Claim
@@ -208,7 +191,7 @@ class Ruling:
         return " ".join([*(cell.sentence(self.claim.replicate) for cell in others), reason[0].upper() + reason[1:]])
 
     def slack(self) -> xr.DataArray:
-        """By how much each judged replicate clears the margins; empty without a replicate.
+        """The distance by which each judged replicate clears the margins; empty without a replicate.
 
         Of several parts the least counts, or the most if any of them will do.
         """

@@ -68,12 +68,9 @@ def configuration(
 ) -> dict[str, Any]:
     """Arguments of `from_configuration` for an architecture on a task of that size.
 
-    Args:
-        spec: The architecture.
-        d_vocab: Number of tokens, or the width of the input.
-        n_ctx: Longest input.
-        d_vocab_out: How many tokens can be predicted, the first ones; none: all.
-        d_output: Width of the output of a model that reads vectors; none: it reads tokens.
+    `d_vocab` is the number of tokens, or the width of the input; `n_ctx` the longest input. Only the first
+    `d_vocab_out` tokens can be predicted (none: all). With `d_output` the model reads vectors and gives some of that
+    width.
     """
     outputs = {} if d_vocab_out is None else {"d_vocab_out": d_vocab_out}
     vectors = {} if d_output is None else {"d_vocab_out": d_output, VECTORS: True}
@@ -103,13 +100,10 @@ def from_configuration(
 ) -> HookedTransformer:
     """The model of those arguments, with TransformerLens's initialisation drawn from the global generator.
 
-    Args:
-        config: Arguments of `HookedTransformerConfig`; with `reads_vectors` the model reads vectors of width `d_vocab`
-            and gives some of width `d_vocab_out`; with `linear_attention` its attention has no softmax. All hooks and
-            weights keep their names.
-        device: Where the model goes.
-        own: True for the package's own class, which has the same weights, hooks and numbers and needs no import of
-            TransformerLens; otherwise the class is that of TransformerLens where the installed line has one.
+    `config` holds arguments of `HookedTransformerConfig`. With `reads_vectors` the model reads vectors of width
+    `d_vocab` and gives some of width `d_vocab_out`; with `linear_attention` its attention has no softmax. All hooks and
+    weights keep their names. `own` gives the package's own class, which has the same weights, hooks and numbers and
+    needs no import of TransformerLens. Otherwise the class is that of TransformerLens where the installed line has one.
     """
     arguments = {**config, "dtype": getattr(torch, config["dtype"]), "device": str(usable_device(device))}
     vectors, linear = arguments.pop(VECTORS, False), arguments.pop(LINEAR, False)
@@ -157,18 +151,10 @@ def build(
 ) -> HookedTransformer:
     """A freshly initialised model. The global generator is left as found.
 
-    Args:
-        spec: The architecture. Parts that it switches off exist as parameters and are exactly zero.
-        d_vocab: Number of tokens, or the width of the input.
-        n_ctx: Longest input.
-        seed: The run's seed; the weights come from its stream `initialisation`, the same on every device.
-        d_vocab_out: How many tokens can be predicted, the first ones; none: all.
-        d_output: Width of the output of a model that reads vectors; none: it reads tokens.
-        device: Where the model goes.
-        own: As for `from_configuration`.
-
-    Raises:
-        InputError: The device cannot be used.
+    Parts that `spec` switches off exist as parameters and are exactly zero. The weights come from the seed's stream
+    `initialisation`, the same on every device. Sizes are as for `configuration`, `own` as for `from_configuration`:
+    `d_vocab` tokens, of which the first `d_vocab_out` can be predicted, or vectors of width `d_vocab` to vectors of
+    width `d_output`. Raises InputError where the device cannot be used.
     """
     device = usable_device(device)
     with torch.random.fork_rng(devices=[]):

@@ -19,7 +19,7 @@ from mnemoscope.models.tensor_files import digest, read_tensors, tensor_bytes, w
 _KIND = "checkpoint"
 _COMPACT = "compact-checkpoint"
 KINDS = (_KIND, _COMPACT)
-"""What a file of weights can be: whole, or compact."""
+"""The kinds of files of weights: whole, or compact."""
 _NOT_KEPT = {"device", "n_devices", "n_params", "seed", "tokenizer_name"}  # a tokenizer would be fetched
 
 

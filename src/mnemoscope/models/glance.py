@@ -28,19 +28,19 @@ class Glance:
 
     path: Path
     content: Mapping[str, Any] = field(repr=False)
-    """What run.json holds."""
+    """The content of run.json."""
     preset: str
     recipe: str
     seed: int
     n_steps: int
-    """Of the recipe."""
+    """The number of steps of the recipe."""
     steps: Sequence[int] = ()
-    """Of which a checkpoint exists, ascending."""
+    """The steps at which a checkpoint exists, ascending."""
     finished: bool
     training: bool = False
-    """Whether a process trains it now."""
+    """True if a process trains it now."""
     progress: Mapping[str, Sequence[float]] = field(default_factory=dict)
-    """What was logged, one list a measure, beside `step`; empty if nothing was."""
+    """The log, one list a measure, beside `step`; empty if nothing was logged."""
     problem: str = ""
     """Why the progress cannot be read."""
 

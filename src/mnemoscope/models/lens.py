@@ -13,7 +13,7 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 HAS_HOOKED_TRANSFORMER = int(version("transformer-lens").split(".")[0]) < 4
-"""Whether TransformerLens's own is used: the line is 3."""
+"""True where TransformerLens's own class is used: the line is 3."""
 
 if TYPE_CHECKING:
     from transformer_lens import FactoredMatrix as FactoredMatrix

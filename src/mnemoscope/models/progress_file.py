@@ -10,7 +10,7 @@ from pathlib import Path
 from mnemoscope.core.errors import InputError
 
 ALWAYS = ("step", "train_loss", "test_loss")
-"""What every line holds, whatever the task."""
+"""The names that every line holds, whatever the task."""
 
 
 def read_progress(file: Path, *, finished: bool) -> list[dict[str, float]]:

@@ -32,7 +32,7 @@ from mnemoscope.models.progress_file import read_progress
 from mnemoscope.models.zoo import shipped
 
 COMPACT = ".compact.safetensors"
-"""How the name of a compact checkpoint ends."""
+"""The end of the name of a compact checkpoint."""
 
 
 @dataclass(frozen=True)
@@ -63,11 +63,7 @@ class Run:
 
     @property
     def last_step(self) -> int:
-        """The step that training ended with, or ends with unless it stops early.
-
-        Raises:
-            InputError: run.json cannot be read.
-        """
+        """The step that training ended with, or ends with unless it stops early."""
         return read_run_file(self.path).get("last_step", self.spec.recipe.n_steps)
 
     @property
@@ -78,11 +74,7 @@ class Run:
 
     @property
     def final_weights(self) -> str | None:
-        """SHA-256 of the weights that training ended with, as run.json has it; None: the run is older, or unfinished.
-
-        Raises:
-            InputError: run.json cannot be read.
-        """
+        """SHA-256 of the weights that training ended with, as run.json has it; None: an older or unfinished run."""
         return read_run_file(self.path).get("final_weights")
 
     @property
@@ -99,10 +91,8 @@ class Run:
     def model(self, step: int | None = None, *, device: torch.device | str = "cpu") -> HookedTransformer:
         """The model after `step` steps; none: the last checkpoint.
 
-        It is TransformerLens's `HookedTransformer` where the installed line has one.
-
-        Raises:
-            InputError: There is no such checkpoint, or the device cannot be used.
+        It is TransformerLens's `HookedTransformer` where the installed line has one. Raises InputError where there is
+        no such checkpoint, or the device cannot be used.
         """
         return self._model(step, device, own=False)
 
@@ -134,8 +124,7 @@ class Run:
     def metrics(self) -> xr.Dataset:
         """Training progress: one variable a metric, along `step`.
 
-        Raises:
-            InputError: Nothing was logged yet, or the file is damaged.
+        Raises InputError where nothing was logged yet, or the file is damaged.
         """
         file = self.path / "metrics.jsonl"
         if not file.exists():
@@ -154,11 +143,7 @@ class Run:
         return self.path / "trajectory.json"
 
     def trajectory(self) -> xr.Dataset | None:
-        """Measures of every checkpoint along `step`; None where none were taken.
-
-        Raises:
-            InputError: The file cannot be read.
-        """
+        """Measures of every checkpoint along `step`; None where none were taken."""
         if not self.trajectory_path.exists():
             return None
         try:
@@ -224,8 +209,7 @@ def finish_run(run: Run, step: int) -> None:
 def open_run(path: str | Path) -> Run:
     """The run in that directory, or one that came with the package, `zoo:<configuration>/seed-<seed>`.
 
-    Raises:
-        InputError: The directory is no run, its run.json cannot be read, or the word names no run or several.
+    Raises InputError where the directory is no run, its run.json cannot be read, or the word names no run or several.
     """
     found = shipped(path)
     if found is None:
@@ -246,12 +230,9 @@ def _read(path: Path) -> Run:
 def find_runs(paths: str | Path | Sequence[Path], *, without_checkpoint: bool = False) -> list[Run]:
     """All runs at or below the given directories that have a checkpoint, in the order of the presets, then by seed.
 
-    Args:
-        paths: Directories; `zoo` and words such as `zoo:<configuration>` stand for the runs that came with the package.
-        without_checkpoint: Whether those that have none come along; there must be one that has one all the same.
-
-    Raises:
-        InputError: One of the directories holds none, or none is given; there are no such runs in the zoo.
+    The word `zoo`, and words such as `zoo:<configuration>`, stand for the runs that came with the package.
+    `without_checkpoint` takes those that have none too; there must be one that has one all the same. Raises InputError
+    where one of the directories holds none, none is given, or there are no such runs in the zoo.
     """
     runs = []
     if not isinstance(paths, str | Path) and not paths:
@@ -270,8 +251,7 @@ def find_runs(paths: str | Path | Sequence[Path], *, without_checkpoint: bool = 
 def by_label(runs: Sequence[Run]) -> dict[str, list[Run]]:
     """Runs grouped by configuration; within a group they differ in the seed only.
 
-    Raises:
-        InputError: Runs of one label have different configurations, or a seed occurs twice.
+    Raises InputError where runs of one label have different configurations, or a seed occurs twice.
     """
     groups: dict[str, list[Run]] = {}
     for run in runs:

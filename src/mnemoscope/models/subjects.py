@@ -16,11 +16,7 @@ FIRST_PLANTED = 1_000_000
 
 
 def subject(run: Run, step: int | None = None) -> Subject:
-    """A run's model after `step` steps; none: the last checkpoint.
-
-    Raises:
-        InputError: There is no such checkpoint.
-    """
+    """A run's model after `step` steps; none: the last checkpoint. InputError where there is no such checkpoint."""
     progress = run.metrics() if (run.path / "metrics.jsonl").exists() else None
     return Subject(
         model=run.hooked(step),
@@ -47,10 +43,7 @@ def _untrained(units: Mapping[str, Configuration], case: int) -> dict[str, Subje
 def planted(name: str, make: Callable[..., HookedModel], task: Task) -> Plant:
     """A control: a model with weights set by hand in the place of the configuration `name`.
 
-    Args:
-        name: Of the configuration.
-        make: A function of a module that builds the model; it is given no arguments.
-        task: Its task; the split of each case differs.
+    `make` is a function of a module that builds the model, without arguments. The split of the task differs by case.
     """
     return partial(_planted, name, make, task)
 

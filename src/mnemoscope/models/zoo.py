@@ -24,9 +24,9 @@ from mnemoscope.core.guests import directory, guests, location, owner
 from mnemoscope.models.files import user_cache, write_atomically
 
 WORD = "zoo"
-"""What stands for the zoo where a run directory is expected."""
+"""The word for the zoo where a run directory is expected."""
 FOLDER = "zoo"
-"""Of a system's package, where its archives lie."""
+"""The folder of a system's package where its archives lie."""
 SEAL = 64
 """Length of the digest at the end of an archive."""
 
@@ -45,7 +45,7 @@ class Archive:
 
     @property
     def steps(self) -> dict[str, tuple[int, ...]]:
-        """By run (such as `seed-16`) the steps of its checkpoints, ascending."""
+        """The steps of each run's checkpoints, ascending; runs are such as `seed-16`."""
         steps: dict[str, list[int]] = {}
         for name in self.open().namelist():
             if (parts := _NAME.fullmatch(name)) and parts[2]:

@@ -34,7 +34,7 @@ HERE, ELSEWHERE = 1e-9, 1e-5
 """Tolerances for what was measured anew on the machine of the registration, and for all else."""
 
 Values = Mapping[str, Mapping[str, Sequence[float | str]]]
-"""By control and effect; a number that is not finite is a word, as JSON has none."""
+"""Values by control and effect; a number that is not finite is a word, as JSON has none."""
 
 
 def machine() -> str:

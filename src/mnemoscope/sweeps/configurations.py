@@ -68,7 +68,7 @@ class Sweep:
     """Field to its values; or a name to values that are mappings of fields, labelled by the first of each."""
     recipe: str = "quick"
     changes: Mapping[str, Any] = field(default_factory=dict, hash=False)
-    """What differs from the preset in all cells."""
+    """The fields that differ from the preset in all cells."""
     largest: Largest | None = None
     """Searched in every cell; none: every cell is one run per seed."""
     best_of: Mapping[str, tuple[Any, ...]] = field(default_factory=dict, hash=False)
@@ -99,11 +99,7 @@ class Sweep:
         return found
 
     def spec(self, changes: Changes, seed: int) -> RunSpec:
-        """The run of a cell and a seed.
-
-        Raises:
-            InputError: As `preset`.
-        """
+        """The run of a cell and a seed; errors are those of `preset`."""
         return preset(self.preset, self.recipe, seed, changes={**self.changes, **changes})
 
     def specs(self) -> list[RunSpec]:
@@ -134,11 +130,7 @@ def run_path(out: Path, spec: RunSpec) -> Path:
 
 
 def train_sweep(sweep: Sweep, out: Path, *, jobs: int = 1, report: Report | None = None) -> list[Run]:
-    """Train every cell; see `train_many` for arguments and errors.
-
-    Returns:
-        The runs, in the order of `Sweep.specs`.
-    """
+    """Train every cell and return the runs in the order of `Sweep.specs`; see `train_many` for arguments and errors."""
     specs = sweep.specs()
     return train_many(specs, [run_path(out, spec) for spec in specs], jobs=jobs, report=report)
 
@@ -146,12 +138,9 @@ def train_sweep(sweep: Sweep, out: Path, *, jobs: int = 1, report: Report | None
 def swept(sweep: Sweep, runs: Sequence[Run]) -> xr.Dataset:
     """The last line that training logged, of every run.
 
-    Args:
-        sweep: Without a search.
-        runs: As `train_sweep` returns them.
+    The sweep is without a search, and `runs` are as `train_sweep` returns them.
 
-    Returns:
-        Over the axes and seed: the metrics of the last line, `last_step`, and `parameters`, how many are trained.
+    Returns over the axes and seed: the metrics of the last line, `last_step`, and `parameters`, how many are trained.
     """
     return sweep.labelled([_last(run) for run in runs])
 
@@ -174,11 +163,8 @@ def over_sweep(
 ) -> xr.Dataset:
     """Any numbers per run, over the axes and seed.
 
-    Args:
-        sweep: Without a search.
-        runs: As `train_sweep` returns them.
-        measure: A function of a module, from a run to numbers by name.
-        jobs: Processes at a time.
+    The sweep is without a search, and `runs` are as `train_sweep` returns them. `measure` is a function of a module,
+    from a run to numbers by name.
     """
     return sweep.labelled(list(told(analyse_many(runs, measure, jobs=jobs), of=len(runs))))
 
@@ -188,18 +174,11 @@ def search_sweep(
 ) -> xr.Dataset:
     """The largest value of every cell and seed; runs that are there already are read, not trained.
 
-    Args:
-        sweep: With a search.
-        out: Directory of the runs.
-        jobs: Processes at a time.
-        report: Called with the number of searches that have ended, and of all.
+    The sweep must have a search, or InputError is raised. `report` is called with the number of searches that have
+    ended, and of all.
 
-    Returns:
-        Over the axes and seed: `largest`, 0 where not even the smallest value is learned, and `parameters`, how many
-        are trained there.
-
-    Raises:
-        InputError: The sweep has no search.
+    Returns over the axes and seed: `largest`, 0 where not even the smallest value is learned, and `parameters`, how
+    many are trained there.
     """
     if sweep.largest is None:
         raise InputError("sweep.largest is missing: name the fields to search, and between which values")

@@ -25,10 +25,11 @@ ANSWERS_WITHIN = 20.0
 """Seconds in which a scheduler answers, or has come back after it was lost."""
 PROTOCOLS = ("tcp", "tls", "ws", "wss", "ucx")
 TRIMMED = "distributed.nanny.pre-spawn-environ.MALLOC_TRIM_THRESHOLD_"
-"""What Dask sets so that workers give memory back early. With it the C library asks the system anew for the memory of
-every tensor above 128 KB, at every step."""
+"""Dask's setting that makes workers give memory back early. With it the C library asks the system anew for the memory
+of every tensor above 128 KB, at every step.
+"""
 KEYS = ("class", "arguments", "workers", "adapt")
-"""Of a file that makes a cluster."""
+"""The keys of a file that makes a cluster."""
 
 _client: ContextVar[Any] = ContextVar("client", default=None)
 
@@ -42,15 +43,11 @@ def client() -> Any:
 def on_scheduler(where: str, *, jobs: int = 0, announce: Callable[[str], None] | None = None) -> Iterator[None]:
     """Have the workers of a Dask cluster do what worker processes would do otherwise.
 
-    Args:
-        where: `local` for workers on this machine, the address of a scheduler, or a YAML file that makes a cluster: its
-            class, arguments, and how many workers (`workers`, or `adapt` with `minimum` and `maximum`).
-        jobs: Workers of `local`; 0: one per core.
-        announce: Called once with a line that says where the scheduler and its dashboard are.
-
-    Raises:
-        InputError: dask.distributed is not installed, no scheduler answers there, a file makes no cluster, or a worker
-            has several threads.
+    `where` is `local` for workers on this machine, `jobs` of them (0: one per core), or the address of a scheduler. It
+    may also be a YAML file that makes a cluster: its class, arguments, and how many workers (`workers`, or `adapt` with
+    `minimum` and `maximum`). `announce` is called once with a line that says where the scheduler and its dashboard are.
+    Raises InputError where dask.distributed is not installed, no scheduler answers there, a file makes no cluster, or a
+    worker has several threads.
     """
     distributed = required()
     with ExitStack() as stack:

@@ -26,7 +26,7 @@ from mnemoscope.training.recorder import Progress, Report
 
 Tell = Callable[[Progress], None]
 Files = Mapping[str, bytes]
-"""By their paths in the run directory."""
+"""The content of files by their paths in the run directory."""
 
 LOCKED_FOR = 2 * LEASE
 """Seconds that a worker waits for a run that another process holds, which may be dead."""

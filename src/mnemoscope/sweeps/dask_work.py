@@ -53,7 +53,7 @@ class Order:
     command: tuple[str, ...]
     """As runs keep it."""
     code: str
-    """What has to be the same for the same results."""
+    """All that has to be the same for the same results."""
 
 
 def mapped(client: Any, function: Callable[[S], T], items: Sequence[S]) -> Iterator[T]:
@@ -198,7 +198,7 @@ def code(invited: tuple[str, ...]) -> str:
 
 
 def _pickled(thing: Any) -> bytes:
-    """By name where a worker can import it, as a whole where it belongs to the script that was started."""
+    """The name of what a worker can import; all of what belongs to the script that was started."""
     import cloudpickle
 
     return cloudpickle.dumps(thing)

@@ -56,22 +56,14 @@ def train_many(
 ) -> list[Run]:
     """Train runs in their directories; finished ones are left alone, interrupted ones continue.
 
-    Args:
-        specs: What to train.
-        paths: One run directory each.
-        jobs: Worker processes at a time, of one thread each; 0: one per core; 1 trains in this process, on one thread.
-        device: Where to train.
-        report: Called in this process with every line of metrics of every run.
-        together: Train runs that differ in the seed only as one program (`vmap`) in this process, in groups that fit
-            the memory of a GPU; none: where the device is one.
+    Each of `specs` has its run directory in `paths`, and the runs come back in the order given. `jobs` are worker
+    processes at a time, of one thread each (0: one per core); 1 trains in this process, on one thread. `report` is
+    called in this process with every line of metrics of every run. `together` trains runs that differ in the seed only
+    as one program (`vmap`) in this process, in groups that fit the memory of a GPU; none: where the device is one.
 
-    Returns:
-        The finished runs, in the order given.
-
-    Raises:
-        InputError: `jobs`, the device, a specification or a directory is refused, or the script that calls this starts
-            workers when it is imported; nothing was trained then.
-        RuntimeError: A worker died `ATTEMPTS` times; the other runs are finished.
+    Raises InputError where `jobs`, the device, a specification or a directory is refused, or the script that calls this
+    starts workers when it is imported; nothing was trained then. Raises RuntimeError where a worker died `ATTEMPTS`
+    times; the other runs are finished.
     """
     n, cluster = n_processes(jobs), client()
     together = not device.startswith("cpu") if together is None else together
@@ -102,13 +94,9 @@ def analyse_many(runs: Sequence[S], analyse: Callable[[S], T], *, jobs: int = 1)
     """An analysis mapped over runs (or other work), in their order, by processes of one thread each, or by the workers
     of a Dask cluster within `on_scheduler`.
 
-    Args:
-        runs: What to analyse.
-        analyse: A function of a module (it is sent to the workers by name).
-        jobs: Processes at a time; 0: one per core; 1 stays in this process.
-
-    Raises:
-        InputError: `jobs` is negative or above 1024, or the script that calls this starts workers when it is imported.
+    `analyse` is a function of a module: it is sent to the workers by name. Of `jobs`, 0 is one per core, and 1 stays in
+    this process. Raises InputError where `jobs` is negative or above 1024, or the script that calls this starts workers
+    when it is imported.
     """
     n, cluster = min(n_processes(jobs), len(runs)), client()
     if cluster is not None:

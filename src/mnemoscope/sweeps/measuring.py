@@ -270,7 +270,7 @@ class OfModel:
 
 Work = OfRun | OfPlant | OfDraw | OfModel
 Results = dict[str, dict[str, Measured]]
-"""By the name of the work and the key of the call."""
+"""Measurements by the name of the work and the key of the call."""
 
 
 def merged(work: Sequence[Work]) -> list[Work]:
@@ -291,15 +291,9 @@ def measure_all(
     Language models are measured in this process, one after the other, with all of its threads: several at once would
     need as much memory each.
 
-    Args:
-        work: Pieces with different names.
-        jobs: Processes at a time for all but language models; 0: one per core.
-        store: Directory for what was measured; none: nothing is kept, nothing is found.
-        report: A function that is called after each piece.
-
-    Raises:
-        InputError: A measure refuses its model.
-        RuntimeError: Workers died again and again; what was finished is kept.
+    Pieces of work have different names. `jobs` are for all but language models; 0: one per core. Without a directory
+    `store` nothing is kept, and nothing is found. `report` is called after each piece. Raises InputError where a
+    measure refuses its model; RuntimeError where workers died again and again, and what was finished is kept.
     """
     results: Results = {}
     for piece in work:
@@ -370,7 +364,7 @@ def _digest(sources: Iterable[Path]) -> str:
 
 
 def _read(file: Path) -> dict[str, dict[str, Any]]:
-    """By key what the file keeps of this instrument, with its stamp; nothing if it cannot be read."""
+    """The results of this instrument that the file keeps, by key, with its stamp; nothing if it cannot be read."""
     try:
         content = json.loads(file.read_text())
         return {key: entry for key, entry in content.items() if entry["stamp"].startswith(f"{instrument()} ")}

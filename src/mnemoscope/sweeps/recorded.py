@@ -11,7 +11,7 @@ from mnemoscope.core import guests
 from mnemoscope.core.errors import InputError
 
 FILE = "verdicts.json"
-"""By id of the claim the fields of `RecordedVerdict`."""
+"""The file with the fields of `RecordedVerdict` by id of the claim."""
 NOT_TRIED = "not tried"
 """In the place of the outcome of a claim that has no verdict on record."""
 
@@ -27,11 +27,11 @@ class RecordedVerdict:
     n: int
     """Judged replicates."""
     replicate: str
-    """What is replicated."""
+    """The thing that is replicated, a seed say."""
     source: str
-    """Where it is reported: a folder of the repository."""
+    """The place where it is reported: a folder of the repository."""
     recipe: str = ""
-    """Of the models; empty for a claim about none that was trained."""
+    """The recipe of the models; empty for a claim about none that was trained."""
     asked_of: str = ""
     """The language model that was asked; empty for other claims."""
 
@@ -47,11 +47,7 @@ class RecordedVerdict:
 
 
 def recorded_verdicts() -> dict[str, RecordedVerdict]:
-    """The verdicts on record of all guests, by id of the claim.
-
-    Raises:
-        InputError: A file holds something else.
-    """
+    """The verdicts on record of all guests, by id of the claim; InputError where a file holds something else."""
     found = {}
     for place in filter(None, map(guests.location, guests.guests())):
         if not (file := place / FILE).is_file():

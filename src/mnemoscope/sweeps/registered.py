@@ -84,7 +84,7 @@ def standing(
 
 
 def _distances(claim: Claim, values: Mapping[str, Values], then: Mapping[str, Any]) -> dict[str, float]:
-    """By how much values differ from those that are registered: `values`, those of rivals after the rival's id."""
+    """The differences of values from those that are registered: `values`, those of rivals after the rival's id."""
     kept = {claim.id: then, **then["rivals"]}
     found = {id: distance(values[id], kept[id][VALUES]) for id in kept if id in values and VALUES in kept[id]}
     return {"values" if id == claim.id else f"{id}: values": by for id, by in found.items()}
@@ -125,16 +125,13 @@ def register(
     """Add registrations to the file of a directory, that of the guest's package; return the ids of entries that
     changed.
 
-    Args:
-        claims: Claims, each judged on the seeds of its system.
-        directory: The directory of the guest's package.
-        reason: Why a registration that differs, in what decides or in its values, is superseded; none: it is not.
-            Where values are as registered, digests of code that moved are written anew.
-        verdicts: Records of earlier trials. A superseded form, now or before, keeps the verdict of the trial in which
-            just that was fixed. A record that does not say what was fixed counts for the last.
+    Each claim is judged on the seeds of its system. The directory is that of the guest's package.
 
-    Raises:
-        InputError: A claim is registered otherwise and there is no reason, or the file cannot be read.
+    A registration that differs, in what decides or in its values, is superseded only with a `reason`. Where values are
+    as registered, digests of code that moved are written anew. `verdicts` are records of earlier trials. A superseded
+    form, now or before, keeps the verdict of the trial in which just that was fixed. A record that does not say what
+    was fixed counts for the last. Raises InputError where a claim is registered otherwise and there is no reason, or
+    the file cannot be read.
     """
     content, changed = registered(directory), []
     by_id = {record["id"]: record for record in verdicts}

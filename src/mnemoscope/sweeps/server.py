@@ -20,7 +20,7 @@ MAX_PROCESSES = 1024
 MAX_ON_WINDOWS = 61
 """So many processes can be waited for at once there."""
 ATTEMPTS = 3
-"""How often work is started before the deaths of its workers are reported."""
+"""The number of times that work is started before the deaths of its workers are reported."""
 UNGUARDED = 87
 """Exit code of a worker that was about to start workers itself while it imported the user's script."""
 

@@ -27,7 +27,7 @@ class Kept:
 
     path: Path
     name: str
-    """Of what was measured, as `Work.name`."""
+    """The name of what was measured, as `Work.name`."""
     current: int = 0
     """Results that this version of the library reads."""
     other: int = 0
@@ -36,7 +36,7 @@ class Kept:
     problem: str = ""
     """Why it cannot be read; empty if it can."""
     foreign: bool = False
-    """Whether it is whole and something else than measurements."""
+    """True if it is whole and something else than measurements."""
 
 
 def kept_in(store: Path) -> list[Kept]:

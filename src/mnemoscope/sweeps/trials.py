@@ -49,7 +49,7 @@ MANY_STEPS = 12
 """More checkpoints than this are not all measured."""
 
 Progress = Mapping[str, tuple[int, int]]
-"""By claim: pieces of work that are done, and how many there are."""
+"""The pieces of work that are done for each claim, and how many there are."""
 
 
 @dataclass(frozen=True, kw_only=True)

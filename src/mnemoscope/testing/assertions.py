@@ -51,18 +51,10 @@ def assert_necessary(
 ) -> None:
     """Claim that removing the parts together costs a skill more accuracy than `at_least`.
 
-    Args:
-        parts: `head("other head")`, `mlp()`, or several.
-        for_: The skill.
-        at_least: The margin; a cost of exactly this is not enough.
-        kind: As in `ablate`.
-        within: As in `ablate`.
-        subject: The model; none: the one on trial.
-        n: Sequences of each subgroup; half of them are measured on.
-
-    Raises:
-        InputError: There is no such part or skill, or no model.
-        AssertionError: No model is on trial, and it is not so.
+    `parts` are `head("other head")`, `mlp()`, or several; `for_` is the skill. A cost of exactly `at_least` is not
+    enough. `kind` and `within` are as in `ablate`. Without a `subject` the model on trial is taken. Half of the `n`
+    sequences of each subgroup are measured on. Raises InputError where there is no such part or skill, or no model;
+    AssertionError where no model is on trial, and it is not so.
     """
     __tracebackhide__ = True
     what, cost = _cost(parts, for_, kind, within, subject_or_current(subject), n)
@@ -131,11 +123,7 @@ def assert_dissociated(
     chosen on other prompts than those that it is measured on.
 
     Args are those of `assert_necessary`, and `first` and `second`: skills; `margin`: a cost above it is one, a cost
-    below it none.
-
-    Raises:
-        InputError: There is no such skill, no model, or it has one head only.
-        AssertionError: No model is on trial, and it is not so.
+    below it none. Errors are the same; a model with one head only is refused too.
     """
     __tracebackhide__ = True
     on = subject_or_current(subject)
@@ -164,17 +152,9 @@ def assert_pattern(
 ) -> None:
     """Claim that a head spends more than `at_least` of its attention on the keys that a mechanism names.
 
-    Args:
-        part: A head.
-        mechanism: From `core.patterns`, or one's own.
-        at_least: The margin; exactly this is not enough.
-        queries: Positions that attend, by number or by name; none: those that have an answer.
-        subject: The model; none: the one on trial.
-        n: Sequences of each subgroup; half of them are measured on.
-
-    Raises:
-        InputError: There is no such head or no model, or the mechanism says nothing about these queries.
-        AssertionError: No model is on trial, and it is not so.
+    `mechanism` is from `core.patterns`, or one's own. A share of exactly `at_least` is not enough. `queries` are
+    positions that attend, by number or by name; none: those that have an answer. The rest is as for `assert_necessary`;
+    InputError also where the mechanism says nothing about these queries.
     """
     __tracebackhide__ = True
     on = subject_or_current(subject)
@@ -210,7 +190,7 @@ def _cost(
 
 
 def _dissociation(table: xr.Dataset, heads: tuple[str, str], skills: tuple[str, str], margin: float) -> float:
-    """By how much all four costs lie on the side of the margin where they should."""
+    """The smallest distance of the four costs from the margin, on the side of it where they should lie."""
     lost = _lost(table)
 
     def cost(i: int, j: int) -> float:

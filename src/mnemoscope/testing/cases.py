@@ -24,18 +24,11 @@ Gate = str | Sequence[str] | Callable[[Subject], float]
 class Terms:
     """A claim as its test states it.
 
-    Attributes:
-        statement: The sentence.
-        quantifier: Over seeds.
-        gate: Which models are judged: those that have learned a skill, or several; or a function from a `Subject`
-            to a number. None: all.
-        at_least: Lowest value of the gate that passes; of a skill, the share of right answers among all unseen
-            sequences.
-        preset: Preset or configuration (preset and recipe, `copy-small-quick`) of the runs, where several are found.
-        expect: The outcome without which the session fails; None: any outcome is a result.
-
-    Raises:
-        InputError: A value is not among the allowed ones.
+    `quantifier` is over seeds. `gate` says which models are judged: those that have learned a skill, or several; or it
+    is a function from a `Subject` to a number (None: all). `at_least` is its lowest value that passes; of a skill, the
+    share of right answers among all unseen sequences. `preset` is the preset or configuration (preset and recipe,
+    `copy-small-quick`) of the runs, where several are found. `expect` is the outcome without which the session fails;
+    None: any outcome is a result. Raises InputError for a value that is not among the allowed ones.
     """
 
     statement: str

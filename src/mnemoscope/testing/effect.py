@@ -36,7 +36,7 @@ class Effect:
 
     @property
     def slack(self) -> float:
-        """By how much it clears the margin."""
+        """The distance by which it clears the margin."""
         return float(self._part.slack(np.array([self.value]))[0])
 
     def __str__(self) -> str:
@@ -88,17 +88,9 @@ def claim_effect(
 ) -> None:
     """Claim that a number from the test lies beyond a margin that was fixed before.
 
-    Args:
-        value: The effect in the model on trial.
-        above: The margin; so are the next two, of which one is given.
-        below: The number should lie below it.
-        within: The number should lie within it on either side of 0.
-        unit: Of value and margin.
-        what: The number in words.
-
-    Raises:
-        InputError: Not exactly one margin is given, or the number is NaN.
-        AssertionError: No model is on trial, and the number does not clear the margin.
+    Give one of the margins: the number should lie `above` it, `below` it, or `within` it on either side of 0. `unit` is
+    that of value and margin; `what` is the number in words. Raises InputError where not exactly one margin is given, or
+    the number is NaN; AssertionError where no model is on trial, and the number does not clear the margin.
     """
     __tracebackhide__ = True
     margins: tuple[tuple[Direction, float | None], ...] = (("above", above), ("below", below), ("within", within))

@@ -24,9 +24,8 @@ _ROLE = " head"
 class Component:
     """A head or an MLP of any model of a kind.
 
-    Attributes:
-        name: A role (`other head`), a head (`L0H1`) or an MLP (`L0 MLP`).
-        by: The skill that roles are given by; None: the one that the name begins with, else the task's first.
+    `name` is a role (`other head`), a head (`L0H1`) or an MLP (`L0 MLP`). Roles are given by the skill `by`; None: the
+    one that the name begins with, else the task's first.
     """
 
     name: str
@@ -42,11 +41,7 @@ def head(name: str, *, by: str | None = None) -> Component:
     A role means the same thing in every seed, a place does not. The head whose mean ablation costs most
     log-probability on a skill is the `<skill> head`; the others are `other head`, or `other head 1`, `other head 2`,
     ... from the more to the less needed. The only head of a model is `the head`. Roles are chosen on other prompts
-    than those that the assertions measure on.
-
-    Args:
-        name: The role, or a place such as `L0H1`.
-        by: The skill; none: the one in the name, else the task's first.
+    than those that the assertions measure on. The skill `by` is by default the one in the name, else the task's first.
     """
     return Component(name=name, by=by)
 

@@ -22,7 +22,7 @@ from mnemoscope.judging.verdict import Verdict, verdict_record
 from mnemoscope.models.files import write_atomically
 
 Properties = Mapping[str, Any]
-"""What one seed's item says (`testing.cases`)."""
+"""The report of one seed's item (`testing.cases`)."""
 
 
 @dataclass(frozen=True, kw_only=True)

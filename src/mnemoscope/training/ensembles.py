@@ -21,9 +21,9 @@ from mnemoscope.training.loop import train_together
 from mnemoscope.training.recorder import Report
 
 SHARE = 0.8
-"""Of the free memory that a group may take."""
+"""The share of the free memory that a group may take."""
 TEMPORARY = 2
-"""How often what the backward pass keeps is there at its peak: itself and its gradients."""
+"""At its peak the backward pass holds its activations this many times: themselves and their gradients."""
 
 
 def train_in_groups(

@@ -28,15 +28,8 @@ from mnemoscope.training.state import last_step, read_state
 def train(spec: RunSpec, path: Path, *, device: torch.device | str = "cpu", report: Report | None = None) -> Run:
     """Train one run in the directory `path`, or continue it, or do nothing if it is finished.
 
-    Args:
-        spec: What to train.
-        path: The run directory; made if absent.
-        device: Where to train.
-        report: Called with every line of metrics.
-
-    Raises:
-        InputError: The device cannot be used, or the directory holds another run, is being trained by another process,
-            or its state is damaged.
+    The directory is made if absent. `report` is called with every line of metrics. Raises InputError where the device
+    cannot be used, or the directory holds another run, is being trained by another process, or its state is damaged.
     """
     return train_together([spec], [path], device=device, report=report)[0]
 

@@ -92,16 +92,9 @@ def dissociation(
 def dissociation_margins(cost: xr.DataArray, joint: xr.DataArray, *, margin: float = 0.25) -> dict[str, float]:
     """The distance of the costs from the border of each pattern, in their unit; positive where the pattern holds.
 
-    Args:
-        cost: Cost of removing each of two parts, over (component, skill) with two skills.
-        joint: Cost of removing both together, over the same skills.
-        margin: Cost above which a skill needs a part, in (0, 1).
-
-    Returns:
-        `double`, `single`, `both` and `redundant`.
-
-    Raises:
-        InputError: There are not two components and two skills.
+    `cost` is what removing each of two parts costs each of two skills, `joint` what removing both together costs. A
+    skill needs a part where the cost is above `margin`, in (0, 1). Gives `double`, `single`, `both` and `redundant`.
+    Raises InputError where there are not two components and two skills.
     """
     in_range("margin", margin, 0, 1)
     if dict(cost.sizes) != {"component": 2, "skill": 2}:

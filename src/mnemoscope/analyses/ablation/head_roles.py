@@ -32,10 +32,9 @@ def split_halves(batch: Batch) -> tuple[Batch, Batch]:
 
 
 def role_prompts(task: Task, *, n: int, split: str, seed: int) -> tuple[Batch, Batch, Batch]:
-    """Prompts to choose roles by, prompts to test on, and a reference set, from streams of the seed.
+    """Prompts to choose roles by, prompts to test on, and a reference set, from the streams `prompts` and `reference`.
 
-    There are `n` sequences of each subgroup in both halves together, and `n` in the reference set; the streams are
-    `prompts` and `reference`.
+    Both halves together hold `n` sequences of each subgroup; so does the reference set.
     """
     batch = task.monitor(n, split=split, generator=generator(seed, "prompts", split))
     reference = task.sample(n, split=split, generator=generator(seed, "reference", split))
@@ -51,19 +50,11 @@ def choose_roles(
     `<skill> head`. The others are `other head`, numbered from the most to the least needed where there are several. A
     single head is `the head`. MLPs keep their names.
 
-    Args:
-        model: Any hooked model.
-        selection: Half of the prompts; test on the other half (`split_halves`).
-        skills: As for `ablate`, on the selection.
-        reference: Sequences for the means.
-        skill: The skill to choose by; None: the first. Choose one that needs one head only: where two heads are needed
-            for a skill, which of them costs more is an accident.
+    Measure `skills` on `selection`, one half of the prompts (`split_halves`), and test on the other half. Means come
+    from `reference`. Choose by a `skill` that needs one head only (none: the first): where two heads are needed for a
+    skill, which of them costs more is an accident. Raises InputError where there is no such skill.
 
-    Returns:
-        Component (`L0H1`) to role: heads from the most to the least needed, then MLPs.
-
-    Raises:
-        InputError: There is no such skill.
+    Returns component (`L0H1`) to role: heads from the most to the least needed, then MLPs.
     """
     result = ablate(model, selection, skills=skills, reference=reference, kinds=("mean",)).sel(kind="mean")
     skill = result.skill.values[0] if skill is None else skill
@@ -90,17 +81,9 @@ def ablate_by_role(
 ) -> xr.Dataset:
     """`ablate` with roles chosen on one half of the prompts and everything measured on the other.
 
-    Args:
-        model: Any hooked model.
-        task: With a split chosen.
-        choose: Gives the sites to remove from the model, the roles and the length of the sequences; by default heads
-            and MLPs.
-        kinds: The ablations.
-        within: As in `ablate`; roles are chosen without it.
-        skill: As in `choose_roles`.
-        n: Sequences of each subgroup, and of the reference set.
-        split: The split of the task.
-        seed: Prompts and reference set come from this seed's streams.
+    `choose` gives from the model the sites to remove, the roles and the length of the sequences; by default heads and
+    MLPs. Roles are chosen without `within`, otherwise as in `ablate`; `skill` is as in `choose_roles`. `n` sequences of
+    each subgroup of the `split`, and as many for the reference set, come from the seed's streams.
 
     Returns:
         As `ablate`, with dimension `role` in place of `component`; for heads and MLPs their numbers are a coordinate

@@ -80,13 +80,9 @@ def paths(
 ) -> Targets:
     """Every attention path: from one key to one query through one head.
 
-    Args:
-        model: The model whose heads these are.
-        n_pos: Length of the sequences.
-        kind: `scores` for the ablation `knockout` (the weight is spread over the other keys), `pattern` for `zero`
-            (the weight is lost).
-        queries: Only paths to these positions; None: to all.
-        names: Names of all positions, for the names of the paths; empty: their numbers.
+    `kind` is `scores` for the ablation `knockout` (the weight is spread over the other keys) or `pattern` for `zero`
+    (the weight is lost). With `queries` only paths to these positions are taken. `names` of all positions name the
+    paths; without them their numbers do.
     """
     one_of("kind", kind, ("scores", "pattern"))
     for query in queries or ():
@@ -102,11 +98,7 @@ def paths(
 
 
 def subsets(targets: Mapping[str, Sequence[Site]]) -> Targets:
-    """Every set of targets but the empty one, the smaller sets first.
-
-    Raises:
-        InputError: There are so many targets that their subsets are too many.
-    """
+    """Every set of targets but the empty one, the smaller sets first; raises InputError where these are too many."""
     in_range("the number of targets whose subsets are formed", len(targets), 1, MAX_IN_SUBSETS)
     chosen = [names for size in range(1, len(targets) + 1) for names in combinations(targets, size)]
     return {" + ".join(names): tuple(site for name in names for site in targets[name]) for names in chosen}

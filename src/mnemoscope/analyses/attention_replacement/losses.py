@@ -71,7 +71,7 @@ class Score:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Change:
-    """By how much a loss rises, and the standard error of that."""
+    """The rise of a loss, and its standard error."""
 
     mean: Float[Tensor, " skill"]
     error: Float[Tensor, " skill"]
@@ -154,7 +154,7 @@ def means(total: Score, by: SkillLoss) -> dict[str, Float[Tensor, " skill"]]:
 
 
 def rise(after: Score, before: Score, by: SkillLoss) -> Change:
-    """By how much the loss is higher after than before, on the same sequences."""
+    """The rise of the loss from before to after, on the same sequences."""
     weights, counts = by.weights, by.counts
     difference, whole = after.loss - before.loss, (weights * counts).sum(0)
     mean = (weights * difference).sum(0) / whole

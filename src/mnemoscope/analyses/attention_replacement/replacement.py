@@ -45,7 +45,7 @@ from mnemoscope.core.skills import Skills
 from mnemoscope.interventions.recordings import Recordings
 
 TOLERANCE = 0.05
-"""By how much a loss (nats, or squared error) may rise and still count as held."""
+"""The largest rise of a loss (nats, or squared error) that still counts as held."""
 
 Head = tuple[int, int]
 """Layer and number in the layer."""
@@ -99,7 +99,7 @@ class Bench:
         return self._score([Mean(site=Site(kind="z", layer=head[0], head=head[1]), source=self.reference)])
 
     def rise(self, after: Score, before: Score | None = None) -> Change:
-        """By how much the loss is higher than before, or than in the clean run."""
+        """The rise of the loss from before, or from the clean run."""
         return rise(after, self.clean if before is None else before, self.by)
 
     def measured(self, after: Score, before: Score | None = None) -> dict[str, tuple[str, np.ndarray]]:
@@ -149,12 +149,8 @@ def replace_heads(
 ) -> xr.Dataset:
     """Loss and accuracy with the attention of one or more heads replaced at the same time.
 
-    Args:
-        model: Any hooked model.
-        batch: The sequences.
-        assigned: Head (layer, number) to its mechanism; the others keep their attention.
-        skills: For each skill the positions whose answer it alone gives; `all`, every scored position, is added.
-        tolerance: Nats by which every loss may rise.
+    `assigned` gives heads (layer, number) their mechanisms; the others keep their attention. The skill `all`, every
+    scored position, is added. Every loss may rise by `tolerance` (nats, or squared error).
 
     Returns:
         Over skill: `loss` (nats), `accuracy`, `clean_loss`, `clean_accuracy`, `rise` and its standard error

@@ -54,7 +54,7 @@ MEASURES: dict[str, str] = {
     "exclusive": "part",
     "mean_pattern": "key",
 }
-"""What is measured, to the dimension that it has besides `BY_QUERY`."""
+"""The measures, each to the dimension that it has besides `BY_QUERY`."""
 SAID = ("subgroup", "query", "mechanism")
 
 
@@ -69,13 +69,9 @@ def attention_by_mechanism(
 ) -> xr.Dataset:
     """Shares of every head's attention by mechanism.
 
-    Args:
-        model: Any hooked model.
-        batch: The sequences.
-        mechanisms: In the order in which keys are attributed to one of them only.
-        subgroups: Kinds of sequences that are reported apart; none: `all` together.
-        period: Length of a slot; 2 for pairs `x1 y1 x2 y2 ...`.
-        measures: Which of the four are taken; each costs about as much as the others.
+    A key is attributed to the first of `mechanisms` that takes it where it may have one only. `subgroups` of sequences
+    are reported apart (none: `all` together). `period` is the length of a slot: 2 for pairs `x1 y1 x2 y2 ...`. Each of
+    the four `measures` costs about as much as the others.
 
     Returns:
         `share` and `overlap` over (subgroup, layer, head, query, mechanism), NaN where the mechanism never says
@@ -187,7 +183,7 @@ def _sums(
 
 
 def _numbers(keys: Bool[Tensor, "mechanism batch query key"]) -> dict[str, Tensor]:
-    """By how many sequences each sum is divided."""
+    """The number of sequences that each sum is divided by."""
     said, everywhere = keys.any(-1).sum(1).T, torch.tensor(keys.shape[1])
     return {"share": said, "overlap": said, "exclusive": everywhere, "mean_pattern": everywhere}
 
@@ -258,19 +254,13 @@ def repeated_tokens(
 ) -> Batch:
     """Random tokens, none of them twice, and then the same ones again in the same order.
 
-    Args:
-        model: Says how long sequences may be and which tokens there are.
-        n: How many sequences.
-        length: Of the part that is repeated; none: as long as the model allows, up to 50.
-        tokens: Which to draw from; none: all.
-        first_token: What comes before everything, where the model was trained with such a token; it is not drawn.
-        seed: Tokens come from this seed's stream `repeated tokens`.
+    The model says how long sequences may be and which tokens there are; `tokens` restricts these. `length` is that of
+    the part that is repeated (none: as long as the model allows, up to 50). `first_token` comes before everything,
+    where the model was trained with such a token; it is not drawn. Tokens come from the seed's stream `repeated
+    tokens`.
 
-    Returns:
-        A batch scored where the next token is known from the first part.
-
-    Raises:
-        InputError: The sequences would be longer than the model reads, or there are too few tokens.
+    The batch is scored where the next token is known from the first part. Raises InputError where the sequences would
+    be longer than the model reads, or where there are too few tokens.
     """
     pool = torch.tensor(list(range(model.cfg.d_vocab)) if tokens is None else list(tokens))
     in_range("tokens", int(pool.min()), 0, model.cfg.d_vocab - 1)

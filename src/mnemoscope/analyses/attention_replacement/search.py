@@ -274,12 +274,9 @@ def read_heads(
 ) -> dict[str, xr.Dataset]:
     """The mechanisms of all heads.
 
-    Args:
-        model: Any hooked model.
-        task: Says in what slots its sequences come; pairs have other mechanisms.
-        batch: One half searches, the other tests; shares are taken over all of it.
-        tolerance: Nats by which a mechanism may raise the loss.
-        seed: Of the controls.
+    The task says in what slots its sequences come; pairs have other mechanisms. One half of the batch searches, the
+    other tests; shares are taken over all of it. A mechanism may raise the loss by `tolerance` nats. The controls draw
+    from `seed`.
 
     Returns:
         `heads`, `joint`, `paths`, `selection`: from `reverse_engineer`; `paths` is empty where no head was replaced.

@@ -66,13 +66,9 @@ def intact(
 ) -> Intact:
     """Run a model with set patterns.
 
-    Args:
-        weights: The model.
-        stream: The residual stream before the first layer, or before the one after `below`.
-        patterns: The patterns of every layer.
-        where: Positions whose outputs are wanted.
-        read: Positions whose outputs are wanted in some sequence.
-        below: The lower layers of a run that is the same up to there.
+    `stream` is the residual stream before the first layer, or before the one after `below`: the lower layers of a run
+    that is the same up to there. Outputs are wanted at the positions `where`; `read` lists those wanted in some
+    sequence.
     """
     kept = [*below]
     everywhere = torch.arange(stream.shape[1], device=stream.device)

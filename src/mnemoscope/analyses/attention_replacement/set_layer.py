@@ -19,7 +19,7 @@ from mnemoscope.engine.attention import Attention
 from mnemoscope.engine.block import Block
 
 PIECE_BYTES = 2**19
-"""Of the activations of an MLP at once."""
+"""Memory for the activations of an MLP at once."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -25,7 +25,7 @@ from mnemoscope.interventions.edges.graph import check_exists
 from mnemoscope.interventions.recordings import recorded
 
 MAX_BYTES = 2**30
-"""Of the intact runs that are kept."""
+"""Memory for the intact runs that are kept."""
 
 _OUTPUTS = 8
 """Logits that are in memory together for each place: of some trials, and what is made of them."""

@@ -39,7 +39,7 @@ from mnemoscope.core.site import Position
 
 By = Literal["component", "head", "neuron", "source"]
 MAX_RESULT_BYTES = 2**31
-"""How large a result may get; a larger one is refused before it is computed."""
+"""The largest result; a larger one is refused before it is computed."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -127,7 +127,7 @@ def logit_attribution(
 def _terms(
     model: HookedModel, split: _Split | None, layers: Sequence[int], runs: Iterator[tuple[slice, Reading]]
 ) -> Iterator[tuple[slice, dict[str, Tensor]]]:
-    """By component: every term by its label; else `attribution` and `rest`. In both cases `logit_difference`."""
+    """Every term by its label if by component, else `attribution` and `rest`; in both cases `logit_difference`."""
     for rows, reading in runs:
         terms = component_terms(model, reading)
         terms |= hooks_term(model, terms, reading)

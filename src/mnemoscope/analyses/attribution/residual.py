@@ -30,10 +30,10 @@ from mnemoscope.engine.architecture import unhooked
 from mnemoscope.interventions import recordings
 
 ROUNDING = 16
-"""By how many units of rounding a sum may miss what it should give; models of 1 to 24 layers miss it by less than 1."""
+"""Units of rounding by which a sum may miss what it should give; models of 1 to 24 layers miss it by less than 1."""
 SCALE = "ln_final.hook_scale"
 MAX_BYTES = 2**28
-"""How much the activations of one chunk of sequences may take up by default."""
+"""Memory for the activations of one chunk of sequences by default."""
 FROZEN = "scale frozen at its value in this run and shared by all terms; effects through it are in no term"
 
 
@@ -41,15 +41,10 @@ FROZEN = "scale frozen at its value in this run and shared by all terms; effects
 class Reading:
     """The record of one forward pass over some of the sequences, at the contrast's positions.
 
-    Attributes:
-        cache: Activations by hook name, with all positions.
-        contrast: The contrast for these sequences, at its columns.
-        columns: The positions of the columns.
-        direction: The vector that multiplies a vector in the final residual stream (r above).
-        constants: Terms of the biases after the residual stream.
-        truth: The difference of logits that the model gave.
-        size: The size to which the rounding of `truth` is relative.
-        rounding: The share of its size by which a sum may miss what it should give.
+    `cache` holds activations by hook name, with all positions; `contrast` is at its `columns`, which are positions.
+    `direction` multiplies a vector in the final residual stream (r above). `constants` are terms of the biases after
+    it. `truth` is the difference of logits that the model gave, and `size` that to which its rounding is relative.
+    `rounding` is the share of the size by which a sum may miss what it should give.
     """
 
     cache: Mapping[str, Tensor]

@@ -40,20 +40,14 @@ def composition(
 ) -> xr.Dataset:
     """Composition scores of all pairs of heads in different layers, beside those of randomly turned matrices.
 
-    Args:
-        model: Any hooked model of at least two layers.
-        through: Which of Q, K and V.
-        n_random: How many random rotations.
-        seed: They come from this seed's stream `rotations`, the same for all pairs.
+    Random rotations, the same for all pairs, come from the seed's stream `rotations`. Raises InputError where the model
+    has one layer, or is not supported.
 
     Returns:
         Over (through, writer, reader), labels `L0H1`: `score`; `baseline_mean` and `baseline_sd` of the random
         scores; `z`, the distance from their mean in standard deviations; `share_below`, the share of the random scores
         that are smaller, as (k + 1/2) / (n_random + 1). NaN where the reader is not in a later layer and where one
         of the matrices is zero.
-
-    Raises:
-        InputError: The model has one layer, or is not supported.
     """
     in_range("n_random", n_random, 2, float("inf"))
     for letter in through:
@@ -100,18 +94,11 @@ def composed_circuit(
     writer put, with attention one, what it makes of a token (K; Q likewise with the query's place), or the logits of
     the virtual head (V). In an induction head it says whether a token attends to places that follow that token.
 
-    Args:
-        model: Any hooked model.
-        writer: Layer and head.
-        reader: Layer and head, of a later layer.
-        through: Q, K or V.
-        tokens: Which; none: all, up to 4096.
+    `writer` and `reader` are (layer, head), the reader in a later layer; there may be up to 4096 tokens. Raises
+    InputError where a head does not exist or not in a later layer, or there are too many tokens.
 
-    Returns:
-        Over (query_token, key_token) in attention scores, or (source_token, logit) in logits; sigmas left out.
-
-    Raises:
-        InputError: There is no such head, the reader is not in a later layer, or there are too many tokens.
+    Returns the circuit over (query_token, key_token) in attention scores, or (source_token, logit) in logits; sigmas
+    are left out.
     """
     one_of("through", through, THROUGH)
     for name, (layer, head) in (("writer", writer), ("reader", reader)):

@@ -56,14 +56,9 @@ def qk_circuits(
 ) -> xr.Dataset:
     """The addition of each part of a query and of a key to the attention score.
 
-    Args:
-        model: Any hooked model; its weights are folded, not changed.
-        normalisation: `folded` leaves sigma out; `linearised` freezes it at its mean over `at`.
-        at: Where sigma is frozen.
-        parts: Both, or `token` only where positions are not added to the residual stream.
-        tokens: Which tokens; none: all.
-        positions: Which positions; none: all.
-        layers: Which layers; none: all.
+    Weights are folded, not changed. `folded` leaves sigma out; `linearised` freezes it at its mean over `at`. Without
+    positions in the residual stream only the part `token` can be read. `tokens`, `positions` and `layers` restrict the
+    read.
 
     Returns:
         Variables `<query part>_<key part>` for the parts token, pos and bias, over (layer, head) and, as they have

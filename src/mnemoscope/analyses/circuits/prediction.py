@@ -75,14 +75,14 @@ _ALONE = (
     ("bias", "pos"),
 )
 PARTS = ("all", *(f"{query}_{key}" for query, key in _ALONE), "uniform")
-"""What scores are predicted from; the parts that all keys share are not among them."""
+"""The parts that scores are predicted from; those that all keys share are not among them."""
 Removal = Literal["zero", "mean"]
 REMOVALS: tuple[Removal, ...] = ("zero", "mean")
 READS = ("circuit", "direct")
 _COMPARED = 30
 """Numbers that are in memory for a logit whose predicted and actual changes are compared."""
 MAX_BYTES = 2**26
-"""What the sequences that are run at a time may take up."""
+"""Memory for the sequences that are run at a time."""
 NEGLIGIBLE = 1e-5
 """Root mean square of actual numbers up to which there is nothing to be predicted."""
 
@@ -98,12 +98,9 @@ def predict_patterns(
 ) -> xr.Dataset:
     """Agreement of the scores and patterns that the embeddings' QK circuits predict with the actual ones.
 
-    Args:
-        model: Any hooked model whose positions are added to the residual stream.
-        batch: Sequences of at least two tokens; those of an enumeration count by their probability.
-        normalisation: What the reads are divided by, see `weights`.
-        at: Where sigma is frozen, for `linearised`; none: at the batch itself.
-        layers: Which layers; none: all.
+    The positions of the model are added to its residual stream, and sequences have at least two tokens; those of an
+    enumeration count by their probability. `normalisation` says what the reads are divided by (see `weights`); for
+    `linearised` sigma is frozen `at` these sequences, or at the batch itself.
 
     Returns:
         Over (layer, head, part): `r2`, `correlation` and `share` of the scores, `kl` (nats per query, from the actual

@@ -48,20 +48,14 @@ def spectra(
 ) -> xr.Dataset:
     """Singular values and eigenvalues of the OV and QK circuits.
 
-    Args:
-        model: Any hooked model, its input and output vocabulary the same for `basis='token'`.
-        basis: From tokens to tokens, or within the residual stream.
-        centred: Token circuits without the mean of each row.
-        tokens: Which, for `basis='token'`; none: all.
-        layers: Which; none: all.
+    For `basis='token'` input and output vocabulary are the same, and `tokens` may restrict it; else circuits stay
+    within the residual stream. `centred` takes the mean of each row from token circuits. Raises InputError where the
+    model is not supported, or there is no such token or layer.
 
     Returns:
         Over (circuit, layer, head, index): `singular_value`, descending, and `eigenvalue` (complex), by descending
         modulus; the circuits have rank at most d_head. Over (circuit, layer, head): `sign_score`, NaN for a circuit
         that is zero.
-
-    Raises:
-        InputError: The model is not supported, or there is no such token or layer.
     """
     one_of("basis", basis, BASES)
     weights = effective_weights(model, layers)
@@ -97,14 +91,9 @@ def singular_tokens(
 ) -> xr.Dataset:
     """The leading singular vectors of a token circuit, read in tokens on both sides.
 
-    Args:
-        model: Any hooked model with the same input and output vocabulary.
-        circuit: `OV`: from source tokens (left) to logits (right); `QK`: from query tokens to key tokens.
-        layer: Of the head.
-        head: Its number.
-        n_vectors: How many singular vectors, from the largest singular value on.
-        n_tokens: How many tokens of each, those with the largest weights in absolute value first.
-        tokens: Which tokens the circuit is restricted to; none: all.
+    Input and output vocabulary of the model are the same; `tokens` restricts both. `OV` goes from source tokens (left)
+    to logits (right), `QK` from query tokens to key tokens. Singular vectors come from the largest singular value on,
+    their tokens from the largest absolute weight on.
 
     Returns:
         `singular_value` (vector); `token` and `weight` (vector, side, rank), side `left` or `right`: a source with

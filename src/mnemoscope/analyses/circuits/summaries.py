@@ -43,10 +43,8 @@ def copying(
 ) -> xr.Dataset:
     """The degree to which a head raises (or lowers) the logit of the token that it attends to.
 
-    Args:
-        model: Any hooked model with the same input and output vocabulary.
-        tokens: Which; none: all. The time grows with the square of their number, the memory does not.
-        layers: Which; none: all.
+    Input and output vocabulary of the model are the same. Time grows with the square of the number of tokens, memory
+    does not. Errors are those of `spectra`.
 
     Returns:
         Over (layer, head): `copying_score`, the sum of the eigenvalues of the OV token circuit over the sum of their
@@ -54,9 +52,6 @@ def copying(
         Over (layer, head, along, extreme): `own`, the share of tokens whose own entry in the circuit is strictly the
         largest, or the smallest: among all logits of that source token (`logit`: what attending to it does), or among
         all source tokens for that logit (`source_token`: what raises it). By chance 1 / n_tokens. Rows are centred.
-
-    Raises:
-        InputError: As `spectra`.
     """
     scores = spectra(model, tokens=tokens, layers=layers)
     weights = effective_weights(model, layers)
@@ -99,12 +94,8 @@ def same_token_affinity(
 ) -> xr.DataArray:
     """Mean score that a query token gives to itself as a key, minus the mean over the other tokens.
 
-    Returns:
-        Over (layer, head), in attention scores: the diagonal of QK's token_token circuit against the rest, which are
-        not multiplied out.
-
-    Raises:
-        InputError: The model is not supported, or fewer than two tokens are chosen.
+    Over (layer, head), in attention scores: the diagonal of QK's token_token circuit against the rest, which are not
+    multiplied out. Raises InputError where the model is not supported, or fewer than two tokens are chosen.
     """
     weights = effective_weights(model, layers)
     chosen = chosen_indices("tokens", tokens, len(weights.W_E))
@@ -128,17 +119,11 @@ def offset_affinity(
 ) -> xr.DataArray:
     """Mean score that a position gives to the one `offset` places back, minus the mean over its other keys.
 
-    Args:
-        model: A hooked model with causal attention whose positions are added to the residual stream.
-        n_pos: How many positions, from the first; none: the whole context.
-        layers: Which; none: all.
+    The model has causal attention and adds positions to its residual stream. The first `n_pos` of them count (none: the
+    whole context). Raises InputError where the model is not supported, or `n_pos` is out of range.
 
-    Returns:
-        Over (layer, head, offset), offsets from 0 to `n_pos` - 1, in attention scores: QK's pos_pos circuit, the mean
-        over the queries that have such a key and another one. High offsets rest on few queries: n_pos - offset.
-
-    Raises:
-        InputError: The model is not supported, or `n_pos` is out of range.
+    Returns QK's pos_pos circuit over (layer, head, offset), offsets from 0 to `n_pos` - 1, in attention scores. Means
+    are over the queries that have such a key and another one. High offsets rest on few queries: n_pos - offset.
     """
     weights = effective_weights(model, layers)
     if weights.W_pos is None or model.cfg.attention_dir != "causal":
@@ -164,11 +149,8 @@ def offset_affinity(
 def read_circuits(model: HookedModel, batch: Batch, *, reference: Batch, seed: int = 0) -> dict[str, xr.Dataset]:
     """All reads of the OV and QK circuits of a model with positional embeddings.
 
-    Args:
-        model: Any hooked model with a vocabulary small enough for full circuits.
-        batch: Sequences at which LayerNorm is linearised, and on which the reads are compared with what happens.
-        reference: For mean ablation.
-        seed: Of the random baselines of composition.
+    The vocabulary must be small enough for full circuits. LayerNorm is linearised at `batch`, on which the reads are
+    also compared with what happens. `reference` is for mean ablation, `seed` for the random baselines of composition.
 
     Returns:
         `qk`, `ov`: the full circuits by layer and head. `heads`: copying score, affinities to the same token and to

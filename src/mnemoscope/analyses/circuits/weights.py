@@ -58,13 +58,10 @@ NORMALISATIONS: tuple[Normalisation, ...] = (*FROZEN, "actual")
 class EffectiveWeights:
     """Folded weights of some layers, in float64.
 
-    Attributes:
-        layers: Which layers the axis `layer` holds.
-        W_pos: None: the positions are not added to the residual stream (rotary, say).
-        attn_scale: What the products of queries and keys are divided by.
-        normalised: Whether the residual stream is divided by sigma before it is read.
-        centred: Whether sigma is that of the centred residual stream (LayerNorm).
-        eps: Added to the variance under the root.
+    `layers` are those that the axis `layer` holds. `W_pos` is None where positions are not added to the residual stream
+    (rotary, say). Products of queries and keys are divided by `attn_scale`. The residual stream is divided by sigma
+    before it is read if `normalised`; sigma is that of the centred stream (LayerNorm) if `centred`. `eps` is added to
+    the variance under the root.
     """
 
     layers: tuple[int, ...]
@@ -135,11 +132,7 @@ def effective_weights(model: HookedModel, layers: Sequence[int] | None = None) -
 
 
 def chosen_indices(argument: str, given: Sequence[int] | None, size: int) -> list[int]:
-    """The chosen indices, or all of them.
-
-    Raises:
-        InputError: An index is out of range, or none is given.
-    """
+    """The chosen indices, or all of them; raises InputError where an index is out of range, or none is given."""
     if given is None:
         return list(range(size))
     for index in given:

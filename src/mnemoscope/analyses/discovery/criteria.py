@@ -85,17 +85,13 @@ _TIED = 1e-5
 def faithfulness(setting: Setting, circuits: xr.DataArray) -> xr.Dataset:
     """Faithfulness of circuits.
 
-    Args:
-        setting: What they are measured on.
-        circuits: Truth values over edge, after any other axes, which the result keeps.
+    `circuits` are truth values over edge, after any other axes, which the result keeps. Raises InputError where they
+    are no circuits of the model, and as `Setting.span`.
 
     Returns:
         `faithfulness`, its standard error over prompts `error`, and `n_edges`, over the axes of `circuits` but edge;
         `value` with prompt: the metric of the circuit; `full` and `empty` over prompt: that of the whole model and of
         the empty circuit.
-
-    Raises:
-        InputError: They are no circuits of the model, or as `Setting.span`.
     """
     masks = members(setting.edges, circuits)
     rest = circuits.drop_vars("edge").transpose(..., "edge").isel(edge=0, drop=True)
@@ -118,18 +114,12 @@ def faithfulness(setting: Setting, circuits: xr.DataArray) -> xr.Dataset:
 def completeness(setting: Setting, circuit: xr.DataArray, *, n_sets: int = N_SETS, seed: int = 0) -> xr.Dataset:
     """The effects of knockouts on a circuit and on the whole model.
 
-    Args:
-        setting: What they are measured on.
-        circuit: Truth values over edge.
-        n_sets: Random sets of its edges, drawn from the seed's stream `knockouts`.
-        seed: Of these.
+    `circuit` is truth values over edge. `n_sets` random sets of its edges come from the seed's stream `knockouts`.
+    Raises InputError where it is no circuit of the model or has no edge, and as `Setting.span`.
 
     Returns:
         Over `knockout` (the name of an edge, `random 0` and so on, `all`): `incompleteness`; `circuit` and `model`: the
         faithfulness of either without these edges; and with edge `knocked_out`. `mean` and `worst` over all knockouts.
-
-    Raises:
-        InputError: It is no circuit of the model or has no edge, or as `Setting.span`.
     """
     inside = one(setting, circuit)
     in_range("n_sets", n_sets, 0, float("inf"))
@@ -188,18 +178,12 @@ def one(setting: Setting, circuit: xr.DataArray) -> Bool[np.ndarray, " edge"]:
 def minimality(setting: Setting, circuit: xr.DataArray, *, target: float = TARGET) -> xr.Dataset:
     """The losses of a circuit with each of its edges and parts.
 
-    Args:
-        setting: What it is measured on.
-        circuit: Truth values over edge.
-        target: Faithfulness that is enough.
+    `circuit` is truth values over edge; a faithfulness of `target` is enough. Errors are those of `completeness`.
 
     Returns:
         `loss` and `needed` over edge: NaN and False outside the circuit; needed: without it the target is missed.
         `node_loss` over node, its heads and MLPs. `faithfulness` of the circuit, and `minimal`: whether it reaches the
         target and needs all its edges.
-
-    Raises:
-        InputError: It is no circuit of the model or has no edge, or as `Setting.span`.
     """
     in_range("target", target, 0, 1)
     inside = one(setting, circuit)
@@ -241,14 +225,9 @@ def against_random(
 ) -> xr.Dataset:
     """A circuit among random ones of the same size.
 
-    Args:
-        setting: What they are measured on.
-        circuit: Truth values over edge; its pruned form is taken, whose number of edges is the size.
-        n: Random circuits, drawn with replacement from the seed's stream `circuits`.
-        draw: Which kind of random circuits.
-        measures: Incompleteness takes twice as many runs as there are knockouts, of every random circuit.
-        n_sets: Random knockouts.
-        seed: Of circuits and knockouts.
+    `circuit` is truth values over edge; its pruned form is taken, whose number of edges is the size. `n` random
+    circuits of the kind `draw` are drawn with replacement from the seed's stream `circuits`. Incompleteness runs each
+    of them twice for every knockout, `n_sets` of which are random.
 
     Returns:
         Over measure: `value` of the circuit, `p`, and `rank` (1: none is better); `random` with draw.

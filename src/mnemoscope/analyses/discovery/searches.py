@@ -68,23 +68,18 @@ _WINDOW = (8, 64)
 """Decisions run at once: at least and at most."""
 
 Accepts = Callable[[float, float], bool]
-"""Whether the mean metric of the present circuit and that without an edge let it be taken out."""
+"""The rule by which the mean metric of the present circuit and that without an edge let the edge be taken out."""
 
 
 def greedy(setting: Setting, *, threshold: float | None = None, target: float | None = None) -> xr.Dataset:
     """Prune a model to a circuit.
 
-    Args:
-        setting: What circuits are measured on.
-        threshold: By how much an edge may worsen the metric, in its unit; above 0.
-        target: Faithfulness to be kept. One of the two must be given.
+    Give one of `threshold`, above 0, by which an edge may worsen the metric in its unit, and `target`, the faithfulness
+    to be kept. Raises InputError where not one of them is given or it is out of range, and as `Setting.span`.
 
     Returns:
         `circuit` over edge; `worse` over edge: by how much its removal made the metric worse when it was tried, 0
         where it could not matter any more; `faithfulness` and `n_edges` of the circuit.
-
-    Raises:
-        InputError: Not one of threshold and target is given, or it is out of range; or as `Setting.span`.
     """
     sign = 1 if setting.metric.higher_is == "better" else -1
     setting.check_time(len(setting.edges), "greedy pruning", "rank edges by attribution and take the top n")
@@ -160,12 +155,8 @@ def top_n(
 ) -> xr.Dataset:
     """The smallest number of edges of the highest score that reaches a faithfulness.
 
-    Args:
-        setting: What circuits are measured on.
-        scores: Over edge; what an edge adds to the metric counts as positive where `signed` is set.
-        target: Faithfulness to be reached.
-        signed: Whether to rank by the score itself instead of its size.
-        connected: Whether edges have to lead to what is in the circuit already.
+    `scores` are over edge. With `signed` they rank by themselves instead of by size: what an edge adds to the metric
+    counts as positive. With `connected` edges have to lead to what is in the circuit already.
 
     Returns:
         `circuit` over edge, and its `n_edges`; `faithfulness`, its `error` and `n_pruned`, the edges that matter, over
@@ -207,7 +198,7 @@ def top_n(
 
 
 def _tried(setting: Setting, rank: Int[np.ndarray, " edge"], target: float) -> dict[int, Float[np.ndarray, " prompt"]]:
-    """By number of edges taken, ascending, the metric of every prompt: of all numbers, or of those that are needed."""
+    """The metric of every prompt by number of edges taken, ascending: for all numbers, or those that are needed."""
     _ = setting.span
     n_edges = len(rank)
     sizes = list(range(n_edges + 1)) if n_edges <= LARGE else _growing(n_edges)

@@ -45,21 +45,15 @@ from mnemoscope.interventions.edges.run import Replacement
 from mnemoscope.interventions.patching.measuring import Question
 
 Part = Site | Literal["logits"]
-"""What writes, what reads, or both."""
+"""A part that writes, reads, or both."""
 
 
 def circuit(edges: Sequence[Edge], members: Iterable[str]) -> xr.DataArray:
     """The circuit of some edges, by name.
 
-    Args:
-        edges: All edges of the model.
-        members: Names, as `str(edge)` gives them: `L0H1 → L0 MLP`.
+    `members` are names as `str(edge)` gives them: `L0H1 → L0 MLP`. Raises InputError where the model has no such edge.
 
-    Returns:
-        Truth values over edge.
-
-    Raises:
-        InputError: The model has no edge of that name.
+    Returns truth values over edge.
     """
     names, members = [str(edge) for edge in edges], set(members)
     if unknown := sorted(members.difference(names)):
@@ -128,7 +122,7 @@ class Paths:
 
     @cached_property
     def readers(self) -> dict[Part, list[Part]]:
-        """By part, what reads for it."""
+        """The parts that read for each part."""
         found: dict[Part, list[Part]] = {}
         for reader, parts in self.parts.items():
             for part in parts:
@@ -150,7 +144,7 @@ class Paths:
 
 
 def _numbers(parts: Sequence[Part]) -> dict[Part, Int[np.ndarray, " _"]]:
-    """By part, those of the lowest layer first, at which places it stands."""
+    """The places of each part, those of the lowest layer first."""
     found: dict[Part, list[int]] = {part: [] for part in sorted(dict.fromkeys(parts), key=depth)}
     for number, part in enumerate(parts):
         found[part].append(number)
@@ -171,9 +165,9 @@ def _some(names: Sequence[str]) -> str:
 TARGET = 0.9
 """Faithfulness that searches aim at by default."""
 UNIT = "share of the difference between the model and the empty circuit"
-"""Of faithfulness, and of differences of it."""
+"""The unit of faithfulness, and of differences of it."""
 ROUNDING = 1e-6
-"""By how much faithfulness may fall short of a target."""
+"""The amount by which faithfulness may fall short of a target."""
 LARGE = 8000
 """Graphs with more edges are those of language models: not every circuit that one might ask for can be run."""
 _FEW = 4
@@ -224,8 +218,7 @@ class Setting:
     def ends(self) -> tuple[Float[np.ndarray, " prompt"], Float[np.ndarray, " prompt"]]:
         """The metric of the whole model and of the empty circuit.
 
-        Raises:
-            InputError: The model does not fit the prompts or has no such graph, or its logits hold NaN.
+        Raises InputError where the model does not fit the prompts or has no such graph, or its logits hold NaN.
         """
         for batch in (self.pairs.clean, self.pairs.corrupted):
             check_fits(self.model, batch, vectors=True)
@@ -241,11 +234,7 @@ class Setting:
         return perf_counter() - start
 
     def check_time(self, n_circuits: int, what: str, way_out: str) -> None:
-        """Refuse what would take too long on a large graph.
-
-        Raises:
-            InputError: Saying how long it would take, and what else could be done.
-        """
+        """Refuse what would take too long on a large graph; the InputError says how long, and names a way out."""
         if self.max_seconds is None or len(self.edges) <= LARGE or n_circuits <= _FEW:
             return
         needed = n_circuits * self.seconds
@@ -259,8 +248,7 @@ class Setting:
     def span(self) -> float:
         """The denominator of faithfulness: m(all) - m(none); NaN where that is noise.
 
-        Raises:
-            InputError: It is noise, and `refuse` is set; or as `ends`.
+        Raises InputError where it is noise and `refuse` is set, and as `ends`.
         """
         names = ("metric", "prompt")
         whole, empty = ((names, values[None]) for values in self.ends)
@@ -281,11 +269,7 @@ class Setting:
         return self._run(distinct)[which]
 
     def faithfulness(self, masks: Bool[np.ndarray, "circuit edge"]) -> Float[np.ndarray, " circuit"]:
-        """The faithfulness of circuits; those with the same pruned form are run once.
-
-        Raises:
-            InputError: As `span`.
-        """
+        """The faithfulness of circuits; those with the same pruned form are run once. Errors are those of `span`."""
         _ = self.span
         distinct, which = self._distinct(masks)
         self.check_time(len(distinct), "this", "ask for fewer, on fewer prompts")

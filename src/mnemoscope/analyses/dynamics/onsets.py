@@ -81,7 +81,7 @@ Axis = Literal["linear", "log"]
 Direction = Literal["rise", "fall"]
 
 HALF = 0.5
-"""Where a measure between 0 and 1 sets in."""
+"""A measure between 0 and 1 has its onset where it crosses this."""
 
 
 def threshold_onset(
@@ -165,10 +165,8 @@ def falls(name: str) -> bool:
 
 
 def first_step(values: xr.DataArray) -> xr.DataArray:
-    """The onset of one measure in every seed; NaN: never.
-
-    Args:
-        values: Over (seed, step); the onset of a measure that `falls` is half of its way.
+    """The onset of one measure over (seed, step) in every seed; NaN: never. A measure that `falls` has it half-way
+    down.
     """
     if not falls(str(values.name)):
         return threshold_onset(values, HALF).by

@@ -33,19 +33,12 @@ def over_steps(
 ) -> Result:
     """An analysis of every checkpoint of a run, one model in memory at a time.
 
-    Args:
-        run: With at least one checkpoint.
-        analyse: Any function of a model that returns a labelled result; use the same prompts for every step.
-        steps: Which checkpoints; none: all.
-        name_heads: Called once; its component-to-role mapping rearranges every result (`by_role`). `last_roles` is
-            one. None: results stay over heads.
-        device: Where the models go.
+    `analyse` is any function of a model that returns a labelled result; use the same prompts for every step.
+    `name_heads` is called once; its component-to-role mapping rearranges every result (`by_role`). `last_roles` is one;
+    without it results stay over heads. Models go to `device`. Raises InputError where a checkpoint does not exist, or
+    the results cannot be put together.
 
-    Returns:
-        The results along `step`, ascending.
-
-    Raises:
-        InputError: A checkpoint does not exist, or the results cannot be put together.
+    Returns the results along `step`, ascending.
     """
     if not run.steps:
         raise InputError(f"{run.path} has no checkpoint yet; train it first")
@@ -65,17 +58,9 @@ def over_steps(
 def last_roles(run: Run, *, skill: str | None = None, n: int = 2048, split: str = "test") -> dict[str, str]:
     """Roles of a run's components by its last checkpoint, on the selection half of the prompts.
 
-    Args:
-        run: With at least one checkpoint.
-        skill: As in `choose_roles`.
-        n: Sequences of each subgroup, and of the reference set.
-        split: Which split of the task.
-
-    Returns:
-        Component to role. The prompts are those that `ablate_by_role` chooses by under the run's seed.
-
-    Raises:
-        InputError: There is no checkpoint, or the task has no such skill.
+    The `skill` is as in `choose_roles`; `n` sequences of each subgroup of the `split` are drawn, and as many for the
+    reference set. The prompts are those that `ablate_by_role` chooses by under the run's seed. Raises InputError where
+    there is no checkpoint, or the task has no such skill.
     """
     task, seed = run.spec.task, run.spec.seed
     selection, _, reference = role_prompts(task, n=n, split=split, seed=seed)
@@ -88,14 +73,8 @@ def over_runs(runs: Sequence[Run], analyse: Callable[[Run], Result]) -> Result:
     For several processes: `along_seed(runs, analyse_many(runs, analyse, jobs=...))` with `sweeps.local.analyse_many`;
     `analyse` is then a function of a module.
 
-    Args:
-        runs: One configuration, every seed once.
-        analyse: Such as a function that calls `over_steps`, `Run.metrics` or an analysis of `run.model()`.
-
-    Returns:
-        The results along `seed`, in the order of the runs.
-
-    Raises:
-        InputError: The runs are of several configurations, or the results cannot be put together.
+    The runs are of one configuration, every seed once; results lie along `seed`, in the order of the runs. `analyse`
+    may call `over_steps`, `Run.metrics` or an analysis of `run.model()`. Raises InputError where the runs are of
+    several configurations, or the results cannot be put together.
     """
     return along_seed(runs, map(analyse, runs))

@@ -39,21 +39,14 @@ def align(
 ) -> xr.Dataset:
     """The best alignment of variables with heads, measured on other pairs, with its controls.
 
-    Args:
-        model: Any hooked model with as many heads as there are variables, or more.
-        causal: The causal model.
-        selection: Pairs to choose the alignment by: `clean` are the bases, `corrupted` the sources.
-        test: Pairs to measure on.
-        n_random: How many random subspaces.
-        seed: Random subspaces and arbitrary answers come from this seed's streams.
+    The model has as many heads as there are variables, or more. `selection` chooses the alignment and `test` measures
+    it; in both `clean` are the bases, `corrupted` the sources. Random subspaces and arbitrary answers come from the
+    seed's streams. Raises InputError where there are fewer heads than variables, and as `interchange_accuracy`.
 
     Returns:
         `iia`, `mass`, `kl`, `before_iia`, `before_mass`, `before_kl` (nothing exchanged), `n` (pairs), `other_iia` (at
         the place of the next variable) and `arbitrary_iia` over (variable, over); `random_iia` over (variable, draw,
         over); `score` and `selection_score`. The coordinate `place` says what was exchanged for each variable.
-
-    Raises:
-        InputError: There are fewer heads than variables, or as for `interchange`.
     """
     variables = list(causal.variables)
     candidates = _candidates(model, causal)

@@ -56,13 +56,8 @@ class Counterfactuals:
 def random_pairs(batch: Batch, n: int, *, seed: int = 0) -> PromptPairs:
     """Bases and sources drawn from one batch, each row alike, never a row with itself.
 
-    Args:
-        batch: Its weights are not used: choose the rows that are to count.
-        n: How many pairs.
-        seed: Draws come from this seed's stream `random pairs`.
-
-    Raises:
-        InputError: The batch has fewer than two rows, or n is below 1.
+    Weights of the batch are not used: choose the rows that are to count. Draws come from the seed's stream `random
+    pairs`. Raises InputError where the batch has fewer than two rows, or n is below 1.
     """
     in_range("n", n, 1, float("inf"))
     in_range("the number of sequences that pairs are drawn from", len(batch), 2, float("inf"))

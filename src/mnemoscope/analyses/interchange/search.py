@@ -215,7 +215,6 @@ def learn_subspace(
 
     Arguments as for `alignment_search`. `wanted` says what should come out, on pairs to fit. At a site with several
     positions the subspace is the same at all of them. The search starts at a draw of the seed's stream `subspace`.
-
     Returns an orthonormal basis, a row each, in float64 on the CPU. Raises InputError where the site does not exist or
     holds no vectors, a number is out of range, or a gradient is NaN.
     """

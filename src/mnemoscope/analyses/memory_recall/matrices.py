@@ -28,13 +28,9 @@ BY_HEAD = ("W_Q", "W_K", "W_V", "W_O")
 def weight(model: HookedModel, site: ParamSite) -> Float[Tensor, "d_in d_out"]:
     """One weight matrix of a model, LayerNorm folded into those that read.
 
-    Args:
-        model: Any hooked model whose attention scores and logits are products of weight matrices.
-        site: A matrix; with its head where it has one. W_in and W_out lead to and from the neurons, W_Q, W_K and W_V
-            to the inside of the head, W_O from there.
-
-    Raises:
-        InputError: It is a bias, names no head, does not exist, is not finite, or the model is not supported.
+    A `site` with a head gives the matrix of that head. W_in and W_out lead to and from the neurons, W_Q, W_K and W_V to
+    the inside of the head, W_O from there. Attention scores and logits must be products of weight matrices. Raises
+    InputError where the model is not supported, or the site is a bias, names no head, does not exist or is not finite.
     """
     if not site.is_matrix:
         raise InputError(f"site must be a matrix, not a bias; got {site}; name one of the W_ weights")
@@ -53,15 +49,8 @@ def weight(model: HookedModel, site: ParamSite) -> Float[Tensor, "d_in d_out"]:
 def product(model: HookedModel, name: Product, *, layer: int, head: int | None = None) -> Float[Tensor, "d_in d_out"]:
     """A product of two weight matrices, from the residual stream to the residual stream.
 
-    Args:
-        model: As for `weight`.
-        name: `QK`: W_Q W_K^T / attn_scale, from the query's side to the key's, in attention scores. `OV`: W_V W_O.
-            `MLP`: W_in W_out, as if the activation function were the identity.
-        layer: Which block.
-        head: Of QK and OV.
-
-    Raises:
-        InputError: As `weight`.
+    `QK` is W_Q W_K^T / attn_scale, from the query's side to the key's, in attention scores. `OV` is W_V W_O. `MLP` is
+    W_in W_out, as if the activation function were the identity. Errors are those of `weight`.
     """
     one_of("name", name, get_args(Product))
     if name == "MLP":
@@ -79,13 +68,7 @@ def embeddings(
 ) -> Float[Tensor, "chosen d_model"]:
     """Embeddings of tokens (`W_E`) or positions (`W_pos`), or the directions that logits read (`W_U`), as rows.
 
-    Args:
-        model: As for `weight`.
-        name: Which matrix.
-        chosen: Which tokens or positions; none: all.
-
-    Raises:
-        InputError: As `weight`, or an index is out of range.
+    Without `chosen` all of them. Raises InputError as `weight`, and where an index is out of range.
     """
     one_of("name", name, get_args(Embedding))
     matrix = weight(model, ParamSite(name=name))

@@ -59,19 +59,12 @@ def previous_token(
 ) -> xr.Dataset:
     """The recall of the previous token: a head's scores should lead from every position to the one before it.
 
-    Args:
-        model: Any hooked model whose positions are added to the residual stream.
-        head: Layer and head.
-        first: The first of the positions.
-        n_pos: How many; none: the rest of the context. Others are no candidates.
-        over: Whether keys compete for a query, or queries for a key.
-        options: `k`, `weights`, `n_draws` and `seed` of `recall`.
+    The model adds its positions to the residual stream. `head` is (layer, head). Only `n_pos` positions from `first` on
+    are candidates (none: the rest of the context). `over` says whether keys compete for a query, or queries for a key.
+    `options` are `k`, `weights`, `n_draws` and `seed` of `recall`. Raises InputError where there is no such head, there
+    are fewer than three positions, or the model is not supported.
 
-    Returns:
-        As `recall`, over association labelled by the query's position; scores are attention scores.
-
-    Raises:
-        InputError: There is no such head, there are fewer than three positions, or the model is not supported.
+    Returns what `recall` does, over association labelled by the query's position; scores are attention scores.
     """
     weights = _weights(model, head)
     position = positions(weights)
@@ -96,20 +89,12 @@ def remapped_copy(
 ) -> xr.Dataset:
     """The recall of the remapped copy: a head's scores should lead from a token to an earlier head's version of it.
 
-    Args:
-        model: Any hooked model of at least two layers.
-        writer: Layer and head through whose W_V W_O the keys have gone.
-        head: Layer and head whose scores are read.
-        tokens: Which, as queries and as keys (in the paper the triggers, where they are fixed); none: all.
-        over: Whether keys compete for a query, or queries for a key.
-        options: As for `previous_token`.
+    Keys have gone through W_V W_O of the head `writer`, in an earlier layer; scores are read at `head`. `tokens` are
+    queries and keys (in the paper the triggers, where they are fixed); none: all. `over` and `options` are as for
+    `previous_token`. Raises InputError where there is no such head or token, the writer is not in an earlier layer,
+    fewer than two tokens are chosen, or the model is not supported.
 
-    Returns:
-        As `recall`, over association labelled by the token; scores are attention scores.
-
-    Raises:
-        InputError: There is no such head or token, the writer is not in an earlier layer, fewer than two tokens are
-            chosen, or the model is not supported.
+    Returns what `recall` does, over association labelled by the token; scores are attention scores.
     """
     weights = _weights(model, writer, head)
     if writer[0] >= head[0]:
@@ -162,20 +147,13 @@ def induction_memories(
 ) -> xr.Dataset:
     """The state of the three memories, in numbers that can be followed along training steps.
 
-    Args:
-        model: Any hooked model of at least two layers, with added positions and one vocabulary.
-        previous: Layer and head that should attend to the previous token.
-        induction: Layer and head that should match what the former writes, and copy.
-        tokens: Of the remapped copy (the triggers, where they are fixed); none: all.
-        over: As for `previous_token`.
-        options: As for `previous_token`, without `weights`.
+    The model has at least two layers, added positions and one vocabulary. The head `previous` should attend to the
+    previous token; `induction` should match what that writes, and copy. `tokens` are those of the remapped copy. `over`
+    and `options` are as for `previous_token`, without `weights`. Errors are those of the three functions.
 
     Returns:
         What `recall` gives without dimensions, over memory: `previous token`; `previous token, early`, over the first
         quarter of the context (at least three positions); `remapped copy`; `copied token`.
-
-    Raises:
-        InputError: As the three functions.
     """
     early = max(LEAST, model.cfg.n_ctx // 4)
     found = {
@@ -231,14 +209,11 @@ def memory_maps(
     """Standardised scores of the three memories.
 
     Arguments as for `induction_memories`; the remapped copy and the copied token have the tokens in this order
-    (triggers first, say).
+    (triggers first, say). Raises InputError where there is no such head or token, or the model is not supported.
 
     Returns:
         `previous_token` over (query, key), positions from 1 and from 0 on; `remapped_copy` over (token, copy);
         `copied_token` over (token, logit). In standard deviations of the row.
-
-    Raises:
-        InputError: There is no such head or token, or the model is not supported.
     """
     first, second = (_weights(model, head) for head in (previous, induction))
     chosen = chosen_indices("tokens", tokens, len(first.W_E))

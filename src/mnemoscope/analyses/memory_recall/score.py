@@ -38,15 +38,12 @@ ROUNDING = 1e-12
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Association:
-    """A set of pairs of input and output.
+    """Pairs of input and output, called `name` in results.
 
-    Attributes:
-        name: In results.
-        inputs: One vector per pair.
-        outputs: The candidates: the right outputs, and what else should score lower. Equal ones tie, and a tie is not
-            recalled; an output that several inputs share is given once.
-        targets: For each input, which of `outputs` is right; none: output i belongs to input i.
-        labels: What each pair is called (a token, a position); none: its number.
+    `inputs` holds one vector per pair. `outputs` are the candidates: the right outputs, and what else should score
+    lower. Equal ones tie, and a tie is not recalled; an output that several inputs share is given once. `targets` says
+    which output is right for each input; none: output i belongs to input i. `labels` name the pairs (a token, a
+    position); none: their numbers.
     """
 
     name: str
@@ -164,12 +161,8 @@ def recall_among(found: xr.Dataset, n_candidates: int) -> float:
     With w of n - 1 other candidates worse than the right one, a pair is recalled among m candidates with the
     probability C(w, m - 1) / C(n - 1, m - 1). Chance is 1/m.
 
-    Args:
-        found: What `recall` gives; all associations count the same.
-        n_candidates: m, the right one included.
-
-    Raises:
-        InputError: There are fewer candidates.
+    All associations that `recall` `found` count the same. `n_candidates` is m, the right one included. Raises
+    InputError where there are fewer.
     """
     n = int(found.attrs["n_candidates"])
     in_range("n_candidates", n_candidates, 2, n)
@@ -180,13 +173,9 @@ def recall_among(found: xr.Dataset, n_candidates: int) -> float:
 def beyond_chance(n: int, chance: float, *, p: float = 0.01) -> float:
     """The smallest share of `n` associations that guessing reaches with a probability below `p`; above 1 if none is.
 
-    Args:
-        n: How many associations there are, taken as independent.
-        chance: The probability of recalling one of them by guessing.
-        p: Exact binomial, one-sided.
-
-    Raises:
-        InputError: There is no association, or chance or p is no probability between 0 and 1.
+    Associations are taken as independent, and `chance` is the probability of recalling one of them by guessing. The
+    test is exact binomial, one-sided. Raises InputError where there is no association, or chance or p is no probability
+    between 0 and 1.
     """
     in_range("n", n, 1, float("inf"))
     for name, value in (("chance", chance), ("p", p)):
@@ -203,11 +192,10 @@ def _rows(
     rows: slice,
     k: int,
 ) -> tuple[Float[Tensor, "3 row"], Float[Tensor, "row expected_and_draw"]]:
-    """Some of the associations.
+    """Score of the right candidate, score of the best other one, and rank, for some of the associations.
 
-    Returns:
-        Score of the right candidate, score of the best other one, and rank; and whether the target that a permutation
-        gives is recalled: the mean over all permutations, then each draw.
+    The second tensor says whether the target that a permutation gives is recalled: the mean over all permutations, then
+    each draw.
     """
     matrix = matrix.double()
     inputs, outputs = association.inputs[rows].to(matrix), association.outputs.to(matrix)

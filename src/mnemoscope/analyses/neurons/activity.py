@@ -53,16 +53,11 @@ from mnemoscope.interventions.regions import positions
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class NeuronActivity:
-    """The result of `neuron_activity`.
+    """The activity of a layer's neurons, as `neuron_activity` records it.
 
-    Attributes:
-        layer: The layer of the MLP.
-        batch: The sequences that weigh something.
-        activation: Values after the activation function (`post`), float64.
-        weights: Weights of the rows; they add up to one.
-        sequence: Row of `batch`.
-        pos: Position in it.
-        latents: What is known at each row.
+    `batch` are the sequences that weigh something, `activation` the values after the activation function (`post`),
+    float64. Each row has its `sequence` (row of `batch`), its position `pos` in it, what is known there (`latents`),
+    and a weight; `weights` add up to one.
     """
 
     layer: int
@@ -80,17 +75,10 @@ def neuron_activity(
 ) -> NeuronActivity:
     """Record a layer's neurons.
 
-    Args:
-        model: With an MLP of two matrices.
-        batch: Enumerated or sampled; its weights, if it has them, are the probabilities. Sequences of weight zero
-            are left out.
-        layer: Whose MLP.
-        pos: Positions, negative ones from the end, or the name of a latent that holds one a sequence; none: the last
-            one that is scored, of padded sequences each one's own. Padding is left out.
-
-    Raises:
-        InputError: The model has no such neurons or is too small for the batch, a position does not exist, nothing
-            in the batch is scored or weighs anything, or an activation is NaN.
+    The MLP has two matrices. Weights of the batch are the probabilities; sequences of weight zero and padding are left
+    out. `pos` is positions, negative ones from the end, or the name of a latent that holds one a sequence. None is the
+    last scored one; of padded sequences each one's own. Raises InputError where the model has no such neurons, is too
+    small, or gives NaN, a position does not exist, or nothing in the batch is scored or weighs anything.
     """
     mlp_block(model, layer)
     check_fits(model, batch)
@@ -180,12 +168,9 @@ def selectivity(
 ) -> xr.Dataset:
     """Mutual information of each neuron's activity with each latent.
 
-    Args:
-        activity: From `neuron_activity`.
-        n_states: How many quantiles the activation is cut into; none: active (`post` > 0) or not.
-        latents: Names (`y[2]`) or families of names (`y`); none: all.
-        n_draws: How often the control is drawn.
-        seed: The control draws from this seed's stream `control`.
+    `n_states` quantiles cut the activation; none: active (`post` > 0) or not. `latents` are names (`y[2]`) or families
+    of names (`y`); none: all. The `n_draws` controls come from the seed's stream `control`. Raises InputError for an
+    unknown latent, fewer than two states, or no draws.
 
     Returns:
         Over (neuron, latent): `information`; `explains`, its share of the neuron's entropy (NaN if that is zero);
@@ -193,9 +178,6 @@ def selectivity(
         estimate of the bias. `control_level` over latent: the largest of those, over neurons and draws.
         `neuron_entropy` and `active`, the probability of being active, over neuron; `latent_entropy` over latent. All
         entropies in bits; latents that do not vary are left out.
-
-    Raises:
-        InputError: An unknown latent, fewer than two states, or no draws.
     """
     in_range("n_draws", n_draws, 1, math.inf)
     weights, names, classes = activity.weights, *_classes(activity, latents)
@@ -230,18 +212,14 @@ def selectivity(
 def top_inputs(activity: NeuronActivity, *, n: int = 10) -> xr.Dataset:
     """The rows at which each neuron is most active.
 
-    Args:
-        activity: From `neuron_activity`.
-        n: How many; fewer where there are not as many rows. Of equals the earlier row comes first.
+    Fewer than `n` where there are not as many rows; of equals the earlier row comes first. Raises InputError for n
+    below one.
 
     Returns:
         `active`, over (neuron, rank): whether there is such a row with an activation above zero; and where there is:
         `activation`, `sequence` (the row of `activity.batch`) and `pos` over (neuron, rank), `inputs` over (neuron,
         rank, input_pos), `latents` over (neuron, rank, latent). Elsewhere activations and latents are NaN and the
         others -1.
-
-    Raises:
-        InputError: `n` is less than one.
     """
     in_range("n", n, 1, math.inf)
     rows = top_rows(activity, n)

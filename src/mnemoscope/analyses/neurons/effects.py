@@ -177,9 +177,9 @@ def _replaced(on: Bench, neurons: Int[Tensor, " _"], rows: slice) -> Float[Tenso
 
 
 MIN_SKILL = 0.2
-"""By how much accuracy must exceed that of the best constant answer."""
+"""The amount by which accuracy must exceed that of the best constant answer."""
 MIN_CARRIED = 0.05
-"""What the layer must add to a score: accuracy, or nats."""
+"""The least that the layer must add to a score: accuracy, or nats."""
 N_ERRORS = 3
 METRICS = ("accuracy", "log_prob")
 CRITERION = {"min_skill": MIN_SKILL, "min_carried": MIN_CARRIED, "n_errors": N_ERRORS}
@@ -249,13 +249,11 @@ def group_effects(
 ) -> xr.Dataset:
     """Skills with one group of neurons of a layer removed at a time.
 
-    Args are those of `neuron_effects`, and `groups`: name to neurons; a group may be empty, and groups may overlap.
+    Arguments and errors as for `neuron_effects`. `groups` maps names to neurons that exist, and is not empty; a group
+    may be empty, and groups may overlap.
 
     Returns:
         As `neuron_effects` without `layer_...`, with dimension `group` in place of `neuron`, and `size` over group.
-
-    Raises:
-        InputError: As `neuron_effects`; or no group is given, or one names a neuron that does not exist.
     """
     if not groups:
         raise InputError("groups must name at least one group of neurons; got none")

@@ -37,12 +37,10 @@ def neuron_agreement(
 ) -> xr.Dataset:
     """Agreement of keys and values.
 
-    Args:
-        activity: From `neuron_activity`; its rows' targets are the answers.
-        values: From `neuron_values`, of the same model and layer, all neurons.
-        n_triggers: Trigger examples per neuron; fewer where it is active on fewer rows.
-        n_draws: Orders of the tokens for the control.
-        seed: The control draws from this seed's stream `control`.
+    The targets of `activity` are the answers. `values` are of all neurons of the same model and layer. A neuron that is
+    active on fewer rows has fewer triggers. Orders of the tokens for the control come from the seed's stream `control`.
+    Raises InputError where values are of other neurons, fewer than three tokens occur as a target, or no triggers or
+    draws are wanted.
 
     Returns:
         `correlation`, `trigger_agreement` and `trigger_conflict` over neuron, NaN for a neuron that is never active,
@@ -50,10 +48,6 @@ def neuron_agreement(
         `activation`, the mean given the target, and `value` over (neuron, token). For each measure its mean over
         neurons (`correlation_mean`, ...), that of every draw of the control (`correlation_control`, ..., over draw) and
         `correlation_p`, ....
-
-    Raises:
-        InputError: `values` is of other neurons, fewer than three tokens occur as a target, or no triggers or draws
-            are wanted.
     """
     in_range("n_triggers", n_triggers, 1, math.inf)
     in_range("n_draws", n_draws, 1, math.inf)

@@ -47,9 +47,8 @@ _NORMALISATIONS = (None, "LN", "LNPre", "RMS", "RMSPre")
 def mlp_block(model: HookedModel, layer: int) -> Any:
     """The block of a layer whose MLP has one key and one value per neuron.
 
-    Raises:
-        InputError: The layer does not exist; its MLP is missing, gated, of several experts, beside the attention or
-            normalised after it; or a weight of the model holds NaN.
+    Raises InputError where the layer does not exist; its MLP is missing, gated, of several experts, beside the
+    attention or normalised after it; or a weight of the model holds NaN.
     """
     cfg = model.cfg
     in_range("layer", layer, 0, cfg.n_layers - 1)
@@ -90,21 +89,14 @@ def neuron_keys(
 ) -> xr.Dataset:
     """The gain of each neuron's pre-activation from every input of the model, in units of the pre-activation.
 
-    Args:
-        model: With attention before the MLP.
-        layer: Whose MLP.
-        neurons: Which; none: all.
-        tokens: Which; none: the whole vocabulary.
+    The model has attention before the MLP. Raises InputError where it has no MLP of this kind, an index does not exist,
+    the weights hold NaN, or the result would be larger than a gigabyte.
 
     Returns:
         `key_token` over (neuron, token), `key_head_token` over (neuron, head, token), `key_bias` and `bias` over
         neuron; if positional embeddings are added to the tokens' also `key_pos` over (neuron, pos) and `key_head_pos`
         over (neuron, head, pos). float64. `attrs["exact"]` is 1 where these terms, weighted with the attention, make
         up the whole pre-activation.
-
-    Raises:
-        InputError: The model has no MLP of this kind, an index does not exist, the weights hold NaN, or the result
-            would be larger than a gigabyte.
     """
     block, cfg = mlp_block(model, layer), model.cfg
     chosen, words = _indices("neuron", neurons, cfg.d_mlp), _indices("token", tokens, cfg.d_vocab)
@@ -136,19 +128,13 @@ def neuron_values(
 ) -> xr.Dataset:
     """The direct addition of each neuron's value to the logits, for an activation of one.
 
-    Args:
-        model: With an MLP of two matrices.
-        layer: Whose MLP.
-        neurons: Which; none: all.
-        n_top: How many tokens to name; all of them if the vocabulary is smaller.
+    `n_top` tokens are named, or all of a smaller vocabulary. Raises InputError as `neuron_keys`, and where `n_top` is
+    below one.
 
     Returns:
         `value` over (neuron, token), of the tokens that have a logit, float64, its mean over these zero; `promoted` and
         `suppressed` over (neuron, rank): the tokens with the largest and with the smallest logits, the extreme one
         first.
-
-    Raises:
-        InputError: As `neuron_keys`, or `n_top` is less than one.
     """
     block, cfg = mlp_block(model, layer), model.cfg
     in_range("n_top", n_top, 1, math.inf)

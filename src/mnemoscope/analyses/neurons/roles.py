@@ -47,18 +47,14 @@ MIN_SHARE = 0.01
 def neuron_roles(information: xr.Dataset, effects: xr.Dataset | None = None, *, kind: str = "mean") -> xr.Dataset:
     """The role of each neuron.
 
-    Args:
-        information: From `selectivity`.
-        effects: From `neuron_effects` of the same layer; none: roles by information only.
-        kind: By which ablation neurons serve a skill.
+    `information` comes from `selectivity`, `effects` from `neuron_effects` of the same layer; without these, roles are
+    by information only. `kind` is the ablation by which neurons serve a skill. Raises InputError for effects of another
+    layer, or without that kind.
 
     Returns:
         Over neuron: `role`; `latent`, the latent it was named after, or an empty string; `explains`, NaN without one;
         `group`, the role and whom it serves (`position +copying`). With effects `serves` over (neuron, skill): 1, 0
         or -1.
-
-    Raises:
-        InputError: Effects of another layer, or without that kind.
     """
     named = [_named(information.isel(neuron=i)) for i in range(information.sizes["neuron"])]
     role, latent, explains = zip(*named, strict=True)
@@ -81,12 +77,7 @@ def neuron_roles(information: xr.Dataset, effects: xr.Dataset | None = None, *, 
 
 
 def role_groups(roles: xr.Dataset, by: str = "group") -> dict[str, list[int]]:
-    """The neurons of each role, for `group_effects`.
-
-    Args:
-        roles: From `neuron_roles`.
-        by: `role`: what they say; `group`: and whom they serve.
-    """
+    """The neurons of each role, for `group_effects`, by `role` (what they say) or `group` (and whom they serve)."""
     one_of("by", by, ("role", "group"))
     names = roles[by].values.tolist()
     return {name: [i for i, other in enumerate(names) if other == name] for name in sorted(set(names))}
@@ -143,15 +134,9 @@ def read_neurons(
 ) -> dict[str, xr.Dataset]:
     """All analyses of the neurons of a layer.
 
-    Args:
-        model: With an MLP of two matrices.
-        batch: Sequences that test the skills; one half ranks the neurons, the other is measured.
-        skills: For each skill the positions whose answer it alone gives.
-        reference: Sequences that means come from.
-        inputs: The input space that selectivity is taken over, such as an enumeration with its weights.
-        layer: Whose neurons.
-        kind: By which ablation groups and roles are judged.
-        seed: Controls, halves and random orders come from this seed's streams.
+    One half of `batch` ranks the neurons, the other is measured. Means come from `reference`. Selectivity is taken over
+    `inputs`, such as an enumeration with its weights. Groups and roles are judged by the ablation `kind`. Controls,
+    halves and random orders come from the seed's streams.
 
     Returns:
         `neurons`: keys, values, role, explains, serves and effects over neuron. `selectivity` over (neuron, latent).

@@ -51,16 +51,9 @@ def neuron_shares(
 ) -> xr.Dataset:
     """Scores and fractions with the top k neurons of each skill kept, or removed.
 
-    Args:
-        model: With an MLP of two matrices.
-        batch: Sequences that test the skills; its weights, if it has them, count within a skill.
-        skills: For each skill the positions whose answer it alone gives.
-        reference: Sequences that means and resampled activations come from.
-        layer: Whose neurons.
-        kind: How neurons are removed: `zero`, `mean` or `resample`.
-        ks: How many are kept or removed; none: 0, 1, 2, 4, ... and all.
-        n_random: Random orders of the neurons; the first k of each are the comparison.
-        seed: Halves, random orders and resampling come from this seed's streams.
+    The batch, its weights, `skills` and `reference` are as for `neuron_effects`. Neurons are removed as `kind` says:
+    `zero`, `mean` or `resample`. `ks` are kept or removed; none: 0, 1, 2, 4, ... and all. The first k of each of
+    `n_random` orders are the comparison. Halves, random orders and resampling come from the seed's streams.
 
     Returns:
         `score` over (skill, part, k, metric); `random_score` with dimension draw besides; `fraction` and

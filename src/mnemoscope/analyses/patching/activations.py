@@ -99,8 +99,7 @@ def asked(
 ) -> Question:
     """The question of a sweep over pairs; arguments as for `patch`.
 
-    Raises:
-        InputError: A name is missing or occurs twice, or the model is too small for the prompts.
+    Raises InputError where a name is missing or occurs twice, or the model is too small for the prompts.
     """
     metrics = metrics_of(vectors=pairs.clean.has_vectors)[:1] if metrics is None else metrics
     budget = roomy(model) if max_bytes is None else max_bytes
@@ -154,19 +153,14 @@ def effects(result: xr.Dataset, *, refuse: bool = True) -> xr.Dataset:
     difference is at most `MIN_DIFFERENCE`. A divergence is never negative, so that it tells any two predictions apart:
     use another metric to see whether the model knows the answer.
 
-    Args:
-        result: From `patch`.
-        refuse: True raises where every metric is noise. False gives NaN for all effects then, which suits many runs of
-            which some have not learned the task.
+    Where every metric is noise, `refuse` raises InputError: there is no difference to be explained. Without it all
+    effects are NaN then, which suits many runs of which some have not learned the task.
 
     Returns:
         `effect` over (direction, metric, axes, prompt): necessity under `noising`, sufficiency under `denoising`.
         `ratio` without prompt: the ratio of the means over prompts, which no single small difference can blow up.
         `difference` over (metric, prompt): clean minus corrupted. `error` over metric: the standard error of its mean
         (NaN for one prompt). Attribute `noise`: the metrics that are noise, and why.
-
-    Raises:
-        InputError: Every metric is noise, so that there is no difference to be explained, and `refuse` is set.
     """
     difference = result.clean - result.corrupted
     mean, error, clear, noise = _signal(difference)

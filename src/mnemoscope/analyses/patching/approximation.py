@@ -28,11 +28,10 @@ def approximation(
 ) -> xr.Dataset:
     """Compare an estimate with the exact sweep.
 
-    Args:
-        estimate: From `attribute_edges`, `integrate_edges` or `attribution.estimate`.
-        exact: From `patch_edges` or `patch`, over the same cells and prompts.
-        top: Numbers of largest effects, by size without sign, that are looked for.
-        share: Share of the largest exact effect: signs are compared in cells whose exact effect is at least that.
+    `estimate` comes from `attribute_edges`, `integrate_edges` or `attribution.estimate`; `exact` from `patch_edges` or
+    `patch`, over the same cells and prompts. `top` are numbers of largest effects, by size without sign, that are
+    looked for. Signs are compared in cells whose exact effect is at least `share` of the largest one. Raises InputError
+    where the results are over different cells, prompts, metrics or directions, or have one cell only.
 
     Returns:
         Over (direction, metric), NaN where it is not defined: `pearson`, `spearman` (correlations over cells; NaN
@@ -41,9 +40,6 @@ def approximation(
         `mean_absolute_error` (in the metric's unit) and `relative_error` (the same over the mean exact size). Over
         (direction, metric, top) too: `precision` (share of the n largest estimates that are among the n truly largest
         effects; NaN where fewer than n cells have an effect) and `jaccard` (intersection over union of these sets).
-
-    Raises:
-        InputError: The results are over different cells, prompts, metrics or directions, or have one cell only.
     """
     in_range("share", share, 0, 1)
     for n in top:

@@ -68,13 +68,11 @@ def estimate(
     """Estimate what `activations.patch` measures; its arguments and errors hold here too.
 
     For q and k `attention` is `linear`, as everything else, or `recomputed`. For each direction that costs one forward
-    pass, or for k one for each position that is swept. Metrics need a gradient.
+    pass, or for k one for each position that is swept. Raises InputError also where a metric has no gradient, or
+    attention is to be recomputed for another kind.
 
     Returns:
         As `patch`; `value` is the metric of the unpatched run plus the estimate, so that `activations.effects` applies.
-
-    Raises:
-        InputError: Also if a metric has no gradient, or attention is to be recomputed for another kind.
     """
     question = asked(model, pairs, metrics, directions, max_bytes, seed)
     one_of("attention", attention, get_args(Attention))

@@ -105,17 +105,14 @@ def integrate_edges(
 ) -> xr.Dataset:
     """Estimate what `patch_edges` measures, by the gradient averaged between the runs.
 
-    The arguments are those of `attribute_edges`, and three more. `steps` is the number of points, for each activation
-    where these are moved. `rule` places each point in its step: at the corrupted end (`left`), at the clean end
-    (`right`) or in the `middle`. `along` says what is moved: the input embeddings (`inputs`), or one activation after
-    the other.
+    The arguments are those of `attribute_edges`, and three more. `steps` is the number of points, at least one, for
+    each activation where these are moved. `rule` places each point in its step: at the corrupted end (`left`), at the
+    clean end (`right`) or in the `middle`. `along` says what is moved: the input embeddings (`inputs`), or one
+    activation after the other.
 
     Returns:
         As `attribute_edges`. For every edge and moved inputs also `unexplained` over (direction, metric, prompt): by
         how much the edges that leave the input miss the whole difference between the runs. Large: take more steps.
-
-    Raises:
-        InputError: As `attribute_edges`, or there is no point.
     """
     one_of("rule", rule, get_args(Rule))
     one_of("along", along, get_args(Along))

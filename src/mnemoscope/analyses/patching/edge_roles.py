@@ -24,16 +24,12 @@ _ENDS = ("reader", "through", "writer")
 def edges_by_role(result: xr.Dataset, named: Mapping[str, str]) -> xr.Dataset:
     """A result over `edge` with the names of heads replaced.
 
-    Args:
-        result: With `writer`, `reader` and `through` along `edge`.
-        named: Head (`L0H1`) to role (`analyses.roles`). Edges of heads that it does not name are left out.
+    The result has `writer`, `reader` and `through` along `edge`. `named` maps heads (`L0H1`) to roles
+    (`analyses.roles`); edges of heads that it does not name are left out. Raises InputError where the result has no
+    edges, or two heads have the same role.
 
-    Returns:
-        The result over edges by role, ordered by readers and writers: embeddings, heads in the order of `named`,
-        MLPs, logits. `component` holds the edges as they were.
-
-    Raises:
-        InputError: The result has no edges, or two heads have the same role.
+    Edges by role are ordered by readers and writers: embeddings, heads in the order of `named`, MLPs, logits.
+    `component` holds the edges as they were.
     """
     if "edge" not in result.dims:
         raise InputError(
@@ -73,10 +69,7 @@ def edges_of_seeds(result: xr.Dataset, component: xr.DataArray) -> xr.Dataset:
 
     `result` has `writer`, `reader` and `through` along `edge`; `component` is over (seed, role) and has every head and
     MLP (`L0H1`) of the model. The result is as from `edges_by_role`, along `seed`: NaN, and an empty `component`, where
-    a seed lacks the edge.
-
-    Raises:
-        InputError: The result has no seeds or no edges, or roles are missing.
+    a seed lacks the edge. Raises InputError where the result has no seeds or no edges, or roles are missing.
     """
     if "seed" not in result.dims or "edge" not in result.dims:
         raise InputError(

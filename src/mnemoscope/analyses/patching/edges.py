@@ -134,13 +134,10 @@ def patch_paths(
     """Patch the first edge of a path, and let the change travel along the path only.
 
     `paths` maps names to sequences of edges. Each edge starts where the one before has ended, and the last one leads to
-    the logits. The other arguments and errors are those of `patch_edges`.
+    the logits. The other arguments and errors are those of `patch_edges`; a path with a gap or another end is refused
+    too.
 
-    Returns:
-        As `patch_edges`, along `path`.
-
-    Raises:
-        InputError: Also if a path has a gap or does not end at the logits.
+    Returns what `patch_edges` does, along `path`.
     """
     if not paths:
         raise InputError("paths must name at least one; got none")

@@ -129,20 +129,13 @@ def erase(
 ) -> xr.Dataset:
     """Skills with a latent erased at a site.
 
-    Args:
-        model: The one that the subspace was found in.
-        batch: Sequences that test the skills, other than those that the subspace was found on.
-        subspace: From `subspaces.subspace`.
-        skills: Name to the positions whose answer it alone gives (`task.skills(batch)`).
-        n_random: Draws of the control.
-        seed: The control is drawn from this seed's stream `random directions`.
+    The `model` is the one that the subspace was found in, the sequences others than it was found on. The `n_random`
+    draws of the control come from the seed's stream `random directions`. Raises InputError where the subspace does not
+    fit the model, skills do not fit the batch, or logits hold NaN.
 
     Returns:
         `accuracy` and `log_prob` (nats) over skill, the same with `clean_` before the name, and with `random_` and
         `shuffled_` over (draw, skill), (shuffle, skill).
-
-    Raises:
-        InputError: The subspace does not fit the model, skills do not fit the batch, or logits hold NaN.
     """
     in_range("n_random", n_random, 1, math.inf)
     check_skills(batch, skills)
@@ -192,16 +185,10 @@ def edit(
 ) -> xr.Dataset:
     """Answer against foil with the part of the clean activation inside the subspace erased, steered or swapped.
 
-    Args:
-        model: The one that the subspace was found in.
-        pairs: The targets of the corrupted side are the answers that the edit should lead to. Minimal pairs that
-            differ in the latent; or any sequences (`rows.partners`) with those targets.
-        subspace: From `subspaces.subspace`.
-        edits: Which.
-        metrics: The value of a prompt is the mean over its scored positions. `FOIL`: how often the foil is the most
-            probable token.
-        n_random: Draws of the control.
-        seed: The control is drawn from this seed's stream `random directions`.
+    Targets of the corrupted side are the answers that the edit should lead to. The pairs are minimal ones that differ
+    in the latent; or any sequences (`rows.partners`) with those targets. The value of a prompt is the mean over its
+    scored positions. `FOIL`: how often the foil is the most probable token. Model, subspace and control are as for
+    `erase`.
 
     Returns:
         `value` over (direction, metric, edit, prompt), with the one direction `noising`, so that `patching.effects`

@@ -90,10 +90,9 @@ def scores(
 ) -> dict[str, float]:
     """The quality of a probe's readings of rows that it was not fitted on.
 
-    Returns:
-        For classes `accuracy`; `chance`, the accuracy of the class most frequent in `fit_y`; `balanced_accuracy`, the
-        mean of the accuracies of each class; `information` in bits, the mean of log2 p(y | x) / p(y) with p(y) the
-        frequency in `fit_y`, NaN where a class of `y` is not among these. For numbers `r2`.
+    For classes `accuracy`; `chance`, the accuracy of the class most frequent in `fit_y`; `balanced_accuracy`, the mean
+    of the accuracies of each class; `information` in bits, the mean of log2 p(y | x) / p(y) with p(y) the frequency in
+    `fit_y`, NaN where a class of `y` is not among these. For numbers `r2`.
     """
     if is_number(y):
         return {"r2": float(r2_score(y, probe.predict(x)))}

@@ -25,15 +25,9 @@ Values = Int[Tensor, "batch pos"] | Float[Tensor, "batch pos"]
 
 
 def with_latent(batch: Batch, name: str, values: Tensor) -> Batch:
-    """The same sequences with a further latent.
+    """The same sequences with a further latent, `batch` or `batch pos`.
 
-    Args:
-        batch: Sequences.
-        name: New.
-        values: `batch`, or `batch pos`.
-
-    Raises:
-        InputError: There is a latent of that name, or there is no value for every sequence.
+    Raises InputError where there is a latent of that name, or no value for every sequence.
     """
     if name in batch.latents:
         raise InputError(f"the batch has a latent {name} already; take another name")
@@ -78,10 +72,7 @@ def latent_mask(batch: Batch, name: str | None) -> Bool[Tensor, "batch pos"]:
 def split_sequences(batch: Batch, *, seed: int = 0) -> tuple[Batch, Batch]:
     """Two halves without a sequence in common, drawn from the seed's stream `probe halves`.
 
-    Copies of a sequence go to the same half.
-
-    Raises:
-        InputError: There is one sequence only.
+    Copies of a sequence go to the same half. Raises InputError where there is one sequence only.
     """
     same = batch.inputs.unique(dim=0, return_inverse=True)[1].cpu()
     n = int(same.max()) + 1 if len(same) else 0
@@ -125,10 +116,8 @@ def partners(batch: Batch, latent: str, *, seed: int = 0) -> Int[Tensor, " batch
     """For each sequence another one in which a latent differs, from the seed's stream `partners`.
 
     `batch.select(partners(...))` with the answers that the exchange should lead to as targets is the other side of
-    `PromptPairs`.
-
-    Raises:
-        InputError: There is no such latent, it differs within a sequence, or it has one value only.
+    `PromptPairs`. Raises InputError where there is no such latent, it differs within a sequence, or it has one value
+    only.
     """
     values = latent_values(batch, latent).cpu()
     if (values != values[:, :1]).any():

@@ -50,18 +50,12 @@ METHODS: tuple[Method, ...] = get_args(Method)
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Subspace:
-    """Directions of a site that go with a latent.
+    """Directions of a `site` that go with a `latent`, found by a `method`.
 
-    Attributes:
-        site: Where.
-        latent: Its name.
-        method: How the directions were found.
-        basis: Orthonormal; the parts inside lie in its span.
-        reading: How far x lies along each direction of the basis; for orthogonal projections the basis itself.
-        centre: Mean activation.
-        classes: Values of the latent; none for a number.
-        means: Mean activation of each class; none for a number.
-        shuffled: What the same procedure gives with the labels permuted among sequences, draw by draw.
+    The `basis` is orthonormal; the parts inside lie in its span. `reading` gives how far x lies along each direction of
+    the basis; for orthogonal projections it is the basis itself. `centre` is the mean activation. `classes` are the
+    values of the latent and `means` the mean activation of each; none for a number. `shuffled` holds what the same
+    procedure gives with the labels permuted among sequences, draw by draw.
     """
 
     site: Site
@@ -81,8 +75,7 @@ class Subspace:
     def mean_of(self, batch: Batch) -> Float[Tensor, "batch pos width"]:
         """The mean activation of the class that the latent has; where the site does not lie it means nothing.
 
-        Raises:
-            InputError: The latent is a number, or has a class that the means were not taken of.
+        Raises InputError for a number, or a class that the means were not taken of.
         """
         if self.classes is None or self.means is None:
             raise InputError(f"steering needs classes, and {self.latent} is a number; make classes of it")
@@ -106,20 +99,10 @@ def subspace(
 ) -> Subspace:
     """The directions of a latent at a site, from all rows of the site's positions together.
 
-    Args:
-        model: Any hooked model.
-        batch: Sequences to take them from; test their effect on others.
-        latent: As for `probe`.
-        site: Where.
-        where: A Boolean latent: only rows where it holds count; none: all.
-        method: `leace`, `means` or `probe`.
-        penalty: Of the probe.
-        n_shuffles: How often the procedure is repeated with permuted labels.
-        seed: Labels are permuted by streams of it.
-
-    Raises:
-        InputError: A site or latent is not to be probed, the latent takes a single value, or the activations do not
-            vary with it at all.
+    Test the effect on other sequences than `batch`. The latent is as for `probe`. With the Boolean latent `where` only
+    rows where that holds count. `penalty` is that of the probe. The seed's streams permute the labels for each of the
+    `n_shuffles`. Raises InputError where a site or latent is not to be probed, the latent takes a single value, or the
+    activations do not vary with it at all.
     """
     one_of("method", method, METHODS)
     in_range("n_shuffles", n_shuffles, 1, math.inf)

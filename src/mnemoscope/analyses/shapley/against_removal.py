@@ -26,17 +26,16 @@ from mnemoscope.analyses.neurons.effects import MIN_CARRIED, N_ERRORS
 from mnemoscope.core.errors import InputError, in_range
 
 MIN_EXPLAINED = 0.5
-"""Of the difference, by pairs."""
+"""The least share of the difference that pairs must explain."""
 _DECIMALS = 9
 
 
 def removal_agreement(result: xr.Dataset, *, margin: float = MARGIN, learned: float = LEARNED) -> xr.Dataset:
     """Single removals against Shapley values, by skill.
 
-    Args:
-        result: From `shapley`, with interactions; over `component`, or over `role` (`analyses.roles.by_role`).
-        margin: Share of what all parts carry above which a part costs a skill, in (0, 1).
-        learned: Accuracy of the intact model from which a skill counts as learned.
+    `result` comes from `shapley`, with interactions; over `component`, or over `role` (`analyses.roles.by_role`). A
+    part costs a skill above `margin`, a share in (0, 1) of what all parts carry. A skill counts as learned from the
+    accuracy `learned` of the intact model on. Raises InputError where there are no interactions, or one skill only.
 
     Returns:
         Over (kind, component or role, skill): `lost_share` and `value_share`; `by_removal` and `by_value` (`costs`,
@@ -45,9 +44,6 @@ def removal_agreement(result: xr.Dataset, *, margin: float = MARGIN, learned: fl
         `higher orders`) and `partner`, the part that it interacts most with in that direction. Over (kind, skill):
         `rank_correlation` (Spearman's) of what is lost with values. Over (kind, skill, other_skill):
         `removal_outcome` and `value_outcome`, as `dissociation` gives them.
-
-    Raises:
-        InputError: The result has no interactions, or one skill only.
     """
     if "interaction" not in result:
         raise InputError("agreement needs interactions; call shapley with interactions=True")

@@ -74,20 +74,11 @@ def play_of(
 
     Outcomes `metric place` form one row: right or wrong at all places, then log-probabilities (nats).
 
-    Args:
-        model: Any hooked model that fits the batch.
-        batch: Sequences that test skills.
-        players: Name to the sites that come and go together.
-        places: Places of the batch where outcomes are read.
-        kind: `zero`, `mean` or `resample`.
-        source: Sequences that means and resampled activations come from.
-        within: Name of a latent: these come from sequences of the same class.
-        max_bytes: Bound on what a forward pass allocates; none: 256 MiB, or what one sequence needs.
-        seed: Resampling draws from this seed's stream `resample`.
-
-    Raises:
-        InputError: A site does not exist or is no player, or a source does not fit the batch. When it is played: the
-            logits hold NaN.
+    `players` maps names to the sites that come and go together. Outcomes are read at `places` of the batch. Means and
+    resampled activations come from `source`, with `within`, the name of a latent, from sequences of the same class.
+    `max_bytes` bounds what a forward pass allocates; none: 256 MiB, or what one sequence needs. Resampling draws from
+    the seed's stream `resample`. Raises InputError where a site does not exist or is no player, or a source does not
+    fit the batch; when it is played, where the logits hold NaN.
     """
     points = _points(model, batch, players, kind, source, within, seed)
 

@@ -42,23 +42,20 @@ from mnemoscope.interventions.recordings import Run, check_numbers, forward
 from mnemoscope.interventions.regions import positions
 
 Point = Mapping[str, float]
-"""By hook point, the share of the clean run in the activation with which a run goes on from there. `START` is always
-among them; the rest of the run follows."""
+"""The share of the clean run in the activation with which a run goes on from each hook point. `START` is always among
+them; the rest of the run follows.
+"""
 START = "blocks.0.hook_resid_pre"
 
 _Terms = Mapping[Input, tuple[Tensor, Tensor]]
-"""By input of a reader: numbers of edges that lead there, and the number of a writer for each."""
+"""The numbers of edges that lead to each input of a reader, and the number of a writer for each."""
 
 
 def attributed(question: Question, edges: Sequence[Edge], paths: Mapping[str, Sequence[Point]]) -> SweepResult:
     """Estimate the value of every metric with each edge patched.
 
     `paths` gives, by direction, the points over which gradients are averaged. The model's parts must add up in the
-    residual stream.
-
-    Raises:
-        InputError: The model has no such graph or edge, a metric measures no prediction or has no gradient, or the
-            budget is too small.
+    residual stream, and metrics need a gradient.
     """
     model, d_model, heads = question.model, question.model.cfg.d_model, question.model.cfg.n_heads
     check_graph(model)
@@ -272,11 +269,10 @@ def input_gradients(
     """The gradient of a value with respect to the input of each reader, those of one layer and kind at a time.
 
     The gradient at q, k, v and at the output of an MLP is pulled back to the residual stream through that reader alone.
-    No other way from the stream to the value counts. Heads use their weights for this where the engine has the model.
-    Otherwise it is done by automatic differentiation, so that hooks on the model count as they are.
-
-    `run` is traced at `traced_names(model)`; `value` is a sum over prompts, computed from its logits. None for
-    `weights`: the engine's transformer is looked for.
+    No other way from the stream to the value counts. Heads use their weights for this where the engine has the model
+    (`weights`; None: it is looked for). Otherwise it is done by automatic differentiation, so that hooks on the model
+    count as they are. `run` is traced at `traced_names(model)`; `value` is a sum over prompts, computed from its
+    logits.
     """
     groups: dict[str, list[Input]] = {}
     for place in inputs(model):
@@ -305,7 +301,7 @@ def input_gradients(
 
 
 def _past_mlps(model: HookedModel) -> dict[str, str]:
-    """For the output of each MLP, the stream that the MLP reads and is added to.
+    """The stream that each MLP reads and is added to, by the MLP's output.
 
     The gradient at the output equals that at the sum of both. The gradient at the stream minus this one came through
     the MLP.

@@ -41,10 +41,6 @@ def run_circuits(
 
     `question` has one metric, under noising, and a model whose parts add up in the residual stream. `edges` are all
     edges of the model; those outside a circuit carry the `replacement`.
-
-    Raises:
-        InputError: The model has no such graph, its logits hold NaN, the metric measures no prediction, or the budget
-            is too small.
     """
     weights = question.weights
     if not isinstance(weights, str) and all(not b.parallel and b.attention.n_sharing == 1 for b in weights.blocks):

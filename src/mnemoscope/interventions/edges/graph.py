@@ -117,10 +117,8 @@ def inputs(model: HookedModel) -> list[Input]:
 def model_edges(model: HookedModel, *, embeddings: Embeddings = "together") -> tuple[Edge, ...]:
     """Every edge of a model, in the order of the readers, then of the writers.
 
-    Args:
-        model: Any hooked model.
-        embeddings: `together` makes token and positional embedding one writer, as in EAP-IG and auto-circuit; `apart`
-            makes them two.
+    With embeddings `together` token and positional embedding are one writer, as in EAP-IG and auto-circuit; `apart`
+    they are two.
     """
     sources = writers(model, embeddings=embeddings)
     return tuple(
@@ -134,11 +132,7 @@ def model_edges(model: HookedModel, *, embeddings: Embeddings = "together") -> t
 def chosen_edges(
     model: HookedModel, chosen: Sequence[Edge] | None, *, embeddings: Embeddings = "together"
 ) -> Sequence[Edge]:
-    """The chosen edges, or every edge of the model.
-
-    Raises:
-        InputError: The model has no such graph, none is chosen, or one twice.
-    """
+    """The chosen edges, or every edge of the model; InputError where none is chosen, or one twice."""
     check_graph(model)
     if chosen is None:
         return model_edges(model, embeddings=embeddings)
@@ -250,11 +244,7 @@ class Carried:
 
 
 def layout(model: HookedModel, edges: Sequence[Edge]) -> Layout:
-    """Find some edges in a model.
-
-    Raises:
-        InputError: The model has no such graph or edge.
-    """
+    """Find some edges in a model, or raise InputError."""
     check_graph(model)
     sources, readers = writers(model, embeddings="apart"), inputs(model)
     exists = [[reads(model, reader, site) for site in sources] for reader, _ in readers]
@@ -286,11 +276,8 @@ def layout(model: HookedModel, edges: Sequence[Edge]) -> Layout:
 def carried(at: Layout, batch: Batch, states: Int[Tensor, "cell edge"]) -> Carried:
     """Lay out the states (`State`) of some edges in every cell.
 
-    All other edges are live, and so are those with positions at other positions. Where edges overlap the later one
-    prevails.
-
-    Raises:
-        InputError: An edge names no position of the batch.
+    All other edges are live, and so are those with positions at other positions, which the batch must have. Where edges
+    overlap the later one prevails.
     """
     device, n_pos = batch.inputs.device, batch.inputs.shape[1]
     states = states.to(device)
@@ -350,8 +337,7 @@ def states(
 ) -> tuple[list[Edge], Int[Tensor, "cell edge"]]:
     """All edges of a model, those of the cells last, and their states in each cell; all others have the state `rest`.
 
-    Raises:
-        InputError: There are so many that the table does not fit.
+    Raises InputError where there are so many that the table does not fit.
     """
     every = model_edges(model, embeddings="apart")
     own = list(dict.fromkeys(edge for cell in cells for edge in cell))

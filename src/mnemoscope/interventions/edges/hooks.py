@@ -33,10 +33,8 @@ def reading(model: HookedModel, wanted: Sequence[Input], read: Read) -> Iterator
     """Within the block MLPs read another input, which has no hook point; heads and logits do so through the hooks.
 
     `wanted` are the inputs that change, in the order of reading; `read` gives their new values. The model is a
-    HookedTransformer whose parts add up in the residual stream.
-
-    Yields:
-        The hooks to put on the model for heads, and those for the logits.
+    HookedTransformer whose parts add up in the residual stream. Yields the hooks to put on it for heads, and those for
+    the logits.
     """
     groups: dict[tuple[int | None, str | None], list[Input]] = {}
     for reader, through in wanted:
@@ -78,10 +76,8 @@ def edges_changed(
     """Within the block edges carry another value, through hooks that the caller puts on the model.
 
     `changes` map the writer's output on each edge to its new value; those of one writer and one input act one after the
-    other. The model is a HookedTransformer whose parts add up in the residual stream.
-
-    Yields:
-        Hooks that come before those of interventions at sites, and hooks that come after.
+    other. The model is a HookedTransformer whose parts add up in the residual stream. Yields hooks that come before
+    those of interventions at sites, and hooks that come after.
     """
     wanted = [at.inputs[row] for row in sorted({row for group in at.groups for row in group[1].tolist()})]
     written: dict[Site, Tensor] = {}

@@ -106,7 +106,7 @@ class Cells:
             self.of_stream.setdefault(self._stream_of(place), []).append(place)
         self.differs = other - base.outputs
         self.written = base.outputs.new_zeros(len(carried.live), *base.outputs.shape)
-        """By how much what is written differs from the unchanged run."""
+        """The difference of what is written from the unchanged run."""
         self.added: tuple[str, Tensor] = ("", base.outputs)
         """A stream, and by how much it differs for all that read it, whichever asks first."""
 
@@ -180,9 +180,6 @@ def sweep_states(
     `states` are `State`s; edges that are not in `edges` are live. `freeze` keeps parts of the unchanged run (`Freeze`),
     and `replacement` says what patched edges carry (`Replacement`); a mean is over the prompts of a run, position by
     position.
-
-    Raises:
-        InputError: The model has no such graph or edge, a metric measures no prediction, or the budget is too small.
     """
     model, read = question.model, question.read
     for part in freeze:
@@ -210,10 +207,7 @@ def outside(
 ) -> Callable[[Chunk[Written]], Float[Tensor, "writer #prompt pos d_model"]]:
     """The output of every writer that patched edges carry, in each chunk.
 
-    Means are over all prompts, `n_prompts` run at a time.
-
-    Raises:
-        InputError: There is no such replacement, or a mean is wanted over padded prompts.
+    Means are over all prompts, `n_prompts` run at a time; InputError where prompts are padded.
     """
     one_of("replacement", replacement, get_args(Replacement))
     if replacement == "patch":

@@ -49,9 +49,6 @@ def plan_edges(question: Question, edges: Sequence[Edge], *, direct: bool = Fals
     """Plan to patch edges one at a time the fast way; or say, in words, why that is not open.
 
     The numbers of the edges are the cells. With `direct` only the logits read what the reader of an edge then writes.
-
-    Raises:
-        InputError: The model has no such edge, or the budget is too small.
     """
     layout(question.model, edges)
     if isinstance(weights := question.weights, str):

@@ -83,10 +83,8 @@ def grid(
     """The grid of a sweep over some axes of an activation; for `result` it is that of z, from which `result` follows.
 
     Every kind but the embeddings has the axis `layer`, which must be swept. `only` gives the numbers along an axis; an
-    axis that it does not name is swept completely.
-
-    Raises:
-        InputError: The kind has no such axis, or a number lies outside.
+    axis that it does not name is swept completely. Raises InputError where the kind has no such axis, or a number lies
+    outside.
     """
     kind, only = "z" if kind == "result" else kind, only or {}
     one_of("kind", kind, KINDS)
@@ -117,11 +115,7 @@ def _labels(axis: str, size: int, wanted: Sequence[int] | None) -> tuple[int, ..
 
 
 def hooks_plan(question: Question, grid: Grid, *, reason: str) -> Plan[Run]:
-    """Plan a sweep through hooks; `reason` says in the result why not the fast way.
-
-    Raises:
-        InputError: The model does not use what hooks write there, or the budget is too small.
-    """
+    """Plan a sweep through hooks; `reason` says in the result why not the fast way."""
     model, sizes = question.model, question.sizes
     check_written(model, grid.kind, grid.layers)
 

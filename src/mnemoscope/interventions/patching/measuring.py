@@ -47,10 +47,7 @@ class Question:
     Under `noising` cells take from the corrupted run and go into the clean one, under `denoising` the other way round.
     The value of a prompt is the mean of a metric over its scored positions. Hooks on the model stay and act.
     `max_bytes` bounds what is allocated on the way, weights and result excepted. The check of the metrics draws from
-    the stream `metrics` of `seed`.
-
-    Raises:
-        InputError: A metric or direction is missing or occurs twice, or there is no such direction.
+    the stream `metrics` of `seed`. Metrics and directions have different names, at least one each.
     """
 
     model: HookedModel
@@ -158,11 +155,7 @@ class Chunk(Generic[AnyRun]):
         return self.runs[1 - self.into]
 
     def answers(self, patched: Iterable[Patched]) -> Iterator["Answer"]:
-        """The metrics of patched logits.
-
-        Raises:
-            InputError: The logits or a metric hold NaN.
-        """
+        """The metrics of patched logits; InputError where either hold NaN."""
         for some in patched:
             check_numbers(some.logits)
             values = self.reader.values(some.logits, some.first)
@@ -205,9 +198,6 @@ def recorded_plan(
 
     `patched` maps a chunk and the bytes that it may take to the logits of every cell that may matter. `copied` are the
     bytes of weights that are laid out anew, `at_work` those of one cell on one prompt.
-
-    Raises:
-        InputError: The budget is too small.
     """
     sizes = question.sizes
     room, kept = question.max_bytes - sizes.weights() - copied, sizes.recorded(places)
@@ -219,11 +209,7 @@ def recorded_plan(
 
 @torch.no_grad()
 def measured(question: Question, n_cells: int, plan: Plan) -> SweepResult:
-    """Measure the cells of a sweep as planned.
-
-    Raises:
-        InputError: A metric measures no prediction or is NaN, or the model has no logit for an answer or a foil.
-    """
+    """Measure the cells of a sweep as planned; InputError where a metric measures no prediction or is NaN."""
     n, n_metrics = len(question.pairs), len(question.metrics)
     value = torch.zeros(len(question.directions), n_metrics, n_cells, n, dtype=torch.double)
     unpatched = torch.zeros(2, n_metrics, n, dtype=torch.double)
@@ -283,8 +269,7 @@ class Reader:
     ) -> "Reader":
         """The reader of some pairs, on the device of the logits.
 
-        Raises:
-            InputError: The model has no logit for an answer or a foil, or its outputs are of another width.
+        Raises InputError where the model has no logit for an answer or a foil, or its outputs are of another width.
         """
         answer, foil, scored = (
             values[:, read.to(values.device)].to(clean.device) for values in (pairs.answer, pairs.foil, pairs.scored)
@@ -320,11 +305,7 @@ class Reader:
         return torch.stack([metric(logits, answer, foil, clean).double() for metric in self.metrics])
 
     def mean(self, values: Float[Tensor, "metric *cell prompt read"]) -> Float[Tensor, "metric *cell prompt"]:
-        """The mean over the scored positions of each prompt, on the CPU.
-
-        Raises:
-            InputError: A metric is NaN.
-        """
+        """The mean over the scored positions of each prompt, on the CPU; InputError where it is NaN."""
         total = torch.where(self.scored, values, 0).sum(-1)
         result = (total / self.scored.sum(-1)).cpu()
         for metric, of_metric in zip(self.metrics, result, strict=True):

@@ -61,23 +61,14 @@ Method = Literal["auto", "stream", "hooks"]
 
 
 def sweep(question: Question, grid: Grid, *, method: Method = "auto") -> SweepResult:
-    """Patch every cell of a grid; `stream` or `hooks` insist on one method.
-
-    Raises:
-        InputError: A metric measures no prediction, the budget is too small, the model's logits hold NaN, or the
-            model cannot be patched that way.
-    """
+    """Patch every cell of a grid; `stream` or `hooks` insist on one method, which may be refused."""
     how = plan(question, grid, method)
     return measured(question, len(grid.cells), how)
 
 
 @torch.no_grad()
 def plan(question: Question, grid: Grid, method: Method) -> Plan[Run]:
-    """Choose the fast way where the model allows it, and the size of chunks.
-
-    Raises:
-        InputError: The model cannot be patched the way that is insisted on, or the budget is too small.
-    """
+    """Choose the fast way where the model allows it, and the size of chunks."""
     one_of("method", method, get_args(Method))
     weights = "asked for" if method == "hooks" else question.weights
     if isinstance(weights, Transformer) and grid.kind == "pre" and weights.is_gated:
@@ -123,9 +114,6 @@ def continued_plan(
     `patched` gives the logits of every cell that may matter. It gets the run that is patched, a chunk, and the number
     of cells to run at once by their first position. `size` gives the bytes of one cell on one prompt by its first
     position.
-
-    Raises:
-        InputError: The budget is too small.
     """
 
     def within(chunk: Chunk[Run], room: int) -> Iterator[Patched]:

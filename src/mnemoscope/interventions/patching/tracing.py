@@ -41,9 +41,6 @@ def traced(
     Activations at `names` are kept; at the hook points of `starts` the run goes on with the given ones. With
     `where_read` the engine may leave out what nobody reads: after the heads of the last layer it then keeps activations
     at the positions `read` alone. None for `weights`: the engine's transformer is looked for.
-
-    Raises:
-        InputError: The model has no such hook point.
     """
     starts, found = starts or {}, {}
     if missing := sorted({*names, *starts} - {*model.hook_dict}):
@@ -72,11 +69,7 @@ def traced(
 
 
 def sums(reader: Reader, run: Run) -> Iterator[Float[Tensor, ""]]:
-    """Every metric summed over prompts, so that the activations of each prompt get its own gradient.
-
-    Raises:
-        InputError: A metric has no gradient.
-    """
+    """Every metric, which needs a gradient, summed over prompts: each prompt's activations get their own gradient."""
     for metric in reader.metrics:
         with torch.enable_grad():
             values = replace(reader, metrics=[metric]).values(run.logits[None])[0, 0]
@@ -102,10 +95,8 @@ def prompts_traced(question: Question, *, n_runs: int, kept: int = 0, readers: i
 
     `n_runs` traced runs of a prompt are in memory together. `kept` are further numbers for a position as long as its
     prompt is at work; `readers` are those for a position and head while gradients are pulled back. `by_engine` says
-    that the engine is certain to trace, which keeps less and copies no weights.
-
-    Raises:
-        InputError: There is no room for one prompt.
+    that the engine is certain to trace, which keeps less and copies no weights. InputError where there is no room for
+    one prompt.
     """
     cfg, n_pos, sizes = question.model.cfg, question.n_pos, question.sizes
     heads, d_mlp = cfg.n_heads * cfg.d_head, 0 if cfg.attn_only else cfg.d_mlp

@@ -20,11 +20,9 @@ SURE = 30.0
 class Circuit:
     """The parts of a constructed model by name.
 
-    Attributes:
-        dims: Directions of the residual stream: named blocks of its dimensions.
-        heads: Layer and number of every head that does something; the others have zero weights.
-        neurons: The neurons of the MLP that belong together, by what they recognise (the model's docstring says what
-            the key means).
+    `dims` are directions of the residual stream: named blocks of its dimensions. `heads` gives (layer, number) of every
+    head that does something; the others have zero weights. `neurons` are those of the MLP that belong together, by what
+    they recognise (the model's docstring says what the key means).
     """
 
     dims: Mapping[str, slice]
@@ -63,14 +61,8 @@ def blank(
 ) -> HookedTransformer:
     """A model without normalisation that is large enough; all its weights are zero.
 
-    Args:
-        circuit: What it has to hold.
-        d_vocab: Number of tokens.
-        n_ctx: Longest input.
-        n_layers: Blocks.
-        n_heads: Heads per block.
-        d_output: Width of the output of a model that reads vectors, of width `d_vocab`; none: it reads tokens.
-        fields: Others of `ModelSpec`, such as `d_head` or `attention_dir`.
+    It holds the `circuit`. With `d_output` it reads vectors of width `d_vocab` and gives some of that width; otherwise
+    it reads tokens. `fields` are others of `ModelSpec`, such as `d_head` or `attention_dir`.
     """
     spec = ModelSpec(
         d_model=circuit.width + -circuit.width % n_heads,
@@ -147,12 +139,8 @@ def layer_normalised(model: HookedTransformer, *, anchor: float = 3000.0) -> Hoo
     everything is read as before, smaller by the factor anchor / sqrt(anchor^2 + |r|^2). What remains is this factor and
     rounding in float32; a large circuit has to be tried.
 
-    Args:
-        model: With two heads per layer and without normalisation.
-        anchor: The constant that the positional embedding carries; large against r.
-
-    Returns:
-        A model with 2 * d_model + 2 dimensions; those of the circuit are the same as before.
+    The model has two heads per layer and no normalisation. `anchor` is the constant that the positional embedding
+    carries; large against r. The result has 2 * d_model + 2 dimensions; those of the circuit are the same as before.
     """
     cfg = model.cfg
     assert cfg.normalization_type is None

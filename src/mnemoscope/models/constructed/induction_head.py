@@ -35,13 +35,8 @@ def induction(
     attends to the positions 1 to t alike, and each token there gets its share of the margin; at position 0 it
     attends to itself.
 
-    Args:
-        n_tokens: Vocabulary.
-        n_ctx: Longest input.
-        margin: Logit of the predicted token.
-        noise: Standard deviation of normal noise on the weights of all heads. With it no head is exactly idle, and
-            every composition score is defined (those of a head with zero weights are 0 / 0).
-        seed: The noise comes from this seed's stream `noise`.
+    `noise` is the standard deviation of normal noise on the weights of all heads, from the seed's stream `noise`. With
+    it no head is exactly idle, and every composition score is defined (those of a head with zero weights are 0 / 0).
     """
     circuit = induction_circuit(n_tokens, n_ctx)
     model = blank(circuit, d_vocab=n_tokens, n_ctx=n_ctx, n_layers=2)
@@ -67,18 +62,9 @@ def induction(
 def induction_batch(n: int, *, n_tokens: int, n_ctx: int, generator: torch.Generator) -> Batch:
     """Random distinct tokens, shown twice: in the second half every token occurred exactly once before.
 
-    Args:
-        n: Number of sequences.
-        n_tokens: Vocabulary; at least half the length.
-        n_ctx: Length, rounded down to an even number.
-        generator: Draws the tokens.
-
-    Returns:
-        Scored in the second half. Latent `attended` (batch, pos): the position after the earlier occurrence; -1
-        where there is none.
-
-    Raises:
-        InputError: There are fewer tokens than half the length.
+    `n` sequences have the length `n_ctx`, rounded down to an even number. They are scored in the second half. The
+    latent `attended` (batch, pos) is the position after the earlier occurrence; -1 where there is none. Raises
+    InputError where there are fewer tokens than half the length.
     """
     half = n_ctx // 2
     in_range("n_tokens", n_tokens, half, float("inf"))

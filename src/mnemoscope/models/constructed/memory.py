@@ -33,15 +33,9 @@ def associative_memory(
     number of tokens, e and u are random unit vectors in superposition: the bias of each neuron is minus the largest
     overlap of two embeddings, and values are scaled so that the right logit is at least `margin` above the others.
 
-    Args:
-        mapping: `mapping[i]` is the answer to token i; tokens are 0 to len(mapping) - 1.
-        n_ctx: Longest input.
-        margin: Logit of the answer above the others.
-        d_embed: Dimension of the embeddings; none: one-hot.
-        seed: Random embeddings come from this seed's stream `embeddings`.
-
-    Raises:
-        InputError: The mapping names a token that does not exist, or two random vectors nearly coincide.
+    `mapping[i]` is the answer to token i; tokens are 0 to len(mapping) - 1. `d_embed` is the dimension of the
+    embeddings (none: one-hot); random ones come from the seed's stream `embeddings`. Raises InputError where the
+    mapping names a token that does not exist, or two random vectors nearly coincide.
     """
     circuit, n = associative_memory_circuit(mapping, d_embed=d_embed), len(mapping)
     _check(mapping)
@@ -75,13 +69,9 @@ def attention_memory(mapping: Sequence[int], *, n_ctx: int = 8, margin: float = 
       `margin`.
     - Head 1 has zero weights.
 
-    Args:
-        mapping: `mapping[i]` is the answer to token i; tokens are 0 to len(mapping) - 1.
-        n_ctx: Longest input, at most twice as long as the mapping: a head has half the width of the residual stream.
-        margin: Logit of the answer above the others.
-
-    Raises:
-        InputError: The mapping names a token that does not exist, or the context is too long for it.
+    `mapping[i]` is the answer to token i; tokens are 0 to len(mapping) - 1. The context is at most twice as long as the
+    mapping: a head has half the width of the residual stream. Raises InputError where it is longer, or the mapping
+    names a token that does not exist.
     """
     _check(mapping)
     in_range("n_ctx", n_ctx, 1, 2 * len(mapping))
@@ -99,11 +89,7 @@ def bigram_table(logits: Float[Tensor, "token next"], n_ctx: int) -> HookedTrans
     """One layer whose heads write nothing: embedding and unembedding alone look the current token up in a table.
 
     With the identity it says the same token again, with log-probabilities it predicts global bigrams. It is what a
-    model can know without its context.
-
-    Args:
-        logits: Of every next token, for every current one; finite.
-        n_ctx: Longest input.
+    model can know without its context. `logits` are finite.
     """
     circuit = Circuit(dims=blocks(token=len(logits)), heads={})
     model = blank(circuit, d_vocab=len(logits), n_ctx=n_ctx)

@@ -29,11 +29,9 @@ UNIFORM = "uniform"
 
 @dataclass(frozen=True)
 class Predictor:
-    """A stand-in for a model that says what a reference of the task says.
+    """A stand-in for a model that says what a reference of the task says, or `UNIFORM`.
 
-    Attributes:
-        task: With a split chosen, if the reference depends on it.
-        reference: One of the task's references, or `UNIFORM`.
+    Choose the split of the task, if the reference depends on it.
     """
 
     task: Task
@@ -70,11 +68,7 @@ class Predictor:
         return ()
 
     def run_with_hooks(self, *_: Any, **__: Any) -> NoReturn:
-        """It has no activations; nor do `run_with_cache` and `hooks` have any.
-
-        Raises:
-            NotImplementedError: Always.
-        """
+        """It has no activations; nor do `run_with_cache` and `hooks` have any."""
         raise NotImplementedError(f"the predictor {self.reference} has no activations; take a model")
 
     run_with_cache = hooks = run_with_hooks
@@ -102,11 +96,9 @@ def jump(step: float, *, low: float = 0.0, high: float = 1.0) -> Course:
 def following(
     units: Mapping[str, Configuration], courses: Mapping[str, Mapping[str, Course]]
 ) -> Callable[[int], dict[str, Subject]]:
-    """A control: trajectories in the place of the claim's configurations, at the steps that these keep.
+    """A control: trajectories in the place of the claim's configurations `units`, at the steps that these keep.
 
-    Args:
-        units: Of the claim.
-        courses: By unit, the course of every measure.
+    `courses` has the course of every measure by unit.
     """
     return partial(_following, dict(units), {name: dict(measures) for name, measures in courses.items()})
 

@@ -25,16 +25,10 @@ WEIGHTS, CONFIGURATION, CARD, GPT2 = "model.safetensors", "config.json", "README
 def export_run(run: Run, place: Path, *, step: int | None = None) -> list[str]:
     """Write one checkpoint of a run to a directory; what an earlier export left there is replaced.
 
-    Args:
-        run: Finished or not, with a checkpoint.
-        place: The directory; it is made.
-        step: Of the checkpoint; none: the last.
+    The run may be unfinished but has a checkpoint; without `step` its last is written. The directory is made. Raises
+    InputError where there is no such checkpoint, or the directory holds something else.
 
-    Returns:
-        What other libraries cannot load, and why, a sentence each; nothing where they can.
-
-    Raises:
-        InputError: There is no such checkpoint, or the directory holds something else.
+    Returns a sentence for each reason why other libraries cannot load it; nothing where they can.
     """
     if place.exists() and not place.is_dir():
         raise InputError(f"{place} is a file; name a directory")

@@ -19,14 +19,13 @@ from mnemoscope.models.lens import HookedTransformer
 _ACTIVATIONS = {"relu": "relu", "gelu": "gelu", "gelu_new": "gelu_new"}
 """TransformerLens's names and those of `transformers`."""
 TOLERANCE = 1e-4
-"""By how much a logit may differ."""
+"""The largest difference of a logit."""
 
 
 def as_gpt2(model: HookedTransformer) -> GPT2LMHeadModel:
     """The same model for `transformers`; logits differ by rounding only, which is checked on random tokens.
 
-    Raises:
-        InputError: GPT-2's architecture cannot hold the model; the reasons are named.
+    Raises InputError where GPT-2's architecture cannot hold the model; the reasons are named.
     """
     if reasons := obstacles(model):
         raise InputError(f"GPT-2's architecture cannot hold this model: {'; '.join(reasons)}")

@@ -221,13 +221,9 @@ class HookedModule(nn.Module):
     ) -> tuple[dict[str, Tensor], list[Any], list[Any]]:
         """A dictionary, and the hooks that put activations and gradients (`..._grad`) into it.
 
-        Args:
-            names_filter: Hook points that are kept; None: all.
-            incl_bwd: True if gradients are kept too.
-            device: Device on which they are kept; None: their own.
-            remove_batch_dim: True drops the batch axis, which must have one entry.
-            cache: The dictionary; None: a new one.
-            pos_slice: Positions that are kept, as TransformerLens's `Slice` takes them; None: all.
+        `names_filter` chooses hook points (None: all), and `incl_bwd` keeps gradients too. Values are kept on `device`
+        (None: their own). `remove_batch_dim` drops the batch axis, which must have one entry. `pos_slice` chooses
+        positions as TransformerLens's `Slice` takes them.
         """
         cache, self.is_caching = {} if cache is None else cache, True
 

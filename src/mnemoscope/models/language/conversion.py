@@ -88,14 +88,8 @@ def bridged_language_model(
 ) -> TransformerBridge:
     """The same model as the transformers library runs it, behind TransformerLens's hooks.
 
-    Args:
-        source: As for `language_model`, except models that only TransformerLens reads.
-        dtype: As for `language_model`.
-        device: As for `language_model`.
-        revision: As for `language_model`.
-
-    Raises:
-        InputError: As `language_model`; or TransformerLens has no bridge for the model.
+    Arguments and errors are those of `language_model`; models that only TransformerLens reads, or for which it has no
+    bridge, are refused.
     """
     number, device = _number(dtype), usable_device(device)
     theirs, tokenizer = loaded(source, number, revision)
@@ -113,12 +107,7 @@ def bridged_language_model(
 def named_language_model(source: str | Path, **options: Any) -> HookedTransformer:
     """A language model whose name may carry a revision, as in `EleutherAI/pythia-160m@step1000`.
 
-    Args:
-        source: As for `language_model`, and with `@revision` for a name on the hub.
-        options: Further arguments of `language_model`.
-
-    Raises:
-        InputError: As `language_model`.
+    Other arguments and errors are those of `language_model`.
     """
     name, _, revision = (str(source), "", "") if Path(source).exists() else str(source).partition("@")
     return language_model(name, revision=revision or None, **options)
@@ -127,15 +116,8 @@ def named_language_model(source: str | Path, **options: Any) -> HookedTransforme
 def replicate_models(sources: Iterable[str | Path], **options: Any) -> Iterator[tuple[str, HookedTransformer]]:
     """Models of one family, such as seeds or checkpoints; each is loaded when its turn comes.
 
-    Args:
-        sources: As for `named_language_model`.
-        options: Further arguments of `language_model`.
-
-    Yields:
-        The source as it was given, and the model.
-
-    Raises:
-        InputError: As `language_model`; or a model has another architecture or size than the first.
+    `sources` are as for `named_language_model`, `options` are further arguments of `language_model`, and so are errors.
+    A model of another architecture or size than the first is refused. Yields the source as it was given, and the model.
     """
     first: tuple[str, tuple[object, ...]] | None = None
     for source in sources:

@@ -46,11 +46,8 @@ def loaded(source: str | Path, dtype: torch.dtype, revision: str | None = None) 
 def fingerprint(source: str | Path) -> str:
     """A text that changes with the content of a source, found without reading the weights.
 
-    The packaged model gives the version of its package, files give their sizes and times of change. A name on the hub
-    gives only the name: other weights under one name go unnoticed.
-
-    Raises:
-        InputError: The package of the packaged model is not installed.
+    The packaged model, if installed, gives the version of its package; files give their sizes and times of change. A
+    name on the hub gives only the name: other weights under one name go unnoticed.
     """
     if str(source) == PACKAGED:
         _packaged()

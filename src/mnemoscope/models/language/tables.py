@@ -22,14 +22,8 @@ _BATCH, _PAIRS = ("text", "answer"), ("clean", "corrupted", "answer", "foil")
 def read_prompts(path: str | Path, tokenizer: Tokenizer, *, bos: bool = True, first_token: bool = False) -> Batch:
     """The batch of a table with the column `text`, and `answer` if the batch is scored at the answer.
 
-    Args:
-        path: A file `*.csv` or `*.jsonl`.
-        tokenizer: The model's tokenizer, `model.tokenizer`.
-        bos: As for `mnemoscope.prompts`.
-        first_token: As for `mnemoscope.prompts`.
-
-    Raises:
-        InputError: The file cannot be read or lacks a column; or as `mnemoscope.prompts`.
+    The file is `*.csv` or `*.jsonl`. `bos` and `first_token` are as for `mnemoscope.prompts`, errors too. Raises
+    InputError where the file cannot be read or lacks a column.
     """
     rows = _rows(Path(path), _BATCH[:1])
     answers = [row["answer"] for row in rows] if "answer" in rows[0] else None
@@ -40,10 +34,7 @@ def read_prompts(path: str | Path, tokenizer: Tokenizer, *, bos: bool = True, fi
 def read_pairs(path: str | Path, tokenizer: Tokenizer, *, bos: bool = True, first_token: bool = False) -> PromptPairs:
     """The pairs of a table with the columns `clean`, `corrupted`, `answer` and `foil`, called like the file.
 
-    Arguments as for `read_prompts`.
-
-    Raises:
-        InputError: The file cannot be read or lacks a column; or as `mnemoscope.prompt_pairs`.
+    Arguments and errors as for `read_prompts`, and errors of `mnemoscope.prompt_pairs`.
     """
     path = Path(path)
     rows = _rows(path, _PAIRS)
