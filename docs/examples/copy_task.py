@@ -11,17 +11,16 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from mnemoscope import PRESETS, SYSTEMS, TASKS, Batch, ModelSpec, Preset, Recipe, System, TrainingSet
+from mnemoscope import PRESETS, SYSTEMS, TASKS, BaseTask, Batch, ModelSpec, Preset, Recipe, System, TrainingSet
 from mnemoscope import generator as seeded
-from mnemoscope.core import in_range, metrics, one_of
+from mnemoscope.core import in_range, one_of
 
 
 @dataclass(frozen=True, kw_only=True)
-class Copy:
+class Copy(BaseTask):
     """Read a word of random letters and write it again."""
 
     name: ClassVar[str] = "copy"
-    slot_size: ClassVar[int] = 1
     references: ClassVar[tuple[str, ...]] = ("copy",)
     corruptions: ClassVar[tuple[str, ...]] = ("change_first",)
 
@@ -51,10 +50,6 @@ class Copy:
         """All tokens but the last."""
         return 2 * self.length
 
-    def for_seed(self, seed: int) -> "Copy":
-        """The same task with the split of that seed, unless a split is fixed."""
-        return self if self.split_seed is not None else replace(self, split_seed=seed)
-
     def words(self, split: str) -> Int[Tensor, "word letter"]:
         """Four fifths of all words for `train`, the rest for `test`."""
         one_of("split", split, ("train", "test"))
@@ -79,10 +74,6 @@ class Copy:
         batch = self.batch(self.words(split))
         return replace(batch, weights=torch.full((len(batch),), 1 / len(batch)))
 
-    def monitor(self, n: int, *, split: str, generator: torch.Generator) -> Batch:
-        """A sample: the task has no subgroups."""
-        return self.sample(n, split=split, generator=generator)
-
     def corrupt(self, batch: Batch, *, kind: str, generator: torch.Generator) -> Batch:
         """`change_first`: the first letter becomes another one; the first answer changes, the others stay."""
         one_of("kind", kind, self.corruptions)
@@ -96,14 +87,6 @@ class Copy:
         one_of("reference", name, self.references)
         exact = torch.nn.functional.one_hot(batch.targets, self.d_vocab).double()
         return torch.where(batch.scored[..., None], exact, torch.nan)
-
-    def loss(self, outputs: Float[Tensor, "batch pos d_vocab"], batch: Batch) -> Float[Tensor, ""]:
-        """Mean cross-entropy over the scored positions, in nats."""
-        return metrics.cross_entropy(outputs, batch.targets)[batch.scored].mean()
-
-    def subgroups(self, batch: Batch) -> dict[str, Bool[Tensor, " batch"]]:
-        """None."""
-        return {}
 
     def skills(self, batch: Batch) -> dict[str, Bool[Tensor, "batch pos"]]:
         """`copying`: every answer."""

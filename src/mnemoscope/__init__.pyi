@@ -50,6 +50,7 @@ from .core.specification import ModelSpec as ModelSpec
 from .core.specification import Recipe as Recipe
 from .core.specification import RunSpec as RunSpec
 from .core.subject import Subject as Subject
+from .core.task import BaseTask as BaseTask
 from .core.text import Prompt as Prompt
 from .core.text import prompt_pairs as prompt_pairs
 from .core.text import prompts as prompts

@@ -1,7 +1,13 @@
+from types import SimpleNamespace
+from typing import Any
+
 import numpy as np
+import pytest
 import xarray as xr
 
-from mnemoscope.records.pairs import costliest
+import mnemoscope as ms
+from mnemoscope.records.pairs import costliest, pairs_by_skill
+from mnemoscope.records.record import PairOptions
 from tests.records.planted import along
 
 
@@ -29,3 +35,11 @@ def test_a_position_is_called_by_its_name():
     ).assign_coords(pos_name=("pos", ["y4", "x5"]))
     said = costliest({"recall": ratio.to_dataset(name="ratio")}, what="z")
     assert "for recall at pos x5 (0.90" in said
+
+
+def test_a_task_without_corruptions_is_refused_by_name():
+    task = SimpleNamespace(name="first-token", corruptions=())
+    run: Any = SimpleNamespace(spec=SimpleNamespace(task=task, seed=0))
+    batch: Any = None
+    with pytest.raises(ms.InputError, match="pairs need a task with corruptions; first-token has none"):
+        pairs_by_skill(run, PairOptions(), batch)

@@ -21,6 +21,8 @@ def metrics(option: str, names: Sequence[str]) -> list[Any]:
 def pairs_by_skill(run: ms.Run, options: PairOptions, batch: ms.Batch) -> dict[str, ms.PromptPairs]:
     """Clean and corrupted sequences of every skill in the options; `all` of a task without skills."""
     task, seed = run.spec.task, run.spec.seed
+    if not task.corruptions:
+        raise ms.InputError(f"pairs need a task with corruptions; {task.name} has none: write its `corrupt`")
     kind = task.corruptions[0] if options.corruption is None else options.corruption
     one_of("--corruption", kind, task.corruptions)
     masks = task.skills(batch)

@@ -17,17 +17,16 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 import mnemoscope as ms
-from mnemoscope.core import in_range, metrics, one_of
+from mnemoscope.core import in_range, one_of
 
 OPENING, CLOSING = "([{<", ")]}>"
 
 
 @dataclass(frozen=True, kw_only=True)
-class MatchingBrackets:
+class MatchingBrackets(ms.BaseTask):
     """Name the closing bracket that matches."""
 
     name: ClassVar[str] = "matching-brackets"
-    slot_size: ClassVar[int] = 1
     references: ClassVar[tuple[str, ...]] = ("matching", "latest")
     corruptions: ClassVar[tuple[str, ...]] = ("change_type",)
 
@@ -65,10 +64,6 @@ class MatchingBrackets:
         """What the tokens are called."""
         return OPENING[: self.n_types] + CLOSING[: self.n_types]
 
-    def for_seed(self, seed: int) -> "MatchingBrackets":
-        """The same task with the split of that seed, unless a split is fixed."""
-        return self if self.split_seed is not None else replace(self, split_seed=seed)
-
     # ---- generation
 
     def batch(self, words: Int[Tensor, "batch bracket"]) -> ms.Batch:
@@ -96,10 +91,6 @@ class MatchingBrackets:
         """Every word of `split` once, all with the same weight."""
         batch = self.batch(words_of(self, split))
         return replace(batch, weights=torch.full((len(batch),), 1 / len(batch)))
-
-    def monitor(self, n: int, *, split: str, generator: torch.Generator) -> ms.Batch:
-        """A sample: the task has no subgroups."""
-        return self.sample(n, split=split, generator=generator)
 
     def corrupt(self, batch: ms.Batch, *, kind: str, generator: torch.Generator) -> ms.Batch:
         """`change_type`: the pair that the last bracket closes gets another type.
@@ -148,14 +139,6 @@ class MatchingBrackets:
         exact = torch.nn.functional.one_hot(answer, self.d_vocab).double()
         defined = batch.scored & (innermost_open(batch.inputs < self.n_types) >= 0)
         return torch.where(defined[..., None], exact, torch.nan)
-
-    def loss(self, outputs: Float[Tensor, "batch pos d_vocab"], batch: ms.Batch) -> Float[Tensor, ""]:
-        """Mean cross-entropy over the scored positions, in nats."""
-        return metrics.cross_entropy(outputs, batch.targets)[batch.scored].mean()
-
-    def subgroups(self, batch: ms.Batch) -> dict[str, Bool[Tensor, " batch"]]:
-        """None."""
-        return {}
 
     def skills(self, batch: ms.Batch) -> dict[str, Bool[Tensor, "batch pos"]]:
         """`farther`: others were opened and closed since the bracket to close; `adjacent`: it is the latest."""

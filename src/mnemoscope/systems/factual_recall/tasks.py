@@ -19,20 +19,19 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from mnemoscope import TASKS, Batch, InputError, generator
-from mnemoscope.core import in_range, metrics, one_of
+from mnemoscope import TASKS, BaseTask, Batch, InputError, generator
+from mnemoscope.core import in_range, one_of
 
 SPLITS = ("train", "test")
 
 
 @dataclass(frozen=True, kw_only=True)
-class FactualRecall:
+class FactualRecall(BaseTask):
     """Facts a(s, r) of S subjects and R relations."""
 
     name: ClassVar[str] = "factual-recall"
     references: ClassVar[tuple[str, ...]] = ("uniform", "relation_uniform", "relation", "subject", "fact")
     corruptions: ClassVar[tuple[str, ...]] = ("other_subject", "other_relation", "other_noise")
-    slot_size: ClassVar[int] = 1
 
     n_subjects: int = 32
     """S."""
@@ -165,29 +164,11 @@ class FactualRecall:
             result |= {kind: number.gather(1, place[:, None])[:, 0], f"{kind}_pos": place}
         return result
 
-    def enumerate(self, *, split: str) -> Batch:
-        """Raises an `InputError`: the noise alone has too many values."""
-        raise InputError(f"the sequences of {self.name} cannot be enumerated; draw samples")
-
-    def monitor(self, n: int, *, split: str, generator: torch.Generator) -> Batch:
-        """`n` sequences of equal weight."""
-        batch = self.sample(n, split=split, generator=generator)
-        return replace(batch, weights=torch.full((n,), 1 / n, device=generator.device))
-
     # ---- skills, loss, exact predictors
-
-    def subgroups(self, batch: Batch) -> dict[str, Bool[Tensor, " batch"]]:
-        """No subgroups: all sequences are of one kind."""
-        return {}
 
     def skills(self, batch: Batch) -> dict[str, Bool[Tensor, "batch pos"]]:
         """`recall`: the fact, at the query."""
         return {"recall": batch.scored}
-
-    def loss(self, outputs: Float[Tensor, "batch pos d_vocab_out"], batch: Batch) -> Float[Tensor, ""]:
-        """Mean cross-entropy at the queries, in nats."""
-        losses = metrics.cross_entropy(outputs, batch.targets)
-        return (losses * batch.scored).sum() / batch.scored.sum()
 
     def reference(self, batch: Batch, name: str) -> Float[Tensor, "batch pos d_vocab_out"]:
         """Probabilities of all answers, float64; NaN at positions that are not scored.

@@ -6,7 +6,7 @@ distribution of its outputs and, perhaps, a noise token that can take the place 
 """
 
 import math
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -16,8 +16,8 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from mnemoscope import Batch, InputError
-from mnemoscope.core import in_range, metrics, one_of
+from mnemoscope import BaseTask, Batch, InputError
+from mnemoscope.core import in_range, one_of
 from mnemoscope.systems.in_context_bigrams.bigrams import count_bigrams
 from mnemoscope.systems.in_context_bigrams.ideal_learner import HiddenTriggers, predict
 from mnemoscope.systems.in_context_bigrams.markov import AliasTable, alias_table, walk
@@ -28,11 +28,9 @@ SPLITS = ("train", "test", "all")
 
 
 @dataclass(frozen=True, kw_only=True)
-class TriggerTask(ABC):
+class TriggerTask(BaseTask):
     """K triggers, the chain around them, and all that follows from both."""
 
-    name: ClassVar[str]
-    slot_size: ClassVar[int] = 1
     references: ClassVar[tuple[str, ...]] = ("unigram", "global_bigram", "in_context")
     corruptions: ClassVar[tuple[str, ...]] = ("exchange_output",)
 
@@ -100,11 +98,6 @@ class TriggerTask(ABC):
         return len(self.symbols)
 
     @property
-    def answers(self) -> range:
-        """All tokens."""
-        return range(self.d_vocab)
-
-    @property
     def n_ctx(self) -> int:
         """The length."""
         return self.length
@@ -117,10 +110,6 @@ class TriggerTask(ABC):
     def with_text(self, text: str) -> dict[str, object]:
         """Fields that make this the task of another text; an `InputError` where it has too few symbols, or too many."""
         return {"counts": count_bigrams(text)}
-
-    def for_seed(self, seed: int) -> "TriggerTask":
-        """The same task: nothing is held out."""
-        return self
 
     # ---- generation
 
@@ -175,11 +164,6 @@ class TriggerTask(ABC):
         batch = self.batch(torch.nn.functional.pad(inputs, (0, 1)), triggers, outputs)
         return replace(batch, scored=batch.scored & (torch.arange(len(tokens)) < len(tokens) - 1))
 
-    def monitor(self, n: int, *, split: str, generator: torch.Generator) -> Batch:
-        """A sample: there is one kind of sequences."""
-        batch = self.sample(n, split=split, generator=generator)
-        return replace(batch, weights=torch.full((n,), 1 / n, device=generator.device))
-
     def enumerate(self, *, split: str) -> Batch:
         """Raises an `InputError`: there are too many sequences."""
         one_of("split", split, SPLITS)
@@ -205,15 +189,6 @@ class TriggerTask(ABC):
             "occurrence": (count * is_trigger).sum(-1),
             "attended": torch.where(attended > 0, attended, -1),
         }
-
-    def subgroups(self, batch: Batch) -> dict[str, Bool[Tensor, " batch"]]:
-        """No subgroups: there is one kind of sequences."""
-        return {}
-
-    def loss(self, outputs: Float[Tensor, "batch pos d_vocab"], batch: Batch) -> Float[Tensor, ""]:
-        """Mean cross-entropy over the scored positions, in nats."""
-        losses = metrics.cross_entropy(outputs, batch.targets)
-        return (losses * batch.scored).sum() / batch.scored.sum().clamp(min=1)
 
     # ---- exact predictors and counterfactuals
 

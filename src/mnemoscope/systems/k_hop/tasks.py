@@ -20,23 +20,22 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float, Int
 from torch import Tensor
 
-from mnemoscope import TASKS, Batch, InputError, generator
+from mnemoscope import TASKS, BaseTask, Batch, InputError, generator
 from mnemoscope.core import POSITION_NAMES, in_range, metrics, one_of
 
 SPLITS = ("train", "test")
 
 
 @dataclass(frozen=True, kw_only=True)
-class KHop:
+class KHop(BaseTask):
     """Compose k functions that are shown with k that are hidden."""
 
     name: ClassVar[str] = "k-hop"
     references: ClassVar[tuple[str, ...]] = ("uniform", "one_hop", "all_but_longest", "shown_only", "answer")
     corruptions: ClassVar[tuple[str, ...]] = ("exchange_on_path", "exchange_elsewhere")
-    slot_size: ClassVar[int] = 1
 
     n_symbols: int = 4
     """N; at least 4, so that two values of a function can change places beside any path."""
@@ -79,18 +78,9 @@ class KHop:
         return {f"hops_{hops}": slice(n * i, n * (i + 1)) for i, hops in enumerate(self.hops)}
 
     @property
-    def answers(self) -> tuple[int, ...]:
-        """No token can be an answer."""
-        return ()
-
-    @property
     def n_ctx(self) -> int:
         """Places: k N."""
         return self.n_functions * self.n_symbols
-
-    def for_seed(self, seed: int) -> "KHop":
-        """The same task with the hidden permutations of the replicate `seed`, unless they are fixed."""
-        return self if self.hidden_seed is not None else replace(self, hidden_seed=seed)
 
     def hidden(self) -> Int[Tensor, "function symbol"]:
         """The hidden permutations p; an `InputError` where none are chosen yet."""
@@ -151,24 +141,7 @@ class KHop:
             **{f"at_{j + 1}": at[..., j] for j in range(self.n_functions)},
         }
 
-    def enumerate(self, *, split: str) -> Batch:
-        """Raises an `InputError`: there are (N!)^k contexts."""
-        raise InputError(f"the sequences of {self.name} cannot be enumerated; draw samples")
-
-    def monitor(self, n: int, *, split: str, generator: torch.Generator) -> Batch:
-        """`n` sequences of equal weight."""
-        batch = self.sample(n, split=split, generator=generator)
-        return replace(batch, weights=torch.full((n,), 1 / n, device=generator.device))
-
     # ---- loss, exact predictors
-
-    def subgroups(self, batch: Batch) -> dict[str, Bool[Tensor, " batch"]]:
-        """No subgroups: all sequences are of one kind."""
-        return {}
-
-    def skills(self, batch: Batch) -> dict[str, Bool[Tensor, "batch pos"]]:
-        """No skills: numbers of hops are parts of the targets."""
-        return {}
 
     def loss(self, outputs: Float[Tensor, "batch pos d_output"], batch: Batch) -> Float[Tensor, ""]:
         """Mean squared error of the parts that are asked for."""

@@ -26,7 +26,7 @@ from einops import repeat
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from mnemoscope import TASKS, Batch, InputError
+from mnemoscope import TASKS, BaseTask, Batch, InputError
 from mnemoscope.core import POSITION_NAMES, in_range, metrics, one_of
 
 SPLITS = ("train", "test")
@@ -34,13 +34,12 @@ _BASE = 10_000.0
 
 
 @dataclass(frozen=True, kw_only=True)
-class Retrieval:
+class Retrieval(BaseTask):
     """N chains of D steps over symbols that are random vectors."""
 
     name: ClassVar[str] = "retrieval"
     references: ClassVar[tuple[str, ...]] = ("mean", "step", "first", "all_but_last", "chain")
     corruptions: ClassVar[tuple[str, ...]] = ("rewire", "exchange")
-    slot_size: ClassVar[int] = 1
 
     n_chains: int = 4
     """N, chains a sequence."""
@@ -65,11 +64,6 @@ class Retrieval:
             )
         one_of("task.query_codes", self.query_codes, ("own", "none"))
         one_of("task.order", self.order, ("forward", "backward"))
-
-    @property
-    def answers(self) -> tuple[int, ...]:
-        """No token can be an answer."""
-        return ()
 
     @property
     def n_pairs(self) -> int:
@@ -101,10 +95,6 @@ class Retrieval:
     def due(self) -> range:
         """Places in the chain, from 1, of the symbols of the answer."""
         return range(1 if self.whole_chain else self.n_steps, self.n_steps + 1)
-
-    def for_seed(self, seed: int) -> "Retrieval":
-        """The same task: every sequence has symbols of its own, and there is no split."""
-        return self
 
     def sample(self, n: int, *, split: str, generator: torch.Generator) -> Batch:
         """`n` sequences; both splits are the same distribution."""
@@ -208,15 +198,6 @@ class Retrieval:
         per_position = {"place": place.expand_as(symbol), "pair": pair.expand_as(symbol), "chain": chain}
         return {**per_position, **{f"at_{i}": lies[..., i] for i in range(n_places)}}
 
-    def enumerate(self, *, split: str) -> Batch:
-        """Raises an `InputError`: there are infinitely many sequences."""
-        raise InputError(f"the sequences of {self.name} cannot be enumerated; draw samples")
-
-    def monitor(self, n: int, *, split: str, generator: torch.Generator) -> Batch:
-        """`n` sequences of equal weight."""
-        batch = self.sample(n, split=split, generator=generator)
-        return replace(batch, weights=torch.full((n,), 1 / n, device=generator.device))
-
     def corrupt(self, batch: Batch, *, kind: str, generator: torch.Generator) -> Batch:
         """Minimal pairs; `corrupted_step` and `corrupted_query` of the result say where they differ.
 
@@ -288,14 +269,6 @@ class Retrieval:
     def loss(self, outputs: Float[Tensor, "batch pos d_output"], batch: Batch) -> Float[Tensor, ""]:
         """Mean squared error over the queries."""
         return metrics.squared_error(outputs, batch.targets)[batch.scored].mean()
-
-    def subgroups(self, batch: Batch) -> dict[str, Bool[Tensor, " batch"]]:
-        """No subgroups: all sequences are of one kind."""
-        return {}
-
-    def skills(self, batch: Batch) -> dict[str, Bool[Tensor, "batch pos"]]:
-        """No skills: every query asks for all steps, which are parts of the targets."""
-        return {}
 
 
 @lru_cache

@@ -18,8 +18,8 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from mnemoscope import TASKS, Batch, InputError, Task
-from mnemoscope.core import POSITION_NAMES, in_range, metrics, one_of
+from mnemoscope import TASKS, BaseTask, Batch, InputError, Task
+from mnemoscope.core import POSITION_NAMES, in_range, one_of
 from mnemoscope.systems.tiny_recall.permutations import (
     all_permutations,
     exchange,
@@ -32,7 +32,7 @@ MAX_ENUMERATED = 6
 
 
 @dataclass(frozen=True, kw_only=True)
-class PermutationLookup:
+class PermutationLookup(BaseTask):
     """Read a fresh permutation from context, pair by pair, and answer queries about it."""
 
     name: ClassVar[str] = "permutation-lookup"
@@ -93,10 +93,6 @@ class PermutationLookup:
     def slots_copied(self) -> tuple[int, ...]:
         """Slots (from 1) whose x may stand again in the last slot."""
         return tuple(range(1, self.n_values)) if self.copied_slots is None else self.copied_slots
-
-    def for_seed(self, seed: int) -> "PermutationLookup":
-        """The same task with the split of the replicate `seed`, unless a split is fixed."""
-        return self if self.split_seed is not None else replace(self, split_seed=seed)
 
     def mappings(self, split: str) -> Int[Tensor, "mapping value"]:
         """The mappings of `train`, `test` or `all`; column i holds the image of i + 1.
@@ -238,11 +234,6 @@ class PermutationLookup:
         last[:, -1] = True
         groups = self.subgroups(batch)
         return {"elimination": last & groups["fresh"][:, None], "recall": last & groups["repeat"][:, None]}
-
-    def loss(self, outputs: Float[Tensor, "batch pos d_vocab"], batch: Batch) -> Float[Tensor, ""]:
-        """Mean cross-entropy over the scored positions, in nats."""
-        losses = metrics.cross_entropy(outputs, batch.targets)
-        return (losses * batch.scored).sum() / batch.scored.sum()
 
     # ---- exact predictors
 
