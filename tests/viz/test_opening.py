@@ -55,3 +55,10 @@ def test_models_that_only_guess_have_no_finding():
     assert "copy in 1 of 2 seeds. What follows is about these. Found in seeds [0]." in said[True, False]
     assert "No model beats every baseline of its task (2 seeds; not beaten: constant guess)" in said[False, False]
     assert "Found in seeds" not in said[False, False]
+
+
+def test_results_of_ones_own_need_no_gate():
+    entry = reporting.replace(reporting.report_of(small_spec("v3").task), opening=opening)
+    page = Page("A report")
+    reporting._open(page, entry, {"v3-quick": {"metrics": results("v3")["metrics"]}})
+    assert "v3-quick: This is v3." in page.html()

@@ -1,6 +1,6 @@
 """The report: one HTML page on any runs, made of the entries of their tasks; a task without one gets the plain one."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from html import escape
 from urllib.parse import quote
@@ -19,7 +19,7 @@ from mnemoscope.viz.findings import learned
 from mnemoscope.viz.page import Page
 from mnemoscope.viz.plain_report import PLAIN, roles
 from mnemoscope.viz.tables import Results, counted
-from mnemoscope.viz.task_report import REPORTS, TaskReport
+from mnemoscope.viz.task_report import REPORTS, Opening, TaskReport
 from mnemoscope.viz.vector_report import VECTORS
 
 
@@ -116,14 +116,19 @@ def _open(page: Page, entry: TaskReport, results: Mapping[str, Results]) -> None
     defaults = {SYSTEMS.get(name).default for name in SYSTEMS.names()}
     presets = {label: result["metrics"].attrs.get("preset") for label, result in results.items()}
     for label, result in sorted(results.items(), key=lambda item: presets[item[0]] not in defaults):
-        gate = result[GATE]
-        if (opening := entry.opening(of_learners(result, "above_chance"))) is None:
+        judged = GATE in result
+        if (opening := entry.opening(of_learners(result, "above_chance") if judged else result)) is None:
             continue
-        found = [learned(gate)]
-        if gate.learned.any() and (said := entry.opening(of_learned_skills(of_learners(result)))) is not None:
-            found.append(said.finding)
         page.section("At a glance")
-        page.text(f"{label}: {' '.join(filter(None, found))}", "finding")
+        page.text(f"{label}: {_finding(entry.opening, result) if judged else opening.finding}", "finding")
         for caption, figure in opening.figures:
             page.figure(figure, caption)
         return
+
+
+def _finding(opening: Callable[[Results], Opening | None], result: Results) -> str:
+    """What was learned, and what is found of the models and skills of which that can be said."""
+    said = [learned(result[GATE])]
+    if result[GATE].learned.any() and (found := opening(of_learned_skills(of_learners(result)))) is not None:
+        said.append(found.finding)
+    return " ".join(filter(None, said))
