@@ -9,6 +9,7 @@ import pytest
 
 from mnemoscope.cli import main
 from mnemoscope.cli.listing import commands
+from mnemoscope.records.record import records
 from tests.cli.test_vector_commands import SPEC as VECTORS
 
 FILES = {
@@ -290,6 +291,8 @@ WRONG = [
     ("prompts retrieval --formulations kingdom", "the nearest: kingdoms"),
     ("prompts retrieval --temperature -1", "temperature must be at least 0"),
 ]
+SHOWN = {line.partition(" ")[0] for line, _ in WRONG}
+WRONG += [(f"{name} runs --n 0", "--n must be at least") for name in records() if name not in SHOWN]
 
 
 @pytest.mark.parametrize(("line", "named"), WRONG, ids=[line for line, _ in WRONG])

@@ -17,6 +17,7 @@ from mnemoscope.core.presets import PRESETS, SYSTEMS
 from mnemoscope.core.site import ATTENTION, BY_HEAD, BY_NEURON, EMBEDDINGS, KINDS, Site
 from mnemoscope.core.specification import TASKS
 from mnemoscope.judging.claim import CLAIMS
+from mnemoscope.records.record import records
 from mnemoscope.training.loop import train
 from tests.support import small_spec
 
@@ -111,4 +112,7 @@ def test_the_commands_on_the_pages_parse(line, monkeypatch):
 
 
 def test_the_pages_show_every_command():
-    assert {split_command(line.split()[1:])[0] for line in commands()} == set(all_commands())
+    """Analyses that no line shows stand on the page that is made from the records."""
+    assert "```{records}" in (DOCS / "records.md").read_text()
+    shown = {split_command(line.split()[1:])[0] for line in commands()}
+    assert shown | set(records()) == set(all_commands())

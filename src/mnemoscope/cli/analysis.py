@@ -8,6 +8,7 @@ from __future__ import annotations
 import dataclasses
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -31,10 +32,6 @@ T = TypeVar("T")
 def record_command(record: Record) -> Command:
     """The command of a record: its options are those of the analysis and those of all commands that look at runs."""
     own = record.options
-    place = {"__doc__": own.__doc__, "__module__": own.__module__, "__qualname__": own.__qualname__}
-    options = dataclasses.make_dataclass(
-        own.__name__, [], bases=(own, TakesApart), frozen=True, kw_only=True, namespace=place
-    )
 
     def run(given: Any) -> None:
         chosen = own(**{field.name: getattr(given, field.name) for field in dataclasses.fields(own)})
@@ -44,7 +41,16 @@ def record_command(record: Record) -> Command:
             measured = measured_together(record, label, members, chosen, given.jobs)
             publish(record.name, label, members, measured.results, shown(record, measured), given)
 
-    return Command(options=options, run=run, section=SECTIONS[1])
+    return Command(options=_options(own), run=run, section=SECTIONS[1])
+
+
+@cache
+def _options(own: type) -> type:
+    """The options of an analysis with those of all commands that look at runs."""
+    place = {"__doc__": own.__doc__, "__module__": own.__module__, "__qualname__": own.__qualname__}
+    return dataclasses.make_dataclass(
+        own.__name__, [], bases=(own, TakesApart), frozen=True, kw_only=True, namespace=place
+    )
 
 
 def measured_together(record: Record, label: str, runs: Sequence[ms.Run], options: Any, jobs: int) -> Measured:
@@ -74,8 +80,6 @@ def analysis_command(
     warnings.warn(instead, FutureWarning, stacklevel=2)
 
     def run(chosen: Any) -> None:
-        from functools import partial
-
         in_range("--n", chosen.n, 2, float("inf"))
         if check is not None:
             check(chosen)
