@@ -39,10 +39,7 @@ def removed_tables(results: Results) -> list[Table]:
 
 
 def removed_rows(found: xr.Dataset) -> list[list[str]]:
-    """The intact model, then without the last attention layer and the last MLP; mean [range] over seeds.
-
-    `found` comes from `noise_or_context.removed`, over (seed, kind, component, target).
-    """
+    """The intact model, then without the last attention layer and the last MLP; mean [range] over seeds."""
     clean = [*(found.clean_probability.sel(target=name) for name in (NOISE, OUTPUT)), found.clean_context_share]
     rows = [["nothing", "", *(spread(cell, ".3f") for cell in clean)]]
     for component in found.component.values:

@@ -38,8 +38,7 @@ def band(
 ) -> None:
     """Add the mean over seeds as a line to a panel and, where there are several seeds, their range as a band.
 
-    Values are over (seed, step), rows and columns count from 1, the colour is #rrggbb; the legend switches lines of one
-    name together.
+    Values are over (seed, step); the colour is #rrggbb; the legend switches lines of one name together.
     """
     steps, mean = values.step.values, values.mean("seed").values
     if values.sizes["seed"] > 1:
@@ -114,7 +113,7 @@ def outputs(trajectories: Mapping[str, xr.Dataset]) -> go.Figure:
 def schedules(trajectories: Mapping[str, xr.Dataset], *, freed: Mapping[str, int] | None = None) -> go.Figure:
     """One panel per schedule: the mean over seeds, and their range, of measures over (seed, step).
 
-    `freed` has by title of a schedule the step from which everything is learned, drawn as a dotted line.
+    A dotted line marks the step in `freed`, by title, from which everything is learned.
     """
     figure = make_subplots(1, len(trajectories), subplot_titles=list(trajectories), shared_yaxes=True)
     for column, (title, found) in enumerate(trajectories.items(), 1):
