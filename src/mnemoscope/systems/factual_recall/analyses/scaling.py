@@ -44,7 +44,7 @@ def scaling_sweep(
 ) -> Sweep:
     """The sweep that is searched; widths are by default `WIDTHS`, without an MLP `WITHOUT_MLP`.
 
-    Draws are seeds of facts, embeddings, initial weights and data; the learning rate is Adam's.
+    Draws are seeds of facts, embeddings, initial weights and data.
     """
     if widths is None:
         widths = WIDTHS if mlp else WITHOUT_MLP
