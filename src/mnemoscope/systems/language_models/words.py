@@ -1,14 +1,13 @@
-"""The material of prompts: ordinary tokens, facts and names.
+"""The material of prompts: ordinary tokens, facts (capitals and official languages) and common first names.
 
-Facts are capitals and official languages of countries; names are common first names. A tokenizer decides which of them
-can be used: see `prompts`.
+A tokenizer decides which of them can be used: see `prompts`.
 """
 
 from collections.abc import Sequence
 from typing import Any
 
 SPACES = "Ġ▁"
-"""How tokenizers write the space that a word begins with."""
+"""Signs by which tokenizers write the space that a word begins with."""
 SHORTEST = 3
 """Letters of an ordinary word."""
 
@@ -47,7 +46,7 @@ STORIES = (
     "After {A} and {B} came to the office this morning {S} decided to give a letter to",
     "While {A} and {B} were working at the school {S} gave an apple to",
 )
-"""Of A and B one is named again as S; the other is the indirect object."""
+"""Stories in which A or B is repeated as S; the other is the IO name."""
 
 
 GLOBAL = {
