@@ -79,10 +79,7 @@ def _sizes(memory: str, found: xr.Dataset) -> Table:
 
 
 def fitted_band(found: xr.Dataset) -> xr.DataArray:
-    """N ln N on the lines fitted to each draw, over summary (mean, low, high) and d.
-
-    The mean is on the logarithmic scale, with its 95 % interval.
-    """
+    """N ln N on the lines fitted to each draw, over d: the mean on the logarithmic scale, and its 95 % interval."""
     lines = growth(found.capacity, found.parameters).sel(law=LAW, drop=True)
     logs = mean_interval(lines.intercept + lines.slope * np.log(found.parameters))
     return logs.copy(data=np.exp(logs.values))

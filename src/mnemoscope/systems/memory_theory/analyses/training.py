@@ -96,13 +96,7 @@ def random_mlp(d: int, width: int, *, draw: int) -> Weights:
 
 @torch.no_grad()
 def train_together(problems: Sequence[Associations], starts: Sequence[Weights], training: Training) -> list[int]:
-    """Train a memory per problem, from its start, until it is stored.
-
-    Problems are of one dimension, starts of one shape.
-
-    Returns:
-        For each problem, after how many steps it was stored first, or `NEVER`.
-    """
+    """Train a memory per problem, all of one shape, until it is stored; the first step at which each is, or `NEVER`."""
     if len(starts) != len(problems):
         raise InputError(f"starts must be one for each of {len(problems)} problems; got {len(starts)}")
     stored_after = [NEVER] * len(problems)
