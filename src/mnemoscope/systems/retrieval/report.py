@@ -48,10 +48,9 @@ def examine(run: Run) -> dict[str, xr.Dataset]:
 
 
 def trajectory(model: HookedModel, task: Retrieval, *, seed: int) -> xr.Dataset:
-    """Partial losses of one checkpoint, and how much the head that attends most along each path attends along it.
+    """Partial losses of one checkpoint, and the largest mean attention of any head along each path.
 
-    Returns:
-        Scalars `loss`, `loss_x1` and so on, and `0→4` for the largest mean attention of any head from place 0 to 4.
+    Scalars `loss`, `loss_x1` and so on; `0→4` is the attention from place 0 to 4.
     """
     batch = task.sample(N_FOLLOWED, split="test", generator=generator(seed, "paths"))
     most = chain_attention(model, batch).max(("layer", "head"))
