@@ -43,7 +43,6 @@ LIMITS = (
     "that the variables are nowhere: two heads may write one together.",
 )
 GREY = "#8a93a3"
-"""Colour of networks before training."""
 
 
 def measure(run: ms.Run, options: Interchange) -> dict[str, xr.Dataset]:
@@ -88,10 +87,7 @@ SCORE_HEADER = ("network", "causal model", "score", "where chosen", "higher than
 
 
 def score_rows(trained: xr.Dataset, untrained: xr.Dataset) -> list[list[str]]:
-    """The score of every causal model on both networks, mean [range] over seeds, and in how many it is the better one.
-
-    `causal_models.compare` gives both results, along `seed`; untrained networks are those before training.
-    """
+    """Scores of every causal model, mean [range] over seeds, on both networks, and in how many it is the better one."""
     rows = []
     for name, found in (("trained", trained), ("untrained", untrained)):
         for causal in found.causal.values:
@@ -120,10 +116,7 @@ VARIABLE_HEADER = (
 
 
 def variable_rows(trained: xr.Dataset, untrained: xr.Dataset) -> list[list[str]]:
-    """For every variable and kind of pairs the accuracy at its place, and that of every control.
-
-    Only changing pairs have arbitrary answers.
-    """
+    """For every variable and kind of pairs the accuracy at its place and under every control."""
     rows = []
     for i, variable in enumerate(trained.variable.values):
         for over in trained.over.values:
@@ -164,7 +157,6 @@ def seed_rows(trained: xr.Dataset, untrained: xr.Dataset) -> list[list[str]]:
 
 
 def _places(found: xr.Dataset) -> list[list[str]]:
-    """The place of every variable in every seed."""
     places = found["place"]
     places = places if "seed" in places.dims else places.expand_dims(seed=found.seed)
     return places.transpose("variable", "seed").values.tolist()

@@ -12,10 +12,7 @@ LEARNED = 0.99
 
 
 def learned_skills(results: Mapping[str, xr.Dataset]) -> xr.Dataset:
-    """`accuracy` of each skill on unseen mappings in the last slot, and whether it counts as `learned`: (seed, skill).
-
-    Elimination is measured on fresh sequences, recall on repeats.
-    """
+    """Accuracy of elimination (fresh) and recall (repeats) on unseen mappings, over (seed, skill), and `learned`."""
     last = results["evaluation"].accuracy.sel(split="test").isel(pos=-1, drop=True)
     accuracy = last.sel(subgroup=["fresh", "repeat"]).rename(subgroup="skill")
     accuracy = accuracy.assign_coords(skill=["elimination", "recall"])

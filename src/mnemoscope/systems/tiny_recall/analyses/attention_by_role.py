@@ -55,10 +55,7 @@ def heads_by_need(subject: Subject) -> Mapping[str, str]:
 
 @kept
 def attention_by_role(subject: Subject) -> xr.Dataset:
-    """`attention_by_mechanism` on unseen mappings, for the subgroups `all`, `fresh` and `repeat`.
-
-    The dimension `role` replaces (layer, head); the elimination head comes first.
-    """
+    """`attention_by_mechanism` on unseen mappings by `role`, the elimination head first: `all`, `fresh`, `repeat`."""
     _, test = unseen_halves(subject.task)
     groups = {"all": torch.ones(len(test), dtype=torch.bool), **subject.task.subgroups(test)}
     found = attention_by_mechanism(subject.model, test, MECHANISMS, subgroups=groups, period=2)
@@ -66,10 +63,7 @@ def attention_by_role(subject: Subject) -> xr.Dataset:
 
 
 def on_earlier_y(heads: xr.Dataset, *, role: int = 0, subgroup: str = "all") -> xr.DataArray:
-    """The share of a head's attention from x on all earlier y together, over slots 2 to V (`slot`).
-
-    Role 0 is the elimination head; the subgroup is `all`, `fresh` or `repeat`.
-    """
+    """The attention of a role (0: elimination head) from x on all earlier y together, over slots 2 to V (`slot`)."""
     return _from_x(heads.share, subgroup).isel(role=role).sel(mechanism=EARLIER_Y.name)
 
 

@@ -24,10 +24,7 @@ from mnemoscope.systems.tiny_recall.tasks import PermutationLookup
 
 
 def blind_reader(task: PermutationLookup, batch: Batch) -> Float[Tensor, "batch d_vocab"]:
-    """Probabilities of the last answer, in float64, to complete sequences of any split.
-
-    The reader expects the repeats of the task; a task without repeats takes no sequence with one.
-    """
+    """Probabilities of the last answer, in float64; sequences may have repeats only if the task has."""
     codes, table = _posteriors(task)
     return table[torch.searchsorted(codes, _codes(task, batch))]
 

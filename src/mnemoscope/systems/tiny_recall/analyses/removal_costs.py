@@ -78,7 +78,6 @@ def skills_without(
 
 
 def _drawn(rows: Int[Tensor, " all"], n: int, seed: int, skill: str) -> Int[Tensor, " chosen"]:
-    """At most `n` different rows."""
     if len(rows) <= n:
         return rows
     return rows[torch.randperm(len(rows), generator=generator(seed, "removal costs", skill))[:n]]
