@@ -3,9 +3,9 @@
 From left to right, whatever follows the chosen trigger becomes the new output (a noise token stays). Every other token
 is kept. The trigger's later occurrences then have another answer, which can be read from the context as before.
 
-The trigger keeps one output throughout, which is no trigger and makes as few transitions as possible that the chain
-never makes, mostly none. Two things of the process are lost: tokens after an output were drawn to follow the old one,
-and an old output that was a trigger itself now occurs less often.
+The trigger keeps one output throughout. It is no trigger, and is chosen so that as few transitions as possible, mostly
+none, are ones that the chain never makes. Two things of the process are lost: tokens after an output were drawn to
+follow the old one, and an old output that was a trigger itself now occurs less often.
 """
 
 import torch

@@ -23,7 +23,6 @@ _STEP = 1e-10
 _SPACING = 0.3
 _NEGLIGIBLE = 1e-13
 _CHUNK = 32
-"""Sequences at once."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -21,10 +21,7 @@ REMOVED_HEADER = ("removed", "replaced by", "probability of the noise token", "o
 def truncate_noisy(
     model: HookedModel, task: Task, batch: Batch, *, reference: Batch, targets: Targets, cuts: Mapping[str, Any]
 ) -> dict[str, xr.Dataset]:
-    """The cuts of one model of noisy recall, with both targets beside `targets`, and the removals where it has MLPs.
-
-    `cuts` holds `weights`, `ranks` and `parts`, as `truncate` takes them; means come from the reference.
-    """
+    """The cuts (`truncate`) of one model of noisy recall, with both targets besides, and removals if it has MLPs."""
     found = {"truncation": truncated(model, task, batch, besides=targets, **cuts)}
     return found if model.cfg.attn_only else {**found, "removed": removed(model, task, batch, reference=reference)}
 

@@ -101,7 +101,6 @@ def removal_costs(model: HookedModel, batch: Batch, *, reference: Batch) -> xr.D
 def _costs(
     model: HookedModel, batch: Batch, changes: Sequence[Intervention]
 ) -> tuple[dict[str, Float[Tensor, " position_class"]], dict[str, Float[np.ndarray, "change position_class"]]]:
-    """Loss and accuracy by class, and the costs of every change."""
     check_fits(model, batch)
     recordings = Recordings(model)
     chunks = [batch.select(rows) for rows in torch.arange(len(batch)).split(CHUNK)]

@@ -2,7 +2,7 @@ r"""Loss and accuracy of a model on in-context bigrams, by what stands at a posi
 
 Classes of positions count how often the trigger that stands there has occurred, this time included: `global`, no
 trigger; `first`; `second`; `later`, three times or more. In the class `in_context`, twice or more, the output can be
-read from the context. A position before a noise token is in the class `noise` alone. Loss is :math:`-\log p(y)` in
+read from the context. A trigger before a noise token is in the class `noise` alone. Loss is :math:`-\log p(y)` in
 nats. Accuracy is the probability that the best guess is right, a random one where several are equally good.
 
 *Shows* what the model knows, not how. The first token after a trigger's first occurrence cannot be known; a model that

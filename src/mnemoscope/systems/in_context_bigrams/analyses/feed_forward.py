@@ -1,10 +1,10 @@
 r"""A test of the MLP of a layer for the global bigrams: the divergence of what it makes of every token alone.
 
-For every token z its embedding alone goes through the MLP, and the result alone is unembedded: :math:`p(\cdot | z) =
-\mathrm{softmax}(W_U^T\, W_F(e_z) + b_U)`, compared by :math:`KL(\pi(\cdot | z) \| p)` with the row of z in a table of
-bigrams. With a linear W_F after the last attention layer this is the probe of Bietti et al. 2023, "Birth of a
-Transformer: A Memory Viewpoint". An MLP with an activation function and biases is taken with them. The model's
-normalisation, before the MLP and before the unembedding, is that of the one vector it gets here.
+For every token z its embedding alone goes through the MLP, and the result alone is unembedded:
+:math:`p(\cdot | z) = \mathrm{softmax}(W_U^T\, W_F(e_z) + b_U)`, compared by :math:`KL(\pi(\cdot | z) \| p)` with the
+row of z in a table of bigrams. With a linear W_F after the last attention layer this is the probe of Bietti et al.
+2023, "Birth of a Transformer: A Memory Viewpoint". An MLP with an activation function and biases is taken with them.
+The model's normalisation, before the MLP and before the unembedding, is that of the one vector it gets here.
 
 Every token counts alike (`mean_kl`), however rare; leave out tokens that are always triggers, since global bigrams
 never follow them.

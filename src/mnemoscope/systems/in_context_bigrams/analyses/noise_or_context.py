@@ -37,17 +37,13 @@ from mnemoscope.interventions import Recordings
 from mnemoscope.systems.in_context_bigrams.tasks.noisy_recall import NoisyRecall
 
 NOISE, OUTPUT = "noise_token", "output"
-"""Names of the two targets."""
 
 Replacement = Literal["mean", "zero"]
 REPLACEMENTS: tuple[Replacement, ...] = ("mean", "zero")
 
 
 def noise_and_output(task: Task, batch: Batch) -> Targets:
-    """The noise token and the trigger's output, both at every trigger that has occurred before.
-
-    Raises InputError where the task is not noisy recall.
-    """
+    """The noise token and the output at every trigger seen before; raises InputError for another task."""
     if not isinstance(task, NoisyRecall):
         raise InputError(f"the task must be {NoisyRecall.name}, which has a noise token; got {task.name}")
     where = batch.latents["occurrence"] > 1
@@ -120,7 +116,6 @@ def truncated(
 def _scores(
     model: HookedModel, batch: Batch, targets: Targets, changes: Sequence[Intervention], recordings: Recordings
 ) -> xr.Dataset:
-    """Mean scores over target, with interventions in force."""
     parts = torch.arange(len(batch)).split(CHUNK)
     sums = [
         score_sums(run_with(model, batch.select(rows), changes, recordings=recordings), targets, rows).cpu()

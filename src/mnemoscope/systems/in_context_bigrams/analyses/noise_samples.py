@@ -8,7 +8,7 @@ o, or with probability alpha by the noise token. All else, o too, is uniform ove
 the noise token with probability alpha, else o. Embeddings are one-hot; a part reads x, the trigger (feed-forward) or
 the mean of the context (attention, uniform), and gives the logits W x. From W = 0 one step of size 1 on n samples is
 
-W = mean over samples of (onehot(target) - 1 / (N + 1)) x^T.
+    W = mean over samples of (onehot(target) - 1 / (N + 1)) x^T.
 
 Each column of W belongs to one input token. Its noise logit leads when, among the targets of the samples with this
 token, no other target weighs as much as the noise token.

@@ -37,7 +37,7 @@ EVENTS: Mapping[str, str] = {
     "in-context loss": "loss_in_context",
     "global loss": "loss_global",
 }
-"""Event to the measure of a trajectory."""
+"""Measure of a trajectory, by name of the event."""
 
 
 def onset(trajectory: xr.Dataset | None, name: str, threshold: float = HALF, *, direction: Direction = "rise") -> float:

@@ -57,7 +57,7 @@ LEARNED = Gate(
     statement="names the output of a trigger that has occurred before in 80 % of unseen sequences' positions or more",
     at_least=0.8,
 )
-"""Which models a claim about a mechanism is about; the gate looks at `learned`."""
+"""The gate of claims about a mechanism, on `learned`."""
 
 
 @kept  # every measure of a gated claim asks for it again

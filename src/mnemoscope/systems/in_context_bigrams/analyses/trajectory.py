@@ -111,7 +111,6 @@ def _in_context(logits: Float[Tensor, "batch pos d_vocab"], batch: Batch, where:
 
 
 def _attention(scores: xr.DataArray) -> dict[str, float]:
-    """The scores of the best head."""
     of = {"previous_token_score": ("previous_token", 0), "induction_score": ("induction", -1)}
     of["attends_after_triggers"] = ("after_triggers", -1)
     return {name: float(scores.sel(measure=measure)[layer].max()) for name, (measure, layer) in of.items()}

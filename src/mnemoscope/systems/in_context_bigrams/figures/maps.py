@@ -127,10 +127,7 @@ MEASURES = {**MEMORY_NAMES, "accuracy_in_context": "in-context accuracy"}
 
 
 def settings(trajectories: Mapping[str, xr.Dataset]) -> go.Figure:
-    """One row per setting, one column per measure: the mean over seeds at the last step, and their range under it.
-
-    Trajectories are measures over (seed, step), by name of a setting; settings may have different steps.
-    """
+    """One row per setting, one column per measure over (seed, step): mean and range over seeds at the last step."""
     last = [found.isel(step=-1) for found in trajectories.values()]
     values = np.array([[float(found[name].mean("seed")) for name in MEASURES] for found in last])
     text = [[_cell(found[name]) for name in MEASURES] for found in last]

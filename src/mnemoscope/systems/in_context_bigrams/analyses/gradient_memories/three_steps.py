@@ -7,8 +7,8 @@ fresh sample stands for the population at each step; the other matrices are as t
 
 The sequences are those of the argument: tokens are uniform, and one random trigger per sequence is followed by an
 output that differs from it. The loss is taken where the trigger stands again, late in the sequence. Step sizes are
-constants (`SETTINGS`): the first is small, so that predictions stay near uniform; the other two are no larger than
-attention needs to turn away from uniform.
+constants (`SETTINGS`): the first is small, so that predictions stay near uniform; the other two are just
+large enough to turn attention away from uniform.
 
 Embeddings are `random`, as in the paper's model and experiments, or `orthonormal`, the limit of infinite width. Tokens,
 positions, their images through W_V W_O of layer 1 and unembeddings are then orthogonal, and W_V of layer 2 is the
