@@ -34,7 +34,7 @@ from mnemoscope.systems.factual_recall.analyses.stages import facts_task
 Removed = Literal["mean", "resample"]
 ROUTES = ("both", "attention", "mlp", "neither")
 STORES = ("attention", "mlp", "either", "only both", "neither")
-"""Where a fact is stored: one route is enough, each of them is, it takes both, or it is not known."""
+"""Places of a fact: one route is enough, each of them is, it takes both, or it is not known."""
 
 
 @torch.no_grad()
