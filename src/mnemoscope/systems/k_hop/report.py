@@ -90,10 +90,7 @@ def patterns(model: HookedModel, task: KHop, batch: Batch) -> xr.Dataset:
 
 
 def parse(task: KHop, text: str) -> Batch:
-    """One sequence as typed: the symbols that each function shows, function after function, as numbers from 0.
-
-    Raises InputError where these are not k permutations of the N symbols.
-    """
+    """One sequence as typed, k permutations of the N symbols, as numbers from 0; raises InputError otherwise."""
     words = text.replace(",", " ").split()
     for word in words:
         one_of("a symbol", word, [str(symbol) for symbol in range(task.n_symbols)])
