@@ -38,10 +38,7 @@ class Roles:
 
 
 def tellings(model: HookedModel, *, n: int, seed: int) -> PromptPairs:
-    """`n` stories of two names, and the same told with a third name as S2, with the latents of `givers`.
-
-    The foil is the name that is repeated in the first telling.
-    """
+    """`n` stories of two names, with the latents of `givers`, and the same with a third name as S2; the foil is S."""
     pairs, apart = givers(model, n=n, seed=seed), givers(model, n=n, seed=seed, apart=True).clean
     return replace(pairs, corrupted=replace(apart, targets=pairs.corrupted.targets), name="who is said again")
 

@@ -33,10 +33,7 @@ def ahead(
     foil: Int[Tensor, "batch pos"],
     interventions: Callable[[slice], Sequence[Intervention]] | None = None,
 ) -> tuple[Float[np.ndarray, " batch"], Float[np.ndarray, " batch"]]:
-    """Per prompt the mean of logit(answer) - logit(foil), and how often the answer has the largest logit of all.
-
-    Both are over the scored positions; `interventions` gives those for a range of rows.
-    """
+    """The mean logit(answer) - logit(foil) of each prompt, and how often the answer leads, over scored positions."""
     differences, right = [], []
     recordings = Recordings(model)
     for start in range(0, len(batch), ROWS):
@@ -80,7 +77,7 @@ def highest(scores: xr.DataArray, n: int) -> list[Head]:
 def random_heads(
     model: HookedModel, like: Sequence[Head], *, without: Sequence[Head] = (), n: int = N_DRAWS
 ) -> list[list[Head]]:
-    """Sets of random heads outside `like` and `without`, as many per layer as in `like`, or fewer where there are."""
+    """Sets of random heads outside `like` and `without`, as many per layer as in `like`, or fewer if it lacks them."""
     sets = []
     for i in range(n):
         draws, drawn = generator(i, "random heads"), []

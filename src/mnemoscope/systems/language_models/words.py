@@ -1,7 +1,4 @@
-"""The material of prompts: ordinary tokens, facts (capitals and official languages) and common first names.
-
-A tokenizer decides which of them can be used: see `prompts`.
-"""
+"""The material of prompts: ordinary tokens, facts, and common first names; a tokenizer decides which can be used."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -33,7 +30,7 @@ FACTS: dict[str, dict[str, str]] = {
         "Saudi Arabia": "Arabic",
     },
 }  # fmt: skip
-"""By template, subjects and what is true of them."""
+"""True completions by subject, by template."""
 
 NAMES = (
     "John", "Mary", "James", "Anna", "Paul", "Kate", "Peter", "Alice", "David", "Sarah", "Robert", "Laura", "Michael",
@@ -60,9 +57,9 @@ GLOBAL = {
     "Walt": "Disney", "Marilyn": "Monroe", "Oprah": "Winfrey", "Bill": "Clinton", "Hillary": "Clinton",
     "Ronald": "Reagan", "Karl": "Marx", "Sigmund": "Freud", "Galileo": "Galilei", "Leonardo": "da",
 }  # fmt: skip
-"""By word, which one mostly follows it."""
+"""The word that mostly follows, by word."""
 LOCAL = ("Garden", "Baker", "Table", "Miller", "Winter", "Carpenter", "River", "Fisher")
-"""Words that mostly do not."""
+"""Words that mostly follow none of these."""
 CONFLICT = "Everyone here talks about {A} {B} . We like {A} {B} and we met {A}"
 PLAIN = "Everyone here talks about the weather . We like the garden and we met {A}"
 """Where A has a successor in the text, and where it has none."""
