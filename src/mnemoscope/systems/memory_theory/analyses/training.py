@@ -180,7 +180,6 @@ def _forward_backward(batch: _Batch, *, backward: bool) -> tuple[Int[Tensor, " m
 
 
 def _adam(batch: _Batch, gradients: Weights, step: int, learning_rate: float) -> None:
-    """One step, in place."""
     scale, root = learning_rate / (1 - BETA_1**step), (1 - BETA_2**step) ** 0.5
     for weight, gradient, first, second in zip(batch.weights, gradients, batch.first, batch.second, strict=True):
         first.lerp_(gradient, 1 - BETA_1)
