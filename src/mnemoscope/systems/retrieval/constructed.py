@@ -25,10 +25,7 @@ _FARTHEST = 10.0
 
 
 def chain_follower_circuit(n_steps: int = 3, *, d_symbol: int = 4, positions: bool = False) -> Circuit:
-    """Names of what `chain_follower` consists of.
-
-    Neurons (0,) read the own symbol, in layer 0; (1,) the previous one, in the layer of the head `pair`.
-    """
+    """Names of what `chain_follower` consists of; neurons (0,) read the own symbol, (1,) the previous one."""
     found = {f"x{step}": d_symbol for step in range(1, n_steps + 1)}
     dims = blocks(symbol=d_symbol, code=d_symbol, second=1, size=1, previous=d_symbol, handicap=1, **found)
     pair = 0 if positions else 1
@@ -114,7 +111,6 @@ def chain_follower(
 
 
 def _reached(n_steps: int, reached: int | None) -> int:
-    """Steps that are followed."""
     reached = n_steps if reached is None else reached
     in_range("reached", reached, 0, n_steps)
     return reached

@@ -85,6 +85,5 @@ def _dots(n_places: int, n_levels: int) -> go.Scatter:
 
 
 def _colours(paths: Sequence[tuple[int, int, int, int, float]]) -> list[str]:
-    """A colour for each head."""
     own = colours_of(dict.fromkeys(f"L{layer}H{head}" for layer, head, *_ in paths))
     return [own[f"L{layer}H{head}"] for layer, head, *_ in paths]

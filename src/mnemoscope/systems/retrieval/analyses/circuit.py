@@ -65,7 +65,7 @@ def path_table(circuit: Circuit, model: HookedModel, batch: Batch, *, later: Lat
     their mechanisms say (`set`), or as they have learned to (`learned`).
 
     Returns:
-        Over (layer, head, place, to, skill) `rise`, that of the squared error without the mechanism that connects the
+        Over (layer, head, place, to, skill) `rise`, of the squared error, without the mechanism that connects the
         places, the others in place; NaN where no needed mechanism does.
     """
     n, cfg = n_places(batch), model.cfg
