@@ -67,8 +67,8 @@ def compare(preset: str, evaluation: xr.Dataset, conflict: xr.Dataset) -> xr.Dat
     """Every published figure of `preset` with ours, over seeds.
 
     The evaluation is `evaluate_splits` on `N_SAMPLES` samples of both splits, along `seed` as `conflict` is. The
-    published probe is one sequence, ours the mean over the whole set. The result is along `row`; `difference` is mean -
-    published, and slot 0 is the mean over slots.
+    published probe is one sequence, ours the mean over the whole set. The result is along `row`; `difference` is
+    mean - published, and slot 0 is the mean over slots.
     """
     rows = [figure for figure in FIGURES if figure.preset == preset]
     ours = [summary_over(_ours(figure, evaluation.sel(split=figure.split), conflict)) for figure in rows]

@@ -136,8 +136,8 @@ def two_layer_recall(n_values: int = 5, *, margin: float = 20.0, recall: float =
     mean L1H1 recalls an earlier y that an accident of the reference set decides: elimination too needs L0H0, to keep
     L1H1 silent.
 
-    In the last slot `margin` is the logit of the unused value above the used ones, and `recall` that of the recalled
-    value above the others.
+    V is `n_values`. In the last slot `margin` is the logit of the unused value above the used ones, and `recall` that
+    of the recalled value above the others.
     """
     circuit = two_layer_recall_circuit(n_values)
     model = lookup_model(circuit, n_values, n_layers=2)

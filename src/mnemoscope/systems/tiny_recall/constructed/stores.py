@@ -62,8 +62,8 @@ def shared_store(n_values: int = 5, *, margin: float = 10.0, recall: float = 30.
     - head 1 or the MLP, resampled: as in `dissociated`, but elimination suffers in 1/V of the repeats for head 1, which
       the MLP trusts only if `matched` is the token that is there.
 
-    `margin` is the logit of the unused value above the used one of slot V - 1; above that of slot s it is w_s times as
-    much. The logit of the recalled value is at least `recall` above the others.
+    V is `n_values`. `margin` is the logit of the unused value above the used one of slot V - 1; above that of slot s it
+    is w_s times as much. The logit of the recalled value is at least `recall` above the others.
     """
     circuit = shared_store_circuit(n_values)
     model = lookup_model(circuit, n_values)
