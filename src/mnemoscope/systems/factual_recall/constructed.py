@@ -1,8 +1,8 @@
 """Hand-set weights that know every fact: by attention alone, by attention and MLP, some each way, or only by both.
 
-Positive controls for claims about who stores what, and models to try an analysis on. That both ways exist is shown in
-the paper by construction (Nichani, Lee & Bietti 2025, "Understanding factual recall in transformers via associative
-memories", theorems 3 and 4); there embeddings are random and overlap, here everything has a direction of its own.
+Positive controls for claims about who stores what. Nichani, Lee & Bietti 2025, "Understanding factual recall in
+transformers via associative memories", theorems 3 and 4, construct both ways; there embeddings are random and overlap,
+here everything has a direction of its own.
 """
 
 import torch
@@ -28,16 +28,13 @@ def fact_store_circuit(task: FactualRecall, *, by_attention: int) -> Circuit:
 def fact_store(task: FactualRecall, *, by_attention: int | None = None, margin: float = 20.0) -> HookedTransformer:
     """One layer of two heads, one for the subject and one for the relation, and an MLP if it is needed.
 
-    - Residual stream: `query`, `subject`, `relation`, one-hot, of tokens; at the query `has_subject` and
-      `has_relation`, what was found, and `answer`, which the unembedding reads.
-    - Attention stores the facts of the first subjects: the head of the subject adds `margin` to every answer of its
-      subject, whatever the relation, and that of the relation to all of its own answers. Their sum is largest where
-      both agree: at the fact.
-    - The MLP stores those of the others: one neuron per fact, active where both are there, adds twice the margin.
-      Where attention stores nothing, the head of the relation only passes it on.
+    - Attention stores the facts of the first `by_attention` subjects, by default of all, without an MLP. The head of
+      the subject adds `margin` to every answer of its subject, that of the relation to all of its own answers. Their
+      sum is largest where both agree: at the fact.
+    - The MLP stores those of the others: one neuron per fact, active where both are there, adds twice the margin. Where
+      attention stores nothing, the head of the relation only passes it on.
 
-    Attention stores the facts of `by_attention` subjects; none: of all, and there is no MLP. `margin` is the logit of
-    the right answer above the others. The facts of the task must be chosen.
+    `margin` is the logit of the right answer above the others. The facts of the task must be chosen.
     """
     n = task.n_subjects if by_attention is None else by_attention
     if not 0 <= n <= task.n_subjects:
@@ -56,10 +53,10 @@ def fact_store(task: FactualRecall, *, by_attention: int | None = None, margin: 
 
 @torch.no_grad()
 def fact_halves(task: FactualRecall, *, margin: float = 20.0) -> HookedTransformer:
-    """The same heads, and no part that knows a fact: attention says all answers of the relation, and the MLP, a neuron
-    per subject, all answers of the subject. Their sum is largest at the fact.
+    """The heads of `fact_store`, with its `margin`, and no part that knows a fact.
 
-    `margin` is the logit of the right answer above the others. The facts of the task must be chosen.
+    Attention says all answers of the relation, and the MLP, a neuron per subject, all answers of the subject. Their sum
+    is largest at the fact.
     """
     circuit = fact_store_circuit(task, by_attention=task.n_subjects)
     neurons = {(subject,): (subject,) for subject in range(task.n_subjects)}

@@ -1,7 +1,4 @@
-"""The number of facts learned by width, as measured for F1, in a figure and tables.
-
-The figure is that of the paper's section 5: facts against parameters, both logarithmic, and the line fitted to them.
-"""
+"""The number of facts learned by width, measured for F1: tables, and the figure of the paper's section 5."""
 
 import numpy as np
 import xarray as xr
@@ -11,7 +8,7 @@ from mnemoscope.systems.factual_recall.analyses.scaling import exponents, n_para
 from mnemoscope.viz import Page, Results, Table, findings, interval, power_law_figure, spread
 
 MODELS = {"F1": "attention and MLP", "F1-attention": "attention alone"}
-"""By claim, what is measured for it."""
+"""The models measured for each claim."""
 THEORY = 1
 """The exponent of facts against parameters."""
 _FACTS = "facts_"

@@ -20,10 +20,7 @@ def symbols(task: FactualRecall) -> list[str]:
 
 
 def parse(task: FactualRecall, text: str) -> Batch:
-    """One sequence as typed, such as `n3 s5 n0 r2 ?`: tokens by their symbols or numbers, the query last.
-
-    An `InputError` says what is wrong with another text.
-    """
+    """One sequence as typed, such as `n3 s5 n0 r2 ?`: symbols or numbers, the query last; InputError otherwise."""
     words = text.replace(",", " ").split()
     in_range("the number of tokens", len(words), 3, task.length)
     numbers = {symbol: token for token, symbol in enumerate(symbols(task))}

@@ -1,7 +1,6 @@
 """Character bigrams: how often one symbol follows another in a text.
 
-The counts of tiny Shakespeare come with the package. A table of any other text is plain data as well, so that a run
-that was trained on it says all about it.
+The counts of tiny Shakespeare come with the package. A run that was trained on another text holds its table as data.
 """
 
 import csv
@@ -22,7 +21,7 @@ Counts = tuple[tuple[int, int, int], ...]
 
 MAX_SYMBOLS = 1024
 NEWLINE = "⏎"
-"""How a newline can be typed and shown."""
+"""The symbol with which a newline is typed and shown."""
 
 
 @dataclass(frozen=True)

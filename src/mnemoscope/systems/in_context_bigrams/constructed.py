@@ -1,8 +1,7 @@
 """Transformers with weights set by hand that predict in-context bigrams by a known circuit.
 
-`trigger_induction`: for a few tokens that are known beforehand. `noisy_induction`: beside a memory of a noise token
-that may follow the same tokens. `induction_memories`: as three associative memories, sums of outer products of random
-vectors.
+`trigger_induction`: for a few tokens that are known beforehand. `noisy_induction`: beside a memory of a noise token.
+`induction_memories`: as three associative memories, sums of outer products of random vectors.
 """
 
 from collections.abc import Collection, Sequence
@@ -36,9 +35,9 @@ def trigger_induction_circuit(n_tokens: int, n_ctx: int) -> Circuit:
 def trigger_induction(n_tokens: int, n_ctx: int, *, triggers: Sequence[int], margin: float = 20.0) -> HookedTransformer:
     """As `induction`, but the second layer matches triggers only, and looks after triggers from everywhere.
 
-    L1H0 attends from a trigger that occurred before to the tokens after its earlier occurrences; from every other
-    token to the tokens that follow any trigger, all alike, and evenly to the positions 1 to t where there are none. So
-    it predicts what followed a trigger, and cannot continue another token that is repeated.
+    L1H0 attends from a trigger that occurred before to the tokens after its earlier occurrences; from every other token
+    to the tokens that follow any trigger, all alike, and evenly to the positions 1 to t where there are none. So it
+    predicts what followed a trigger, and cannot continue another token that is repeated.
 
     The model knows the tokens `triggers`; `margin` is as in `induction`.
     """
@@ -77,22 +76,18 @@ def noisy_induction(
 ) -> HookedTransformer:
     """One head per layer: after a trigger both the token that followed it here before and the noise token are likely.
 
-    The noise token is the last one, `n_tokens`. The residual stream is that of `induction`, and so are L0H0, which
-    writes the token one place earlier, and L1H0, the induction head. L1H0 adds `margin` times its attention to the
-    logits of the tokens that followed the current one. What differs is where the noise token comes from:
+    The noise token is the last one, number `n_tokens`. The previous-token head L0H0 and the induction head L1H0 are
+    those of `induction`, with its `margin`. What differs is where the noise token comes from:
 
-    - `mlp`: L1H0 passes over keys at the noise token. In the MLP of layer 1 neuron i is active on trigger i and
-      adds `margin` to the logit of the noise token. W_out of that MLP has rank 1.
-    - `head`: L1H0 likewise. A third layer has a head that attends to its own position and adds `margin` to the logit
-      of the noise token where a trigger stands. All neurons are idle.
+    - `mlp`: L1H0 passes over keys at the noise token. In the MLP of layer 1 neuron i is active on trigger i and adds
+      `margin` to the logit of the noise token. W_out of that MLP has rank 1.
+    - `head`: L1H0 likewise. A third layer has a head that attends to its own position and adds `margin` to the logit of
+      the noise token where a trigger stands. All neurons are idle.
     - `induction`: two layers, all neurons idle. L1H0 passes over nothing: the noise token is one of the tokens that
       followed, and gets its share of the margin.
 
     In the first two cases a trigger whose output has been shown gives the output and the noise token the same logit,
     and all others 0. Where only the noise token followed it so far, L1H0 attends alike to all keys but those.
-
-    The noise token, which `n_tokens` does not count, may follow the triggers; `margin` is the logit of a predicted
-    token.
     """
     for token in triggers:
         in_range("a trigger", token, 0, n_tokens - 1)
@@ -146,13 +141,13 @@ def induction_memories(
     - `remapped copy`: W_K^2 = sum over i of r_i^T e_i, so that token i attends to where the token before was i;
     - `copied token`: W_O^2 = sum over i of (e_i W_V^2)^T u_i, so that attending to token i raises its logit.
 
-    Factors are such that the right key has a score of 60 in expectation, and the attended token a logit of `margin`.
-    Vectors are orthogonal in expectation only: the wider the model, the fewer the errors. The first position
-    has no position before it to attend to, and a token that has not occurred before has no key that matches.
+    Factors give the right key a score of 60 in expectation, and the attended token a logit of `margin`. Vectors are
+    orthogonal in expectation only: the wider the model, the fewer the errors. With a width of 256, some 19 of 20
+    outputs of 5 fixed triggers are right, of 65 tokens and 128 positions. The first position has none before it to
+    attend to, and a token that has not occurred before has no key that matches.
 
-    With a width of 256, some 19 of 20 outputs of 5 fixed triggers are right, of 65 tokens and 128 positions. The
-    remapped copy is about `tokens` (in the paper the triggers, where they are fixed); none: all. Only `memories` are
-    set; the matrices of the others stay as random as training finds them. `margin` is the logit of the attended token.
+    The remapped copy is about `tokens`, by default all (in the paper the triggers, where they are fixed). Only
+    `memories` are set; the matrices of the others stay as random as training finds them.
     """
     for memory in memories:
         one_of("a memory", memory, MEMORIES)

@@ -1,4 +1,4 @@
-"""The best prediction of a chain with hidden triggers, by one who knows the generator but neither triggers nor outputs.
+"""The best prediction of a chain by a learner who knows the generator but neither triggers nor outputs.
 
 What followed a token earlier is evidence on whether it is a trigger. Let it have been followed m times by the noise
 token and otherwise, n times, by other tokens. If it is a trigger, these are all one token b, and have the likelihood
@@ -21,9 +21,9 @@ from mnemoscope.systems.in_context_bigrams.successive_sampling import Draws, inc
 class HiddenTriggers:
     """The learner's knowledge of the generator.
 
-    `chain` has the transitions of tokens that are no triggers, `outputs` the distribution of the output of every token,
-    should it be a trigger. `triggers` are the triggers, or how they are drawn. With probability `noise` the
-    `noise_token` follows a trigger in the place of its output; -1: there is none.
+    `chain` has the transitions of tokens that are no triggers, `outputs` the distribution of every token's output,
+    should it be a trigger. With probability `noise` the `noise_token` follows a trigger in place of its output; -1:
+    none.
     """
 
     chain: Float[Tensor, "state token"]
@@ -34,10 +34,7 @@ class HiddenTriggers:
 
 
 def predict(inputs: Int[Tensor, "batch pos"], known: HiddenTriggers) -> Float[Tensor, "batch pos token"]:
-    """Probabilities of the next token at every position, from the tokens up to it.
-
-    NaN where the earlier tokens contradict the generator.
-    """
+    """Probabilities of the next token at every position; NaN where the earlier tokens contradict the generator."""
     successor, seen = _output_seen(inputs, known)
     from_trigger = torch.where(seen[..., None], _one_hot(successor, len(known.chain)), known.outputs[inputs])
     if known.noise_token >= 0:

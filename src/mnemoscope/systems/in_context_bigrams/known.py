@@ -9,8 +9,8 @@ def known_of(task: TriggerTask, batch: Batch) -> list[str]:
     """The knowledge at every position of one sequence.
 
     Where triggers are known: that one stands here, how often it has by now, and what the context has shown of its
-    output. Where they are not, as in a sequence that was typed: where the token stood last, and what followed it, which
-    is what an induction head copies.
+    output. Else, as in a typed sequence: where the token stood last, and what followed it, which is what an induction
+    head copies.
     """
     symbols, tokens = symbols_of(task), batch.inputs[0].tolist()
     latents = {name: batch.latents[name][0].tolist() for name in ("trigger", "occurrence")}

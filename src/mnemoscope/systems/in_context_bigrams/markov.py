@@ -16,10 +16,7 @@ from mnemoscope import InputError
 
 @dataclass(frozen=True, eq=False)
 class AliasTable:
-    """Distributions over tokens, one per state, in a form to draw from.
-
-    `threshold` is the share of a column that belongs to its own token; `alias` is the token that has the rest.
-    """
+    """Distributions, one per state: `threshold` is a column's share of its own token, token `alias` has the rest."""
 
     threshold: Float[Tensor, "state token"]
     alias: Int[Tensor, "state token"]
@@ -59,8 +56,8 @@ def walk(
 ) -> Int[Tensor, "batch pos"]:
     """Sequences of a Markov chain in which some tokens have a successor that the sequence prescribes.
 
-    `length` counts the first token too. `prescribed` has the successor of every token, one row per sequence; -1: the
-    chain decides. With probability `noise` the `noise_token` stands in the place of a prescribed successor.
+    `length` counts the first token too. `prescribed` has the successor of every token; -1: the chain decides. With
+    probability `noise` the `noise_token` stands in the place of a prescribed successor.
     """
     n, n_tokens = prescribed.shape
     shape, device = (length - 1, n), generator.device

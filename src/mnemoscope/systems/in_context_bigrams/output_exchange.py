@@ -3,9 +3,9 @@
 From left to right, whatever follows the chosen trigger becomes the new output (a noise token stays). Every other token
 is kept. The trigger's later occurrences then have another answer, which can be read from the context as before.
 
-What is kept of the process: the trigger has one output throughout, the new output is no trigger, and it is chosen so
-that as few transitions as possible are ones that the chain never makes, mostly none. What is not: tokens after an
-output were drawn to follow the old one. If the old output was a trigger itself, that trigger occurs less often.
+The trigger keeps one output throughout. It is no trigger, and is chosen so that as few transitions as possible, mostly
+none, are ones that the chain never makes. Two things of the process are lost: tokens after an output were drawn to
+follow the old one, and an old output that was a trigger itself now occurs less often.
 """
 
 import torch
@@ -30,10 +30,7 @@ def exchange(
 
     The trigger is a random one of those whose answer changes (see `changes`); one whose output is a trigger, itself
     perhaps, only if there is no other. `allowed` says which tokens may become the output of each trigger. `noise_token`
-    may follow a trigger in the place of its output; -1: nothing.
-
-    Raises:
-        InputError: In some sequence no trigger's answer changes.
+    may follow a trigger in place of its output; -1: nothing. Raises InputError where no answer of a sequence changes.
     """
     triggers, outputs = batch.known["triggers"], batch.known["outputs"]
     marked = _marked(batch, noise_token)
@@ -59,8 +56,7 @@ def exchange(
 def changes(batch: Batch, *, noise_token: int = -1) -> Bool[Tensor, "batch trigger"]:
     """True where an answer that the context gives changes with the output of a trigger.
 
-    That is so if the trigger stands somewhere, followed by its output, after its output was shown; and still does once
-    the output is another token.
+    The trigger then stands somewhere, followed by its output, after its output was shown, under the new output as well.
     """
     return _answers(batch, _marked(batch, noise_token)).any(-1)
 

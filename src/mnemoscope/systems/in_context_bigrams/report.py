@@ -30,7 +30,7 @@ from mnemoscope.viz import Page, Results, Truncation, symbols_of
 from mnemoscope.viz import plain_report as plain
 
 N_SEQUENCES = 256
-"""Sequences that a run is evaluated on unless another number is asked for."""
+"""Sequences that a run is evaluated on by default."""
 IDEAL = "in_context"
 """The exact predictor that reads outputs from the context."""
 

@@ -35,9 +35,7 @@ N_POSITIONS = 40
 
 
 def opening(result: Results) -> Opening | None:
-    """Learning with attention and memories along it, attention before and after, and what the weights hold; of a
-    configuration of two layers that was tracked.
-    """
+    """Learning, attention and memories of a tracked configuration of two layers, and attention before and after."""
     if "trajectory" not in result or "memories" not in result:
         return None
     followed = result["trajectory"]

@@ -23,7 +23,6 @@ _STEP = 1e-10
 _SPACING = 0.3
 _NEGLIGIBLE = 1e-13
 _CHUNK = 32
-"""Sequences at once."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,9 +75,8 @@ def inclusion(
 ) -> Float[Tensor, "batch pos"]:
     """Posterior probability that a token was drawn, along sequences that meet one token after another.
 
-    The token has been met. There may be evidence on a token from position `met_at` on; before, both factors must be
-    one. `inside` is the factor of the evidence on every token, should it have been drawn, `outside`, should it not. NaN
-    where no set of K tokens agrees with the evidence.
+    There may be evidence on a token from position `met_at` on; before, both its factors must be one: `inside`, should
+    it have been drawn, `outside`, should it not. NaN where no set of K tokens agrees with the evidence.
     """
     certain, possible = outside == 0, (inside > 0) & (draws.weights > 0)
     n_certain, n_possible = certain.sum(-1), possible.sum(-1)

@@ -21,10 +21,7 @@ REMOVED_HEADER = ("removed", "replaced by", "probability of the noise token", "o
 def truncate_noisy(
     model: HookedModel, task: Task, batch: Batch, *, reference: Batch, targets: Targets, cuts: Mapping[str, Any]
 ) -> dict[str, xr.Dataset]:
-    """The cuts of one model of noisy recall, with both targets beside `targets`, and the removals where it has MLPs.
-
-    `cuts` holds `weights`, `ranks` and `parts`, as `truncate` takes them; means come from the reference.
-    """
+    """The cuts (`truncate`) of one model of noisy recall, with both targets besides, and removals if it has MLPs."""
     found = {"truncation": truncated(model, task, batch, besides=targets, **cuts)}
     return found if model.cfg.attn_only else {**found, "removed": removed(model, task, batch, reference=reference)}
 
@@ -39,10 +36,7 @@ def removed_tables(results: Results) -> list[Table]:
 
 
 def removed_rows(found: xr.Dataset) -> list[list[str]]:
-    """The intact model, then without the last attention layer and the last MLP; mean [range] over seeds.
-
-    `found` comes from `noise_or_context.removed`, over (seed, kind, component, target).
-    """
+    """The intact model, then without the last attention layer and the last MLP; mean [range] over seeds."""
     clean = [*(found.clean_probability.sel(target=name) for name in (NOISE, OUTPUT)), found.clean_context_share]
     rows = [["nothing", "", *(spread(cell, ".3f") for cell in clean)]]
     for component in found.component.values:

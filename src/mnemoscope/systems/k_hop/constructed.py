@@ -32,8 +32,6 @@ def doubling_circuit(task: KHop) -> Circuit:
 def doubling(task: KHop, *, reached: int | None = None, n_heads: int = 1) -> HookedTransformer:
     """Attention only, attention in both directions; right at every place after 1, 2, 4, … hops.
 
-    - Residual stream: `place`, one-hot; `symbol`, what the place shows; `hop1`, `hop2`, `hop4`, …: the symbol that is
-      reached from here after so many hops. The unembedding reads each number of hops from its block.
     - Layer 0: the place (i, x) attends to (i, p_i(x)) and copies the symbol shown there into `hop1`. That is where the
       hidden permutations are.
     - Layer l > 0, with r = 2^(l-1): the place (i, x), from where r hops lead to y, attends to the place (i + r, y) and
@@ -41,8 +39,7 @@ def doubling(task: KHop, *, reached: int | None = None, n_heads: int = 1) -> Hoo
       where both agree the score leads by `SURE`.
 
     The permutations of the task must be chosen, and its numbers of hops be powers of two. Questions of more than
-    `reached` hops are answered with 1/N for every symbol; None: there are none. All heads of a layer but the first move
-    nothing.
+    `reached` hops are answered with 1/N for every symbol. All heads of a layer but the first move nothing.
     """
     if odd := [h for h in task.hops if h & (h - 1)]:
         raise InputError(f"task.hops must be powers of two for a model that doubles; got {odd[0]}")

@@ -90,10 +90,7 @@ def patterns(model: HookedModel, task: KHop, batch: Batch) -> xr.Dataset:
 
 
 def parse(task: KHop, text: str) -> Batch:
-    """One sequence as typed: the symbols that each function shows, function after function, as numbers from 0.
-
-    An `InputError` says so where these are not k permutations of the N symbols.
-    """
+    """One sequence as typed, k permutations of the N symbols, as numbers from 0; raises InputError otherwise."""
     words = text.replace(",", " ").split()
     for word in words:
         one_of("a symbol", word, [str(symbol) for symbol in range(task.n_symbols)])
@@ -110,9 +107,7 @@ def parse(task: KHop, text: str) -> Batch:
 def predict(model: HookedModel, task: KHop, batch: Batch) -> xr.Dataset:
     """Squared errors as for any task of vectors, and over (hops, pos) the right symbols and the model's.
 
-    Returns:
-        Besides what `vector_report.predict` gives `due` and `guess`, symbols, and `value`, what the model gives for the
-        right one; the place from which each symbol was read is what the task knows.
+    To `vector_report.predict` come the symbols `due` and `guess`, and `value`, what the model gives for the right one.
     """
     found = vector_report.predict(model, task, batch, knows=read_from)
     outputs = predicted_vectors(model, batch)[0, found.pos.values.tolist()]

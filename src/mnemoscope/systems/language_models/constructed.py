@@ -2,10 +2,10 @@
 
 *Copying*: the induction circuit of `ms.constructed`, on the words of this system. *Recall*: an MLP that knows facts,
 either early, at the subject, from where a head carries them to the last token; or late, at the last token, to which a
-head has carried the subject. *Naming*: a head marks the name that is said again, a second one tells the last token
-which it is, a third one copies the other name. *Sharing*: the same, with a head that writes against it. *Conflict*: the
-induction circuit beside an MLP that knows which word mostly follows another, in the first layer or in the last, and
-that is twice as strong.
+head has carried the subject. *Naming*: a head marks the repeated name S2, a second one tells the last token which it
+is, a name mover copies the other name. *Sharing*: the same, with a head that writes against it. *Conflict*: the
+induction circuit beside an MLP, twice as strong, that knows which word mostly follows another; it is in the first layer
+or in the last.
 """
 
 from typing import Any, Literal
@@ -127,9 +127,7 @@ def sharing(case: int) -> dict[str, Any]:
 
 @torch.no_grad()
 def conflicting(where: Literal["early", "late"], case: int) -> dict[str, Any]:
-    """A control: an MLP of the first layer or of the last says what mostly follows, twice as loud as an induction head
-    says what follows here.
-    """
+    """A control: an MLP says what mostly follows, twice as loud as an induction head says what follows here."""
     n, numbers = n_words(), {word: i for i, word in enumerate((UNKNOWN, *vocabulary()))}
     circuit = Circuit(
         dims=blocks(token=n, position=N_CTX, previous=n, answer=n),

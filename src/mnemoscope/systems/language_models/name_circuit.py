@@ -1,10 +1,10 @@
-"""The heads that write the right name and those that tell it apart, found by path patching.
+"""The heads that write the IO name and those that tell it apart, found by path patching.
 
-The roles are those published for GPT-2 small. Every story is paired with itself told with a third name where one of the
-two is said again, so that nothing says which name is right. *Movers* are the heads whose direct effect on the lead is
-highest, when what they write into the logits is taken from the other telling. *Negative movers* are those for which it
-is lowest. *Inhibitors* are the heads whose output is worth most to the lead through the queries of the movers. Heads
-are chosen by estimates (EAP-IG), on stories that nothing else is measured on; the measures themselves patch them.
+The roles are those published for GPT-2 small. Every story is paired with itself told with a third name as S2, so that
+nothing says which name is right. *Name movers* are the heads whose direct effect on the lead is highest, when what they
+write into the logits is taken from the other telling. *Negative movers* are those for which it is lowest. *Inhibitors*
+(S-inhibition heads) are the heads whose output is worth most to the lead through the queries of the movers. Heads are
+chosen by estimates (EAP-IG), on stories that nothing else is measured on; the measures themselves patch them.
 
 Wang et al. 2022, "Interpretability in the wild: a circuit for indirect object identification in GPT-2 small".
 """
@@ -24,7 +24,7 @@ from mnemoscope.systems.language_models.prompts import givers
 from mnemoscope.systems.language_models.reading import ROWS, Head, highest, n_chosen
 
 Patches = Callable[[slice], list[Patch]]
-"""What is done to some rows of the stories."""
+"""Patches for a range of rows of the stories."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,10 +38,7 @@ class Roles:
 
 
 def tellings(model: HookedModel, *, n: int, seed: int) -> PromptPairs:
-    """`n` stories of two names, and the same told with a third name where one of the two is said again.
-
-    The pairs have the latents of `givers`; the foil is the name that is said again in the first telling.
-    """
+    """`n` stories of two names, with the latents of `givers`, and the same with a third name as S2; the foil is S."""
     pairs, apart = givers(model, n=n, seed=seed), givers(model, n=n, seed=seed, apart=True).clean
     return replace(pairs, corrupted=replace(apart, targets=pairs.corrupted.targets), name="who is said again")
 
@@ -101,9 +98,7 @@ def _patches(edges: Sequence[Edge], other: Batch) -> list[Patch]:
 def attention_to_due(
     model: HookedModel, batch: Batch, heads: Sequence[Head], patches: Patches = lambda rows: []
 ) -> Float[np.ndarray, " batch"]:
-    """The mean attention of heads, under patches, from the last token to the right name, less that to both of the
-    other's.
-    """
+    """The mean attention of heads, under patches, from the last token to the IO name, less that to both S1 and S2."""
     recordings, found = Recordings(model), []
     for start in range(0, len(batch), ROWS):
         rows = slice(start, start + ROWS)

@@ -1,10 +1,9 @@
-"""Heads that copy names, and the tokens that they attend to.
+"""Name movers: heads that copy names, and the tokens that they attend to.
 
-A head copies names as far as two things hold on prompts that nothing else is measured on: its attention from the last
-token to the right name; and the share of names whose own logit, among those of all names, is what the head's OV circuit
-raises most. The circuit is applied to the residual stream after the first block where the name stands, as in Wang et
-al. 2022, "Interpretability in the wild: a circuit for indirect object identification in GPT-2 small". The score is the
-product of the two.
+The score of a head is a product, measured on prompts that nothing else is measured on: its attention from the last
+token to the IO name, and the share of names whose own logit, among those of all names, its OV circuit raises most. The
+circuit is applied to the residual stream after the first block where the name stands, as in Wang et al. 2022,
+"Interpretability in the wild: a circuit for indirect object identification in GPT-2 small".
 """
 
 from collections.abc import Sequence

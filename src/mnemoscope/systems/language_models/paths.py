@@ -33,8 +33,7 @@ def attention_to_successor(
     """The attention that readers give to the token after the earlier occurrence of the query's, on repeated words.
 
     It is a mean over the readers and the scored positions. Each cut takes the output of some heads from one input of
-    the readers, by itself; the first row has none. `reference` has prompts of the same length, over which means are
-    taken, position by position.
+    the readers, by itself; the first row has none. Means are over `reference`, prompts of the same length, by position.
     """
     writers = sorted({layer for _, heads in cuts for layer, _ in heads})
     mean = {layer: z.mean(0) for layer, z in _seen(model, reference, [], writers).items()}

@@ -1,7 +1,7 @@
 """The questions: repeated random tokens, facts about two subjects, and two names of which one is said twice.
 
-Draws come from fixed seeds: one for choosing heads, one for the reference of means, and one for the questions. So every
-model with one tokenizer gets the same questions.
+Fixed seeds, one for choosing heads, one for the reference of means and one for the questions, give every model with one
+tokenizer the same questions.
 """
 
 from dataclasses import replace
@@ -16,7 +16,7 @@ from mnemoscope.analyses import repeated_tokens
 from mnemoscope.systems.language_models.words import CONFLICT, FACTS, GLOBAL, LOCAL, NAMES, PLAIN, STORIES, ordinary
 
 N_QUESTIONS = 64
-"""Of each claim whose questions are drawn."""
+"""Questions of each claim that draws them."""
 N_CHOOSING = 32
 """Prompts that heads are chosen by, and as many that means are taken over."""
 LENGTH = 20
@@ -61,10 +61,10 @@ def other_words(batch: Batch, *, seed: int) -> Int[Tensor, "batch pos"]:
 
 
 def facts(model: HookedModel) -> PromptPairs:
-    """A fact, and the same asked of another subject that has as many tokens and another answer.
+    """Pairs of prompts: a fact, and the same fact about another subject with as many tokens and another answer.
 
-    Latents `S`, the last token of the subject, and `last`. Answers are told apart by their first tokens; a fact for
-    which no other subject will do is left out. An `InputError` says so where no fact has a partner.
+    Latents `S`, the last token of the subject, and `last`. Answers are told apart by their first tokens; a fact without
+    a partner is left out. Raises InputError where no fact has one.
     """
     tokenizer = tokenizer_of(model)
     rows = []
@@ -104,13 +104,11 @@ def single_names(model: HookedModel) -> list[str]:
 
 
 def givers(model: HookedModel, *, n: int, seed: int, apart: bool = False) -> PromptPairs:
-    """Stories of two names, one of which is said again: the other is right; both orders in turn.
+    """Stories of two names, one of which is repeated as S2: the other, the IO name, is right; both orders in turn.
 
-    With `apart` the name that is said again is a third one, so that nothing says which name is right. Only the first
-    sides of the pairs are meant to be read: the second sides say the other name again, for the foil. Latents `A`, `B`,
-    `S`, `last`, `story`, and `IO` and `S1`, the first occurrence of the right name and of the one that is said again.
-
-    An `InputError` says so where fewer than three of the names are single tokens.
+    With `apart` a third name stands as S2, so that nothing says which name is right. Only the first sides of the pairs
+    are meant to be read: the second sides repeat the other name, for the foil. Latents `A`, `B`, `S`, `last`, `story`,
+    and `IO` and `S1`, the first occurrences. Raises InputError where fewer than three of the names are single tokens.
     """
     known = single_names(model)
     if len(known) < 3:

@@ -18,7 +18,7 @@ from mnemoscope.systems.language_models.prompts import CHOOSING, N_CHOOSING, rep
 ROWS = 16
 """Prompts in one forward pass: the logits of a vocabulary of 50,000 take 8 MB a prompt of 40 tokens."""
 SHARE = 0.05
-"""Of all heads, how many are called by the name of a score: 7 of GPT-2's 144, 14 of SmolLM2's 270."""
+"""Share of all heads that the name of a score goes to: 7 of GPT-2's 144, 14 of SmolLM2's 270."""
 N_DRAWS = 4
 """Sets of random heads that a set is compared with."""
 
@@ -33,10 +33,7 @@ def ahead(
     foil: Int[Tensor, "batch pos"],
     interventions: Callable[[slice], Sequence[Intervention]] | None = None,
 ) -> tuple[Float[np.ndarray, " batch"], Float[np.ndarray, " batch"]]:
-    """Per prompt the mean of logit(answer) - logit(foil), and how often the answer has the largest logit of all.
-
-    Both are over the scored positions; `interventions` gives those for a range of rows.
-    """
+    """The mean logit(answer) - logit(foil) of each prompt, and how often the answer leads, over scored positions."""
     differences, right = [], []
     recordings = Recordings(model)
     for start in range(0, len(batch), ROWS):
@@ -62,9 +59,9 @@ def n_chosen(model: HookedModel, share: float) -> int:
 
 
 def by_score(model: HookedModel, score: Score, *, share: float = SHARE, below: int | None = None) -> list[Head]:
-    """The heads with the highest scores on repeated words that nothing else is measured on, the highest first.
+    """The heads with the highest `ms.analyses.head_scores`, best first, on repeated words used for nothing else.
 
-    A share of all heads is chosen, of layers before `below` only; none: of all. Scores: `ms.analyses.head_scores`.
+    A share of all heads is chosen, of layers before `below` only; none: of all.
     """
     found = head_scores(model, repeated(model, n=N_CHOOSING, seed=CHOOSING)).score.sel(score_name=score)
     return highest(found.isel(layer=slice(below)), n_chosen(model, share))
@@ -80,9 +77,7 @@ def highest(scores: xr.DataArray, n: int) -> list[Head]:
 def random_heads(
     model: HookedModel, like: Sequence[Head], *, without: Sequence[Head] = (), n: int = N_DRAWS
 ) -> list[list[Head]]:
-    """Sets of random heads, in every layer as many as there are of `like`, of those that are neither in `like` nor in
-    `without`; fewer where a layer has no more.
-    """
+    """Sets of random heads outside `like` and `without`, as many per layer as in `like`, or fewer if it lacks them."""
     sets = []
     for i in range(n):
         draws, drawn = generator(i, "random heads"), []
@@ -97,10 +92,9 @@ def random_heads(
 def without(
     heads: Sequence[Head], reference: Batch, kind: Replacement, *, pos: str | None = None, within: str | None = None
 ) -> list[Intervention]:
-    """Interventions that remove all these heads together: their outputs are replaced by those on other prompts.
+    """Interventions that replace the outputs of all these heads together by those on other prompts.
 
-    `reference` holds the other prompts, which the latent `within` classes; the latent `pos` says where, none:
-    everywhere.
+    The latent `within` classes the prompts of `reference`; the latent `pos` says where, none: everywhere.
     """
     source = Named(name="other prompts", value=reference)
     return [removal(kind, Site(kind="z", layer=layer, head=head, pos=pos), source, within) for layer, head in heads]

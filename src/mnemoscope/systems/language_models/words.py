@@ -1,14 +1,10 @@
-"""The material of prompts: ordinary tokens, facts and names.
-
-Facts are capitals and official languages of countries; names are common first names. A tokenizer decides which of them
-can be used: see `prompts`.
-"""
+"""The material of prompts: ordinary tokens, facts, and common first names; a tokenizer decides which can be used."""
 
 from collections.abc import Sequence
 from typing import Any
 
 SPACES = "Ġ▁"
-"""How tokenizers write the space that a word begins with."""
+"""Signs by which tokenizers write the space that a word begins with."""
 SHORTEST = 3
 """Letters of an ordinary word."""
 
@@ -34,7 +30,7 @@ FACTS: dict[str, dict[str, str]] = {
         "Saudi Arabia": "Arabic",
     },
 }  # fmt: skip
-"""By template, subjects and what is true of them."""
+"""True completions by subject, by template."""
 
 NAMES = (
     "John", "Mary", "James", "Anna", "Paul", "Kate", "Peter", "Alice", "David", "Sarah", "Robert", "Laura", "Michael",
@@ -47,7 +43,7 @@ STORIES = (
     "After {A} and {B} came to the office this morning {S} decided to give a letter to",
     "While {A} and {B} were working at the school {S} gave an apple to",
 )
-"""Of A and B one is named again as S; the other is the indirect object."""
+"""Stories in which A or B is repeated as S; the other is the IO name."""
 
 
 GLOBAL = {
@@ -61,9 +57,9 @@ GLOBAL = {
     "Walt": "Disney", "Marilyn": "Monroe", "Oprah": "Winfrey", "Bill": "Clinton", "Hillary": "Clinton",
     "Ronald": "Reagan", "Karl": "Marx", "Sigmund": "Freud", "Galileo": "Galilei", "Leonardo": "da",
 }  # fmt: skip
-"""By word, which one mostly follows it."""
+"""The word that mostly follows, by word."""
 LOCAL = ("Garden", "Baker", "Table", "Miller", "Winter", "Carpenter", "River", "Fisher")
-"""Words that mostly do not."""
+"""Words that mostly follow none of these."""
 CONFLICT = "Everyone here talks about {A} {B} . We like {A} {B} and we met {A}"
 PLAIN = "Everyone here talks about the weather . We like the garden and we met {A}"
 """Where A has a successor in the text, and where it has none."""

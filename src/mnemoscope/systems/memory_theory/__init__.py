@@ -1,7 +1,6 @@
-"""Associative-memory theory (S4): how many associations a matrix or an MLP can store.
+"""Associative-memory theory (S4): the number of associations that a matrix or an MLP can store, claim M4.
 
-- `analyses`: problems of random associations, their training as one batch, the search for the largest number that is
-  stored, and how it grows.
-- `claims`: M4. M1 to M3, on what single gradient steps store, are claims of `birth`.
-- `report`: capacity against parameters, beside the published line.
+`analyses` has random associations, their training as one batch, the search for the largest number that is stored, and
+its growth; `report` shows capacity beside the published line. M1 to M3, on single gradient steps, belong to
+`in_context_bigrams`.
 """

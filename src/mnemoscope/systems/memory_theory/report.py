@@ -1,7 +1,4 @@
-"""The page of `reproduce`: capacity against parameters, fitted exponents beside the published one, and single sizes.
-
-It is made from what was measured for the claims; nothing is trained again.
-"""
+"""The page of `reproduce`, made from what the claims measured: capacity against parameters, exponents, single sizes."""
 
 import numpy as np
 import xarray as xr
@@ -11,7 +8,7 @@ from mnemoscope.systems.memory_theory.analyses.exponents import LAW, PLAIN, amou
 from mnemoscope.viz import DRAW_REPORTS, DrawReport, Page, Results, Table, findings, interval, power_law_figure, spread
 
 MEMORIES = {"M4": "trained matrix", "M4-mlp": "trained MLP", "M4-outer": "sum of outer products"}
-"""By claim, what is measured for it."""
+"""The memory measured for each claim."""
 _COUNT = "n_"
 PUBLISHED = 1
 """The slope of N log N against the number of parameters."""
@@ -79,10 +76,7 @@ def _sizes(memory: str, found: xr.Dataset) -> Table:
 
 
 def fitted_band(found: xr.Dataset) -> xr.DataArray:
-    """N ln N on the lines fitted to each draw, over summary (mean, low, high) and d.
-
-    The mean is on the logarithmic scale, with its 95 % interval.
-    """
+    """N ln N on the lines fitted to each draw, over d: the mean on the logarithmic scale, and its 95 % interval."""
     lines = growth(found.capacity, found.parameters).sel(law=LAW, drop=True)
     logs = mean_interval(lines.intercept + lines.slope * np.log(found.parameters))
     return logs.copy(data=np.exp(logs.values))

@@ -1,8 +1,8 @@
-"""Numbers that claims read of a circuit and of how its paths emerged.
+"""Numbers that claims (`claims.circuits`, `claims.emergence`) read of a circuit and of how its paths emerged.
 
 A path leads from the place in the chain that attends to the place attended to; places are those of `Retrieval`. The
 *induction head* is two paths: from the second symbol of a pair to the first, and from the query to the second symbol of
-its pair of step 1. What each number is: `claims.circuits` and `claims.emergence`.
+its pair of step 1.
 """
 
 import math
@@ -78,8 +78,7 @@ def of_paths(
 ) -> dict[str, float]:
     """The effects of the needed paths of a model with `n_heads` heads.
 
-    `kept` is by how much the error rises with all attention replaced; `by_layout` the heads that the order of the data
-    asks for.
+    `kept` is the rise of the error with all attention replaced; `by_layout` the heads that the order of the data needs.
     """
     heads = {(path.layer, path.head) for path in paths}
     bottom = min((path.layer for path in paths), default=0)
@@ -124,9 +123,7 @@ def _reaches_back(path: ChainPath) -> int:
 
 
 def of_courses(found: Mapping[tuple[int, int], xr.DataArray]) -> dict[str, float]:
-    """The effects of the attention along some paths over the kept steps; where there is no induction head, or nothing
-    else, it is as if all came at once.
-    """
+    """The effects of attention along paths; all count as coming at once without an induction head or another path."""
     onsets = {path: onset(course >= LEVEL) for path, course in found.items()}
     pairs = [onset for path, onset in onsets.items() if within_pair(*path)]
     others = [onset for path, onset in onsets.items() if not within_pair(*path) and path != INDUCTION]

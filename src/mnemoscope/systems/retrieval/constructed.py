@@ -1,7 +1,7 @@
 """A transformer with weights set by hand that solves the retrieval problem along known paths.
 
 `chain_follower` finds the pairs first, then follows the chain from the query, one layer a step. Attention in the layers
-that do something is one-hot but for near coincidences of random vectors, so that what it does can be told path by path
+that do something is one-hot but for near coincidences of random vectors, so that its paths are known
 (`chain_follower_paths`): the positive control for claims about circuits.
 """
 
@@ -25,11 +25,7 @@ _FARTHEST = 10.0
 
 
 def chain_follower_circuit(n_steps: int = 3, *, d_symbol: int = 4, positions: bool = False) -> Circuit:
-    """Names of what `chain_follower` consists of.
-
-    The neurons (0,) are those that read the own symbol, in layer 0; (1,) those that read the previous one, in the layer
-    of the head `pair`.
-    """
+    """Names of what `chain_follower` consists of; neurons (0,) read the own symbol, (1,) the previous one."""
     found = {f"x{step}": d_symbol for step in range(1, n_steps + 1)}
     dims = blocks(symbol=d_symbol, code=d_symbol, second=1, size=1, previous=d_symbol, handicap=1, **found)
     pair = 0 if positions else 1
@@ -43,11 +39,10 @@ def chain_follower_circuit(n_steps: int = 3, *, d_symbol: int = 4, positions: bo
 def chain_follower_paths(
     n_steps: int = 3, *, reached: int | None = None, positions: bool = False
 ) -> tuple[tuple[int, int, int, int], ...]:
-    """The attention of `chain_follower` from place to place.
+    """The attention of `chain_follower`: layer, head, place and place attended to, numbered as in `Retrieval`.
 
-    Returns:
-        Layer, head, place and place attended to, numbered as in `Retrieval`: from the second symbol of every pair to
-        the first, then from the query to the second symbol of its pair of step 1, 2 and so on.
+    It leads from the second symbol of every pair to the first, then from the query to the second symbol of its pair of
+    step 1, 2 and so on.
     """
     reached = _reached(n_steps, reached)
     heads = chain_follower_circuit(n_steps, positions=positions).heads
@@ -68,31 +63,29 @@ def chain_follower(
 ) -> HookedTransformer:
     """D + 2 layers of one head, which answer every query of `Retrieval` with the chain that it starts.
 
-    - Residual stream: `symbol` and `code` from the input; `size` and `handicap`, below; `previous`: at the second
-      symbol of a pair the first one; `x1` to `xD`: what the query has found, read by the unembedding.
     - Layer 0 attends everywhere alike and moves nothing. Its MLP writes half the squared length of the own symbol into
       `size`: a sum over the entries of piecewise linear functions.
     - Layer 1, `pair`: scores of keys grow with the agreement of codes, which is largest within a pair, and, little
       against that, with the distance |x - y|^2 of the symbols, or x·y - |y|^2 / 2 downwards. So the second symbol of a
       pair attends to the first, and the first and a query to themselves. The symbol found becomes `previous`. The MLP
-      writes half the squared length of that into `handicap`, and something more where it is the own symbol: nobody is
-      to look there.
-    - Layer 1 + j, `hop j`: the score of a key with previous symbol y, for a query that has found x last, is
-      x·y - |y|^2 / 2, largest at y = x. Its symbol becomes `xj`.
+      writes half the squared length of that into `handicap`, and more where it is the own symbol: nobody is to look
+      there.
+    - Layer 1 + j, `hop j`: the score of a key with previous symbol y, for a query that has found x last, is x·y - |y|^2
+      / 2, largest at y = x. Its symbol becomes `xj`, which the unembedding reads.
 
     Without positions and normalisation, no head of the first layer can tell the two symbols of a pair apart for sure:
     scores are linear in the key, and what differs is random. Hence the layer for lengths. With `positions` the
-    positional embedding marks second symbols (`second`), the pair is found in layer 0, and all layers come one
-    earlier: D + 1, for D = 1 and 2 the least that there is. For D = 3 three could do, where later pairs look for
-    earlier ones; but what two chains lead to has two of those, and only the query finds its way there (`rewire`).
+    positional embedding marks second symbols (`second`), the pair is found in layer 0, and all layers come one earlier:
+    D + 1, for D = 1 and 2 the least that there is. For D = 3 three could do, where later pairs look for earlier ones;
+    but what two chains lead to has two of those, and only the query finds its way there (`rewire`).
 
     It errs where two symbols nearly coincide. With N = K = 4 these are 0, 1 and 3 of 40,000 queries for D = 1, 2 and 3;
     with K = 2 they are 5 of 1,000. Places that are no queries look for symbols too, and what they find is not read. The
     order of the steps does not matter.
 
-    D is `n_steps`, N `n_chains`, K `d_symbol`; all codes of the task have to differ. The model stops after `reached`
-    steps and answers later ones with zeros, their mean; None: it follows all. Without `whole_chain` it answers the last
-    symbol only. All heads of a layer but the first move nothing.
+    D is `n_steps`, N `n_chains`, K `d_symbol`; all codes of the task have to differ. The model answers steps after
+    `reached` with zeros, their mean. Without `whole_chain` it answers the last symbol only. All heads of a layer but
+    the first move nothing.
     """
     reached = _reached(n_steps, reached)
     task = Retrieval(n_steps=n_steps, n_chains=n_chains, d_symbol=d_symbol, whole_chain=whole_chain)
@@ -118,7 +111,6 @@ def chain_follower(
 
 
 def _reached(n_steps: int, reached: int | None) -> int:
-    """Steps that are followed."""
     reached = n_steps if reached is None else reached
     in_range("reached", reached, 0, n_steps)
     return reached
@@ -173,9 +165,9 @@ def _knots() -> Float[Tensor, " knot"]:
 def _write_squares(
     model: HookedTransformer, layer: int, read: Float[Tensor, "d_model d_symbol"], write: Float[Tensor, "d_model 1"]
 ) -> int:
-    """Write half the squared length of what is read: the slope of y^2 / 2 rises by the spacing at every knot.
+    """Write half the squared length of what is read, and return the number of neurons used, the layer's first ones.
 
-    Returns the number of neurons that it takes, the first ones of the layer.
+    The slope of y^2 / 2 rises by the spacing at every knot.
     """
     knots = _knots()
     for i, direction in enumerate(torch.cat((read, -read), 1).T):

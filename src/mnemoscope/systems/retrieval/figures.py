@@ -45,8 +45,8 @@ def _piece_name(piece: str) -> str:
 def circuit_figure(rise: xr.DataArray) -> go.Figure:
     """The paths of a circuit: places of a chain from left to right, layers upwards.
 
-    An arrow goes from the place that is attended to, before a layer, to the place that attends, after it. Its width
-    grows with what the model loses without it: `rise` of the whole answer, from `path_table`.
+    An arrow goes from the place attended to, before a layer, to the place that attends, after it. Its width grows with
+    `rise` of the whole answer, from `path_table`.
     """
     layers, numbers, names = (rise[dim].values.tolist() for dim in ("layer", "head", "place"))
     finite = np.argwhere(np.isfinite(rise.values)).tolist()
@@ -85,6 +85,5 @@ def _dots(n_places: int, n_levels: int) -> go.Scatter:
 
 
 def _colours(paths: Sequence[tuple[int, int, int, int, float]]) -> list[str]:
-    """A colour for each head."""
     own = colours_of(dict.fromkeys(f"L{layer}H{head}" for layer, head, *_ in paths))
     return [own[f"L{layer}H{head}"] for layer, head, *_ in paths]

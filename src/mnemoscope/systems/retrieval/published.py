@@ -1,8 +1,8 @@
 """The figures that the source reports for the retrieval problem, beside ours.
 
 It trained 1 to 8 layers of 8 heads, 128 wide, for 10,000 steps (R2, R3, R4), and three models of 12 layers of one head,
-A to C, for 24,000 (R5, R6, R9); ours are what the results say. Its models were read by hand, ours by rule
-(`analyses.circuit`). A figure that was published as a range or a bound is compared as such, seed by seed.
+A to C, for 24,000 (R5, R6, R9). Its models were read by hand, ours by rule (`analyses.circuit`). A figure that was
+published as a range or a bound is compared as such, seed by seed.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -17,7 +17,7 @@ HALF = 0.5
 PATH = ("layer", "head", "place", "to")
 
 Row = tuple[str, str, Callable[[Results], xr.DataArray], Callable[[xr.DataArray], xr.DataArray]]
-"""What is compared, what was published, ours over seed (NaN where it cannot be told), and whether that agrees."""
+"""The quantity, the published value, ours over seed (NaN where it cannot be told), and whether that agrees."""
 
 
 def beside_published(results: Mapping[str, Results]) -> list[Table]:
@@ -147,4 +147,4 @@ WHOLE_CHAIN: tuple[Row, ...] = (
     ),
     ("heads with a path", "4 of 12 (A to C)", _n_heads, lambda x: x == 4),
 )
-"""What the source says of models of which the whole chain is due; those of A to C are about three steps."""
+"""Figures of the source for models that answer the whole chain; those of A to C are about three steps."""

@@ -48,11 +48,7 @@ def examine(run: Run) -> dict[str, xr.Dataset]:
 
 
 def trajectory(model: HookedModel, task: Retrieval, *, seed: int) -> xr.Dataset:
-    """Partial losses of one checkpoint, and how much the head that attends most along each path attends along it.
-
-    Returns:
-        Scalars `loss`, `loss_x1` and so on, and `0→4` for the largest mean attention of any head from place 0 to 4.
-    """
+    """Partial losses of one checkpoint (`loss`, `loss_x1`, …), and as `0→4` the largest attention from place 0 to 4."""
     batch = task.sample(N_FOLLOWED, split="test", generator=generator(seed, "paths"))
     most = chain_attention(model, batch).max(("layer", "head"))
     ends = [to for to in most.to.values.tolist() if to != ELSEWHERE]
@@ -202,7 +198,6 @@ def _in_words(attention: xr.DataArray) -> list[str]:
 
 
 def _onsets(page: Page, attention: xr.DataArray) -> None:
-    """The steps at which the paths appear, and their order."""
     onsets = first_true_step(attention >= LEVEL)
     in_circuit = attention.notnull().any("step")
     rows = []

@@ -6,7 +6,7 @@ A value that an earlier pair has used is ruled out unless x repeats: then the y 
 import xarray as xr
 
 TARGET, RECALLED, USED = "✓ target", "↩ y of slot {}", "✕ used"
-"""Of one character, and what it means."""
+"""Marks of one character, each with its meaning."""
 
 
 def marks(at: xr.Dataset, value: int) -> list[str]:

@@ -15,10 +15,7 @@ _COLOURS = {**COLOURS, "elimination": PALETTE[0], "recall": PALETTE[1], "bayes":
 
 
 def training_curves(metrics: xr.Dataset, floors: Mapping[str, float]) -> go.Figure:
-    """Loss on both splits with the exact floors of their distribution, and accuracy of both skills; one line per seed.
-
-    Metrics are over (seed, step), from `Run.metrics`; floors are losses in nats by name, drawn as horizontal lines.
-    """
+    """Loss in nats on both splits with exact floors, accuracy of both skills, from `Run.metrics`: a line per seed."""
     figure = make_subplots(1, 2, subplot_titles=("loss (nats per scored position)", "accuracy on unseen mappings"))
     for name, column, key in (
         ("train mappings", 1, "train"),
@@ -50,10 +47,7 @@ def training_curves(metrics: xr.Dataset, floors: Mapping[str, float]) -> go.Figu
 
 
 def attention_by_role(attention: xr.Dataset, subgroup: str) -> go.Figure:
-    """The attention from the x of every slot, mean over seeds: a heatmap for each role.
-
-    It is over (seed, subgroup, role, query, slot, target), from `attention_shares` arranged by role.
-    """
+    """Attention from the x of every slot, from `attention_shares` by role, mean over seeds: a heatmap for each role."""
     roles = [str(role) for role in attention.role.values]
     figure = make_subplots(1, len(roles), subplot_titles=roles, shared_yaxes=True)
     targets = [str(target) for target in attention.target.values if target != "own_x"]

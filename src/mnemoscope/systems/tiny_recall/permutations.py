@@ -62,10 +62,7 @@ def read_from_context(
 def posterior(
     x: Int[Tensor, "batch slot"], y: Int[Tensor, "batch slot"], prior: Int[Tensor, "mapping value"]
 ) -> Float[Tensor, "batch slot d_vocab"]:
-    """The posterior under a uniform prior over the mappings `prior`, by counting those consistent with the context.
-
-    NaN where none is.
-    """
+    """The posterior under a uniform prior over `prior`, by counting consistent mappings; NaN where there is none."""
     images = torch.nn.functional.one_hot(prior, prior.shape[1] + 1).double()  # mapping value d_vocab
     chunks = []
     for rows in torch.arange(len(x), device=x.device).split(max(1, 2**24 // len(prior))):

@@ -1,7 +1,4 @@
-"""The analysis `interchange`: two causal models of permutation lookup on the heads of a network.
-
-`analyses.causal_models` has both. Here they are tried on a run, and on the same network before training.
-"""
+"""The analysis `interchange`: two causal models of permutation lookup on a run's heads, and before training."""
 
 from __future__ import annotations
 
@@ -46,7 +43,6 @@ LIMITS = (
     "that the variables are nowhere: two heads may write one together.",
 )
 GREY = "#8a93a3"
-"""Colour of networks before training."""
 
 
 def measure(run: ms.Run, options: Interchange) -> dict[str, xr.Dataset]:
@@ -91,10 +87,7 @@ SCORE_HEADER = ("network", "causal model", "score", "where chosen", "higher than
 
 
 def score_rows(trained: xr.Dataset, untrained: xr.Dataset) -> list[list[str]]:
-    """The score of every causal model on both networks, mean [range] over seeds, and in how many it is the better one.
-
-    Both results come from `tiny_recall.compare`, along `seed`; untrained networks are those before training.
-    """
+    """Scores of every causal model, mean [range] over seeds, on both networks, and in how many it is the better one."""
     rows = []
     for name, found in (("trained", trained), ("untrained", untrained)):
         for causal in found.causal.values:
@@ -123,10 +116,7 @@ VARIABLE_HEADER = (
 
 
 def variable_rows(trained: xr.Dataset, untrained: xr.Dataset) -> list[list[str]]:
-    """For every variable and kind of pairs the accuracy at its place, and that of every control.
-
-    Arbitrary answers exist for changing pairs only; arguments as above.
-    """
+    """For every variable and kind of pairs the accuracy at its place and under every control."""
     rows = []
     for i, variable in enumerate(trained.variable.values):
         for over in trained.over.values:
@@ -142,7 +132,7 @@ PLACE_HEADER = ("causal model", "variable", "place", "seeds")
 
 
 def place_rows(trained: xr.Dataset) -> list[list[str]]:
-    """For every variable, in how many seeds each place suits it best; argument as above."""
+    """For every variable, the number of seeds in which each place suits it best."""
     rows = []
     for i, variable in enumerate(trained.variable.values):
         for place, n in Counter(_places(trained)[i]).most_common():
@@ -157,7 +147,7 @@ def seed_header(trained: xr.Dataset) -> list[str]:
 
 
 def seed_rows(trained: xr.Dataset, untrained: xr.Dataset) -> list[list[str]]:
-    """For every seed both scores, and the accuracy of the trained network left alone; arguments as above."""
+    """For every seed both scores, and the accuracy of the trained network left alone."""
     rows = []
     for seed in trained.seed.values:
         scores = [float(value) for found in (trained, untrained) for value in found.score.sel(seed=seed)]
@@ -167,7 +157,6 @@ def seed_rows(trained: xr.Dataset, untrained: xr.Dataset) -> list[list[str]]:
 
 
 def _places(found: xr.Dataset) -> list[list[str]]:
-    """The place of every variable in every seed."""
     places = found["place"]
     places = places if "seed" in places.dims else places.expand_dims(seed=found.seed)
     return places.transpose("variable", "seed").values.tolist()
@@ -180,7 +169,7 @@ def figures(measured: Measured) -> list[tuple[str, Any]]:
 
 
 def score_figure(trained: xr.Dataset, untrained: xr.Dataset) -> Any:
-    """Scores of both causal models: one dot per seed, one line per network; arguments as for `score_rows`."""
+    """Scores of both causal models: one dot per seed, one line per network."""
     import plotly.graph_objects as go
 
     figure, networks = go.Figure(), (("trained", trained, ms.viz.PALETTE[0]), ("untrained", untrained, GREY))

@@ -43,10 +43,8 @@ from mnemoscope.viz import Results, Table, bar, plain_report
 def examine(model: HookedModel, task: PermutationLookup, *, seed: int) -> dict[str, xr.Dataset]:
     """All analyses of one model; prompts come from the seed's streams, and V must be small enough to enumerate.
 
-    Returns:
-        `evaluation` (enumerated), `sampled` (the published number of samples), `conflict`, `ablation` (by role),
-        `attention` (with dimension `role` in place of `head`) and `examples` (patterns on one sequence of each
-        subgroup).
+    `evaluation` is enumerated, `sampled` has the published number of samples; `ablation` and `attention` are by role;
+    `examples` holds patterns on one sequence of each subgroup.
     """
     if task.n_values > MAX_ENUMERATED:
         raise InputError(f"this needs task.n_values <= {MAX_ENUMERATED}; got {task.n_values}; evaluate samples instead")

@@ -12,10 +12,7 @@ LEARNED = 0.99
 
 
 def learned_skills(results: Mapping[str, xr.Dataset]) -> xr.Dataset:
-    """`accuracy` of each skill on unseen mappings, over (seed, skill), and whether it counts as `learned`.
-
-    Elimination is on fresh sequences, recall on repeats, both in the last slot.
-    """
+    """Accuracy of elimination (fresh) and recall (repeats) on unseen mappings, over (seed, skill), and `learned`."""
     last = results["evaluation"].accuracy.sel(split="test").isel(pos=-1, drop=True)
     accuracy = last.sel(subgroup=["fresh", "repeat"]).rename(subgroup="skill")
     accuracy = accuracy.assign_coords(skill=["elimination", "recall"])
@@ -92,8 +89,8 @@ def reference_header(evaluation: xr.Dataset) -> Sequence[str]:
 def reference_rows(evaluation: xr.Dataset) -> list[list[str]]:
     """KL divergence (nats) from every exact predictor to the model, by split, subgroup and slot, over seeds.
 
-    Infinite where the model excludes what the predictor allows. Where the predictor is undefined on some sequences
-    the others are compared, and their share follows; a dash where there are none.
+    Infinite where the model excludes what the predictor allows. Sequences on which the predictor is undefined are left
+    out, and the share of the others follows; a dash where there are none.
     """
     return [
         [name, *(_distance(at.sel(reference=reference)) for reference in evaluation.reference.values)]

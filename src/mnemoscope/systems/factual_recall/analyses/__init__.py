@@ -1,4 +1,1 @@
-"""Measurements on models of factual recall.
-
-`stages`: what a model knows of a fact, the relation alone or the subject too, and when it comes to know it.
-"""
+"""Measurements on models of factual recall: what they know of a fact, from which step on, and where it is stored."""

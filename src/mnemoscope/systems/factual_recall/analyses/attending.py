@@ -27,10 +27,7 @@ Rows = Float[Tensor, "batch head_index key"]
 def attending(model: HookedModel, task: Task, *, n_each: int = 8, seed: int = 0) -> xr.DataArray:
     """The accuracy of a one-layer model with softmax attention on each fact, with the patterns of all heads replaced.
 
-    Every fact is asked in `n_each` sequences with places and noise of their own.
-
-    Returns:
-        Accuracy over (pattern, subject, relation), `pattern` as in `PATTERNS`.
+    It is over (pattern, subject, relation); each fact has `n_each` sequences with places and noise of their own.
     """
     task = facts_task(task)
     in_range("n_each", n_each, 1, np.inf)

@@ -27,11 +27,8 @@ MEMORIES = ("OV", "MLP", "both")
 def fact_memories(model: HookedModel, task: Task, *, n_each: int = 8, seed: int = 0) -> xr.Dataset:
     """The share of the facts that the weights of a one-layer model without LayerNorm recall.
 
-    Attention is averaged over `n_each` sequences of each fact; `seed` draws these, and the permuted answers.
-
-    Returns:
-        Over memory (`MEMORIES`; of a model without an MLP only OV): `recall`, the share of facts; `permuted`, the same
-        for permuted answers; `chance`.
+    Attention is averaged over `n_each` sequences of each fact. Over memory (without an MLP only OV): `recall`;
+    `permuted`, the same for permuted answers; `chance`.
     """
     task = facts_task(task)
     if model.cfg.n_layers != 1 or model.cfg.normalization_type is not None:

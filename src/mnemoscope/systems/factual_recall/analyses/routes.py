@@ -1,13 +1,12 @@
 """Routes of an answer: straight from attention, or from attention through the MLP; fact by fact.
 
-The query's residual stream holds what the heads write and what the MLP makes of it. One of the two is removed from what
-the logits read, at a time: the output of the MLP, or what heads add directly (the MLP reads them all the same). A fact
-whose answer is right without the MLP is stored by attention; one that is right without the direct part is stored by
-attention and MLP together.
+One of two parts is removed from what the logits read at the query: the output of the MLP, or what heads add directly
+(the MLP reads them all the same). A fact whose answer is right without the MLP is stored by attention; one that is
+right without the direct part is stored by attention and MLP together.
 
-Removed is what says something about the sequence: the mean over all facts is taken, which leaves one guess that is
-right for a few of them, or the activation of another sequence, which argues for another fact. *Shows* what is enough,
-given the rest of the model as it is. *Does not show* how a part does it.
+A part is replaced by its mean over all facts, which leaves one guess that is right for a few of them, or by the
+activation of another sequence, which argues for another fact. *Shows* what is enough, given the rest of the model as it
+is. *Does not show* how a part does it.
 """
 
 from typing import Literal
@@ -35,19 +34,15 @@ from mnemoscope.systems.factual_recall.analyses.stages import facts_task
 Removed = Literal["mean", "resample"]
 ROUTES = ("both", "attention", "mlp", "neither")
 STORES = ("attention", "mlp", "either", "only both", "neither")
-"""Where a fact is stored: one route is enough, each of them is, it takes both, or it is not known."""
+"""Places of a fact: one route is enough, each of them is, it takes both, or it is not known."""
 
 
 @torch.no_grad()
 def routes(model: HookedModel, task: Task, *, n_each: int = 8, removed: Removed = "mean", seed: int = 0) -> xr.Dataset:
     """The accuracy of each route alone on each fact, in a model of one layer of heads and an MLP, or heads alone.
 
-    Every fact is asked in `n_each` sequences with places and noise of their own; `removed` says what replaces a removed
-    part.
-
-    Returns:
-        `accuracy` over (route, subject, relation); route `both` is the model as it is, `attention` without the MLP,
-        `mlp` without what heads add to the logits directly, `neither` without either.
+    `accuracy` is over (route, subject, relation), from `n_each` sequences of each fact. Route `both` is the model as it
+    is, `attention` without the MLP, `mlp` without what heads add to the logits directly, `neither` without either.
     """
     task = facts_task(task)
     one_of("removed", removed, ("mean", "resample"))
@@ -77,12 +72,10 @@ def _removal(kind: Removed, site: Site | Edge, source: Named) -> Intervention:
 
 
 def stores(found: xr.Dataset, *, enough: float = 0.5) -> xr.DataArray:
-    """The share of the facts that each place stores, from `routes`; from accuracy `enough` on a fact counts as
-    answered.
+    """The share of the facts that each place stores, from `routes`; accuracy `enough` makes a fact answered.
 
-    Returns:
-        Over store (`STORES`): facts for which that route alone is enough, either of them is, both are needed, and those
-        that are not answered at all; the shares add up to one.
+    Over store (`STORES`): facts for which that route alone is enough, either is, both are needed, and those not
+    answered at all. The shares add up to one.
     """
     in_range("enough", enough, 0, 1)
     whole, attention, mlp = (found.accuracy.sel(route=route, drop=True) >= enough for route in ROUTES[:3])

@@ -42,10 +42,7 @@ TRAINING = {
 def scaling_sweep(
     draws: Sequence[int], *, mlp: bool, widths: Sequence[int] | None = None, learning_rate: float = 1e-2
 ) -> Sweep:
-    """The sweep that is searched; widths are by default `WIDTHS`, without an MLP `WITHOUT_MLP`.
-
-    Draws are seeds of facts, embeddings, initial weights and data; the learning rate is Adam's.
-    """
+    """The sweep that is searched; widths are by default `WIDTHS`, without an MLP `WITHOUT_MLP`; draws are seeds."""
     if widths is None:
         widths = WIDTHS if mlp else WITHOUT_MLP
     axis = tuple(_sizes(width, mlp) for width in widths)

@@ -37,11 +37,10 @@ def facts_task(task: Task) -> FactualRecall:
 
 @torch.no_grad()
 def split_loss(model: HookedModel, task: Task, batch: Batch) -> xr.Dataset:
-    """The two parts of the loss, and how far predictions are from what relation or subject alone say.
+    """The two parts of the loss, and the divergence of predictions from what relation or subject alone say.
 
-    Returns:
-        Scalars, means over the sequences: `loss`, `loss_relation` and `loss_subject`, which add up to it, `kl_relation`
-        and `kl_subject`, in nats, and `accuracy`.
+    Scalars are means over the sequences, in nats: `loss`, which is `loss_relation` plus `loss_subject`, `kl_relation`
+    and `kl_subject`; and `accuracy`.
     """
     task = facts_task(task)
     predicted = log_probs(model, task, batch)[:, -1, : task.d_vocab_out]
@@ -66,14 +65,11 @@ def trajectory(model: HookedModel, task: Task, *, seed: int) -> xr.Dataset:
 def stages(followed: xr.Dataset, *, n_relations: int, n_answers: int, near: float = NEAR) -> xr.Dataset:
     """The steps at which relation and fact are known, and the phase in which the relation alone answers.
 
-    `followed` comes from `track`, over step, and seed or not. R is `n_relations`, D `n_answers`. The relation alone
-    answers up to a divergence of `near` nats from p(a | r).
-
-    Returns:
-        `relation_known` and `fact_known`, the first steps from which on the part of the loss stays below half of what
-        guessing costs, ln(R) / 2 and ln(D) / 2 (NaN where it never does); `hallucinates_from` and `hallucinates_until`,
-        the first and last step at which the divergence is at most `near` (NaN where there is none); `share`, the steps
-        between them as a share of the steps until the fact is known, or of all if it never is (0 where there are none).
+    `followed` comes from `track`, over step, and seed or not. The relation alone answers where the divergence is at
+    most `near` nats: `hallucinates_from` and `hallucinates_until` are the first and last such step (NaN: none).
+    `relation_known` and `fact_known` are the first steps from which the part of the loss stays below half of what
+    guessing costs, ln(R) / 2 and ln(D) / 2 (NaN: never). `share` is that of the steps between the former two among the
+    steps until the fact is known, or among all if it never is (0 where there are none).
     """
     in_range("near", near, 0, np.inf)
     if "kl_relation" not in followed:

@@ -1,9 +1,8 @@
-"""Models that read a token's successor from the context: in-context bigrams, and noisy recall.
+"""Measurements on models that read a token's successor from the context: in-context bigrams, and noisy recall.
 
-`prompts`: the sequences, and the gate of claims about mechanisms. `evaluation`: how well does a model predict, by what
-stands at a position? `heads`: do heads attend as an induction head does? `causal`: what are their patterns worth?
-`feed_forward`: does an MLP hold the global bigrams? `trajectory`: all measures tracked along training. `order`: when
-they set in, and what comes first. `noise_or_context`, `noise_samples`: the noise token of noisy recall.
+`prompts`: the sequences, and the gate of claims about mechanisms. `evaluation`: predictions by class of position.
+`heads`: attention as of an induction head. `causal`: what patterns are worth. `feed_forward`: global bigrams in an MLP.
+`trajectory`: all measures along training; `order`: their onsets. `noise_or_context`, `noise_samples`: the noise token.
 `gradient_memories`: what single gradient steps store.
 """
 

@@ -3,11 +3,10 @@
 Patterns of a whole layer, or of one head, are replaced by even attention over all keys (`uniform`) or by exact
 attention to the previous token (`previous token`). At triggers they are replaced by attention spread evenly over the
 tokens after all earlier occurrences of the trigger (`induction`), or to the last of those (`last induction`). Rows
-about which a pattern says nothing stay as the model has them. What heads (z) and MLPs add is replaced by its mean over
-a reference set, position by position.
+about which a pattern says nothing stay as the model has them.
 
-A cost is what the loss rises by, or what accuracy falls by, averaged over the positions of a class (`evaluation`).
-Below zero: the model does better without.
+A cost is the rise of the loss, or the fall of accuracy, averaged over the positions of a class (`evaluation`). Below
+zero the model does better without.
 
 *Shows* that a pattern is needed (a high cost of `uniform`), or that no more than the named pattern is needed (a low
 cost of an exact one).
@@ -53,15 +52,13 @@ def pattern_costs(
 ) -> xr.Dataset:
     """The cost of replacing the attention patterns of each layer, or of each head, by each of some mechanisms.
 
-    The batch is of in-context bigrams or noisy recall. Without `mechanisms` they are the four of `PATTERNS`.
+    The batch is of in-context bigrams or noisy recall; mechanisms are by default the four of `PATTERNS`. Raises
+    InputError for another task's batch, a model that is too small or predicts NaN, or a mechanism that gives no
+    pattern.
 
     Returns:
         Over (component, pattern, position_class) `loss_cost` and `accuracy_cost`; over position_class `loss` and
         `accuracy` of the model itself. Components are `L0`, or `L0H0`.
-
-    Raises:
-        InputError: The batch is another task's, the model is too small for it or predicts NaN, or a mechanism gives no
-            pattern.
     """
     one_of("by", by, get_args(By))
     chosen = PATTERNS if mechanisms is None else dict(mechanisms)
@@ -80,16 +77,13 @@ def pattern_costs(
 
 
 def removal_costs(model: HookedModel, batch: Batch, *, reference: Batch) -> xr.Dataset:
-    """The cost of replacing what a head or an MLP adds by its mean over a reference set.
+    """The cost of replacing what a head or an MLP adds by its mean, position by position, over a reference set.
 
-    Means are taken position by position, over sequences of the same length.
+    The reference has sequences of the same length; else, and where `pattern_costs` does, it raises InputError.
 
     Returns:
         Over (component, position_class) `loss_cost` and `accuracy_cost`; over position_class `loss` and `accuracy` of
         the model itself. Components are `L0H0` and, where there are MLPs, `L0 MLP`.
-
-    Raises:
-        InputError: As `pattern_costs`, or the reference has another length.
     """
     sites = []
     for layer in range(model.cfg.n_layers):
@@ -107,7 +101,6 @@ def removal_costs(model: HookedModel, batch: Batch, *, reference: Batch) -> xr.D
 def _costs(
     model: HookedModel, batch: Batch, changes: Sequence[Intervention]
 ) -> tuple[dict[str, Float[Tensor, " position_class"]], dict[str, Float[np.ndarray, "change position_class"]]]:
-    """Loss and accuracy by class, and the costs of every change."""
     check_fits(model, batch)
     recordings = Recordings(model)
     chunks = [batch.select(rows) for rows in torch.arange(len(batch)).split(CHUNK)]

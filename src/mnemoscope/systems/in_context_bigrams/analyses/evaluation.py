@@ -2,16 +2,12 @@ r"""Loss and accuracy of a model on in-context bigrams, by what stands at a posi
 
 Classes of positions count how often the trigger that stands there has occurred, this time included: `global`, no
 trigger; `first`; `second`; `later`, three times or more. In the class `in_context`, twice or more, the output can be
-read from the context. Where a noise token may follow a trigger, positions that it follows are the class `noise` and in
-none of the others. Loss is :math:`-\log p(y)` in nats. Accuracy is the probability that the best guess is right, a
-random one where several are equally good.
-
-Exact predictors of the task stand beside, to show how far a model is from the floor. `floor` is the reference's own
-loss, `best_accuracy` that of its best guess, `kl` its divergence from the model.
+read from the context. A trigger before a noise token is in the class `noise` alone. Loss is :math:`-\log p(y)` in
+nats. Accuracy is the probability that the best guess is right, a random one where several are equally good.
 
 *Shows* what the model knows, not how. The first token after a trigger's first occurrence cannot be known; a model that
 has fixed triggers can still know there that anything may follow. With loops a trigger that is its own output fills the
-rest of its sequence with positions of the class `later` that are easy.
+rest of its sequence with easy positions of the class `later`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -51,26 +47,20 @@ def evaluate_by_class(
 ) -> xr.Dataset:
     """Loss and accuracy by class of position, beside exact predictors of the task: all of them, or those named.
 
-    Without a task there are none beside.
+    Without a task none stand beside. Raises InputError for another task's batch, a model that is too small or predicts
+    NaN, or an unknown reference.
 
     Returns:
-        Over position_class `loss`, `accuracy` and `n` (positions); over (reference, position_class) `floor`,
-        `best_accuracy` and `kl`, of the positions where the reference is defined. NaN where there is no position.
-
-    Raises:
-        InputError: The batch is another task's, the model is too small for it or predicts NaN, or there is no such
-            reference.
+        Over position_class `loss`, `accuracy` and `n` (positions); over (reference, position_class) `floor`, the
+        reference's own loss, `best_accuracy`, that of its best guess, and `kl`, its divergence from the model, where it
+        is defined. NaN where there is no position.
     """
     by = {"position_class": position_classes(batch)}
     return evaluate(model, task, batch, by=by, references=references, chunk=CHUNK)
 
 
 def accuracy_by_class(model: HookedModel, batch: Batch) -> dict[str, float]:
-    """Share of right answers by class of position; NaN where there is no position of that class.
-
-    Raises:
-        InputError: As `evaluate_by_class`.
-    """
+    """Share of right answers by class of position; NaN without such a position; raises as `evaluate_by_class`."""
     accuracy = evaluate_by_class(model, batch).accuracy
     return {str(name): float(accuracy.sel(position_class=name)) for name in accuracy.position_class.values}
 

@@ -4,11 +4,10 @@ For every token z its embedding alone goes through the MLP, and the result alone
 :math:`p(\cdot | z) = \mathrm{softmax}(W_U^T\, W_F(e_z) + b_U)`, compared by :math:`KL(\pi(\cdot | z) \| p)` with the
 row of z in a table of bigrams. With a linear W_F after the last attention layer this is the probe of Bietti et al.
 2023, "Birth of a Transformer: A Memory Viewpoint". An MLP with an activation function and biases is taken with them.
-Normalisation is as the model has it, before the MLP and before the unembedding, each of the one vector that it is given
-here.
+The model's normalisation, before the MLP and before the unembedding, is that of the one vector it gets here.
 
-Every token counts alike (`mean_kl`), however rare; tokens that are always triggers should be left out, since global
-bigrams never follow them. Beside it stands the divergence of even guesses.
+Every token counts alike (`mean_kl`), however rare; leave out tokens that are always triggers, since global bigrams
+never follow them.
 
 *Shows* how much of the table can be read off this MLP by itself.
 
@@ -40,10 +39,8 @@ def feed_forward_bigrams(
 ) -> xr.Dataset:
     """The divergence of a layer's MLP from a table of bigrams, one row of probabilities per token.
 
-    The layer is by default the last, and its MLP must come after its attention. Rows are those of `tokens`; none: all.
-
-    Returns:
-        Over token `kl`, in nats, float64; without dimensions `mean_kl` and `even_kl`, that of even guesses.
+    By default the layer is the last; its MLP must come after its attention. Rows are those of `tokens`, by default all.
+    In nats, float64: `kl` over token, its mean `mean_kl`, and `even_kl`, that of even guesses.
     """
     number = model.cfg.n_layers - 1 if layer is None else layer
     block = mlp_block(model, number)

@@ -7,11 +7,11 @@ Mean attention, over the queries that have such keys, on
 - `after_triggers`: tokens that follow any trigger, over all queries with an earlier trigger;
 - `after_triggers_elsewhere`: the same over queries that are no trigger.
 
-`even` is what attention even over all keys would score. `marked_patterns` gives the patterns on single sequences, with
-triggers and their outputs marked, to look at; it shows nothing but these sequences.
+Attention even over all keys would score `even`: compare with it, since many tokens follow a trigger where triggers are
+frequent.
 
-*Does not show* that a head is needed, nor what it copies: patterns are correlational (`causal` intervenes). Where
-triggers are frequent, many tokens follow one; compare with `even`.
+*Does not show* that a head is needed, nor what it copies: patterns are correlational (`causal` intervenes), and
+`marked_patterns` shows nothing but the sequences it is given.
 """
 
 from collections.abc import Sequence
@@ -73,11 +73,8 @@ class _Keys:
 def head_attention(model: HookedModel, batch: Batch) -> xr.Dataset:
     """Attention of every head to what the circuit needs, on sequences of in-context bigrams or noisy recall.
 
-    Returns:
-        `score` over (measure, layer, head), `even` and `n` (queries) over measure. NaN where no query has such keys.
-
-    Raises:
-        InputError: The batch is another task's, the model is too small for it, or its attention is NaN.
+    The result has `score` over (measure, layer, head), and `even` and `n` (queries) over measure; NaN where no query
+    has such keys. Raises InputError for another task's batch, a model that is too small, or attention that is NaN.
     """
     check_fits(model, batch)
     chunks = [batch.select(rows) for rows in torch.arange(len(batch)).split(CHUNK)]
@@ -140,14 +137,8 @@ def keys_of(batch: Batch) -> dict[str, _Keys]:
 def marked_patterns(model: HookedModel, batch: Batch, symbols: Sequence[str]) -> xr.Dataset:
     """Attention, tokens, and the role of each token, on sequences of in-context bigrams or noisy recall.
 
-    `symbols` are the names of all tokens.
-
-    Returns:
-        As `patterns_of_sequences`, with `role` over (example, key): `trigger`; `output`, the token after one; both; or
-        `other`.
-
-    Raises:
-        InputError: The batch is another task's, or the model is too small for it.
+    `symbols` are the names of all tokens. `patterns_of_sequences` gets `role` over (example, key): `trigger`; `output`,
+    the token after one; both; or `other`. Raises InputError for another task's batch or a model that is too small.
     """
     one_of("the latent that says where triggers stand", "trigger", batch.latents)
     trigger = batch.latents["trigger"] >= 0

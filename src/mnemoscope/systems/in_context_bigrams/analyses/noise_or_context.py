@@ -1,19 +1,15 @@
 """After a trigger: the noise token that every sequence shows, or the output that this one showed?
 
 At triggers of noisy recall that have occurred before, p_noise and p_output are the mean probabilities of the noise
-token and of the trigger's output, and
-
-    s = p_output / (p_output + p_noise)
-
-is the *context share*: how much of what falls on the two falls on the output. It is read before and after the output
-of the last attention layer or of the last MLP is replaced, and with weights of that MLP cut at a rank (`truncation`).
-Chen, Bruna & Bietti 2024, "How Truncating Weights Improves Reasoning in Language Models".
+token and of the trigger's output. The *context share* is s = p_output / (p_output + p_noise). It is read before and
+after the output of the last attention layer or of the last MLP is replaced, and with weights of that MLP cut at a rank
+(`truncation`). Chen, Bruna & Bietti 2024, "How Truncating Weights Improves Reasoning in Language Models".
 
 *Shows* what supports the noise token, given the rest of the model as it is.
 
 *Does not show* that the output gets likelier: s also rises where both fall and the noise token falls further. Read the
-probabilities beside it. Nor is s of a model that puts little on either (one that is not trained) about anything. At
-some of these triggers only the noise token was shown before, so that no model can know the output.
+probabilities beside it. In a model that puts little on either, such as an untrained one, s says nothing. At some of
+these triggers only the noise token was shown before, so that no model can know the output.
 """
 
 from collections.abc import Mapping, Sequence
@@ -41,17 +37,13 @@ from mnemoscope.interventions import Recordings
 from mnemoscope.systems.in_context_bigrams.tasks.noisy_recall import NoisyRecall
 
 NOISE, OUTPUT = "noise_token", "output"
-"""Names of the two targets."""
 
 Replacement = Literal["mean", "zero"]
 REPLACEMENTS: tuple[Replacement, ...] = ("mean", "zero")
 
 
 def noise_and_output(task: Task, batch: Batch) -> Targets:
-    """The noise token and the trigger's output, both at every trigger that has occurred before.
-
-    An `InputError` says so where the task is not noisy recall.
-    """
+    """The noise token and the output at every trigger seen before; raises InputError for another task."""
     if not isinstance(task, NoisyRecall):
         raise InputError(f"the task must be {NoisyRecall.name}, which has a noise token; got {task.name}")
     where = batch.latents["occurrence"] > 1
@@ -74,9 +66,8 @@ def removed(
     An output is replaced by its `mean` over sequences and positions of a reference with sequences as long, or by
     `zero`.
 
-    Returns:
-        `probability`, `log_prob` (nats) and `accuracy` over (kind, component, target), `context_share` over (kind,
-        component), all of them with `clean_` before; component is `attention` or `MLP`, of the last layer.
+    `probability`, `log_prob` (nats) and `accuracy` are over (kind, component, target), `context_share` over (kind,
+    component), and `clean_` marks each before; component is `attention` or `MLP`.
     """
     check_fits(model, batch)
     targets = noise_and_output(task, batch)
@@ -112,13 +103,10 @@ def truncated(
     parts: Sequence[Kept] = KEPT,
     besides: Targets | None = None,
 ) -> xr.Dataset:
-    """`truncation.truncate` of both probabilities, with the context share.
+    """`truncation.truncate` of both probabilities, with `context_share` over (weight, part, rank) and its clean value.
 
-    Without `weights` W_in and W_out of the last MLP are cut, each by itself and both together; without `ranks`, at
-    every rank. `parts` are the terms before the cut, or those after it; `besides` are other targets to score as well.
-
-    Returns:
-        As `truncate`, with `context_share` over (weight, part, rank) and `clean_context_share`.
+    By default W_in and W_out of the last MLP are cut, each by itself and both together, at every rank. `parts` are the
+    terms before the cut, or those after it; `besides` are other targets to score as well.
     """
     targets: Mapping = {**(besides or {}), **noise_and_output(task, batch)}
     weights = last_mlp(model) if weights is None else weights
@@ -128,7 +116,6 @@ def truncated(
 def _scores(
     model: HookedModel, batch: Batch, targets: Targets, changes: Sequence[Intervention], recordings: Recordings
 ) -> xr.Dataset:
-    """Mean scores over target, with interventions in force."""
     parts = torch.arange(len(batch)).split(CHUNK)
     sums = [
         score_sums(run_with(model, batch.select(rows), changes, recordings=recordings), targets, rows).cpu()

@@ -10,23 +10,22 @@ the mean of the context (attention, uniform), and gives the logits W x. From W =
 
     W = mean over samples of (onehot(target) - 1 / (N + 1)) x^T.
 
-Each column of W belongs to one input token. Its noise logit leads when the noise token has more weight among the
-targets of the samples that have this token than any other target.
+Each column of W belongs to one input token. Its noise logit leads when, among the targets of the samples with this
+token, no other target weighs as much as the noise token.
 
 *Criterion*, one for both parts: the noise token has the strictly largest logit for at least nine tenths of the inputs
 that carry the association. These are the trigger alone, or (attention, `on="tokens"`) each of the N tokens that
-attention averages over. The trigger is in every sample. Another token has about 1 / N of the context's weight. It is in
-about n T / N samples while T is small beside N, so that it needs n of order N / T.
+attention averages over. The trigger is in every sample. Another token has about 1 / N of the context's weight and,
+while T is small beside N, is in about n T / N samples: it needs n of order N / T.
 
 The informal theorem leaves open what "learned" means for a mean. With `on="contexts"` the inputs are fresh contexts
 instead. There errors of the columns average out: the overlap of two contexts is 1 / N +- 1 / (T sqrt(N)), so that order
 1 + N / T^2 samples are enough.
 
-*Shows* how the samples that one step needs grow with N under either criterion, at a context length that stays.
-
-*Does not show* the same for trained models, or for several steps. It is no proof and has not the theorem's assumptions.
-Where T is many times N, every sample has every token, and attention is nearly as fast as the feed-forward layer under
-both criteria.
+*Shows* how the samples that one step needs grow with N under either criterion, at a context length that stays. *Does
+not show* the same for trained models, or for several steps; it is no proof and has not the theorem's assumptions. Where
+T is many times N, every sample has every token, and attention is nearly as fast as the feed-forward layer under both
+criteria.
 """
 
 import math
@@ -63,7 +62,7 @@ def contexts(
 ) -> tuple[Int[Tensor, "repeat sample pos"], Int[Tensor, "repeat sample"]]:
     """Contexts of T = `length` tokens and their targets, `n_samples` in each of some independent repetitions.
 
-    There are N = `n_tokens` tokens with the trigger (number 0), without the noise token (number N); alpha is `noise`.
+    The trigger is number 0 of the N = `n_tokens` tokens, the noise token is number N; alpha is `noise`.
     """
     in_range("n_tokens", n_tokens, 3, math.inf)
     in_range("length", length, 3, math.inf)
@@ -84,11 +83,10 @@ def logits(
     n_tokens: int,
     part: PartName,
 ) -> Float[Tensor, "repeat output input"]:
-    """W, the logits of every one-hot input after one step of size 1 from zero: the negative gradient of the
-    cross-entropy.
+    """W, the logits of every one-hot input after one step of size 1 from zero: minus the gradient, a mean over samples.
 
-    It is a mean over samples. Outputs and inputs are the N = `n_tokens` tokens and the noise token. For `attention` x
-    is the mean of the context, else the last token.
+    Outputs and inputs are the N tokens and the noise token. For `attention` x is the mean of the context, else the last
+    token.
     """
     read = _read(tokens, part)
     weight = torch.zeros(len(tokens), n_tokens + 1, n_tokens + 1)
@@ -133,13 +131,9 @@ def samples_needed(
 ) -> int:
     """The smallest number of samples, up to `limit`, at which nine in ten repetitions have learned the noise token.
 
-    A repetition is given more and more samples; it is looked at whenever their number has grown by a fourth of an
-    octave (by one while they are few).
-
-    N is `n_tokens`, T `length` and alpha `noise`; `on` says which inputs of attention count.
-
-    Raises:
-        InputError: It is not learned within the limit, or an argument is not as described.
+    A repetition gets more and more samples; it is looked at whenever their number has grown by a fourth of an octave
+    (by one while they are few). `on` says which inputs of attention count. Raises InputError where the limit is not
+    enough.
     """
     one_of("on", on, get_args(On))
     in_range("n_repeats", n_repeats, 1, math.inf)
@@ -191,11 +185,7 @@ def exponent(sizes: Sequence[int], needed: Sequence[float]) -> float:
 def scaling(
     draw: int, *, sizes: Sequence[int] = SIZES, length: int = LENGTH, noise: float = NOISE, on: On = "tokens"
 ) -> xr.Dataset:
-    """Samples needed by both parts, and the exponents; arguments as for `samples_needed`.
-
-    Returns:
-        `samples` over (part, n_tokens) and `exponent` over part.
-    """
+    """Samples needed by both parts, `samples` over (part, n_tokens), and their `exponent` over part."""
     needed = [[samples_needed(n, part, draw, length=length, noise=noise, on=on) for n in sizes] for part in PARTS]
     return xr.Dataset(
         {

@@ -1,13 +1,12 @@
-"""The steps at which measures of a trajectory set in, and their order.
+"""The steps at which measures of a trajectory pass a threshold, and their order.
 
-A trajectory holds measures of the checkpoints of one run, over `step`. The onset is the first kept step from which a
-measure stays past a threshold (`threshold_onset`, not interpolated). For claims (`onset`), a measure that never does
-counts as if it did one step after the last. Every difference of onsets is then a number, and what never sets in is
-later than what sets in at the last step. Where nothing sets in, two onsets are equal; a claim that one is earlier is
-then not met.
+The onset is the first kept step of a run from which a measure stays past a threshold (`threshold_onset`, not
+interpolated). For claims (`onset`), a measure that never does counts as if it did one step after the last, so that
+every difference of onsets is a number. Where neither measure has an onset the two are equal, and a claim that one is
+earlier is not met.
 
 Over seeds, `learning_order` takes the onset from .5, or for a loss from the middle between its first and its smallest
-value. `order_of_onsets` counts pairs of events, and the orders that seeds show; an event that never sets in comes last.
+value. `order_of_onsets` counts pairs of events and the orders that seeds show; an event without an onset comes last.
 
 *Shows* which of two measures was past its threshold first, at the resolution of the checkpoints.
 
@@ -38,16 +37,14 @@ EVENTS: Mapping[str, str] = {
     "in-context loss": "loss_in_context",
     "global loss": "loss_global",
 }
-"""Event to the measure of a trajectory."""
+"""Measure of a trajectory, by name of the event."""
 
 
 def onset(trajectory: xr.Dataset | None, name: str, threshold: float = HALF, *, direction: Direction = "rise") -> float:
     """The first kept step from which a measure stays past the threshold; the last step + 1 if there is none.
 
-    Past means at least (`rise`) or at most (`fall`); the trajectory is that of one run.
-
-    Raises:
-        InputError: There is no trajectory, it has no such measure, or the measure is not defined for this model.
+    Past means at least (`rise`) or at most (`fall`). Raises InputError without a trajectory, or where it lacks the
+    measure or the measure is not defined for this model.
     """
     values = tracked(trajectory, name)
     by = float(threshold_onset(values, threshold, direction=direction).by)
@@ -75,15 +72,12 @@ def at_step(trajectory: xr.Dataset | None, name: str, step: int) -> float:
 def learning_order(trajectories: xr.Dataset, *, events: Mapping[str, str] = EVENTS, within: float = 0.0) -> xr.Dataset:
     """The onset of each of some measures, and their order, in runs that differ in the seed only, over (seed, step).
 
-    Events have names of measures. Onsets tie that differ by at most `within` steps; the spacing of the checkpoints,
-    say.
+    Events have names of measures. Onsets that differ by at most `within` steps, such as the spacing of checkpoints,
+    tie. Raises InputError without a seed, or where a measure is missing or not finite.
 
     Returns:
-        What `order_of_onsets` gives, and `onset` over (event, seed), the first kept step, NaN: never; `order_share`
-        over `distinct_order`: the share of seeds that show each order, the commonest first.
-
-    Raises:
-        InputError: There is no seed, or a measure is missing or not finite at some step.
+        Beside `order_of_onsets`: `onset` over (event, seed), the first kept step, NaN: never; `order_share` over
+        `distinct_order`, the share of seeds that show each order, the commonest first.
     """
     if "seed" not in trajectories.dims:
         raise InputError("trajectories must be along seed; put one run's along it with expand_dims(seed=[...])")

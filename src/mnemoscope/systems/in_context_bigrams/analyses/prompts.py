@@ -1,8 +1,7 @@
 """Sequences on which models of in-context bigrams, or of noisy recall, are measured, and which models have learned.
 
-A model has learned to read outputs from the context if its in-context accuracy on such sequences is high. That shows
-the skill, not how the model does it. Part of it needs no such skill: in a sequence whose trigger is its own output, the
-last token goes on.
+High in-context accuracy on such sequences shows that a model reads outputs from the context, not how. Part of it needs
+no such skill: in a sequence whose trigger is its own output, the last token goes on.
 """
 
 from dataclasses import fields, replace
@@ -35,10 +34,9 @@ def prompts(task: Task, seed: int, n: int = N_SEQUENCES, **changes: Any) -> Batc
 
 
 def global_bigrams(task: Task) -> Float[Tensor, "token token"]:
-    """The probability of each token after each other one, triggers apart, float64.
+    """The probability of each token after each other one, triggers apart, float64; an InputError without bigrams.
 
-    A noise token is never expected, and is followed as the unigrams say. An `InputError` says so where the task has no
-    bigrams.
+    A noise token is never expected, and is followed as the unigrams say.
     """
     return _with_triggers(task).chain
 
@@ -59,14 +57,13 @@ LEARNED = Gate(
     statement="names the output of a trigger that has occurred before in 80 % of unseen sequences' positions or more",
     at_least=0.8,
 )
-"""Which models a claim about a mechanism is about; the gate looks at `learned`."""
+"""The gate of claims about a mechanism, on `learned`."""
 
 
 @kept  # every measure of a gated claim asks for it again
 def learned(subject: Subject) -> float:
     """In-context accuracy on fresh sequences of the split `test`, the quantity of a gate.
 
-    Raises:
-        InputError: The task is another one, or the model is too small for it.
+    Raises InputError where the task is another one, or the model is too small for it.
     """
     return accuracy_by_class(subject.model, prompts(subject.task, subject.seed))["in_context"]

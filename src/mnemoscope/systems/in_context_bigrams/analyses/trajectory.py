@@ -12,12 +12,9 @@
 | `cost_uniform_layer0`, `..._layer1` | in-context accuracy lost when a layer attends evenly |
 | `cost_exact_previous` | the same when layer 0 attends to the previous token |
 
-Memories are read from the head of the first and the head of the last of two layers with the best scores here. NaN
-stands where a model has no such layer, or the task no such field. All checkpoints of a run see the same sequences, so
-that what differs along steps is the model.
-
-*Shows* single checkpoints, nothing of what happened between them. The module that computes a number says what it does
-not show.
+Memories are read from the heads of the first and the last of two layers with the best scores here. NaN stands where a
+model has no such layer, or the task no such field. All checkpoints of a run see the same sequences, so that what
+differs along steps is the model. They show nothing of what happened between them.
 """
 
 import math
@@ -58,7 +55,7 @@ VARIANTS: Mapping[str, Mapping[str, Any]] = {
     "bigram_outputs": {"outputs": "bigram", "held_out": 0.0},
     "uniform_outputs": {"outputs": "uniform"},
 }
-"""What differs in the task."""
+"""Changed fields of the task, by name of the variant."""
 RECALLED = ("previous_token", "previous_token_early", "previous_token_late", "remapped_copy", "copied_token")
 """Memories; of positions all, those of the first and those of the last quarter among themselves."""
 N_MATCHED = 5
@@ -73,10 +70,8 @@ N_DRAWS = 2
 def trajectory(model: HookedModel, task: Task, *, seed: int, n: int = N_TRACKED) -> xr.Dataset:
     """All tracked measures of one checkpoint: scalars, float64, on sequences of the seed's stream `in-context prompts`.
 
-    The task is the one that it was trained on, in-context bigrams or noisy recall, with a split chosen.
-
-    Raises:
-        InputError: The task is another one, the model is too small for it, or predicts NaN.
+    The task is the one that it was trained on, in-context bigrams or noisy recall, with a split chosen. Raises
+    InputError for another task, or a model that is too small for it or predicts NaN.
     """
     batch = prompts(task, seed, n)
     check_fits(model, batch)
@@ -116,7 +111,6 @@ def _in_context(logits: Float[Tensor, "batch pos d_vocab"], batch: Batch, where:
 
 
 def _attention(scores: xr.DataArray) -> dict[str, float]:
-    """The scores of the best head."""
     of = {"previous_token_score": ("previous_token", 0), "induction_score": ("induction", -1)}
     of["attends_after_triggers"] = ("after_triggers", -1)
     return {name: float(scores.sel(measure=measure)[layer].max()) for name, (measure, layer) in of.items()}

@@ -22,7 +22,7 @@ MEMORY_NAMES = {
     "recall_previous_token_early": "W<sub>K</sub><sup>1</sup> previous token, first quarter",
     "recall_previous_token": "W<sub>K</sub><sup>1</sup> previous token, all",
 }
-"""Measure of a trajectory to what the figures call it; matrices as in the paper, which counts layers from 1."""
+"""Names of measures in the figures; matrices as in the paper, which counts layers from 1."""
 
 
 def band(
@@ -36,11 +36,7 @@ def band(
     dash: str = "solid",
     legend: bool = True,
 ) -> None:
-    """Add the mean over seeds as a line to a panel and, where there are several seeds, their range as a band.
-
-    Values are over (seed, step), rows and columns count from 1, the colour is #rrggbb; the legend switches lines of one
-    name together.
-    """
+    """Add the mean over seeds to a panel as a line in #rrggbb, and their range as a band; values: (seed, step)."""
     steps, mean = values.step.values, values.mean("seed").values
     if values.sizes["seed"] > 1:
         outline = [*values.max("seed").values, *values.min("seed").values[::-1]]
@@ -75,10 +71,7 @@ OUTPUTS = {"uniform": PALETTE[0], "bigram": PALETTE[1]}
 
 
 def losses(trajectories: Mapping[str, xr.Dataset]) -> go.Figure:
-    """Loss where outputs can be read from the context, and where only global bigrams help; one panel per setting.
-
-    Trajectories are measures over (seed, step), by title of a setting (random, frequent, rare triggers).
-    """
+    """Loss over (seed, step) where the context gives outputs, and where only global bigrams help, by setting."""
     figure = make_subplots(1, len(trajectories), subplot_titles=list(trajectories), shared_yaxes=True)
     for column, found in enumerate(trajectories.values(), 1):
         for measure, (name, colour) in LOSSES.items():
@@ -90,10 +83,7 @@ def losses(trajectories: Mapping[str, xr.Dataset]) -> go.Figure:
 
 
 def outputs(trajectories: Mapping[str, xr.Dataset]) -> go.Figure:
-    """The effect of the distribution of outputs in training: accuracy on either distribution, and two memories.
-
-    Trajectories are measures over (seed, step), by the distribution in training, `uniform` or `bigram`.
-    """
+    """Accuracy on either distribution of outputs, and two memories, over (seed, step), by that of training."""
     titles = ("in-context accuracy", "W<sub>O</sub><sup>2</sup>: recall", "W<sub>F</sub>: KL from the bigrams (nats)")
     figure = make_subplots(1, 3, subplot_titles=titles, horizontal_spacing=0.07)
     for trained, found in trajectories.items():
@@ -114,7 +104,7 @@ def outputs(trajectories: Mapping[str, xr.Dataset]) -> go.Figure:
 def schedules(trajectories: Mapping[str, xr.Dataset], *, freed: Mapping[str, int] | None = None) -> go.Figure:
     """One panel per schedule: the mean over seeds, and their range, of measures over (seed, step).
 
-    `freed` has by title of a schedule the step from which everything is learned, drawn as a dotted line.
+    A dotted line marks the step in `freed`, by title, from which everything is learned.
     """
     figure = make_subplots(1, len(trajectories), subplot_titles=list(trajectories), shared_yaxes=True)
     for column, (title, found) in enumerate(trajectories.items(), 1):

@@ -28,10 +28,7 @@ LIMIT = 4
 
 
 def memory_bars(memories: xr.Dataset) -> go.Figure:
-    """Recall of every memory: bars are means over seeds, dots seeds, lines across a bar chance.
-
-    Memories are over (seed, memory), from `induction_memories`.
-    """
+    """Recall of every memory, from `induction_memories` along `seed`: bars show means, dots seeds, lines chance."""
     figure = go.Figure()
     shown = [name for name in BARS if name in memories.memory.values]
     for place, name in enumerate(shown):
@@ -57,10 +54,7 @@ def memory_bars(memories: xr.Dataset) -> go.Figure:
 
 
 def memory_heatmaps(maps: xr.Dataset, *, n_pos: int | None = None) -> go.Figure:
-    """Scores of every memory of one model, from `memory_maps`; a stored memory has a dark diagonal.
-
-    The first `n_pos` positions are shown; none: all.
-    """
+    """Scores of every memory of one model at the first `n_pos` positions; a stored memory has a dark diagonal."""
     figure = make_subplots(1, 3, subplot_titles=[title for title, _, _ in PANELS.values()], horizontal_spacing=0.09)
     for column, (name, (_, x, y)) in enumerate(PANELS.items(), 1):
         values = maps[name]
@@ -87,9 +81,7 @@ COLOURS = {TRIGGER: "#b45309", OUTPUT: PALETTE[0], BOTH: PALETTE[3]}
 
 
 def marked(example: xr.Dataset) -> xr.Dataset:
-    """One sequence of `marked_patterns` with marks on its tokens, for an interactive view: ▸ a trigger, ◂ the next
-    token.
-    """
+    """One sequence of `marked_patterns` for an interactive view, its tokens marked: ▸ a trigger, ◂ the next token."""
     pairs = zip(example.token.values.tolist(), example.role.values.tolist(), strict=True)
     return example.assign(token=("key", [MARKS.get(role, "{}").format(token) for token, role in pairs]))
 
@@ -97,8 +89,7 @@ def marked(example: xr.Dataset) -> xr.Dataset:
 def before_and_after(examples: Mapping[str, xr.Dataset], *, n_pos: int = 32, head: int = 0) -> go.Figure:
     """One head of every layer as heat maps, one row per checkpoint; triggers and outputs are coloured.
 
-    Examples are one and the same sequence of `marked_patterns`, by title of a checkpoint (such as `step 0`); the first
-    `n_pos` tokens are shown.
+    Examples are one and the same sequence of `marked_patterns`, by title of a checkpoint (such as `step 0`).
     """
     first = next(iter(examples.values()))
     layers = first.layer.size
@@ -136,10 +127,7 @@ MEASURES = {**MEMORY_NAMES, "accuracy_in_context": "in-context accuracy"}
 
 
 def settings(trajectories: Mapping[str, xr.Dataset]) -> go.Figure:
-    """One row per setting, one column per measure: the mean over seeds at the last step, and their range under it.
-
-    Trajectories are measures over (seed, step), by name of a setting; settings may have different steps.
-    """
+    """One row per setting, one column per measure over (seed, step): mean and range over seeds at the last step."""
     last = [found.isel(step=-1) for found in trajectories.values()]
     values = np.array([[float(found[name].mean("seed")) for name in MEASURES] for found in last])
     text = [[_cell(found[name]) for name in MEASURES] for found in last]

@@ -28,18 +28,12 @@ from mnemoscope.systems.k_hop.tasks import KHop
 def exchanged_halves(model: HookedModel, task: KHop, base: Batch, source: Batch) -> xr.Dataset:
     """Interchange accuracy of the second half of every composition, after every layer.
 
-    Args:
-        model: A model of the task.
-        task: With its hidden permutations.
-        base: Sequences.
-        source: As many others, which second halves are taken from.
+    Second halves are taken from `source`. Raises InputError where no number of hops of the task is twice another, or
+    the batches differ in size.
 
     Returns:
         Over (hops, layer): `accuracy`, how often the answer is the one with the other sequence's second half, and
-        `unchanged`, how often it is the one without. Numbers of hops are those of the task that are twice another.
-
-    Raises:
-        InputError: No number of hops is twice another, or the batches differ in size.
+        `unchanged`, how often it is the one without. Hops are those that are twice another number of hops.
     """
     if len(base) != len(source):
         raise InputError(f"base and source must have as many sequences; got {len(base)} and {len(source)}")

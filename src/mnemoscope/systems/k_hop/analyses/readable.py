@@ -16,15 +16,8 @@ N_SHUFFLES = 3
 def readable(model: HookedModel, untrained: HookedModel, task: KHop, *, seed: int) -> xr.Dataset:
     """One probe for all places, for every number of hops and layer, with its controls.
 
-    Args:
-        model: A model of the task.
-        untrained: The same before training.
-        task: With its hidden permutations.
-        seed: Sequences are drawn from a stream of it.
-
-    Returns:
-        Over (hops, layer): `accuracy`; `untrained`, that of the same probe before training, and `shuffled`, with labels
-        shuffled among sequences, mean of three draws. One in N is chance.
+    Over (hops, layer): `accuracy`; `untrained`, that of the same probe on the model before training; `shuffled`, with
+    labels shuffled among sequences, mean of three draws. One in N is chance.
     """
     batch = task.sample(N_SEQUENCES, split="test", generator=generator(seed, "readable"))
     layers = range(model.cfg.n_layers)

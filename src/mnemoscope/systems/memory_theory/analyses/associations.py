@@ -1,7 +1,6 @@
 """Random associations: inputs and outputs with random unit embeddings, and an answer for each input.
 
-The first n associations of a draw are the same whatever n is, so that a problem with more of them contains those with
-fewer.
+The first n associations of a draw are the same whatever n is: a larger problem contains the smaller ones.
 """
 
 import math

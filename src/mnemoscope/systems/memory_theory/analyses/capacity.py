@@ -49,13 +49,9 @@ _MATRIX_GUESS, _MLP_GUESS = 0.85, 2.7
 
 
 def matrix_capacity(d: Sequence[int], *, draws: Sequence[int], training: Training = MATRIX) -> xr.Dataset:
-    """The number of associations that trained matrices of each dimension store.
+    """The number of associations that trained matrices of each dimension store: `capacity` over d and draw.
 
-    Returns:
-        `capacity` over d and draw, in associations; `parameters` over d.
-
-    Raises:
-        InputError: There is no dimension, or no draw.
+    `parameters` is over d. Raises InputError without a dimension or a draw.
     """
     found = [
         _capacities(width, draws, training, partial(_zero, d=width), parameters=width**2, guess=_MATRIX_GUESS)
@@ -74,11 +70,8 @@ def mlp_capacity(
 ) -> xr.Dataset:
     """The number of associations that trained MLPs of width α·d store; `n_outputs` is by default that of inputs.
 
-    Returns:
-        As `matrix_capacity`; `parameters` are α·d², half of those that are trained.
-
-    Raises:
-        InputError: There is no dimension, draw or neuron, or only one output.
+    It is as for `matrix_capacity`, except that `parameters` are α·d², half of those that are trained. Raises InputError
+    also without a neuron, or with only one output.
     """
     in_range("alpha", alpha, 1 / min(d, default=1), float("inf"))
     parameters = [round(alpha * width**2) for width in d]

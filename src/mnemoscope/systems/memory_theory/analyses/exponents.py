@@ -18,7 +18,7 @@ from jaxtyping import Float
 from mnemoscope import InputError
 
 LAW, PLAIN = "N log N", "N"
-"""What is set against the number of parameters."""
+"""Functions of capacity that are fitted to the number of parameters."""
 
 
 def law_capacity(parameters: float, *, share: float = 1.0) -> float:
@@ -40,12 +40,8 @@ def amounts(capacity: xr.DataArray) -> xr.DataArray:
 def growth(capacity: xr.DataArray, parameters: xr.DataArray) -> xr.Dataset:
     """Slopes of every draw; capacities are over a dimension of sizes, such as d, and draw.
 
-    Returns:
-        `slope` and `intercept` (at one parameter, natural logarithm) over law and draw; NaN for a draw that stores
-        fewer than two associations somewhere.
-
-    Raises:
-        InputError: There are fewer than two different sizes.
+    `slope` and `intercept` (at one parameter, natural logarithm) are over law and draw; NaN for a draw that stores
+    fewer than two associations somewhere. Raises InputError without two different sizes.
     """
     (size,) = parameters.dims
     if len(np.unique(parameters)) < 2:

@@ -64,11 +64,7 @@ def predicted_capacity(d: int) -> int:
 
 
 def outer_capacity(d: Sequence[int], *, draws: Sequence[int]) -> xr.Dataset:
-    """The number of associations that sums of outer products of each dimension store.
-
-    Returns:
-        `capacity` over d and draw, in associations; over d `parameters`, and `predicted`, the capacity of theory.
-    """
+    """Associations that sums of outer products store: `capacity` over (d, draw); over d `parameters`, `predicted`."""
     predicted = [predicted_capacity(width) for width in d]
     found = [_capacities(width, guess, draws) for width, guess in zip(d, predicted, strict=True)]
     data = {

@@ -34,11 +34,8 @@ def largest_stored(ask: Ask, guesses: Sequence[int], *, most: int, ways: int = 1
     """The largest candidate that is stored, for each problem; 0 where not even the least one is.
 
     Each search begins near its guess. `ask` gets many questions at once: once an answer is bracketed, `ways` candidates
-    of each problem in a round.
-
-    Raises:
-        InputError: The largest candidate is stored, so that the answer is not known; or there is no candidate, or none
-            to ask in a round.
+    of each problem in a round. Raises InputError without a candidate, without one to ask in a round, or where the
+    largest candidate is stored, so that the answer is not known.
     """
     in_range("ways", ways, 1, math.inf)
     grid = candidates(most)

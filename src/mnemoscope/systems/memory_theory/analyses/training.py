@@ -96,13 +96,7 @@ def random_mlp(d: int, width: int, *, draw: int) -> Weights:
 
 @torch.no_grad()
 def train_together(problems: Sequence[Associations], starts: Sequence[Weights], training: Training) -> list[int]:
-    """Train a memory per problem, from its start, until it is stored.
-
-    Problems are of one dimension, starts of one shape.
-
-    Returns:
-        For each problem, after how many steps it was stored first, or `NEVER`.
-    """
+    """Train a memory per problem, all of one shape, until it is stored; the first step at which each is, or `NEVER`."""
     if len(starts) != len(problems):
         raise InputError(f"starts must be one for each of {len(problems)} problems; got {len(starts)}")
     stored_after = [NEVER] * len(problems)
@@ -186,7 +180,6 @@ def _forward_backward(batch: _Batch, *, backward: bool) -> tuple[Int[Tensor, " m
 
 
 def _adam(batch: _Batch, gradients: Weights, step: int, learning_rate: float) -> None:
-    """One step, in place."""
     scale, root = learning_rate / (1 - BETA_1**step), (1 - BETA_2**step) ** 0.5
     for weight, gradient, first, second in zip(batch.weights, gradients, batch.first, batch.second, strict=True):
         first.lerp_(gradient, 1 - BETA_1)

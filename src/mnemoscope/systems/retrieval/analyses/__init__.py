@@ -1,7 +1,7 @@
 """Measurements on models that solve the retrieval problem, and what could be known without one.
 
-`reach`: after how many layers can a position know what stands elsewhere? `chain_attention`: how much does each head
-attend from one place of a chain to another? `circuit`: which of these paths does a model need?
+`reach`: the layers after which a position can know what stands elsewhere. `chain_attention`: attention of each head
+from one place of a chain to another. `circuit`: the paths among these that a model needs.
 """
 
 from mnemoscope.systems.retrieval.analyses.chain_attention import chain_attention as chain_attention

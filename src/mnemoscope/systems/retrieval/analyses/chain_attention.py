@@ -23,15 +23,10 @@ ELSEWHERE = "elsewhere"
 
 
 def chain_attention(model: HookedModel, batch: Batch, *, layers: Sequence[int] | None = None) -> xr.DataArray:
-    """Mean attention within chains, in all layers or some.
+    """Mean attention within chains, in all layers or some, over (layer, head, place, to); rows add up to one.
 
-    Chains that were rewired count as far as a query leads along them.
-
-    Returns:
-        `attention` over (layer, head, place, to); along `to` the places and `elsewhere`. Rows add up to one.
-
-    Raises:
-        InputError: The model does not fit the batch.
+    `to` has the places and `elsewhere`. Chains that were rewired count as far as a query leads along them. Raises
+    InputError where the model does not fit the batch.
     """
     places, chosen = n_places(batch), list(range(model.cfg.n_layers) if layers is None else layers)
     found = []
@@ -90,10 +85,7 @@ def within_chain(place: int, to: int) -> Mechanism:
 
 
 def strongest(attention: xr.DataArray, level: float) -> Sequence[tuple[int, int]]:
-    """From each place the other place of its chain that gets most attention, where that is at least the share `level`.
-
-    `attention` is that of one head, over (place, to).
-    """
+    """From each place the other place of its chain with most attention of one head, if at least the share `level`."""
     within = attention.sel(to=[to for to in attention.to.values if to != ELSEWHERE])
     found = []
     for place, row in zip(within.place.values.tolist(), within.values, strict=True):

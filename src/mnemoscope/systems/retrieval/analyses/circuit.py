@@ -38,10 +38,7 @@ def chain_circuit(model: HookedModel, batch: Batch, **options: Any) -> Circuit:
     """The attention circuit of a model on sequences of the retrieval problem.
 
     Half of the sequences serve to choose mechanisms, the others to test them. Options are those of
-    `mnemoscope.analyses.find_circuit`: `tolerance`, `fallbacks`, `seed`.
-
-    Raises:
-        InputError: The model does not fit the batch.
+    `mnemoscope.analyses.find_circuit`. Raises InputError where the model does not fit the batch.
     """
     by_layer: dict[int, xr.DataArray] = {}
 
@@ -68,8 +65,8 @@ def path_table(circuit: Circuit, model: HookedModel, batch: Batch, *, later: Lat
     their mechanisms say (`set`), or as they have learned to (`learned`).
 
     Returns:
-        Over (layer, head, place, to, skill) `rise`: by how much the squared error rises without the mechanism that
-        connects the places, the others in place; NaN where no needed mechanism connects them.
+        Over (layer, head, place, to, skill) `rise`, of the squared error, without the mechanism that connects the
+        places, the others in place; NaN where no needed mechanism does.
     """
     n, cfg = n_places(batch), model.cfg
     skills = circuit.joint.skill.values.tolist()

@@ -1,7 +1,7 @@
 """The steps at which the paths of a circuit appear in training, and those at which their symbols are learned.
 
 Attention along a path is that of the head that attends most along it, averaged over 32 sequences, at every kept
-checkpoint (`report.trajectory`). The source linked checkpoints by straight lines; here a path sets in at the first
+checkpoint (`report.trajectory`). The source linked checkpoints by straight lines; here a path appears at the first
 checkpoint at which it has half of its attention.
 
 *Shows* what comes first; *does not show* that it is needed for what comes next.
@@ -19,9 +19,7 @@ from mnemoscope.systems.retrieval.analyses.chain_attention import path_name
 def surviving(trajectory: xr.Dataset, rise: xr.DataArray) -> xr.DataArray:
     """Attention along the paths of circuits, from a trajectory over step, and seed, and the `rise` of one skill.
 
-    Returns:
-        Over (path, step), and seed: NaN where the path is in no circuit of that seed. Only paths that are in one, with
-        the coordinates `place` and `to`.
+    Only paths in some circuit are kept, over (path, step), and seed: NaN where the path is in no circuit of that seed.
     """
     needed = rise.notnull().any(("layer", "head"))
     ends = product(rise.place.values.tolist(), rise.to.values.tolist())

@@ -39,15 +39,11 @@ def bound(n_steps: int) -> float:
 
 
 def least_layers(n_steps: int, *, mask: Order = "none", one_head: bool = False) -> int:
-    """The least number of layers after which the query can know the last symbol of its chain.
+    """The least number of layers after which the query can know the last symbol of a chain of D = `n_steps`.
 
-    Args:
-        n_steps: D.
-        mask: `none`: places see all others; else what stands earlier, with the steps in that order.
-        one_head: A layer has one head, which attends to one place at a time.
-
-    Raises:
-        InputError: There is no such order, or D is below 1, or too large to be searched.
+    With the mask `none` places see all others; else what stands earlier, with the steps in that order. With `one_head`
+    a layer attends to one place at a time. Raises InputError for an unknown order, and for D below 1 or too large to
+    search.
     """
     in_range("n_steps", n_steps, 1, MAX_SEARCHED if one_head else math.inf)
     sees = _sees(n_steps, mask)
@@ -65,14 +61,8 @@ def least_layers(n_steps: int, *, mask: Order = "none", one_head: bool = False) 
 def first_layers(n_steps: int, n_layers: int, *, mask: Order = "none") -> xr.DataArray:
     """The layer after which each place can first know each piece, of `n_layers` layers with any number of heads.
 
-    D is `n_steps`; `mask` is as for `least_layers`.
-
-    Returns:
-        Over (place, piece), NaN where `n_layers` are not enough; 0 for what a place starts with. Pieces are named by
-        symbol (`x2`) or code (`p2`); the code of the query, `p0`, is the first.
-
-    Raises:
-        InputError: As `least_layers`.
+    Over (place, piece): 0 for what a place starts with, NaN where `n_layers` are not enough. Pieces are named by symbol
+    (`x2`) or code (`p2`), first `p0`, the code of the query. Arguments and errors are as for `least_layers`.
     """
     in_range("n_steps", n_steps, 1, math.inf)
     in_range("n_layers", n_layers, 0, math.inf)

@@ -1,19 +1,14 @@
 """The attention of heads on unseen mappings, by role: the measures behind claims about attention patterns.
 
-Sequences over unseen mappings are halved by mapping. On the fresh sequences of one half roles are chosen
-(`choose_roles`): the elimination head is the one whose mean ablation costs most log-probability of the eliminated
-value; means are over sequences drawn from the task's own distribution. On all sequences of the other half, each
-counting the same, shares of attention are taken (`analyses.attention_by_mechanism`). Only the means are drawn.
-
-Shares by slot, means over sequences:
-
-- `on_earlier_y`: sum over the earlier y of the attention from x, for the slots 2 to V;
-- `on_y_before`: the attention from x on the y just before, for the same slots; `on_itself`: from y on itself.
+Sequences over unseen mappings are halved by mapping. On the fresh sequences of one half, `choose_roles` names the
+elimination head: its mean ablation costs most log-probability of the eliminated value. Means are over sequences drawn
+from the task's own distribution; nothing else is drawn. Attention is measured on all sequences of the other half, each
+counting the same.
 
 *Shows* where the head looks that elimination needs most, and where the others do.
 
-*Does not show* what a head contributes: patterns are correlational. In a model that has not learned, or in which no
-head is needed more than another, some head still gets the name.
+*Does not show* what a head contributes: patterns are correlational. Some head gets the name even in a model that has
+not learned, or in which no head is needed more than another.
 """
 
 from collections.abc import Mapping
@@ -40,8 +35,7 @@ MECHANISMS = (EARLIER_Y, ITSELF, JUST_BEFORE, SAME_X, AFTER_SAME_X)
 def unseen_halves(task: Task) -> tuple[Batch, Batch]:
     """Every sequence over every other unseen mapping, and those over the remaining ones.
 
-    The halves share no mapping, so that the choice of a role on the first cannot depend on mappings of the second; a
-    split by sequence would put the same mappings into both. Each half has all orders of x and all repeats.
+    The halves share no mapping, so that a role chosen on the first cannot depend on mappings of the second.
     """
     batch = every_sequence(task)
     number = batch.latents["mapping"].unique(dim=0, return_inverse=True)[1]
@@ -61,11 +55,7 @@ def heads_by_need(subject: Subject) -> Mapping[str, str]:
 
 @kept
 def attention_by_role(subject: Subject) -> xr.Dataset:
-    """`attention_by_mechanism` on unseen mappings with heads called by their roles.
-
-    It is for the subgroups `all`, `fresh` and `repeat`, with dimension `role` in place of (layer, head), the
-    elimination head first.
-    """
+    """`attention_by_mechanism` on unseen mappings by `role`, the elimination head first: `all`, `fresh`, `repeat`."""
     _, test = unseen_halves(subject.task)
     groups = {"all": torch.ones(len(test), dtype=torch.bool), **subject.task.subgroups(test)}
     found = attention_by_mechanism(subject.model, test, MECHANISMS, subgroups=groups, period=2)
@@ -73,10 +63,7 @@ def attention_by_role(subject: Subject) -> xr.Dataset:
 
 
 def on_earlier_y(heads: xr.Dataset, *, role: int = 0, subgroup: str = "all") -> xr.DataArray:
-    """The share of a head's attention from x on all earlier y together, over slots 2 to V (`slot`).
-
-    Roles count in their order, 0 is the elimination head; the subgroup is `all`, `fresh` or `repeat`.
-    """
+    """The attention of a role (0: elimination head) from x on all earlier y together, over slots 2 to V (`slot`)."""
     return _from_x(heads.share, subgroup).isel(role=role).sel(mechanism=EARLIER_Y.name)
 
 
@@ -91,9 +78,7 @@ def on_y_before(heads: xr.Dataset, *, role: int = 1) -> xr.DataArray:
 
 
 def on_itself(heads: xr.Dataset, *, role: int = 1) -> xr.DataArray:
-    """The share of a head's attention from y on itself, over slots 1 to V - 1 (`slot`); training scores no such
-    position.
-    """
+    """The share of a head's attention from y on itself over slots 1 to V - 1 (`slot`), which training never scores."""
     y = heads.share.sel(subgroup="all").isel(role=role, query=slice(1, None, 2))
     return y.sel(mechanism=ITSELF.name)
 

@@ -2,15 +2,12 @@
 
 For every head and every slot k, seen from x_k and from y_k, shares are means of attention on
 
-- `self`: the query itself; `previous_y`: the y just before;
-- `earlier_y`, `earlier_x`: all earlier y, all earlier x;
+- `self`: the query itself; `previous_y`: the y just before; `earlier_y`, `earlier_x`: all earlier y, all earlier x;
 - `own_x`: the x of the same pair, from y only;
-- `same_x`, `after_same_x`: the earlier occurrence of the same x and the y after it, on repeats in the last slot only;
-- and, in `to_y`, the y of each slot.
+- `same_x`, `after_same_x`: the earlier occurrence of the same x and the y after it, in the last slot of repeats only.
 
-Shares overlap: `previous_y` is part of `earlier_y`.
-
-Patterns are correlational: where a head looks is not yet what it contributes; that takes an intervention.
+Shares overlap: `previous_y` is part of `earlier_y`. Patterns are correlational: only an intervention shows what a head
+contributes.
 """
 
 from dataclasses import replace
@@ -37,12 +34,10 @@ TARGETS = tuple(mechanism.name for mechanism in MECHANISMS)
 
 
 def attention_shares(model: HookedModel, task: PermutationLookup, batch: Batch) -> xr.Dataset:
-    """Mean shares of attention by subgroup, head, query and slot.
+    """Mean shares of attention by subgroup, head, query (x or y) and slot.
 
-    Returns:
-        `share` over (subgroup, layer, head, query, slot, target) and `to_y` over (subgroup, layer, head, query, slot,
-        source_slot); `query` is x or y. NaN where a target does not exist (the last y is not an input), and for a
-        subgroup without a sequence.
+    `share` is over (subgroup, layer, head, query, slot, target), and `to_y`, the share on the y of each slot, over
+    (..., slot, source_slot). NaN where a target does not exist (the last y is not an input) or a subgroup is empty.
     """
     groups = task.subgroups(batch)
     present = {name: mask for name, mask in groups.items() if mask.any()}

@@ -1,17 +1,15 @@
-"""The exact reader of the last slot that is blind to order: what any model must lose that sees which tokens stood
-there and not where.
+"""The exact reader of the last slot that is blind to order: it sees which tokens stood there and not where.
 
 It knows the earlier tokens as a bag and the last x, and gives the posterior of the last answer under all permutations
 with the repeats of the task::
 
     p(y | bag, last x) = weight of sequences with this bag, this last x and answer y / weight of those with these two
 
-With five values and 30 % repeats it always guesses right where x is new, since the two tokens that stand in the bag
-only once are the missing x and the unused y. It cannot tell which y belonged to a repeated x. Over all mappings it
-loses .575 nats in the last slot, and no reader that is blind to order can lose less.
+With five values and 30 % repeats it is always right where x is new: the two tokens that stand in the bag only once are
+the missing x and the unused y. It cannot tell which y belonged to a repeated x. Over all mappings it loses .575 nats in
+the last slot, and no reader that is blind to order can lose less.
 
-It shows what blindness alone costs, of a reader without any other limit. It does not show that a model that loses as
-much is blind.
+It shows the cost of blindness alone. A model that loses as much need not be blind.
 """
 
 from functools import lru_cache
@@ -26,10 +24,7 @@ from mnemoscope.systems.tiny_recall.tasks import PermutationLookup
 
 
 def blind_reader(task: PermutationLookup, batch: Batch) -> Float[Tensor, "batch d_vocab"]:
-    """Probabilities of the last answer, in float64, to complete sequences of any split.
-
-    The reader expects the repeats of the task; the sequences may have some only if the task has them.
-    """
+    """Probabilities of the last answer, in float64; sequences may have repeats only if the task has."""
     codes, table = _posteriors(task)
     return table[torch.searchsorted(codes, _codes(task, batch))]
 

@@ -1,20 +1,17 @@
 """Heads that carry a difference between two prompts: the share of the answer that comes across with a head's output.
 
-For minimal pairs of one kind, with c and x the difference of two logits (the right answer of the clean prompt minus
-that of the corrupted one) on either prompt and p the same with z of one head exchanged,
+Take minimal pairs of one kind. Let c and x be the logit difference (the right answer of the clean prompt minus that of
+the corrupted one) on either prompt, and p the same with z of one head exchanged. Means over pairs in the last slot give
 
     patching_recovery[head] =
-        mean(p - x) / mean(c - x) when z of the clean run is put into the corrupted one (denoising),
-        mean(c - p) / mean(c - x) when that of the corrupted run is put into the clean one (noising),
+        mean(p - x) / mean(c - x)   when z of the clean run is put into the corrupted one (denoising),
+        mean(c - p) / mean(c - x)   when that of the corrupted run is put into the clean one (noising),
 
-means over pairs, read in the last slot; the mean of that over the skills. `divided` asks of two kinds of pairs whether
-one head carries most of the first difference and little of the second, and another head the other way round.
+and these are averaged over the skills. Only `move_repeat`, which concerns recall alone, and the heads of layer 0 are
+specific to permutation lookup.
 
-Any task with corruptions and skills can be asked; that `move_repeat` concerns recall only, and that heads are those of
-layer 0, is specific to permutation lookup.
-
-It shows that a head's output carries something in which the prompts differ and that the answer depends on. It does not
-show how that is used, nor what both prompts have in common; shares of heads need not add up to one (see `patching`).
+It shows that a head's output carries something in which the prompts differ and on which the answer depends. It does not
+show how that is used, nor what both prompts have in common. Shares of heads need not add up to one (see `patching`).
 Where clean and corrupted prompts have the same logit difference there is nothing to carry: the share counts as 0.
 """
 
@@ -45,17 +42,11 @@ def patching_recovery(
     direction: Direction = "denoising",
     n: int = 512,
 ) -> Float[np.ndarray, " head"]:
-    """Share of the difference between minimal pairs that comes across with z of each head of layer 0.
+    """Share of the difference between minimal pairs that comes across with z of each head of layer 0, mean over skills.
 
-    Args:
-        subject: Its seed draws the prompts, among all sequences over unseen mappings, and the pairs.
-        kind: One of `task.corruptions` that changes the answer.
-        skills: Their sequences are clean prompts; none: those of every skill of the task, for `move_repeat` of recall.
-        direction: Sufficiency (`denoising`) or necessity (`noising`).
-        n: Pairs per skill; all sequences where there are fewer.
-
-    Returns:
-        A share per head, the mean over the skills; 0 for a skill that the model has not learned at all.
+    The seed draws `n` pairs per skill, or takes all, among all sequences over unseen mappings; `kind` must change the
+    answer. Without `skills` all are taken, for `move_repeat` recall. `denoising` tests sufficiency, `noising`
+    necessity. A skill that the model has not learned at all counts as 0.
     """
     in_range("n", n, 1, float("inf"))
     batch = every_sequence(subject.task)
@@ -73,9 +64,9 @@ def patching_recovery(
 def divided(first: Float[np.ndarray, " head"], second: Float[np.ndarray, " head"]) -> float:
     """A measure of how clearly two heads carry two differences, from `patching_recovery`, one each.
 
-    The largest, over ordered pairs (a, b) of different heads, of min(first[a] - 1/2, 1/2 - first[b], second[b] - 1/2,
-    1/2 - second[a]): above 0 where head a carries more than half of the first difference and less than half of the
-    second, and b the other way round.
+    It is the largest value, over ordered pairs (a, b) of different heads, of min(first[a] - 1/2, 1/2 - first[b],
+    second[b] - 1/2, 1/2 - second[a]). Above 0 head a carries more than half of the first difference only, b of the
+    second.
     """
     if len(first) < 2 or len(first) != len(second):
         raise InputError(f"first and second must have a share for each of two heads or more; got {first} and {second}")
@@ -86,7 +77,7 @@ def divided(first: Float[np.ndarray, " head"], second: Float[np.ndarray, " head"
 
 
 def roles_by_carrying(subject: Subject, *, direction: Direction = "denoising") -> dict[str, float]:
-    """A share above one half by which one head carries the values and another whether x was seen; and the gate's value.
+    """The margin above 1/2 by which one head carries the values and another whether x was seen, and the gate's value.
 
     Above 0 each carries more than half; the model has two heads or more.
     """

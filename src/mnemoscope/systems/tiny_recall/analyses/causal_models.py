@@ -79,17 +79,12 @@ def compare(
 ) -> xr.Dataset:
     """Both causal models on one network with two heads or more, each with the alignment that suits it best.
 
-    Args:
-        subject: A network on permutation lookup; its seed draws prompts, pairs and controls.
-        n: Sequences without and as many with a repeat; half of them to choose alignments by, half to test.
-        n_pairs: Pairs of base and source, drawn from either half.
-        n_random: Random subspaces.
-        split: Set of mappings.
+    The seed of the subject draws `n` fresh sequences and as many repeats; half of them choose alignments, half test
+    them. Each half gives `n_pairs` pairs of base and source.
 
-    Returns:
-        As `align`, with the four variables of both models along `variable`; `score` and `selection_score` over causal;
-        the coordinate `causal_model` says which variable is of which model. Results of several subjects go together
-        with `combination.along("seed", …)`.
+    The result is that of `align`, with the four variables of both models along `variable` (`causal_model` names the
+    model of each), and with `score` and `selection_score` over `causal`. `combination.along("seed", …)` joins several
+    subjects.
     """
     batch = subject.task.monitor(n, split=split, generator=generator(subject.seed, "interchange", split))
     selection, test = (random_pairs(half, n_pairs, seed=subject.seed) for half in split_halves(batch))

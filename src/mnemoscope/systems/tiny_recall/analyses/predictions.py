@@ -19,13 +19,9 @@ def predict(model: HookedModel, task: PermutationLookup, sequence: str | Batch) 
 
     The sequence is `x1 y1 x2 y2 ...` as text, ending with an x or with its y; or a batch of one sequence.
 
-    Returns:
-        Over (slot, value): `probability` of the model, `bayes` (uniform over the consistent permutations) and `used`
-        (an earlier pair has the value as its y); over slot: `x`, `target` (0 where it is not given) and `repeats`, the
-        earlier slot with the same x (0 where there is none).
-
-    Raises:
-        InputError: The sequence is refused, or the model is too small.
+    Over (slot, value): `probability` of the model, `bayes` (uniform over the consistent permutations) and `used` (an
+    earlier pair has the value as its y). Over slot: `x`, `target` (0: not given) and `repeats`, the earlier slot with
+    the same x (0: none). Raises InputError where the sequence is refused or the model is too small.
     """
     batch = task.parse(sequence) if isinstance(sequence, str) else sequence
     values = list(task.answers)
@@ -48,10 +44,8 @@ def predict(model: HookedModel, task: PermutationLookup, sequence: str | Batch) 
 def conflict(model: HookedModel, task: PermutationLookup, *, split: str = "test") -> xr.Dataset:
     """Probability of either answer on every conflict sequence of `split`, by the slot that is repeated.
 
-    Returns:
-        Over `source_slot`: the mean probability of the recalled value (`p_recalled`), of the unused value (`p_unused`)
-        and of anything else (`p_other`), and the share of sequences on which each is the top answer (`chose_recalled`,
-        `chose_unused`).
+    Over `source_slot`: the mean probability of the recalled value, the unused value and anything else (`p_recalled`,
+    `p_unused`, `p_other`), and how often each of the first two is the top answer (`chose_recalled`, `chose_unused`).
     """
     batch = task.conflict_set(split=split)
     answers = log_probs(model, task, batch)[:, -1]

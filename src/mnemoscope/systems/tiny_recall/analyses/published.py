@@ -1,8 +1,7 @@
 """The figures that the sources report for tiny-recall, beside ours.
 
-The sources evaluate 5,000 samples on unseen mappings; "absolute error" is the distance to the uniform posterior
-over consistent permutations, taken here over the V values. Our values come from
-evaluations (`compare`), never from these figures.
+The sources evaluate 5,000 samples on unseen mappings. "Absolute error" is the distance to the uniform posterior over
+consistent permutations, taken here over the V values. Our values come from evaluations (`compare`), never from these.
 """
 
 from dataclasses import dataclass
@@ -67,12 +66,9 @@ def published(preset: str, quantity: str) -> dict[tuple[str, int | None], float]
 def compare(preset: str, evaluation: xr.Dataset, conflict: xr.Dataset) -> xr.Dataset:
     """Every published figure of `preset` with ours, over seeds.
 
-    Evaluation is `evaluate_splits` on `N_SAMPLES` samples, with both splits, and conflict `conflict`, both along
-    `seed`. The published probe is one sequence, ours the mean over the whole set.
-
-    Returns:
-        Along `row`: `published`, `mean`, `min`, `max` (over seeds) and `difference` (mean - published), with
-        coordinates `quantity`, `subgroup` and `slot` (0: mean over slots).
+    The evaluation is `evaluate_splits` on `N_SAMPLES` samples of both splits, along `seed` as `conflict` is. The
+    published probe is one sequence, ours the mean over the whole set. The result is along `row`; `difference` is
+    mean - published, and slot 0 is the mean over slots.
     """
     rows = [figure for figure in FIGURES if figure.preset == preset]
     ours = [summary_over(_ours(figure, evaluation.sel(split=figure.split), conflict)) for figure in rows]

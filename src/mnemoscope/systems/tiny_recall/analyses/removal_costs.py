@@ -1,8 +1,8 @@
 """The cost of removing parts of a model for each skill, on sequences over unseen mappings.
 
-`ablation.ablate` measures each skill on the sequences that test it, so that a mean within a class of `is_repeat` is a
-mean over sequences of one kind. It is fast enough for many models. It serves any task with skills whose sequences can
-be enumerated; only the class `is_repeat` is of permutation lookup.
+`ablate` measures each skill on the sequences that test it, so that a mean within a class of `is_repeat` is a mean over
+sequences of one kind. Only that class is specific to permutation lookup: any task with skills whose sequences can be
+enumerated will do.
 
 It shows that a part is needed for a skill, given the rest of the model as it is. It does not show what the part
 computes, and a part that another one can stand in for looks unneeded.
@@ -47,16 +47,12 @@ def skills_without(
 ) -> xr.Dataset:
     """Skills with one target removed at a time, as `ablate`, over (component, skill).
 
-    Args:
-        subject: Its seed draws sequences, where some are left out, and what is resampled.
-        targets: Name to the sites that are removed together; none of them: nothing is removed.
-        kind: `mean`, `resample` or `zero`.
-        within: Source of means and resampled activations: sequences that do, or do not, repeat an x, like the one in
-            question (those that test the same skill); or `all sequences`, each with its probability under the task for
-            a mean, alike for a resampling.
-        skills: Some of the task's; none: all.
-        n: Sequences per skill, drawn among all over unseen mappings; all where there are fewer, as there are with five
-            values for elimination.
+    A target is a name with the sites that are removed together; without sites nothing is removed. Means and resampled
+    activations come from sequences that test the same skill (`is_repeat`), or from `all sequences`: for a mean each
+    counts with its probability under the task, for a resampling all count alike.
+
+    The seed of the subject draws `n` sequences per skill over unseen mappings; where there are fewer, all are taken, as
+    for elimination with five values.
     """
     one_of("within", within, get_args(Within))
     in_range("n", n, 1, float("inf"))
@@ -82,16 +78,15 @@ def skills_without(
 
 
 def _drawn(rows: Int[Tensor, " all"], n: int, seed: int, skill: str) -> Int[Tensor, " chosen"]:
-    """At most `n` different rows."""
     if len(rows) <= n:
         return rows
     return rows[torch.randperm(len(rows), generator=generator(seed, "removal costs", skill))[:n]]
 
 
 def ablation_effect(without: xr.Dataset, *, metric: Loss = "accuracy") -> xr.DataArray:
-    """The cost of a removal over (component, skill), between -1 and 1, from `skills_without`.
+    """The cost of a removal over (component, skill), between -1 and 1: accuracy before minus after.
 
-    It is accuracy, or with `log_prob` the geometric mean of the answer's probability, before minus after.
+    With `log_prob` it is the geometric mean of the answer's probability, before minus after.
     """
     one_of("metric", metric, get_args(Loss))
     if metric == "accuracy":

@@ -20,15 +20,12 @@ def elimination_only_circuit(n_values: int = 5) -> Circuit:
 def elimination_only(n_values: int = 5, *, margin: float = 10.0) -> HookedTransformer:
     """One layer, two heads, no MLP: answers the value that no earlier pair has used.
 
-    - Residual stream: `token` and `position` one-hot from the embeddings, `answer` read by the unembedding. The
-      bias of token 0, which is never used, is -100.
-    - Head 0 attends from everywhere to all y so far alike (positions 1, 3, ...), copies their tokens and writes
-      `-margin * (V - 1) * share` on the answer of each.
-    - Head 1 has zero weights.
+    Head 0 attends from everywhere to all y so far alike and writes `-margin * (V - 1) * share` on the answer of each.
+    Head 1 has zero weights. The bias of token 0, which is never used, is -100.
 
-    At slot k > 1 each of the k - 1 used values has the logit `-margin * (V - 1) / (k - 1)` and every other value 0:
-    in the last slot the unused value has the probability 1 / (1 + (V - 1) exp(-margin)), whether x repeats or not.
-    At slot 1 there is no y: the head has only x itself to attend to and rules out its token.
+    At slot k > 1 each of the k - 1 used values has the logit `-margin * (V - 1) / (k - 1)` and every other value 0: in
+    the last slot the unused value has the probability 1 / (1 + (V - 1) exp(-margin)), whether x repeats or not. At slot
+    1 there is no y: the head has only x itself to attend to and rules out its token.
 
     V is `n_values`; `margin` is the logit of the unused value above the used ones in the last slot.
     """
@@ -69,11 +66,8 @@ def twin_elimination_circuit(n_values: int = 5) -> Circuit:
 def twin_elimination(n_values: int = 5, *, margin: float = 10.0) -> HookedTransformer:
     """One layer, two heads, no MLP: the function of `elimination_only`, half of it written by either head.
 
-    Both heads are that of `elimination_only` with half of its output, so that the logits are the same up to rounding.
-    Without one of them the margin is halved and the right answer still wins.
-
-    V is `n_values`; `margin` is the logit of the unused value above the used ones in the last slot, from both heads
-    together.
+    The logits are the same up to rounding; `margin` is that of both heads together. Without one of them it is halved
+    and the right answer still wins.
     """
     circuit = elimination_only_circuit(n_values)
     model = lookup_model(circuit, n_values)
@@ -95,13 +89,10 @@ def local_binding_circuit(n_values: int = 5) -> Circuit:
 def local_binding(n_values: int = 5, *, margin: float = 10.0) -> HookedTransformer:
     """One layer, two heads, no MLP: the heads attend as the published ones are reported to.
 
-    - Head 0 is that of `elimination_only`.
-    - Head 1 attends by position alone: from y to itself, from x to the y just before it, from the first x to itself.
-      It copies the token that it finds into `bound`, a block of the residual stream that nothing reads.
+    Head 0 is that of `elimination_only`, with its `margin`. Head 1 attends by position alone: from y to itself, from x
+    to the y just before it, from the first x to itself. It copies the token it finds into `bound`, which nothing reads.
 
     So the model eliminates exactly and never recalls, and without head 1 nothing changes: a pattern, and no function.
-
-    V is `n_values`; `margin` is the logit of the unused value above the used ones in the last slot.
     """
     circuit = local_binding_circuit(n_values)
     model = lookup_model(circuit, n_values)
@@ -125,28 +116,25 @@ def two_layer_recall_circuit(n_values: int = 5) -> Circuit:
 def two_layer_recall(n_values: int = 5, *, margin: float = 20.0, recall: float = 25.0) -> HookedTransformer:
     """Two layers, two heads each, no MLP: L1H0 eliminates, L1H1 recalls with the help of layer 0.
 
-    Residual stream: `token` and `position` one-hot from the embeddings; `previous` and `copied`, written by layer 0;
-    `answer`, read by the unembedding. The bias of token 0 is -100.
-
-    - L0H0, the previous-token head, attends from y to the x before it, from x to itself, and copies the token it
-      finds into `previous`.
+    - L0H0, the previous-token head, attends from y to the x before it, from x to itself, and copies the token it finds
+      into `previous`.
     - L0H1 attends from y to itself, from x to all x so far alike (itself included), and copies tokens, each with its
       share, into `copied`.
-    - L1H0 is the head of `elimination_only`: -margin * (V - 1) * share on the answer of every earlier y.
+    - L1H0 is the head of `elimination_only`.
     - L1H1 matches the query's `token` with the key's `previous` (K-composition with L0H0): from the last x it attends
       to the y after the earlier occurrence of the same x; where nothing matches, to itself. It writes `copied`
-      (V-composition with L0H1), times margin + recall, on the answer: on a repeat the recalled value, which overrides
-      L1H0; else, since the x are then all values, the same on every value, which favours none.
+      (V-composition with L0H1), times margin + recall, on the answer. On a repeat the recalled value overrides L1H0;
+      else, since the x are then all values, every value gets the same.
 
-    At the slots 2 to V - 1, where x never repeats, L1H1 attends to all earlier y alike and weakens L1H0; the used
+    At the slots 2 to V - 1, where x never repeats, L1H1 attends to all earlier y alike and weakens L1H0. The used
     values are still ruled out, by ((V - 2) * margin - recall) / (k - 1) at slot k (for V = 3 they are not). At slot 1
     both heads attend to x itself, and its token is ruled out.
 
     Ablations, seen in the last slot: without L1H0 (zero, mean, resample) elimination is lost and recall stays exact;
-    without L1H1 (zero, mean) recall is lost and elimination stays exact. L1H1 resampled from a sequence with a repeat
-    disturbs elimination wherever it favours another value than the unused one. Without L0H0 or L0H1 (zero) recall is
-    lost and elimination stays exact. With L0H0 at its mean L1H1 recalls an earlier y that an accident of the reference
-    set decides: the head is needed for elimination too, to keep L1H1 silent.
+    without L1H1 (zero, mean), L0H0 or L0H1 (zero) recall is lost and elimination stays exact. L1H1 resampled from a
+    sequence with a repeat disturbs elimination wherever it favours another value than the unused one. With L0H0 at its
+    mean L1H1 recalls an earlier y that an accident of the reference set decides: elimination too needs L0H0, to keep
+    L1H1 silent.
 
     V is `n_values`. In the last slot `margin` is the logit of the unused value above the used ones, and `recall` that
     of the recalled value above the others.

@@ -41,41 +41,37 @@ def dissociated(n_values: int = 5, *, margin: float = 10.0, recall: float = 30.0
     With LayerNorm put on top (`ms.constructed.layer_normalised`) it is right up to V = 6, since neurons are sharp and
     rounding in float32 is not; so is `shared_store`.
 
-    Residual stream: `token` and `position` one-hot from the embeddings; `answer`, read by the unembedding; what
-    head 1 writes for the MLP to read: `stored`, `source`, `missing`, `fresh`, `unit`. The bias of token 0 is -100.
-
     *Head 0* is that of `elimination_only`: -margin * (V - 1) * share on the answer of every earlier y.
 
     *Head 1*, from the last x, attends to itself with weight W = sum of w, to the y of slot s with weight w_s =
-    2^(V - 1 - s), to an earlier x with weight 1/4; to keys with the query's own token, other than itself, not
-    at all. With Z, the sum of these weights, it writes
+    2^(V - 1 - s), to an earlier x with weight 1/4, and not to other keys with the query's own token. With Z, the sum of
+    these weights, it writes for the MLP
 
-    - `stored`, for every token, the share of attention on it: for the query's token W/Z, for another token the
-      weight of its slot as y, plus 1/4 where it is among the x, by Z;
+    - `stored`, for every token, the share of attention on it: for the query's token W/Z, for another token the weight
+      of its slot as y, plus 1/4 where it is among the x, by Z;
     - `source`: w_s / Z for the slot s whose x the query repeats (which is left out), 0 without a repeat;
     - `missing`: w_s / Z for the slot s whose y is the query's token (which is left out too), 0 if there is none;
-    - `fresh`: 1/Z without a repeat, 0 with one;
-    - `unit`: 1/Z.
+    - `fresh`: 1/Z without a repeat, 0 with one; `unit`: 1/Z.
 
     *MLP.* For the query token q and every value v, three neurons form a tent around equality of the weight of v
-    (`stored` of v; for v = q `missing`) with `source`: v stood in the slot that is repeated. They are kept inactive
-    unless the position is the last, its token is q, head 1 reports q as the query's token, and it reports a repeat;
-    where v weighs more than `source` all three are active and cancel. They write `recall` (times the largest Z by Z,
-    at most 1.4) on the answer v, and so override head 0, which still rules v out. For every token one more neuron is
-    active on it at position 0 and takes back what head 0 writes there.
+    (`stored` of v; for v = q `missing`) with `source`: v stood in the slot that is repeated. They are inactive unless
+    the position is the last, its token is q, head 1 reports q as the query's token, and it reports a repeat; where v
+    weighs more than `source` all three are active and cancel. They write `recall` (times the largest Z by Z, at most
+    1.4) on the answer v, and so override head 0, which still rules v out. For every token one more neuron is active on
+    it at position 0 and takes back what head 0 writes there.
 
-    So the answers are uniform over the unused values at the slots 1 to V - 1; in the last slot the unused value if
-    x is new, and else the recalled one. Ablations, seen in the last slot:
+    So the answers are uniform over the unused values at the slots 1 to V - 1; in the last slot the unused value if x is
+    new, and else the recalled one. Ablations, seen in the last slot:
 
     - head 0 (zero, mean, resample): elimination is lost, recall stays exact;
     - head 1 or the MLP (zero, mean): recall is lost, elimination stays exact;
-    - head 1 or the MLP, resampled: recall is lost; elimination suffers where the activation comes from a sequence
-      with a repeat and favours another value than the unused one. Of the repeats that are drawn that is the share
-      (V - 1) / V for the MLP, and (V - 1) / V^2 for head 1, since the MLP trusts it only if it reports the token
-      that is there. No circuit can do better: the last position alone does not know more.
+    - head 1 or the MLP, resampled: recall is lost; elimination suffers where the activation comes from a repeat and
+      favours another value than the unused one. That is the share (V - 1) / V of repeats for the MLP, and (V - 1) / V^2
+      for head 1, since the MLP trusts it only if it reports the token that is there. No circuit can do better: the last
+      position alone does not know more.
 
-    V is `n_values`; `margin` is the logit of the unused value above the used ones in the last slot, and `recall` the
-    logit that the MLP adds to the recalled value.
+    V is `n_values`; `margin` is the logit of the unused value above the used ones in the last slot, `recall` what the
+    MLP adds to the recalled value.
     """
     circuit = dissociated_circuit(n_values)
     model = lookup_model(circuit, n_values)
@@ -133,10 +129,8 @@ def _readings(model: HookedTransformer, circuit: Circuit, own: float) -> dict[tu
 def partial_recall(n_values: int = 5, *, n_recalled: int = 3) -> HookedTransformer:
     """`dissociated` without the neurons that recall the tokens above `n_recalled`.
 
-    Where such a token repeats, head 0 decides and the answer is the unused value. As every token repeats equally
-    often, recall is right in `n_recalled / n_values` of the sequences with a repeat; elimination stays exact.
-
-    The lowest `n_recalled` of V = `n_values` tokens are recalled.
+    Where such a token repeats, head 0 decides and the answer is the unused value. As every token repeats equally often,
+    recall is right in `n_recalled / n_values` of the sequences with a repeat; elimination stays exact.
     """
     model = dissociated(n_values)
     for key, neurons in dissociated_circuit(n_values).neurons.items():

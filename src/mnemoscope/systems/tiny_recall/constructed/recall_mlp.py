@@ -11,16 +11,15 @@ from mnemoscope.models import HookedTransformer
 from mnemoscope.models.constructed import Circuit, directions
 
 HALF_WIDTH = 0.5
-"""Of a tent, in units of the smallest weight: weights are whole numbers."""
+"""Half width of a tent, in units of the smallest weight: weights are whole numbers."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Readings:
     """Linear readings of the residual stream for one pair of query token and value.
 
-    `difference` is the weight of the value minus that of the slot which is repeated, `unit` the reading of the smallest
-    weight. `shut` is zero at the last position where the heads report a repeat of this query token, else more than any
-    difference.
+    `difference` is the weight of the value minus that of the repeated slot, `unit` the smallest weight. `shut` is zero
+    at the last position where the heads report a repeat of this query token, else more than any difference.
     """
 
     difference: Float[Tensor, " d_model"]
@@ -50,11 +49,10 @@ def set_recall(
     gate: float,
     recall: float,
 ) -> None:
-    """Set the neurons of a model that recall.
+    """Set a tent for every (query token, value), open at the last position, on its query token, where `shut` is zero.
 
-    Every (query token, value) has a tent, open at the last position, on its query token, and where `shut` is zero. Its
-    neurons read `readings` times `slope`. `gate`, more than any reading, holds a neuron shut at another position, and
-    again on another token. For every unit of the tent they write `recall` on the value.
+    Neurons read `readings` times `slope`. `gate`, more than any reading, shuts a neuron at another position, and again
+    on another token. For every unit of the tent they write `recall` on the value.
     """
     token, position = directions(model, circuit.dims["token"]), directions(model, circuit.dims["position"])
     for (query, value), read in readings.items():
@@ -65,10 +63,9 @@ def set_recall(
 def set_tent(
     model: HookedTransformer, circuit: Circuit, key: tuple[int, int], read: Readings, *, slope: float, height: float
 ) -> None:
-    """Set the three neurons of a (query token, value).
+    """Set the three neurons of a (query token, value) to relu(d + h) - 2 relu(d) + relu(d - h).
 
-    A tent is relu(d + h) - 2 relu(d) + relu(d - h), d the difference and h the half width: h at d = 0 and zero
-    beyond h, and where `shut` is not zero.
+    With d the difference and h the half width it is h at d = 0, and zero beyond h and where `shut` is not zero.
     """
     mlp, answer = model.blocks[0].mlp, directions(model, circuit.dims["answer"])
     for neuron, shift, weight in zip(circuit.neurons[key], (1, 0, -1), (1, -2, 1), strict=True):

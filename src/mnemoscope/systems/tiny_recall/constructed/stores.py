@@ -41,31 +41,26 @@ def shared_store_circuit(n_values: int = 5) -> Circuit:
 def shared_store(n_values: int = 5, *, margin: float = 10.0, recall: float = 30.0) -> HookedTransformer:
     """One layer, two heads and an MLP: head 0 stores what stood where, for both skills; head 1 finds the repeat.
 
-    Residual stream: `token` and `position` one-hot from the embeddings; `answer`, read by the unembedding; `stored`,
-    written by head 0; `matched`, `source` and `repeat`, written by head 1. The bias of token 0 is -100.
-
     *Head 0* attends to the y of slot s with weight w_s = 2^(V - 1 - s), from everywhere and whatever the tokens are.
-    With W = sum of w it writes W * share into `stored` of the token (in the last slot w_s: a whole number that says
-    in which slot the value stood, 0 for the unused value), and -margin times that on its answer.
+    With W = sum of w it writes W * share into `stored` of the token (in the last slot w_s: a whole number that says in
+    which slot the value stood, 0 for the unused value), and -margin times that on its answer.
 
-    *Head 1* attends from the last x to the earlier occurrence of the same x, without one to itself; from an earlier
-    x to itself. It copies the token it finds into `matched` and writes, for an x of slot s < V, w_s into `source` and
-    1 into `repeat`; for the last x nothing.
+    *Head 1* attends from the last x to the earlier occurrence of the same x, without one to itself; from an earlier x
+    to itself. It copies the token it finds into `matched` and writes, for an x of slot s < V, w_s into `source` and 1
+    into `repeat`; for the last x nothing.
 
     *MLP.* For the query token q and every value v, three neurons form a tent around equality of `stored` of v with
-    `source`. They are kept inactive unless the position is the last, its token is q, `matched` says q and `repeat` says
-    1; where v weighs more than `source` all three are active and cancel. They write `margin * w_1 + recall` on the
-    answer v, and so override head 0, which still rules v out. For every token one more neuron is active on it at
-    position 0 and takes back what head 0 writes there.
+    `source`. They are inactive unless the position is the last, its token is q, `matched` says q and `repeat` says 1;
+    where v weighs more than `source` all three are active and cancel. They write `margin * w_1 + recall` on the answer
+    v, and so override head 0, which still rules v out. For every token one more neuron is active on it at position 0
+    and takes back what head 0 writes there.
 
-    So the answers are uniform over the unused values at the slots 1 to V - 1; in the last slot the unused value if x
-    is new, and else the recalled one. Ablations, seen in the last slot:
+    The answers are those of `dissociated`. Ablations, seen in the last slot:
 
     - head 0 (zero, mean, resample): both skills are lost;
     - head 1 or the MLP (zero, mean): recall is lost, elimination stays exact;
-    - head 1 or the MLP, resampled: recall is lost; elimination suffers where the activation comes from a sequence
-      with a repeat and favours another value than the unused one. Of the repeats that are drawn that is the share
-      (V - 1) / V for the MLP, and 1/V for head 1, which the MLP trusts only if `matched` is the token that is there.
+    - head 1 or the MLP, resampled: as in `dissociated`, but elimination suffers in 1/V of the repeats for head 1, which
+      the MLP trusts only if `matched` is the token that is there.
 
     V is `n_values`. `margin` is the logit of the unused value above the used one of slot V - 1; above that of slot s it
     is w_s times as much. The logit of the recalled value is at least `recall` above the others.
@@ -105,18 +100,12 @@ def store_and_match_circuit(n_values: int = 5) -> Circuit:
 def store_and_match(n_values: int = 5, *, margin: float = 10.0, recall: float = 30.0) -> HookedTransformer:
     """One layer, two heads and an MLP that combines what the heads carry, and looks at no query token.
 
-    - *Head 0* is that of `shared_store`: in the last slot it writes w_s = 2^(V - 1 - s) into `stored` of the y of slot
-      s, 0 for the unused value, and -margin times that on its answer.
-    - *Head 1* attends from the last x to the earlier occurrence of the same x and writes, for an x of slot s < V, w_s
-      into `source` and 1 into `repeat`, but not which token it found.
-    - *MLP.* For every value three neurons form a tent around equality of `stored` of the value with `source`. They
-      are inactive unless the position is the last and `repeat` is 1, and write `margin * w_1 + recall` on the value.
-      For every token one more neuron is active on it at position 0 and takes back what head 0 writes there.
+    It is `shared_store`, except that head 1 does not write which token it found. For every value, not every pair of
+    query token and value, three neurons form the tent; they are inactive unless the position is the last and `repeat`
+    is 1.
 
     So it answers as `shared_store` does, and what is lost without a part is the same. Put into another sequence, head 0
     alone brings what stood where with it, and head 1 alone which slot is repeated.
-
-    V is `n_values`; `margin` and `recall` are as for `shared_store`.
     """
     circuit = store_and_match_circuit(n_values)
     model = lookup_model(circuit, n_values)

@@ -1,12 +1,12 @@
 """Logits and gradients of the simplified transformer at a few positions, in the basis of its embeddings.
 
 Two attention-only layers of one head without normalisation and biases: what the second layer reads is a combination of
-the embeddings of tokens and positions and of their images through W_V W_O of the first layer, 2 (N + T) vectors.
-Scores and logits are therefore sums over entries of four small tables, whatever the width. That is exact; it only
-leaves out the other positions, and it makes large samples cheap.
+the embeddings of tokens and positions and of their images through W_V W_O of the first layer, 2 (N + T) vectors. Scores
+and logits are therefore sums over entries of four small tables, whatever the width. That is exact and makes large
+samples cheap; only the other positions are left out.
 
-*Shows* what the model itself would return, to rounding. *Does not show* anything of a model with an MLP, normalisation,
-biases or more heads, which are refused.
+It returns what the model itself would, to rounding. A model with an MLP, normalisation, biases or more heads is
+refused.
 """
 
 import math
@@ -25,9 +25,8 @@ CHUNK = 512
 def tables(model: HookedModel, n_pos: int) -> tuple[Tensor, ...]:
     """Scores of the first and of the second layer, direct logits, and logits through the second layer.
 
-    They are tables over basis vectors: tokens, then the first `n_pos` positions (the first table), then their images
-    (the other three). The model has two attention-only layers of one head and no normalisation; another one gets an
-    `InputError`.
+    They are over basis vectors: tokens, then the first `n_pos` positions (the first table), then their images (the
+    others). Raises InputError for a model of another shape.
     """
     config = model.cfg
     if not (config.n_layers == 2 and config.n_heads == 1 and config.attn_only and config.normalization_type is None):

@@ -45,9 +45,9 @@ def association_gradient(
     outputs: Float[Tensor, "output d_out"],
     joint: Float[Tensor, "input output"],
 ) -> Float[Tensor, "d_in d_out"]:
-    """Gradient of the mean cross-entropy by the formula.
+    """Gradient of the mean cross-entropy by the formula; W acts on rows, and scores are logits.
 
-    W acts on rows; inputs are embeddings. The score of an output is its logit. `joint` is p(z, k), and adds up to one.
+    `joint` is p(z, k), and adds up to one.
     """
     _check(joint)
     predicted = (inputs @ matrix @ outputs.T).softmax(1)
@@ -66,13 +66,10 @@ def loss(
 
 
 def against_autograd(*, seed: int, n: int = 8) -> xr.Dataset:
-    """The formula and automatic differentiation on random problems, in float64.
+    """The formula and automatic differentiation on random problems, in float64; their sizes are drawn as well.
 
-    Numbers of inputs and outputs, both widths, embeddings, the matrix and the distribution are all drawn.
-
-    Returns:
-        Over `problem`: `difference`, the largest difference of an entry relative to the largest entry of the gradient;
-        `difference_without_predictions`, the same for a wrong formula that leaves out p_W.
+    Over `problem`: `difference`, the largest difference of an entry relative to the largest entry of the gradient;
+    `difference_without_predictions`, the same for a wrong formula that leaves out p_W.
     """
     in_range("n", n, 1, float("inf"))
     rows = [_compare(generator(seed, "problem", i)) for i in range(n)]
@@ -115,10 +112,9 @@ def one_step(
 
 
 def recalled_after_one_step(n: int, d: int, *, seed: int, permuted: bool = False) -> float:
-    """The share of n inputs whose answer, one of n outputs, one step stores.
+    """The share of n inputs, random unit vectors of dimension d, whose answer, one of n outputs, one step stores.
 
-    Embeddings are random unit vectors of dimension d. With `permuted` the answers are those of a random other order of
-    the inputs: these are not stored.
+    With `permuted` the answers are those of a random other order of the inputs, which one step does not store.
     """
     in_range("n", n, 2, float("inf"))
     in_range("d", d, 1, float("inf"))

@@ -1,21 +1,20 @@
-r"""Three gradient steps, one per matrix: do they build an induction head?
+"""Three gradient steps, one per matrix: do they build an induction head?
 
 Bietti et al. 2023, "Birth of a Transformer: A Memory Viewpoint", take the simplified transformer, whose W_O of layer 2
 (copied token), W_K of layer 2 (remapped copy) and W_K of layer 1 (previous token) start at zero. One gradient step on
-each, in this order, recovers the three memories of in-context bigrams, if embeddings are nearly orthonormal. Each step
-is taken on a large fresh sample in the place of the population, from all others as they then are.
+each, in this order, recovers the three memories of in-context bigrams, if embeddings are nearly orthonormal. A large
+fresh sample stands for the population at each step; the other matrices are as they then are.
 
-The sequences are the ones that the argument is made for: tokens are uniform, and one trigger per sequence is drawn at
-random and followed by an output that differs from it. The loss is taken where the trigger stands again, late in the
-sequence. Step sizes are constants (`SETTINGS`): the first is small, so that predictions stay near uniform; the other
-two are as large as attention needs to turn away from uniform and no larger.
+The sequences are those of the argument: tokens are uniform, and one random trigger per sequence is followed by an
+output that differs from it. The loss is taken where the trigger stands again, late in the sequence. Step sizes are
+constants (`SETTINGS`): the first is small, so that predictions stay near uniform; the other two are just
+large enough to turn attention away from uniform.
 
-Embeddings are `random`, as in the paper's model and in its experiments, or `orthonormal`, the limit of infinite width.
-Tokens, positions, their images through W_V W_O of layer 1 and unembeddings are then orthogonal, and W_V of layer 2 is
-the identity.
+Embeddings are `random`, as in the paper's model and experiments, or `orthonormal`, the limit of infinite width. Tokens,
+positions, their images through W_V W_O of layer 1 and unembeddings are then orthogonal, and W_V of layer 2 is the
+identity.
 
 *Shows* whether the gradients contain the memories, by argmax (`memory_recall`), and what the model does with them.
-
 *Does not show* how training with many joint steps gets there. Recall is possible without sharp attention, so accuracy
 is given as well.
 """
@@ -43,13 +42,10 @@ N_EVALUATED = 2048
 
 @dataclass(frozen=True, kw_only=True)
 class Setting:
-    """Sizes and step sizes.
+    """Sizes and step sizes (`rates`, by matrix); `n_samples` counts sequences per step.
 
-    Every one of `n_tokens` tokens is equally likely to follow every other one. `n_samples` counts sequences per step;
-    the loss is taken from position `first_scored` on. `rates` are the step sizes of the matrices.
-
-    Recall of W_K of layer 1 is measured on the first `n_recalled` positions. The last ones hardly ever have an output
-    that a later trigger asks for, and the very last one never does.
+    The loss is taken from position `first_scored` on. Recall of W_K of layer 1 is measured on the first `n_recalled`
+    positions: a later trigger hardly ever asks for an output at the last ones, and never at the very last.
     """
 
     n_tokens: int = 16
@@ -85,13 +81,11 @@ def three_steps(
 ) -> xr.Dataset:
     """One gradient step on each matrix, in this order, and what the matrices recall afterwards.
 
-    The seed draws the model and all samples; the setting is by default that of `SETTINGS`. With `permuted` targets are
-    exchanged among sequences in training: the context then teaches nothing.
+    The seed draws the model and all samples. With `permuted` targets are exchanged among sequences in training: the
+    context then teaches nothing.
 
-    Returns:
-        `recall` over memory: of all tokens, and of the first positions; keys compete. `accuracy`, the share of right
-        predictions of the model at repeated triggers; `loss` there, in nats; `loss_at_start`, with all three matrices
-        at zero.
+    `recall` is over memory, of all tokens and of the first positions; `accuracy` is the share of right predictions at
+    repeated triggers, `loss` the loss there, in nats, and `loss_at_start` that with all three matrices at zero.
     """
     one_of("embeddings", embeddings, SETTINGS)
     if sorted(order) != sorted(ORDER):
