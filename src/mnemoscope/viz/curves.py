@@ -52,9 +52,8 @@ def skill_curves(metrics: xr.Dataset) -> go.Figure:
 
 
 def trajectory_curves(trajectory: xr.Dataset, panels: Mapping[str, Sequence[str]]) -> go.Figure:
-    """Measures of every checkpoint over (seed, step), one panel per group and one line per seed.
-
-    `panels` maps the title of a panel to its measures.
+    """Measures of every checkpoint over (seed, step), one line per seed; `panels` maps titles of panels to their
+    measures.
     """
     figure = make_subplots(1, len(panels), subplot_titles=list(panels))
     colours = colours_of(dict.fromkeys(name for group in panels.values() for name in group))

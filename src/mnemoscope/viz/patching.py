@@ -39,9 +39,8 @@ def difference_row(effects: Mapping[str, xr.Dataset], metric: str) -> tuple[str,
 
 
 def patching_figure(effects: Mapping[str, xr.Dataset], metric: str) -> go.Figure:
-    """A heatmap for each skill and direction, mean over seeds; the last axis of the sweep runs along x.
-
-    `effects` maps a name, such as a skill, to results of `analyses.effects`.
+    """A heatmap for each skill and direction of `analyses.effects`, mean over seeds; the sweep's last axis runs along
+    x.
     """
     panels = {
         f"{skill}: {WORDS[direction]}": _mean(ratio.sel(metric=metric, drop=True)).transpose(*_axes(ratio))

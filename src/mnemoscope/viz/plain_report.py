@@ -1,6 +1,5 @@
-"""The report on runs of any task: skills and the parts that they need, training, and one sequence.
-
-Entries of other tasks are made of the same pieces.
+"""The report on runs of any task: skills and their parts, training, one sequence; entries of other tasks use its
+pieces.
 """
 
 from collections.abc import Callable, Mapping, Sequence

@@ -1,7 +1,7 @@
 """Figures for a paper: restyled for the width of a column.
 
 A figure of a page is made for a screen. `for_print` returns another one for one column of a two-column paper, or for
-both where panels stand beside each other, with text of 8 points, axis lines, no grid and a white background. Curves,
+both where panels stand beside each other. It has text of 8 points, axis lines, no grid and a white background. Curves,
 dots and bars that differ in colour also differ in dashes, symbols and hatching, to be told apart on a grey print.
 """
 
@@ -78,9 +78,8 @@ def for_print(figure: go.Figure, *, width: float | None = None) -> go.Figure:
 
 
 def _tell_apart(figure: _Figure, what: Literal["dash", "symbol", "hatch"], choices: Sequence[str]) -> None:
-    """Give traces that share a panel and differ in name a second difference besides the colour.
-
-    A trace keeps the one that it has, and no other trace of its panel gets that.
+    """Give traces of a panel a second difference besides the colour; one that a trace has is kept, and given to no
+    other.
     """
     get, put, has = _ASPECTS[what]
     panels: dict[str, set[tuple[str, str]]] = {}

@@ -24,9 +24,8 @@ from mnemoscope.viz.vector_report import VECTORS
 
 
 def report_of(task: Task) -> TaskReport:
-    """The entry of a task, or the plain one of its kind under the task's name.
-
-    Raises InputError where the system that the task belongs to cannot be imported as a whole.
+    """The entry of a task, or the plain one of its kind; raises InputError where its system cannot be imported as a
+    whole.
     """
     known = REPORTS.names()
     guests.require(type(task).__module__)
@@ -78,9 +77,8 @@ def report(parts: Sequence[tuple[TaskReport, Mapping[str, Results]]]) -> str:
 
 
 def report_page(parts: Sequence[tuple[TaskReport, Mapping[str, Results]]], *, explorer: str | None = None) -> Page:
-    """The page on tasks: their entries, each with the results of `analyse` for every label, along `seed`.
-
-    `explorer` is the address of a page in which models of these runs can be used, if there is one.
+    """The page on tasks: their entries with the results of `analyse` by label, and a link to the page at `explorer`, if
+    any.
     """
     results = [result for _, each in parts for result in each.values()]
     n_runs = sum(result["metrics"].sizes["seed"] for result in results)

@@ -83,10 +83,7 @@ def bar(share: float) -> str:
 
 
 def spread(values: xr.DataArray, form: str = ".4f") -> Number:
-    """Mean over replicates, with the range behind it where there are several; a dash where there is nothing.
-
-    `values` are over one dimension, such as `seed` or `draw`; `form` is the format of the numbers.
-    """
+    """Mean over replicates (the only dimension), with the range if there are several; a dash where there is nothing."""
     (dim,) = (str(dim) for dim in values.dims)
     summary = summary_over(values, dim)
     mean, low, high = (float(summary.sel(summary=name)) for name in ("mean", "min", "max"))

@@ -62,9 +62,9 @@ class TaskReport:
     numbers: Callable[[Run], Mapping[str, float]] | None = None
     """Shares of one run by name, from 0 to 1, beside those that training logged, for sweeps; none: no further ones."""
     explorer: Callable[[], str] | None = None
-    """For the live explorer: the source of a JavaScript function from the task's fields to `complaint(tokens)`, why the
-    task has no such sequence or null, and `references`, by name the rows of an exact predictor for tokens. None: the
-    page has those of the sequences that it shows."""
+    """The source of a JavaScript function of the task's fields, for the live explorer. It returns `complaint(tokens)`,
+    why the task has no such sequence or null, and `references`, by name the rows of an exact predictor for tokens.
+    None: the page has those of the sequences that it shows."""
     symbols: Callable[[Any], Sequence[str]] | None = None
     """The name of every token, in their order; none: as `task.symbols` says, else by its number."""
     truncation: "Truncation | None" = None

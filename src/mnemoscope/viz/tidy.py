@@ -33,9 +33,8 @@ _LONG = 40
 
 
 def table_files(table: Table, *, latex: bool = False) -> Iterator[tuple[str, str]]:
-    """Names and contents of the files of a table: <name>.csv as it is shown, and <name>.tex on demand.
-
-    Numbers have <name>-tidy.csv, and <name>-seeds.csv if the replicates are known.
+    """Files of a table: <name>.csv as shown, -tidy.csv of numbers, -seeds.csv of known replicates, <name>.tex on
+    demand.
     """
     yield f"{table.name}.csv", _csv([table.header, *table.rows])
     numbers, each = list(tidy_rows(table)), list(replicate_rows(table))

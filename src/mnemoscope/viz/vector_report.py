@@ -1,7 +1,4 @@
-"""The report on runs of a task of vectors: squared errors by part of the answer, their causes, and attention.
-
-Entries of such tasks are made of these pieces and of those of `plain_report`.
-"""
+"""The report on tasks of vectors, with pieces of `plain_report`: squared errors by part of the answer, attention."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace

@@ -1,7 +1,4 @@
-"""The content of a page on a model without a task: its weights, and the sequences that it was given with.
-
-Without a task there is nothing to draw from, no exact predictor, no minimal pair and no role of a part.
-"""
+"""The content of a page on a model without a task: its weights and given sequences; no predictors, pairs or roles."""
 
 from collections.abc import Sequence
 

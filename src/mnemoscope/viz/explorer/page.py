@@ -43,8 +43,8 @@ def explore(
     """A page in which models can be used: their weights, all checkpoints of runs, and the forward pass.
 
     `.html()` of the page is the text of the file, and a notebook shows it. Raises InputError where there is no run, a
-    run has no checkpoint, the page cannot run a model, sequences do not fit the model or are given with a task, or the
-    page would be too large.
+    run has no checkpoint, or the page cannot run a model or would be too large; also where sequences do not fit the
+    model or are given with a task.
 
     Args:
         models: One or several runs of tasks with tokens; or a subject, a model with its task; or any other hooked

@@ -1,6 +1,5 @@
-"""The content of a page on a model, as values; the page's script reads them as JSON (`Run` in `js/payload.js`).
-
-Tensors are numbers of the page's `Packer`.
+"""The content of a page, as values that its script reads as JSON (`Run` in `js/payload.js`); tensors by `Packer`
+number.
 """
 
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,4 @@
-"""The question of a claim, in sentences and as rows: criterion, refutation, measures and their reasons.
-
-All of it was fixed before the first run, and can be said without a verdict.
-"""
+"""The question of a claim, as it was fixed before the first run, in sentences and as rows: no verdict is needed."""
 
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType

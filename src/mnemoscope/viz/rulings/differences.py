@@ -1,7 +1,4 @@
-"""Differences between two trials of claims, from their records, and the wording of records.
-
-Needs no model and no claim: records are plain data.
-"""
+"""Differences between two trials of claims, and their wording, from records: plain data, without a model or a claim."""
 
 import math
 from collections.abc import Iterable, Mapping

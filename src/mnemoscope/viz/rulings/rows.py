@@ -48,9 +48,8 @@ def verdict_rows(rulings: Iterable[Ruling]) -> list[list[str]]:
 
 
 def unjudged_rows(rulings: Iterable[Ruling]) -> list[list[str]]:
-    """Rows on measurements without a replicate that passes the gate: claim, quantity, mean and range, replicates.
-
-    No verdict rests on them.
+    """Claim, quantity, mean and range, and replicates of measurements where none passes the gate: no verdict rests on
+    them.
     """
     return [
         [ruling.claim.id, name, text, counted(len(ruling.evidence.labels), ruling.evidence.replicate)]

@@ -186,7 +186,6 @@ def _rivals(sheet: Sheet, ruling: Ruling) -> None:
 
 
 def _definitions(rival: Claim) -> list[str]:
-    """The effects of a rival, in words."""
     found = {effect_name(part.name): described(rival, part.name) for part in rival.criteria}
     return [f"{name[0].upper()}{name[1:]} is {words}." for name, words in found.items() if words]
 
