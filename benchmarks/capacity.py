@@ -14,7 +14,7 @@ from mnemoscope.systems.memory_theory.analyses.search import candidates
 from timing import Contender, Figure, duration, interleave, ratio
 
 SIZES = {"8 to 16": (8, 11, 16), "32": (32,)}
-"""Dimensions by what the figure calls them."""
+"""Dimensions by their name in the figure."""
 DRAWS = range(1000, 1016)
 CANDIDATES_PER_PARAMETER = 8
 
