@@ -79,7 +79,7 @@ def loop(d: Sequence[int], draws: Sequence[int]) -> Contender:
 
 
 def same_answers(d: Sequence[int], draws: Sequence[int]) -> Figure:
-    """How many capacities differ."""
+    """The number of capacities that differ."""
     found = matrix_capacity(d, draws=draws).capacity
     different = sum(
         capacity_in_a_loop(width, draw) != int(found.sel(d=width, draw=draw)) for width in d for draw in draws

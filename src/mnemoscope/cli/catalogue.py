@@ -1,7 +1,7 @@
 """The contents of guests, for lists: read from `catalogue.json` in a guest's package, without importing it.
 
 `python -m mnemoscope.cli.cataloguing` writes these files. A file older than its guest's tasks, presets, claims or
-registrations is not read. Such guests, and those without a file, as most of users, are imported, which takes seconds.
+registrations is not read, and most guests of users have none: such guests are imported, which takes seconds.
 
 *Does not show* more than lists need. Code that acts on a task or a claim takes it from its registry.
 """

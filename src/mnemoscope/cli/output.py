@@ -77,8 +77,9 @@ def write_page(path: Path, html: str, figures: Sequence[Drawn], options: DrawsFi
 
 
 def write_arrays(directory: Path, results: Mapping[str, xr.Dataset | xr.DataTree]) -> None:
-    """Write every result as `directory`/<name>.nc; netCDF has no complex numbers, so <variable>_real and
-    <variable>_imag.
+    """Write every result as a netCDF file, `directory`/<name>.nc.
+
+    netCDF has no complex numbers: such a variable becomes two, <variable>_real and <variable>_imag.
     """
     from mnemoscope.models.files import write_atomically
 

@@ -44,7 +44,9 @@ class Code:
 
 
 def pieces(ruling: Ruling, bench: Bench, where: Sequence[str], out: Path) -> list[str]:
-    """HTML on a ruling: command, code, runs and arrays; `where` are the words for its models, `out` holds the page."""
+    """HTML on a ruling: command, code, runs and arrays; `where` has the words for its models, `out` is the page's
+    directory.
+    """
     claim = ruling.claim
     command = shlex.join(["mnemoscope", "claims", "run", claim.id, *(where if claim.replicate != "draw" else ())])
     arrays = quote(f"evidence/{claim.id}.nc")

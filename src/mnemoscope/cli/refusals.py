@@ -107,9 +107,7 @@ def check_out(out: Path, *, is_file: bool, option: str = "--out") -> None:
 
 
 def check_named(options: Any) -> None:
-    """Refuse unknown run directories, presets, recipes, claims and systems before any import of code that would use
-    them.
-    """
+    """Refuse unknown run directories, presets, recipes, claims and systems before anything imports what uses them."""
     paths = options.runs if isinstance(options, OfRuns) else (options.run,) if isinstance(options, OfSequence) else ()
     for path in paths:
         if not zoo.named(path) and not path.exists():

@@ -1,6 +1,6 @@
 """Training followed in Weights & Biases: one run there for each run here, with its specification and every metric.
 
-wandb's own environment variables and settings hold: project, entity, offline mode. A run that is continued here
+wandb's own environment variables and settings apply: project, entity, offline mode. A run that is continued here
 continues there.
 """
 
