@@ -1,8 +1,8 @@
-"""Edge attribution of a language model of SmolLM2's shape, all edges, against the method of its authors restated.
+"""Edge attribution of a language model of SmolLM2's shape, all edges, against its authors' method, written anew.
 
-The rival keeps an input of its own for every head and MLP (TransformerLens's split inputs), takes the gradient there in
-one backward pass a point, and multiplies it with what every earlier part wrote in the other run less this one, as
-EAP-IG's package does (Hanna, Pezzelle & Belinkov 2024); heads that share keys and values are taken apart for that, as
+The rival keeps an input of its own for every head and MLP (TransformerLens's split inputs) and takes the gradient there
+in one backward pass a point. It multiplies the gradient with the difference of every earlier part's output between the
+runs, as EAP-IG's package does (Hanna, Pezzelle & Belinkov 2024). Heads that share keys and values are taken apart, as
 the package needs it. Its scores of the heads of a group add up to ours of their key/value head.
 """
 
@@ -29,13 +29,13 @@ from patching import random_pairs
 from timing import Contender, Figure, duration, interleave, ratio
 
 STEPS = 5
-"""Points of EAP-IG."""
+"""Number of points of EAP-IG."""
 N_SAMPLED = 100
-"""Edges that are patched, to see how far the estimates are."""
+"""Number of edges that are patched, to measure the errors of the estimates."""
 
 
 def sweeps(quick: bool) -> list[Figure]:
-    """EAP and EAP-IG against the rival, and how far both are from patches of sampled edges."""
+    """EAP and EAP-IG against the rival, and the distance of both from patches of sampled edges."""
     name = "SmolLM2 135M"
     model = shaped(SHAPES[name][1], quick)
     pairs = random_pairs(N_PROMPTS, n_pos=N_POS, d_vocab=model.cfg.d_vocab)
@@ -54,7 +54,7 @@ def sweeps(quick: bool) -> list[Figure]:
 
 
 def _difference(model: HookedTransformer, ours: xr.DataArray, rival: dict[str, float]) -> float:
-    """The largest between the scores of an edge, of the largest score."""
+    """The largest difference between the scores of an edge, as a share of the largest score."""
     n = model.cfg.n_heads // (model.cfg.n_key_value_heads or model.cfg.n_heads)
     theirs = np.zeros(len(ours))
     for number, edge in enumerate(model_edges(model)):
@@ -94,7 +94,6 @@ class Ours:
 
     @property
     def scores(self) -> xr.DataArray:
-        """What each edge is said to move the metric by, the mean over prompts."""
         return (self.result.value - self.result.clean)[0, 0].mean("prompt")
 
 
@@ -125,7 +124,6 @@ class Rival:
 
     @property
     def scores(self) -> dict[str, float]:
-        """By the name of the edge."""
         return {
             f"{self.writers[i]} → {reader}": float(value)
             for reader, values in self.found.items()

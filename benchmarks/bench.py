@@ -1,7 +1,7 @@
 """Speed and memory against the aims: `python benchmarks/bench.py [--quick] [--json FILE]`.
 
 Rivals run in one process, in turns, and the ratio is the median over repetitions. On one core the clock is processor
-time. The exit status says nothing about the figures: a slow or busy machine is no error. Imports stay inside the
+time. The exit status does not depend on the figures: a slow or busy machine is no error. Imports stay inside the
 functions, because worker processes import this file again.
 """
 

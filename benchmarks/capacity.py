@@ -14,7 +14,7 @@ from mnemoscope.systems.memory_theory.analyses.search import candidates
 from timing import Contender, Figure, duration, interleave, ratio
 
 SIZES = {"8 to 16": (8, 11, 16), "32": (32,)}
-"""Dimensions by what the figure calls them."""
+"""Dimensions by their name in the figure."""
 DRAWS = range(1000, 1016)
 CANDIDATES_PER_PARAMETER = 8
 
@@ -79,7 +79,7 @@ def loop(d: Sequence[int], draws: Sequence[int]) -> Contender:
 
 
 def same_answers(d: Sequence[int], draws: Sequence[int]) -> Figure:
-    """How many capacities differ."""
+    """The number of capacities that differ."""
     found = matrix_capacity(d, draws=draws).capacity
     different = sum(
         capacity_in_a_loop(width, draw) != int(found.sel(d=width, draw=draw)) for width in d for draw in draws

@@ -1,4 +1,4 @@
-"""A Dask cluster of two workers on this machine against worker processes, and what a task costs that does nothing."""
+"""A Dask cluster of two workers on this machine against worker processes, and the cost of a task that does nothing."""
 
 import tempfile
 import time

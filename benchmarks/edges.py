@@ -1,4 +1,4 @@
-"""Every edge of a model patched by itself, against one hooked forward pass an edge, and what it allocates."""
+"""Every edge of a model patched by itself, against one hooked forward pass an edge, and the memory that it takes."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -39,9 +39,8 @@ def late(prompts: PromptPairs) -> PromptPairs:
 
 
 class Rival:
-    """A forward pass an edge with one hook, at what its reader reads; logits are formed where they are read only.
-
-    What writers wrote in both runs is known to it beforehand.
+    """A hooked forward pass an edge: writers' outputs of both runs are known, logits are formed only where they are
+    read.
     """
 
     def __init__(self, model: HookedTransformer, pairs: PromptPairs, *, from_reader: bool = False):
@@ -74,7 +73,7 @@ class Rival:
         return self.model.unembed(self.model.ln_final(stream[:, -1:]))[:, 0]
 
     def _hooked(self, edge: Edge) -> tuple[str, Hook]:
-        """The hook point at which the reader's input, or what a head makes of it, is put in."""
+        """The hook point at which the reader's input, or the result of a head for it, is put in."""
         change, reader, through = self.changes[edge.writer], edge.reader, edge.through
         if not isinstance(reader, Site):
             return f"blocks.{N_LAYERS - 1}.hook_resid_post", lambda stream, hook: stream + change

@@ -1,7 +1,7 @@
-"""The live explorer in headless Chromium on this machine: how long an edit takes to be shown, and a page to be there.
+"""The live explorer in headless Chromium on this machine: the time until an edit is shown, and until a page is ready.
 
-An edit is another token at some position: the forward passes, all panels, style and layout. What follows in pieces when
-the page rests (the sentence on what is needed, the shares of patches) is left out, and so is what the screen takes. The
+An edit is another token at some position: the forward passes, all panels, style and layout. Left out are the pieces
+that follow when the page rests (the sentence on what is needed, the shares of patches), and the time of the screen. The
 clock is that of the browser, so other work on the machine counts.
 """
 
@@ -18,7 +18,7 @@ import mnemoscope as ms
 from timing import Figure
 
 AIMS = {"v3-quick": 16.0, "birth-2-layers-quick": 100.0}
-"""Milliseconds."""
+"""Aims in milliseconds."""
 READY = 1000.0
 """Milliseconds until the page can be used."""
 PROBE = """<script>
@@ -72,7 +72,7 @@ def repaints(quick: bool) -> list[Figure]:
 
 
 def _measured(chromium: str, page: str, n_edits: int) -> dict[str, Any]:
-    """What the probe leaves in the page."""
+    """The results that the probe leaves in the page."""
     with tempfile.TemporaryDirectory() as directory:
         file = Path(directory) / "page.html"
         file.write_text(page.replace("</body>", f"{PROBE.replace('EDITS', str(n_edits))}</body>"))

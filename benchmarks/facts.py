@@ -33,7 +33,6 @@ class Plain(nn.Module):
         self.unembed = nn.Linear(width, len(task.answers), bias=False).requires_grad_(False)
 
     def forward(self, tokens: Tensor) -> Tensor:
-        """Logits at every position."""
         heads = self.qkv(self.embed(tokens)).unflatten(-1, (3, self.n_heads, -1)).permute(2, 0, 3, 1, 4)
         attended = F.scaled_dot_product_attention(*heads, is_causal=True)
         x = self.out(attended.transpose(1, 2).flatten(2))

@@ -43,7 +43,7 @@ SHAPES: dict[str, tuple[float, dict[str, Any]]] = {
         },
     ),
 }  # fmt: skip
-"""By name how much faster patching is to be, and the architecture."""
+"""By name the aimed ratio of patching, and the architecture."""
 N_PROMPTS, N_POS, NAME = 8, 14, 10
 SWEEPS = {
     "position": ("resid_pre", "pos", "layer_pos_patch_setter"),
@@ -100,7 +100,7 @@ def _patching(
 
 
 def _difference(found: dict[str, Any], axis: str) -> float:
-    """The largest between the means that both give."""
+    """The largest difference between the means of both."""
     cells = found["cells"].to_dict("records")
     ours = [float(found["ours"].sel(layer=cell["layer"], **{axis: cell[axis]})) for cell in cells]
     return float((found["rival"].double() - torch.tensor(ours, dtype=torch.double)).abs().max())
@@ -155,7 +155,7 @@ def _scores(name: str, model: HookedTransformer, repetitions: int) -> Figure:
 
 
 def _memory(name: str, model: HookedTransformer) -> Figure:
-    """What ablation of two heads allocates at once on 64 prompts, beside the logits of a whole forward pass."""
+    """Bytes that ablation of two heads allocates at once on 64 prompts, beside the logits of a whole forward pass."""
     n, n_pos = 64, N_POS
     inputs = torch.randint(model.cfg.d_vocab, (n, n_pos), generator=torch.Generator().manual_seed(0))
     scored = torch.zeros(n, n_pos, dtype=torch.bool)

@@ -1,4 +1,4 @@
-"""Activation patching of every layer and position against TransformerLens's own, and what it allocates."""
+"""Activation patching of every layer and position against TransformerLens's own, and the memory that it allocates."""
 
 from statistics import median
 from unittest import mock
@@ -110,7 +110,7 @@ def sweeps(quick: bool) -> list[Figure]:
 
 
 def most_at_once(work: Contender) -> int:
-    """Bytes of tensors that are alive at the same time at most, those made before not counted."""
+    """The largest number of bytes of tensors alive at the same time, those made before not counted."""
     with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as record:
         work()
     events = record.profiler.kineto_results.events()  # pyright: ignore[reportOptionalMemberAccess]

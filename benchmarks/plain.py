@@ -1,4 +1,4 @@
-"""Plain PyTorch, the best that one would write by hand, against the same analyses here.
+"""The same analyses in plain PyTorch, as good as one would write it by hand, against ours.
 
 Each rival is a functional forward pass of the shape of SmolLM2 on packed weights (packing counts) that starts where
 something changes: from the patched position on, with the keys and values of the base run kept, cells of all layers in
@@ -52,7 +52,7 @@ class Plain:
         self.cos, self.sin = model.blocks[0].attn.rotary_cos, model.blocks[0].attn.rotary_sin
 
     def turned(self, x: Tensor, start: int) -> Tensor:
-        """With rotary positions from `start` on."""
+        """Queries or keys with rotary positions from `start` on."""
         first, second = x.chunk(2, -1)
         at = slice(start, start + x.shape[-2])
         return x * self.cos[at] + torch.cat((-second, first), -1) * self.sin[at]
@@ -66,7 +66,7 @@ class Plain:
         return self.turned(q, start), self.turned(k, start), v
 
     def z(self, q: Tensor, k: Tensor, v: Tensor) -> Float[Tensor, "row pos heads"]:
-        """What heads take; the queries are the last positions."""
+        """Outputs z of heads; the queries are the last positions."""
         n, n_keys = q.shape[-2], k.shape[-2]
         mask = torch.ones(n, n_keys, dtype=torch.bool).tril(n_keys - n)
         return F.scaled_dot_product_attention(q, k, v, attn_mask=mask, enable_gqa=True).transpose(1, 2).flatten(2)
@@ -79,7 +79,7 @@ class Plain:
         return x + F.linear(F.silu(g) * up + b_in, w_out, b_out)
 
     def logits(self, x: Float[Tensor, "row d_model"]) -> Float[Tensor, "row d_vocab"]:
-        """From the stream after the last layer."""
+        """Logits from the stream after the last layer."""
         return F.linear(F.rms_norm(x, x.shape[-1:], self.final, self.eps), self.w_u, self.b_u)
 
     def run(
@@ -124,7 +124,7 @@ def by_position(model: HookedTransformer, pairs: PromptPairs, found: dict[str, T
 
 @torch.no_grad()
 def by_head(model: HookedTransformer, pairs: PromptPairs, found: dict[str, Tensor]) -> float:
-    """What each head takes in the clean run put into the corrupted one, at all positions."""
+    """Each head's z in the clean run put into the corrupted one, at all positions."""
     plain = Plain(model)
     n_layers, n = len(plain.layers), len(pairs)
     clean, (base, past, _) = plain.run(pairs.clean.inputs)[1], plain.run(pairs.corrupted.inputs)
@@ -172,9 +172,7 @@ Writers = Float[Tensor, "writer prompt pos d_model"]
 
 
 def _traced(plain: Plain, tokens: Int[Tensor, "prompt pos"]) -> tuple[Writers, Writers, dict[str, list[Tensor]]]:
-    """What the embedding, heads and MLPs write, and those of the last layer at the last position alone; streams,
-    projections and MLP outputs of layers.
-    """
+    """Outputs of embedding, heads and MLPs; those of the last layer at the last position; further activations."""
     x = plain.w_e.detach()[tokens].requires_grad_(torch.is_grad_enabled())
     written, kept = [x], {"pre": [], "qkv": [], "mid": [], "mlp": []}
     widths = [n * plain.d_head for n in (plain.n_heads, plain.n_kv, plain.n_kv)]
@@ -248,7 +246,7 @@ def _pulled(
 
 
 def attribution(model: HookedTransformer, batch: Batch, found: dict[str, Tensor]) -> float:
-    """Logit attribution by head at the last position: what heads write, along the direction of a logit difference."""
+    """Logit attribution by head at the last position: head outputs along the direction of a logit difference."""
     plain = Plain(model)
     with torch.no_grad():
         streams, past, _ = plain.run(batch.inputs)

@@ -1,7 +1,7 @@
 """Scoring retrieval prompts in batches, against a plain pass over every question with each of its answers in turn.
 
 Tokens are random, as many as SmolLM2's tokenizer makes of the questions; time does not depend on which they are. Beside
-the ratio stands what batches alone gain: the same code with one question at a time.
+the ratio stands the gain from batches alone: the same code with one question at a time.
 """
 
 from functools import partial

@@ -62,7 +62,7 @@ def processes(repetitions: int, n_steps: int) -> list[Figure]:
 
 
 def _by_processor_time(group: str, repetitions: int, n_steps: int) -> Figure:
-    """What two processes gain where they have two cores to themselves: other work does not count as their time."""
+    """The gain of two processes with two cores to themselves: other work does not count as their time."""
     here, there = [], []
     with ProcessPoolExecutor(2, multiprocessing.get_context("forkserver")) as pool:
         for _ in range(repetitions):

@@ -47,7 +47,6 @@ class AtOnce:
         self.task, self.n, self.stream = task, n, generator(0, "benchmark")
 
     def batch(self) -> Batch:
-        """A fresh batch."""
         return self.task.sample(self.n, split="train", generator=self.stream)
 
     def __call__(self) -> float:

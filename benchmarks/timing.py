@@ -13,15 +13,8 @@ Contender = Callable[[], float]
 class Figure:
     """One row of the table.
 
-    Attributes:
-        group: What was measured.
-        name: Between which rivals, or where.
-        value: The median; None where it could not be measured.
-        unit: `x` for ratios.
-        spread: Lower and upper quartile over repetitions.
-        aim: The bound to reach; None: for information only.
-        at_most: Whether the aim is an upper bound.
-        note: What else to know.
+    `value` is the median (None where it could not be measured) in `unit`, `x` for ratios; `spread` has the lower and
+    upper quartile over repetitions. `aim` is the bound to reach, an upper one if `at_most`; None: for information only.
     """
 
     group: str
@@ -35,7 +28,7 @@ class Figure:
 
     @property
     def reached(self) -> bool | None:
-        """Whether the aim is reached; None without an aim or a value."""
+        """True if the aim is reached; None without an aim or a value."""
         if self.aim is None or self.value is None:
             return None
         return self.value <= self.aim if self.at_most else self.value >= self.aim
@@ -46,8 +39,8 @@ def interleave(
 ) -> dict[str, list[float]]:
     """Seconds a unit of every contender, in turns (A B A B ...), so that a change of the machine's load hits all.
 
-    Every contender does one portion first that does not count. The clock is processor time, which on one thread is
-    the time on an idle machine; what waits for a GPU needs `time.perf_counter`.
+    Every contender does one portion first that does not count. The clock is processor time, which on one thread is the
+    time on an idle machine; work that waits for a GPU needs `time.perf_counter`.
     """
     for work in contenders.values():
         work()

@@ -37,7 +37,6 @@ class Block(nn.Module):
         self.mlp = nn.Sequential(nn.Linear(width, 4 * width), nn.GELU(), nn.Linear(4 * width, width))
 
     def forward(self, x: Tensor) -> Tensor:
-        """The residual stream after the block."""
         q, k, v = self.qkv(self.ln_1(x)).unsqueeze(1).chunk(3, -1)
         x = x + self.out(F.scaled_dot_product_attention(q, k, v, is_causal=True).squeeze(1))
         return x + self.mlp(self.ln_2(x))

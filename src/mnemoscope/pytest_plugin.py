@@ -1,12 +1,11 @@
 """Claims about models as unit tests: `pytest --mnemoscope-runs DIR`.
 
 A test marked with `pytest.mark.claim` becomes one item per seed of the runs found there. An item whose model does not
-do what is claimed *deviates* and does not fail; all of them together give a verdict, which stands at the end of the
-session. What an item measures travels in its `user_properties`, so that it arrives from other processes and in JUnit
-XML.
+do what is claimed *deviates* and does not fail; all items together give a verdict, printed at the end of the session.
+The measurements of an item travel in its `user_properties`, so that they arrive from other processes and in JUnit XML.
 
-The plugin is loaded in every session of everybody who has the package, so it imports nothing heavy unless it is used,
-and without its options it does nothing but to skip tests that are marked.
+Every session of every user of the package loads the plugin, so it imports nothing heavy unless it is used. Without its
+options it only skips marked tests.
 """
 
 from collections.abc import Generator
@@ -158,7 +157,7 @@ def pytest_report_teststatus(report: Any) -> tuple[str, str, tuple[str, dict[str
 
 
 def _properties(report: pytest.TestReport) -> dict[str, Any]:
-    """What the report says of a claim."""
+    """The report's properties that are about a claim."""
     return {name: value for name, value in report.user_properties if str(name).startswith("claim")}
 
 

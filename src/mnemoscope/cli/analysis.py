@@ -1,7 +1,4 @@
-"""Commands that take models apart: runs in; arrays, tables and a page with figures out.
-
-Each comes from the record of an analysis; workers, stacking along `seed`, files and the page are the same for all.
-"""
+"""Commands that take models apart, each from the record of an analysis: runs in; arrays, tables and a page out."""
 
 from __future__ import annotations
 
@@ -69,12 +66,8 @@ def analysis_command(
 ) -> Command:
     """Register a command that takes models apart. Register a record in its place (`mnemoscope.records.RECORDS`).
 
-    Args:
-        name: Of the command.
-        options: Its options, with a field `n`.
-        measure: A function of a module that takes a run and `options`.
-        show: Takes the results of a configuration along `seed`, the options and the runs.
-        check: Refuses options before anything is measured.
+    `options` have a field `n`, and `check` refuses options before anything is measured. `measure`, a function of a
+    module, takes a run and options. `show` takes the results of a configuration along `seed`, the options and the runs.
     """
     instead = "mnemoscope.cli.analysis_command goes in the next release; register a mnemoscope.records.Record"
     warnings.warn(instead, FutureWarning, stacklevel=2)
@@ -139,19 +132,11 @@ def present(
     options: WritesResults | None = None,
 ) -> None:
     """Print the tables; write arrays (<name>.nc), tables (<name>.csv, as numbers <name>-tidy.csv and <name>-seeds.csv)
-    and a page with the figures (<command>.html).
+    and a page with the figures (<command>.html) to the directory `place`.
 
-    Arrays, tables, pages and figures that an earlier call has left there are removed, since they may be of other
-    options.
-
-    Args:
-        command: What the page is called.
-        title: What the results are of; stands before the title of every table.
-        results: By name, to be written as arrays.
-        shown: Tables, figures and notes.
-        place: Directory that is written to.
-        lead: A sentence under the title of the page.
-        options: Which figures and tables are written in other formats too; none: none.
+    Arrays, tables, pages and figures that an earlier call has left there are removed, since they may come from other
+    options. `title` stands before the title of every table, `lead` under that of the page. `options` say which figures
+    and tables are written in other formats too.
     """
     page = ms.viz.Page(f"{command}: {title}", lead)
     fill(page, shown)

@@ -1,9 +1,9 @@
 """The contents of guests, for lists: read from `catalogue.json` in a guest's package, without importing it.
 
-`python -m mnemoscope.cli.cataloguing` writes these files. One that is older than its guest's tasks, presets, claims or
-registrations is not read, and most guests of users have none: these are imported, which takes seconds.
+`python -m mnemoscope.cli.cataloguing` writes these files. A file older than its guest's tasks, presets, claims or
+registrations is not read, and most guests of users have none: such guests are imported, which takes seconds.
 
-*Does not show* more than lists need. What acts on a task or a claim takes it from its registry.
+*Does not show* more than lists need. Code that acts on a task or a claim takes it from its registry.
 """
 
 import hashlib
@@ -19,15 +19,14 @@ from mnemoscope.core.errors import one_of
 
 Kind = Literal["tasks", "presets", "systems", "claims"]
 Entries = Mapping[str, Mapping[str, Any]]
-"""By name what lists show: `summary`; of a preset also its `recipes`;
-of a system the names of changed presets `in_words`; of a claim `statement`, `system`, `headline`,
-its `rivals`, and pairs of words on what is `fixed`."""
+"""The entries of lists by name: `summary`; for a preset also its `recipes`; for a system the names of changed presets
+`in_words`; for a claim `statement`, `system`, `headline`, its `rivals`, and pairs of words on what is `fixed`."""
 
 FILE = "catalogue.json"
 REGISTERED = "registered.json"
-"""As `sweeps.registered.FILE`, which takes torch along: how a claim was asked before is shown too."""
+"""As `sweeps.registered.FILE`, whose import takes torch along: earlier forms of a claim are shown too."""
 _HOMES = ("task", "preset", "claim")
-"""How the modules and folders of a guest begin that decide what its catalogue holds."""
+"""First words of the modules and folders of a guest that decide the contents of its catalogue."""
 
 _REGISTRIES: Mapping[Kind, str] = {
     "tasks": "mnemoscope.core.specification",
@@ -35,7 +34,7 @@ _REGISTRIES: Mapping[Kind, str] = {
     "systems": "mnemoscope.core.presets",
     "claims": "mnemoscope.judging.claim",
 }
-"""Modules of the registries, all of which take torch along."""
+"""Modules of the registries; each import takes torch along."""
 
 
 def listed(kind: Kind) -> Entries:
@@ -62,7 +61,7 @@ def claims_listed(words: tuple[str, ...]) -> Entries:
 
 
 def sources_digest(place: Path) -> str:
-    """SHA-256, 16 digits, of the files of a guest that decide what its catalogue holds."""
+    """SHA-256, 16 digits, of the files of a guest that decide the contents of its catalogue."""
     files = [file for file in place.rglob("*.py") if file.relative_to(place).parts[0].startswith(_HOMES)]
     state = hashlib.sha256()
     for file in [*sorted(files), *place.glob(REGISTERED)]:

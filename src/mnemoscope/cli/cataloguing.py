@@ -1,4 +1,4 @@
-"""Write `catalogue.json` of guests: `python -m mnemoscope.cli.cataloguing`, for all, or for packages that are named.
+"""Write `catalogue.json` of guests: `python -m mnemoscope.cli.cataloguing`, for all, or for named packages.
 
 An installed guest of a user gains the same: its claims are listed in a tenth of the time.
 """
@@ -66,7 +66,7 @@ def _claim(claim: ms.Claim) -> dict[str, Any]:
 
 
 def fixed(claim: ms.Claim) -> list[list[str]]:
-    """Pairs of words on what is fixed about a claim before it is tried, and on its earlier forms."""
+    """Pairs of words on all that is fixed about a claim before it is tried, and on its earlier forms."""
     rows = [["source", claim.source], *map(list, asked.fixed(claim))]
     explained = {} if claim.explanation is None else claim.explanation.quantities
     rows += [[asked.effect_name(name), asked.described(claim, name)] for name in explained if name != GATE]

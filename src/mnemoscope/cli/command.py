@@ -23,7 +23,7 @@ class Command:
     earlier: tuple[str, ...] = ()
     """Earlier names, which still work."""
     out_is_file: bool = False
-    """Whether an option `--out` names a file; a directory otherwise."""
+    """True if an option `--out` names a file, False if a directory."""
 
     @property
     def summary(self) -> str:

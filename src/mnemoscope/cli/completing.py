@@ -1,9 +1,7 @@
 """Candidates of a shell for a word that is being typed: commands, options, values and registered names.
 
-Shells call `mnemoscope --complete` with the words of the line. Names come from the catalogues of the guests, so that
-nothing heavy is imported.
-
-*Does not know* names of guests that `--import` brings, nor which recipes a preset has.
+Shells call `mnemoscope --complete` with the words of the line. Names come from the catalogues of guests, so that
+nothing heavy is imported. *Does not know* names of guests that `--import` brings, nor the recipes of a preset.
 """
 
 import dataclasses
@@ -84,7 +82,6 @@ def _choices(hint: Any) -> Iterable[str]:
 
 
 def _names(kind: str) -> Iterable[str]:
-    """The registered names of a kind."""
     if kind == "presets" or kind == "systems":
         return listed(kind)
     if kind == "recipes":

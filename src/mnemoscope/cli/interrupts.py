@@ -11,7 +11,7 @@ from types import FrameType
 def interrupts_noted() -> Iterator[list[int]]:
     """A list that is no longer empty once this process was interrupted; `KeyboardInterrupt` is raised all the same.
 
-    A handler of somebody else's is left alone, and so are interrupts outside the main thread.
+    Handlers of others are left alone, and so are interrupts outside the main thread.
     """
     noted: list[int] = []
 

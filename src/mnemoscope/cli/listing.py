@@ -1,6 +1,6 @@
-"""All commands: modules of `cli.commands`, records of analyses, and what guests bring in their parts of these names.
+"""All commands: modules of `cli.commands`, records of analyses, and those of guests under the same names.
 
-All of these are imported for the list, so they import what is slow inside functions.
+The list imports all of these, so they import slow modules inside functions.
 """
 
 import importlib

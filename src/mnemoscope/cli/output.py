@@ -49,7 +49,7 @@ def write_table(directory: Path, table: Table, *, latex: bool = False) -> None:
 def write_page(path: Path, html: str, figures: Sequence[Drawn], options: DrawsFigures) -> None:
     """Write a page, and its figures as files if the options name formats: figures/<page>-<n>-<words>.<format>.
 
-    Those that an earlier call has left of this page are replaced. Where they cannot be drawn, one line says so.
+    Figures of this page from an earlier call are replaced. Where they cannot be drawn, one line says so.
     """
     from mnemoscope.models.files import write_atomically
     from mnemoscope.viz.drawing import draw
@@ -79,7 +79,7 @@ def write_page(path: Path, html: str, figures: Sequence[Drawn], options: DrawsFi
 def write_arrays(directory: Path, results: Mapping[str, xr.Dataset | xr.DataTree]) -> None:
     """Write every result as a netCDF file, `directory`/<name>.nc.
 
-    netCDF has no complex numbers: a variable of them becomes two, <variable>_real and <variable>_imag.
+    netCDF has no complex numbers: such a variable becomes two, <variable>_real and <variable>_imag.
     """
     from mnemoscope.models.files import write_atomically
 

@@ -1,5 +1,6 @@
-"""From words to options: a configuration file gives defaults, the command line takes precedence, unknown keys are
-refused. Guests of `--import` come first, since they may bring commands and whatever the other words name.
+"""Options from words: a configuration file gives defaults, the command line takes precedence, unknown keys are refused.
+
+Guests of `--import` come first, since they may bring commands and anything else that the other words name.
 """
 
 import dataclasses
@@ -23,7 +24,7 @@ IMPORT = "import"
 
 
 def invite_guests(words: Sequence[str]) -> list[str]:
-    """Import what `--import` and the configuration file name, and return the other words."""
+    """Import the guests that `--import` and the configuration file name, and return the other words."""
     others, named = [], []
     left = iter(words)
     for word in left:
@@ -123,7 +124,6 @@ def read_config(file: Path) -> dict[str, dict[str, Any]]:
 
 
 def _content(file: Path) -> Mapping[Any, Any]:
-    """The sections of a configuration file."""
     return read_yaml(file, f"--config {file}", f"sections named after commands: {', '.join(commands())}")
 
 

@@ -1,4 +1,4 @@
-"""Live progress: of runs in training, a line each for those at work; of other work, one line that then goes away."""
+"""Live progress: a line for each run at work in training; for other work one line that then goes away."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -17,7 +17,7 @@ from mnemoscope.training.recorder import Report
 def counted_down(n: int, what: str, console: Console) -> Iterator[Callable[[], None]]:
     """A function to be called after each of `n` pieces of work; shows how many are done and the time left.
 
-    The progress of a piece in this process (`core.progress`) counts for its share. Nothing is shown where the output is
+    Progress within a piece in this process (`core.progress`) counts for its share. Nothing is shown where the output is
     no terminal. `what` names the pieces, such as `runs`, before the bar.
     """
     bars = Progress(

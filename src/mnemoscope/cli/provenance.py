@@ -1,8 +1,8 @@
 """The base of a verdict, as pieces of HTML for its page: the command, the code, the runs and the arrays.
 
-Code is named by module and line. It is linked where its package says in its metadata where the source is
-(`Project-URL`), or where it lies below the current directory, as in a clone. Runs are linked where they lie on this
-machine; those of the zoo have their word, such as `zoo:v3-quick`.
+Code is named by module and line. It is linked to the source that its package names in its metadata (`Project-URL`), or
+to the file if that lies below the current directory, as in a clone. Runs on this machine are linked; those of the zoo
+have their word, such as `zoo:v3-quick`.
 """
 
 import inspect
@@ -28,7 +28,7 @@ from mnemoscope.sweeps.measuring import name_of
 from mnemoscope.viz.overview.files import link
 
 _REPOSITORY = ("source", "source code", "repository", "code", "github")
-"""What packages call the address of their source, in lower case."""
+"""Names that packages give to the address of their source, in lower case."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,9 +44,8 @@ class Code:
 
 
 def pieces(ruling: Ruling, bench: Bench, where: Sequence[str], out: Path) -> list[str]:
-    """The command, the code, the runs and the arrays of a ruling, each as a piece of HTML.
-
-    `where` are the words of the command line that name the models, `out` is the directory of the page.
+    """HTML on a ruling: command, code, runs and arrays; `where` has the words for its models, `out` is the page's
+    directory.
     """
     claim = ruling.claim
     command = shlex.join(["mnemoscope", "claims", "run", claim.id, *(where if claim.replicate != "draw" else ())])
@@ -73,7 +72,7 @@ def _code(claim: Claim) -> Iterator[tuple[str, Code]]:
 
 
 def place_of(function: Callable[..., Any]) -> Code | None:
-    """The definition of a function; of one with bound arguments the function itself. None: it has no source."""
+    """The definition of a function, or of the one that a partial function calls. None: it has no source."""
     while isinstance(function, partial):
         function = function.func
     function = inspect.unwrap(function)
@@ -87,7 +86,7 @@ def place_of(function: Callable[..., Any]) -> Code | None:
 def place_of_claim(claim: Claim) -> Code | None:
     """The line that states a claim, in the modules beside its measure that hold it. None: there is none.
 
-    That is the line with its id, or where it gets its name in the module, if the id is put together.
+    It is the line with its id, or, if the id is put together, the one that gives the claim its name in the module.
     """
     if claim.measure is None or (near := place_of(claim.measure)) is None:
         return None
@@ -151,7 +150,7 @@ def _repository(package: str) -> str | None:
 
 @cache
 def _distributions() -> Mapping[str, Sequence[str]]:
-    """By package the distributions that hold it; it takes a look into each that is installed."""
+    """The distributions that hold each package; it takes a look into each that is installed."""
     return metadata.packages_distributions()
 
 

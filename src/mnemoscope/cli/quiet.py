@@ -1,6 +1,6 @@
-"""Warnings of libraries are not shown: a user of a command can do nothing about them. `python -W` brings them back.
+"""Warnings of libraries are not shown: a user of a command cannot act on them. `python -W` brings them back.
 
-What this package itself warns of is logged, and is shown.
+Warnings of this package are logged, and are shown.
 """
 
 import logging
@@ -11,14 +11,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 _FOR_WORKERS = {"PYTHONWARNINGS": "ignore", "TRANSFORMERS_VERBOSITY": "error", "HF_HUB_VERBOSITY": "error"}
-"""Of the environment, which worker processes inherit."""
+"""Entries of the environment, which worker processes inherit."""
 
 
 @contextmanager
 def libraries_silent() -> Iterator[None]:
     """Warnings and log records of libraries are not shown, here and in worker processes; nothing stays changed.
 
-    Who asks for warnings (`python -W`, PYTHONWARNINGS) gets them, and so does who has set up logging.
+    Users who ask for warnings (`python -W`, PYTHONWARNINGS) get them, and so do those who have set up logging.
     """
     if sys.warnoptions:
         yield

@@ -1,4 +1,4 @@
-"""Refusals of the parser of options, as one line; and places to write to that are refused before any work."""
+"""Refusals of the parser of options, as one line; and refusals, before any work, of places to write to."""
 
 import dataclasses
 import io
@@ -107,10 +107,7 @@ def check_out(out: Path, *, is_file: bool, option: str = "--out") -> None:
 
 
 def check_named(options: Any) -> None:
-    """Refuse names of what does not exist, before anything is imported that would use it.
-
-    It looks at run directories to be read, presets and recipes to be trained, and claims and systems to be tried.
-    """
+    """Refuse unknown run directories, presets, recipes, claims and systems before anything imports what uses them."""
     paths = options.runs if isinstance(options, OfRuns) else (options.run,) if isinstance(options, OfSequence) else ()
     for path in paths:
         if not zoo.named(path) and not path.exists():

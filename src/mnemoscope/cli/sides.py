@@ -1,4 +1,4 @@
-"""The two that `compare` puts side by side: what words name, what can be asked the same, how they are told apart."""
+"""The two sides that `compare` puts next to each other: their words, the questions they share, and their names."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Side:
 
     @property
     def task(self) -> ms.Task:
-        """Without what the seed sets."""
+        """The task, without the fields that the seed sets."""
         return self.runs[0].spec.configuration[0]
 
 
@@ -55,7 +55,7 @@ def read_side(word: str, step: int | None) -> Side:
 
 
 def check_pair(first: Side, second: Side) -> None:
-    """Refuse two sides that are the same, or that cannot be asked the same."""
+    """Refuse two sides that are the same, or that share no questions."""
     from mnemoscope.core.protocols import VectorTask
     from mnemoscope.viz.guesses import symbols_of
 

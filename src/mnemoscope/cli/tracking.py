@@ -1,7 +1,7 @@
 """Training followed in Weights & Biases: one run there for each run here, with its specification and every metric.
 
-What wandb is told by its own environment variables and settings holds: project, entity, offline mode. A run that is
-continued here continues there.
+wandb's own environment variables and settings apply: project, entity, offline mode. A run that is continued here
+continues there.
 """
 
 import hashlib
@@ -15,7 +15,7 @@ from mnemoscope.core.specification import RunSpec
 from mnemoscope.training.recorder import Progress, Report
 
 PROJECT = "mnemoscope"
-"""Unless WANDB_PROJECT names another."""
+"""The project unless WANDB_PROJECT names another."""
 
 
 @contextmanager

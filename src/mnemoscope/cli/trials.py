@@ -1,4 +1,4 @@
-"""Trials of claims with a live table, and what they leave."""
+"""Trials of claims with a live table, and the files that they leave."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -40,7 +40,7 @@ from mnemoscope.viz.rulings import (
 from mnemoscope.viz.tables import counted
 
 MANY_TOKENS = 16
-"""More tokens than this are seen in the view only."""
+"""Sequences with more tokens than this are seen in the view only."""
 
 
 def answered_by_zoo(claims: Sequence[Claim], runs: Sequence[Run]) -> tuple[list[Claim], list[str]]:
@@ -76,8 +76,8 @@ def try_claims(
 ) -> list[Ruling]:
     """Put claims on trial with a live table; write verdicts.json, report.html, evidence and tables to `out`.
 
-    What was measured is kept in `store`, or in `out` if none is given. `options` say which figures and tables are
-    written in other formats too. `where` are the words of the command line that name the models, for the command that
+    Measurements are kept in `store`, or in `out` if none is given. `options` say which figures and tables are written
+    in other formats too. `where` are the words of the command line that name the models, for the command that
     reproduces a verdict.
     """
     with _live(claims) as report:
@@ -134,13 +134,12 @@ def examples(rulings: Sequence[Ruling], bench: Bench, jobs: int) -> dict[str, li
 
 
 def _view(run: Run) -> tuple[Batch, xr.Dataset]:
-    """An unseen sequence, and the attention on it."""
     batch = report_of(run.spec.task).example(run.spec.task)
     return batch, view_of(run, batch)
 
 
 def _example(run: Run, kind: str, batch: Batch, attention: xr.Dataset) -> Example:
-    """A view with its caption, in which a short sequence stands."""
+    """A view with its caption, which includes a short sequence."""
     tokens = batch.inputs[0].tolist()
     shown = f", on {' '.join(map(str, tokens))}" if len(tokens) <= MANY_TOKENS else ""
     return Example(caption=f"A {kind} seed: {run.label}, seed {run.spec.seed}{shown}", attention=attention)
@@ -168,7 +167,7 @@ def _lead(rulings: Sequence[Ruling], runs: Sequence[Run], recipe: str | None) ->
 
 @contextmanager
 def _live(claims: Sequence[Claim]) -> Iterator[Any]:
-    """A table of what is measured so far, one line per claim."""
+    """A table of measurements so far, one line per claim."""
     began = monotonic()
 
     def table(done: Mapping[str, tuple[int, int]]) -> Table:

@@ -156,7 +156,6 @@ def _unlike(model: HookedModel) -> str | None:
 
 
 def _names(cfg: Any) -> Iterator[str]:
-    """Names of the parameters of a `HookedTransformer` with this configuration."""
     ends = {"LN": ("w", "b"), "RMS": ("w",)}.get(cfg.normalization_type, ())
     gate = ("mlp.W_gate",) if getattr(cfg, "gated_mlp", False) else ()
     mlp = () if cfg.attn_only else ("mlp.W_in", "mlp.b_in", "mlp.W_out", "mlp.b_out", *gate)

@@ -32,10 +32,8 @@ Kind = Literal["q", "k", "v"]
 class Rotary:
     """Rotary positions, which turn the first `rotary_dim` entries of queries and keys.
 
-    Attributes:
-        cos: Cosines of the angles at every position, one for each entry that is turned.
-        sin: Sines of the same angles.
-        adjacent: True if neighbours form a pair, as in GPT-J; False if the halves do, as in GPT-NeoX and Llama.
+    `cos` and `sin` are of the angles at every position, one for each entry that is turned. Pairs are neighbours if
+    `adjacent`, as in GPT-J, else halves, as in GPT-NeoX and Llama.
     """
 
     cos: Float[Tensor, "n_ctx rotary_dim"]
@@ -64,13 +62,10 @@ class Attention:
 
     Attributes:
         w_qkv: One matrix, so that one product gives queries, keys and values.
-        b_qkv: Its bias.
         w_o: The output projection, from head outputs z to the residual stream.
-        b_o: Its bias, added once for all heads.
+        b_o: The bias of `w_o`, added once for all heads.
         scale: Scores are divided by it, usually sqrt(d_head); linear attention ignores it.
         n_kv: Number of heads with their own keys and values; each serves a group of `n_sharing` query heads.
-        rotary: Rotary positions; None: no rotary positions.
-        causal: True if a query sees no later key.
         window: Largest number of keys that a query sees, its own included; None: no window.
         soft_cap: Scores s become cap · tanh(s / cap); None: no cap.
         linear: True if scores weigh the values directly, without a softmax.
@@ -151,11 +146,9 @@ class Attention:
     ) -> Float[Tensor, "*rows query head_index d_head"]:
         """Head outputs z: the values weighted by each head's pattern, before the output projection.
 
-        Args:
-            normed: The normalised stream; with `past`, only from the first changed position on.
-            queries: Positions within `normed` at which z is wanted, ascending; None: all.
-            past: Keys and values of the unchanged run, which earlier positions keep; None: `normed` is the whole run.
-            at: Changes, by names within the block.
+        `normed` is the normalised stream, and `queries` are ascending positions within it (None: all). With `past`, the
+        keys and values of the unchanged run at earlier positions, `normed` starts at the first changed position.
+        Changes go by names within the block.
         """
         q, k, v = self.qkv(normed, queries, joint=at is NONE)
         n_own, device = normed.shape[-2], normed.device

@@ -14,15 +14,7 @@ from mnemoscope.engine.norms import Norm
 
 @dataclass(frozen=True, kw_only=True)
 class Block:
-    """One layer.
-
-    Attributes:
-        ln1: Normalisation before attention.
-        attn: Attention; None: no attention.
-        ln2: Normalisation before the MLP.
-        mlp: The MLP; None: no MLP.
-        parallel: True if attention and MLP read the same stream, as in GPT-NeoX; False if the MLP comes after.
-    """
+    """One layer: attention and an MLP, in sequence or (`parallel`) reading the same stream, as in GPT-NeoX."""
 
     ln1: Norm
     attn: Attention | None
@@ -80,10 +72,8 @@ def after_attention(
 class Read:
     """Places at which outputs are wanted.
 
-    Attributes:
-        columns: Positions that are wanted in at least one sequence, ascending.
-        where: Mask of the places, if sequences differ: outputs then are rows, sequence by sequence. None: they are
-            the same in every sequence.
+    `columns` are the positions that are wanted in at least one sequence, ascending. If sequences differ, `where` is the
+    mask of the places, and outputs are rows, sequence by sequence. None: the places are the same in every sequence.
     """
 
     columns: Int[Tensor, " read"]

@@ -167,14 +167,9 @@ def parts(
     Passes are in order. A sequence whose places do not fit comes several times. Raises InputError where `max_bytes` is
     too small for one sequence and one place; the message says what suffices.
 
-    Args:
-        model: Any hooked model.
-        where: The places.
-        max_bytes: Bound on one pass and what is made of its logits; None: 256 MiB, or what one sequence needs if more.
-        bytes_per_logit: Bytes that are made of each logit.
-        kept: Bytes that stay in memory besides.
-        copies: Number of times that a pass runs every sequence.
-        most_rows: Largest number of sequences in a pass.
+    `max_bytes` bounds one pass and what is made of its logits (None: 256 MiB, or what one sequence needs if more). Of
+    each logit `bytes_per_logit` bytes are made, and `kept` bytes stay in memory besides. A pass runs every sequence
+    `copies` times, and at most `most_rows` sequences.
     """
     n_pos, per_place = where.shape[1], copies * output_width(model) * bytes_per_logit
     hidden, budget = copies * forward_bytes(model, n_pos), MAX_BYTES if max_bytes is None else max_bytes - kept

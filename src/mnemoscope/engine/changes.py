@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from torch import Tensor
 
 Change = Callable[[Tensor], Tensor | None]
-"""From an activation to what takes its place, or to None: it stays."""
+"""A function from an activation to its replacement, or to None: the activation stays."""
 
 BEFORE_QUERIES = ("hook_resid_pre", "attn.hook_k", "attn.hook_v", "attn.hook_rot_k")
 OF_QUERIES = ("attn.hook_q", "attn.hook_rot_q", "attn.hook_attn_scores", "attn.hook_pattern", "attn.hook_z")
@@ -29,10 +29,9 @@ BEFORE_BLOCKS = ("hook_embed", "hook_pos_embed")
 class Changes:
     """Changes by hook point.
 
-    Args:
-        by_point: Functions by the full names of hook points, such as `blocks.0.attn.hook_z`.
-        within: Prefix of the names by which the functions are called, such as `blocks.0.`.
-        where_read: True if everything after the heads of the last block is formed, and changed, only where it is read.
+    `by_point` has functions by the full names of hook points, such as `blocks.0.attn.hook_z`; `within` is the prefix of
+    the names by which they are called, such as `blocks.0.`. With `where_read`, everything after the heads of the last
+    block is formed, and changed, only where it is read.
     """
 
     def __init__(self, by_point: Mapping[str, Change], within: str = "", *, where_read: bool = False):

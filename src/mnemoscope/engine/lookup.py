@@ -32,14 +32,10 @@ MAX_CELLS = 128
 
 @dataclass(frozen=True, kw_only=True)
 class FirstLayer:
-    """The first block, and the weights that make its input.
+    """The first block, its input weights, and whether the model has no other block (`is_only`).
 
-    Attributes:
-        w_e: The embedding.
-        w_pos: Learned positions; None: no learned positions.
-        block: The block.
-        silent: A token with a zero embedding that ends every sequence; None: no such token.
-        is_only: True if the model has no other block.
+    `w_pos` is None without learned positions. `silent` is a token with a zero embedding that ends every sequence; None:
+    no such token.
     """
 
     w_e: Float[Tensor, "d_input d_model"]
@@ -98,15 +94,12 @@ def _pays(first: FirstLayer, inputs: Inputs) -> bool:
 
 @dataclass(frozen=True, kw_only=True)
 class Cells:
-    """Tables over cells.
+    """Tables over cells; a cell's number is its token times `n_pos`, the positions of a sequence, plus its position.
 
     Attributes:
-        n_pos: Positions of a sequence; a cell's number is its token times `n_pos` plus its position.
         stream: The stream before the first layer, of each cell.
         scores: Scores of a query cell for a key cell; minus infinity if the query may not see the key.
-        values: Values of every head.
         written: Contribution of a key cell to the stream when it is attended to, heads one after the other.
-        b_o: The output bias of attention.
     """
 
     n_pos: int

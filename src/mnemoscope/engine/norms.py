@@ -18,13 +18,11 @@ _SHORT = 16
 
 @dataclass(frozen=True, kw_only=True)
 class Norm:
-    """A normalisation.
+    """A normalisation with gain `w` and bias `b`, where it has them.
 
     Attributes:
         kind: `LN` and `RMS` with weights, `LNPre` and `RMSPre` without, None for none.
         eps: Added to the variance, or to the mean of squares.
-        w: The gain; None: no gain.
-        b: The bias; None: no bias.
         dtype: Precision of normalised rows where hooks see the steps; None: that of the input.
     """
 

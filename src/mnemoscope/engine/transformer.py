@@ -42,10 +42,6 @@ class Transformer:
     Attributes:
         w_e: The embedding of tokens, or the read-in of vectors.
         w_pos: Learned positions, added to the stream; None with rotary positions, or without any.
-        blocks: The layers.
-        ln_final: The normalisation before the unembedding.
-        w_u: The unembedding.
-        b_u: Its bias.
         logit_cap: Logits x become cap · tanh(x / cap); None: no cap.
         silent: A token with a zero embedding that ends every sequence; None: no such token.
     """
@@ -83,13 +79,10 @@ class Transformer:
     def __call__(
         self, inputs: Inputs, read: Read | None = None, at: Changes = NONE, *, start: Start | None = None
     ) -> Float[Tensor, "*read d_output"]:
-        """Logits, or output vectors.
+        """Logits, or output vectors, where they are read (None: everywhere).
 
-        Args:
-            inputs: Tokens `batch pos`, or vectors `batch pos width`.
-            read: The places at which they are wanted; None: everywhere.
-            at: Changes and observers on the way.
-            start: Where to resume an unchanged run; None: at the embedding.
+        `inputs` are tokens `batch pos`, or vectors `batch pos width`. `at` has changes and observers on the way.
+        `start` is the point at which an unchanged run is resumed; None: the embedding.
         """
         start = self._start(inputs, read, at) if start is None else start
         stream = start.stream
@@ -185,8 +178,8 @@ class Transformer:
         """Logits after changes of the residual stream.
 
         Args:
-            stream: The changed stream of every cell at its own point, from the first changed position to the end;
-                cells in the order of their points. It is overwritten.
+            stream: The changed stream of every cell at its own point, from the first changed position to the end; cells
+                in the order of their points. It is overwritten.
             entered: Number of cells that have entered up to each point, the point itself included.
             past: Keys and values of every layer in the unchanged run.
             read: Positions whose logits are wanted, ascending; none lies before the first changed position.
@@ -217,9 +210,8 @@ class Transformer:
     ) -> Float[Tensor, "cell prompt read d_output"]:
         """Logits after changes of the stream in or after the last block.
 
-        Args:
-            stream: The changed stream after the last attention, at the positions that are read. It is overwritten.
-            through_mlp: Number of cells, from the first, that the last MLP still has to act on.
+        `stream` is the changed stream after the last attention, at the positions that are read; it is overwritten. The
+        last MLP still has to act on the first `through_mlp` cells.
         """
         self._add_mlp(len(self.blocks) - 1, stream[:through_mlp])
         return self.unembedded(stream)

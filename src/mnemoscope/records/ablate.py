@@ -1,7 +1,4 @@
-"""Ablation by role: the skills of a model without each of its parts, and whether two skills need different ones.
-
-`analyses.ablation` has the measures, which parts are removed, and what stands in for them.
-"""
+"""Ablation by role (`analyses.ablation`): skills without each part, and whether two skills need different ones."""
 
 from __future__ import annotations
 
@@ -71,7 +68,7 @@ def tables(measured: Measured) -> list[ms.viz.Table]:
 
 
 def _worth_listing(measured: Measured) -> tuple[xr.Dataset, str]:
-    """The ablations that are listed, and which these are: of many positions or paths those that cost something."""
+    """The ablations that are listed, and a name for them: of many positions or paths those that cost something."""
     from mnemoscope.viz.ablation import damage
 
     ablation = measured.results["ablation"]
@@ -98,7 +95,7 @@ def finding(measured: Measured) -> str:
 
 
 def _choices(names: Sequence[str]) -> dict[str, tuple[Any, tuple[ms.analyses.Removal, ...]]]:
-    """The things that are removed one at a time, as `ablate_by_role` takes them, and their replacements by option."""
+    """The parts to remove one at a time, as `ablate_by_role` takes them, and their replacements, by option."""
     from mnemoscope.analyses.ablation import targets
     from mnemoscope.analyses.ablation.head_roles import components_by_role
     from mnemoscope.analyses.ablation.removal import REPLACEMENTS

@@ -40,8 +40,7 @@ def measure(run: ms.Run, options: AttentionEntropy) -> dict[str, xr.Dataset]:
 def entropies(model: ms.HookedModel, batch: ms.Batch, skills: Any) -> xr.Dataset:
     """Mean entropy (nats) and share of the largest one over (layer, head, skill), at the queries of each skill.
 
-    Raises:
-        InputError: The model is too small for the batch, or its attention has no softmax.
+    Raises InputError where the model is too small for the batch, or its attention has no softmax.
     """
     import torch
 

@@ -1,7 +1,4 @@
-"""OV and QK circuits read from the weights: copying and composition scores, and how well they predict causes.
-
-`analyses.circuits` has the measures. Here they are those of a run, head by head, with heatmaps of every circuit.
-"""
+"""OV and QK circuits read from a run's weights (`analyses.circuits`): scores, and how well they predict causes."""
 
 from __future__ import annotations
 
@@ -50,7 +47,7 @@ def tables(measured: Measured) -> list[ms.viz.Table]:
 def circuit_tables(results: Results) -> list[ms.viz.Table]:
     """For every role: the shape of OV and QK circuits, and how well they predict the pattern and the removal.
 
-    Then the heads that compose most, where `read_circuits` (by role, along `seed`) read composition.
+    If `read_circuits` (by role, along `seed`) read composition, a table of the heads that compose most follows.
     """
     heads, patterns, removal = (results[name] for name in ("heads", "patterns", "removal"))
     removed = removal.r2.sel(read="circuit")

@@ -1,7 +1,4 @@
-"""Circuit discovery: the connections that suffice for the difference between clean and corrupted sequences.
-
-`analyses.discovery` has the searches and the criteria. Here they are those of a run, skill by skill, edges by role.
-"""
+"""Circuit discovery (`analyses.discovery`), by role: the connections that suffice for an effect of corruption."""
 
 from __future__ import annotations
 
@@ -66,9 +63,9 @@ NO_TRUTH = (
 )
 
 SMALLEST, GREEDY, BY_EFFECT, BY_GRADIENT = "smallest minimal", "greedy", "top n by effect", "top n by EAP-IG"
-"""What searches are called."""
+"""Names of searches."""
 MOST = 60
-"""Edges of a table."""
+"""Most edges of a table."""
 _AXES: dict[str, tuple[str, ...]] = {
     "circuit": ("search", "edge"),
     "curve": ("search", "taken"),
@@ -78,11 +75,11 @@ _AXES: dict[str, tuple[str, ...]] = {
     "effect": ("edge",),
     "n_minimal": (),
 }
-"""What is known of a run; NaN where there is nothing to be known."""
+"""Results on a run with their axes; NaN where a search gives none."""
 
 
 def measure(run: ms.Run, options: Discover) -> dict[str, xr.Dataset]:
-    """Circuits of one run by every search, and how good they are, a dataset a skill; and the roles of heads."""
+    """Circuits of one run by every search, and their quality, a dataset a skill; and the roles of heads."""
     results = {"roles": heads_with_roles(run)}
     for skill, selection, test in _settings(run, options):
         results[f"discovery_{skill}"] = _discovered(selection, test, options, run.spec.seed)
@@ -90,7 +87,7 @@ def measure(run: ms.Run, options: Discover) -> dict[str, xr.Dataset]:
 
 
 def _settings(run: ms.Run, options: Discover) -> Iterator[tuple[str, ms.analyses.Setting, ms.analyses.Setting]]:
-    """Every skill, with what its circuits are chosen on and what they are judged on."""
+    """Every skill, with the prompts that choose its circuits and those that judge them."""
     batch, model = drawn(run, options, "discover"), run.hooked(options.step)
     (metric,) = metrics("--metric", [options.metric])
     what = {"metric": metric, "replacement": options.replacement, "embeddings": options.embeddings, "refuse": False}
@@ -133,7 +130,7 @@ def _searches(selection: ms.analyses.Setting) -> list[str]:
 def _known(
     selection: ms.analyses.Setting, test: ms.analyses.Setting, searches: Sequence[str], options: Discover, seed: int
 ) -> dict[str, Any]:
-    """The numbers that `_AXES` names, as far as there is anything."""
+    """The numbers that `_AXES` names, as far as they exist."""
     import numpy as np
 
     from mnemoscope.analyses.discovery import compared_with_exact, exact
@@ -197,7 +194,7 @@ def _how(found: Mapping[str, xr.Dataset], options: Discover) -> str:
 
 
 def circuit_table(found: Mapping[str, xr.Dataset], how: str) -> ms.viz.Table:
-    """Every search: size and faithfulness of its circuit and, where all circuits were run, how far it is from them.
+    """Every search: size and faithfulness of its circuit and, where all circuits were run, its distance from the best.
 
     `found` gives for every skill the circuits along `seed`; seeds that do not tell clean from corrupted prompts have
     NaN, and the others are counted. Cells are mean [range] over seeds. `how` stands in the title.
@@ -217,9 +214,9 @@ def circuit_table(found: Mapping[str, xr.Dataset], how: str) -> ms.viz.Table:
 
 
 def member_table(found: Mapping[str, xr.Dataset], how: str) -> ms.viz.Table:
-    """By search: how many seeds have the edge in their circuit, of those that have the edge and a circuit.
+    """The number of seeds with the edge in their circuit, of those that have the edge and a circuit, by search.
 
-    Edges come in the order of the model; those of no circuit are left out, of many those of the fewest circuits.
+    Edges are in the order of the model. Those of no circuit are left out; of many, those of the fewest circuits.
     Arguments as for `circuit_table`.
     """
     import numpy as np
@@ -237,9 +234,9 @@ def member_table(found: Mapping[str, xr.Dataset], how: str) -> ms.viz.Table:
 
 
 def control_table(found: Mapping[str, xr.Dataset], how: str) -> ms.viz.Table:
-    """Circuits among random ones of their size, mean [range] over seeds; and in how many seeds none of these is better.
+    """Circuits among random ones of their size, mean [range] over seeds; and the number of seeds where none is better.
 
-    Searches that find in every seed what one before them finds are left out. Arguments as for `circuit_table`.
+    A search that finds the same as an earlier one in every seed is left out. Arguments as for `circuit_table`.
     """
     import numpy as np
 
@@ -281,8 +278,8 @@ def figures(measured: Measured) -> list[tuple[str, Any]]:
 def circuit_by_role(chosen: Sequence[ms.Edge], found: xr.Dataset, component: xr.DataArray) -> tuple[str, Any] | None:
     """The circuit of the first search, and in words over which seeds; none where no seed has one.
 
-    An edge is as wide as the share of seeds whose circuit has it; of a single seed as what is lost without it. The
-    model's edges, `chosen`, name heads by number, `found` by role; `component` over (seed, role) translates.
+    An edge is as wide as the share of seeds whose circuit has it; for a single seed, as the loss without it. `chosen`
+    holds the model's edges by head number, `found` is by role; `component` over (seed, role) translates.
     """
     from mnemoscope.viz.edges import role_circuit
 
@@ -330,7 +327,7 @@ def curve_figure(found: Mapping[str, xr.Dataset]) -> Any:
 
 
 def finding(measured: Measured) -> str:
-    """The smallest circuit of every skill that stays as faithful as asked on prompts that did not choose it."""
+    """The smallest circuit of every skill that reaches the target faithfulness on prompts that did not choose it."""
     found, target = [], measured.options.target
     for skill, result in by_skill("discovery", measured.results).items():
         size = result.sizes["edge"]
@@ -349,7 +346,7 @@ def finding(measured: Measured) -> str:
 
 
 def notes(measured: Measured) -> Sequence[str]:
-    """Whether there is a truth to compare the searches with."""
+    """A note on the truth to compare the searches with, or on its absence."""
     from mnemoscope.analyses.discovery.searches import MAX_EDGES
 
     first = next(iter(by_skill("discovery", measured.results).values()))
@@ -357,7 +354,7 @@ def notes(measured: Measured) -> Sequence[str]:
 
 
 def check(options: Discover) -> None:
-    """Refuse numbers and metrics that there are not."""
+    """Refuse numbers out of range and unknown metrics."""
     in_range("--n-random", options.n_random, 1, float("inf"))
     in_range("--target", options.target, 0.01, 1)
     metrics("--metric", [options.metric])

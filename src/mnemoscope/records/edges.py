@@ -1,7 +1,4 @@
-"""Path patching over seeds: which connections between parts carry the difference between clean and corrupted sequences.
-
-`analyses.patching` has the measures; here all edges are swept for each skill, beside what gradients estimate of them.
-"""
+"""Path patching over seeds (`analyses.patching`): all edges for each skill, beside their estimates by gradients."""
 
 from __future__ import annotations
 
@@ -59,7 +56,7 @@ ELSEWHERE = (
 )
 
 MOST = 40
-"""Edges of a table."""
+"""Most edges of a table."""
 TOP = (3, 5)
 """Largest effects whose overlap is shown."""
 _SMOOTH = ("logit_diff", "log_prob", "prob", "error_diff", "squared_error")
@@ -113,7 +110,6 @@ def tables(measured: Measured) -> list[ms.viz.Table]:
 
 
 def _titles(measured: Measured) -> dict[str, str]:
-    """The title of every metric's table and figures."""
     first = next(iter(by_skill("edges", measured.results).values()))
     frozen = "" if first.attrs["frozen"] == "nothing" else f", {first.attrs['frozen']} frozen"
     how = f"under patches of single edges, {first.attrs['pairs']}, {measured.options.effect} effect{frozen}"
@@ -159,7 +155,7 @@ def edge_table(effects: Mapping[str, xr.Dataset], metric: str, title: str) -> ms
 
     `effects` gives for every skill the effects of patching edges by role, along `seed`; all cells are mean [range] over
     seeds. A difference below 0 means that the model answers the other way round. Where not all seeds have all edges,
-    the last column says how many do.
+    the last column gives the number that do.
     """
     from mnemoscope.viz.patching import WORDS, by_direction, difference_row
 

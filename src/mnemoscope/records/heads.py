@@ -1,8 +1,4 @@
-"""Attention by mechanism: the simplest that can stand in for each head, for all together, and which paths count.
-
-`analyses.attention_replacement` has the search. Here it is one of a run, head by head, with the attention that every
-mechanism explains.
-"""
+"""Attention by mechanism (`analyses.attention_replacement`): the simplest for each head, for all, and needed paths."""
 
 from __future__ import annotations
 
@@ -35,7 +31,7 @@ LIMITS = (
     "the head can be set to its mean at no cost, alone; 'unexplained': no mechanism that was tried will do.",
 )
 LEAST = 0.01
-"""Share of attention from which a mechanism is shown."""
+"""Smallest share of attention for which a mechanism is shown."""
 
 
 def check(options: Heads) -> None:
@@ -142,7 +138,7 @@ def share_figures(shares: xr.Dataset) -> dict[str, Any]:
 
 
 def finding(measured: Measured) -> str:
-    """The mechanism that can replace every head, and whether the loss stays where it was with all of them at once."""
+    """The mechanism that can replace every head, and the change of the loss with all of them at once."""
     heads, joint = measured.results["heads"], measured.results["joint"]
     n, found = heads.sizes["seed"], []
     for role in map(str, heads.role.values):

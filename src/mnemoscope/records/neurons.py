@@ -1,7 +1,4 @@
-"""MLP neurons as key/value memories: what they read, what they write, what they are needed for.
-
-`analyses.neurons` has the measures. Here they are those of one layer of a run, with the most needed neurons listed.
-"""
+"""MLP neurons of one layer as key/value memories (`analyses.neurons`): what they read, write, and are needed for."""
 
 from __future__ import annotations
 
@@ -89,10 +86,7 @@ def share_table(shares: xr.Dataset) -> ms.viz.Table:
 
 
 def neuron_table(neurons: xr.Dataset, selectivity: xr.Dataset, agreement: xr.Dataset, *, top: int) -> ms.viz.Table:
-    """The neurons of one run that cost most log-probability of any skill, most needed first.
-
-    `selectivity` is how often each neuron is active, `agreement` its mean activation by target.
-    """
+    """The most needed neurons of one run; `selectivity` is how often each is active, `agreement` its mean by target."""
     rows = []
     for i in _most_needed(neurons, top):
         at, fires = neurons.isel(neuron=i), agreement.activation.isel(neuron=i)
@@ -112,7 +106,6 @@ def neuron_table(neurons: xr.Dataset, selectivity: xr.Dataset, agreement: xr.Dat
 
 
 def _listed(neurons: xr.Dataset) -> str:
-    """Name the neurons that are listed."""
     return f"the most needed neurons of seed {int(neurons.seed)}"
 
 

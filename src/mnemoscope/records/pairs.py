@@ -42,9 +42,8 @@ def by_skill(name: str, results: Results) -> dict[str, xr.Dataset]:
 def costliest(by_skill: Mapping[str, xr.Dataset], *, what: str) -> str:
     """The single patch that costs most of the difference between clean and corrupted prompts, by skill.
 
-    Args:
-        by_skill: `ratio` over direction, metric and what was swept, along `seed`.
-        what: What is patched, such as "resid_pre" or "edge".
+    `by_skill` has `ratio` over direction, metric and the swept axes, along `seed`. `what` is patched, such as
+    "resid_pre".
     """
     from mnemoscope.core import positions
     from mnemoscope.viz.findings import LEAST, largest

@@ -1,7 +1,4 @@
-"""Activation patching over seeds: which activations carry the difference between clean and corrupted sequences.
-
-`analyses.patching.activations` has the measure; here it is swept for each skill, heads by role.
-"""
+"""Activation patching over seeds (`analyses.patching.activations`), swept for each skill, heads by role."""
 
 from __future__ import annotations
 
@@ -39,8 +36,8 @@ LIMITS = (
 def measure(run: ms.Run, options: Patch) -> dict[str, xr.Dataset]:
     """Values and effects of the sweep on one run, one dataset per skill; heads by role.
 
-    As many prompts as sequences are drawn, those that test the skill first, then NaN: how many do may differ between
-    seeds, which are put together.
+    Every dataset has as many prompts as sequences are drawn: those that test the skill, then NaN. Their number may
+    differ between seeds, which are put together.
     """
     batch, results = drawn(run, options, "patch"), {}
     model, named = run.hooked(options.step), ms.analyses.last_roles(run) if "head" in options.over else None
@@ -62,7 +59,6 @@ def tables(measured: Measured) -> list[ms.viz.Table]:
 
 
 def _titles(measured: Measured) -> dict[str, str]:
-    """The title of every metric's table and figure."""
     first = next(iter(by_skill("patch", measured.results).values()))
     where = f"under patches of {measured.options.kind}, {first.attrs['pairs']}"
     return {metric: f"{metric} {where}" for metric in first.metric.values.tolist()}

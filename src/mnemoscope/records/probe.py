@@ -1,7 +1,4 @@
-"""Linear probes: what can be read from activations beside controls, and what is lost when it is erased.
-
-`analyses.probes` has the measures. Here they are those of a run, latent by latent and site by site, sites by role.
-"""
+"""Linear probes by latent and site (`analyses.probes`): what is read beside controls, and lost when it is erased."""
 
 from __future__ import annotations
 
@@ -54,16 +51,16 @@ NAMES = "Heads are named by what they are needed for, on other prompts; before t
 KINDS: tuple[Kind, ...] = ("z", "resid_mid", "post", "mlp_out", "resid_post")
 """Activations that are probed unless others are asked for."""
 N_READ, N_ERASED = 5, 10
-"""Draws of the controls of reading and of erasing."""
+"""Draws of the controls when reading and when erasing."""
 N_LATENTS = 512
-"""Sequences that tell which latents there are, the same number whatever is measured."""
+"""Sequences that tell which latents there are: the same number for every `n`."""
 LEAST = 0.01
-"""Bits, or R², that a probe has to tell of a latent that is to be erased."""
+"""Fewest bits, or smallest R², that a probe tells of a latent that is to be erased."""
 _SCORES = ("accuracy", "log_prob")
 
 
 def measure(run: ms.Run, options: Probe) -> dict[str, xr.Dataset]:
-    """Probes of one run, and what is lost without what they read; sites by role."""
+    """Probes of one run, and the losses when their latents are erased; sites by role."""
     from mnemoscope.core.positions import number
 
     model, seed = run.hooked(options.step), run.spec.seed
@@ -114,7 +111,7 @@ def _prompts(run: ms.Run, options: Probe) -> tuple[ms.Batch, ms.Batch]:
 
 
 def _sites(model: ms.HookedModel, named: Mapping[str, str], kinds: Sequence[Kind], pos: int) -> dict[str, Site]:
-    """Sites by name: of every kind those of all heads, by role, or of all layers."""
+    """Sites by name: for every kind those of all heads, by role, or of all layers."""
     from mnemoscope.analyses.roles import HEAD
 
     heads = [tuple(int(number) for number in name[1:].split("H")) for name in named if HEAD.fullmatch(name)]
@@ -131,7 +128,7 @@ def _sites(model: ms.HookedModel, named: Mapping[str, str], kinds: Sequence[Kind
 
 
 def _latents(run: ms.Run, pos: int) -> list[str]:
-    """The answer, and all latents that have one value there; of those that name the same classes the first."""
+    """The answer, and all latents with one value there; among those that name the same classes the first."""
     from mnemoscope.analyses.probes.rows import latent_values
 
     batch = run.spec.task.monitor(N_LATENTS, split="train", generator=ms.generator(run.spec.seed, "probe", "latents"))
@@ -144,7 +141,7 @@ def _latents(run: ms.Run, pos: int) -> list[str]:
 
 
 def _scores(found: xr.Dataset) -> xr.Dataset:
-    """Accuracy of classes and R² of numbers as `score`; what a probe tells, in bits or as R², as `told`."""
+    """Accuracy of classes and R² of numbers as `score`; the information of a probe, in bits or as R², as `told`."""
     found = found.isel(pos=0, drop=True)
     if "r2" in found:
         return found.rename(r2="score").assign(told=found.r2, chance=xr.zeros_like(found.r2), unit="R²")
@@ -209,7 +206,7 @@ def erase_table(erased: xr.Dataset) -> ms.viz.Table:
 
 
 def figures(measured: Measured) -> list[tuple[str, Any]]:
-    """Heatmaps of the readings and, where latents are erased, of what is lost."""
+    """Heatmaps of the readings and, where latents are erased, of the losses."""
     found = measured.results["probes"]
     where, several = found.attrs["pos_name"], found.sizes["seed"] > 1
     over = ", mean over seeds" if several else ""
@@ -272,7 +269,7 @@ def finding(measured: Measured) -> str:
 
 
 def notes(measured: Measured) -> Sequence[str]:
-    """How latents are erased, where they are, and how heads are named."""
+    """Notes on the erasure of latents, where there is one, and on the names of heads."""
     return (ERASED, NAMES) if "erased" in measured.results else (NAMES,)
 
 

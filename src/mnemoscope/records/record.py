@@ -1,6 +1,6 @@
 """The record of an analysis, its options, and runs measured with it.
 
-Records are imported for the list of commands, so their modules import what is slow inside functions.
+The list of commands imports records, so their modules import slow ones inside functions.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ else:
     xr = lazy_loader.load("xarray")
 
 Results = Mapping[str, Any]
-"""By name a dataset along `seed`, or a tree with a dataset per seed where seeds differ in more than their values."""
+"""A dataset along `seed` by name, or a tree with a dataset per seed where seeds differ in more than their values."""
 GATE = "gate"
-"""Name of the result that says what a model has learned (`analyses.baselines`)."""
+"""Name of the result on what a model has learned (`analyses.baselines`)."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,13 +53,7 @@ class PairOptions(Options):
 
 @dataclass(frozen=True, kw_only=True)
 class Measured:
-    """The measurements of runs that differ in the seed only.
-
-    Attributes:
-        results: Along `seed`, by name.
-        options: Of the analysis.
-        runs: In the order of `seed`.
-    """
+    """Measurements of runs that differ in the seed only: `results` along `seed`, by name; `runs` in that order."""
 
     results: Results
     options: Any
@@ -112,8 +106,7 @@ class Record:
     def refuse(self, options: Any, runs: Sequence[ms.Run], *, option: str = "n") -> None:
         """Refuse options or runs that the analysis does not take, before anything is measured.
 
-        Raises:
-            InputError: It says why; the number of sequences is called `option` in it.
+        The InputError says why; the number of sequences is called `option` in it.
         """
         from mnemoscope.core.protocols import VectorTask
 
@@ -129,7 +122,7 @@ class Record:
                 )
 
     def of_run(self, options: Any) -> Callable[[ms.Run], Results]:
-        """What is measured of one run with some options, the comparison with the baselines included."""
+        """A function that measures one run with these options, the comparison with the baselines included."""
         return partial(_with_gate, measure=self.measure, options=options)
 
     def put_together(self, label: str, runs: Sequence[ms.Run], each: Sequence[Results], options: Any) -> Measured:
@@ -152,11 +145,7 @@ RECORDS: Registry[Record] = Registry("analysis", "records")
 
 
 def register(record: Record) -> Record:
-    """Register an analysis, from then on a command too.
-
-    Raises:
-        InputError: The name is taken.
-    """
+    """Register an analysis, from then on a command too; raises InputError where the name is taken."""
     return RECORDS.add(record.name, record)
 
 
@@ -169,17 +158,11 @@ def records() -> dict[str, Record]:
 
 
 def analyse(name: str, runs: Sequence[ms.Run], *, jobs: int = 1, **options: Any) -> Measured:
-    """Measure runs that differ in the seed only; `shown` displays what comes out.
+    """Measure one or more runs that differ in the seed only; `shown` displays the result.
 
-    Args:
-        name: Of the analysis.
-        runs: At least one.
-        jobs: Worker processes; 0: one per core.
-        options: Those of the analysis, by field.
-
-    Raises:
-        InputError: There is no such analysis or option, the runs are of several configurations, or the analysis
-            refuses them.
+    `jobs` is the number of worker processes (0: one per core), `options` are those of the analysis, by field. Raises
+    InputError where there is no such analysis or option, the runs are of several configurations, or the analysis
+    refuses them.
     """
     from mnemoscope.core.errors import one_of
     from mnemoscope.models.run import by_label

@@ -1,7 +1,4 @@
-"""Shapley values: what each head and MLP is worth for each skill, their interactions, and agreement with removal.
-
-`analyses.shapley` has the measure. Here it is one of a run, by role, beside what is lost without each part alone.
-"""
+"""Shapley values of a run's parts by role (`analyses.shapley`), interactions, and agreement with single removals."""
 
 from __future__ import annotations
 
@@ -47,9 +44,9 @@ COMPARED = (
     "as it is cannot do without, the value what a part adds to any set of the others."
 )
 MOST = 40
-"""Pairs of a table."""
+"""Most pairs of a table."""
 MOST_UPRIGHT = 4
-"""Names below a narrow heatmap that do not have to be turned."""
+"""Most names below a narrow heatmap that need not be turned."""
 _BARS = {"value": "value", "lost": "lost without it alone"}
 
 
@@ -96,10 +93,10 @@ def tables(measured: Measured) -> list[ms.viz.Table]:
 
 
 def value_tables(values: xr.Dataset, metric: str) -> list[ms.viz.Table]:
-    """By skill the value of every part, and the loss without it alone; below the value that all of them carry.
+    """The value of every part by skill, and the loss without it alone; below, the value that all of them carry.
 
     The second table has the interactions of pairs of parts, the largest first. `values` come from `shapley` by role,
-    over (seed, kind, role, skill, metric). Cells are mean [range] over seeds; of one seed the value and its interval.
+    over (seed, kind, role, skill, metric). Cells are mean [range] over seeds; for one seed the value and its interval.
     """
     interval = f"; in brackets the interval, {values.attrs['interval']}" if values.sizes["seed"] == 1 else ""
     n_pairs = values.sizes["role"] * (values.sizes["role"] - 1) // 2
@@ -149,7 +146,7 @@ def _interaction_rows(values: xr.Dataset) -> list[list[str]]:
 
 
 def _cell(at: xr.Dataset, name: str) -> str:
-    """Mean [range] over seeds; of one seed its interval."""
+    """Mean [range] over seeds; for one seed its interval."""
     if at.sizes["seed"] > 1 or bool(at[name].isnull().all()):
         return ms.viz.spread(at[name], ".2f")
     before = "" if name == "value" else f"{name}_"
@@ -258,7 +255,7 @@ def finding(measured: Measured) -> str:
 
 
 def notes(measured: Measured) -> Sequence[str]:
-    """How removal and value are compared, where they are."""
+    """A note on the comparison of removal and value, where there is one."""
     return (COMPARED,) if "agreement" in measured.results else ()
 
 

@@ -1,8 +1,8 @@
 """The display of an analysis of one configuration, in which models that learned nothing do not speak.
 
 The finding is about models that beat every baseline of their task (`analyses.baselines`), and about the skills on which
-they do; where there is none, it says that and nothing else, so that no part of a guessing model is called needed.
-Tables and figures leave out models that are no better than a constant guess, unless all are.
+they do. Where there is none, it says only that, so that no part of a guessing model is called needed. Tables and
+figures leave out models that are no better than a constant guess, unless all are.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ class Shown:
     """The display of the results of one configuration."""
 
     finding: str = ""
-    """What was found, in a sentence made from the numbers; opens the page, and ends what is printed."""
+    """The finding, a sentence made from the numbers; it opens the page, and ends the printed output."""
     tables: Sequence[ms.viz.Table]
     figures: Sequence[tuple[str, Any]]
     """Caption and plotly figure."""
     notes: Sequence[str] = ()
-    """What the results show and what they do not; sentences for the page."""
+    """Sentences for the page: the results and their limits."""
 
 
 def shown(record: Record, measured: Measured) -> Shown:
-    """The tables, figures, finding and notes of a record for what it measured."""
+    """The tables, figures, finding and notes of a record for its measurements."""
     gate = measured.results[GATE]
     said = ms.viz.findings.learned(gate)
     if gate.learned.any():
@@ -51,7 +51,7 @@ def shown(record: Record, measured: Measured) -> Shown:
 
 
 def _of_seeds(measured: Measured, level: Literal["learned", "above_chance"]) -> Measured:
-    """The same for the seeds that reach a level on some skill, or for all if none does."""
+    """The same measurements for the seeds that reach a level on some skill, or for all if none does."""
     reached = measured.results[GATE][level].any("skill").values
     runs = [run for run, there in zip(measured.runs, reached, strict=True) if there or not reached.any()]
     return replace(measured, results=ms.analyses.of_learners(measured.results, level), runs=runs)

@@ -1,7 +1,4 @@
-"""Weights cut at a rank: the answers of a model with the largest singular directions of its weights only, or without.
-
-`analyses.truncation` has the measure; here it is taken of runs, target by target, with curves over the rank.
-"""
+"""Weights of runs cut at a rank (`analyses.truncation`): answers with, or without, the largest singular directions."""
 
 from __future__ import annotations
 
@@ -121,10 +118,7 @@ def figures(measured: Measured) -> list[tuple[str, Any]]:
 
 
 def rank_figure(found: xr.Dataset) -> Any:
-    """Mean probability of every target over the rank, a line each, with the range over seeds; a row per weight.
-
-    Ranks have equal distances on the axis. The dotted line is the intact model.
-    """
+    """Mean probability of every target over ranks at equal distances, with the range over seeds; dotted: intact."""
     from plotly.subplots import make_subplots
 
     weights, parts = ([str(name) for name in found[dim].values] for dim in ("weight", "part"))
@@ -207,7 +201,7 @@ def spectrum_figure(found: xr.Dataset) -> Any:
 
 
 def finding(measured: Measured) -> str:
-    """The number of singular directions that every target needs, of the weight or weights that were cut last."""
+    """The number of singular directions that every target needs, for the weight or weights that were cut last."""
     truncation = measured.results["truncation"]
     weight = str(truncation.weight.values[-1])
     at = truncation.sel(weight=weight)

@@ -13,7 +13,7 @@ from mnemoscope.viz.figures import LAYOUT, bars_with_dots, colours_of
 from mnemoscope.viz.tables import Table, spread
 
 MOST = 16
-"""Parts that a figure has room for."""
+"""Largest number of parts in a figure."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,7 +24,7 @@ class Quantity:
     title: str
     change: str
     sign: int
-    """Of the change that is damage."""
+    """The sign of a change that is damage."""
 
 
 ACCURACY = Quantity(name="accuracy", title="accuracy", change="accuracy lost", sign=-1)
@@ -74,10 +74,10 @@ def dissociation_tables(found: xr.Dataset) -> list[Table]:
 
 
 def outcome_table(found: xr.Dataset, title: str, outcomes: Mapping[str, str], *, kinds: str) -> Table:
-    """For every kind of ablation and pair of skills: in how many seeds each outcome occurs.
+    """The number of seeds with each outcome, for every kind of ablation and pair of skills.
 
-    `found` comes from `dissociation` or from `removal_agreement`; `outcomes` gives for every column its variable over
-    (skill, other_skill). `kinds` names the column with the kind of ablation.
+    `found` comes from `dissociation` or `removal_agreement`. `outcomes` gives for every column its variable over
+    (skill, other_skill), `kinds` the name of the column with the kind of ablation.
     """
     rows = []
     for kind, (skill, other) in product(found.kind.values, combinations(found.skill.values.tolist(), 2)):
@@ -93,8 +93,8 @@ def state_rows(
 ) -> Iterator[tuple[list[str], xr.Dataset]]:
     """For every kind, role and skill: a row with mean [range] over seeds and the number of seeds in each state.
 
-    The averaged variables are `means`. The variable `state` names the state of a seed; each of its values `states` has
-    a column. Yields the row, and the cells of `found` that it is about.
+    The variables `means` are averaged; the variable `state` takes the values `states`, and each has a column. Yields
+    the row, and the cells of `found` that it is about.
     """
     for kind, role, skill in product(found.kind.values, found.role.values, found.skill.values):
         at = found.sel(kind=kind, role=role, skill=skill)
@@ -111,10 +111,8 @@ def counted(words: Iterable[str]) -> str:
 def ablation_by_role(ablation: xr.Dataset) -> go.Figure:
     """Accuracy (or squared error) of each skill with one component removed; one dot per seed, a bar at the mean.
 
-    Of many components those are shown whose removal costs some skill most, and the axis says so.
-
-    Args:
-        ablation: Over (seed, kind, role, skill), from `ablate_by_role`.
+    `ablation` is over (seed, kind, role, skill), from `ablate_by_role`. Where there are many components, the figure
+    shows those whose removal costs some skill most, and the axis says so.
     """
     measure, n_roles = quantity_of(ablation), ablation.sizes["role"]
     if n_roles > MOST:

@@ -18,11 +18,11 @@ from mnemoscope.viz.guesses import symbols_of
 from mnemoscope.viz.tables import Table, rounded, spread
 
 N_PLACES = 12
-"""Places that are listed where two models differ most."""
+"""Number of listed places where two models differ most."""
 N_BEFORE = 24
 """Tokens that are shown before such a place."""
 Names = tuple[str, str]
-"""Of the first and of the second."""
+"""Names of the first and of the second side."""
 
 
 # ---- tables
@@ -77,7 +77,6 @@ def change_text(values: xr.DataArray) -> str:
 
 
 def _explained(change: xr.Dataset | xr.DataArray) -> str:
-    """An explanation of the columns."""
     if paired := change.attrs["paired"]:
         over = f"its mean over the {paired} seeds that both have, in pairs [95 % interval]"
     elif change.attrs["interval"]:

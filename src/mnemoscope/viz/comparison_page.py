@@ -25,16 +25,15 @@ class OneSequence:
     patterns: Sequence[xr.Dataset]
     """As `attention_view` takes them."""
     roles: Sequence[Mapping[str, str]]
-    """Head (`L0H1`) to its role."""
     predictions: Sequence[go.Figure]
-    """None of vectors."""
+    """Empty for vectors."""
     caption: str
-    """Under the predictions."""
+    """The caption under the predictions."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Compared:
-    """All that is shown."""
+    """The content of the page."""
 
     title: str
     lead: str
@@ -44,7 +43,7 @@ class Compared:
     skills: Table
     skill_figure: go.Figure
     places: Sequence[Table]
-    """Where predictions differ; none of vectors."""
+    """The places where predictions differ; empty for vectors."""
     sequence: OneSequence
     ablation: Table | None
     """None where parts cannot be removed."""
@@ -52,7 +51,7 @@ class Compared:
 
     @property
     def tables(self) -> list[Table]:
-        """All of them."""
+        """All tables of the page."""
         return [self.specification, self.skills, *self.places, *([self.ablation] if self.ablation else [])]
 
 

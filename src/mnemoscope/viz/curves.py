@@ -33,10 +33,8 @@ def parts_in(metrics: xr.Dataset) -> list[str]:
 def skill_curves(metrics: xr.Dataset) -> go.Figure:
     """Loss on training and on unseen sequences, and the accuracy of every skill on unseen ones; one line per seed.
 
-    Where no accuracy was logged, as for vectors, the losses of the parts take its place.
-
-    Args:
-        metrics: Over (seed, step), from `Run.metrics`.
+    `metrics` is over (seed, step), from `Run.metrics`. Where no accuracy was logged, as for vectors, the losses of the
+    parts take its place.
     """
     skills = skills_in(metrics)
     beside = colours_of(skills or parts_in(metrics))
@@ -54,11 +52,8 @@ def skill_curves(metrics: xr.Dataset) -> go.Figure:
 
 
 def trajectory_curves(trajectory: xr.Dataset, panels: Mapping[str, Sequence[str]]) -> go.Figure:
-    """Measures of every checkpoint, one panel per group and one line per seed.
-
-    Args:
-        trajectory: Over (seed, step).
-        panels: Title of a panel to its measures.
+    """Measures of every checkpoint over (seed, step), one line per seed; `panels` maps titles of panels to their
+    measures.
     """
     figure = make_subplots(1, len(panels), subplot_titles=list(panels))
     colours = colours_of(dict.fromkeys(name for group in panels.values() for name in group))
@@ -71,14 +66,14 @@ def trajectory_curves(trajectory: xr.Dataset, panels: Mapping[str, Sequence[str]
 
 
 MANY = 24
-"""Measures, losses aside, that never set in and stand in rows of their own, at most."""
+"""Most measures, losses aside, that have a row of their own without an onset."""
 
 
 def onset_table(trajectory: xr.Dataset) -> Table:
-    """For every measure: in how many seeds it has an onset, its mean and range over these, and the last value.
+    """For every measure: the number of seeds with an onset, its mean and range over these, and the last value.
 
-    Measures without an onset in any seed, other than losses, share one row where there are many. It gives their number
-    and the largest of their last values.
+    If many measures other than losses have no onset in any seed, they share one row. It gives their number and the
+    largest of their last values.
     """
     rows: list[list[str]] = []
     never: dict[str, float] = {}

@@ -1,7 +1,6 @@
 """Figures as files: SVG, PDF or PNG.
 
-Drawing is done by `kaleido <https://github.com/plotly/kaleido>`_ in a Chrome or Chromium that is on the machine, and
-asks nothing of the network.
+`kaleido <https://github.com/plotly/kaleido>`_ draws them in a Chrome or Chromium on the machine, without the network.
 """
 
 import struct
@@ -22,7 +21,7 @@ DPI = 300
 
 
 def draw(figures: Mapping[str, Any], formats: Sequence[Format]) -> Iterator[tuple[str, bytes]]:
-    """Figures from `for_print` as files, each name with its ending and what the file holds.
+    """Figures from `for_print` as files: each name with its ending, and the bytes.
 
     Raises InputError where kaleido is not installed, there is no browser, or it draws nothing.
     """

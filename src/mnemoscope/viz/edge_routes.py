@@ -24,13 +24,13 @@ Curve = Float[np.ndarray, "point 2"]
 
 HALF_WIDTH, HALF_HEIGHT = 0.33, 0.25
 PORTS = {"q": -0.2, "k": 0.0, "v": 0.2, None: 0.3}
-"""From the middle of a head to where an edge ends, by what the head reads through; none: all three."""
+"""Distance from the middle of a head to where an edge ends, by what the head reads through; none: all three."""
 _APART = 0.07
-"""Between two edges that leave or enter a part side by side."""
+"""Distance between two edges that leave or enter a part side by side."""
 _LANES = tuple(0.045 * lane for lane in (0, -1, 1, -2, 2, -3, 3))
-"""From the middle of a gap between columns."""
+"""Distances from the middle of a gap between columns."""
 _UPRIGHT = 0.13
-"""How far an edge runs straight up before it ends: the length of an arrowhead."""
+"""Length of the vertical end of an edge: that of an arrowhead."""
 _N_POINTS = 24
 
 
@@ -90,7 +90,6 @@ def routes(edges: Sequence[Edge], boxes: Mapping[Node, Box]) -> list[Curve]:
 
 
 def _order(part: Node) -> tuple[float, int]:
-    """Row and place in the row."""
     if part == LOGITS:
         return float("inf"), 0
     if part.layer is None or part.kind == "resid_pre":
@@ -120,7 +119,7 @@ def _ends(edges: Sequence[Edge], boxes: Mapping[Node, Box]) -> tuple[list[float]
 
 
 def _from(part: Node, boxes: Mapping[Node, Box]) -> float:
-    """The best place for an edge at a part: above its middle, or above a gap where it is as wide as the drawing."""
+    """The best place for an edge at a part: above its middle; for a part as wide as the drawing, above a gap."""
     x = boxes[part].x
     return math.floor(x - 0.5) + 0.5 if is_bar(part) else x
 
@@ -156,7 +155,7 @@ def _bent(start: tuple[float, float], end: tuple[float, float]) -> Curve:
 
 
 def _gaps(boxes: Mapping[Node, Box]) -> list[float]:
-    """The middle of every gap between columns, and of the space outside of them."""
+    """The middle of every gap between columns, and of the space outside them."""
     right = max(box.x + box.half_width for box in boxes.values())
     return [i - 0.5 for i in range(round(right - HALF_WIDTH) + 2)]
 

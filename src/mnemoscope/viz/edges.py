@@ -17,9 +17,9 @@ from mnemoscope.viz.figures import LAYOUT
 
 INK, SOFT, FAINT, WASH = "#1d2433", "#5b6577", "#c3c9d3", "#f5f7fa"
 NEGATIVE, POSITIVE = ("rgb(188,208,240)", "rgb(31,95,191)"), ("rgb(245,205,185)", "rgb(200,80,30)")
-"""From the smallest weight, which can still be seen, to the largest."""
+"""Colours of the smallest weight, which can still be seen, and of the largest."""
 ROW_HEIGHT = {False: 110, True: 136}
-"""In pixels, without and with names of what parts do."""
+"""Height in pixels, without and with names of what parts do."""
 
 
 def circuit_figure(
@@ -33,21 +33,18 @@ def circuit_figure(
 ) -> go.Figure:
     """Parts of a model by layer, embeddings at the bottom, and the edges that lead from one to another.
 
-    The width and the strength of the colour of an edge are its weight, in units of the largest one; the colour is its
-    sign. Edges into a head end at q, k or v, by what it reads through. Edges that are not in the circuit are not
-    drawn.
+    The width of an edge and the strength of its colour show its weight, in units of the largest one; the colour shows
+    its sign. Edges into a head end at q, k or v, by what it reads through. Edges outside the circuit are not drawn.
+    Raises InputError where there is not one weight for each edge, or a weight of the circuit is NaN.
 
     Args:
-        edges: All that were looked at; the parts at their ends are drawn.
+        edges: All edges that were studied; the parts at their ends are drawn.
         weights: Over edge (with labels `str(edge)`, or in the order of `edges`); attribute `unit` names the scale.
         included: Likewise, truth values; none: all.
-        names: What parts do, by their names (`L0H1`); written below these.
-        numbered: Whether parts keep their names beside those of `names`. False where weights are of several
-            models, in which the number of a head means nothing: what it does takes their place, on edges too.
-        isolated: What becomes of parts without an edge in the circuit.
-
-    Raises:
-        InputError: There is not one weight for each edge, or a weight of the circuit is NaN.
+        names: Descriptions of parts by their names (`L0H1`), written below these.
+        numbered: Whether parts keep their names beside those of `names`. False where weights are of several models, in
+            which the number of a head means nothing: its description takes their place, on edges too.
+        isolated: The treatment of parts without an edge in the circuit.
     """
     one_of("isolated", isolated, ("grey", "left out"))
     weights, included = (_along(edges, v, name) for name, v in (("weights", weights), ("included", included)))
@@ -75,8 +72,8 @@ def circuit_figure(
 def role_circuit(chosen: Sequence[Edge], ratio: xr.DataArray, component: xr.DataArray) -> tuple[str, go.Figure] | None:
     """The circuit over seeds, and in words over which; none where every weight is missing.
 
-    A mean over seeds is drawn where heads of one role lie in one layer in all of them; otherwise the first seed. The
-    model's edges, `chosen`, name heads by number, `ratio` by role; `component` over (seed, role) translates.
+    A mean over seeds is drawn where heads of one role lie in one layer in all of them; otherwise the first seed.
+    `chosen` holds the model's edges by head number, `ratio` is by role; `component` over (seed, role) translates.
     """
     heads = component.sel(role=[HEAD.fullmatch(name) is not None for name in component.isel(seed=0).values])
     names, several = _same_places(heads), ratio.sizes["seed"] > 1
@@ -136,7 +133,6 @@ def _draw_parts(
     boxes: Mapping[Node, Box],
     titles: Mapping[Node, str],
 ) -> None:
-    """Boxes with their titles, and the letters of the inputs of heads."""
     used = {part for edge in drawn for part in (edge.writer, edge.reader)}
     lettered = {edge.reader for edge in edges if edge.through} & set(boxes)
     for part, box in boxes.items():

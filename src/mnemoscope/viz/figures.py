@@ -42,14 +42,8 @@ def bars_with_dots(
 ) -> list[go.Bar | go.Scatter]:
     """A bar at the mean over seeds of every cell, and a dot per seed: two traces that the legend switches together.
 
-    Args:
-        cells: Each over seed.
-        places: Where the middle of each bar is.
-        name: In the legend.
-        colour: Of both.
-        width: Of the bars.
-        legend: Whether there is an entry.
-        labels: What the cells are called where one points at a dot. With them the bars lie, without them they stand.
+    Each of `cells` is over seed, and `places` has the middle of each bar. `labels` name the cells where one points at a
+    dot; with them the bars lie, without them they stand.
     """
     flat = labels is not None
     across, along = ("y", "x") if flat else ("x", "y")
@@ -78,12 +72,8 @@ def seed_lines(
 ) -> list[go.Scatter]:
     """A line per seed over the other dimension, which the legend switches together.
 
-    Args:
-        values: Over seed and one other dimension with labels.
-        name: In the legend.
-        colour: Of all.
-        hover: What stands after name and seed where one points at a line, as plotly's template.
-        mode: Such as `lines`; none: plotly chooses by the number of points.
+    `hover` is plotly's template for the text after name and seed where one points at a line. `mode` is plotly's, such
+    as `lines`; none: plotly chooses by the number of points.
     """
     (x,) = (str(dim) for dim in values.dims if dim != "seed")
     return [

@@ -1,7 +1,7 @@
-"""Findings of analyses, one sentence each, made from the numbers: with them a page opens.
+"""Findings of analyses, one sentence each, made from the numbers; a page opens with them.
 
-A sentence names what is largest and how large it is, as mean [range] over seeds, or says that there is nothing to name.
-It ranks parts by the analysis' own measure, and says no more than that measure shows.
+A sentence names the largest result with its mean [range] over seeds, or says that there is none. It ranks parts by the
+analysis' own measure, and says no more than that measure shows.
 """
 
 from collections.abc import Mapping
@@ -22,19 +22,14 @@ MOST = 0.9
 
 @dataclass(frozen=True, kw_only=True)
 class Largest:
-    """The place of the largest result in the mean over seeds.
-
-    Attributes:
-        place: Dimension to label there, in words.
-        values: Along `seed`.
-    """
+    """The place of the largest result in the mean over seeds: words for the label of each dimension, values by seed."""
 
     place: Mapping[str, str]
     values: xr.DataArray
 
     @property
     def mean(self) -> float:
-        """Over the seeds that have a value."""
+        """The mean over the seeds that have a value."""
         return float(self.values.mean("seed"))
 
 
@@ -53,11 +48,7 @@ def largest(values: xr.DataArray) -> Largest | None:
 
 
 def learned(gate: xr.Dataset) -> str:
-    """The skills that models have learned, and in how many seeds; nothing where all have learned all.
-
-    Args:
-        gate: Along `seed`, from `analyses.gate`.
-    """
+    """The learned skills by `analyses.gate`, along `seed`, and in how many seeds; empty where all have learned all."""
     found, n = gate.learned, gate.sizes["seed"]
     if bool(found.all()):
         return ""
@@ -76,9 +67,7 @@ def learned(gate: xr.Dataset) -> str:
 def removal(ablation: xr.Dataset, *, least: float = LEAST) -> str:
     """The part that every skill needs most, by mean ablation where that was tried.
 
-    Args:
-        ablation: Over kind, role and skill, along `seed`.
-        least: Damage below which no part is named.
+    `ablation` is over kind, role and skill, along `seed`. No part is named for damage below `least`.
     """
     kinds = ablation.kind.values.tolist()
     kind = "mean" if "mean" in kinds else kinds[0]
@@ -98,11 +87,7 @@ def removal(ablation: xr.Dataset, *, least: float = LEAST) -> str:
 
 
 def trained(metrics: xr.Dataset) -> str:
-    """The accuracy of every skill on unseen sequences at the end of training, or the loss where there is none.
-
-    Args:
-        metrics: Over step, along `seed`, from training.
-    """
+    """The accuracy of every skill on unseen sequences at the last step, or the loss; `metrics` are along `seed`."""
     last = metrics.isel(step=-1)
     skills = [str(name) for name in last.data_vars if str(name).startswith("test_") and "loss" not in str(name)]
     if not skills:
@@ -112,12 +97,7 @@ def trained(metrics: xr.Dataset) -> str:
 
 
 def rises(values: xr.DataArray, name: str) -> str:
-    """When a measure of training has risen half way from its first value to its last.
-
-    Args:
-        values: Over step, along `seed`.
-        name: Of the measure, in words.
-    """
+    """The step, along `seed`, at which a measure of training has risen half way from its first to its last value."""
     first, last = values.isel(step=0), values.isel(step=-1)
     there = values >= (first + last) / 2
     steps = there.step.isel(step=there.argmax("step"))
@@ -128,14 +108,9 @@ def rises(values: xr.DataArray, name: str) -> str:
 
 
 def grows(model: str, amount: str, size: str, exponents: xr.DataArray, *, expected: float) -> str:
-    """The power of a size with which an amount grows, and whether that is the expected one.
+    """The power of `size` with which `amount` grows, and whether it is the expected one (of theory or a publication).
 
-    Args:
-        model: Whose.
-        amount: What grows.
-        size: With what.
-        exponents: Over draw; NaN where a draw has none.
-        expected: By theory, or as published.
+    `model` says whose amount it is. `exponents` are over draw; NaN where a draw has none.
     """
     mean, low, high = (float(end) for end in mean_interval(exponents))
     called = f"{model[0].upper()}{model[1:]}"

@@ -16,7 +16,7 @@ from mnemoscope.viz.task_report import REPORTS
 
 CAPTION = "Probability of what follows, by the token that it follows; point at a bar for the likeliest tokens."
 KNOWN = "known"
-"""Coordinate with what the task knows of every position, in words."""
+"""Coordinate with the task's knowledge about every position, in words."""
 _VISIBLE = {"\n": "⏎", " ": "␣", "\t": "⇥"}
 
 
@@ -26,7 +26,7 @@ class HasSymbols(Protocol):
 
     @property
     def symbols(self) -> Sequence[str]:
-        """One per token, in their order."""
+        """One symbol per token, in their order."""
         ...
 
 
@@ -41,7 +41,7 @@ def symbols_of(task: Task) -> list[str]:
 
 
 def visible(symbol: str) -> str:
-    """A symbol as one can see it."""
+    """A symbol in a form that can be seen."""
     return _VISIBLE.get(symbol, symbol if symbol.isprintable() else repr(symbol)[1:-1])
 
 
@@ -51,12 +51,10 @@ def on_one_line(text: str) -> str:
 
 
 def guess_table(result: xr.Dataset) -> Table:
-    """One row per position: token, next token, its probability, the likeliest tokens; of model and exact predictor;
-    and what the task knows there.
+    """One row per position: token, next token, its probability, the likeliest tokens; model and exact predictor.
 
-    Args:
-        result: From `analyses.top_tokens.predict`, with the names of the tokens as coordinate `symbol`, and, where the
-            task has words for what it knows, those along `pos` as `known`.
+    `result` comes from `analyses.top_tokens.predict`. The coordinate `symbol` has the names of the tokens; where the
+    task has words for its knowledge, `known` along `pos` holds them, and they are shown too.
     """
     columns = [("", "model")]
     if "ideal_guess" in result:
@@ -77,11 +75,7 @@ def guess_table(result: xr.Dataset) -> Table:
 
 
 def guess_figure(result: xr.Dataset) -> go.Figure:
-    """Probability of what follows at every position: bars of the model, dots of the exact predictor.
-
-    Args:
-        result: As for `guess_table`.
-    """
+    """As `guess_table`: probability of the next token, bars of the model and dots of the exact predictor."""
     tokens = [_symbol(result, token) for token in result.token]
     if "pos_name" in result.coords:
         tokens = [f"{name}={token}" for name, token in zip(shown(result, "pos"), tokens, strict=True)]

@@ -1,5 +1,4 @@
-"""Self-contained HTML: text, tables, plotly figures and CircuitsVis views in one file that asks nothing of the
-network.
+"""Self-contained HTML: text, tables, plotly figures and CircuitsVis views in one file, without the network.
 
 Each script library is included once, and only if something on the page uses it.
 """
@@ -34,7 +33,7 @@ _START = (
     f'<meta http-equiv="Content-Security-Policy" content="{_NO_NETWORK}">'
     '<link rel="icon" href="data:,"><title>'
 )
-"""Of every page; by this it is known as one of ours."""
+"""The start of every page; it identifies a page as ours."""
 _LONGEST_TITLE = 4096
 _PLOT = {
     "displaylogo": False,
@@ -42,13 +41,13 @@ _PLOT = {
     "displayModeBar": "hover",
     "modeBarButtons": [["toImage"], ["zoom2d", "pan2d", "resetScale2d"]],
 }
-"""Of every figure: a toolbar that downloads it and moves about in it."""
+"""Options of every figure: a toolbar that downloads it and moves about in it."""
 _UNFOLD = (
     'addEventListener("beforeprint", () => document.querySelectorAll("details").forEach(one => { one.open = true; }));'
 )
 """Paper shows what is folded on the screen."""
 _LONGEST = 60
-"""Characters of a figure's name in the names of files."""
+"""Most characters of a figure's name in the names of files."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -62,11 +61,8 @@ class Drawn:
 class Page:
     """An HTML page that is put together from top to bottom.
 
-    Args:
-        title: Of the page.
-        lead: A sentence under the title.
-        style: Rules that follow those of all pages.
-        fold: Whether tables are folded, to be opened by a click; on paper they are open.
+    `lead` is a sentence under the title; `style` holds rules that follow those of all pages. With `fold`, a click opens
+    each table; on paper all are open.
     """
 
     def __init__(self, title: str, lead: str = "", *, style: str = "", fold: bool = False):
@@ -156,10 +152,7 @@ class Page:
         names: Sequence[str],
         caption: str = "",
     ) -> None:
-        """An interactive CircuitsVis view of the attention of some heads on one sequence.
-
-        What lies ahead of a query is greyed out, unless some head attends there.
-        """
+        """A CircuitsVis view of heads on one sequence; keys after a query are grey, unless some head attends to one."""
         self._n_views += 1
         place = f"attention-{self._n_views}"
         properties = {
@@ -224,12 +217,12 @@ def attention_view(page: Page, example: xr.Dataset, caption: str, names: Mapping
     """An interactive view of the attention of every head on one sequence.
 
     Args:
-        page: Where it goes.
-        example: `pattern` over (layer, head, query, key) and `token` over key; `n_tokens`, if it is there, says how
-            many of them are no padding, which is left out, and `called` over (layer, head) what heads are called.
-            Layers and heads have the numbers of their coordinates, also where some of them were selected.
-        caption: Above it.
-        names: Head (`L0H1`) to what it is called, in the order in which heads are shown; none: by their numbers.
+        page: The page that gets it.
+        example: `pattern` over (layer, head, query, key) and `token` over key. `n_tokens`, if it is there, is the
+            number without padding, which is left out; `called` over (layer, head) names the heads. Layers and heads
+            have the numbers of their coordinates, also where some were selected.
+        caption: Above the view.
+        names: Names of heads, by `L0H1`, in the order in which heads are shown; none: by their numbers.
     """
     if "n_tokens" in example:
         real = slice(int(example.n_tokens))
@@ -247,5 +240,5 @@ def attention_view(page: Page, example: xr.Dataset, caption: str, names: Mapping
 
 
 def _of_heads(array: xr.DataArray) -> xr.DataArray:
-    """With layers and heads for axes, also where a single one was selected, which drops its axis."""
+    """The array with axes for layers and heads, also where a single one was selected, which drops its axis."""
     return array.expand_dims([axis for axis in ("layer", "head") if axis not in array.dims])

@@ -10,11 +10,11 @@ from mnemoscope.viz.figures import heatmaps
 from mnemoscope.viz.tables import Table, spread
 
 WORDS = {"noising": "necessity", "denoising": "sufficiency"}
-"""What an effect is called, by direction."""
+"""Words for an effect, by direction."""
 
 
 def patching_table(effects: Mapping[str, xr.Dataset], metric: str, title: str) -> Table:
-    """The difference that is carried, then every cell of the sweep, for each skill and direction.
+    """Clean less corrupted (the carried difference), then every cell of the sweep, for each skill and direction.
 
     `effects` gives for every skill the effects of a patch, along `seed`; all cells are mean [range] over seeds. A
     difference below 0 means that the model answers the other way round.
@@ -39,12 +39,8 @@ def difference_row(effects: Mapping[str, xr.Dataset], metric: str) -> tuple[str,
 
 
 def patching_figure(effects: Mapping[str, xr.Dataset], metric: str) -> go.Figure:
-    """A heatmap for each skill and direction, means over seeds where there are several; the last axis of the sweep runs
-    along x.
-
-    Args:
-        effects: By name, such as a skill, from `analyses.effects`.
-        metric: Which metric.
+    """A heatmap for each skill and direction of `analyses.effects`, mean over seeds; the sweep's last axis runs along
+    x.
     """
     panels = {
         f"{skill}: {WORDS[direction]}": _mean(ratio.sel(metric=metric, drop=True)).transpose(*_axes(ratio))
@@ -65,7 +61,6 @@ def by_direction(effects: Mapping[str, xr.Dataset]) -> Iterator[tuple[str, str, 
 
 
 def _axes(ratio: xr.DataArray) -> list[str]:
-    """The axes of the sweep, positions last."""
     axes = [str(dim) for dim in ratio.dims if dim not in ("seed", "metric", "direction")]
     return sorted(axes, key=lambda axis: axis in ("pos", "key"))
 

@@ -1,6 +1,5 @@
-"""The report on runs of any task: how well skills are learned and what they need, training, and one sequence.
-
-Entries of other tasks are made of the same pieces.
+"""The report on runs of any task: skills and their parts, training, one sequence; entries of other tasks use its
+pieces.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -35,7 +34,7 @@ N_SEQUENCES = 512
 N_ABLATED = 256
 """Sequences of each subgroup that parts are removed on, and whose means replace them."""
 N_SHOWN = 64
-"""Tokens of a view: what is further left does not change what stands before it."""
+"""Tokens of a view; later ones do not change what stands before them."""
 
 
 @runtime_checkable
@@ -69,16 +68,14 @@ def evaluate(run: Run, n_samples: int | None) -> dict[str, xr.Dataset]:
 
 
 def without_parts(model: HookedModel, task: Task, seed: int) -> dict[str, xr.Dataset]:
-    """Skills with one head or MLP replaced by its mean; nothing of a task without skills, or with prompts of several
-    lengths.
-    """
+    """Skills with one head or MLP at its mean; empty for a task without skills or with prompts of several lengths."""
     if not _has_roles(task, seed):
         return {}
     return {"ablation": ablate_by_role(model, task, kinds=("mean",), n=N_ABLATED, seed=seed)}
 
 
 def roles(run: Run) -> dict[str, str]:
-    """The names by which `without_parts` calls the parts of a run's last checkpoint, without the rest of it."""
+    """The names that `without_parts` gives to the parts of a run's last checkpoint, without the rest of it."""
     return last_roles(run, n=N_ABLATED) if _has_roles(run.spec.task, run.spec.seed) else {}
 
 
@@ -92,11 +89,7 @@ def _has_roles(task: Task, seed: int) -> bool:
 
 
 def parse(task: Task, text: str) -> Batch:
-    """The sequence that a text describes: as the task reads it, or as numbers of tokens.
-
-    Raises:
-        InputError: The text is refused.
-    """
+    """A sequence in the task's form, or as numbers of tokens; raises InputError where the text is refused."""
     if isinstance(task, Parses):
         return task.parse(text)
     words = text.replace(",", " ").split()
@@ -116,14 +109,10 @@ def predict(
     reference: str | None = None,
     knows: Callable[[Any, Batch], Sequence[str]] | None = None,
 ) -> xr.Dataset:
-    """The likeliest tokens after every token, with their names.
+    """The likeliest tokens after every token of one sequence, with their names.
 
-    Args:
-        model: Any hooked model.
-        task: Whose sequence it is.
-        batch: One sequence.
-        reference: An exact predictor that looks back only, to stand beside the model.
-        knows: What the task knows of every position of the sequence, in words; empty where that is nothing.
+    `reference` names an exact predictor that looks back only, shown beside the model. `knows` gives the task's
+    knowledge about every position in words, empty where there is none.
     """
     result = top_predictions(model, task, batch, reference=reference, everywhere=True)
     known = {} if knows is None else {KNOWN: ("pos", list(knows(task, batch)))}
@@ -165,7 +154,7 @@ def evaluation_tables(results: Results, dim: str = "skill") -> list[Table]:
 
 
 def _beside(evaluation: xr.Dataset, dim: str, name: str, of: str, own: xr.DataArray | None = None) -> Table:
-    """One row per split and group: of the model, and of every exact predictor."""
+    """One row per split and group, for the model and for every exact predictor."""
     names = evaluation.reference.values.tolist() if of in evaluation else []
     header = ["sequences", dim.replace("_", " "), "n", *(["model"] if own is not None else []), *map(_words, names)]
     rows = []

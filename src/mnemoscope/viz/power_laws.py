@@ -12,11 +12,8 @@ from mnemoscope.viz.figures import LAYOUT, colours_of
 def power_law_figure(found: Mapping[str, xr.Dataset], *, amount: str, size: str) -> go.Figure:
     """A dot for every draw and size, the fitted line of each set with its interval, and a line of slope 1.
 
-    Args:
-        found: By name, over one dimension of sizes: `amount`, also over draw; `size`; and `fit`, the fitted amounts,
-            also over summary (mean, low, high).
-        amount: Title of the vertical axis.
-        size: Title of the horizontal one.
+    Each dataset has `size`, `amount` over draw, and `fit`, the fitted amounts, over summary (mean, low, high), all over
+    one dimension of sizes. The arguments `amount` and `size` are the titles of the axes.
     """
     figure = go.Figure()
     for (name, each), colour in zip(found.items(), colours_of(found).values(), strict=True):

@@ -1,9 +1,8 @@
 """Figures for a paper: restyled for the width of a column.
 
-A figure of a page is made for a screen. `for_print` returns another one: as wide as a column of a two-column paper, or
-as both where panels stand beside each other, with text of 8 points, axis lines, no grid and a white background; and
-curves, dots and bars that differ in colour differ in dashes, symbols and hatching too, so that they can be told apart
-on a grey print.
+A figure of a page is made for a screen. `for_print` returns another one for one column of a two-column paper, or for
+both where panels stand beside each other. It has text of 8 points, axis lines, no grid and a white background. Curves,
+dots and bars that differ in colour also differ in dashes, symbols and hatching, to be told apart on a grey print.
 """
 
 import textwrap
@@ -28,11 +27,11 @@ _ON_PAGE = 13
 _LETTER = 0.6 * _TEXT
 """About the width of a letter, in pixels."""
 _DRAWN = 0.8
-"""Of the width, what names of rows and a colour bar leave for panels."""
+"""Share of the width that names of rows and a colour bar leave for panels."""
 _TICK = 10
 _SMALLEST = 4.5 * _POINT
 _FLATTEST = 0.8
-"""Height of a single panel with numbers on both axes, as a share of its width, at most."""
+"""Smallest height of a single panel with numbers on both axes, as a share of its width."""
 _FONT = {"family": "Arial, Helvetica, Liberation Sans, sans-serif", "size": _TEXT, "color": "#111"}
 _DASHES = ("solid", "dash", "dot", "dashdot", "longdash", "longdashdot")
 _SYMBOLS = ("circle", "diamond", "square", "triangle-up", "x", "cross")
@@ -40,14 +39,10 @@ _HATCHES = ("", "/", "x", ".", "-", "|")
 
 
 def for_print(figure: go.Figure, *, width: float | None = None) -> go.Figure:
-    """A copy of a figure for a paper.
+    """A copy of a figure of a page for a paper.
 
-    Args:
-        figure: As a page shows it.
-        width: Inches; none: 3.25, or 6.75 where panels stand beside each other.
-
-    Raises:
-        InputError: The width is not positive.
+    `width` is in inches; none: 3.25, or 6.75 where panels stand beside each other. Raises InputError where it is not
+    positive.
     """
     if width is not None and not width > 0:
         raise InputError(f"the width of a figure must be a positive number of inches; got {width}")
@@ -83,9 +78,8 @@ def for_print(figure: go.Figure, *, width: float | None = None) -> go.Figure:
 
 
 def _tell_apart(figure: _Figure, what: Literal["dash", "symbol", "hatch"], choices: Sequence[str]) -> None:
-    """Give traces that share a panel and differ in name something else to differ in than the colour.
-
-    What a trace has already it keeps, and no other trace of its panel gets that.
+    """Give traces of a panel a second difference besides the colour; one that a trace has is kept, and given to no
+    other.
     """
     get, put, has = _ASPECTS[what]
     panels: dict[str, set[tuple[str, str]]] = {}
@@ -192,7 +186,7 @@ def _fit_cells(figure: _Figure, wide: float) -> None:
 
 
 def _titles(figure: _Figure, wide: float) -> int:
-    """Break titles of panels, and that of the figure, into lines that fit; how many lines stand above the panels."""
+    """Break titles of panels and of the figure into lines that fit; returns the number of lines above the panels."""
     letters = max(8, int(wide / _LETTER))
     figure.update_annotations(font_size=_TEXT)
     lines = 0

@@ -24,10 +24,8 @@ from mnemoscope.viz.vector_report import VECTORS
 
 
 def report_of(task: Task) -> TaskReport:
-    """The entry of a task, or the plain one of its kind under the task's name.
-
-    Raises:
-        InputError: The system that the task belongs to cannot be imported as a whole.
+    """The entry of a task, or the plain one of its kind; raises InputError where its system cannot be imported as a
+    whole.
     """
     known = REPORTS.names()
     guests.require(type(task).__module__)
@@ -38,17 +36,15 @@ def report_of(task: Task) -> TaskReport:
 
 
 def analyse_run(run: Run) -> dict[str, xr.Dataset]:
-    """All that the report shows of a run, and whether its model has learned the task."""
+    """All results of a run that the report shows, and whether its model has learned the task."""
     return {**report_of(run.spec.task).analyse(run), GATE: gate_of_run(run)}
 
 
 def view_of(run: Run, batch: Batch, *, step: int | None = None) -> xr.Dataset:
     """The attention of a run on the first sequence of a batch, for a view, with heads called by their roles.
 
-    Roles are chosen by the last checkpoint; a task without skills, or with prompts of several lengths, has none.
-
-    Raises:
-        InputError: There is no such checkpoint.
+    Roles are chosen by the last checkpoint; a task without skills, or with prompts of several lengths, has none. Raises
+    InputError where there is no checkpoint of that step.
     """
     task = run.spec.task
     shown = report_of(task).patterns(run.hooked(step), task, batch).isel(example=0)
@@ -59,13 +55,8 @@ def view_of(run: Run, batch: Batch, *, step: int | None = None) -> xr.Dataset:
 def prediction_figure(run: Run, sequence: str, *, step: int | None = None) -> go.Figure:
     """The predictions of a run's model on one sequence, token by token, beside the exact predictor.
 
-    Args:
-        run: Its task says how a sequence is read and shown.
-        sequence: As the task reads it, or numbers of tokens.
-        step: Training step of the checkpoint; none: the last.
-
-    Raises:
-        InputError: The sequence is refused, or there is no such checkpoint.
+    `sequence` is in the task's form, or numbers of tokens; `step` is that of the checkpoint, none: the last. Raises
+    InputError where the sequence is refused, or there is no such checkpoint.
     """
     task = run.spec.task
     entry = report_of(task)
@@ -86,9 +77,8 @@ def report(parts: Sequence[tuple[TaskReport, Mapping[str, Results]]]) -> str:
 
 
 def report_page(parts: Sequence[tuple[TaskReport, Mapping[str, Results]]], *, explorer: str | None = None) -> Page:
-    """The page on tasks: their entries, each with what `analyse` returns for every label, along `seed`.
-
-    `explorer` is the address of a page in which models of these runs can be used, if there is one.
+    """The page on tasks: their entries with the results of `analyse` by label, and a link to the page at `explorer`, if
+    any.
     """
     results = [result for _, each in parts for result in each.values()]
     n_runs = sum(result["metrics"].sizes["seed"] for result in results)
@@ -127,7 +117,7 @@ def _open(page: Page, entry: TaskReport, results: Mapping[str, Results]) -> None
 
 
 def _finding(opening: Callable[[Results], Opening | None], result: Results) -> str:
-    """What was learned, and what is found of the models and skills of which that can be said."""
+    """The skills that were learned, and the finding about the models and skills that reached the gate."""
     said = [learned(result[GATE])]
     if result[GATE].learned.any() and (found := opening(of_learned_skills(of_learners(result)))) is not None:
         said.append(found.finding)

@@ -1,6 +1,6 @@
-"""Results to rows of text: what the terminal, CSV files and the report show alike.
+"""Results to rows of text, as the terminal, CSV files and the report show them.
 
-A cell that was rounded from numbers is a text that keeps them (`Number`), so that files of numbers can be written of
+A cell that was rounded from numbers is a text that keeps them (`Number`), so that files of numbers can be written from
 every table (`viz.tidy`).
 """
 
@@ -23,19 +23,11 @@ Interval = Literal["", "range", "95 %"]
 
 
 class Number(str):
-    """The text of a cell, with the numbers that it was rounded from.
+    """The text of a cell, shown like any other, with the numbers that it was rounded from.
 
-    It is a text, so that it is shown like any other cell.
-
-    Args:
-        text: What is shown.
-        mean: Over replicates, or the only value.
-        low: Lower end of `interval`; NaN: there is none.
-        high: Upper end.
-        interval: What the ends are: the range over replicates, or a confidence interval.
-        n: Replicates with a value; none: it is no mean over any.
-        unit: Of the numbers, where the text names it.
-        each: Over one dimension, the values of the replicates; none: they are not known.
+    `mean` is that over `n` replicates, or the only value (`n` None). `low` and `high` are the ends of `interval`, a
+    range over replicates or a confidence interval; NaN: there is none. `unit` is set where the text names it. `each`
+    has the values of the replicates over one dimension; None: they are not known.
     """
 
     mean: float
@@ -91,12 +83,7 @@ def bar(share: float) -> str:
 
 
 def spread(values: xr.DataArray, form: str = ".4f") -> Number:
-    """Mean over replicates, with the range behind it where there are several; a dash where there is nothing.
-
-    Args:
-        values: Over one dimension, such as `seed` or `draw`.
-        form: Of the numbers.
-    """
+    """Mean over replicates (the only dimension), with the range if there are several; a dash where there is nothing."""
     (dim,) = (str(dim) for dim in values.dims)
     summary = summary_over(values, dim)
     mean, low, high = (float(summary.sel(summary=name)) for name in ("mean", "min", "max"))

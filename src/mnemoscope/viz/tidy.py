@@ -1,9 +1,9 @@
 """Tables as files: as they are shown, as numbers in tidy form, value by value, and for LaTeX.
 
-A table shows `mean [low, high]` in one cell. Its tidy form has a row for each of its numbers: the texts that name the
-row, the column, and then mean, low, high, which interval these are the ends of, how many replicates there are, and the
-unit if one is named; nothing is rounded. The values that a mean is over have a table of their own, with a row for every
-replicate. Columns without a number, such as a reason in words, belong to what names the row.
+A table shows `mean [low, high]` in one cell. Its tidy form has a row for each cell, nothing rounded: the texts that
+name the row, the column, mean, low, high, the kind of interval, the number of replicates, and the unit if one is named.
+The values behind a mean have a table of their own, with a row for every replicate. Columns without a number, such as a
+reason in words, are among the texts that name the row.
 """
 
 import csv
@@ -29,13 +29,12 @@ _SPECIAL = {
     **{"α": r"$\alpha$", "█": "", "⚑": "", "✓": "", "✗": "", "\n": " "},
 }
 _LONG = 40
-"""Characters from which a column of text is set in lines."""
+"""Smallest number of characters from which a column of text is set in lines."""
 
 
 def table_files(table: Table, *, latex: bool = False) -> Iterator[tuple[str, str]]:
-    """Names and contents of the files of a table: <name>.csv as it is shown, and <name>.tex on demand.
-
-    Numbers have <name>-tidy.csv, and <name>-seeds.csv if the replicates are known.
+    """Files of a table: <name>.csv as shown, -tidy.csv of numbers, -seeds.csv of known replicates, <name>.tex on
+    demand.
     """
     yield f"{table.name}.csv", _csv([table.header, *table.rows])
     numbers, each = list(tidy_rows(table)), list(replicate_rows(table))
@@ -80,7 +79,6 @@ def _known(each: xr.DataArray | None) -> TypeGuard[xr.DataArray]:
 
 
 def _measured(table: Table) -> list[int]:
-    """Columns that hold a number."""
     columns = range(table.n_text, len(table.header))
     return [i for i in columns if any(_number(row[i]) is not None for row in table.rows)]
 
@@ -112,7 +110,7 @@ def _cells(table: Table) -> Iterator[tuple[list[str], str, Number]]:
 
 
 def latex_text(table: Table) -> str:
-    """A `tabular` with the rules of booktabs; what has a meaning in LaTeX is escaped."""
+    """A `tabular` with the rules of booktabs; LaTeX's special characters are escaped."""
     shown = [i for i, name in enumerate(table.header) if name]
     spare = sum(_is_long(table, i) for i in shown)
     measured = set(_measured(table))

@@ -1,7 +1,4 @@
-"""The report on runs of a task of vectors: squared errors by part of the answer, what raises them, and attention.
-
-Entries of such tasks are made of these pieces and of those of `plain_report`.
-"""
+"""The report on tasks of vectors, with pieces of `plain_report`: squared errors by part of the answer, attention."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -31,7 +28,7 @@ Patterns = Callable[[HookedModel, Any, Batch], xr.Dataset]
 
 
 def patterns(model: HookedModel, task: Task, batch: Batch) -> xr.Dataset:
-    """The attention of every head on every sequence; of vectors only the positions are named."""
+    """The attention of every head on every sequence; for vectors only the positions are named."""
     return named_patterns(model, batch)
 
 
@@ -109,7 +106,7 @@ def later_sections(page: Page, results: Mapping[str, Results]) -> None:
 
 
 def learned_section(page: Page, results: Mapping[str, Results]) -> None:
-    """A section on what every configuration has learned, with the exact predictors beside it."""
+    """A section on the skills of every configuration, with the exact predictors beside it."""
     plain.learned(page, results, tables, evaluation_tables)
 
 
@@ -119,11 +116,7 @@ def example(task: Task) -> Batch:
 
 
 def parse(task: Task, text: str) -> Batch:
-    """The sequence that a text describes: as the task reads it, or an unseen one by its number.
-
-    Raises:
-        InputError: The text is refused.
-    """
+    """A sequence in the task's form, or an unseen one by its number; raises InputError where the text is refused."""
     if isinstance(task, plain.Parses):
         return task.parse(text)
     if not text.strip().isdecimal():
@@ -137,13 +130,9 @@ def parse(task: Task, text: str) -> Batch:
 def predict(
     model: HookedModel, task: Any, batch: Batch, *, knows: Callable[[Any, Batch], Sequence[str]] | None = None
 ) -> xr.Dataset:
-    """Squared errors by part of the answer at every position that has one, beside the exact predictors.
+    """Squared errors by part of the answer at every position of one sequence that has one, beside the exact predictors.
 
-    Args:
-        model: Any hooked model that reads vectors.
-        task: Whose sequence it is.
-        batch: One sequence.
-        knows: What the task knows of every position of the sequence, in words.
+    `knows` gives the task's knowledge about every position, in words.
     """
     found = evaluate_vectors(model, task, batch)
     if knows is None:

@@ -99,7 +99,7 @@ def measure(asked: Asked, options: Compare) -> dict[str, xr.Dataset]:
 
 
 def _as_of_several(ablation: xr.Dataset) -> xr.Dataset:
-    """A head that is alone (`the head`) called as the first of several would be, so that it stands beside that one."""
+    """A head that is alone (`the head`) under the name of the first of several, so that it stands beside that one."""
     first = f"{ablation.skill.values[0]} head"
     roles = [first if role == "the head" else role for role in ablation.role.values.tolist()]
     return ablation.assign_coords(role=roles)
@@ -111,7 +111,7 @@ def _removable(task: ms.Task, batch: ms.Batch) -> bool:
 
 
 def compare(first: Side, second: Side, options: Compare) -> tuple[dict[str, Any], Compared]:
-    """Results by name, and what is shown of them."""
+    """Results by name, and their tables, figures and notes."""
     from mnemoscope.cli.output import console
     from mnemoscope.sweeps.local import analyse_many
     from mnemoscope.viz import comparison as viz

@@ -14,7 +14,7 @@ from mnemoscope.cli.options import NamesOf, OfRuns, WritesReport
 from mnemoscope.core.errors import one_of
 
 Sections = Mapping[str, "Mapping[str, ms.records.Shown]"]
-"""By name of an analysis and label of a configuration."""
+"""Displays by name of an analysis and label of a configuration."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,7 +45,7 @@ def _records(names: Sequence[str]) -> list[ms.records.Record]:
 
 
 def _sections(chosen: Sequence[ms.records.Record], runs: Sequence[ms.Run], jobs: int) -> Sections:
-    """By analysis what is shown of every configuration."""
+    """The displays of every configuration, by analysis."""
     return {
         record.name: {
             label: ms.records.shown(record, measured_together(record, label, members, record.options(), jobs))

@@ -102,7 +102,6 @@ def _reproduce(options: Reproduce, out: Path) -> None:
 
 
 def _changes(system: ms.System, corpus: Path | None) -> tuple[tuple[str, object], ...]:
-    """The differences from the plan."""
     from mnemoscope.cli.commands.train import with_corpus
 
     if corpus is None:
@@ -114,7 +113,7 @@ def _changes(system: ms.System, corpus: Path | None) -> tuple[tuple[str, object]
 def _first_look(specs: Sequence[ms.RunSpec], out: Path, options: Reproduce) -> dict[Path, ms.viz.Results]:
     """Train the first seed of every configuration before all others; print and return its results by directory.
 
-    There are none if there was nothing left to train, or there are no other seeds.
+    There are none if nothing was left to train, or there are no other seeds.
     """
     from mnemoscope.cli.commands.report import analyse_all
     from mnemoscope.cli.commands.train import train_with_progress

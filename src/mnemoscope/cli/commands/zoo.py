@@ -35,7 +35,7 @@ class Zoo(Jobs):
 
 
 def run(options: Zoo) -> None:
-    """Pack the runs behind the verdicts, after a look whether they are these."""
+    """Pack the runs behind the verdicts, after a check that they are these."""
     from mnemoscope.cli.commands.track import track_all
     from mnemoscope.cli.commands.train import train_with_progress
     from mnemoscope.cli.output import console, show

@@ -1,7 +1,7 @@
 """The models that the explorer beside a report holds: the first seed of every configuration, with its results.
 
-Roles and what removals cost are those of the report, not measured again. The page stays near `WEIGHT_BYTES`: of a
-configuration whose checkpoints take more than an equal share there are fewer, the last always.
+Roles and the costs of removals are those of the report, not measured again. The page stays near `WEIGHT_BYTES`: a
+configuration whose checkpoints take more than an equal share has fewer, always with the last.
 """
 
 from collections.abc import Mapping, Sequence
@@ -18,13 +18,13 @@ from mnemoscope.viz.tables import Results
 from mnemoscope.viz.task_report import TaskReport
 
 WEIGHT_BYTES = 24_000_000
-"""Of all checkpoints together, unless the last ones alone take more."""
+"""Bound on all checkpoints together, unless the last ones alone take more."""
 
 
 def first_seeds(
     runs: Sequence[Run], parts: Sequence[tuple[TaskReport, Mapping[str, Results]]]
 ) -> tuple[list[Taken], dict[str, InputError]]:
-    """The models of tokens that the page takes, and by configuration why it does not take others."""
+    """The models of tokens that the page takes, and for each other configuration the reason why it is left out."""
     results = {label: result for _, each in parts for label, result in each.items()}
     fitting: dict[str, tuple[Run, int]] = {}
     refused = {}

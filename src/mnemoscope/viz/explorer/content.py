@@ -31,10 +31,10 @@ from mnemoscope.viz.plain_report import without_parts
 from mnemoscope.viz.reporting import report_of
 
 MAX_TOKENS = 4096
-"""Of the reference set, over which means are taken."""
+"""Most tokens of the reference set, over which means are taken."""
 MAX_SEQUENCES = 256
 MAX_POINTS = 300
-"""Of a curve."""
+"""Most points of a curve."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,7 +43,7 @@ class Taken:
 
     run: Run
     n_checkpoints: int | None = None
-    """At most so many, evenly apart in their order, the last among them; None: all."""
+    """Most checkpoints, evenly apart in their order, the last among them; None: all."""
     removed: xr.Dataset | None = None
     """From `ablate_by_role`, of the last checkpoint, if that was measured before; None: it is measured."""
 
@@ -147,7 +147,7 @@ def _drawn(name: str, task: Task) -> str:
 
 
 def n_reference(n_pos: int) -> int:
-    """The number of sequences of a length that a page holds."""
+    """The number of sequences of a given length that a page holds."""
     return max(16, min(MAX_SEQUENCES, MAX_TOKENS // n_pos))
 
 

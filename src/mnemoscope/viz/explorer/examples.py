@@ -16,18 +16,18 @@ from mnemoscope.viz.explorer.record import Example
 MAX_EXAMPLES = 48
 """Sequences to draw from, each with its minimal pairs."""
 MAX_ROWS = 1_000_000
-"""Numbers in all rows of exact predictors; with them go fewer examples."""
+"""Most numbers in all rows of exact predictors; beyond it there are fewer examples."""
 
 
 @dataclass
 class Exact:
-    """Distributions of exact predictors, each once; equality is that in half precision."""
+    """Distributions of exact predictors, each kept once; they are compared in half precision."""
 
     rows: list[Tensor] = field(default_factory=list)
     _numbers: dict[bytes, int] = field(default_factory=dict)
 
     def numbers(self, rows: Tensor) -> list[int]:
-        """The place of each of some rows."""
+        """The place of each row."""
         return [self._number(row) for row in rows.detach().cpu().half()]
 
     def _number(self, row: Tensor) -> int:

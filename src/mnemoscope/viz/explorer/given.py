@@ -1,7 +1,4 @@
-"""The content of a page on a model without a task: its weights, and the sequences that it was given with.
-
-Without a task there is nothing to draw from, no exact predictor, no minimal pair and no role of a part.
-"""
+"""The content of a page on a model without a task: its weights and given sequences; no predictors, pairs or roles."""
 
 from collections.abc import Sequence
 
@@ -32,9 +29,9 @@ def model_content(
 ) -> Record:
     """The page's record of a model with sequences, tokens or a batch, all of one length.
 
-    Without `symbols`, tokens are called as the batch calls them, else by their numbers. Without `pos`, predictions are
-    read where the batch is scored; of tokens at the last position. Raises InputError where the page cannot run the
-    model, or the sequences, names or positions do not fit it.
+    Without `symbols`, tokens have the names of the batch, else their numbers. Without `pos`, predictions are read where
+    the batch is scored, for tokens at the last position. Raises InputError where the page cannot run the model, or the
+    sequences, names or positions do not fit it.
     """
     configuration = page_configuration(model)
     batch = _batch(model, sequences)
@@ -86,13 +83,11 @@ def _batch(model: HookedModel, sequences: Sequences) -> Batch:
 
 
 def _label(model: HookedModel) -> str:
-    """The model's own name for itself."""
     name = str(getattr(model.cfg, "model_name", "") or "")
     return "A model" if name in ("", "custom") else name
 
 
 def _symbols(batch: Batch, symbols: Sequence[str] | None, n_tokens: int) -> list[str]:
-    """The name of every token."""
     if symbols is not None and len(symbols) != n_tokens:
         raise InputError(f"symbols must name each of the model's {n_tokens} tokens; got {len(symbols)}")
     called = symbols.__getitem__ if symbols is not None else batch.symbol or str

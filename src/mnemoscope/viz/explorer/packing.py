@@ -1,7 +1,7 @@
 """Weights as a page holds them: configuration and checkpoints of a model, every tensor once.
 
-A tensor that half precision holds exactly is packed so, as are the tensors of compact checkpoints. Others keep single
-precision.
+Tensors of compact checkpoints, and those that half precision holds exactly, are packed in half precision; others keep
+single precision.
 """
 
 import base64
@@ -16,18 +16,18 @@ from mnemoscope.core.protocols import HookedModel, has_linear_attention, reads_v
 from mnemoscope.models.checkpoint import configuration_of
 
 MAX_PARAMETERS = 1_000_000
-"""Of one model; the forward pass of a larger one is no longer felt as immediate."""
+"""Most parameters of one model; the forward pass of a larger one no longer feels immediate."""
 MAX_BYTES = 64_000_000
-"""Of a page; a browser opens larger ones, but takes its time."""
+"""Most bytes of a page; a browser opens larger ones, but takes its time."""
 ACTIVATIONS = ("relu", "gelu", "gelu_new", "gelu_fast", "gelu_pytorch_tanh", "silu", "identity")
-"""Those that the page computes (`js/layers.js`)."""
+"""Activations that the page computes (`js/layers.js`)."""
 _COMPUTED = """n_layers n_heads d_model d_head d_mlp n_ctx d_vocab d_vocab_out attn_only act_fn normalization_type eps
 attention_dir use_attn_scale attn_scale dtype"""
 """Fields of a configuration that the page's forward pass knows."""
 _IRRELEVANT = """init_mode init_weights initializer_range default_prepend_bos tokenizer_prepends_bos model_name
 use_attn_result use_attn_in use_split_qkv_input use_hook_mlp_in use_hook_tokens original_architecture from_checkpoint
 checkpoint_index checkpoint_label_type checkpoint_value trust_remote_code tie_word_embeddings"""
-"""Fields that change no logit of a given input, or nothing that the names of the weights do not say."""
+"""Fields of a configuration that change no logit, or that the names of the weights imply."""
 
 
 @dataclass
@@ -69,7 +69,7 @@ def checkpoint_bytes(model: HookedModel) -> int:
 
 
 def packed_tensor(value: Tensor) -> dict[str, Any]:
-    """Shape, precision and little-endian bytes in base64: what `js/weights.js` unpacks."""
+    """Shape, precision and little-endian bytes in base64, to be unpacked by `js/weights.js`."""
     single = value.detach().cpu().float()
     half = bool((single.half().float() == single).all())
     content = single.numpy().astype(np.dtype("<f2" if half else "<f4")).tobytes()

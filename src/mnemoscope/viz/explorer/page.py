@@ -42,23 +42,20 @@ def explore(
 ) -> Page:
     """A page in which models can be used: their weights, all checkpoints of runs, and the forward pass.
 
+    `.html()` of the page is the text of the file, and a notebook shows it. Raises InputError where there is no run, a
+    run has no checkpoint, or the page cannot run a model or would be too large; also where sequences do not fit the
+    model or are given with a task.
+
     Args:
         models: One or several runs of tasks with tokens; or a subject, a model with its task; or any other hooked
-            model. Of up to a million parameters.
-        sequences: For a model without a task, and only there: tokens (batch, pos), or a batch, of one length. Means
-            are taken over the first 256 (fewer where they are long).
+            model. At most a million parameters.
+        sequences: For a model without a task, and only there: tokens (batch, pos), or a batch, of one length. Means are
+            taken over the first 256 (fewer where they are long).
         symbols: The name of every token of such a model; None: as the batch calls them, else their numbers.
         pos: Positions, negative ones from the end, at which its predictions are read; None: where the batch is scored,
-            of tokens the last.
-        checkpoints: At most so many of every run, evenly apart in their order, the last among them; None: all.
-        state: What stands after the # in the address of such a page: it opens in that state.
-
-    Returns:
-        The page; `.html()` is the text of the file, and a notebook shows it.
-
-    Raises:
-        InputError: There is no run, a run has no checkpoint, the page cannot run a model, sequences do not fit the
-            model or are given with a task, or the page would be too large.
+            for tokens the last.
+        checkpoints: Most checkpoints of every run, evenly apart in their order, the last among them; None: all.
+        state: The text after the # in the address of such a page: it opens in that state.
     """
     packer = Packer()
     if checkpoints is not None:
@@ -78,13 +75,12 @@ def explore(
 
 
 def runs_page(taken: Sequence[Taken], state: str = "") -> Page:
-    """The page of some runs, of each as many checkpoints as were chosen."""
+    """The page of some runs, each with its chosen number of checkpoints."""
     packer = Packer()
     return _page(packer, [run_content(one, packer) for one in taken], state)
 
 
 def _page(packer: Packer, contents: Sequence[Record], state: str) -> Page:
-    """The page of what is known of some models."""
     data = _json({"tensors": packer.tensors, "runs": [asdict(content) for content in contents]})
     check_size(len(data))
     opened = f"if (!location.hash) location.hash = {_json(state)};\n" if state else ""
@@ -104,7 +100,7 @@ def _page(packer: Packer, contents: Sequence[Record], state: str) -> Page:
 
 
 def _guests(contents: Sequence[Record]) -> str:
-    """By name of a task, the script that it has for the page."""
+    """The scripts that tasks have for the page, by the name of the task."""
     names = dict.fromkeys(content.task.name for content in contents if content.task)
     known = REPORTS.names()
     entries = {name: REPORTS.get(name).explorer for name in names if name in known}

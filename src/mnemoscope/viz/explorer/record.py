@@ -1,6 +1,5 @@
-"""The content of a page on a model, as values; the page's script reads them as JSON (`Run` in `js/payload.js`).
-
-Tensors are numbers of the page's `Packer`.
+"""The content of a page, as values that its script reads as JSON (`Run` in `js/payload.js`); tensors by `Packer`
+number.
 """
 
 from collections.abc import Mapping, Sequence
@@ -14,13 +13,13 @@ class Example:
 
     tokens: list[int]
     group: str = ""
-    """Of the task; empty: none."""
+    """The task's group; empty: none."""
     pairs: Mapping[str, "Example"] = field(default_factory=dict)
     """Minimal pairs by kind."""
     places: Sequence[int] = ()
     """Positions for which exact predictors are known; none: the page computes them, or there are none."""
     rows: Mapping[str, Sequence[int]] = field(default_factory=dict)
-    """By predictor the row of `Record.exact` at each of these."""
+    """Rows of `Record.exact` at each of these, by predictor."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,7 +31,7 @@ class Needs:
     without: Mapping[str, Sequence[float]]
     """By component, `L0H1` or `L0 MLP`."""
     n: int
-    """Sequences a skill."""
+    """Number of sequences per skill."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,7 +41,7 @@ class Curves:
     steps: Sequence[int]
     values: Mapping[str, Sequence[float]]
     share: bool
-    """Whether values are shares, of accuracy; else they are losses."""
+    """True if values are shares (accuracy), False if they are losses."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,19 +57,19 @@ class Code:
     """The Python code by which a reader gets the content of the page."""
 
     start: str
-    """What comes first: where the model comes from."""
+    """The first lines, which say where the model comes from."""
     model: str
-    """The model; STEP stands for the checkpoint."""
+    """The line that makes the model; STEP stands for the checkpoint."""
     drawn: str
-    """The reference sequences."""
+    """The line that draws the reference sequences."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Record:
-    """A model with its sequences. What a model without a task lacks is empty."""
+    """A model with its sequences. Fields that need a task are empty without one."""
 
     name: str | None
-    """Of the run, as commands take it; None: there is no run."""
+    """The run's name, as commands take it; None: there is no run."""
     label: str
     seed: int | None
     cfg: Mapping[str, Any]
@@ -81,11 +80,11 @@ class Record:
     python: Code
     symbols: Sequence[str]
     positions: Sequence[str]
-    """What the task calls its positions; empty: they have numbers only."""
+    """The task's names of its positions; empty: they have numbers only."""
     answers: Sequence[int]
     """Tokens that can be right."""
     slot: int
-    """Tokens that stand together."""
+    """Number of tokens that stand together."""
     scored: Sequence[int]
     """Positions at which predictions are read."""
     alphabet: Sequence[int]
@@ -93,17 +92,16 @@ class Record:
     reference: Sequence[Sequence[int]]
     """Sequences that means are taken over."""
     classes: Mapping[str, Sequence[int]]
-    """By latent the class of every one of these."""
+    """The class of every one of these, by latent."""
     examples: Sequence[Example]
-    """To draw from."""
+    """The examples to draw from."""
     exact: int | None = None
     """The distributions of exact predictors, (row, token)."""
     references: Sequence[str] = ()
-    """Names of exact predictors."""
     best: str | None = None
-    """The one that predicts the reference sequences best."""
+    """The exact predictor that predicts the reference sequences best."""
     task: PageTask | None = None
     curves: Curves | None = None
     roles: Mapping[str, str] = field(default_factory=dict)
-    """Of components."""
+    """Roles of components."""
     needs: Needs | None = None

@@ -1,9 +1,9 @@
 """The page's JavaScript: ES modules of one idea each, put one after the other into one script.
 
-A browser that opens a page from disk loads no other file, so there is nothing to import from. The modules are written
-as ES modules all the same, `export` before what they give and `import` for what they take from each other, and
-tools read them as such. For the page each comes after those that it imports, once, without the two words. Names at
-the top of a module are therefore names of the whole script; two that are equal are an error in every browser.
+A browser that opens a page from disk loads no other file, so there is nothing to import from. The modules are still
+written as ES modules, with `export` and `import`, and tools read them as such. In the page each comes once, after those
+that it imports, without the two words. Names at the top of a module are therefore names of the whole script; two that
+are equal are an error in every browser.
 """
 
 import re
@@ -22,7 +22,7 @@ def script(*names: str) -> str:
 
 
 def _add(name: str, sources: dict[str, str]) -> None:
-    """A module after those that it imports."""
+    """Add a module after those that it imports."""
     if name in sources:
         return
     source = (files("mnemoscope.viz.explorer") / "js" / f"{name}.js").read_text()

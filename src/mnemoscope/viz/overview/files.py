@@ -1,4 +1,4 @@
-"""Pages, arrays and tables that commands have left in a directory, and what they are of."""
+"""Pages, arrays and tables that commands have left in a directory, and the configuration of each."""
 
 import os
 from collections.abc import Iterable, Iterator, Sequence
@@ -18,15 +18,15 @@ class File:
     path: Path
     kind: str
     title: str
-    """Of a page; empty for others."""
+    """The title of a page; empty for other files."""
     label: str
-    """The configuration that it is of; empty where it is of several, or that is not known."""
+    """Its configuration; empty where there are several, or none is known."""
 
 
 def under(directory: Path, labels: Iterable[str]) -> list[File]:
     """The files at or below a directory, by path; hidden folders and run directories are left out.
 
-    A file below a folder that is called as one of the `labels` belongs to that configuration.
+    A file below a folder with one of the `labels` as its name belongs to that configuration.
     """
     known = set(labels)
     return [_file(path, known) for path in _walk(directory)]

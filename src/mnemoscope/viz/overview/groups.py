@@ -9,7 +9,7 @@ from mnemoscope.models.glance import Glance
 from mnemoscope.viz.tables import ranges, rounded
 
 LOSSES = {"loss, training": "train_loss", "loss, unseen": "test_loss"}
-"""Column to measure."""
+"""Measure by column."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -17,9 +17,9 @@ class Group:
     """Runs that differ in the seed only."""
 
     runs: Sequence[Glance]
-    """Of every seed one."""
+    """One run per seed."""
     changed: str
-    """What differs from the preset, in words."""
+    """Differences from the preset, in words."""
 
     @property
     def label(self) -> str:
@@ -28,7 +28,7 @@ class Group:
 
     @property
     def seeds(self) -> str:
-        """In words."""
+        """The seeds in words."""
         return ranges(run.seed for run in self.runs)
 
     @property
@@ -49,8 +49,8 @@ class Group:
 def grouped(runs: Sequence[Glance]) -> list[Group]:
     """Runs by configuration, in their order.
 
-    Where a seed of a configuration occurs in several directories, each directory of runs is a separate group, and in
-    one directory each of them.
+    Where a seed of a configuration occurs in several directories, each directory of runs is a separate group; where it
+    occurs several times in one directory, so is each of its runs there.
     """
     groups: list[list[Glance]] = []
     for run in runs:
@@ -62,7 +62,7 @@ def grouped(runs: Sequence[Glance]) -> list[Group]:
 
 
 def measures(runs: Sequence[Glance]) -> dict[str, str]:
-    """Column to measure: the accuracy of every skill on unseen sequences, or losses of parts if none was logged."""
+    """Measure by column: the accuracy of every skill on unseen sequences, or losses of parts if none was logged."""
     names = list(dict.fromkeys(name for run in runs for name in run.progress))
     skills = [name for name in names if name.startswith("test_") and not name.startswith("test_loss")]
     parts = [name for name in names if name.startswith("test_loss_")]

@@ -112,7 +112,6 @@ def _row(
     files: Sequence[File],
     start: Path,
 ) -> str:
-    """The line of a configuration, or of one run of it."""
     several, first = len(runs) > 1, runs[0]
     spec = first.spec
     single = Group(runs=runs, changed=group.changed)
@@ -135,7 +134,7 @@ def _row(
 
 
 def _step(runs: Sequence[Glance]) -> str:
-    """The step that was reached, and where it should end if it has not."""
+    """The step that was reached, and the planned one if it was not."""
     reached = sorted({run.reached for run in runs})
     text = str(reached[-1]) if len(reached) == 1 else f"{reached[0]}–{reached[-1]}"
     open_ends = {run.last_step for run in runs if not run.finished}

@@ -9,7 +9,7 @@ import numpy as np
 
 WIDTH, HEIGHT = 100, 32
 POINTS = 48
-"""Of a line at most."""
+"""Most points of a line."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,11 +32,11 @@ class Curve:
 
     colour: str
     steps: Sequence[Sequence[float]]
-    """Of every run."""
+    """Steps of every run."""
     values: Sequence[Sequence[float]]
-    """Of every run, NaN where there is none."""
+    """Values of every run, NaN where there is none."""
     stays: Sequence[bool]
-    """Whether a run keeps its last value: training has ended."""
+    """True for runs that keep their last value, because training has ended."""
 
 
 def sparkline(curves: Sequence[Curve], axes: Axes, title: str) -> str:

@@ -1,7 +1,4 @@
-"""The question of a claim, in sentences and as rows: what must hold, what would refute it, what is measured and why so.
-
-All of it was fixed before the first run, and can be said without a verdict.
-"""
+"""The question of a claim, as it was fixed before the first run, in sentences and as rows: no verdict is needed."""
 
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
@@ -21,7 +18,7 @@ _HOLDS = {
     "equivalence": "on average over the {what}s {name} is {wording}, which counts as no effect",
 }
 _FAILS = {**_HOLDS, "every": _HOLDS["exists"], "exists": _HOLDS["every"], "equivalence": _HOLDS["mean"]}
-"""What speaks against a claim, with the opposite wording: against all one, against one all."""
+"""The words for evidence against a claim, with the opposite quantifier: against all one, against one all."""
 _OPPOSITE = {"above": "below {:g}", "below": "above {:g}", "within": "further than {:g} from 0"}
 _PROMPTS = {
     "own": "every {what} has prompts of its own",
@@ -90,11 +87,7 @@ def _sentence(words: Mapping[str, str], claim: Claim, part: Criterion, wording: 
 
 
 def fixed(claim: Claim, units: Mapping[str, str] = MappingProxyType({})) -> list[tuple[str, str]]:
-    """Pairs of a term and a text about all that was fixed before the first run.
-
-    They are criterion, refutation, procedure, margins, gate, replicates, models and prompts. `units` replace those of
-    the criteria, by effect.
-    """
+    """Pairs of a term and a text about all that was fixed before the first run; `units` as for `holds_if`."""
     what, explanation = claim.replicate, claim.explanation
     found = [("criterion", holds_if(claim, units)), ("refutation", refuted_if(claim, units))]
     if explanation is not None:
@@ -125,7 +118,6 @@ def asked(ruling: Ruling) -> list[tuple[str, str]]:
 
 
 def _gate(claim: Claim) -> str:
-    """The replicates that are judged."""
     if claim.gate is None:
         return f"none: every {claim.replicate} is judged"
     measured = f" ({words})" if (words := described(claim, GATE)) else ""

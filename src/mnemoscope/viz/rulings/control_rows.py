@@ -1,4 +1,4 @@
-"""Controls of a ruling as rows of text: what each had to give, what it gave, and whether it behaved."""
+"""Controls of a ruling as rows of text: the required result, the measured one, and the outcome."""
 
 from dataclasses import replace
 
@@ -42,7 +42,7 @@ def _gave(ruling: Ruling, control: Control) -> str:
 
 
 def _behaved(ruling: Ruling, control: Control) -> str:
-    """Judged on its own: the first that misbehaves would hide the others."""
+    """The outcome of a control judged on its own: the first that misbehaves would hide the others."""
     effects = {name: each for name, each in ruling.evidence.controls.items() if name == control.name}
     wrong = misbehaviour(replace(ruling.claim, controls=(control,)), replace(ruling.evidence, controls=effects))
     return f"✗ no: {wrong}" if wrong else "✓ yes"

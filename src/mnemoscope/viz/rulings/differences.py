@@ -1,7 +1,4 @@
-"""Differences between two trials of claims, from the records that they left, and the wording of records.
-
-Needs no model and no claim: records are plain data.
-"""
+"""Differences between two trials of claims, and their wording, from records: plain data, without a model or a claim."""
 
 import math
 from collections.abc import Iterable, Mapping
@@ -26,7 +23,7 @@ def interval_text(value: float | None, low: float | None, high: float | None, un
 
 
 def outcome_text(outcome: str) -> str:
-    """As readers see it: without the underscore."""
+    """An outcome in words: without the underscore."""
     return outcome.replace("_", " ")
 
 
@@ -37,12 +34,8 @@ _ARROW = " → "
 def diff_rows(old: Iterable[Mapping[str, Any]], new: Iterable[Mapping[str, Any]]) -> list[list[str]]:
     """Differences between two lists of records of rulings: claims, their rivals, and cells of the sensitivity table.
 
-    Numbers differ if they do so as they are shown. What is alike is left out: no rows, no difference. So are claims
-    that are in one list only: a trial of some claims says nothing of the others.
-
-    Args:
-        old: What stands before the arrows.
-        new: What stands behind them.
+    Numbers differ if they do so as they are shown, `old` before the arrow and `new` behind it. Equal records give no
+    row, nor do claims in one list only: a trial of some claims says nothing about the others.
     """
     old, new = list(old), list(new)
     both = {record["id"] for record in old} & {record["id"] for record in new}
@@ -59,7 +52,7 @@ def diff_rows(old: Iterable[Mapping[str, Any]], new: Iterable[Mapping[str, Any]]
 
 
 def _verdicts(records: Iterable[Mapping[str, Any]]) -> dict[str, tuple[str, ...]]:
-    """Outcome, share and effect as they are shown, by id; that of a cell goes on with `, kind = zero`."""
+    """Outcome, share and effect as they are shown, by id; the id of a cell goes on with `, kind = zero`."""
     shown = {}
     for record in records:
         shown[record["id"]] = _shown(record)

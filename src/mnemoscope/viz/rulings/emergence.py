@@ -11,7 +11,7 @@ from mnemoscope.viz.rulings.words import number, unit_of
 
 
 def emergence_plots(ruling: Ruling) -> list[tuple[go.Figure, str]]:
-    """One figure per part along the training step, and one of what the gate looks at if it was measured too."""
+    """One figure per part along the training step, and one of the gate's quantities if they were measured too."""
     effects = ruling.emergence
     if effects is None:
         return []

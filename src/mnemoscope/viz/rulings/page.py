@@ -1,7 +1,4 @@
-"""The verdict report: all verdicts in one table, then one section per claim.
-
-`section` has all about one claim; below it stands how its verdict is reproduced.
-"""
+"""The verdict report: all verdicts in one table, then one section per claim, with the way to reproduce its verdict."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -49,14 +46,10 @@ def rulings_sheet(
     examples: Mapping[str, Sequence[Example]] = MappingProxyType({}),
     sources: Mapping[str, Sequence[str]] = MappingProxyType({}),
 ) -> Sheet:
-    """The page, put together.
+    """The page, put together from rulings in their order on it.
 
-    Args:
-        rulings: In the order in which they are shown.
-        title: Of the page.
-        lead: A sentence under the title.
-        examples: Attention on single sequences to be shown, by id of the claim.
-        sources: By id of the claim, pieces of HTML on how its verdict is reproduced and where its arrays are.
+    `lead` is a sentence under the title. By id of the claim, `examples` give attention on single sequences, and
+    `sources` pieces of HTML on the way to reproduce its verdict and the place of its arrays.
     """
     sheet = Sheet(title, lead)
     sheet.page.section("Verdicts")

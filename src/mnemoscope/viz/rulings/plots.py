@@ -1,8 +1,8 @@
 """Effects of a ruling as strips of points over seeds, with the margin and the side that clears it.
 
 A strip has a column for the seeds and one for each control, called C1, C2 and so on in the order in which they were
-declared. Its scale is that of the judged seeds and of the margin: points far beyond it, as those of controls often are,
-stand at the edge with an arrow and their value.
+declared. Its scale is that of the judged seeds and of the margin. Points far beyond it, often those of controls, stand
+at the edge with an arrow and their value.
 """
 
 from dataclasses import dataclass
@@ -19,13 +19,13 @@ from mnemoscope.viz.rulings.words import number, unit_of
 
 _HEIGHT = 235
 _BEYOND = 1.0
-"""How far from judged effects and margin other points are still drawn where they are, in units of their range."""
+"""Largest distance from judged effects and margin to points drawn at their place, in units of their range."""
 _PAD = 0.08
 _CLEARS = "rgba(31, 95, 191, 0.10)"
 _INK = "#1d2433"
 _LINE = {"color": _INK, "width": 1.2, "dash": "dash"}
 _NAMED = 6
-"""How many points without a value are named."""
+"""Most points without a value that are named."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -25,7 +25,7 @@ VERDICT_HEADER = ("id", "statement", "verdict", "recipe", "share", "effect", "re
 UNJUDGED_HEADER = ("id", "quantity", "mean [range]", "measured")
 UNJUDGED = "measured where no replicate passes the gate; no verdict"
 LONGEST = 72
-"""Characters of a statement on the terminal."""
+"""Most characters of a statement on the terminal."""
 
 
 def verdict_rows(rulings: Iterable[Ruling]) -> list[list[str]]:
@@ -48,11 +48,8 @@ def verdict_rows(rulings: Iterable[Ruling]) -> list[list[str]]:
 
 
 def unjudged_rows(rulings: Iterable[Ruling]) -> list[list[str]]:
-    """Rows on measurements without a replicate that passes the gate: claim, quantity, mean and range, replicates.
-
-    No verdict rests on them.
-
-    No verdict rests on them.
+    """Claim, quantity, mean and range, and replicates of measurements where none passes the gate: no verdict rests on
+    them.
     """
     return [
         [ruling.claim.id, name, text, counted(len(ruling.evidence.labels), ruling.evidence.replicate)]
@@ -63,7 +60,7 @@ def unjudged_rows(rulings: Iterable[Ruling]) -> list[list[str]]:
 
 
 def ranges(ruling: Ruling, *, judged: bool) -> dict[str, str]:
-    """By name mean and range of all that was measured, over the replicates that pass the gate or those that fail."""
+    """Mean and range of all measurements by name, over the replicates that pass the gate or those that fail."""
     effects, found = ruling.evidence.effects, {}
     alone = None if isinstance(effects, xr.Dataset) else ruling.claim.criteria[0].name
     for name, effect in as_dataset(effects).data_vars.items():

@@ -1,5 +1,5 @@
-"""All about one claim on the page of verdicts: what was asked, one seed worked through, every seed, controls, other
-choices, rivals, training, and single sequences; what a ruling does not have is left out.
+"""All about one claim on the page of verdicts: the question, one seed worked through, every seed, controls, other
+choices, rivals, training, and single sequences; whatever a ruling lacks is left out.
 """
 
 from collections.abc import Sequence
@@ -40,11 +40,10 @@ _MEETS = {True: "✓", False: "✗", None: ""}
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Example:
-    """The attention of one model on one sequence.
+    """The attention of one model on one sequence: one example of `patterns_of_sequences`.
 
-    Attributes:
-        caption: Which seed it is and why it is shown, and the sequence.
-        attention: `pattern` (layer, head, query, key) and `token` (key): one example of `patterns_of_sequences`.
+    `caption` says which seed it is and why it is shown, and has the sequence. `attention` holds `pattern` (layer, head,
+    query, key) and `token` (key).
     """
 
     caption: str
@@ -52,7 +51,7 @@ class Example:
 
 
 def add_section(sheet: Sheet, ruling: Ruling, examples: Sequence[Example]) -> None:
-    """Append everything about one claim; what it does not have is left out."""
+    """Append everything about one claim that its ruling has."""
     _sentence(sheet, ruling)
     _worked(sheet, ruling)
     _seeds(sheet, ruling)
@@ -84,7 +83,7 @@ def _sentence(sheet: Sheet, ruling: Ruling) -> None:
 
 
 def listed(pieces: Sequence[str]) -> str:
-    """Pieces of HTML as items."""
+    """Pieces of HTML as items of a list."""
     return f'<ul class="asked">{"".join(f"<li>{piece}</li>" for piece in pieces)}</ul>'
 
 
@@ -187,7 +186,6 @@ def _rivals(sheet: Sheet, ruling: Ruling) -> None:
 
 
 def _definitions(rival: Claim) -> list[str]:
-    """The effects of a rival, in words."""
     found = {effect_name(part.name): described(rival, part.name) for part in rival.criteria}
     return [f"{name[0].upper()}{name[1:]} is {words}." for name, words in found.items() if words]
 

@@ -1,8 +1,8 @@
 """The HTML of verdict reports: a `Page` that draws its plots in turn, badges, and tables whose rows have text beneath.
 
-A page that draws a hundred plots while it loads does not respond for seconds. Here each waits for the one before it
-and lets the browser breathe between; printing draws what is left at once. No outcome is shown by colour alone: a badge
-has a sign, the word, and a different frame.
+A page that draws a hundred plots while it loads does not respond for seconds. Here each waits for the one before it,
+with pauses for the browser; printing draws the rest at once. No outcome is shown by colour alone: a badge has a sign,
+the word, and a different frame.
 """
 
 import re

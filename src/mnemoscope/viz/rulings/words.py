@@ -19,7 +19,7 @@ MEANINGS: dict[Outcome, str] = {
     "INCONCLUSIVE": "the evidence does not decide, or is not to be trusted",
     "NOT_APPLICABLE": "too few replicates for a verdict, or none passes the gate",
 }
-"""Every outcome and what it means."""
+"""Every outcome and its meaning."""
 
 
 def share_text(verdict: Verdict | PartResult, *, n: int | None = None) -> Number:
@@ -104,7 +104,7 @@ ZERO_NOTE = (
     "Zero ablation depends on how biases are written: moving b_V into b_O changes no output, but what is lost without "
     "z. Mean and resample ablation do not."
 )
-"""What has to be known of cells in which activations are replaced by zero."""
+"""A warning about cells in which activations are replaced by zero."""
 
 
 def favoured_otherwise(ruling: Ruling) -> list[str]:
@@ -116,7 +116,7 @@ def favoured_otherwise(ruling: Ruling) -> list[str]:
 
 
 def as_registered(departures: Sequence[str] | None, code: str = "") -> str:
-    """A statement whether a claim is as it was registered, what differs, and how its code has moved since."""
+    """A statement whether a claim is as it was registered, with the differences and later changes of its code."""
     if departures is None:
         return "not registered"
     standing = f"not as registered: {', '.join(departures)}" if departures else "as registered"

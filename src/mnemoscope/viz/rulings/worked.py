@@ -1,4 +1,4 @@
-"""One replicate of a ruling worked through: each quantity with its meaning, its value there, and what it had to be."""
+"""One replicate of a ruling worked through: each quantity with its meaning, its value there, and the requirement."""
 
 from dataclasses import dataclass
 
@@ -15,7 +15,7 @@ from mnemoscope.viz.rulings.words import number, unit_of
 
 @dataclass(frozen=True, kw_only=True)
 class Line:
-    """One quantity of one replicate: its value with unit, and where the value has to lie.
+    """One quantity of one replicate: its value with unit, and the requirement on it.
 
     `quantity` is None where the claim does not explain it. Without a requirement, `must_be` is empty and `meets` None.
     """
@@ -29,7 +29,7 @@ class Line:
 
 @dataclass(frozen=True, kw_only=True)
 class Worked:
-    """A replicate in numbers: the gate, the deciding effects, what was measured beside, and what follows from them."""
+    """A replicate in numbers: the gate, the deciding effects, further measurements, and the conclusion."""
 
     label: str
     sentence: str
