@@ -83,13 +83,13 @@ def test_vectors_are_compared_by_squared_error():
         return gate(Exact(name), task, sequences)
 
     with pytest.MonkeyPatch.context() as patched:
-        chain = answers_like("chain", patched)
-        assert chain.learned.all()
-        assert "more_right" not in chain
-        first = answers_like("first", patched)
-        assert not first.learned.any()
-        assert not bool(first.better.sel(skill="all", baseline="first"))
-        assert bool(first.better.sel(skill="all", baseline="mean"))
+        chain, step = (answers_like(name, patched) for name in ("chain", "step"))
+    assert chain.skill.values.tolist() == ["x1", "x2"]
+    assert chain.learned.all()
+    assert "more_right" not in chain
+    assert not step.learned.any()
+    assert not bool(step.better.sel(skill="x1", baseline="step"))
+    assert bool(step.above_chance.sel(skill="x1"))
 
 
 @pytest.fixture

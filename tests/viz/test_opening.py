@@ -52,7 +52,7 @@ def test_models_that_only_guess_have_no_finding():
         reporting._open(page, entry, {"v3-quick": results("v3", learned)})
         said[learned] = page.html()
     assert "v3-quick: Found in seeds [0, 1]." in said[True, True]
-    assert "copy in 1 of 2 seeds. What follows is about these. Found in seeds [0]." in said[True, False]
+    assert "the task in 1 of 2 seeds. What follows is about these. Found in seeds [0]." in said[True, False]
     assert "No model beats every baseline of its task (2 seeds; not beaten: constant guess)" in said[False, False]
     assert "Found in seeds" not in said[False, False]
 

@@ -10,7 +10,7 @@ It does not show that a skill is learned well, nor how: a model slightly better 
 that does part of a task may fail, where an exact predictor does that part better.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, Literal
 
 import numpy as np
@@ -42,14 +42,16 @@ LARGEST = 50.0
 Level = Literal["learned", "above_chance"]
 Scores = Mapping[str, Float[Tensor, "batch pos"]]
 """`gain`, larger is better, and for tokens `right`, 1 where the most probable token is the answer."""
+Compared = tuple[str, Bool[Tensor, "batch pos"], Scores, Mapping[str, Scores]]
+"""A skill, where it is tested, the model's scores there, and those of others by name, the constant guess first."""
 
 
 @torch.no_grad()
 def gate(model: HookedModel, task: Task, batch: Batch) -> xr.Dataset:
     """Compare a model with the baselines of its task on sequences that it may be judged by.
 
-    Without skills of the task, all scored positions count as one, `all`; sequences count alike. Raises InputError where
-    the model does not fit the task, or predicts NaN.
+    The skills of vectors are their parts. Where there are none, all scored positions count as one, `all`. Sequences
+    count alike. Raises InputError where the model does not fit the task, or predicts NaN.
 
     Returns:
         Over (skill, baseline): `advantage` of the model (nats, or squared error), `advantage_error` (standard error
@@ -57,26 +59,20 @@ def gate(model: HookedModel, task: Task, batch: Batch) -> xr.Dataset:
         `better`. Over skill: `learned`, better than every baseline, and `above_chance`, better than the constant
         guess; both False where no position tests the skill.
     """
-    if batch.has_vectors:
-        own = {"gain": -metrics.loss(predicted_vectors(model, batch), batch.targets)}
-    else:
-        own = _of_log_probs(log_probs(model, task, batch, where=batch.scored), batch)
-    exact = {name: _of_reference(task.reference(batch, name), batch) for name in task.references}
-    skills = {} if batch.has_vectors else task.skills(batch)
-    skills = skills or {ALL: batch.scored}
-    baselines = [CONSTANT, *exact]
-    cells = {name: _skill(own, exact, batch, mask) for name, mask in skills.items()}
-    names = list(next(iter(cells.values())))
+    compared = _of_vectors(model, task, batch) if batch.has_vectors else _of_tokens(model, task, batch)
+    baselines, cells, tested = [CONSTANT, *task.references], {}, []
+    for skill, mask, own, others in compared:
+        cells[skill] = _skill(own, others, mask)
+        tested.append(bool(mask.any()))
     values = {
         name: (("skill", "baseline"), np.array([[found[name][b] for b in baselines] for found in cells.values()]))
-        for name in names
+        for name in next(iter(cells.values()))
     }
     result = xr.Dataset(values, coords={"skill": list(cells), "baseline": baselines})
-    tested = xr.DataArray([bool(mask.any()) for mask in skills.values()], dims="skill")
     unit = "squared error" if batch.has_vectors else "nats"
     return result.assign(
-        learned=result.better.all("baseline") & tested,
-        above_chance=result.better.sel(baseline=CONSTANT, drop=True) & tested,
+        learned=result.better.all("baseline") & xr.DataArray(tested, dims="skill"),
+        above_chance=result.better.sel(baseline=CONSTANT, drop=True) & xr.DataArray(tested, dims="skill"),
     ).assign_attrs(unit=unit, n=len(batch))
 
 
@@ -146,11 +142,36 @@ def _where(result: xr.Dataset, mask: xr.DataArray) -> xr.Dataset:
     return result.assign({name: each.where(mask) for name, each in numbers.items() if {*mask.dims} <= {*each.dims}})
 
 
-def _skill(
-    own: Scores, exact: Mapping[str, Scores], batch: Batch, mask: Bool[Tensor, "batch pos"]
-) -> dict[str, dict[str, float]]:
+def _of_tokens(model: HookedModel, task: Task, batch: Batch) -> Iterator[Compared]:
+    """The scores of answers; the constant guess of a skill is how often each answer is right there."""
+    own = _of_log_probs(log_probs(model, task, batch, where=batch.scored), batch)
+    exact = {name: task.reference(batch, name).double().clamp_min(1e-300).log() for name in task.references}
+    others = {name: _of_log_probs(values, batch) for name, values in exact.items()}
+    for skill, mask in (task.skills(batch) or {ALL: batch.scored}).items():
+        counts = torch.bincount(batch.targets[mask], minlength=int(batch.targets.max()) + 1).double()
+        log_share = (counts / counts.sum()).clamp_min(1e-300).log()
+        guess = {
+            "gain": log_share[batch.targets].clamp_min(-LARGEST),
+            "right": (batch.targets == counts.argmax()).double(),
+        }
+        yield skill, mask, own, {CONSTANT: guess, **others}
+
+
+def _of_vectors(model: HookedModel, task: Task, batch: Batch) -> Iterator[Compared]:
+    """The errors of every part of the vectors; the constant guess is the mean target."""
+    mean = batch.targets[batch.scored].mean(0).expand_as(batch.targets)
+    exact = {name: task.reference(batch, name) for name in task.references}
+    own = predicted_vectors(model, batch)
+    for skill, part in (batch.parts or {ALL: slice(None)}).items():
+
+        def gain(values: Float[Tensor, "batch pos d_output"], part: slice = part) -> Scores:
+            return {"gain": -metrics.loss(values[..., part].double(), batch.targets[..., part])}
+
+        yield skill, batch.scored, gain(own), {name: gain(each) for name, each in {CONSTANT: mean, **exact}.items()}
+
+
+def _skill(own: Scores, others: Mapping[str, Scores], mask: Bool[Tensor, "batch pos"]) -> dict[str, dict[str, float]]:
     """The comparisons at the positions of one skill, by variable and baseline."""
-    others = {CONSTANT: _constant(batch, mask), **exact}
     losses = {name: -_mean(scores["gain"], mask) for name, scores in others.items()}
     best = min((loss for name, loss in losses.items() if name != CONSTANT), default=-np.inf)
     near = NEAR * losses[CONSTANT]
@@ -186,23 +207,6 @@ def _mean(values: Float[Tensor, "batch pos"], mask: Bool[Tensor, "batch pos"]) -
     return float(values[where].mean()) if where.any() else -np.inf
 
 
-def _constant(batch: Batch, mask: Bool[Tensor, "batch pos"]) -> dict[str, Float[Tensor, "batch pos"]]:
-    """The guess that does not look at the sequence: the frequencies of the answers, or the mean of the targets."""
-    if batch.has_vectors:
-        guess = batch.targets[mask].mean(0).expand_as(batch.targets)
-        return {"gain": -metrics.loss(guess.double(), batch.targets)}
-    counts = torch.bincount(batch.targets[mask], minlength=int(batch.targets.max()) + 1).double()
-    log_share = (counts / counts.sum()).clamp_min(1e-300).log()
-    right = (batch.targets == counts.argmax()).double()
-    return {"gain": log_share[batch.targets].clamp_min(-LARGEST), "right": right}
-
-
 def _of_log_probs(values: Float[Tensor, "batch pos d_vocab"], batch: Batch) -> dict[str, Float[Tensor, "batch pos"]]:
     gain = metrics.at_target(values, batch.targets).clamp_min(-LARGEST)
     return {"gain": gain, "right": metrics.correct(values, batch.targets).double().where(~gain.isnan(), torch.nan)}
-
-
-def _of_reference(values: Float[Tensor, "batch pos d_output"], batch: Batch) -> dict[str, Float[Tensor, "batch pos"]]:
-    if batch.has_vectors:
-        return {"gain": -metrics.loss(values.double(), batch.targets)}
-    return _of_log_probs(values.double().clamp_min(1e-300).log(), batch)

@@ -60,7 +60,8 @@ def learned(gate: xr.Dataset) -> str:
             "do not tell how the task is done."
         )
     counts = {str(skill): int(found.sel(skill=skill).sum()) for skill in found.skill.values}
-    said = ", ".join(f"{skill} in {count or 'none'} of {counted(n, 'seed')}" for skill, count in counts.items())
+    each = [f"{skill} in {count or 'none'} of {counted(n, 'seed')}" for skill, count in counts.items()]
+    said = ", ".join(each) if len(each) > 1 else f"the task {each[0].partition(' ')[2]}"
     return f"Learned, better than a constant guess and the exact baselines: {said}. What follows is about these."
 
 
