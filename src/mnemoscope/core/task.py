@@ -7,7 +7,7 @@ asks for the protocol `Task` only, so a task need not inherit.
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
-from typing import ClassVar, Self
+from typing import ClassVar, TypeVar
 
 import torch
 from jaxtyping import Bool, Float
@@ -17,6 +17,7 @@ from mnemoscope.core import metrics
 from mnemoscope.core.batch import Batch
 from mnemoscope.core.errors import InputError
 
+T = TypeVar("T", bound="BaseTask")
 SEED = "_seed"
 """Names of fields that `for_seed` sets end so."""
 
@@ -56,7 +57,7 @@ class BaseTask(ABC):
         """All tokens; none where targets are vectors."""
         return () if hasattr(type(self), "d_output") else range(self.d_vocab)
 
-    def for_seed(self, seed: int) -> Self:
+    def for_seed(self: T, seed: int) -> T:
         """The same task, in which `seed` takes the place of None in every field whose name ends in `_seed`."""
         unset = {f.name: seed for f in fields(self) if f.name.endswith(SEED) and getattr(self, f.name) is None}
         return replace(self, **unset) if unset else self
