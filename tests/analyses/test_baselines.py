@@ -5,6 +5,7 @@ import xarray as xr
 
 from mnemoscope.analyses.baselines import CONSTANT, gate, of_learned_skills, of_learners
 from mnemoscope.core.presets import preset
+from mnemoscope.models.building import untrained
 from mnemoscope.systems.tiny_recall.constructed import dissociated, elimination_only
 from mnemoscope.systems.tiny_recall.tasks import PermutationLookup
 from tests.support import random_model, seeded
@@ -70,17 +71,10 @@ def test_vectors_are_compared_by_squared_error():
     spec = preset("retrieval-2-2-layers", "quick", 0)
     task, sequences = spec.task, batch(spec.task)
 
-    class Exact(torch.nn.Module):
-        """Answers as an exact predictor does."""
-
-        def __init__(self, name):
-            super().__init__()
-            self.name = name
-
     def answers_like(name, monkeypatch):
         vectors = task.reference(sequences, name).nan_to_num(0).double()
         monkeypatch.setattr("mnemoscope.analyses.baselines.predicted_vectors", lambda model, batch: vectors)
-        return gate(Exact(name), task, sequences)
+        return gate(untrained(spec), task, sequences)
 
     with pytest.MonkeyPatch.context() as patched:
         chain, step = (answers_like(name, patched) for name in ("chain", "step"))

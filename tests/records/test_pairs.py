@@ -1,8 +1,9 @@
-from types import SimpleNamespace
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import numpy as np
 import pytest
+import torch
 import xarray as xr
 
 import mnemoscope as ms
@@ -37,9 +38,22 @@ def test_a_position_is_called_by_its_name():
     assert "for recall at pos x5 (0.90" in said
 
 
-def test_a_task_without_corruptions_is_refused_by_name():
-    task = SimpleNamespace(name="first-token", corruptions=())
-    run: Any = SimpleNamespace(spec=SimpleNamespace(task=task, seed=0))
-    batch: Any = None
+@dataclass(frozen=True, kw_only=True)
+class FirstToken(ms.BaseTask):
+    """A task without minimal pairs."""
+
+    name: ClassVar[str] = "first-token"
+    d_vocab: ClassVar[int] = 4
+    n_ctx: ClassVar[int] = 3
+
+    def sample(self, n, *, split, generator):
+        tokens = torch.randint(self.d_vocab, (n, 3), generator=generator)
+        return ms.Batch(inputs=tokens, targets=tokens, scored=torch.ones_like(tokens, dtype=torch.bool))
+
+
+def test_a_task_without_corruptions_is_refused_by_name(tiny):
+    task = FirstToken()
+    run = replace(tiny, spec=replace(tiny.spec, task=task))
+    batch = task.sample(2, split="test", generator=torch.Generator())
     with pytest.raises(ms.InputError, match="pairs need a task with corruptions; first-token has none"):
         pairs_by_skill(run, PairOptions(), batch)
