@@ -108,7 +108,7 @@ class OfRuns(Jobs):
 
 @dataclass(frozen=True, kw_only=True)
 class TakesApart(OfRuns, WritesResults):
-    """Of commands that take models apart; the options of the analysis come from its record."""
+    """Options of commands that take models apart, beside those of the analysis, which come from its record."""
 
     out: Path = Path("results")
     """Arrays, tables and a page with figures go to OUT/<configuration>/<command> in place of earlier ones."""
@@ -116,7 +116,7 @@ class TakesApart(OfRuns, WritesResults):
 
 @dataclass(frozen=True, kw_only=True)
 class AnalysisOptions(TakesApart):
-    """Of commands that guests have made with `analysis_command`."""
+    """Options of commands that guests make with `analysis_command`."""
 
     split: Literal["train", "test"] = "test"
     """Mappings that the sequences show."""

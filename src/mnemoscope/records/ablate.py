@@ -12,10 +12,10 @@ from mnemoscope.records.record import Measured, Options, Record, register, xr
 
 @dataclass(frozen=True, kw_only=True)
 class Ablate(Options):
-    """What is lost without each head and MLP, each set of them, position or attention path; heads by role."""
+    """Skills without each head and MLP, each set of them, position or attention path; heads by role."""
 
     what: Literal["components", "subsets", "positions", "paths"] = "components"
-    """What is removed: heads and MLPs, every set of those, their output at one position, or single attention paths."""
+    """Parts to remove: heads and MLPs, every set of those, their output at one position, or single attention paths."""
     within: str | None = None
     """Latent of the task: means and resampled activations come from sequences of the same class."""
     n: int = 2048

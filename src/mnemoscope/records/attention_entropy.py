@@ -15,7 +15,7 @@ from mnemoscope.records.record import Measured, Options, Record, drawn, register
 
 @dataclass(frozen=True, kw_only=True)
 class AttentionEntropy(Options):
-    """How widely each head spreads its attention, from one key to all of them alike; heads by role."""
+    """The spread of each head's attention, from one key to all of them alike; heads by role."""
 
     n: int = 512
     """Sequences of each subgroup."""

@@ -26,7 +26,7 @@ class Discover(PairOptions):
     metric: str = "logit_diff"
     """One of logit_diff, log_prob, prob, accuracy, kl."""
     replacement: Literal["patch", "mean", "zero"] = "patch"
-    """What edges outside a circuit carry: what was written on the corrupted sequence, its mean, nothing."""
+    """Values of edges outside a circuit: those of the corrupted sequence, their mean, zero."""
     target: float = 0.9
     """Faithfulness that circuits are to reach, above 0 and at most 1."""
     embeddings: Literal["together", "apart"] = "together"

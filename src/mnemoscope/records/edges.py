@@ -31,7 +31,7 @@ class Edges(PairOptions):
     effect: Literal["total", "direct"] = "total"
     """All that follows from the reader's change, or what its own output does to the logits."""
     freeze: tuple[Literal["attention", "layer_norm"], ...] = ()
-    """What keeps its values of the unchanged run: attention, layer_norm."""
+    """Activations that keep their values of the unchanged run: attention, layer_norm."""
     approximate: bool = True
     """Estimate by gradients too (EAP, EAP-IG): total effects with nothing frozen, of metrics that are smooth."""
 

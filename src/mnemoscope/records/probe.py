@@ -19,12 +19,13 @@ class Probe(Options):
     """Linear probes: what can be read from activations, beside controls, and what is lost when it is erased."""
 
     latents: tuple[str, ...] = ()
-    """Of the task, such as name or name[2]; or target. None: that, and all with one value per sequence or position."""
+    """Latents of the task, such as name or name[2], or target; none: target and all with one value per sequence or
+    position."""
     sites: tuple[Kind, ...] = ()
     """Activations, in TransformerLens's words; none: z, resid_mid, post, mlp_out, resid_post."""
     pos: int | str | None = None
-    """Where they are read: a number from 0, negative from the end, or the task's name of a position, such as x5; none:
-    the last position with an answer."""
+    """Position of the activations: a number from 0, negative from the end, or the task's name of a position, as x5;
+    none: the last position with an answer."""
     erase: bool = True
     """Erase what was read, and measure the skills: most of the time goes there."""
     n: int = 512

@@ -44,7 +44,7 @@ class PairOptions(Options):
     """Options of analyses that compare clean and corrupted sequences."""
 
     corruption: str | None = None
-    """How clean and corrupted sequences differ; none: the first kind that the task names."""
+    """Difference between clean and corrupted sequences; none: the first kind that the task names."""
     skills: tuple[str, ...] = ()
     """Skills whose sequences are used; none: all of the task."""
     n: int = 256

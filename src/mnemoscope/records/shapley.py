@@ -14,10 +14,10 @@ from mnemoscope.records.record import Measured, Options, Record, register, xr
 
 @dataclass(frozen=True, kw_only=True)
 class Shapley(Options):
-    """What each head and MLP is worth for each skill when any of the others may be missing too; heads by role."""
+    """The worth of each head and MLP for each skill when any of the others may be missing too; heads by role."""
 
     kinds: tuple[Literal["zero", "mean", "resample"], ...] = ("mean",)
-    """What stands in for a part that is missing: zeros, means, activations of another sequence."""
+    """Stand-ins for a missing part: zeros, means, activations of another sequence."""
     within: str | None = None
     """Latent of the task: means and resampled activations come from sequences of the same class."""
     samples: int | None = None

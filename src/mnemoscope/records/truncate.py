@@ -21,7 +21,7 @@ class Truncate(Options):
     parts: tuple[Literal["top", "rest"], ...] = ("top", "rest")
     """top: the largest components up to the rank are kept; rest: they are removed."""
     ranks: tuple[int, ...] = ()
-    """Where weights are cut; none: 0, 1, 2, 4 and so on to the full rank."""
+    """Ranks of the cuts; none: 0, 1, 2, 4 and so on to the full rank."""
     n: int = 512
     """Sequences of each subgroup."""
 
