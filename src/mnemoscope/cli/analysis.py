@@ -14,8 +14,7 @@ import lazy_loader
 import mnemoscope as ms
 from mnemoscope.cli.command import COMMANDS, SECTIONS, Command
 from mnemoscope.cli.options import FORMATS, AnalysisOptions, TakesApart, WritesResults
-from mnemoscope.core.errors import in_range
-from mnemoscope.records.record import Measured, Record, Results
+from mnemoscope.records.record import Measured, Record, Results, no_notes
 from mnemoscope.records.showing import Shown, shown
 
 if TYPE_CHECKING:
@@ -63,22 +62,28 @@ def analysis_command(
     measure: Callable[..., Results],
     show: Callable[..., Shown],
     check: Callable[[Any], None] | None = None,
+    finish: Callable[..., Results] | None = None,
+    **others: Any,
 ) -> Command:
-    """Register a command that takes models apart. Register a record in its place (`mnemoscope.records.RECORDS`).
+    """Register a command that takes models apart. Register a record in its place (`mnemoscope.records.register`).
 
-    `options` have a field `n`, and `check` refuses options before anything is measured. `measure`, a function of a
-    module, takes a run and options. `show` takes the results of a configuration along `seed`, the options and the runs.
+    `options` have a field `n`. `measure` takes a run and `options`, and `show` the results of a configuration along
+    `seed`, the options and the runs; `check` refuses options. `finish` takes label, runs, results and options, and
+    returns the results that are shown and written. `others` are `least_n`, `apart` and `vectors` of a record.
     """
     instead = "mnemoscope.cli.analysis_command goes in the next release; register a mnemoscope.records.Record"
     warnings.warn(instead, FutureWarning, stacklevel=2)
+    of_configuration = finish and (lambda label, found: finish(label, found.runs, found.results, found.options))
+    needed: Any = {"options": options, "tables": no_notes, "figures": no_notes, "finding": no_notes, "limits": ()}
+    record = Record(name=name, measure=measure, check=check, finish=of_configuration, **needed, **others)
 
     def run(chosen: Any) -> None:
-        in_range("--n", chosen.n, 2, float("inf"))
-        if check is not None:
-            check(chosen)
-        measured = partial(measure, options=chosen)
-        for label, runs, results in each_configuration(chosen.runs, measured, jobs=chosen.jobs):
-            publish(name, label, runs, results, show(results, chosen, runs), chosen)
+        runs = ms.find_runs(chosen.runs)
+        record.refuse(chosen, runs, option="--n")
+        for label, members in ms.models.by_label(runs).items():
+            each = analysed(members, partial(measure, options=chosen), chosen.jobs, label)
+            results = record.put_together(label, members, each, chosen).results
+            publish(name, label, members, results, show(results, chosen, members), chosen)
 
     return COMMANDS.add(name, Command(options=options, run=run, section=SECTIONS[1]))
 
