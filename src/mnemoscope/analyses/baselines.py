@@ -50,14 +50,15 @@ Compared = tuple[str, Bool[Tensor, "batch pos"], Scores, Mapping[str, Scores]]
 def gate(model: HookedModel, task: Task, batch: Batch) -> xr.Dataset:
     """Compare a model with the baselines of its task on sequences that it may be judged by.
 
-    The skills of vectors are their parts. Where there are none, all scored positions count as one, `all`. Sequences
-    count alike. Raises InputError where the model does not fit the task, or predicts NaN.
+    The skills of vectors are their parts. Where there are none, all scored positions count as one, `all`. Positions
+    count alike; standard errors take sequences as clusters. Raises InputError where the model does not fit the task, or
+    predicts NaN.
 
     Returns:
         Over (skill, baseline): `advantage` of the model (nats, or squared error), `advantage_error` (standard error
         over sequences), and of tokens `more_right` and `more_right_error`, NaN where a predictor is no baseline;
-        `better`. Over skill: `learned`, better than every baseline, and `above_chance`, better than the constant
-        guess; both False where no position tests the skill.
+        `better`. Over skill: `learned`, better than every baseline, and `above_chance`, better than the constant guess;
+        both False where no position tests the skill.
     """
     compared = _of_vectors(model, task, batch) if batch.has_vectors else _of_tokens(model, task, batch)
     baselines, cells, tested = [CONSTANT, *task.references], {}, []
@@ -175,19 +176,17 @@ def _skill(own: Scores, others: Mapping[str, Scores], mask: Bool[Tensor, "batch 
     losses = {name: -_mean(scores["gain"], mask) for name, scores in others.items()}
     best = min((loss for name, loss in losses.items() if name != CONSTANT), default=-np.inf)
     near = NEAR * losses[CONSTANT]
-    found: dict[str, dict[str, float]] = {
-        name: {} for name in ("advantage", "advantage_error", "more_right", "more_right_error", "better")
-    }
-    if "right" not in own:
-        del found["more_right"], found["more_right_error"]
+    columns = {"gain": "advantage", "right": "more_right"}
+    found: dict[str, dict[str, float]] = {"better": {}}
     for name, scores in others.items():
         compares = name == CONSTANT or best + near < losses[name] < np.inf
-        differences = {kind: _difference(own[kind] - scores[kind], mask) for kind in own} if compares else {}
-        nothing = (np.nan, np.nan)
-        found["advantage"][name], found["advantage_error"][name] = differences.get("gain", nothing)
-        if "right" in own:
-            found["more_right"][name], found["more_right_error"][name] = differences.get("right", nothing)
-        found["better"][name] = not compares or any(mean > N_ERRORS * error for mean, error in differences.values())
+        better = not compares
+        for kind in own:
+            mean, error = _difference(own[kind] - scores[kind], mask) if compares else (np.nan, np.nan)
+            found.setdefault(columns[kind], {})[name] = mean
+            found.setdefault(f"{columns[kind]}_error", {})[name] = error
+            better = better or mean > N_ERRORS * error
+        found["better"][name] = better
     return found
 
 
