@@ -7,17 +7,17 @@ from dataclasses import replace
 import pytest
 
 from mnemoscope.analyses import learned_skills
+from mnemoscope.claims.measuring import Call, OfPlant, OfRun, do
 from mnemoscope.core.presets import preset
 from mnemoscope.core.subject import Subject
 from mnemoscope.models.building import build
-from mnemoscope.sweeps.measuring import Call, OfPlant, OfRun, do
 from mnemoscope.systems.in_context_bigrams.analyses import head_attention
 from mnemoscope.systems.in_context_bigrams.analyses.prompts import learned as learned_in_context
 from mnemoscope.systems.in_context_bigrams.claims import noisy_recall
 from mnemoscope.systems.tiny_recall.analyses.attention_by_role import attention_by_role
 from mnemoscope.systems.tiny_recall.claims import memory
+from tests.claims.test_trials import D4, fake_run
 from tests.support import random_model, seeded, small_spec
-from tests.sweeps.test_trials import D4, fake_run
 from tests.systems.in_context_bigrams.analyses.test_evaluation import TASK as IN_CONTEXT
 
 LOOKUP = small_spec("v3", changes={"task.n_values": 4}).task.for_seed(0)

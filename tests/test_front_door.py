@@ -13,13 +13,13 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "src" / "mnemoscope"
-ROOMS = ("analyses", "core", "interventions", "judging", "models", "models.constructed", "records", "sweeps", "viz")
+ROOMS = ("analyses", "claims", "core", "interventions", "models", "models.constructed", "records", "report", "run")
 FACES = ("mnemoscope", *(f"mnemoscope.{room}" for room in ROOMS))
 PUBLIC_MODULES = (
     "mnemoscope.core.metrics",
     "mnemoscope.core.patterns",
-    "mnemoscope.viz.plain_report",
-    "mnemoscope.testing",
+    "mnemoscope.report.plain_report",
+    "mnemoscope.claims.testing",
     "mnemoscope.cli",  # what a command of a guest is made of
 )
 MOST_NAMES = 75

@@ -10,15 +10,15 @@ from typing import get_args
 
 import pytest
 
-import mnemoscope.testing.verdicts  # noqa: F401 (pytester forgets what its sessions import)
-from mnemoscope.judging.verdict import Outcome
+import mnemoscope.claims.testing.verdicts  # noqa: F401 (pytester forgets what its sessions import)
+from mnemoscope.claims.verdict import Outcome
 from mnemoscope.systems.tiny_recall.constructed import dissociated, elimination_only, shared_store
-from tests.testing.planted import N_VALUES, plant
+from tests.claims.testing.planted import N_VALUES, plant
 
 RUNS = "--mnemoscope-runs"
 CLAIM = """
 import pytest
-from mnemoscope.testing import assert_dissociated
+from mnemoscope.claims.testing import assert_dissociated
 
 @pytest.mark.claim(gate="recall", at_least=0.99)
 def test_two_heads():
@@ -30,7 +30,7 @@ def test_two_heads():
 """
 OWN = """
 import pytest
-from mnemoscope.testing import claim_effect
+from mnemoscope.claims.testing import claim_effect
 """
 OUTCOMES = get_args(Outcome)
 
@@ -227,7 +227,7 @@ def test_a_claim_of_which_every_seed_fails(session, two_seeds):
 def test_an_unknown_role_and_a_claim_without_a_number_are_one_line(session, two_seeds):
     source = OWN + "\n".join(
         [
-            "from mnemoscope.testing import assert_necessary, head",
+            "from mnemoscope.claims.testing import assert_necessary, head",
             "@pytest.mark.claim",
             "def test_role():",
             "    assert_necessary(head('third head'), for_='recall', n=64)",
@@ -370,7 +370,7 @@ def test_unmarked_tests_keep_their_own_fixtures_beside_claims(session, two_seeds
 
 
 def test_a_session_that_does_not_use_the_plugin_imports_nothing_heavy(tmp_path):
-    heavy = "('torch', 'transformer_lens', 'xarray', 'mnemoscope.core', 'mnemoscope.testing')"
+    heavy = "('torch', 'transformer_lens', 'xarray', 'mnemoscope.core.batch', 'mnemoscope.claims.testing')"
     (tmp_path / "test_light.py").write_text(
         f"import sys\ndef test_light():\n    assert 'mnemoscope.pytest_plugin' in sys.modules\n"
         f"    assert not [name for name in {heavy} if name in sys.modules]\n"

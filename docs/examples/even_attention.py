@@ -13,9 +13,9 @@ from mnemoscope import (
     generator,
     run_with,
 )
+from mnemoscope.claims import EFFECT, GATE, Explanation, Quantity
 from mnemoscope.core import Mechanism
 from mnemoscope.core.patterns import earlier, uniform
-from mnemoscope.judging import EFFECT, GATE, Explanation, Quantity
 from mnemoscope.models import planted, untrained
 from mnemoscope.systems.tiny_recall.constructed import elimination_only
 

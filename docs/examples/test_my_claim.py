@@ -3,8 +3,8 @@
 import copy_task  # registers the task
 import pytest
 
+from mnemoscope.claims.testing import assert_necessary, assert_pattern, head
 from mnemoscope.core.patterns import previous
-from mnemoscope.testing import assert_necessary, assert_pattern, head
 
 LENGTH = copy_task.Copy().length
 

@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
+    from mnemoscope.claims.testing.cases import Case
+    from mnemoscope.claims.testing.verdicts import Decided
     from mnemoscope.core.protocols import HookedModel
     from mnemoscope.core.subject import Subject
     from mnemoscope.models.run import Run
-    from mnemoscope.testing.cases import Case
-    from mnemoscope.testing.verdicts import Decided
 
 MARKER = (
     "claim(statement, *, quantifier='most', gate=None, at_least=0.99, preset=None, expect=None): the test states a "
@@ -75,8 +75,8 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     places = metafunc.config.getoption("mnemoscope_runs")
     if marker is None or not places:
         return
+    from mnemoscope.claims.testing.cases import Case, choose, find, read_terms
     from mnemoscope.core.errors import InputError
-    from mnemoscope.testing.cases import Case, choose, find, read_terms
 
     function = metafunc.function
     try:
@@ -123,7 +123,7 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
     case = item.stash.get(_CASE, None)
     if case is None:
         return (yield)
-    from mnemoscope.testing.effect import on_trial
+    from mnemoscope.claims.testing.effect import on_trial
 
     with on_trial(lambda: case.subject) as effects:
         result = yield
@@ -178,7 +178,7 @@ class Verdicts:
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
         """Judge; before JUnit XML is written."""
-        from mnemoscope.testing.verdicts import decide, write_verdicts
+        from mnemoscope.claims.testing.verdicts import decide, write_verdicts
 
         self.decided = [decide(list(seeds.values())) for _, seeds in sorted(self.seeds.items())]
         if self.out:

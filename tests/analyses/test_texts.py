@@ -92,8 +92,8 @@ def test_heads_and_probes_say_what_stands_where(model):
 def test_a_view_shows_tokens_and_no_padding(model):
     found = analyses.patterns_of_sequences(model, RAGGED)
     assert found.token.values.tolist() == RAGGED.symbols
-    page = ms.viz.Page("attention", "of texts")
-    ms.viz.attention_view(page, found.isel(example=-1), "of the last, shorter prompt")
+    page = ms.report.Page("attention", "of texts")
+    ms.report.attention_view(page, found.isel(example=-1), "of the last, shorter prompt")
     shown = page.html().partition('"tokens": [')[2].partition("]")[0]
     assert [json.loads(each) for each in shown.split(", ")] == [
         html.escape(token, quote=False) for token in RAGGED.symbols[-1][: RAGGED.lengths[-1]]

@@ -13,7 +13,7 @@ from mnemoscope.cli import main
 from mnemoscope.core.presets import PRESETS, SYSTEMS, preset
 from mnemoscope.core.specification import TASKS
 from mnemoscope.models.run import open_run
-from mnemoscope.sweeps import local
+from mnemoscope.run import local
 from tests.support import small_spec
 
 EXAMPLE = Path(__file__).parents[2] / "docs" / "examples" / "copy_task.py"

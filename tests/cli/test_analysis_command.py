@@ -8,7 +8,7 @@ import xarray as xr
 
 from mnemoscope.cli import COMMANDS, AnalysisOptions, Shown, analysis_command, main
 from mnemoscope.core.errors import InputError
-from mnemoscope.viz.tables import Table
+from mnemoscope.report.tables import Table
 
 
 @dataclass(frozen=True, kw_only=True)

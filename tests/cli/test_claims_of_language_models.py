@@ -5,9 +5,9 @@ from unittest import mock
 
 import pytest
 
+from mnemoscope.claims.claim import CLAIMS, Claim
 from mnemoscope.cli import main
 from mnemoscope.core.presets import SYSTEMS, System
-from mnemoscope.judging.claim import CLAIMS, Claim
 from tests.language_models import save
 
 NAME = "toy-language"

@@ -13,12 +13,12 @@ from unittest import mock
 import pytest
 import xarray as xr
 
+from mnemoscope.claims.claim import CLAIMS
 from mnemoscope.cli import claims, main
 from mnemoscope.cli.listing import commands, overview
 from mnemoscope.cli.parse import default_system
 from mnemoscope.core.errors import InputError
 from mnemoscope.core.presets import SYSTEMS
-from mnemoscope.judging.claim import CLAIMS
 from mnemoscope.models.run import find_runs
 
 COMMANDS = commands()

@@ -7,12 +7,12 @@ import sys
 
 import pytest
 
+from mnemoscope.claims.claim import CLAIMS
 from mnemoscope.cli import main
 from mnemoscope.cli.completing import candidates
 from mnemoscope.cli.listing import commands
 from mnemoscope.cli.options import FORMATS
 from mnemoscope.cli.refusals import option_names
-from mnemoscope.judging.claim import CLAIMS
 from mnemoscope.models import zoo
 
 LABELS = [f"zoo:{label}" for label in zoo.labels()]

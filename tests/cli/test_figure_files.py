@@ -10,8 +10,8 @@ from mnemoscope.cli.listing import commands
 from mnemoscope.cli.options import DrawsFigures, WritesTables
 from mnemoscope.cli.output import write_page
 from mnemoscope.core.errors import InputError
-from mnemoscope.viz import drawing
-from mnemoscope.viz.page import Page
+from mnemoscope.report import drawing
+from mnemoscope.report.page import Page
 
 WITHOUT = {"claims check", "claims diff", "claims list", "claims register", "claims show", "completion", "evaluate"}
 WITHOUT |= {

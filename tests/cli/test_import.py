@@ -10,12 +10,12 @@ from unittest import mock
 
 import pytest
 
+from mnemoscope.claims import measuring
 from mnemoscope.cli import main
 from mnemoscope.core import guests
 from mnemoscope.core.errors import InputError
 from mnemoscope.core.presets import PRESETS, SYSTEMS
 from mnemoscope.core.specification import TASKS
-from mnemoscope.sweeps import measuring
 
 EXAMPLE = Path(__file__).parents[2] / "docs" / "examples" / "copy_task.py"
 SHORT = ["--set", "recipe.n_steps=4", "recipe.metrics_every=2"]

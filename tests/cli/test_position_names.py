@@ -14,7 +14,7 @@ from mnemoscope.cli.listing import commands
 from mnemoscope.core.positions import TITLES, WORDS, names_of
 from mnemoscope.core.presets import PRESETS, preset
 from mnemoscope.models.run import find_runs, open_run
-from mnemoscope.viz.page import Page
+from mnemoscope.report.page import Page
 
 SHORT = {
     "recipe.n_steps": 2,

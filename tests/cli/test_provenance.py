@@ -9,13 +9,13 @@ from types import SimpleNamespace
 
 import pytest
 
+from mnemoscope.claims.admission import find_bench
+from mnemoscope.claims.claim import CLAIMS
 from mnemoscope.cli import provenance
 from mnemoscope.cli.provenance import pieces, place_of, place_of_claim
-from mnemoscope.judging.claim import CLAIMS
 from mnemoscope.models.run import open_run
 from mnemoscope.models.zoo import shipped
-from mnemoscope.sweeps.admission import find_bench
-from tests.viz.rulings.made_up import simple
+from tests.report.rulings.made_up import simple
 
 OF_RUNS = "T1"
 

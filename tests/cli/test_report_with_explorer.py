@@ -9,10 +9,10 @@ import xarray as xr
 import mnemoscope as ms
 from mnemoscope.cli import main
 from mnemoscope.cli.commands.report import _logged_by_all, analyse_all
+from mnemoscope.explorer import beside_report, content
+from mnemoscope.explorer.beside_report import first_seeds
+from mnemoscope.explorer.packing import checkpoint_bytes
 from mnemoscope.models.run import Run
-from mnemoscope.viz.explorer import beside_report, content
-from mnemoscope.viz.explorer.beside_report import first_seeds
-from mnemoscope.viz.explorer.packing import checkpoint_bytes
 from tests.support import foreign_model, small_spec
 
 
@@ -55,7 +55,7 @@ def test_the_first_seed_of_every_configuration_is_taken_and_what_is_refused_is_s
 ):
     second = trained_once("tiny/second", small_spec("v3", seed=1))
     vectors = ms.find_runs("zoo:retrieval-2-1-layer-quick")[0]
-    parts = [(ms.viz.report_of(run.spec.task), {run.label: {}}) for run in (vectors, tiny)]
+    parts = [(ms.report.report_of(run.spec.task), {run.label: {}}) for run in (vectors, tiny)]
     taken, refused = first_seeds([vectors, tiny, second], parts)
     assert [one.run.path for one in taken] == [tiny.path]
     assert not refused
@@ -72,7 +72,7 @@ def test_the_page_stays_near_its_size_and_no_report_fails_for_it(tiny, tmp_path,
     monkeypatch.setattr(beside_report, "WEIGHT_BYTES", int(2.5 * n_bytes))
     [taken], _ = first_seeds([tiny], parts)
     assert taken.n_checkpoints == 2
-    monkeypatch.setattr("mnemoscope.viz.explorer.packing.MAX_BYTES", n_bytes // 2)
+    monkeypatch.setattr("mnemoscope.explorer.packing.MAX_BYTES", n_bytes // 2)
     main(["report", str(tiny.path), "--out", str(tmp_path / "report.html")])
     assert "there is no explorer: a page holds up to" in " ".join(capsys.readouterr().out.split())
     assert "explorer.html" not in (tmp_path / "report.html").read_text()

@@ -7,11 +7,11 @@ from unittest import mock
 
 import pytest
 
+from mnemoscope.claims.claim import CLAIMS, Claim
 from mnemoscope.cli import main
 from mnemoscope.core.presets import SYSTEMS, System
-from mnemoscope.judging.claim import CLAIMS, Claim
-from mnemoscope.viz.tables import Table
-from mnemoscope.viz.task_report import DRAW_REPORTS, DrawReport
+from mnemoscope.report.tables import Table
+from mnemoscope.report.task_report import DRAW_REPORTS, DrawReport
 
 NAME = "tosses-of-a-coin"
 

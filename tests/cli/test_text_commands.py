@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 import xarray as xr
 
+from mnemoscope.claims.claim import CLAIMS
 from mnemoscope.cli import claims, main
 from mnemoscope.core.presets import SYSTEMS, System, TrainingSet
-from mnemoscope.judging.claim import CLAIMS
 from mnemoscope.models import zoo
 from mnemoscope.models.run import find_runs
 from mnemoscope.systems.in_context_bigrams.bigrams import count_bigrams

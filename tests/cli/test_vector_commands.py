@@ -10,9 +10,9 @@ import xarray as xr
 
 from mnemoscope.cli import main
 from mnemoscope.core.specification import ModelSpec, Recipe, RunSpec
+from mnemoscope.report.task_report import REPORTS
 from mnemoscope.systems.retrieval.constructed import chain_follower
 from mnemoscope.systems.retrieval.tasks import Retrieval
-from mnemoscope.viz.task_report import REPORTS
 from tests.support import ends_with
 
 SPEC = RunSpec(

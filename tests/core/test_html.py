@@ -5,10 +5,10 @@ from html import unescape
 
 import numpy as np
 
+from mnemoscope.claims.claim import CLAIMS
+from mnemoscope.claims.judge import judge
 from mnemoscope.core.html import html_table
-from mnemoscope.judging.claim import CLAIMS
-from mnemoscope.judging.judge import judge
-from tests.judging.trials import clearing, make_claim, make_evidence
+from tests.claims.trials import clearing, make_claim, make_evidence
 from tests.support import small_spec
 
 

@@ -12,12 +12,12 @@ from unittest import mock
 import pytest
 import torch
 
+from mnemoscope.claims.claim import CLAIMS
 from mnemoscope.core.errors import InputError
 from mnemoscope.core.presets import PRESETS, SYSTEMS
 from mnemoscope.core.protocols import Task
 from mnemoscope.core.specification import TASKS
 from mnemoscope.core.subject import Subject
-from mnemoscope.judging.claim import CLAIMS
 from mnemoscope.records import RECORDS, Measured
 from tests.support import seeded
 

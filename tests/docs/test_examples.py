@@ -11,12 +11,12 @@ import torch
 
 from mnemoscope.analyses.ablation.removal import ablate
 from mnemoscope.analyses.evaluation import evaluate_splits
+from mnemoscope.claims.claim import CLAIMS
 from mnemoscope.cli.parse import parse_changes, parse_seeds, read_config
 from mnemoscope.core.errors import InputError
 from mnemoscope.core.presets import PRESETS, SYSTEMS, preset
 from mnemoscope.core.protocols import Task
 from mnemoscope.core.specification import TASKS
-from mnemoscope.judging.claim import CLAIMS
 from mnemoscope.models.run import open_run
 from mnemoscope.systems.tiny_recall.constructed import shared_store
 from mnemoscope.training.loop import train

@@ -10,13 +10,13 @@ from unittest import mock
 
 import pytest
 
+from mnemoscope.claims.claim import CLAIMS
 from mnemoscope.cli.listing import commands as all_commands
 from mnemoscope.cli.listing import split_command
 from mnemoscope.cli.parse import parse, parse_changes
 from mnemoscope.core.presets import PRESETS, SYSTEMS
 from mnemoscope.core.site import ATTENTION, BY_HEAD, BY_NEURON, EMBEDDINGS, KINDS, Site
 from mnemoscope.core.specification import TASKS
-from mnemoscope.judging.claim import CLAIMS
 from mnemoscope.records.record import records
 from mnemoscope.training.loop import train
 from tests.support import small_spec

@@ -7,11 +7,11 @@ from pathlib import Path
 import plotly.graph_objects as go
 import pytest
 
-import mnemoscope.testing.verdicts  # noqa: F401 (pytester forgets what its sessions import)
+import mnemoscope.claims.testing.verdicts  # noqa: F401 (pytester forgets what its sessions import)
 from mnemoscope.cli.listing import commands, split_command
 from mnemoscope.cli.parse import parse
 from mnemoscope.systems.tiny_recall.constructed import dissociated
-from tests.testing.planted import N_VALUES, plant
+from tests.claims.testing.planted import N_VALUES, plant
 
 README = (Path(__file__).parents[2] / "README.md").read_text()
 

@@ -12,8 +12,8 @@ import pytest
 import torch
 
 import mnemoscope as ms
+from mnemoscope.claims.recorded import recorded_verdicts
 from mnemoscope.core.site import KINDS
-from mnemoscope.sweeps.recorded import recorded_verdicts
 from tests.golden import analyses, forward, names, trainings, verdicts
 from tests.golden.models import case
 from tests.golden.summary import (

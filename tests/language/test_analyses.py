@@ -104,8 +104,8 @@ def test_a_page_shows_where_the_induction_heads_look(model, induction_heads):
     after = batch.symbols[0].index(" four")
     looked_at = found.pattern.sel(layer=layer, head=head).isel(query=-1, key=slice(1, None))  # much rests on the first
     assert int(looked_at.key[int(looked_at.argmax("key"))]) == after
-    page = ms.viz.Page("Attention")
-    ms.viz.attention_view(page, found.isel(layer=[layer]), "of one layer")
+    page = ms.report.Page("Attention")
+    ms.report.attention_view(page, found.isel(layer=[layer]), "of one layer")
     tokens = json.loads("[" + page.html().partition('"tokens": [')[2].partition("]")[0] + "]")
     assert tokens[1:5] == ["one", " two", " three", " four"]
 

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 import mnemoscope as ms
-from mnemoscope.judging.claim import CLAIMS, GATE
+from mnemoscope.claims.claim import CLAIMS, GATE
 from mnemoscope.systems.language_models import paths, prompts, reading
 
 pytestmark = pytest.mark.lm

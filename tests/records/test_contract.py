@@ -11,7 +11,7 @@ from mnemoscope.cli.listing import commands
 from mnemoscope.core.errors import InputError
 from mnemoscope.records.record import GATE, Options, analyse, records
 from mnemoscope.records.showing import shown
-from mnemoscope.viz.tables import Table
+from mnemoscope.report.tables import Table
 
 QUICK = {
     "circuits": {"n": 64},

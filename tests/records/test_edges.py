@@ -14,8 +14,8 @@ from mnemoscope.core.pairs import PromptPairs
 from mnemoscope.interventions.edges.graph import model_edges
 from mnemoscope.records import edges
 from mnemoscope.records.edges import edge_table, error_table, estimate_figure, estimate_table
+from mnemoscope.report.edges import role_circuit
 from mnemoscope.systems.tiny_recall.constructed import store_and_match
-from mnemoscope.viz.edges import role_circuit
 from tests.support import seeded, small_spec
 
 TASK = small_spec("v3").task

@@ -15,8 +15,8 @@ from mnemoscope.records.shapley import (
     value_figure,
     value_tables,
 )
+from mnemoscope.report.page import Page
 from mnemoscope.systems.tiny_recall.constructed import dissociated, shared_store, twin_elimination
-from mnemoscope.viz.page import Page
 from tests.records import planted
 from tests.support import seeded, small_spec
 

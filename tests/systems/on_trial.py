@@ -6,11 +6,11 @@ from functools import lru_cache
 import numpy as np
 import xarray as xr
 
+from mnemoscope.claims.claim import Claim
+from mnemoscope.claims.evidence import Evidence
+from mnemoscope.claims.judge import judge, misbehaviour
+from mnemoscope.claims.measuring import Call, OfPlant
 from mnemoscope.core.subject import Subject
-from mnemoscope.judging.claim import Claim
-from mnemoscope.judging.evidence import Evidence
-from mnemoscope.judging.judge import judge, misbehaviour
-from mnemoscope.sweeps.measuring import Call, OfPlant
 
 
 @lru_cache(maxsize=2)

@@ -9,15 +9,15 @@ import pytest
 import torch
 import xarray as xr
 
+from mnemoscope.claims.claim import CLAIMS, GATE, Claim, Criterion, Gate
+from mnemoscope.claims.evidence import Evidence
+from mnemoscope.claims.judge import judge
 from mnemoscope.core.presets import Configuration
-from mnemoscope.judging.claim import CLAIMS, GATE, Claim, Criterion, Gate
-from mnemoscope.judging.evidence import Evidence
-from mnemoscope.judging.judge import judge
 from mnemoscope.models.subjects import untrained
 from mnemoscope.systems.tiny_recall.claims import memory, split
 from mnemoscope.systems.tiny_recall.constructed import dissociated, shared_store, store_and_match
 from mnemoscope.systems.tiny_recall.tasks import PermutationLookup
-from tests.judging.trials import MARGIN, make_claim
+from tests.claims.trials import MARGIN, make_claim
 from tests.support import seeded
 from tests.systems.on_trial import on
 

@@ -6,13 +6,13 @@ from functools import partial
 
 import pytest
 
+from mnemoscope.claims.claim import CLAIMS, MIN_HEADLINE, Claim
+from mnemoscope.claims.measuring import Call, name_of
+from mnemoscope.claims.registration import expected_seeds
+from mnemoscope.claims.trials import under
 from mnemoscope.core.presets import SYSTEMS
 from mnemoscope.core.specification import RunSpec
-from mnemoscope.judging.claim import CLAIMS, MIN_HEADLINE, Claim
-from mnemoscope.judging.registration import expected_seeds
 from mnemoscope.models.constructed.stand_ins import following
-from mnemoscope.sweeps.measuring import Call, name_of
-from mnemoscope.sweeps.trials import under
 from tests.systems.on_trial import trouble
 
 REGISTERED = [CLAIMS.get(name) for name in CLAIMS.names()]

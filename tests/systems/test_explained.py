@@ -2,8 +2,8 @@
 
 import pytest
 
-from mnemoscope.judging.claim import CLAIMS
-from mnemoscope.viz.rulings.asked import described
+from mnemoscope.claims.claim import CLAIMS
+from mnemoscope.report.rulings.asked import described
 
 
 @pytest.mark.parametrize("name", CLAIMS.names())

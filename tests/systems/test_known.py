@@ -9,6 +9,7 @@ from mnemoscope.core.errors import InputError
 from mnemoscope.core.positions import names_of
 from mnemoscope.core.presets import preset
 from mnemoscope.models.building import untrained
+from mnemoscope.report.reporting import report_of
 from mnemoscope.systems.factual_recall.tasks import FactualRecall
 from mnemoscope.systems.factual_recall.typed import parse, symbols
 from mnemoscope.systems.in_context_bigrams.known import known_of
@@ -16,7 +17,6 @@ from mnemoscope.systems.in_context_bigrams.tasks.in_context_bigrams import InCon
 from mnemoscope.systems.in_context_bigrams.tasks.noisy_recall import NoisyRecall
 from mnemoscope.systems.k_hop.constructed import doubling
 from mnemoscope.systems.k_hop.tasks import KHop
-from mnemoscope.viz.reporting import report_of
 
 
 def test_hidden_triggers_leave_what_stood_there_before():

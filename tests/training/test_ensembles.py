@@ -2,7 +2,7 @@ import pytest
 import torch
 
 from mnemoscope.core.errors import InputError
-from mnemoscope.sweeps import local
+from mnemoscope.run import local
 from mnemoscope.training import ensembles
 from mnemoscope.training.ensembles import bytes_of_run, train_in_groups
 from mnemoscope.training.loop import train_together

@@ -1,5 +1,5 @@
 """One idea per module: functions of models and prompts that return labelled arrays. None knows a task."""
 
-import lazy_loader
+from mnemoscope.core.renamed import public_names
 
-__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
+__getattr__, __dir__, __all__ = public_names(__name__, __file__)

@@ -70,7 +70,6 @@ from .interchange.alignment import align as align
 from .interchange.counterfactuals import random_pairs as random_pairs
 from .interchange.exchange import interchange_accuracy as interchange_accuracy
 from .interchange.search import alignment_search as alignment_search
-from .learned_skills import LEARNED as LEARNED
 from .learned_skills import accuracy_by_skill as accuracy_by_skill
 from .learned_skills import evaluated as evaluated
 from .learned_skills import every_sequence as every_sequence

@@ -21,10 +21,6 @@ from mnemoscope.core.keeping import kept
 from mnemoscope.core.protocols import Task
 from mnemoscope.core.skills import means
 from mnemoscope.core.subject import Subject
-from mnemoscope.judging.claim import Gate
-
-LEARNED = Gate(statement="answers every skill it is trained for in 99 % of unseen sequences or more", at_least=0.99)
-"""The gate that a model has to pass before a claim about a mechanism speaks of it; it looks at `learned`."""
 
 
 @lru_cache(maxsize=4)

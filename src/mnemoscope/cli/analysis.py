@@ -100,7 +100,7 @@ def analysed(runs: Sequence[ms.Run], analyse: Callable[[ms.Run], T], jobs: int, 
     """An analysis, a function of a module, of every run, in their order; shows how many are done and the time left."""
     from mnemoscope.cli.output import console
     from mnemoscope.cli.progress import counted_down
-    from mnemoscope.sweeps.local import analyse_many
+    from mnemoscope.run.local import analyse_many
 
     results = []
     with counted_down(len(runs), what, console) as advance:
@@ -119,7 +119,7 @@ def publish(
     options: TakesApart | AnalysisOptions,
 ) -> None:
     """Print the tables; write arrays, tables and a page with the figures to OUT/<label>/<command>."""
-    from mnemoscope.viz.tables import counted
+    from mnemoscope.report.tables import counted
 
     seeds = f"{label}, {counted(len(runs), 'seed')}"
     lead = "Mean and range are over seeds." if len(runs) > 1 else ""
@@ -143,12 +143,12 @@ def present(
     options. `title` stands before the title of every table, `lead` under that of the page. `options` say which figures
     and tables are written in other formats too.
     """
-    page = ms.viz.Page(f"{command}: {title}", lead)
+    page = ms.report.Page(f"{command}: {title}", lead)
     fill(page, shown)
     write_results(command, title, results, shown.tables, page, place, finding=shown.finding, options=options)
 
 
-def fill(page: ms.viz.Page, shown: Shown) -> None:
+def fill(page: ms.report.Page, shown: Shown) -> None:
     """Put finding, notes, figures and tables on a page."""
     if shown.finding:
         page.text(shown.finding, "finding")
@@ -164,8 +164,8 @@ def write_results(
     command: str,
     title: str,
     results: Results,
-    tables: Sequence[ms.viz.Table],
-    page: ms.viz.Page,
+    tables: Sequence[ms.report.Table],
+    page: ms.report.Page,
     place: Path,
     *,
     finding: str = "",

@@ -24,7 +24,7 @@ Entries = Mapping[str, Mapping[str, Any]]
 
 FILE = "catalogue.json"
 REGISTERED = "registered.json"
-"""As `sweeps.registered.FILE`, whose import takes torch along: earlier forms of a claim are shown too."""
+"""As `claims.registered.FILE`, whose import takes torch along: earlier forms of a claim are shown too."""
 _HOMES = ("task", "preset", "claim")
 """First words of the modules and folders of a guest that decide the contents of its catalogue."""
 
@@ -32,7 +32,7 @@ _REGISTRIES: Mapping[Kind, str] = {
     "tasks": "mnemoscope.core.specification",
     "presets": "mnemoscope.core.presets",
     "systems": "mnemoscope.core.presets",
-    "claims": "mnemoscope.judging.claim",
+    "claims": "mnemoscope.claims.claim",
 }
 """Modules of the registries; each import takes torch along."""
 

@@ -9,17 +9,17 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import mnemoscope as ms
+from mnemoscope.claims.claim import GATE
+from mnemoscope.claims.measuring import name_of
+from mnemoscope.claims.registered import superseded
 from mnemoscope.cli.catalogue import FILE, Kind, sources_digest
 from mnemoscope.core import guests
 from mnemoscope.core.errors import one_of
 from mnemoscope.core.presets import in_words
 from mnemoscope.core.registry import Registry
-from mnemoscope.judging.claim import GATE
 from mnemoscope.models.files import write_atomically
-from mnemoscope.sweeps.measuring import name_of
-from mnemoscope.sweeps.registered import superseded
-from mnemoscope.viz.rulings import asked
-from mnemoscope.viz.rulings.words import earlier_text
+from mnemoscope.report.rulings import asked
+from mnemoscope.report.rulings.words import earlier_text
 
 
 def entries(kind: Kind, of: Iterable[str] | None = None) -> dict[str, dict[str, Any]]:

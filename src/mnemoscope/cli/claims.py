@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
+from mnemoscope.claims.claim import CLAIMS, Claim
 from mnemoscope.core.errors import one_of
-from mnemoscope.judging.claim import CLAIMS, Claim
 
 
 def claims_called(words: Sequence[str]) -> list[Claim]:

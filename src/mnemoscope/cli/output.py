@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     import xarray as xr
 
     from mnemoscope.cli.options import DrawsFigures
-    from mnemoscope.viz.page import Drawn
-    from mnemoscope.viz.tables import Table
+    from mnemoscope.report.page import Drawn
+    from mnemoscope.report.tables import Table
 else:
     xr = lazy_loader.load("xarray")  # a table on the terminal does not wait for it
 
@@ -38,9 +38,9 @@ def show(title: str, header: Sequence[str], rows: Sequence[Sequence[str]], *, n_
 
 
 def write_table(directory: Path, table: Table, *, latex: bool = False) -> None:
-    """Write a table as it is shown and as numbers, and for LaTeX if asked to (`viz.tidy`)."""
+    """Write a table as it is shown and as numbers, and for LaTeX if asked to (`report.tidy`)."""
     from mnemoscope.models.files import write_atomically
-    from mnemoscope.viz.tidy import table_files
+    from mnemoscope.report.tidy import table_files
 
     for name, text in table_files(table, latex=latex):
         write_atomically(directory / name, text.encode())
@@ -52,9 +52,9 @@ def write_page(path: Path, html: str, figures: Sequence[Drawn], options: DrawsFi
     Figures of this page from an earlier call are replaced. Where they cannot be drawn, one line says so.
     """
     from mnemoscope.models.files import write_atomically
-    from mnemoscope.viz.drawing import draw
-    from mnemoscope.viz.printing import for_print
-    from mnemoscope.viz.tables import counted
+    from mnemoscope.report.drawing import draw
+    from mnemoscope.report.printing import for_print
+    from mnemoscope.report.tables import counted
 
     write_atomically(path, html.encode())
     if not options.figures:

@@ -63,7 +63,7 @@ def _workers(options: Any) -> Iterator[None]:
         check_named(options)
         yield
         return
-    from mnemoscope.sweeps.server import n_processes, start_early
+    from mnemoscope.run.server import n_processes, start_early
 
     processes = n_processes(jobs)
     check_named(options)
@@ -73,7 +73,7 @@ def _workers(options: Any) -> Iterator[None]:
         yield
         return
     from mnemoscope.cli.output import console
-    from mnemoscope.sweeps.dask_cluster import on_scheduler
+    from mnemoscope.run.dask_cluster import on_scheduler
 
     with on_scheduler(scheduler, jobs=jobs, announce=partial(console.print, highlight=False)):
         yield

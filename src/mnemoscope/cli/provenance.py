@@ -18,14 +18,14 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+from mnemoscope.claims.admission import Bench
+from mnemoscope.claims.claim import Claim
+from mnemoscope.claims.measuring import name_of
+from mnemoscope.claims.verdict import Ruling
 from mnemoscope.core.numbers import ranges
-from mnemoscope.judging.claim import Claim
-from mnemoscope.judging.verdict import Ruling
 from mnemoscope.models import zoo
 from mnemoscope.models.run import Run
-from mnemoscope.sweeps.admission import Bench
-from mnemoscope.sweeps.measuring import name_of
-from mnemoscope.viz.overview.files import link
+from mnemoscope.report.overview.files import link
 
 _REPOSITORY = ("source", "source code", "repository", "code", "github")
 """Names that packages give to the address of their source, in lower case."""

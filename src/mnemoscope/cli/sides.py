@@ -57,7 +57,7 @@ def read_side(word: str, step: int | None) -> Side:
 def check_pair(first: Side, second: Side) -> None:
     """Refuse two sides that are the same, or that share no questions."""
     from mnemoscope.core.protocols import VectorTask
-    from mnemoscope.viz.guesses import symbols_of
+    from mnemoscope.report.guesses import symbols_of
 
     models = [{(r.path.resolve(), r.steps[-1] if s.step is None else s.step) for r in s.runs} for s in (first, second)]
     if models[0] == models[1]:
@@ -109,7 +109,7 @@ def pair_name(pair: tuple[ms.Run, ms.Run]) -> str:
 
 def beyond_fields(first: Side, second: Side) -> dict[str, tuple[Any, Any]]:
     """Differences outside the fields of task, model and recipe."""
-    from mnemoscope.viz.tables import ranges
+    from mnemoscope.report.tables import ranges
 
     def steps(side: Side) -> str:
         return ranges({run.steps[-1] if side.step is None else side.step for run in side.runs})
@@ -123,7 +123,7 @@ def beyond_fields(first: Side, second: Side) -> dict[str, tuple[Any, Any]]:
 
 def described(side: Side) -> str:
     """Its name, with the number of seeds where there are several."""
-    from mnemoscope.viz.tables import counted
+    from mnemoscope.report.tables import counted
 
     return side.name if len(side.runs) == 1 else f"{side.name}: {counted(len(side.runs), 'seed')}"
 
@@ -131,7 +131,7 @@ def described(side: Side) -> str:
 def notes_on(first: Side, second: Side, pair: tuple[ms.Run, ms.Run], *, ablated: bool) -> list[str]:
     """Notes that a reader of the numbers needs."""
     from mnemoscope.core.differences import differences, in_words
-    from mnemoscope.viz.tables import counted
+    from mnemoscope.report.tables import counted
 
     notes = []
     apart = differences(second.runs[0].spec, first.runs[0].spec)

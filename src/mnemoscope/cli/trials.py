@@ -13,20 +13,19 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from mnemoscope.claims.admission import Bench, find_bench
+from mnemoscope.claims.claim import Claim
+from mnemoscope.claims.evidence import as_dataset
+from mnemoscope.claims.trials import Progress, run_trials
+from mnemoscope.claims.verdict import Ruling, record
 from mnemoscope.cli.options import WritesResults
 from mnemoscope.cli.output import console, show, write_arrays, write_page, write_table
 from mnemoscope.cli.provenance import pieces
 from mnemoscope.core.batch import Batch
-from mnemoscope.judging.claim import Claim
-from mnemoscope.judging.evidence import as_dataset
-from mnemoscope.judging.verdict import Ruling, record
 from mnemoscope.models.files import write_atomically
 from mnemoscope.models.run import Run
-from mnemoscope.sweeps.admission import Bench, find_bench
-from mnemoscope.sweeps.local import analyse_many
-from mnemoscope.sweeps.trials import Progress, run_trials
-from mnemoscope.viz.reporting import report_of, view_of
-from mnemoscope.viz.rulings import (
+from mnemoscope.report.reporting import report_of, view_of
+from mnemoscope.report.rulings import (
     UNJUDGED,
     UNJUDGED_HEADER,
     VERDICT_HEADER,
@@ -37,7 +36,8 @@ from mnemoscope.viz.rulings import (
     verdict_rows,
     verdict_tables,
 )
-from mnemoscope.viz.tables import counted
+from mnemoscope.report.tables import counted
+from mnemoscope.run.local import analyse_many
 
 MANY_TOKENS = 16
 """Sequences with more tokens than this are seen in the view only."""

@@ -1,5 +1,5 @@
 """Values and pure functions that know no task, no file and no plot."""
 
-import lazy_loader
+from mnemoscope.core.renamed import public_names
 
-__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
+__getattr__, __dir__, __all__ = public_names(__name__, __file__)

@@ -1,5 +1,5 @@
 """Configurations, checkpoints and runs; the only room that builds TransformerLens models."""
 
-import lazy_loader
+from mnemoscope.core.renamed import public_names
 
-__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
+__getattr__, __dir__, __all__ = public_names(__name__, __file__)

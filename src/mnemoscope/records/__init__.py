@@ -5,6 +5,6 @@ a sentence and the limits. From it come the command with its help, sections of r
 and the contract tests. Modules of this folder are found by themselves; guests `register` theirs.
 """
 
-import lazy_loader
+from mnemoscope.core.renamed import public_names
 
-__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
+__getattr__, __dir__, __all__ = public_names(__name__, __file__)

@@ -53,15 +53,15 @@ def measure(run: ms.Run, options: Ablate) -> dict[str, xr.Dataset]:
     return {"ablation": ablation, "dissociation": ms.analyses.dissociation(ablation)}
 
 
-def tables(measured: Measured) -> list[ms.viz.Table]:
+def tables(measured: Measured) -> list[ms.report.Table]:
     """The skills without each part, and the dissociation of skills."""
-    from mnemoscope.viz.ablation import dissociation_tables, quantity_of
+    from mnemoscope.report.ablation import dissociation_tables, quantity_of
 
     ablation, more = _worth_listing(measured)
     quantity = quantity_of(ablation)
     title = f"{quantity.title} without one of the {measured.options.what}{more}"
-    header, rows = ms.viz.ablation_header(ablation), ms.viz.ablation_rows(ablation)
-    found = [ms.viz.Table(name=quantity.name, title=title, header=header, rows=rows)]
+    header, rows = ms.report.ablation_header(ablation), ms.report.ablation_rows(ablation)
+    found = [ms.report.Table(name=quantity.name, title=title, header=header, rows=rows)]
     if "dissociation" in measured.results:
         found += dissociation_tables(measured.results["dissociation"])
     return found
@@ -69,7 +69,7 @@ def tables(measured: Measured) -> list[ms.viz.Table]:
 
 def _worth_listing(measured: Measured) -> tuple[xr.Dataset, str]:
     """The ablations that are listed, and a name for them: of many positions or paths those that cost something."""
-    from mnemoscope.viz.ablation import damage
+    from mnemoscope.report.ablation import damage
 
     ablation = measured.results["ablation"]
     if measured.options.what not in ("positions", "paths"):
@@ -81,17 +81,19 @@ def _worth_listing(measured: Measured) -> tuple[xr.Dataset, str]:
 
 def figures(measured: Measured) -> list[tuple[str, Any]]:
     """Bars of the skills without each part; of sets, positions and paths a heatmap of the damage."""
-    from mnemoscope.viz.ablation import drops, quantity_of
+    from mnemoscope.report.ablation import drops, quantity_of
 
     ablation, _ = _worth_listing(measured)
     if measured.options.what == "components":
-        return [("Dots are seeds, bars their mean; 'nothing' is the intact model.", ms.viz.ablation_by_role(ablation))]
+        return [
+            ("Dots are seeds, bars their mean; 'nothing' is the intact model.", ms.report.ablation_by_role(ablation))
+        ]
     return [(f"{quantity_of(ablation).change.capitalize()}, mean over seeds.", drops(ablation))]
 
 
 def finding(measured: Measured) -> str:
     """The part that every skill needs most."""
-    return ms.viz.findings.removal(measured.results["ablation"])
+    return ms.report.findings.removal(measured.results["ablation"])
 
 
 def _choices(names: Sequence[str]) -> dict[str, tuple[Any, tuple[ms.analyses.Removal, ...]]]:

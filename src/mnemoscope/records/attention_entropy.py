@@ -67,7 +67,7 @@ def entropies(model: ms.HookedModel, batch: ms.Batch, skills: Any) -> xr.Dataset
     return xr.Dataset(variables, coords=axes, attrs={"unit": "nats", "n": len(batch)})
 
 
-def tables(measured: Measured) -> list[ms.viz.Table]:
+def tables(measured: Measured) -> list[ms.report.Table]:
     """Entropy and share of every head, skill by skill."""
     found = measured.results["entropy"]
     skills = found.skill.values.tolist()
@@ -76,14 +76,14 @@ def tables(measured: Measured) -> list[ms.viz.Table]:
         [
             role,
             *(
-                ms.viz.spread(found[name].sel(role=role, skill=s), ".2f")
+                ms.report.spread(found[name].sel(role=role, skill=s), ".2f")
                 for s in skills
                 for name in ("entropy", "share")
             ),
         ]
         for role in found.role.values.tolist()
     ]
-    return [ms.viz.Table(name="entropy", title="entropy of attention", header=header, rows=rows)]
+    return [ms.report.Table(name="entropy", title="entropy of attention", header=header, rows=rows)]
 
 
 def figures(measured: Measured) -> list[tuple[str, Any]]:
@@ -93,14 +93,14 @@ def figures(measured: Measured) -> list[tuple[str, Any]]:
     found = measured.results["entropy"].share
     roles, skills = found.role.values.tolist(), found.skill.values.tolist()
     figure = go.Figure()
-    for i, (skill, colour) in enumerate(ms.viz.colours_of(skills).items()):
+    for i, (skill, colour) in enumerate(ms.report.colours_of(skills).items()):
         places = [place + 0.34 * (i - (len(skills) - 1) / 2) for place in range(len(roles))]
         cells = [found.sel(role=role, skill=skill) for role in roles]
-        figure.add_traces(ms.viz.bars_with_dots(cells, places, name=skill, colour=colour, width=0.3, legend=True))
+        figure.add_traces(ms.report.bars_with_dots(cells, places, name=skill, colour=colour, width=0.3, legend=True))
     figure.update_xaxes(tickvals=list(range(len(roles))), ticktext=roles)
     figure.update_yaxes(title="entropy, share of the largest", range=[-0.03, 1.05])
     caption = "Entropy of attention as a share of the largest: 0 is one key, 1 all keys alike. Dots are seeds."
-    return [(caption, figure.update_layout(**ms.viz.LAYOUT, height=360))]
+    return [(caption, figure.update_layout(**ms.report.LAYOUT, height=360))]
 
 
 def finding(measured: Measured) -> str:
@@ -109,7 +109,7 @@ def finding(measured: Measured) -> str:
     sharpest = []
     for skill in found.skill.values.tolist():
         role = str(found.share.sel(skill=skill).mean("seed").idxmin("role").item())
-        share = ms.viz.spread(found.share.sel(skill=skill, role=role), ".2f")
+        share = ms.report.spread(found.share.sel(skill=skill, role=role), ".2f")
         sharpest.append(f"{skill} the {role.removeprefix('the ')} ({share} of the largest entropy)")
     return f"Sharpest attention: for {'; for '.join(sharpest)}."
 

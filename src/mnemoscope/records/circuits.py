@@ -39,12 +39,12 @@ def measure(run: ms.Run, options: Circuits) -> dict[str, xr.Dataset]:
     }
 
 
-def tables(measured: Measured) -> list[ms.viz.Table]:
+def tables(measured: Measured) -> list[ms.report.Table]:
     """The shape of the circuits of every head and what they predict; the heads that compose most, if they can."""
     return circuit_tables(measured.results)
 
 
-def circuit_tables(results: Results) -> list[ms.viz.Table]:
+def circuit_tables(results: Results) -> list[ms.report.Table]:
     """For every role: the shape of OV and QK circuits, and how well they predict the pattern and the removal.
 
     If `read_circuits` (by role, along `seed`) read composition, a table of the heads that compose most follows.
@@ -61,15 +61,15 @@ def circuit_tables(results: Results) -> list[ms.viz.Table]:
         "mean: R²": (removed.sel(kind="mean"), ".2f"),
     }
     rows = [
-        [str(role), *(ms.viz.spread(values.sel(role=role), form) for values, form in columns.values())]
+        [str(role), *(ms.report.spread(values.sel(role=role), form) for values, form in columns.values())]
         for role in heads.role.values
     ]
     title = "circuits read from the weights, and how well they predict"
-    summary = ms.viz.Table(name="summary", title=title, header=("head", *columns), rows=rows)
+    summary = ms.report.Table(name="summary", title=title, header=("head", *columns), rows=rows)
     return [summary, *([composition_table(results["composition"])] if "composition" in results else [])]
 
 
-def composition_table(composition: xr.Dataset, *, top: int = 12) -> ms.viz.Table:
+def composition_table(composition: xr.Dataset, *, top: int = 12) -> ms.report.Table:
     """The pairs of heads of the first seed that compose most above the random baseline."""
     first = composition.isel(seed=0)
     found = first.z.stack(pair=[str(dim) for dim in first.z.dims]).dropna("pair")
@@ -78,9 +78,9 @@ def composition_table(composition: xr.Dataset, *, top: int = 12) -> ms.viz.Table
         labels = dict(zip(found.indexes["pair"].names, found.pair.values[i], strict=True))
         cell = first.sel(labels)
         heads = [" ".join(str(labels[name]) for name in labels if name.startswith(w)) for w in ("writer", "reader")]
-        numbers = [ms.viz.single(float(cell.score), ".3f"), ms.viz.single(float(cell.z), ".1f")]
+        numbers = [ms.report.single(float(cell.score), ".3f"), ms.report.single(float(cell.z), ".1f")]
         rows.append([*heads, str(labels["through"]), *numbers])
-    return ms.viz.Table(
+    return ms.report.Table(
         name="most-composed",
         title=f"composition of heads, seed {int(first.seed)}",
         header=("writer", "reader", "through", "score", "above random (sd)"),
@@ -96,7 +96,7 @@ def figures(measured: Measured) -> list[tuple[str, Any]]:
 
 def circuit_figures(results: Results) -> dict[str, Any]:
     """Heatmaps of all parts of the QK and OV circuits of every role, mean over seeds, by caption."""
-    from mnemoscope.viz.figures import heatmaps
+    from mnemoscope.report.figures import heatmaps
 
     qk, ov = (results[name].mean("seed") for name in ("qk", "ov"))
     found = {}
@@ -115,15 +115,15 @@ def circuit_figures(results: Results) -> dict[str, Any]:
 
 def finding(measured: Measured) -> str:
     """The share of every head's attention scores that the linearised QK circuit explains, and its largest part."""
-    from mnemoscope.viz.findings import largest
+    from mnemoscope.report.findings import largest
 
     patterns, found = measured.results["patterns"], []
     for role in map(str, patterns.role.values):
         parts = patterns.share.sel(role=role).drop_sel(part=["all", "uniform"])
         top = largest(parts)
-        whole = ms.viz.spread(patterns.r2.sel(role=role, part="all"), ".2f")
+        whole = ms.report.spread(patterns.r2.sel(role=role, part="all"), ".2f")
         part = "" if top is None else top.place["part"].replace("_", " × ")
-        most = "" if top is None else f", most by {part} ({ms.viz.spread(top.values, '.2f')})"
+        most = "" if top is None else f", most by {part} ({ms.report.spread(top.values, '.2f')})"
         found.append(f"{role} R² {whole}{most}")
     return f"Attention scores explained by the linearised QK circuit: {'; '.join(found)}."
 

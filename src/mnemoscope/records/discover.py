@@ -181,7 +181,7 @@ def _estimated(setting: ms.analyses.Setting) -> xr.DataArray:
     return (found.clean - found.value).mean("prompt").squeeze(drop=True)
 
 
-def tables(measured: Measured) -> list[ms.viz.Table]:
+def tables(measured: Measured) -> list[ms.report.Table]:
     """Circuits, their edges, and how they stand among random ones."""
     found = by_skill("discovery", measured.results)
     how = _how(found, measured.options)
@@ -193,7 +193,7 @@ def _how(found: Mapping[str, xr.Dataset], options: Discover) -> str:
     return f"{options.metric}, {pairs}, {options.replacement} elsewhere, target {options.target:g}"
 
 
-def circuit_table(found: Mapping[str, xr.Dataset], how: str) -> ms.viz.Table:
+def circuit_table(found: Mapping[str, xr.Dataset], how: str) -> ms.report.Table:
     """Every search: size and faithfulness of its circuit and, where all circuits were run, its distance from the best.
 
     `found` gives for every skill the circuits along `seed`; seeds that do not tell clean from corrupted prompts have
@@ -208,12 +208,12 @@ def circuit_table(found: Mapping[str, xr.Dataset], how: str) -> ms.viz.Table:
         for search in each.search.values:
             at = each.sel(search=search)
             n = str(int(at.n_edges.notnull().sum()))
-            rows.append([skill, str(search), n, *(ms.viz.spread(at[name], form) for name, form in columns.values())])
+            rows.append([skill, str(search), n, *(ms.report.spread(at[name], form) for name, form in columns.values())])
     title, header = f"circuits, judged on other prompts; {how}", ["skill", "search", "seeds", *columns]
-    return ms.viz.Table(name="circuits", title=title, header=header, rows=rows, n_text=2)
+    return ms.report.Table(name="circuits", title=title, header=header, rows=rows, n_text=2)
 
 
-def member_table(found: Mapping[str, xr.Dataset], how: str) -> ms.viz.Table:
+def member_table(found: Mapping[str, xr.Dataset], how: str) -> ms.report.Table:
     """The number of seeds with the edge in their circuit, of those that have the edge and a circuit, by search.
 
     Edges are in the order of the model. Those of no circuit are left out; of many, those of the fewest circuits.
@@ -230,10 +230,10 @@ def member_table(found: Mapping[str, xr.Dataset], how: str) -> ms.viz.Table:
             rows.append([skill, str(each.edge.values[i]), *(f"{int(of.sum())}/{int(of.count())}" for of in inside)])
     title = f"seeds whose circuit has the edge (edges of no circuit are left out); {how}"
     header = ["skill", "edge", *(str(search) for search in next(iter(found.values())).search.values)]
-    return ms.viz.Table(name="edges", title=title, header=header, rows=rows, n_text=2)
+    return ms.report.Table(name="edges", title=title, header=header, rows=rows, n_text=2)
 
 
-def control_table(found: Mapping[str, xr.Dataset], how: str) -> ms.viz.Table:
+def control_table(found: Mapping[str, xr.Dataset], how: str) -> ms.report.Table:
     """Circuits among random ones of their size, mean [range] over seeds; and the number of seeds where none is better.
 
     A search that finds the same as an earlier one in every seed is left out. Arguments as for `circuit_table`.
@@ -248,13 +248,13 @@ def control_table(found: Mapping[str, xr.Dataset], how: str) -> ms.viz.Table:
                 continue
             for criterion in each.measure.values:
                 at = each.sel(search=search, measure=criterion)
-                cells = [ms.viz.spread(values, ".3f") for values in (at.value, at.random.mean("draw"), at.p)]
+                cells = [ms.report.spread(values, ".3f") for values in (at.value, at.random.mean("draw"), at.p)]
                 best = f"{int((at['rank'] == 1).sum())}/{int(at['rank'].count())}"
                 rows.append([skill, str(search), str(criterion), *cells, best])
     n_random = next(iter(found.values())).sizes["draw"]
     title = f"circuits among {n_random} random ones of their size, on other prompts; {how}"
     header = ("skill", "search", "measure", "circuit", "random circuits", "p", "none better: seeds")
-    return ms.viz.Table(name="random", title=title, header=header, rows=rows, n_text=3)
+    return ms.report.Table(name="random", title=title, header=header, rows=rows, n_text=3)
 
 
 def figures(measured: Measured) -> list[tuple[str, Any]]:
@@ -281,7 +281,7 @@ def circuit_by_role(chosen: Sequence[ms.Edge], found: xr.Dataset, component: xr.
     An edge is as wide as the share of seeds whose circuit has it; for a single seed, as the loss without it. `chosen`
     holds the model's edges by head number, `found` is by role; `component` over (seed, role) translates.
     """
-    from mnemoscope.viz.edges import role_circuit
+    from mnemoscope.report.edges import role_circuit
 
     inside = found.circuit.isel(search=0, drop=True)
     several = inside.sizes["seed"] > 1
@@ -299,8 +299,8 @@ def curve_figure(found: Mapping[str, xr.Dataset]) -> Any:
 
     curves = {
         SMALLEST: ("best of all circuits", "#8a93a3", "dot"),
-        BY_EFFECT: (BY_EFFECT, ms.viz.PALETTE[0], "solid"),
-        BY_GRADIENT: (BY_GRADIENT, ms.viz.PALETTE[1], "dash"),
+        BY_EFFECT: (BY_EFFECT, ms.report.PALETTE[0], "solid"),
+        BY_GRADIENT: (BY_GRADIENT, ms.report.PALETTE[1], "dash"),
     }
     figure = make_subplots(1, len(found), subplot_titles=list(found), shared_yaxes=True)
     for column, each in enumerate(found.values(), 1):
@@ -323,7 +323,7 @@ def curve_figure(found: Mapping[str, xr.Dataset]) -> Any:
         figure.add_hline(y=each.attrs["target"], **style)
     figure.update_xaxes(title="edges")
     figure.update_yaxes(title="faithfulness", row=1, col=1)
-    return figure.update_layout(**ms.viz.LAYOUT, height=360)
+    return figure.update_layout(**ms.report.LAYOUT, height=360)
 
 
 def finding(measured: Measured) -> str:
@@ -337,8 +337,8 @@ def finding(measured: Measured) -> str:
             found.append(f"for {skill} no search found one")
             continue
         at = int(sizes.argmin("search"))
-        edges = ms.viz.spread(result.n_edges.isel(search=at), ".0f")
-        kept = ms.viz.spread(result.faithfulness.isel(search=at), ".2f")
+        edges = ms.report.spread(result.n_edges.isel(search=at), ".0f")
+        kept = ms.report.spread(result.faithfulness.isel(search=at), ".2f")
         found.append(f"for {skill} {edges} of {size} edges ({result.search.values[at]}; faithfulness {kept})")
     if not found:
         return ""

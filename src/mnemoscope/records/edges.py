@@ -98,7 +98,7 @@ def _estimated(
     return {name: xr.concat(parts, names, combine_attrs="drop_conflicts") for name, parts in found.items()}
 
 
-def tables(measured: Measured) -> list[ms.viz.Table]:
+def tables(measured: Measured) -> list[ms.report.Table]:
     """The largest edges, and estimates beside them with their errors, for every metric."""
     found, estimates, errors = (by_skill(name, measured.results) for name in ("edges", "estimates", "errors"))
     found_tables = []
@@ -119,7 +119,7 @@ def _titles(measured: Measured) -> dict[str, str]:
 def figures(measured: Measured) -> list[tuple[str, Any]]:
     """The edges drawn between parts, skill by skill, and estimates against exact effects."""
     from mnemoscope.interventions.edges.graph import model_edges
-    from mnemoscope.viz.edges import role_circuit
+    from mnemoscope.report.edges import role_circuit
 
     options, results = measured.options, measured.results
     chosen = model_edges(measured.runs[0].hooked(options.step), embeddings=options.embeddings)
@@ -150,14 +150,14 @@ def notes(measured: Measured) -> list[str]:
     return [*estimated, *([ELSEWHERE] if some_lack(by_skill("edges", measured.results)) else [])]
 
 
-def edge_table(effects: Mapping[str, xr.Dataset], metric: str, title: str) -> ms.viz.Table:
+def edge_table(effects: Mapping[str, xr.Dataset], metric: str, title: str) -> ms.report.Table:
     """The difference that is carried, then necessity and sufficiency of the largest edges in the order of the model.
 
     `effects` gives for every skill the effects of patching edges by role, along `seed`; all cells are mean [range] over
     seeds. A difference below 0 means that the model answers the other way round. Where not all seeds have all edges,
     the last column gives the number that do.
     """
-    from mnemoscope.viz.patching import WORDS, by_direction, difference_row
+    from mnemoscope.report.patching import WORDS, by_direction, difference_row
 
     found = {skill: each.ratio.sel(metric=metric) for skill, each in effects.items()}
     first = next(iter(effects.values()))
@@ -167,15 +167,17 @@ def edge_table(effects: Mapping[str, xr.Dataset], metric: str, title: str) -> ms
         cells = [each.sel(edge=edge, direction=d) for each in found.values() for d in each.direction.values]
         there[edge] = (cells, int((first.component.sel(edge=edge) != "").sum()))
     header = ["edge", *(f"{skill}, {WORDS[direction]}" for skill, direction, _ in by_direction(effects))]
-    rows = [[name, *(ms.viz.spread(cell, ".2f") for cell in cells)] for name, (cells, _) in there.items()]
+    rows = [[name, *(ms.report.spread(cell, ".2f") for cell in cells)] for name, (cells, _) in there.items()]
     if some_lack(effects):
         header.append("seeds that have it")
         rows = [[*row, str(n)] for row, (_, n) in zip(rows, there.values(), strict=True)]
     most = f"; the {MOST} largest of {first.sizes['edge']}" if first.sizes["edge"] > MOST else ""
-    return ms.viz.Table(name=metric, title=title + most, header=header, rows=rows)
+    return ms.report.Table(name=metric, title=title + most, header=header, rows=rows)
 
 
-def estimate_table(effects: Mapping[str, xr.Dataset], estimates: Mapping[str, xr.Dataset], metric: str) -> ms.viz.Table:
+def estimate_table(
+    effects: Mapping[str, xr.Dataset], estimates: Mapping[str, xr.Dataset], metric: str
+) -> ms.report.Table:
     """The necessity of every edge of `edge_table` beside its estimates along `estimate`, mean [range] over seeds."""
     exact = {skill: each.ratio.sel(metric=metric) for skill, each in effects.items()}
     columns = {}
@@ -184,16 +186,16 @@ def estimate_table(effects: Mapping[str, xr.Dataset], estimates: Mapping[str, xr
         for guess in each.ratio.sel(metric=metric, direction="noising").transpose("estimate", ...):
             columns[f"{skill}, {guess.estimate.item()}"] = guess
     rows = [
-        [edge, *(ms.viz.spread(column.sel(edge=edge), ".2f") for column in columns.values())]
+        [edge, *(ms.report.spread(column.sel(edge=edge), ".2f") for column in columns.values())]
         for edge in _largest(exact)
     ]
     title = f"{metric}: necessity beside its estimates"
-    return ms.viz.Table(name=f"{metric}-estimates", title=title, header=["edge", *columns], rows=rows)
+    return ms.report.Table(name=f"{metric}-estimates", title=title, header=["edge", *columns], rows=rows)
 
 
-def error_table(errors: Mapping[str, xr.Dataset], metric: str) -> ms.viz.Table:
+def error_table(errors: Mapping[str, xr.Dataset], metric: str) -> ms.report.Table:
     """The distance of each estimate from the exact sweep of its model, along `estimate`; mean [range] over seeds."""
-    from mnemoscope.viz.patching import WORDS
+    from mnemoscope.report.patching import WORDS
 
     rows = []
     for skill, found in errors.items():
@@ -201,11 +203,13 @@ def error_table(errors: Mapping[str, xr.Dataset], metric: str) -> ms.viz.Table:
             at = found.sel(metric=metric, estimate=estimate, direction=direction)
             cells = [at.pearson, at.sign_agreement, *(at.precision.sel(top=n) for n in TOP)]
             cells += [at.mean_absolute_error, at.relative_error]
-            rows.append([skill, str(estimate), WORDS[str(direction)], *(ms.viz.spread(cell, ".2f") for cell in cells)])
+            rows.append(
+                [skill, str(estimate), WORDS[str(direction)], *(ms.report.spread(cell, ".2f") for cell in cells)]
+            )
     overlaps = [f"overlap of the top {n}" for n in TOP]
     header = ["skill", "estimate", "of", "Pearson", "sign agreement", *overlaps, "mean absolute error", "relative"]
     title = f"{metric}: error of the estimates on each model"
-    return ms.viz.Table(name=f"{metric}-errors", title=title, header=header, rows=rows, n_text=3)
+    return ms.report.Table(name=f"{metric}-errors", title=title, header=header, rows=rows, n_text=3)
 
 
 def estimate_figure(effects: Mapping[str, xr.Dataset], estimates: Mapping[str, xr.Dataset], metric: str) -> Any:
@@ -221,7 +225,7 @@ def estimate_figure(effects: Mapping[str, xr.Dataset], estimates: Mapping[str, x
         line = go.Scatter(x=ends, y=ends, mode="lines", line={"color": "#b8bfca", "width": 1}, hoverinfo="skip")
         figure.add_trace(line.update(showlegend=False), 1, column)
         labels = [f"{edge}, seed {seed}" for seed in exact.seed.values for edge in exact.edge.values]
-        for estimate, colour in zip(estimates[skill].estimate.values, ms.viz.PALETTE[:2], strict=True):
+        for estimate, colour in zip(estimates[skill].estimate.values, ms.report.PALETTE[:2], strict=True):
             guess = estimates[skill].ratio.sel(at).sel(estimate=estimate).transpose("seed", "edge")
             dots = go.Scatter(
                 x=exact.values.ravel(),
@@ -237,7 +241,7 @@ def estimate_figure(effects: Mapping[str, xr.Dataset], estimates: Mapping[str, x
             figure.add_trace(dots, 1, column)
     figure.update_xaxes(title="necessity, exact")
     figure.update_yaxes(title="estimated", row=1, col=1)
-    return figure.update_layout(**ms.viz.LAYOUT, height=400)
+    return figure.update_layout(**ms.report.LAYOUT, height=400)
 
 
 def _largest(found: Mapping[str, xr.DataArray]) -> list[str]:

@@ -58,13 +58,13 @@ def measure(run: ms.Run, options: Heads) -> dict[str, xr.Dataset]:
     }
 
 
-def tables(measured: Measured) -> list[ms.viz.Table]:
+def tables(measured: Measured) -> list[ms.report.Table]:
     """The mechanism of every head, the loss with all of them together, and the loss without each path."""
     found = measured.results
     return [mechanism_table(found["heads"]), joint_table(found["joint"]), path_table(found["paths"])]
 
 
-def mechanism_table(heads: xr.Dataset) -> ms.viz.Table:
+def mechanism_table(heads: xr.Dataset) -> ms.report.Table:
     """For every role: the mechanisms found, in how many seeds each, and the cost (nats) of putting them in."""
     rows = []
     for role in heads.role.values:
@@ -73,27 +73,27 @@ def mechanism_table(heads: xr.Dataset) -> ms.viz.Table:
         for (best, verdict), count in Counter(found).most_common():
             same = [i for i, each in enumerate(found) if each == (best, verdict)]
             chosen = at.isel(seed=same)
-            numbers = ms.viz.spread(chosen.n_parameters, ".0f") if best != "none" else "–"
-            rise = ms.viz.spread(chosen.rise.sel(skill="all"), ".3f")
+            numbers = ms.report.spread(chosen.n_parameters, ".0f") if best != "none" else "–"
+            rise = ms.report.spread(chosen.rise.sel(skill="all"), ".3f")
             rows.append([str(role), best, verdict, str(count), numbers, rise])
     title = f"the simplest mechanism of every head that costs at most {heads.attrs['tolerance']:g} nats"
     header = ("head", "simplest mechanism", "verdict", "seeds", "numbers fitted", "loss rises by")
-    return ms.viz.Table(name="mechanisms", title=title, header=header, rows=rows, n_text=3)
+    return ms.report.Table(name="mechanisms", title=title, header=header, rows=rows, n_text=3)
 
 
-def joint_table(joint: xr.Dataset) -> ms.viz.Table:
+def joint_table(joint: xr.Dataset) -> ms.report.Table:
     """For every seed: the loss (nats) with all explained heads replaced together."""
     rows = []
     for seed in joint.seed.values:
         at = joint.sel(seed=seed)
-        losses = [ms.viz.single(float(at[name].sel(skill="all"))) for name in ("clean_loss", "loss")]
+        losses = [ms.report.single(float(at[name].sel(skill="all"))) for name in ("clean_loss", "loss")]
         holds = "–" if int(at.n_replaced) == 0 else "yes" if bool(at.holds) else "no"
         rows.append([str(int(seed)), str(int(at.n_replaced)), *losses, holds])
     header = ("seed", "replaced", "loss", "with mechanisms", "holds")
-    return ms.viz.Table(name="together", title="all explained heads replaced together", header=header, rows=rows)
+    return ms.report.Table(name="together", title="all explained heads replaced together", header=header, rows=rows)
 
 
-def path_table(paths: xr.DataTree) -> ms.viz.Table:
+def path_table(paths: xr.DataTree) -> ms.report.Table:
     """For every path of the replaced attention: in how many seeds it occurs, and in how many it is needed."""
     datasets = {name.removeprefix("seed-"): node.to_dataset() for name, node in paths.children.items()}
     some = {seed: found for seed, found in datasets.items() if "path" in found.coords}
@@ -104,8 +104,8 @@ def path_table(paths: xr.DataTree) -> ms.viz.Table:
         rise = [float(cell.rise.sel(skill="all").max()) for cell in cells.values()]
         rises = xr.DataArray(rise, dims="seed", coords={"seed": list(map(int, cells))})
         needed = sum(bool(cell.needed) for cell in cells.values())
-        rows.append([name, str(len(cells)), str(needed), ms.viz.spread(rises, ".3f")])
-    return ms.viz.Table(
+        rows.append([name, str(len(cells)), str(needed), ms.report.spread(rises, ".3f")])
+    return ms.report.Table(
         name="without-path",
         title="paths taken out one at a time, all explained heads replaced",
         header=("path", "seeds", "needed in", "loss without it rises by"),
@@ -120,7 +120,7 @@ def figures(measured: Measured) -> list[tuple[str, Any]]:
 
 def share_figures(shares: xr.Dataset) -> dict[str, Any]:
     """Attention of every role, mean over seeds, by caption: divided among mechanisms, and key by key."""
-    from mnemoscope.viz.figures import heatmaps
+    from mnemoscope.report.figures import heatmaps
 
     mean = shares[["exclusive", "mean_pattern"]].mean("seed")
     used = [str(part) for part in mean.part.values if float(mean.exclusive.sel(part=part).max()) >= LEAST]

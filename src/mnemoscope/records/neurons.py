@@ -51,26 +51,26 @@ def measure(run: ms.Run, options: Neurons) -> dict[str, xr.Dataset]:
     )
 
 
-def tables(measured: Measured) -> list[ms.viz.Table]:
+def tables(measured: Measured) -> list[ms.report.Table]:
     """Neurons by role, the skills that the top k carry, and the most needed neurons of the first seed."""
     first = {name: measured.results[name].isel(seed=0) for name in ("neurons", "selectivity", "agreement")}
     listed = neuron_table(first["neurons"], first["selectivity"], first["agreement"], top=measured.options.top)
     return [role_table(measured.results["roles"]), share_table(measured.results["shares"]), listed]
 
 
-def role_table(roles: xr.Dataset) -> ms.viz.Table:
+def role_table(roles: xr.Dataset) -> ms.report.Table:
     """The number of neurons with each role, the number of seeds in which some have it, and accuracy without them."""
     rows = []
     for role in roles.role.values:
         at = roles.sel(role=role)
         if int(at["size"].sum()):
-            skills = [ms.viz.spread(at.accuracy.sel(skill=skill), ".2f") for skill in roles.skill.values]
-            rows.append([str(role), ms.viz.spread(at["size"], ".1f"), str(int((at["size"] > 0).sum())), *skills])
+            skills = [ms.report.spread(at.accuracy.sel(skill=skill), ".2f") for skill in roles.skill.values]
+            rows.append([str(role), ms.report.spread(at["size"], ".1f"), str(int((at["size"] > 0).sum())), *skills])
     header = ["role", "neurons", "seeds", *(f"{skill} without" for skill in roles.skill.values)]
-    return ms.viz.Table(name="by-role", title="neurons by role, and accuracy without them", header=header, rows=rows)
+    return ms.report.Table(name="by-role", title="neurons by role, and accuracy without them", header=header, rows=rows)
 
 
-def share_table(shares: xr.Dataset) -> ms.viz.Table:
+def share_table(shares: xr.Dataset) -> ms.report.Table:
     """The fraction of each skill that the top k neurons carry, beside that of random ones; accuracy."""
     at = shares.sel(part="kept", metric="accuracy")
     columns = {
@@ -79,13 +79,14 @@ def share_table(shares: xr.Dataset) -> ms.viz.Table:
         for name, values in (("top k", at.fraction), ("random k", at.random_fraction.mean("draw")))
     }
     rows = [
-        [str(int(k)), *(ms.viz.spread(values.sel(k=k), ".2f") for values in columns.values())] for k in shares.k.values
+        [str(int(k)), *(ms.report.spread(values.sel(k=k), ".2f") for values in columns.values())]
+        for k in shares.k.values
     ]
     title = "fraction of each skill (accuracy) with k neurons kept"
-    return ms.viz.Table(name="top-k", title=title, header=["k", *columns], rows=rows)
+    return ms.report.Table(name="top-k", title=title, header=["k", *columns], rows=rows)
 
 
-def neuron_table(neurons: xr.Dataset, selectivity: xr.Dataset, agreement: xr.Dataset, *, top: int) -> ms.viz.Table:
+def neuron_table(neurons: xr.Dataset, selectivity: xr.Dataset, agreement: xr.Dataset, *, top: int) -> ms.report.Table:
     """The most needed neurons of one run; `selectivity` is how often each is active, `agreement` its mean by target."""
     rows = []
     for i in _most_needed(neurons, top):
@@ -98,11 +99,11 @@ def neuron_table(neurons: xr.Dataset, selectivity: xr.Dataset, agreement: xr.Dat
             ", ".join(f"{'+' if sign > 0 else '-'}{skill}" for skill, sign in signs if sign) or "–",
             str(int(at.promoted.isel(rank=0))),
             str(int(fires.token[int(fires.values.argmax())])) if float(fires.max()) > 0 else "–",
-            ms.viz.single(float(selectivity.active.isel(neuron=i)), ".2f"),
+            ms.report.single(float(selectivity.active.isel(neuron=i)), ".2f"),
         ]
         rows.append(row)
     header = ("neuron", "role", "explained", "serves", "promotes", "fires for", "p(active)")
-    return ms.viz.Table(name="most-needed", title=_listed(neurons), header=header, rows=rows, n_text=4)
+    return ms.report.Table(name="most-needed", title=_listed(neurons), header=header, rows=rows, n_text=4)
 
 
 def _listed(neurons: xr.Dataset) -> str:
@@ -135,7 +136,7 @@ def share_figure(shares: xr.Dataset) -> Any:
     skills = [str(skill) for skill in shares.skill.values]
     figure = make_subplots(1, len(skills), subplot_titles=skills, shared_yaxes=True)
     at = shares.sel(part="kept", metric="accuracy")
-    for column, (skill, colour) in enumerate(ms.viz.colours_of(skills).items(), 1):
+    for column, (skill, colour) in enumerate(ms.report.colours_of(skills).items(), 1):
         lines = (
             ("top k", at.fraction, {"color": colour, "width": 1.3}),
             ("random k", at.random_fraction.mean("draw"), {"color": "#8a93a3", "width": 1.3, "dash": "dot"}),
@@ -146,12 +147,12 @@ def share_figure(shares: xr.Dataset) -> Any:
             figure.add_trace(go.Scatter(x=[str(k) for k in shares.k.values], y=y, opacity=0.8, **style), 1, column)
     figure.update_xaxes(title="k, neurons kept", type="category")
     figure.update_yaxes(title="fraction of the skill", row=1, col=1)
-    return figure.update_layout(**ms.viz.LAYOUT, height=360)
+    return figure.update_layout(**ms.report.LAYOUT, height=360)
 
 
 def key_figure(neurons: xr.Dataset, *, top: int) -> Any:
     """Keys and values of the most needed neurons of one run, each part a panel: what they read, what they write."""
-    from mnemoscope.viz.figures import heatmaps
+    from mnemoscope.report.figures import heatmaps
 
     chosen = neurons.isel(neuron=_most_needed(neurons, top))
     panels = {"key: token": chosen.key_token, "key: position": chosen.key_pos}
@@ -164,7 +165,7 @@ def key_figure(neurons: xr.Dataset, *, top: int) -> Any:
 
 def finding(measured: Measured) -> str:
     """The number of neurons that keep nearly all that the layer adds to every skill."""
-    from mnemoscope.viz.findings import MOST
+    from mnemoscope.report.findings import MOST
 
     shares = measured.results["shares"]
     kept = shares.fraction.sel(part="kept", metric="accuracy")

@@ -46,7 +46,7 @@ def costliest(by_skill: Mapping[str, xr.Dataset], *, what: str) -> str:
     "resid_pre".
     """
     from mnemoscope.core import positions
-    from mnemoscope.viz.findings import LEAST, largest
+    from mnemoscope.report.findings import LEAST, largest
 
     found = []
     for skill, result in by_skill.items():
@@ -56,7 +56,7 @@ def costliest(by_skill: Mapping[str, xr.Dataset], *, what: str) -> str:
             place = ", ".join(
                 value if name == "edge" else f"{positions.word(name)} {value}" for name, value in top.place.items()
             )
-            found.append(f"for {skill} at {place} ({ms.viz.spread(top.values, '.2f')} of the difference is lost)")
+            found.append(f"for {skill} at {place} ({ms.report.spread(top.values, '.2f')} of the difference is lost)")
     if not found:
         return f"No single patch of {what} loses {LEAST:g} of the difference or more."
     return f"Patching {what} into the clean run costs most {'; '.join(found)}."

@@ -50,9 +50,9 @@ def measure(run: ms.Run, options: Patch) -> dict[str, xr.Dataset]:
     return results
 
 
-def tables(measured: Measured) -> list[ms.viz.Table]:
+def tables(measured: Measured) -> list[ms.report.Table]:
     """Necessity and sufficiency of every cell, a table a metric."""
-    from mnemoscope.viz.patching import patching_table
+    from mnemoscope.report.patching import patching_table
 
     found = by_skill("patch", measured.results)
     return [patching_table(found, metric, title) for metric, title in _titles(measured).items()]
@@ -68,7 +68,9 @@ def figures(measured: Measured) -> list[tuple[str, Any]]:
     """A heatmap for each skill and direction, a figure a metric."""
     found = by_skill("patch", measured.results)
     titles = _titles(measured)
-    return [(f"{title}, mean over seeds.", ms.viz.patching_figure(found, metric)) for metric, title in titles.items()]
+    return [
+        (f"{title}, mean over seeds.", ms.report.patching_figure(found, metric)) for metric, title in titles.items()
+    ]
 
 
 def finding(measured: Measured) -> str:

@@ -166,44 +166,44 @@ def _together(
     return xr.Dataset(arrays, coords={"latent": list(latents), "site": list(sites), "skill": list(skills)})
 
 
-def tables(measured: Measured) -> list[ms.viz.Table]:
+def tables(measured: Measured) -> list[ms.report.Table]:
     """The readings and, where latents are erased, the skills without them."""
     read = reading_table(measured.results["probes"])
     return [read, erase_table(measured.results["erased"])] if "erased" in measured.results else [read]
 
 
-def reading_table(found: xr.Dataset) -> ms.viz.Table:
+def reading_table(found: xr.Dataset) -> ms.report.Table:
     """Every latent at every site: score, chance and controls (also `untrained`), mean [range] over seeds."""
     rows = []
     for latent, site in product(found.latent.values, found.site.values):
         at = found.sel(latent=latent, site=site)
         cells = [at.score, at.chance, at.shuffled.mean("draw"), at.control_score.sel(control="untrained")]
         cells += [at.selectivity.sel(against="untrained"), at.told]
-        rows.append([str(latent), str(site), *(ms.viz.spread(cell, ".2f") for cell in cells)])
+        rows.append([str(latent), str(site), *(ms.report.spread(cell, ".2f") for cell in cells)])
     score = " or ".join(dict.fromkeys(found.unit.values.ravel().tolist()))
     words = ["latent", "site", score, "chance", "shuffled labels", "before training", "added by training"]
     header = [*words, "bits" if score == "accuracy" else "bits or R²"]
     title = f"what a linear probe reads at position {found.attrs['pos_name']}"
-    return ms.viz.Table(name="read", title=title, header=header, rows=rows, n_text=2)
+    return ms.report.Table(name="read", title=title, header=header, rows=rows, n_text=2)
 
 
-def erase_table(erased: xr.Dataset) -> ms.viz.Table:
+def erase_table(erased: xr.Dataset) -> ms.report.Table:
     """Accuracy of each skill: the intact model, then with every latent erased at every site, beside both controls.
 
     `erased` is over (seed, latent, site, skill), NaN where nothing is erased. Cells are mean [range] over the seeds in
     which the latent is erased. Latents are left out at sites where they never are.
     """
     skills, intact = erased.skill.values, erased.clean_accuracy.max(["latent", "site"])
-    first = [text for skill in skills for text in (ms.viz.spread(intact.sel(skill=skill), ".2f"), "–", "–")]
+    first = [text for skill in skills for text in (ms.report.spread(intact.sel(skill=skill), ".2f"), "–", "–")]
     rows = [["nothing", "", str(erased.sizes["seed"]), *first]]
     for latent, site in product(erased.latent.values, erased.site.values):
         at = erased.sel(latent=latent, site=site)
         if n := int(at.accuracy.notnull().any("skill").sum()):
             cells = [cell for skill in skills for cell in _beside(at.sel(skill=skill))]
-            rows.append([str(latent), str(site), str(n), *(ms.viz.spread(cell, ".2f") for cell in cells)])
+            rows.append([str(latent), str(site), str(n), *(ms.report.spread(cell, ".2f") for cell in cells)])
     words = [f"{skill}, {what}" for skill in skills for what in ("erased", "random", "shuffled")]
     title = f"accuracy with a latent erased at position {erased.attrs['pos_name']}"
-    return ms.viz.Table(name="erased", title=title, header=["latent", "site", "seeds", *words], rows=rows, n_text=2)
+    return ms.report.Table(name="erased", title=title, header=["latent", "site", "seeds", *words], rows=rows, n_text=2)
 
 
 def figures(measured: Measured) -> list[tuple[str, Any]]:
@@ -240,7 +240,7 @@ def _beside(erased: xr.Dataset) -> list[xr.DataArray]:
 
 def _below(panels: Mapping[str, xr.DataArray], *, low: float) -> Any:
     """Panels below each other, with the latents named below the last one."""
-    from mnemoscope.viz.figures import heatmaps
+    from mnemoscope.report.figures import heatmaps
 
     means = {
         title: panel.mean("seed").rename(site="component").transpose("component", "latent")
@@ -256,13 +256,13 @@ def finding(measured: Measured) -> str:
     probes: xr.Dataset = measured.results["probes"]
     beyond, found, unread = probes.selectivity.min("against"), [], []
     for latent in map(str, probes.latent.values):
-        top = ms.viz.findings.largest(beyond.sel(latent=latent))
-        if top is None or top.mean < ms.viz.findings.LEAST:
+        top = ms.report.findings.largest(beyond.sel(latent=latent))
+        if top is None or top.mean < ms.report.findings.LEAST:
             unread.append(latent)
             continue
         score = probes.score.sel(latent=latent, site=top.place["site"])
         chance = float(probes.chance.sel(latent=latent, site=top.place["site"]).mean())
-        found.append(f"{latent} from {top.place['site']} ({ms.viz.spread(score, '.2f')}, chance {chance:.2f})")
+        found.append(f"{latent} from {top.place['site']} ({ms.report.spread(score, '.2f')}, chance {chance:.2f})")
     sentences = [f"Read best beyond the controls: {'; '.join(found)}."] if found else []
     if unread:
         sentences.append(f"Not read anywhere beyond the controls: {', '.join(unread)}.")

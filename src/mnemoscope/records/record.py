@@ -91,7 +91,7 @@ class Record:
     name: str
     options: type[Options]
     measure: Callable[[ms.Run, Any], Results]
-    tables: Callable[[Measured], Sequence[ms.viz.Table]]
+    tables: Callable[[Measured], Sequence[ms.report.Table]]
     figures: Callable[[Measured], Sequence[tuple[str, Any]]]
     finding: Callable[[Measured], str]
     limits: Sequence[str]
@@ -166,7 +166,7 @@ def analyse(name: str, runs: Sequence[ms.Run], *, jobs: int = 1, **options: Any)
     """
     from mnemoscope.core.errors import one_of
     from mnemoscope.models.run import by_label
-    from mnemoscope.sweeps.local import analyse_many
+    from mnemoscope.run.local import analyse_many
 
     one_of("an analysis", name, records())
     record = RECORDS.get(name)

@@ -83,7 +83,7 @@ def measure(run: ms.Run, options: Shapley) -> dict[str, xr.Dataset]:
     return {"shapley": values, "agreement": ms.analyses.removal_agreement(values)}
 
 
-def tables(measured: Measured) -> list[ms.viz.Table]:
+def tables(measured: Measured) -> list[ms.report.Table]:
     """Values and interactions by every metric, and the agreement with removal where there are two skills."""
     values = measured.results["shapley"]
     found = [table for metric in values.metric.values for table in value_tables(values, str(metric))]
@@ -92,7 +92,7 @@ def tables(measured: Measured) -> list[ms.viz.Table]:
     return found
 
 
-def value_tables(values: xr.Dataset, metric: str) -> list[ms.viz.Table]:
+def value_tables(values: xr.Dataset, metric: str) -> list[ms.report.Table]:
     """The value of every part by skill, and the loss without it alone; below, the value that all of them carry.
 
     The second table has the interactions of pairs of parts, the largest first. `values` come from `shapley` by role,
@@ -102,14 +102,14 @@ def value_tables(values: xr.Dataset, metric: str) -> list[ms.viz.Table]:
     n_pairs = values.sizes["role"] * (values.sizes["role"] - 1) // 2
     most, how = f"the {MOST} largest " if n_pairs > MOST else "", values.attrs["method"] + interval
     skills = [str(skill) for skill in values.skill.values]
-    worth = ms.viz.Table(
+    worth = ms.report.Table(
         name=f"values-{metric}",
         title=f"{metric}: Shapley values, and what is lost without one part alone; {how}",
         header=("missing parts", "part", *(f"{skill}, {what}" for skill in skills for what in ("value", "alone"))),
         rows=_value_rows(values.sel(metric=metric)),
         n_text=2,
     )
-    interactions = ms.viz.Table(
+    interactions = ms.report.Table(
         name=f"interactions-{metric}",
         title=f"{metric}: {most}interactions of parts; {how}",
         header=("missing parts", "pair", *skills),
@@ -124,9 +124,9 @@ def _value_rows(values: xr.Dataset) -> list[list[str]]:
     for kind in values.kind.values:
         for role in values.role.values:
             each = [values.sel(kind=kind, role=role, skill=skill) for skill in values.skill.values]
-            cells = [text for at in each for text in (_cell(at, "value"), ms.viz.spread(at.lost, ".2f"))]
+            cells = [text for at in each for text in (_cell(at, "value"), ms.report.spread(at.lost, ".2f"))]
             rows.append([str(kind), str(role), *cells])
-        carried = [ms.viz.spread(values.carried.sel(kind=kind, skill=skill), ".2f") for skill in values.skill.values]
+        carried = [ms.report.spread(values.carried.sel(kind=kind, skill=skill), ".2f") for skill in values.skill.values]
         rows.append([str(kind), "all together", *(text for cell in carried for text in (cell, cell))])
     return rows
 
@@ -148,20 +148,20 @@ def _interaction_rows(values: xr.Dataset) -> list[list[str]]:
 def _cell(at: xr.Dataset, name: str) -> str:
     """Mean [range] over seeds; for one seed its interval."""
     if at.sizes["seed"] > 1 or bool(at[name].isnull().all()):
-        return ms.viz.spread(at[name], ".2f")
+        return ms.report.spread(at[name], ".2f")
     before = "" if name == "value" else f"{name}_"
     value, low, high = (float(at[column].isel(seed=0)) for column in (name, f"{before}low", f"{before}high"))
-    return ms.viz.interval(value, low, high, ".2f", n=1, each=at[name])
+    return ms.report.interval(value, low, high, ".2f", n=1, each=at[name])
 
 
-def agreement_tables(found: xr.Dataset) -> list[ms.viz.Table]:
+def agreement_tables(found: xr.Dataset) -> list[ms.report.Table]:
     """In how many seeds removal and value agree on a part and a skill, and why they do not; and on pairs of skills."""
-    from mnemoscope.viz.ablation import outcome_table, state_rows
+    from mnemoscope.report.ablation import outcome_table, state_rows
 
     states = ("agrees", "disagrees", "undecided")
     rows = state_rows(found, means=("lost_share", "value_share"), state="agreement", states=states)
     counts = ("agree", "disagree", "undecided", "why they disagree: seeds")
-    agreement = ms.viz.Table(
+    agreement = ms.report.Table(
         name="agreement",
         title=f"removal and value, as shares of what all parts carry in accuracy, margin {found.attrs['margin']:g}",
         header=("missing parts", "part", "skill", "lost alone", "value", *counts),
@@ -174,7 +174,7 @@ def agreement_tables(found: xr.Dataset) -> list[ms.viz.Table]:
 
 
 def _reasons(at: xr.Dataset) -> str:
-    from mnemoscope.viz.ablation import counted
+    from mnemoscope.report.ablation import counted
 
     pairs = zip(at.reason.values.tolist(), at.partner.values.tolist(), strict=True)
     return counted(f"{reason} with {partner}" if partner else reason for reason, partner in pairs if reason)
@@ -201,23 +201,23 @@ def value_figure(values: xr.Dataset, metric: str) -> Any:
     figure = make_subplots(len(kinds), len(skills), subplot_titles=titles, shared_yaxes=True)
     for place, (kind, skill) in enumerate((kind, skill) for kind in kinds for skill in skills):
         row, column = divmod(place, len(skills))
-        for side, (name, words), colour in zip((-1, 1), _BARS.items(), ms.viz.PALETTE[:2], strict=True):
+        for side, (name, words), colour in zip((-1, 1), _BARS.items(), ms.report.PALETTE[:2], strict=True):
             cells = values[name].sel(metric=metric, kind=kind, skill=skill).transpose("role", "seed")
             places = [i + 0.2 * side for i in range(len(roles))]
             look = {"name": words, "colour": colour, "width": 0.36, "legend": not place}
-            traces = ms.viz.bars_with_dots(list(cells), places, **look, labels=roles)
+            traces = ms.report.bars_with_dots(list(cells), places, **look, labels=roles)
             figure.add_traces(traces, rows=row + 1, cols=column + 1)
     figure.update_yaxes(tickvals=list(range(len(roles))), ticktext=_broken(roles), range=[len(roles) - 0.5, -0.5])
     unit = f"log-probability ({values.attrs['log_prob_unit']})" if metric == "log_prob" else metric
     figure.update_xaxes(matches="x").update_xaxes(title=unit, row=len(kinds))
-    figure.update_layout(**ms.viz.LAYOUT, height=120 + len(kinds) * (60 + 44 * len(roles)), barmode="overlay")
+    figure.update_layout(**ms.report.LAYOUT, height=120 + len(kinds) * (60 + 44 * len(roles)), barmode="overlay")
     figure.update_layout(margin={"l": 90, "r": 20, "t": 30, "b": 90})
     return figure.update_layout(legend={"orientation": "h", "yref": "container", "y": 0.01, "yanchor": "bottom"})
 
 
 def interaction_figure(values: xr.Dataset, metric: str) -> Any:
     """A heatmap of interactions, mean over seeds, for each skill and kind; arguments as for `value_figure`."""
-    from mnemoscope.viz.figures import heatmaps
+    from mnemoscope.report.figures import heatmaps
 
     mean = values.interaction.sel(metric=metric, drop=True).mean("seed")
     several = mean.sizes["kind"] > 1
@@ -240,7 +240,7 @@ def _broken(names: Iterable[str]) -> list[str]:
 
 def finding(measured: Measured) -> str:
     """The part with the largest Shapley value of every skill, and its share of the whole."""
-    from mnemoscope.viz.findings import largest
+    from mnemoscope.report.findings import largest
 
     values = measured.results["shapley"]
     metric = "accuracy" if "accuracy" in values.metric else values.metric.values[0]
@@ -249,8 +249,8 @@ def finding(measured: Measured) -> str:
         at = values.sel(skill=skill, metric=metric, kind=kind)
         top = largest(at.value)
         if top is not None:
-            whole, part = ms.viz.spread(at.carried, ".2f"), top.place["role"].removeprefix("the ")
-            found.append(f"{skill}: the {part} ({ms.viz.spread(top.values, '.2f')} of {whole})")
+            whole, part = ms.report.spread(at.carried, ".2f"), top.place["role"].removeprefix("the ")
+            found.append(f"{skill}: the {part} ({ms.report.spread(top.values, '.2f')} of {whole})")
     return f"The part with the largest Shapley value, in {metric}, {kind} ablation: {'; '.join(found)}."
 
 

@@ -25,7 +25,7 @@ class Shown:
 
     finding: str = ""
     """The finding, a sentence made from the numbers; it opens the page, and ends the printed output."""
-    tables: Sequence[ms.viz.Table]
+    tables: Sequence[ms.report.Table]
     figures: Sequence[tuple[str, Any]]
     """Caption and plotly figure."""
     notes: Sequence[str] = ()
@@ -35,7 +35,7 @@ class Shown:
 def shown(record: Record, measured: Measured) -> Shown:
     """The tables, figures, finding and notes of a record for its measurements."""
     gate = measured.results[GATE]
-    said = ms.viz.findings.learned(gate)
+    said = ms.report.findings.learned(gate)
     if gate.learned.any():
         learners = _of_seeds(measured, "learned")
         about = ms.analyses.of_learned_skills(learners.results)

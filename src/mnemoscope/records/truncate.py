@@ -48,7 +48,7 @@ def measure(run: ms.Run, options: Truncate) -> dict[str, xr.Dataset]:
     weights = _weights(model, options.weights)
     cuts = {"weights": weights, "ranks": options.ranks or _ranks(model, weights), "parts": options.parts}
     targets = skill_targets(batch, {name: mask for name, mask in task.skills(batch).items() if mask.any()})
-    added = ms.viz.report_of(task).truncation
+    added = ms.report.report_of(task).truncation
     if added is None:
         return {"truncation": ms.analyses.truncate(model, batch, targets=targets, **cuts)}
     reference = drawn(run, options, "reference")
@@ -73,25 +73,25 @@ def _ranks(model: ms.HookedModel, weights: ms.analyses.Weights) -> list[int]:
     return [0, *(2**i for i in range(full.bit_length()) if 2**i < full), full]
 
 
-def tables(measured: Measured) -> list[ms.viz.Table]:
+def tables(measured: Measured) -> list[ms.report.Table]:
     """Probability and accuracy of every target, and the tables that the task adds."""
     found, added = measured.results["truncation"], _added(measured)
     own = [score_table(found, "probability"), score_table(found, "accuracy")]
     return own if added is None else [*own, *added.tables(measured.results)]
 
 
-def _added(measured: Measured) -> ms.viz.Truncation | None:
-    return ms.viz.report_of(measured.runs[0].spec.task).truncation
+def _added(measured: Measured) -> ms.report.Truncation | None:
+    return ms.report.report_of(measured.runs[0].spec.task).truncation
 
 
-def score_table(found: xr.Dataset, score: Literal["probability", "accuracy"]) -> ms.viz.Table:
+def score_table(found: xr.Dataset, score: Literal["probability", "accuracy"]) -> ms.report.Table:
     """The intact model, then every weight, part and rank: one score of each target, mean [range] over seeds."""
     shares = ["context share"] if "context_share" in found and score == "probability" else []
     rows = [["nothing", "", "", *_cells(found, "clean_", score)]]
     for weight, part, rank in product(found.weight.values, found.part.values, found["rank"].values):
         at = found.sel(weight=weight, part=part, rank=rank)
         rows.append([str(weight), KEPT[str(part)], str(int(rank)), *_cells(at, "", score)])
-    return ms.viz.Table(
+    return ms.report.Table(
         name=score,
         title=f"{score} of every target with a weight cut at a rank",
         header=["weight", "components", "rank", *(str(target) for target in found.target.values), *shares],
@@ -103,7 +103,7 @@ def score_table(found: xr.Dataset, score: Literal["probability", "accuracy"]) ->
 def _cells(at: xr.Dataset, when: str, score: str) -> list[str]:
     scores = [at[f"{when}{score}"].sel(target=target) for target in at.target.values]
     shares = [at[f"{when}context_share"]] if "context_share" in at and score == "probability" else []
-    return [ms.viz.spread(cell, ".2f") for cell in (*scores, *shares)]
+    return [ms.report.spread(cell, ".2f") for cell in (*scores, *shares)]
 
 
 def figures(measured: Measured) -> list[tuple[str, Any]]:
@@ -133,7 +133,7 @@ def rank_figure(found: xr.Dataset) -> Any:
     for row, weight in enumerate(weights, 1):
         for column, part in enumerate(parts, 1):
             at = found.sel(weight=weight, part=part)
-            for target, colour in zip(found.target.values, cycle(ms.viz.PALETTE)):
+            for target, colour in zip(found.target.values, cycle(ms.report.PALETTE)):
                 values = at.probability.sel(target=target)
                 intact = float(at.clean_probability.sel(target=target).mean("seed"))
                 for trace in _curve(values, str(target), colour, intact, legend=(row, column) == (1, 1)):
@@ -141,7 +141,7 @@ def rank_figure(found: xr.Dataset) -> Any:
     figure.update_xaxes(title="rank of the cut", type="category")
     figure.update_yaxes(range=[-0.03, 1.03])
     figure.update_yaxes(title="probability", col=1)
-    layout = {**ms.viz.LAYOUT, "legend": {"orientation": "h", "y": -90 / (ROW_HEIGHT * len(weights))}}
+    layout = {**ms.report.LAYOUT, "legend": {"orientation": "h", "y": -90 / (ROW_HEIGHT * len(weights))}}
     return figure.update_layout(**layout, height=110 + ROW_HEIGHT * len(weights))
 
 
@@ -192,12 +192,14 @@ def spectrum_figure(found: xr.Dataset) -> Any:
     import plotly.graph_objects as go
 
     figure, values = go.Figure(), found.singular_value.assign_coords(index=found["index"].values + 1)
-    for matrix, colour in zip(found.matrix.values, cycle(ms.viz.PALETTE)):
-        lines = ms.viz.seed_lines(values.sel(matrix=matrix, drop=True), str(matrix), colour, "%{y:.3g}", mode="lines")
+    for matrix, colour in zip(found.matrix.values, cycle(ms.report.PALETTE)):
+        lines = ms.report.seed_lines(
+            values.sel(matrix=matrix, drop=True), str(matrix), colour, "%{y:.3g}", mode="lines"
+        )
         figure.add_traces(lines)
     figure.update_xaxes(title="component")
     figure.update_yaxes(title="singular value", rangemode="tozero")
-    return figure.update_layout(**ms.viz.LAYOUT, height=320)
+    return figure.update_layout(**ms.report.LAYOUT, height=320)
 
 
 def finding(measured: Measured) -> str:

@@ -53,5 +53,5 @@ def test_positions_carry_their_tokens(model):
     names = ["<bos>", *LONG.replace("{", "").replace("}", "").split()]
     assert found.pos_token.values.tolist() == names
     effects = ms.analyses.effects(found, refuse=False)
-    figure = ms.viz.patching_figure({"subject": effects.fillna(0)}, "logit_diff")
+    figure = ms.report.patching_figure({"subject": effects.fillna(0)}, "logit_diff")
     assert list(figure.data[0].x) == [f"{pos} {name}" for pos, name in enumerate(names)]

@@ -60,11 +60,11 @@ def test_a_draw_that_learns_nothing_somewhere_is_counted_and_has_no_line(results
 
 
 def test_the_page_shows_it_or_says_that_it_was_not_measured(results):
-    entry = ms.viz.DRAW_REPORTS.get("factual-recall")
-    page = ms.viz.Page(entry.title)
+    entry = ms.report.DRAW_REPORTS.get("factual-recall")
+    page = ms.report.Page(entry.title)
     entry.page(page, results)
     assert "Facts against parameters" in page.html()
-    empty = ms.viz.Page(entry.title)
+    empty = ms.report.Page(entry.title)
     entry.page(empty, {})
     assert "was not measured" in empty.html()
     assert entry.tables({}) == []

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import mnemoscope as ms
-from mnemoscope.judging.claim import CLAIMS, GATE
+from mnemoscope.claims.claim import CLAIMS, GATE
 from mnemoscope.systems.language_models import constructed, name_heads, prompts, reading
 from mnemoscope.systems.language_models.prompts import givers
 

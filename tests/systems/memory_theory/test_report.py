@@ -47,8 +47,8 @@ def test_the_fitted_line_is_the_mean_of_the_logarithms(results):
 
 
 def test_the_page_shows_it(results):
-    entry = ms.viz.DRAW_REPORTS.get("memory-theory")
-    page = ms.viz.Page(entry.title)
+    entry = ms.report.DRAW_REPORTS.get("memory-theory")
+    page = ms.report.Page(entry.title)
     entry.page(page, results)
     text = page.html()
     assert "Capacity against parameters" in text

@@ -4,7 +4,7 @@ import torch
 
 import mnemoscope as ms
 from bracket_lab.tasks import MatchingBrackets
-from mnemoscope.judging import EFFECT, GATE, Explanation, Quantity
+from mnemoscope.claims import EFFECT, GATE, Explanation, Quantity
 from mnemoscope.models import constructed, planted, untrained
 
 UNITS = {"brackets": ms.Configuration(preset="brackets")}

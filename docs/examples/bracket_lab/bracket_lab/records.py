@@ -37,17 +37,17 @@ def measure(run: ms.Run, options: BracketAttention) -> dict[str, xr.Dataset]:
     return {"match_attention": ms.analyses.by_role(found, ms.analyses.last_roles(run))}
 
 
-def tables(measured: Measured) -> list[ms.viz.Table]:
+def tables(measured: Measured) -> list[ms.report.Table]:
     """The shares, a row per role, and what a head gets that attends to all positions alike."""
     found = measured.results["match_attention"]
     skills = found.skill.values.tolist()
     rows = [
-        [role, *(ms.viz.spread(found.share.sel(role=role, skill=skill), ".3f") for skill in skills)]
+        [role, *(ms.report.spread(found.share.sel(role=role, skill=skill), ".3f") for skill in skills)]
         for role in found.role.values.tolist()
     ]
-    rows.append(["all positions alike", *(ms.viz.spread(found.even.sel(skill=skill), ".3f") for skill in skills)])
+    rows.append(["all positions alike", *(ms.report.spread(found.even.sel(skill=skill), ".3f") for skill in skills)])
     title = "attention to the bracket to close"
-    return [ms.viz.Table(name="shares", title=title, header=("head", *skills), rows=rows)]
+    return [ms.report.Table(name="shares", title=title, header=("head", *skills), rows=rows)]
 
 
 def figures(measured: Measured) -> list[tuple[str, Any]]:
@@ -57,16 +57,18 @@ def figures(measured: Measured) -> list[tuple[str, Any]]:
     mean = measured.results["match_attention"].share.mean("seed")
     roles, skills = mean.role.values.tolist(), mean.skill.values.tolist()
     bars = [go.Bar(x=roles, y=mean.sel(skill=skill).values, name=skill) for skill in skills]
-    return [("Share of attention, mean over seeds.", go.Figure(bars, ms.viz.LAYOUT))]
+    return [("Share of attention, mean over seeds.", go.Figure(bars, ms.report.LAYOUT))]
 
 
 def finding(measured: Measured) -> str:
     """The head that looks at the bracket most, skill by skill."""
     share, found = measured.results["match_attention"].share, []
     for skill in share.skill.values.tolist():
-        top = ms.viz.findings.largest(share.sel(skill=skill))
+        top = ms.report.findings.largest(share.sel(skill=skill))
         if top is not None:
-            found.append(f"{skill} the {top.place['role'].removeprefix('the ')} ({ms.viz.spread(top.values, '.2f')})")
+            found.append(
+                f"{skill} the {top.place['role'].removeprefix('the ')} ({ms.report.spread(top.values, '.2f')})"
+            )
     return f"Most attention to the bracket to close: {'; '.join(found)}."
 
 

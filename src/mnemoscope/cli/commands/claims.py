@@ -26,9 +26,9 @@ class ClaimsList(Options):
 
 def claims_list(options: ClaimsList) -> None:
     """Print every claim on a line, with its system, its verdict on record and its rivals."""
+    from mnemoscope.claims.recorded import NOT_TRIED, recorded_verdicts
     from mnemoscope.cli.catalogue import claims_listed
     from mnemoscope.cli.output import show
-    from mnemoscope.sweeps.recorded import NOT_TRIED, recorded_verdicts
 
     verdicts = recorded_verdicts()
     rows = [
@@ -54,9 +54,9 @@ class ClaimsShow(Options):
 
 def claims_show(options: ClaimsShow) -> None:
     """Print a table per claim: what is fixed, and the verdict on record."""
+    from mnemoscope.claims.recorded import NOT_TRIED, recorded_verdicts
     from mnemoscope.cli.catalogue import claims_listed
     from mnemoscope.cli.output import show
-    from mnemoscope.sweeps.recorded import NOT_TRIED, recorded_verdicts
 
     verdicts = recorded_verdicts()
     for id, claim in claims_listed(options.what).items():
@@ -80,10 +80,10 @@ class ClaimsRegister(Options):
 
 def claims_register(options: ClaimsRegister) -> None:
     """Write the registrations of every package that the claims belong to."""
+    from mnemoscope.claims.registered import FILE, package_of, register, superseded
     from mnemoscope.cli.claims import claims_called
     from mnemoscope.cli.output import console
     from mnemoscope.cli.verdicts import read_verdicts
-    from mnemoscope.sweeps.registered import FILE, package_of, register, superseded
 
     claims = claims_called(options.what)
     verdicts = () if options.verdicts is None else read_verdicts(options.verdicts)
@@ -114,12 +114,12 @@ class ClaimsCheck(Options):
 
 def claims_check(options: ClaimsCheck) -> None:
     """Print how each claim compares with its registration; raises InputError where a claim is registered otherwise."""
+    from mnemoscope.claims.behaviour import behaviour
+    from mnemoscope.claims.registered import standing
+    from mnemoscope.claims.registration import expected_seeds
     from mnemoscope.cli.claims import claims_called
     from mnemoscope.cli.output import console, show
-    from mnemoscope.judging.registration import expected_seeds
-    from mnemoscope.sweeps.behaviour import behaviour
-    from mnemoscope.sweeps.registered import standing
-    from mnemoscope.viz.rulings.words import as_registered
+    from mnemoscope.report.rulings.words import as_registered
 
     claims = claims_called(options.what)
     with console.status("the controls are measured"):
@@ -168,13 +168,13 @@ class ClaimsRun(OfClaims, WritesResults):
 
 def claims_run(options: ClaimsRun) -> None:
     """Measure, judge, print and write."""
+    from mnemoscope.claims.trials import asked_of
     from mnemoscope.cli.claims import claims_called
     from mnemoscope.cli.commands.index import refresh
     from mnemoscope.cli.output import console
     from mnemoscope.cli.refusals import check_out
     from mnemoscope.cli.trials import answered_by_zoo, try_claims
     from mnemoscope.core.presets import recipes
-    from mnemoscope.sweeps.trials import asked_of
 
     what = options.what or default_system()[:1]
     claims = claims_called(what)
@@ -246,7 +246,7 @@ def claims_diff(options: ClaimsDiff) -> None:
     from mnemoscope.cli.output import console, show
     from mnemoscope.cli.verdicts import read_verdicts
     from mnemoscope.core.numbers import counted
-    from mnemoscope.viz.rulings.differences import DIFF_HEADER, diff_rows
+    from mnemoscope.report.rulings.differences import DIFF_HEADER, diff_rows
 
     old, new = read_verdicts(options.old), read_verdicts(options.new)
     before, after = ({record["id"] for record in records} for records in (old, new))

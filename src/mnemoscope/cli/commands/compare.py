@@ -29,7 +29,7 @@ from mnemoscope.cli.sides import (
 from mnemoscope.core.errors import InputError, in_range
 
 if TYPE_CHECKING:
-    from mnemoscope.viz.comparison_page import Compared, OneSequence
+    from mnemoscope.report.comparison_page import Compared, OneSequence
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,7 +71,7 @@ class Asked:
 def run(options: Compare) -> None:
     """Measure both, print the tables, write arrays, tables and the page."""
     from mnemoscope.cli.analysis import write_results
-    from mnemoscope.viz.comparison_page import comparison_page
+    from mnemoscope.report.comparison_page import comparison_page
 
     in_range("--n", options.n, 2, float("inf"))
     if not options.kinds:
@@ -113,10 +113,10 @@ def _removable(task: ms.Task, batch: ms.Batch) -> bool:
 def compare(first: Side, second: Side, options: Compare) -> tuple[dict[str, Any], Compared]:
     """Results by name, and their tables, figures and notes."""
     from mnemoscope.cli.output import console
-    from mnemoscope.sweeps.local import analyse_many
-    from mnemoscope.viz import comparison as viz
-    from mnemoscope.viz.ablation import damage
-    from mnemoscope.viz.comparison_page import Compared
+    from mnemoscope.report import comparison as viz
+    from mnemoscope.report.ablation import damage
+    from mnemoscope.report.comparison_page import Compared
+    from mnemoscope.run.local import analyse_many
 
     names, sides = names_of(first, second), (first, second)
     asked = [Asked(run=run, step=side.step, task=first.task) for side in sides for run in side.runs]
@@ -174,11 +174,11 @@ def _one_sequence(
     pair: tuple[ms.Run, ms.Run], sides: tuple[Side, Side], found: Sequence[Mapping[str, xr.Dataset]], options: Compare
 ) -> tuple[OneSequence, xr.DataTree]:
     """Attention, and predictions of tokens, of one seed each on one sequence of the first one's task."""
-    from mnemoscope.viz.comparison_page import OneSequence
-    from mnemoscope.viz.guesses import on_one_line
+    from mnemoscope.report.comparison_page import OneSequence
+    from mnemoscope.report.guesses import on_one_line
 
     task = sides[0].task.for_seed(pair[0].spec.seed)
-    entry = ms.viz.report_of(task)
+    entry = ms.report.report_of(task)
     batch = entry.example(task) if options.sequence is None else entry.parse(task, options.sequence)
     models = [run.hooked(side.step) for run, side in zip(pair, sides, strict=True)]
     patterns = [entry.patterns(model, task, batch).isel(example=0) for model in models]
@@ -210,9 +210,9 @@ def _places(
     names: tuple[str, str],
     options: Compare,
     results: dict[str, Any],
-) -> list[ms.viz.Table]:
+) -> list[ms.report.Table]:
     """The places at which the predictions of one seed each differ on the same sequences; none of vectors."""
-    from mnemoscope.viz.comparison import agreement_table, places_table
+    from mnemoscope.report.comparison import agreement_table, places_table
 
     seed = pair[0].spec.seed
     task = sides[0].task.for_seed(seed)

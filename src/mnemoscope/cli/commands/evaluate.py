@@ -26,7 +26,7 @@ class Evaluate(OfRuns, WritesTables):
 def run(options: Evaluate) -> None:
     """Print, for every configuration, the evaluation as its task's entry shows it; write it too if asked to."""
     from mnemoscope.cli.output import show, write_arrays, write_table
-    from mnemoscope.viz.tables import counted
+    from mnemoscope.report.tables import counted
 
     if options.n_samples is not None:
         in_range("--n-samples", options.n_samples, 1, float("inf"))
@@ -36,7 +36,7 @@ def run(options: Evaluate) -> None:
     for label, runs, results in each_configuration(options.runs, analyse, jobs=options.jobs):
         if options.out:
             write_arrays(options.out / label, results)
-        for table in ms.viz.report_of(runs[0].spec.task).evaluation_tables(results):
+        for table in ms.report.report_of(runs[0].spec.task).evaluation_tables(results):
             show(f"{label}, {counted(len(runs), 'seed')}: {table.title}", table.header, table.rows, n_text=table.n_text)
             if options.out:
                 write_table(options.out / label, table, latex=options.latex)
@@ -44,7 +44,7 @@ def run(options: Evaluate) -> None:
 
 def evaluate_run(run: ms.Run, n_samples: int | None) -> dict[str, xr.Dataset]:
     """Everything that one run is evaluated on."""
-    return ms.viz.report_of(run.spec.task).evaluate(run, n_samples)
+    return ms.report.report_of(run.spec.task).evaluate(run, n_samples)
 
 
 COMMANDS.add("evaluate", Command(options=Evaluate, run=run, section="train and look"))

@@ -33,11 +33,11 @@ def run(options: Explore) -> None:
     write_explorer(options.out, page, len(runs))
 
 
-def write_explorer(path: Path, page: ms.viz.Page, n_models: int) -> None:
+def write_explorer(path: Path, page: ms.report.Page, n_models: int) -> None:
     """Write the page and say where."""
     from mnemoscope.cli.output import console
     from mnemoscope.models.files import write_atomically
-    from mnemoscope.viz.tables import counted
+    from mnemoscope.report.tables import counted
 
     content = page.html().encode()
     write_atomically(path, content)

@@ -20,11 +20,11 @@ class Predict(OfSequence):
 def run(options: Predict) -> None:
     """Print what the model says about the sequence, beside the exact predictor where the task has one."""
     from mnemoscope.cli.output import console
-    from mnemoscope.viz.guesses import on_one_line
+    from mnemoscope.report.guesses import on_one_line
 
     opened = ms.open_run(options.run)
     task = opened.spec.task
-    entry = ms.viz.report_of(task)
+    entry = ms.report.report_of(task)
     batch = entry.parse(task, options.sequence)
     result = entry.predict(opened.hooked(options.step), task, batch)
     console.print(
@@ -34,7 +34,7 @@ def run(options: Predict) -> None:
         console.print(_plain(table))
 
 
-def _plain(table: ms.viz.Table) -> RichTable:
+def _plain(table: ms.report.Table) -> RichTable:
     """A table without rules; bars are set apart by colour."""
     shown = RichTable(title=Text(table.title), title_justify="left", box=None, padding=(0, 1))
     for i, name in enumerate(table.header):

@@ -56,10 +56,10 @@ def _sections(chosen: Sequence[ms.records.Record], runs: Sequence[ms.Run], jobs:
 
 
 def analyse_all(
-    runs: Sequence[ms.Run], jobs: int, found: dict[Path, ms.viz.Results] | None = None
-) -> list[tuple[ms.TaskReport, dict[str, ms.viz.Results]]]:
+    runs: Sequence[ms.Run], jobs: int, found: dict[Path, ms.report.Results] | None = None
+) -> list[tuple[ms.TaskReport, dict[str, ms.report.Results]]]:
     """Every analysis of every run, by task and configuration; `found`, known results by directory, gets new ones."""
-    from mnemoscope.viz.reporting import analyse_run, by_report
+    from mnemoscope.report.reporting import analyse_run, by_report
 
     parts = by_report(runs)
     ordered = [run for _, groups in parts for group in groups.values() for run in group]
@@ -78,7 +78,7 @@ def analyse_all(
     ]
 
 
-def _logged_by_all(results: Sequence[ms.viz.Results]) -> list[ms.viz.Results]:
+def _logged_by_all(results: Sequence[ms.report.Results]) -> list[ms.report.Results]:
     """The results with those training metrics that all runs have: later versions log more."""
     common = set.intersection(*({*result["metrics"].data_vars} for result in results))
     return [
@@ -90,13 +90,13 @@ def _logged_by_all(results: Sequence[ms.viz.Results]) -> list[ms.viz.Results]:
 def write_report(
     path: Path,
     runs: Sequence[ms.Run],
-    parts: Sequence[tuple[ms.TaskReport, dict[str, ms.viz.Results]]],
+    parts: Sequence[tuple[ms.TaskReport, dict[str, ms.report.Results]]],
     options: WritesReport,
     sections: Sections | None = None,
 ) -> None:
     """Write the page on some runs, with sections of analyses, and the explorer unless it is declined; say where."""
     from mnemoscope.cli.output import console, write_page
-    from mnemoscope.viz.reporting import report_page
+    from mnemoscope.report.reporting import report_page
 
     explorer = _explorer(path.with_name(f"{path.stem}-explorer.html"), runs, parts) if options.explore else None
     with console.status("the report is written"):
@@ -111,13 +111,13 @@ def write_report(
 
 
 def _explorer(
-    path: Path, runs: Sequence[ms.Run], parts: Sequence[tuple[ms.TaskReport, dict[str, ms.viz.Results]]]
+    path: Path, runs: Sequence[ms.Run], parts: Sequence[tuple[ms.TaskReport, dict[str, ms.report.Results]]]
 ) -> str | None:
     """Write the explorer of the first seeds, with their results; returns its name, or None where it takes no model."""
     from mnemoscope.cli.commands.explore import write_explorer
     from mnemoscope.cli.output import console
-    from mnemoscope.viz.explorer.beside_report import first_seeds
-    from mnemoscope.viz.explorer.page import runs_page
+    from mnemoscope.explorer.beside_report import first_seeds
+    from mnemoscope.explorer.page import runs_page
 
     with console.status("the explorer is written"):
         taken, refused = first_seeds(runs, parts)

@@ -15,7 +15,7 @@ from mnemoscope.cli.options import Jobs, NamesOf, WritesReport, WritesResults
 from mnemoscope.cli.parse import default_system, parse_seeds
 
 if TYPE_CHECKING:
-    from mnemoscope.judging.verdict import Ruling
+    from mnemoscope.claims.verdict import Ruling
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,11 +53,11 @@ def run(options: Reproduce) -> None:
 
 def _reproduce(options: Reproduce, out: Path) -> None:
     """Train the system's plan, print the tables, write arrays and the report, and put the claims on trial."""
+    from mnemoscope.claims.trials import under
     from mnemoscope.cli.claims import claims_called
     from mnemoscope.cli.commands.track import track_all
     from mnemoscope.cli.commands.train import train_with_progress
     from mnemoscope.cli.output import console
-    from mnemoscope.sweeps.trials import under
 
     name = options.system or default_system()[0]
     system = ms.SYSTEMS.get(name)
@@ -80,7 +80,7 @@ def _reproduce(options: Reproduce, out: Path) -> None:
     specs = [spec for part in parts for spec in part.specs(chosen)]
     found = _first_look(specs, out, options)
     runs = train_with_progress(specs, out / "runs", options.jobs)
-    if followed := [run for run in runs if ms.viz.report_of(run.spec.task).trajectory is not None]:
+    if followed := [run for run in runs if ms.report.report_of(run.spec.task).trajectory is not None]:
         track_all(followed, options.jobs)
         for run in followed:  # a trajectory belongs to what is found of a run
             found.pop(run.path, None)
@@ -110,7 +110,7 @@ def _changes(system: ms.System, corpus: Path | None) -> tuple[tuple[str, object]
     return tuple(with_corpus(presets, corpus).items())
 
 
-def _first_look(specs: Sequence[ms.RunSpec], out: Path, options: Reproduce) -> dict[Path, ms.viz.Results]:
+def _first_look(specs: Sequence[ms.RunSpec], out: Path, options: Reproduce) -> dict[Path, ms.report.Results]:
     """Train the first seed of every configuration before all others; print and return its results by directory.
 
     There are none if nothing was left to train, or there are no other seeds.
@@ -118,12 +118,12 @@ def _first_look(specs: Sequence[ms.RunSpec], out: Path, options: Reproduce) -> d
     from mnemoscope.cli.commands.report import analyse_all
     from mnemoscope.cli.commands.train import train_with_progress
     from mnemoscope.cli.output import console, show
-    from mnemoscope.sweeps.configurations import run_path
-    from mnemoscope.viz.tables import counted
+    from mnemoscope.report.tables import counted
+    from mnemoscope.run.configurations import run_path
 
     firsts = list({run_path(out / "runs", spec).parent: spec for spec in reversed(specs)}.values())[::-1]
     left = [spec for spec in specs if not ms.Run(run_path(out / "runs", spec), spec).finished]
-    found: dict[Path, ms.viz.Results] = {}
+    found: dict[Path, ms.report.Results] = {}
     if len(left) <= len(firsts):
         return found
     early = train_with_progress(firsts, out / "runs", options.jobs)
@@ -135,7 +135,7 @@ def _first_look(specs: Sequence[ms.RunSpec], out: Path, options: Reproduce) -> d
     return found
 
 
-def _tables(runs: Sequence[ms.Run], out: Path, options: Reproduce, found: dict[Path, ms.viz.Results]) -> None:
+def _tables(runs: Sequence[ms.Run], out: Path, options: Reproduce, found: dict[Path, ms.report.Results]) -> None:
     """Write tables of what was learned, and the report; `found` holds the known results of some runs."""
     from mnemoscope.cli.commands.report import analyse_all, write_report
     from mnemoscope.cli.output import show, write_arrays, write_table
@@ -152,19 +152,19 @@ def _tables(runs: Sequence[ms.Run], out: Path, options: Reproduce, found: dict[P
 
 def _report_draws(name: str, rulings: Sequence[Ruling], out: Path, options: Reproduce) -> None:
     """Tables and a page on what was measured for claims about draws, if the system has such a report."""
+    from mnemoscope.claims.evidence import as_dataset
     from mnemoscope.cli.output import console, show, write_page, write_table
-    from mnemoscope.judging.evidence import as_dataset
 
     results = {
         ruling.claim.id: as_dataset(ruling.evidence.effects) for ruling in rulings if ruling.claim.replicate == "draw"
     }
-    if not results or name not in ms.viz.DRAW_REPORTS.names():
+    if not results or name not in ms.report.DRAW_REPORTS.names():
         return
-    entry = ms.viz.DRAW_REPORTS.get(name)
+    entry = ms.report.DRAW_REPORTS.get(name)
     for table in entry.tables(results):
         show(table.title, table.header, table.rows, n_text=table.n_text)
         write_table(out / "tables", table, latex=options.latex)
-    page = ms.viz.Page(entry.title)
+    page = ms.report.Page(entry.title)
     entry.page(page, results)
     write_page(out / "draws.html", page.html(), page.figures, options)
     console.print(f"wrote {out / 'draws.html'}", highlight=False)
@@ -172,7 +172,7 @@ def _report_draws(name: str, rulings: Sequence[Ruling], out: Path, options: Repr
 
 def _answerable(claims: Sequence[ms.Claim], runs: Sequence[ms.Run]) -> list[ms.Claim]:
     """The claims about models that some seed of the runs can answer."""
-    from mnemoscope.sweeps.admission import find_bench
+    from mnemoscope.claims.admission import find_bench
 
     bench = find_bench(runs, claims)
     return [claim for claim in claims if claim.units and bench.seeds(claim)]
@@ -180,9 +180,9 @@ def _answerable(claims: Sequence[ms.Claim], runs: Sequence[ms.Run]) -> list[ms.C
 
 def _try_fresh(claims: Sequence[ms.Claim], fresh: Sequence[ms.Run], out: Path, options: Reproduce) -> None:
     """The claims that the new runs can answer, over these."""
+    from mnemoscope.claims.trials import asked_of
     from mnemoscope.cli.output import console
     from mnemoscope.cli.trials import try_claims
-    from mnemoscope.sweeps.trials import asked_of
 
     recipe = fresh[0].spec.recipe.name
     moved = {claim.id: moved for claim in claims if claim.units and (moved := asked_of(claim, recipe))}

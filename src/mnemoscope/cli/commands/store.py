@@ -13,7 +13,7 @@ from mnemoscope.cli.options import Options
 from mnemoscope.core.errors import InputError
 
 if TYPE_CHECKING:
-    from mnemoscope.sweeps.store import Kept
+    from mnemoscope.claims.store import Kept
 
 SECTION = "put claims on trial"
 
@@ -33,8 +33,8 @@ class StoreList(OfStore):
 
 def store_list(options: StoreList) -> None:
     """Print a line for each directory of the store, and one for all."""
+    from mnemoscope.claims.store import kept_in
     from mnemoscope.cli.output import show
-    from mnemoscope.sweeps.store import kept_in
 
     groups: dict[str, list[Kept]] = {}
     for each in kept_in(options.store):
@@ -61,9 +61,9 @@ class StoreVerify(OfStore):
 
 def store_verify(options: StoreVerify) -> None:
     """Print which file has which fault; raises InputError where a file is damaged."""
+    from mnemoscope.claims.store import incomplete, kept_in
     from mnemoscope.cli.output import console, show
-    from mnemoscope.sweeps.store import incomplete, kept_in
-    from mnemoscope.viz.tables import counted
+    from mnemoscope.report.tables import counted
 
     kept = kept_in(options.store)
     if left := incomplete(options.store):
@@ -88,9 +88,9 @@ class StoreClean(OfStore):
 
 def store_clean(options: StoreClean) -> None:
     """Remove it, and say how much there is left."""
+    from mnemoscope.claims.store import clean, kept_in
     from mnemoscope.cli.output import console
-    from mnemoscope.sweeps.store import clean, kept_in
-    from mnemoscope.viz.tables import counted
+    from mnemoscope.report.tables import counted
 
     changed = clean(kept_in(options.store), options.store, others=options.others)
     for path in changed:

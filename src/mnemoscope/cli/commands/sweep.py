@@ -14,7 +14,7 @@ from mnemoscope.cli.options import Jobs, WritesResults
 from mnemoscope.core.errors import InputError
 
 if TYPE_CHECKING:
-    from mnemoscope.sweeps.configurations import Sweep
+    from mnemoscope.run.configurations import Sweep
 
 
 KEYS = "the keys preset, seeds and axes"
@@ -34,7 +34,7 @@ def run(options: SweepOptions) -> None:
     """Train or search what the file declares; print the table, write arrays and the page."""
     from mnemoscope.cli.commands.index import refresh
     from mnemoscope.cli.output import console, show, write_arrays, write_page, write_table
-    from mnemoscope.viz.sweeps import sweep_page, sweep_table
+    from mnemoscope.report.sweeps import sweep_page, sweep_table
 
     sweep = read_sweep(options.file)
     found = _searched(sweep, options) if sweep.largest else _trained(sweep, options)
@@ -52,8 +52,8 @@ def _trained(sweep: Sweep, options: SweepOptions) -> xr.Dataset:
     from mnemoscope.cli.commands.train import train_with_progress
     from mnemoscope.cli.output import console
     from mnemoscope.cli.progress import counted_down
-    from mnemoscope.sweeps.configurations import over_sweep, swept
-    from mnemoscope.viz.reporting import report_of
+    from mnemoscope.report.reporting import report_of
+    from mnemoscope.run.configurations import over_sweep, swept
 
     runs = train_with_progress(sweep.specs(), options.out / "runs", options.jobs)
     logged, numbers = swept(sweep, runs), report_of(runs[0].spec.task).numbers
@@ -67,7 +67,7 @@ def _trained(sweep: Sweep, options: SweepOptions) -> xr.Dataset:
 def _searched(sweep: Sweep, options: SweepOptions) -> xr.Dataset:
     from mnemoscope.cli.output import console
     from mnemoscope.cli.progress import counted_down
-    from mnemoscope.sweeps.configurations import search_sweep
+    from mnemoscope.run.configurations import search_sweep
 
     with counted_down(1, "searches", console):
         return search_sweep(sweep, options.out / "runs", jobs=options.jobs)
@@ -77,7 +77,7 @@ def read_sweep(file: Path) -> Sweep:
     """The sweep that a file declares; its seeds are a list, or words such as 0-15."""
     from mnemoscope.cli.parse import parse_seeds, read_yaml
     from mnemoscope.core.specification import structure
-    from mnemoscope.sweeps.configurations import Sweep
+    from mnemoscope.run.configurations import Sweep
 
     content: dict[str, Any] = dict(read_yaml(file, str(file), KEYS))
     if missing := [key for key in ("preset", "seeds", "axes") if key not in content]:

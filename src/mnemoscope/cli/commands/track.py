@@ -21,7 +21,7 @@ class Track(OfRuns):
 def run(options: Track) -> None:
     """Measure what is not measured yet, and print onsets."""
     from mnemoscope.cli.output import console
-    from mnemoscope.viz.tables import counted
+    from mnemoscope.report.tables import counted
 
     runs = ms.find_runs(options.runs)
     finished = [run for run in runs if run.finished]
@@ -36,8 +36,8 @@ def run(options: Track) -> None:
 def track_all(runs: Sequence[ms.Run], jobs: int) -> None:
     """Measure checkpoints of runs that lack it and keep that with each run; print onsets by configuration."""
     from mnemoscope.cli.output import console, show
-    from mnemoscope.viz.curves import onset_table
-    from mnemoscope.viz.tables import counted
+    from mnemoscope.report.curves import onset_table
+    from mnemoscope.report.tables import counted
 
     missing = [run for run in runs if not _complete(run)]
     analysed(missing, track_run, jobs, "runs followed")
@@ -54,7 +54,7 @@ def track_run(run: ms.Run) -> None:
     """Measure every checkpoint of a run, and keep that in its directory."""
     from mnemoscope.analyses.evaluation import skill_trajectory
 
-    measure = ms.viz.report_of(run.spec.task).trajectory or skill_trajectory
+    measure = ms.report.report_of(run.spec.task).trajectory or skill_trajectory
     run.write_trajectory(ms.analyses.over_steps(run, partial(measure, task=run.spec.task, seed=run.spec.seed)))
 
 

@@ -47,7 +47,7 @@ def run(options: Train) -> None:
     """Train what the options name, and say where it lies."""
     seeds, changes = parse_seeds(options.seeds), parse_changes(options.set)  # refused before anything is imported
     from mnemoscope.cli.output import console
-    from mnemoscope.viz.tables import counted
+    from mnemoscope.report.tables import counted
 
     if options.track is not None:
         from mnemoscope.cli.tracking import ready
@@ -78,7 +78,7 @@ def train_with_progress(
     from mnemoscope.cli.output import console
     from mnemoscope.cli.progress import live
     from mnemoscope.models.building import usable_device
-    from mnemoscope.sweeps.configurations import run_path
+    from mnemoscope.run.configurations import run_path
 
     paths = [run_path(out, spec) for spec in specs]
     unfinished = sum(not ms.Run(path, spec).finished for path, spec in zip(paths, specs, strict=True))

@@ -21,23 +21,23 @@ class View(OfSequence, DrawsFigures):
 def run(options: View) -> None:
     """Write a page with predictions and attention on one sequence."""
     from mnemoscope.cli.output import console, write_page
-    from mnemoscope.viz.guesses import on_one_line
+    from mnemoscope.report.guesses import on_one_line
 
     opened = ms.open_run(options.run)
     task = opened.spec.task
-    entry = ms.viz.report_of(task)
+    entry = ms.report.report_of(task)
     batch = entry.parse(task, options.sequence)
     model = opened.hooked(options.step)
     title, lead = f"{opened.label}, seed {opened.spec.seed}", f"The sequence {on_one_line(options.sequence)}"
-    page = ms.viz.Page(title, lead, fold=True)
+    page = ms.report.Page(title, lead, fold=True)
     page.section("Predictions")
     predicted = entry.predict(model, task, batch)
     page.figure(entry.prediction_figure(predicted), entry.prediction_caption)
     for table in entry.prediction_tables(predicted):
         page.show(table)
     page.section("Attention")
-    example = ms.viz.view_of(opened, batch, step=options.step)
-    ms.viz.attention_view(page, example, "Select a head to see it in full size; rows are queries, columns keys.")
+    example = ms.report.view_of(opened, batch, step=options.step)
+    ms.report.attention_view(page, example, "Select a head to see it in full size; rows are queries, columns keys.")
     write_page(options.out, page.html(), page.figures, options)
     console.print(f"wrote {options.out}", highlight=False)
 

@@ -5,6 +5,6 @@ Each model has a function that builds it, whose docstring states the circuit, an
 predictors in the place of a model, and trainings that went as prescribed.
 """
 
-import lazy_loader
+from mnemoscope.core.renamed import public_names
 
-__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
+__getattr__, __dir__, __all__ = public_names(__name__, __file__)

@@ -7,13 +7,7 @@ import plotly.graph_objects as go
 import xarray as xr
 
 from mnemoscope import REPORTS, Run
-from mnemoscope.systems.factual_recall import scaling_report, typed
-from mnemoscope.systems.factual_recall.analyses.attending import attending
-from mnemoscope.systems.factual_recall.analyses.fact_memories import fact_memories
-from mnemoscope.systems.factual_recall.analyses.routes import routes, stores
-from mnemoscope.systems.factual_recall.analyses.stages import facts_task, stages, trajectory
-from mnemoscope.systems.factual_recall.tasks import FactualRecall
-from mnemoscope.viz import (
+from mnemoscope.report import (
     DRAW_REPORTS,
     LAYOUT,
     DrawReport,
@@ -25,7 +19,13 @@ from mnemoscope.viz import (
     spread,
     trajectory_curves,
 )
-from mnemoscope.viz import plain_report as plain
+from mnemoscope.report import plain_report as plain
+from mnemoscope.systems.factual_recall import scaling_report, typed
+from mnemoscope.systems.factual_recall.analyses.attending import attending
+from mnemoscope.systems.factual_recall.analyses.fact_memories import fact_memories
+from mnemoscope.systems.factual_recall.analyses.routes import routes, stores
+from mnemoscope.systems.factual_recall.analyses.stages import facts_task, stages, trajectory
+from mnemoscope.systems.factual_recall.tasks import FactualRecall
 
 _PANELS = {
     "loss of relation and subject, nats": ("loss_relation", "loss_subject"),

@@ -4,8 +4,8 @@ import numpy as np
 import xarray as xr
 
 from mnemoscope.core import mean_interval
+from mnemoscope.report import Page, Results, Table, findings, interval, power_law_figure, spread
 from mnemoscope.systems.factual_recall.analyses.scaling import exponents, n_parameters, scaling_sweep
-from mnemoscope.viz import Page, Results, Table, findings, interval, power_law_figure, spread
 
 MODELS = {"F1": "attention and MLP", "F1-attention": "attention alone"}
 """The models measured for each claim."""

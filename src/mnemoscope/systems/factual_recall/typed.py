@@ -9,8 +9,8 @@ import xarray as xr
 from mnemoscope import Batch, HookedModel, InputError
 from mnemoscope.analyses import patterns_of_sequences
 from mnemoscope.core import in_range
+from mnemoscope.report import plain_report
 from mnemoscope.systems.factual_recall.tasks import FactualRecall
-from mnemoscope.viz import plain_report
 
 
 def symbols(task: FactualRecall) -> list[str]:

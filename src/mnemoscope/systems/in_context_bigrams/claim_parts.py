@@ -3,7 +3,7 @@
 from functools import partial
 
 from mnemoscope import Claim, HookedModel
-from mnemoscope.judging import Quantity
+from mnemoscope.claims import Quantity
 from mnemoscope.models.constructed import induction
 from mnemoscope.systems.in_context_bigrams.tasks.in_context_bigrams import InContextBigrams
 

@@ -1,8 +1,8 @@
 """Words on one sequence of in-context bigrams and noisy recall: triggers, outputs, and earlier cases."""
 
 from mnemoscope import Batch
+from mnemoscope.report import symbols_of
 from mnemoscope.systems.in_context_bigrams.triggers import TriggerTask
-from mnemoscope.viz import symbols_of
 
 
 def known_of(task: TriggerTask, batch: Batch) -> list[str]:

@@ -8,6 +8,8 @@ import xarray as xr
 
 from mnemoscope import REPORTS, HookedModel, Run, Task, generator
 from mnemoscope.analyses import induction_memories, memory_maps
+from mnemoscope.report import Page, Results, Truncation, symbols_of
+from mnemoscope.report import plain_report as plain
 from mnemoscope.systems.in_context_bigrams.analyses.evaluation import evaluate_by_class
 from mnemoscope.systems.in_context_bigrams.analyses.heads import head_attention, marked_patterns
 from mnemoscope.systems.in_context_bigrams.analyses.prompts import fixed_triggers, prompts
@@ -26,8 +28,6 @@ from mnemoscope.systems.in_context_bigrams.report_sections import (
 from mnemoscope.systems.in_context_bigrams.tasks.in_context_bigrams import InContextBigrams
 from mnemoscope.systems.in_context_bigrams.tasks.noisy_recall import NoisyRecall
 from mnemoscope.systems.in_context_bigrams.truncation import NOTE, removed_tables, truncate_noisy
-from mnemoscope.viz import Page, Results, Truncation, symbols_of
-from mnemoscope.viz import plain_report as plain
 
 N_SEQUENCES = 256
 """Sequences that a run is evaluated on by default."""

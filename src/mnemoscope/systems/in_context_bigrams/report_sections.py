@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 import xarray as xr
 
+from mnemoscope.report import Opening, Page, Results, Table, attention_view, findings, spread, trajectory_curves
 from mnemoscope.systems.in_context_bigrams.figures import (
     before_and_after,
     losses,
@@ -14,7 +15,6 @@ from mnemoscope.systems.in_context_bigrams.figures import (
     schedules,
     settings,
 )
-from mnemoscope.viz import Opening, Page, Results, Table, attention_view, findings, spread, trajectory_curves
 
 CLASS = "position_class"
 ALONE = (

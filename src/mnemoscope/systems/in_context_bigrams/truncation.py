@@ -7,8 +7,8 @@ import xarray as xr
 
 from mnemoscope import Batch, HookedModel, Task
 from mnemoscope.analyses import Targets
+from mnemoscope.report import Results, Table, spread
 from mnemoscope.systems.in_context_bigrams.analyses.noise_or_context import NOISE, OUTPUT, removed, truncated
-from mnemoscope.viz import Results, Table, spread
 
 NOTE = (
     "Noise token and output are looked for at every trigger that has occurred before, whichever of the two follows. "

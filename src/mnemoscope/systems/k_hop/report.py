@@ -9,9 +9,9 @@ import xarray as xr
 from mnemoscope import REPORTS, Batch, HookedModel, InputError, Run, generator
 from mnemoscope.analyses import named_patterns, predicted_vectors, skill_trajectory
 from mnemoscope.core import in_range, one_of
+from mnemoscope.report import Page, Results, Table, spread, vector_report
 from mnemoscope.systems.k_hop.analyses import exchanged_halves, readable
 from mnemoscope.systems.k_hop.tasks import KHop
-from mnemoscope.viz import Page, Results, Table, spread, vector_report
 
 N_EXCHANGED = 512
 

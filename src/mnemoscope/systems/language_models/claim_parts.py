@@ -9,7 +9,7 @@ nothing.
 from functools import partial
 
 from mnemoscope import Claim
-from mnemoscope.judging import case, most
+from mnemoscope.claims import case, most
 from mnemoscope.systems.language_models.constructed import untrained
 from mnemoscope.systems.language_models.prompts import N_QUESTIONS
 

@@ -10,7 +10,7 @@ from functools import partial
 import xarray as xr
 
 from mnemoscope import Claim
-from mnemoscope.judging import Case, Explanation, Measured, Quantity, most, table
+from mnemoscope.claims import Case, Explanation, Measured, Quantity, most, table
 from mnemoscope.systems.memory_theory.analyses.exponents import LAW, PLAIN, amounts, growth, law_capacity
 
 LEAST, LARGEST, LARGEST_MLP, LARGEST_SUM = 8, 64, 23, 512

@@ -4,8 +4,18 @@ import numpy as np
 import xarray as xr
 
 from mnemoscope.core import mean_interval
+from mnemoscope.report import (
+    DRAW_REPORTS,
+    DrawReport,
+    Page,
+    Results,
+    Table,
+    findings,
+    interval,
+    power_law_figure,
+    spread,
+)
 from mnemoscope.systems.memory_theory.analyses.exponents import LAW, PLAIN, amounts, growth
-from mnemoscope.viz import DRAW_REPORTS, DrawReport, Page, Results, Table, findings, interval, power_law_figure, spread
 
 MEMORIES = {"M4": "trained matrix", "M4-mlp": "trained MLP", "M4-outer": "sum of outer products"}
 """The memory measured for each claim."""

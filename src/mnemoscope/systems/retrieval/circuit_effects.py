@@ -12,7 +12,7 @@ from typing import NamedTuple
 import xarray as xr
 
 from mnemoscope import Subject, generator
-from mnemoscope.judging import GATE
+from mnemoscope.claims import GATE
 from mnemoscope.systems.retrieval.analyses.chain_attention import path_name
 from mnemoscope.systems.retrieval.analyses.circuit import LEVEL, chain_circuit, path_table
 from mnemoscope.systems.retrieval.analyses.emergence import first_true_step

@@ -7,8 +7,8 @@ import numpy as np
 import plotly.graph_objects as go
 import xarray as xr
 
+from mnemoscope.report import LAYOUT, colours_of
 from mnemoscope.systems.retrieval.tasks import symbol_name
-from mnemoscope.viz import LAYOUT, colours_of
 
 
 def place_name(place: int) -> str:

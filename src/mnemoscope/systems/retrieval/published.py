@@ -10,7 +10,7 @@ from itertools import pairwise
 
 import xarray as xr
 
-from mnemoscope.viz import Results, Table, spread
+from mnemoscope.report import Results, Table, spread
 
 HALF = 0.5
 """Squared error below which a symbol counts as learned."""

@@ -9,6 +9,7 @@ import xarray as xr
 
 from mnemoscope import REPORTS, Batch, HookedModel, Run, generator
 from mnemoscope.analyses import named_patterns, order_of_onsets, skill_trajectory
+from mnemoscope.report import Opening, Page, Results, Table, plain_report, spread, trajectory_curves, vector_report
 from mnemoscope.systems.retrieval.analyses.chain_attention import ELSEWHERE, chain_attention, path_name
 from mnemoscope.systems.retrieval.analyses.circuit import LEVEL, chain_circuit, path_table
 from mnemoscope.systems.retrieval.analyses.emergence import first_true_step, surviving
@@ -16,7 +17,6 @@ from mnemoscope.systems.retrieval.analyses.reach import bound, first_layers, lea
 from mnemoscope.systems.retrieval.figures import circuit_figure, place_name, reach_figure
 from mnemoscope.systems.retrieval.published import beside_published
 from mnemoscope.systems.retrieval.tasks import Retrieval, symbol_name
-from mnemoscope.viz import Opening, Page, Results, Table, plain_report, spread, trajectory_curves, vector_report
 
 N_CIRCUIT = 512
 """Sequences that the circuit is searched and tested on, half of them each."""

@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any
 
 from mnemoscope import Claim, Gate, ModelSpec
-from mnemoscope.judging import GATE, Case, Measured, Quantity, case
+from mnemoscope.claims import GATE, Case, Measured, Quantity, case
 from mnemoscope.models import build
 from mnemoscope.systems.retrieval_prompts.analyses.accuracy import MOST_PROBABLE, SAMPLED, Cell, retrieval_answers
 from mnemoscope.systems.retrieval_prompts.questions import FORMULATIONS

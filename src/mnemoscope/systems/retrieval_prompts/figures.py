@@ -6,8 +6,8 @@ import plotly.graph_objects as go
 import xarray as xr
 from plotly.subplots import make_subplots
 
+from mnemoscope.report import LAYOUT, Number, Table, bar, colours_of, single
 from mnemoscope.systems.retrieval_prompts.questions import FORMULATIONS
-from mnemoscope.viz import LAYOUT, Number, Table, bar, colours_of, single
 
 PUBLISHED = (
     ("equations", "1 to 5", "solved almost perfectly"),

@@ -4,8 +4,7 @@ from collections.abc import Callable
 from functools import partial
 
 from mnemoscope import Claim, Configuration, HookedModel
-from mnemoscope.analyses import LEARNED
-from mnemoscope.judging import Case, case
+from mnemoscope.claims import LEARNED, Case, case
 from mnemoscope.models import planted, untrained
 from mnemoscope.systems.tiny_recall.tasks import PermutationLookup
 

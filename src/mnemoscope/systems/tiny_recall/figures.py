@@ -8,8 +8,8 @@ import plotly.graph_objects as go
 import xarray as xr
 from plotly.subplots import make_subplots
 
+from mnemoscope.report import COLOURS, LAYOUT, PALETTE
 from mnemoscope.systems.tiny_recall.answers import TARGET, marks
-from mnemoscope.viz import COLOURS, LAYOUT, PALETTE
 
 _COLOURS = {**COLOURS, "elimination": PALETTE[0], "recall": PALETTE[1], "bayes": "#b8bfca"}
 

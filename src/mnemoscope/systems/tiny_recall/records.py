@@ -67,7 +67,7 @@ def measure(run: ms.Run, options: Interchange) -> dict[str, xr.Dataset]:
     return found
 
 
-def tables(measured: Measured) -> list[ms.viz.Table]:
+def tables(measured: Measured) -> list[ms.report.Table]:
     """Scores, variables, places and seeds."""
     trained, untrained = _networks(measured)
     contents = (
@@ -76,7 +76,7 @@ def tables(measured: Measured) -> list[ms.viz.Table]:
         ("places", "places of the variables", PLACE_HEADER, place_rows(trained), 3),
         ("seeds", "scores by seed", seed_header(trained), seed_rows(trained, untrained), 1),
     )
-    return [ms.viz.Table(name=name, title=title, header=h, rows=r, n_text=n) for name, title, h, r, n in contents]
+    return [ms.report.Table(name=name, title=title, header=h, rows=r, n_text=n) for name, title, h, r, n in contents]
 
 
 def _networks(measured: Measured) -> tuple[xr.Dataset, xr.Dataset]:
@@ -94,8 +94,8 @@ def score_rows(trained: xr.Dataset, untrained: xr.Dataset) -> list[list[str]]:
             at, others = found.sel(causal=causal), found.score.drop_sel(causal=causal)
             better = int((at.score > others.max("causal")).sum())
             cells = [
-                ms.viz.spread(at.score, ".3f"),
-                ms.viz.spread(at.selection_score, ".3f"),
+                ms.report.spread(at.score, ".3f"),
+                ms.report.spread(at.selection_score, ".3f"),
                 f"{better}/{found.sizes['seed']}",
             ]
             rows.append([name, str(causal), *cells])
@@ -123,7 +123,7 @@ def variable_rows(trained: xr.Dataset, untrained: xr.Dataset) -> list[list[str]]
             at, before = (found.isel(variable=i).sel(over=over) for found in (trained, untrained))
             arbitrary = at.arbitrary_iia.where(over == "changing")
             controls = [at.before_iia, at.other_iia, at.random_iia.mean("draw"), arbitrary, before.iia]
-            cells = [ms.viz.spread(cell, ".2f") for cell in (at.iia, *controls)]
+            cells = [ms.report.spread(cell, ".2f") for cell in (at.iia, *controls)]
             rows.append([str(trained.causal_model.values[i]), str(variable), str(over), *cells])
     return rows
 
@@ -152,7 +152,7 @@ def seed_rows(trained: xr.Dataset, untrained: xr.Dataset) -> list[list[str]]:
     for seed in trained.seed.values:
         scores = [float(value) for found in (trained, untrained) for value in found.score.sel(seed=seed)]
         follows = float(trained.follows.sel(seed=seed))
-        rows.append([str(int(seed)), *(ms.viz.single(value, ".3f") for value in (*scores, follows))])
+        rows.append([str(int(seed)), *(ms.report.single(value, ".3f") for value in (*scores, follows))])
     return rows
 
 
@@ -172,7 +172,7 @@ def score_figure(trained: xr.Dataset, untrained: xr.Dataset) -> Any:
     """Scores of both causal models: one dot per seed, one line per network."""
     import plotly.graph_objects as go
 
-    figure, networks = go.Figure(), (("trained", trained, ms.viz.PALETTE[0]), ("untrained", untrained, GREY))
+    figure, networks = go.Figure(), (("trained", trained, ms.report.PALETTE[0]), ("untrained", untrained, GREY))
     for side, (name, found, colour) in zip((-1, 1), networks, strict=True):
         n = found.sizes["seed"]
         for i, seed in enumerate(found.seed.values):
@@ -192,7 +192,7 @@ def score_figure(trained: xr.Dataset, untrained: xr.Dataset) -> Any:
     names = [str(causal) for causal in trained.causal.values]
     figure.update_xaxes(tickvals=list(range(len(names))), ticktext=names, range=[-0.5, len(names) - 0.5])
     figure.update_yaxes(title="score", range=[-0.03, 1.03])
-    return figure.update_layout(**ms.viz.LAYOUT, height=400)
+    return figure.update_layout(**ms.report.LAYOUT, height=400)
 
 
 def finding(measured: Measured) -> str:
@@ -202,7 +202,7 @@ def finding(measured: Measured) -> str:
     name = str(means.causal.values[int(means.argmax("causal"))])
     others = trained.score.drop_sel(causal=name).max("causal")
     higher, n = int((trained.score.sel(causal=name) > others).sum()), trained.sizes["seed"]
-    score = ms.viz.spread(trained.score.sel(causal=name), ".2f")
+    score = ms.report.spread(trained.score.sel(causal=name), ".2f")
     return f"The causal model {name} scores highest ({score}), higher than the other in {higher} of {n} seeds."
 
 

@@ -16,6 +16,7 @@ from mnemoscope.analyses import (
     patterns_of_sequences,
     with_roles,
 )
+from mnemoscope.report import Results, Table, bar, plain_report
 from mnemoscope.systems.tiny_recall.analyses.attention_shares import attention_shares
 from mnemoscope.systems.tiny_recall.analyses.predictions import conflict, predict
 from mnemoscope.systems.tiny_recall.analyses.published import N_SAMPLES
@@ -35,7 +36,6 @@ from mnemoscope.systems.tiny_recall.tables import (
     reference_rows,
 )
 from mnemoscope.systems.tiny_recall.tasks import MAX_ENUMERATED, PermutationLookup, lookup_task
-from mnemoscope.viz import Results, Table, bar, plain_report
 
 # ---- what is taken of a run
 

@@ -2,6 +2,16 @@
 
 from collections.abc import Mapping
 
+from mnemoscope.report import (
+    Opening,
+    Page,
+    Results,
+    ablation_by_role,
+    ablation_header,
+    ablation_rows,
+    attention_view,
+    findings,
+)
 from mnemoscope.systems.tiny_recall.figures import attention_by_role, training_curves
 from mnemoscope.systems.tiny_recall.tables import (
     CONFLICT_HEADER,
@@ -13,16 +23,6 @@ from mnemoscope.systems.tiny_recall.tables import (
     published_rows,
     reference_header,
     reference_rows,
-)
-from mnemoscope.viz import (
-    Opening,
-    Page,
-    Results,
-    ablation_by_role,
-    ablation_header,
-    ablation_rows,
-    attention_view,
-    findings,
 )
 
 _FLOORS = {"bayes": "floor: all mappings", "bayes_train": "floor: training mappings"}

@@ -4,8 +4,8 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import xarray as xr
 
+from mnemoscope.report import Results, single, spread
 from mnemoscope.systems.tiny_recall.analyses.published import compare
-from mnemoscope.viz import Results, single, spread
 
 LEARNED = 0.99
 """Accuracy on unseen mappings from which a skill counts as learned."""

@@ -5,7 +5,7 @@ import pytest
 import xarray as xr
 
 from mnemoscope import InputError
-from mnemoscope.sweeps import configurations
+from mnemoscope.run import configurations
 from mnemoscope.systems.factual_recall.analyses.scaling import WIDTHS, WITHOUT_MLP, capacity, exponents, scaling_sweep
 
 

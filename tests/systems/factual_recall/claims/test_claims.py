@@ -4,7 +4,7 @@ import pytest
 
 from mnemoscope import InputError
 from mnemoscope.models.constructed import Predictor
-from mnemoscope.sweeps import configurations
+from mnemoscope.run import configurations
 from mnemoscope.systems.factual_recall.claim_parts import LINEAR
 from mnemoscope.systems.factual_recall.claims.convergence import F3, left_of_it, loss_at_end
 from mnemoscope.systems.factual_recall.claims.growth import F1, F1_ATTENTION

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from mnemoscope.judging.claim import GATE
+from mnemoscope.claims.claim import GATE
 from mnemoscope.models.constructed import induction
 from mnemoscope.models.subjects import untrained
 from mnemoscope.systems.in_context_bigrams.claim_parts import FIXED_TRIGGERS, RANDOM_TRIGGERS, any_token

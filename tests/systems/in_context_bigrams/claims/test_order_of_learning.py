@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
+from mnemoscope.claims.claim import GATE
 from mnemoscope.core.errors import InputError
-from mnemoscope.judging.claim import GATE
 from mnemoscope.models.constructed.stand_ins import following
 from mnemoscope.models.subjects import untrained
 from mnemoscope.systems.in_context_bigrams.claim_parts import NEVER

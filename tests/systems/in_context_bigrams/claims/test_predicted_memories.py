@@ -3,8 +3,8 @@
 import pytest
 import torch
 
+from mnemoscope.claims.claim import GATE
 from mnemoscope.core.errors import InputError
-from mnemoscope.judging.claim import GATE
 from mnemoscope.models.subjects import untrained
 from mnemoscope.systems.in_context_bigrams.claims.predicted_memories import (
     ALONE,

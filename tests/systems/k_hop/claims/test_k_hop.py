@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from mnemoscope import InputError
-from mnemoscope.judging import GATE
+from mnemoscope.claims import GATE
 from mnemoscope.models.constructed import jump
 from mnemoscope.systems.k_hop.claim_parts import ALONE, CHANCE, CURRICULUM, MIXTURE, SHALLOW, STAGES, TASK, errors
 from mnemoscope.systems.k_hop.claims import alone, curricula, depth, order

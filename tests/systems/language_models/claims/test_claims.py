@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from mnemoscope.judging.claim import CLAIMS, GATE
+from mnemoscope.claims.claim import CLAIMS, GATE
 from tests.systems.on_trial import trouble, verdict
 
 IDS = ["G1", "G2", "G3", "G4", "G5", "G6"]

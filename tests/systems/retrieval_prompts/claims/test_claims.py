@@ -6,8 +6,8 @@ from functools import partial
 import pytest
 
 from mnemoscope import CLAIMS
-from mnemoscope.judging import GATE
-from mnemoscope.sweeps.trials import run_trials
+from mnemoscope.claims import GATE
+from mnemoscope.claims.trials import run_trials
 from mnemoscope.systems.retrieval_prompts.claim_parts import random_weights, size
 from mnemoscope.systems.retrieval_prompts.claims.equations import equations
 from mnemoscope.systems.retrieval_prompts.claims.other_formulations import formulations

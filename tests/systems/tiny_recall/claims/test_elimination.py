@@ -2,9 +2,9 @@ import math
 
 import pytest
 
+from mnemoscope.claims.claim import EFFECT, GATE
 from mnemoscope.core.errors import InputError
 from mnemoscope.core.subject import Subject
-from mnemoscope.judging.claim import EFFECT, GATE
 from mnemoscope.models.constructed.stand_ins import predicting
 from mnemoscope.models.subjects import planted, untrained
 from mnemoscope.systems.tiny_recall.claims.elimination import T1, T1_LOSS, T2, UNITS, measure_conflict

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from mnemoscope.judging.claim import GATE
+from mnemoscope.claims.claim import GATE
 from mnemoscope.models.constructed.stand_ins import predicting
 from mnemoscope.models.subjects import untrained
 from mnemoscope.systems.tiny_recall.claim_parts import V3

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from mnemoscope.judging.claim import EFFECT, GATE
+from mnemoscope.claims.claim import EFFECT, GATE
 from mnemoscope.models.constructed.stand_ins import predicting
 from mnemoscope.models.subjects import untrained
 from mnemoscope.systems.tiny_recall.claims.posterior import BOTH, ERRORS, T3, T4, V1, compare, measure

@@ -3,7 +3,7 @@ from dataclasses import replace
 
 import pytest
 
-from mnemoscope.judging.claim import EFFECT
+from mnemoscope.claims.claim import EFFECT
 from mnemoscope.models.constructed import layer_normalised
 from mnemoscope.models.constructed.stand_ins import predicting
 from mnemoscope.models.subjects import planted, untrained

@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
+from mnemoscope.claims.claim import EFFECT, GATE
 from mnemoscope.core.errors import InputError
-from mnemoscope.judging.claim import EFFECT, GATE
 from mnemoscope.models.subjects import planted, untrained
 from mnemoscope.systems.tiny_recall.analyses.carriers import roles_by_carrying
 from mnemoscope.systems.tiny_recall.claims.split import CLAIM, measure, outcome

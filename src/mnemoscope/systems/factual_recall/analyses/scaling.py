@@ -21,7 +21,7 @@ import numpy as np
 import xarray as xr
 
 from mnemoscope import InputError
-from mnemoscope.sweeps import Largest, Sweep, search_sweep
+from mnemoscope.run import Largest, Sweep, search_sweep
 
 WIDTHS = (8, 11, 16, 23, 32)
 WITHOUT_MLP = (16, 23, 32, 45)

@@ -1,7 +1,7 @@
 """F3: linear attention on one-hot embeddings reaches zero loss."""
 
 from mnemoscope import CLAIMS, Criterion, Subject, generator
-from mnemoscope.judging import Case, Explanation, Measured, Quantity, case, controls, most
+from mnemoscope.claims import Case, Explanation, Measured, Quantity, case, controls, most
 from mnemoscope.models import untrained
 from mnemoscope.models.constructed import following, predicting
 from mnemoscope.systems.factual_recall.analyses.stages import split_loss

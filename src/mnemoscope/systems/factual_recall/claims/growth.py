@@ -11,7 +11,7 @@ import numpy as np
 import xarray as xr
 
 from mnemoscope import CLAIMS, Claim
-from mnemoscope.judging import Case, Explanation, Measured, Quantity, controls, most, table
+from mnemoscope.claims import Case, Explanation, Measured, Quantity, controls, most, table
 from mnemoscope.systems.factual_recall.analyses.scaling import (
     WIDTHS,
     WITHOUT_MLP,

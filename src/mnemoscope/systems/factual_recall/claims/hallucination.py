@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from mnemoscope import CLAIMS, Claim, Configuration, Subject
-from mnemoscope.judging import Case, Explanation, Measured, Quantity, case, controls, most
+from mnemoscope.claims import Case, Explanation, Measured, Quantity, case, controls, most
 from mnemoscope.models.constructed import following
 from mnemoscope.systems.factual_recall.analyses.stages import NEAR, stages
 from mnemoscope.systems.factual_recall.claim_parts import LINEAR, SOFTMAX, course, facts_claim, followed, task_of

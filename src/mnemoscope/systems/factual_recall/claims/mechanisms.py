@@ -10,7 +10,7 @@ from functools import partial
 import numpy as np
 
 from mnemoscope import CLAIMS, Configuration, Gate, HookedModel, Subject
-from mnemoscope.judging import GATE, Case, Explanation, Measured, Quantity, case, controls, most
+from mnemoscope.claims import GATE, Case, Explanation, Measured, Quantity, case, controls, most
 from mnemoscope.models import planted, together, untrained
 from mnemoscope.systems.factual_recall.analyses.fact_memories import fact_memories
 from mnemoscope.systems.factual_recall.analyses.routes import Removed, routes, stores

@@ -6,8 +6,8 @@ import torch
 
 from mnemoscope import CLAIMS, Batch, Configuration, HookedModel, Subject
 from mnemoscope.analyses import expected_accuracy, head_scores, repeated_tokens
+from mnemoscope.claims import GATE, Case, Explanation, Measured, Quantity, case, controls, most, table
 from mnemoscope.core import one_of
-from mnemoscope.judging import GATE, Case, Explanation, Measured, Quantity, case, controls, most, table
 from mnemoscope.models import Plant, planted, together, untrained
 from mnemoscope.systems.in_context_bigrams.analyses.prompts import LEARNED, learned
 from mnemoscope.systems.in_context_bigrams.claim_parts import (

@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any
 
 from mnemoscope import CLAIMS
-from mnemoscope.judging import EFFECT, Explanation, Measured, Quantity, case, controls, most
+from mnemoscope.claims import EFFECT, Explanation, Measured, Quantity, case, controls, most
 from mnemoscope.models import FIRST_PLANTED
 from mnemoscope.systems.in_context_bigrams.analyses.gradient_memories.one_step import (
     against_autograd,

@@ -7,7 +7,7 @@ The three matrices of the induction head learn together (`memories`), or both W_
 from collections.abc import Mapping
 
 from mnemoscope import CLAIMS, Configuration, Subject
-from mnemoscope.judging import Case, Explanation, Measured, Quantity, case, controls, most
+from mnemoscope.claims import Case, Explanation, Measured, Quantity, case, controls, most
 from mnemoscope.models.constructed import Course, following, jump
 from mnemoscope.systems.in_context_bigrams.analyses.order import HALF, at_step, onset
 from mnemoscope.systems.in_context_bigrams.analyses.trajectory import N_MATCHED

@@ -7,7 +7,7 @@ over the two, which stand beside it by name.
 from collections.abc import Callable, Mapping
 
 from mnemoscope import CLAIMS, Configuration, HookedModel, Subject
-from mnemoscope.judging import GATE, Explanation, Measured, Quantity, case, controls, most, table
+from mnemoscope.claims import GATE, Explanation, Measured, Quantity, case, controls, most, table
 from mnemoscope.models import Plant, planted, together, untrained
 from mnemoscope.systems.in_context_bigrams.analyses.causal import pattern_costs
 from mnemoscope.systems.in_context_bigrams.analyses.heads import EXACT_PREVIOUS, UNIFORM, head_attention

@@ -9,8 +9,8 @@ from dataclasses import replace
 import torch
 
 from mnemoscope import CLAIMS, Configuration, HookedModel, Subject
+from mnemoscope.claims import Case, Explanation, Measured, Quantity, case, controls, most, table
 from mnemoscope.core import one_of
-from mnemoscope.judging import Case, Explanation, Measured, Quantity, case, controls, most, table
 from mnemoscope.models import planted, together, untrained
 from mnemoscope.models.constructed import bigram_table
 from mnemoscope.systems.in_context_bigrams.analyses.evaluation import accuracy_by_class

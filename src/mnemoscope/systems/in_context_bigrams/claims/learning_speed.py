@@ -7,7 +7,7 @@ import math
 from collections.abc import Mapping
 
 from mnemoscope import CLAIMS, Claim, Configuration, Subject
-from mnemoscope.judging import Case, Explanation, Measured, Quantity, case, controls, most, table
+from mnemoscope.claims import Case, Explanation, Measured, Quantity, case, controls, most, table
 from mnemoscope.models.constructed import Course, following, jump
 from mnemoscope.systems.in_context_bigrams.analyses.order import onset, tracked
 from mnemoscope.systems.in_context_bigrams.claim_parts import FOLLOWED, NEVER, SGD, birth

@@ -5,7 +5,7 @@ grows, is our reading of an informal theorem; the other reading, fresh contexts,
 """
 
 from mnemoscope import CLAIMS
-from mnemoscope.judging import Case, Explanation, Measured, Quantity, case, controls, most, table
+from mnemoscope.claims import Case, Explanation, Measured, Quantity, case, controls, most, table
 from mnemoscope.models import FIRST_PLANTED
 from mnemoscope.systems.in_context_bigrams.analyses.noise_samples import LENGTH, NOISE, SIZES, On, exponent, scaling
 from mnemoscope.systems.in_context_bigrams.claim_parts import noisy_recall

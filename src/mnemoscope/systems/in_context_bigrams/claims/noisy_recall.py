@@ -5,8 +5,8 @@ from typing import Literal
 
 from mnemoscope import CLAIMS, Batch, Configuration, Gate, Subject, Task, generator
 from mnemoscope.analyses import last_mlp
+from mnemoscope.claims import GATE, Explanation, Quantity, case, controls, most
 from mnemoscope.core import kept, one_of
-from mnemoscope.judging import GATE, Explanation, Quantity, case, controls, most
 from mnemoscope.models import planted, untrained
 from mnemoscope.systems.in_context_bigrams.analyses.noise_or_context import (
     NOISE,

@@ -15,8 +15,8 @@ from collections.abc import Mapping
 
 from mnemoscope import CLAIMS, Configuration, Gate, Subject
 from mnemoscope.analyses import LEAST, beyond_chance
+from mnemoscope.claims import GATE, Case, Explanation, Measured, Quantity, case, controls, most
 from mnemoscope.core import one_of
-from mnemoscope.judging import GATE, Case, Explanation, Measured, Quantity, case, controls, most
 from mnemoscope.models.constructed import Course, following, jump
 from mnemoscope.systems.in_context_bigrams.analyses.order import HALF, onset, tracked
 from mnemoscope.systems.in_context_bigrams.analyses.prompts import fixed_triggers

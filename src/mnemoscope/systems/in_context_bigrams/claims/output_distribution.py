@@ -6,7 +6,7 @@ Both models are associative memories with W_F; per seed both have the same start
 from collections.abc import Mapping
 
 from mnemoscope import CLAIMS, Configuration, HookedModel, Subject
-from mnemoscope.judging import Case, Explanation, Measured, Quantity, case, controls, most, table
+from mnemoscope.claims import Case, Explanation, Measured, Quantity, case, controls, most, table
 from mnemoscope.models import planted, together, untrained
 from mnemoscope.models.constructed import bigram_table
 from mnemoscope.systems.in_context_bigrams.analyses.evaluation import accuracy_by_class

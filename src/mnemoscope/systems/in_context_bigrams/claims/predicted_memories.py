@@ -9,7 +9,7 @@ from functools import partial
 
 from mnemoscope import CLAIMS, Configuration, Subject
 from mnemoscope.analyses import LEAST, Over, copied_token, previous_token, remapped_copy
-from mnemoscope.judging import GATE, Case, Explanation, Quantity, case, controls, most, table
+from mnemoscope.claims import GATE, Case, Explanation, Quantity, case, controls, most, table
 from mnemoscope.models import Plant, planted, untrained
 from mnemoscope.models.constructed import Course, following
 from mnemoscope.systems.in_context_bigrams.analyses.order import tracked

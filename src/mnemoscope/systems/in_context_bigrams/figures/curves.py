@@ -7,7 +7,7 @@ import xarray as xr
 from plotly.colors import hex_to_rgb
 from plotly.subplots import make_subplots
 
-from mnemoscope.viz import LAYOUT, PALETTE
+from mnemoscope.report import LAYOUT, PALETTE
 
 INK, SOFT = "#1d2433", "#8791a3"
 MEMORY_COLOURS = {

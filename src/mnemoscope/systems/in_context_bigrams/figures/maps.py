@@ -8,9 +8,9 @@ import plotly.graph_objects as go
 import xarray as xr
 from plotly.subplots import make_subplots
 
+from mnemoscope.report import LAYOUT, PALETTE
 from mnemoscope.systems.in_context_bigrams.analyses.heads import BOTH, OUTPUT, TRIGGER
 from mnemoscope.systems.in_context_bigrams.figures.curves import INK, MEMORY_COLOURS, MEMORY_NAMES
-from mnemoscope.viz import LAYOUT, PALETTE
 
 BARS = {
     "previous token, early": ("W<sub>K</sub><sup>1</sup><br>previous token,<br>first quarter", "previous_token_early"),

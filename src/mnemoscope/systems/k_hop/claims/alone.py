@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from functools import partial
 
 from mnemoscope import CLAIMS, Criterion, Gate
-from mnemoscope.judging import GATE, Case, Explanation, Measured, Quantity, case, controls, most, table
+from mnemoscope.claims import GATE, Case, Explanation, Measured, Quantity, case, controls, most, table
 from mnemoscope.models import planted, together, untrained
 from mnemoscope.systems.k_hop.claim_parts import (
     ALONE,

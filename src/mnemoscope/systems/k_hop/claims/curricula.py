@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from functools import partial
 
 from mnemoscope import CLAIMS
-from mnemoscope.judging import Case, Explanation, Measured, Quantity, case, controls, most
+from mnemoscope.claims import Case, Explanation, Measured, Quantity, case, controls, most
 from mnemoscope.models import planted, together, untrained
 from mnemoscope.systems.k_hop.claim_parts import (
     CURRICULUM,

@@ -6,7 +6,7 @@ from functools import partial
 from itertools import pairwise
 
 from mnemoscope import CLAIMS, Gate, InputError, Subject, generator
-from mnemoscope.judging import GATE, Case, Explanation, Quantity, case, controls, most
+from mnemoscope.claims import GATE, Case, Explanation, Quantity, case, controls, most
 from mnemoscope.models import planted
 from mnemoscope.models.constructed import Course, following, jump
 from mnemoscope.systems.k_hop.analyses import exchanged_halves, held_in_order

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from mnemoscope import CLAIMS, Gate, HookedModel, Named, Patch, Site
-from mnemoscope.judging import GATE, Explanation, Quantity, case, controls, table
+from mnemoscope.claims import GATE, Explanation, Quantity, case, controls, table
 from mnemoscope.systems.language_models.claim_parts import (
     A_QUARTER,
     A_TENTH,

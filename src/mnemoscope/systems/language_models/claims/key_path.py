@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from mnemoscope import CLAIMS, Gate, HookedModel
-from mnemoscope.judging import EFFECT, GATE, Explanation, Quantity, case, controls, table
+from mnemoscope.claims import EFFECT, GATE, Explanation, Quantity, case, controls, table
 from mnemoscope.systems.language_models.claim_parts import (
     A_QUARTER,
     LEAST_ATTENTION,

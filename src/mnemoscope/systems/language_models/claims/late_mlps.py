@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from mnemoscope import CLAIMS, Gate, HookedModel, Mean, Named, Site
-from mnemoscope.judging import GATE, Explanation, Quantity, case, controls
+from mnemoscope.claims import GATE, Explanation, Quantity, case, controls
 from mnemoscope.systems.language_models.claim_parts import LEAST, UNTRAINED, about_models, by_logits
 from mnemoscope.systems.language_models.constructed import conflicting
 from mnemoscope.systems.language_models.prompts import conflicts, successors

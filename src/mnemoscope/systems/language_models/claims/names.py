@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 
 from mnemoscope import CLAIMS, Gate, HookedModel
+from mnemoscope.claims import GATE, Explanation, Quantity, case, controls, table
 from mnemoscope.core import Replacement
-from mnemoscope.judging import GATE, Explanation, Quantity, case, controls, table
 from mnemoscope.systems.language_models.claim_parts import (
     A_QUARTER,
     LEAST,

@@ -8,7 +8,7 @@ from dataclasses import replace
 import xarray as xr
 
 from mnemoscope import CLAIMS
-from mnemoscope.judging import Measured, case, controls
+from mnemoscope.claims import Measured, case, controls
 from mnemoscope.models import FIRST_PLANTED
 from mnemoscope.systems.memory_theory.analyses.associations import associations
 from mnemoscope.systems.memory_theory.analyses.capacity import MATRIX, matrix_capacity, stored

@@ -5,7 +5,7 @@ as many bits at every size.
 """
 
 from mnemoscope import CLAIMS
-from mnemoscope.judging import controls
+from mnemoscope.claims import controls
 from mnemoscope.systems.memory_theory.analyses.capacity import mlp_capacity
 from mnemoscope.systems.memory_theory.claim_parts import (
     AS_PUBLISHED,

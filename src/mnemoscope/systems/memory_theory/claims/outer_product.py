@@ -8,7 +8,7 @@ from dataclasses import replace
 from functools import partial
 
 from mnemoscope import CLAIMS
-from mnemoscope.judging import Measured, Quantity, case, controls, most
+from mnemoscope.claims import Measured, Quantity, case, controls, most
 from mnemoscope.models import FIRST_PLANTED
 from mnemoscope.systems.memory_theory.analyses.associations import associations
 from mnemoscope.systems.memory_theory.analyses.outer_product import (

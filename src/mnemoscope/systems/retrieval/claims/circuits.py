@@ -6,7 +6,7 @@ What the effects are is in `circuit_effects`; paths and places are those of `Ret
 from functools import partial
 
 from mnemoscope import CLAIMS, HookedModel
-from mnemoscope.judging import GATE, Case, Explanation, Quantity, case, controls, most, table
+from mnemoscope.claims import GATE, Case, Explanation, Quantity, case, controls, most, table
 from mnemoscope.models import planted, untrained
 from mnemoscope.systems.retrieval.circuit_effects import WAYS, ChainPath, of_paths, take_apart
 from mnemoscope.systems.retrieval.claim_parts import CHAINS, FIRST_OF_THREE, FOLLOWS, TASK, WHOLE_CHAIN, retrieval

@@ -7,7 +7,7 @@ factors: that they only need more steps or a better rate would turn the verdict 
 from dataclasses import replace
 
 from mnemoscope import CLAIMS, Configuration, Criterion, HookedModel, Subject
-from mnemoscope.judging import Explanation, Measured, Quantity, case, controls, most, table
+from mnemoscope.claims import Explanation, Measured, Quantity, case, controls, most, table
 from mnemoscope.models import planted, untrained
 from mnemoscope.systems.retrieval.claim_parts import FIRST_OF_THREE, FRESH_ERRORS, LAST, TASK, partial_errors, retrieval
 from mnemoscope.systems.retrieval.constructed import chain_follower

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from mnemoscope import CLAIMS, Configuration, Criterion, Subject
-from mnemoscope.judging import Case, Explanation, Measured, Quantity, case, controls, most, table
+from mnemoscope.claims import Case, Explanation, Measured, Quantity, case, controls, most, table
 from mnemoscope.models import untrained
 from mnemoscope.systems.retrieval.analyses.reach import least_layers
 from mnemoscope.systems.retrieval.claim_parts import FRESH_ERRORS, partial_errors, retrieval

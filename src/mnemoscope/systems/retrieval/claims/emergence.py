@@ -9,7 +9,7 @@ from functools import partial
 from itertools import pairwise
 
 from mnemoscope import CLAIMS, Criterion, InputError, Subject
-from mnemoscope.judging import GATE, Case, Explanation, Quantity, case, controls, most
+from mnemoscope.claims import GATE, Case, Explanation, Quantity, case, controls, most
 from mnemoscope.models import planted
 from mnemoscope.models.constructed import Course, following, jump
 from mnemoscope.systems.retrieval.circuit_effects import onset, take_apart

@@ -4,7 +4,7 @@ import math
 from functools import partial
 
 from mnemoscope import CLAIMS, Claim, Criterion
-from mnemoscope.judging import Explanation, Quantity, controls, most, table
+from mnemoscope.claims import Explanation, Quantity, controls, most, table
 from mnemoscope.systems.retrieval.analyses.reach import Order, bound, least_layers
 from mnemoscope.systems.retrieval.claim_parts import SOURCE
 

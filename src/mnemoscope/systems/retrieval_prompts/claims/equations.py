@@ -4,7 +4,7 @@ from dataclasses import replace
 from typing import Any
 
 from mnemoscope import CLAIMS
-from mnemoscope.judging import EFFECT, GATE, Explanation, Measured, Quantity, controls
+from mnemoscope.claims import EFFECT, GATE, Explanation, Measured, Quantity, controls
 from mnemoscope.systems.retrieval_prompts.analyses.accuracy import MOST_PROBABLE, SAMPLED, cells
 from mnemoscope.systems.retrieval_prompts.claim_parts import (
     ASKED_OF_MODELS,

@@ -3,7 +3,7 @@
 from typing import Any
 
 from mnemoscope import CLAIMS
-from mnemoscope.judging import GATE, Explanation, Measured, Quantity, controls, most
+from mnemoscope.claims import GATE, Explanation, Measured, Quantity, controls, most
 from mnemoscope.systems.retrieval_prompts.analyses.accuracy import MOST_PROBABLE, SAMPLED, Cell
 from mnemoscope.systems.retrieval_prompts.claim_parts import (
     ASKED_OF_MODELS,

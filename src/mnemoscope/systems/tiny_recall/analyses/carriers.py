@@ -24,10 +24,10 @@ from jaxtyping import Float
 
 from mnemoscope import Batch, InputError, PromptPairs, Subject, generator, patch
 from mnemoscope.analyses import effects, every_sequence, learned
+from mnemoscope.claims import EFFECT, GATE
 from mnemoscope.core import in_range, one_of
 from mnemoscope.core.metrics import LOGIT_DIFF
 from mnemoscope.interventions import Direction
-from mnemoscope.judging import EFFECT, GATE
 
 HALF = 0.5
 """Share of a difference above which a head carries it, for `divided`."""

@@ -1,9 +1,9 @@
 """T11 and T12: where the two heads look. One attends from x only to earlier y; the other binds locally."""
 
 from mnemoscope import CLAIMS, Subject
-from mnemoscope.analyses import LEARNED, learned
+from mnemoscope.analyses import learned
+from mnemoscope.claims import EFFECT, GATE, LEARNED, Explanation, Quantity, case, controls, most, table
 from mnemoscope.core import one_of
-from mnemoscope.judging import EFFECT, GATE, Explanation, Quantity, case, controls, most, table
 from mnemoscope.models import untrained
 from mnemoscope.systems.tiny_recall.analyses.attention_by_role import (
     AFTER_SAME_X,

@@ -6,9 +6,9 @@ No attention at all is no question: the last position then sees only x, and no w
 from collections.abc import Mapping
 
 from mnemoscope import CLAIMS, HookedModel, Site, Subject
-from mnemoscope.analyses import LEARNED, accuracy_by_skill
+from mnemoscope.analyses import accuracy_by_skill
+from mnemoscope.claims import GATE, LEARNED, Case, Explanation, Measured, Quantity, case, controls, most, table
 from mnemoscope.core import Replacement
-from mnemoscope.judging import GATE, Case, Explanation, Measured, Quantity, case, controls, most, table
 from mnemoscope.models import planted, together, untrained
 from mnemoscope.systems.tiny_recall.analyses.removal_costs import all_heads, all_mlps, skills_without
 from mnemoscope.systems.tiny_recall.claim_parts import RECALLS, REPEATS, SHOWN, asked_of_more, units

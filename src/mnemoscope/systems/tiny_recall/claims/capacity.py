@@ -5,8 +5,8 @@ from functools import partial
 
 from mnemoscope import CLAIMS, Subject
 from mnemoscope.analyses import every_sequence, log_probs
+from mnemoscope.claims import Case, Explanation, Measured, Quantity, case, controls, most, table
 from mnemoscope.core import metrics
-from mnemoscope.judging import Case, Explanation, Measured, Quantity, case, controls, most, table
 from mnemoscope.models import planted, together, untrained
 from mnemoscope.models.constructed import predicting
 from mnemoscope.systems.tiny_recall.claim_parts import SHOWN, asked_anew, tiny_recall, units

@@ -4,9 +4,9 @@ from dataclasses import replace
 from typing import Literal
 
 from mnemoscope import CLAIMS, Subject
-from mnemoscope.analyses import ALL, LEARNED, evaluated, learned, mean_loss
+from mnemoscope.analyses import ALL, evaluated, learned, mean_loss
+from mnemoscope.claims import EFFECT, GATE, LEARNED, Case, Explanation, Quantity, case, controls, most, table
 from mnemoscope.core import one_of
-from mnemoscope.judging import EFFECT, GATE, Case, Explanation, Quantity, case, controls, most, table
 from mnemoscope.models import planted, untrained
 from mnemoscope.models.constructed import predicting
 from mnemoscope.systems.tiny_recall.analyses.predictions import conflict

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from mnemoscope import CLAIMS, Claim, Gate, Subject
 from mnemoscope.analyses import evaluated, mean_loss
-from mnemoscope.judging import GATE, Case, Explanation, Measured, Quantity, case, controls, most, table
+from mnemoscope.claims import GATE, Case, Explanation, Measured, Quantity, case, controls, most, table
 from mnemoscope.models import planted, together
 from mnemoscope.systems.tiny_recall.claim_parts import GUESS, RECALLS, SHOWN, asked_of_more, tiny_recall, units
 from mnemoscope.systems.tiny_recall.constructed import dissociated, partial_recall

@@ -10,9 +10,9 @@ from functools import lru_cache
 
 from mnemoscope import CLAIMS, Batch, Site, Subject, Task, ablate
 from mnemoscope.analyses import every_sequence, learned
+from mnemoscope.claims import EFFECT, GATE, Explanation, Quantity, controls, most, table
 from mnemoscope.core import Replacement, kept
 from mnemoscope.interventions import Direction
-from mnemoscope.judging import EFFECT, GATE, Explanation, Quantity, controls, most, table
 from mnemoscope.systems.tiny_recall.analyses.carriers import divided, patching_recovery
 from mnemoscope.systems.tiny_recall.analyses.removal_costs import ablation_effect as costs
 from mnemoscope.systems.tiny_recall.analyses.removal_costs import all_mlps, skills_without

@@ -10,7 +10,7 @@ from jaxtyping import Int
 from torch import Tensor
 
 from mnemoscope import CLAIMS, Criterion, generator
-from mnemoscope.judging import EFFECT, Explanation, Measured, Quantity, case, controls
+from mnemoscope.claims import EFFECT, Explanation, Measured, Quantity, case, controls
 from mnemoscope.models import FIRST_PLANTED
 from mnemoscope.systems.tiny_recall.claim_parts import asked_anew
 from mnemoscope.systems.tiny_recall.tasks import PermutationLookup

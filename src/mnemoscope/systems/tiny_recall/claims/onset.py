@@ -13,7 +13,7 @@ from jaxtyping import Float
 
 from mnemoscope import CLAIMS, Gate, Subject
 from mnemoscope.analyses import learned, threshold_onset
-from mnemoscope.judging import GATE, Case, Explanation, Quantity, case, controls, most
+from mnemoscope.claims import GATE, Case, Explanation, Quantity, case, controls, most
 from mnemoscope.models.constructed import predicting
 from mnemoscope.systems.tiny_recall.claim_parts import SHOWN, UNTRAINED, V3, tiny_recall
 

@@ -10,8 +10,8 @@ import torch
 
 from mnemoscope import CLAIMS, Batch, Gate, HookedModel, InputError, Subject
 from mnemoscope.analyses import accuracy_by_skill, every_sequence, log_probs
+from mnemoscope.claims import EFFECT, GATE, Case, Explanation, Measured, Quantity, case, controls, most, table
 from mnemoscope.core import metrics
-from mnemoscope.judging import EFFECT, GATE, Case, Explanation, Measured, Quantity, case, controls, most, table
 from mnemoscope.models import FIRST_PLANTED, planted, together, untrained
 from mnemoscope.systems.tiny_recall.analyses.blind_reader import blind_reader
 from mnemoscope.systems.tiny_recall.claim_parts import REPEATS, asked_anew, units

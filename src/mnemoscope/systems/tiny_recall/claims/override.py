@@ -20,10 +20,10 @@ from mnemoscope import (
     run_with,
 )
 from mnemoscope.analyses import every_sequence, learned, normalised, removal
+from mnemoscope.claims import GATE, Explanation, Quantity, controls, most
 from mnemoscope.core import CHUNK, stream_seed
 from mnemoscope.core.metrics import at_target
 from mnemoscope.interventions import Recordings
-from mnemoscope.judging import GATE, Explanation, Quantity, controls, most
 from mnemoscope.systems.tiny_recall.analyses.attention_by_role import heads_by_need
 from mnemoscope.systems.tiny_recall.analyses.removal_costs import all_heads
 from mnemoscope.systems.tiny_recall.claim_parts import ELIMINATION_HEAD, OTHER_TRAINING, SHOWN, UNTRAINED, as_v3, of_v3

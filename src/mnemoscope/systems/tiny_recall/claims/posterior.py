@@ -6,8 +6,8 @@ import numpy as np
 from jaxtyping import Float
 
 from mnemoscope import CLAIMS, Subject
-from mnemoscope.analyses import LEARNED, evaluated, expected_accuracy, learned, log_probs, sequences
-from mnemoscope.judging import EFFECT, GATE, Case, Explanation, Measured, Quantity, case, controls, most, table
+from mnemoscope.analyses import evaluated, expected_accuracy, learned, log_probs, sequences
+from mnemoscope.claims import EFFECT, GATE, LEARNED, Case, Explanation, Measured, Quantity, case, controls, most, table
 from mnemoscope.models import planted, together, untrained
 from mnemoscope.models.constructed import predicting
 from mnemoscope.systems.tiny_recall.analyses.published import published

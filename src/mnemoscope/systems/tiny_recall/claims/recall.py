@@ -5,7 +5,7 @@ from functools import partial
 
 from mnemoscope import CLAIMS, HookedModel, Subject
 from mnemoscope.analyses import accuracy_by_skill, evaluated
-from mnemoscope.judging import EFFECT, Case, Explanation, Measured, Quantity, case, controls, most, table
+from mnemoscope.claims import EFFECT, Case, Explanation, Measured, Quantity, case, controls, most, table
 from mnemoscope.models import planted, together
 from mnemoscope.models.constructed import predicting
 from mnemoscope.systems.tiny_recall.analyses.published import published

@@ -7,7 +7,7 @@ import numpy as np
 
 from mnemoscope import CLAIMS, Gate, Subject
 from mnemoscope.analyses import copying, learned
-from mnemoscope.judging import GATE, Case, Explanation, Measured, Quantity, case, controls, most, table
+from mnemoscope.claims import GATE, Case, Explanation, Measured, Quantity, case, controls, most, table
 from mnemoscope.models import planted, together
 from mnemoscope.systems.tiny_recall.analyses.attention_by_role import attention_by_role, on_earlier_y
 from mnemoscope.systems.tiny_recall.claim_parts import (

@@ -12,9 +12,9 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 from mnemoscope import CLAIMS, Criterion, InputError, Subject
-from mnemoscope.analyses import LEARNED, learned
+from mnemoscope.analyses import learned
+from mnemoscope.claims import GATE, LEARNED, Explanation, Quantity, case, controls, table
 from mnemoscope.interventions import Direction
-from mnemoscope.judging import GATE, Explanation, Quantity, case, controls, table
 from mnemoscope.models import untrained
 from mnemoscope.systems.tiny_recall.analyses.carriers import patching_recovery
 from mnemoscope.systems.tiny_recall.claim_parts import COMES_ACROSS, SHOWN, as_v3, asked_of_more, units

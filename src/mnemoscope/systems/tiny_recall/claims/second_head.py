@@ -9,7 +9,7 @@ from functools import partial
 
 from mnemoscope import CLAIMS, Claim, Control, Subject
 from mnemoscope.analyses import accuracy_by_skill
-from mnemoscope.judging import EFFECT, Explanation, Measured, Quantity, case, controls, most, table
+from mnemoscope.claims import EFFECT, Explanation, Measured, Quantity, case, controls, most, table
 from mnemoscope.models import planted, together, untrained
 from mnemoscope.systems.tiny_recall.claim_parts import GUESS, RECALLS, SHOWN, asked_anew, units
 from mnemoscope.systems.tiny_recall.constructed import dissociated, elimination_only

@@ -4,9 +4,9 @@ from collections.abc import Callable, Mapping
 from typing import Literal
 
 from mnemoscope import CLAIMS, HookedModel, InputError, Subject
-from mnemoscope.analyses import LEARNED, accuracy_by_skill
+from mnemoscope.analyses import accuracy_by_skill
+from mnemoscope.claims import GATE, LEARNED, Explanation, Measured, Quantity, case, controls, most, table
 from mnemoscope.core import one_of
-from mnemoscope.judging import GATE, Explanation, Measured, Quantity, case, controls, most, table
 from mnemoscope.models import Plant, planted, together, untrained
 from mnemoscope.systems.tiny_recall.analyses.carriers import patching_recovery
 from mnemoscope.systems.tiny_recall.analyses.removal_costs import ablation_effect, all_heads, skills_without

@@ -8,8 +8,8 @@ import xarray as xr
 
 from mnemoscope import CLAIMS, InputError, Subject
 from mnemoscope.analyses import dissociation_margins, learned
+from mnemoscope.claims import EFFECT, GATE, Explanation, Measured, Quantity, controls, most, table
 from mnemoscope.core import Replacement
-from mnemoscope.judging import EFFECT, GATE, Explanation, Measured, Quantity, controls, most, table
 from mnemoscope.systems.tiny_recall.analyses.carriers import roles_by_carrying
 from mnemoscope.systems.tiny_recall.analyses.removal_costs import (
     Loss,

@@ -1,0 +1,252 @@
+"""The measurements for a claim, per replicate, with labels, and the sample of replicates that it is judged on.
+
+Replicates of the published and of the quick recipe are never pooled. Prompts are no replicates: they give
+the error of the effect of one replicate, if we know how they came about (`Prompts`).
+
+That error is taken by Student's t over prompts. Where every prompt has the effect 0 or 1 the exact binomial tail of
+their sum takes its place, and where all prompts have the same other effect no error can be given: five prompts
+that are all answered do not show that nearly all are. Prompts that were made from one source (a text, a fact, a
+template) are no independent draws. A coordinate `source` says which belong together: each source then counts as one
+prompt, whose effect is the mean over its own.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import get_args
+
+import numpy as np
+import xarray as xr
+from jaxtyping import Bool, Float
+from scipy import stats
+
+from mnemoscope.claims.claim import SOURCE, Criterion, Prompts, Replicate, beyond
+from mnemoscope.core.errors import InputError, one_of
+
+Effects = xr.DataArray | xr.Dataset
+"""The only effect of a claim, or one variable per part."""
+_SHIFT = 0.005
+"""One-sided error rate of the shift that shared prompts may have caused."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Sample:
+    """One effect in the replicates that count.
+
+    `values` has one per replicate and prompt, or a single column where effects come without prompts. `labels` are the
+    replicates in words, such as seed 7. `prompts` says how the prompts came about; None: effects come without, and
+    their own error is not known. The `n_left_out` other replicates were begun and are not known; they count against
+    every decision.
+    """
+
+    values: Float[np.ndarray, "replicate prompt"]
+    labels: tuple[str, ...]
+    prompts: Prompts | None
+    n_left_out: int = 0
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    @property
+    def effects(self) -> Float[np.ndarray, " replicate"]:
+        """Mean over prompts."""
+        return self.values.mean(1)
+
+    @property
+    def shared_prompt_error(self) -> float:
+        """The possible shift of all effects together by shared prompts, one-sided at 0.5 %; 0 for other prompts.
+
+        Counting replicates takes them to be independent, which such a shift is not: it could carry all over a margin.
+        """
+        if self.prompts != "shared" or not np.isfinite(self.values).all():
+            return 0.0
+        n = self.values.shape[1]
+        return float(stats.t.isf(_SHIFT, n - 1) * self.values.mean(0).std(ddof=1) / n**0.5)
+
+    def p_clears(self, part: Criterion) -> Float[np.ndarray, " replicate"]:
+        """Per replicate, its p against "its effect does not clear the margin".
+
+        It comes from Student's t over prompts, or from the exact binomial tail where each is 0 or 1. It is 0 or 1 where
+        prompts are enumerated, and 1 where the error of an effect is not known.
+        """
+        match part.direction:
+            case "above":
+                return self._p_above(part.margin)
+            case "below":
+                return self._p_below(part.margin)
+            case "within":
+                return np.maximum(self._p_above(-part.margin), self._p_below(part.margin))
+
+    def p_fails(self, part: Criterion) -> Float[np.ndarray, " replicate"]:
+        """Per replicate, its p against "its effect does clear the margin, or lies at it"."""
+        match part.direction:
+            case "above":
+                return self._p_below(part.margin)
+            case "below":
+                return self._p_above(part.margin)
+            case "within":
+                # Beyond either end: two tests, so p doubles.
+                return np.minimum(1, 2 * np.minimum(self._p_above(part.margin), self._p_below(-part.margin)))
+
+    def _p_above(self, bound: float) -> Float[np.ndarray, " replicate"]:
+        return self._p(1, bound)
+
+    def _p_below(self, bound: float) -> Float[np.ndarray, " replicate"]:
+        return self._p(-1, bound)
+
+    def _p(self, side: int, bound: float) -> Float[np.ndarray, " replicate"]:
+        distance = side * beyond(self.effects, bound)
+        if self.prompts is None:
+            return np.ones(len(self))
+        if self.prompts == "enumerated":
+            return np.where(distance > 0, 0.0, 1.0)
+        n = self.values.shape[1]
+        with np.errstate(invalid="ignore"):  # infinite effects have no spread, and need none
+            error = self.values.std(1, ddof=1) / n**0.5
+        by_t = np.where((error > 0) | np.isinf(distance), stats.t.sf(signed_ratio(distance, error), n - 1), 1.0)
+        exact = np.isin(self.values, (0.0, 1.0)).all(1)
+        known = np.where(exact, _binomial_tail(side, self.values.sum(1), n, bound), by_t)
+        return np.where(distance == 0, 1.0, known)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Evidence:
+    """Effects of all replicates, those that fail the gate included.
+
+    Attributes:
+        effects: Along `replicate`, and along `prompt` where they are kept per prompt. A coordinate `recipe`, if there
+            is one, has a single value. A coordinate `source` along `prompt` (or both) says which prompts were made from
+            one source. NaN only for replicates that fail the gate. The attribute `unit` is shown.
+        gate: What the claim's gate looks at, along `replicate`.
+        controls: Effects under each control, by name: a dimension of any name, or none, and `prompt`.
+        prompts: How the prompts came about: `own` ones drawn for each replicate, drawn once and `shared`, or
+            `enumerated`. None: effects come without prompts, and their own errors are not known.
+        replicate: Dimension whose entries are independent of each other.
+        left_out: Labels of replicates that were begun and have no effects, such as seeds whose training did not end.
+            What they would have shown may be why, so they count against every decision.
+        models: Of a claim about language models, those that were asked.
+
+    Raises:
+        InputError: Dimensions, labels or recipes do not fit, or a dimension `prompt` is left unexplained.
+    """
+
+    effects: Effects
+    gate: xr.DataArray | None = None
+    controls: Mapping[str, Effects] = field(default_factory=dict)
+    prompts: Prompts | None = None
+    replicate: Replicate = "seed"
+    left_out: Sequence[int] = ()
+    models: Sequence[str] = ()
+
+    def __post_init__(self) -> None:
+        one_of("prompts of evidence", self.prompts, (*get_args(Prompts), None))
+        for name, effect in as_dataset(self.effects).data_vars.items():
+            _check_dimensions(f"effect {name}", effect, self.replicate)
+            if "prompt" in effect.dims and (self.prompts is None or effect.sizes["prompt"] < 2):
+                raise InputError(
+                    f"effect {name} is given per prompt, so there must be two or more and prompts must be one of: "
+                    f"{', '.join(get_args(Prompts))}; got {effect.sizes['prompt']} and {self.prompts}"
+                )
+            if self.prompts == "shared" and "prompt" not in effect.dims:
+                raise InputError(
+                    f"effect {name} is a mean over shared prompts, which hides how far they move all replicates "
+                    "together; give it per prompt"
+                )
+        if self.gate is not None:
+            _check_dimensions("gate", self.gate, self.replicate)
+            if set(self.gate.dims) != {self.replicate} or not np.array_equal(self._labels(self.gate), self.labels):
+                raise InputError(
+                    f"gate must have the {self.replicate}s of the effects, {self.labels.tolist()}; "
+                    f"got {self._labels(self.gate).tolist()} along {self.gate.dims}"
+                )
+        recipes = recipes_of(self.effects) | (recipes_of(self.gate) if self.gate is not None else set())
+        if len(recipes) > 1:
+            raise InputError(f"evidence must be of one recipe; got {', '.join(sorted(recipes))}; judge them apart")
+
+    @property
+    def labels(self) -> np.ndarray:
+        """Labels of the replicates."""
+        return self._labels(self.effects)
+
+    def _labels(self, values: Effects) -> np.ndarray:
+        return values[self.replicate].to_numpy()
+
+    def sample(self, name: str, chosen: Bool[np.ndarray, " all"]) -> Sample:
+        """The effect `name` of the chosen replicates; InputError where there is none, or one of them is NaN."""
+        effect = named(self.effects, name)
+        effect = effect.transpose(self.replicate, ...).astype(float)[chosen]
+        if SOURCE in effect.coords and len(effect):
+            effect = _by_source(effect, self.replicate)
+        if effect.mean(set(effect.dims) - {self.replicate}, skipna=False).isnull().any():
+            raise InputError(
+                f"effect {name} is NaN in a {self.replicate} that passes the gate; say in the measure what it counts as"
+            )
+        per_prompt = "prompt" in effect.dims
+        return Sample(
+            values=effect.to_numpy() if per_prompt else effect.to_numpy()[:, None],
+            labels=tuple(f"{self.replicate} {label}" for label in self.labels[chosen]),
+            prompts=self.prompts if per_prompt or self.prompts == "enumerated" else None,
+            n_left_out=len(self.left_out),
+        )
+
+
+def _binomial_tail(
+    side: int, n_hits: Float[np.ndarray, " replicate"], n: int, bound: float
+) -> Float[np.ndarray, " replicate"]:
+    """P of as many hits among n, or more (side 1) or fewer (-1), where each is one with probability `bound`."""
+    share = min(max(bound, 0.0), 1.0)
+    return stats.binom.sf(n_hits - 1, n, share) if side > 0 else stats.binom.cdf(n_hits, n, share)
+
+
+def _by_source(effect: xr.DataArray, replicate: str) -> xr.DataArray:
+    """Effects with one prompt per source, the mean over its prompts; sources must be several and of equal number."""
+    source = effect[SOURCE].broadcast_like(effect).transpose(replicate, "prompt").to_numpy()
+    rows = effect.transpose(replicate, "prompt").to_numpy()
+    means = [
+        np.bincount(labels, row) / np.bincount(labels)
+        for row, labels in zip(rows, (np.unique(each, return_inverse=True)[1] for each in source), strict=True)
+    ]
+    numbers = sorted({len(each) for each in means})
+    if len(numbers) > 1 or numbers[:1] == [1]:
+        raise InputError(f"prompts must be of as many sources in every {replicate}, two or more; got {numbers}")
+    coords = {replicate: effect[replicate]}
+    return xr.DataArray(np.array(means), dims=(replicate, "prompt"), coords=coords, attrs=effect.attrs)
+
+
+def as_dataset(effects: Effects) -> xr.Dataset:
+    """Effects by name; a lone array keeps its own or is called `effect`."""
+    return effects if isinstance(effects, xr.Dataset) else effects.to_dataset(name=effects.name or "effect")
+
+
+def named(effects: Effects, name: str) -> xr.DataArray:
+    """One effect; a lone array answers to every name."""
+    if isinstance(effects, xr.DataArray):
+        return effects
+    one_of("name of an effect", name, map(str, effects.data_vars))
+    return effects[name]
+
+
+def prompt_mean(effect: xr.DataArray) -> xr.DataArray:
+    """Mean over prompts, where there are any."""
+    return effect.mean("prompt") if "prompt" in effect.dims else effect
+
+
+def recipes_of(values: Effects) -> set[str]:
+    """The recipes named by a coordinate `recipe`; none if there is no such coordinate."""
+    return {str(recipe) for recipe in np.ravel(values.coords["recipe"])} if "recipe" in values.coords else set()
+
+
+def _check_dimensions(what: str, values: xr.DataArray, replicate: str) -> None:
+    """Refuse values without labelled, different replicates, or with dimensions that nothing here reduces."""
+    if replicate not in values.dims or not set(values.dims) <= {replicate, "prompt"}:
+        raise InputError(f"{what} must have the dimension {replicate} and may have prompt; got {values.dims}")
+    if replicate not in values.coords:
+        raise InputError(f"{what} must have labels along {replicate}; got none; give it that coordinate")
+    labels = values[replicate].to_numpy().tolist()
+    if len(set(labels)) < len(labels):
+        raise InputError(f"{what} must have every {replicate} once; got {labels}")
+
+
+def signed_ratio(distance: Float[np.ndarray, "*shape"], error: Float[np.ndarray, "*#shape"]) -> np.ndarray:
+    """Distance over its standard error; without error infinite on the side of the distance, and 0 / 0 = 0."""
+    certain = np.where(distance == 0, 0.0, np.copysign(np.inf, distance))
+    return np.divide(distance, error, out=certain, where=error > 0)

@@ -1,0 +1,296 @@
+"""The result of judging: a verdict, and the ruling that sets it beside rivals, other choices and emergence in training.
+
+`record` and `verdict_record` give them as plain data, which is what files contain.
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+import numpy as np
+import xarray as xr
+
+from mnemoscope.claims.claim import Claim, of_training
+from mnemoscope.claims.evidence import Evidence, named, prompt_mean
+from mnemoscope.claims.quantifiers import Interval
+from mnemoscope.claims.registration import expected_seeds, registration
+from mnemoscope.core.html import html_table
+
+Outcome = Literal["SUPPORTED", "REFUTED", "MIXED", "INCONCLUSIVE", "NOT_APPLICABLE"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class PartResult:
+    """One effect over the replicates that were judged.
+
+    `share` is that of the replicates that clear the margin, with an exact interval; `effect` is their mean, with a
+    studentised interval. The unit is empty where the evidence names none. `p_support` is the p against "this part is
+    false" and `p_refute` that against "this part is true"; NaN without a verdict. `finding` says the same in words.
+    `power` says what so many replicates can decide; it is shown where they decide nothing.
+    """
+
+    name: str
+    share: float
+    share_interval: Interval
+    effect: float
+    effect_interval: Interval
+    unit: str
+    p_support: float
+    p_refute: float
+    finding: str
+    power: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Verdict:
+    """The outcome with the numbers behind it.
+
+    Attributes:
+        outcome: `SUPPORTED` and `REFUTED` are decisions. `MIXED`: replicates differ, and about half of them clear the
+            margins. `INCONCLUSIVE`: the evidence does not decide, or is not to be trusted. `NOT_APPLICABLE`: too few
+            replicates were run for a verdict, or none passes the gate.
+        share: Of replicates that clear the margin; with parts, that clear all of them (or any, as the claim states).
+        share_interval: Exact.
+        effect: Mean over replicates; with parts, of the part that decides: the weakest if all must hold, else the
+            strongest.
+        effect_interval: Studentised.
+        p_support: Against "the claim is false", adjusted for the family if it was judged in one; NaN without a verdict.
+        p_refute: Against "the claim is true", likewise.
+        n: The number of replicates judged, which passed the gate; `n_failed` did not.
+        parts: Results of the parts, the only one of a claim without.
+    """
+
+    id: str
+    outcome: Outcome
+    share: float
+    share_interval: Interval
+    effect: float
+    effect_interval: Interval
+    unit: str
+    p_support: float
+    p_refute: float
+    n: int
+    n_failed: int
+    parts: tuple[PartResult, ...]
+    reason: str
+
+    @property
+    def p(self) -> float:
+        """The p of the outcome; of an undecided claim, that of the direction to which the evidence leans."""
+        return {"SUPPORTED": self.p_support, "REFUTED": self.p_refute}.get(
+            self.outcome, min(self.p_support, self.p_refute)
+        )
+
+    def _repr_html_(self) -> str:
+        """Outcome, share and effect with their intervals, and the reason, for notebooks."""
+        rows = [("outcome", self.outcome.replace("_", " ")), ("reason", self.reason)]
+        rows.append(("share", f"{self.share:.2f} (95 %: {self.share_interval})"))
+        rows.append(("effect", f"{self.effect:.4g} {self.unit} (95 %: {self.effect_interval})"))
+        return html_table(f"verdict on {self.id}", rows)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cell:
+    """The claim, or one of its rivals, with one factor changed.
+
+    The factor is a keyword of the measure, `recipe`, or a field of the configurations; `value` is its value here, in
+    words. The verdict is as if the claim stood alone, asking for 16 replicates; a headline claim asks for no more here.
+    `before` is the outcome of the same claim without the change.
+    """
+
+    factor: str
+    value: str
+    verdict: Verdict
+    before: Outcome
+
+    @property
+    def flips(self) -> bool:
+        """True if the change makes another outcome; a cell that decides nothing makes none."""
+        return self.verdict.outcome not in (self.before, "INCONCLUSIVE", "NOT_APPLICABLE")
+
+    def sentence(self, replicate: str) -> str:
+        """The outcome here, with the number of replicates that clear the margins."""
+        where = f"Under the {self.value} recipe" if self.factor == "recipe" else f"With {self.factor} = {self.value}"
+        v = self.verdict
+        return f"{where} it is {v.outcome} ({round(v.share * v.n)} of {v.n} {replicate}s)."
+
+
+@dataclass(frozen=True, kw_only=True)
+class Superseded:
+    """An earlier form of a claim under the same id, `n` replicates of which `share` met its criteria.
+
+    `reason` says why the claim is put otherwise now. The outcome is None where no verdict was kept, the recipe of the
+    models None for a claim about no model.
+    """
+
+    reason: str
+    outcome: Outcome | None = None
+    share: float | None = None
+    n: int = 0
+    recipe: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Ruling:
+    """The result of a trial.
+
+    `rivals` has the verdicts on its rivals, by id. `sensitivity` has one factor changed at a time, of the claim and of
+    rivals that name other factors. `emergence` has the effects along `step`, of the one seed that the attribute `seed`
+    names; None where no seed has checkpoints along training, or the measure makes no sense there. `departures` are
+    differences from the registration; None where nothing is registered. `code` says which code has moved since
+    registration, which is no departure. `set_aside` are runs of the claim's configurations that were handed in and are
+    not used, and why. `superseded` are its earlier forms, the oldest first.
+    """
+
+    claim: Claim
+    evidence: Evidence
+    verdict: Verdict
+    rivals: Mapping[str, Verdict]
+    sensitivity: tuple[Cell, ...] = ()
+    emergence: xr.Dataset | None = None
+    departures: tuple[str, ...] | None = None
+    code: str = ""
+    set_aside: tuple[str, ...] = ()
+    superseded: tuple[Superseded, ...] = ()
+
+    @property
+    def favoured(self) -> tuple[str, ...]:
+        """The explanations that the evidence supports: ids of the claim and of its rivals."""
+        return tuple(v.id for v in (self.verdict, *self.rivals.values()) if v.outcome == "SUPPORTED")
+
+    @property
+    def favoured_otherwise(self) -> tuple[tuple[str, str, tuple[str, ...]], ...]:
+        """Changes under which other explanations are supported: factor, value and their ids.
+
+        Those that were put to the claim and to all its rivals, with an answer that decides something for each.
+        """
+        asked: dict[tuple[str, str], list[Verdict]] = {}
+        for cell in self.sensitivity:
+            asked.setdefault((cell.factor, cell.value), []).append(cell.verdict)
+        found = []
+        for (factor, value), verdicts in asked.items():
+            known = all(verdict.outcome not in ("INCONCLUSIVE", "NOT_APPLICABLE") for verdict in verdicts)
+            supported = tuple(verdict.id for verdict in verdicts if verdict.outcome == "SUPPORTED")
+            if known and len(verdicts) == 1 + len(self.rivals) and set(supported) != set(self.favoured):
+                found.append((factor, value, supported))
+        return tuple(found)
+
+    @property
+    def flips(self) -> tuple[Cell, ...]:
+        """Cells of the sensitivity table with another outcome."""
+        return tuple(cell for cell in self.sensitivity if cell.flips)
+
+    @property
+    def reason(self) -> str:
+        """The reason of the verdict, after what comes out of models that were trained otherwise, if it is another."""
+        others = [cell for cell in self.flips if cell.verdict.id == self.claim.id and of_training(cell.factor)]
+        reason = self.verdict.reason
+        if not others:
+            return reason
+        return " ".join([*(cell.sentence(self.claim.replicate) for cell in others), reason[0].upper() + reason[1:]])
+
+    def slack(self) -> xr.DataArray:
+        """The distance by which each judged replicate clears the margins; empty without a replicate.
+
+        Of several parts the least counts, or the most if any of them will do.
+        """
+        gate, effects = self.claim.gate, self.evidence.effects
+        each = [part.slack(prompt_mean(named(effects, part.name)).to_numpy()) for part in self.claim.criteria]
+        slack = (np.min if self.claim.joined == "all" else np.max)(each, axis=0)
+        passes = np.full(len(slack), True) if gate is None else gate.passes(self.evidence.gate)
+        labels = self.evidence.labels[passes]
+        return xr.DataArray(slack[passes], coords={self.evidence.replicate: labels}, dims=self.evidence.replicate)
+
+    def typical(self) -> int | str | None:
+        """The judged replicate in the middle: as many clear the margins by more as by less."""
+        slack = self.slack()
+        middle = slack.to_numpy().argsort(kind="stable")[slack.size // 2 :][:1]
+        return slack[self.evidence.replicate].to_numpy()[middle][0].item() if slack.size else None
+
+    def deviating(self) -> int | str | None:
+        """The replicate that does most clearly what most do not; None if all do alike."""
+        slack = self.slack()
+        if not slack.size:
+            return None
+        values = slack.to_numpy() if (slack > 0).mean() >= 0.5 else -slack.to_numpy()
+        place = int(values.argmin())
+        return slack[self.evidence.replicate].to_numpy()[place].item() if values[place] <= 0 else None
+
+
+def record(ruling: Ruling) -> dict[str, Any]:
+    """A ruling as plain data for JSON; numbers that are not finite become None."""
+    claim = ruling.claim
+    return {
+        **verdict_record(ruling.verdict),
+        "reason": ruling.reason,
+        "recipe": claim.recipe or None,
+        "statement": claim.statement,
+        "source": claim.source,
+        "headline": claim.headline,
+        "units": {name: {"preset": u.preset, "recipe": u.recipe, **dict(u.changes)} for name, u in claim.units.items()},
+        "models": list(ruling.evidence.models),
+        "favoured": list(ruling.favoured),
+        "favoured_otherwise": [
+            {"factor": factor, "value": value, "favoured": list(ids)}
+            for factor, value, ids in ruling.favoured_otherwise
+        ],
+        "set_aside": list(ruling.set_aside),
+        "superseded": [asdict(earlier) for earlier in ruling.superseded],
+        "departures": None if ruling.departures is None else list(ruling.departures),
+        "code": ruling.code,
+        "fixed": registration(claim, expected_seeds(claim)),
+        "rivals": [
+            {**verdict_record(ruling.rivals[rival.id]), "statement": rival.statement}
+            for rival in claim.rivals
+            if rival.id in ruling.rivals
+        ],
+        "sensitivity": [
+            {
+                "factor": cell.factor,
+                "value": cell.value,
+                "flips": cell.flips,
+                **verdict_record(cell.verdict),
+            }
+            for cell in ruling.sensitivity
+        ],
+    }
+
+
+def verdict_record(verdict: Verdict) -> dict[str, Any]:
+    """A verdict as plain data for JSON."""
+    return {
+        "id": verdict.id,
+        "outcome": verdict.outcome,
+        **_numbers(verdict),
+        "unit": verdict.unit,
+        "p": _finite(verdict.p),
+        "n": verdict.n,
+        "n_failed": verdict.n_failed,
+        "reason": verdict.reason,
+        "parts": [
+            {
+                "name": part.name,
+                **_numbers(part),
+                "finding": part.finding,
+            }
+            for part in verdict.parts
+        ],
+    }
+
+
+def _numbers(result: Verdict | PartResult) -> dict[str, Any]:
+    return {
+        "share": _finite(result.share),
+        "share_interval": _bounds(result.share_interval),
+        "effect": _finite(result.effect),
+        "effect_interval": _bounds(result.effect_interval),
+    }
+
+
+def _finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None
+
+
+def _bounds(interval: Interval) -> list[float | None]:
+    return [_finite(interval.low), _finite(interval.high)]

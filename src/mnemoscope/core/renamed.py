@@ -1,0 +1,57 @@
+"""Public names, loaded when they are first used; old names work for one release, with a warning that gives the new one.
+
+`OLD_NAMES` is the one table of old names. `docs/migration.md` is checked against it.
+"""
+
+import importlib
+import warnings
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import lazy_loader
+
+OLD_NAMES: Mapping[str, str] = {
+    "mnemoscope.analyses.LEARNED": "mnemoscope.claims.LEARNED",
+    "mnemoscope.judging": "mnemoscope.claims",
+    "mnemoscope.sweeps": "mnemoscope.run",
+    "mnemoscope.testing": "mnemoscope.claims.testing",
+    "mnemoscope.viz": "mnemoscope.report",
+}
+"""Old name to new name, both with their room."""
+
+
+def public_names(package: str, file: str) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:
+    """`__getattr__`, `__dir__` and `__all__` of a room: the names in its stub, and the old ones in `OLD_NAMES`."""
+    load, names, everything = lazy_loader.attach_stub(package, file)
+
+    def load_or_redirect(name: str) -> Any:
+        old = f"{package}.{name}"
+        return renamed(old) if old in OLD_NAMES else load(name)
+
+    return load_or_redirect, names, everything
+
+
+def renamed(old: str, stacklevel: int = 3) -> Any:
+    """The object that has an old name, with a FutureWarning that gives the new one."""
+    new = OLD_NAMES[old]
+    warnings.warn(
+        f"{_short(old)} is now {_short(new)}; the old name goes in the next release", FutureWarning, stacklevel
+    )
+    room, _, name = new.rpartition(".")
+    found = getattr(importlib.import_module(room), name, None)
+    return importlib.import_module(new) if found is None else found
+
+
+def old_room(package: str) -> Callable[[str], Any]:
+    """`__getattr__` of a module that has the name of a room that was renamed."""
+
+    def load(name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        return getattr(renamed(package, stacklevel=4), name)
+
+    return load
+
+
+def _short(name: str) -> str:
+    return name.replace("mnemoscope.", "ms.", 1)

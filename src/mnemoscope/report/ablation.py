@@ -1,0 +1,163 @@
+"""Ablations and dissociation, as tables and as figures."""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations, product
+
+import plotly.graph_objects as go
+import xarray as xr
+from plotly.subplots import make_subplots
+
+from mnemoscope.report.figures import LAYOUT, bars_with_dots, colours_of
+from mnemoscope.report.tables import Table, spread
+
+MOST = 16
+"""Largest number of parts in a figure."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Quantity:
+    """The quantity by which an ablation is read."""
+
+    name: str
+    title: str
+    change: str
+    sign: int
+    """The sign of a change that is damage."""
+
+
+ACCURACY = Quantity(name="accuracy", title="accuracy", change="accuracy lost", sign=-1)
+LOSS = Quantity(name="loss", title="squared error", change="rise of the squared error", sign=1)
+
+
+def quantity_of(ablation: xr.Dataset) -> Quantity:
+    """Accuracy, or the squared error where answers are vectors."""
+    return ACCURACY if "accuracy" in ablation else LOSS
+
+
+def damage(ablation: xr.Dataset) -> xr.DataArray:
+    """Accuracy lost, or the rise of the squared error."""
+    measure = quantity_of(ablation)
+    return measure.sign * (ablation[measure.name] - ablation[f"clean_{measure.name}"])
+
+
+def ablation_header(ablation: xr.Dataset) -> Sequence[str]:
+    """Column names of `ablation_rows`."""
+    return ("removed", *(f"{skill}, {kind}" for kind in ablation.kind.values for skill in ablation.skill.values))
+
+
+def ablation_rows(ablation: xr.Dataset) -> list[list[str]]:
+    """Accuracy (or squared error) of each skill by kind of ablation: the intact model, then one row per role."""
+    name = quantity_of(ablation).name
+    cells = [(kind, skill) for kind in ablation.kind.values for skill in ablation.skill.values]
+    intact = [spread(ablation[f"clean_{name}"].sel(skill=skill), ".2f") for _, skill in cells]
+    rows = [["nothing", *intact]]
+    for role in ablation.role.values:
+        at = ablation[name].sel(role=role)
+        rows.append([str(role), *(spread(at.sel(kind=kind, skill=skill), ".2f") for kind, skill in cells)])
+    return rows
+
+
+def dissociation_tables(found: xr.Dataset) -> list[Table]:
+    """For every kind of ablation: in how many seeds removal costs or spares a skill, or sets two skills apart."""
+    states = ("costs", "spares", "undecided")
+    costs = Table(
+        name="costs",
+        title=f"what removal costs, margin {found.attrs['margin']:g}, in seeds",
+        header=("ablation", "removed, or pair of skills", "skill", "accuracy lost", *states),
+        rows=[row for row, _ in state_rows(found, means=("lost",), state="effect", states=states)],
+        n_text=3,
+    )
+    outcomes = {"dissociation: seeds": "outcome"}
+    return [costs, outcome_table(found, "dissociation of skills", outcomes, kinds="ablation")]
+
+
+def outcome_table(found: xr.Dataset, title: str, outcomes: Mapping[str, str], *, kinds: str) -> Table:
+    """The number of seeds with each outcome, for every kind of ablation and pair of skills.
+
+    `found` comes from `dissociation` or `removal_agreement`. `outcomes` gives for every column its variable over
+    (skill, other_skill), `kinds` the name of the column with the kind of ablation.
+    """
+    rows = []
+    for kind, (skill, other) in product(found.kind.values, combinations(found.skill.values.tolist(), 2)):
+        at = found.sel(kind=kind, skill=skill, other_skill=other)
+        counts = [counted(at[name].values.tolist()) for name in outcomes.values()]
+        rows.append([str(kind), f"{skill} and {other}", *counts])
+    header = (kinds, "skills", *outcomes)
+    return Table(name="dissociation", title=title, header=header, rows=rows, n_text=len(header))
+
+
+def state_rows(
+    found: xr.Dataset, *, means: Sequence[str], state: str, states: Sequence[str]
+) -> Iterator[tuple[list[str], xr.Dataset]]:
+    """For every kind, role and skill: a row with mean [range] over seeds and the number of seeds in each state.
+
+    The variables `means` are averaged; the variable `state` takes the values `states`, and each has a column. Yields
+    the row, and the cells of `found` that it is about.
+    """
+    for kind, role, skill in product(found.kind.values, found.role.values, found.skill.values):
+        at = found.sel(kind=kind, role=role, skill=skill)
+        counts = Counter(at[state].values.tolist())
+        cells = [spread(at[name], ".2f") for name in means]
+        yield [str(kind), str(role), str(skill), *cells, *(str(counts[name]) for name in states)], at
+
+
+def counted(words: Iterable[str]) -> str:
+    """The number of occurrences of each word, the most frequent first: `double: 14, single: 2`."""
+    return ", ".join(f"{word}: {n}" for word, n in Counter(words).most_common())
+
+
+def ablation_by_role(ablation: xr.Dataset) -> go.Figure:
+    """Accuracy (or squared error) of each skill with one component removed; one dot per seed, a bar at the mean.
+
+    `ablation` is over (seed, kind, role, skill), from `ablate_by_role`. Where there are many components, the figure
+    shows those whose removal costs some skill most, and the axis says so.
+    """
+    measure, n_roles = quantity_of(ablation), ablation.sizes["role"]
+    if n_roles > MOST:
+        costs = damage(ablation).mean("seed").max(("kind", "skill")).fillna(-1)
+        ablation = ablation.isel(role=sorted(costs.argsort().values[-MOST:]))
+    kinds = [str(kind) for kind in ablation.kind.values]
+    figure = make_subplots(1, len(kinds), subplot_titles=[f"{kind} ablation" for kind in kinds], shared_yaxes=True)
+    roles, skills = ([str(name) for name in ablation[dim].values] for dim in ("role", "skill"))
+    for column, kind in enumerate(kinds, 1):
+        for i, (skill, colour) in enumerate(colours_of(skills).items()):
+            shift = 0.34 * (i - (len(skills) - 1) / 2)
+            cells = [ablation[f"clean_{measure.name}"].sel(skill=skill)]
+            cells += [ablation[measure.name].sel(kind=kind, skill=skill, role=role) for role in roles]
+            places = [place + shift for place in range(len(cells))]
+            traces = bars_with_dots(cells, places, name=skill, colour=colour, width=0.3, legend=column == 1)
+            figure.add_traces(traces, rows=1, cols=column)
+        figure.update_xaxes(
+            tickvals=list(range(len(roles) + 1)),
+            ticktext=["nothing", *(role.replace(" ", "<br>") for role in roles)],
+            title=f"{MOST} of {n_roles} parts: those whose removal costs most" if n_roles > MOST else None,
+            row=1,
+            col=column,
+        )
+    if measure is ACCURACY:
+        figure.update_yaxes(range=[-0.03, 1.05])
+    figure.update_yaxes(title=measure.title, row=1, col=1)
+    return figure.update_layout(**LAYOUT, height=380)
+
+
+def drops(ablation: xr.Dataset) -> go.Figure:
+    """Accuracy lost (or rise of the squared error) without each part, mean over seeds: a heatmap for each kind."""
+    kinds = [str(kind) for kind in ablation.kind.values]
+    figure = make_subplots(1, len(kinds), subplot_titles=kinds, shared_yaxes=True)
+    for column, kind in enumerate(kinds, 1):
+        lost = damage(ablation).sel(kind=kind).mean("seed").transpose("role", "skill")
+        heat = go.Heatmap(
+            z=lost.values,
+            x=[str(skill) for skill in lost.skill.values],
+            y=[str(role) for role in lost.role.values],
+            zmin=0,
+            zmax=1,
+            colorscale="Blues",
+            showscale=column == len(kinds),
+            hovertemplate="%{y}, %{x}: %{z:.3f}<extra></extra>",
+        )
+        figure.add_trace(heat, 1, column)
+    figure.update_yaxes(autorange="reversed")
+    return figure.update_layout(**LAYOUT, height=max(320, 18 * ablation.sizes["role"] + 120))

@@ -1,0 +1,185 @@
+"""Two models, or two configurations, beside each other: tables and figures."""
+
+import math
+from collections.abc import Mapping, Sequence
+from itertools import product
+from typing import Any
+
+import plotly.graph_objects as go
+import xarray as xr
+from plotly.subplots import make_subplots
+
+from mnemoscope.core.differences import differences, value_text
+from mnemoscope.core.protocols import Task
+from mnemoscope.core.specification import RunSpec
+from mnemoscope.report.ablation import quantity_of
+from mnemoscope.report.figures import LAYOUT, PALETTE, bars_with_dots
+from mnemoscope.report.guesses import symbols_of
+from mnemoscope.report.tables import Table, rounded, spread
+
+N_PLACES = 12
+"""Number of listed places where two models differ most."""
+N_BEFORE = 24
+"""Tokens that are shown before such a place."""
+Names = tuple[str, str]
+"""Names of the first and of the second side."""
+
+
+# ---- tables
+
+
+def specification_table(one: RunSpec, other: RunSpec, names: Names, beside: Mapping[str, tuple[Any, Any]]) -> Table:
+    """The fields in which two specifications (of any seed) differ, and other differences (`beside`), such as steps."""
+    found = {**beside, **differences(one, other)}
+    rows = [[field, value_text(ours), value_text(theirs)] for field, (ours, theirs) in found.items() if ours != theirs]
+    title = "what differs in the specification" if rows else "the specifications are the same"
+    return Table(name="specification", title=title, header=("field", *names), rows=rows, n_text=3)
+
+
+def skill_table(one: xr.Dataset, other: xr.Dataset, change: xr.Dataset, names: Names, *, sequences: str) -> Table:
+    """Accuracy and loss of each skill, from `skill_scores` along seed, and the differences over (summary, skill)."""
+    rows = [
+        [_words(measure), _words(skill), *_cells(skill, "skill", one[measure], other[measure], change[measure])]
+        for measure in ("accuracy", "loss")
+        if measure in change
+        for skill in change.skill.values.tolist()
+    ]
+    title = f"skills, {sequences}; {_explained(change)}; loss: {one.attrs['loss_unit']}"
+    return Table(name="skills", title=title, header=("measure", "skill", *names, "difference"), rows=rows, n_text=2)
+
+
+def ablation_table(one: xr.DataArray, other: xr.DataArray, change: xr.DataArray, names: Names, *, what: str) -> Table:
+    """Loss of each skill without a part, over (seed, kind, role, skill); the two sides may have different roles.
+
+    `change` is their difference over (summary, kind, role, skill); `what` names the quantity that is lost.
+    """
+    rows = []
+    for kind, role, skill in product(*(change[dim].values.tolist() for dim in ("kind", "role", "skill"))):
+        cells = _cells(role, "role", *(each.sel(kind=kind, skill=skill) for each in (one, other, change)))
+        rows.append([kind, role, _words(skill), *cells])
+    header = ("ablation", "removed", "skill", *names, "difference")
+    title = f"{what} without one part, heads by role; {_explained(change)}; a dash: there is no such part"
+    return Table(name="ablation", title=title, header=header, rows=rows, n_text=3)
+
+
+def _cells(label: Any, dim: str, one: xr.DataArray, other: xr.DataArray, change: xr.DataArray) -> list[str]:
+    cells = [spread(x.sel({dim: label}), ".3f") if label in x[dim].values else "–" for x in (one, other)]
+    return [*cells, change_text(change.sel({dim: label}))]
+
+
+def change_text(values: xr.DataArray) -> str:
+    """A difference with its interval, where it has one; a dash where there is none."""
+    mean, low, high = (float(values.sel(summary=name)) for name in ("mean", "low", "high"))
+    if math.isnan(mean):
+        return "–"
+    interval = "" if math.isnan(low) else f" [{rounded(low, '+.3f')}, {rounded(high, '+.3f')}]"
+    return rounded(mean, "+.3f") + interval
+
+
+def _explained(change: xr.Dataset | xr.DataArray) -> str:
+    if paired := change.attrs["paired"]:
+        over = f"its mean over the {paired} seeds that both have, in pairs [95 % interval]"
+    elif change.attrs["interval"]:
+        over = "seeds are not paired [95 % interval]"
+    else:
+        return "difference: second minus first"
+    return f"mean [range] over seeds; difference: second minus first, {over}"
+
+
+def agreement_table(found: xr.Dataset, names: Names, title: str) -> Table:
+    """For every skill: the share of places at which both are right, one of them, or neither."""
+    called = {"first only": f"{names[0]} only", "second only": f"{names[1]} only"}
+    outcomes = found.outcome.values.tolist()
+    rows = [
+        [
+            _words(skill),
+            *(rounded(float(found.share.sel(skill=skill, outcome=outcome)), ".3f") for outcome in outcomes),
+            rounded(float(found.same_guess.sel(skill=skill)), ".3f"),
+        ]
+        for skill in found.skill.values.tolist()
+    ]
+    header = ("skill", *(called.get(outcome) or outcome for outcome in outcomes), "same guess")
+    return Table(name="agreement", title=f"who is right, {title}; share of the places", header=header, rows=rows)
+
+
+def places_table(found: xr.Dataset, task: Task, names: Names, title: str) -> Table:
+    """The places at which the probabilities of the answer differ most, one of a sequence."""
+    symbols = symbols_of(task)
+    apart = abs(found.p_answer.diff("model")).squeeze("model").fillna(0).values
+    ranked = (-apart.max(1)).argsort(kind="stable")[:N_PLACES]
+    rows = []
+    for example in ranked[apart.max(1)[ranked] > 0].tolist():
+        pos = int(apart[example].argmax())
+        at = found.isel(example=example, pos=pos)
+        tokens = [symbols[token] for token in found.token.isel(example=example).values[: pos + 1].tolist()]
+        text = " ".join(["…"] * (len(tokens) > N_BEFORE) + tokens[-N_BEFORE:])
+        guesses = [f"{symbols[int(at.guess[i])]} {float(at.p_guess[i]):.2f}" for i in range(2)]
+        rows.append(
+            [text, symbols[int(at.answer)], *guesses, *(rounded(float(at.p_answer[i]), ".3f") for i in range(2))]
+        )
+    header = ("sequence", "answer", *(f"{name}: guess" for name in names), *(f"{name}: p(answer)" for name in names))
+    title = f"where the two differ most, {title}" if rows else f"the two nowhere differ, {title}"
+    return Table(name="places", title=title, header=header, rows=rows, n_text=4)
+
+
+# ---- figures
+
+
+def skill_figure(one: xr.Dataset, other: xr.Dataset, names: Names) -> go.Figure:
+    """A bar for each skill and each of the two, with a dot per seed: accuracy, or the squared error."""
+    measure = "accuracy" if "accuracy" in one and "accuracy" in other else "loss"
+    figure = go.Figure()
+    skills = list(dict.fromkeys([*one.skill.values.tolist(), *other.skill.values.tolist()]))
+    _add(figure, [x[measure] for x in (one, other)], "skill", skills, names, legend=True)
+    figure.update_yaxes(title=measure)
+    figure.update_xaxes(tickvals=list(range(len(skills))), ticktext=[_words(skill) for skill in skills])
+    return figure.update_layout(**LAYOUT, height=320)
+
+
+def ablation_figure(
+    one: xr.DataArray, other: xr.DataArray, change: xr.DataArray, names: Names, *, what: str
+) -> go.Figure:
+    """The losses of `ablation_table` under the first kind of ablation, one panel for each skill."""
+    skills, roles = change.skill.values.tolist(), change.role.values.tolist()
+    kind = one.kind.values[0]
+    figure = make_subplots(len(skills), 1, subplot_titles=[_words(s) for s in skills], shared_xaxes=True)
+    for row, skill in enumerate(skills, 1):
+        cells = [x.sel(kind=kind, skill=skill) for x in (one, other)]
+        _add(figure, cells, "role", roles, names, legend=row == 1, row=row)
+    figure.update_xaxes(
+        tickvals=list(range(len(roles))), ticktext=[role.replace(" ", "<br>") for role in roles], row=len(skills), col=1
+    )
+    figure.update_yaxes(title=what)
+    layout = {**LAYOUT, "legend": {"orientation": "h", "y": 1.0, "yanchor": "bottom", "x": 1, "xanchor": "right"}}
+    layout["margin"] = {**LAYOUT["margin"], "t": 50}
+    return figure.update_layout(**layout, height=130 + 220 * len(skills))
+
+
+def _add(
+    figure: go.Figure,
+    arrays: Sequence[xr.DataArray],
+    dim: str,
+    labels: Sequence[str],
+    names: Names,
+    *,
+    legend: bool,
+    row: int | None = None,
+) -> None:
+    for i, (array, name) in enumerate(zip(arrays, names, strict=True)):
+        there = {place: label for place, label in enumerate(labels) if label in array[dim].values}
+        cells = [array.sel({dim: label}) for label in there.values()]
+        places = [place + 0.36 * (i - 0.5) for place in there]
+        traces = bars_with_dots(cells, places, name=name, colour=PALETTE[i], width=0.34, legend=legend)
+        if row is None:
+            figure.add_traces(traces)
+        else:
+            figure.add_traces(traces, rows=row, cols=1)
+
+
+def damage_title(ablation: xr.Dataset) -> str:
+    """The name of the loss, in words."""
+    return quantity_of(ablation).change
+
+
+def _words(name: str) -> str:
+    return str(name).replace("_", " ")

@@ -1,0 +1,33 @@
+"""Claims and evidence made up for tests of the engine."""
+
+import numpy as np
+import xarray as xr
+
+from mnemoscope.claims.claim import Claim
+from mnemoscope.claims.evidence import Evidence
+
+MARGIN = 0.25
+
+
+def make_claim(quantifier: str | None = "most", **changes) -> Claim:
+    criterion = {"quantifier": quantifier, "margin": MARGIN} if quantifier else {}
+    if quantifier == "equivalence":
+        criterion["direction"] = "within"
+    return Claim(**{"id": "T0", "statement": "it does", "source": "made up", **criterion, **changes})
+
+
+def along_seeds(values, **attributes) -> xr.DataArray:
+    values = np.asarray(values)
+    dims = ("seed", "prompt")[: values.ndim]
+    return xr.DataArray(values, dims=dims, coords={"seed": np.arange(len(values))}, attrs=attributes)
+
+
+def make_evidence(effects, **fields) -> Evidence:
+    """Evidence of an array `seed` or `seed prompt`; without prompts, as if they had been enumerated."""
+    effects = along_seeds(effects, unit="logits") if isinstance(effects, list | np.ndarray) else effects
+    return Evidence(**{"effects": effects, "prompts": "enumerated", **fields})
+
+
+def clearing(n_clear: int, n: int) -> np.ndarray:
+    """Effects of n seeds, n_clear of which are above `MARGIN` and the others below."""
+    return np.where(np.arange(n) < n_clear, MARGIN + 0.5, MARGIN - 0.25)

@@ -1,0 +1,45 @@
+"""Predictions on one sequence as a table and a figure, and what tokens are called."""
+
+import pytest
+
+from mnemoscope.report.guesses import guess_figure, guess_table, on_one_line, symbols_of
+from mnemoscope.report.plain_report import predict
+from mnemoscope.systems.in_context_bigrams.tasks.in_context_bigrams import InContextBigrams
+from mnemoscope.systems.tiny_recall.tasks import PermutationLookup
+from tests.support import Predictor
+
+COUNTS = ((10, 60, 4), (60, 10, 3), (60, 32, 1), (32, 60, 2))
+TASK = InContextBigrams(length=8, n_triggers=1, counts=COUNTS)
+
+
+def test_symbols_can_be_seen():
+    assert TASK.symbols == "\n <"
+    assert symbols_of(TASK) == ["⏎", "␣", "<"]
+    assert symbols_of(PermutationLookup()) == ["0", "1", "2", "3", "4", "5"]
+    assert on_one_line("a\nb") == "a⏎b"
+
+
+@pytest.fixture
+def result():
+    return predict(Predictor(TASK, "global_bigram"), TASK, TASK.parse("\n<\n"), reference="global_bigram")
+
+
+def test_a_row_tells_what_follows_and_the_likeliest_tokens(result):
+    table = guess_table(result)
+    assert list(table.header) == [
+        *("position", "token", "next", "model: likeliest", "global bigram: likeliest"),
+        *("model: p", "global bigram: p", "KL"),
+    ]
+    rows = [list(row) for row in table.rows]
+    assert [row[:3] for row in rows] == [["0", "⏎", "<"], ["1", "<", "⏎"], ["2", "⏎", ""]]
+    assert rows[1][4].startswith("⏎ 0.75  ␣ 0.25")
+    assert rows[1][5:] == ["0.750", "0.750", "0.0000"]
+    assert rows[2][5:7] == ["", ""]
+
+
+def test_the_figure_escapes_symbols(result):
+    bars, dots = guess_figure(result).data
+    assert bars.y[:2].tolist() == pytest.approx([1, 0.75])
+    assert dots.y[:2].tolist() == pytest.approx([1, 0.75])
+    assert "after &lt;: ⏎ · ⏎ 0.75" in bars.customdata[1]
+    assert list(guess_figure(result).layout.xaxis.ticktext) == ["⏎", "&lt;", "⏎"]
