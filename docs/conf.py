@@ -18,6 +18,7 @@ from sphinx.util.docutils import SphinxDirective
 from sphinx.writers.html5 import HTML5Translator
 
 import mnemoscope
+from mnemoscope.core.renamed import OLD_NAMES, short
 
 project = "mnemoscope"
 author = "the mnemoscope developers"
@@ -97,6 +98,16 @@ def _options(record: mnemoscope.records.Record) -> Iterator[str]:
             text = " ".join(str(told[field.name]).split())
             yield f"- ``{field.name}`` ({field.default!r}): {text}"
     yield ""
+
+
+class OldNames(SphinxDirective):
+    """`.. old-names::`: a table of the public names that were renamed."""
+
+    def run(self) -> list[nodes.Node]:
+        rows = [f"   * - ``{short(old)}``\n     - ``{short(new)}``" for old, new in sorted(OLD_NAMES.items())]
+        return self.parse_text_to_nodes(
+            "\n".join([".. list-table::", "   :header-rows: 1", "", "   * - old", "     - new", *rows])
+        )
 
 
 def _write_api_pages() -> None:
@@ -190,6 +201,7 @@ def setup(app: Sphinx) -> None:
     _write_api_pages()
     app.add_directive("modules", Modules)
     app.add_directive("records", Records)
+    app.add_directive("old-names", OldNames)
     app.add_html_math_renderer("mathml", (_inline_math, None), (_block_math, None))
     app.connect("env-get-outdated", lambda *_: TUTORIALS)
     app.connect("autodoc-process-docstring", _keep_bars)

@@ -1,6 +1,6 @@
 """Public names, loaded when they are first used; old names work for one release, with a warning that gives the new one.
 
-`OLD_NAMES` is the one table of old names. `docs/migration.md` is checked against it.
+`OLD_NAMES` is the one table of old names. `docs/migration.md` is made from it.
 """
 
 import importlib
@@ -34,9 +34,7 @@ def public_names(package: str, file: str) -> tuple[Callable[[str], Any], Callabl
 def renamed(old: str, stacklevel: int = 3) -> Any:
     """The object that has an old name, with a FutureWarning that gives the new one."""
     new = OLD_NAMES[old]
-    warnings.warn(
-        f"{_short(old)} is now {_short(new)}; the old name goes in the next release", FutureWarning, stacklevel
-    )
+    warnings.warn(f"{short(old)} is now {short(new)}; the old name goes in the next release", FutureWarning, stacklevel)
     room, _, name = new.rpartition(".")
     found = getattr(importlib.import_module(room), name, None)
     return importlib.import_module(new) if found is None else found
@@ -53,5 +51,6 @@ def old_room(package: str) -> Callable[[str], Any]:
     return load
 
 
-def _short(name: str) -> str:
+def short(name: str) -> str:
+    """A public name as users write it, such as `ms.report.Page`."""
     return name.replace("mnemoscope.", "ms.", 1)
