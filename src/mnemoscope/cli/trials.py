@@ -112,7 +112,7 @@ def try_claims(
             examples=examples(rulings, bench, jobs),
             sources={ruling.claim.id: pieces(ruling, bench, where, out) for ruling in rulings},
         )
-        write_page(out / "report.html", sheet.html(), sheet.page.figures, options)
+        write_page(out / "report.html", sheet.html(), sheet.figures, options)
     console.print(f"wrote {out / 'verdicts.json'} and {out / 'report.html'}", highlight=False)
     return rulings
 
