@@ -25,7 +25,7 @@ from mnemoscope.claims.verdict import Ruling
 from mnemoscope.core.numbers import ranges
 from mnemoscope.models import zoo
 from mnemoscope.models.run import Run
-from mnemoscope.report.overview.files import link
+from mnemoscope.report.overview import link
 
 _REPOSITORY = ("source", "source code", "repository", "code", "github")
 """Names that packages give to the address of their source, in lower case."""
