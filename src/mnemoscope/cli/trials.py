@@ -24,7 +24,6 @@ from mnemoscope.cli.provenance import pieces
 from mnemoscope.core.batch import Batch
 from mnemoscope.models.files import write_atomically
 from mnemoscope.models.run import Run
-from mnemoscope.report.reporting import report_of, view_of
 from mnemoscope.report.rulings import (
     UNJUDGED,
     UNJUDGED_HEADER,
@@ -37,6 +36,7 @@ from mnemoscope.report.rulings import (
     verdict_tables,
 )
 from mnemoscope.report.tables import counted
+from mnemoscope.report.task_report import report_of, view_of
 from mnemoscope.run.local import analyse_many
 
 MANY_TOKENS = 16

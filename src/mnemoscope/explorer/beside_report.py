@@ -13,9 +13,8 @@ from mnemoscope.core.protocols import reads_vectors
 from mnemoscope.explorer.content import Taken
 from mnemoscope.explorer.packing import checkpoint_bytes, page_configuration
 from mnemoscope.models.run import Run
-from mnemoscope.report.reporting import by_report
 from mnemoscope.report.tables import Results
-from mnemoscope.report.task_report import TaskReport
+from mnemoscope.report.task_report import TaskReport, by_report
 
 WEIGHT_BYTES = 24_000_000
 """Bound on all checkpoints together, unless the last ones alone take more."""

@@ -28,7 +28,7 @@ from mnemoscope.models.zoo import word_for
 from mnemoscope.report.curves import skills_in
 from mnemoscope.report.guesses import symbols_of
 from mnemoscope.report.plain_report import without_parts
-from mnemoscope.report.reporting import report_of
+from mnemoscope.report.task_report import report_of
 
 MAX_TOKENS = 4096
 """Most tokens of the reference set, over which means are taken."""

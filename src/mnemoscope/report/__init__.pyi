@@ -21,10 +21,6 @@ from .page import attention_view as attention_view
 from .patching import patching_figure as patching_figure
 from .power_laws import power_law_figure as power_law_figure
 from .printing import for_print as for_print
-from .reporting import prediction_figure as prediction_figure
-from .reporting import report as report
-from .reporting import report_of as report_of
-from .reporting import view_of as view_of
 from .rulings import rulings_page as rulings_page
 from .tables import Number as Number
 from .tables import Results as Results
@@ -37,3 +33,7 @@ from .task_report import DRAW_REPORTS as DRAW_REPORTS
 from .task_report import DrawReport as DrawReport
 from .task_report import Opening as Opening
 from .task_report import Truncation as Truncation
+from .task_report import prediction_figure as prediction_figure
+from .task_report import report as report
+from .task_report import report_of as report_of
+from .task_report import view_of as view_of

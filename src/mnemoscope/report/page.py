@@ -6,7 +6,7 @@ something on the page uses it.
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape, unescape
 from importlib.resources import files
@@ -91,6 +91,12 @@ class Page:
         """A template of the package, with this page as `page`."""
         before, self._body = self._body, []
         self._body = [*before, Markup(render(template, page=self, **values))]
+
+    def filled_by(self, add: Callable[..., Any], *values: Any) -> Markup:
+        """The pieces that a function adds to the page, which it gets before its other values."""
+        n = len(self._body)
+        add(self, *values)
+        return Markup("").join(self._body[n:])
 
     def part(self, title: str) -> Markup:
         """Start a part: sections that follow belong to it, and their titles may have stood there before."""

@@ -246,7 +246,7 @@ def claims_diff(options: ClaimsDiff) -> None:
     from mnemoscope.cli.output import console, show
     from mnemoscope.cli.verdicts import read_verdicts
     from mnemoscope.core.numbers import counted
-    from mnemoscope.report.rulings.words import DIFF_HEADER, diff_rows
+    from mnemoscope.report.rulings.differences import DIFF_HEADER, diff_rows
 
     old, new = read_verdicts(options.old), read_verdicts(options.new)
     before, after = ({record["id"] for record in records} for records in (old, new))
