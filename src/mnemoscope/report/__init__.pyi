@@ -4,6 +4,7 @@ from . import vector_report as vector_report
 from .ablation import ablation_by_role as ablation_by_role
 from .ablation import ablation_header as ablation_header
 from .ablation import ablation_rows as ablation_rows
+from .ablation import patching_figure as patching_figure
 from .curves import skill_curves as skill_curves
 from .curves import trajectory_curves as trajectory_curves
 from .edges import circuit_figure as circuit_figure
@@ -12,14 +13,13 @@ from .figures import LAYOUT as LAYOUT
 from .figures import PALETTE as PALETTE
 from .figures import bars_with_dots as bars_with_dots
 from .figures import colours_of as colours_of
+from .figures import power_law_figure as power_law_figure
 from .figures import seed_lines as seed_lines
 from .guesses import guess_figure as guess_figure
 from .guesses import guess_table as guess_table
 from .guesses import symbols_of as symbols_of
 from .page import Page as Page
 from .page import attention_view as attention_view
-from .patching import patching_figure as patching_figure
-from .power_laws import power_law_figure as power_law_figure
 from .printing import for_print as for_print
 from .rulings import rulings_page as rulings_page
 from .tables import Number as Number
