@@ -31,6 +31,11 @@ def render(template: str, **values: Any) -> str:
     return templates().get_template(template).render(values)
 
 
+def macros(template: str) -> Any:
+    """The macros of a template, as functions."""
+    return templates().get_template(template).module
+
+
 def html_table(title: str, rows: Iterable[tuple[str, object]]) -> str:
     """A table of names and values under a bold title, for notebooks; empty values have no row."""
     return html_tables("", {title: rows})

@@ -16,7 +16,7 @@ from markupsafe import Markup
 
 from mnemoscope.core.differences import changes_text
 from mnemoscope.core.errors import InputError
-from mnemoscope.core.html import templates
+from mnemoscope.core.html import macros
 from mnemoscope.models.glance import Glance, glance
 from mnemoscope.report.figures import COLOURS, colours_of
 from mnemoscope.report.page import TEMPLATES, Page, source, title_of
@@ -364,8 +364,7 @@ class Curve:
 def sparkline(curves: Sequence[Curve], axes: Axes, title: str) -> str:
     """Lines from the bottom to the top; of several runs the mean so far, in a band from the smallest to the largest."""
     shapes = [shape for curve in curves if (shape := _shape(curve, axes))]
-    module = templates().get_template(f"{TEMPLATES}sparkline.html.jinja").module
-    return module.sparkline(shapes, title, WIDTH, HEIGHT) if shapes else ""  # pyright: ignore[reportAttributeAccessIssue]
+    return macros(f"{TEMPLATES}sparkline.html.jinja").sparkline(shapes, title, WIDTH, HEIGHT) if shapes else ""
 
 
 def axes_of(progress: Sequence[Mapping[str, Sequence[float]]], measures: Sequence[str], n_steps: int) -> Axes:

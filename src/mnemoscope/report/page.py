@@ -22,7 +22,7 @@ from jaxtyping import Float
 from markupsafe import Markup
 from plotly.offline import get_plotlyjs
 
-from mnemoscope.core.html import render, templates
+from mnemoscope.core.html import macros, render
 from mnemoscope.report.tables import Table
 
 TEMPLATES = "report/templates/"
@@ -80,7 +80,7 @@ class Page:
 
     def _add(self, piece: str, *values: Any) -> Markup:
         """Add a piece from `pieces.html.jinja`."""
-        return self.block(getattr(templates().get_template(f"{TEMPLATES}pieces.html.jinja").module, piece)(*values))
+        return self.block(getattr(macros(f"{TEMPLATES}pieces.html.jinja"), piece)(*values))
 
     def block(self, html: str) -> Markup:
         """A piece of HTML as it is; what comes from outside must have been escaped."""

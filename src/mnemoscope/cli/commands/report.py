@@ -116,8 +116,7 @@ def _explorer(
     """Write the explorer of the first seeds, with their results; returns its name, or None where it takes no model."""
     from mnemoscope.cli.commands.explore import write_explorer
     from mnemoscope.cli.output import console
-    from mnemoscope.explorer.beside_report import first_seeds
-    from mnemoscope.explorer.page import runs_page
+    from mnemoscope.explorer.page import first_seeds, runs_page
 
     with console.status("the explorer is written"):
         taken, refused = first_seeds(runs, parts)
