@@ -3,6 +3,7 @@
 import csv
 import shutil
 from dataclasses import replace
+from html import unescape
 from pathlib import Path
 
 import pytest
@@ -100,8 +101,8 @@ def test_seeds_of_one_configuration_have_splits_of_their_own(two_seeds):
 
 def test_the_first_task_is_asked(two_seeds, trained_once):
     other = trained_once("v1-seed-3", small_spec("v1", seed=3))
-    html = compare(two_seeds / "seed-3", other.path).read_text()
-    assert "Both are asked sequences of the first one&#x27;s task (task.repeat_ratio=" in html
+    html = unescape(compare(two_seeds / "seed-3", other.path).read_text())
+    assert "Both are asked sequences of the first one's task (task.repeat_ratio=" in html
 
 
 @pytest.mark.usefixtures("copy_run")

@@ -10,7 +10,7 @@ from mnemoscope.cli.listing import commands
 from mnemoscope.cli.options import DrawsFigures, WritesTables
 from mnemoscope.cli.output import write_page
 from mnemoscope.core.errors import InputError
-from mnemoscope.report import drawing
+from mnemoscope.report import printing
 from mnemoscope.report.page import Page
 
 WITHOUT = {"claims check", "claims diff", "claims list", "claims register", "claims show", "completion", "evaluate"}
@@ -39,8 +39,8 @@ def drawn(monkeypatch):
             widths[name] = figure.layout.width
             yield from ((f"{name}.{ending}", b"drawn") for ending in formats)
 
-    monkeypatch.setattr(drawing, "draw", draw)
-    monkeypatch.setattr(drawing, "check_drawing", lambda: None)
+    monkeypatch.setattr(printing, "draw", draw)
+    monkeypatch.setattr(printing, "check_drawing", lambda: None)
     return widths
 
 
@@ -112,7 +112,7 @@ def test_figures_that_cannot_be_drawn_in_the_end_leave_the_page_and_the_command(
     def broken(figures, formats):
         raise InputError("the browser that draws figures as files failed: gone")
 
-    monkeypatch.setattr(drawing, "draw", broken)
+    monkeypatch.setattr(printing, "draw", broken)
     page = Page("A page")
     page.figure(go.Figure(), "A figure.")
     write_page(tmp_path / "page.html", page.html(), page.figures, DrawsFigures(figures=("svg",)))

@@ -9,9 +9,9 @@ import xarray as xr
 import mnemoscope as ms
 from mnemoscope.cli import main
 from mnemoscope.cli.commands.report import _logged_by_all, analyse_all
-from mnemoscope.explorer import beside_report, content
-from mnemoscope.explorer.beside_report import first_seeds
+from mnemoscope.explorer import content
 from mnemoscope.explorer.packing import checkpoint_bytes
+from mnemoscope.explorer.page import first_seeds
 from mnemoscope.models.run import Run
 from tests.support import foreign_model, small_spec
 
@@ -69,7 +69,7 @@ def test_the_first_seed_of_every_configuration_is_taken_and_what_is_refused_is_s
 def test_the_page_stays_near_its_size_and_no_report_fails_for_it(tiny, tmp_path, monkeypatch, capsys):
     parts = analyse_all([tiny], 1)
     n_bytes = checkpoint_bytes(tiny.model())
-    monkeypatch.setattr(beside_report, "WEIGHT_BYTES", int(2.5 * n_bytes))
+    monkeypatch.setattr("mnemoscope.explorer.page.WEIGHT_BYTES", int(2.5 * n_bytes))
     [taken], _ = first_seeds([tiny], parts)
     assert taken.n_checkpoints == 2
     monkeypatch.setattr("mnemoscope.explorer.packing.MAX_BYTES", n_bytes // 2)

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from mnemoscope.explorer.scripts import script
+from mnemoscope.explorer.page import script
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 needs_chromium = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine: no page was opened")

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 import mnemoscope as ms
-from mnemoscope.explorer.given import model_content
+from mnemoscope.explorer.content import model_content
 from mnemoscope.explorer.packing import Packer
 from tests.explorer.chromium import needs_chromium
 from tests.explorer.test_page import seen

@@ -24,7 +24,7 @@ def pattern(n: int, query: int, key: int) -> list[float]:
 @needs_chromium
 def test_a_small_picture_of_a_long_pattern_keeps_what_is_strong(tmp_path):
     """Of 70 positions three make a cell; of 5 each has its own."""
-    long, short = computed(("heat",), BODY, [pattern(70, 68, 31), pattern(5, 4, 2)], tmp_path)
+    long, short = computed(("matrix",), BODY, [pattern(70, 68, 31), pattern(5, 4, 2)], tmp_path)
     assert (long["width"], long["height"]) == (24, 24)
     assert np.flatnonzero(long["strength"]).tolist() == [22 * 24 + 10]
     assert max(long["strength"]) == 255

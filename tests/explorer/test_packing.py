@@ -4,10 +4,9 @@ import pytest
 import torch
 
 import mnemoscope as ms
-from mnemoscope.explorer.content import spread_out
-from mnemoscope.explorer.examples import Exact
+from mnemoscope.explorer.content import Exact, spread_out
 from mnemoscope.explorer.packing import Packer, checkpoint_bytes, packed_tensor, page_configuration
-from mnemoscope.explorer.scripts import script
+from mnemoscope.explorer.page import script
 from tests.explorer.chromium import computed, needs_chromium
 from tests.support import foreign_model, random_model
 

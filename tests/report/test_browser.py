@@ -8,7 +8,7 @@ import subprocess
 import pytest
 
 from mnemoscope.analyses.stacking import over_seeds
-from mnemoscope.report.reporting import report, report_of
+from mnemoscope.report.task_report import report, report_of
 from mnemoscope.systems.tiny_recall.report import analyse_run
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")

@@ -8,8 +8,7 @@ from mnemoscope.core.edge import Edge
 from mnemoscope.core.errors import InputError
 from mnemoscope.core.site import Site
 from mnemoscope.interventions.edges.graph import model_edges
-from mnemoscope.report.edge_routes import HALF_HEIGHT, PORTS, places, routes
-from mnemoscope.report.edges import circuit_figure
+from mnemoscope.report.edges import HALF_HEIGHT, PORTS, circuit_figure, places, routes
 from mnemoscope.report.page import Page
 from tests.support import random_model
 

@@ -1,13 +1,13 @@
 """What a report opens with."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import xarray as xr
 
 from mnemoscope.core.presets import SYSTEMS
-from mnemoscope.report import reporting
-from mnemoscope.report.page import Page
-from mnemoscope.report.task_report import Opening
+from mnemoscope.report.task_report import Opening, report, report_of
 from tests.support import small_spec
 
 
@@ -19,6 +19,12 @@ def results(preset: str, learned: tuple[bool, bool] = (True, True)) -> dict[str,
     better = {"better": (("seed", "skill", "baseline"), np.array(learned)[:, None, None])}
     coords = {**seeds, "skill": ["copy"], "baseline": ["constant guess"]}
     return {"metrics": metrics, "gate": xr.Dataset({**levels, **better}, coords=coords)}
+
+
+def opened(opening, results) -> str:
+    """The page on configurations of the first system, with nothing but its opening."""
+    entry = replace(report_of(small_spec("v3").task), opening=opening, page=lambda page, results: None)
+    return report([(entry, results)])
 
 
 def opening(result: dict[str, xr.Dataset]) -> Opening | None:
@@ -33,10 +39,7 @@ def opening(result: dict[str, xr.Dataset]) -> Opening | None:
 )
 def test_it_is_of_the_default_preset_else_of_the_first_that_has_one(presets, first):
     assert SYSTEMS.get("tiny-recall").default == "v3"
-    entry = reporting.replace(reporting.report_of(small_spec("v3").task), opening=opening)
-    page = Page("A report")
-    reporting._open(page, entry, {f"{preset}-quick": results(preset) for preset in presets})
-    html = page.html()
+    html = opened(opening, {f"{preset}-quick": results(preset) for preset in presets})
     assert [name for name in ("v1", "v3", "d12", "d4") if f"This is {name}." in html] == ([first] if first else [])
     assert ("At a glance" in html) == (first is not None)
 
@@ -45,12 +48,8 @@ def test_models_that_only_guess_have_no_finding():
     def seeds(result):
         return Opening(finding=f"Found in seeds {result['metrics'].seed.values.tolist()}.", figures=[])
 
-    entry = reporting.replace(reporting.report_of(small_spec("v3").task), opening=seeds)
-    said = {}
-    for learned in ((True, True), (True, False), (False, False)):
-        page = Page("A report")
-        reporting._open(page, entry, {"v3-quick": results("v3", learned)})
-        said[learned] = page.html()
+    cases = ((True, True), (True, False), (False, False))
+    said = {learned: opened(seeds, {"v3-quick": results("v3", learned)}) for learned in cases}
     assert "v3-quick: Found in seeds [0, 1]." in said[True, True]
     assert "the task in 1 of 2 seeds. What follows is about these. Found in seeds [0]." in said[True, False]
     assert "No model beats every baseline of its task (2 seeds; not beaten: constant guess)" in said[False, False]
@@ -58,7 +57,4 @@ def test_models_that_only_guess_have_no_finding():
 
 
 def test_results_of_ones_own_need_no_gate():
-    entry = reporting.replace(reporting.report_of(small_spec("v3").task), opening=opening)
-    page = Page("A report")
-    reporting._open(page, entry, {"v3-quick": {"metrics": results("v3")["metrics"]}})
-    assert "v3-quick: This is v3." in page.html()
+    assert "v3-quick: This is v3." in opened(opening, {"v3-quick": {"metrics": results("v3")["metrics"]}})

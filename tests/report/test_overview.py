@@ -15,10 +15,21 @@ import pytest
 from mnemoscope.core.errors import InputError
 from mnemoscope.core.presets import preset
 from mnemoscope.models.glance import Glance
-from mnemoscope.report.overview.files import beside, under
-from mnemoscope.report.overview.groups import grouped, mean_and_range, measures, number
-from mnemoscope.report.overview.page import check_place, overview_page
-from mnemoscope.report.overview.sparklines import HEIGHT, WIDTH, Axes, Curve, sparkline
+from mnemoscope.report.overview import (
+    HEIGHT,
+    WIDTH,
+    Axes,
+    Curve,
+    beside,
+    check_place,
+    grouped,
+    mean_and_range,
+    measures,
+    number,
+    overview_page,
+    sparkline,
+    under,
+)
 from mnemoscope.report.page import Page, title_of
 from tests.report.test_browser import CHROMIUM
 

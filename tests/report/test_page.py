@@ -1,6 +1,8 @@
+import ast
 import html
 import json
 import re
+from pathlib import Path
 
 import numpy as np
 import plotly.graph_objects as go
@@ -8,6 +10,7 @@ import pytest
 import torch
 import xarray as xr
 
+import mnemoscope as ms
 from mnemoscope import Batch
 from mnemoscope.analyses import patterns_of_sequences, with_roles
 from mnemoscope.report.page import Page, attention_view
@@ -137,3 +140,14 @@ def test_heads_of_a_view_keep_their_numbers_where_some_are_selected(layer, head,
     page = Page("x")
     attention_view(page, found.isel(example=0, layer=layer, head=head), "caption")
     assert f'"attentionHeadNames": {json.dumps(names)}' in page.html()
+
+
+def test_html_stands_in_templates_not_in_python():
+    """Plotly's own marks in texts of figures aside, and the ends of elements that are looked for or escaped."""
+    package, found = Path(ms.__file__).parent, []
+    tag = re.compile(r"</(?!extra|b>|span|title|script)\w")
+    for room in ("claims", "cli", "core", "explorer", "records", "report", "run"):
+        for file in (package / room).rglob("*.py"):
+            texts = [node.value for node in ast.walk(ast.parse(file.read_text())) if isinstance(node, ast.Constant)]
+            found += [(file.name, text) for text in texts if isinstance(text, str) and tag.search(text)]
+    assert found == []

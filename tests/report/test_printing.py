@@ -11,9 +11,8 @@ import xarray as xr
 from plotly.subplots import make_subplots
 
 from mnemoscope.core.errors import InputError
-from mnemoscope.report.drawing import check_drawing, draw
 from mnemoscope.report.figures import PALETTE, bars_with_dots, heatmaps
-from mnemoscope.report.printing import for_print
+from mnemoscope.report.printing import check_drawing, draw, for_print
 
 INCH = 96
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")

@@ -4,8 +4,7 @@ import math
 import pytest
 import xarray as xr
 
-from mnemoscope.report.tables import Number, Table, interval, single, spread
-from mnemoscope.report.tidy import latex_text, table_files
+from mnemoscope.report.tables import Number, Table, interval, latex_text, single, spread, table_files
 
 SEEDS = xr.DataArray([1.0, 0.123456789, math.nan], dims="seed", coords={"seed": [3, 4, 7]})
 

@@ -3,7 +3,7 @@
 import pytest
 
 from mnemoscope.claims.claim import CLAIMS
-from mnemoscope.report.rulings.asked import described
+from mnemoscope.report.rulings.words import described
 
 
 @pytest.mark.parametrize("name", CLAIMS.names())

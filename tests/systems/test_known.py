@@ -9,7 +9,7 @@ from mnemoscope.core.errors import InputError
 from mnemoscope.core.positions import names_of
 from mnemoscope.core.presets import preset
 from mnemoscope.models.building import untrained
-from mnemoscope.report.reporting import report_of
+from mnemoscope.report.task_report import report_of
 from mnemoscope.systems.factual_recall.tasks import FactualRecall
 from mnemoscope.systems.factual_recall.typed import parse, symbols
 from mnemoscope.systems.in_context_bigrams.known import known_of

@@ -18,8 +18,7 @@ from mnemoscope.core.errors import one_of
 from mnemoscope.core.presets import in_words
 from mnemoscope.core.registry import Registry
 from mnemoscope.models.files import write_atomically
-from mnemoscope.report.rulings import asked
-from mnemoscope.report.rulings.words import earlier_text
+from mnemoscope.report.rulings import words
 
 
 def entries(kind: Kind, of: Iterable[str] | None = None) -> dict[str, dict[str, Any]]:
@@ -67,20 +66,20 @@ def _claim(claim: ms.Claim) -> dict[str, Any]:
 
 def fixed(claim: ms.Claim) -> list[list[str]]:
     """Pairs of words on all that is fixed about a claim before it is tried, and on its earlier forms."""
-    rows = [["source", claim.source], *map(list, asked.fixed(claim))]
+    rows = [["source", claim.source], *map(list, words.fixed(claim))]
     explained = {} if claim.explanation is None else claim.explanation.quantities
-    rows += [[asked.effect_name(name), asked.described(claim, name)] for name in explained if name != GATE]
+    rows += [[words.effect_name(name), words.described(claim, name)] for name in explained if name != GATE]
     rows += [
-        [f"{control.kind} control", f"{control.name}; expected: {asked.must_give(claim, control)}"]
+        [f"{control.kind} control", f"{control.name}; expected: {words.must_give(claim, control)}"]
         for control in claim.controls
     ]
     rows += [
-        ["rival", f"{rival.id}: {rival.statement} {asked.holds_if(rival, subject='It')}"] for rival in claim.rivals
+        ["rival", f"{rival.id}: {rival.statement} {words.holds_if(rival, subject='It')}"] for rival in claim.rivals
     ]
     rows += [["varied", f"{name}: {', '.join(map(str, values))}"] for name, values in claim.factors.items()]
     if claim.measure is not None:
         rows.append(["measure", name_of(claim.measure)])
-    return rows + [["asked before", earlier_text(earlier)] for earlier in superseded(claim)]
+    return rows + [["asked before", words.earlier_text(earlier)] for earlier in superseded(claim)]
 
 
 _KINDS: Mapping[Kind, tuple[Registry[Any], Callable[[Any], dict[str, Any]]]] = {

@@ -38,9 +38,9 @@ def show(title: str, header: Sequence[str], rows: Sequence[Sequence[str]], *, n_
 
 
 def write_table(directory: Path, table: Table, *, latex: bool = False) -> None:
-    """Write a table as it is shown and as numbers, and for LaTeX if asked to (`report.tidy`)."""
+    """Write a table as it is shown and as numbers, and for LaTeX if asked to (`report.tables`)."""
     from mnemoscope.models.files import write_atomically
-    from mnemoscope.report.tidy import table_files
+    from mnemoscope.report.tables import table_files
 
     for name, text in table_files(table, latex=latex):
         write_atomically(directory / name, text.encode())
@@ -52,8 +52,7 @@ def write_page(path: Path, html: str, figures: Sequence[Drawn], options: DrawsFi
     Figures of this page from an earlier call are replaced. Where they cannot be drawn, one line says so.
     """
     from mnemoscope.models.files import write_atomically
-    from mnemoscope.report.drawing import draw
-    from mnemoscope.report.printing import for_print
+    from mnemoscope.report.printing import draw, for_print
     from mnemoscope.report.tables import counted
 
     write_atomically(path, html.encode())

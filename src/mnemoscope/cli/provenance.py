@@ -12,7 +12,6 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
-from html import escape
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -22,10 +21,10 @@ from mnemoscope.claims.admission import Bench
 from mnemoscope.claims.claim import Claim
 from mnemoscope.claims.measuring import name_of
 from mnemoscope.claims.verdict import Ruling
+from mnemoscope.core.html import macros
 from mnemoscope.core.numbers import ranges
 from mnemoscope.models import zoo
-from mnemoscope.models.run import Run
-from mnemoscope.report.overview.files import link
+from mnemoscope.report.overview import link
 
 _REPOSITORY = ("source", "source code", "repository", "code", "github")
 """Names that packages give to the address of their source, in lower case."""
@@ -47,28 +46,28 @@ def pieces(ruling: Ruling, bench: Bench, where: Sequence[str], out: Path) -> lis
     """HTML on a ruling: command, code, runs and arrays; `where` has the words for its models, `out` is the page's
     directory.
     """
-    claim = ruling.claim
+    claim, shown = ruling.claim, macros("cli/provenance.html.jinja")
     command = shlex.join(["mnemoscope", "claims", "run", claim.id, *(where if claim.replicate != "draw" else ())])
-    arrays = quote(f"evidence/{claim.id}.nc")
-    code = [f"{what}: {_linked(place, out)}" for what, place in _code(claim)]
-    return [
-        f"The command: <code>{escape(command)}</code>",
-        *code,
-        *(f"The runs: {text}" for text in [_runs(claim, bench, out)] if text),
-        *(f"The models: {escape(', '.join(models))}" for models in [ruling.evidence.models] if models),
-        f'What was measured: <a href="{arrays}">{escape(arrays)}</a>; all verdicts as data: '
-        '<a href="verdicts.json">verdicts.json</a>',
+    units = _runs(claim, bench, out)
+    found = [
+        shown.command(command),
+        *(shown.code(what, name, str(place), _address(place, out)) for what, name, place in _code(claim)),
+        *([shown.runs(units)] if units else []),
+        *([shown.models(ruling.evidence.models)] if ruling.evidence.models else []),
+        shown.arrays(quote(f"evidence/{claim.id}.nc")),
     ]
+    return [str(piece) for piece in found]
 
 
 # ---- code
 
 
-def _code(claim: Claim) -> Iterator[tuple[str, Code]]:
+def _code(claim: Claim) -> Iterator[tuple[str, str, Code]]:
+    """In words what is there, its name, and its place."""
     if (place := place_of_claim(claim)) is not None:
-        yield "The claim", place
+        yield "The claim", "", place
     if claim.measure is not None and (place := place_of(claim.measure)) is not None:
-        yield f"The measure, <code>{escape(name_of(claim.measure))}</code>", place
+        yield "The measure", name_of(claim.measure), place
 
 
 def place_of(function: Callable[..., Any]) -> Code | None:
@@ -117,11 +116,6 @@ def _names(module: Any, claim: Claim) -> list[str]:
     ]
 
 
-def _linked(place: Code, out: Path) -> str:
-    address = _address(place, out)
-    return escape(str(place)) if address is None else f'<a href="{escape(address)}">{escape(str(place))}</a>'
-
-
 def _address(place: Code, out: Path) -> str | None:
     """The address of a line for a reader; None where it is not known."""
     root = _root(place.file)
@@ -157,19 +151,15 @@ def _distributions() -> Mapping[str, Sequence[str]]:
 # ---- runs
 
 
-def _runs(claim: Claim, bench: Bench, out: Path) -> str:
-    """The runs of every configuration, by seed; empty for a claim about none."""
-    seeds, units = bench.seeds(claim), list(claim.units.values())
-    if not seeds or not units:
-        return ""
-    return "; ".join(_of_unit({seed: bench.finished[unit][seed] for seed in seeds}, out) for unit in units)
-
-
-def _of_unit(runs: Mapping[int, Run], out: Path) -> str:
-    """Runs of one configuration: each linked, or those of the zoo by their word."""
-    label = next(iter(runs.values())).label
-    unpacked = {place for place in {run.path.parent for run in runs.values()} if zoo.holds(place)}
-    packed = [seed for seed, run in runs.items() if run.path.parent in unpacked]
-    found = [f"<code>{escape(f'{zoo.WORD}:{label}')}</code>, seeds {escape(ranges(packed))}"] if packed else []
-    linked = [f'<a href="{escape(link(run.path, out))}">{seed}</a>' for seed, run in runs.items() if seed not in packed]
-    return " and ".join([*found, *([f"{escape(label)}, seeds {', '.join(linked)}"] if linked else [])])
+def _runs(claim: Claim, bench: Bench, out: Path) -> list[tuple[str, str, str, list[tuple[int, str]]]]:
+    """Of every configuration its label, the word and seeds of runs of the zoo, and seeds of others with addresses."""
+    seeds = bench.seeds(claim)
+    found = []
+    for unit in claim.units.values() if seeds else ():
+        runs = {seed: bench.finished[unit][seed] for seed in seeds}
+        label = next(iter(runs.values())).label
+        unpacked = {place for place in {run.path.parent for run in runs.values()} if zoo.holds(place)}
+        packed = [seed for seed, run in runs.items() if run.path.parent in unpacked]
+        others = [(seed, link(run.path, out)) for seed, run in runs.items() if seed not in packed]
+        found.append((label, f"{zoo.WORD}:{label}", ranges(packed) if packed else "", others))
+    return found

@@ -84,7 +84,7 @@ def check_figures(options: DrawsFigures) -> None:
         if not 0.5 <= options.figure_width <= 50:
             raise InputError(f"--figure-width must be between 0.5 and 50 inches; got {options.figure_width}")
     if options.figures:
-        from mnemoscope.report.drawing import check_drawing
+        from mnemoscope.report.printing import check_drawing
 
         check_drawing()
 

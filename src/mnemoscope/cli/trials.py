@@ -24,7 +24,6 @@ from mnemoscope.cli.provenance import pieces
 from mnemoscope.core.batch import Batch
 from mnemoscope.models.files import write_atomically
 from mnemoscope.models.run import Run
-from mnemoscope.report.reporting import report_of, view_of
 from mnemoscope.report.rulings import (
     UNJUDGED,
     UNJUDGED_HEADER,
@@ -37,6 +36,7 @@ from mnemoscope.report.rulings import (
     verdict_tables,
 )
 from mnemoscope.report.tables import counted
+from mnemoscope.report.task_report import report_of, view_of
 from mnemoscope.run.local import analyse_many
 
 MANY_TOKENS = 16
@@ -112,7 +112,7 @@ def try_claims(
             examples=examples(rulings, bench, jobs),
             sources={ruling.claim.id: pieces(ruling, bench, where, out) for ruling in rulings},
         )
-        write_page(out / "report.html", sheet.html(), sheet.page.figures, options)
+        write_page(out / "report.html", sheet.html(), sheet.figures, options)
     console.print(f"wrote {out / 'verdicts.json'} and {out / 'report.html'}", highlight=False)
     return rulings
 

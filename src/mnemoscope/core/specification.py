@@ -5,13 +5,12 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
-from html import escape
 from typing import Any, Literal
 
 from pydantic import TypeAdapter, ValidationError
 
 from mnemoscope.core.errors import InputError, in_range, one_of
-from mnemoscope.core.html import html_table
+from mnemoscope.core.html import html_tables
 from mnemoscope.core.protocols import Task
 from mnemoscope.core.registry import Registry
 
@@ -232,8 +231,7 @@ class RunSpec:
     def _repr_html_(self) -> str:
         """Task, model and recipe as tables, for notebooks."""
         parts = {name: part for name, part in self.to_dict().items() if isinstance(part, dict)}
-        tables = (html_table(name, part.items()) for name, part in parts.items())
-        return f"<p><b>{escape(self.label)}, seed {self.seed}</b></p>{''.join(tables)}"
+        return html_tables(f"{self.label}, seed {self.seed}", {name: part.items() for name, part in parts.items()})
 
     @staticmethod
     def from_dict(data: Mapping[str, Any]) -> "RunSpec":

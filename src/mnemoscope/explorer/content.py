@@ -1,6 +1,7 @@
-"""The content of a page on a run besides its weights: names of tokens, sequences of the task, knowledge of parts.
+"""The content of a page besides weights: names of tokens, sequences, exact predictors, knowledge of parts.
 
-A subject, a model with a task, is as a run with one checkpoint and nothing logged.
+It is made of a run, of a subject, which is as a run with one checkpoint and nothing logged, or of a model with given
+sequences, which has no predictors, pairs or roles.
 
 The library knows no task. So the page has sequences that the task drew, its minimal pairs of them, and the rows of its
 exact predictors; a task whose report entry has an `explorer` computes these in the page for any sequence.
@@ -10,25 +11,28 @@ import dataclasses
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
+import torch
 import xarray as xr
+from torch import Tensor
 
+from mnemoscope.analyses.forward import check_fits
 from mnemoscope.core.batch import Batch
+from mnemoscope.core.errors import InputError, in_range
 from mnemoscope.core.positions import names_of
-from mnemoscope.core.protocols import Task
+from mnemoscope.core.protocols import HookedModel, Task
 from mnemoscope.core.seeding import generator
 from mnemoscope.core.subject import Subject
-from mnemoscope.explorer.examples import Exact, examples_of
 from mnemoscope.explorer.packing import Packer, page_configuration
-from mnemoscope.explorer.record import Code, Curves, Needs, PageTask, Record
+from mnemoscope.explorer.record import Code, Curves, Example, Needs, PageTask, Record
 from mnemoscope.models.run import Run
 from mnemoscope.models.zoo import word_for
 from mnemoscope.report.curves import skills_in
-from mnemoscope.report.guesses import symbols_of
+from mnemoscope.report.guesses import symbols_of, visible
 from mnemoscope.report.plain_report import without_parts
-from mnemoscope.report.reporting import report_of
+from mnemoscope.report.task_report import report_of
 
 MAX_TOKENS = 4096
 """Most tokens of the reference set, over which means are taken."""
@@ -190,3 +194,160 @@ def _fields(task: Task) -> Mapping[str, Any]:
     values = {f.name: getattr(task, f.name) for f in dataclasses.fields(task)}
     plain = (bool, int, float, str, type(None))
     return {name: value for name, value in values.items() if isinstance(value, plain)}
+
+
+MAX_EXAMPLES = 48
+"""Sequences to draw from, each with its minimal pairs."""
+MAX_ROWS = 1_000_000
+"""Most numbers in all rows of exact predictors; beyond it there are fewer examples."""
+
+
+@dataclass
+class Exact:
+    """Distributions of exact predictors, each kept once; they are compared in half precision."""
+
+    rows: list[Tensor] = field(default_factory=list)
+    _numbers: dict[bytes, int] = field(default_factory=dict)
+
+    def numbers(self, rows: Tensor) -> list[int]:
+        """The place of each row."""
+        return [self._number(row) for row in rows.detach().cpu().half()]
+
+    def _number(self, row: Tensor) -> int:
+        number = self._numbers.setdefault(row.numpy().tobytes(), len(self.rows))
+        if number == len(self.rows):
+            self.rows.append(row)
+        return number
+
+    def packed(self, packer: Packer) -> int | None:
+        """The number of the table, (row, token); None: it is empty."""
+        return packer.pack(torch.stack(self.rows)) if self.rows else None
+
+
+def examples_of(task: Task, sequences: Batch, seed: int, table: Exact | None) -> list[Example]:
+    """The first sequences, each with its group and its minimal pairs, and with exact rows if there is a table."""
+    n = min(MAX_EXAMPLES, len(sequences))
+    if table is not None:
+        per_example = int(sequences.scored.sum(1).max()) * task.d_vocab * len(task.references)
+        n = max(4, min(n, MAX_ROWS // max(1, per_example * (1 + len(task.corruptions)))))
+    chosen = sequences.select(slice(0, n))
+    groups = task.subgroups(chosen)
+    found = []
+    for row in range(n):
+        one = chosen.select(slice(row, row + 1))
+        others = {kind: _corrupted(task, one, kind, seed) for kind in task.corruptions}
+        pairs = {kind: Example(**_sequence(task, other, table)) for kind, other in others.items() if other is not None}
+        group = next((name for name, rows in groups.items() if bool(rows[row])), "")
+        found.append(Example(**_sequence(task, one, table), group=group, pairs=pairs))
+    return found
+
+
+def _corrupted(task: Task, one: Batch, kind: str, seed: int) -> Batch | None:
+    """A minimal pair of one sequence; None: there is none of this kind."""
+    try:
+        return task.corrupt(one, kind=kind, generator=generator(seed, "explorer", kind))
+    except InputError:
+        return None
+
+
+def _sequence(task: Task, one: Batch, table: Exact | None) -> dict[str, Any]:
+    """Fields of an example: tokens, and the rows of exact predictors."""
+    tokens = one.inputs[0].tolist()
+    if table is None:
+        return {"tokens": tokens}
+    places = one.scored[0].nonzero()[:, 0]
+    rows = {name: table.numbers(task.reference(one, name)[0][places]) for name in task.references}
+    return {"tokens": tokens, "places": places.tolist(), "rows": rows}
+
+
+Sequences = Batch | Tensor
+"""A batch, or whole numbers (batch, pos); anything else is refused with its shape and type."""
+
+
+def model_content(
+    model: HookedModel,
+    sequences: Sequences,
+    packer: Packer,
+    *,
+    symbols: Sequence[str] | None = None,
+    pos: int | Sequence[int] | None = None,
+) -> Record:
+    """The page's record of a model with sequences, tokens or a batch, all of one length.
+
+    Without `symbols`, tokens have the names of the batch, else their numbers. Without `pos`, predictions are read where
+    the batch is scored, for tokens at the last position. Raises InputError where the page cannot run the model, or the
+    sequences, names or positions do not fit it.
+    """
+    configuration = page_configuration(model)
+    batch = _batch(model, sequences)
+    n_tokens, n_pos = max(model.cfg.d_vocab, model.cfg.d_vocab_out), batch.inputs.shape[1]
+    kept = batch.inputs[: n_reference(n_pos)]
+    drawn = "sequences.select(slice(0, N))" if isinstance(sequences, Batch) else "batch(sequences[:N])"
+    return Record(
+        name=None,
+        label=_label(model),
+        seed=None,
+        cfg=configuration,
+        steps=[0],
+        checkpoints=[packer.checkpoint(model)],
+        symbols=_symbols(batch, symbols, n_tokens),
+        positions=list(batch.positions[:n_pos]),
+        answers=list(range(model.cfg.d_vocab_out)),
+        slot=1,
+        scored=_scored(batch, pos),
+        alphabet=sorted(batch.inputs.unique().tolist()),
+        reference=kept.tolist(),
+        classes=classes_of(batch.select(slice(0, len(kept)))) if isinstance(sequences, Batch) else {},
+        examples=[Example(tokens=tokens) for tokens in kept[:MAX_EXAMPLES].tolist()],
+        python=Code(
+            start="# model and sequences: what this page was made of",
+            model="model",
+            drawn=drawn.replace("N", str(len(kept))),
+        ),
+    )
+
+
+def _batch(model: HookedModel, sequences: Sequences) -> Batch:
+    """The sequences as a batch that the model can run on."""
+    if isinstance(sequences, Batch):
+        batch = sequences
+    else:
+        tokens = torch.as_tensor(sequences)
+        if tokens.ndim != 2 or tokens.is_floating_point() or tokens.is_complex() or tokens.dtype == torch.bool:
+            given = f"shape {tuple(tokens.shape)} of {str(tokens.dtype).removeprefix('torch.')}"
+            raise InputError(f"sequences must be a Batch, or numbers of tokens (batch, pos); got {given}")
+        scored = torch.zeros_like(tokens, dtype=torch.bool)
+        scored[:, -1:] = True
+        batch = Batch(inputs=tokens, targets=tokens, scored=scored)
+    if batch.inputs.numel() == 0:
+        raise InputError("sequences must hold at least one token; got none")
+    if batch.ragged:
+        raise InputError("the explorer takes sequences of one length; got padded ones: group them by length")
+    check_fits(model, batch)
+    return batch
+
+
+def _label(model: HookedModel) -> str:
+    name = str(getattr(model.cfg, "model_name", "") or "")
+    return "A model" if name in ("", "custom") else name
+
+
+def _symbols(batch: Batch, symbols: Sequence[str] | None, n_tokens: int) -> list[str]:
+    if symbols is not None and len(symbols) != n_tokens:
+        raise InputError(f"symbols must name each of the model's {n_tokens} tokens; got {len(symbols)}")
+    called = symbols.__getitem__ if symbols is not None else batch.symbol or str
+    return [visible(str(called(token))) for token in range(n_tokens)]
+
+
+def _scored(batch: Batch, pos: int | Sequence[int] | None) -> list[int]:
+    """The positions at which predictions are read, from 0."""
+    n_pos = batch.inputs.shape[1]
+    if pos is None:
+        scored = batch.scored.any(0).nonzero()[:, 0].tolist()
+        return scored or [n_pos - 1]
+    given = [pos] if isinstance(pos, int) else list(pos)
+    for place in given:
+        in_range("pos", place, -n_pos, n_pos - 1)
+    if not given:
+        raise InputError("pos must name at least one position; got none")
+    return sorted({place % n_pos for place in given})

@@ -1,33 +1,37 @@
-"""The page of the live explorer: weights, sequences and scripts in one file."""
+"""The page of the live explorer: weights, sequences and scripts in one file; and the choice of models beside a report.
+
+The page's JavaScript is ES modules of one idea each, put one after the other into one script: a browser that opens a
+page from disk loads no other file, so there is nothing to import from. Tools read the modules as such. In the page each
+comes once, after those that it imports, without `export` and `import`. Names at the top of a module are therefore names
+of the whole script; two that are equal are an error in every browser.
+"""
 
 import json
+import re
 import zlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
-from html import escape
 from importlib.resources import files
 from typing import Any
 
+import xarray as xr
+from markupsafe import Markup
+
 from mnemoscope.core.errors import InputError, in_range
-from mnemoscope.core.protocols import HookedModel
+from mnemoscope.core.protocols import HookedModel, reads_vectors
 from mnemoscope.core.subject import Subject
-from mnemoscope.explorer.content import Taken, run_content, subject_content
-from mnemoscope.explorer.given import Sequences, model_content
-from mnemoscope.explorer.packing import Packer, check_size
+from mnemoscope.explorer.content import Sequences, Taken, model_content, run_content, subject_content
+from mnemoscope.explorer.packing import Packer, check_size, checkpoint_bytes, page_configuration
 from mnemoscope.explorer.record import Record
-from mnemoscope.explorer.scripts import script
 from mnemoscope.models.run import Run
 from mnemoscope.report.page import Page
-from mnemoscope.report.task_report import REPORTS
+from mnemoscope.report.tables import Results
+from mnemoscope.report.task_report import REPORTS, TaskReport, by_report
 
 MAX_CHECKPOINTS = 10_000
 _LEAD = (
     "The model runs in this page: change the sequence, switch parts off, set attention, patch from the other sequence, "
     "and see what it says then. Nothing leaves the page. What holds for one sequence need not hold for others."
-)
-_STATUS = (
-    "The explorer has not started: the page is damaged, or scripts are switched off. Write it anew with "
-    "`mnemoscope explore`, and open it in a browser of these years."
 )
 
 
@@ -91,10 +95,11 @@ def _page(packer: Packer, contents: Sequence[Record], state: str) -> Page:
     seed = contents[0].seed
     seeds = f", seed {seed}" if len(contents) == 1 and seed is not None else ""
     page = Page(f"{title}{seeds}", _LEAD, style=(files("mnemoscope.explorer") / "explorer.css").read_text())
-    page.block(
-        f'<p id="explorer-status" class="warn">{escape(_STATUS)}</p><div id="explorer"></div>'
-        f'<script type="application/json" id="explorer-data" data-check="{zlib.crc32(data.encode())}">{data}</script>'
-        f'<script type="module">\n{program}</script>'
+    page.write(
+        "explorer/explorer.html.jinja",
+        check=zlib.crc32(data.encode()),
+        data=Markup(data),
+        program=Markup(f"\n{program}"),
     )
     return page
 
@@ -110,3 +115,66 @@ def _guests(contents: Sequence[Record]) -> str:
 def _json(value: Any) -> str:
     """JSON that can stand inside a script: nothing in it ends the script or starts a comment."""
     return json.dumps(value, separators=(",", ":")).replace("<", "\\u003c")
+
+
+_IMPORT = re.compile(r'^import \{[^}]*\} from "\./(\w+)\.js";\n', re.MULTILINE)
+_EXPORT = re.compile(r"^export (?=const |function\*? |class )", re.MULTILINE)
+
+
+def script(*names: str) -> str:
+    """The source of modules of `explorer/js` (without the ending) and of all that they import, as one script."""
+    sources: dict[str, str] = {}
+    for name in names:
+        _add(name, sources)
+    return "\n".join(sources.values())
+
+
+def _add(name: str, sources: dict[str, str]) -> None:
+    """Add a module after those that it imports."""
+    if name in sources:
+        return
+    source = (files("mnemoscope.explorer") / "js" / f"{name}.js").read_text()
+    for imported in _IMPORT.findall(source):
+        _add(imported, sources)
+    sources[name] = _EXPORT.sub("", _IMPORT.sub("", source))
+
+
+WEIGHT_BYTES = 24_000_000
+"""Bound on all checkpoints together, unless the last ones alone take more."""
+
+
+def first_seeds(
+    runs: Sequence[Run], parts: Sequence[tuple[TaskReport, Mapping[str, Results]]]
+) -> tuple[list[Taken], dict[str, InputError]]:
+    """The models of tokens that the page takes, and for each other configuration the reason why it is left out."""
+    results = {label: result for _, each in parts for label, result in each.items()}
+    fitting: dict[str, tuple[Run, int]] = {}
+    refused = {}
+    for _, groups in by_report(runs):
+        for label, (run, *_) in groups.items():
+            model = run.hooked()
+            if reads_vectors(model):
+                continue
+            try:
+                page_configuration(model)
+            except InputError as refusal:
+                refused[label] = refusal
+            else:
+                fitting[label] = run, checkpoint_bytes(model)
+    taken = [
+        Taken(
+            run=run,
+            n_checkpoints=max(1, WEIGHT_BYTES // len(fitting) // n_bytes),
+            removed=_removed(results[label], run.spec.seed),
+        )
+        for label, (run, n_bytes) in fitting.items()
+    ]
+    return taken, refused
+
+
+def _removed(result: Results, seed: int) -> xr.Dataset | None:
+    """The measurements without each part, by role; None: nothing that the page can use."""
+    found = result.get("ablation")
+    if found is None or "component" not in found.coords or "mean" not in found.get("kind", ()):
+        return None
+    return found.sel(seed=seed)

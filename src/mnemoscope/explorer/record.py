@@ -1,4 +1,4 @@
-"""The content of a page, as values that its script reads as JSON (`Run` in `js/payload.js`); tensors by `Packer`
+"""The content of a page, as values that its script reads as JSON (`js/weights.js`); tensors by `Packer`
 number.
 """
 

@@ -157,7 +157,7 @@ def edge_table(effects: Mapping[str, xr.Dataset], metric: str, title: str) -> ms
     seeds. A difference below 0 means that the model answers the other way round. Where not all seeds have all edges,
     the last column gives the number that do.
     """
-    from mnemoscope.report.patching import WORDS, by_direction, difference_row
+    from mnemoscope.report.ablation import WORDS, by_direction, difference_row
 
     found = {skill: each.ratio.sel(metric=metric) for skill, each in effects.items()}
     first = next(iter(effects.values()))
@@ -195,7 +195,7 @@ def estimate_table(
 
 def error_table(errors: Mapping[str, xr.Dataset], metric: str) -> ms.report.Table:
     """The distance of each estimate from the exact sweep of its model, along `estimate`; mean [range] over seeds."""
-    from mnemoscope.report.patching import WORDS
+    from mnemoscope.report.ablation import WORDS
 
     rows = []
     for skill, found in errors.items():

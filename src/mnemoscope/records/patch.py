@@ -52,7 +52,7 @@ def measure(run: ms.Run, options: Patch) -> dict[str, xr.Dataset]:
 
 def tables(measured: Measured) -> list[ms.report.Table]:
     """Necessity and sufficiency of every cell, a table a metric."""
-    from mnemoscope.report.patching import patching_table
+    from mnemoscope.report.ablation import patching_table
 
     found = by_skill("patch", measured.results)
     return [patching_table(found, metric, title) for metric, title in _titles(measured).items()]

@@ -4,6 +4,7 @@ from . import vector_report as vector_report
 from .ablation import ablation_by_role as ablation_by_role
 from .ablation import ablation_header as ablation_header
 from .ablation import ablation_rows as ablation_rows
+from .ablation import patching_figure as patching_figure
 from .curves import skill_curves as skill_curves
 from .curves import trajectory_curves as trajectory_curves
 from .edges import circuit_figure as circuit_figure
@@ -12,19 +13,14 @@ from .figures import LAYOUT as LAYOUT
 from .figures import PALETTE as PALETTE
 from .figures import bars_with_dots as bars_with_dots
 from .figures import colours_of as colours_of
+from .figures import power_law_figure as power_law_figure
 from .figures import seed_lines as seed_lines
 from .guesses import guess_figure as guess_figure
 from .guesses import guess_table as guess_table
 from .guesses import symbols_of as symbols_of
 from .page import Page as Page
 from .page import attention_view as attention_view
-from .patching import patching_figure as patching_figure
-from .power_laws import power_law_figure as power_law_figure
 from .printing import for_print as for_print
-from .reporting import prediction_figure as prediction_figure
-from .reporting import report as report
-from .reporting import report_of as report_of
-from .reporting import view_of as view_of
 from .rulings import rulings_page as rulings_page
 from .tables import Number as Number
 from .tables import Results as Results
@@ -37,3 +33,7 @@ from .task_report import DRAW_REPORTS as DRAW_REPORTS
 from .task_report import DrawReport as DrawReport
 from .task_report import Opening as Opening
 from .task_report import Truncation as Truncation
+from .task_report import prediction_figure as prediction_figure
+from .task_report import report as report
+from .task_report import report_of as report_of
+from .task_report import view_of as view_of

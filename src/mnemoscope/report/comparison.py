@@ -1,7 +1,8 @@
-"""Two models, or two configurations, beside each other: tables and figures."""
+"""Two models, or two configurations, beside each other: tables, figures and their page."""
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from itertools import product
 from typing import Any
 
@@ -12,9 +13,9 @@ from plotly.subplots import make_subplots
 from mnemoscope.core.differences import differences, value_text
 from mnemoscope.core.protocols import Task
 from mnemoscope.core.specification import RunSpec
-from mnemoscope.report.ablation import quantity_of
 from mnemoscope.report.figures import LAYOUT, PALETTE, bars_with_dots
 from mnemoscope.report.guesses import symbols_of
+from mnemoscope.report.page import TEMPLATES, Page, attention_view
 from mnemoscope.report.tables import Table, rounded, spread
 
 N_PLACES = 12
@@ -176,10 +177,60 @@ def _add(
             figure.add_traces(traces, rows=row, cols=1)
 
 
-def damage_title(ablation: xr.Dataset) -> str:
-    """The name of the loss, in words."""
-    return quantity_of(ablation).change
-
-
 def _words(name: str) -> str:
     return str(name).replace("_", " ")
+
+
+# ---- the page
+
+
+@dataclass(frozen=True, kw_only=True)
+class OneSequence:
+    """The results of two models on one sequence, each with the label of the first and of the second."""
+
+    title: str
+    patterns: Sequence[xr.Dataset]
+    """As `attention_view` takes them."""
+    roles: Sequence[Mapping[str, str]]
+    predictions: Sequence[go.Figure]
+    """Empty for vectors."""
+    caption: str
+    """The caption under the predictions."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Compared:
+    """The content of the page."""
+
+    title: str
+    lead: str
+    notes: Sequence[str]
+    names: Names
+    specification: Table
+    skills: Table
+    skill_figure: go.Figure
+    places: Sequence[Table]
+    """The places where predictions differ; empty for vectors."""
+    sequence: OneSequence
+    ablation: Table | None
+    """None where parts cannot be removed."""
+    ablation_figure: go.Figure | None
+
+    @property
+    def tables(self) -> list[Table]:
+        """All tables of the page."""
+        return [self.specification, self.skills, *self.places, *([self.ablation] if self.ablation else [])]
+
+
+def comparison_page(shown: Compared) -> Page:
+    """Differences, skills, predictions, attention beside each other, and the loss without each part."""
+    page = Page(shown.title, shown.lead)
+    page.write(f"{TEMPLATES}comparison.html.jinja", shown=shown, show_attention=_show_attention)
+    return page
+
+
+def _show_attention(page: Page, patterns: xr.Dataset, roles: Mapping[str, str]) -> str:
+    """Heads under names that are short enough for the view, H1 and so on, in the order of the roles."""
+    short = {head: f"H{i}" for i, head in enumerate(roles, 1)}
+    caption = ", ".join(f"{short[head]}: {role} ({head})" for head, role in roles.items())
+    return attention_view(page, patterns, caption, short)

@@ -1,9 +1,10 @@
-"""The common ground of all plotly figures: colours, layout, seeds as dots or lines, and heatmaps of labelled arrays."""
+"""The common ground of plotly figures, colours, layout, seeds as dots or lines; heatmaps; and fits of power laws."""
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import cycle
 
+import numpy as np
 import plotly.graph_objects as go
 import xarray as xr
 from plotly.colors import qualitative
@@ -160,3 +161,50 @@ def _stacked(array: xr.DataArray) -> tuple[xr.DataArray, list[str]]:
 
 def _height(flat: Mapping[str, tuple[xr.DataArray, list[str]]], rows: int) -> int:
     return 110 + rows * (100 + ROW_HEIGHT * max(len(names) for _, names in flat.values()))
+
+
+def power_law_figure(found: Mapping[str, xr.Dataset], *, amount: str, size: str) -> go.Figure:
+    """A dot for every draw and size, the fitted line of each set with its interval, and a line of slope 1.
+
+    Each dataset has `size`, `amount` over draw, and `fit`, the fitted amounts, over summary (mean, low, high), all over
+    one dimension of sizes. The arguments `amount` and `size` are the titles of the axes.
+    """
+    figure = go.Figure()
+    for (name, each), colour in zip(found.items(), colours_of(found).values(), strict=True):
+        figure.add_traces(_set(name, each, colour))
+    sizes = [float(value) for each in found.values() for value in each["size"]]
+    ends = [min(sizes), max(sizes)] if sizes else []
+    figure.add_scatter(x=ends, y=ends, mode="lines", name="slope 1", line={"color": "#555", "dash": "dash", "width": 1})
+    figure.update_xaxes(title=size, type="log")
+    figure.update_yaxes(title=amount, type="log")
+    return figure.update_layout(**LAYOUT, height=480)
+
+
+def _set(name: str, found: xr.Dataset, colour: str) -> list[go.Scatter]:
+    (dim,) = (str(dim) for dim in found["size"].dims)
+    sizes, values = found["size"].values.astype(float), found["amount"].transpose(dim, "draw")
+    labels = [f"{name}, {dim} {at}, draw {draw}" for at in found[dim].values for draw in found.draw.values]
+    low, mean, high = (found["fit"].sel(summary=end).values for end in ("low", "mean", "high"))
+    dots = go.Scatter(
+        x=np.repeat(sizes, values.sizes["draw"]),
+        y=values.values.ravel(),
+        text=labels,
+        mode="markers",
+        marker={"color": colour, "size": 5, "opacity": 0.6},
+        legendgroup=name,
+        showlegend=False,
+        hovertemplate="%{text}: %{y:.0f}<extra></extra>",
+    )
+    line = go.Scatter(x=sizes, y=mean, mode="lines", name=name, legendgroup=name, line={"color": colour, "width": 1.5})
+    area = go.Scatter(
+        x=[*sizes, *sizes[::-1]],
+        y=[*high, *low[::-1]],
+        fill="toself",
+        mode="none",
+        fillcolor=colour,
+        opacity=0.2,
+        legendgroup=name,
+        showlegend=False,
+        hoverinfo="skip",
+    )
+    return [area, line, dots]

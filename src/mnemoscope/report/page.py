@@ -1,11 +1,12 @@
 """Self-contained HTML: text, tables, plotly figures and CircuitsVis views in one file, without the network.
 
-Each script library is included once, and only if something on the page uses it.
+The HTML stands in `templates`, the style of all pages in `page.css`. Each script library is included once, and only if
+something on the page uses it.
 """
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape, unescape
 from importlib.resources import files
@@ -18,22 +19,13 @@ import numpy as np
 import plotly.graph_objects as go
 import xarray as xr
 from jaxtyping import Float
+from markupsafe import Markup
 from plotly.offline import get_plotlyjs
 
+from mnemoscope.core.html import macros, render
 from mnemoscope.report.tables import Table
 
-_NO_NETWORK = (
-    "default-src 'none'; script-src 'unsafe-inline' 'unsafe-eval'; style-src 'unsafe-inline'; "
-    "img-src data: blob:; font-src data:; worker-src blob:"
-)
-"""The browser refuses, aloud, whatever the page would ask of another machine."""
-_START = (
-    '<!DOCTYPE html><html lang="en"><head><meta charset="utf-8">'
-    '<meta name="viewport" content="width=device-width, initial-scale=1">'
-    f'<meta http-equiv="Content-Security-Policy" content="{_NO_NETWORK}">'
-    '<link rel="icon" href="data:,"><title>'
-)
-"""The start of every page; it identifies a page as ours."""
+TEMPLATES = "report/templates/"
 _LONGEST_TITLE = 4096
 _PLOT = {
     "displaylogo": False,
@@ -42,6 +34,7 @@ _PLOT = {
     "modeBarButtons": [["toImage"], ["zoom2d", "pan2d", "resetScale2d"]],
 }
 """Options of every figure: a toolbar that downloads it and moves about in it."""
+_DRAWING = re.compile(r"\bPlotly\.newPlot\(")
 _UNFOLD = (
     'addEventListener("beforeprint", () => document.querySelectorAll("details").forEach(one => { one.open = true; }));'
 )
@@ -61,80 +54,86 @@ class Drawn:
 class Page:
     """An HTML page that is put together from top to bottom.
 
-    `lead` is a sentence under the title; `style` holds rules that follow those of all pages. With `fold`, a click opens
-    each table; on paper all are open.
+    Each method adds a piece and returns its HTML. A template of a body (`write`) gets the page as `page`, and the
+    pieces that it asks for stand where it asks for them.
+
+    Args:
+        title: The title, also of the window.
+        lead: A sentence under the title.
+        style: Rules that follow those of all pages.
+        fold: A click opens each table; on paper all are open.
+        kind: The kind of page, for rules of `page.css` that only such pages follow.
+        in_turn: Each figure and view waits for the one before it, with pauses for the browser, so that a page with a
+            hundred of them responds while it loads. Printing draws the rest at once.
     """
 
-    def __init__(self, title: str, lead: str = "", *, style: str = "", fold: bool = False):
-        self._title = title
-        self._style = style
-        self._body: list[str] = []
+    def __init__(
+        self, title: str, lead: str = "", *, style: str = "", fold: bool = False, kind: str = "", in_turn: bool = False
+    ):
+        self._title, self._lead, self._style, self._kind = title, lead, style, kind
+        self._fold, self._in_turn = fold, in_turn
+        self._body: list[Markup] = []
         self._sections: list[tuple[str, str]] = []
-        self._lead = lead
-        self._fold = fold
         self._heading = ""
         self._n_views = 0
         self.figures: list[Drawn] = []
 
-    def part(self, title: str) -> None:
+    def _add(self, piece: str, *values: Any) -> Markup:
+        """Add a piece from `pieces.html.jinja`."""
+        return self.block(getattr(macros(f"{TEMPLATES}pieces.html.jinja"), piece)(*values))
+
+    def block(self, html: str) -> Markup:
+        """A piece of HTML as it is; what comes from outside must have been escaped."""
+        self._body.append(Markup(html))
+        return self._body[-1]
+
+    def write(self, template: str, **values: Any) -> None:
+        """A template of the package, with this page as `page`."""
+        before, self._body = self._body, []
+        self._body = [*before, Markup(render(template, page=self, **values))]
+
+    def filled_by(self, add: Callable[..., Any], *values: Any) -> Markup:
+        """The pieces that a function adds to the page, which it gets before its other values."""
+        n = len(self._body)
+        add(self, *values)
+        return Markup("").join(self._body[n:])
+
+    def part(self, title: str) -> Markup:
         """Start a part: sections that follow belong to it, and their titles may have stood there before."""
-        self._sections.append((self._anchor(title), title))
-        self._body.append(f'<h1 class="part" id="{self._sections[-1][0]}">{escape(title)}</h1>')
+        return self._add("part", self._anchor(title), title)
+
+    def section(self, title: str) -> Markup:
+        """Start a section; it appears in the table of contents."""
+        self._heading = ""
+        return self._add("section", self._anchor(title), title)
 
     def _anchor(self, title: str) -> str:
-        """A name for a link that no other has."""
-        words = _words(title)
-        taken = {anchor for anchor, _ in self._sections}
-        return next(name for name in chain([words], (f"{words}-{i}" for i in count(2))) if name not in taken)
-
-    def section(self, title: str) -> None:
-        """Start a section; it appears in the table of contents."""
-        anchor = self._anchor(title)
-        self._heading = ""
+        """A name for a link that no other has, which the table of contents gets."""
+        words, taken = _words(title), {anchor for anchor, _ in self._sections}
+        anchor = next(name for name in chain([words], (f"{words}-{i}" for i in count(2))) if name not in taken)
         self._sections.append((anchor, title))
-        self._body.append(f'<h2 id="{anchor}">{escape(title)}</h2>')
+        return anchor
 
-    def heading(self, title: str) -> None:
+    def heading(self, title: str) -> Markup:
         """A heading inside a section."""
         self._heading = title
-        self._body.append(f"<h3>{escape(title)}</h3>")
+        return self._add("heading", title)
 
-    def text(self, text: str, kind: str = "") -> None:
+    def text(self, text: str, kind: str = "") -> Markup:
         """A paragraph of plain text, with code between backticks; `kind` "warn" sets it apart."""
-        attribute = f' class="{kind}"' if kind else ""
-        marked = re.sub(r"`([^`]+)`", r"<code>\1</code>", escape(text))
-        self._body.append(f"<p{attribute}>{marked}</p>")
-
-    def block(self, html: str) -> None:
-        """A piece of HTML as it is; what comes from outside must have been escaped."""
-        self._body.append(html)
+        return self._add("text", re.split(r"`([^`]+)`", text), kind)
 
     def table(
         self, header: Sequence[str], rows: Sequence[Sequence[str]], caption: str = "", *, n_text: int = 1
-    ) -> None:
+    ) -> Markup:
         """A table; the first `n_text` columns are text, the others are numbers already formatted."""
+        return self._add("table", header, rows, caption, n_text, self._fold)
 
-        def line(tag: str, cells: Sequence[str]) -> str:
-            kinds = [' class="text"' if i < n_text else "" for i in range(len(cells))]
-            inner = (f"<{tag}{k}>{escape(cell)}</{tag}>" for k, cell in zip(kinds, cells, strict=True))
-            return "<tr>" + "".join(inner) + "</tr>"
-
-        body = "".join(line("td", row) for row in rows)
-        content = f"<thead>{line('th', header)}</thead><tbody>{body}</tbody>"
-        if self._fold:
-            summary = caption or f"Table: {', '.join(name for name in header if name)}"
-            self._body.append(
-                f"<details><summary>{escape(summary)}</summary>"
-                f'<div class="scroll"><table>{content}</table></div></details>'
-            )
-        else:
-            self._body.append(f'<div class="scroll"><table><caption>{escape(caption)}</caption>{content}</table></div>')
-
-    def show(self, table: Table) -> None:
+    def show(self, table: Table) -> Markup:
         """A table that knows its columns and its title."""
-        self.table(table.header, table.rows, table.title, n_text=table.n_text)
+        return self.table(table.header, table.rows, table.title, n_text=table.n_text)
 
-    def figure(self, figure: go.Figure, caption: str = "") -> None:
+    def figure(self, figure: go.Figure, caption: str = "") -> Markup:
         """A plotly figure; its toolbar downloads it as SVG."""
         section = self._sections[-1][1] if self._sections else ""
         layout: Any = figure.layout
@@ -143,7 +142,9 @@ class Page:
         download = {"format": "svg", "filename": self.figures[-1].words or "figure"}
         config = {**_PLOT, "toImageButtonOptions": download}
         plot = figure.to_html(full_html=False, include_plotlyjs=False, config=config)
-        self._body.append(f"<figure>{plot}<figcaption>{escape(caption)}</figcaption></figure>")
+        if self._in_turn:
+            plot = _DRAWING.sub('later(Plotly, "newPlot", ', plot)
+        return self._add("figure", Markup(plot), caption)
 
     def attention(
         self,
@@ -151,46 +152,53 @@ class Page:
         patterns: Float[np.ndarray, "head query key"],
         names: Sequence[str],
         caption: str = "",
-    ) -> None:
+    ) -> Markup:
         """A CircuitsVis view of heads on one sequence; keys after a query are grey, unless some head attends to one."""
         self._n_views += 1
-        place = f"attention-{self._n_views}"
         properties = {
             "tokens": [escape(token, quote=False) for token in tokens],
             "attention": [[[round(float(w), 4) for w in row] for row in head] for head in patterns],
             "attentionHeadNames": list(names),
             "maskUpperTri": not bool(np.triu(patterns, 1).any()),
         }
-        data = json.dumps(properties).replace("</", "<\\/")
-        self._body.append(
-            f'<figure><figcaption>{escape(caption)}</figcaption><div class="view"><div id="{place}"></div></div>'
-            f'<script>CircuitsVis.render("{place}", CircuitsVis.AttentionHeads, {data});</script></figure>'
-        )
+        data = Markup(json.dumps(properties).replace("</", "<\\/"))
+        return self._add("view", f"attention-{self._n_views}", data, caption, self._in_turn)
 
     def _repr_html_(self) -> str:
         """The page in its own frame, for a notebook and for what is exported of it."""
-        fit = "this.style.height = this.contentDocument.documentElement.scrollHeight + 'px'"
-        style = "width: 100%; height: 600px; border: 0"
-        return f'<iframe srcdoc="{escape(self.html())}" onload="{fit}" style="{style}"></iframe>'
+        return str(Page("")._add("frame", self.html()))
 
     def html(self) -> str:
         """The whole page."""
-        scripts = []
-        if self.figures:
-            scripts.append(get_plotlyjs())
+        scripts = [get_plotlyjs()] if self.figures else []
         if self._n_views:
             scripts.append((files(circuitsvis) / "dist" / "cdn" / "iife.js").read_text())
-        if self._fold:
-            scripts.append(_UNFOLD)
-        head = "".join("<script>" + script.replace("</script", "<\\/script") + "</script>" for script in scripts)
-        style = (files("mnemoscope.report") / "page.css").read_text() + self._style
-        contents = "".join(f'<a href="#{anchor}">{escape(title)}</a>' for anchor, title in self._sections)
-        navigation = f"<nav>{contents}</nav>" if len(self._sections) > 1 else ""
+        scripts += [_UNFOLD] if self._fold else []
+        scripts += [source("draw_in_turn.js")] if self._in_turn else []
         return (
-            f"{_START}{escape(self._title)}</title><style>{style}</style>{head}</head><body>"
-            f'<h1>{escape(self._title)}</h1><p class="lead">{escape(self._lead)}</p>{navigation}'
-            f"{''.join(self._body)}</body></html>\n"
+            render(
+                f"{TEMPLATES}layout.html.jinja",
+                start=Markup(_start()),
+                title=self._title,
+                lead=self._lead,
+                kind=self._kind,
+                style=Markup(source("page.css") + self._style),
+                scripts=[Markup(script.replace("</script", "<\\/script")) for script in scripts],
+                sections=self._sections,
+                body=Markup("").join(self._body),
+            )
+            + "\n"
         )
+
+
+def source(name: str) -> str:
+    """A style sheet or script of this room."""
+    return (files("mnemoscope.report") / name).read_text()
+
+
+def _start() -> str:
+    """The start of every page; it identifies a page as ours."""
+    return render(f"{TEMPLATES}start.html.jinja")
 
 
 def _words(*texts: str) -> str:
@@ -207,13 +215,13 @@ def title_of(file: Path) -> str | None:
     """The title of a page that `Page` made; None where another program made it, or it cannot be read."""
     try:
         with file.open("rb") as opened:
-            start = opened.read(len(_START) + _LONGEST_TITLE).decode(errors="replace")
+            start = opened.read(len(_start()) + _LONGEST_TITLE).decode(errors="replace")
     except OSError:
         return None
-    return unescape(start[len(_START) :].partition("</title>")[0]) if start.startswith(_START) else None
+    return unescape(start.removeprefix(_start()).partition("</title>")[0]) if start.startswith(_start()) else None
 
 
-def attention_view(page: Page, example: xr.Dataset, caption: str, names: Mapping[str, str] | None = None) -> None:
+def attention_view(page: Page, example: xr.Dataset, caption: str, names: Mapping[str, str] | None = None) -> Markup:
     """An interactive view of the attention of every head on one sequence.
 
     Args:
@@ -236,7 +244,7 @@ def attention_view(page: Page, example: xr.Dataset, caption: str, names: Mapping
     shown = dict.fromkeys(heads) if names is None else {head: names[head] for head in names if head in heads}
     chosen = patterns[[heads.index(head) for head in shown]]
     called = [name or head for head, name in shown.items()]
-    page.attention([str(token) for token in example.token.values], chosen, called, caption)
+    return page.attention([str(token) for token in example.token.values], chosen, called, caption)
 
 
 def _of_heads(array: xr.DataArray) -> xr.DataArray:

@@ -5,7 +5,7 @@ import pytest
 from mnemoscope.claims.claim import EFFECT, GATE, Control, Criterion, Gate
 from mnemoscope.claims.explanation import Explanation, Quantity
 from mnemoscope.core.errors import InputError
-from mnemoscope.report.rulings.asked import described, fixed, holds_if, must_give, refuted_if
+from mnemoscope.report.rulings.words import described, fixed, holds_if, must_give, refuted_if
 from tests.claims.trials import make_claim
 
 PARTS = (

@@ -6,8 +6,7 @@ import pytest
 import xarray as xr
 
 from mnemoscope.claims.claim import Control, Criterion
-from mnemoscope.report.rulings.emergence import emergence_plots
-from mnemoscope.report.rulings.plots import strip_plots, window
+from mnemoscope.report.rulings.plots import emergence_plots, strip_plots, window
 from tests.claims.trials import clearing, make_claim, make_evidence
 from tests.report.rulings.made_up import nobody_passes, ruling, simple, two_heads
 

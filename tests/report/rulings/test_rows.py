@@ -15,7 +15,7 @@ from mnemoscope.report.rulings import (
     verdict_rows,
     verdict_tables,
 )
-from mnemoscope.report.tidy import table_files
+from mnemoscope.report.tables import table_files
 from tests.report.rulings.made_up import all_kinds, lone, nobody_passes, simple, too_small, two_heads
 
 

@@ -6,7 +6,7 @@ import xarray as xr
 from mnemoscope.claims.claim import EFFECT, Criterion, Gate
 from mnemoscope.claims.explanation import Explanation, Quantity
 from mnemoscope.report.rulings import rulings_page
-from mnemoscope.report.rulings.worked import Line, worked
+from mnemoscope.report.rulings.page import Line, worked
 from tests.claims.trials import along_seeds, clearing, make_claim, make_evidence
 from tests.report.rulings.made_up import nobody_passes, ruling
 

@@ -29,7 +29,7 @@ from mnemoscope.cli.sides import (
 from mnemoscope.core.errors import InputError, in_range
 
 if TYPE_CHECKING:
-    from mnemoscope.report.comparison_page import Compared, OneSequence
+    from mnemoscope.report.comparison import Compared, OneSequence
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,7 +71,7 @@ class Asked:
 def run(options: Compare) -> None:
     """Measure both, print the tables, write arrays, tables and the page."""
     from mnemoscope.cli.analysis import write_results
-    from mnemoscope.report.comparison_page import comparison_page
+    from mnemoscope.report.comparison import comparison_page
 
     in_range("--n", options.n, 2, float("inf"))
     if not options.kinds:
@@ -113,9 +113,8 @@ def _removable(task: ms.Task, batch: ms.Batch) -> bool:
 def compare(first: Side, second: Side, options: Compare) -> tuple[dict[str, Any], Compared]:
     """Results by name, and their tables, figures and notes."""
     from mnemoscope.cli.output import console
-    from mnemoscope.report import comparison as viz
-    from mnemoscope.report.ablation import damage
-    from mnemoscope.report.comparison_page import Compared
+    from mnemoscope.report import comparison
+    from mnemoscope.report.ablation import damage, quantity_of
     from mnemoscope.run.local import analyse_many
 
     names, sides = names_of(first, second), (first, second)
@@ -135,24 +134,24 @@ def compare(first: Side, second: Side, options: Compare) -> tuple[dict[str, Any]
         heads_first = sorted(change.role.values.tolist(), key=lambda role: role.endswith("MLP"))
         change = change.sel(role=heads_first)
         results["ablation"] = _tree(ablations, change.to_dataset(name="lost"))
-        what = viz.damage_title(ablations[0])
-        table = viz.ablation_table(one, other, change, names, what=what)
-        figure = viz.ablation_figure(one, other, change, names, what=what)
+        what = quantity_of(ablations[0]).change
+        table = comparison.ablation_table(one, other, change, names, what=what)
+        figure = comparison.ablation_figure(one, other, change, names, what=what)
     pair = pair_of(first, second)
     sequence, attention = _one_sequence(pair, sides, found, options)
     results["attention"] = attention
     places = _places(pair, sides, names, options, results)
     sequences = f"{options.n} {'unseen ' if options.split == 'test' else 'training '}sequences of each subgroup"
-    shown = Compared(
+    shown = comparison.Compared(
         title=f"{first.name} and {second.name}",
         lead=f"The first: {described(first)}. The second: {described(second)}.",
         notes=notes_on(first, second, pair, ablated=table is not None),
         names=names,
-        specification=viz.specification_table(
+        specification=comparison.specification_table(
             first.runs[0].spec, second.runs[0].spec, names, beyond_fields(first, second)
         ),
-        skills=viz.skill_table(scores, others, changes, names, sequences=sequences),
-        skill_figure=viz.skill_figure(scores, others, names),
+        skills=comparison.skill_table(scores, others, changes, names, sequences=sequences),
+        skill_figure=comparison.skill_figure(scores, others, names),
         places=places,
         sequence=sequence,
         ablation=table,
@@ -174,7 +173,7 @@ def _one_sequence(
     pair: tuple[ms.Run, ms.Run], sides: tuple[Side, Side], found: Sequence[Mapping[str, xr.Dataset]], options: Compare
 ) -> tuple[OneSequence, xr.DataTree]:
     """Attention, and predictions of tokens, of one seed each on one sequence of the first one's task."""
-    from mnemoscope.report.comparison_page import OneSequence
+    from mnemoscope.report.comparison import OneSequence
     from mnemoscope.report.guesses import on_one_line
 
     task = sides[0].task.for_seed(pair[0].spec.seed)

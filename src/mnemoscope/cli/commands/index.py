@@ -25,7 +25,7 @@ def run(options: Index) -> None:
     """Look through the directory and write the page."""
     from mnemoscope.cli.output import console
     from mnemoscope.models.files import write_atomically
-    from mnemoscope.report.overview.page import NAME, check_place, overview_page
+    from mnemoscope.report.overview import NAME, check_place, overview_page
 
     out = options.directory / NAME if options.out is None else options.out
     page = overview_page(options.directory, out)
@@ -39,7 +39,7 @@ def refresh(directory: Path) -> None:
     from mnemoscope.cli.output import console
     from mnemoscope.core.errors import InputError
     from mnemoscope.models.files import write_atomically
-    from mnemoscope.report.overview.page import NAME, check_place, overview_page
+    from mnemoscope.report.overview import NAME, check_place, overview_page
 
     try:
         check_place(directory / NAME)

@@ -59,7 +59,7 @@ def analyse_all(
     runs: Sequence[ms.Run], jobs: int, found: dict[Path, ms.report.Results] | None = None
 ) -> list[tuple[ms.TaskReport, dict[str, ms.report.Results]]]:
     """Every analysis of every run, by task and configuration; `found`, known results by directory, gets new ones."""
-    from mnemoscope.report.reporting import analyse_run, by_report
+    from mnemoscope.report.task_report import analyse_run, by_report
 
     parts = by_report(runs)
     ordered = [run for _, groups in parts for group in groups.values() for run in group]
@@ -96,7 +96,7 @@ def write_report(
 ) -> None:
     """Write the page on some runs, with sections of analyses, and the explorer unless it is declined; say where."""
     from mnemoscope.cli.output import console, write_page
-    from mnemoscope.report.reporting import report_page
+    from mnemoscope.report.task_report import report_page
 
     explorer = _explorer(path.with_name(f"{path.stem}-explorer.html"), runs, parts) if options.explore else None
     with console.status("the report is written"):
@@ -116,8 +116,7 @@ def _explorer(
     """Write the explorer of the first seeds, with their results; returns its name, or None where it takes no model."""
     from mnemoscope.cli.commands.explore import write_explorer
     from mnemoscope.cli.output import console
-    from mnemoscope.explorer.beside_report import first_seeds
-    from mnemoscope.explorer.page import runs_page
+    from mnemoscope.explorer.page import first_seeds, runs_page
 
     with console.status("the explorer is written"):
         taken, refused = first_seeds(runs, parts)

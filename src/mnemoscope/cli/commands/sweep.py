@@ -52,7 +52,7 @@ def _trained(sweep: Sweep, options: SweepOptions) -> xr.Dataset:
     from mnemoscope.cli.commands.train import train_with_progress
     from mnemoscope.cli.output import console
     from mnemoscope.cli.progress import counted_down
-    from mnemoscope.report.reporting import report_of
+    from mnemoscope.report.task_report import report_of
     from mnemoscope.run.configurations import over_sweep, swept
 
     runs = train_with_progress(sweep.specs(), options.out / "runs", options.jobs)

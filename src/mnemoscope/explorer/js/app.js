@@ -1,22 +1,19 @@
 /** The page: state in, pictures out. Whatever changes the state goes through `set`. */
-import { answersPanel } from "./answers.js";
+import { answersPanel, wordsPanel } from "./answers.js";
 import { attentionPanel } from "./attention.js";
 import { codePanel } from "./code.js";
 import { chooser, el } from "./dom.js";
-import { inWords } from "./naming.js";
 import { insidePanel } from "./inside.js";
+import { inWords } from "./naming.js";
 import { edgesPanel, partsPanel } from "./parts.js";
 import { patchesPanel } from "./patches.js";
-import { payload } from "./payload.js";
 import { picture, save } from "./picture.js";
-import { predictors } from "./predictors.js";
+import { predictors } from "./reading.js";
 import { seedsPanel } from "./seeds.js";
 import { partner, sequencePanel } from "./sequence.js";
-import { fromFragment, settled, toFragment } from "./state.js";
+import { fromFragment, look, mostDifferent, settled, toFragment } from "./state.js";
 import { timePanel } from "./time.js";
-import { look, mostDifferent } from "./view.js";
-import { opener } from "./weights.js";
-import { wordsPanel } from "./words.js";
+import { opener, payload } from "./weights.js";
 
 /**
  * Build the page where its status line stands.

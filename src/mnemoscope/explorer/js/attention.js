@@ -1,10 +1,37 @@
 /** The attention of one head as a matrix and as arcs over the tokens; both follow the same query and key. */
 import { chooser, el, refill, short, svg } from "./dom.js";
-import { fullColour } from "./heat.js";
-import { MOST_NAMED, pointedMatrix } from "./matrix.js";
-import { MECHANISM_NAMES, mechanismRows } from "./mechanisms.js";
+import { MOST_NAMED, fullColour, pointedMatrix } from "./matrix.js";
 import { called, component, partsIn, positionName, theCalled } from "./naming.js";
 import { headPattern } from "./reading.js";
+
+// ---- Named mechanisms: the keys that a query attends to evenly, among those up to it, as in `ms.core.patterns`.
+
+const MECHANISMS = /** @type {Object<string, (tokens: number[], query: number, key: number) => boolean>} */ ({
+  uniform: () => true,
+  itself: (_, query, key) => key === query,
+  "first token": (_, query, key) => key === 0,
+  "previous token": (_, query, key) => key === query - 1,
+  "same token, earlier": (tokens, query, key) => key < query && tokens[key] === tokens[query],
+  "after the same token": (tokens, query, key) => key > 0 && tokens[key - 1] === tokens[query],
+});
+
+export const MECHANISM_NAMES = Object.keys(MECHANISMS);
+
+/**
+ * The rows of attention that a mechanism gives; a query that has no such key is left out, its row stays as it is.
+ *
+ * @returns {Object<number, number[]>}
+ */
+export function mechanismRows(/** @type {string} */ name, /** @type {number[]} */ tokens) {
+  /** @type {Object<number, number[]>} */
+  const rows = {};
+  tokens.forEach((_, query) => {
+    const keys = tokens.map((_token, key) => key <= query && MECHANISMS[name](tokens, query, key));
+    const n = keys.filter(Boolean).length;
+    if (n) rows[query] = keys.map((is) => (is ? 1 / n : 0));
+  });
+  return rows;
+}
 
 const LEAST = 0.02;
 const STEP = 34;
@@ -35,7 +62,7 @@ export function attentionPanel(/** @type {any} */ app) {
   );
   let started = false;
   let way = "shown";
-  /** @type {?import("./view.js").View} */
+  /** @type {?import("./state.js").View} */
   let view = null;
 
   const place = () => {
@@ -49,7 +76,7 @@ export function attentionPanel(/** @type {any} */ app) {
     return headPattern(pass, layer, head);
   };
   const values = () => {
-    const { shown, clean, other } = /** @type {import("./view.js").View} */ (view);
+    const { shown, clean, other } = /** @type {import("./state.js").View} */ (view);
     if (way === "other") return weights(other);
     const now = weights(shown);
     return way === "change" ? weights(clean).map((/** @type {number} */ w, /** @type {number} */ i) => now[i] - w) : now;
@@ -136,7 +163,7 @@ export function attentionPanel(/** @type {any} */ app) {
     build() {
       started = false;
     },
-    update(/** @type {import("./view.js").View} */ current) {
+    update(/** @type {import("./state.js").View} */ current) {
       const lastPos = view?.state.pos;
       view = current;
       const { run, state, differ } = current;

@@ -128,7 +128,7 @@ export function codePanel(/** @type {any} */ app) {
       title.textContent = `The same in Python${named ? ", and as commands" : ""}`;
       /** @type {HTMLElement} */ (texts[1].parentElement).hidden = !named;
     },
-    update(/** @type {import("./view.js").View} */ { run, state }) {
+    update(/** @type {import("./state.js").View} */ { run, state }) {
       texts[0].textContent = asPython(run, state);
       texts[1].textContent = asCommands(run, state, app.fragment());
     },

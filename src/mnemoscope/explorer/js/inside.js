@@ -1,7 +1,6 @@
 /** Reading: the logit lens, and what the weights of the chosen head say between tokens. */
-import { ovCircuit, qkCircuit } from "./circuits.js";
 import { el, short } from "./dom.js";
-import { normalise, project, softmax } from "./layers.js";
+import { normalise, ovCircuit, project, qkCircuit, softmax } from "./layers.js";
 import { pointedMatrix } from "./matrix.js";
 import { called } from "./naming.js";
 import { ranked, row } from "./reading.js";
@@ -54,7 +53,7 @@ export function insidePanel(/** @type {any} */ app) {
   return {
     node,
     build() {},
-    update(/** @type {import("./view.js").View} */ view) {
+    update(/** @type {import("./state.js").View} */ view) {
       if (!node.open) return;
       const { run, state, model, shown, answer, foil } = view;
       const [one, two] = [run.symbols[answer], run.symbols[foil]];

@@ -6,8 +6,7 @@
  * @typedef {import("./edits.js").Source} Source
  * @typedef {import("./edits.js").Class} Class
  */
-import { forward, meanInPieces } from "./forward.js";
-import { atOnce } from "./pieces.js";
+import { atOnce, forward, meanInPieces } from "./forward.js";
 
 /** @type {WeakMap<Model, Map<string, any>>} */
 const KNOWN = new WeakMap();

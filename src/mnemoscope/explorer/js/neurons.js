@@ -7,12 +7,10 @@
  * @typedef {import("./weights.js").Model} Model
  * @typedef {{token: Float32Array, pos: Float32Array, heads: {token: Float32Array, pos: Float32Array}[]}} Keys
  */
-import { ofHead, read } from "./circuits.js";
 import { el, refill, short } from "./dom.js";
-import { forward } from "./forward.js";
-import { project } from "./layers.js";
+import { forward, inPieces } from "./forward.js";
+import { ofHead, project, read } from "./layers.js";
 import { called, onSwitch, positionName, theCalled, typed } from "./naming.js";
-import { inPieces } from "./pieces.js";
 import { ranked, row } from "./reading.js";
 
 const NAMED = 3;
@@ -102,7 +100,7 @@ export function neuronCard(app, flip) {
 
   return {
     node,
-    update(/** @type {import("./view.js").View} */ { run, state, model, shown }, /** @type {number[]} */ shares) {
+    update(/** @type {import("./state.js").View} */ { run, state, model, shown }, /** @type {number[]} */ shares) {
       const [layer, neuron] = state.neuron.split(".").map(Number);
       const site = { kind: "post", layer, neuron };
       const activation = row(/** @type {any} */ (shown.cache.get(`blocks.${layer}.mlp.hook_post`)), state.pos)[neuron];

@@ -2,8 +2,8 @@
  * The model as a picture that data flows through: every part that writes to the residual stream, what it adds directly
  * to the difference of logits, and a switch.
  */
-import { drawSmall } from "./heat.js";
 import { MANY, chooser, el, refill, short } from "./dom.js";
+import { drawSmall } from "./matrix.js";
 import { classOf, drawnRow } from "./means.js";
 import { called, component, onSwitch, partsIn, positionName, typed } from "./naming.js";
 import { neuronCard } from "./neurons.js";
@@ -110,7 +110,7 @@ export function partsPanel(/** @type {any} */ app) {
   return {
     node,
     build,
-    update(/** @type {import("./view.js").View} */ view) {
+    update(/** @type {import("./state.js").View} */ view) {
       const { run, state, model, shown, answer, foil } = view;
       const shares = attribution(model, shown, state.pos, answer, foil);
       const total = margin(shown, state.pos, answer, foil);
@@ -208,7 +208,7 @@ export function edgesPanel(/** @type {any} */ app) {
         ),
       );
     },
-    update(/** @type {import("./view.js").View} */ view) {
+    update(/** @type {import("./state.js").View} */ view) {
       const cut = new Map(view.state.edits.filter((edit) => edit.edge).map((edit) => [JSON.stringify(edit.edge), edit]));
       for (const button of /** @type {NodeListOf<HTMLElement>} */ (table.querySelectorAll("button"))) {
         const edit = cut.get(/** @type {string} */ (button.dataset.edge));

@@ -4,9 +4,8 @@
  * The cells are filled in pieces of a few milliseconds, so that the page stays at hand; a new state starts anew.
  */
 import { MANY, chooser, el, short } from "./dom.js";
-import { forward } from "./forward.js";
+import { forward, inPieces } from "./forward.js";
 import { READS, called, component, partsIn, positionName } from "./naming.js";
-import { inPieces } from "./pieces.js";
 import { margin } from "./reading.js";
 
 const ROWS = /** @type {[string, string][]} */ ([
@@ -37,7 +36,7 @@ export function patchesPanel(/** @type {any} */ app) {
   };
 
   /** @returns {Generator<void, void>} */
-  const fill = function* (/** @type {import("./view.js").View} */ view, /** @type {any[]} */ cells, /** @type {number} */ difference) {
+  const fill = function* (/** @type {import("./state.js").View} */ view, /** @type {any[]} */ cells, /** @type {number} */ difference) {
     const { run, state, model, clean, answer, rival: foil, sources } = view;
     const before = margin(clean, state.pos, answer, foil);
     for (const { button, site, name } of cells) {
@@ -58,7 +57,7 @@ export function patchesPanel(/** @type {any} */ app) {
     build() {
       drawn = "";
     },
-    update(/** @type {import("./view.js").View} */ view) {
+    update(/** @type {import("./state.js").View} */ view) {
       const { run, state, clean, other, differ, answer, rival: foil } = view;
       turn += 1;
       const difference = margin(other, state.pos, answer, foil) - margin(clean, state.pos, answer, foil);

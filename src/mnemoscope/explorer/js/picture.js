@@ -4,7 +4,7 @@
  * It has the light colours whatever the page has, since it goes where paper is white.
  */
 import { short, svg } from "./dom.js";
-import { fullColour } from "./heat.js";
+import { fullColour } from "./matrix.js";
 import { called, inWords, positionName, typed } from "./naming.js";
 import { attribution, headPattern, margin, probabilities, ranked } from "./reading.js";
 
@@ -41,7 +41,7 @@ function lined(/** @type {string} */ text) {
 }
 
 /** What the picture is of: model, sequences, changes. */
-function heading(/** @type {import("./view.js").View} */ view) {
+function heading(/** @type {import("./state.js").View} */ view) {
   const { run, state, differ } = view;
   const seed = run.seed === null ? "" : `, seed ${run.seed}`;
   const step = run.steps.length > 1 ? `, step ${run.steps[state.checkpoint]}` : "";
@@ -51,7 +51,7 @@ function heading(/** @type {import("./view.js").View} */ view) {
 }
 
 /** The attention of the chosen head with the changes in force, from a corner on. */
-function attention(/** @type {import("./view.js").View} */ { run, state, shown }, /** @type {number} */ left, /** @type {number} */ top) {
+function attention(/** @type {import("./state.js").View} */ { run, state, shown }, /** @type {number} */ left, /** @type {number} */ top) {
   const [layer, head] = state.head.split(".").map(Number);
   const n = state.tokens.length;
   const weights = Array.from(headPattern(shown, layer, head));
@@ -71,7 +71,7 @@ function attention(/** @type {import("./view.js").View} */ { run, state, shown }
 }
 
 /** What every part adds directly, from a corner on; and how high that is. */
-function parts(/** @type {import("./view.js").View} */ { run, state, model, shown, answer, foil }, /** @type {number} */ left, /** @type {number} */ top) {
+function parts(/** @type {import("./state.js").View} */ { run, state, model, shown, answer, foil }, /** @type {number} */ left, /** @type {number} */ top) {
   const difference = `logit of ${run.symbols[answer]} minus that of ${run.symbols[foil]}`;
   const total = margin(shown, state.pos, answer, foil);
   const shares = [...attribution(model, shown, state.pos, answer, foil), { name: difference, value: total }];
@@ -98,7 +98,7 @@ function parts(/** @type {import("./view.js").View} */ { run, state, model, show
 }
 
 /** What the model says at the chosen position, from a corner on; and how high that is. */
-function predictions(/** @type {import("./view.js").View} */ view, /** @type {number} */ left, /** @type {number} */ top) {
+function predictions(/** @type {import("./state.js").View} */ view, /** @type {number} */ left, /** @type {number} */ top) {
   const { run, state, clean, shown, other, differ, exact } = view;
   const due = exact?.get(state.pos);
   const columns = [
@@ -128,7 +128,7 @@ function predictions(/** @type {import("./view.js").View} */ view, /** @type {nu
 }
 
 /** @returns {string} The picture, as the text of a file. */
-export function picture(/** @type {import("./view.js").View} */ view) {
+export function picture(/** @type {import("./state.js").View} */ view) {
   const { title, lines } = heading(view);
   const top = EDGE + 34 + LINE_HEIGHT * lines.length;
   const own = parts(view, EDGE + SQUARE + 60, top);

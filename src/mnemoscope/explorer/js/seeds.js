@@ -8,11 +8,10 @@
  * @typedef {{name: string, site: Site, adds: number, costs: number}} Part
  */
 import { el, short } from "./dom.js";
-import { forward } from "./forward.js";
-import { drawSmall } from "./heat.js";
+import { forward, inPieces } from "./forward.js";
+import { drawSmall } from "./matrix.js";
 import { meansInPieces } from "./means.js";
 import { component, partsIn, positionName } from "./naming.js";
-import { inPieces } from "./pieces.js";
 import { attribution, headPattern, probabilities, ranked } from "./reading.js";
 
 /** A part by its role, without its number: what the same part of another seed is called too. */
@@ -115,7 +114,7 @@ export function seedsPanel(/** @type {any} */ app) {
   return {
     node,
     build,
-    update(/** @type {import("./view.js").View} */ { run, state, answer, foil }) {
+    update(/** @type {import("./state.js").View} */ { run, state, answer, foil }) {
       if (node.hidden) return;
       for (const { number, line } of lines) {
         line.classList.toggle("chosen", number === state.run);

@@ -63,7 +63,7 @@ export function timePanel(/** @type {any} */ app) {
       picture.setAttribute("aria-label", `curves of training: ${names.join(", ")}`);
       picture.append(svg("line", { class: "now", y1: 0, y2: HEIGHT }));
     },
-    update(/** @type {import("./view.js").View} */ view) {
+    update(/** @type {import("./state.js").View} */ view) {
       const { run, state } = view;
       slider.value = String(state.checkpoint);
       const now = picture.querySelector(".now");

@@ -2,28 +2,40 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from html import escape
+from dataclasses import dataclass, replace
 from types import MappingProxyType
+from typing import Any
 
-from mnemoscope.claims.verdict import Ruling
-from mnemoscope.report.rulings.section import Example, add_section, listed, results_of
-from mnemoscope.report.rulings.sheet import Entry, Sheet, badge, link, place, table
-from mnemoscope.report.rulings.words import (
-    MEANINGS,
-    as_registered,
-    favoured,
-    flips,
-    recipe_text,
-)
-from mnemoscope.report.tables import counted
+import numpy as np
+import xarray as xr
+from markupsafe import Markup
 
-_HEADER = ("id", "statement", "verdict", "recipe", "share", "effect")
-_LEGEND = (
-    "Recipe: that of the models the verdict speaks of. Share: of the judged replicates, how many clear the margin, "
-    "with its exact 95 % interval. Effect: mean over the judged replicates with its studentised 95 % interval; where a "
-    "claim has several parts, of the part that decides. "
-    "Favoured: which explanations the evidence supports. Flips: which other choices give another verdict."
-)
+from mnemoscope.claims.claim import GATE, Claim, Control
+from mnemoscope.claims.evidence import named, prompt_mean
+from mnemoscope.claims.explanation import Quantity
+from mnemoscope.claims.judge import misbehaviour
+from mnemoscope.claims.verdict import Cell, Outcome, PartResult, Ruling, Verdict
+from mnemoscope.report.page import TEMPLATES, Page, attention_view
+from mnemoscope.report.rulings import words
+from mnemoscope.report.rulings.plots import LOOKS, emergence_plots, short_names, strip_plots
+from mnemoscope.report.rulings.words import by_case, effect_name, number, quantity, unit_of
+
+SIGNS: dict[Outcome, str] = {"SUPPORTED": "✓", "REFUTED": "✗", "MIXED": "◐", "INCONCLUSIVE": "?", "NOT_APPLICABLE": "–"}
+"""No outcome is shown by colour alone: a badge has a sign, the word, and a different frame."""
+_Row = tuple[Sequence[Any], Sequence[Any]]
+"""The cells of a row, and lines below them over the whole width."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Example:
+    """The attention of one model on one sequence: one example of `patterns_of_sequences`.
+
+    `caption` says which seed it is and why it is shown, and has the sequence. `attention` holds `pattern` (layer, head,
+    query, key) and `token` (key).
+    """
+
+    caption: str
+    attention: xr.Dataset
 
 
 def rulings_page(
@@ -45,52 +57,219 @@ def rulings_sheet(
     lead: str = "",
     examples: Mapping[str, Sequence[Example]] = MappingProxyType({}),
     sources: Mapping[str, Sequence[str]] = MappingProxyType({}),
-) -> Sheet:
+) -> Page:
     """The page, put together from rulings in their order on it.
 
     `lead` is a sentence under the title. By id of the claim, `examples` give attention on single sequences, and
     `sources` pieces of HTML on the way to reproduce its verdict and the place of its arrays.
     """
-    sheet = Sheet(title, lead)
-    sheet.page.section("Verdicts")
-    sheet.add(_counts(rulings))
-    entries = [_entry(i, ruling) for i, ruling in enumerate(rulings)]
-    sheet.add(table(_HEADER, entries, "verdicts"))
-    sheet.page.text(_LEGEND, "note")
-    for i, ruling in enumerate(rulings):
-        sheet.add(f'<div class="claim" id="{place(i)}"></div>')
-        sheet.page.section(ruling.claim.id)
-        add_section(sheet, ruling, examples.get(ruling.claim.id, ()))
-        if pieces := sources.get(ruling.claim.id):
-            sheet.page.heading("To reproduce it")
-            sheet.add(listed(pieces))
-    return sheet
-
-
-def _counts(rulings: Sequence[Ruling]) -> str:
-    """The number of occurrences of each outcome, and its meaning."""
+    page = Page(title, lead, kind="verdicts-page", in_turn=True)
     n = Counter(ruling.verdict.outcome for ruling in rulings)
-    items = (
-        f"<li><strong>{n[outcome]}</strong> {badge(outcome)} {escape(meaning)}</li>"
-        for outcome, meaning in MEANINGS.items()
+    page.write(
+        f"{TEMPLATES}verdicts.html.jinja",
+        signs=SIGNS,
+        words=words,
+        attention_view=attention_view,
+        worked_header=("quantity", "what it is", "value", "must be", "", "mean [range] over the judged"),
+        counts=[(outcome, n[outcome], meaning) for outcome, meaning in words.MEANINGS.items()],
+        overview=[_overview_row(f"ruling-{i}", ruling) for i, ruling in enumerate(rulings, 1)],
+        rulings=[
+            {
+                "place": f"ruling-{i}",
+                "claim": ruling.claim,
+                "examples": examples.get(ruling.claim.id, ()),
+                "sources": [Markup(piece) for piece in sources.get(ruling.claim.id, ())],
+                **_section(ruling),
+            }
+            for i, ruling in enumerate(rulings, 1)
+        ],
     )
-    return f'<p>{counted(len(rulings), "claim")}:</p><ul class="counts">{"".join(items)}</ul>'
+    return page
 
 
-def _entry(i: int, ruling: Ruling) -> Entry:
+def _results(found: Verdict | PartResult) -> tuple[str, str]:
+    return words.share_text(found), words.effect_text(found)
+
+
+def _overview_row(place: str, ruling: Ruling) -> _Row:
     claim, verdict = ruling.claim, ruling.verdict
-    headline = ' <span class="mark">headline</span>' if claim.headline else ""
-    statement = f'{escape(claim.statement)}{headline}<span class="source">{escape(claim.source)}</span>'
-    why, *beside = (
-        f"<b>{name}:</b> {escape(text)}"
-        for name, text in (
-            ("Why", ruling.reason),
-            ("Favoured", favoured(ruling)),
-            ("Flips", flips(ruling)),
-            ("Registered", as_registered(ruling.departures, ruling.code)),
+    statement = {"text": claim.statement, "mark": "headline" if claim.headline else "", "source": claim.source}
+    named_id = {"text": claim.id, "href": f"#{place}"}
+    beside = [
+        ("Favoured", words.favoured(ruling)),
+        ("Flips", words.flips(ruling)),
+        ("Registered", words.as_registered(ruling.departures, ruling.code)),
+    ]
+    cells = [named_id, statement, verdict.outcome, words.recipe_text(claim), *_results(verdict)]
+    return cells, [[("Why", ruling.reason)], beside]
+
+
+def _section(ruling: Ruling) -> dict[str, Any]:
+    """The content of the section on one claim; what its ruling lacks is empty."""
+    claim, verdict, replicate = ruling.claim, ruling.verdict, ruling.evidence.replicate
+    kinds = ["judged", *(["fails the gate"] if verdict.n_failed else [])]
+    kinds += [kind for kind in ("positive", "negative") if any(each.kind == kind for each in claim.controls)]
+    parts = list(zip(claim.criteria, verdict.parts, strict=True))
+    example, over_judged = worked(ruling), words.ranges(ruling, judged=True)
+    return {
+        "ruling": ruling,
+        "replicate": replicate,
+        "results": _results(verdict),
+        "earlier": [words.earlier_text(earlier) for earlier in ruling.superseded],
+        "worked": example,
+        "worked_rows": [_worked_row(line, over_judged) for line in example.lines] if example else [],
+        "signs_shown": ", ".join(f"{LOOKS[kind].sign} {LOOKS[kind].name}" for kind in kinds),
+        "strips": strip_plots(ruling),
+        "unjudged": [(row, ()) for row in words.unjudged_rows([ruling])],
+        "parts": [
+            ([part.name, words.criterion(claim, part, unit_of(ruling, part.name)), *_results(result)], ())
+            for part, result in (parts if len(parts) > 1 else ())
+        ],
+        "controls": [(row, ()) for row in control_rows(ruling)],
+        "cells": [(["as claimed", "", verdict.outcome, *_results(verdict), ""], ())]
+        + [_cell_row(ruling, cell) for cell in ruling.sensitivity],
+        "n_flips": len(ruling.flips),
+        "has_zero": any(cell.value == words.ZERO for cell in ruling.sensitivity),
+        "favoured": " ".join([words.favours(ruling), *words.favoured_otherwise(ruling)]),
+        "rivals": [
+            _rival_row(rival, claim, ruling.rivals[rival.id]) for rival in claim.rivals if rival.id in ruling.rivals
+        ],
+        "emergence": emergence_plots(ruling),
+        "emergence_seed": None if ruling.emergence is None else ruling.emergence.attrs.get("seed"),
+    }
+
+
+def _worked_row(line: "Line", over_judged: Mapping[str, str]) -> _Row:
+    known = line.quantity
+    meaning = {"text": known.words, "formula": known.formula} if known else ""
+    meets = {True: "✓", False: "✗", None: ""}[line.meets]
+    return [line.name, meaning, line.value, line.must_be, meets, over_judged.get(line.name, "")], ()
+
+
+def _cell_row(ruling: Ruling, cell: Cell) -> _Row:
+    verdict = cell.verdict
+    whose = "" if verdict.id == ruling.claim.id else f"{verdict.id}: "
+    flips = "⚑ flips" if cell.flips else "no"
+    cells = [whose + cell.factor, cell.value, verdict.outcome, *_results(verdict), flips]
+    return cells, [verdict.reason] if cell.flips else []
+
+
+def _rival_row(rival: Claim, claim: Claim, verdict: Verdict) -> _Row:
+    terms = {effect_name(part.name): words.described(rival, part.name) for part in rival.criteria}
+    lines = [words.holds_if(rival, subject="It")]
+    lines += [f"{name[0].upper()}{name[1:]} is {text}." for name, text in terms.items() if text]
+    if rival.explanation is not None and rival.explanation is not claim.explanation:
+        lines += [rival.explanation.procedure, rival.explanation.margins]
+    explained = {"text": rival.statement, "lines": lines}
+    return [rival.id, explained, verdict.outcome, *_results(verdict)], [verdict.reason]
+
+
+# ---- one replicate worked through
+
+
+@dataclass(frozen=True, kw_only=True)
+class Line:
+    """One quantity of one replicate: its value with unit, and the requirement on it.
+
+    `quantity` is None where the claim does not explain it. Without a requirement, `must_be` is empty and `meets` None.
+    """
+
+    name: str
+    quantity: Quantity | None
+    value: str
+    must_be: str = ""
+    meets: bool | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Worked:
+    """A replicate in numbers: the gate, the deciding effects, further measurements, and the conclusion."""
+
+    label: str
+    sentence: str
+    lines: tuple[Line, ...]
+
+
+def worked(ruling: Ruling) -> Worked | None:
+    """The judged replicate in the middle of all, worked through; None where none was judged."""
+    claim, evidence, which = ruling.claim, ruling.evidence, ruling.typical()
+    if which is None:
+        return None
+    effects = evidence.effects.sel({evidence.replicate: which})
+    lines, met = [], []
+    if claim.gate is not None and evidence.gate is not None:
+        lines.append(_gate_line(ruling, float(evidence.gate.sel({evidence.replicate: which}))))
+    for part in claim.criteria:
+        value = float(prompt_mean(named(effects, part.name)))
+        met.append(bool(part.slack(np.array([value]))[0] > 0))
+        lines.append(
+            Line(
+                name=effect_name(part.name),
+                quantity=quantity(claim, part.name),
+                value=f"{number(value)} {unit_of(ruling, part.name)}".strip(),
+                must_be=part.wording,
+                meets=met[-1],
+            )
         )
-    )
-    below = [why, " &emsp; ".join(beside)]
-    outcome, share, effect = results_of(verdict)
-    recipe = escape(recipe_text(claim))
-    return Entry(cells=[link(i, ruling), statement, outcome, recipe, share, effect], below=below)
+    if isinstance(effects, xr.Dataset):
+        for name, effect in effects.drop_vars([part.name for part in claim.criteria]).data_vars.items():
+            value = float(prompt_mean(effect))
+            shown = number(value) if np.isfinite(value) else "–"
+            lines.append(Line(name=str(name), quantity=quantity(claim, str(name)), value=shown))
+    holds = all(met) if claim.joined == "all" else any(met)
+    label = f"{evidence.replicate} {which}"
+    sentence = f"{label[0].upper()}{label[1:]} {'meets' if holds else 'does not meet'} the criterion of the claim"
+    return Worked(label=label, sentence=f"{sentence}{_how_many(claim.joined, met)}.", lines=tuple(lines))
+
+
+def _gate_line(ruling: Ruling, value: float) -> Line:
+    gate = ruling.claim.gate
+    assert gate is not None
+    bounds = [f"at least {gate.at_least:g}"] if np.isfinite(gate.at_least) else []
+    bounds += [f"at most {gate.at_most:g}"] if np.isfinite(gate.at_most) else []
+    explained = quantity(ruling.claim, GATE) or Quantity(words=gate.statement)
+    return Line(name=GATE, quantity=explained, value=number(value), must_be=" and ".join(bounds), meets=True)
+
+
+def _how_many(joined: str, met: list[bool]) -> str:
+    """The number of parts that hold, where there are several."""
+    if len(met) == 1:
+        return ""
+    needed = "all have to" if joined == "all" else "one has to"
+    return f": {sum(met)} of its {len(met)} parts hold{'s' if sum(met) == 1 else ''}, and {needed}"
+
+
+# ---- controls
+
+
+def control_rows(ruling: Ruling) -> list[list[str]]:
+    """For every control: plot column, name, kind, required result, mean and range over its cases, and if it passed."""
+    return [
+        [
+            f"{short}: {control.name}",
+            control.kind,
+            words.must_give(ruling.claim, control),
+            _measured(ruling, control),
+            _behaved(ruling, control),
+        ]
+        for short, control in short_names(ruling.claim).items()
+    ]
+
+
+def _measured(ruling: Ruling, control: Control) -> str:
+    effects = ruling.evidence.controls.get(control.name)
+    if effects is None:
+        return "not measured"
+    texts = []
+    for part in ruling.claim.criteria:
+        values = by_case(named(effects, part.name))
+        spread = f" [{number(values.min())}, {number(values.max())}] in {values.size} cases" if values.size > 1 else ""
+        texts.append(f"{part.name} {number(float(np.mean(values)))}{spread}")
+    return "; ".join(texts)
+
+
+def _behaved(ruling: Ruling, control: Control) -> str:
+    """The outcome of a control judged on its own: the first that misbehaves would hide the others."""
+    effects = {name: each for name, each in ruling.evidence.controls.items() if name == control.name}
+    wrong = misbehaviour(replace(ruling.claim, controls=(control,)), replace(ruling.evidence, controls=effects))
+    return f"✗ no: {wrong}" if wrong else "✓ yes"

@@ -1,8 +1,8 @@
-"""Effects of a ruling as strips of points over seeds, with the margin and the side that clears it.
+"""Effects of a ruling as strips of points over seeds and as curves over training, with the margin.
 
-A strip has a column for the seeds and one for each control, called C1, C2 and so on in the order in which they were
-declared. Its scale is that of the judged seeds and of the margin. Points far beyond it, often those of controls, stand
-at the edge with an arrow and their value.
+The side of the margin that clears it is shaded. A strip has a column for the seeds and one for each control, called C1,
+C2 and so on in the order in which they were declared. Its scale is that of the judged seeds and of the margin. Points
+far beyond it, often those of controls, stand at the edge with an arrow and their value.
 """
 
 from dataclasses import dataclass
@@ -12,10 +12,10 @@ import plotly.graph_objects as go
 import xarray as xr
 from jaxtyping import Float
 
-from mnemoscope.claims.claim import Claim, Control, Criterion
-from mnemoscope.claims.evidence import named, prompt_mean
+from mnemoscope.claims.claim import GATE, Claim, Control, Criterion
+from mnemoscope.claims.evidence import named
 from mnemoscope.claims.verdict import PartResult, Ruling
-from mnemoscope.report.rulings.words import number, unit_of
+from mnemoscope.report.rulings.words import by_case, number, unit_of
 
 _HEIGHT = 235
 _BEYOND = 1.0
@@ -183,11 +183,6 @@ def short_names(claim: Claim) -> dict[str, Control]:
     return {f"C{i}": control for i, control in enumerate(claim.controls, 1)}
 
 
-def by_case(effect: xr.DataArray) -> Float[np.ndarray, " case"]:
-    """One number per case: the mean over prompts."""
-    return np.atleast_1d(prompt_mean(effect.astype(float)).to_numpy())
-
-
 def _spread(n: int, centre: float, half: float) -> Float[np.ndarray, " point"]:
     return np.linspace(centre - half, centre + half, n) if n > 1 else np.full(n, centre)
 
@@ -238,3 +233,70 @@ def frame(figure: go.Figure, name: str, unit: str, shown: tuple[float, float], *
 def _padded(shown: tuple[float, float]) -> tuple[float, float]:
     pad = _PAD * (shown[1] - shown[0])
     return shown[0] - pad, shown[1] + pad
+
+
+# ---- over training
+
+
+def emergence_plots(ruling: Ruling) -> list[tuple[go.Figure, str]]:
+    """One figure per part along the training step, and one of the gate's quantities if they were measured too."""
+    effects = ruling.emergence
+    if effects is None:
+        return []
+    plots = [
+        (_curve(effects[part.name], part, unit_of(ruling, part.name)), "")
+        for part in ruling.claim.criteria
+        if part.name in effects
+    ]
+    gate = ruling.claim.gate
+    if gate is not None and GATE in effects and np.isfinite(gate.at_least):
+        part = Criterion(name=GATE, quantifier="every", margin=gate.at_least)
+        plots.append((_curve(effects[GATE], part, ""), f"Gate: {gate.statement}."))
+    return plots
+
+
+def _curve(effect: xr.DataArray, part: Criterion, unit: str) -> go.Figure:
+    steps, values = effect.step.to_numpy(), by_case(effect)
+    finite = values[np.isfinite(values)]
+    shown = window(part, finite, finite)
+    places = _on_log_axis(steps)
+    figure = go.Figure(
+        go.Scatter(
+            x=places,
+            y=[float(value) if np.isfinite(value) else None for value in values],
+            mode="lines+markers",
+            line={"color": "#1f5fbf", "width": 1.5},
+            marker={"size": 5},
+            text=[f"step {step:,}: {number(v)}" for step, v in zip(steps.tolist(), values.tolist(), strict=True)],
+            hovertemplate="%{text}<extra></extra>",
+        )
+    )
+    show_margin(figure, part, shown)
+    ticks = _ticks(steps)
+    figure.update_xaxes(
+        type="log", title="training step", tickvals=list(ticks), ticktext=list(ticks.values()), showgrid=False
+    )
+    frame(figure, part.name, unit, shown, lines_below=3)
+    return figure
+
+
+def _on_log_axis(steps: np.ndarray) -> list[float]:
+    """Steps on a logarithmic axis, where step 0 has no place: it stands at a third of the first one after it."""
+    return np.where(steps > 0, steps, _origin(steps)).tolist()
+
+
+def _origin(steps: np.ndarray) -> float:
+    later = steps[steps > 0]
+    return float(later.min() if later.size else 3) / 3
+
+
+def _ticks(steps: np.ndarray) -> dict[float, str]:
+    """Place to label: powers of ten, with 2 and 5 times them if there are few, and 0."""
+    later = steps[steps > 0]
+    ticks = {_origin(steps): "0"} if (steps == 0).any() else {}
+    for factors in ((1,), (1, 2, 5)):
+        marks = [factor * 10**power for power in range(9) for factor in factors]
+        marks = [mark for mark in marks if later.size and later.min() <= mark <= later.max()]
+        if len(marks) >= 3:
+            break
+    return ticks | {float(mark): f"{mark:,}" for mark in marks}

@@ -1,25 +1,27 @@
-"""Verdicts, criteria and numbers in words."""
+"""Rulings in words: criteria, verdicts and numbers as sentences, and rows of tables."""
 
 import math
-from collections.abc import Sequence
+import textwrap
+from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
 
+import numpy as np
 import xarray as xr
 
-from mnemoscope.claims.claim import Claim
-from mnemoscope.claims.evidence import named
+from mnemoscope.claims.claim import EFFECT, GATE, Claim, Control, Criterion
+from mnemoscope.claims.evidence import as_dataset, named, prompt_mean
+from mnemoscope.claims.explanation import Quantity
 from mnemoscope.claims.verdict import Outcome, PartResult, Ruling, Superseded, Verdict
-from mnemoscope.report.rulings.differences import interval_text, outcome_text
-from mnemoscope.report.rulings.differences import number as number
-from mnemoscope.report.tables import Number, counted
+from mnemoscope.core.presets import Configuration
+from mnemoscope.report.rulings.differences import interval_text, number, outcome_text
+from mnemoscope.report.tables import Number, Table, counted
 
-MEANINGS: dict[Outcome, str] = {
-    "SUPPORTED": "the evidence decides for the claim",
-    "REFUTED": "the evidence decides against it",
-    "MIXED": "replicates differ: about half of them meet the criterion",
-    "INCONCLUSIVE": "the evidence does not decide, or is not to be trusted",
-    "NOT_APPLICABLE": "too few replicates for a verdict, or none passes the gate",
-}
-"""Every outcome and its meaning."""
+# ---- numbers
+
+
+def by_case(effect: xr.DataArray) -> np.ndarray:
+    """One number per case: the mean over prompts."""
+    return np.atleast_1d(prompt_mean(effect.astype(float)).to_numpy())
 
 
 def share_text(verdict: Verdict | PartResult, *, n: int | None = None) -> Number:
@@ -50,6 +52,18 @@ def with_interval(
     text = interval_text(value, low, high, unit, form)
     low, high = -math.inf if low is None else low, math.inf if high is None else high
     return Number(text, mean=value, low=low, high=high, interval="95 %", n=n, unit=unit, each=each)
+
+
+# ---- verdicts
+
+MEANINGS: dict[Outcome, str] = {
+    "SUPPORTED": "the evidence decides for the claim",
+    "REFUTED": "the evidence decides against it",
+    "MIXED": "replicates differ: about half of them meet the criterion",
+    "INCONCLUSIVE": "the evidence does not decide, or is not to be trusted",
+    "NOT_APPLICABLE": "too few replicates for a verdict, or none passes the gate",
+}
+"""Every outcome and its meaning."""
 
 
 def recipe_text(claim: Claim) -> str:
@@ -131,3 +145,221 @@ def earlier_text(earlier: Superseded) -> str:
         recipe = f", {earlier.recipe} recipe" if earlier.recipe else ""
         verdict = f"{outcome_text(earlier.outcome)} ({n_clear} of {earlier.n}{recipe})"
     return f"{verdict}; superseded: {earlier.reason}"
+
+
+# ---- the question, as it was fixed before the first run
+
+_HOLDS = {
+    "most": "in more than half of the {what}s {name} is {wording}",
+    "every": "in every {what} {name} is {wording}",
+    "exists": "in at least one {what} {name} is {wording}",
+    "mean": "on average over the {what}s {name} is {wording}",
+    "equivalence": "on average over the {what}s {name} is {wording}, which counts as no effect",
+}
+_FAILS = {**_HOLDS, "every": _HOLDS["exists"], "exists": _HOLDS["every"], "equivalence": _HOLDS["mean"]}
+"""The words for evidence against a claim, with the opposite quantifier: against all one, against one all."""
+_OPPOSITE = {"above": "below {:g}", "below": "above {:g}", "within": "further than {:g} from 0"}
+_PROMPTS = {
+    "own": "every {what} has prompts of its own",
+    "shared": "all {what}s share the prompts that were drawn",
+    "enumerated": "every possible prompt is measured, so that effects have no sampling error",
+}
+
+
+def effect_name(name: str) -> str:
+    """The name of an effect in a sentence."""
+    return "the effect" if name == EFFECT else name
+
+
+def quantity(claim: Claim, name: str) -> Quantity | None:
+    """The description of a quantity; None where the claim does not explain it."""
+    return None if claim.explanation is None else claim.explanation.quantities.get(name)
+
+
+def described(claim: Claim, name: str) -> str:
+    """The words for a quantity, and behind them its formula; empty where the claim does not explain it."""
+    found = quantity(claim, name)
+    return "" if found is None else ": ".join(text for text in (found.words, found.formula) if text)
+
+
+def criterion(claim: Claim, part: Criterion, unit: str | None = None) -> str:
+    """The requirement on an effect, with quantifier, margin and unit (the criterion's, unless another is given)."""
+    return _sentence(_HOLDS, claim, part, part.wording, unit)
+
+
+def holds_if(claim: Claim, units: Mapping[str, str] = MappingProxyType({}), *, subject: str = "The claim") -> str:
+    """The condition of the claim in one sentence; `units` replace those of the criteria, by effect."""
+    parts = [criterion(claim, part, units.get(part.name)) for part in claim.criteria]
+    return _joined(f"{subject} holds if", parts, claim.joined)
+
+
+def refuted_if(claim: Claim, units: Mapping[str, str] = MappingProxyType({})) -> str:
+    """The refutation of the claim, in one sentence; an effect exactly at a margin speaks neither for nor against it."""
+    parts = [
+        _sentence(_FAILS, claim, part, _OPPOSITE[part.direction].format(part.margin), units.get(part.name))
+        for part in claim.criteria
+    ]
+    return _joined("It is refuted if", parts, "any" if claim.joined == "all" else "all")
+
+
+def must_give(claim: Claim, control: Control) -> str:
+    """The result that the cases of a control must give for the instrument to be trusted."""
+    parts = [f"{part.name} {part.wording}" for part in claim.criteria]
+    if control.kind == "positive":
+        return (" and " if claim.joined == "all" else " or ").join(parts)
+    if len(parts) == 1:
+        return f"not: {parts[0]}"
+    return f"not {'all' if claim.joined == 'all' else 'any'} of: {', '.join(parts)}"
+
+
+def _joined(opening: str, parts: Sequence[str], needed: str) -> str:
+    """A sentence of one part, or of several of which all or any are needed."""
+    several = f" {needed} of this is so:" if len(parts) > 1 else ""
+    return f"{opening}{several} {'; '.join(parts)}."
+
+
+def _sentence(words: Mapping[str, str], claim: Claim, part: Criterion, wording: str, unit: str | None) -> str:
+    """One part: quantifier, effect, and where it lies."""
+    unit = part.unit if unit is None else unit
+    wording = f"{wording} ({unit})" if " " in unit else f"{wording} {unit}".strip()
+    return words[part.quantifier].format(what=claim.replicate, name=effect_name(part.name), wording=wording)
+
+
+def fixed(claim: Claim, units: Mapping[str, str] = MappingProxyType({})) -> list[tuple[str, str]]:
+    """Pairs of a term and a text about all that was fixed before the first run; `units` as for `holds_if`."""
+    what, explanation = claim.replicate, claim.explanation
+    found = [("criterion", holds_if(claim, units)), ("refutation", refuted_if(claim, units))]
+    if explanation is not None:
+        found += [("measured", explanation.procedure), ("margins", explanation.margins), ("shows", explanation.limits)]
+    headline = "; a headline claim, which shares one error rate with the others of its system" if claim.headline else ""
+    found += [("gate", _gate(claim)), ("replicates", f"{claim.n_replicates} {what}s or more{headline}")]
+    found.append(("seeds that count", _seeds(claim)))
+    named = (f"{name} ({_unit(unit)})" for name, unit in claim.units.items())
+    found.append(("models", "language models that --model names" if claim.of_language_models else ", ".join(named)))
+    if claim.prompts is not None:
+        found.append(("prompts", _PROMPTS[claim.prompts].format(what=what)))
+    return [(term, text) for term, text in found if text]
+
+
+def asked(ruling: Ruling) -> list[tuple[str, str]]:
+    """Pairs of a term and a text about what was fixed before the first run, and about the models on trial."""
+    claim, verdict, evidence = ruling.claim, ruling.verdict, ruling.evidence
+    found = dict(fixed(claim, {part.name: unit_of(ruling, part.name) for part in claim.criteria}))
+    if evidence.models:
+        found["models"] = ", ".join(evidence.models)
+    if evidence.prompts is not None:
+        found["prompts"] = _PROMPTS[evidence.prompts].format(what=claim.replicate)
+    measured = counted(verdict.n + verdict.n_failed, claim.replicate)
+    found["measured on"] = f"{measured}; judged: {verdict.n or 'none'}"
+    if ruling.set_aside:
+        found["not used"] = "; ".join(ruling.set_aside)
+    return list(found.items())
+
+
+def _gate(claim: Claim) -> str:
+    if claim.gate is None:
+        return f"none: every {claim.replicate} is judged"
+    measured = f" ({words})" if (words := described(claim, GATE)) else ""
+    return f"only a {claim.replicate} is judged which {claim.gate.statement}{measured}"
+
+
+def _seeds(claim: Claim) -> str:
+    """The seeds that count; empty if all do."""
+    if claim.last_seed is not None:
+        return f"{claim.first_seed} to {claim.last_seed}"
+    return f"from {claim.first_seed} on" if claim.first_seed else ""
+
+
+def _unit(unit: Configuration) -> str:
+    changes = "".join(f", {name}={value}" for name, value in unit.changes)
+    return f"{unit.preset}, {unit.recipe} recipe{changes}"
+
+
+# ---- rows for the terminal and for files
+
+VERDICT_HEADER = ("id", "statement", "verdict", "recipe", "share", "effect", "registered", "why")
+UNJUDGED_HEADER = ("id", "quantity", "mean [range]", "measured")
+UNJUDGED = "measured where no replicate passes the gate; no verdict"
+LONGEST = 72
+"""Most characters of a statement on the terminal."""
+
+
+def verdict_rows(rulings: Iterable[Ruling]) -> list[list[str]]:
+    """For every ruling: id, statement, outcome, recipe of the models, share and effect with 95 % intervals, whether it
+    is as registered, and the reason.
+    """
+    return [
+        [
+            ruling.claim.id,
+            ruling.claim.statement,
+            outcome_text(ruling.verdict.outcome),
+            recipe_text(ruling.claim),
+            share_text(ruling.verdict, n=ruling.verdict.n),
+            effect_text(ruling.verdict, n=ruling.verdict.n),
+            as_registered(ruling.departures, ruling.code),
+            ruling.reason,
+        ]
+        for ruling in rulings
+    ]
+
+
+def unjudged_rows(rulings: Iterable[Ruling]) -> list[list[str]]:
+    """Claim, quantity, mean and range, and replicates of measurements where none passes the gate: no verdict rests on
+    them.
+    """
+    return [
+        [ruling.claim.id, name, text, counted(len(ruling.evidence.labels), ruling.evidence.replicate)]
+        for ruling in rulings
+        if ruling.verdict.n == 0
+        for name, text in ranges(ruling, judged=False).items()
+    ]
+
+
+def ranges(ruling: Ruling, *, judged: bool) -> dict[str, str]:
+    """Mean and range of all measurements by name, over the replicates that pass the gate or those that fail."""
+    effects, found = ruling.evidence.effects, {}
+    alone = None if isinstance(effects, xr.Dataset) else ruling.claim.criteria[0].name
+    for name, effect in as_dataset(effects).data_vars.items():
+        values = by_case(effect)[_passing(ruling) == judged]
+        values = values[~np.isnan(values)]
+        if values.size:
+            unit = str(effect.attrs.get("unit", ""))
+            spread = f" [{number(values.min())}, {number(values.max())}]" if values.size > 1 else ""
+            found[effect_name(alone or str(name))] = f"{number(values.mean())}{spread} {unit}".strip()
+    return found
+
+
+def in_short(rows: Iterable[Sequence[str]]) -> list[list[str]]:
+    """Rows of verdicts for the terminal, which has no room for long statements."""
+    return [[name, textwrap.shorten(said, LONGEST, placeholder=" …"), *others] for name, said, *others in rows]
+
+
+def verdict_tables(rulings: Sequence[Ruling]) -> list[Table]:
+    """Tables of rulings for files: verdicts, every effect of a claim by replicate, and unjudged measurements."""
+    effects = []
+    for ruling in rulings:
+        for part, result in zip(ruling.claim.criteria, ruling.verdict.parts, strict=True):
+            n = ruling.verdict.n
+            cells = [share_text(result, n=n), effect_text(result, n=n, each=_judged(ruling, part.name))]
+            effects.append(
+                [ruling.claim.id, part.name, criterion(ruling.claim, part, unit_of(ruling, part.name)), *cells]
+            )
+    title, rows = "every effect that was judged", unjudged_rows(rulings)
+    return [
+        Table(name="verdicts", title="verdicts", header=VERDICT_HEADER, rows=verdict_rows(rulings), n_text=4),
+        Table(name="effects", title=title, header=("id", "part", "must be", "share", "effect"), rows=effects, n_text=3),
+        *([Table(name="unjudged", title=UNJUDGED, header=UNJUDGED_HEADER, rows=rows, n_text=2)] if rows else []),
+    ]
+
+
+def _judged(ruling: Ruling, name: str) -> xr.DataArray:
+    """An effect over the replicates that were judged, means over prompts."""
+    evidence, chosen = ruling.evidence, _passing(ruling)
+    labels = {evidence.replicate: evidence.labels[chosen]}
+    return xr.DataArray(evidence.sample(name, chosen).effects, dims=evidence.replicate, coords=labels)
+
+
+def _passing(ruling: Ruling) -> np.ndarray:
+    """The replicates that pass the gate."""
+    evidence, gate = ruling.evidence, ruling.claim.gate
+    return np.full(len(evidence.labels), True) if gate is None else gate.passes(evidence.gate)

@@ -1,1 +1,0 @@
-"""`index.html`: what there is in a directory of runs and results, to be browsed."""
