@@ -11,8 +11,8 @@ from mnemoscope.core.presets import preset
 from mnemoscope.core.seeding import generator
 from mnemoscope.core.specification import RunSpec
 from mnemoscope.models.building import held, matching, parameters, untrained
-from mnemoscope.training.blocks import stacked
 from mnemoscope.training.learner import Learner
+from mnemoscope.training.schedule import stacked
 from timing import Contender, Figure, duration, interleave, ratio
 
 AIM = 5.0

@@ -6,8 +6,7 @@ from mnemoscope.analyses.attention_replacement.paths import FALLBACKS, LATER, Gr
 from mnemoscope.analyses.attention_replacement.replacement import TOLERANCE, Assignment, bench
 from mnemoscope.core.batch import Batch
 from mnemoscope.core.intervention import SetPattern
-from mnemoscope.core.mechanism import checked_pattern, otherwise
-from mnemoscope.core.patterns import identity, one_hot, previous, uniform
+from mnemoscope.core.patterns import checked_pattern, identity, one_hot, otherwise, previous, uniform
 from mnemoscope.core.seeding import generator
 from mnemoscope.core.site import Site
 from mnemoscope.core.specification import ModelSpec

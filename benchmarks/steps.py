@@ -16,10 +16,9 @@ from mnemoscope.engine.architecture import of_spec
 from mnemoscope.engine.block import Read
 from mnemoscope.models.building import matching, parameters, untrained, zeroed
 from mnemoscope.models.lens import HookedTransformer
-from mnemoscope.training.blocks import Blocks
 from mnemoscope.training.learner import Learner
 from mnemoscope.training.loop import train
-from mnemoscope.training.schedule import frozen, learning_rate
+from mnemoscope.training.schedule import Blocks, frozen, learning_rate
 from timing import Contender, Figure, duration, interleave, ratio
 
 SIZES = ("v3", "v1")

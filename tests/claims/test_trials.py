@@ -20,12 +20,11 @@ from mnemoscope.claims.trials import questions_about, run_trials, under
 from mnemoscope.claims.verdict import Superseded
 from mnemoscope.core.errors import InputError
 from mnemoscope.core.presets import Configuration
-from mnemoscope.core.subject import Subject
 from mnemoscope.models.building import build
 from mnemoscope.models.checkpoint import save_checkpoint
 from mnemoscope.models.constructed.stand_ins import following, jump
 from mnemoscope.models.run import create_run, finish_run
-from mnemoscope.models.subjects import together, untrained
+from mnemoscope.models.subjects import Subject, together, untrained
 
 D4, D8 = Configuration(preset="d4"), Configuration(preset="d8")
 

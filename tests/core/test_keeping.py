@@ -5,7 +5,7 @@ import weakref
 
 import pytest
 
-from mnemoscope.core.keeping import kept
+from mnemoscope.core.runtime import kept
 
 
 class Thing:

@@ -3,8 +3,16 @@ import torch
 
 from mnemoscope.core.batch import Batch
 from mnemoscope.core.errors import InputError
-from mnemoscope.core.mechanism import Mechanism, check_names, checked_pattern, otherwise, silent
-from mnemoscope.core.patterns import identity, previous, uniform
+from mnemoscope.core.patterns import (
+    Mechanism,
+    check_names,
+    checked_pattern,
+    identity,
+    otherwise,
+    previous,
+    silent,
+    uniform,
+)
 
 
 def batch(n: int = 2, n_pos: int = 3) -> Batch:

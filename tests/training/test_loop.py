@@ -11,12 +11,12 @@ from mnemoscope.core.errors import InputError
 from mnemoscope.core.presets import preset
 from mnemoscope.core.specification import Freeze, TaskChange
 from mnemoscope.models.checkpoint import load_checkpoint
-from mnemoscope.models.replicates import check_replicates
 from mnemoscope.models.run import open_run
+from mnemoscope.models.subjects import check_replicates
 from mnemoscope.training import recorder
-from mnemoscope.training.blocks import Blocks
 from mnemoscope.training.loop import train, train_together
-from mnemoscope.training.state import last_step, read_state
+from mnemoscope.training.recorder import last_step, read_state
+from mnemoscope.training.schedule import Blocks
 from tests.support import contents, flip, global_generators_untouched, small_spec
 
 N_STEPS = 60

@@ -15,8 +15,7 @@ from torch import Tensor
 from mnemoscope.analyses.forward import check_fits
 from mnemoscope.core.batch import CHUNK, Batch
 from mnemoscope.core.errors import InputError, in_range
-from mnemoscope.core.modes import evaluation_mode
-from mnemoscope.core.protocols import HookedModel, has_linear_attention, is_hooked
+from mnemoscope.core.protocols import HookedModel, evaluation_mode, has_linear_attention, is_hooked
 from mnemoscope.core.site import Site
 from mnemoscope.interventions.reading import nowhere, unembedding, watch
 

@@ -30,10 +30,10 @@ from mnemoscope.analyses.vector_evaluation import evaluate_vectors
 from mnemoscope.core import metrics
 from mnemoscope.core.batch import CHUNK, Batch
 from mnemoscope.core.errors import InputError, one_of
-from mnemoscope.core.monitoring import monitored
 from mnemoscope.core.protocols import HookedModel, Task
 from mnemoscope.core.seeding import generator
 from mnemoscope.core.skills import means
+from mnemoscope.core.task import monitored
 from mnemoscope.engine.budget import LOG_PROBS, parts
 from mnemoscope.interventions.reading import logits_directly
 

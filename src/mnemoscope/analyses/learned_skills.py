@@ -17,10 +17,10 @@ from mnemoscope.analyses.forward import log_probs
 from mnemoscope.core import metrics
 from mnemoscope.core.batch import Batch
 from mnemoscope.core.errors import one_of
-from mnemoscope.core.keeping import kept
 from mnemoscope.core.protocols import Task
+from mnemoscope.core.runtime import kept
 from mnemoscope.core.skills import means
-from mnemoscope.core.subject import Subject
+from mnemoscope.models.subjects import Subject
 
 
 @lru_cache(maxsize=4)

@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Column
 
-from mnemoscope.core.progress import heard_by
+from mnemoscope.core.runtime import heard_by
 from mnemoscope.training import recorder
 from mnemoscope.training.recorder import Report
 

@@ -1,9 +1,10 @@
-"""A batch of sequences together with everything that its generator knows about them."""
+"""A batch of sequences with everything that its generator knows about them, and named tensors and batches as values."""
 
+import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -144,3 +145,38 @@ class Batch:
     def to(self, device: torch.device | str) -> "Batch":
         """The same batch on another device."""
         return self._map(lambda value: value.to(device))
+
+
+T = TypeVar("T", Batch, Tensor)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Named(Generic[T]):
+    """A batch or a tensor that an intervention refers to, by its name in results. Do not change it any more."""
+
+    name: str
+    value: T
+
+    @cached_property
+    def digest(self) -> str:
+        """Eight hexadecimal digits of the content's hash."""
+        value = self.value
+        tensors = [value] if isinstance(value, Tensor) else [value.inputs, value.targets, value.scored]
+        if isinstance(value, Batch) and value.lengths is not None:
+            tensors.append(value.lengths)
+        content = hashlib.sha256()
+        for tensor in tensors:
+            content.update(repr((tuple(tensor.shape), tensor.dtype)).encode())
+            content.update(tensor.detach().cpu().contiguous().numpy().tobytes())
+        return content.hexdigest()[:8]
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Named) and (self.name, self.digest) == (other.name, other.digest)
+
+    def __hash__(self) -> int:
+        return hash((self.name, self.digest))
+
+    def __str__(self) -> str:
+        return f"{self.name} ({self.digest})"
+
+    __repr__ = __str__

@@ -1,12 +1,12 @@
-"""The interfaces of tasks and models that the rest of the package uses."""
+"""The interfaces of tasks and models that the rest of the package uses, and models in evaluation mode."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any, ClassVar, Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Bool, Float
-from torch import Tensor
+from torch import Tensor, nn
 
 from mnemoscope.core.batch import Batch
 
@@ -277,3 +277,39 @@ def has_linear_attention(model: HookedModel) -> bool:
 def is_hooked(model: HookedModel) -> bool:
     """True if the model carries forward hooks, which may write to any part of it and may know the batch's rows."""
     return any(point.fwd_hooks for point in getattr(model, "hook_dict", {}).values())
+
+
+@contextmanager
+def evaluation_mode(model: HookedModel) -> Iterator[None]:
+    """Put a model in evaluation mode, and every module back afterwards, also after an exception.
+
+    Every run of a measured model goes through it: by `unembedding`, by `intervened`, or by itself. A model that is no
+    `nn.Module` has no modes.
+    """
+    roots = (
+        model,
+        getattr(model, "original_model", None),
+    )  # a bridge does not count all modules of what it is built on
+    modules = {id(each): each for root in roots if isinstance(root, nn.Module) for each in root.modules()}
+    training = [module for module in modules.values() if module.training]
+    try:
+        for module in training:  # one by one: `eval()` and `train()` of a model would lose what differs within it
+            module.training = False
+        yield
+    finally:
+        for module in training:
+            module.training = True
+
+
+@contextmanager
+def bare(model: HookedModel) -> Iterator[None]:
+    """Run a model without dropout and without hooks at its hook points; afterwards it is as it was."""
+    hidden = [(point._forward_hooks, dict(point._forward_hooks)) for point in {*model.hook_dict.values()}]
+    try:
+        for hooks, _ in hidden:
+            hooks.clear()
+        with evaluation_mode(model):
+            yield
+    finally:
+        for hooks, before in hidden:
+            hooks.update(before)

@@ -13,15 +13,12 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from mnemoscope.core.modes import bare
-from mnemoscope.core.protocols import HookedModel, reads_vectors
+from mnemoscope.core.protocols import HookedModel, bare, reads_vectors
 from mnemoscope.core.specification import ModelSpec
-from mnemoscope.engine.attention import Attention, Rotary
-from mnemoscope.engine.block import Block
+from mnemoscope.engine.block import Attention, Block, Rotary
 from mnemoscope.engine.changes import BEFORE_BLOCKS, IN_BLOCK
 from mnemoscope.engine.lookup import MAX_CELLS
-from mnemoscope.engine.mlp import ACTIVATIONS, Mlp
-from mnemoscope.engine.norms import Norm
+from mnemoscope.engine.pointwise import ACTIVATIONS, Mlp, Norm
 from mnemoscope.engine.transformer import Transformer
 
 Parameters = Mapping[str, Tensor]

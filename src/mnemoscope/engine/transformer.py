@@ -20,11 +20,9 @@ from torch.nn import functional as F
 
 from mnemoscope.core.batch import Inputs
 from mnemoscope.engine import lookup
-from mnemoscope.engine.attention import Past
-from mnemoscope.engine.block import Block, Read
+from mnemoscope.engine.block import Block, Past, Read
 from mnemoscope.engine.changes import AFTER_HEADS, NONE, OF_QUERIES, Changes
-from mnemoscope.engine.mlp import projected, soft_capped
-from mnemoscope.engine.norms import Norm
+from mnemoscope.engine.pointwise import Norm, projected, soft_capped
 
 
 @dataclass(frozen=True, kw_only=True)

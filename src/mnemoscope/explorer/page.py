@@ -10,13 +10,13 @@ from typing import Any
 
 from mnemoscope.core.errors import InputError, in_range
 from mnemoscope.core.protocols import HookedModel
-from mnemoscope.core.subject import Subject
 from mnemoscope.explorer.content import Taken, run_content, subject_content
 from mnemoscope.explorer.given import Sequences, model_content
 from mnemoscope.explorer.packing import Packer, check_size
 from mnemoscope.explorer.record import Record
 from mnemoscope.explorer.scripts import script
 from mnemoscope.models.run import Run
+from mnemoscope.models.subjects import Subject
 from mnemoscope.report.page import Page
 from mnemoscope.report.task_report import REPORTS
 

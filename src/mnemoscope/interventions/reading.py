@@ -14,8 +14,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from mnemoscope.core.batch import Inputs
-from mnemoscope.core.modes import evaluation_mode
-from mnemoscope.core.protocols import HookedModel
+from mnemoscope.core.protocols import HookedModel, evaluation_mode
 from mnemoscope.engine.architecture import hooked_points, with_points
 from mnemoscope.engine.block import Read
 from mnemoscope.engine.budget import MAX_BYTES

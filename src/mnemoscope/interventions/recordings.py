@@ -9,9 +9,8 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from mnemoscope.core.batch import Batch, Inputs
+from mnemoscope.core.batch import Batch, Inputs, Named
 from mnemoscope.core.errors import InputError
-from mnemoscope.core.named import Named
 from mnemoscope.core.protocols import HookedModel
 from mnemoscope.core.site import Kind, Site
 from mnemoscope.engine.block import Read

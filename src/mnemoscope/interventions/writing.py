@@ -25,9 +25,8 @@ from jaxtyping import Int
 from torch import Tensor, nn
 
 from mnemoscope.core.errors import InputError
-from mnemoscope.core.keeping import kept
-from mnemoscope.core.modes import bare
-from mnemoscope.core.protocols import HookedModel
+from mnemoscope.core.protocols import HookedModel, bare
+from mnemoscope.core.runtime import kept
 from mnemoscope.core.site import ATTENTION, EMBEDDINGS, Kind, Site
 from mnemoscope.interventions.recordings import check_numbers
 

@@ -25,10 +25,9 @@ from mnemoscope.core.specification import RunSpec
 from mnemoscope.core.version import __version__
 from mnemoscope.models.building import untrained, usable_device
 from mnemoscope.models.checkpoint import load_checkpoint, load_compact, weights_digest
-from mnemoscope.models.files import write_atomically
+from mnemoscope.models.files import read_progress, write_atomically
 from mnemoscope.models.glance import checkpoint_steps, nothing_in, read_run_file, run_folders
 from mnemoscope.models.lens import HookedTransformer
-from mnemoscope.models.progress_file import read_progress
 from mnemoscope.models.zoo import shipped
 
 COMPACT = ".compact.safetensors"

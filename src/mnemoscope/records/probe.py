@@ -9,7 +9,7 @@ from typing import Any
 
 import mnemoscope as ms
 from mnemoscope.core.errors import InputError
-from mnemoscope.core.progress import told
+from mnemoscope.core.runtime import told
 from mnemoscope.core.site import BY_HEAD, EMBEDDINGS, MLP, Kind, Site
 from mnemoscope.records.record import Measured, Options, Record, register, xr
 

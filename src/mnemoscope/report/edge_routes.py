@@ -16,8 +16,7 @@ from typing import Literal
 import numpy as np
 from jaxtyping import Float
 
-from mnemoscope.core.edge import LOGITS, Edge
-from mnemoscope.core.site import EMBEDDINGS, Site
+from mnemoscope.core.site import EMBEDDINGS, LOGITS, Edge, Site
 
 Node = Site | Literal["logits"]
 Curve = Float[np.ndarray, "point 2"]

@@ -10,8 +10,8 @@ import xarray as xr
 from plotly.colors import sample_colorscale
 
 from mnemoscope.analyses.roles import HEAD, called
-from mnemoscope.core.edge import LOGITS, Edge, part_name
 from mnemoscope.core.errors import InputError, one_of
+from mnemoscope.core.site import LOGITS, Edge, part_name
 from mnemoscope.report.edge_routes import HALF_HEIGHT, HALF_WIDTH, PORTS, Box, Curve, Node, is_bar, places, routes
 from mnemoscope.report.figures import LAYOUT
 

@@ -8,8 +8,8 @@ import plotly.graph_objects as go
 import xarray as xr
 
 from mnemoscope.core.batch import Batch
+from mnemoscope.core.guests import Registry
 from mnemoscope.core.protocols import HookedModel
-from mnemoscope.core.registry import Registry
 from mnemoscope.models.run import Run
 from mnemoscope.report.page import Page
 from mnemoscope.report.tables import Results, Table

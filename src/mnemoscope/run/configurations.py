@@ -22,7 +22,7 @@ import xarray as xr
 
 from mnemoscope.core.errors import InputError, in_range
 from mnemoscope.core.presets import label_of, preset
-from mnemoscope.core.progress import told
+from mnemoscope.core.runtime import told
 from mnemoscope.core.specification import RunSpec
 from mnemoscope.models.building import held, matching, parameters, untrained
 from mnemoscope.models.run import Run

@@ -14,12 +14,13 @@ from mnemoscope.core.batch import Batch
 from mnemoscope.core.specification import ModelSpec, Recipe
 from mnemoscope.engine.architecture import of_spec
 from mnemoscope.engine.block import Read
-from mnemoscope.training.blocks import Examples
-from mnemoscope.training.state import Moments
+from mnemoscope.training.schedule import Examples
 
 Loss = Callable[[Tensor, Batch], Tensor]
 """A number from outputs `batch scored d_output` and the batch at these positions."""
 
+Moments = Mapping[str, Mapping[str, Tensor]]
+"""The optimiser's moments by parameter and kind."""
 _SHARED = "step"
 """The moment that all runs have in common: how many updates were made."""
 

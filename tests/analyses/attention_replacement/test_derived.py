@@ -9,8 +9,18 @@ from mnemoscope.analyses.attention_replacement.derived import (
     permuted_targets,
 )
 from mnemoscope.core.errors import InputError
-from mnemoscope.core.mechanism import checked_pattern, otherwise, silent
-from mnemoscope.core.patterns import earlier_same, fixed, for_slots, identity, one_hot, previous, uniform
+from mnemoscope.core.patterns import (
+    checked_pattern,
+    earlier_same,
+    fixed,
+    for_slots,
+    identity,
+    one_hot,
+    otherwise,
+    previous,
+    silent,
+    uniform,
+)
 from mnemoscope.systems.tiny_recall.constructed import elimination_only
 from tests.support import EARLIER_Y, global_generators_untouched, random_model, seeded, small_spec
 

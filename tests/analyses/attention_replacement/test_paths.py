@@ -6,8 +6,7 @@ import torch
 
 from mnemoscope.analyses.attention_replacement.paths import Path, paths, remove_paths, without
 from mnemoscope.core.errors import InputError
-from mnemoscope.core.mechanism import checked_pattern, otherwise
-from mnemoscope.core.patterns import after_earlier_same, identity, previous, uniform
+from mnemoscope.core.patterns import after_earlier_same, checked_pattern, identity, otherwise, previous, uniform
 from mnemoscope.models.constructed import induction, induction_batch
 from mnemoscope.systems.tiny_recall.constructed import elimination_only
 from tests.support import EARLIER_Y, seeded, small_spec

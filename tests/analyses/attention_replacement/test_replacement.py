@@ -6,8 +6,7 @@ import torch
 
 from mnemoscope.analyses.attention_replacement.replacement import replace_each, replace_heads
 from mnemoscope.core.errors import InputError
-from mnemoscope.core.mechanism import Mechanism, otherwise
-from mnemoscope.core.patterns import identity, previous, uniform
+from mnemoscope.core.patterns import Mechanism, identity, otherwise, previous, uniform
 from mnemoscope.systems.tiny_recall.constructed import elimination_only
 from tests.support import (
     EARLIER_X,

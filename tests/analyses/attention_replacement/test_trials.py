@@ -11,8 +11,7 @@ from mnemoscope.analyses.attention_replacement.paths import remove_paths
 from mnemoscope.analyses.attention_replacement.replacement import bench
 from mnemoscope.core.batch import Batch
 from mnemoscope.core.errors import InputError
-from mnemoscope.core.mechanism import Mechanism, otherwise
-from mnemoscope.core.patterns import earlier_same, identity, previous, uniform
+from mnemoscope.core.patterns import Mechanism, earlier_same, identity, otherwise, previous, uniform
 from mnemoscope.core.specification import ModelSpec
 from mnemoscope.models.building import build
 from mnemoscope.systems.retrieval.tasks import Retrieval

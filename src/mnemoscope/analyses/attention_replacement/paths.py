@@ -25,8 +25,7 @@ from mnemoscope.analyses.attention_replacement.replacement import TOLERANCE, Ass
 from mnemoscope.analyses.attention_replacement.trials import trials
 from mnemoscope.core.batch import Batch
 from mnemoscope.core.errors import InputError, one_of
-from mnemoscope.core.mechanism import Mechanism, checked_pattern, silent
-from mnemoscope.core.patterns import identity, uniform
+from mnemoscope.core.patterns import Mechanism, checked_pattern, identity, silent, uniform
 from mnemoscope.core.protocols import HookedModel
 from mnemoscope.core.skills import Skills
 

@@ -20,7 +20,7 @@ from mnemoscope.analyses.attention_replacement.paths import FALLBACKS, removed
 from mnemoscope.analyses.attention_replacement.replacement import TOLERANCE, Bench, Head, joint
 from mnemoscope.analyses.attention_replacement.search import Own, search
 from mnemoscope.core.batch import Batch
-from mnemoscope.core.mechanism import Mechanism, otherwise
+from mnemoscope.core.patterns import Mechanism, otherwise
 from mnemoscope.core.protocols import HookedModel
 from mnemoscope.core.skills import Skills
 

@@ -46,16 +46,20 @@ from mnemoscope.analyses.attention_replacement.scores import attention_by_mechan
 from mnemoscope.analyses.attention_replacement.trials import Trials, trials
 from mnemoscope.core.batch import Batch
 from mnemoscope.core.errors import InputError
-from mnemoscope.core.mechanism import Mechanism, check_names, checked_pattern, otherwise, silent
 from mnemoscope.core.patterns import (
+    Mechanism,
     after_earlier_same,
+    check_names,
+    checked_pattern,
     earlier,
     earlier_same,
     first,
     for_slots,
     identity,
+    otherwise,
     previous,
     same_slot,
+    silent,
 )
 from mnemoscope.core.protocols import HookedModel, Task
 from mnemoscope.core.skills import Skills, halves

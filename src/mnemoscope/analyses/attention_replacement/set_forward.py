@@ -25,7 +25,7 @@ from mnemoscope.analyses.attention_replacement.set_layer import (
     z_of,
 )
 from mnemoscope.engine.block import Block
-from mnemoscope.engine.mlp import projected
+from mnemoscope.engine.pointwise import projected
 from mnemoscope.engine.transformer import Transformer
 
 DENSE = 0.8

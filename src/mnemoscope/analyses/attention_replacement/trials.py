@@ -16,7 +16,7 @@ from mnemoscope.analyses.attention import layer_attention
 from mnemoscope.analyses.attention_replacement.losses import Score, SkillLoss, score
 from mnemoscope.analyses.attention_replacement.replacement import Assignment, Bench, Head
 from mnemoscope.analyses.attention_replacement.set_forward import Intact, Patterns, continued, intact
-from mnemoscope.core.mechanism import Mechanism, checked_pattern, silent
+from mnemoscope.core.patterns import Mechanism, checked_pattern, silent
 from mnemoscope.core.site import Site
 from mnemoscope.engine.architecture import represented
 from mnemoscope.engine.budget import CACHE_BYTES, Sizes, output_width

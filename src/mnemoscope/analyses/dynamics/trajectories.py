@@ -18,8 +18,8 @@ from mnemoscope.analyses.ablation.head_roles import choose_roles, role_prompts
 from mnemoscope.analyses.roles import Result, by_role
 from mnemoscope.analyses.stacking import along, along_seed
 from mnemoscope.core.errors import InputError, one_of
-from mnemoscope.core.progress import told
 from mnemoscope.core.protocols import HookedModel
+from mnemoscope.core.runtime import told
 from mnemoscope.models.run import Run
 
 

@@ -18,10 +18,9 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from mnemoscope.core.batch import Batch, Inputs
-from mnemoscope.core.edge import Edge, Through
 from mnemoscope.core.errors import InputError
 from mnemoscope.core.protocols import HookedModel
-from mnemoscope.core.site import Site
+from mnemoscope.core.site import Edge, Site, Through
 from mnemoscope.engine.architecture import unhooked
 from mnemoscope.engine.block import Block
 from mnemoscope.engine.transformer import Transformer
@@ -39,7 +38,7 @@ from mnemoscope.interventions.edges.graph import (
 from mnemoscope.interventions.patching.measuring import Answer, Chunk, Plan, Question, Reader, SweepResult, measured
 from mnemoscope.interventions.patching.tracing import check_gradient, gradients, prompts_traced, sums, traced
 from mnemoscope.interventions.recordings import Run, check_numbers, forward
-from mnemoscope.interventions.regions import positions
+from mnemoscope.interventions.replacements import positions
 
 Point = Mapping[str, float]
 """The share of the clean run in the activation with which a run goes on from each hook point. `START` is always among

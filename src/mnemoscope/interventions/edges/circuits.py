@@ -20,10 +20,9 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.nn import functional as F
 
-from mnemoscope.core.edge import LOGITS, THROUGH, Edge
 from mnemoscope.core.protocols import HookedModel
-from mnemoscope.core.site import Site
-from mnemoscope.engine.attention import Attention
+from mnemoscope.core.site import LOGITS, THROUGH, Edge, Site
+from mnemoscope.engine.block import Attention
 from mnemoscope.engine.budget import prompts_at_once
 from mnemoscope.engine.transformer import Transformer
 from mnemoscope.interventions.edges.graph import State, writers

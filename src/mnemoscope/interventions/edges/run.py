@@ -21,10 +21,9 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from mnemoscope.core.batch import Batch, Inputs
-from mnemoscope.core.edge import Edge
 from mnemoscope.core.errors import InputError, in_range, one_of
 from mnemoscope.core.protocols import HookedModel
-from mnemoscope.core.site import Site
+from mnemoscope.core.site import Edge, Site
 from mnemoscope.engine.budget import prompts_at_once, worth_a_pass
 from mnemoscope.interventions.edges.graph import (
     Carried,

@@ -21,16 +21,14 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.nn import functional as F
 
-from mnemoscope.core.edge import SHARED, THROUGH, Edge, Through
-from mnemoscope.core.site import EMBEDDINGS, Kind, Position, Site
-from mnemoscope.engine.attention import Attention, joined
-from mnemoscope.engine.block import Block
+from mnemoscope.core.site import EMBEDDINGS, SHARED, THROUGH, Edge, Kind, Position, Site, Through
+from mnemoscope.engine.block import Attention, Block, joined
 from mnemoscope.engine.transformer import Transformer
 from mnemoscope.interventions.edges.graph import layout
 from mnemoscope.interventions.patching.measuring import Chunk, Patched, Plan, Question
 from mnemoscope.interventions.patching.sweep import Stream, continued_plan, entry
 from mnemoscope.interventions.recordings import Place, Run
-from mnemoscope.interventions.regions import positions
+from mnemoscope.interventions.replacements import positions
 
 Positions = Mapping[Position, Bool[Tensor, "rows pos"]]
 """Masks of the positions that edges name: a row for each prompt, or one row for all."""

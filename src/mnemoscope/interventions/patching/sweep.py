@@ -26,7 +26,7 @@ from torch import Tensor
 
 from mnemoscope.core.errors import InputError, one_of
 from mnemoscope.core.site import ATTENTION, BY_HEAD, BY_NEURON, EMBEDDINGS, Kind
-from mnemoscope.engine.attention import Attention, Past
+from mnemoscope.engine.block import Attention, Past
 from mnemoscope.engine.transformer import Transformer
 from mnemoscope.interventions.patching.grid import Cell, Grid, hooks_plan
 from mnemoscope.interventions.patching.measuring import (

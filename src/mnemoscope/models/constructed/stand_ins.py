@@ -20,8 +20,7 @@ from torch import Tensor
 from mnemoscope.core.batch import Batch
 from mnemoscope.core.presets import Configuration
 from mnemoscope.core.protocols import Task
-from mnemoscope.core.subject import Subject
-from mnemoscope.models.subjects import untrained
+from mnemoscope.models.subjects import Subject, untrained
 
 UNIFORM = "uniform"
 """All answers of the task alike, at every position."""

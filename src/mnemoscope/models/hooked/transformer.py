@@ -13,14 +13,13 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from mnemoscope.core.errors import InputError, one_of
-from mnemoscope.engine.mlp import soft_capped
-from mnemoscope.models.hooked.block import TransformerBlock
+from mnemoscope.engine.pointwise import soft_capped
+from mnemoscope.models.hooked.blocks import TransformerBlock
 from mnemoscope.models.hooked.config import HookedTransformerConfig
 from mnemoscope.models.hooked.layers import Embed, PosEmbed, Unembed, normalisation
 from mnemoscope.models.hooked.points import HookedModule, HookPoint
-from mnemoscope.models.hooked.processing import Processing
 from mnemoscope.models.hooked.text import Texts
-from mnemoscope.models.hooked.weights import Weights
+from mnemoscope.models.hooked.weights import Processing, Weights
 from mnemoscope.models.lens import TransformerLensKeyValueCache
 
 _GATED = {

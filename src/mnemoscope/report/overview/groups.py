@@ -4,7 +4,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from mnemoscope.core.differences import changes_text
+from mnemoscope.core.presets import changes_text
 from mnemoscope.models.glance import Glance
 from mnemoscope.report.tables import ranges, rounded
 

@@ -7,8 +7,7 @@ import pytest
 
 from mnemoscope.core.errors import InputError
 from mnemoscope.core.presets import Configuration
-from mnemoscope.core.subject import Subject
-from mnemoscope.models.subjects import planted, untrained
+from mnemoscope.models.subjects import Subject, planted, untrained
 from mnemoscope.systems.tiny_recall.analyses.carriers import divided, patching_recovery
 from mnemoscope.systems.tiny_recall.constructed import (
     dissociated,

@@ -4,9 +4,8 @@ import pytest
 
 from mnemoscope.claims.claim import EFFECT, GATE
 from mnemoscope.core.errors import InputError
-from mnemoscope.core.subject import Subject
 from mnemoscope.models.constructed.stand_ins import predicting
-from mnemoscope.models.subjects import planted, untrained
+from mnemoscope.models.subjects import Subject, planted, untrained
 from mnemoscope.systems.tiny_recall.claims.elimination import T1, T1_LOSS, T2, UNITS, measure_conflict
 from mnemoscope.systems.tiny_recall.constructed import dissociated
 from tests.systems.on_trial import verdict
