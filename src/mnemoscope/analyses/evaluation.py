@@ -84,9 +84,11 @@ def evaluate(
         `floor`, `best_accuracy`, `kl`. NaN where there is no position. The skill `all` is every scored position.
 
     Raises:
-        InputError: The model is too small for the task, or predicts NaN; there is no such reference; or subgroups or
-            skills are wanted without a task, or of vectors.
+        InputError: The model is too small for the task, or predicts NaN; no position is scored; there is no such
+            reference; or subgroups or skills are wanted without a task, or of vectors.
     """
+    if isinstance(by, str):
+        batch.check_scored()
     if batch.has_vectors:
         if by != "subgroup":
             raise InputError("vectors are evaluated by part of the answer and position; leave out `by`")

@@ -81,7 +81,9 @@ def measure(run: ms.Run, options: Probe) -> dict[str, xr.Dataset]:
     n_pieces = len(latents) + len(pairs)
     read = [_scores(ms.probe(model, fit, name, n_shuffles=N_READ, **common)) for name in told(latents, of=n_pieces)]
     found = xr.concat(read, xr.DataArray(latents, dims="latent", name="latent"), combine_attrs="drop_conflicts")
-    found = found.assign_coords(site=list(sites)).assign_attrs(pos=pos, pos_name=test.called(pos), split=options.split)
+    found = found.assign_coords(site=list(sites)).assign_attrs(
+        pos=pos, pos_name=test.position_name(pos), split=options.split
+    )
     if not options.erase:
         return {"probes": found}
     skills = {name: mask for name, mask in run.spec.task.skills(test).items() if mask.any()}
@@ -93,7 +95,7 @@ def measure(run: ms.Run, options: Probe) -> dict[str, xr.Dataset]:
                 model, test, directions, skills=skills, n_random=N_ERASED, seed=seed
             )
     erased = _together(cells, latents, list(sites), list(skills))
-    erased = erased.assign_attrs(pos=pos, pos_name=test.called(pos), split=options.split, n=len(test))
+    erased = erased.assign_attrs(attrs, n=len(test))
     return {"probes": found, "erased": erased}
 
 

@@ -9,6 +9,7 @@ counted on one update: parameters with gradient and moments, what the backward p
 little after all, groups are halved; runs continue from their last saved state.
 """
 
+import math
 from collections.abc import Sequence
 from contextlib import ExitStack
 from itertools import groupby
@@ -24,7 +25,7 @@ from mnemoscope.models.building import held, matching, parameters, untrained, us
 from mnemoscope.models.files import Held, hold
 from mnemoscope.models.run import Run, create_run, finish_run
 from mnemoscope.training.learner import Learner
-from mnemoscope.training.monitors import Monitors
+from mnemoscope.training.monitors import Line, Monitors
 from mnemoscope.training.recorder import Recorder, Report, last_step, read_state
 from mnemoscope.training.schedule import Blocks, check_schedules, frozen, learning_rate, stacked, task_at
 
@@ -33,7 +34,8 @@ def train(spec: RunSpec, path: Path, *, device: torch.device | str = "cpu", repo
     """Train one run in the directory `path`, or continue it, or do nothing if it is finished.
 
     The directory is made if absent. `report` is called with every line of metrics. Raises InputError where the device
-    cannot be used, or the directory holds another run, is being trained by another process, or its state is damaged.
+    cannot be used, or the directory holds another run, is being trained by another process, or its state is damaged;
+    or the loss is NaN or infinite, which ends training without the mark of a finished run.
     """
     return train_together([spec], [path], device=device, report=report)[0]
 
@@ -66,33 +68,62 @@ def train_together(
 
 
 def _continue(runs: list[Run], claims: Sequence[Held], start: int, device: torch.device, report: Report | None) -> None:
-    """Take runs that have made `start` updates to their end."""
+    """Train runs that have made `start` updates to their end; raises InputError if the loss of some is not finite."""
     spec, recipe = runs[0].spec, runs[0].spec.recipe
     monitors = Monitors([run.spec for run in runs], device)
     recorders = [Recorder(run, start, monitors.skills, report) for run in runs]
     learner = _learner(runs, recorders, start, device)
     data = Blocks([run.spec for run in runs], device)
-    off = matching(held(spec.model), learner.names)
-    going = list(range(len(runs)))
+    always_held = matching(held(spec.model), learner.names)
+    active, diverged = list(range(len(runs))), {}
+    history: list[Tensor] = []  # losses that were not looked at yet: looking at each would wait for a GPU
     for step in range(start, recipe.n_steps + 1):
         for claim in claims:
             claim.check()
         if step > start or start == 0:
-            due = step % recipe.metrics_every == 0 or step == recipe.n_steps
-            lines = monitors.lines(learner, going) if due else [None] * len(going)
-            for i, (run, line) in enumerate(zip(going, lines, strict=True)):
-                recorders[run].record(step, learner, i, line)
-        ended = [run for run in going if recorders[run].ends(step)]
+            measured = step % recipe.metrics_every == 0 or step == recipe.n_steps
+            lines = monitors.lines(learner, active) if measured else [None] * len(active)
+            if measured or recorders[0].writes(step):
+                diverged |= _diverged(active, history, lines, step)
+                history.clear()
+            for i, (run, line) in enumerate(zip(active, lines, strict=True)):
+                if run not in diverged:
+                    recorders[run].record(step, learner, i, line)
+        ended = [run for run in active if run in diverged or recorders[run].ends(step)]
         if ended:
             for run in ended:
-                finish_run(runs[run], step)
-            if len(ended) == len(going):
-                return
-            left = [i for i, run in enumerate(going) if run not in ended]
-            learner, data, going = learner.of(left), data.of(left), [going[i] for i in left]
-        learner.hold(off | frozen(recipe, learner.names, step))
+                if run not in diverged:
+                    finish_run(runs[run], step)
+            if len(ended) == len(active):
+                break
+            left = [i for i, run in enumerate(active) if run not in ended]
+            learner, data, active = learner.of(left), data.of(left), [active[i] for i in left]
+        learner.hold(always_held | frozen(recipe, learner.names, step))
         losses = learner.losses(task_at(spec.task, recipe, step).loss, data.batch(step), monitors.positions)
         learner.update(losses, learning_rate=learning_rate(recipe, step))
+        history.append(losses.detach())
+    if diverged:
+        found = "; ".join(f"{runs[run].path} from step {step} on" for run, step in diverged.items())
+        raise InputError(
+            f"the training loss is not finite: {found}; training stopped there and is not marked as finished; lower "
+            "recipe.learning_rate, or correct the loss of the task, and train in another directory"
+        )
+
+
+def _diverged(
+    active: Sequence[int], history: Sequence[Tensor], lines: Sequence[Line | None], step: int
+) -> dict[int, int]:
+    """The runs whose loss is NaN or infinite, with the step at which it was so first, in updates made before."""
+    found = {
+        run: step
+        for run, line in zip(active, lines, strict=True)
+        if line is not None and not math.isfinite(line["train_loss"])
+    }
+    if history and not (finite := torch.stack(list(history)).isfinite()).all():
+        first = (~finite).int().argmax(0).tolist()
+        bad = (~finite).any(0).tolist()
+        found |= {run: step - len(history) + first[i] for i, run in enumerate(active) if bad[i]}
+    return found
 
 
 def _learner(runs: list[Run], recorders: list[Recorder], start: int, device: torch.device) -> Learner:

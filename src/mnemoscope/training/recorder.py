@@ -110,6 +110,10 @@ class Recorder:
             write_atomically(self._run.path / "metrics.jsonl", text.encode())
             write_state(self._run, step, learner.parameters(index), learner.moments(index))
 
+    def writes(self, step: int) -> bool:
+        """True if files are written after `step` updates, unless training ends early."""
+        return step in self._kept or step % self._run.spec.recipe.save_every == 0
+
     def ends(self, step: int) -> bool:
         """True if training ends with `step`, at which all is measured: the last step, or one that is good enough."""
         spec, line = self._run.spec, self._lines[-1]

@@ -156,8 +156,8 @@ def _places(batch: Batch, by: Grain) -> Iterator[tuple[str, Bool[Tensor, "query 
         for key in range(query + 1) if by == "cell" else (None,):
             cells = torch.zeros_like(whole)
             cells[query, slice(None) if key is None else key] = True
-            at = batch.called(query)
-            yield (f", query {at}" if key is None else f", {batch.called(key)}→{at}"), cells
+            at = batch.position_name(query)
+            yield (f", query {at}" if key is None else f", {batch.position_name(key)}→{at}"), cells
 
 
 def _tried(

@@ -154,7 +154,7 @@ def _latents(batch: Batch, sequence: Tensor, pos: Tensor, first: int) -> dict[st
             result[name] = value[sequence, pos]
         else:
             result |= {f"{name}[{i + 1}]": value[sequence, i] for i in range(value.shape[1])}
-    return result | {f"input@{batch.called(i)}": batch.inputs[sequence, i] for i in range(first + 1)}
+    return result | {f"input@{batch.position_name(i)}": batch.inputs[sequence, i] for i in range(first + 1)}
 
 
 def selectivity(
