@@ -428,7 +428,7 @@ def test_training_ends_with_the_first_line_as_good_as_asked(stopped):
         run = train(spec, path / f"early-{spec.seed}", report=lines.append)
         assert run.finished
         assert run.last_step == run.steps[-1] == last_step(run) == run.metrics().step[-1] == end
-        assert run.kept == run.steps
+        assert run.kept_steps == run.steps
         assert lines[-1].step == lines[-1].n_steps
         check_replicates([run])
         assert_equal_until(run, whole, end)

@@ -10,10 +10,10 @@ from .intervention import Replacement as Replacement
 from .numerics import mean_interval as mean_interval
 from .numerics import summary_over as summary_over
 from .patterns import Mechanism as Mechanism
-from .patterns import otherwise as otherwise
+from .patterns import with_fallback as with_fallback
 from .positions import POSITION_NAMES as POSITION_NAMES
 from .protocols import evaluation_mode as evaluation_mode
-from .runtime import kept as kept
-from .runtime import told as told
+from .runtime import memoize as memoize
+from .runtime import progress as progress
 from .seeding import stream_seed as stream_seed
 from .specification import TaskChange as TaskChange

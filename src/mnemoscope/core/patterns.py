@@ -56,7 +56,7 @@ class Mechanism:
 
 
 @cache
-def otherwise(first: Mechanism, second: Mechanism) -> Mechanism:
+def with_fallback(first: Mechanism, second: Mechanism) -> Mechanism:
     """The first mechanism where it says something, the second elsewhere."""
 
     def pattern(batch: Batch) -> Float[Tensor, "batch query key"]:

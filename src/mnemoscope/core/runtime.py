@@ -19,7 +19,7 @@ _listener: ContextVar[Listener | None] = ContextVar("listener", default=None)
 
 
 @contextmanager
-def heard_by(listener: Listener) -> Iterator[None]:
+def listen_to_progress(listener: Listener) -> Iterator[None]:
     """Have `told` loops of this thread tell a listener."""
     token = _listener.set(listener)
     try:
@@ -28,7 +28,7 @@ def heard_by(listener: Listener) -> Iterator[None]:
         _listener.reset(token)
 
 
-def told(pieces: Iterable[T], *, after: int = 0, of: int | None = None) -> Iterator[T]:
+def progress(pieces: Iterable[T], *, after: int = 0, of: int | None = None) -> Iterator[T]:
     """The pieces of a loop, of about the same length each; a listener is told how many are done.
 
     `after` counts pieces of earlier loops that belong to the same work, and `of` those of all these loops; none: those
@@ -57,7 +57,7 @@ Rest = ParamSpec("Rest")
 Result = TypeVar("Result")
 
 
-def kept(function: Callable[Concatenate[Of, Rest], Result]) -> Callable[Concatenate[Of, Rest], Result]:
+def memoize(function: Callable[Concatenate[Of, Rest], Result]) -> Callable[Concatenate[Of, Rest], Result]:
     """Call a function once for each first argument, given by position, and the others, which must be hashable.
 
     The result must not refer to the first argument, or neither is ever freed.

@@ -21,7 +21,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from mnemoscope.engine.changes import NONE, Changes
-from mnemoscope.engine.pointwise import Mlp, Norm, projected, soft_capped, softmax
+from mnemoscope.engine.pointwise import Mlp, Norm, apply_soft_cap, project, softmax
 
 Heads = Float[Tensor, "*rows _ _ d_head"]
 """Queries, keys or values by head and position."""
@@ -45,7 +45,7 @@ class Rotary:
         cos, sin = self.cos[positions], self.sin[positions]
         if cos.ndim > 2:  # each row has positions of its own, the same for all heads
             cos, sin = cos.unsqueeze(-3), sin.unsqueeze(-3)
-        return turned(x, cos, sin, adjacent=self.adjacent)
+        return rotate(x, cos, sin, adjacent=self.adjacent)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -132,7 +132,7 @@ class Attention:
             k, v = F.linear(normed, *of_others).split((n_kv, n_kv), -1)
         return self.heads(q), self.heads(k), self.heads(v)
 
-    def turned(self, x: Heads, positions: Int[Tensor, " pos"] | slice) -> Heads:
+    def rotate(self, x: Heads, positions: Int[Tensor, " pos"] | slice) -> Heads:
         """Apply rotary positions, if there are any, to queries or keys at these positions."""
         return x if self.rotary is None else self.rotary(x, positions)
 
@@ -159,7 +159,7 @@ class Attention:
             q = _changed(at, "attn.hook_rot_q", self.rotary(q, places))
             k = _changed(at, "attn.hook_rot_k", self.rotary(k, slice(start, start + n_own)))
         if past is not None and start:  # a change leaves earlier keys and values as they are
-            k, v = joined(past.k, k), joined(past.v, v)
+            k, v = joined_past(past.k, k), joined_past(past.v, v)
         return at("attn.hook_z", self.attend(q, k, v, places, at).transpose(-2, -3))
 
     def attend(
@@ -177,7 +177,7 @@ class Attention:
         if q.shape[-3] != k.shape[-3]:
             k, v = (x.repeat_interleave(self.n_sharing, -3) for x in (k, v))
         hidden, lowest = ~self._seen(queries, k), 0.0 if self.linear else -math.inf
-        scores = scores_of(q, k, scale=1.0 if self.linear else self.scale, soft_cap=self.soft_cap)
+        scores = attention_scores(q, k, scale=1.0 if self.linear else self.scale, soft_cap=self.soft_cap)
         scores = at("attn.hook_attn_scores", scores.masked_fill(hidden, lowest))
         return at("attn.hook_pattern", self.pattern(scores)) @ v
 
@@ -190,14 +190,14 @@ class Attention:
         return pattern if not self.fused or pattern.sum().isfinite() else pattern.nan_to_num()
 
     def _seen(self, queries: Int[Tensor, " query"], k: Heads) -> Bool[Tensor, "query key"]:
-        return seen(queries, k.shape[-2], causal=self.causal, window=self.window)
+        return visible_keys(queries, k.shape[-2], causal=self.causal, window=self.window)
 
     def written(self, z: Float[Tensor, "*rows head_index d_head"]) -> Float[Tensor, "*rows d_model"]:
         """Contribution of attention to the residual stream."""
-        return projected(z.flatten(-2), self.w_o.flatten(0, 1), self.b_o)
+        return project(z.flatten(-2), self.w_o.flatten(0, 1), self.b_o)
 
 
-def turned(
+def rotate(
     x: Float[Tensor, "*rows d_head"],
     cos: Float[Tensor, "*some_rows rotary_dim"],
     sin: Float[Tensor, "*some_rows rotary_dim"],
@@ -215,13 +215,15 @@ def turned(
     return torch.cat((pairs, rest), -1) if rest.shape[-1] else pairs
 
 
-def scores_of(q: Heads, k: Heads, *, scale: float, soft_cap: float | None) -> Float[Tensor, "*all_rows query key"]:
+def attention_scores(
+    q: Heads, k: Heads, *, scale: float, soft_cap: float | None
+) -> Float[Tensor, "*all_rows query key"]:
     """Scores of queries for all keys, those that they may not see included."""
     products = q @ k.mT
-    return soft_capped(products if scale == 1 else products / scale, soft_cap)
+    return apply_soft_cap(products if scale == 1 else products / scale, soft_cap)
 
 
-def seen(
+def visible_keys(
     queries: Int[Tensor, " query"], n_keys: int, *, causal: bool = True, window: int | None = None
 ) -> Bool[Tensor, "query key"]:
     """Mask of the keys that a query at each of these positions may see."""
@@ -231,7 +233,7 @@ def seen(
     return mask if window is None else mask & (keys > queries[:, None] - window)
 
 
-def joined(
+def joined_past(
     past: Float[Tensor, "prompt head_index pos d_head"], own: Float[Tensor, "*cell prompt head_index suffix d_head"]
 ) -> Float[Tensor, "*cell prompt head_index pos d_head"]:
     """Keys (or values) at all positions: those of the earlier run, then each cell's own."""

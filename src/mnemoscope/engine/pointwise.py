@@ -122,21 +122,21 @@ class Mlp:
     def __call__(self, normed: Float[Tensor, "*rows d_model"], at: Changes = NONE) -> Float[Tensor, "*rows d_model"]:
         """Contribution of the MLP to the residual stream, from the normalised stream."""
         if self.w_gate is None:
-            post = self.activation(at("mlp.hook_pre", projected(normed, self.w_in, self.b_in)))
+            post = self.activation(at("mlp.hook_pre", project(normed, self.w_in, self.b_in)))
         else:
             gate = self.activation(at("mlp.hook_pre", normed @ self.w_gate))
             linear = at("mlp.hook_pre_linear", normed @ self.w_in)
             post = torch.addcmul(self.b_in, gate, linear) if at is NONE else gate * linear + self.b_in
-        return projected(at("mlp.hook_post", post), self.w_out, self.b_out)
+        return project(at("mlp.hook_post", post), self.w_out, self.b_out)
 
 
-def projected(
+def project(
     x: Float[Tensor, "*rows d_in"], w: Float[Tensor, "d_in d_out"], b: Float[Tensor, " d_out"]
 ) -> Float[Tensor, "*rows d_out"]:
     """Rows times a weight plus a bias."""
     return F.linear(x, w.T, b)
 
 
-def soft_capped(x: Float[Tensor, "*rows"], cap: float | None) -> Float[Tensor, "*rows"]:
+def apply_soft_cap(x: Float[Tensor, "*rows"], cap: float | None) -> Float[Tensor, "*rows"]:
     """Bend values to stay within a cap: cap · tanh(x / cap). A cap of None, or not above zero, leaves them."""
     return cap * torch.tanh(x / cap) if cap is not None and cap > 0 else x

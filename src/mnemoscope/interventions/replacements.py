@@ -77,13 +77,13 @@ def _by_latent(name: str, batch: Batch, n_pos: int, site: Site) -> Bool[Tensor, 
     return latent[:, None] == torch.arange(n_pos, device=latent.device)
 
 
-Change = Callable[[Tensor], Tensor]
+Replacer = Callable[[Tensor], Tensor]
 """From the activation of the batch to the new one; the result broadcasts to it."""
 
 
 def change(
     intervention: AtSite, batch: Batch, recordings: Recordings, seed: int, *, rows: slice | None = None
-) -> Change:
+) -> Replacer:
     """The change that an intervention makes to the activation of a batch.
 
     `rows` are the sequences that the model runs on at the moment; they draw the same values whether others run or not.

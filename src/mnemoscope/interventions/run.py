@@ -33,7 +33,7 @@ from mnemoscope.interventions.edges.graph import check_exists, layout
 from mnemoscope.interventions.edges.hooks import edges_changed
 from mnemoscope.interventions.reading import logits_directly
 from mnemoscope.interventions.recordings import Recordings, results
-from mnemoscope.interventions.replacements import Change, change, region
+from mnemoscope.interventions.replacements import Replacer, change, region
 from mnemoscope.interventions.writing import Hook, check_written, writing
 
 
@@ -112,7 +112,7 @@ def intervened(
     recordings.prepare((i.source, site) for i, site in placed if isinstance(i, Mean | Resample | Patch))
     part = batch if rows is None else batch.select(rows)
 
-    def changing(i: AtSite) -> Change:
+    def changing(i: AtSite) -> Replacer:
         return change(i, batch, recordings, seed, rows=rows)
 
     hooks = [hook for i, site in at_sites for hook in _hooks(model, part, site, changing(i))]
@@ -128,7 +128,7 @@ def intervened(
         yield
 
 
-def _changed(site: Site, batch: Batch, new: Change) -> Callable[[Tensor], Tensor]:
+def _changed(site: Site, batch: Batch, new: Replacer) -> Callable[[Tensor], Tensor]:
     """Return a function that changes an activation at a site only."""
 
     def changed(activation: Tensor) -> Tensor:
@@ -138,7 +138,7 @@ def _changed(site: Site, batch: Batch, new: Change) -> Callable[[Tensor], Tensor
     return changed
 
 
-def _hooks(model: HookedModel, batch: Batch, site: Site, new: Change) -> list[Hook]:
+def _hooks(model: HookedModel, batch: Batch, site: Site, new: Replacer) -> list[Hook]:
     """The hooks that change one site: one, or two for the result of a head, which no hook point holds by itself."""
     changed = _changed(site, batch, new)
     if site.kind != "result" or site.layer is None:

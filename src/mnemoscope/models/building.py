@@ -178,7 +178,7 @@ def build(
                 _INITIALISED[spec.initialisation](name, value, draws, spec)
         if spec.silent is not None:
             named["embed.W_E"][spec.silent] = 0
-        for name in matching(zeroed(spec), named):
+        for name in matching_names(zero_patterns(spec), named):
             named[name].zero_()
     return model.to(device, print_details=False)
 
@@ -216,7 +216,7 @@ def _as_scaled(name: str, value: Tensor, _: torch.Generator, spec: ModelSpec) ->
 _INITIALISED = {"memories": _as_memory, "normal": _as_normal, "one-hot": _as_one_hot, "gpt2-scaled": _as_scaled}
 
 
-def zeroed(spec: ModelSpec) -> tuple[str, ...]:
+def zero_patterns(spec: ModelSpec) -> tuple[str, ...]:
     """Patterns of the parameters that the architecture holds at zero, in training too."""
     biases = {
         "gpt2": (),
@@ -240,10 +240,10 @@ def held(spec: ModelSpec) -> tuple[str, ...]:
     """
     frozen = ("embed.*", "pos_embed.*", "unembed.*") if spec.embeddings == "frozen" else ()
     identities = ("*.W_[QKV]",) if spec.initialisation == "one-hot" else ()
-    return (*zeroed(spec), *frozen, *identities)
+    return (*zero_patterns(spec), *frozen, *identities)
 
 
-def matching(patterns: Iterable[str], names: Iterable[str]) -> frozenset[str]:
+def matching_names(patterns: Iterable[str], names: Iterable[str]) -> frozenset[str]:
     """The names that match one of the shell-style patterns."""
     patterns = list(patterns)
     return frozenset(name for name in names if any(fnmatchcase(name, pattern) for pattern in patterns))

@@ -36,9 +36,9 @@ class Subject:
     trajectory: xr.Dataset | None = None
 
 
-Plant = Callable[[int], dict[str, Subject]]
+ControlMaker = Callable[[int], dict[str, Subject]]
 
-FIRST_PLANTED = 1_000_000
+FIRST_CONTROL_SEED = 1_000_000
 """Seeds and draws of controls start here, where no replicate's are."""
 
 
@@ -54,20 +54,20 @@ def subject(run: Run, step: int | None = None) -> Subject:
     )
 
 
-def untrained(units: Mapping[str, Configuration]) -> Plant:
+def untrained(units: Mapping[str, Configuration]) -> ControlMaker:
     """A control: the claim's configurations with fresh weights, another seed a case."""
     return partial(_untrained, dict(units))
 
 
 def _untrained(units: Mapping[str, Configuration], case: int) -> dict[str, Subject]:
-    specs = {name: unit.spec(FIRST_PLANTED + case) for name, unit in units.items()}
+    specs = {name: unit.spec(FIRST_CONTROL_SEED + case) for name, unit in units.items()}
     return {
         name: Subject(model=fresh(spec, own=True).eval(), task=spec.task, seed=spec.seed)
         for name, spec in specs.items()
     }
 
 
-def planted(name: str, make: Callable[..., HookedModel], task: Task) -> Plant:
+def set_by_hand(name: str, make: Callable[..., HookedModel], task: Task) -> ControlMaker:
     """A control: a model with weights set by hand in the place of the configuration `name`.
 
     `make` is a function of a module that builds the model, without arguments. The split of the task differs by case.
@@ -76,16 +76,16 @@ def planted(name: str, make: Callable[..., HookedModel], task: Task) -> Plant:
 
 
 def _planted(name: str, make: Callable[..., HookedModel], task: Task, case: int) -> dict[str, Subject]:
-    seed = FIRST_PLANTED + case
+    seed = FIRST_CONTROL_SEED + case
     return {name: Subject(model=make(), task=task.for_seed(seed), seed=seed)}
 
 
-def together(*plants: Plant) -> Plant:
+def combined(*plants: ControlMaker) -> ControlMaker:
     """A plant of models for the configurations of all of these; where several have one, that of the last."""
     return partial(_together, plants)
 
 
-def _together(plants: tuple[Plant, ...], case: int) -> dict[str, Subject]:
+def _together(plants: tuple[ControlMaker, ...], case: int) -> dict[str, Subject]:
     return {name: subject for plant in plants for name, subject in plant(case).items()}
 
 

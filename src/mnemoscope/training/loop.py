@@ -21,7 +21,7 @@ from torch import Tensor
 from mnemoscope.core.errors import InputError
 from mnemoscope.core.specification import RunSpec
 from mnemoscope.core.task import monitored
-from mnemoscope.models.building import held, matching, parameters, untrained, usable_device
+from mnemoscope.models.building import held, matching_names, parameters, untrained, usable_device
 from mnemoscope.models.files import Held, hold
 from mnemoscope.models.run import Run, create_run, finish_run
 from mnemoscope.training.learner import Learner
@@ -74,7 +74,7 @@ def _continue(runs: list[Run], claims: Sequence[Held], start: int, device: torch
     recorders = [Recorder(run, start, monitors.skills, report) for run in runs]
     learner = _learner(runs, recorders, start, device)
     data = Blocks([run.spec for run in runs], device)
-    always_held = matching(held(spec.model), learner.names)
+    always_held = matching_names(held(spec.model), learner.names)
     active, diverged = list(range(len(runs))), {}
     history: list[Tensor] = []  # losses that were not looked at yet: looking at each would wait for a GPU
     for step in range(start, recipe.n_steps + 1):

@@ -40,7 +40,7 @@ def last_step(run: Run) -> int:
 
 
 @dataclass(frozen=True)
-class State:
+class TrainingState:
     """The saved state: parameters and the optimiser's moments after `step` updates."""
 
     step: int
@@ -48,7 +48,7 @@ class State:
     moments: Moments
 
 
-def read_state(run: Run, device: torch.device | str = "cpu") -> State:
+def read_state(run: Run, device: torch.device | str = "cpu") -> TrainingState:
     """The saved state of a run.
 
     Raises InputError where the file is damaged; deleting it starts the run afresh.
@@ -65,7 +65,7 @@ def read_state(run: Run, device: torch.device | str = "cpu") -> State:
             params[name] = value.to(device)
         else:
             moments.setdefault(name, {})[kind] = value.to(device)
-    return State(int(metadata["step"]), params, moments)
+    return TrainingState(int(metadata["step"]), params, moments)
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from mnemoscope.core.errors import InputError
 from mnemoscope.core.protocols import Task, VectorTask
 from mnemoscope.core.seeding import generator
 from mnemoscope.core.specification import Recipe, RunSpec, change
-from mnemoscope.models.building import matching, parameters, untrained
+from mnemoscope.models.building import matching_names, parameters, untrained
 
 
 def learning_rate(recipe: Recipe, step: int) -> float:
@@ -35,7 +35,7 @@ def frozen(recipe: Recipe, names: Iterable[str], step: int) -> frozenset[str]:
     names = list(names)
     held: frozenset[str] = frozenset()
     for freeze in recipe.frozen:
-        matched = matching([freeze.parameters], names)
+        matched = matching_names([freeze.parameters], names)
         if not matched:
             raise InputError(f"recipe.frozen: {freeze.parameters!r} matches no parameter; there are {', '.join(names)}")
         if freeze.start <= step and (freeze.stop is None or step < freeze.stop):

@@ -16,10 +16,10 @@ from mnemoscope.core.patterns import (
     for_slots,
     identity,
     one_hot,
-    otherwise,
     previous,
     silent,
     uniform,
+    with_fallback,
 )
 from mnemoscope.systems.tiny_recall.constructed import elimination_only
 from tests.support import EARLIER_Y, global_generators_untouched, random_model, seeded, small_spec
@@ -43,7 +43,7 @@ def test_where_targets_differ_the_sequence_gets_those_of_another_one():
 
 
 def test_of_two_kinds_each_gets_the_other():
-    both = otherwise(one_hot("source_pos", query=-1), identity())
+    both = with_fallback(one_hot("source_pos", query=-1), identity())
     other = permuted_targets(both).pattern(BATCH)[:, -1]
     kinds = both.pattern(BATCH)[:, -1].argmax(-1)
     assert (other.argmax(-1) != kinds).all()

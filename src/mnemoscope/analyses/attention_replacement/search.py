@@ -56,10 +56,10 @@ from mnemoscope.core.patterns import (
     first,
     for_slots,
     identity,
-    otherwise,
     previous,
     same_slot,
     silent,
+    with_fallback,
 )
 from mnemoscope.core.protocols import HookedModel, Task
 from mnemoscope.core.skills import Skills, halves
@@ -79,7 +79,7 @@ def completed(mechanisms: Sequence[Mechanism], fallbacks: Sequence[Mechanism], b
     return [
         candidate
         for mechanism in mechanisms
-        for candidate in ([mechanism] if speaks(mechanism, batch) else [otherwise(mechanism, f) for f in fallbacks])
+        for candidate in ([mechanism] if speaks(mechanism, batch) else [with_fallback(mechanism, f) for f in fallbacks])
     ]
 
 
@@ -94,7 +94,7 @@ def fitted(
     attention = attention_of(model, head, batch)
     within = [learned_within(attention, mechanism, batch) for mechanism in mechanisms]
     elsewhere = [
-        otherwise(mechanism, learned_mean(attention, unless=mechanism.pattern(batch)))
+        with_fallback(mechanism, learned_mean(attention, unless=mechanism.pattern(batch)))
         for mechanism in mechanisms
         if not speaks(mechanism, batch)
     ]

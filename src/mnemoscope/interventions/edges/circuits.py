@@ -210,6 +210,6 @@ def _attended(
     q, k, v = (
         F.linear(stream, *(part[at] for part in attn.into(kind))) for kind, stream in zip(THROUGH, normed, strict=True)
     )
-    variants = zip((attn.turned(q, places), attn.turned(k, places), v), reads.T, strict=True)
+    variants = zip((attn.rotate(q, places), attn.rotate(k, places), v), reads.T, strict=True)
     q, k, v = (x[which][:, :, None] for x, which in variants)
     return attn.attend(q, k, v, torch.arange(q.shape[-2], device=q.device))[:, :, 0] @ attn.w_o[head]

@@ -20,7 +20,7 @@ SURE = 30.0
 
 
 @dataclass(frozen=True, kw_only=True)
-class Circuit:
+class CircuitParts:
     """The parts of a constructed model by name.
 
     `dims` are directions of the residual stream: named blocks of its dimensions. `heads` gives (layer, number) of every
@@ -43,7 +43,7 @@ class Circuit:
         return sum(len(group) for group in self.neurons.values())
 
 
-def blocks(**widths: int) -> dict[str, slice]:
+def dimension_blocks(**widths: int) -> dict[str, slice]:
     """Consecutive blocks of dimensions, in the order of the arguments."""
     result, start = {}, 0
     for name, width in widths.items():
@@ -52,8 +52,8 @@ def blocks(**widths: int) -> dict[str, slice]:
     return result
 
 
-def blank(
-    circuit: Circuit,
+def zero_model(
+    circuit: CircuitParts,
     *,
     d_vocab: int,
     n_ctx: int,
@@ -83,7 +83,7 @@ def blank(
     return model
 
 
-def embed(model: HookedTransformer, circuit: Circuit) -> None:
+def set_embeddings(model: HookedTransformer, circuit: CircuitParts) -> None:
     """One-hot tokens in the block `token`, one-hot positions in `position` (where there is one)."""
     model.embed.W_E[:, circuit.dims["token"]] = torch.eye(model.cfg.d_vocab)
     if "position" in circuit.dims:
@@ -95,7 +95,7 @@ def directions(model: HookedTransformer, block: slice) -> Float[Tensor, "d_model
     return torch.eye(model.cfg.d_model)[:, block]
 
 
-def attend(
+def set_query_key(
     model: HookedTransformer,
     head: tuple[int, int],
     *pairs: tuple[Float[Tensor, "d_model _"], Float[Tensor, "d_model _"]],
@@ -106,7 +106,7 @@ def attend(
     _fill(attention.W_Q[number], attention.W_K[number], scaled)
 
 
-def move(
+def set_value_output(
     model: HookedTransformer,
     head: tuple[int, int],
     *pairs: tuple[Float[Tensor, "d_model _"], Float[Tensor, "d_model _"]],
@@ -166,10 +166,10 @@ def layer_normalised(model: HookedTransformer, *, anchor: float = 3000.0) -> Hoo
     return result
 
 
-def induction_circuit(n_tokens: int, n_ctx: int) -> Circuit:
+def induction_circuit(n_tokens: int, n_ctx: int) -> CircuitParts:
     """Names of what `induction` consists of."""
-    dims = blocks(token=n_tokens, position=n_ctx, previous=n_tokens, answer=n_tokens)
-    return Circuit(dims=dims, heads={"previous": (0, 0), "induction": (1, 0)})
+    dims = dimension_blocks(token=n_tokens, position=n_ctx, previous=n_tokens, answer=n_tokens)
+    return CircuitParts(dims=dims, heads={"previous": (0, 0), "induction": (1, 0)})
 
 
 @torch.no_grad()
@@ -196,18 +196,18 @@ def induction(
     it no head is exactly idle, and every composition score is defined (those of a head with zero weights are 0 / 0).
     """
     circuit = induction_circuit(n_tokens, n_ctx)
-    model = blank(circuit, d_vocab=n_tokens, n_ctx=n_ctx, n_layers=2)
-    embed(model, circuit)
+    model = zero_model(circuit, d_vocab=n_tokens, n_ctx=n_ctx, n_layers=2)
+    set_embeddings(model, circuit)
     model.unembed.W_U[circuit.dims["answer"]] = torch.eye(n_tokens)
     token, position, previous, answer = (directions(model, block) for block in circuit.dims.values())
 
-    attend(model, circuit.heads["previous"], (position[:, 1:], SURE * position[:, :-1]))
-    move(model, circuit.heads["previous"], (token, previous))
+    set_query_key(model, circuit.heads["previous"], (position[:, 1:], SURE * position[:, :-1]))
+    set_value_output(model, circuit.heads["previous"], (token, previous))
 
-    attend(model, circuit.heads["induction"], (token, SURE * previous))
+    set_query_key(model, circuit.heads["induction"], (token, SURE * previous))
     model.blocks[1].attn.b_Q[0, -1] = model.cfg.attn_scale
     model.blocks[1].attn.W_K[0, :, -1] = -2 * SURE * position[:, 0]
-    move(model, circuit.heads["induction"], (token, margin * answer))
+    set_value_output(model, circuit.heads["induction"], (token, margin * answer))
 
     draws = stream(seed, "noise")
     for block in model.blocks:
@@ -233,11 +233,11 @@ def induction_batch(n: int, *, n_tokens: int, n_ctx: int, generator: torch.Gener
     return Batch(inputs=inputs, targets=inputs.roll(-1, 1), scored=place >= half, known={"attended": attended})
 
 
-def associative_memory_circuit(mapping: Sequence[int], *, d_embed: int | None = None) -> Circuit:
+def associative_memory_circuit(mapping: Sequence[int], *, d_embed: int | None = None) -> CircuitParts:
     """Names of what `associative_memory` consists of; the key of a neuron is the token that it recognises."""
     width = len(mapping) if d_embed is None else d_embed
     neurons = {(token,): (token,) for token in range(len(mapping))}
-    return Circuit(dims=blocks(token=width, answer=width), heads={}, neurons=neurons)
+    return CircuitParts(dims=dimension_blocks(token=width, answer=width), heads={}, neurons=neurons)
 
 
 @torch.no_grad()
@@ -259,7 +259,7 @@ def associative_memory(
     """
     circuit, n = associative_memory_circuit(mapping, d_embed=d_embed), len(mapping)
     _check(mapping)
-    model = blank(circuit, d_vocab=n, n_ctx=n_ctx)
+    model = zero_model(circuit, d_vocab=n, n_ctx=n_ctx)
     token, answer = torch.eye(n), torch.eye(n)
     if d_embed is not None:
         draws = stream(seed, "embeddings")
@@ -274,10 +274,10 @@ def associative_memory(
     return model
 
 
-def attention_memory_circuit(mapping: Sequence[int], *, n_ctx: int = 8) -> Circuit:
+def attention_memory_circuit(mapping: Sequence[int], *, n_ctx: int = 8) -> CircuitParts:
     """Names of what `attention_memory` consists of."""
     n = len(mapping)
-    return Circuit(dims=blocks(token=n, position=n_ctx, answer=n), heads={"memory": (0, 0)})
+    return CircuitParts(dims=dimension_blocks(token=n, position=n_ctx, answer=n), heads={"memory": (0, 0)})
 
 
 @torch.no_grad()
@@ -296,12 +296,12 @@ def attention_memory(mapping: Sequence[int], *, n_ctx: int = 8, margin: float = 
     _check(mapping)
     in_range("n_ctx", n_ctx, 1, 2 * len(mapping))
     circuit = attention_memory_circuit(mapping, n_ctx=n_ctx)
-    model = blank(circuit, d_vocab=len(mapping), n_ctx=n_ctx)
-    embed(model, circuit)
+    model = zero_model(circuit, d_vocab=len(mapping), n_ctx=n_ctx)
+    set_embeddings(model, circuit)
     model.unembed.W_U[circuit.dims["answer"]] = torch.eye(len(mapping))
     token, position, answer = (directions(model, block) for block in circuit.dims.values())
-    attend(model, circuit.heads["memory"], (position, SURE * position))
-    move(model, circuit.heads["memory"], (token, margin * answer[:, list(mapping)]))
+    set_query_key(model, circuit.heads["memory"], (position, SURE * position))
+    set_value_output(model, circuit.heads["memory"], (token, margin * answer[:, list(mapping)]))
     return model
 
 
@@ -311,10 +311,10 @@ def bigram_table(logits: Float[Tensor, "token next"], n_ctx: int) -> HookedTrans
     With the identity it says the same token again, with log-probabilities it predicts global bigrams. It is what a
     model can know without its context. `logits` are finite.
     """
-    circuit = Circuit(dims=blocks(token=len(logits)), heads={})
-    model = blank(circuit, d_vocab=len(logits), n_ctx=n_ctx)
+    circuit = CircuitParts(dims=dimension_blocks(token=len(logits)), heads={})
+    model = zero_model(circuit, d_vocab=len(logits), n_ctx=n_ctx)
     with torch.no_grad():
-        embed(model, circuit)
+        set_embeddings(model, circuit)
         model.unembed.W_U[circuit.dims["token"]] = logits
     return model
 

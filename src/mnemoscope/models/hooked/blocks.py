@@ -9,8 +9,8 @@ from einops import einsum, rearrange, repeat
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from mnemoscope.engine.block import after_attention, scores_of, seen, turned
-from mnemoscope.engine.pointwise import projected
+from mnemoscope.engine.block import after_attention, attention_scores, rotate, visible_keys
+from mnemoscope.engine.pointwise import project
 from mnemoscope.models.hooked.config import HookedTransformerConfig
 from mnemoscope.models.hooked.layers import (
     Mlp,
@@ -102,7 +102,9 @@ class Attention(nn.Module):
             scores = (scores + penalty[:, -scores.shape[-2] :]).to(scores.dtype)
         if self.cfg.attention_dir == "causal":
             places = torch.arange(offset, offset + q.shape[1], device=q.device)
-            may_see = seen(places, k.shape[1], window=self.cfg.window_size if self.attn_type == "local" else None)
+            may_see = visible_keys(
+                places, k.shape[1], window=self.cfg.window_size if self.attn_type == "local" else None
+            )
             may_see = may_see if attention_mask is None else may_see & attention_mask.bool()[:, None, None]
             scores = torch.where(may_see, scores, self.IGNORE)
         pattern = self.hook_attn_scores(scores).softmax(-1)
@@ -128,7 +130,7 @@ class Attention(nn.Module):
     def calculate_attention_scores(self, q: _Z, k: _Keys) -> _Scores:
         """q·k / attn_scale."""
         q, k = q.transpose(1, 2), self._of_each(k).transpose(1, 2)
-        return scores_of(q, k, scale=self.attn_scale, soft_cap=self.cfg.attn_scores_soft_cap)
+        return attention_scores(q, k, scale=self.attn_scale, soft_cap=self.cfg.attn_scores_soft_cap)
 
     def calculate_z_scores(self, v: _Keys, pattern: _Scores) -> _Z:
         """Head outputs z: values weighted by the pattern."""
@@ -144,7 +146,7 @@ class Attention(nn.Module):
         z = z.to(self.W_O.dtype)
         if self.cfg.use_attn_result:
             return self.hook_result((z[..., None] * self.W_O).sum(-2)).sum(2) + self.b_O
-        return projected(z.flatten(2), laid_out(self.W_O.flatten(0, 1)), self.b_O)
+        return project(z.flatten(2), laid_out(self.W_O.flatten(0, 1)), self.b_O)
 
     def _rotated(self, x: _Heads, offset: int, mask: Int[Tensor, "batch all_pos"] | None) -> _Heads:
         """Apply rotary positions to queries or keys."""
@@ -153,7 +155,7 @@ class Attention(nn.Module):
             self.rotary_sin, self.rotary_cos = sin.to(x.device), cos.to(x.device)
         at = slice(offset, offset + x.shape[1]) if mask is None else offset_positions(offset, mask).to(x.device)
         cos, sin = self.rotary_cos[at].unsqueeze(-2), self.rotary_sin[at].unsqueeze(-2)
-        result = turned(x, cos, sin, adjacent=self.cfg.rotary_adjacent_pairs)
+        result = rotate(x, cos, sin, adjacent=self.cfg.rotary_adjacent_pairs)
         return torch.cat((result, x[..., x.shape[-1] :]), -1)  # of width 0, for TransformerLens's layout of gradients
 
     def _load_from_state_dict(self, state_dict, prefix, *rest) -> None:  # pyright: ignore
@@ -195,7 +197,7 @@ def _into_heads(
     if x.ndim == 4:
         return einsum(x, w, "batch pos head d_model, head d_model d_head -> batch pos head d_head") + b
     rows = rearrange(w, "head d_model d_head -> (head d_head) d_model")
-    return projected(x, rows.T, b.flatten()).unflatten(-1, b.shape)
+    return project(x, rows.T, b.flatten()).unflatten(-1, b.shape)
 
 
 _Stream = Float[Tensor, "batch pos d_model"]

@@ -8,7 +8,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from mnemoscope.engine import pointwise
-from mnemoscope.engine.pointwise import projected
+from mnemoscope.engine.pointwise import project
 from mnemoscope.models.hooked.config import HookedTransformerConfig, activation
 from mnemoscope.models.hooked.points import HookPoint, passing
 
@@ -125,7 +125,7 @@ class Unembed(nn.Module):
 
     def forward(self, residual: Float[Tensor, "*rows d_model"]) -> Float[Tensor, "*rows d_vocab_out"]:
         """A logit for each token."""
-        return self.hook_out(projected(self.hook_in(residual), laid_out(self.W_U), self.b_U))
+        return self.hook_out(project(self.hook_in(residual), laid_out(self.W_U), self.b_U))
 
 
 class Mlp(nn.Module):

@@ -13,7 +13,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from mnemoscope.core.errors import InputError, one_of
-from mnemoscope.engine.pointwise import soft_capped
+from mnemoscope.engine.pointwise import apply_soft_cap
 from mnemoscope.models.hooked.blocks import TransformerBlock
 from mnemoscope.models.hooked.config import HookedTransformerConfig
 from mnemoscope.models.hooked.layers import Embed, PosEmbed, Unembed, normalisation
@@ -148,7 +148,7 @@ class HookedTransformer(Texts, Weights, Processing, HookedModule):
                 residual = self.ln_final(residual)
             if return_type is None:
                 return None
-            logits = soft_capped(self.unembed(residual), self.cfg.output_logits_soft_cap)
+            logits = apply_soft_cap(self.unembed(residual), self.cfg.output_logits_soft_cap)
             if return_type == "logits":
                 return logits
             loss = self.loss_fn(logits, tokens, attention_mask, loss_per_token)
